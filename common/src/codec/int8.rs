@@ -1,0 +1,36 @@
+//! Blocks of 64 numbers: a scale (`f32`, the largest absolute value / 127), then one byte each.
+
+use super::{BLOCK, BLOCK_BYTES};
+use crate::rng;
+
+pub(super) fn encode(values: &[f32], first: usize, seed: u64, out: &mut [u8]) {
+    for (block, (values, out)) in values.chunks(BLOCK).zip(out.chunks_mut(BLOCK_BYTES)).enumerate() {
+        let first = first + block * BLOCK;
+        let largest = values.iter().fold(0.0f32, |largest, value| nan_max(largest, value.abs()));
+        let scale = largest / 127.0;
+        let (head, codes) = out.split_at_mut(4);
+        head.copy_from_slice(&scale.to_le_bytes());
+        let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+        for (at, (code, &value)) in codes.iter_mut().zip(values).enumerate() {
+            let random = rng::unit_f32(rng::derive(seed, (first + at) as u64));
+            // `as i8` saturates, so rounding can not leave -127..=127 by more than the clamp.
+            let level = libm::floorf(value * inverse + random).clamp(-127.0, 127.0) as i8;
+            *code = level as u8;
+        }
+    }
+}
+
+pub(super) fn decode(bytes: &[u8], values: &mut [f32]) {
+    for (bytes, values) in bytes.chunks(BLOCK_BYTES).zip(values.chunks_mut(BLOCK)) {
+        let Some((scale, codes)) = bytes.split_first_chunk::<4>() else { return };
+        let scale = f32::from_le_bytes(*scale);
+        for (value, &code) in values.iter_mut().zip(codes) {
+            *value = f32::from(code as i8) * scale;
+        }
+    }
+}
+
+/// Unlike `f32::max`, keeps NaN, so that a block with one decodes to NaN.
+fn nan_max(a: f32, b: f32) -> f32 {
+    if a.is_nan() || a > b { a } else { b }
+}

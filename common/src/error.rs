@@ -1,0 +1,119 @@
+//! The numbers by which both ends name an error.
+//!
+//! A [`Code`] is what a peer is told and what logs, reports and round files print. Numbers are
+//! stable: new ones are added at the end of their group, none is ever used again.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! codes {
+    ($($name:ident = $number:literal, $text:literal;)*) => {
+        /// A numbered error. See [`Code::ALL`] for the table.
+        #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+        #[serde(into = "u16", try_from = "u16")]
+        #[repr(u16)]
+        #[non_exhaustive]
+        pub enum Code {
+            $(#[doc = $text] $name = $number,)*
+        }
+
+        impl Code {
+            /// Every code, in ascending order.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// One line that says what went wrong.
+            pub fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// The name used in tables.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+codes! {
+    // Bytes on the link.
+    BadFrame = 1, "frame too short, too long or of unknown kind";
+    BadChecksum = 2, "checksum of a frame does not match";
+    WrongVersion = 3, "the peer speaks another protocol version";
+    BadMessage = 4, "message does not decode";
+    TooLong = 5, "message is longer than the agreed limit";
+    Unexpected = 6, "message does not fit the state of the session";
+
+    // Updates.
+    WrongShape = 10, "update has not the length of the device's slice";
+    EmptyShard = 11, "device has no training samples";
+    NonFiniteUpdate = 12, "update holds NaN or infinity";
+    NonFiniteLoss = 13, "loss is NaN, infinite or negative";
+    WrongRound = 14, "update belongs to another run, round or attempt";
+    Duplicate = 15, "update was already counted";
+    WrongModel = 16, "update was trained on another model than the one assigned";
+    RoundClosed = 17, "round is closed";
+    NotSelected = 18, "device was not selected for this round";
+
+    // Devices.
+    UnknownDevice = 30, "device is not enrolled";
+    WrongIdentity = 31, "device name does not match its certificate";
+    BadCertificate = 32, "certificate is not from this aggregator";
+    DoesNotFit = 33, "no tier fits the device's budget";
+    WrongData = 34, "device's samples do not fit the model's inputs or outputs";
+    BadPlan = 35, "plan is damaged or does not fit the arena";
+    Busy = 36, "aggregator is at its limit; try again later";
+    NotReady = 37, "device can not do this now";
+
+    // Aggregator.
+    BadConfig = 50, "configuration is not valid";
+    BadModel = 51, "model can not be used";
+    StoreDamaged = 52, "stored data is damaged";
+    StoreFailed = 53, "store can not be written";
+    NonFiniteResult = 54, "combining gave a non-finite model; the old one was kept";
+    EmptyRound = 55, "nobody took part in the round";
+}
+
+impl Code {
+    pub fn number(self) -> u16 {
+        self as u16
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "E{:02} {}", self.number(), self.text())
+    }
+}
+
+impl From<Code> for u16 {
+    fn from(code: Code) -> Self {
+        code.number()
+    }
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("unknown error code {0}")]
+pub struct UnknownCode(pub u16);
+
+impl TryFrom<u16> for Code {
+    type Error = UnknownCode;
+
+    fn try_from(number: u16) -> Result<Self, UnknownCode> {
+        Self::ALL.iter().copied().find(|code| code.number() == number).ok_or(UnknownCode(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_ascend_and_round_trip() {
+        assert!(Code::ALL.windows(2).all(|pair| pair[0] < pair[1]));
+        for &code in Code::ALL {
+            assert_eq!(Code::try_from(code.number()), Ok(code));
+        }
+        assert_eq!(Code::try_from(999), Err(UnknownCode(999)));
+    }
+}

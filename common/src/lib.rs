@@ -1,0 +1,44 @@
+//! What a device and the aggregator must agree on. `no_std`, no heap.
+//!
+//! | word | meaning | module |
+//! |---|---|---|
+//! | Tier | a class of hardware: one set of widths of the global model | [`tier`] |
+//! | Budget | what a device's hardware has | [`tier`] |
+//! | Layout | the tensors of a model and the hidden axes along which they can be cut | [`layout`] |
+//! | WidthMask | how many units of each hidden axis a tier keeps (always a prefix) | [`mask`] |
+//! | Slice | the packed parameters that a WidthMask selects | [`slice`] |
+//! | Region | the parameters held by exactly the same set of tiers | [`region`] |
+//! | Plan | a sliced model compiled to an op list over one arena | [`plan`] |
+//! | Message, Frame | meaning, and its bytes | [`message`], [`wire`] |
+//! | Transfer | a tensor on its way in acknowledged chunks | [`transfer`] |
+//! | Codec | how numbers become bytes | [`codec`] |
+//! | Code | the number by which both ends name an error | [`error`] |
+//!
+//! Time and randomness are arguments everywhere ([`time`], [`rng`]).
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+#![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod error;
+pub mod id;
+pub mod layout;
+pub mod mask;
+pub mod message;
+pub mod metrics;
+pub mod plan;
+pub mod region;
+pub mod rng;
+pub mod slice;
+pub mod tier;
+pub mod time;
+pub mod transfer;
+pub mod wire;
+
+pub use codec::Codec;
+pub use error::Code;
+pub use id::{DeviceId, RunId};
+pub use layout::{AxisId, Dim, Layout, TensorShape};
+pub use mask::WidthMask;
+pub use region::{RegionId, Run};
+pub use tier::{Budget, Tier, TierSet};
+pub use time::{Duration, Instant};

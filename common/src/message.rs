@@ -1,0 +1,247 @@
+//! What a device and the aggregator say to each other.
+//!
+//! The device drives: it repeats a request until it is answered, and the aggregator's answers follow
+//! from its state alone, so a lost or repeated message does no harm on any link.
+//!
+//! ```text
+//! device                              aggregator
+//! Hello                            ->
+//!                                  <- Welcome (tier, size of the plan) or Refusal
+//! PlanRequest                      ->
+//!                                  <- PlanPart ..
+//! Ready                            ->
+//!                                  <- Assignment (round, brief, model blob), Wait or Finished
+//! Fetch model from offset          ->
+//!                                  <- chunks, acknowledged with Ack
+//! (evaluates, trains; Progress)    ->
+//! Offer (scalars, update blob)     ->
+//!                                  <- Fetch update from offset
+//! chunks                           -> acknowledged with Ack
+//!                                  <- Receipt, once the update is durable
+//! ```
+//! New variants go to the end of an enum; every change raises [`crate::wire::PROTOCOL_VERSION`].
+
+use heapless::Vec;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    codec::Codec,
+    error::Code,
+    id::{DeviceId, RunId},
+    plan::{Node, PlanInfo},
+    tier::{Budget, Tier},
+    time::Duration,
+};
+
+/// Nodes in one [`PlanPart`]: as many as surely fit a control frame.
+pub const PLAN_PART: usize = 4;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum ToAggregator {
+    Hello(Hello),
+    PlanRequest {
+        from: u16,
+    },
+    Ready,
+    Fetch(Fetch),
+    Ack(Ack),
+    Progress(Progress),
+    Offer(Offer),
+    Refusal(Refusal),
+    /// Asks for the device's sub-model as an ONNX file.
+    PullOnnx,
+    Goodbye,
+}
+
+#[expect(clippy::large_enum_variant, reason = "no heap to box into, and messages are not kept")]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum ToDevice {
+    Welcome(Welcome),
+    PlanPart(PlanPart),
+    Assignment(Assignment),
+    /// Nothing to do now; ask again after this time, or earlier if something arrives.
+    Wait(Duration),
+    Fetch(Fetch),
+    Ack(Ack),
+    Receipt(Receipt),
+    Refusal(Refusal),
+    /// The ONNX file that was asked for.
+    Onnx(Blob),
+    /// The run is over.
+    Finished {
+        round: u32,
+    },
+}
+
+/// First message of a device on every connection.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    pub device: DeviceId,
+    pub budget: Budget,
+    pub data: DataSummary,
+    /// Longest chunk the device's link and buffers take.
+    pub max_chunk: u32,
+    /// Nodes the device can store.
+    pub max_nodes: u16,
+}
+
+/// What the aggregator may know of a shard.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DataSummary {
+    pub train_samples: u32,
+    pub test_samples: u32,
+    /// Numbers per sample.
+    pub inputs: u32,
+    /// One more than the largest label.
+    pub classes: u32,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    pub run: RunId,
+    pub tier: Tier,
+    pub plan: PlanInfo,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PlanPart {
+    /// Of the plan these nodes belong to.
+    pub digest: u32,
+    pub from: u16,
+    pub nodes: Vec<Node, PLAN_PART>,
+}
+
+/// Names one attempt of one device at one round.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Ticket {
+    pub run: RunId,
+    pub round: u32,
+    pub attempt: u16,
+}
+
+/// A transfer that can be fetched.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Blob {
+    pub transfer: u32,
+    pub bytes: u32,
+    /// CRC-32 of all bytes; 0 where the sender forms them on the fly (updates).
+    pub check: u32,
+}
+
+/// What a device is told in a round.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Assignment {
+    pub ticket: Ticket,
+    pub task: Task,
+    pub model: Blob,
+    /// How the model is encoded.
+    pub codec: Codec,
+}
+
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Task {
+    Train(Brief),
+    /// Report the losses of the received model and train nothing.
+    Evaluate,
+}
+
+/// How to train.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Brief {
+    pub epochs: u16,
+    /// Samples per step; at most what the Plan has room for.
+    pub batch: u16,
+    /// Learning rate of this round, decay included.
+    pub lr: f32,
+    /// Order of samples and rounding of the codec follow from it.
+    pub seed: u64,
+    /// Also report the loss after training.
+    pub loss_after: bool,
+    /// How to encode the update.
+    pub codec: Codec,
+}
+
+/// Asks for (more of) a transfer, from `offset` on. Also sent when a chunk was missed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Fetch {
+    pub transfer: u32,
+    pub offset: u32,
+}
+
+/// Everything before `next` has arrived.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Ack {
+    pub transfer: u32,
+    pub next: u32,
+}
+
+/// A sign of life during training.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Progress {
+    pub ticket: Ticket,
+    pub step: u32,
+    pub steps: u32,
+}
+
+/// What a device sends back: scalars now, the update as a transfer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Offer {
+    pub ticket: Ticket,
+    /// `bytes` is 0 after [`Task::Evaluate`].
+    pub update: Blob,
+    /// CRC-32 of the received model, as proof of what was trained.
+    pub model_check: u32,
+    pub scalars: Scalars,
+}
+
+/// The numbers of one device in one round.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Scalars {
+    /// Training samples, n_i.
+    pub samples: u32,
+    /// Mean loss of the received model over all training samples, F_i.
+    pub loss_before: f64,
+    /// The same for the trained model, FK_i.
+    pub loss_after: Option<f64>,
+    /// The received model on the device's own test samples.
+    pub test: Option<Score>,
+    /// Optimiser steps made.
+    pub steps: u32,
+}
+
+/// Result of an evaluation.
+#[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Score {
+    pub samples: u32,
+    pub correct: u32,
+    /// Mean loss.
+    pub loss: f64,
+}
+
+impl Score {
+    pub fn accuracy(&self) -> f64 {
+        if self.samples == 0 { 0.0 } else { f64::from(self.correct) / f64::from(self.samples) }
+    }
+}
+
+/// The update is durable (`None`) or was refused.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Receipt {
+    pub ticket: Ticket,
+    pub refused: Option<Code>,
+}
+
+/// A request that was turned down.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    pub code: Code,
+    /// Where it is about a size: what is needed and what is there, in bytes.
+    pub need: u64,
+    pub have: u64,
+}
+
+impl From<Code> for Refusal {
+    fn from(code: Code) -> Self {
+        Self { code, need: 0, have: 0 }
+    }
+}

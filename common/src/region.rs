@@ -1,0 +1,117 @@
+//! Regions: parameters held by exactly the same set of tiers, the unit of averaging.
+//!
+//! [`Runs`] walks the flat parameter vector once and cuts it into stretches of one tier set. It needs
+//! no memory and makes no assumption on nesting. [`RegionMap`] (feature `std`) keeps the result.
+
+use crate::{
+    layout::{Dim, Layout},
+    mask::WidthMask,
+    tier::{MAX_TIERS, Tier, TierSet},
+};
+
+#[cfg(feature = "std")]
+mod map;
+#[cfg(feature = "std")]
+pub use map::{Piece, RegionMap};
+
+/// Index of a region in the order of first appearance in the parameter vector.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RegionId(pub u16);
+
+impl RegionId {
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A longest stretch of the flat parameter vector that is held by the same tiers.
+///
+/// The set may be empty: then no tier holds these parameters.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    pub start: usize,
+    pub len: usize,
+    pub tiers: TierSet,
+}
+
+/// The runs of a model under a list of tiers, ascending, disjoint and covering.
+#[derive(Debug)]
+pub struct Runs<'a> {
+    layout: Layout<'a>,
+    masks: &'a [WidthMask],
+    tensor: usize,
+    /// Index inside the tensor.
+    at: usize,
+    /// Index of the tensor's first parameter.
+    base: usize,
+    pending: Option<Run>,
+}
+
+impl<'a> Runs<'a> {
+    /// Masks beyond [`MAX_TIERS`] are ignored.
+    pub fn new(layout: Layout<'a>, masks: &'a [WidthMask]) -> Self {
+        let masks = &masks[..masks.len().min(MAX_TIERS)];
+        Self { layout, masks, tensor: 0, at: 0, base: 0, pending: None }
+    }
+
+    /// The next stretch inside one row of one tensor; neighbours may share their set.
+    fn fragment(&mut self) -> Option<Run> {
+        loop {
+            let tensor = self.layout.tensors.get(self.tensor)?;
+            let len = tensor.len(self.layout.full);
+            if self.at >= len {
+                (self.tensor, self.at, self.base) = (self.tensor + 1, 0, self.base + len);
+                continue;
+            }
+            let mut tiers = TierSet::first(self.masks.len());
+            let mut span = 1;
+            let mut rest = self.at;
+            for (place, dim) in tensor.dims.iter().enumerate().rev() {
+                let size = dim.size(self.layout.full);
+                let (held, stretch) = self.held(dim, rest % size);
+                tiers = tiers.and(held);
+                if place + 1 == tensor.dims.len() {
+                    span = stretch;
+                }
+                rest /= size;
+            }
+            let run = Run { start: self.base + self.at, len: span, tiers };
+            self.at += span;
+            return Some(run);
+        }
+    }
+
+    /// Which tiers hold an index of a dimension, and for how many indices that stays so.
+    fn held(&self, dim: &Dim, index: usize) -> (TierSet, usize) {
+        let block = dim.block_size(self.layout.full);
+        let inside = index % block;
+        let mut tiers = TierSet::EMPTY;
+        let mut end = block;
+        for (number, mask) in self.masks.iter().enumerate() {
+            let kept = dim.block_size(mask).min(block);
+            if inside < kept {
+                tiers = Tier::new(number).map_or(tiers, |tier| tiers.with(tier));
+                end = end.min(kept);
+            }
+        }
+        (tiers, end - inside)
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Run;
+
+    fn next(&mut self) -> Option<Run> {
+        loop {
+            let Some(next) = self.fragment() else { return self.pending.take() };
+            match &mut self.pending {
+                Some(run) if run.tiers == next.tiers => run.len += next.len,
+                pending => {
+                    if let Some(run) = pending.replace(next) {
+                        return Some(run);
+                    }
+                }
+            }
+        }
+    }
+}

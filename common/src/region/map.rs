@@ -1,0 +1,97 @@
+//! The regions of a run, computed once per model and kept.
+
+use std::vec::Vec;
+
+use super::{RegionId, Runs};
+use crate::{
+    layout::Layout,
+    mask::WidthMask,
+    tier::{Tier, TierSet},
+};
+
+/// A stretch of a tier's slice that lies in one region.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Where it starts in the flat vector of the whole model.
+    pub full: usize,
+    /// Where it starts in the packed slice.
+    pub packed: usize,
+    pub len: usize,
+    pub region: RegionId,
+}
+
+/// Regions of a model under a list of tiers, and the pieces of every tier's slice.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RegionMap {
+    parameters: usize,
+    sets: Vec<TierSet>,
+    slices: Vec<Vec<Piece>>,
+}
+
+impl RegionMap {
+    pub fn new(layout: Layout<'_>, masks: &[WidthMask]) -> Self {
+        let runs = Runs::new(layout, masks).map(|run| (run.start, run.len, run.tiers));
+        Self::from_runs(layout.len(), masks.len(), runs)
+    }
+
+    /// From any ascending, disjoint list of `(start, length, tiers)`.
+    pub fn from_runs(
+        parameters: usize,
+        tiers: usize,
+        runs: impl IntoIterator<Item = (usize, usize, TierSet)>,
+    ) -> Self {
+        let mut sets = Vec::new();
+        let mut slices = vec![Vec::<Piece>::new(); tiers];
+        let mut packed = vec![0; tiers];
+        for (full, len, set) in runs {
+            if set.is_empty() {
+                continue;
+            }
+            let known = sets.iter().position(|&other| other == set);
+            let region = RegionId(known.unwrap_or_else(|| {
+                sets.push(set);
+                sets.len() - 1
+            }) as u16);
+            for tier in set.iter().filter(|tier| tier.index() < tiers) {
+                let at = &mut packed[tier.index()];
+                slices[tier.index()].push(Piece { full, packed: *at, len, region });
+                *at += len;
+            }
+        }
+        Self { parameters, sets, slices }
+    }
+
+    /// Number of parameters of the whole model.
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+
+    /// Number of tiers.
+    pub fn tiers(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// The tier set of every region, by [`RegionId`].
+    pub fn sets(&self) -> &[TierSet] {
+        &self.sets
+    }
+
+    /// The pieces of a tier's slice, ascending. A tier the map does not know has none.
+    pub fn pieces(&self, tier: Tier) -> &[Piece] {
+        self.slices.get(tier.index()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Number of parameters of a tier's slice.
+    pub fn slice_len(&self, tier: Tier) -> usize {
+        self.pieces(tier).last().map_or(0, |piece| piece.packed + piece.len)
+    }
+
+    /// Packs a tier's slice of the whole model into `slice`, replacing what was there.
+    pub fn gather(&self, tier: Tier, full: &[f32], slice: &mut Vec<f32>) {
+        slice.clear();
+        slice.reserve(self.slice_len(tier));
+        for piece in self.pieces(tier) {
+            slice.extend_from_slice(&full[piece.full..piece.full + piece.len]);
+        }
+    }
+}

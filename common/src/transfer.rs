@@ -1,0 +1,203 @@
+//! A tensor on its way, in acknowledged chunks.
+//!
+//! Sans-io: both ends handle messages and say what to send next; bytes stay with the caller, who
+//! reads them from or writes them to where they belong. Chunks arrive in order or are asked for again
+//! (go-back-N), so a receiver needs no memory beyond its place. Whoever receives speaks first
+//! ([`Fetch`]), which makes resuming after a lost connection the ordinary case.
+
+use core::ops::Range;
+
+use crate::{
+    message::{Ack, Fetch},
+    time::{Duration, Instant},
+};
+
+/// How a link wants to be used. The chunk size belongs to the link, not to the transfer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LinkLimits {
+    /// Longest chunk in bytes, without the frame around it.
+    pub chunk: u32,
+    /// Bytes that may be on their way without an acknowledgement.
+    pub window: u32,
+    /// When to repeat what was not answered.
+    pub timeout: Duration,
+}
+
+impl LinkLimits {
+    /// QUIC retransmits by itself: long chunks, a window that covers the path, a patient timer.
+    pub const QUIC: Self = Self { chunk: 64 << 10, window: 1 << 20, timeout: Duration::from_secs(10) };
+}
+
+/// The sending side.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    transfer: u32,
+    len: u32,
+    align: u32,
+    chunk: u32,
+    window: u32,
+    timeout: Duration,
+    started: bool,
+    acked: u32,
+    next: u32,
+    deadline: Option<Instant>,
+}
+
+impl Outgoing {
+    /// `align` is the codec's: chunks end between its blocks, except the last.
+    pub fn new(transfer: u32, len: u32, align: u32, limits: LinkLimits) -> Self {
+        let align = align.max(1);
+        let chunk = (limits.chunk / align * align).max(align);
+        let window = limits.window.max(chunk);
+        let timeout = limits.timeout;
+        Self {
+            transfer,
+            len,
+            align,
+            chunk,
+            window,
+            timeout,
+            started: false,
+            acked: 0,
+            next: 0,
+            deadline: None,
+        }
+    }
+
+    pub fn transfer(&self) -> u32 {
+        self.transfer
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.acked >= self.len
+    }
+
+    /// Starts, resumes, or goes back. An offset inside a block of the codec is ignored.
+    pub fn handle_fetch(&mut self, fetch: Fetch, now: Instant) {
+        let legal =
+            fetch.offset == self.len || fetch.offset < self.len && fetch.offset.is_multiple_of(self.align);
+        if fetch.transfer == self.transfer && legal {
+            self.started = true;
+            self.acked = fetch.offset;
+            self.next = fetch.offset;
+            self.deadline = (!self.is_done()).then_some(now + self.timeout);
+        }
+    }
+
+    pub fn handle_ack(&mut self, ack: Ack, now: Instant) {
+        if ack.transfer == self.transfer && ack.next > self.acked && ack.next <= self.next {
+            self.acked = ack.next;
+            self.deadline = (!self.is_done()).then_some(now + self.timeout);
+        }
+    }
+
+    /// Nothing was acknowledged for too long: sends again from the last acknowledged byte.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            self.next = self.acked;
+            self.deadline = Some(now + self.timeout);
+        }
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// The next chunk to send, as a range of bytes.
+    pub fn poll_chunk(&mut self) -> Option<Range<u32>> {
+        let end = self.next.saturating_add(self.chunk).min(self.len);
+        if !self.started || self.next >= self.len || end - self.acked > self.window {
+            return None;
+        }
+        let range = self.next..end;
+        self.next = end;
+        Some(range)
+    }
+}
+
+/// What the receiving side makes of a chunk.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// The next bytes: store them, then answer.
+    Fresh,
+    /// Known already; answer, so that the sender moves on.
+    Known,
+    /// Something before it is missing; ask for that.
+    Gap,
+    /// Of another transfer, or beyond its end.
+    Foreign,
+}
+
+/// The receiving side.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    transfer: u32,
+    len: u32,
+    next: u32,
+    /// The gap that was last asked for, so that a burst of late chunks causes one request.
+    asked: Option<u32>,
+}
+
+impl Incoming {
+    pub fn new(transfer: u32, len: u32) -> Self {
+        Self { transfer, len, next: 0, asked: None }
+    }
+
+    pub fn transfer(&self) -> u32 {
+        self.transfer
+    }
+
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes that have arrived.
+    pub fn received(&self) -> u32 {
+        self.next
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.next >= self.len
+    }
+
+    /// Starts, or resumes where it was.
+    pub fn fetch(&mut self) -> Fetch {
+        self.asked = None;
+        Fetch { transfer: self.transfer, offset: self.next }
+    }
+
+    pub fn ack(&self) -> Ack {
+        Ack { transfer: self.transfer, next: self.next }
+    }
+
+    /// After [`Arrival::Gap`]: what to ask for, once per gap.
+    pub fn refetch(&mut self) -> Option<Fetch> {
+        if self.asked.replace(self.next) == Some(self.next) {
+            None
+        } else {
+            Some(Fetch { transfer: self.transfer, offset: self.next })
+        }
+    }
+
+    pub fn handle_chunk(&mut self, transfer: u32, offset: u32, len: usize) -> Arrival {
+        let Some(end) = u32::try_from(len).ok().and_then(|len| offset.checked_add(len)) else {
+            return Arrival::Foreign;
+        };
+        if transfer != self.transfer || end > self.len || len == 0 {
+            return Arrival::Foreign;
+        }
+        if offset == self.next {
+            self.next = end;
+            self.asked = None;
+            Arrival::Fresh
+        } else if offset < self.next {
+            Arrival::Known
+        } else {
+            Arrival::Gap
+        }
+    }
+}
