@@ -53,7 +53,6 @@ pub enum ToAggregator {
     Goodbye,
 }
 
-#[expect(clippy::large_enum_variant, reason = "no heap to box into, and messages are not kept")]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ToDevice {
     Welcome(Welcome),

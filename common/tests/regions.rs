@@ -1,0 +1,179 @@
+//! Regions and slices: the worked example of the specification, and properties over random models
+//! with nested and non-nested tiers, checked against a bitmap written down coordinate by coordinate.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use common::{
+    AxisId, Dim, Layout, TensorShape, Tier, TierSet, WidthMask,
+    region::{RegionMap, Runs},
+    slice::{WrongLength, gather, scatter},
+};
+use proptest::prelude::*;
+
+fn set(tiers: &[usize]) -> TierSet {
+    tiers.iter().fold(TierSet::EMPTY, |set, &tier| set.with(Tier::new(tier).unwrap()))
+}
+
+fn tensor(dims: &[Dim]) -> TensorShape {
+    TensorShape::new(dims).unwrap()
+}
+
+#[test]
+fn worked_example_of_the_specification() {
+    let hidden = Dim::units(AxisId(0));
+    let tensors = [
+        tensor(&[hidden, Dim::fixed(2)]),
+        tensor(&[hidden]),
+        tensor(&[Dim::fixed(1), hidden]),
+        tensor(&[Dim::fixed(1)]),
+    ];
+    let full = WidthMask::full(&[3]).unwrap();
+    let layout = Layout { full: &full, tensors: &tensors };
+    let masks = [3, 2, 1].map(|width| full.at_widths(&[width]).unwrap());
+    assert_eq!(masks.each_ref().map(|mask| layout.slice_len(mask)), [13, 9, 5]);
+
+    let map = RegionMap::new(layout, &masks);
+    let members = |wanted: TierSet| {
+        let region = map.sets().iter().position(|&set| set == wanted).unwrap();
+        let pieces = map.pieces(Tier::new(0).unwrap()).iter().filter(|piece| piece.region.index() == region);
+        pieces.flat_map(|piece| piece.full..piece.full + piece.len).collect::<Vec<_>>()
+    };
+    assert_eq!(map.sets().len(), 3);
+    assert_eq!(members(set(&[0, 1, 2])), [0, 1, 6, 9, 12]);
+    assert_eq!(members(set(&[0, 1])), [2, 3, 7, 10]);
+    assert_eq!(members(set(&[0])), [4, 5, 8, 11]);
+}
+
+#[test]
+fn gates_and_flattened_channels_are_cut_block_by_block() {
+    // Two gates of 2 units; then 2 channels of 3 pixels, channel-major; then 3 pixels of 2 channels.
+    let axis = Some(AxisId(0));
+    let tensors = [
+        tensor(&[Dim { blocks: 2, axis, inner: 1 }]),
+        tensor(&[Dim { blocks: 1, axis, inner: 3 }]),
+        tensor(&[Dim { blocks: 3, axis, inner: 1 }]),
+    ];
+    let full = WidthMask::full(&[2]).unwrap();
+    let layout = Layout { full: &full, tensors: &tensors };
+    let half = full.at_widths(&[1]).unwrap();
+    let all: Vec<u32> = (0..16).collect();
+    let mut slice = [0; 8];
+    gather(layout, &half, &all, &mut slice).unwrap();
+    assert_eq!(slice, [0, 2, 4, 5, 6, 10, 12, 14]);
+    assert_eq!(
+        gather(layout, &half, &all, &mut [0; 7]),
+        Err(WrongLength { expected: 8, got: 7 }),
+        "a wrong buffer is named, not overrun"
+    );
+}
+
+#[derive(Clone, Debug)]
+struct Model {
+    full: WidthMask,
+    tensors: Vec<TensorShape>,
+    masks: Vec<WidthMask>,
+}
+
+impl Model {
+    fn layout(&self) -> Layout<'_> {
+        Layout { full: &self.full, tensors: &self.tensors }
+    }
+
+    /// The set of every coordinate, straight from the definition.
+    fn bitmap(&self) -> Vec<TierSet> {
+        let mut bitmap = Vec::new();
+        for tensor in &self.tensors {
+            let sizes: Vec<usize> = tensor.dims.iter().map(|dim| dim.size(&self.full)).collect();
+            for flat in 0..sizes.iter().product() {
+                let mut rest = flat;
+                let mut index = vec![0; sizes.len()];
+                for (at, size) in index.iter_mut().zip(&sizes).rev() {
+                    (*at, rest) = (rest % size, rest / size);
+                }
+                let keeps = |mask: &WidthMask| {
+                    tensor.dims.iter().zip(&index).all(|(dim, &at)| match dim.axis {
+                        None => true,
+                        Some(AxisId(axis)) => {
+                            let (axis, inner) = (usize::from(axis), dim.inner as usize);
+                            at / inner % (self.full.widths()[axis] as usize) < mask.widths()[axis] as usize
+                        }
+                    })
+                };
+                let tiers: Vec<usize> = (0..self.masks.len()).filter(|&m| keeps(&self.masks[m])).collect();
+                bitmap.push(set(&tiers));
+            }
+        }
+        bitmap
+    }
+}
+
+fn models() -> impl Strategy<Value = Model> {
+    prop::collection::vec(1u32..6, 1..4).prop_flat_map(|axes| {
+        let count = axes.len() as u8;
+        let dim = (1u32..3, prop::option::of(0..count), 1u32..4).prop_map(|(blocks, axis, inner)| Dim {
+            blocks,
+            axis: axis.map(AxisId),
+            inner,
+        });
+        let tensor = prop::collection::vec(dim, 1..4).prop_map(|dims| TensorShape::new(&dims).unwrap());
+        let widths: Vec<_> = axes.iter().map(|&axis| 1..=axis).collect();
+        let full = WidthMask::full(&axes).unwrap();
+        let whole = full.clone();
+        let mask = widths.prop_map(move |widths| whole.at_widths(&widths).unwrap());
+        (Just(full), prop::collection::vec(tensor, 1..4), prop::collection::vec(mask, 1..5))
+            .prop_map(|(full, tensors, masks)| Model { full, tensors, masks })
+    })
+}
+
+proptest! {
+    #[test]
+    fn runs_are_the_definition_in_longest_stretches(model in models()) {
+        let mut at = 0;
+        let mut last = None;
+        let bitmap = model.bitmap();
+        for run in Runs::new(model.layout(), &model.masks) {
+            prop_assert_eq!(run.start, at, "ascending, disjoint and covering");
+            prop_assert!(bitmap[at..at + run.len].iter().all(|&tiers| tiers == run.tiers));
+            prop_assert_ne!(last.replace(run.tiers), Some(run.tiers), "longest");
+            at += run.len;
+        }
+        prop_assert_eq!(at, bitmap.len());
+        prop_assert_eq!(at, model.layout().len());
+    }
+
+    #[test]
+    fn the_map_packs_every_slice(model in models()) {
+        let map = RegionMap::new(model.layout(), &model.masks);
+        let bitmap = model.bitmap();
+        let all: Vec<f32> = (0..bitmap.len()).map(|at| at as f32).collect();
+        for (number, mask) in model.masks.iter().enumerate() {
+            let tier = Tier::new(number).unwrap();
+            let mut slice = vec![];
+            map.gather(tier, &all, &mut slice);
+            let kept: Vec<f32> = (0..bitmap.len()).filter(|&at| bitmap[at].contains(tier)).map(|at| at as f32).collect();
+            prop_assert_eq!(&slice, &kept);
+            prop_assert_eq!(slice.len(), map.slice_len(tier));
+            prop_assert_eq!(slice.len(), model.layout().slice_len(mask));
+            for piece in map.pieces(tier) {
+                let tiers = map.sets()[piece.region.index()];
+                prop_assert!(bitmap[piece.full..piece.full + piece.len].iter().all(|&set| set == tiers));
+            }
+        }
+    }
+
+    #[test]
+    fn scatter_undoes_gather_and_touches_nothing_else(model in models()) {
+        let layout = model.layout();
+        let all: Vec<u32> = (0..layout.len() as u32).collect();
+        for (number, mask) in model.masks.iter().enumerate() {
+            let mut slice = vec![0; layout.slice_len(mask)];
+            gather(layout, mask, &all, &mut slice).unwrap();
+            let mut back = vec![u32::MAX; all.len()];
+            scatter(layout, mask, &slice, &mut back).unwrap();
+            let tier = Tier::new(number).unwrap();
+            for (at, tiers) in model.bitmap().into_iter().enumerate() {
+                prop_assert_eq!(back[at], if tiers.contains(tier) { at as u32 } else { u32::MAX });
+            }
+        }
+    }
+}
