@@ -201,3 +201,12 @@ impl Incoming {
         }
     }
 }
+
+/// Which of a link's ways a frame takes, where the link has more than one: long transfers do not
+/// hold up short messages.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Lane {
+    Control,
+    /// The way of this transfer.
+    Transfer(u32),
+}

@@ -16,6 +16,11 @@ use crate::error::Code;
 
 /// Raised whenever a message or the frame itself changes.
 pub const PROTOCOL_VERSION: u8 = 1;
+/// How QUIC peers name this protocol in their handshake.
+pub const ALPN: &[u8] = b"fairtier/1";
+/// The name in every aggregator's certificate. Trust comes from the fleet's own CA, not from DNS, so
+/// a gateway may change its address without new certificates.
+pub const SERVER_NAME: &str = "aggregator.fairtier.internal";
 /// Version, kind and checksum.
 pub const FRAME_OVERHEAD: usize = 6;
 /// Transfer and offset before the bytes of a chunk.

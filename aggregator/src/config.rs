@@ -1,0 +1,241 @@
+//! The aggregator's configuration file. `default.toml` documents every key.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use common::{Codec, DeviceId, Duration, Tier, transfer::LinkLimits};
+use models::tier::TierSpec;
+use serde::{Deserialize, Serialize};
+
+use crate::{coordinator::Settings, round::Patience};
+
+/// The documented configuration, as `aggregator init` writes it.
+pub const DEFAULT: &str = include_str!("default.toml");
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    #[error("{path}: {source}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Parse(#[from] toml::de::Error),
+    #[error("{key} = {value}: {why}")]
+    Value { key: &'static str, value: String, why: &'static str },
+}
+
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    pub model: ModelConfig,
+    pub strategy: StrategyConfig,
+    pub run: RunConfig,
+    pub round: RoundConfig,
+    pub training: TrainingConfig,
+    pub wire: WireConfig,
+    pub server: ServerConfig,
+    pub store: StoreConfig,
+    pub devices: BTreeMap<DeviceId, Tier>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelConfig {
+    pub source: String,
+    pub seed: u64,
+    pub tiers: Vec<TierSpec>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StrategyConfig {
+    pub name: String,
+    pub params: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunConfig {
+    pub rounds: u32,
+    pub min_devices: usize,
+    pub seed: u64,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RoundConfig {
+    pub participation: f64,
+    pub deadline_s: f64,
+    pub quorum: f64,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainingConfig {
+    pub epochs: u16,
+    pub batch: u16,
+    pub lr: f64,
+    pub lr_decay: f64,
+}
+
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WireConfig {
+    pub down: Codec,
+    pub up: Codec,
+    pub error_feedback: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerConfig {
+    pub listen: SocketAddr,
+    pub max_connections: usize,
+    pub max_uploads: usize,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreConfig {
+    pub keep_models: usize,
+    pub keep_spool: bool,
+}
+
+impl Default for ModelConfig {
+    fn default() -> Self {
+        let tiers = [1.0, 0.7, 0.5, 0.25, 0.125].map(TierSpec::Rate).to_vec();
+        Self { source: "digits-mlp".into(), seed: 0, tiers }
+    }
+}
+
+impl Default for StrategyConfig {
+    fn default() -> Self {
+        Self { name: "fairheterofl".into(), params: serde_json::Map::new() }
+    }
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self { rounds: 100, min_devices: 1, seed: 0 }
+    }
+}
+
+impl Default for RoundConfig {
+    fn default() -> Self {
+        Self { participation: 1.0, deadline_s: 300.0, quorum: 0.5 }
+    }
+}
+
+impl Default for TrainingConfig {
+    fn default() -> Self {
+        Self { epochs: 1, batch: 16, lr: 0.1, lr_decay: 0.999 }
+    }
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 4433)), max_connections: 4096, max_uploads: 32 }
+    }
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self { keep_models: 2, keep_spool: false }
+    }
+}
+
+impl Config {
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let mut config = Self::parse(&text)?;
+        // A model file stands relative to the configuration that names it.
+        let beside = path.parent().map(|dir| dir.join(&config.model.source));
+        if let Some(file) = beside.filter(|file| file.is_file()) {
+            config.model.source = file.to_string_lossy().into_owned();
+        }
+        Ok(config)
+    }
+
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What types alone can not rule out.
+    fn check(&self) -> Result<(), ConfigError> {
+        let share = |x: f64| x > 0.0 && x <= 1.0;
+        let positive = |x: f64| x > 0.0 && x.is_finite();
+        let Self { round, training, run, .. } = self;
+        let rules: [(&'static str, String, bool, &'static str); 9] = [
+            ("model.tiers", "[]".into(), !self.model.tiers.is_empty(), "at least one tier is needed"),
+            ("run.rounds", run.rounds.to_string(), run.rounds < 1 << 31, "must be below 2^31"),
+            ("round.participation", round.participation.to_string(), share(round.participation), "must lie in (0, 1]"),
+            ("round.quorum", round.quorum.to_string(), share(round.quorum), "must lie in (0, 1]"),
+            ("round.deadline_s", round.deadline_s.to_string(), positive(round.deadline_s), "must be positive"),
+            ("training.epochs", training.epochs.to_string(), training.epochs > 0, "must be at least 1"),
+            ("training.batch", training.batch.to_string(), training.batch > 0, "must be at least 1"),
+            ("training.lr", training.lr.to_string(), positive(training.lr), "must be positive"),
+            ("training.lr_decay", training.lr_decay.to_string(), positive(training.lr_decay), "must be positive"),
+        ];
+        match rules.into_iter().find(|(_, _, holds, _)| !holds) {
+            Some((key, value, _, why)) => Err(ConfigError::Value { key, value, why }),
+            None => Ok(()),
+        }
+    }
+
+    pub fn settings(&self, loss_after: bool) -> Settings {
+        Settings {
+            rounds: self.run.rounds,
+            min_devices: self.run.min_devices,
+            participation: self.round.participation,
+            patience: Patience {
+                deadline: Duration::from_millis((self.round.deadline_s * 1000.0) as u64),
+                quorum: self.round.quorum,
+            },
+            epochs: self.training.epochs,
+            batch: self.training.batch,
+            lr: self.training.lr,
+            lr_decay: self.training.lr_decay,
+            seed: self.run.seed,
+            down: self.wire.down,
+            up: self.wire.up,
+            loss_after,
+            max_uploads: self.server.max_uploads,
+            limits: LinkLimits::QUIC,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_file_is_the_default_and_names_every_key() {
+        let parsed = Config::parse(DEFAULT).unwrap();
+        assert_eq!(parsed, Config::default());
+        let documented: toml::Table = DEFAULT.parse().unwrap();
+        let actual = toml::Table::try_from(Config::default()).unwrap();
+        for (section, keys) in &actual {
+            for key in keys.as_table().unwrap().keys() {
+                assert!(documented[section].as_table().unwrap().contains_key(key), "{section}.{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |text: &str| Config::parse(text).unwrap_err().to_string();
+        assert!(error("[training]\nlearning_rate = 0.1").contains("learning_rate"));
+        assert!(error("[round]\nquorum = 1.5").contains("round.quorum = 1.5"));
+        assert!(error("[model]\ntiers = []").contains("model.tiers"));
+        assert!(error("[wire]\nup = \"int4\"").contains("int4"));
+        assert!(error("[devices]\n\"..\" = 1").contains("device name"));
+        assert!(error("[training]\nlr = nan").contains("training.lr"));
+    }
+}

@@ -1,0 +1,357 @@
+//! The aggregator's side of the protocol, sans-io.
+//!
+//! How to drive it: tell it what happens (`handle_*`, each with the time), then
+//! 1. carry out every [`Action`] of [`Coordinator::poll_action`] in order, and report back with
+//!    [`Coordinator::handle_opened`], [`Coordinator::handle_stored`], [`Coordinator::handle_committed`];
+//! 2. for every connection of [`Coordinator::poll_wake`], send what [`Coordinator::poll_transmit`]
+//!    gives until it gives nothing;
+//! 3. call [`Coordinator::handle_timeout`] at [`Coordinator::poll_timeout`].
+//!
+//! ```text
+//! Gathering --enough devices--> Opening --recorded--> Collecting --all or deadline--> Closing
+//!     ^                                                                                  |
+//!     +------------------------------- committed ----------------------------------------+
+//! ```
+//! After the last round one more collects scores only; then the run is Finished.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use common::{
+    Code, Codec, DeviceId, Instant, RunId, Tier,
+    message::{Scalars, Ticket, ToDevice},
+    rng,
+    transfer::LinkLimits,
+    wire::crc32,
+};
+
+use crate::{
+    fleet::{ConnId, DeviceRecord, Fleet},
+    model::{Published, TieredModel},
+    round::{ClosedRound, Patience, Purpose, Round, Seat},
+};
+
+mod inbox;
+mod outbox;
+#[cfg(test)]
+mod tests;
+
+use outbox::Outbox;
+
+/// How a run is conducted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    pub rounds: u32,
+    /// The first round waits for this many devices.
+    pub min_devices: usize,
+    /// Share of the connected devices asked in a round.
+    pub participation: f64,
+    pub patience: Patience,
+    pub epochs: u16,
+    pub batch: u16,
+    pub lr: f64,
+    /// Learning rate of round t is `lr * lr_decay^(t-1)`.
+    pub lr_decay: f64,
+    pub seed: u64,
+    /// Encoding of models.
+    pub down: Codec,
+    /// Encoding of updates.
+    pub up: Codec,
+    /// Ask for the loss after training.
+    pub loss_after: bool,
+    /// Updates held in memory at once; the others wait.
+    pub max_uploads: usize,
+    pub limits: LinkLimits,
+}
+
+/// What the driver must do, in this order.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Remember a device.
+    Register(DeviceRecord),
+    /// Record that a round begins, then call [`Coordinator::handle_opened`].
+    OpenRound { number: u32, lr: f32, seats: Vec<(DeviceId, Tier)> },
+    /// Check an update and make it durable, then call [`Coordinator::handle_stored`].
+    Store(StoredUpdate),
+    /// Combine and commit, then call [`Coordinator::handle_committed`].
+    Close(ClosedRound),
+    /// The scores of the final model are in; the run is over.
+    Finish(ClosedRound),
+    /// Export a tier's sub-model, then call [`Coordinator::handle_onnx`].
+    Export { conn: ConnId, tier: Tier },
+    /// Close a connection once everything queued for it is sent.
+    Disconnect(ConnId),
+}
+
+/// A complete update as it arrived.
+#[derive(Clone, Debug)]
+pub struct StoredUpdate {
+    pub ticket: Ticket,
+    pub device: DeviceId,
+    pub tier: Tier,
+    pub codec: Codec,
+    pub scalars: Scalars,
+    pub payload: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Gathering,
+    Opening(Round),
+    Collecting(Round),
+    Closing,
+    Finished { round: u32 },
+}
+
+/// Where a run starts or goes on.
+#[derive(Debug)]
+pub struct Start {
+    pub run: RunId,
+    /// Rounds committed so far.
+    pub committed: u32,
+    pub devices: Vec<DeviceRecord>,
+    /// Tiers fixed by the operator.
+    pub fixed: BTreeMap<DeviceId, Tier>,
+    /// A round that was open when the aggregator stopped, with the updates that are durable.
+    pub open: Option<OpenRound>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpenRound {
+    pub lr: f32,
+    pub seats: Vec<(DeviceId, Tier)>,
+    pub delivered: Vec<(DeviceId, Scalars)>,
+}
+
+#[derive(Debug)]
+pub struct Coordinator {
+    settings: Settings,
+    model: TieredModel,
+    run: RunId,
+    committed: u32,
+    published: Vec<Published>,
+    fleet: Fleet,
+    phase: Phase,
+    conns: BTreeMap<ConnId, Outbox>,
+    awake: BTreeSet<ConnId>,
+    actions: VecDeque<Action>,
+}
+
+impl Coordinator {
+    pub fn new(settings: Settings, model: TieredModel, parameters: &[f32], start: Start, now: Instant) -> Self {
+        let published = model.publish(parameters, settings.down);
+        let phase = match start.open {
+            Some(open) => Phase::Collecting(open.into_round(start.committed + 1, now)),
+            None => Phase::Gathering,
+        };
+        let fleet = Fleet::new(start.fixed, start.devices);
+        let (conns, awake, actions) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
+        let Start { run, committed, .. } = start;
+        Self { settings, model, run, committed, published, fleet, phase, conns, awake, actions }
+    }
+
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn committed(&self) -> u32 {
+        self.committed
+    }
+
+    /// The round that is collecting, if one is.
+    pub fn round(&self) -> Option<&Round> {
+        match &self.phase {
+            Phase::Collecting(round) => Some(round),
+            _ => None,
+        }
+    }
+
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Finished { .. })
+    }
+
+    /// The driver has authenticated a device on a new connection.
+    pub fn handle_connected(&mut self, conn: ConnId, device: DeviceId) {
+        self.conns.insert(conn, Outbox::new(device));
+    }
+
+    pub fn handle_disconnected(&mut self, conn: ConnId, now: Instant) {
+        if let Some(outbox) = self.conns.remove(&conn) {
+            self.fleet.leave(&outbox.device, conn);
+        }
+        self.awake.remove(&conn);
+        self.advance(now);
+    }
+
+    /// The round is recorded: devices may be told.
+    pub fn handle_opened(&mut self, now: Instant) {
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Gathering) {
+            Phase::Opening(mut round) => {
+                round.opened = now;
+                Phase::Collecting(round)
+            }
+            other => other,
+        };
+        self.announce();
+    }
+
+    /// An update is durable, or was refused after all.
+    pub fn handle_stored(&mut self, device: &DeviceId, ticket: Ticket, result: Result<(), Code>, now: Instant) {
+        if let Phase::Collecting(round) = &mut self.phase
+            && ticket.round == round.number
+            && let Some((_, seat)) = round.seats.get_mut(device)
+        {
+            if let Seat::Storing(scalars) = seat {
+                *seat = match result {
+                    Ok(()) => Seat::Delivered(*scalars),
+                    Err(code) => Seat::Refused(code),
+                };
+            }
+            self.receipt(device, ticket, result.err());
+        }
+        self.advance(now);
+    }
+
+    /// The round is committed; `parameters` is the new model (or the old one if combining failed).
+    pub fn handle_committed(&mut self, parameters: &[f32], now: Instant) {
+        self.committed += 1;
+        self.published = self.model.publish(parameters, self.settings.down);
+        self.phase = Phase::Gathering;
+        self.advance(now);
+    }
+
+    /// The file a device has asked for.
+    pub fn handle_onnx(&mut self, conn: ConnId, file: bytes::Bytes) {
+        let limits = self.settings.limits;
+        if let Some(outbox) = self.conns.get_mut(&conn) {
+            let check = crc32(&file);
+            let blob = outbox.publish(ONNX_TRANSFER | self.committed, file, 1, limits, check);
+            outbox.say(ToDevice::Onnx(blob));
+            self.awake.insert(conn);
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for (&conn, outbox) in &mut self.conns {
+            if outbox.handle_timeout(now) {
+                self.awake.insert(conn);
+            }
+        }
+        self.advance(now);
+        let deadline = self.settings.patience.deadline;
+        if let Phase::Collecting(round) = &mut self.phase {
+            round.overdue = now >= round.opened + deadline;
+        }
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let waiting = self.round().filter(|round| !round.overdue);
+        let deadline = waiting.map(|round| round.opened + self.settings.patience.deadline);
+        let transfers = self.conns.values().filter_map(Outbox::poll_timeout);
+        deadline.into_iter().chain(transfers).min()
+    }
+
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// A connection that has something to send.
+    pub fn poll_wake(&mut self) -> Option<ConnId> {
+        self.awake.pop_first()
+    }
+
+    /// Moves to the next phase if it is time.
+    fn advance(&mut self, now: Instant) {
+        match &self.phase {
+            Phase::Gathering => self.gather(now),
+            Phase::Collecting(round) if round.may_close(now, self.settings.patience) => self.close(now),
+            _ => {}
+        }
+    }
+
+    fn gather(&mut self, now: Instant) {
+        let mut present: Vec<_> =
+            self.fleet.connected().map(|(device, member, _)| (device.clone(), member.record.tier)).collect();
+        // The first round waits for the fleet; later ones go on with what a quorum allows.
+        let share = if self.committed == 0 { 1.0 } else { self.settings.patience.quorum };
+        let needed = (share * self.settings.min_devices as f64).ceil().max(1.0) as usize;
+        if present.len() < needed {
+            return;
+        }
+        let number = self.committed + 1;
+        let lr = (self.settings.lr * self.settings.lr_decay.powf(f64::from(self.committed))) as f32;
+        if self.committed >= self.settings.rounds {
+            let round = Round::open(number, Purpose::Evaluate, now, lr, present);
+            self.phase = Phase::Collecting(round);
+            self.announce();
+            return;
+        }
+        rng::Rng::new(rng::derive(self.settings.seed, u64::from(number))).shuffle(&mut present);
+        let wanted = (self.settings.participation * present.len() as f64).round().max(1.0) as usize;
+        present.truncate(wanted);
+        present.sort();
+        self.actions.push_back(Action::OpenRound { number, lr, seats: present.clone() });
+        self.phase = Phase::Opening(Round::open(number, Purpose::Train, now, lr, present));
+    }
+
+    fn close(&mut self, now: Instant) {
+        let Phase::Collecting(round) = std::mem::replace(&mut self.phase, Phase::Closing) else { return };
+        let late: Vec<_> = round.seats.keys().cloned().collect();
+        let closed = round.settle(now);
+        match round.purpose {
+            Purpose::Train => self.actions.push_back(Action::Close(closed)),
+            Purpose::Evaluate => {
+                self.phase = Phase::Finished { round: self.committed };
+                self.actions.push_back(Action::Finish(closed));
+                for device in late {
+                    self.say(&device, ToDevice::Finished { round: self.committed });
+                }
+            }
+        }
+    }
+
+    /// Tells everybody with an empty seat that there is work.
+    fn announce(&mut self) {
+        let waiting: Vec<_> = match &self.phase {
+            Phase::Collecting(round) => {
+                let assigned = |seat: &Seat| matches!(seat, Seat::Assigned);
+                round.seats.iter().filter(|(_, (_, seat))| assigned(seat)).map(|(d, _)| d.clone()).collect()
+            }
+            _ => vec![],
+        };
+        for device in waiting {
+            self.answer_ready(&device);
+        }
+    }
+
+    fn ticket(&self, round: u32) -> Ticket {
+        Ticket { run: self.run, round, attempt: 0 }
+    }
+
+    fn say(&mut self, device: &DeviceId, message: ToDevice) {
+        if let Some(conn) = self.fleet.member(device).and_then(|member| member.conn)
+            && let Some(outbox) = self.conns.get_mut(&conn)
+        {
+            outbox.say(message);
+            self.awake.insert(conn);
+        }
+    }
+}
+
+/// Transfers of ONNX files are told apart from those of models by this bit.
+const ONNX_TRANSFER: u32 = 1 << 31;
+
+impl OpenRound {
+    fn into_round(self, number: u32, now: Instant) -> Round {
+        let mut round = Round::open(number, Purpose::Train, now, self.lr, self.seats);
+        for (device, scalars) in self.delivered {
+            if let Some((_, seat)) = round.seats.get_mut(&device) {
+                *seat = Seat::Delivered(scalars);
+            }
+        }
+        round
+    }
+}

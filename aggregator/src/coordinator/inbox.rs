@@ -1,0 +1,282 @@
+//! What devices say, and what follows from it.
+
+use common::{
+    Code, DeviceId, Duration, Instant, Tier,
+    message::{
+        Assignment, Brief, Fetch, Hello, Offer, PLAN_PART, PlanPart, Receipt, Refusal, Task, Ticket, ToAggregator,
+        ToDevice, Welcome,
+    },
+    rng,
+    transfer::{Arrival, Incoming},
+    wire::{self, Frame, crc32},
+};
+
+use super::{Action, Coordinator, Phase, StoredUpdate};
+use crate::{
+    fleet::ConnId,
+    round::{Expected, Purpose, Seat, Upload},
+};
+
+/// How long a device without work waits before it asks again; news reach it earlier.
+const IDLE: Duration = Duration::from_secs(20);
+
+impl Coordinator {
+    /// A frame has arrived. Whoever sends what can not be understood is told so and dropped.
+    pub fn handle_frame(&mut self, conn: ConnId, bytes: &[u8], now: Instant) -> Result<(), Code> {
+        let result = match Frame::decode(bytes) {
+            Ok(Frame::Control(body)) => match wire::message(body) {
+                Ok(message) => self.handle_message(conn, message, now),
+                Err(error) => Err(error.code().into()),
+            },
+            Ok(Frame::Chunk { transfer, offset, data }) => {
+                self.handle_chunk(conn, transfer, offset, data, now);
+                Ok(())
+            }
+            Err(error) => Err(error.code().into()),
+        };
+        self.advance(now);
+        let Err(refusal) = result else { return Ok(()) };
+        if let Some(outbox) = self.conns.get_mut(&conn) {
+            outbox.say(ToDevice::Refusal(refusal));
+            self.awake.insert(conn);
+            self.actions.push_back(Action::Disconnect(conn));
+        }
+        Err(refusal.code)
+    }
+
+    fn handle_message(&mut self, conn: ConnId, message: ToAggregator, now: Instant) -> Result<(), Refusal> {
+        let outbox = self.conns.get(&conn).ok_or(Code::UnknownDevice)?;
+        let device = outbox.device.clone();
+        if let ToAggregator::Hello(hello) = message {
+            return self.handle_hello(conn, &device, &hello, now);
+        }
+        if !outbox.joined {
+            return Err(Code::Unexpected.into());
+        }
+        self.fleet.seen(&device, now);
+        match message {
+            ToAggregator::PlanRequest { from } => self.answer_plan(&device, from),
+            ToAggregator::Ready => self.answer_ready(&device),
+            ToAggregator::Fetch(fetch) => {
+                if let Some(outbox) = self.conns.get_mut(&conn) {
+                    outbox.handle_fetch(fetch, now);
+                    self.awake.insert(conn);
+                }
+            }
+            ToAggregator::Ack(ack) => {
+                if let Some(outbox) = self.conns.get_mut(&conn) {
+                    outbox.handle_ack(ack, now);
+                    self.awake.insert(conn);
+                }
+            }
+            ToAggregator::Offer(offer) => self.handle_offer(&device, offer),
+            ToAggregator::Refusal(refusal) => self.resign(&device, refusal.code),
+            ToAggregator::PullOnnx => {
+                if let Some(member) = self.fleet.member(&device) {
+                    self.actions.push_back(Action::Export { conn, tier: member.record.tier });
+                }
+            }
+            ToAggregator::Goodbye => {
+                self.fleet.leave(&device, conn);
+            }
+            ToAggregator::Progress(_) | ToAggregator::Hello(_) => {}
+        }
+        Ok(())
+    }
+
+    fn handle_hello(&mut self, conn: ConnId, device: &DeviceId, hello: &Hello, now: Instant) -> Result<(), Refusal> {
+        if hello.device != *device {
+            return Err(Code::WrongIdentity.into());
+        }
+        if let Some(changed) = self.fleet.admit(hello, conn, &self.model.plans, now)? {
+            self.actions.push_back(Action::Register(changed));
+        }
+        if let Some(outbox) = self.conns.get_mut(&conn) {
+            outbox.joined = true;
+        }
+        if let Some(member) = self.fleet.member(device) {
+            let tier = member.record.tier;
+            if let Some(plan) = self.model.plans.get(tier.index()) {
+                let welcome = Welcome { run: self.run, tier, plan: plan.info };
+                self.say(device, ToDevice::Welcome(welcome));
+            }
+        }
+        Ok(())
+    }
+
+    fn answer_plan(&mut self, device: &DeviceId, from: u16) {
+        let Some(member) = self.fleet.member(device) else { return };
+        let Some(plan) = self.model.plans.get(member.record.tier.index()) else { return };
+        let rest = plan.nodes.get(usize::from(from)..).unwrap_or(&[]);
+        let nodes = heapless::Vec::from_iter(rest.iter().take(PLAN_PART).copied());
+        let part = PlanPart { digest: plan.info.digest, from, nodes };
+        self.say(device, ToDevice::PlanPart(part));
+    }
+
+    /// What a device that is free should do now.
+    pub(super) fn answer_ready(&mut self, device: &DeviceId) {
+        let message = match &self.phase {
+            Phase::Finished { round } => ToDevice::Finished { round: *round },
+            // A device whose tier has changed since the round was opened waits for the next one.
+            Phase::Collecting(round) => match round.seats.get(device) {
+                Some((tier, Seat::Assigned)) if self.tier(device) == Some(*tier) => match self.assignment(device) {
+                    Some(assignment) => ToDevice::Assignment(assignment),
+                    None => return,
+                },
+                _ => ToDevice::Wait(IDLE),
+            },
+            _ => ToDevice::Wait(IDLE),
+        };
+        self.say(device, message);
+    }
+
+    fn tier(&self, device: &DeviceId) -> Option<Tier> {
+        self.fleet.member(device).map(|member| member.record.tier)
+    }
+
+    fn assignment(&mut self, device: &DeviceId) -> Option<Assignment> {
+        let round = self.round()?;
+        let (number, lr, purpose) = (round.number, round.lr, round.purpose);
+        let member = self.fleet.member(device)?;
+        let slice = self.published.get(member.record.tier.index())?.clone();
+        let mut limits = self.settings.limits;
+        limits.chunk = limits.chunk.min(member.max_chunk);
+        let outbox = self.conns.get_mut(&member.conn?)?;
+        let codec = self.settings.down;
+        let model = outbox.publish(number, slice.bytes, codec.align(), limits, slice.check);
+        let task = match purpose {
+            Purpose::Evaluate => Task::Evaluate,
+            Purpose::Train => Task::Train(Brief {
+                epochs: self.settings.epochs,
+                batch: self.settings.batch,
+                lr,
+                seed: device_seed(self.settings.seed, number, device),
+                loss_after: self.settings.loss_after,
+                codec: self.settings.up,
+            }),
+        };
+        Some(Assignment { ticket: self.ticket(number), task, model, codec })
+    }
+
+    fn handle_offer(&mut self, device: &DeviceId, offer: Offer) {
+        let Phase::Collecting(round) = &self.phase else {
+            return self.receipt(device, offer.ticket, Some(Code::RoundClosed));
+        };
+        let ticket = self.ticket(round.number);
+        match round.seats.get(device) {
+            Some((_, Seat::Delivered(_))) if offer.ticket == ticket => {
+                return self.receipt(device, ticket, None);
+            }
+            Some((_, Seat::Refused(code))) if offer.ticket == ticket => {
+                return self.receipt(device, ticket, Some(*code));
+            }
+            Some((_, Seat::Storing(_))) if offer.ticket == ticket => return,
+            Some((_, Seat::Uploading(upload))) if upload.offer == offer => {
+                let fetch = Fetch { transfer: offer.update.transfer, offset: upload.incoming.received() };
+                return self.say(device, ToDevice::Fetch(fetch));
+            }
+            _ => {}
+        }
+        if let Err(code) = self.review(device, &offer) {
+            // An answer to another round says nothing about this one.
+            if offer.ticket == ticket {
+                self.set_seat(device, Seat::Refused(code));
+            }
+            return self.receipt(device, offer.ticket, Some(code));
+        }
+        if offer.update.bytes == 0 {
+            self.set_seat(device, Seat::Delivered(offer.scalars));
+            return self.receipt(device, ticket, None);
+        }
+        self.set_seat(device, Seat::Queued(Box::new(offer)));
+        self.start_uploads();
+    }
+
+    fn review(&self, device: &DeviceId, offer: &Offer) -> Result<(), Code> {
+        let round = self.round().ok_or(Code::RoundClosed)?;
+        let (tier, _) = round.seats.get(device).ok_or(Code::NotSelected)?;
+        let slice = self.published.get(tier.index()).ok_or(Code::NotSelected)?;
+        let expected = Expected { parameters: self.model.regions.slice_len(*tier), codec: self.settings.up };
+        round.review(device, offer, self.ticket(round.number), slice.check, expected)
+    }
+
+    /// Lets waiting updates in, as many as memory allows.
+    fn start_uploads(&mut self) {
+        let max = self.settings.max_uploads.max(1);
+        while let Phase::Collecting(round) = &mut self.phase
+            && round.uploads() < max
+        {
+            let queued = round.seats.iter_mut().find(|(_, (_, seat))| matches!(seat, Seat::Queued(_)));
+            let Some((device, (_, seat))) = queued else { return };
+            let device = device.clone();
+            let Seat::Queued(offer) = std::mem::replace(seat, Seat::Assigned) else { return };
+            let incoming = Incoming::new(offer.update.transfer, offer.update.bytes);
+            let fetch = Fetch { transfer: offer.update.transfer, offset: 0 };
+            let bytes = Vec::with_capacity(offer.update.bytes as usize);
+            *seat = Seat::Uploading(Box::new(Upload { offer: *offer, incoming, bytes }));
+            self.say(&device, ToDevice::Fetch(fetch));
+        }
+    }
+
+    fn handle_chunk(&mut self, conn: ConnId, transfer: u32, offset: u32, data: &[u8], now: Instant) {
+        let Some(outbox) = self.conns.get(&conn) else { return };
+        let device = outbox.device.clone();
+        self.fleet.seen(&device, now);
+        let Phase::Collecting(round) = &mut self.phase else { return };
+        let Some((tier, seat)) = round.seats.get_mut(&device) else { return };
+        let Seat::Uploading(upload) = seat else { return };
+        let answer = match upload.incoming.handle_chunk(transfer, offset, data.len()) {
+            Arrival::Fresh => {
+                upload.bytes.extend_from_slice(data);
+                ToDevice::Ack(upload.incoming.ack())
+            }
+            Arrival::Known => ToDevice::Ack(upload.incoming.ack()),
+            Arrival::Gap => match upload.incoming.refetch() {
+                Some(fetch) => ToDevice::Fetch(fetch),
+                None => return,
+            },
+            Arrival::Foreign => return,
+        };
+        if upload.incoming.is_done() {
+            let update = StoredUpdate {
+                ticket: upload.offer.ticket,
+                device: device.clone(),
+                tier: *tier,
+                codec: self.settings.up,
+                scalars: upload.offer.scalars,
+                payload: std::mem::take(&mut upload.bytes),
+            };
+            *seat = Seat::Storing(update.scalars);
+            self.actions.push_back(Action::Store(update));
+            self.start_uploads();
+        }
+        self.say(&device, answer);
+    }
+
+    /// A device can not do what it was asked to.
+    fn resign(&mut self, device: &DeviceId, code: Code) {
+        if let Some(round) = self.round()
+            && matches!(round.seats.get(device), Some((_, Seat::Assigned)))
+        {
+            self.set_seat(device, Seat::Refused(code));
+        }
+    }
+
+    fn set_seat(&mut self, device: &DeviceId, new: Seat) {
+        if let Phase::Collecting(round) = &mut self.phase
+            && let Some((_, seat)) = round.seats.get_mut(device)
+        {
+            *seat = new;
+        }
+    }
+
+    pub(super) fn receipt(&mut self, device: &DeviceId, ticket: Ticket, refused: Option<Code>) {
+        self.say(device, ToDevice::Receipt(Receipt { ticket, refused }));
+    }
+}
+
+/// Sample order differs between devices and rounds and follows from the run's seed alone.
+fn device_seed(seed: u64, round: u32, device: &DeviceId) -> u64 {
+    let name = u64::from(crc32(device.as_str().as_bytes()));
+    rng::derive(rng::derive(seed, u64::from(round)), name)
+}

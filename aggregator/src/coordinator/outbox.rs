@@ -1,0 +1,99 @@
+//! What is waiting to be sent on one connection.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use common::{
+    DeviceId, Instant,
+    message::{Ack, Blob, Fetch, ToDevice},
+    transfer::{Lane, LinkLimits, Outgoing},
+    wire,
+};
+
+use super::Coordinator;
+use crate::fleet::ConnId;
+
+/// A device that does not read must not make us remember without end: beyond this, the oldest
+/// answer goes, and the device will ask again.
+const MAX_QUEUED: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Outbox {
+    pub(super) device: DeviceId,
+    /// Hello was accepted on this connection.
+    pub(super) joined: bool,
+    messages: VecDeque<ToDevice>,
+    transfer: Option<(Outgoing, Bytes)>,
+}
+
+impl Outbox {
+    pub(super) fn new(device: DeviceId) -> Self {
+        Self { device, joined: false, messages: VecDeque::new(), transfer: None }
+    }
+
+    pub(super) fn say(&mut self, message: ToDevice) {
+        if self.messages.len() >= MAX_QUEUED {
+            self.messages.pop_front();
+        }
+        self.messages.push_back(message);
+    }
+
+    /// Makes bytes fetchable, unless they already are.
+    pub(super) fn publish(&mut self, transfer: u32, bytes: Bytes, align: u32, limits: LinkLimits, check: u32) -> Blob {
+        let len = bytes.len() as u32;
+        if self.transfer.as_ref().is_none_or(|(outgoing, _)| outgoing.transfer() != transfer) {
+            self.transfer = Some((Outgoing::new(transfer, len, align, limits), bytes));
+        }
+        Blob { transfer, bytes: len, check }
+    }
+
+    pub(super) fn handle_fetch(&mut self, fetch: Fetch, now: Instant) {
+        if let Some((outgoing, _)) = &mut self.transfer {
+            outgoing.handle_fetch(fetch, now);
+        }
+    }
+
+    pub(super) fn handle_ack(&mut self, ack: Ack, now: Instant) {
+        if let Some((outgoing, _)) = &mut self.transfer {
+            outgoing.handle_ack(ack, now);
+        }
+    }
+
+    /// True if something must be sent again.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        let due = self.poll_timeout().is_some_and(|deadline| now >= deadline);
+        if let (true, Some((outgoing, _))) = (due, &mut self.transfer) {
+            outgoing.handle_timeout(now);
+        }
+        due
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.transfer.as_ref().and_then(|(outgoing, _)| outgoing.poll_timeout())
+    }
+
+    fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Lane> {
+        while let Some(message) = self.messages.pop_front() {
+            out.resize(wire::MAX_CONTROL, 0);
+            // A message that does not fit a control frame is a defect of ours, caught by the golden
+            // tests; sending nothing makes the device ask again.
+            if let Ok(len) = wire::encode_control(&message, out) {
+                out.truncate(len);
+                return Some(Lane::Control);
+            }
+        }
+        let (outgoing, bytes) = self.transfer.as_mut()?;
+        let range = outgoing.poll_chunk()?;
+        let data = bytes.get(range.start as usize..range.end as usize)?;
+        out.resize(data.len() + wire::CHUNK_OVERHEAD, 0);
+        wire::encode_chunk(outgoing.transfer(), range.start, data.len(), out, |to| to.copy_from_slice(data)).ok()?;
+        Some(Lane::Transfer(outgoing.transfer()))
+    }
+}
+
+impl Coordinator {
+    /// Writes the next frame for a connection into `out`.
+    pub fn poll_transmit(&mut self, conn: ConnId, out: &mut Vec<u8>) -> Option<Lane> {
+        self.conns.get_mut(&conn)?.poll_transmit(out)
+    }
+}

@@ -1,0 +1,123 @@
+//! Who is there: the devices the aggregator knows, their tiers and their connections.
+
+use std::collections::BTreeMap;
+
+use common::{
+    Budget, Code, DeviceId, Instant, Tier,
+    message::{DataSummary, Hello, Refusal},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::model::TierPlan;
+
+/// One connection, numbered by the shell. A device that reconnects has a new one.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnId(pub u64);
+
+/// What is remembered of a device over restarts.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DeviceRecord {
+    pub device: DeviceId,
+    pub tier: Tier,
+    pub budget: Budget,
+    pub data: DataSummary,
+}
+
+/// A device that has said Hello at least once.
+#[derive(Clone, Debug)]
+pub struct Member {
+    pub record: DeviceRecord,
+    pub conn: Option<ConnId>,
+    pub max_chunk: u32,
+    pub last_seen: Instant,
+}
+
+/// All members, in DeviceId order.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    members: BTreeMap<DeviceId, Member>,
+    /// Tiers that the operator has fixed.
+    fixed: BTreeMap<DeviceId, Tier>,
+}
+
+impl Fleet {
+    pub fn new(fixed: BTreeMap<DeviceId, Tier>, known: Vec<DeviceRecord>) -> Self {
+        let member = |record: DeviceRecord| {
+            let device = record.device.clone();
+            (device, Member { record, conn: None, max_chunk: u32::MAX, last_seen: Instant::ZERO })
+        };
+        Self { members: known.into_iter().map(member).collect(), fixed }
+    }
+
+    /// Admits a device or says why not. Returns the record if it is new or has changed.
+    pub fn admit(
+        &mut self,
+        hello: &Hello,
+        conn: ConnId,
+        tiers: &[TierPlan],
+        now: Instant,
+    ) -> Result<Option<DeviceRecord>, Refusal> {
+        let tier = self.assign(hello, tiers)?;
+        let record =
+            DeviceRecord { device: hello.device.clone(), tier, budget: hello.budget, data: hello.data };
+        let known = self.members.get(&hello.device).map(|member| &member.record);
+        let changed = (known != Some(&record)).then(|| record.clone());
+        let member = Member { record, conn: Some(conn), max_chunk: hello.max_chunk, last_seen: now };
+        self.members.insert(hello.device.clone(), member);
+        Ok(changed)
+    }
+
+    /// The widest tier that fits, unless the operator has fixed one (which must fit, too).
+    fn assign(&self, hello: &Hello, tiers: &[TierPlan]) -> Result<Tier, Refusal> {
+        let numbered = tiers.iter().enumerate().filter_map(|(index, plan)| Some((Tier::new(index)?, plan)));
+        let fixed = self.fixed.get(&hello.device);
+        let allowed: Vec<_> = numbered.filter(|(tier, _)| fixed.is_none_or(|fixed| fixed == tier)).collect();
+        let chosen = allowed.iter().find(|(_, plan)| plan.fits(hello)).or(None);
+        let Some(&(tier, plan)) = chosen else {
+            let (need, have) = allowed.last().map_or((0, 0), |(_, plan)| plan.shortage(hello));
+            return Err(Refusal { code: Code::DoesNotFit, need, have });
+        };
+        let data = &hello.data;
+        if data.inputs != plan.info.inputs || data.classes > plan.info.outputs {
+            return Err(Refusal {
+                code: Code::WrongData,
+                need: plan.info.inputs.into(),
+                have: data.inputs.into(),
+            });
+        }
+        if data.train_samples == 0 {
+            return Err(Code::EmptyShard.into());
+        }
+        Ok(tier)
+    }
+
+    /// Forgets a connection; true if it was the device's present one.
+    pub fn leave(&mut self, device: &DeviceId, conn: ConnId) -> bool {
+        match self.members.get_mut(device) {
+            Some(member) if member.conn == Some(conn) => {
+                member.conn = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub fn seen(&mut self, device: &DeviceId, now: Instant) {
+        if let Some(member) = self.members.get_mut(device) {
+            member.last_seen = now;
+        }
+    }
+
+    pub fn member(&self, device: &DeviceId) -> Option<&Member> {
+        self.members.get(device)
+    }
+
+    /// Devices with a connection, in DeviceId order.
+    pub fn connected(&self) -> impl Iterator<Item = (&DeviceId, &Member, ConnId)> {
+        self.members.iter().filter_map(|(device, member)| Some((device, member, member.conn?)))
+    }
+
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.values()
+    }
+}

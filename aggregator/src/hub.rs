@@ -1,0 +1,162 @@
+//! Where connections, the keeper and the clock meet around the Coordinator.
+//!
+//! Readers call in with what arrived, the keeper with what is durable, the timer when it is time.
+//! Whoever calls also hands on what follows: actions to the keeper, wakes to the writers. The lock
+//! is held for the Coordinator's own work only, never for a socket or a disk.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time,
+};
+
+use common::{DeviceId, Instant, transfer::Lane};
+use tokio::sync::{Notify, watch};
+
+use crate::{
+    coordinator::{Action, Coordinator},
+    fleet::ConnId,
+    keeper::Job,
+};
+
+#[derive(Debug)]
+pub struct Hub {
+    coordinator: Mutex<Coordinator>,
+    lines: Mutex<HashMap<ConnId, Arc<Line>>>,
+    keeper: Mutex<mpsc::Sender<Job>>,
+    timer: Notify,
+    started: time::Instant,
+    next_conn: AtomicU64,
+    finished: watch::Sender<bool>,
+}
+
+/// What a connection's writer waits for.
+#[derive(Debug, Default)]
+pub struct Line {
+    wake: Notify,
+    closing: std::sync::atomic::AtomicBool,
+}
+
+impl Line {
+    pub async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Nothing more will be said; close once everything is sent.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+}
+
+impl Hub {
+    pub fn new(coordinator: Coordinator, keeper: mpsc::Sender<Job>) -> Self {
+        Self {
+            coordinator: Mutex::new(coordinator),
+            lines: Mutex::default(),
+            keeper: Mutex::new(keeper),
+            timer: Notify::new(),
+            started: time::Instant::now(),
+            next_conn: AtomicU64::new(1),
+            finished: watch::Sender::new(false),
+        }
+    }
+
+    /// Calls the Coordinator and hands on what follows.
+    pub fn with<R>(&self, call: impl FnOnce(&mut Coordinator, Instant) -> R) -> R {
+        let now = self.now();
+        let mut coordinator = lock(&self.coordinator);
+        let result = call(&mut coordinator, now);
+        while let Some(action) = coordinator.poll_action() {
+            match action {
+                Action::Disconnect(conn) => self.hang_up(conn),
+                // A keeper that is gone has said why; the server is on its way down.
+                action => _ = lock(&self.keeper).send(Job::Do(action)),
+            }
+        }
+        while let Some(conn) = coordinator.poll_wake() {
+            if let Some(line) = lock(&self.lines).get(&conn) {
+                line.wake.notify_one();
+            }
+        }
+        drop(coordinator);
+        self.timer.notify_one();
+        result
+    }
+
+    pub fn connect(&self, device: DeviceId) -> (ConnId, Arc<Line>) {
+        let conn = ConnId(self.next_conn.fetch_add(1, Ordering::Relaxed));
+        let line = Arc::new(Line::default());
+        lock(&self.lines).insert(conn, line.clone());
+        self.with(|coordinator, _| coordinator.handle_connected(conn, device));
+        (conn, line)
+    }
+
+    pub fn disconnect(&self, conn: ConnId) {
+        lock(&self.lines).remove(&conn);
+        self.with(|coordinator, now| coordinator.handle_disconnected(conn, now));
+    }
+
+    pub fn connections(&self) -> usize {
+        lock(&self.lines).len()
+    }
+
+    /// The next frame for a connection.
+    pub fn next_frame(&self, conn: ConnId, out: &mut Vec<u8>) -> Option<Lane> {
+        lock(&self.coordinator).poll_transmit(conn, out)
+    }
+
+    /// Runs the Coordinator's timers for ever.
+    pub async fn keep_time(&self) {
+        loop {
+            let deadline = lock(&self.coordinator).poll_timeout();
+            let wait = deadline.map(|deadline| (deadline - self.now()).as_millis().max(1));
+            tokio::select! {
+                () = self.timer.notified() => {}
+                () = sleep(wait) => self.with(Coordinator::handle_timeout),
+            }
+        }
+    }
+
+    pub fn finish(&self) {
+        self.finished.send_replace(true);
+    }
+
+    /// Resolves once the run is over.
+    pub async fn finished(&self) {
+        // The sender lives in `self`, so waiting can only end well.
+        let _ = self.finished.subscribe().wait_for(|done| *done).await;
+    }
+
+    /// Lets the keeper finish what it was given, then stop.
+    pub fn stop_keeper(&self) {
+        let _ = lock(&self.keeper).send(Job::Stop);
+    }
+
+    pub fn now(&self) -> Instant {
+        Instant::from_millis(self.started.elapsed().as_millis() as u64)
+    }
+
+    fn hang_up(&self, conn: ConnId) {
+        if let Some(line) = lock(&self.lines).get(&conn) {
+            line.closing.store(true, Ordering::Release);
+            line.wake.notify_one();
+        }
+    }
+}
+
+/// A panic in one task must not take the aggregator down with it: the Coordinator's methods leave it
+/// consistent or do not return.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn sleep(millis: Option<u64>) {
+    match millis {
+        Some(millis) => tokio::time::sleep(time::Duration::from_millis(millis)).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,109 @@
+//! The global model of a run: its graph, its tiers and what each of them sends to devices.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::{
+    Codec, Tier, WidthMask,
+    message::Hello,
+    plan::{Node, PlanInfo},
+    region::RegionMap,
+    wire::crc32,
+};
+use models::{
+    graph::Graph,
+    plan::{Mode, PlanOptions},
+};
+
+/// A tier's Plan, as devices receive it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TierPlan {
+    pub info: PlanInfo,
+    pub nodes: Vec<Node>,
+}
+
+impl TierPlan {
+    pub fn fits(&self, hello: &Hello) -> bool {
+        self.info.arena_bytes() <= hello.budget.ram
+            && self.info.flash_bytes() <= hello.budget.flash
+            && self.info.nodes <= hello.max_nodes
+    }
+
+    /// Bytes needed and bytes there, of whichever is short.
+    pub fn shortage(&self, hello: &Hello) -> (u64, u64) {
+        let ram = (self.info.arena_bytes(), hello.budget.ram);
+        if ram.0 > ram.1 { ram } else { (self.info.flash_bytes(), hello.budget.flash) }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    #[error("between 1 and {max} tiers are needed, not {0}", max = common::tier::MAX_TIERS)]
+    TierCount(usize),
+    #[error("tier {tier}: {source}")]
+    Mask { tier: usize, source: common::mask::MaskError },
+    #[error("tier {tier}: {source}")]
+    Plan { tier: usize, source: models::plan::CompileError },
+    #[error("tier {tier}: its slice of {parameters} parameters is too large to send")]
+    TooLarge { tier: usize, parameters: usize },
+}
+
+/// Structure of the global model; parameters travel apart, because they change every round.
+#[derive(Clone, Debug)]
+pub struct TieredModel {
+    pub graph: Graph,
+    pub masks: Vec<WidthMask>,
+    pub plans: Vec<TierPlan>,
+    pub regions: Arc<RegionMap>,
+}
+
+impl TieredModel {
+    pub fn new(graph: Graph, masks: Vec<WidthMask>, batch: u16, error_feedback: bool) -> Result<Self, ModelError> {
+        if masks.is_empty() || masks.len() > common::tier::MAX_TIERS {
+            return Err(ModelError::TierCount(masks.len()));
+        }
+        let options = PlanOptions { batch, mode: Mode::Train, error_feedback };
+        let compile = |(tier, mask): (usize, &WidthMask)| {
+            let plan = models::plan::compile(&graph, mask, &options)
+                .map_err(|source| ModelError::Plan { tier, source })?;
+            let parameters = plan.info.params as usize;
+            match Codec::F32.encoded_len(parameters) {
+                Some(_) => Ok(TierPlan { info: plan.info, nodes: plan.nodes }),
+                None => Err(ModelError::TooLarge { tier, parameters }),
+            }
+        };
+        let plans = masks.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
+        let regions = Arc::new(RegionMap::new(graph.layout(), &masks));
+        Ok(Self { graph, masks, plans, regions })
+    }
+
+    /// Every tier's slice of `parameters`, encoded once and shared by all its devices.
+    pub fn publish(&self, parameters: &[f32], codec: Codec) -> Vec<Published> {
+        let mut slice = Vec::new();
+        (0..self.plans.len())
+            .filter_map(Tier::new)
+            .map(|tier| {
+                self.regions.gather(tier, parameters, &mut slice);
+                Published::encode(&slice, codec)
+            })
+            .collect()
+    }
+}
+
+/// The encoded slice of one tier.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Published {
+    pub bytes: Bytes,
+    pub check: u32,
+}
+
+impl Published {
+    fn encode(slice: &[f32], codec: Codec) -> Self {
+        let mut bytes = vec![0; codec.encoded_len(slice.len()).unwrap_or(0) as usize];
+        // The length was just computed for this slice.
+        let _ = codec.encode(slice, 0, 0, &mut bytes);
+        let check = crc32(&bytes);
+        Self { bytes: bytes.into(), check }
+    }
+}

@@ -1,0 +1,238 @@
+//! The QUIC server: one task group per connection, mutual TLS, frames in and out.
+//!
+//! The device opens one bidirectional stream for control frames. Each side opens a unidirectional
+//! stream per transfer for its chunks. Every frame has its length before it.
+
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Duration,
+};
+
+use common::{
+    Code, DeviceId,
+    transfer::{Lane, LinkLimits},
+    wire,
+};
+use quinn::{Connection, Endpoint, RecvStream, SendStream, VarInt};
+use rustls::{RootCertStore, pki_types::CertificateDer, server::WebPkiClientVerifier};
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+use crate::{
+    ca::{Authority, CaError},
+    fleet::ConnId,
+    hub::{Hub, Line},
+};
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuicError {
+    #[error(transparent)]
+    Authority(#[from] CaError),
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("TLS: {0}")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+    #[error("TLS offers no cipher that QUIC can use")]
+    Cipher(#[from] quinn::crypto::rustls::NoInitialCipherSuite),
+    #[error("can not listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+}
+
+pub fn listen(authority: &Authority, address: SocketAddr) -> Result<Endpoint, QuicError> {
+    let config = server_config(authority)?;
+    let failed = |source| QuicError::Listen { address, source };
+    let socket = UdpSocket::bind(address).map_err(failed)?;
+    let runtime = Arc::new(quinn::TokioRuntime);
+    Endpoint::new(quinn::EndpointConfig::default(), Some(config), socket, runtime).map_err(failed)
+}
+
+fn server_config(authority: &Authority) -> Result<quinn::ServerConfig, QuicError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.root()?)?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
+    let (certificate, key) = authority.server()?;
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![certificate], key)?;
+    tls.alpn_protocols = vec![wire::ALPN.to_vec()];
+    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)?;
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(Arc::new(transport()));
+    Ok(config)
+}
+
+/// A transfer is never further ahead than its window, so a stream window of that size and a little
+/// more means that writing never waits for the other side's reader.
+fn transport() -> quinn::TransportConfig {
+    let window = 2 * LinkLimits::QUIC.window;
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(4))
+        .stream_receive_window(VarInt::from_u32(window))
+        .receive_window(VarInt::from_u32(2 * window))
+        .send_window(u64::from(2 * window))
+        .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
+    transport
+}
+
+/// Accepts connections until the endpoint is closed.
+pub async fn accept(endpoint: Endpoint, hub: Arc<Hub>, authority: Arc<Authority>, max_connections: usize) {
+    let mut tasks = JoinSet::new();
+    while let Some(incoming) = endpoint.accept().await {
+        while tasks.try_join_next().is_some() {}
+        if hub.connections() >= max_connections {
+            warn!(peer = %incoming.remote_address(), "refused: {}", Code::Busy);
+            incoming.refuse();
+            continue;
+        }
+        let (hub, authority) = (hub.clone(), authority.clone());
+        tasks.spawn(async move {
+            let peer = incoming.remote_address();
+            match incoming.await {
+                Ok(connection) => serve(connection, &hub, &authority).await,
+                Err(error) => warn!(%peer, "handshake failed: {error}"),
+            }
+        });
+    }
+}
+
+async fn serve(connection: Connection, hub: &Hub, authority: &Authority) {
+    let peer = connection.remote_address();
+    let Some(device) = identify(&connection, authority) else {
+        warn!(%peer, "refused: {}", Code::UnknownDevice);
+        return close(&connection, Code::UnknownDevice);
+    };
+    let (conn, line) = hub.connect(device.clone());
+    debug!(%device, %peer, "connected");
+    let end = converse(&connection, hub, conn, &line, &device).await;
+    hub.disconnect(conn);
+    match end {
+        Err(End::Refused(code)) => {
+            warn!(%device, %peer, "dropped: {code}");
+            close(&connection, code);
+        }
+        Err(End::Link(reason)) => debug!(%device, "connection ended: {reason}"),
+        Ok(()) => close(&connection, Code::Unexpected),
+    }
+}
+
+/// Why a conversation is over.
+enum End {
+    Refused(Code),
+    Link(String),
+}
+
+impl<E: std::error::Error> From<E> for End {
+    fn from(error: E) -> Self {
+        Self::Link(error.to_string())
+    }
+}
+
+async fn converse(
+    connection: &Connection,
+    hub: &Hub,
+    conn: ConnId,
+    line: &Line,
+    device: &DeviceId,
+) -> Result<(), End> {
+    // Whoever connects and says nothing is let go.
+    let first = tokio::time::timeout(Duration::from_secs(20), connection.accept_bidi()).await?;
+    let (send, receive) = first?;
+    info!(%device, "joined");
+    tokio::select! {
+        end = read_frames(receive, hub, conn) => end,
+        end = read_transfers(connection, hub, conn) => end,
+        end = write_frames(connection, send, hub, conn, line) => end,
+    }
+}
+
+async fn read_transfers(connection: &Connection, hub: &Hub, conn: ConnId) -> Result<(), End> {
+    loop {
+        // One after the other: a device sends one update at a time, and a stream that was given up
+        // ends with its reset.
+        let stream = connection.accept_uni().await?;
+        match read_frames(stream, hub, conn).await {
+            Err(End::Refused(code)) => return Err(End::Refused(code)),
+            Err(End::Link(_)) | Ok(()) => {}
+        }
+    }
+}
+
+async fn read_frames(mut stream: RecvStream, hub: &Hub, conn: ConnId) -> Result<(), End> {
+    let limit = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD;
+    let mut frame = Vec::new();
+    loop {
+        let mut prefix = [0; 4];
+        stream.read_exact(&mut prefix).await?;
+        let outcome = match wire::frame_len(prefix, limit) {
+            Ok(len) => {
+                frame.resize(len, 0);
+                stream.read_exact(&mut frame).await?;
+                hub.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now))
+            }
+            // The Coordinator answers to what is no frame as to any bad one.
+            Err(_) => hub.with(|coordinator, now| coordinator.handle_frame(conn, &[], now)),
+        };
+        if let Err(code) = outcome {
+            // The writer still has to deliver the refusal.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            return Err(End::Refused(code));
+        }
+    }
+}
+
+async fn write_frames(
+    connection: &Connection,
+    mut control: SendStream,
+    hub: &Hub,
+    conn: ConnId,
+    line: &Line,
+) -> Result<(), End> {
+    let mut transfer: Option<(u32, SendStream)> = None;
+    let mut frame = Vec::new();
+    loop {
+        while let Some(lane) = hub.next_frame(conn, &mut frame) {
+            let stream = match lane {
+                Lane::Control => &mut control,
+                Lane::Transfer(id) => {
+                    if transfer.as_ref().is_none_or(|(open, _)| *open != id) {
+                        if let Some((_, mut done)) = transfer.take() {
+                            let _ = done.finish();
+                        }
+                        let stream = connection.open_uni().await?;
+                        // Short messages go first.
+                        let _ = stream.set_priority(-1);
+                        transfer = Some((id, stream));
+                    }
+                    match &mut transfer {
+                        Some((_, stream)) => stream,
+                        None => &mut control,
+                    }
+                }
+            };
+            stream.write_all(&wire::frame_prefix(frame.len())).await?;
+            stream.write_all(&frame).await?;
+        }
+        if line.is_closing() {
+            let _ = control.finish();
+            return std::future::pending().await;
+        }
+        line.woken().await;
+    }
+}
+
+fn identify(connection: &Connection, authority: &Authority) -> Option<DeviceId> {
+    let identity = connection.peer_identity()?;
+    let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    authority.device_of(chain.first()?)
+}
+
+fn close(connection: &Connection, code: Code) {
+    connection.close(VarInt::from_u32(code.number().into()), code.text().as_bytes());
+}

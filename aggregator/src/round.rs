@@ -1,0 +1,170 @@
+//! One Round: who was asked, who has answered, and when it may close.
+
+use std::collections::BTreeMap;
+
+use common::{
+    Code, Codec, DeviceId, Duration, Instant, Tier,
+    message::{Offer, Scalars, Ticket},
+    transfer::Incoming,
+};
+
+/// What a round is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    Train,
+    /// Scores of the present model, nothing else.
+    Evaluate,
+}
+
+/// Where one device stands in the round.
+#[derive(Clone, Debug)]
+pub enum Seat {
+    /// Was told, or will be when it connects.
+    Assigned,
+    /// Has offered an update that waits for a place among the uploads.
+    Queued(Box<Offer>),
+    Uploading(Box<Upload>),
+    /// Complete, not yet durable.
+    Storing(Scalars),
+    Delivered(Scalars),
+    Refused(Code),
+}
+
+/// An update on its way in.
+#[derive(Clone, Debug)]
+pub struct Upload {
+    pub offer: Offer,
+    pub incoming: Incoming,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Round {
+    pub number: u32,
+    pub purpose: Purpose,
+    pub opened: Instant,
+    /// The deadline has passed without a quorum; the round closes as soon as there is one.
+    pub overdue: bool,
+    pub lr: f32,
+    pub seats: BTreeMap<DeviceId, (Tier, Seat)>,
+}
+
+/// Who did what in a round that has ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ClosedRound {
+    pub number: u32,
+    pub lr: f32,
+    pub opened: Instant,
+    pub closed: Instant,
+    /// Devices whose update counts, with their scalars.
+    pub delivered: Vec<(DeviceId, Tier, Scalars)>,
+    /// Devices whose update was refused.
+    pub refused: Vec<(DeviceId, Tier, Code)>,
+    /// Devices that were asked and did not answer in time.
+    pub silent: Vec<(DeviceId, Tier)>,
+}
+
+/// When a round may end.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Patience {
+    /// How long to wait for everybody.
+    pub deadline: Duration,
+    /// Share of the selected devices without which a round does not close.
+    pub quorum: f64,
+}
+
+impl Round {
+    pub fn open(number: u32, purpose: Purpose, opened: Instant, lr: f32, seats: Vec<(DeviceId, Tier)>) -> Self {
+        let seats = seats.into_iter().map(|(device, tier)| (device, (tier, Seat::Assigned))).collect();
+        Self { number, purpose, opened, overdue: false, lr, seats }
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self.seats.values().all(|(_, seat)| matches!(seat, Seat::Delivered(_) | Seat::Refused(_)))
+    }
+
+    /// Everybody has answered; or time is up, enough have, and nothing is half written.
+    pub fn may_close(&self, now: Instant, patience: Patience) -> bool {
+        let storing = self.seats.values().any(|(_, seat)| matches!(seat, Seat::Storing(_)));
+        let needed = (patience.quorum * self.seats.len() as f64).ceil().max(1.0) as usize;
+        let late = now >= self.opened + patience.deadline;
+        self.is_settled() || late && !storing && self.delivered().count() >= needed
+    }
+
+    pub fn delivered(&self) -> impl Iterator<Item = (&DeviceId, Tier, &Scalars)> {
+        self.seats.iter().filter_map(|(device, (tier, seat))| match seat {
+            Seat::Delivered(scalars) => Some((device, *tier, scalars)),
+            _ => None,
+        })
+    }
+
+    /// The outcome, device by device.
+    pub fn settle(&self, closed: Instant) -> ClosedRound {
+        let mut result = ClosedRound {
+            number: self.number,
+            lr: self.lr,
+            opened: self.opened,
+            closed,
+            delivered: vec![],
+            refused: vec![],
+            silent: vec![],
+        };
+        for (device, (tier, seat)) in &self.seats {
+            match seat {
+                Seat::Delivered(scalars) => result.delivered.push((device.clone(), *tier, *scalars)),
+                Seat::Refused(code) => result.refused.push((device.clone(), *tier, *code)),
+                _ => result.silent.push((device.clone(), *tier)),
+            }
+        }
+        result
+    }
+
+    pub fn uploads(&self) -> usize {
+        self.seats.values().filter(|(_, seat)| matches!(seat, Seat::Uploading(_))).count()
+    }
+
+    /// What is wrong with an offer, before a byte of it is fetched.
+    pub fn review(
+        &self,
+        device: &DeviceId,
+        offer: &Offer,
+        ticket: Ticket,
+        model_check: u32,
+        expected: Expected,
+    ) -> Result<(), Code> {
+        if offer.ticket != ticket {
+            return Err(Code::WrongRound);
+        }
+        if !self.seats.contains_key(device) {
+            return Err(Code::NotSelected);
+        }
+        if offer.model_check != model_check {
+            return Err(Code::WrongModel);
+        }
+        let bytes = match self.purpose {
+            Purpose::Train => expected.codec.encoded_len(expected.parameters).unwrap_or(0),
+            Purpose::Evaluate => 0,
+        };
+        if offer.update.bytes != bytes {
+            return Err(Code::WrongShape);
+        }
+        review_scalars(&offer.scalars)
+    }
+}
+
+/// What the update of a device must look like.
+#[derive(Copy, Clone, Debug)]
+pub struct Expected {
+    pub parameters: usize,
+    pub codec: Codec,
+}
+
+fn review_scalars(scalars: &Scalars) -> Result<(), Code> {
+    if scalars.samples == 0 {
+        return Err(Code::EmptyShard);
+    }
+    let test = scalars.test.map(|score| score.loss);
+    let losses = [Some(scalars.loss_before), scalars.loss_after, test];
+    let sound = losses.into_iter().flatten().all(|loss| loss.is_finite() && loss >= 0.0);
+    if sound { Ok(()) } else { Err(Code::NonFiniteLoss) }
+}
