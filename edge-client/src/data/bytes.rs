@@ -1,0 +1,97 @@
+//! Samples as bytes, where the firmware's linker put them: `feature = scale * byte`.
+
+use super::{DataError, Part, Shard};
+
+/// One set of byte features with byte labels; lengths are checked once.
+#[derive(Copy, Clone, Debug)]
+pub struct Images<'a> {
+    features: &'a [u8],
+    labels: &'a [u8],
+    inputs: usize,
+}
+
+impl<'a> Images<'a> {
+    pub fn new(features: &'a [u8], labels: &'a [u8], inputs: usize) -> Result<Self, DataError> {
+        if inputs == 0 || labels.len().checked_mul(inputs) != Some(features.len()) {
+            return Err(DataError::Lengths { features: features.len(), labels: labels.len(), inputs });
+        }
+        if u32::try_from(features.len()).is_err() {
+            return Err(DataError::TooMany);
+        }
+        Ok(Self { features, labels, inputs })
+    }
+
+    fn len(&self) -> u32 {
+        self.labels.len() as u32
+    }
+
+    fn label(&self, index: u32) -> Result<u32, DataError> {
+        let missing = DataError::NoSample { index, len: self.len() };
+        self.labels.get(index as usize).map(|&label| label.into()).ok_or(missing)
+    }
+
+    fn row(&self, index: u32) -> &'a [u8] {
+        self.features.chunks_exact(self.inputs).nth(index as usize).unwrap_or_default()
+    }
+}
+
+/// A Shard without a heap.
+#[derive(Copy, Clone, Debug)]
+pub struct BytesShard<'a> {
+    train: Images<'a>,
+    test: Images<'a>,
+    scale: f32,
+    classes: u32,
+}
+
+impl<'a> BytesShard<'a> {
+    pub fn new(train: Images<'a>, test: Images<'a>, scale: f32) -> Result<Self, DataError> {
+        if train.inputs != test.inputs {
+            return Err(DataError::Room { inputs: test.inputs, room: train.inputs });
+        }
+        let largest = train.labels.iter().chain(test.labels).max();
+        let classes = largest.map_or(0, |&label| u32::from(label) + 1);
+        Ok(Self { train, test, scale, classes })
+    }
+
+    fn part(&self, part: Part) -> &Images<'a> {
+        match part {
+            Part::Train => &self.train,
+            Part::Test => &self.test,
+        }
+    }
+}
+
+impl Shard for BytesShard<'_> {
+    fn train_len(&self) -> u32 {
+        self.train.len()
+    }
+
+    fn test_len(&self) -> u32 {
+        self.test.len()
+    }
+
+    fn inputs(&self) -> u32 {
+        self.train.inputs as u32
+    }
+
+    fn classes(&self) -> u32 {
+        self.classes
+    }
+
+    fn label(&self, part: Part, index: u32) -> Result<u32, DataError> {
+        self.part(part).label(index)
+    }
+
+    fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
+        let images = self.part(part);
+        let label = images.label(index)?;
+        if out.len() != images.inputs {
+            return Err(DataError::Room { inputs: images.inputs, room: out.len() });
+        }
+        for (out, &byte) in out.iter_mut().zip(images.row(index)) {
+            *out = self.scale * f32::from(byte);
+        }
+        Ok(label)
+    }
+}

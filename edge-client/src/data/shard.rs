@@ -1,0 +1,60 @@
+//! What the trainer needs to know of a device's samples.
+
+use common::message::DataSummary;
+
+/// Which samples: those a device trains on, or those it only evaluates on.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Part {
+    Train,
+    Test,
+}
+
+/// Samples by index, from flash, memory or a sensor's log.
+///
+/// The same index must give the same sample for as long as one Assignment is worked on. The trainer
+/// reads features and labels at different times because it has no room to keep labels.
+pub trait Shard {
+    fn train_len(&self) -> u32;
+    fn test_len(&self) -> u32;
+    /// Numbers per sample.
+    fn inputs(&self) -> u32;
+    /// One more than the largest label.
+    fn classes(&self) -> u32;
+    fn label(&self, part: Part, index: u32) -> Result<u32, DataError>;
+    /// Writes the features to `out`, which is [`inputs`](Self::inputs) long, and gives the label.
+    fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError>;
+
+    fn len(&self, part: Part) -> u32 {
+        match part {
+            Part::Train => self.train_len(),
+            Part::Test => self.test_len(),
+        }
+    }
+
+    /// What the aggregator may know.
+    fn summary(&self) -> DataSummary {
+        DataSummary {
+            train_samples: self.train_len(),
+            test_samples: self.test_len(),
+            inputs: self.inputs(),
+            classes: self.classes(),
+        }
+    }
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    #[error("there is no sample {index}; there are {len}")]
+    NoSample { index: u32, len: u32 },
+    #[error("a sample has {inputs} numbers, but there is room for {room}")]
+    Room { inputs: usize, room: usize },
+    #[error("sample {index} has label {label}, beyond the {classes} classes")]
+    Label { index: u32, label: u32, classes: u32 },
+    #[error("{features} features, {labels} labels and {inputs} numbers per sample contradict each other")]
+    Lengths { features: usize, labels: usize, inputs: usize },
+    #[error("feature {feature} of sample {index} is not a finite number")]
+    NonFinite { index: usize, feature: usize },
+    #[error("more samples than this device can count")]
+    TooMany,
+}

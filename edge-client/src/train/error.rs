@@ -1,0 +1,49 @@
+//! Why a Plan could not be trained.
+
+use common::Code;
+
+use crate::data::DataError;
+
+#[derive(Copy, Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    #[error("the plan needs an arena of {need} numbers, this one has {have}; use a narrower tier")]
+    Arena { need: usize, have: usize },
+    #[error("node {0} of the plan reads and writes the same place; compile the model again")]
+    Overlap(usize),
+    #[error("the plan can not train, it was compiled for inference; compile it for training")]
+    InferenceOnly,
+    #[error("two nodes share parameters, so the plan needs a gradient segment; compile it with one")]
+    SharedParameters,
+    #[error("{rows} samples do not fit the plan's batch of {batch}; lower the batch size of the brief")]
+    Batch { rows: usize, batch: usize },
+    #[error("the brief asks for batches of {batch} at rate {lr}; both must be above zero and finite")]
+    Brief { batch: u16, lr: f32 },
+    #[error("there are no training samples; give this device data before it joins")]
+    EmptyShard,
+    #[error("the model takes {plan} numbers per sample, the samples have {shard}")]
+    Inputs { plan: u32, shard: u32 },
+    #[error("the model tells {plan} classes apart, the labels go up to {}", classes.saturating_sub(1))]
+    Classes { plan: u32, classes: u32 },
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error("the loss is not a number at step {step}; lower the learning rate")]
+    Diverged { step: u32 },
+    #[error("the trained weights are not finite; lower the learning rate")]
+    NonFiniteUpdate,
+}
+
+impl TrainError {
+    /// What the aggregator is told.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Arena { .. } | Self::Batch { .. } => Code::DoesNotFit,
+            Self::Overlap(_) | Self::InferenceOnly | Self::SharedParameters => Code::BadPlan,
+            Self::Brief { .. } => Code::BadConfig,
+            Self::EmptyShard => Code::EmptyShard,
+            Self::Inputs { .. } | Self::Classes { .. } | Self::Data(_) => Code::WrongData,
+            Self::Diverged { .. } => Code::NonFiniteLoss,
+            Self::NonFiniteUpdate => Code::NonFiniteUpdate,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Softmax cross-entropy from logits.
+//!
+//! ```text
+//! m = max_j z_j    s = sum_j exp(z_j - m)    p_j = exp(z_j - m) / s
+//! loss = ln s - (z_y - m), at most LOSS_CAP          dz_j = (p_j - [j = y]) / B
+//! ```
+//! Sums over samples are `f64`. NaN is not capped: whoever trains must see it.
+
+use super::Float;
+
+/// A single hopeless sample must not drown all others, nor an infinite one a whole mean.
+pub const LOSS_CAP: f64 = 1e4;
+
+/// Losses and hits over some samples.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+pub struct Tally {
+    pub samples: u32,
+    pub correct: u32,
+    /// Sum, not mean.
+    pub loss: f64,
+}
+
+impl Tally {
+    pub fn mean_loss(&self) -> f64 {
+        if self.samples == 0 { 0.0 } else { self.loss / f64::from(self.samples) }
+    }
+
+    pub(super) fn add(&mut self, loss: f64, correct: bool) {
+        self.samples += 1;
+        self.correct += u32::from(correct);
+        self.loss += loss;
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.correct += other.correct;
+        self.loss += other.loss;
+    }
+}
+
+/// Loss of one sample and whether its largest logit (the first of equals) is the label's.
+///
+/// A label without a logit has loss NaN; callers check labels before.
+pub(super) fn score<T: Float>(logits: &[T], label: usize) -> (f64, bool) {
+    let (best, max) = peak(logits);
+    let sum = logits.iter().fold(T::ZERO, |sum, &logit| sum + (logit - max).exp());
+    (loss(logits, label, max, sum), best == label)
+}
+
+/// Like [`score`], and replaces the logits by `scale * (p - [j = label])`.
+pub(super) fn gradient<T: Float>(logits: &mut [T], label: usize, scale: T) -> (f64, bool) {
+    let (best, max) = peak(logits);
+    let target = logits.get(label).copied();
+    let mut sum = T::ZERO;
+    for logit in logits.iter_mut() {
+        *logit = (*logit - max).exp();
+        sum += *logit;
+    }
+    for value in logits.iter_mut() {
+        *value = *value / sum * scale;
+    }
+    if let Some(value) = logits.get_mut(label) {
+        *value -= scale;
+    }
+    (capped(target, max, sum), best == label)
+}
+
+fn loss<T: Float>(logits: &[T], label: usize, max: T, sum: T) -> f64 {
+    capped(logits.get(label).copied(), max, sum)
+}
+
+fn capped<T: Float>(target: Option<T>, max: T, sum: T) -> f64 {
+    let loss = target.map_or(f64::NAN, |target| (sum.ln() - (target - max)).to_f64());
+    // `f64::min` would turn NaN into the cap.
+    if loss > LOSS_CAP { LOSS_CAP } else { loss }
+}
+
+fn peak<T: Float>(logits: &[T]) -> (usize, T) {
+    let first = (0, logits.first().copied().unwrap_or(T::ZERO));
+    let larger =
+        |best: (usize, T), (at, &logit): (usize, &T)| if logit > best.1 { (at, logit) } else { best };
+    logits.iter().enumerate().fold(first, larger)
+}
