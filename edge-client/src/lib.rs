@@ -8,4 +8,7 @@
 #![cfg_attr(feature = "host", deny(unsafe_code))]
 
 pub mod data;
+pub mod session;
 pub mod train;
+
+pub use session::{Event, Profile, Session};

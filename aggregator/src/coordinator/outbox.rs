@@ -10,7 +10,7 @@ use common::{
     wire,
 };
 
-use super::Coordinator;
+use super::{Coordinator, ONNX_TRANSFER};
 use crate::fleet::ConnId;
 
 /// A device that does not read must not make us remember without end: beyond this, the oldest
@@ -23,12 +23,13 @@ pub(super) struct Outbox {
     /// Hello was accepted on this connection.
     pub(super) joined: bool,
     messages: VecDeque<ToDevice>,
-    transfer: Option<(Outgoing, Bytes)>,
+    /// The model of the round, and a file that was asked for.
+    transfers: Vec<(Outgoing, Bytes)>,
 }
 
 impl Outbox {
     pub(super) fn new(device: DeviceId) -> Self {
-        Self { device, joined: false, messages: VecDeque::new(), transfer: None }
+        Self { device, joined: false, messages: VecDeque::new(), transfers: vec![] }
     }
 
     pub(super) fn say(&mut self, message: ToDevice) {
@@ -38,23 +39,26 @@ impl Outbox {
         self.messages.push_back(message);
     }
 
-    /// Makes bytes fetchable, unless they already are.
+    /// Makes bytes fetchable, unless they already are. A newer model replaces an older one, a newer
+    /// file an older file.
     pub(super) fn publish(&mut self, transfer: u32, bytes: Bytes, align: u32, limits: LinkLimits, check: u32) -> Blob {
         let len = bytes.len() as u32;
-        if self.transfer.as_ref().is_none_or(|(outgoing, _)| outgoing.transfer() != transfer) {
-            self.transfer = Some((Outgoing::new(transfer, len, align, limits), bytes));
+        if self.transfers.iter().all(|(outgoing, _)| outgoing.transfer() != transfer) {
+            let other_kind = |id: u32| (id ^ transfer) & ONNX_TRANSFER != 0;
+            self.transfers.retain(|(outgoing, _)| other_kind(outgoing.transfer()));
+            self.transfers.push((Outgoing::new(transfer, len, align, limits), bytes));
         }
         Blob { transfer, bytes: len, check }
     }
 
     pub(super) fn handle_fetch(&mut self, fetch: Fetch, now: Instant) {
-        if let Some((outgoing, _)) = &mut self.transfer {
+        for (outgoing, _) in &mut self.transfers {
             outgoing.handle_fetch(fetch, now);
         }
     }
 
     pub(super) fn handle_ack(&mut self, ack: Ack, now: Instant) {
-        if let Some((outgoing, _)) = &mut self.transfer {
+        for (outgoing, _) in &mut self.transfers {
             outgoing.handle_ack(ack, now);
         }
     }
@@ -62,14 +66,14 @@ impl Outbox {
     /// True if something must be sent again.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
         let due = self.poll_timeout().is_some_and(|deadline| now >= deadline);
-        if let (true, Some((outgoing, _))) = (due, &mut self.transfer) {
+        for (outgoing, _) in &mut self.transfers {
             outgoing.handle_timeout(now);
         }
         due
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.transfer.as_ref().and_then(|(outgoing, _)| outgoing.poll_timeout())
+        self.transfers.iter().filter_map(|(outgoing, _)| outgoing.poll_timeout()).min()
     }
 
     fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Lane> {
@@ -82,12 +86,14 @@ impl Outbox {
                 return Some(Lane::Control);
             }
         }
-        let (outgoing, bytes) = self.transfer.as_mut()?;
-        let range = outgoing.poll_chunk()?;
+        let next = |(outgoing, bytes): &mut (Outgoing, Bytes)| {
+            outgoing.poll_chunk().map(|range| (outgoing.transfer(), range, bytes.clone()))
+        };
+        let (transfer, range, bytes) = self.transfers.iter_mut().find_map(next)?;
         let data = bytes.get(range.start as usize..range.end as usize)?;
         out.resize(data.len() + wire::CHUNK_OVERHEAD, 0);
-        wire::encode_chunk(outgoing.transfer(), range.start, data.len(), out, |to| to.copy_from_slice(data)).ok()?;
-        Some(Lane::Transfer(outgoing.transfer()))
+        wire::encode_chunk(transfer, range.start, data.len(), out, |to| to.copy_from_slice(data)).ok()?;
+        Some(Lane::Transfer(transfer))
     }
 }
 

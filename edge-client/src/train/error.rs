@@ -1,6 +1,6 @@
 //! Why a Plan could not be trained.
 
-use common::Code;
+use common::{Code, plan::PlanError};
 
 use crate::data::DataError;
 
@@ -26,6 +26,8 @@ pub enum TrainError {
     #[error("the model tells {plan} classes apart, the labels go up to {}", classes.saturating_sub(1))]
     Classes { plan: u32, classes: u32 },
     #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
     Data(#[from] DataError),
     #[error("the loss is not a number at step {step}; lower the learning rate")]
     Diverged { step: u32 },
@@ -38,7 +40,7 @@ impl TrainError {
     pub fn code(&self) -> Code {
         match self {
             Self::Arena { .. } | Self::Batch { .. } => Code::DoesNotFit,
-            Self::Overlap(_) | Self::InferenceOnly | Self::SharedParameters => Code::BadPlan,
+            Self::Plan(_) | Self::Overlap(_) | Self::InferenceOnly | Self::SharedParameters => Code::BadPlan,
             Self::Brief { .. } => Code::BadConfig,
             Self::EmptyShard => Code::EmptyShard,
             Self::Inputs { .. } | Self::Classes { .. } | Self::Data(_) => Code::WrongData,

@@ -1,0 +1,353 @@
+//! Drives a Session over QUIC, for weeks if need be: lost links are opened again, with growing
+//! pauses, and what was done so far is kept.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    time::{self, Duration},
+};
+
+use common::{
+    Code, Instant, RunId, Tier,
+    message::{Refusal, ToAggregator},
+    rng::Rng,
+    transfer::{Lane, LinkLimits},
+    wire,
+};
+use quinn::Endpoint;
+use tracing::{debug, info, warn};
+
+use super::{
+    identity::Identity,
+    pull::{Pull, Step},
+    quic::{self, LinkError, QuicLink},
+};
+use crate::{
+    data::Shard,
+    session::{Event, HeapArena, Profile, Session},
+    train::Backend,
+};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long the end of a run may be held up by an ONNX file.
+const PULL_PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    #[error("can not open a socket: {0}")]
+    Socket(std::io::Error),
+    #[error("refused by the aggregator: {}{}", refusal.code, advice(refusal))]
+    Refused { refusal: Refusal },
+    #[error("no link to the aggregator for {0:?}; is it running, and is the address right?")]
+    Unreachable(Duration),
+    #[error("{path}: {source}")]
+    Save { path: PathBuf, source: std::io::Error },
+}
+
+/// How a run ended for this device.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Conclusion {
+    pub tier: Option<Tier>,
+    pub run: Option<RunId>,
+    /// Rounds in which the device's update was accepted.
+    pub rounds: u32,
+    /// False if the device was told to stop before the run was over.
+    pub finished: bool,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub server: SocketAddr,
+    pub identity: Identity,
+    pub profile: Profile,
+    /// Where to put the device's sub-model at the end, and every so many rounds (0: only at the end).
+    pub save_model: Option<(PathBuf, u32)>,
+    /// Give up if there was no link for so long.
+    pub give_up_after: Option<Duration>,
+}
+
+/// Why a link was left.
+enum Left {
+    Finished,
+    Stopped,
+    Lost(String),
+}
+
+impl Client {
+    /// Takes part until the run is over or `stop` resolves.
+    pub async fn run(
+        &self,
+        shard: &(impl Shard + ?Sized),
+        backend: &(impl Backend<f32> + ?Sized),
+        stop: impl Future<Output = ()>,
+        mut observe: impl FnMut(&Event),
+    ) -> Result<Conclusion, ClientError> {
+        let endpoint = quic::endpoint(self.server).map_err(ClientError::Socket)?;
+        let mut driver = Driver {
+            client: self,
+            session: Session::new(self.profile.clone(), HeapArena::new(self.profile.budget.ram)),
+            frame: vec![0; LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD],
+            started: time::Instant::now(),
+            end: Conclusion { tier: None, run: None, rounds: 0, finished: false },
+        };
+        let mut rng = Rng::new(u64::from(wire::crc32(self.profile.device.as_str().as_bytes())));
+        let mut pause = FIRST_PAUSE;
+        let mut last_link = time::Instant::now();
+        tokio::pin!(stop);
+        loop {
+            let attempt = driver.connect(&endpoint);
+            let reason = match tokio::select! { link = attempt => link, () = &mut stop => return Ok(driver.end) } {
+                Ok(link) => {
+                    let before = driver.end.rounds;
+                    let left = driver.serve(link, shard, backend, &mut stop, &mut observe).await?;
+                    last_link = time::Instant::now();
+                    if driver.end.rounds > before {
+                        pause = FIRST_PAUSE;
+                    }
+                    match left {
+                        Left::Finished | Left::Stopped => {
+                            endpoint.wait_idle().await;
+                            return Ok(driver.end);
+                        }
+                        Left::Lost(reason) => reason,
+                    }
+                }
+                Err(LinkError::Refused(code)) if is_final(code) => {
+                    return Err(ClientError::Refused { refusal: code.into() });
+                }
+                Err(error) => error.to_string(),
+            };
+            if let Some(limit) = self.give_up_after.filter(|&limit| last_link.elapsed() >= limit) {
+                return Err(ClientError::Unreachable(limit));
+            }
+            // Spread over half the pause, so that a fleet does not come back all at once.
+            let jittered = pause.mul_f32(0.75 + 0.5 * rng.unit_f32());
+            warn!("link lost ({reason}); trying again in {jittered:.1?}");
+            tokio::select! {
+                () = tokio::time::sleep(jittered) => {}
+                () = &mut stop => return Ok(driver.end),
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+struct Driver<'a> {
+    client: &'a Client,
+    session: Session<HeapArena>,
+    frame: Vec<u8>,
+    started: time::Instant,
+    end: Conclusion,
+}
+
+impl Driver<'_> {
+    async fn connect(&self, endpoint: &Endpoint) -> Result<QuicLink, LinkError> {
+        QuicLink::connect(endpoint, self.client.server, &self.client.identity).await
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_millis(self.started.elapsed().as_millis() as u64)
+    }
+
+    async fn serve(
+        &mut self,
+        mut link: QuicLink,
+        shard: &(impl Shard + ?Sized),
+        backend: &(impl Backend<f32> + ?Sized),
+        stop: &mut (impl Future<Output = ()> + Unpin),
+        observe: &mut impl FnMut(&Event),
+    ) -> Result<Left, ClientError> {
+        self.session.handle_connected(LinkLimits::QUIC, self.now());
+        let mut pull = Pull::default();
+        let left = loop {
+            match self.turn(&mut link, &mut pull, shard, backend, stop, observe).await {
+                Ok(None) => {}
+                Ok(Some(left)) => break left,
+                Err(Trouble::Client(error)) => return Err(error),
+                Err(Trouble::Link(LinkError::Refused(code))) if is_final(code) => {
+                    return Err(ClientError::Refused { refusal: code.into() });
+                }
+                Err(Trouble::Link(error)) => break Left::Lost(error.to_string()),
+            }
+        };
+        self.session.handle_disconnected();
+        if !matches!(left, Left::Lost(_)) {
+            let _ = say(&mut link, &ToAggregator::Goodbye).await;
+            link.close().await;
+        }
+        Ok(left)
+    }
+
+    /// Sends what there is to send, then computes a batch or waits for news.
+    async fn turn(
+        &mut self,
+        link: &mut QuicLink,
+        pull: &mut Pull,
+        shard: &(impl Shard + ?Sized),
+        backend: &(impl Backend<f32> + ?Sized),
+        stop: &mut (impl Future<Output = ()> + Unpin),
+        observe: &mut impl FnMut(&Event),
+    ) -> Result<Option<Left>, Trouble> {
+        while let Some((lane, len)) = self.session.poll_transmit(&mut self.frame) {
+            link.send(lane, &self.frame[..len]).await?;
+        }
+        while let Some(event) = self.session.poll_event() {
+            observe(&event);
+            if self.handle_event(&event, link).await? {
+                self.finish_pull(link, pull).await?;
+                return Ok(Some(Left::Finished));
+            }
+        }
+        if self.session.has_work() {
+            while let Some(received) = link.try_receive() {
+                self.handle_frame(&received?, link, pull).await?;
+            }
+            let now = self.now();
+            if let Err(error) = self.session.work(shard, backend, now) {
+                warn!("training failed: {error}");
+            }
+            tokio::task::yield_now().await;
+            return Ok(None);
+        }
+        let wait = self.session.poll_timeout().map(|at| Duration::from_millis((at - self.now()).as_millis()));
+        tokio::select! {
+            received = link.receive() => self.handle_frame(&received?, link, pull).await?,
+            () = sleep(wait) => {
+                let now = self.now();
+                self.session.handle_timeout(now);
+            }
+            () = stop => return Ok(Some(Left::Stopped)),
+        }
+        Ok(None)
+    }
+
+    async fn handle_frame(&mut self, frame: &[u8], link: &mut QuicLink, pull: &mut Pull) -> Result<(), Trouble> {
+        match pull.handle_frame(frame) {
+            Step::Other => {}
+            Step::Quiet => return Ok(()),
+            Step::Say(message) => return Ok(say(link, &message).await?),
+            Step::Done(file) => return Ok(self.save(&file)?),
+        }
+        let now = self.now();
+        self.session.handle_frame(frame, now).map_err(|code| LinkError::Lost(code.to_string()).into())
+    }
+
+    /// True once the run is over.
+    async fn handle_event(&mut self, event: &Event, link: &mut QuicLink) -> Result<bool, Trouble> {
+        match *event {
+            Event::Joined { run, tier, parameters } => {
+                info!(%run, "joined as {tier} with {parameters} parameters");
+                self.end.tier = Some(tier);
+                self.end.run = Some(run);
+            }
+            Event::Assigned { round } => debug!(round, "assigned"),
+            Event::Answered { round, refused: Some(code), .. } => warn!(round, "update refused: {code}"),
+            Event::Answered { round, scalars, refused: None } => {
+                debug!(round, loss = scalars.loss_before, "update accepted");
+                self.end.rounds += 1;
+                if let Some((_, every)) = &self.client.save_model
+                    && *every > 0
+                    && round % every == 0
+                {
+                    say(link, &ToAggregator::PullOnnx).await?;
+                }
+            }
+            Event::Failed { round, code } => warn!(round, "could not train: {code}"),
+            Event::Refused(refusal) if is_final(refusal.code) => {
+                return Err(Trouble::Client(ClientError::Refused { refusal }));
+            }
+            Event::Refused(refusal) => warn!("refused: {}", refusal.code),
+            Event::Finished { round } => {
+                info!(round, "run is over");
+                self.end.finished = true;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Fetches the final sub-model, if it is wanted.
+    async fn finish_pull(&mut self, link: &mut QuicLink, pull: &mut Pull) -> Result<(), Trouble> {
+        if self.client.save_model.is_none() {
+            return Ok(());
+        }
+        *pull = Pull::default();
+        say(link, &ToAggregator::PullOnnx).await?;
+        let fetched = tokio::time::timeout(PULL_PATIENCE, async {
+            loop {
+                match pull.handle_frame(&link.receive().await?) {
+                    Step::Say(message) => say(link, &message).await?,
+                    Step::Done(file) => return Ok::<_, LinkError>(file),
+                    Step::Other | Step::Quiet => {}
+                }
+            }
+        });
+        match fetched.await {
+            Ok(file) => Ok(self.save(&file?)?),
+            Err(_) => Err(LinkError::Lost("the sub-model did not arrive".into()).into()),
+        }
+    }
+
+    fn save(&self, file: &[u8]) -> Result<(), ClientError> {
+        let Some((path, _)) = &self.client.save_model else { return Ok(()) };
+        let failed = |source| ClientError::Save { path: path.clone(), source };
+        // Whoever reads the file sees the old one or the new one.
+        let part = path.with_extension("part");
+        std::fs::write(&part, file).map_err(failed)?;
+        std::fs::rename(&part, path).map_err(failed)?;
+        info!("sub-model saved to {}", path.display());
+        Ok(())
+    }
+}
+
+/// What can go wrong in a turn: with the link, which is opened again, or for good.
+enum Trouble {
+    Link(LinkError),
+    Client(ClientError),
+}
+
+impl From<LinkError> for Trouble {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl From<ClientError> for Trouble {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+async fn say(link: &mut QuicLink, message: &ToAggregator) -> Result<(), LinkError> {
+    let mut frame = [0; wire::MAX_CONTROL];
+    let len = wire::encode_control(message, &mut frame).map_err(|error| LinkError::Lost(error.to_string()))?;
+    link.send(Lane::Control, &frame[..len]).await
+}
+
+/// Refusals that no later attempt will change.
+fn is_final(code: Code) -> bool {
+    !matches!(code, Code::Busy | Code::NotReady | Code::Unexpected | Code::BadChecksum | Code::BadFrame)
+}
+
+fn advice(refusal: &Refusal) -> String {
+    match refusal.code {
+        Code::DoesNotFit => format!(" (needs {} bytes, the device has {})", refusal.need, refusal.have),
+        Code::WrongData if refusal.need > 0 => {
+            format!(" (the model takes {} numbers per sample, the data has {})", refusal.need, refusal.have)
+        }
+        Code::UnknownDevice => "; enrol it with `aggregator enroll` and use the new identity".into(),
+        Code::BadCertificate => "; use the identity file that this aggregator's `enroll` wrote".into(),
+        Code::WrongIdentity => "; --device must be the name it was enrolled under".into(),
+        _ => String::new(),
+    }
+}
+
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}

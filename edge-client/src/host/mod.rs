@@ -1,0 +1,10 @@
+//! The device on a machine with an operating system: QUIC link, reconnecting driver, files.
+
+pub mod args;
+mod client;
+mod identity;
+mod pull;
+mod quic;
+
+pub use client::{Client, ClientError, Conclusion};
+pub use identity::{Identity, IdentityError};

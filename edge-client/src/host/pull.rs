@@ -1,0 +1,66 @@
+//! Fetches the device's sub-model as an ONNX file.
+
+use common::{
+    message::{Blob, ToAggregator, ToDevice},
+    transfer::{Arrival, Incoming},
+    wire::{self, Frame, crc32},
+};
+
+/// One file on its way.
+#[derive(Debug, Default)]
+pub(super) struct Pull {
+    file: Option<(Blob, Incoming, Vec<u8>)>,
+}
+
+/// What a frame meant for the pull.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing: the frame is for somebody else.
+    Other,
+    Say(ToAggregator),
+    Quiet,
+    Done(Vec<u8>),
+}
+
+/// An export of the largest model a transfer can carry is not larger than this.
+const MAX_FILE: u32 = 1 << 30;
+
+impl Pull {
+    pub(super) fn handle_frame(&mut self, bytes: &[u8]) -> Step {
+        match Frame::decode(bytes) {
+            Ok(Frame::Control(body)) => match wire::message::<ToDevice>(body) {
+                Ok(ToDevice::Onnx(blob)) if blob.bytes <= MAX_FILE => {
+                    let mut incoming = Incoming::new(blob.transfer, blob.bytes);
+                    let fetch = incoming.fetch();
+                    self.file = Some((blob, incoming, Vec::new()));
+                    Step::Say(ToAggregator::Fetch(fetch))
+                }
+                _ => Step::Other,
+            },
+            Ok(Frame::Chunk { transfer, offset, data }) => self.handle_chunk(transfer, offset, data),
+            Err(_) => Step::Other,
+        }
+    }
+
+    fn handle_chunk(&mut self, transfer: u32, offset: u32, data: &[u8]) -> Step {
+        let Some((blob, incoming, file)) = &mut self.file else { return Step::Other };
+        match incoming.handle_chunk(transfer, offset, data.len()) {
+            Arrival::Foreign => return Step::Other,
+            Arrival::Gap => return incoming.refetch().map_or(Step::Quiet, |f| Step::Say(ToAggregator::Fetch(f))),
+            Arrival::Fresh => file.extend_from_slice(data),
+            Arrival::Known => {}
+        }
+        if !incoming.is_done() {
+            return Step::Say(ToAggregator::Ack(incoming.ack()));
+        }
+        if crc32(file) == blob.check {
+            let file = std::mem::take(file);
+            self.file = None;
+            Step::Done(file)
+        } else {
+            *incoming = Incoming::new(blob.transfer, blob.bytes);
+            file.clear();
+            Step::Say(ToAggregator::Fetch(incoming.fetch()))
+        }
+    }
+}

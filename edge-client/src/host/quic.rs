@@ -1,0 +1,184 @@
+//! The QUIC link of a device: one control stream, one stream per transfer, frames with their length.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use common::{
+    Code,
+    transfer::{Lane, LinkLimits},
+    wire::{self, SERVER_NAME},
+};
+use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream, VarInt};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::identity::Identity;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(super) enum LinkError {
+    /// The aggregator has closed the connection and said why.
+    #[error("{0}")]
+    Refused(Code),
+    #[error("{0}")]
+    Lost(String),
+}
+
+impl From<ConnectionError> for LinkError {
+    fn from(error: ConnectionError) -> Self {
+        match &error {
+            ConnectionError::ApplicationClosed(close) => {
+                let code = u16::try_from(close.error_code.into_inner()).ok().and_then(|code| code.try_into().ok());
+                code.map_or_else(|| Self::Lost(error.to_string()), Self::Refused)
+            }
+            // TLS alerts: one side does not accept the other's certificate.
+            ConnectionError::TransportError(reason) if (0x100..0x200).contains(&u64::from(reason.code)) => {
+                Self::Refused(Code::BadCertificate)
+            }
+            ConnectionError::ConnectionClosed(close) if (0x100..0x200).contains(&u64::from(close.error_code)) => {
+                Self::Refused(Code::BadCertificate)
+            }
+            _ => Self::Lost(error.to_string()),
+        }
+    }
+}
+
+/// An open link.
+#[derive(Debug)]
+pub(super) struct QuicLink {
+    connection: Connection,
+    control: SendStream,
+    transfer: Option<(u32, SendStream)>,
+    frames: mpsc::Receiver<Result<Vec<u8>, LinkError>>,
+    _readers: JoinSet<()>,
+}
+
+/// A socket for outgoing connections.
+pub(super) fn endpoint(server: SocketAddr) -> std::io::Result<Endpoint> {
+    let any: SocketAddr =
+        if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { (std::net::Ipv6Addr::UNSPECIFIED, 0).into() };
+    let loopback: SocketAddr =
+        if server.is_ipv4() { ([127, 0, 0, 1], 0).into() } else { (std::net::Ipv6Addr::LOCALHOST, 0).into() };
+    Endpoint::client(if server.ip().is_loopback() { loopback } else { any })
+}
+
+impl QuicLink {
+    pub(super) async fn connect(
+        endpoint: &Endpoint,
+        server: SocketAddr,
+        identity: &Identity,
+    ) -> Result<Self, LinkError> {
+        let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(identity.tls())
+            .map_err(|error| LinkError::Lost(error.to_string()))?;
+        let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::new(transport()));
+        let connecting = endpoint
+            .connect_with(config, server, SERVER_NAME)
+            .map_err(|error| LinkError::Lost(error.to_string()))?;
+        let connection = tokio::time::timeout(Duration::from_secs(10), connecting)
+            .await
+            .map_err(|_| LinkError::Lost("no answer within 10 s".into()))??;
+        let (control, receive) = connection.open_bi().await?;
+        let (sender, frames) = mpsc::channel(32);
+        let mut readers = JoinSet::new();
+        readers.spawn(read_control(connection.clone(), receive, sender.clone()));
+        readers.spawn(read_transfers(connection.clone(), sender));
+        Ok(Self { connection, control, transfer: None, frames, _readers: readers })
+    }
+
+    pub(super) async fn send(&mut self, lane: Lane, frame: &[u8]) -> Result<(), LinkError> {
+        let stream = match lane {
+            Lane::Control => &mut self.control,
+            Lane::Transfer(id) => {
+                let stream = match self.transfer.take() {
+                    Some((open, stream)) if open == id => stream,
+                    before => {
+                        if let Some((_, mut done)) = before {
+                            let _ = done.finish();
+                        }
+                        self.connection.open_uni().await?
+                    }
+                };
+                &mut self.transfer.insert((id, stream)).1
+            }
+        };
+        let prefix = wire::frame_prefix(frame.len());
+        let sent = match stream.write_all(&prefix).await {
+            Ok(()) => stream.write_all(frame).await,
+            failed => failed,
+        };
+        match sent {
+            Ok(()) => Ok(()),
+            Err(quinn::WriteError::ConnectionLost(error)) => Err(error.into()),
+            Err(error) => Err(LinkError::Lost(error.to_string())),
+        }
+    }
+
+    pub(super) async fn receive(&mut self) -> Result<Vec<u8>, LinkError> {
+        self.frames.recv().await.unwrap_or_else(|| Err(LinkError::Lost("link is closed".into())))
+    }
+
+    /// A frame that is already here.
+    pub(super) fn try_receive(&mut self) -> Option<Result<Vec<u8>, LinkError>> {
+        self.frames.try_recv().ok()
+    }
+
+    /// Delivers what was sent, then closes.
+    pub(super) async fn close(mut self) {
+        let _ = self.control.finish();
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.control.stopped()).await;
+        self.connection.close(VarInt::from_u32(0), b"");
+    }
+}
+
+/// Keeps a sleepy device's connection, and lets a transfer's whole window be on its way.
+fn transport() -> quinn::TransportConfig {
+    let window = 2 * LinkLimits::QUIC.window;
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(0))
+        .max_concurrent_uni_streams(VarInt::from_u32(4))
+        .stream_receive_window(VarInt::from_u32(window))
+        .receive_window(VarInt::from_u32(2 * window))
+        .keep_alive_interval(Some(Duration::from_secs(15)))
+        .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
+    transport
+}
+
+type Frames = mpsc::Sender<Result<Vec<u8>, LinkError>>;
+
+async fn read_control(connection: Connection, stream: RecvStream, frames: Frames) {
+    let error = read_frames(stream, &frames).await;
+    // The connection knows better than a stream why it ended.
+    let reason = match tokio::time::timeout(Duration::from_millis(500), connection.closed()).await {
+        Ok(reason) => reason.into(),
+        Err(_) => LinkError::Lost(error),
+    };
+    let _ = frames.send(Err(reason)).await;
+}
+
+async fn read_transfers(connection: Connection, frames: Frames) {
+    while let Ok(stream) = connection.accept_uni().await {
+        read_frames(stream, &frames).await;
+    }
+}
+
+/// Reads until the stream ends and says why it did.
+async fn read_frames(mut stream: RecvStream, frames: &Frames) -> String {
+    let limit = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD;
+    loop {
+        let mut prefix = [0; 4];
+        if let Err(error) = stream.read_exact(&mut prefix).await {
+            return error.to_string();
+        }
+        let len = match wire::frame_len(prefix, limit) {
+            Ok(len) => len,
+            Err(error) => return error.to_string(),
+        };
+        let mut frame = vec![0; len];
+        if let Err(error) = stream.read_exact(&mut frame).await {
+            return error.to_string();
+        }
+        if frames.send(Ok(frame)).await.is_err() {
+            return "nobody reads".into();
+        }
+    }
+}

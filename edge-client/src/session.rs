@@ -1,0 +1,302 @@
+//! The device's side of the protocol, sans-io: the same on a board, on a host and in the simulator.
+//!
+//! How to drive it: tell it what happens ([`Session::handle_connected`], [`Session::handle_frame`],
+//! [`Session::handle_timeout`], [`Session::handle_disconnected`]), and after each of these
+//! 1. send what [`Session::poll_transmit`] gives until it gives nothing;
+//! 2. read [`Session::poll_event`] until it is empty;
+//! 3. while [`Session::has_work`], call [`Session::work`]: one batch each time, so that the link is
+//!    served in between;
+//! 4. otherwise sleep until a frame arrives or [`Session::poll_timeout`].
+//!
+//! ```text
+//! link:  Down -> Greeting -> Planning -> Up            (again after every lost connection)
+//! job:   Free -> Downloading -> Working -> Offering -> Free   (survives lost connections)
+//! ```
+//! Every request is repeated until it is answered, so the Session needs nothing of a link but that
+//! frames arrive sometimes.
+
+use common::{
+    Budget, Code, DeviceId, Duration, Instant, RunId, Tier,
+    message::{
+        Assignment, Blob, DataSummary, Hello, Offer, Progress as SignOfLife, Refusal, Scalars, Task, ToAggregator,
+    },
+    plan::{MAX_NODES, PlanStore},
+    transfer::{Incoming, Lane, LinkLimits, Outgoing},
+    wire::{self, Crc32},
+};
+use heapless::Deque;
+
+use crate::{
+    data::Shard,
+    train::{Backend, Progress, TrainError, Work, finish_update},
+};
+
+mod arena;
+mod inbox;
+#[cfg(test)]
+mod tests;
+
+pub use arena::Arena;
+#[cfg(feature = "host")]
+pub use arena::HeapArena;
+
+/// How often a device in training gives a sign of life.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+
+/// Who the device is and what it has.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Profile {
+    pub device: DeviceId,
+    pub budget: Budget,
+    pub data: DataSummary,
+}
+
+/// What the driver may want to know.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// The aggregator has given the device its tier and Plan.
+    Joined { run: RunId, tier: Tier, parameters: u32 },
+    /// A round has begun.
+    Assigned { round: u32 },
+    /// The update (or evaluation) of a round was accepted, or refused with a code.
+    Answered { round: u32, scalars: Scalars, refused: Option<Code> },
+    /// The device could not do what it was asked to.
+    Failed { round: u32, code: Code },
+    /// The aggregator does not want this device.
+    Refused(Refusal),
+    /// The run is over.
+    Finished { round: u32 },
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Link {
+    Down,
+    Greeting,
+    Planning,
+    Up,
+}
+
+#[derive(Debug)]
+enum Job {
+    Free,
+    Downloading { assignment: Assignment, incoming: Incoming, crc: Crc32 },
+    /// The model is in the weights; `work` begins with the first call that brings the shard.
+    Working { assignment: Assignment, work: Option<Work> },
+    Offering { offer: Offer, task: Task, outgoing: Outgoing },
+}
+
+/// See the module for how to drive it.
+#[derive(Debug)]
+pub struct Session<A, const NODES: usize = MAX_NODES> {
+    profile: Profile,
+    limits: LinkLimits,
+    arena: A,
+    link: Link,
+    run: Option<RunId>,
+    tier: Option<Tier>,
+    plan: Option<PlanStore<NODES>>,
+    /// The arena is laid out for this Plan and may hold a residual.
+    placed: bool,
+    job: Job,
+    /// When to repeat the present request.
+    retry: Option<Instant>,
+    sign_of_life: Instant,
+    messages: Deque<ToAggregator, 4>,
+    events: Deque<Event, 4>,
+}
+
+impl<A: Arena, const NODES: usize> Session<A, NODES> {
+    pub fn new(profile: Profile, arena: A) -> Self {
+        Self {
+            profile,
+            limits: LinkLimits::QUIC,
+            arena,
+            link: Link::Down,
+            run: None,
+            tier: None,
+            plan: None,
+            placed: false,
+            job: Job::Free,
+            retry: None,
+            sign_of_life: Instant::ZERO,
+            messages: Deque::new(),
+            events: Deque::new(),
+        }
+    }
+
+    /// The device's tier, once it has joined.
+    pub fn tier(&self) -> Option<Tier> {
+        self.tier
+    }
+
+    /// The parameters the device holds now.
+    pub fn weights(&mut self) -> &[f32] {
+        let params = self.plan.as_ref().map_or(0, |plan| plan.info().params as usize);
+        self.arena.floats().get(..params).unwrap_or_default()
+    }
+
+    /// There is a link to the aggregator.
+    pub fn handle_connected(&mut self, limits: LinkLimits, now: Instant) {
+        self.limits = limits;
+        self.link = Link::Greeting;
+        self.messages.clear();
+        self.request(now);
+    }
+
+    /// The link is gone; what was done so far is kept.
+    pub fn handle_disconnected(&mut self) {
+        self.link = Link::Down;
+        self.retry = None;
+        self.messages.clear();
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Job::Offering { outgoing, .. } = &mut self.job {
+            outgoing.handle_timeout(now);
+        }
+        if self.retry.is_some_and(|retry| now >= retry) {
+            self.request(now);
+        }
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let transfer = match &self.job {
+            Job::Offering { outgoing, .. } if self.link == Link::Up => outgoing.poll_timeout(),
+            _ => None,
+        };
+        self.retry.into_iter().chain(transfer).min()
+    }
+
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Writes the next frame into `out` and says which way it goes and how long it is.
+    pub fn poll_transmit(&mut self, out: &mut [u8]) -> Option<(Lane, usize)> {
+        while let Some(message) = self.messages.pop_front() {
+            if let Ok(len) = wire::encode_control(&message, out) {
+                return Some((Lane::Control, len));
+            }
+        }
+        let Job::Offering { offer, task: Task::Train(brief), outgoing } = &mut self.job else { return None };
+        let info = self.plan.as_ref()?.info();
+        let range = outgoing.poll_chunk()?;
+        let len = (range.end - range.start) as usize;
+        let (first, count) = (brief.codec.index_at(range.start)?, brief.codec.count_in(len)?);
+        let at = info.anchor? as usize + first;
+        let values = self.arena.floats().get(at..at + count)?;
+        let fill = |to: &mut [u8]| _ = brief.codec.encode(values, first, brief.seed, to);
+        let transfer = offer.update.transfer;
+        let len = wire::encode_chunk(transfer, range.start, len, out, fill).ok()?;
+        Some((Lane::Transfer(transfer), len))
+    }
+
+    /// True while there is something to compute.
+    pub fn has_work(&self) -> bool {
+        matches!(self.job, Job::Working { .. })
+    }
+
+    /// Computes one batch. An error ends the job; the aggregator is told.
+    pub fn work(
+        &mut self,
+        shard: &(impl Shard + ?Sized),
+        backend: &(impl Backend<f32> + ?Sized),
+        now: Instant,
+    ) -> Result<(), TrainError> {
+        let outcome = self.advance(shard, backend, now);
+        if let Err(error) = &outcome
+            && let Job::Working { assignment, .. } = core::mem::replace(&mut self.job, Job::Free)
+        {
+            let code = error.code();
+            self.say(ToAggregator::Refusal(code.into()));
+            self.event(Event::Failed { round: assignment.ticket.round, code });
+            self.retry = Some(now + self.limits.timeout);
+        }
+        outcome
+    }
+
+    fn advance(
+        &mut self,
+        shard: &(impl Shard + ?Sized),
+        backend: &(impl Backend<f32> + ?Sized),
+        now: Instant,
+    ) -> Result<(), TrainError> {
+        let (Some(store), Job::Working { assignment, work }) = (&self.plan, &mut self.job) else { return Ok(()) };
+        let plan = store.plan()?;
+        let arena = self.arena.floats();
+        let work = match work {
+            Some(work) => work,
+            None => work.insert(Work::begin(assignment.task, plan, arena, shard)?),
+        };
+        let scalars = match work.step(plan, arena, shard, backend)? {
+            Progress::Done(scalars) => scalars,
+            Progress::Busy { step, steps } => {
+                let ticket = assignment.ticket;
+                if self.link == Link::Up && now - self.sign_of_life >= SIGN_OF_LIFE {
+                    self.sign_of_life = now;
+                    self.say(ToAggregator::Progress(SignOfLife { ticket, step, steps }));
+                }
+                return Ok(());
+            }
+        };
+        let (ticket, task) = (assignment.ticket, assignment.task);
+        let (bytes, align) = match task {
+            Task::Evaluate => (0, 1),
+            Task::Train(brief) => {
+                finish_update(plan, arena)?;
+                (brief.codec.encoded_len(plan.info.params as usize).unwrap_or(0), brief.codec.align())
+            }
+        };
+        let update = Blob { transfer: ticket.round, bytes, check: 0 };
+        let offer = Offer { ticket, update, model_check: assignment.model.check, scalars };
+        let outgoing = Outgoing::new(ticket.round, bytes, align, self.limits);
+        self.job = Job::Offering { offer, task, outgoing };
+        if self.link == Link::Up {
+            self.request(now);
+        }
+        Ok(())
+    }
+
+    /// Says (again) what the device wants now.
+    fn request(&mut self, now: Instant) {
+        let message = match (self.link, &mut self.job) {
+            (Link::Down, _) => return,
+            (Link::Greeting, _) => ToAggregator::Hello(Hello {
+                device: self.profile.device.clone(),
+                budget: self.profile.budget,
+                data: self.profile.data,
+                max_chunk: self.limits.chunk,
+                max_nodes: NODES.min(usize::from(u16::MAX)) as u16,
+            }),
+            (Link::Planning, _) => {
+                let from = self.plan.as_ref().map_or(0, PlanStore::received) as u16;
+                ToAggregator::PlanRequest { from }
+            }
+            (Link::Up, Job::Free) => ToAggregator::Ready,
+            (Link::Up, Job::Downloading { incoming, .. }) => ToAggregator::Fetch(incoming.fetch()),
+            (Link::Up, Job::Offering { offer, .. }) => ToAggregator::Offer(offer.clone()),
+            (Link::Up, Job::Working { .. }) => {
+                self.retry = None;
+                return;
+            }
+        };
+        self.say(message);
+        self.retry = Some(now + self.limits.timeout);
+    }
+
+    /// Queues a message. The queue only overflows if the link takes nothing; then the oldest goes,
+    /// because requests are repeated.
+    fn say(&mut self, message: ToAggregator) {
+        if self.messages.is_full() {
+            self.messages.pop_front();
+        }
+        let _ = self.messages.push_back(message);
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.events.is_full() {
+            self.events.pop_front();
+        }
+        let _ = self.events.push_back(event);
+    }
+}
