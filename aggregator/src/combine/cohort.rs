@@ -1,0 +1,205 @@
+//! The devices of one round, in DeviceId order, with all the numbers a strategy may look at.
+//!
+//! About 105 bytes per device and 8 per device and region; updates themselves are never held here.
+
+use common::{Code, DeviceId, Tier, TierSet, message::Scalars, region::RegionMap};
+
+use super::{check::check_scalars, kernel::sum};
+
+/// A device whose update counts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Participant {
+    pub device: DeviceId,
+    pub tier: Tier,
+    pub scalars: Scalars,
+}
+
+impl Participant {
+    /// n_i
+    pub fn samples(&self) -> f64 {
+        f64::from(self.scalars.samples)
+    }
+}
+
+/// A device whose update does not count, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    pub device: DeviceId,
+    pub code: Code,
+}
+
+/// Everything a round is combined from, except the updates.
+#[derive(Clone, Debug)]
+pub struct Cohort<'a> {
+    /// From 1.
+    pub round: u32,
+    /// Learning rate of the devices in this round.
+    pub lr: f64,
+    /// Multiplies the step of every strategy that has no `eta` of its own.
+    pub server_lr: f64,
+    /// Devices in the fleet, N; at least the number of participants.
+    clients: usize,
+    regions: &'a RegionMap,
+    participants: Vec<Participant>,
+    /// `participants x regions`: squared norm of each update.
+    norms: Vec<f64>,
+    /// By participant; empty where nobody has a weight of their own.
+    device_weights: Vec<Option<f64>>,
+    /// By tier; empty where no tier has a weight of its own.
+    tier_weights: Vec<Option<f64>>,
+    refused: Vec<Refused>,
+}
+
+impl<'a> Cohort<'a> {
+    pub fn new(regions: &'a RegionMap, lr: f64) -> Self {
+        Self {
+            round: 1,
+            lr,
+            server_lr: 1.0,
+            clients: 0,
+            regions,
+            participants: Vec::new(),
+            norms: Vec::new(),
+            device_weights: Vec::new(),
+            tier_weights: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// Makes room at once, so that a large fleet is not moved as it grows.
+    pub fn reserve(&mut self, devices: usize) {
+        self.participants.reserve_exact(devices);
+        self.norms.reserve_exact(devices * self.regions.sets().len());
+    }
+
+    /// States how many devices the fleet has.
+    pub fn set_clients(&mut self, clients: usize) {
+        self.clients = clients;
+    }
+
+    /// Adds a device, or notes why not. `norms` come from [`super::check_update`].
+    ///
+    /// Any order gives the same cohort; ascending DeviceIds are the cheapest.
+    pub fn admit(
+        &mut self,
+        device: DeviceId,
+        tier: Tier,
+        scalars: Scalars,
+        norms: &[f64],
+    ) -> Result<(), Code> {
+        let regions = self.regions.sets().len();
+        let checked = if tier.index() >= self.regions.tiers() || norms.len() != regions {
+            Err(Code::WrongShape)
+        } else if !norms.iter().all(|norm| norm.is_finite()) {
+            Err(Code::NonFiniteUpdate)
+        } else {
+            check_scalars(&scalars)
+        };
+        let place = checked.and_then(|()| match self.find(&device) {
+            Ok(_) => Err(Code::Duplicate),
+            Err(place) => Ok(place),
+        });
+        match place {
+            Ok(place) => {
+                self.participants.insert(place, Participant { device, tier, scalars });
+                self.norms.splice(place * regions..place * regions, norms.iter().copied());
+                if !self.device_weights.is_empty() {
+                    self.device_weights.insert(place, None);
+                }
+                Ok(())
+            }
+            Err(code) => {
+                self.refuse(device, code);
+                Err(code)
+            }
+        }
+    }
+
+    /// Notes a device whose update was refused elsewhere.
+    pub fn refuse(&mut self, device: DeviceId, code: Code) {
+        let refused = Refused { device, code };
+        let place = self.refused.partition_point(|other| other.device <= refused.device);
+        self.refused.insert(place, refused);
+    }
+
+    /// Gives an admitted device a weight of its own (p of the algorithms), not negative.
+    pub fn set_device_weight(&mut self, device: &DeviceId, weight: f64) -> Result<(), Code> {
+        let index = self.find(device).map_err(|_| Code::UnknownDevice)?;
+        set(&mut self.device_weights, self.participants.len(), index, weight)
+    }
+
+    /// Gives a tier a weight of its own (g of the algorithms), not negative.
+    pub fn set_tier_weight(&mut self, tier: Tier, weight: f64) -> Result<(), Code> {
+        set(&mut self.tier_weights, self.regions.tiers(), tier.index(), weight)
+    }
+
+    pub fn regions(&self) -> &'a RegionMap {
+        self.regions
+    }
+
+    pub fn clients(&self) -> usize {
+        self.clients.max(self.participants.len())
+    }
+
+    /// In DeviceId order.
+    pub fn participants(&self) -> &[Participant] {
+        &self.participants
+    }
+
+    /// In DeviceId order.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    pub fn device_weight(&self, index: usize) -> Option<f64> {
+        self.device_weights.get(index).copied().flatten()
+    }
+
+    pub fn tier_weight(&self, tier: Tier) -> Option<f64> {
+        self.tier_weights.get(tier.index()).copied().flatten()
+    }
+
+    /// Squared norms of a participant's update, by region.
+    pub fn norms(&self, index: usize) -> &[f64] {
+        let regions = self.regions.sets().len();
+        self.norms.get(index * regions..(index + 1) * regions).unwrap_or(&[])
+    }
+
+    /// Squared norm of a participant's whole update.
+    pub fn norm(&self, index: usize) -> f64 {
+        self.norms(index).iter().sum()
+    }
+
+    /// n_i / n of every participant: the weights of plain averaging.
+    pub fn data_shares(&self) -> Vec<f64> {
+        let all = sum(self.participants.iter().map(Participant::samples));
+        self.participants.iter().map(|participant| participant.samples() / all).collect()
+    }
+
+    /// Participants of a tier with their index.
+    pub fn of_tier(&self, tier: Tier) -> impl Iterator<Item = (usize, &Participant)> + Clone {
+        self.participants.iter().enumerate().filter(move |(_, participant)| participant.tier == tier)
+    }
+
+    /// How many participants belong to one of the tiers.
+    pub fn reaching(&self, tiers: TierSet) -> usize {
+        self.participants.iter().filter(|participant| tiers.contains(participant.tier)).count()
+    }
+
+    fn find(&self, device: &DeviceId) -> Result<usize, usize> {
+        // The usual arrival is in order, where the answer is the end.
+        match self.participants.last() {
+            Some(last) if last.device < *device => Err(self.participants.len()),
+            _ => self.participants.binary_search_by(|other| other.device.cmp(device)),
+        }
+    }
+}
+
+fn set(weights: &mut Vec<Option<f64>>, len: usize, index: usize, weight: f64) -> Result<(), Code> {
+    if !(weight.is_finite() && weight >= 0.0) {
+        return Err(Code::BadConfig);
+    }
+    weights.resize(len, None);
+    *weights.get_mut(index).ok_or(Code::BadConfig)? = Some(weight);
+    Ok(())
+}

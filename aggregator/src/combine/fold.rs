@@ -1,0 +1,77 @@
+//! Sums of weighted updates: one packed `f64` vector per tier that takes part.
+
+use common::{
+    Tier,
+    region::{Piece, RegionMap},
+};
+
+use super::{
+    cohort::Cohort,
+    kernel::{Scalar, axpy, sum_squares},
+    sums::TierSums,
+};
+use crate::strategy::Weight;
+
+/// The sums of a round, in the layout of the tiers' slices.
+#[derive(Debug)]
+pub struct Fold<'a> {
+    regions: &'a RegionMap,
+    /// By tier; empty where nobody takes part.
+    acc: Vec<Vec<f64>>,
+    sums: TierSums,
+}
+
+impl<'a> Fold<'a> {
+    /// Room for the tiers of a cohort's participants.
+    pub fn new(cohort: &Cohort<'a>) -> Self {
+        let regions = cohort.regions();
+        let room = |index| {
+            let tier = Tier::new(index).filter(|&tier| cohort.of_tier(tier).next().is_some());
+            vec![0.0; tier.map_or(0, |tier| regions.slice_len(tier))]
+        };
+        Self {
+            regions,
+            acc: (0..regions.tiers()).map(room).collect(),
+            sums: TierSums::new(regions.tiers(), regions.sets().len()),
+        }
+    }
+
+    /// `acc_m += weight * update`. False, and nothing is added, if the length is not the slice's.
+    pub fn add<T: Scalar>(&mut self, tier: Tier, update: &[T], weight: Weight<'_>) -> bool {
+        let Some(acc) = self.acc.get_mut(tier.index()).filter(|acc| acc.len() == update.len()) else {
+            return false;
+        };
+        match weight {
+            Weight::Whole(weight) => axpy(acc, weight, update),
+            Weight::PerRegion(weights) => {
+                for &Piece { packed, len, region, .. } in self.regions.pieces(tier) {
+                    let weight = weights.get(region.index()).copied().unwrap_or(0.0);
+                    let range = packed..packed + len;
+                    if let (Some(acc), Some(part)) = (acc.get_mut(range.clone()), update.get(range)) {
+                        axpy(acc, weight, part);
+                    }
+                }
+            }
+        }
+        self.sums.count(tier, weight);
+        true
+    }
+
+    /// Weights and squared norms of the sums.
+    pub fn sums(&self) -> TierSums {
+        let mut sums = self.sums.clone();
+        for (tier, acc) in (0..).map_while(Tier::new).zip(&self.acc) {
+            for piece in self.regions.pieces(tier) {
+                let part = acc.get(piece.packed..piece.packed + piece.len).unwrap_or(&[]);
+                sums.add_norm(tier, piece.region.index(), sum_squares(part));
+            }
+        }
+        sums
+    }
+
+    /// A stretch of a tier's sum.
+    pub(super) fn part(&self, tier: Tier, piece: &Piece) -> &[f64] {
+        let acc = self.acc.get(tier.index()).map_or(&[][..], Vec::as_slice);
+        acc.get(piece.packed..piece.packed + piece.len).unwrap_or(&[])
+    }
+}

@@ -1,0 +1,231 @@
+//! What must survive `kill -9`: the run, its devices, the open round with its updates, the model.
+//!
+//! A [`Store`] is told facts in the order they happen and gives them back after a restart. When a method
+//! returns, what it was told is durable.
+//!
+//! ```text
+//! load / begin_run -> [ open_round -> append .. -> updates, read .. -> commit_round ] .. -> history
+//! ```
+//! [`DiskStore`] keeps everything in one directory; [`MemoryStore`] is for simulations and forgets.
+
+use common::{
+    Budget, Code, Codec, DeviceId, RunId, Tier,
+    message::{DataSummary, Scalars, Ticket},
+};
+use serde::{Deserialize, Serialize};
+
+mod disk;
+mod error;
+mod ledger;
+mod memory;
+mod model;
+mod spool;
+mod spooled;
+
+pub use disk::{DiskStore, Options};
+pub use error::StoreError;
+pub use memory::MemoryStore;
+pub use spooled::Spooled;
+
+/// The state of one run.
+pub trait Store: Send {
+    /// Starts a run with round 1 to come. Refused if the store already holds one.
+    fn begin_run(&mut self, run: &RunRecord, parameters: &[f32]) -> Result<(), StoreError>;
+
+    /// What a run left behind; `None` if no run has begun. Refused if `model` is another one.
+    fn load(&mut self, model: &ModelMark) -> Result<Option<Saved>, StoreError>;
+
+    /// Adds or replaces a device.
+    fn register(&mut self, device: &DeviceRecord) -> Result<(), StoreError>;
+
+    /// Opens the next round, or replaces the selection of the open one; its updates stay.
+    fn open_round(&mut self, round: &RoundRecord) -> Result<(), StoreError>;
+
+    /// Keeps updates of the open round in one commit. Says for each whether it is new: the first
+    /// update of a device in a round stays, so a repeated one does no harm.
+    fn append(&mut self, updates: &[UpdateRecord<'_>]) -> Result<Vec<Kept>, StoreError>;
+
+    /// The updates of a round, in DeviceId order.
+    fn updates(&self, round: u32) -> Result<Vec<Entry>, StoreError>;
+
+    /// Reads the payload of an update, replacing `payload`; fails unless it is what was appended.
+    fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError>;
+
+    /// Closes the open round with its result, all or nothing.
+    fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError>;
+
+    /// The model after a round (0: the initial one), if it is still kept.
+    fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError>;
+
+    /// Report of every closed round, ascending.
+    fn history(&self) -> Result<Vec<(u32, String)>, StoreError>;
+}
+
+/// What tells one model under its tiers from another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ModelMark {
+    /// Checksum of the model's structure.
+    pub digest: u32,
+    /// Parameters of the whole model.
+    pub parameters: u64,
+    /// Parameters of each tier's slice.
+    pub tiers: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub run: RunId,
+    pub model: ModelMark,
+    /// The configuration as it was, for people and for checks on restart.
+    pub config: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DeviceRecord {
+    pub device: DeviceId,
+    /// `None`: enrolled, but not seen yet.
+    pub tier: Option<Tier>,
+    pub budget: Option<Budget>,
+    pub data: Option<DataSummary>,
+    /// Fingerprint of the certificate or key it proves itself with.
+    pub credential: Vec<u8>,
+    pub revoked: bool,
+}
+
+/// An open round.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RoundRecord {
+    /// From 1.
+    pub number: u32,
+    pub selected: Vec<Selected>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Selected {
+    pub device: DeviceId,
+    pub tier: Tier,
+    pub attempt: u16,
+}
+
+/// An update on its way into the store.
+#[derive(Clone, PartialEq, Debug)]
+pub struct UpdateRecord<'a> {
+    pub header: Header,
+    /// As received, encoded.
+    pub payload: &'a [u8],
+}
+
+/// Everything about an update except its bytes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Header {
+    pub ticket: Ticket,
+    pub device: DeviceId,
+    pub tier: Tier,
+    pub codec: Codec,
+    pub scalars: Scalars,
+    /// Squared norm per region, from the check on arrival.
+    pub norms: Vec<f64>,
+}
+
+/// An update in the store.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    pub header: Header,
+    /// Where its record starts in the spool.
+    offset: u64,
+    /// Bytes of the payload.
+    len: u32,
+    /// Checksum of the record.
+    crc: u32,
+}
+
+impl Entry {
+    /// Bytes of the payload.
+    pub fn payload_len(&self) -> usize {
+        self.len as usize
+    }
+}
+
+/// What became of an appended update.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Kept {
+    New,
+    /// The round already has an update of this device; this one was not stored.
+    Known,
+}
+
+/// The result of a round.
+#[derive(Copy, Clone, Debug)]
+pub struct Commit<'a> {
+    pub round: u32,
+    pub parameters: &'a [f32],
+    pub strategy_state: &'a [u8],
+    /// JSON.
+    pub report: &'a str,
+}
+
+/// What a run left behind.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Saved {
+    pub run: RunRecord,
+    /// The round that is open, or the one to open next.
+    pub next_round: u32,
+    /// The model before that round.
+    pub parameters: Vec<f32>,
+    pub strategy_state: Vec<u8>,
+    /// In DeviceId order.
+    pub devices: Vec<DeviceRecord>,
+    pub open: Option<OpenRound>,
+}
+
+/// A round that was interrupted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpenRound {
+    pub record: RoundRecord,
+    /// In DeviceId order.
+    pub updates: Vec<Entry>,
+}
+
+impl UpdateRecord<'_> {
+    /// An update may only go into the open round of the run.
+    fn check(&self, run: RunId, open: Option<u32>) -> Result<(), StoreError> {
+        let ticket = self.header.ticket;
+        if ticket.run != run || open != Some(ticket.round) {
+            return Err(StoreError::WrongRound { open, got: ticket.round });
+        }
+        Ok(())
+    }
+}
+
+impl ModelMark {
+    fn expect_len(&self, parameters: &[f32]) -> Result<(), StoreError> {
+        match parameters.len() {
+            got if got as u64 == self.parameters => Ok(()),
+            got => Err(StoreError::WrongLength { expected: self.parameters, got }),
+        }
+    }
+
+    /// Refuses another model than the one a run began with.
+    fn expect(&self, given: &Self) -> Result<(), StoreError> {
+        if self == given {
+            Ok(())
+        } else {
+            Err(StoreError::OtherModel { stored: self.clone(), given: given.clone() })
+        }
+    }
+}
+
+impl StoreError {
+    /// What a peer is told.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Damaged { .. } => Code::StoreDamaged,
+            Self::WrongRound { .. } => Code::WrongRound,
+            Self::OtherModel { .. } => Code::WrongModel,
+            _ => Code::StoreFailed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

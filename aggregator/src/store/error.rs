@@ -1,0 +1,35 @@
+//! What can go wrong with a store, and what to do about it.
+
+use std::{io, path::PathBuf};
+
+use super::ModelMark;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    #[error("{path}: stored data is damaged ({what}); nothing was changed; restore it from a backup or start a new run in another directory", path = .path.display())]
+    Damaged { path: PathBuf, what: String },
+    #[error("{path} is in use by another process; stop that one or choose another directory", path = .path.display())]
+    Locked { path: PathBuf },
+    #[error("{path} has format {found}, this program reads format {known}; use the program that wrote it or another directory", path = .path.display())]
+    Format { path: PathBuf, found: u32, known: u32 },
+    #[error("the stored run is of a model with digest {:08x}, {} parameters and {} tiers, not of digest {:08x}, {} parameters and {} tiers; use the stored run's model and tiers, or another directory",
+        .stored.digest, .stored.parameters, .stored.tiers.len(), .given.digest, .given.parameters, .given.tiers.len())]
+    OtherModel { stored: ModelMark, given: ModelMark },
+    #[error("the store already holds a run; load it, or begin in another directory")]
+    AlreadyBegun,
+    #[error("no run has begun in this store")]
+    NotBegun,
+    #[error("round {got} does not fit: {}", .open.map_or("no round is open".to_owned(), |open| format!("round {open} is open")))]
+    WrongRound { open: Option<u32>, got: u32 },
+    #[error("round {got} can not be opened; the next one is {next}")]
+    NotNext { next: u32, got: u32 },
+    #[error("the model has {expected} parameters, got {got}")]
+    WrongLength { expected: u64, got: usize },
+    #[error("an update record is too long for the spool")]
+    TooLong,
+    #[error("{path}: {source}", path = .path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{path}: {source}", path = .path.display())]
+    Database { path: PathBuf, source: Box<redb::Error> },
+}

@@ -1,0 +1,186 @@
+//! The database file: everything of a run except the bytes of its updates.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | meta | `format`, `run`, `next`, `open`, `strategy` | number, [`super::RunRecord`], round, [`super::RoundRecord`], bytes |
+//! | devices | DeviceId | [`super::DeviceRecord`] |
+//! | updates | round, DeviceId | [`super::Entry`] |
+//! | models | round it is the result of | parameters, little-endian |
+//! | reports | round | JSON |
+//!
+//! Every value is its CRC-32 and then its bytes (postcard, where it is a record): the database notices
+//! what a crash leaves behind, not a bit that flips later.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use common::wire::crc32;
+use redb::{Database, ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{StoreError, spool::sync_dir};
+
+pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+pub(super) const DEVICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("devices");
+pub(super) const UPDATES: TableDefinition<'_, (u32, &str), &[u8]> = TableDefinition::new("updates");
+pub(super) const MODELS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("models");
+pub(super) const REPORTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("reports");
+
+/// Raised whenever a table, a record or the spool changes.
+pub(super) const FORMAT: u32 = 1;
+pub(super) const FILE: &str = "fairtier.redb";
+/// The ledger is small; the default of the database is a gigabyte.
+const CACHE_BYTES: usize = 8 << 20;
+
+#[derive(Debug)]
+pub(super) struct Ledger {
+    path: PathBuf,
+    db: Database,
+}
+
+impl Ledger {
+    /// Opens the ledger of a directory, or creates an empty one.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let path = dir.join(FILE);
+        let exists = path.try_exists().map_err(|source| StoreError::Io { path: path.clone(), source })?;
+        if !exists {
+            create(dir, &path)?;
+        }
+        let mut builder = Database::builder();
+        let db = builder.set_cache_size(CACHE_BYTES).open(&path).map_err(|error| at(&path, error.into()))?;
+        let ledger = Self { path, db };
+        match ledger.read(|txn| record::<u32>(&txn.open_table(META)?, "format"))? {
+            Some(FORMAT) => Ok(ledger),
+            Some(found) => Err(StoreError::Format { path: ledger.path, found, known: FORMAT }),
+            None => {
+                Err(StoreError::Damaged { path: ledger.path, what: "it has no format number".to_owned() })
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn read<T>(&self, look: impl FnOnce(&ReadTransaction) -> Result<T, Fault>) -> Result<T, StoreError> {
+        let txn =
+            redb::ReadableDatabase::begin_read(&self.db).map_err(|error| at(&self.path, error.into()))?;
+        look(&txn).map_err(|fault| at(&self.path, fault))
+    }
+
+    /// All of `change`, durable, or nothing of it.
+    pub fn write<T>(
+        &self,
+        change: impl FnOnce(&WriteTransaction) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        let commit = || {
+            let txn = self.db.begin_write()?;
+            let result = change(&txn)?;
+            txn.commit()?;
+            Ok(result)
+        };
+        commit().map_err(|fault| at(&self.path, fault))
+    }
+}
+
+/// What goes wrong inside a transaction.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Database(redb::Error),
+    Damaged(String),
+}
+
+macro_rules! from_database {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Fault {
+            fn from(error: $error) -> Self {
+                Self::Database(error.into())
+            }
+        })*
+    };
+}
+from_database!(
+    redb::CommitError,
+    redb::DatabaseError,
+    redb::StorageError,
+    redb::TableError,
+    redb::TransactionError
+);
+
+/// A value as it is stored.
+pub(super) fn seal(bytes: &[u8]) -> Vec<u8> {
+    [&crc32(bytes).to_le_bytes(), bytes].concat()
+}
+
+/// The bytes of a stored value.
+pub(super) fn unseal<'a>(what: &str, value: &'a [u8]) -> Result<&'a [u8], Fault> {
+    match value.split_first_chunk::<4>() {
+        Some((sum, bytes)) if crc32(bytes) == u32::from_le_bytes(*sum) => Ok(bytes),
+        _ => Err(Fault::Damaged(format!("checksum of {what} does not match"))),
+    }
+}
+
+pub(super) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
+    let bytes = postcard::to_allocvec(value).map_err(|error| Fault::Damaged(error.to_string()))?;
+    Ok(seal(&bytes))
+}
+
+pub(super) fn decode<T: DeserializeOwned>(what: &str, value: &[u8]) -> Result<T, Fault> {
+    match postcard::take_from_bytes(unseal(what, value)?) {
+        Ok((record, [])) => Ok(record),
+        _ => Err(Fault::Damaged(format!("{what} does not decode"))),
+    }
+}
+
+/// A record of the meta table.
+pub(super) fn record<T: DeserializeOwned>(
+    meta: &impl ReadableTable<&'static str, &'static [u8]>,
+    key: &str,
+) -> Result<Option<T>, Fault> {
+    meta.get(key)?.map(|value| decode(key, value.value())).transpose()
+}
+
+/// Complete under another name first, so that a crash leaves either no ledger or a whole one.
+fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
+    let draft = dir.join("fairtier.redb.new");
+    let io = |source| StoreError::Io { path: draft.clone(), source };
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+        _ => {}
+    }
+    let fill = || {
+        let txn_db = Database::builder().set_cache_size(CACHE_BYTES).create(&draft)?;
+        let txn = txn_db.begin_write()?;
+        txn.open_table(META)?.insert("format", encode(&FORMAT)?.as_slice())?;
+        txn.open_table(DEVICES)?;
+        txn.open_table(UPDATES)?;
+        txn.open_table(MODELS)?;
+        txn.open_table(REPORTS)?;
+        txn.commit()?;
+        Ok(())
+    };
+    fill().map_err(|fault| at(&draft, fault))?;
+    fs::rename(&draft, path).map_err(io)?;
+    sync_dir(dir)
+}
+
+fn at(path: &Path, fault: Fault) -> StoreError {
+    let path = path.to_owned();
+    match fault {
+        Fault::Damaged(what) => StoreError::Damaged { path, what },
+        Fault::Database(redb::Error::DatabaseAlreadyOpen) => StoreError::Locked { path },
+        Fault::Database(redb::Error::Corrupted(what)) => StoreError::Damaged { path, what },
+        Fault::Database(redb::Error::Io(source)) => match source.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                StoreError::Damaged { path, what: source.to_string() }
+            }
+            _ => StoreError::Io { path, source },
+        },
+        Fault::Database(error @ redb::Error::UpgradeRequired(_)) => {
+            StoreError::Damaged { path, what: error.to_string() }
+        }
+        Fault::Database(error) => StoreError::Database { path, source: Box::new(error) },
+    }
+}

@@ -1,0 +1,135 @@
+//! A store that forgets, for simulations and tests.
+
+use std::collections::BTreeMap;
+
+use common::DeviceId;
+
+use super::{
+    Commit, DeviceRecord, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store,
+    StoreError, UpdateRecord,
+};
+
+/// Same behaviour as [`super::DiskStore`], without a disk. Keeps the updates of the open round only.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    run: Option<RunRecord>,
+    next_round: u32,
+    models: BTreeMap<u32, Vec<f32>>,
+    strategy_state: Vec<u8>,
+    devices: BTreeMap<DeviceId, DeviceRecord>,
+    open: Option<RoundRecord>,
+    updates: BTreeMap<DeviceId, (Entry, Vec<u8>)>,
+    reports: BTreeMap<u32, String>,
+}
+
+impl MemoryStore {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn run(&self) -> Result<&RunRecord, StoreError> {
+        self.run.as_ref().ok_or(StoreError::NotBegun)
+    }
+}
+
+impl Store for MemoryStore {
+    fn begin_run(&mut self, run: &RunRecord, parameters: &[f32]) -> Result<(), StoreError> {
+        if self.run.is_some() {
+            return Err(StoreError::AlreadyBegun);
+        }
+        run.model.expect_len(parameters)?;
+        self.run = Some(run.clone());
+        self.next_round = 1;
+        self.models.insert(0, parameters.to_vec());
+        Ok(())
+    }
+
+    fn load(&mut self, model: &ModelMark) -> Result<Option<Saved>, StoreError> {
+        let Some(run) = self.run.clone() else { return Ok(None) };
+        run.model.expect(model)?;
+        let updates = || self.updates.values().map(|(entry, _)| entry.clone()).collect();
+        Ok(Some(Saved {
+            run,
+            next_round: self.next_round,
+            parameters: self.models.values().next_back().cloned().unwrap_or_default(),
+            strategy_state: self.strategy_state.clone(),
+            devices: self.devices.values().cloned().collect(),
+            open: self.open.clone().map(|record| OpenRound { record, updates: updates() }),
+        }))
+    }
+
+    fn register(&mut self, device: &DeviceRecord) -> Result<(), StoreError> {
+        self.devices.insert(device.device.clone(), device.clone());
+        Ok(())
+    }
+
+    fn open_round(&mut self, round: &RoundRecord) -> Result<(), StoreError> {
+        self.run()?;
+        if round.number != self.next_round {
+            return Err(StoreError::NotNext { next: self.next_round, got: round.number });
+        }
+        self.open = Some(round.clone());
+        Ok(())
+    }
+
+    fn append(&mut self, updates: &[UpdateRecord<'_>]) -> Result<Vec<Kept>, StoreError> {
+        let run = self.run()?.run;
+        let open = self.open.as_ref().map(|round| round.number);
+        updates.iter().try_for_each(|update| update.check(run, open))?;
+        let keep = |update: &UpdateRecord<'_>| {
+            if self.updates.contains_key(&update.header.device) {
+                return Ok(Kept::Known);
+            }
+            let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
+            let entry = Entry { header: update.header.clone(), offset: 0, len, crc: 0 };
+            self.updates.insert(update.header.device.clone(), (entry, update.payload.to_vec()));
+            Ok(Kept::New)
+        };
+        updates.iter().map(keep).collect()
+    }
+
+    fn updates(&self, round: u32) -> Result<Vec<Entry>, StoreError> {
+        let of_round =
+            |(entry, _): &(Entry, Vec<u8>)| (entry.header.ticket.round == round).then(|| entry.clone());
+        Ok(self.updates.values().filter_map(of_round).collect())
+    }
+
+    fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
+        let ticket = entry.header.ticket;
+        let open = self.open.as_ref().map(|round| round.number);
+        let (_, bytes) = self
+            .updates
+            .get(&entry.header.device)
+            .filter(|(kept, _)| kept.header.ticket == ticket)
+            .ok_or(StoreError::WrongRound { open, got: ticket.round })?;
+        payload.clear();
+        payload.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
+        self.run()?.model.expect_len(commit.parameters)?;
+        let open = self.open.as_ref().map(|round| round.number);
+        if open != Some(commit.round) {
+            return Err(StoreError::WrongRound { open, got: commit.round });
+        }
+        self.models.insert(commit.round, commit.parameters.to_vec());
+        while self.models.len() > super::disk::DEFAULT_KEEP_MODELS {
+            self.models.pop_first();
+        }
+        self.strategy_state = commit.strategy_state.to_vec();
+        self.reports.insert(commit.round, commit.report.to_owned());
+        self.updates.clear();
+        self.open = None;
+        self.next_round = commit.round + 1;
+        Ok(())
+    }
+
+    fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError> {
+        Ok(self.models.get(&round).cloned())
+    }
+
+    fn history(&self) -> Result<Vec<(u32, String)>, StoreError> {
+        Ok(self.reports.iter().map(|(&round, report)| (round, report.clone())).collect())
+    }
+}

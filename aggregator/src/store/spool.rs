@@ -1,0 +1,178 @@
+//! The bytes of a round's updates: one append-only file per round.
+//!
+//! ```text
+//! record  | "FTU1" | header bytes u32 | payload bytes u32 | header, postcard | payload | CRC-32 |
+//! ```
+//! Integers are little-endian; the checksum covers everything before it. What counts is in the ledger's
+//! index; bytes after its last entry are the rest of a crash and are cut off. The headers are there so
+//! that a spool can be read without the ledger.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use common::wire::Crc32;
+
+use super::{Entry, Header, StoreError, UpdateRecord};
+
+const MAGIC: [u8; 4] = *b"FTU1";
+const PREFIX: u64 = 12;
+const CHECKSUM: u64 = 4;
+
+/// The spool of one round.
+#[derive(Debug)]
+pub(super) struct Spool {
+    pub round: u32,
+    path: PathBuf,
+    file: File,
+    end: u64,
+}
+
+impl Spool {
+    /// Opens or creates the spool of a round, of which `entries` count.
+    pub fn open(dir: &Path, round: u32, entries: &[Entry]) -> Result<Self, StoreError> {
+        let path = path_of(dir, round);
+        let wrap = |source| StoreError::Io { path: path.clone(), source };
+        let existed = path.try_exists().map_err(wrap)?;
+        if !existed && !entries.is_empty() {
+            return Err(StoreError::Damaged { path, what: "the file is missing".to_owned() });
+        }
+        let file =
+            File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(wrap)?;
+        if !existed {
+            sync_dir(dir)?;
+        }
+        let len = file.metadata().map_err(wrap)?.len();
+        let end = entries.iter().map(end_of).max().unwrap_or(0);
+        if len < end {
+            let what = format!("it has {len} bytes, but {end} are accounted for");
+            return Err(StoreError::Damaged { path, what });
+        }
+        if len > end {
+            file.set_len(end).and_then(|()| file.sync_all()).map_err(wrap)?;
+        }
+        Ok(Self { round, path, file, end })
+    }
+
+    /// Writes records and waits until the disk has them.
+    pub fn append(&mut self, updates: &[&UpdateRecord<'_>]) -> Result<Vec<Entry>, StoreError> {
+        let mut entries = Vec::with_capacity(updates.len());
+        let mut end = self.end;
+        for update in updates {
+            let head = head(&update.header, update.payload.len()).ok_or(StoreError::TooLong)?;
+            let mut crc = Crc32::default();
+            crc.update(&head);
+            crc.update(update.payload);
+            let crc = crc.finish();
+            let written = self
+                .file
+                .seek(SeekFrom::Start(end))
+                .and_then(|_| self.file.write_all(&head))
+                .and_then(|()| self.file.write_all(update.payload))
+                .and_then(|()| self.file.write_all(&crc.to_le_bytes()));
+            written.map_err(|source| self.undo(source))?;
+            let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
+            let entry = Entry { header: update.header.clone(), offset: end, len, crc };
+            end += head.len() as u64 + u64::from(len) + CHECKSUM;
+            entries.push(entry);
+        }
+        self.file.sync_data().map_err(|source| self.undo(source))?;
+        self.end = end;
+        Ok(entries)
+    }
+
+    /// Forgets what was written after these bytes; they are overwritten by the next records.
+    pub fn rewind(&mut self, entries: &[Entry]) {
+        if let Some(first) = entries.first() {
+            self.end = self.end.min(first.offset);
+        }
+    }
+
+    pub fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
+        let damaged = |what: &str| StoreError::Damaged {
+            path: self.path.clone(),
+            what: format!("the update of {} {what}", entry.header.device),
+        };
+        let expected = head(&entry.header, entry.payload_len()).ok_or(StoreError::TooLong)?;
+        let mut found = vec![0; expected.len()];
+        let mut sum = [0; CHECKSUM as usize];
+        payload.clear();
+        payload.resize(entry.payload_len(), 0);
+        let read = self
+            .file
+            .seek(SeekFrom::Start(entry.offset))
+            .and_then(|_| self.file.read_exact(&mut found))
+            .and_then(|()| self.file.read_exact(payload))
+            .and_then(|()| self.file.read_exact(&mut sum));
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(damaged("is cut off")),
+            Err(source) => return Err(StoreError::Io { path: self.path.clone(), source }),
+            Ok(()) => {}
+        }
+        let mut crc = Crc32::default();
+        crc.update(&found);
+        crc.update(payload);
+        if crc.finish() != entry.crc || u32::from_le_bytes(sum) != entry.crc {
+            return Err(damaged("has a wrong checksum"));
+        }
+        if found != expected {
+            return Err(damaged("has another header than the index"));
+        }
+        Ok(())
+    }
+
+    /// After a failed write: the tail is cut off again, or on the next start.
+    fn undo(&self, source: io::Error) -> StoreError {
+        let _ = self.file.set_len(self.end);
+        StoreError::Io { path: self.path.clone(), source }
+    }
+}
+
+/// Removes the spools of all rounds that nothing refers to any more.
+pub(super) fn sweep(dir: &Path, needed: impl Fn(u32) -> bool) -> Result<(), StoreError> {
+    let wrap = |source| StoreError::Io { path: dir.to_owned(), source };
+    for file in fs::read_dir(dir).map_err(wrap)? {
+        let name = file.map_err(wrap)?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("round-")?.strip_suffix(".spool"));
+        if let Some(round) = number.and_then(|number| number.parse().ok()).filter(|&round| !needed(round)) {
+            remove(dir, round)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn remove(dir: &Path, round: u32) -> Result<(), StoreError> {
+    let path = path_of(dir, round);
+    match fs::remove_file(&path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(StoreError::Io { path, source }),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn path_of(dir: &Path, round: u32) -> PathBuf {
+    dir.join(format!("round-{round:06}.spool"))
+}
+
+/// A new name in a directory is durable only once the directory is.
+pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|source| StoreError::Io { path: dir.to_owned(), source })
+}
+
+/// Where the record of an entry ends.
+fn end_of(entry: &Entry) -> u64 {
+    let header = postcard::experimental::serialized_size(&entry.header).unwrap_or(0);
+    entry.offset + PREFIX + header as u64 + u64::from(entry.len) + CHECKSUM
+}
+
+/// Everything of a record before its payload; `None` if a length does not fit.
+fn head(header: &Header, payload: usize) -> Option<Vec<u8>> {
+    let header = postcard::to_allocvec(header).ok()?;
+    let lengths = [u32::try_from(header.len()).ok()?, u32::try_from(payload).ok()?];
+    let mut head = MAGIC.to_vec();
+    lengths.iter().for_each(|len| head.extend_from_slice(&len.to_le_bytes()));
+    head.extend_from_slice(&header);
+    Some(head)
+}

@@ -1,0 +1,92 @@
+//! The scalar terms of every tier, in logs.
+//!
+//! ```text
+//! lnS = logsumexp(ln p + (q_m+1) ln f)      a_i = ln p + q_m ln f      amax = max a
+//! u_i = exp(a_i - amax)                     B   = ln g + e lnS + amax
+//! ```
+
+use common::Tier;
+
+use super::{FairHeteroFlParams, GroupWeight};
+use crate::combine::{Cohort, sum};
+
+/// Losses below are taken as this, so that their logarithm exists.
+const LEAST_LOSS: f64 = 1e-10;
+
+pub(super) struct Terms {
+    pub tier: Tier,
+    pub q_m: f64,
+    /// lnS
+    pub ln_s: f64,
+    /// amax
+    pub ln_top: f64,
+    /// B: log scale of the tier's gradient and bound.
+    pub ln_scale: f64,
+    /// Participant and u_i.
+    pub weights: Vec<(usize, f64)>,
+    /// Sum of u_i.
+    pub weight: f64,
+}
+
+pub(super) fn loss(loss: f64) -> f64 {
+    loss.max(LEAST_LOSS)
+}
+
+/// Terms of every tier that has a participant and a weight above 0.
+pub(super) fn of_tiers(params: &FairHeteroFlParams, cohort: &Cohort<'_>) -> Vec<Terms> {
+    let tiers = || (0..cohort.regions().tiers()).map_while(Tier::new);
+    let samples = |tier| sum(cohort.of_tier(tier).map(|(_, participant)| participant.samples()));
+    let present = tiers().filter(|&tier| samples(tier) > 0.0).count() as f64;
+    let all = sum(tiers().map(samples));
+    let group = |tier| {
+        cohort.tier_weight(tier).unwrap_or(match params.group_weight {
+            GroupWeight::Data => samples(tier) / all,
+            GroupWeight::Uniform => 1.0 / present,
+        })
+    };
+    tiers().filter_map(|tier| of_tier(params, cohort, tier, group(tier), samples(tier))).collect()
+}
+
+fn of_tier(
+    params: &FairHeteroFlParams,
+    cohort: &Cohort<'_>,
+    tier: Tier,
+    group: f64,
+    samples: f64,
+) -> Option<Terms> {
+    let q_m = params.q_m.of(tier)?;
+    let raw = |(index, participant): (usize, &crate::combine::Participant)| {
+        cohort.device_weight(index).unwrap_or(participant.samples() / samples)
+    };
+    let total = sum(cohort.of_tier(tier).map(raw));
+    if !(group > 0.0 && total > 0.0) {
+        return None;
+    }
+    // (index, ln p, ln f)
+    let logs: Vec<(usize, f64, f64)> = cohort
+        .of_tier(tier)
+        .map(|(index, participant)| {
+            let share = raw((index, participant)) / total;
+            (index, share.ln(), loss(participant.scalars.loss_before).ln())
+        })
+        .collect();
+    let ln_s = log_sum_exp(logs.iter().map(|&(_, ln_p, ln_f)| ln_p + (q_m + 1.0) * ln_f));
+    let ln_top = logs.iter().map(|&(_, ln_p, ln_f)| ln_p + q_m * ln_f).fold(f64::NEG_INFINITY, f64::max);
+    let weigh = |&(index, ln_p, ln_f): &(usize, f64, f64)| (index, (ln_p + q_m * ln_f - ln_top).exp());
+    let weights: Vec<_> = logs.iter().map(weigh).collect();
+    let power = (params.q - q_m) / (q_m + 1.0);
+    Some(Terms {
+        tier,
+        q_m,
+        ln_s,
+        ln_top,
+        ln_scale: group.ln() + power * ln_s + ln_top,
+        weight: sum(weights.iter().map(|&(_, weight)| weight)),
+        weights,
+    })
+}
+
+fn log_sum_exp(terms: impl Iterator<Item = f64> + Clone) -> f64 {
+    let top = terms.clone().fold(f64::NEG_INFINITY, f64::max);
+    if top == f64::NEG_INFINITY { top } else { top + sum(terms.map(|term| (term - top).exp())).ln() }
+}
