@@ -8,7 +8,7 @@ use std::{
 };
 
 use common::{Codec, DeviceId, Duration, Tier, transfer::LinkLimits};
-use models::tier::TierSpec;
+use models::tiers::TierSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::{coordinator::Settings, round::Patience};

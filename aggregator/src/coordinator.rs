@@ -63,13 +63,20 @@ pub struct Settings {
     pub limits: LinkLimits,
 }
 
+impl Settings {
+    /// Learning rate of a round, counted from 1.
+    pub fn lr_of(&self, round: u32) -> f32 {
+        (self.lr * self.lr_decay.powf(f64::from(round.saturating_sub(1)))) as f32
+    }
+}
+
 /// What the driver must do, in this order.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Remember a device.
     Register(DeviceRecord),
     /// Record that a round begins, then call [`Coordinator::handle_opened`].
-    OpenRound { number: u32, lr: f32, seats: Vec<(DeviceId, Tier)> },
+    OpenRound { number: u32, seats: Vec<(DeviceId, Tier)> },
     /// Check an update and make it durable, then call [`Coordinator::handle_stored`].
     Store(StoredUpdate),
     /// Combine and commit, then call [`Coordinator::handle_committed`].
@@ -117,7 +124,6 @@ pub struct Start {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenRound {
-    pub lr: f32,
     pub seats: Vec<(DeviceId, Tier)>,
     pub delivered: Vec<(DeviceId, Scalars)>,
 }
@@ -139,8 +145,9 @@ pub struct Coordinator {
 impl Coordinator {
     pub fn new(settings: Settings, model: TieredModel, parameters: &[f32], start: Start, now: Instant) -> Self {
         let published = model.publish(parameters, settings.down);
+        let lr = settings.lr_of(start.committed + 1);
         let phase = match start.open {
-            Some(open) => Phase::Collecting(open.into_round(start.committed + 1, now)),
+            Some(open) => Phase::Collecting(open.into_round(start.committed + 1, lr, now)),
             None => Phase::Gathering,
         };
         let fleet = Fleet::new(start.fixed, start.devices);
@@ -282,7 +289,7 @@ impl Coordinator {
             return;
         }
         let number = self.committed + 1;
-        let lr = (self.settings.lr * self.settings.lr_decay.powf(f64::from(self.committed))) as f32;
+        let lr = self.settings.lr_of(number);
         if self.committed >= self.settings.rounds {
             let round = Round::open(number, Purpose::Evaluate, now, lr, present);
             self.phase = Phase::Collecting(round);
@@ -293,7 +300,7 @@ impl Coordinator {
         let wanted = (self.settings.participation * present.len() as f64).round().max(1.0) as usize;
         present.truncate(wanted);
         present.sort();
-        self.actions.push_back(Action::OpenRound { number, lr, seats: present.clone() });
+        self.actions.push_back(Action::OpenRound { number, seats: present.clone() });
         self.phase = Phase::Opening(Round::open(number, Purpose::Train, now, lr, present));
     }
 
@@ -345,8 +352,8 @@ impl Coordinator {
 const ONNX_TRANSFER: u32 = 1 << 31;
 
 impl OpenRound {
-    fn into_round(self, number: u32, now: Instant) -> Round {
-        let mut round = Round::open(number, Purpose::Train, now, self.lr, self.seats);
+    fn into_round(self, number: u32, lr: f32, now: Instant) -> Round {
+        let mut round = Round::open(number, Purpose::Train, now, lr, self.seats);
         for (device, scalars) in self.delivered {
             if let Some((_, seat)) = round.seats.get_mut(&device) {
                 *seat = Seat::Delivered(scalars);

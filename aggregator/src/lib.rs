@@ -1,12 +1,26 @@
-//! The gateway of a fleet: turns the updates of a round into the next global model and keeps both.
+//! The gateway of a fleet: conducts rounds, turns their updates into the next global model, keeps both.
 //!
 //! | module | what it knows | what it does not know |
 //! |---|---|---|
+//! | [`coordinator`], [`round`], [`fleet`] | the protocol, sans-io | sockets, disks, clocks |
 //! | [`combine`] | updates, weights, regions, the fold in `f64` | which strategy, where updates lie |
 //! | [`strategy`] | how much every update counts in every region | sockets, selection, disks |
 //! | [`store`] | disks | what an update means |
+//! | [`quic`], [`ca`] | sockets and certificates | rounds |
+//! | [`hub`], [`keeper`], [`server`] | how these meet | |
 #![forbid(unsafe_code)]
 
+pub mod ca;
 pub mod combine;
+pub mod config;
+pub mod coordinator;
+pub mod fleet;
+pub mod hub;
+pub mod keeper;
+pub mod model;
+pub mod quic;
+pub mod report;
+pub mod round;
+pub mod server;
 pub mod store;
 pub mod strategy;

@@ -9,10 +9,12 @@
 //! [`DiskStore`] keeps everything in one directory; [`MemoryStore`] is for simulations and forgets.
 
 use common::{
-    Budget, Code, Codec, DeviceId, RunId, Tier,
-    message::{DataSummary, Scalars, Ticket},
+    Code, Codec, DeviceId, RunId, Tier,
+    message::{Scalars, Ticket},
 };
 use serde::{Deserialize, Serialize};
+
+use crate::fleet::DeviceRecord;
 
 mod disk;
 mod error;
@@ -78,18 +80,6 @@ pub struct RunRecord {
     pub model: ModelMark,
     /// The configuration as it was, for people and for checks on restart.
     pub config: String,
-}
-
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct DeviceRecord {
-    pub device: DeviceId,
-    /// `None`: enrolled, but not seen yet.
-    pub tier: Option<Tier>,
-    pub budget: Option<Budget>,
-    pub data: Option<DataSummary>,
-    /// Fingerprint of the certificate or key it proves itself with.
-    pub credential: Vec<u8>,
-    pub revoked: bool,
 }
 
 /// An open round.

@@ -15,8 +15,9 @@ use std::{
 use common::RunId;
 use redb::{ReadableTable, WriteTransaction};
 
+use crate::fleet::DeviceRecord;
 use super::{
-    Commit, DeviceRecord, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store,
+    Commit, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store,
     StoreError, UpdateRecord,
     ledger::{self, DEVICES, Fault, Ledger, META, MODELS, REPORTS, UPDATES},
     model,

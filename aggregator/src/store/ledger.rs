@@ -3,7 +3,7 @@
 //! | table | key | value |
 //! |---|---|---|
 //! | meta | `format`, `run`, `next`, `open`, `strategy` | number, [`super::RunRecord`], round, [`super::RoundRecord`], bytes |
-//! | devices | DeviceId | [`super::DeviceRecord`] |
+//! | devices | DeviceId | [`crate::fleet::DeviceRecord`] |
 //! | updates | round, DeviceId | [`super::Entry`] |
 //! | models | round it is the result of | parameters, little-endian |
 //! | reports | round | JSON |

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use common::DeviceId;
 
+use crate::fleet::DeviceRecord;
 use super::{
-    Commit, DeviceRecord, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store,
+    Commit, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store,
     StoreError, UpdateRecord,
 };
 

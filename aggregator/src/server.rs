@@ -1,0 +1,235 @@
+//! The whole aggregator: opens what is on disk, starts the keeper, the clock and the QUIC server.
+//!
+//! ```text
+//! DIR/fairtier.toml      configuration
+//! DIR/identity/          authority and enrolled devices
+//! DIR/store/             what survives kill -9
+//! DIR/model.onnx         the global model after the last committed round
+//! DIR/status.json        the last round in numbers
+//! ```
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use common::{Code, Instant, RunId, tier::Tier};
+use models::{Graph, zoo};
+use tracing::{error, info};
+
+use crate::{
+    ca::{Authority, CaError},
+    config::{Config, ConfigError},
+    coordinator::{Coordinator, OpenRound, Start},
+    hub::Hub,
+    keeper::{Keeper, KeeperError, Observer},
+    model::{ModelError, TieredModel},
+    quic::{self, QuicError},
+    store::{DiskStore, ModelMark, Options, RunRecord, Saved, Store, StoreError},
+    strategy::{self, Strategy, StrategyError},
+};
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    #[error("{code}: {0}", code = Code::BadConfig)]
+    Config(#[from] ConfigError),
+    #[error("{code}: {0}", code = Code::BadConfig)]
+    Strategy(#[from] StrategyError),
+    #[error("{code}: {0}", code = Code::BadModel)]
+    Model(#[from] ModelError),
+    #[error("{code}: {path}: {source}", code = Code::BadModel)]
+    ModelFile { path: PathBuf, source: std::io::Error },
+    #[error("{code}: {path}: {source}", code = Code::BadModel)]
+    Import { path: PathBuf, source: models::onnx::ImportError },
+    #[error("{code}: model.source = \"{name}\" is neither a file nor a model of the zoo ({known})", code = Code::BadModel)]
+    UnknownModel { name: String, known: String },
+    #[error("{code}: devices.{device} = {tier}, but there are {tiers} tiers (counted from 0)", code = Code::BadConfig)]
+    FixedTier { device: String, tier: usize, tiers: usize },
+    #[error("{}: {0}", .0.code())]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Authority(#[from] CaError),
+    #[error(transparent)]
+    Quic(#[from] QuicError),
+    #[error("the run can not go on: {0}")]
+    Keeper(#[from] KeeperError),
+    #[error("the keeper has died; the store is as the last commit left it")]
+    KeeperDied,
+}
+
+/// A running aggregator.
+#[derive(Debug)]
+pub struct Server {
+    endpoint: quinn::Endpoint,
+    address: SocketAddr,
+    hub: Arc<Hub>,
+    keeper: thread::JoinHandle<Result<(), KeeperError>>,
+    tasks: tokio::task::JoinSet<()>,
+}
+
+impl Server {
+    /// Starts, or goes on with the run in `dir`. Needs a tokio runtime around it.
+    pub fn start(config: &Config, dir: &Path, observer: Option<Observer>) -> Result<Self, ServerError> {
+        let (model, initial) = open_model(config)?;
+        check_fixed_tiers(config, model.plans.len())?;
+        let mut strategy = open_strategy(config)?;
+        strategy.fits(&model.regions)?;
+        let options = Options { keep_models: config.store.keep_models, keep_spool: config.store.keep_spool };
+        let mut store: Box<dyn Store> = Box::new(DiskStore::open(&dir.join("store"), options)?);
+        let saved = open_run(&mut *store, &model, config, initial)?;
+        strategy.restore(&saved.strategy_state)?;
+
+        let authority = Arc::new(Authority::open(dir)?);
+        let endpoint = quic::listen(&authority, config.server.listen)?;
+        let failed = |source| QuicError::Listen { address: config.server.listen, source };
+        let address = endpoint.local_addr().map_err(failed)?;
+
+        let settings = config.settings(strategy.hints().loss_after);
+        let committed = saved.next_round - 1;
+        info!(run = %saved.run.run, committed, strategy = strategy.name(), "serving on {address}");
+        let start = start(&saved, config);
+        let coordinator = Coordinator::new(settings, model.clone(), &saved.parameters, start, Instant::ZERO);
+        let (jobs, inbox) = mpsc::channel();
+        let hub = Arc::new(Hub::new(coordinator, jobs));
+        let parameters = saved.parameters;
+        let keeper =
+            Keeper { store, strategy, model, parameters, committed, dir: Some(dir.to_owned()), observer };
+        let keeper = {
+            let hub = hub.clone();
+            thread::spawn(move || {
+                let result = keeper.run(&inbox, &hub);
+                if let Err(failed) = &result {
+                    error!("{failed}");
+                }
+                // Whoever waits for the end of the run learns of this one, too.
+                hub.finish();
+                result
+            })
+        };
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(quic::accept(endpoint.clone(), hub.clone(), authority, config.server.max_connections));
+        let clock = hub.clone();
+        tasks.spawn(async move { clock.keep_time().await });
+        // A resumed round may be complete already.
+        hub.with(Coordinator::handle_timeout);
+        Ok(Self { endpoint, address, hub, keeper, tasks })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// Resolves when the run is over or can not go on; [`Server::stop`] says which.
+    pub async fn finished(&self) {
+        self.hub.finished().await;
+    }
+
+    /// Resolves when no device is connected any more.
+    pub async fn deserted(&self) {
+        while self.hub.connections() > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Finishes what has arrived, tells devices, and closes.
+    pub async fn stop(mut self) -> Result<(), ServerError> {
+        self.endpoint.close(quinn::VarInt::from_u32(Code::NotReady.number().into()), b"the aggregator is stopping");
+        self.hub.stop_keeper();
+        let keeper = self.keeper;
+        let result = tokio::task::spawn_blocking(move || keeper.join()).await;
+        self.tasks.abort_all();
+        self.endpoint.wait_idle().await;
+        match result {
+            Ok(Ok(result)) => Ok(result?),
+            _ => Err(ServerError::KeeperDied),
+        }
+    }
+}
+
+/// The model under its tiers, and its initial parameters.
+pub fn open_model(config: &Config) -> Result<(TieredModel, Vec<f32>), ServerError> {
+    let source = &config.model.source;
+    let (graph, parameters) = match zoo::by_name(source) {
+        Some(entry) => entry.build(config.model.seed),
+        None => {
+            let path = PathBuf::from(source);
+            if !path.exists() {
+                let known = zoo::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+                return Err(ServerError::UnknownModel { name: source.clone(), known });
+            }
+            let file = std::fs::read(&path)
+                .map_err(|source| ServerError::ModelFile { path: path.clone(), source })?;
+            Graph::from_onnx(&file).map_err(|source| ServerError::Import { path, source })?
+        }
+    };
+    let mask = |(tier, spec): (usize, &models::tiers::TierSpec)| {
+        spec.mask(&graph).map_err(|source| ModelError::Mask { tier, source })
+    };
+    let masks = config.model.tiers.iter().enumerate().map(mask).collect::<Result<_, _>>()?;
+    let model = TieredModel::new(graph, masks, config.training.batch, config.wire.error_feedback)?;
+    Ok((model, parameters))
+}
+
+fn open_strategy(config: &Config) -> Result<Box<dyn Strategy>, StrategyError> {
+    strategy::by_name(&config.strategy.name, config.strategy.params.clone().into())
+}
+
+fn check_fixed_tiers(config: &Config, tiers: usize) -> Result<(), ServerError> {
+    match config.devices.iter().find(|(_, tier)| tier.index() >= tiers) {
+        Some((device, tier)) => {
+            Err(ServerError::FixedTier { device: device.to_string(), tier: tier.index(), tiers })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The run in the store, or a new one.
+fn open_run(
+    store: &mut dyn Store,
+    model: &TieredModel,
+    config: &Config,
+    parameters: Vec<f32>,
+) -> Result<Saved, StoreError> {
+    let slices = (0..model.plans.len()).filter_map(Tier::new).map(|tier| model.regions.slice_len(tier) as u64);
+    let mark = ModelMark {
+        digest: model.graph.digest(model.graph.full()),
+        parameters: parameters.len() as u64,
+        tiers: slices.collect(),
+    };
+    if let Some(saved) = store.load(&mark)? {
+        return Ok(saved);
+    }
+    let run = RunRecord {
+        run: RunId(RandomState::new().hash_one(std::time::SystemTime::now())),
+        model: mark,
+        config: toml::to_string(config).unwrap_or_default(),
+    };
+    store.begin_run(&run, &parameters)?;
+    Ok(Saved { run, next_round: 1, parameters, strategy_state: vec![], devices: vec![], open: None })
+}
+
+fn start(saved: &Saved, config: &Config) -> Start {
+    let open = saved.open.as_ref().map(|open| OpenRound {
+        seats: open.record.selected.iter().map(|seat| (seat.device.clone(), seat.tier)).collect(),
+        delivered: open
+            .updates
+            .iter()
+            .map(|entry| (entry.header.device.clone(), entry.header.scalars))
+            .collect(),
+    });
+    Start {
+        run: saved.run.run,
+        committed: saved.next_round - 1,
+        devices: saved.devices.clone(),
+        fixed: config.devices.clone(),
+        open,
+    }
+}
