@@ -142,8 +142,8 @@ pub enum GraphError {
     TooLarge(u64),
     #[error("the model has no dense layer on the way from input to output, so there is nothing to train")]
     NothingToTrain,
-    #[error("two parameters are called '{0}'")]
-    DuplicateName(String),
+    #[error("two layers use parameter '{0}'; shared weights are not supported")]
+    Shared(String),
     #[error(transparent)]
     Mask(#[from] MaskError),
 }

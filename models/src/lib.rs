@@ -2,7 +2,7 @@
 //! out. The only crate that knows ONNX and (behind feature `tract`) an inference engine.
 //!
 //! ```text
-//! ONNX --import--> Graph + parameters --slice--> Graph + packed parameters --export--> ONNX
+//! ONNX --onnx::import--> Graph + parameters --slice--> Graph + packed parameters --onnx::export--> ONNX
 //!                          |                                         |
 //!                          +---------- plan::compile(mask) ----------+--> Plan (common::plan)
 //! ```
@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod graph;
+pub mod onnx;
 pub mod plan;
 pub mod tiers;
 pub mod zoo;

@@ -116,7 +116,7 @@ impl Builder {
         }
         let mut names = HashSet::new();
         if let Some(param) = self.params.iter().find(|param| !names.insert(&param.name)) {
-            return Err(GraphError::DuplicateName(param.name.clone()));
+            return Err(GraphError::Shared(param.name.clone()));
         }
         let Self { name, input, nodes, params, shapes, widths } = self;
         let full = WidthMask::full(&widths)?;

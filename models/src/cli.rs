@@ -1,0 +1,113 @@
+//! The `models` program: arguments and output. Work is done by the library.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub mod inspect;
+pub mod table;
+
+const EXAMPLES: &str = "Examples:
+  models zoo                                          what comes with FairTier
+  models inspect digits-mlp                           layers, hidden axes, needs of every tier
+  models inspect net.onnx --tiers 1,0.5 --batch 8
+  models slice net.onnx --tier 0.5 --out half.onnx    the sub-model of one tier
+  models slice net.onnx --widths 16,8 --out small.onnx
+  models export net.onnx --out tiers/                 the whole model and one file per tier
+
+MODEL is an ONNX file or a name from `models zoo`.
+Exit codes: 0 done, 1 failed, 2 wrong usage.";
+
+/// Inspects, slices and exports models for FairTier.
+#[derive(Debug, Parser)]
+#[command(version, about, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    /// How to print results
+    #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Shows layers, parameters, hidden axes, and what every tier needs
+    Inspect {
+        #[command(flatten)]
+        source: Source,
+        #[command(flatten)]
+        tiers: Tiers,
+    },
+    /// Writes the sub-model of one tier as ONNX
+    Slice {
+        #[command(flatten)]
+        source: Source,
+        #[command(flatten)]
+        tier: OneTier,
+        /// File to write
+        #[arg(long)]
+        out: PathBuf,
+        /// End with logits even if the model ends with a softmax
+        #[arg(long)]
+        logits: bool,
+    },
+    /// Writes the whole model and the sub-model of every tier as ONNX
+    Export {
+        #[command(flatten)]
+        source: Source,
+        #[command(flatten)]
+        tiers: Tiers,
+        /// Directory to write to; made if needed
+        #[arg(long)]
+        out: PathBuf,
+        /// End with logits even if the model ends with a softmax
+        #[arg(long)]
+        logits: bool,
+    },
+    /// Lists the models that come with FairTier
+    Zoo,
+}
+
+#[derive(Debug, Args)]
+pub struct Source {
+    /// ONNX file, or a name from `models zoo`
+    pub model: String,
+    /// Draws the weights of a zoo model
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct Tiers {
+    /// Width rates, widest first; by default those of the zoo model, or 1,0.7,0.5,0.25,0.125
+    #[arg(long, value_delimiter = ',', value_parser = rate)]
+    pub tiers: Option<Vec<f64>>,
+    /// Samples per batch for which memory is counted
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub batch: u16,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct OneTier {
+    /// Share of every hidden axis to keep, such as 0.5
+    #[arg(long, value_parser = rate)]
+    pub tier: Option<f64>,
+    /// Units to keep of every hidden axis, in model order
+    #[arg(long, value_delimiter = ',')]
+    pub widths: Option<Vec<u32>>,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.trim().parse().map_err(|_| format!("'{text}' is no number"))?;
+    match rate > 0.0 && rate <= 1.0 {
+        true => Ok(rate),
+        false => Err("a rate lies in (0, 1], such as 0.5".to_owned()),
+    }
+}

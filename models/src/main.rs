@@ -1,0 +1,191 @@
+//! `models`: inspects, slices and exports models.
+#![forbid(unsafe_code)]
+
+mod cli;
+
+use std::{
+    fs,
+    io::{ErrorKind, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use cli::{
+    Cli, Command, Format, OneTier, Source, Tiers,
+    inspect::{Inspection, Tier, tiers_table},
+    table::{Table, grouped},
+};
+use models::{
+    Graph, TierSpec,
+    onnx::{self, ExportOptions},
+    zoo,
+};
+use serde_json::{Value, json};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli).and_then(|output| print(&output)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<String> {
+    let (text, json) = match &cli.command {
+        Command::Inspect { source, tiers } => inspect(source, tiers)?,
+        Command::Slice { source, tier, out, logits } => slice(source, tier, out, *logits)?,
+        Command::Export { source, tiers, out, logits } => export(source, tiers, out, *logits)?,
+        Command::Zoo => list_zoo()?,
+    };
+    Ok(match cli.format {
+        Format::Table => text,
+        Format::Json => serde_json::to_string_pretty(&json)? + "\n",
+    })
+}
+
+fn inspect(source: &Source, tiers: &Tiers) -> Result<(String, Value)> {
+    let model = Model::load(source)?;
+    let inspection = Inspection::new(&model.graph, &model.notes, &model.tiers(tiers), tiers.batch)?;
+    Ok((inspection.to_string(), serde_json::to_value(&inspection)?))
+}
+
+fn slice(source: &Source, tier: &OneTier, out: &Path, logits: bool) -> Result<(String, Value)> {
+    let model = Model::load(source)?;
+    let spec = match (tier.tier, &tier.widths) {
+        (Some(rate), _) => TierSpec::Rate(rate),
+        (None, Some(widths)) => TierSpec::Widths { widths: widths.clone() },
+        (None, None) => bail!("say which slice: --tier or --widths"),
+    };
+    let written = model.write(&spec, None, out, logits)?;
+    let text = format!(
+        "{}: widths {:?}, {} parameters\n",
+        out.display(),
+        written.widths,
+        grouped(written.parameters as u64)
+    );
+    let json = json!({ "file": out, "widths": written.widths, "parameters": written.parameters });
+    Ok((text, json))
+}
+
+fn export(source: &Source, tiers: &Tiers, out: &Path, logits: bool) -> Result<(String, Value)> {
+    let model = Model::load(source)?;
+    let specs = model.tiers(tiers);
+    let needs = Tier::list(&model.graph, &specs, tiers.batch)?;
+    fs::create_dir_all(out).with_context(|| format!("can not make directory {}", out.display()))?;
+    let full = out.join(format!("{}.onnx", model.stem));
+    model.write(&TierSpec::Rate(1.0), None, &full, logits)?;
+    let mut files = Vec::new();
+    for (tier, spec) in specs.iter().enumerate() {
+        let file = out.join(format!("{}-tier{tier}.onnx", model.stem));
+        model.write(spec, Some(tier), &file, logits)?;
+        files.push(file);
+    }
+    let list: String = files.iter().map(|file| format!("  {}\n", file.display())).collect();
+    let text = format!("Written:\n  {}\n{list}\n{}", full.display(), tiers_table(&needs));
+    let rows = needs.iter().zip(&files).map(|(tier, file)| {
+        let mut row = serde_json::to_value(tier)?;
+        row["file"] = json!(file);
+        Ok(row)
+    });
+    let json = json!({ "full": full, "tiers": rows.collect::<Result<Vec<Value>>>()? });
+    Ok((text, json))
+}
+
+fn list_zoo() -> Result<(String, Value)> {
+    let mut table = Table::new(3, &["name", "rates", "description", "parameters"]);
+    let mut rows = Vec::new();
+    for entry in zoo::ALL {
+        let (graph, parameters) = entry.build(0);
+        let rates: Vec<String> = entry.rates.iter().map(f64::to_string).collect();
+        let description = entry.description.to_owned();
+        let count = grouped(parameters.len() as u64);
+        table.row([entry.name.to_owned(), rates.join(","), description, count]);
+        rows.push(json!({
+            "name": entry.name,
+            "description": entry.description,
+            "rates": entry.rates,
+            "widths": graph.full().widths(),
+            "inputs": graph.inputs(),
+            "outputs": graph.outputs(),
+            "parameters": parameters.len(),
+        }));
+    }
+    Ok((table.to_string(), Value::Array(rows)))
+}
+
+/// A model with where it came from.
+struct Model {
+    graph: Graph,
+    parameters: Vec<f32>,
+    notes: Vec<String>,
+    rates: &'static [f64],
+    /// Of file names.
+    stem: String,
+    file: Option<std::path::PathBuf>,
+}
+
+/// What was written.
+struct Written {
+    widths: Vec<u32>,
+    parameters: usize,
+}
+
+impl Model {
+    fn load(source: &Source) -> Result<Self> {
+        if let Some(entry) = zoo::by_name(&source.model) {
+            let (graph, parameters) = entry.build(source.seed);
+            let stem = entry.name.to_owned();
+            return Ok(Self { graph, parameters, notes: vec![], rates: entry.rates, stem, file: None });
+        }
+        let path = Path::new(&source.model);
+        let bytes = match fs::read(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let names: Vec<&str> = zoo::ALL.iter().map(|entry| entry.name).collect();
+                bail!("'{}' is neither a file nor a model of the zoo ({})", source.model, names.join(", "))
+            }
+            bytes => bytes.with_context(|| format!("can not read {}", source.model))?,
+        };
+        let import = onnx::import(&bytes).with_context(|| source.model.clone())?;
+        let stem =
+            path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned());
+        let onnx::Import { graph, parameters, notes, .. } = import;
+        let rates = &[1.0, 0.7, 0.5, 0.25, 0.125];
+        Ok(Self { graph, parameters, notes, rates, stem, file: fs::canonicalize(path).ok() })
+    }
+
+    fn tiers(&self, tiers: &Tiers) -> Vec<TierSpec> {
+        let rates = tiers.tiers.as_deref().unwrap_or(self.rates);
+        rates.iter().copied().map(TierSpec::Rate).collect()
+    }
+
+    fn write(&self, spec: &TierSpec, tier: Option<usize>, out: &Path, logits: bool) -> Result<Written> {
+        let overwrites = self.file.is_some() && fs::canonicalize(out).ok() == self.file;
+        ensure!(!overwrites, "{} is the model itself; choose another place to write to", out.display());
+        let mask = spec.mask(&self.graph)?;
+        let slice = self.graph.slice(&mask)?;
+        let parameters = self.graph.gather(&mask, &self.parameters)?;
+        let mut metadata = Vec::new();
+        if mask != *self.graph.full() || tier.is_some() {
+            metadata.extend(tier.map(|tier| ("tier", tier.to_string())));
+            metadata.push(("widths", serde_json::to_string(mask.widths())?));
+        }
+        let options = ExportOptions { tail: !logits, metadata: &metadata };
+        let bytes = onnx::export(&slice, &parameters, &options)?;
+        fs::write(out, bytes).with_context(|| format!("can not write {}", out.display()))?;
+        Ok(Written { widths: mask.widths().to_vec(), parameters: parameters.len() })
+    }
+}
+
+/// A reader that closes early (`| head`) is no failure.
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

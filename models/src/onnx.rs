@@ -1,0 +1,31 @@
+//! ONNX in and out.
+//!
+//! Import reads the operations of multilayer perceptrons as PyTorch (both exporters), Keras and
+//! scikit-learn write them; anything else is an error that names the node and the operation.
+
+pub mod proto;
+
+mod constants;
+mod export;
+mod import;
+mod lower;
+mod tensor;
+
+pub use export::{ExportError, ExportOptions, export};
+pub use import::{Import, ImportError, import};
+pub use tensor::TensorError;
+
+use crate::Graph;
+
+/// Operator sets of the default domain that are understood.
+pub const OPSETS: std::ops::RangeInclusive<i64> = 11..=25;
+
+impl Graph {
+    /// Structure and parameters of an ONNX model; see [`import`] for what was left out on the way.
+    pub fn from_onnx(bytes: &[u8]) -> Result<(Self, Vec<f32>), ImportError> {
+        import(bytes).map(|import| (import.graph, import.parameters))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Constants of an ONNX graph by name: initializers, Constant nodes, and Identities of either.
+
+use std::collections::HashMap;
+
+use super::{
+    import::ImportError,
+    proto::{GraphProto, NodeProto, TensorProto, attribute_type, data_type},
+    tensor::{Floats, integers},
+};
+
+#[derive(Clone, Debug, Default)]
+pub struct Constants<'a>(HashMap<&'a str, Constant<'a>>);
+
+#[derive(Clone, Debug)]
+enum Constant<'a> {
+    Tensor(&'a TensorProto),
+    /// Written in the node itself (`value_ints`, `value_float`, ...).
+    Inline(TensorProto),
+}
+
+impl<'a> Constants<'a> {
+    pub fn of(graph: &'a GraphProto) -> Self {
+        let tensors = graph.initializer.iter();
+        let mut constants = Self(tensors.map(|t| (t.name.as_str(), Constant::Tensor(t))).collect());
+        for node in graph.node.iter().filter(|node| is_default_domain(node)) {
+            let Some(output) = node.output.first() else { continue };
+            let constant = match node.op_type.as_str() {
+                "Constant" => in_node(node),
+                "Identity" => node.input.first().and_then(|name| constants.0.get(name.as_str()).cloned()),
+                _ => None,
+            };
+            if let Some(constant) = constant {
+                constants.0.insert(output, constant);
+            }
+        }
+        constants
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// A constant of floating-point numbers; `None` if there is no constant of this name.
+    pub fn floats(&self, name: &str) -> Option<Result<Floats, ImportError>> {
+        self.tensor(name).map(|tensor| Ok(Floats::read(tensor)?))
+    }
+
+    /// A constant of integers; `None` if there is no constant of this name.
+    pub fn integers(&self, name: &str) -> Option<Result<Vec<i64>, ImportError>> {
+        self.tensor(name).map(|tensor| Ok(integers(tensor)?))
+    }
+
+    fn tensor(&self, name: &str) -> Option<&TensorProto> {
+        self.0.get(name).map(|constant| match constant {
+            Constant::Tensor(tensor) => *tensor,
+            Constant::Inline(tensor) => tensor,
+        })
+    }
+}
+
+/// The default domain has two spellings.
+pub fn is_default_domain(node: &NodeProto) -> bool {
+    matches!(node.domain.as_str(), "" | "ai.onnx")
+}
+
+fn in_node(node: &NodeProto) -> Option<Constant<'_>> {
+    let attribute = node.attribute.first()?;
+    let name = node.output.first()?.clone();
+    let floats = |dims: Vec<i64>, float_data: Vec<f32>| {
+        let data_type = data_type::FLOAT;
+        TensorProto { name: name.clone(), dims, data_type, float_data, ..TensorProto::default() }
+    };
+    let integers = |dims: Vec<i64>, int64_data: Vec<i64>| {
+        let data_type = data_type::INT64;
+        TensorProto { name: name.clone(), dims, data_type, int64_data, ..TensorProto::default() }
+    };
+    let inline = match attribute.name.as_str() {
+        "value" if attribute.r#type == attribute_type::TENSOR => {
+            return attribute.t.as_ref().map(Constant::Tensor);
+        }
+        "value_float" => floats(vec![], vec![attribute.f?]),
+        "value_floats" => floats(vec![attribute.floats.len() as i64], attribute.floats.clone()),
+        "value_int" => integers(vec![], vec![attribute.i?]),
+        "value_ints" => integers(vec![attribute.ints.len() as i64], attribute.ints.clone()),
+        _ => return None,
+    };
+    Some(Constant::Inline(inline))
+}

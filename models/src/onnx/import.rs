@@ -1,0 +1,191 @@
+//! From an ONNX file to a Graph and its parameters: which output counts, which nodes it needs, and what
+//! is left out. [`super::lower`] then turns each needed node into one of ours.
+
+use std::collections::{HashMap, HashSet};
+
+use prost::Message;
+
+use super::{
+    OPSETS,
+    constants::{Constants, is_default_domain},
+    lower::lower,
+    proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type},
+    tensor::TensorError,
+};
+use crate::graph::{Graph, GraphError};
+
+/// A model read from ONNX.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Import {
+    pub graph: Graph,
+    /// The flat parameter vector.
+    pub parameters: Vec<f32>,
+    /// What was chosen or left out, one sentence each.
+    pub notes: Vec<String>,
+    /// The name of the logits in the file: the output itself, or what its softmax reads.
+    pub logits: String,
+}
+
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    #[error("this is no ONNX file, or it is damaged: {0}")]
+    Decode(#[from] prost::DecodeError),
+    #[error("the file holds no graph; it is no ONNX model or is damaged")]
+    NoGraph,
+    #[error(
+        "the model uses ONNX operator set {0}; versions {first} to {last} are supported (17 is a safe choice for the exporter's opset_version)",
+        first = OPSETS.start(),
+        last = OPSETS.end()
+    )]
+    Opset(i64),
+    #[error("the model has {0} inputs ({1}); exactly one is supported")]
+    Inputs(usize, String),
+    #[error("input '{name}' has shape {shape}; expected a batch axis and then fixed sizes, as in [N, 64]")]
+    InputShape { name: String, shape: String },
+    #[error("the model has no output of floats that depends on its input")]
+    NoOutput,
+    #[error("node '{node}' uses op '{op}', which is not supported; supported are {SUPPORTED}")]
+    Op { node: String, op: String },
+    #[error("node '{node}' ({op}): {problem}")]
+    Node { node: String, op: String, problem: String },
+    #[error("node '{node}' reads '{value}', which nothing before it computes")]
+    Undefined { node: String, value: String },
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+}
+
+const SUPPORTED: &str = "Gemm, MatMul, Add of a bias, Relu, Flatten, Reshape to [N, features], Identity, Cast to \
+                         float, Dropout, and Softmax or LogSoftmax at the end";
+
+/// Reads a model. Only nodes that its float output needs are imported.
+pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {
+    let model = ModelProto::decode(bytes)?;
+    let graph = model.graph.as_ref().ok_or(ImportError::NoGraph)?;
+    let default = |domain: &str| matches!(domain, "" | "ai.onnx");
+    let opset = model.opset_import.iter().find(|set| default(&set.domain)).map_or(1, |set| set.version);
+    if !OPSETS.contains(&opset) {
+        return Err(ImportError::Opset(opset));
+    }
+    let source = Source::new(graph)?;
+    let mut refused = None;
+    for output in source.outputs() {
+        match lower(&source, &output.name) {
+            Ok(mut import) => {
+                import.notes.splice(0..0, source.choice(&output.name));
+                return Ok(import);
+            }
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    Err(refused.unwrap_or(ImportError::NoOutput))
+}
+
+/// The graph of a file with what lowering looks up.
+#[derive(Debug)]
+pub struct Source<'a> {
+    pub graph: &'a GraphProto,
+    pub constants: Constants<'a>,
+    pub input: InputInfo<'a>,
+    producers: HashMap<&'a str, usize>,
+}
+
+#[derive(Debug)]
+pub struct InputInfo<'a> {
+    pub name: &'a str,
+    /// Where the file fixes it.
+    pub batch: Option<i64>,
+    /// Per sample.
+    pub shape: Vec<u32>,
+}
+
+impl<'a> Source<'a> {
+    fn new(graph: &'a GraphProto) -> Result<Self, ImportError> {
+        let constants = Constants::of(graph);
+        // Before IR version 4, initializers were listed among the inputs.
+        let inputs: Vec<_> = graph.input.iter().filter(|input| !constants.contains(&input.name)).collect();
+        let [input] = inputs.as_slice() else {
+            let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+            return Err(ImportError::Inputs(inputs.len(), names.join(", ")));
+        };
+        let input = InputInfo::of(input)?;
+        let outputs = |(index, node): (usize, &'a NodeProto)| {
+            node.output.iter().filter(|name| !name.is_empty()).map(move |name| (name.as_str(), index))
+        };
+        let producers = graph.node.iter().enumerate().flat_map(outputs).collect();
+        Ok(Self { graph, constants, input, producers })
+    }
+
+    /// The nodes that a value needs, in the order of the file.
+    pub fn needed(&self, value: &str) -> Vec<&'a NodeProto> {
+        let mut needed = HashSet::new();
+        let mut open: Vec<&str> = vec![value];
+        while let Some(name) = open.pop() {
+            let producer = self.producers.get(name).filter(|_| !self.constants.contains(name));
+            if let Some(&index) = producer.filter(|&&index| needed.insert(index)) {
+                open.extend(self.graph.node[index].input.iter().map(String::as_str));
+            }
+        }
+        let nodes = self.graph.node.iter().enumerate();
+        nodes.filter(|(index, _)| needed.contains(index)).map(|(_, node)| node).collect()
+    }
+
+    /// Outputs of floats that depend on the input, in the order of the file. scikit-learn's
+    /// probabilities may be wrapped into a list of maps (ZipMap), which is no tensor.
+    fn outputs(&self) -> impl Iterator<Item = &'a ValueInfoProto> {
+        self.graph.output.iter().filter(|output| {
+            let tensor = output.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
+            let of_floats = match tensor {
+                Some(tensor) => [data_type::FLOAT, 0].contains(&tensor.elem_type),
+                None => true,
+            };
+            let nodes = self.needed(&output.name);
+            of_floats && nodes.iter().any(|node| node.input.iter().any(|name| name == self.input.name))
+        })
+    }
+
+    fn choice(&self, chosen: &str) -> Option<String> {
+        let others: Vec<String> = self
+            .graph
+            .output
+            .iter()
+            .filter(|output| output.name != chosen)
+            .map(|output| format!("'{}'", output.name))
+            .collect();
+        let text = || format!("of the outputs, '{chosen}' is used; {} ignored", others.join(", "));
+        (!others.is_empty()).then(text)
+    }
+}
+
+impl<'a> InputInfo<'a> {
+    fn of(input: &'a ValueInfoProto) -> Result<Self, ImportError> {
+        let tensor = input.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
+        let dims = tensor.and_then(|tensor| tensor.shape.as_ref()).map_or(&[][..], |shape| &shape.dim);
+        let size =
+            |value: Option<i64>| value.and_then(|size| u32::try_from(size).ok()).filter(|&size| size > 0);
+        let refused = || {
+            let text = |value: Option<i64>| value.map_or_else(|| "?".to_owned(), |size| size.to_string());
+            let sizes: Vec<String> = dims.iter().map(|dim| text(dim.dim_value)).collect();
+            ImportError::InputShape { name: input.name.clone(), shape: format!("[{}]", sizes.join(", ")) }
+        };
+        let [batch, sample @ ..] = dims else { return Err(refused()) };
+        let shape: Option<Vec<u32>> = sample.iter().map(|dim| size(dim.dim_value)).collect();
+        let shape = shape.filter(|shape| !shape.is_empty()).ok_or_else(refused)?;
+        Ok(Self { name: &input.name, batch: batch.dim_value.filter(|&size| size > 0), shape })
+    }
+}
+
+/// What messages call a node: its name, or what it computes.
+pub fn title(node: &NodeProto) -> String {
+    match (node.name.as_str(), node.output.first()) {
+        ("", Some(output)) => output.clone(),
+        (name, _) => name.to_owned(),
+    }
+}
+
+pub fn unsupported(node: &NodeProto) -> ImportError {
+    let domain = if is_default_domain(node) { String::new() } else { format!("{}.", node.domain) };
+    ImportError::Op { node: title(node), op: format!("{domain}{}", node.op_type) }
+}

@@ -1,0 +1,103 @@
+//! The `models` program as a user sees it.
+#![cfg(feature = "cli")]
+
+use std::process::{Command, Output};
+
+use models::Graph;
+use serde_json::Value;
+
+mod support;
+use support::fixture;
+
+fn models(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_models")).args(args).output().expect("the program starts")
+}
+
+fn stdout(args: &[&str]) -> String {
+    let output = models(args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&stdout(&[args, &["--format", "json"]].concat())).expect("JSON")
+}
+
+fn failure(args: &[&str]) -> (Option<i32>, String) {
+    let output = models(args);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn inspect_shows_what_every_tier_needs() {
+    let shown = json(&["inspect", "digits-mlp", "--tiers", "1,0.5", "--batch", "4"]);
+    assert_eq!(shown["tiers"][1]["parameters"], 1_210);
+    assert_eq!(shown["tiers"][1]["widths"], serde_json::json!([16]));
+    assert_eq!(shown["tiers"][0]["train_arena_bytes"], 4 * (3 * 2_410 + 4 * (64 + 32 + 10 + 32)));
+    assert_eq!(shown["axes"][0]["layer"], "fc1");
+    let text = stdout(&["inspect", "digits-mlp"]);
+    for expected in ["fc1.weight", "hidden axis", "training arena B", "2,410", "0 (1)", "4 (0.125)"] {
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
+    }
+}
+
+#[test]
+fn inspect_says_what_it_left_out() {
+    let text = stdout(&["inspect", &fixture("sklearn-mlp.onnx").to_string_lossy()]);
+    assert!(text.contains("'probabilities' is used; 'label' ignored"), "{text}");
+    assert!(text.contains("(file: transposed)"), "{text}");
+}
+
+#[test]
+fn slice_and_export_write_models() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let mlp = fixture("mlp.graph.onnx").to_string_lossy().into_owned();
+    let shown = json(&["slice", &mlp, "--widths", "7,5", "--out", &path("s.onnx")]);
+    let (slice, parameters) = Graph::from_onnx(&std::fs::read(path("s.onnx")).unwrap()).unwrap();
+    assert_eq!(slice.full().widths(), [7, 5]);
+    assert_eq!(shown["parameters"], parameters.len());
+
+    let shown = json(&["export", &mlp, "--tiers", "1,0.5", "--out", &path("tiers")]);
+    for tier in shown["tiers"].as_array().unwrap() {
+        let file = std::fs::read(tier["file"].as_str().unwrap()).unwrap();
+        assert_eq!(Graph::from_onnx(&file).unwrap().1.len(), tier["parameters"]);
+    }
+    let whole = std::fs::read(shown["full"].as_str().unwrap()).unwrap();
+    assert_eq!(Graph::from_onnx(&whole).unwrap(), Graph::from_onnx(&std::fs::read(&mlp).unwrap()).unwrap());
+
+    // A model must not be replaced by its own slice.
+    let (code, text) = failure(&["slice", &path("s.onnx"), "--tier", "0.5", "--out", &path("s.onnx")]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("is the model itself"), "{text}");
+}
+
+#[test]
+fn the_zoo_is_listed() {
+    assert!(stdout(&["zoo"]).contains("mnist-mlp"));
+    assert_eq!(json(&["zoo"]).as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let (code, text) = failure(&["inspect", "no-such-model"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("neither a file nor a model of the zoo (mnist-mlp, femnist-mlp"), "{text}");
+    let (code, text) = failure(&["inspect", &fixture("cnn.torchscript.onnx").to_string_lossy()]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("uses op 'Conv'"), "{text}");
+    let (code, text) = failure(&["slice", "digits-mlp", "--widths", "99", "--out", "unused.onnx"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("hidden axis 0 has 32 units"), "{text}");
+    for usage in [
+        &["inspect"][..],
+        &["slice", "digits-mlp", "--out", "unused.onnx"],
+        &["slice", "digits-mlp", "--tier", "0.5", "--widths", "3", "--out", "unused.onnx"],
+        &["inspect", "digits-mlp", "--tiers", "2"],
+        &["inspect", "digits-mlp", "--batch", "0"],
+    ] {
+        assert_eq!(failure(usage).0, Some(2), "{usage:?}");
+    }
+    assert!(stdout(&["--help"]).contains("Examples:"));
+}

@@ -1,0 +1,89 @@
+//! Files of real exporters, checked against what the exporting framework computed.
+
+use models::{
+    Graph,
+    graph::Tail,
+    onnx::{ExportOptions, export, import},
+    zoo,
+};
+
+mod support;
+use support::{bytes, floats, forward, labels, loss, npy, npz_scalar, softmax};
+
+#[test]
+fn both_exporters_of_pytorch_give_the_same_model() {
+    let (old, old_parameters) = Graph::from_onnx(&bytes("mlp.torchscript.onnx")).unwrap();
+    let (new, new_parameters) = Graph::from_onnx(&bytes("mlp.graph.onnx")).unwrap();
+    assert_eq!(old_parameters, new_parameters);
+    assert_eq!(old.digest(old.full()), new.digest(new.full()));
+    assert_eq!(old.full().widths(), [20, 12]);
+    let names: Vec<&str> = new.params().iter().map(|param| param.name.as_str()).collect();
+    assert_eq!(names, ["1.weight", "1.bias", "3.weight", "3.bias", "5.weight", "5.bias"]);
+}
+
+#[test]
+fn the_loss_is_that_of_pytorch() {
+    let (graph, parameters) = Graph::from_onnx(&bytes("mlp.graph.onnx")).unwrap();
+    let logits = forward(&graph, &parameters, &floats("mlp.x.npy"));
+    let expected = npz_scalar(&bytes("mlp.grads.npz"), "loss");
+    let got = loss(&logits, &labels("mlp.y.npy"));
+    assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+}
+
+#[test]
+fn the_probabilities_are_those_of_scikit_learn() {
+    let import = import(&bytes("sklearn-mlp.onnx")).unwrap();
+    assert_eq!(import.graph.output().name, "probabilities");
+    assert_eq!(import.graph.output().tail, Some(Tail::Softmax));
+    assert_eq!(import.graph.full().widths(), [16]);
+    assert_eq!(import.notes[0], "of the outputs, 'probabilities' is used; 'label' ignored");
+    assert!(import.graph.params()[0].transposed);
+
+    let logits = forward(&import.graph, &import.parameters, &floats("sklearn-mlp.x.npy"));
+    let expected = npy(&bytes("sklearn-mlp.proba.npy"));
+    assert_eq!(logits.len(), expected.len());
+    for (row, expected) in logits.chunks(10).zip(expected.chunks(10)) {
+        assert!(softmax(row).iter().zip(expected).all(|(p, q)| (p - q).abs() < 1e-5));
+    }
+}
+
+#[test]
+fn real_files_survive_export_and_import() {
+    for name in ["mlp.graph.onnx", "mlp.torchscript.onnx"] {
+        let (graph, parameters) = Graph::from_onnx(&bytes(name)).unwrap();
+        let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
+        assert_eq!(Graph::from_onnx(&exported).unwrap(), (graph, parameters), "{name}");
+    }
+    // Export writes weights in our order, so the memory of a transposition ends there.
+    let (graph, parameters) = Graph::from_onnx(&bytes("sklearn-mlp.onnx")).unwrap();
+    let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
+    let (again, same) = Graph::from_onnx(&exported).unwrap();
+    assert_eq!((again.output(), again.nodes(), same), (graph.output(), graph.nodes(), parameters));
+    assert!(again.params().iter().all(|param| !param.transposed));
+}
+
+#[test]
+fn a_convolution_is_refused_by_name() {
+    let text = import(&bytes("cnn.torchscript.onnx")).unwrap_err().to_string();
+    assert!(text.starts_with("node '/0/Conv' uses op 'Conv', which is not supported"), "{text}");
+}
+
+#[test]
+fn every_prefix_of_a_file_is_refused() {
+    let file = bytes("mlp.torchscript.onnx");
+    for len in 0..file.len() {
+        let cut = import(&file[..len]);
+        assert!(cut.is_err(), "{len} of {} bytes are accepted", file.len());
+    }
+}
+
+#[test]
+fn the_zoo_file_is_what_the_generator_writes() {
+    let (graph, parameters) = zoo::by_name("digits-mlp").unwrap().build(0);
+    let expected = export(&graph, &parameters, &ExportOptions::default()).unwrap();
+    let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/zoo/digits-mlp.onnx")).unwrap();
+    assert!(
+        file == expected,
+        "write it again with `models slice digits-mlp --tier 1 --out models/zoo/digits-mlp.onnx`"
+    );
+}

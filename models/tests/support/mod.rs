@@ -1,0 +1,87 @@
+//! What several test files need: fixtures, `.npy` files and a forward pass so plain that it is obviously
+//! right.
+#![allow(dead_code, reason = "every test file uses a part")]
+
+use std::path::{Path, PathBuf};
+
+use models::{Graph, graph::Op};
+
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+pub fn bytes(name: &str) -> Vec<u8> {
+    std::fs::read(fixture(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The logits of a batch, computed in f64.
+pub fn forward(graph: &Graph, parameters: &[f32], batch: &[f32]) -> Vec<f64> {
+    let offsets = graph.offsets(graph.full());
+    let mut logits = Vec::new();
+    for sample in batch.chunks(graph.inputs()) {
+        let mut values: Vec<Vec<f64>> = vec![sample.iter().map(|&x| x.into()).collect()];
+        for node in graph.nodes() {
+            let input = &values[node.inputs[0].index()];
+            let output = match node.op {
+                Op::Flatten => input.clone(),
+                Op::Relu => input.iter().map(|&x| x.max(0.0)).collect(),
+                Op::Dense { weight, bias } => (0..node.shape.len(graph.full()))
+                    .map(|unit| {
+                        let row = &parameters[offsets[weight.index()] + unit * input.len()..][..input.len()];
+                        let bias = bias.map_or(0.0, |bias| parameters[offsets[bias.index()] + unit]);
+                        row.iter().zip(input).map(|(&w, x)| f64::from(w) * x).sum::<f64>() + f64::from(bias)
+                    })
+                    .collect(),
+            };
+            values.push(output);
+        }
+        logits.extend(&values[graph.output().value.index()]);
+    }
+    logits
+}
+
+pub fn softmax(logits: &[f64]) -> Vec<f64> {
+    let exps: Vec<f64> = logits.iter().map(|x| x.exp()).collect();
+    let sum: f64 = exps.iter().sum();
+    exps.into_iter().map(|x| x / sum).collect()
+}
+
+/// Mean softmax cross-entropy.
+pub fn loss(logits: &[f64], labels: &[usize]) -> f64 {
+    let rows = logits.chunks(logits.len() / labels.len());
+    rows.zip(labels).map(|(row, &label)| -softmax(row)[label].ln()).sum::<f64>() / labels.len() as f64
+}
+
+/// The numbers of an `.npy` file of `<f4`, `<f8` or `<i8`.
+pub fn npy(file: &[u8]) -> Vec<f64> {
+    assert_eq!(&file[..6], b"\x93NUMPY");
+    let header = 10 + usize::from(u16::from_le_bytes([file[8], file[9]]));
+    let text = String::from_utf8_lossy(&file[10..header]);
+    let data = &file[header..];
+    if text.contains("'<f4'") {
+        data.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word).into()).collect()
+    } else if text.contains("'<f8'") {
+        data.as_chunks().0.iter().map(|&word| f64::from_le_bytes(word)).collect()
+    } else if text.contains("'<i8'") {
+        data.as_chunks().0.iter().map(|&word| i64::from_le_bytes(word) as f64).collect()
+    } else {
+        panic!("{text}")
+    }
+}
+
+/// The first number of a member of an uncompressed `.npz` file.
+pub fn npz_scalar(file: &[u8], member: &str) -> f64 {
+    let find = |from: usize, what: &[u8]| {
+        from + file[from..].windows(what.len()).position(|w| w == what).expect("a member of the file")
+    };
+    let start = find(find(0, format!("{member}.npy").as_bytes()), b"\x93NUMPY");
+    npy(&file[start..])[0]
+}
+
+pub fn floats(name: &str) -> Vec<f32> {
+    npy(&bytes(name)).into_iter().map(|x| x as f32).collect()
+}
+
+pub fn labels(name: &str) -> Vec<usize> {
+    npy(&bytes(name)).into_iter().map(|x| x as usize).collect()
+}
