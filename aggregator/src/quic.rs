@@ -142,7 +142,7 @@ async fn converse(
     device: &DeviceId,
 ) -> Result<(), End> {
     // Whoever connects and says nothing is let go.
-    let first = tokio::time::timeout(Duration::from_secs(20), connection.accept_bidi()).await?;
+    let first = tokio::time::timeout(Duration::from_secs(20), connection.accept_bi()).await?;
     let (send, receive) = first?;
     info!(%device, "joined");
     tokio::select! {

@@ -49,7 +49,7 @@ pub enum ServerError {
     UnknownModel { name: String, known: String },
     #[error("{code}: devices.{device} = {tier}, but there are {tiers} tiers (counted from 0)", code = Code::BadConfig)]
     FixedTier { device: String, tier: usize, tiers: usize },
-    #[error("{}: {0}", .0.code())]
+    #[error("{code}: {0}", code = .0.code())]
     Store(#[from] StoreError),
     #[error(transparent)]
     Authority(#[from] CaError),
