@@ -17,8 +17,8 @@ use std::{
 
 use common::{DeviceId, wire::SERVER_NAME};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
@@ -29,7 +29,9 @@ pub enum CaError {
     Io { path: PathBuf, source: io::Error },
     #[error("{path} is not a PEM file with the expected content: {what}")]
     Pem { path: PathBuf, what: String },
-    #[error("{0} exists already; remove it first if you really want a new authority (every device must then be enrolled again)")]
+    #[error(
+        "{0} exists already; remove it first if you really want a new authority (every device must then be enrolled again)"
+    )]
     Exists(PathBuf),
     #[error("no authority in {0}; create one with `aggregator init`")]
     Missing(PathBuf),

@@ -122,10 +122,15 @@ fn init(dir: &Path) -> Result<()> {
     Authority::create(dir)?;
     let config = dir.join("fairtier.toml");
     if !config.exists() {
-        write_file(&config, config::DEFAULT, Secrecy::Public).with_context(|| config.display().to_string())?;
+        write_file(&config, config::DEFAULT, Secrecy::Public)
+            .with_context(|| config.display().to_string())?;
     }
     println!("created {}", dir.display());
-    println!("next: edit {}, enrol devices with `aggregator enroll --dir {} NAME`", config.display(), dir.display());
+    println!(
+        "next: edit {}, enrol devices with `aggregator enroll --dir {} NAME`",
+        config.display(),
+        dir.display()
+    );
     Ok(())
 }
 
@@ -193,8 +198,9 @@ fn stop_signal() -> Result<impl Future<Output = ()>> {
 
 fn status(dir: &Path, format: Format) -> Result<()> {
     let path = dir.join("status.json");
-    let text = fs::read_to_string(&path)
-        .with_context(|| format!("{}: no round is finished yet, or this is not an aggregator's directory", path.display()))?;
+    let text = fs::read_to_string(&path).with_context(|| {
+        format!("{}: no round is finished yet, or this is not an aggregator's directory", path.display())
+    })?;
     if format == Format::Json {
         println!("{text}");
         return Ok(());
@@ -203,13 +209,20 @@ fn status(dir: &Path, format: Format) -> Result<()> {
     let round = &status["last_round"];
     let state = if status["finished"] == true { "finished" } else { "running" };
     println!("strategy {}, {} rounds committed, {state}", status["strategy"], status["committed"]);
-    println!("{:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}", "tier", "devices", "loss", "variance", "worst10%", "best10%", "accuracy");
+    println!(
+        "{:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "tier", "devices", "loss", "variance", "worst10%", "best10%", "accuracy"
+    );
     let line = |name: &str, loss: &serde_json::Value, accuracy: &serde_json::Value| {
         let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);
         println!(
             "{name:>8} {:>8} {:>9.4} {:>9.4} {:>9.4} {:>9.4} {:>9.4}",
-            loss["count"], number(&loss["mean"]), number(&loss["variance"]), number(&loss["worst10"]),
-            number(&loss["best10"]), number(&accuracy["mean"]),
+            loss["count"],
+            number(&loss["mean"]),
+            number(&loss["variance"]),
+            number(&loss["worst10"]),
+            number(&loss["best10"]),
+            number(&accuracy["mean"]),
         );
     };
     let empty = vec![];
@@ -263,7 +276,9 @@ fn codes(format: Format) {
     if format == Format::Json {
         let rows: Vec<_> = Code::ALL
             .iter()
-            .map(|code| serde_json::json!({ "code": code.number(), "name": code.name(), "text": code.text() }))
+            .map(
+                |code| serde_json::json!({ "code": code.number(), "name": code.name(), "text": code.text() }),
+            )
             .collect();
         println!("{}", serde_json::Value::from(rows));
         return;

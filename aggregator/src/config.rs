@@ -174,13 +174,28 @@ impl Config {
         let rules: [(&'static str, String, bool, &'static str); 9] = [
             ("model.tiers", "[]".into(), !self.model.tiers.is_empty(), "at least one tier is needed"),
             ("run.rounds", run.rounds.to_string(), run.rounds < 1 << 31, "must be below 2^31"),
-            ("round.participation", round.participation.to_string(), share(round.participation), "must lie in (0, 1]"),
+            (
+                "round.participation",
+                round.participation.to_string(),
+                share(round.participation),
+                "must lie in (0, 1]",
+            ),
             ("round.quorum", round.quorum.to_string(), share(round.quorum), "must lie in (0, 1]"),
-            ("round.deadline_s", round.deadline_s.to_string(), positive(round.deadline_s), "must be positive"),
+            (
+                "round.deadline_s",
+                round.deadline_s.to_string(),
+                positive(round.deadline_s),
+                "must be positive",
+            ),
             ("training.epochs", training.epochs.to_string(), training.epochs > 0, "must be at least 1"),
             ("training.batch", training.batch.to_string(), training.batch > 0, "must be at least 1"),
             ("training.lr", training.lr.to_string(), positive(training.lr), "must be positive"),
-            ("training.lr_decay", training.lr_decay.to_string(), positive(training.lr_decay), "must be positive"),
+            (
+                "training.lr_decay",
+                training.lr_decay.to_string(),
+                positive(training.lr_decay),
+                "must be positive",
+            ),
         ];
         match rules.into_iter().find(|(_, _, holds, _)| !holds) {
             Some((key, value, _, why)) => Err(ConfigError::Value { key, value, why }),

@@ -143,7 +143,13 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    pub fn new(settings: Settings, model: TieredModel, parameters: &[f32], start: Start, now: Instant) -> Self {
+    pub fn new(
+        settings: Settings,
+        model: TieredModel,
+        parameters: &[f32],
+        start: Start,
+        now: Instant,
+    ) -> Self {
         let published = model.publish(parameters, settings.down);
         let lr = settings.lr_of(start.committed + 1);
         let phase = match start.open {
@@ -206,7 +212,13 @@ impl Coordinator {
     }
 
     /// An update is durable, or was refused after all.
-    pub fn handle_stored(&mut self, device: &DeviceId, ticket: Ticket, result: Result<(), Code>, now: Instant) {
+    pub fn handle_stored(
+        &mut self,
+        device: &DeviceId,
+        ticket: Ticket,
+        result: Result<(), Code>,
+        now: Instant,
+    ) {
         if let Phase::Collecting(round) = &mut self.phase
             && ticket.round == round.number
             && let Some((_, seat)) = round.seats.get_mut(device)

@@ -66,7 +66,10 @@ pub struct Keeper {
 
 impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keeper").field("strategy", &self.strategy).field("committed", &self.committed).finish()
+        f.debug_struct("Keeper")
+            .field("strategy", &self.strategy)
+            .field("committed", &self.committed)
+            .finish()
     }
 }
 
@@ -165,7 +168,14 @@ impl Keeper {
         let outcome = self.combine(closed)?;
         let report = RoundReport::new(closed, Purpose::Train, Some(&outcome), self.model.plans.len());
         let (lost, refused) = (report.silent.len(), report.refused.len());
-        info!(round = closed.number, loss = report.loss.mean, devices = report.devices.len(), lost, refused, "combined");
+        info!(
+            round = closed.number,
+            loss = report.loss.mean,
+            devices = report.devices.len(),
+            lost,
+            refused,
+            "combined"
+        );
         self.store.commit_round(&Commit {
             round: closed.number,
             parameters: &self.parameters,

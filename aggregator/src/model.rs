@@ -59,7 +59,12 @@ pub struct TieredModel {
 }
 
 impl TieredModel {
-    pub fn new(graph: Graph, masks: Vec<WidthMask>, batch: u16, error_feedback: bool) -> Result<Self, ModelError> {
+    pub fn new(
+        graph: Graph,
+        masks: Vec<WidthMask>,
+        batch: u16,
+        error_feedback: bool,
+    ) -> Result<Self, ModelError> {
         if masks.is_empty() || masks.len() > common::tier::MAX_TIERS {
             return Err(ModelError::TierCount(masks.len()));
         }

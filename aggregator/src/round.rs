@@ -74,7 +74,13 @@ pub struct Patience {
 }
 
 impl Round {
-    pub fn open(number: u32, purpose: Purpose, opened: Instant, lr: f32, seats: Vec<(DeviceId, Tier)>) -> Self {
+    pub fn open(
+        number: u32,
+        purpose: Purpose,
+        opened: Instant,
+        lr: f32,
+        seats: Vec<(DeviceId, Tier)>,
+    ) -> Self {
         let seats = seats.into_iter().map(|(device, tier)| (device, (tier, Seat::Assigned))).collect();
         Self { number, purpose, opened, overdue: false, lr, seats }
     }

@@ -141,7 +141,8 @@ impl Server {
 
     /// Finishes what has arrived, tells devices, and closes.
     pub async fn stop(mut self) -> Result<(), ServerError> {
-        self.endpoint.close(quinn::VarInt::from_u32(Code::NotReady.number().into()), b"the aggregator is stopping");
+        self.endpoint
+            .close(quinn::VarInt::from_u32(Code::NotReady.number().into()), b"the aggregator is stopping");
         self.hub.stop_keeper();
         let keeper = self.keeper;
         let result = tokio::task::spawn_blocking(move || keeper.join()).await;
@@ -198,7 +199,8 @@ fn open_run(
     config: &Config,
     parameters: Vec<f32>,
 ) -> Result<Saved, StoreError> {
-    let slices = (0..model.plans.len()).filter_map(Tier::new).map(|tier| model.regions.slice_len(tier) as u64);
+    let slices =
+        (0..model.plans.len()).filter_map(Tier::new).map(|tier| model.regions.slice_len(tier) as u64);
     let mark = ModelMark {
         digest: model.graph.digest(model.graph.full()),
         parameters: parameters.len() as u64,

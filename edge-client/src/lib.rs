@@ -8,6 +8,8 @@
 #![cfg_attr(feature = "host", deny(unsafe_code))]
 
 pub mod data;
+#[cfg(feature = "host")]
+pub mod host;
 pub mod session;
 pub mod train;
 

@@ -18,7 +18,8 @@
 use common::{
     Budget, Code, DeviceId, Duration, Instant, RunId, Tier,
     message::{
-        Assignment, Blob, DataSummary, Hello, Offer, Progress as SignOfLife, Refusal, Scalars, Task, ToAggregator,
+        Assignment, Blob, DataSummary, Hello, Offer, Progress as SignOfLife, Refusal, Scalars, Task,
+        ToAggregator,
     },
     plan::{MAX_NODES, PlanStore},
     transfer::{Incoming, Lane, LinkLimits, Outgoing},
@@ -79,10 +80,21 @@ enum Link {
 #[derive(Debug)]
 enum Job {
     Free,
-    Downloading { assignment: Assignment, incoming: Incoming, crc: Crc32 },
+    Downloading {
+        assignment: Assignment,
+        incoming: Incoming,
+        crc: Crc32,
+    },
     /// The model is in the weights; `work` begins with the first call that brings the shard.
-    Working { assignment: Assignment, work: Option<Work> },
-    Offering { offer: Offer, task: Task, outgoing: Outgoing },
+    Working {
+        assignment: Assignment,
+        work: Option<Work>,
+    },
+    Offering {
+        offer: Offer,
+        task: Task,
+        outgoing: Outgoing,
+    },
 }
 
 /// See the module for how to drive it.
@@ -221,7 +233,9 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         backend: &(impl Backend<f32> + ?Sized),
         now: Instant,
     ) -> Result<(), TrainError> {
-        let (Some(store), Job::Working { assignment, work }) = (&self.plan, &mut self.job) else { return Ok(()) };
+        let (Some(store), Job::Working { assignment, work }) = (&self.plan, &mut self.job) else {
+            return Ok(());
+        };
         let plan = store.plan()?;
         let arena = self.arena.floats();
         let work = match work {

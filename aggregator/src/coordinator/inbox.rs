@@ -3,8 +3,8 @@
 use common::{
     Code, DeviceId, Duration, Instant, Tier,
     message::{
-        Assignment, Brief, Fetch, Hello, Offer, PLAN_PART, PlanPart, Receipt, Refusal, Task, Ticket, ToAggregator,
-        ToDevice, Welcome,
+        Assignment, Brief, Fetch, Hello, Offer, PLAN_PART, PlanPart, Receipt, Refusal, Task, Ticket,
+        ToAggregator, ToDevice, Welcome,
     },
     rng,
     transfer::{Arrival, Incoming},
@@ -84,7 +84,13 @@ impl Coordinator {
         Ok(())
     }
 
-    fn handle_hello(&mut self, conn: ConnId, device: &DeviceId, hello: &Hello, now: Instant) -> Result<(), Refusal> {
+    fn handle_hello(
+        &mut self,
+        conn: ConnId,
+        device: &DeviceId,
+        hello: &Hello,
+        now: Instant,
+    ) -> Result<(), Refusal> {
         if hello.device != *device {
             return Err(Code::WrongIdentity.into());
         }
@@ -119,10 +125,12 @@ impl Coordinator {
             Phase::Finished { round } => ToDevice::Finished { round: *round },
             // A device whose tier has changed since the round was opened waits for the next one.
             Phase::Collecting(round) => match round.seats.get(device) {
-                Some((tier, Seat::Assigned)) if self.tier(device) == Some(*tier) => match self.assignment(device) {
-                    Some(assignment) => ToDevice::Assignment(assignment),
-                    None => return,
-                },
+                Some((tier, Seat::Assigned)) if self.tier(device) == Some(*tier) => {
+                    match self.assignment(device) {
+                        Some(assignment) => ToDevice::Assignment(assignment),
+                        None => return,
+                    }
+                }
                 _ => ToDevice::Wait(IDLE),
             },
             _ => ToDevice::Wait(IDLE),

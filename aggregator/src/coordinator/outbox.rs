@@ -41,7 +41,14 @@ impl Outbox {
 
     /// Makes bytes fetchable, unless they already are. A newer model replaces an older one, a newer
     /// file an older file.
-    pub(super) fn publish(&mut self, transfer: u32, bytes: Bytes, align: u32, limits: LinkLimits, check: u32) -> Blob {
+    pub(super) fn publish(
+        &mut self,
+        transfer: u32,
+        bytes: Bytes,
+        align: u32,
+        limits: LinkLimits,
+        check: u32,
+    ) -> Blob {
         let len = bytes.len() as u32;
         if self.transfers.iter().all(|(outgoing, _)| outgoing.transfer() != transfer) {
             let other_kind = |id: u32| (id ^ transfer) & ONNX_TRANSFER != 0;

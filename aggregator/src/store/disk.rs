@@ -15,14 +15,14 @@ use std::{
 use common::RunId;
 use redb::{ReadableTable, WriteTransaction};
 
-use crate::fleet::DeviceRecord;
 use super::{
-    Commit, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store,
-    StoreError, UpdateRecord,
+    Commit, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
+    UpdateRecord,
     ledger::{self, DEVICES, Fault, Ledger, META, MODELS, REPORTS, UPDATES},
     model,
     spool::{self, Spool, sync_dir},
 };
+use crate::fleet::DeviceRecord;
 
 pub(super) const DEFAULT_KEEP_MODELS: usize = 2;
 

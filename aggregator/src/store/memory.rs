@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use common::DeviceId;
 
-use crate::fleet::DeviceRecord;
 use super::{
-    Commit, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store,
-    StoreError, UpdateRecord,
+    Commit, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError, UpdateRecord,
 };
+use crate::fleet::DeviceRecord;
 
 /// Same behaviour as [`super::DiskStore`], without a disk. Keeps the updates of the open round only.
 #[derive(Debug, Default)]

@@ -95,3 +95,33 @@ impl Shard for BytesShard<'_> {
         Ok(label)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_scaled() {
+        let train = Images::new(&[0, 128, 255, 64], &[1, 4], 2).unwrap();
+        let shard = BytesShard::new(train, Images::new(&[2, 4], &[0], 2).unwrap(), 0.5).unwrap();
+        assert_eq!((shard.inputs(), shard.classes(), shard.train_len(), shard.test_len()), (2, 5, 2, 1));
+        let mut row = [0.0; 2];
+        assert_eq!(shard.sample(Part::Train, 1, &mut row), Ok(4));
+        assert_eq!(row, [127.5, 32.0]);
+        assert_eq!(shard.sample(Part::Test, 0, &mut row), Ok(0));
+        assert_eq!(row, [1.0, 2.0]);
+    }
+
+    #[test]
+    fn wrong_lengths_and_indices_are_refused() {
+        assert!(Images::new(&[0; 5], &[0; 2], 2).is_err());
+        assert!(Images::new(&[], &[], 0).is_err());
+        let (two, one) = (Images::new(&[0; 4], &[0; 2], 2).unwrap(), Images::new(&[0], &[0], 1).unwrap());
+        assert!(BytesShard::new(two, one, 1.0).is_err());
+        let shard = BytesShard::new(two, two, 1.0).unwrap();
+        let missing = DataError::NoSample { index: 2, len: 2 };
+        assert_eq!(shard.sample(Part::Test, 2, &mut [0.0; 2]), Err(missing));
+        assert_eq!(shard.label(Part::Train, 2), Err(missing));
+        assert_eq!(shard.sample(Part::Test, 0, &mut [0.0]), Err(DataError::Room { inputs: 2, room: 1 }));
+    }
+}

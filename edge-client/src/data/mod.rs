@@ -6,11 +6,14 @@
 //! | [`BytesShard`] | nothing: bytes in flash | `bytes` |
 //! | `digits` | feature `digits`: 5,620 handwritten digits | `digits` |
 //! | `VecShard`, `Samples` | `host`: samples in memory | `samples` |
+//! | `load` | `host`: IDX and CSV files | `load` |
 //! | `partition` | `host`: one data set divided among many devices | `partition` |
 
 mod bytes;
 #[cfg(feature = "digits")]
 pub mod digits;
+#[cfg(feature = "host")]
+pub mod load;
 #[cfg(feature = "host")]
 pub mod partition;
 #[cfg(feature = "host")]

@@ -99,7 +99,8 @@ impl Client {
         tokio::pin!(stop);
         loop {
             let attempt = driver.connect(&endpoint);
-            let reason = match tokio::select! { link = attempt => link, () = &mut stop => return Ok(driver.end) } {
+            let reason = match tokio::select! { link = attempt => link, () = &mut stop => return Ok(driver.end) }
+            {
                 Ok(link) => {
                     let before = driver.end.rounds;
                     let left = driver.serve(link, shard, backend, &mut stop, &mut observe).await?;
@@ -224,7 +225,12 @@ impl Driver<'_> {
         Ok(None)
     }
 
-    async fn handle_frame(&mut self, frame: &[u8], link: &mut QuicLink, pull: &mut Pull) -> Result<(), Trouble> {
+    async fn handle_frame(
+        &mut self,
+        frame: &[u8],
+        link: &mut QuicLink,
+        pull: &mut Pull,
+    ) -> Result<(), Trouble> {
         match pull.handle_frame(frame) {
             Step::Other => {}
             Step::Quiet => return Ok(()),
@@ -323,7 +329,8 @@ impl From<ClientError> for Trouble {
 
 async fn say(link: &mut QuicLink, message: &ToAggregator) -> Result<(), LinkError> {
     let mut frame = [0; wire::MAX_CONTROL];
-    let len = wire::encode_control(message, &mut frame).map_err(|error| LinkError::Lost(error.to_string()))?;
+    let len =
+        wire::encode_control(message, &mut frame).map_err(|error| LinkError::Lost(error.to_string()))?;
     link.send(Lane::Control, &frame[..len]).await
 }
 

@@ -37,7 +37,8 @@ impl Identity {
 
     pub fn parse(pem: &[u8]) -> Result<Self, IdentityError> {
         let bundle = |error: rustls::pki_types::pem::Error| IdentityError::Bundle(error.to_string());
-        let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(bundle)?;
+        let certificates =
+            CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(bundle)?;
         let [device, authority] = <[_; 2]>::try_from(certificates)
             .map_err(|found| IdentityError::Bundle(format!("{} certificates instead of 2", found.len())))?;
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(bundle)?;

@@ -46,7 +46,9 @@ impl Pull {
         let Some((blob, incoming, file)) = &mut self.file else { return Step::Other };
         match incoming.handle_chunk(transfer, offset, data.len()) {
             Arrival::Foreign => return Step::Other,
-            Arrival::Gap => return incoming.refetch().map_or(Step::Quiet, |f| Step::Say(ToAggregator::Fetch(f))),
+            Arrival::Gap => {
+                return incoming.refetch().map_or(Step::Quiet, |f| Step::Say(ToAggregator::Fetch(f)));
+            }
             Arrival::Fresh => file.extend_from_slice(data),
             Arrival::Known => {}
         }

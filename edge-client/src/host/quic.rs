@@ -26,14 +26,17 @@ impl From<ConnectionError> for LinkError {
     fn from(error: ConnectionError) -> Self {
         match &error {
             ConnectionError::ApplicationClosed(close) => {
-                let code = u16::try_from(close.error_code.into_inner()).ok().and_then(|code| code.try_into().ok());
+                let code =
+                    u16::try_from(close.error_code.into_inner()).ok().and_then(|code| code.try_into().ok());
                 code.map_or_else(|| Self::Lost(error.to_string()), Self::Refused)
             }
             // TLS alerts: one side does not accept the other's certificate.
             ConnectionError::TransportError(reason) if (0x100..0x200).contains(&u64::from(reason.code)) => {
                 Self::Refused(Code::BadCertificate)
             }
-            ConnectionError::ConnectionClosed(close) if (0x100..0x200).contains(&u64::from(close.error_code)) => {
+            ConnectionError::ConnectionClosed(close)
+                if (0x100..0x200).contains(&u64::from(close.error_code)) =>
+            {
                 Self::Refused(Code::BadCertificate)
             }
             _ => Self::Lost(error.to_string()),

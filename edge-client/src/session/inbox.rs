@@ -192,7 +192,9 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         let info = plan.info();
         let (Some(anchor), Some(residual)) = (info.anchor, info.residual) else { return };
         let segment = |at: u32| at as usize..at as usize + info.params as usize;
-        if let Ok([anchor, residual]) = self.arena.floats().get_disjoint_mut([segment(anchor), segment(residual)]) {
+        if let Ok([anchor, residual]) =
+            self.arena.floats().get_disjoint_mut([segment(anchor), segment(residual)])
+        {
             brief.codec.residual(anchor, brief.seed, residual);
         }
     }

@@ -81,3 +81,49 @@ fn peak<T: Float>(logits: &[T]) -> (usize, T) {
         |best: (usize, T), (at, &logit): (usize, &T)| if logit > best.1 { (at, logit) } else { best };
     logits.iter().enumerate().fold(first, larger)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gradient_matches_finite_differences() {
+        let logits = [0.3f64, -1.2, 2.0, 0.9];
+        let mut dz = logits;
+        let (loss, correct) = gradient(&mut dz, 3, 0.25);
+        assert_eq!((loss, correct), score(&logits, 3));
+        for at in 0..4 {
+            let moved = |by: f64| {
+                let mut logits = logits;
+                logits[at] += by;
+                score(&logits, 3).0
+            };
+            let slope = (moved(1e-6) - moved(-1e-6)) / 2e-6;
+            assert!((0.25 * slope - dz[at]).abs() < 1e-9, "{at}");
+        }
+    }
+
+    #[test]
+    fn uniform_logits_cost_ln_of_the_classes() {
+        assert!((score(&[5.0f64; 10], 4).0 - 10f64.ln()).abs() < 1e-12);
+        assert!((score(&[1e30f32; 10], 4).0 - 10f64.ln()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn of_equal_logits_the_first_wins() {
+        assert!(score(&[1.0f32, 1.0], 0).1);
+        assert!(!score(&[1.0f32, 1.0], 1).1);
+    }
+
+    #[test]
+    fn hopeless_samples_are_capped_and_nan_is_not() {
+        assert_eq!(score(&[0.0f32, 2e4], 0).0, LOSS_CAP);
+        assert_eq!(score(&[-3e38f32, 3e38], 0).0, LOSS_CAP);
+        let mut logits = [-3e38f32, 3e38];
+        assert_eq!(gradient(&mut logits, 0, 1.0).0, LOSS_CAP);
+        assert_eq!(logits, [-1.0, 1.0]);
+        assert!(score(&[0.0, f32::NAN], 0).0.is_nan());
+        assert!(score(&[0.0, f32::INFINITY], 0).0.is_nan());
+        assert!(score(&[0.0f32, 0.0], 2).0.is_nan());
+    }
+}

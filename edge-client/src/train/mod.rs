@@ -22,6 +22,13 @@ mod loss;
 mod portable;
 mod relu;
 mod sgd;
+#[cfg(test)]
+#[cfg(feature = "host")]
+#[path = "../../tests/support/plan.rs"]
+mod test_plan;
+#[cfg(test)]
+#[cfg(feature = "host")]
+mod tests;
 mod trainer;
 
 pub use backend::{Backend, Sizes};

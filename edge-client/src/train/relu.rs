@@ -37,3 +37,44 @@ fn rectified<T: Float>(x: T) -> T {
 fn gated<T: Float>(y: T, dy: T) -> T {
     if y > T::ZERO { dy } else { T::ZERO }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gradient_matches_finite_differences() {
+        let x = [-2.0f64, -0.1, 0.2, 3.0];
+        let (mut up, mut down, mut y) = ([0.0; 4], [0.0; 4], [0.0; 4]);
+        forward(&x.map(|x| x + 1e-6), &mut up);
+        forward(&x.map(|x| x - 1e-6), &mut down);
+        forward(&x, &mut y);
+        let dy = [5.0, 6.0, 7.0, 8.0];
+        let mut dx = [f64::NAN; 4];
+        backward(&y, &dy, &mut dx);
+        for at in 0..4 {
+            let slope = dy[at] * (up[at] - down[at]) / 2e-6;
+            assert!((slope - dx[at]).abs() < 1e-8);
+        }
+    }
+
+    #[test]
+    fn in_place_gives_the_same() {
+        let x = [-1.5f32, 0.0, 2.5, f32::INFINITY];
+        let (mut apart, mut together) = ([9.0; 4], x);
+        forward(&x, &mut apart);
+        forward_in_place(&mut together);
+        assert_eq!(apart, together);
+        let (mut dx, mut gradient) = ([9.0; 4], [1.0f32, 2.0, 3.0, 4.0]);
+        backward(&apart, &gradient, &mut dx);
+        backward_in_place(&together, &mut gradient);
+        assert_eq!((dx, gradient), ([0.0, 0.0, 3.0, 4.0], dx));
+    }
+
+    #[test]
+    fn nan_is_not_hidden() {
+        let mut values = [f32::NAN];
+        forward_in_place(&mut values);
+        assert!(values[0].is_nan());
+    }
+}

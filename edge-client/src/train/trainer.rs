@@ -313,3 +313,7 @@ fn check_brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[cfg(feature = "host")]
+mod tests;

@@ -1,0 +1,165 @@
+//! Commands of the device.
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Parser, Subcommand, ValueEnum};
+use common::DeviceId;
+use edge_client::{
+    Event, Profile,
+    data::Shard,
+    host::{
+        Client, Identity,
+        args::{BudgetArgs, DataArgs},
+    },
+    train::{Backend, Fast, Portable},
+};
+
+#[cfg(feature = "infer")]
+mod predict;
+
+const EXAMPLES: &str = "\
+Examples:
+  edge-client run --server 192.168.1.10:4433 --identity cam-1.pem
+      take part with the built-in digits
+  edge-client run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k
+      take part with own data, within 256 KiB of memory
+  edge-client run --server gw:4433 --identity cam-1.pem --save-model model.onnx
+      and keep the device's sub-model
+  edge-client predict --model model.onnx --csv samples.csv
+      run that sub-model (in builds with tract)";
+
+/// Trains this device's slice of a fleet's model on data that stays here.
+#[derive(Parser, Debug)]
+#[command(name = "edge-client", version, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// error, warn, info, debug or trace; also from FAIRTIER_LOG
+    #[arg(long, global = true, default_value = "info", env = "FAIRTIER_LOG")]
+    log: String,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Take part in rounds until the run is over; lost links are opened again
+    Run(Box<RunArgs>),
+    /// Run the device's current ONNX sub-model through tract
+    #[cfg(feature = "infer")]
+    Predict(Box<predict::PredictArgs>),
+}
+
+#[derive(clap::Args, Debug)]
+struct RunArgs {
+    /// Address of the aggregator
+    #[arg(long, default_value = "127.0.0.1:4433")]
+    server: String,
+    /// What `aggregator enroll` wrote for this device
+    #[arg(long)]
+    identity: PathBuf,
+    /// Name of the device, if it differs from that of the identity file
+    #[arg(long)]
+    device: Option<DeviceId>,
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    budget: BudgetArgs,
+    /// fast (matrixmultiply) or portable (the arithmetic of boards)
+    #[arg(long, default_value = "fast")]
+    backend: BackendName,
+    /// Keep the device's sub-model here as ONNX
+    #[arg(long)]
+    save_model: Option<PathBuf>,
+    /// Also save it every so many rounds
+    #[arg(long, default_value_t = 0, requires = "save_model")]
+    save_every: u32,
+    /// Seconds without a link after which to give up; without it, never
+    #[arg(long)]
+    give_up_after: Option<u64>,
+}
+
+#[derive(Copy, Clone, Debug, ValueEnum)]
+enum BackendName {
+    Fast,
+    Portable,
+}
+
+impl Cli {
+    pub(crate) fn run(self) -> Result<()> {
+        let filter = tracing_subscriber::EnvFilter::try_new(&self.log).context("--log")?;
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .with_target(false)
+            .init();
+        match self.command {
+            Command::Run(args) => run(&args),
+            #[cfg(feature = "infer")]
+            Command::Predict(args) => predict::predict(&args),
+        }
+    }
+}
+
+fn run(args: &RunArgs) -> Result<()> {
+    let shard = args.data.shard()?;
+    let device = match &args.device {
+        Some(device) => device.clone(),
+        None => {
+            let stem = args.identity.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            stem.parse().context("--identity names no device; give its name with --device")?
+        }
+    };
+    let client = Client {
+        server: resolve(&args.server)?,
+        identity: Identity::load(&args.identity)?,
+        profile: Profile { device, budget: args.budget.budget(), data: shard.summary() },
+        save_model: args.save_model.clone().map(|path| (path, args.save_every)),
+        give_up_after: args.give_up_after.map(Duration::from_secs),
+    };
+    let backend: &dyn Backend<f32> = match args.backend {
+        BackendName::Fast => &Fast,
+        BackendName::Portable => &Portable,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let end = runtime.block_on(async {
+        let stop = stop_signal()?;
+        client.run(&shard, backend, stop, report).await.map_err(anyhow::Error::from)
+    })?;
+    println!(
+        "{} rounds, {}",
+        end.rounds,
+        if end.finished { "run is over" } else { "stopped before its end" }
+    );
+    Ok(())
+}
+
+fn report(event: &Event) {
+    if let Event::Answered { round, scalars, refused: None } = event {
+        let test = scalars.test.map_or(String::new(), |score| {
+            format!(", test loss {:.4}, accuracy {:.4}", score.loss, score.accuracy())
+        });
+        tracing::info!("round {round}: loss {:.4}{test}", scalars.loss_before);
+    }
+}
+
+fn resolve(server: &str) -> Result<SocketAddr> {
+    let mut found = server.to_socket_addrs().with_context(|| format!("--server {server}"))?;
+    found.next().ok_or_else(|| anyhow!("--server {server}: no address"))
+}
+
+/// Resolves on SIGINT or SIGTERM.
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}

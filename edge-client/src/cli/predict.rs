@@ -1,0 +1,59 @@
+//! `edge-client predict`: the device's sub-model on the device's data.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use edge_client::host::args::DataArgs;
+use models::infer::Model;
+use serde_json::json;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct PredictArgs {
+    /// ONNX file, as saved by `run --save-model`
+    #[arg(long, default_value = "model.onnx")]
+    model: PathBuf,
+    #[command(flatten)]
+    data: DataArgs,
+    /// Print the predicted class of this many samples; the score covers all
+    #[arg(long, default_value_t = 10)]
+    show: usize,
+    #[arg(long, default_value = "table")]
+    format: Format,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+pub(crate) fn predict(args: &PredictArgs) -> Result<()> {
+    let file = std::fs::read(&args.model).with_context(|| args.model.display().to_string())?;
+    let model = Model::load(&file).with_context(|| args.model.display().to_string())?;
+    let samples = args.data.samples()?;
+    if samples.inputs() != model.inputs() {
+        bail!("the model takes {} numbers per sample, the data has {}", model.inputs(), samples.inputs());
+    }
+    let score = model.score(samples.features(), samples.labels())?;
+    let shown = args.show.min(samples.len());
+    let logits = model.logits(&samples.features()[..shown * samples.inputs()])?;
+    let predictions: Vec<usize> = logits.chunks(model.outputs()).map(largest).collect();
+    if args.format == Format::Json {
+        let score = json!({
+            "samples": score.samples, "loss": score.loss, "accuracy": score.accuracy(), "predictions": predictions,
+        });
+        println!("{score}");
+        return Ok(());
+    }
+    for (index, (predicted, label)) in predictions.iter().zip(samples.labels()).enumerate() {
+        println!("sample {index}: predicted {predicted}, label {label}");
+    }
+    println!("{} samples: loss {:.6}, accuracy {:.4}", score.samples, score.loss, score.accuracy());
+    Ok(())
+}
+
+fn largest(logits: &[f32]) -> usize {
+    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    best.map_or(0, |(class, _)| class)
+}

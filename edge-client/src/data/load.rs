@@ -1,0 +1,125 @@
+//! Samples from files: IDX (the format of MNIST) and CSV, plain or compressed with gzip.
+//!
+//! Nothing is allocated because a header says so: memory grows with the bytes that are really there, up
+//! to [`LIMIT`]. Every error names the file, and the line where there are lines.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Take},
+    path::{Path, PathBuf},
+};
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::DataError;
+
+mod csv;
+mod idx;
+
+pub use csv::{BadColumn, CsvOptions, LabelColumn, csv};
+pub use idx::idx;
+
+/// Bytes read from one file at most, after decompression.
+pub const LIMIT: u64 = 1 << 30;
+/// More classes than any classifier on the edge has; a larger label is a wrong column.
+pub const MAX_CLASSES: u32 = 1 << 16;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    #[error("{}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{}: more than {limit} bytes; divide it into smaller files", path.display())]
+    TooLarge { path: PathBuf, limit: u64 },
+    #[error("{}: {problem}", path.display())]
+    Format { path: PathBuf, problem: String },
+    #[error("{}:{line}: {problem}", path.display())]
+    Line { path: PathBuf, line: usize, problem: String },
+    #[error("{}: {source}", path.display())]
+    Data { path: PathBuf, source: DataError },
+}
+
+/// A file that is decompressed if it starts like gzip, whatever its name, and ends at a limit.
+struct Source {
+    path: PathBuf,
+    reader: Take<Box<dyn BufRead>>,
+    limit: u64,
+}
+
+impl Source {
+    fn open(path: &Path, limit: u64) -> Result<Self, LoadError> {
+        let failed = |source| LoadError::Read { path: path.into(), source };
+        let mut file = BufReader::new(File::open(path).map_err(failed)?);
+        let compressed = file.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
+        let reader: Box<dyn BufRead> =
+            if compressed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) };
+        // One more than allowed, so that the limit itself can be told from an excess.
+        Ok(Self { path: path.into(), reader: reader.take(limit.saturating_add(1)), limit })
+    }
+
+    /// The next line without its end; `None` after the last.
+    fn line<'a>(&mut self, line: &'a mut String) -> Result<Option<&'a str>, LoadError> {
+        line.clear();
+        let read = self.reader.read_line(line);
+        let read = read.map_err(|source| LoadError::Read { path: self.path.clone(), source })?;
+        self.check_limit()?;
+        Ok((read > 0).then(|| line.trim_end_matches(['\n', '\r'])))
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>, LoadError> {
+        let mut bytes = Vec::new();
+        let read = self.reader.read_to_end(&mut bytes);
+        read.map_err(|source| LoadError::Read { path: self.path.clone(), source })?;
+        self.check_limit()?;
+        Ok(bytes)
+    }
+
+    fn check_limit(&self) -> Result<(), LoadError> {
+        if self.reader.limit() == 0 {
+            return Err(LoadError::TooLarge { path: self.path.clone(), limit: self.limit });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write};
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    #[test]
+    fn gzip_is_recognised_by_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plain-name.csv");
+        let mut encoder = GzEncoder::new(File::create(&path).unwrap(), Compression::fast());
+        encoder.write_all(b"1,2,0\n3,4,1\n").unwrap();
+        encoder.finish().unwrap();
+        let samples = csv(&path, &CsvOptions::default()).unwrap();
+        assert_eq!((samples.row(1), samples.labels()), (Some(&[3.0, 4.0][..]), &[0, 1][..]));
+
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() - 9]).unwrap();
+        assert!(matches!(csv(&path, &CsvOptions::default()), Err(LoadError::Read { .. })));
+    }
+
+    #[test]
+    fn files_end_at_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        fs::write(&path, [7; 100]).unwrap();
+        assert_eq!(Source::open(&path, 100).unwrap().bytes().unwrap(), [7; 100]);
+        let error = Source::open(&path, 99).unwrap().bytes().unwrap_err();
+        assert!(matches!(error, LoadError::TooLarge { limit: 99, .. }));
+        let error = Source::open(&path, 99).unwrap().line(&mut String::new()).unwrap_err();
+        assert!(matches!(error, LoadError::TooLarge { limit: 99, .. }));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = csv(Path::new("no/such.csv"), &CsvOptions::default()).unwrap_err();
+        assert!(error.to_string().starts_with("no/such.csv: "), "{error}");
+    }
+}

@@ -1,0 +1,226 @@
+//! Numbers in text: one sample per line, columns separated by comma, semicolon or tab.
+//!
+//! A first line with anything but numbers is a header. One column is the label, a whole number from 0 on;
+//! all others are features. Names of classes are refused because devices could not agree on their numbers.
+
+use std::{path::Path, str::FromStr};
+
+use super::{LIMIT, LoadError, MAX_CLASSES, Source};
+use crate::data::Samples;
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct CsvOptions {
+    pub label: LabelColumn,
+    /// `feature = scale * number`.
+    pub scale: f32,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        Self { label: LabelColumn::Last, scale: 1.0 }
+    }
+}
+
+/// Where the label is: `first`, `last`, a number (from 1 on) or a name of the header.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LabelColumn {
+    First,
+    Last,
+    /// Counted from 1, as people and spreadsheets do.
+    Number(usize),
+    Named(String),
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a label column is `first`, `last`, a number from 1 on, or a name of the header")]
+pub struct BadColumn;
+
+impl FromStr for LabelColumn {
+    type Err = BadColumn;
+
+    fn from_str(text: &str) -> Result<Self, BadColumn> {
+        match (text, text.parse()) {
+            ("" | "0", _) => Err(BadColumn),
+            ("first", _) => Ok(Self::First),
+            ("last", _) => Ok(Self::Last),
+            (_, Ok(number)) => Ok(Self::Number(number)),
+            (name, Err(_)) => Ok(Self::Named(name.to_owned())),
+        }
+    }
+}
+
+pub fn csv(path: &Path, options: &CsvOptions) -> Result<Samples, LoadError> {
+    let mut source = Source::open(path, LIMIT)?;
+    let mut table = Table { options, columns: None, features: Vec::new(), labels: Vec::new() };
+    let (mut buffer, mut number) = (String::new(), 0);
+    while let Some(line) = source.line(&mut buffer)? {
+        number += 1;
+        // Spreadsheets write a byte order mark.
+        let line = line.trim_start_matches('\u{feff}').trim();
+        if !line.is_empty() {
+            let wrong = |problem| LoadError::Line { path: path.into(), line: number, problem };
+            table.add(line).map_err(wrong)?;
+        }
+    }
+    let inputs = table.columns.map_or(0, |columns| columns.count - 1);
+    if table.labels.is_empty() {
+        return Err(LoadError::Format { path: path.into(), problem: "holds no samples".into() });
+    }
+    Samples::new(table.features, table.labels, inputs)
+        .map_err(|source| LoadError::Data { path: path.into(), source })
+}
+
+struct Table<'a> {
+    options: &'a CsvOptions,
+    /// Known after the first line.
+    columns: Option<Columns>,
+    features: Vec<f32>,
+    labels: Vec<u32>,
+}
+
+#[derive(Copy, Clone)]
+struct Columns {
+    count: usize,
+    label: usize,
+}
+
+impl Table<'_> {
+    fn add(&mut self, line: &str) -> Result<(), String> {
+        let fields = || line.split([',', ';', '\t']).map(|field| field.trim().trim_matches('"'));
+        let columns = match self.columns {
+            Some(columns) => columns,
+            None => {
+                let header = fields().any(|field| field.parse::<f64>().is_err());
+                let columns = self.locate(fields().count(), header.then(fields))?;
+                self.columns = Some(columns);
+                if header {
+                    return Ok(());
+                }
+                columns
+            }
+        };
+        let count = fields().count();
+        if count != columns.count {
+            return Err(format!("has {count} columns where the first line has {}", columns.count));
+        }
+        for (column, field) in fields().enumerate() {
+            let value: f64 = field
+                .parse()
+                .map_err(|_| format!("column {} is `{}`, not a number", column + 1, excerpt(field)))?;
+            if column == columns.label {
+                self.labels.push(label(value)?);
+            } else {
+                let feature = self.options.scale * value as f32;
+                if !feature.is_finite() {
+                    return Err(format!("column {} is `{}`, not finite", column + 1, excerpt(field)));
+                }
+                self.features.push(feature);
+            }
+        }
+        Ok(())
+    }
+
+    fn locate<'b>(
+        &self,
+        count: usize,
+        header: Option<impl Iterator<Item = &'b str>>,
+    ) -> Result<Columns, String> {
+        if count < 2 {
+            return Err("needs at least one feature and a label, separated by comma, semicolon or tab".into());
+        }
+        let label = match &self.options.label {
+            LabelColumn::First => 0,
+            LabelColumn::Last => count - 1,
+            LabelColumn::Number(number) => number.wrapping_sub(1),
+            LabelColumn::Named(name) => header
+                .ok_or_else(|| format!("has no header, so there is no column `{name}`; give its number"))?
+                .position(|field| field == name)
+                .ok_or_else(|| format!("has no column `{name}`"))?,
+        };
+        if label >= count {
+            return Err(format!("has {count} columns, so there is no column {}", label.wrapping_add(1)));
+        }
+        Ok(Columns { count, label })
+    }
+}
+
+fn label(value: f64) -> Result<u32, String> {
+    let whole = value as u32;
+    if f64::from(whole) == value && whole < MAX_CLASSES {
+        Ok(whole)
+    } else {
+        Err(format!(
+            "label {value} is not a whole number from 0 to {}; is it the right column?",
+            MAX_CLASSES - 1
+        ))
+    }
+}
+
+/// A damaged file may be one endless line.
+fn excerpt(field: &str) -> String {
+    field.chars().take(20).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn load(text: &str, label: &str, scale: f32) -> Result<Samples, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data.csv");
+        fs::write(&path, text).unwrap();
+        let options = CsvOptions { label: label.parse().unwrap(), scale };
+        csv(&path, &options).map_err(|error| {
+            error.to_string().replace(&*dir.path().to_string_lossy(), "").trim_start_matches('/').to_owned()
+        })
+    }
+
+    #[test]
+    fn label_columns() {
+        let expect = |text: &str, label: &str, features: &[f32], labels: &[u32]| {
+            let samples = load(text, label, 1.0).unwrap();
+            let rows: Vec<f32> =
+                (0..samples.len()).flat_map(|row| samples.row(row).unwrap().to_vec()).collect();
+            assert_eq!((&*rows, samples.labels()), (features, labels), "{text:?} {label}");
+        };
+        expect("1.5,2,0\n3,-4,1\n", "last", &[1.5, 2.0, 3.0, -4.0], &[0, 1]);
+        expect("7;2\r\n\r\n1;4\r\n", "first", &[2.0, 4.0], &[7, 1]);
+        expect("1\t2.0\t3\n", "2", &[1.0, 3.0], &[2]);
+        expect("\u{feff}a,\"class\",b\n1,2,3", "class", &[1.0, 3.0], &[2]);
+        expect("a,b\n1,2\n", "last", &[1.0], &[2]);
+    }
+
+    #[test]
+    fn features_are_scaled_and_labels_are_not() {
+        let samples = load("16,8,3\n", "last", 1.0 / 16.0).unwrap();
+        assert_eq!((samples.row(0), samples.labels()), (Some(&[1.0, 0.5][..]), &[3][..]));
+    }
+
+    #[test]
+    fn errors_name_file_line_and_column() {
+        let text = |text: &str, label: &str| load(text, label, 1.0).unwrap_err();
+        assert_eq!(text("1,2,0\n1,x,0\n", "last"), "data.csv:2: column 2 is `x`, not a number");
+        assert_eq!(text("1,2,0\n\n1,2\n", "last"), "data.csv:3: has 2 columns where the first line has 3");
+        assert_eq!(text("1,nan,0\n", "last"), "data.csv:1: column 2 is `nan`, not finite");
+        assert_eq!(text("1,1e99,0\n", "last"), "data.csv:1: column 2 is `1e99`, not finite");
+        assert!(text("1,2,0.5\n", "last").starts_with("data.csv:1: label 0.5 is not a whole number"));
+        assert!(text("1,2,-1\n", "last").contains("label -1 is not"));
+        assert!(text("1,65536\n", "last").contains("label 65536 is not"));
+        assert!(text("1,NaN\n", "last").contains("label NaN is not"));
+        assert!(text("1,2\n", "class").contains("no header, so there is no column `class`"));
+        assert!(text("a,b\n1,2\n", "class").contains("has no column `class`"));
+        assert!(text("1,2\n", "3").contains("has 2 columns, so there is no column 3"));
+        assert!(text("12\n", "last").contains("at least one feature and a label"));
+        assert_eq!(text("a,b\n", "last"), "data.csv: holds no samples");
+        assert_eq!(text("", "last"), "data.csv: holds no samples");
+    }
+
+    #[test]
+    fn bad_columns_are_refused() {
+        assert_eq!("0".parse::<LabelColumn>(), Err(BadColumn));
+        assert_eq!("".parse::<LabelColumn>(), Err(BadColumn));
+        assert_eq!("4".parse(), Ok(LabelColumn::Number(4)));
+    }
+}

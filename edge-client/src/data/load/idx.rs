@@ -1,0 +1,123 @@
+//! IDX, the format of MNIST and its relatives.
+//!
+//! ```text
+//! 0, 0, type (8 = unsigned byte), rank, rank sizes (u32, big-endian), data
+//! ```
+//! The first size counts samples, the product of the others is the length of one.
+
+use std::path::Path;
+
+use super::{LIMIT, LoadError, Source};
+use crate::data::Samples;
+
+/// Images and labels from two files; `feature = scale * byte` (1/255 is usual).
+pub fn idx(images: &Path, labels: &Path, scale: f32) -> Result<Samples, LoadError> {
+    let pixels = Array::read(images)?;
+    let classes = Array::read(labels)?;
+    let wrong = |path: &Path, problem: String| LoadError::Format { path: path.into(), problem };
+    if pixels.sizes.len() < 2 {
+        return Err(wrong(images, "holds labels, not images; are the two files swapped?".into()));
+    }
+    if classes.sizes.len() != 1 {
+        return Err(wrong(labels, "holds images, not labels; are the two files swapped?".into()));
+    }
+    if pixels.sizes.first() != classes.sizes.first() {
+        let (images, got) = (pixels.sizes.first().unwrap_or(&0), classes.data().len());
+        return Err(wrong(
+            labels,
+            format!("{got} labels for {images} images; these files do not belong together"),
+        ));
+    }
+    let inputs = pixels.sizes.iter().skip(1).product();
+    let features = pixels.data().iter().map(|&byte| scale * f32::from(byte)).collect();
+    let labels = classes.data().iter().map(|&byte| byte.into()).collect();
+    Samples::new(features, labels, inputs).map_err(|source| LoadError::Data { path: images.into(), source })
+}
+
+struct Array {
+    sizes: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Array {
+    fn read(path: &Path) -> Result<Self, LoadError> {
+        let bytes = Source::open(path, LIMIT)?.bytes()?;
+        Self::parse(bytes).map_err(|problem| LoadError::Format { path: path.into(), problem })
+    }
+
+    fn parse(bytes: Vec<u8>) -> Result<Self, String> {
+        let &[0, 0, kind, rank @ 1..=4, ref rest @ ..] = bytes.as_slice() else {
+            return Err("is not an IDX file of 1 to 4 dimensions".into());
+        };
+        if kind != 8 {
+            return Err(format!("has IDX type {kind}; only 8 (unsigned byte) is supported"));
+        }
+        let sizes = rest.as_chunks::<4>().0.iter().take(rank.into());
+        let sizes: Vec<usize> = sizes.map(|size| u32::from_be_bytes(*size) as usize).collect();
+        let data = rest.len().checked_sub(4 * usize::from(rank)).ok_or("ends inside its header")?;
+        let need = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
+        if need != Some(data) {
+            return Err(format!(
+                "announces sizes {sizes:?} but holds {data} bytes; it is damaged or incomplete"
+            ));
+        }
+        Ok(Self { sizes, bytes })
+    }
+
+    fn data(&self) -> &[u8] {
+        self.bytes.get(4 + 4 * self.sizes.len()..).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file(kind: u8, sizes: &[u32], data: &[u8]) -> Vec<u8> {
+        let header = [0, 0, kind, sizes.len() as u8].into_iter();
+        header.chain(sizes.iter().flat_map(|size| size.to_be_bytes())).chain(data.iter().copied()).collect()
+    }
+
+    fn load(images: &[u8], labels: &[u8]) -> Result<Samples, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("images"), dir.path().join("labels")];
+        fs::write(&paths[0], images).unwrap();
+        fs::write(&paths[1], labels).unwrap();
+        idx(&paths[0], &paths[1], 0.25).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn images_and_labels() {
+        let images = file(8, &[2, 1, 3], &[0, 51, 255, 102, 0, 0]);
+        let samples = load(&images, &file(8, &[2], &[9, 4])).unwrap();
+        assert_eq!((samples.inputs(), samples.labels(), samples.classes()), (3, &[9, 4][..], 10));
+        assert_eq!(samples.row(0), Some(&[0.0, 12.75, 63.75][..]));
+    }
+
+    #[test]
+    fn damaged_files_are_named_with_the_reason() {
+        let (images, labels) = (file(8, &[2, 1, 3], &[0; 6]), file(8, &[2], &[0, 1]));
+        let text = |images: &[u8], labels: &[u8]| load(images, labels).unwrap_err();
+        assert!(text(&images[..15], &labels).contains("images: ends inside its header"));
+        assert!(text(&images[..21], &labels).contains("announces sizes [2, 1, 3] but holds 5 bytes"));
+        assert!(text(&images, &file(8, &[3], &[0; 3])).contains("labels: 3 labels for 2 images"));
+        assert!(text(&labels, &images).contains("swapped"));
+        assert!(text(&images, &images).contains("swapped"));
+        assert!(text(&file(13, &[2, 1, 3], &[0; 24]), &labels).contains("IDX type 13"));
+        assert!(text(b"P5 28 28", &labels).contains("not an IDX file"));
+        let huge = file(8, &[u32::MAX, u32::MAX, u32::MAX], &[0; 6]);
+        assert!(text(&huge, &labels).contains("damaged or incomplete"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes: Vec<u8>, rank in 0u8..6) {
+            bytes.splice(0..0, [0, 0, 8, rank]);
+            let _ = Array::parse(bytes).map(|array| array.data().len());
+        }
+    }
+}
