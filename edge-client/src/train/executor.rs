@@ -118,7 +118,13 @@ pub fn backward<T: Float>(
         Target::Weights { lr } => (0, -lr),
     };
     for (index, node) in plan.nodes.iter().enumerate().rev() {
-        let dy = output(node, node.output_grad.ok_or(TrainError::InferenceOnly)?, rows);
+        let Some(dy) = node.output_grad.map(|at| output(node, at, rows)) else {
+            // Gradients stop where nothing upstream has parameters.
+            if has_parameters(node) {
+                return Err(TrainError::InferenceOnly);
+            }
+            continue;
+        };
         let dx = node.input_grad.map(|at| input(node, at, rows));
         match node.op {
             Op::Dense { inputs, outputs, weight, bias } => {
@@ -169,6 +175,10 @@ pub(super) fn shares_parameters(plan: Plan<'_>) -> bool {
         let (mine, others) = (held(node), plan.nodes.iter().skip(index + 1));
         others.flat_map(held).any(|theirs| mine.iter().any(|mine| overlap(mine, &theirs)))
     })
+}
+
+pub(super) fn has_parameters(node: &Node) -> bool {
+    matches!(node.op, Op::Dense { .. })
 }
 
 fn check(plan: Plan<'_>, have: usize, rows: usize) -> Result<(), TrainError> {

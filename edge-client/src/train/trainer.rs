@@ -11,13 +11,13 @@
 
 use common::{
     message::{Brief, Scalars, Score, Task},
-    plan::Plan,
+    plan::{Node, Plan},
     rng::{Permutation, derive},
 };
 
 use super::{
     Backend, Tally, Target, TrainError, backward, descend,
-    executor::{forward, loss_and_gradient, score, shares_parameters},
+    executor::{forward, has_parameters, loss_and_gradient, score, shares_parameters},
 };
 use crate::data::{Part, Shard};
 
@@ -308,7 +308,9 @@ fn check_brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
     if plan.info.grads.is_none() && shares_parameters(plan) {
         return Err(TrainError::SharedParameters);
     }
-    if plan.nodes.iter().any(|node| node.output_grad.is_none()) {
+    let trains = |node: &Node| node.output_grad.is_some() || !has_parameters(node);
+    let has_loss = plan.nodes.last().is_some_and(|node| node.output_grad.is_some());
+    if !has_loss || !plan.nodes.iter().all(trains) {
         return Err(TrainError::InferenceOnly);
     }
     Ok(())
