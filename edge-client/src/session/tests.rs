@@ -3,8 +3,8 @@
 use common::{
     Code, Codec, Duration, Instant, RunId, Tier,
     message::{
-        Ack, Assignment, Blob, Brief, Fetch, Offer, PlanPart, Receipt, Refusal, Task, Ticket, ToAggregator, ToDevice,
-        Welcome,
+        Ack, Assignment, Blob, Brief, Fetch, Offer, PlanPart, Receipt, Refusal, Task, Ticket, ToAggregator,
+        ToDevice, Welcome,
     },
     plan::{Node, Op, PlanInfo},
     transfer::{Lane, LinkLimits},
@@ -70,7 +70,8 @@ impl<'a> Device<'a> {
 
     fn hear_chunk(&mut self, offset: u32, data: &[u8]) {
         let mut frame = [0; 64];
-        let len = wire::encode_chunk(1, offset, data.len(), &mut frame, |out| out.copy_from_slice(data)).unwrap();
+        let len =
+            wire::encode_chunk(1, offset, data.len(), &mut frame, |out| out.copy_from_slice(data)).unwrap();
         self.session.handle_frame(&frame[..len], self.now).unwrap();
     }
 
