@@ -128,6 +128,13 @@ trait Build: Strategy + Sized + 'static {
 
 fn build<S: Build>(strategy: &'static str, params: Value) -> Result<Box<dyn Strategy>, StrategyError> {
     let params = if params.is_null() { Value::Object(serde_json::Map::new()) } else { params };
+    if !params.is_object() {
+        // A list would be taken as values without keys.
+        return Err(StrategyError::Parameters {
+            strategy,
+            why: format!("expected keys and values, not {params}"),
+        });
+    }
     let params = serde_json::from_value(params)
         .map_err(|error| StrategyError::Parameters { strategy, why: error.to_string() })?;
     match S::build(params) {
@@ -156,3 +163,5 @@ fn positive(key: &str, value: f64) -> Result<f64, String> {
 
 #[cfg(test)]
 mod contract;
+#[cfg(test)]
+mod fleet;
