@@ -13,11 +13,12 @@
 
 use std::{
     fs, io,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
 
 use common::wire::crc32;
-use redb::{Database, ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{StoreError, spool::sync_dir};
@@ -37,7 +38,8 @@ const CACHE_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) struct Ledger {
     path: PathBuf,
-    db: Database,
+    /// `None` only while it is dropped.
+    db: Option<Database>,
 }
 
 impl Ledger {
@@ -48,16 +50,18 @@ impl Ledger {
         if !exists {
             create(dir, &path)?;
         }
-        let mut builder = Database::builder();
-        let db = builder.set_cache_size(CACHE_BYTES).open(&path).map_err(|error| at(&path, error.into()))?;
-        let ledger = Self { path, db };
+        let db = caught(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).open(&path)?));
+        let db = db.map_err(|fault| at(&path, fault))?;
+        let ledger = Self { path, db: Some(db) };
         match ledger.read(|txn| record::<u32>(&txn.open_table(META)?, "format"))? {
             Some(FORMAT) => Ok(ledger),
-            Some(found) => Err(StoreError::Format { path: ledger.path, found, known: FORMAT }),
-            None => {
-                Err(StoreError::Damaged { path: ledger.path, what: "it has no format number".to_owned() })
-            }
+            Some(found) => Err(StoreError::Format { path: ledger.path.clone(), found, known: FORMAT }),
+            None => Err(at(&ledger.path, Fault::Damaged("it has no format number".to_owned()))),
         }
+    }
+
+    fn db(&self) -> Result<&Database, Fault> {
+        self.db.as_ref().ok_or(Fault::Database(redb::Error::DatabaseClosed))
     }
 
     pub fn path(&self) -> &Path {
@@ -65,9 +69,7 @@ impl Ledger {
     }
 
     pub fn read<T>(&self, look: impl FnOnce(&ReadTransaction) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let txn =
-            redb::ReadableDatabase::begin_read(&self.db).map_err(|error| at(&self.path, error.into()))?;
-        look(&txn).map_err(|fault| at(&self.path, fault))
+        caught(|| look(&self.db()?.begin_read()?)).map_err(|fault| at(&self.path, fault))
     }
 
     /// All of `change`, durable, or nothing of it.
@@ -76,12 +78,22 @@ impl Ledger {
         change: impl FnOnce(&WriteTransaction) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
         let commit = || {
-            let txn = self.db.begin_write()?;
+            let txn = self.db()?.begin_write()?;
             let result = change(&txn)?;
             txn.commit()?;
             Ok(result)
         };
-        commit().map_err(|fault| at(&self.path, fault))
+        caught(commit).map_err(|fault| at(&self.path, fault))
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        // Closing writes too, and may meet damage. Everything that counts is committed already.
+        let _ = caught(|| {
+            drop(self.db.take());
+            Ok(())
+        });
     }
 }
 
@@ -108,6 +120,17 @@ from_database!(
     redb::TableError,
     redb::TransactionError
 );
+
+/// The database panics on some kinds of damage in its own pages; to us that is damage too.
+///
+/// After a panic the database refuses everything (its locks are poisoned), so nothing half-done is seen.
+fn caught<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Err(Fault::Damaged(text.unwrap_or("the database gave up").to_owned()))
+    })
+}
 
 /// A value as it is stored.
 pub(super) fn seal(bytes: &[u8]) -> Vec<u8> {
