@@ -7,11 +7,11 @@
 use std::{hint::black_box, time::Instant};
 
 use aggregator::{
-    combine::{Cohort, Fold, check_update},
+    combine::{Cohort, Fold, check_encoded, check_update},
     strategy::Weight,
 };
 use common::{
-    AxisId, Dim, Layout, TensorShape, Tier, WidthMask, message::Scalars, region::RegionMap, rng::Rng,
+    AxisId, Codec, Dim, Layout, TensorShape, Tier, WidthMask, message::Scalars, region::RegionMap, rng::Rng,
 };
 
 /// Updates in turn, more than the last cache of one core holds at once.
@@ -49,6 +49,13 @@ fn main() {
     let check = rate(&updates, |update| {
         black_box(check_update(update, regions.pieces(tier), regions.sets().len()).is_ok());
     });
+    let encoded: Vec<Vec<u8>> =
+        updates.iter().map(|update| update.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
+    let mut turn = encoded.iter().cycle();
+    let arrival = rate(&updates, |_| {
+        let bytes = turn.next().map_or(&[][..], Vec::as_slice);
+        black_box(check_encoded(bytes, Codec::F32, regions.pieces(tier), regions.sets().len()).is_ok());
+    });
     let whole = rate(&updates, |update| {
         let norms = check_update(update, regions.pieces(tier), regions.sets().len());
         if black_box(norms).is_ok() {
@@ -62,6 +69,7 @@ fn main() {
         ("bare axpy, f32", axpy),
         ("bare fold, f64", bare),
         ("check and norms", check),
+        ("the same from bytes", arrival),
         ("check, norms, fold", whole),
     ] {
         println!("{name:<20} {rate:6.2} GB/s");

@@ -100,11 +100,13 @@ pub enum StrategyError {
     State { strategy: &'static str },
 }
 
+type Built = Result<Box<dyn Strategy>, StrategyError>;
+
 /// One line of [`ALL`].
 #[derive(Copy, Clone, Debug)]
 pub struct Entry {
     pub name: &'static str,
-    build: fn(&'static str, Value) -> Result<Box<dyn Strategy>, StrategyError>,
+    build: fn(&'static str, Value) -> Built,
 }
 
 /// Builds a strategy from its name and parameters (an object; null = all defaults).
@@ -126,7 +128,7 @@ trait Build: Strategy + Sized + 'static {
     fn build(params: Self::Params) -> Result<Self, String>;
 }
 
-fn build<S: Build>(strategy: &'static str, params: Value) -> Result<Box<dyn Strategy>, StrategyError> {
+fn build<S: Build>(strategy: &'static str, params: Value) -> Built {
     let params = if params.is_null() { Value::Object(serde_json::Map::new()) } else { params };
     if !params.is_object() {
         // A list would be taken as values without keys.

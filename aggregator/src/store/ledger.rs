@@ -2,14 +2,16 @@
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | meta | `format`, `run`, `next`, `open`, `strategy` | number, [`super::RunRecord`], round, [`super::RoundRecord`], bytes |
+//! | meta | `format`, `run`, `next`, `open`, `strategy` | number, [`super::RunRecord`], round, [`super::RoundRecord`] or none, bytes |
 //! | devices | DeviceId | [`super::DeviceRecord`] |
 //! | updates | round, DeviceId | [`super::Entry`] |
 //! | models | round it is the result of | parameters, little-endian |
 //! | reports | round | JSON |
 //!
-//! Every value is its CRC-32 and then its bytes (postcard, where it is a record): the database notices
-//! what a crash leaves behind, not a bit that flips later.
+//! Every value is a CRC-32 over key and bytes, and then the bytes (postcard, where it is a record): the
+//! database notices what a crash leaves behind, not a bit that flips later. For the same reason all keys
+//! of `meta` are there from the begin of a run on, and tables that are walked must have the length
+//! that they say.
 
 use std::{
     fs, io,
@@ -17,8 +19,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::wire::crc32;
-use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use common::wire::Crc32;
+use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{StoreError, spool::sync_dir};
@@ -53,7 +55,11 @@ impl Ledger {
         let db = caught(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).open(&path)?));
         let db = db.map_err(|fault| at(&path, fault))?;
         let ledger = Self { path, db: Some(db) };
-        match ledger.read(|txn| record::<u32>(&txn.open_table(META)?, "format"))? {
+        let format = ledger.read(|txn| {
+            let value = txn.open_table(META)?.get("format")?;
+            value.map(|value| decode::<u32>("format", value.value())).transpose()
+        })?;
+        match format {
             Some(FORMAT) => Ok(ledger),
             Some(found) => Err(StoreError::Format { path: ledger.path.clone(), found, known: FORMAT }),
             None => Err(at(&ledger.path, Fault::Damaged("it has no format number".to_owned()))),
@@ -132,37 +138,41 @@ fn caught<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     })
 }
 
-/// A value as it is stored.
-pub(super) fn seal(bytes: &[u8]) -> Vec<u8> {
-    [&crc32(bytes).to_le_bytes(), bytes].concat()
+/// A value as it is stored: bound to its key by the checksum, so that neither can change alone.
+pub(super) fn seal(tag: &str, bytes: &[u8]) -> Vec<u8> {
+    [&checksum(tag, bytes).to_le_bytes(), bytes].concat()
 }
 
 /// The bytes of a stored value.
-pub(super) fn unseal<'a>(what: &str, value: &'a [u8]) -> Result<&'a [u8], Fault> {
+pub(super) fn unseal<'a>(tag: &str, value: &'a [u8]) -> Result<&'a [u8], Fault> {
     match value.split_first_chunk::<4>() {
-        Some((sum, bytes)) if crc32(bytes) == u32::from_le_bytes(*sum) => Ok(bytes),
-        _ => Err(Fault::Damaged(format!("checksum of {what} does not match"))),
+        Some((sum, bytes)) if checksum(tag, bytes) == u32::from_le_bytes(*sum) => Ok(bytes),
+        _ => Err(Fault::Damaged(format!("checksum of {tag} does not match"))),
     }
 }
 
-pub(super) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
+pub(super) fn encode<T: Serialize>(tag: &str, value: &T) -> Result<Vec<u8>, Fault> {
     let bytes = postcard::to_allocvec(value).map_err(|error| Fault::Damaged(error.to_string()))?;
-    Ok(seal(&bytes))
+    Ok(seal(tag, &bytes))
 }
 
-pub(super) fn decode<T: DeserializeOwned>(what: &str, value: &[u8]) -> Result<T, Fault> {
-    match postcard::take_from_bytes(unseal(what, value)?) {
+pub(super) fn decode<T: DeserializeOwned>(tag: &str, value: &[u8]) -> Result<T, Fault> {
+    match postcard::take_from_bytes(unseal(tag, value)?) {
         Ok((record, [])) => Ok(record),
-        _ => Err(Fault::Damaged(format!("{what} does not decode"))),
+        _ => Err(Fault::Damaged(format!("{tag} does not decode"))),
     }
 }
 
-/// A record of the meta table.
-pub(super) fn record<T: DeserializeOwned>(
-    meta: &impl ReadableTable<&'static str, &'static [u8]>,
-    key: &str,
-) -> Result<Option<T>, Fault> {
-    meta.get(key)?.map(|value| decode(key, value.value())).transpose()
+/// The key of a round's model or report, or of a device's update, as the checksum sees it.
+pub(super) fn tag(what: &str, round: u32, device: &str) -> String {
+    format!("{what} {round} {device}")
+}
+
+fn checksum(tag: &str, bytes: &[u8]) -> u32 {
+    let mut crc = Crc32::default();
+    crc.update(tag.as_bytes());
+    crc.update(bytes);
+    crc.finish()
 }
 
 /// Complete under another name first, so that a crash leaves either no ledger or a whole one.
@@ -176,7 +186,7 @@ fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
     let fill = || {
         let txn_db = Database::builder().set_cache_size(CACHE_BYTES).create(&draft)?;
         let txn = txn_db.begin_write()?;
-        txn.open_table(META)?.insert("format", encode(&FORMAT)?.as_slice())?;
+        txn.open_table(META)?.insert("format", encode("format", &FORMAT)?.as_slice())?;
         txn.open_table(DEVICES)?;
         txn.open_table(UPDATES)?;
         txn.open_table(MODELS)?;
@@ -201,9 +211,14 @@ fn at(path: &Path, fault: Fault) -> StoreError {
             }
             _ => StoreError::Io { path, source },
         },
-        Fault::Database(error @ redb::Error::UpgradeRequired(_)) => {
-            StoreError::Damaged { path, what: error.to_string() }
-        }
+        Fault::Database(
+            error @ (redb::Error::UpgradeRequired(_)
+            | redb::Error::TableDoesNotExist(_)
+            | redb::Error::TableTypeMismatch { .. }
+            | redb::Error::TypeDefinitionChanged { .. }
+            | redb::Error::RepairAborted
+            | redb::Error::LockPoisoned(_)),
+        ) => StoreError::Damaged { path, what: error.to_string() },
         Fault::Database(error) => StoreError::Database { path, source: Box::new(error) },
     }
 }

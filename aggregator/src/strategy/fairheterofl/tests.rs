@@ -1,4 +1,5 @@
 //! The worked example and the stated properties of the rule.
+#![expect(clippy::needless_range_loop, reason = "matrices read best with indices")]
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
