@@ -9,6 +9,7 @@
 //! | Slice | the packed parameters that a WidthMask selects | [`slice`] |
 //! | Region | the parameters held by exactly the same set of tiers | [`region`] |
 //! | Plan | a sliced model compiled to an op list over one arena | [`plan`] |
+//! | Brief | how a device is told to train | [`brief`] |
 //! | Message, Frame | meaning, and its bytes | [`message`], [`wire`] |
 //! | Transfer | a tensor on its way in acknowledged chunks | [`transfer`] |
 //! | Codec | how numbers become bytes | [`codec`] |
@@ -18,6 +19,7 @@
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod brief;
 pub mod codec;
 pub mod error;
 pub mod id;

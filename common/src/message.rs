@@ -25,22 +25,27 @@ use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    brief::Brief,
     codec::Codec,
     error::Code,
     id::{DeviceId, RunId},
-    plan::{Node, PlanInfo},
+    plan::{Node, PlanInfo, Step},
     tier::{Budget, Tier},
     time::Duration,
 };
 
 /// Nodes in one [`PlanPart`]: as many as surely fit a control frame.
-pub const PLAN_PART: usize = 4;
+pub const PLAN_PART: usize = 3;
+/// Steps of the backward schedule in one [`PlanPart`].
+pub const PLAN_STEPS: usize = 16;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ToAggregator {
     Hello(Hello),
+    /// Asks for nodes and steps of the Plan from these numbers on.
     PlanRequest {
-        from: u16,
+        node: u16,
+        step: u16,
     },
     Ready,
     Fetch(Fetch),
@@ -106,8 +111,11 @@ pub struct Welcome {
 pub struct PlanPart {
     /// Of the plan these nodes belong to.
     pub digest: u32,
-    pub from: u16,
+    /// Number of the first node here, and of the first step.
+    pub node: u16,
+    pub step: u16,
     pub nodes: Vec<Node, PLAN_PART>,
+    pub steps: Vec<Step, PLAN_STEPS>,
 }
 
 /// Names one attempt of one device at one round.
@@ -137,27 +145,11 @@ pub struct Assignment {
     pub codec: Codec,
 }
 
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Task {
     Train(Brief),
     /// Report the losses of the received model and train nothing.
     Evaluate,
-}
-
-/// How to train.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Brief {
-    pub epochs: u16,
-    /// Samples per step; at most what the Plan has room for.
-    pub batch: u16,
-    /// Learning rate of this round, decay included.
-    pub lr: f32,
-    /// Order of samples and rounding of the codec follow from it.
-    pub seed: u64,
-    /// Also report the loss after training.
-    pub loss_after: bool,
-    /// How to encode the update.
-    pub codec: Codec,
 }
 
 /// Asks for (more of) a transfer, from `offset` on. Also sent when a chunk was missed.

@@ -6,11 +6,12 @@ use std::{fmt::Write, fs, path::Path};
 
 use common::{
     Budget, Code, Codec, Duration, RunId, Tier,
+    brief::{Brief, Objective, Optimizer, Product, PropFair},
     message::{
-        Ack, Assignment, Blob, Brief, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
+        Ack, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
         Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Welcome,
     },
-    plan::{Node, Op, PlanInfo},
+    plan::{Activation, Conv, Grad, Gru, Loss, Node, Op, Pass, PlanInfo, Port, Segments, Step, Window},
     wire::{self, Frame, MAX_CONTROL, PROTOCOL_VERSION},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -35,7 +36,7 @@ fn to_aggregator() -> Vec<(&'static str, ToAggregator)> {
     };
     vec![
         ("Hello", ToAggregator::Hello(hello)),
-        ("PlanRequest", ToAggregator::PlanRequest { from: 4 }),
+        ("PlanRequest", ToAggregator::PlanRequest { node: 4, step: 2 }),
         ("Ready", ToAggregator::Ready),
         ("Fetch", ToAggregator::Fetch(Fetch { transfer: 7, offset: 1024 })),
         ("Ack", ToAggregator::Ack(Ack { transfer: 7, next: 2048 })),
@@ -55,31 +56,56 @@ fn to_device() -> Vec<(&'static str, ToDevice)> {
         digest: 0x1234_5678,
         inputs: 64,
         outputs: 10,
+        loss: Loss::Softmax { classes: 10 },
         batch: 16,
         params: 2410,
-        anchor: Some(2410),
-        grads: Some(4820),
-        residual: None,
-        input: 7230,
-        logits: 8254,
+        stats: 8,
+        segments: Segments {
+            anchor: Some(2410),
+            grads: Some(4820),
+            stats: Some(7230),
+            ..Segments::default()
+        },
+        input: 7238,
+        logits: 8262,
         arena: 9000,
         nodes: 3,
+        forward: 2,
+        schedule: 2,
     };
+    let window = Window { height: 8, width: 8, kernel: [3, 3], stride: [1, 2], pad: [1, 1, 1, 0] };
+    let conv = Conv { inputs: 1, outputs: 4, groups: 1, window, weight: 0, bias: Some(36) };
     let dense = Node {
-        op: Op::Dense { inputs: 64, outputs: 32, weight: 0, bias: Some(2048) },
-        input: 7230,
-        output: 8254,
-        input_grad: None,
-        output_grad: Some(8766),
+        op: Op::Dense { rows: 1, inputs: 64, outputs: 32, weight: 0, bias: Some(2048) },
+        input: Port { at: 7238, grad: None },
+        second: None,
+        output: 8262,
+        output_grad: Some(8774),
+        keep: None,
+        scratch: None,
     };
     let relu = Node {
-        op: Op::Relu { len: 32 },
-        input: 8254,
-        output: 8254,
-        input_grad: Some(8766),
-        output_grad: Some(8766),
+        op: Op::Activate { kind: Activation::LeakyRelu { slope: 0.25 }, len: 32 },
+        input: Port { at: 8262, grad: Some(Grad { at: 8774, add: true }) },
+        ..dense
     };
-    let brief = Brief { epochs: 1, batch: 16, lr: 0.1, seed: 42, loss_after: true, codec: Codec::Int8 };
+    let conv = Node { op: Op::Conv(conv), ..dense };
+    let brief = Brief {
+        optimizer: Optimizer::ADAM,
+        clip: Some(5.0),
+        objective: Objective {
+            weight: -0.5,
+            prox: 0.25,
+            align: 0.5,
+            transform: Some(PropFair { m: 5.0, eps: 0.25 }),
+            groups: heapless::Vec::from_slice(&[1.0, 0.5]).unwrap(),
+            robust: None,
+        },
+        product: Product::FirstStep,
+        loss_after: true,
+        codec: Codec::Int8,
+        ..Brief::sgd(1, 16, 0.1, 42)
+    };
     let assignment =
         |task| ToDevice::Assignment(Assignment { ticket: TICKET, task, model: BLOB, codec: Codec::F32 });
     vec![
@@ -88,8 +114,14 @@ fn to_device() -> Vec<(&'static str, ToDevice)> {
             "PlanPart",
             ToDevice::PlanPart(PlanPart {
                 digest: plan.digest,
-                from: 0,
-                nodes: heapless::Vec::from_slice(&[dense, relu]).unwrap(),
+                node: 0,
+                step: 1,
+                nodes: heapless::Vec::from_slice(&[dense, relu, conv]).unwrap(),
+                steps: heapless::Vec::from_slice(&[
+                    Step { node: 2, pass: Pass::Forward },
+                    Step { node: 1, pass: Pass::Backward },
+                ])
+                .unwrap(),
             }),
         ),
         ("Assignment.Train", assignment(Task::Train(brief))),
@@ -147,15 +179,35 @@ fn every_frame_has_the_bytes_written_down() {
 
 #[test]
 fn the_largest_plan_part_fits_a_control_frame() {
-    let far = Node {
-        op: Op::Dense { inputs: u32::MAX, outputs: u32::MAX, weight: u32::MAX, bias: Some(u32::MAX) },
-        input: u32::MAX,
-        output: u32::MAX,
-        input_grad: Some(u32::MAX),
-        output_grad: Some(u32::MAX),
+    let most = u32::MAX;
+    let port = Port { at: most, grad: Some(Grad { at: most, add: true }) };
+    let window = Window {
+        height: most,
+        width: most,
+        kernel: [u16::MAX; 2],
+        stride: [u16::MAX; 2],
+        pad: [u16::MAX; 4],
     };
-    let nodes = heapless::Vec::from_slice(&[far; common::message::PLAN_PART]).unwrap();
-    let part = ToDevice::PlanPart(PlanPart { digest: u32::MAX, from: u16::MAX, nodes });
+    let conv = Conv { inputs: most, outputs: most, groups: most, window, weight: most, bias: Some(most) };
+    let far = Node {
+        op: Op::Conv(conv),
+        input: port,
+        second: Some(port),
+        output: most,
+        output_grad: Some(most),
+        keep: Some(most),
+        scratch: Some(most),
+    };
+    let steps = [Step { node: u16::MAX, pass: Pass::Backward }; common::message::PLAN_STEPS];
+    let part = ToDevice::PlanPart(PlanPart {
+        digest: most,
+        node: u16::MAX,
+        step: u16::MAX,
+        nodes: heapless::Vec::from_slice(&[far; common::message::PLAN_PART]).unwrap(),
+        steps: heapless::Vec::from_slice(&steps).unwrap(),
+    });
     let mut frame = [0; MAX_CONTROL];
-    assert!(wire::encode_control(&part, &mut frame).unwrap() < MAX_CONTROL / 2);
+    assert!(wire::encode_control(&part, &mut frame).is_ok());
+    let gru = Gru { steps: 1, inputs: 2, units: 3, reset_after: true, weight: 0, recurrent: 0, bias: None };
+    assert!(core::mem::size_of_val(&gru) < core::mem::size_of::<Op>(), "a convolution is the largest op");
 }

@@ -1,0 +1,146 @@
+//! How a device is told to train.
+//!
+//! The gradient of a step is built up in this order; every part is neutral by default:
+//!
+//! ```text
+//! l_k            loss of a target, l = (sum_k v_k l_k) / targets  with v = per-sample group weights
+//! phi(l)         PropFair's transform of the batch loss: the gradient gets the factor 1/max(M - l, eps)
+//! g              gradient of that by the weights
+//! g = weight * g                               EAGLE's scalar, possibly negative
+//! g = (1 - align) * g + align * guide          FedEBA+: towards a received vector
+//! g = g + prox * (w - anchor)                  FedProx, Ditto
+//! g = g * min(1, clip / ||g||)                 clipping, over all parameters
+//! g = g + decay * w                            weight decay (for Adam, apart from its moments: AdamW)
+//! ```
+
+use heapless::Vec;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::Codec;
+
+/// Groups (label x attribute) that can have a weight of their own.
+pub const MAX_GROUPS: usize = 16;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Brief {
+    /// Passes over the training samples.
+    pub epochs: u16,
+    /// Samples per optimiser step. If the Plan has room for fewer at once, gradients are summed over
+    /// several passes, which needs a gradient segment.
+    pub batch: u16,
+    /// Learning rate of this round, decay included.
+    pub lr: f32,
+    /// Order of samples, dropout and rounding of the codec follow from it.
+    pub seed: u64,
+    pub optimizer: Optimizer,
+    /// Largest norm of a gradient.
+    pub clip: Option<f32>,
+    pub objective: Objective,
+    /// What to send back.
+    pub product: Product,
+    /// Also report the loss after training.
+    pub loss_after: bool,
+    /// How to encode the update.
+    pub codec: Codec,
+}
+
+impl Brief {
+    /// Plain SGD.
+    pub fn sgd(epochs: u16, batch: u16, lr: f32, seed: u64) -> Self {
+        Self {
+            epochs,
+            batch,
+            lr,
+            seed,
+            optimizer: Optimizer::default(),
+            clip: None,
+            objective: Objective::default(),
+            product: Product::default(),
+            loss_after: false,
+            codec: Codec::F32,
+        }
+    }
+}
+
+/// How a gradient becomes a step. State starts fresh in every round.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Optimizer {
+    /// `b = momentum * b + g` (`b = g` in the first step); `w -= lr * b`, or with Nesterov
+    /// `w -= lr * (g + momentum * b)`.
+    Sgd { momentum: f32, nesterov: bool, decay: f32 },
+    /// With bias correction; `decay` as in AdamW.
+    Adam { beta1: f32, beta2: f32, epsilon: f32, decay: f32 },
+}
+
+impl Default for Optimizer {
+    fn default() -> Self {
+        Self::Sgd { momentum: 0.0, nesterov: false, decay: 0.0 }
+    }
+}
+
+impl Optimizer {
+    pub const ADAM: Self = Self::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decay: 0.0 };
+
+    /// Segments of parameter length that the optimiser needs.
+    pub fn moments(&self) -> usize {
+        match self {
+            Self::Sgd { momentum, .. } => usize::from(*momentum != 0.0),
+            Self::Adam { .. } => 2,
+        }
+    }
+}
+
+/// What is minimised, beyond the loss on the samples.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Objective {
+    /// Factor of the local gradient.
+    pub weight: f32,
+    /// Pull towards the received model.
+    pub prox: f32,
+    /// Share of the received vector in every step, in [0, 1]; above 0 the Plan needs a guide.
+    pub align: f32,
+    pub transform: Option<PropFair>,
+    /// Weight of each sample by its group, which its Shard knows; empty: all 1.
+    pub groups: Vec<f32, MAX_GROUPS>,
+    pub robust: Option<SelfRegular>,
+}
+
+impl Default for Objective {
+    fn default() -> Self {
+        Self { weight: 1.0, prox: 0.0, align: 0.0, transform: None, groups: Vec::new(), robust: None }
+    }
+}
+
+/// `phi(l) = -ln(M - l)` where `M - l >= eps`, continued linearly.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PropFair {
+    pub m: f32,
+    pub eps: f32,
+}
+
+/// Local self-regularisation against noisy labels; softmax losses only.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SelfRegular {
+    /// Sharpening temperature Ts.
+    pub sharpen: f32,
+    /// Temperature Td of the compared distributions.
+    pub soften: f32,
+    /// Weight of the distance between them.
+    pub gamma: f32,
+    /// Standard deviation of the noise added to the copy of a sample.
+    pub noise: f32,
+}
+
+/// What a device sends back.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Product {
+    /// `trained - received`.
+    #[default]
+    Update,
+    /// The same after the first optimiser step; training ends there.
+    FirstStep,
+    /// The gradient of the objective over all training samples at the received model.
+    Gradient,
+}

@@ -1,0 +1,340 @@
+//! The operations of a Plan: what each computes, on how many numbers, with which parameters.
+//!
+//! Parameter offsets are relative to the start of the slice. Images are `[channels][height][width]`,
+//! sequences `[steps][width]`, all row-major. A 1-D convolution is one of height 1.
+
+use serde::{Deserialize, Serialize};
+
+/// What a node computes.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Op {
+    /// `y = x W^T + b` with `W[outputs][inputs]`, for each of `rows` rows of a sample (a row per token;
+    /// 1 for everything else).
+    Dense {
+        rows: u32,
+        inputs: u32,
+        outputs: u32,
+        weight: u32,
+        bias: Option<u32>,
+    },
+    Conv(Conv),
+    /// On `len` numbers per sample; may work in place. Backward needs the output only.
+    Activate {
+        kind: Activation,
+        len: u32,
+    },
+    Pool(Pool),
+    /// `y = input + second`; may write over `input`.
+    Add {
+        len: u32,
+    },
+    /// `y[t] = table[x[t]]`, where `x` holds `rows` whole numbers below `entries`.
+    Embed {
+        rows: u32,
+        entries: u32,
+        width: u32,
+        table: u32,
+    },
+    Gru(Gru),
+    /// In training, `y = 0` with probability `rate`, else `x / (1 - rate)`; otherwise `y = x`. What is
+    /// dropped follows from the brief's seed, the step, `salt` and the index, so backward needs nothing.
+    /// May work in place.
+    Dropout {
+        len: u32,
+        rate: f32,
+        salt: u32,
+    },
+    /// Group and layer normalisation.
+    Norm(Norm),
+    /// `y = scale[c] * (x - mean[c]) / sqrt(var[c] + epsilon) + bias[c]` with `channels` channels of
+    /// `inner` numbers. In training mean and variance (divisor N) are those of the batch; in evaluation they
+    /// are the statistics of a pass over the device's own data, `stats`: `mean[channels]` then
+    /// `var[channels]` (offset into the statistics segment).
+    BatchNorm {
+        channels: u32,
+        inner: u32,
+        epsilon: f32,
+        scale: u32,
+        bias: u32,
+        stats: u32,
+    },
+    /// `y = factor * x`, in training only (HeteroFL's scaler). May work in place.
+    Scale {
+        len: u32,
+        factor: f32,
+    },
+    /// The last of `steps` rows of `width` numbers.
+    Last {
+        steps: u32,
+        width: u32,
+    },
+}
+
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Activation {
+    Relu,
+    /// `x` where positive, else `slope * x`; `slope > 0`.
+    LeakyRelu {
+        slope: f32,
+    },
+    Sigmoid,
+    Tanh,
+}
+
+/// How a kernel moves over an image.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Window {
+    pub height: u32,
+    pub width: u32,
+    pub kernel: [u16; 2],
+    pub stride: [u16; 2],
+    /// Top, left, bottom, right.
+    pub pad: [u16; 4],
+}
+
+impl Window {
+    /// Height and width of the result; 0 where the kernel does not fit.
+    pub fn output(&self) -> (u32, u32) {
+        let size = |size: u32, axis: usize| {
+            let padded = u64::from(size) + u64::from(self.pad[axis]) + u64::from(self.pad[axis + 2]);
+            let room = padded.checked_sub(self.kernel[axis].into())?;
+            u32::try_from(room.checked_div(self.stride[axis].into())? + 1).ok()
+        };
+        (size(self.height, 0).unwrap_or(0), size(self.width, 1).unwrap_or(0))
+    }
+
+    /// Pixels of the input.
+    pub fn area(&self) -> u64 {
+        u64::from(self.height) * u64::from(self.width)
+    }
+
+    /// Pixels of the result.
+    pub fn output_area(&self) -> u64 {
+        let (height, width) = self.output();
+        u64::from(height) * u64::from(width)
+    }
+
+    /// Numbers under the kernel.
+    pub fn kernel_area(&self) -> u64 {
+        u64::from(self.kernel[0]) * u64::from(self.kernel[1])
+    }
+}
+
+/// `y[o] = b[o] + sum_{i,ky,kx} W[o][i][ky][kx] x[i][..]` with
+/// `W[outputs][inputs/groups][kernel]`; depthwise where `groups == inputs`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Conv {
+    pub inputs: u32,
+    pub outputs: u32,
+    pub groups: u32,
+    pub window: Window,
+    pub weight: u32,
+    pub bias: Option<u32>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Pool {
+    pub kind: PoolKind,
+    pub channels: u32,
+    pub window: Window,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum PoolKind {
+    /// Padding never wins; of equal numbers the first (row by row) takes the gradient.
+    Max,
+    /// The mean over the kernel's pixels inside the image.
+    Average,
+    /// The mean over all of the kernel's pixels, padding counting as 0.
+    AveragePadded,
+}
+
+/// Gated recurrent unit with ONNX gate order z, r, h; the state starts at 0:
+///
+/// ```text
+/// z = sigmoid(Wz x + Wbz + Rz h + Rbz)        r = sigmoid(Wr x + Wbr + Rr h + Rbr)
+/// n = tanh(Wh x + Wbh + Rh (r*h) + Rbh)       reset_after = false (linear_before_reset = 0)
+/// n = tanh(Wh x + Wbh + r*(Rh h + Rbh))       reset_after = true
+/// h' = (1 - z)*n + z*h
+/// ```
+/// `W[3u][inputs]`, `R[3u][u]`, `B[6u]` = Wbz Wbr Wbh Rbz Rbr Rbh. The output is all states, `[steps][u]`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Gru {
+    pub steps: u32,
+    pub inputs: u32,
+    pub units: u32,
+    pub reset_after: bool,
+    pub weight: u32,
+    pub recurrent: u32,
+    pub bias: Option<u32>,
+}
+
+/// Each of `instances` groups of `channels x inner` consecutive numbers gets mean 0 and variance 1 (divisor
+/// N, `epsilon` added), then `y = scale[c] * x + bias[c]`.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Norm {
+    pub instances: u32,
+    pub channels: u32,
+    pub inner: u32,
+    pub epsilon: f32,
+    /// Layer normalisation: all instances share `scale[channels]`. Group normalisation: each has its
+    /// own, `scale[instances * channels]`.
+    pub shared: bool,
+    pub scale: u32,
+    pub bias: u32,
+}
+
+impl Norm {
+    /// Length of scale and of bias.
+    pub fn affine(&self) -> u64 {
+        u64::from(self.channels) * if self.shared { 1 } else { u64::from(self.instances) }
+    }
+}
+
+impl Op {
+    /// Numbers per sample read and written.
+    pub fn sizes(&self) -> (u64, u64) {
+        let same = |len: u64| (len, len);
+        match *self {
+            Self::Dense { rows, inputs, outputs, .. } => (mul(rows, inputs), mul(rows, outputs)),
+            Self::Conv(conv) => {
+                let read = u64::from(conv.inputs).saturating_mul(conv.window.area());
+                (read, u64::from(conv.outputs).saturating_mul(conv.window.output_area()))
+            }
+            Self::Pool(pool) => {
+                let read = u64::from(pool.channels).saturating_mul(pool.window.area());
+                (read, u64::from(pool.channels).saturating_mul(pool.window.output_area()))
+            }
+            Self::Activate { len, .. }
+            | Self::Add { len }
+            | Self::Dropout { len, .. }
+            | Self::Scale { len, .. } => same(len.into()),
+            Self::Embed { rows, width, .. } => (rows.into(), mul(rows, width)),
+            Self::Gru(gru) => (mul(gru.steps, gru.inputs), mul(gru.steps, gru.units)),
+            Self::Norm(norm) => same(mul(norm.instances, norm.channels).saturating_mul(norm.inner.into())),
+            Self::BatchNorm { channels, inner, .. } => same(mul(channels, inner)),
+            Self::Last { steps, width } => (mul(steps, width), width.into()),
+        }
+    }
+
+    /// Numbers per sample that forward leaves for backward.
+    pub fn keep(&self) -> u64 {
+        match *self {
+            // The gates z, r, n of every step, and where the reset comes after, the product it resets.
+            Self::Gru(gru) => mul(gru.steps, gru.units).saturating_mul(if gru.reset_after { 4 } else { 3 }),
+            _ => 0,
+        }
+    }
+
+    /// Numbers per sample that backward needs while it runs.
+    pub fn scratch(&self) -> u64 {
+        match *self {
+            // Gradient of the state, and of the inputs of the three gates (and of the reset product) in
+            // every step.
+            Self::Gru(gru) => {
+                u64::from(gru.units).saturating_add(mul(gru.steps, gru.units).saturating_mul(4))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Multiply-accumulates per sample of the forward pass.
+    pub fn macs(&self) -> u64 {
+        match *self {
+            Self::Dense { rows, inputs, outputs, .. } => mul(rows, inputs).saturating_mul(outputs.into()),
+            Self::Conv(conv) => {
+                let taps = u64::from(conv.inputs).checked_div(conv.groups.into()).unwrap_or(0);
+                self.sizes().1.saturating_mul(taps).saturating_mul(conv.window.kernel_area())
+            }
+            Self::Gru(gru) => mul(gru.steps, gru.units)
+                .saturating_mul(3)
+                .saturating_mul(u64::from(gru.inputs) + u64::from(gru.units)),
+            _ => 0,
+        }
+    }
+
+    /// Parameter stretches as `(offset, length)`.
+    pub fn parameters(&self) -> [Option<(u32, u64)>; 3] {
+        match *self {
+            Self::Dense { inputs, outputs, weight, bias, .. } => {
+                [Some((weight, mul(inputs, outputs))), bias.map(|bias| (bias, outputs.into())), None]
+            }
+            Self::Conv(conv) => {
+                let taps = u64::from(conv.inputs).checked_div(conv.groups.into()).unwrap_or(u64::MAX);
+                let len = taps.saturating_mul(conv.outputs.into()).saturating_mul(conv.window.kernel_area());
+                [Some((conv.weight, len)), conv.bias.map(|bias| (bias, conv.outputs.into())), None]
+            }
+            Self::Embed { entries, width, table, .. } => [Some((table, mul(entries, width))), None, None],
+            Self::Gru(gru) => [
+                Some((gru.weight, mul(gru.units, gru.inputs).saturating_mul(3))),
+                Some((gru.recurrent, mul(gru.units, gru.units).saturating_mul(3))),
+                gru.bias.map(|bias| (bias, u64::from(gru.units) * 6)),
+            ],
+            Self::Norm(norm) => [Some((norm.scale, norm.affine())), Some((norm.bias, norm.affine())), None],
+            Self::BatchNorm { channels, scale, bias, .. } => {
+                [Some((scale, channels.into())), Some((bias, channels.into())), None]
+            }
+            Self::Activate { .. }
+            | Self::Pool(_)
+            | Self::Add { .. }
+            | Self::Dropout { .. }
+            | Self::Scale { .. }
+            | Self::Last { .. } => [None; 3],
+        }
+    }
+
+    /// The output may take the place of the input, and gradients likewise.
+    pub fn may_work_in_place(&self) -> bool {
+        matches!(self, Self::Activate { .. } | Self::Add { .. } | Self::Dropout { .. } | Self::Scale { .. })
+    }
+
+    /// Backward reads the node's input (as forward left it).
+    pub fn backward_reads_input(&self) -> bool {
+        matches!(
+            self,
+            Self::Dense { .. }
+                | Self::Conv(_)
+                | Self::Pool(Pool { kind: PoolKind::Max, .. })
+                | Self::Embed { .. }
+                | Self::Gru(_)
+                | Self::Norm(_)
+                | Self::BatchNorm { .. }
+        )
+    }
+
+    /// Backward reads the node's output.
+    pub fn backward_reads_output(&self) -> bool {
+        matches!(self, Self::Activate { .. } | Self::Gru(_))
+    }
+
+    /// Sizes that no execution could make sense of.
+    pub(super) fn is_sound(&self) -> bool {
+        let window = |window: &Window| {
+            // A kernel must see at least one pixel of the image wherever it stands.
+            let inside = (0..2).all(|axis| {
+                let kernel = window.kernel[axis];
+                kernel > 0
+                    && window.stride[axis] > 0
+                    && window.pad[axis] < kernel
+                    && window.pad[axis + 2] < kernel
+            });
+            inside && window.output_area() > 0
+        };
+        match self {
+            Self::Conv(conv) => {
+                let divides = |count: u32| conv.groups > 0 && count.is_multiple_of(conv.groups);
+                window(&conv.window) && divides(conv.inputs) && divides(conv.outputs)
+            }
+            Self::Pool(pool) => window(&pool.window),
+            Self::Dropout { rate, .. } => (0.0..1.0).contains(rate),
+            Self::Activate { kind: Activation::LeakyRelu { slope }, .. } => *slope > 0.0 && slope.is_finite(),
+            Self::Norm(Norm { epsilon, .. }) | Self::BatchNorm { epsilon, .. } => *epsilon > 0.0,
+            Self::Scale { factor, .. } => factor.is_finite(),
+            _ => true,
+        }
+    }
+}
+
+fn mul(a: u32, b: u32) -> u64 {
+    u64::from(a) * u64::from(b)
+}
