@@ -65,7 +65,7 @@ fn body(result: &DemoResult, spacing: Spacing) -> Vec<Element> {
         let middle = top + result.runs.len() as f64 * row / 2.0;
         el("g")
             .with(text(14.0, middle, "start", &format!("Tier {tier}")).class("row"))
-            .with(text(14.0, middle + 15.0, "start", &format!("{units} units")).class("tick"))
+            .with(text(14.0, middle + 17.0, "start", &format!("{units} units")).class("tick"))
             .all(
                 result
                     .runs
