@@ -1,4 +1,10 @@
-//! What the demo runs, with defaults that were chosen on other seeds than the one shown.
+//! What the demo runs.
+//!
+//! The defaults were chosen on seeds 101 to 103, not on the one shown. Rounds and learning rate are
+//! those with which HeteroFL has the lowest mean loss (rates 0.3, 0.5 and 0.8 were tried); with them,
+//! `q = 1, q_m = 0.1` lowers the variance on all three without raising the mean (`q = 2` raises it on
+//! one). `step = reweight`, because the published Hessian bound shortens steps here, to a quarter in early
+//! rounds, and after as many rounds the mean loss is 12 % higher than HeteroFL's: it has learnt less.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

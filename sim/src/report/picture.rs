@@ -4,7 +4,7 @@ use super::{
     PLOT_STYLE,
     markup::el,
     number,
-    plot::{self, Place},
+    plot::{self, Place, Spacing},
 };
 use crate::demo::DemoResult;
 
@@ -22,7 +22,7 @@ pub fn picture(result: &DemoResult) -> String {
     });
     let setup = &result.setup;
     let title = format!("Test loss of {} devices in {} tiers of hardware", setup.devices, setup.tiers.len());
-    let Place { width, height, about, parts } = plot::strip_parts(result);
+    let Place { width, height, about, parts } = plot::strip_parts(result, Spacing::TIGHT);
     let text = |y: f64, class: &str, what: &str| el("text").at("x", 14.0).at("y", y).class(class).text(what);
     let svg = el("svg")
         .set("xmlns", "http://www.w3.org/2000/svg")

@@ -62,5 +62,5 @@ fn write(out: &mut String, result: &DemoResult) -> fmt::Result {
         writeln!(out)?;
     }
     let seconds: f64 = result.runs.iter().map(|run| run.seconds).sum();
-    writeln!(out, "\n{seconds:.1} s")
+    writeln!(out, "\nboth runs took {seconds:.1} s")
 }

@@ -17,7 +17,7 @@ mod strip;
 pub use bars::bars;
 pub use curves::curves;
 pub use histogram::histogram;
-pub use strip::{Place, strip, strip_parts};
+pub use strip::{Place, Spacing, strip, strip_parts};
 
 use crate::demo::{DemoResult, StrategyRun};
 

@@ -15,18 +15,28 @@ use crate::{
 
 const WIDTH: f64 = 560.0;
 const LEFT: f64 = 92.0;
-const ROW: f64 = 24.0;
-const GAP: f64 = 16.0;
 const TOP: f64 = 34.0;
-const RADIUS: f64 = 5.5;
+const RADIUS: f64 = 6.0;
 
-fn height(result: &DemoResult) -> f64 {
-    TOP + result.setup.tiers.len() as f64 * (result.runs.len() as f64 * ROW + GAP) + 48.0
+fn height(result: &DemoResult, Spacing { row, gap }: Spacing) -> f64 {
+    TOP + result.setup.tiers.len() as f64 * (result.runs.len() as f64 * row + gap) + 48.0
 }
 
 pub fn strip(result: &DemoResult) -> Element {
-    let Place { width, height, about, parts } = strip_parts(result);
+    let Place { width, height, about, parts } = strip_parts(result, Spacing::AIRY);
     canvas(width, height, &about).all(parts)
+}
+
+/// Height of a row of marks, and what is left free between tiers.
+#[derive(Copy, Clone, Debug)]
+pub struct Spacing {
+    row: f64,
+    gap: f64,
+}
+
+impl Spacing {
+    pub const AIRY: Self = Self { row: 38.0, gap: 30.0 };
+    pub const TIGHT: Self = Self { row: 25.0, gap: 14.0 };
 }
 
 /// The plot without its canvas, for pictures that have their own.
@@ -38,29 +48,30 @@ pub struct Place {
     pub parts: Vec<Element>,
 }
 
-pub fn strip_parts(result: &DemoResult) -> Place {
-    let mut parts = body(result);
+pub fn strip_parts(result: &DemoResult, spacing: Spacing) -> Place {
+    let mut parts = body(result, spacing);
     parts.push(legend(result, LEFT, 14.0));
-    Place { width: WIDTH, height: height(result), about: about(result), parts }
+    Place { width: WIDTH, height: height(result, spacing), about: about(result), parts }
 }
 
-fn body(result: &DemoResult) -> Vec<Element> {
-    let frame = Frame { left: LEFT, right: WIDTH - 16.0, top: TOP, bottom: height(result) - 48.0 };
+fn body(result: &DemoResult, spacing: Spacing) -> Vec<Element> {
+    let Spacing { row, gap } = spacing;
+    let frame = Frame { left: LEFT, right: WIDTH - 16.0, top: TOP, bottom: height(result, spacing) - 48.0 };
     let x = Scale::linear((0.0, top_loss(result)), (frame.left, frame.right));
-    let block = result.runs.len() as f64 * ROW + GAP;
+    let block = result.runs.len() as f64 * row + gap;
     let tier = |tier: usize| {
-        let top = TOP + tier as f64 * block + GAP / 2.0;
+        let top = TOP + tier as f64 * block + gap / 2.0;
         let units: u32 = result.setup.tiers.get(tier).map_or(0, |setup| setup.widths.iter().sum());
-        let middle = top + result.runs.len() as f64 * ROW / 2.0;
+        let middle = top + result.runs.len() as f64 * row / 2.0;
         el("g")
             .with(text(14.0, middle, "start", &format!("Tier {tier}")).class("row"))
-            .with(text(14.0, middle + 15.0, "start", &format!("{units} units")).class("tick"))
+            .with(text(14.0, middle + 17.0, "start", &format!("{units} units")).class("tick"))
             .all(
                 result
                     .runs
                     .iter()
                     .enumerate()
-                    .map(|(index, run)| dots(index, run, tier, &x, top + (index as f64 + 0.5) * ROW)),
+                    .map(|(index, run)| dots(index, run, tier, &x, top + (index as f64 + 0.5) * row)),
             )
     };
     let mut parts =
@@ -103,7 +114,7 @@ fn mark(index: usize, x: f64, y: f64) -> Element {
 fn dots(index: usize, run: &StrategyRun, tier: usize, x: &Scale, y: f64) -> Element {
     let mean = run.loss_by_tier.get(tier).map_or(0.0, |summary| summary.mean);
     let at = x.at(mean);
-    let bar = line(at, y - 9.0, at, y + 9.0).class(format_args!("mean s{index}"));
+    let bar = line(at, y - 11.0, at, y + 11.0).class(format_args!("mean s{index}"));
     let bar = bar.hint(format_args!("{}, tier {tier}: mean loss {}", run.title, figure(mean)));
     let members = run.devices.iter().filter(|device| device.tier == tier);
     let dot = members.map(|device| {
