@@ -62,7 +62,9 @@ pub enum CompileError {
     EmptyBatch,
     #[error("the plan needs {0} numbers of memory, more than 32 bits address; take a smaller tier or batch")]
     TooLarge(u64),
-    #[error("'{0}' is used by more than one node, and plans have no operation that adds their gradients")]
+    #[error(
+        "'{0}' reads a value that another node reads, too, and plans have no operation that adds their gradients"
+    )]
     FanOut(String),
     #[error("the compiled plan is refused: {0}")]
     Refused(#[from] PlanError),

@@ -33,6 +33,8 @@ impl<'a> Constants<'a> {
                 constants.0.insert(output, constant);
             }
         }
+        // An operand without a name is one that is left out.
+        constants.0.remove("");
         constants
     }
 

@@ -24,6 +24,8 @@ pub struct Import {
     pub notes: Vec<String>,
     /// The name of the logits in the file: the output itself, or what its softmax reads.
     pub logits: String,
+    /// Where the file fixes it; a Graph takes any.
+    pub batch: Option<usize>,
 }
 
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -51,6 +53,8 @@ pub enum ImportError {
     Node { node: String, op: String, problem: String },
     #[error("node '{node}' reads '{value}', which nothing before it computes")]
     Undefined { node: String, value: String },
+    #[error("node '{node}' computes '{value}' a second time; the file is damaged")]
+    Twice { node: String, value: String },
     #[error(transparent)]
     Tensor(#[from] TensorError),
     #[error(transparent)]
@@ -105,16 +109,24 @@ impl<'a> Source<'a> {
     fn new(graph: &'a GraphProto) -> Result<Self, ImportError> {
         let constants = Constants::of(graph);
         // Before IR version 4, initializers were listed among the inputs.
-        let inputs: Vec<_> = graph.input.iter().filter(|input| !constants.contains(&input.name)).collect();
+        let inputs: Vec<_> = graph
+            .input
+            .iter()
+            .filter(|input| !input.name.is_empty() && !constants.contains(&input.name))
+            .collect();
         let [input] = inputs.as_slice() else {
             let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
             return Err(ImportError::Inputs(inputs.len(), names.join(", ")));
         };
         let input = InputInfo::of(input)?;
-        let outputs = |(index, node): (usize, &'a NodeProto)| {
-            node.output.iter().filter(|name| !name.is_empty()).map(move |name| (name.as_str(), index))
-        };
-        let producers = graph.node.iter().enumerate().flat_map(outputs).collect();
+        let mut producers = HashMap::new();
+        for (index, node) in graph.node.iter().enumerate() {
+            for output in node.output.iter().filter(|name| !name.is_empty()) {
+                if output == input.name || producers.insert(output.as_str(), index).is_some() {
+                    return Err(ImportError::Twice { node: title(node), value: output.clone() });
+                }
+            }
+        }
         Ok(Self { graph, constants, input, producers })
     }
 

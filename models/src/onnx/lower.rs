@@ -150,12 +150,13 @@ impl<'a> Draft<'a> {
                 }
             });
         }
+        let batch = self.source.input.batch.and_then(|batch| usize::try_from(batch).ok());
         let mut notes = self.notes;
         let tail = self.tail;
         notes.extend(tail.map(|tail| format!("{} before the output left out in training", tail.op_type())));
         let value = values.get(last).copied().ok_or_else(missing)?;
         let graph = builder.finish(output, value, tail)?;
-        Ok(Import { graph, parameters, notes, logits })
+        Ok(Import { graph, parameters, notes, logits, batch })
     }
 
     /// Steps whose units are the model's outputs: those that reach the output through no other layer.

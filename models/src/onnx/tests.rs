@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     graph::{Op, Tail},
+    plan::{Mode, PlanOptions, compile},
     zoo,
 };
 
@@ -229,6 +230,8 @@ fn what_is_not_supported_is_named() {
     assert!(text.contains("has shape [?, ?, 3]"), "{text}");
     let text = refused(|graph| graph.input.push(value("x2", &[None, Some(3)])));
     assert_eq!(text, "the model has 2 inputs (x, x2); exactly one is supported");
+    let text = refused(|graph| graph.node[2].output[0] = "h".into());
+    assert_eq!(text, "node 'act' computes 'h' a second time; the file is damaged");
     let text = refused(|graph| graph.output.clear());
     assert!(text.contains("no output"), "{text}");
     let text = refused(|graph| {
@@ -326,6 +329,12 @@ proptest! {
         if let Ok((graph, parameters)) = Graph::from_onnx(&bytes) {
             prop_assert_eq!(graph.layout().len(), parameters.len());
             prop_assert!(parameters.iter().all(|x| x.is_finite()));
+            let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
+            let (again, same) = Graph::from_onnx(&exported).unwrap();
+            prop_assert_eq!(again.digest(again.full()), graph.digest(graph.full()));
+            prop_assert_eq!(same, parameters);
+            let options = PlanOptions { batch: 1, mode: Mode::Train, error_feedback: false };
+            prop_assert!(compile(&graph, graph.full(), &options).is_ok());
         }
     }
 }

@@ -2,7 +2,10 @@ use common::plan::{Node, Op, Plan};
 use proptest::prelude::*;
 
 use super::*;
-use crate::zoo;
+use crate::{
+    graph::{Builder, Param, Units},
+    zoo,
+};
 
 const TRAIN: PlanOptions = PlanOptions { batch: 16, mode: Mode::Train, error_feedback: false };
 const INFER: PlanOptions = PlanOptions { batch: 16, mode: Mode::Infer, error_feedback: false };
@@ -126,8 +129,17 @@ fn nonsense_is_refused() {
 }
 
 #[test]
+fn a_value_with_two_readers_is_refused() {
+    let mut builder = Builder::new("m", "x", &[3]).unwrap();
+    let hidden = builder.dense("fc", ValueId::INPUT, 3, Units::Fixed(4), Param::plain("w"), None).unwrap();
+    let first = builder.relu("first", hidden);
+    builder.relu("second", hidden);
+    let graph = builder.finish("y", first, None).unwrap();
+    assert_eq!(compile(&graph, graph.full(), &TRAIN), Err(CompileError::FanOut("second".into())));
+}
+
+#[test]
 fn a_relu_at_either_end() {
-    use crate::graph::{Builder, Param, Units};
     let mut builder = Builder::new("m", "x", &[3, 2]).unwrap();
     let first = builder.relu("first", ValueId::INPUT);
     let flat = builder.flatten("flat", first);
