@@ -56,7 +56,10 @@ impl Coordinator {
         self.fleet.seen(&device, now);
         match message {
             ToAggregator::PlanRequest { from } => self.answer_plan(&device, from),
-            ToAggregator::Ready => self.answer_ready(&device),
+            ToAggregator::Ready => {
+                self.forget_offer(&device);
+                self.answer_ready(&device);
+            }
             ToAggregator::Fetch(fetch) => {
                 if let Some(outbox) = self.conns.get_mut(&conn) {
                     outbox.handle_fetch(fetch, now);
@@ -138,6 +141,16 @@ impl Coordinator {
         self.say(device, message);
     }
 
+    /// A device that is free has nothing more to upload: it was restarted, and is asked again instead
+    /// of being waited for until the deadline.
+    fn forget_offer(&mut self, device: &DeviceId) {
+        if let Some(round) = self.round()
+            && matches!(round.seats.get(device), Some((_, Seat::Queued(_) | Seat::Uploading(_))))
+        {
+            self.set_seat(device, Seat::Assigned);
+        }
+    }
+
     fn tier(&self, device: &DeviceId) -> Option<Tier> {
         self.fleet.member(device).map(|member| member.record.tier)
     }
@@ -167,6 +180,10 @@ impl Coordinator {
     }
 
     fn handle_offer(&mut self, device: &DeviceId, offer: Offer) {
+        let (last, devices) = &self.counted;
+        if offer.ticket == self.ticket(*last) && devices.contains(device) {
+            return self.receipt(device, offer.ticket, None);
+        }
         let Phase::Collecting(round) = &self.phase else {
             return self.receipt(device, offer.ticket, Some(Code::RoundClosed));
         };
