@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 pub mod graph;
+#[cfg(feature = "tract")]
+pub mod infer;
 pub mod onnx;
 pub mod plan;
 pub mod tiers;

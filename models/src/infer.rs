@@ -1,0 +1,146 @@
+//! Inference with tract, on the ONNX file itself: how host devices and the aggregator evaluate a model,
+//! and the independent check of our own forward pass.
+//!
+//! The logits are read before a softmax at the end of the file, so a loss stays exact where
+//! probabilities would have become 0.
+
+use std::sync::Arc;
+
+use tract_onnx::prelude::*;
+
+use crate::onnx::{ImportError, import};
+
+/// Samples that are computed together where the file leaves the batch open: enough to be fast, and
+/// memory does not grow with the data.
+const BATCH: usize = 256;
+
+/// A model that is ready to run.
+#[derive(Clone, Debug)]
+pub struct Model {
+    plan: Arc<TypedRunnableModel>,
+    /// Per sample.
+    input: Vec<usize>,
+    outputs: usize,
+    /// Rows per run.
+    batch: usize,
+    /// The file runs with exactly `batch` rows.
+    fixed: bool,
+}
+
+/// How well a model does on labelled samples.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Score {
+    /// Mean softmax cross-entropy.
+    pub loss: f64,
+    /// Share of samples whose largest logit is that of their label.
+    pub accuracy: f64,
+    pub samples: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InferError {
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error("tract refuses the model: {0:#}")]
+    Tract(TractError),
+    #[error("{got} numbers are no whole samples of {sample}")]
+    Inputs { sample: usize, got: usize },
+    #[error("{samples} samples, but {labels} labels")]
+    Labels { samples: usize, labels: usize },
+    #[error("label {label} of sample {sample} is none of the model's {outputs} outputs")]
+    Label { sample: usize, label: u32, outputs: usize },
+}
+
+impl From<TractError> for InferError {
+    fn from(error: TractError) -> Self {
+        Self::Tract(error)
+    }
+}
+
+impl Model {
+    pub fn load(bytes: &[u8]) -> Result<Self, InferError> {
+        let import = import(bytes)?;
+        let graph = &import.graph;
+        let input: Vec<usize> = graph.input().shape.dims.iter().map(|dim| dim.size(graph.full())).collect();
+        let mut model = tract_onnx::onnx().model_for_read(&mut &bytes[..])?;
+        let rows = match import.batch {
+            Some(batch) => batch.to_dim(),
+            None => model.symbols.sym("N").to_dim(),
+        };
+        let shape: TVec<TDim> = std::iter::once(rows).chain(input.iter().map(|size| size.to_dim())).collect();
+        // Samples are f32 whatever the file casts from.
+        model.set_input_fact(0, InferenceFact::dt_shape(f32::datum_type(), shape))?;
+        let model = model.with_outputs_by_name([&import.logits])?;
+        let plan = model.eliminate_dead_branches()?.into_optimized()?.into_runnable()?;
+        let batch = import.batch.unwrap_or(BATCH);
+        Ok(Self { plan, input, outputs: graph.outputs(), batch, fixed: import.batch.is_some() })
+    }
+
+    /// Numbers per sample.
+    pub fn inputs(&self) -> usize {
+        self.input.iter().product()
+    }
+
+    /// Logits per sample.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// The logits of any number of samples, row by row.
+    pub fn logits(&self, samples: &[f32]) -> Result<Vec<f32>, InferError> {
+        let sample = self.inputs();
+        if !samples.len().is_multiple_of(sample) {
+            return Err(InferError::Inputs { sample, got: samples.len() });
+        }
+        let mut logits = Vec::with_capacity(samples.len() / sample * self.outputs);
+        for chunk in samples.chunks(self.batch * sample) {
+            self.run(chunk, &mut logits)?;
+        }
+        Ok(logits)
+    }
+
+    /// Loss and accuracy. No samples score 0.
+    pub fn score<L: Copy + Into<u32>>(&self, samples: &[f32], labels: &[L]) -> Result<Score, InferError> {
+        let logits = self.logits(samples)?;
+        let count = logits.len() / self.outputs;
+        if count != labels.len() {
+            return Err(InferError::Labels { samples: count, labels: labels.len() });
+        }
+        let (mut loss, mut hits) = (0.0, 0);
+        for (sample, (row, &label)) in logits.chunks(self.outputs).zip(labels).enumerate() {
+            let label: u32 = label.into();
+            let wrong = InferError::Label { sample, label, outputs: self.outputs };
+            let at = *row.get(label as usize).ok_or(wrong)?;
+            loss += log_sum_exp(row) - f64::from(at);
+            // Of equal logits the first counts.
+            let first = row.iter().position(|&x| row.iter().all(|&y| y <= x));
+            hits += usize::from(first == Some(label as usize));
+        }
+        let samples = count.max(1) as f64;
+        Ok(Score { loss: loss / samples, accuracy: hits as f64 / samples, samples: count })
+    }
+
+    fn run(&self, samples: &[f32], logits: &mut Vec<f32>) -> Result<(), InferError> {
+        let rows = samples.len() / self.inputs();
+        let padded: Vec<f32>;
+        let (samples, run_rows) = if self.fixed && rows < self.batch {
+            let missing = (self.batch - rows) * self.inputs();
+            padded = samples.iter().copied().chain(std::iter::repeat_n(0.0, missing)).collect();
+            (padded.as_slice(), self.batch)
+        } else {
+            (samples, rows)
+        };
+        let shape: Vec<usize> = std::iter::once(run_rows).chain(self.input.iter().copied()).collect();
+        let output = self.plan.run(tvec!(Tensor::from_shape(&shape, samples)?.into_tvalue()))?;
+        let values = output.first().map(|values| values.to_plain_array_view::<f32>()).transpose()?;
+        logits.extend(values.iter().flatten().copied().take(rows * self.outputs));
+        Ok(())
+    }
+}
+
+/// `ln(sum(exp(x)))` without overflow.
+fn log_sum_exp(row: &[f32]) -> f64 {
+    let largest = row.iter().fold(f64::NEG_INFINITY, |max, &x| max.max(x.into()));
+    largest + row.iter().map(|&x| (f64::from(x) - largest).exp()).sum::<f64>().ln()
+}

@@ -1,0 +1,104 @@
+//! tract on real files and on every tier of the zoo, against the frameworks' own results and a plain
+//! forward pass.
+#![cfg(feature = "tract")]
+
+use common::rng::Rng;
+use models::{
+    Graph,
+    infer::{InferError, Model},
+    onnx::{ExportOptions, export},
+    zoo,
+};
+
+mod support;
+use support::{bytes, floats, forward, labels, npy, npz_scalar, softmax};
+
+fn labels_of(name: &str) -> Vec<u32> {
+    labels(name).into_iter().map(|label| label as u32).collect()
+}
+
+#[test]
+fn the_loss_is_that_of_pytorch() {
+    let expected = npz_scalar(&bytes("mlp.grads.npz"), "loss");
+    for name in ["mlp.torchscript.onnx", "mlp.graph.onnx"] {
+        let file = bytes(name);
+        let model = Model::load(&file).unwrap();
+        let samples = floats("mlp.x.npy");
+        let score = model.score(&samples, &labels_of("mlp.y.npy")).unwrap();
+        assert!((score.loss - expected).abs() < 1e-5, "{name}: {} {expected}", score.loss);
+        let (graph, parameters) = Graph::from_onnx(&file).unwrap();
+        close(&model.logits(&samples).unwrap(), &forward(&graph, &parameters, &samples));
+    }
+}
+
+#[test]
+fn a_fixed_batch_is_filled_up() {
+    let model = Model::load(&bytes("mlp.graph.onnx")).unwrap();
+    let samples = floats("mlp.x.npy");
+    let all = model.logits(&samples).unwrap();
+    let first = model.logits(&samples[..model.inputs()]).unwrap();
+    assert_eq!(first, all[..model.outputs()]);
+    let twice = model.logits(&[&samples[..], &samples[..model.inputs()]].concat()).unwrap();
+    assert_eq!(twice, [&all[..], &all[..model.outputs()]].concat());
+}
+
+#[test]
+fn logits_behind_a_softmax_give_the_probabilities_of_scikit_learn() {
+    let samples = floats("sklearn-mlp.x.npy");
+    let expected = npy(&bytes("sklearn-mlp.proba.npy"));
+    let original = bytes("sklearn-mlp.onnx");
+    let (graph, parameters) = Graph::from_onnx(&original).unwrap();
+    let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
+    let without = export(&graph, &parameters, &ExportOptions { tail: false, metadata: &[] }).unwrap();
+    for file in [original, exported, without] {
+        let logits: Vec<f64> =
+            Model::load(&file).unwrap().logits(&samples).unwrap().into_iter().map(f64::from).collect();
+        let probabilities: Vec<f64> = logits.chunks(10).flat_map(softmax).collect();
+        assert_eq!(probabilities.len(), expected.len());
+        assert!(probabilities.iter().zip(&expected).all(|(p, q)| (p - q).abs() < 1e-5));
+    }
+}
+
+#[test]
+fn every_tier_of_the_zoo() {
+    for entry in zoo::ALL {
+        let (graph, parameters) = entry.build(5);
+        let mut rng = Rng::new(9);
+        let samples: Vec<f32> = (0..5 * graph.inputs()).map(|_| rng.unit_f32()).collect();
+        for &rate in entry.rates {
+            let mask = graph.full().at_rate(rate).unwrap();
+            let (slice, packed) = (graph.slice(&mask).unwrap(), graph.gather(&mask, &parameters).unwrap());
+            let file = export(&slice, &packed, &ExportOptions::default()).unwrap();
+            let logits = Model::load(&file).unwrap().logits(&samples).unwrap();
+            close(&logits, &forward(&slice, &packed, &samples));
+        }
+    }
+}
+
+#[test]
+fn many_samples_and_wrong_ones() {
+    let (graph, parameters) = zoo::by_name("digits-mlp").unwrap().build(1);
+    let model = Model::load(&export(&graph, &parameters, &ExportOptions::default()).unwrap()).unwrap();
+    let samples: Vec<f32> = (0..600 * 64).map(|i| (i % 17) as f32 / 17.0).collect();
+    let logits = model.logits(&samples).unwrap();
+    close(&logits, &forward(&graph, &parameters, &samples));
+
+    // Labels that the model itself gives are all hit.
+    let best = |row: &[f32]| (0..10u8).max_by(|&a, &b| row[usize::from(a)].total_cmp(&row[usize::from(b)]));
+    let labels: Vec<u8> = logits.chunks(10).map(|row| best(row).unwrap()).collect();
+    let score = model.score(&samples, &labels).unwrap();
+    assert_eq!((score.accuracy, score.samples), (1.0, 600));
+
+    assert_eq!(model.score::<u8>(&[], &[]).unwrap().samples, 0);
+    assert!(matches!(model.logits(&samples[1..]), Err(InferError::Inputs { sample: 64, .. })));
+    assert!(matches!(model.score(&samples, &labels[1..]), Err(InferError::Labels { .. })));
+    let wrong = model.score(&samples[..64], &[10u8]);
+    assert!(matches!(wrong, Err(InferError::Label { label: 10, .. })));
+    assert!(matches!(Model::load(b"nonsense"), Err(InferError::Import(_))));
+}
+
+fn close(got: &[f32], expected: &[f64]) {
+    assert_eq!(got.len(), expected.len());
+    let worst = got.iter().zip(expected).map(|(&a, b)| (f64::from(a) - b).abs()).fold(0.0, f64::max);
+    assert!(worst < 1e-5, "logits differ by {worst}");
+}
