@@ -100,11 +100,13 @@ pub enum StrategyError {
     State { strategy: &'static str },
 }
 
+type Built = Result<Box<dyn Strategy>, StrategyError>;
+
 /// One line of [`ALL`].
 #[derive(Copy, Clone, Debug)]
 pub struct Entry {
     pub name: &'static str,
-    build: fn(&'static str, Value) -> Result<Box<dyn Strategy>, StrategyError>,
+    build: fn(&'static str, Value) -> Built,
 }
 
 /// Builds a strategy from its name and parameters (an object; null = all defaults).
@@ -126,8 +128,15 @@ trait Build: Strategy + Sized + 'static {
     fn build(params: Self::Params) -> Result<Self, String>;
 }
 
-fn build<S: Build>(strategy: &'static str, params: Value) -> Result<Box<dyn Strategy>, StrategyError> {
+fn build<S: Build>(strategy: &'static str, params: Value) -> Built {
     let params = if params.is_null() { Value::Object(serde_json::Map::new()) } else { params };
+    if !params.is_object() {
+        // A list would be taken as values without keys.
+        return Err(StrategyError::Parameters {
+            strategy,
+            why: format!("expected keys and values, not {params}"),
+        });
+    }
     let params = serde_json::from_value(params)
         .map_err(|error| StrategyError::Parameters { strategy, why: error.to_string() })?;
     match S::build(params) {
@@ -156,3 +165,5 @@ fn positive(key: &str, value: f64) -> Result<f64, String> {
 
 #[cfg(test)]
 mod contract;
+#[cfg(test)]
+mod fleet;

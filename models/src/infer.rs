@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use common::message::Score;
 use tract_onnx::prelude::*;
 
 use crate::onnx::{ImportError, import};
@@ -25,16 +26,6 @@ pub struct Model {
     batch: usize,
     /// The file runs with exactly `batch` rows.
     fixed: bool,
-}
-
-/// How well a model does on labelled samples.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Score {
-    /// Mean softmax cross-entropy.
-    pub loss: f64,
-    /// Share of samples whose largest logit is that of their label.
-    pub accuracy: f64,
-    pub samples: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +98,7 @@ impl Model {
         if count != labels.len() {
             return Err(InferError::Labels { samples: count, labels: labels.len() });
         }
-        let (mut loss, mut hits) = (0.0, 0);
+        let (mut loss, mut correct) = (0.0, 0);
         for (sample, (row, &label)) in logits.chunks(self.outputs).zip(labels).enumerate() {
             let label: u32 = label.into();
             let wrong = InferError::Label { sample, label, outputs: self.outputs };
@@ -115,10 +106,9 @@ impl Model {
             loss += log_sum_exp(row) - f64::from(at);
             // Of equal logits the first counts.
             let first = row.iter().position(|&x| row.iter().all(|&y| y <= x));
-            hits += usize::from(first == Some(label as usize));
+            correct += u32::from(first == Some(label as usize));
         }
-        let samples = count.max(1) as f64;
-        Ok(Score { loss: loss / samples, accuracy: hits as f64 / samples, samples: count })
+        Ok(Score { samples: count as u32, correct, loss: loss / count.max(1) as f64 })
     }
 
     fn run(&self, samples: &[f32], logits: &mut Vec<f32>) -> Result<(), InferError> {

@@ -87,7 +87,7 @@ fn many_samples_and_wrong_ones() {
     let best = |row: &[f32]| (0..10u8).max_by(|&a, &b| row[usize::from(a)].total_cmp(&row[usize::from(b)]));
     let labels: Vec<u8> = logits.chunks(10).map(|row| best(row).unwrap()).collect();
     let score = model.score(&samples, &labels).unwrap();
-    assert_eq!((score.accuracy, score.samples), (1.0, 600));
+    assert_eq!((score.accuracy(), score.samples), (1.0, 600));
 
     assert_eq!(model.score::<u8>(&[], &[]).unwrap().samples, 0);
     assert!(matches!(model.logits(&samples[1..]), Err(InferError::Inputs { sample: 64, .. })));

@@ -39,7 +39,7 @@ impl Scalar for f64 {
 }
 
 /// Independent sums, so that an addition need not wait for the one before it.
-const LANES: usize = 16;
+const LANES: usize = 8;
 
 /// Sum of squares in `f64`. Finite exactly if all `f32` inputs are: their squares can not overflow.
 pub(super) fn sum_squares<T: Scalar>(values: &[T]) -> f64 {

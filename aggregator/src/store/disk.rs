@@ -13,7 +13,7 @@ use std::{
 };
 
 use common::RunId;
-use redb::{ReadableTable, WriteTransaction};
+use redb::{AccessGuard, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::{
     Commit, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
@@ -41,7 +41,15 @@ impl Default for Options {
     }
 }
 
-/// See the [module](self) for the layout.
+/// The meta table of a run that has begun.
+struct Meta {
+    run: RunRecord,
+    next_round: u32,
+    open: Option<RoundRecord>,
+    strategy_state: Vec<u8>,
+}
+
+/// Keeps a run in one directory: `fairtier.redb` and `spool/round-NNNNNN.spool`.
 #[derive(Debug)]
 pub struct DiskStore {
     ledger: Ledger,
@@ -60,47 +68,74 @@ impl DiskStore {
         sync_dir(dir)?;
         let ledger = Ledger::open(dir)?;
         let mut store = Self { ledger, spools, options, run: None, spool: None };
-        store.run = store.run_record()?.map(|run| run.run);
-        if let Some(round) = store.open_record()? {
-            let entries = store.updates(round.number)?;
-            store.spool = Some(Spool::open(&store.spools, round.number, &entries)?);
-        }
+        let meta = store.meta()?;
+        let open = meta.as_ref().and_then(|meta| meta.open.as_ref()).map(|round| round.number);
+        store.run = meta.map(|meta| meta.run.run);
         let indexed = store.indexed_rounds()?;
-        let open = store.open_number();
+        if let Some(round) = open {
+            let entries = store.updates(round)?;
+            store.spool = Some(Spool::open(&store.spools, round, &entries)?);
+        }
         spool::sweep(&store.spools, |round| Some(round) == open || indexed.contains(&round))?;
         Ok(store)
     }
 
-    fn run_record(&self) -> Result<Option<RunRecord>, StoreError> {
-        self.ledger.read(|txn| ledger::record(&txn.open_table(META)?, "run"))
+    /// `None` before a run has begun.
+    fn meta(&self) -> Result<Option<Meta>, StoreError> {
+        self.ledger.read(|txn| {
+            let meta = txn.open_table(META)?;
+            if meta.len()? == 1 && meta.get("format")?.is_some() {
+                return Ok(None);
+            }
+            let bytes = |key: &str| {
+                let value = meta.get(key)?.map(|value| value.value().to_vec());
+                value.ok_or_else(|| Fault::Damaged(format!("{key} is missing")))
+            };
+            Ok(Some(Meta {
+                run: ledger::decode("run", &bytes("run")?)?,
+                next_round: ledger::decode("next", &bytes("next")?)?,
+                open: ledger::decode("open", &bytes("open")?)?,
+                strategy_state: ledger::unseal("strategy", &bytes("strategy")?)?.to_vec(),
+            }))
+        })
     }
 
-    fn open_record(&self) -> Result<Option<RoundRecord>, StoreError> {
-        self.ledger.read(|txn| ledger::record(&txn.open_table(META)?, "open"))
-    }
-
-    fn next_round(&self) -> Result<u32, StoreError> {
-        let next = self.ledger.read(|txn| ledger::record(&txn.open_table(META)?, "next"))?;
-        next.ok_or(StoreError::NotBegun)
+    fn begun(&self) -> Result<Meta, StoreError> {
+        self.meta()?.ok_or(StoreError::NotBegun)
     }
 
     fn open_number(&self) -> Option<u32> {
         self.spool.as_ref().map(|spool| spool.round)
     }
 
-    /// Rounds with entries in the index, ascending.
+    /// Rounds with entries in the index, ascending; walks and checks the whole index.
     fn indexed_rounds(&self) -> Result<Vec<u32>, StoreError> {
         self.ledger.read(|txn| {
             let updates = txn.open_table(UPDATES)?;
             let mut rounds = Vec::new();
-            let mut from = 0;
-            while let Some(first) = updates.range((from, "")..)?.next() {
-                let round = first?.0.value().0;
-                rounds.push(round);
-                let Some(next) = round.checked_add(1) else { break };
-                from = next;
+            let mut count = 0;
+            for item in updates.iter()? {
+                let (round, _) = entry(item?)?;
+                count += 1;
+                if rounds.last() != Some(&round) {
+                    rounds.push(round);
+                }
             }
+            complete("the index of updates", count, updates.len()?)?;
             Ok(rounds)
+        })
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceRecord>, StoreError> {
+        self.ledger.read(|txn| {
+            let table = txn.open_table(DEVICES)?;
+            let mut devices = Vec::new();
+            for item in table.iter()? {
+                let (key, value) = item?;
+                devices.push(ledger::decode(key.value(), value.value())?);
+            }
+            complete("the registry of devices", devices.len(), table.len()?)?;
+            Ok(devices)
         })
     }
 
@@ -117,50 +152,46 @@ impl Store for DiskStore {
         run.model.expect_len(parameters)?;
         self.ledger.write(|txn| {
             let mut meta = txn.open_table(META)?;
-            meta.insert("run", ledger::encode(run)?.as_slice())?;
-            meta.insert("next", ledger::encode(&1u32)?.as_slice())?;
-            txn.open_table(MODELS)?.insert(0, ledger::seal(&model::encode(parameters)).as_slice())?;
-            Ok(())
+            meta.insert("run", ledger::encode("run", run)?.as_slice())?;
+            meta.insert("next", ledger::encode("next", &1u32)?.as_slice())?;
+            meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
+            meta.insert("strategy", ledger::seal("strategy", &[]).as_slice())?;
+            insert_model(txn, 0, parameters)
         })?;
         self.run = Some(run.run);
         Ok(())
     }
 
     fn load(&mut self, model: &ModelMark) -> Result<Option<Saved>, StoreError> {
-        let Some(run) = self.run_record()? else { return Ok(None) };
-        run.model.expect(model)?;
-        let next_round = self.next_round()?;
-        let parameters = self.parameters(next_round.saturating_sub(1))?;
+        let Some(meta) = self.meta()? else { return Ok(None) };
+        meta.run.model.expect(model)?;
+        let parameters = self.parameters(meta.next_round.saturating_sub(1))?;
         let parameters = parameters.ok_or_else(|| self.damaged("the model of the last round is missing"))?;
-        run.model.expect_len(&parameters).map_err(|error| self.damaged(&error.to_string()))?;
-        let (strategy_state, devices) = self.ledger.read(|txn| {
-            let state = txn.open_table(META)?.get("strategy")?;
-            let state = state.map(|value| ledger::unseal("strategy", value.value()).map(<[u8]>::to_vec));
-            let devices: Result<Vec<_>, Fault> = txn
-                .open_table(DEVICES)?
-                .iter()?
-                .map(|item| {
-                    item.map_err(Fault::from).and_then(|(_, value)| ledger::decode("a device", value.value()))
-                })
-                .collect();
-            Ok((state.transpose()?.unwrap_or_default(), devices?))
-        })?;
-        let open = match self.open_record()? {
+        meta.run.model.expect_len(&parameters).map_err(|error| self.damaged(&error.to_string()))?;
+        let open = match meta.open {
             Some(record) => Some(OpenRound { updates: self.updates(record.number)?, record }),
             None => None,
         };
-        Ok(Some(Saved { run, next_round, parameters, strategy_state, devices, open }))
+        Ok(Some(Saved {
+            run: meta.run,
+            next_round: meta.next_round,
+            parameters,
+            strategy_state: meta.strategy_state,
+            devices: self.devices()?,
+            open,
+        }))
     }
 
     fn register(&mut self, device: &DeviceRecord) -> Result<(), StoreError> {
         self.ledger.write(|txn| {
-            txn.open_table(DEVICES)?.insert(device.device.as_str(), ledger::encode(device)?.as_slice())?;
+            let key = device.device.as_str();
+            txn.open_table(DEVICES)?.insert(key, ledger::encode(key, device)?.as_slice())?;
             Ok(())
         })
     }
 
     fn open_round(&mut self, round: &RoundRecord) -> Result<(), StoreError> {
-        let next = self.next_round()?;
+        let next = self.begun()?.next_round;
         if round.number != next {
             return Err(StoreError::NotNext { next, got: round.number });
         }
@@ -168,7 +199,7 @@ impl Store for DiskStore {
             self.spool = Some(Spool::open(&self.spools, round.number, &[])?);
         }
         self.ledger.write(|txn| {
-            txn.open_table(META)?.insert("open", ledger::encode(round)?.as_slice())?;
+            txn.open_table(META)?.insert("open", ledger::encode("open", &Some(round))?.as_slice())?;
             Ok(())
         })
     }
@@ -198,8 +229,9 @@ impl Store for DiskStore {
         let committed = self.ledger.write(|txn| {
             let mut index = txn.open_table(UPDATES)?;
             for entry in &entries {
-                let key = (entry.header.ticket.round, entry.header.device.as_str());
-                index.insert(key, ledger::encode(entry)?.as_slice())?;
+                let (round, device) = (entry.header.ticket.round, entry.header.device.as_str());
+                let value = ledger::encode(&ledger::tag("update", round, device), entry)?;
+                index.insert((round, device), value.as_slice())?;
             }
             Ok(())
         });
@@ -212,11 +244,11 @@ impl Store for DiskStore {
             let updates = txn.open_table(UPDATES)?;
             let mut entries = Vec::new();
             for item in updates.range((round, "")..)? {
-                let (key, value) = item?;
-                if key.value().0 != round {
+                let (of, entry) = entry(item?)?;
+                if of != round {
                     break;
                 }
-                entries.push(ledger::decode("an index entry", value.value())?);
+                entries.push(entry);
             }
             Ok(entries)
         })
@@ -237,8 +269,7 @@ impl Store for DiskStore {
     }
 
     fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
-        let run = self.run_record()?.ok_or(StoreError::NotBegun)?;
-        run.model.expect_len(commit.parameters)?;
+        self.begun()?.run.model.expect_len(commit.parameters)?;
         let open = self.open_number();
         if open != Some(commit.round) {
             return Err(StoreError::WrongRound { open, got: commit.round });
@@ -256,8 +287,8 @@ impl Store for DiskStore {
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError> {
         self.ledger.read(|txn| {
             let value = txn.open_table(MODELS)?.get(round)?;
-            let decode = |value: redb::AccessGuard<'_, &[u8]>| {
-                model::decode(ledger::unseal("a model", value.value())?)
+            let decode = |value: AccessGuard<'_, &[u8]>| {
+                model::decode(ledger::unseal(&ledger::tag("model", round, ""), value.value())?)
                     .ok_or_else(|| Fault::Damaged("a model is cut off".to_owned()))
             };
             value.map(decode).transpose()
@@ -269,7 +300,8 @@ impl Store for DiskStore {
             let mut reports = Vec::new();
             for item in txn.open_table(REPORTS)?.iter()? {
                 let (round, value) = item?;
-                let report = String::from_utf8(ledger::unseal("a report", value.value())?.to_vec());
+                let tag = ledger::tag("report", round.value(), "");
+                let report = String::from_utf8(ledger::unseal(&tag, value.value())?.to_vec());
                 let report = report.map_err(|_| Fault::Damaged("a report is not text".to_owned()))?;
                 reports.push((round.value(), report));
             }
@@ -281,16 +313,39 @@ impl Store for DiskStore {
 fn write_commit(txn: &WriteTransaction, commit: &Commit<'_>, options: &Options) -> Result<(), Fault> {
     let next = commit.round.saturating_add(1);
     let mut meta = txn.open_table(META)?;
-    meta.insert("strategy", ledger::seal(commit.strategy_state).as_slice())?;
-    meta.insert("next", ledger::encode(&next)?.as_slice())?;
-    meta.remove("open")?;
-    let mut models = txn.open_table(MODELS)?;
-    models.insert(commit.round, ledger::seal(&model::encode(commit.parameters)).as_slice())?;
+    meta.insert("strategy", ledger::seal("strategy", commit.strategy_state).as_slice())?;
+    meta.insert("next", ledger::encode("next", &next)?.as_slice())?;
+    meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
+    insert_model(txn, commit.round, commit.parameters)?;
     let oldest = next.saturating_sub(u32::try_from(options.keep_models.max(1)).unwrap_or(u32::MAX));
-    models.retain(|round, _| round >= oldest)?;
-    txn.open_table(REPORTS)?.insert(commit.round, ledger::seal(commit.report.as_bytes()).as_slice())?;
+    txn.open_table(MODELS)?.retain(|round, _| round >= oldest)?;
+    let report = ledger::seal(&ledger::tag("report", commit.round, ""), commit.report.as_bytes());
+    txn.open_table(REPORTS)?.insert(commit.round, report.as_slice())?;
     if !options.keep_spool {
         txn.open_table(UPDATES)?.retain_in((commit.round, "")..(next, ""), |_, _| false)?;
     }
     Ok(())
+}
+
+fn insert_model(txn: &WriteTransaction, round: u32, parameters: &[f32]) -> Result<(), Fault> {
+    let value = ledger::seal(&ledger::tag("model", round, ""), &model::encode(parameters));
+    txn.open_table(MODELS)?.insert(round, value.as_slice())?;
+    Ok(())
+}
+
+/// A row of the index.
+fn entry(
+    (key, value): (AccessGuard<'_, (u32, &str)>, AccessGuard<'_, &[u8]>),
+) -> Result<(u32, Entry), Fault> {
+    let (round, device) = key.value();
+    Ok((round, ledger::decode(&ledger::tag("update", round, device), value.value())?))
+}
+
+/// A table that was walked must have as many rows as it says.
+fn complete(what: &str, walked: usize, stated: u64) -> Result<(), Fault> {
+    if walked as u64 == stated {
+        Ok(())
+    } else {
+        Err(Fault::Damaged(format!("{what} has {walked} rows and should have {stated}")))
+    }
 }

@@ -2,22 +2,25 @@
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | meta | `format`, `run`, `next`, `open`, `strategy` | number, [`super::RunRecord`], round, [`super::RoundRecord`], bytes |
+//! | meta | `format`, `run`, `next`, `open`, `strategy` | number, [`super::RunRecord`], round, [`super::RoundRecord`] or none, bytes |
 //! | devices | DeviceId | [`crate::fleet::DeviceRecord`] |
 //! | updates | round, DeviceId | [`super::Entry`] |
 //! | models | round it is the result of | parameters, little-endian |
 //! | reports | round | JSON |
 //!
-//! Every value is its CRC-32 and then its bytes (postcard, where it is a record): the database notices
-//! what a crash leaves behind, not a bit that flips later.
+//! Every value is a CRC-32 over key and bytes, and then the bytes (postcard, where it is a record): the
+//! database notices what a crash leaves behind, not a bit that flips later. For the same reason all keys
+//! of `meta` are there from the begin of a run on, and tables that are walked must have the length
+//! that they say.
 
 use std::{
     fs, io,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
 
-use common::wire::crc32;
-use redb::{Database, ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
+use common::wire::Crc32;
+use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{StoreError, spool::sync_dir};
@@ -37,7 +40,8 @@ const CACHE_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) struct Ledger {
     path: PathBuf,
-    db: Database,
+    /// `None` only while it is dropped.
+    db: Option<Database>,
 }
 
 impl Ledger {
@@ -48,16 +52,22 @@ impl Ledger {
         if !exists {
             create(dir, &path)?;
         }
-        let mut builder = Database::builder();
-        let db = builder.set_cache_size(CACHE_BYTES).open(&path).map_err(|error| at(&path, error.into()))?;
-        let ledger = Self { path, db };
-        match ledger.read(|txn| record::<u32>(&txn.open_table(META)?, "format"))? {
+        let db = caught(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).open(&path)?));
+        let db = db.map_err(|fault| at(&path, fault))?;
+        let ledger = Self { path, db: Some(db) };
+        let format = ledger.read(|txn| {
+            let value = txn.open_table(META)?.get("format")?;
+            value.map(|value| decode::<u32>("format", value.value())).transpose()
+        })?;
+        match format {
             Some(FORMAT) => Ok(ledger),
-            Some(found) => Err(StoreError::Format { path: ledger.path, found, known: FORMAT }),
-            None => {
-                Err(StoreError::Damaged { path: ledger.path, what: "it has no format number".to_owned() })
-            }
+            Some(found) => Err(StoreError::Format { path: ledger.path.clone(), found, known: FORMAT }),
+            None => Err(at(&ledger.path, Fault::Damaged("it has no format number".to_owned()))),
         }
+    }
+
+    fn db(&self) -> Result<&Database, Fault> {
+        self.db.as_ref().ok_or(Fault::Database(redb::Error::DatabaseClosed))
     }
 
     pub fn path(&self) -> &Path {
@@ -65,9 +75,7 @@ impl Ledger {
     }
 
     pub fn read<T>(&self, look: impl FnOnce(&ReadTransaction) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let txn =
-            redb::ReadableDatabase::begin_read(&self.db).map_err(|error| at(&self.path, error.into()))?;
-        look(&txn).map_err(|fault| at(&self.path, fault))
+        caught(|| look(&self.db()?.begin_read()?)).map_err(|fault| at(&self.path, fault))
     }
 
     /// All of `change`, durable, or nothing of it.
@@ -76,12 +84,22 @@ impl Ledger {
         change: impl FnOnce(&WriteTransaction) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
         let commit = || {
-            let txn = self.db.begin_write()?;
+            let txn = self.db()?.begin_write()?;
             let result = change(&txn)?;
             txn.commit()?;
             Ok(result)
         };
-        commit().map_err(|fault| at(&self.path, fault))
+        caught(commit).map_err(|fault| at(&self.path, fault))
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        // Closing writes too, and may meet damage. Everything that counts is committed already.
+        let _ = caught(|| {
+            drop(self.db.take());
+            Ok(())
+        });
     }
 }
 
@@ -109,37 +127,52 @@ from_database!(
     redb::TransactionError
 );
 
-/// A value as it is stored.
-pub(super) fn seal(bytes: &[u8]) -> Vec<u8> {
-    [&crc32(bytes).to_le_bytes(), bytes].concat()
+/// The database panics on some kinds of damage in its own pages; to us that is damage too.
+///
+/// After a panic the database refuses everything (its locks are poisoned), so nothing half-done is seen.
+fn caught<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Err(Fault::Damaged(text.unwrap_or("the database gave up").to_owned()))
+    })
+}
+
+/// A value as it is stored: bound to its key by the checksum, so that neither can change alone.
+pub(super) fn seal(tag: &str, bytes: &[u8]) -> Vec<u8> {
+    [&checksum(tag, bytes).to_le_bytes(), bytes].concat()
 }
 
 /// The bytes of a stored value.
-pub(super) fn unseal<'a>(what: &str, value: &'a [u8]) -> Result<&'a [u8], Fault> {
+pub(super) fn unseal<'a>(tag: &str, value: &'a [u8]) -> Result<&'a [u8], Fault> {
     match value.split_first_chunk::<4>() {
-        Some((sum, bytes)) if crc32(bytes) == u32::from_le_bytes(*sum) => Ok(bytes),
-        _ => Err(Fault::Damaged(format!("checksum of {what} does not match"))),
+        Some((sum, bytes)) if checksum(tag, bytes) == u32::from_le_bytes(*sum) => Ok(bytes),
+        _ => Err(Fault::Damaged(format!("checksum of {tag} does not match"))),
     }
 }
 
-pub(super) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
+pub(super) fn encode<T: Serialize>(tag: &str, value: &T) -> Result<Vec<u8>, Fault> {
     let bytes = postcard::to_allocvec(value).map_err(|error| Fault::Damaged(error.to_string()))?;
-    Ok(seal(&bytes))
+    Ok(seal(tag, &bytes))
 }
 
-pub(super) fn decode<T: DeserializeOwned>(what: &str, value: &[u8]) -> Result<T, Fault> {
-    match postcard::take_from_bytes(unseal(what, value)?) {
+pub(super) fn decode<T: DeserializeOwned>(tag: &str, value: &[u8]) -> Result<T, Fault> {
+    match postcard::take_from_bytes(unseal(tag, value)?) {
         Ok((record, [])) => Ok(record),
-        _ => Err(Fault::Damaged(format!("{what} does not decode"))),
+        _ => Err(Fault::Damaged(format!("{tag} does not decode"))),
     }
 }
 
-/// A record of the meta table.
-pub(super) fn record<T: DeserializeOwned>(
-    meta: &impl ReadableTable<&'static str, &'static [u8]>,
-    key: &str,
-) -> Result<Option<T>, Fault> {
-    meta.get(key)?.map(|value| decode(key, value.value())).transpose()
+/// The key of a round's model or report, or of a device's update, as the checksum sees it.
+pub(super) fn tag(what: &str, round: u32, device: &str) -> String {
+    format!("{what} {round} {device}")
+}
+
+fn checksum(tag: &str, bytes: &[u8]) -> u32 {
+    let mut crc = Crc32::default();
+    crc.update(tag.as_bytes());
+    crc.update(bytes);
+    crc.finish()
 }
 
 /// Complete under another name first, so that a crash leaves either no ledger or a whole one.
@@ -153,7 +186,7 @@ fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
     let fill = || {
         let txn_db = Database::builder().set_cache_size(CACHE_BYTES).create(&draft)?;
         let txn = txn_db.begin_write()?;
-        txn.open_table(META)?.insert("format", encode(&FORMAT)?.as_slice())?;
+        txn.open_table(META)?.insert("format", encode("format", &FORMAT)?.as_slice())?;
         txn.open_table(DEVICES)?;
         txn.open_table(UPDATES)?;
         txn.open_table(MODELS)?;
@@ -178,9 +211,14 @@ fn at(path: &Path, fault: Fault) -> StoreError {
             }
             _ => StoreError::Io { path, source },
         },
-        Fault::Database(error @ redb::Error::UpgradeRequired(_)) => {
-            StoreError::Damaged { path, what: error.to_string() }
-        }
+        Fault::Database(
+            error @ (redb::Error::UpgradeRequired(_)
+            | redb::Error::TableDoesNotExist(_)
+            | redb::Error::TableTypeMismatch { .. }
+            | redb::Error::TypeDefinitionChanged { .. }
+            | redb::Error::RepairAborted
+            | redb::Error::LockPoisoned(_)),
+        ) => StoreError::Damaged { path, what: error.to_string() },
         Fault::Database(error) => StoreError::Database { path, source: Box::new(error) },
     }
 }

@@ -1,1 +1,359 @@
+//! The same cases on both stores, and what a disk can do to the durable one.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use common::{
+    Budget, Code, Codec, DeviceId, RunId, Tier, TierSet,
+    message::{DataSummary, Scalars, Ticket},
+    region::RegionMap,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    combine::{Cohort, check_encoded, combine},
+    strategy::by_name,
+};
+
+fn id(name: &str) -> DeviceId {
+    name.parse().unwrap()
+}
+
+fn mark() -> ModelMark {
+    ModelMark { digest: 0xabcd, parameters: 3, tiers: vec![3, 2] }
+}
+
+fn run() -> RunRecord {
+    RunRecord { run: RunId(9), model: mark(), config: "rounds = 3".to_owned() }
+}
+
+fn round(number: u32) -> RoundRecord {
+    let selected =
+        ["a", "b", "c"].map(|name| Selected { device: id(name), tier: Tier::new(0).unwrap(), attempt: 1 });
+    RoundRecord { number, selected: selected.to_vec() }
+}
+
+fn device(name: &str) -> DeviceRecord {
+    let tier = Tier::new(0).unwrap();
+    let data = DataSummary { train_samples: 10, test_samples: 2, inputs: 3, classes: 2 };
+    DeviceRecord { device: id(name), tier, budget: Budget::UNLIMITED, data }
+}
+
+fn header(name: &str, round: u32, attempt: u16) -> Header {
+    Header {
+        ticket: Ticket { run: RunId(9), round, attempt },
+        device: id(name),
+        tier: Tier::new(0).unwrap(),
+        codec: Codec::F32,
+        scalars: Scalars { samples: 5, loss_before: 0.5, loss_after: None, test: None, steps: 3 },
+        norms: vec![1.0],
+    }
+}
+
+fn bytes(value: f32) -> Vec<u8> {
+    [value; 3].iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn append(store: &mut dyn Store, name: &str, round: u32, value: f32) -> Vec<Kept> {
+    let payload = bytes(value);
+    store.append(&[UpdateRecord { header: header(name, round, 1), payload: &payload }]).unwrap()
+}
+
+fn names(entries: &[Entry]) -> Vec<&str> {
+    entries.iter().map(|entry| entry.header.device.as_str()).collect()
+}
+
+fn payloads(store: &mut dyn Store, round: u32) -> Result<Vec<Vec<u8>>, StoreError> {
+    let entries = store.updates(round)?;
+    let mut read = |entry: &Entry| {
+        let mut payload = vec![9; 100];
+        store.read(entry, &mut payload).map(|()| payload)
+    };
+    entries.iter().map(&mut read).collect()
+}
+
+fn commit(store: &mut dyn Store, round: u32) {
+    let report = format!("{{\"round\": {round}}}");
+    let parameters = [round as f32; 3];
+    let commit = Commit { round, parameters: &parameters, strategy_state: &[7, 8], report: &report };
+    store.commit_round(&commit).unwrap();
+}
+
+fn disk(dir: &TempDir) -> DiskStore {
+    DiskStore::open(dir.path(), Options::default()).unwrap()
+}
+
+fn each(check: impl Fn(&mut dyn Store)) {
+    check(&mut MemoryStore::new());
+    let dir = TempDir::new().unwrap();
+    check(&mut disk(&dir));
+}
+
+/// A store with an open round 1 and updates of b, a, c.
+fn started(store: &mut dyn Store) {
+    store.begin_run(&run(), &[0.0; 3]).unwrap();
+    store.register(&device("b")).unwrap();
+    store.register(&device("a")).unwrap();
+    store.open_round(&round(1)).unwrap();
+    for (name, value) in [("b", 2.0), ("a", 1.0), ("c", 3.0)] {
+        assert_eq!(append(store, name, 1, value), [Kept::New]);
+    }
+}
+
+#[test]
+fn a_run_from_begin_to_history() {
+    each(|store| {
+        assert_eq!(store.load(&mark()).unwrap(), None);
+        assert!(matches!(store.open_round(&round(1)), Err(StoreError::NotBegun)));
+        started(store);
+        assert!(matches!(store.begin_run(&run(), &[0.0; 3]), Err(StoreError::AlreadyBegun)));
+        assert_eq!(names(&store.updates(1).unwrap()), ["a", "b", "c"]);
+        assert_eq!(payloads(store, 1).unwrap(), [bytes(1.0), bytes(2.0), bytes(3.0)]);
+        commit(store, 1);
+        assert!(matches!(store.open_round(&round(1)), Err(StoreError::NotNext { next: 2, got: 1 })));
+        store.open_round(&round(2)).unwrap();
+        commit(store, 2);
+        let saved = store.load(&mark()).unwrap().unwrap();
+        assert_eq!((saved.next_round, saved.parameters, saved.open), (3, vec![2.0; 3], None));
+        assert_eq!((saved.run, saved.strategy_state), (run(), vec![7, 8]));
+        assert_eq!(saved.devices, [device("a"), device("b")]);
+        let history = store.history().unwrap();
+        assert_eq!(history, [(1, "{\"round\": 1}".to_owned()), (2, "{\"round\": 2}".to_owned())]);
+        // Two versions are kept: the result of rounds 1 and 2.
+        assert_eq!(store.parameters(0).unwrap(), None);
+        assert_eq!(store.parameters(1).unwrap(), Some(vec![1.0; 3]));
+        assert!(store.updates(1).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_repeated_update_does_no_harm() {
+    each(|store| {
+        started(store);
+        let payload = bytes(5.0);
+        let twice =
+            [1, 1, 2].map(|attempt| UpdateRecord { header: header("a", 1, attempt), payload: &payload });
+        assert_eq!(store.append(&twice).unwrap(), [Kept::Known; 3]);
+        let fresh = [1, 1].map(|attempt| UpdateRecord { header: header("d", 1, attempt), payload: &payload });
+        assert_eq!(store.append(&fresh).unwrap(), [Kept::New, Kept::Known]);
+        assert_eq!(payloads(store, 1).unwrap(), [bytes(1.0), bytes(2.0), bytes(3.0), bytes(5.0)]);
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    each(|store| {
+        started(store);
+        let payload = bytes(5.0);
+        let mut foreign = header("d", 1, 1);
+        foreign.ticket.run = RunId(8);
+        for header in [header("d", 2, 1), foreign] {
+            let error = store.append(&[UpdateRecord { header, payload: &payload }]).unwrap_err();
+            assert_eq!(error.code(), Code::WrongRound);
+        }
+        assert_eq!(names(&store.updates(1).unwrap()), ["a", "b", "c"]);
+        let other = Commit { round: 2, parameters: &[0.0; 3], strategy_state: &[], report: "" };
+        assert_eq!(store.commit_round(&other).unwrap_err().code(), Code::WrongRound);
+        let short = Commit { round: 1, parameters: &[0.0; 2], ..other };
+        assert!(matches!(store.commit_round(&short), Err(StoreError::WrongLength { expected: 3, got: 2 })));
+        let another = ModelMark { digest: 1, ..mark() };
+        let error = store.load(&another).unwrap_err();
+        assert_eq!(error.code(), Code::WrongModel);
+        assert!(error.to_string().contains("0000abcd"), "{error}");
+    });
+}
+
+#[test]
+fn combining_reads_from_the_store() {
+    let tier = Tier::new(0).unwrap();
+    let map = RegionMap::from_runs(3, 1, [(0, 3, TierSet::EMPTY.with(tier))]);
+    each(|store| {
+        started(store);
+        let entries = store.updates(1).unwrap();
+        let mut cohort = Cohort::new(&map, 0.1);
+        for entry in &entries {
+            let mut payload = Vec::new();
+            store.read(entry, &mut payload).unwrap();
+            let norms = check_encoded(&payload, entry.header.codec, map.pieces(tier), 1).unwrap();
+            let Header { device, tier, scalars, .. } = entry.header.clone();
+            cohort.admit(device, tier, scalars, &norms).unwrap();
+        }
+        let mut theta = [1.0f32; 3];
+        let mut fedavg = by_name("fedavg", Value::Null).unwrap();
+        combine(&mut *fedavg, &cohort, &mut Spooled::new(store, &entries), &mut theta).unwrap();
+        assert_eq!(theta, [3.0; 3]);
+    });
+}
+
+#[test]
+fn a_restart_resumes_the_open_round() {
+    let dir = TempDir::new().unwrap();
+    started(&mut disk(&dir));
+    let mut store = disk(&dir);
+    let saved = store.load(&mark()).unwrap().unwrap();
+    let open = saved.open.unwrap();
+    assert_eq!((saved.next_round, open.record, names(&open.updates)), (1, round(1), vec!["a", "b", "c"]));
+    assert_eq!(append(&mut store, "a", 1, 9.0), [Kept::Known]);
+    assert_eq!(append(&mut store, "d", 1, 4.0), [Kept::New]);
+    // A selection made after the restart replaces the old one and keeps what arrived.
+    store.open_round(&round(1)).unwrap();
+    drop(store);
+    let mut store = disk(&dir);
+    assert_eq!(payloads(&mut store, 1).unwrap(), [bytes(1.0), bytes(2.0), bytes(3.0), bytes(4.0)]);
+    commit(&mut store, 1);
+    drop(store);
+    assert!(!spool_of(&dir, 1).exists());
+    let saved = disk(&dir).load(&mark()).unwrap().unwrap();
+    assert_eq!((saved.next_round, saved.parameters, saved.open), (2, vec![1.0; 3], None));
+}
+
+#[test]
+fn spools_are_kept_on_request_and_swept_otherwise() {
+    let dir = TempDir::new().unwrap();
+    let keep = || DiskStore::open(dir.path(), Options { keep_spool: true, keep_models: 1 }).unwrap();
+    let mut store = keep();
+    started(&mut store);
+    commit(&mut store, 1);
+    drop(store);
+    // What a crash between commit and removal leaves behind.
+    fs::write(spool_of(&dir, 77), b"old").unwrap();
+    let mut store = keep();
+    assert_eq!(payloads(&mut store, 1).unwrap(), [bytes(1.0), bytes(2.0), bytes(3.0)]);
+    assert!(!spool_of(&dir, 77).exists());
+    assert_eq!((store.parameters(0).unwrap(), store.parameters(1).unwrap()), (None, Some(vec![1.0; 3])));
+}
+
+#[test]
+fn only_one_process_has_it() {
+    let dir = TempDir::new().unwrap();
+    let _held = disk(&dir);
+    let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
+    assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+    assert!(error.to_string().contains("another process"));
+}
+
+#[test]
+fn a_torn_tail_is_cut_off() {
+    let dir = TempDir::new().unwrap();
+    started(&mut disk(&dir));
+    let spool = spool_of(&dir, 1);
+    let whole = fs::read(&spool).unwrap();
+    // Half a record after the last one, as a crash between write and index commit leaves it.
+    fs::write(&spool, [&whole[..], &whole[..40]].concat()).unwrap();
+    let mut store = disk(&dir);
+    assert_eq!(names(&store.updates(1).unwrap()), ["a", "b", "c"]);
+    assert_eq!(fs::metadata(&spool).unwrap().len(), whole.len() as u64);
+    append(&mut store, "d", 1, 4.0);
+    assert_eq!(payloads(&mut store, 1).unwrap().len(), 4);
+}
+
+#[test]
+fn every_flipped_byte_of_a_spool_is_noticed_and_nothing_is_overwritten() {
+    let dir = TempDir::new().unwrap();
+    started(&mut disk(&dir));
+    let spool = spool_of(&dir, 1);
+    let whole = fs::read(&spool).unwrap();
+    let mut store = disk(&dir);
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0x10;
+        fs::write(&spool, &flipped).unwrap();
+        let error = payloads(&mut store, 1).unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{at}: {error}");
+        assert_eq!(error.code(), Code::StoreDamaged);
+        assert_eq!(fs::read(&spool).unwrap(), flipped);
+    }
+}
+
+#[test]
+fn a_spool_that_is_too_short_or_gone_is_damage() {
+    let dir = TempDir::new().unwrap();
+    started(&mut disk(&dir));
+    let spool = spool_of(&dir, 1);
+    let whole = fs::read(&spool).unwrap();
+    for len in [0, 1, 50, whole.len() - 1] {
+        fs::write(&spool, &whole[..len]).unwrap();
+        let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
+        assert!(matches!(&error, StoreError::Damaged { path, .. } if *path == spool), "{error}");
+        assert_eq!(fs::read(&spool).unwrap().len(), len);
+    }
+    fs::remove_file(&spool).unwrap();
+    let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
+    assert!(error.to_string().contains("missing"), "{error}");
+    assert!(!spool.exists());
+    fs::write(&spool, &whole).unwrap();
+    assert_eq!(payloads(&mut disk(&dir), 1).unwrap().len(), 3);
+}
+
+#[test]
+fn garbage_instead_of_a_ledger_is_damage() {
+    let garbage: Vec<u8> = (0..9000u32).map(|i| (i * 7) as u8).collect();
+    for content in [&garbage[..], &garbage[..10], b""] {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join(ledger::FILE);
+        fs::write(&path, content).unwrap();
+        let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
+        assert_eq!(error.code(), Code::StoreDamaged, "{error}");
+        assert_eq!(fs::read(&path).unwrap(), content);
+    }
+}
+
+#[test]
+fn a_truncated_ledger_is_damage() {
+    let dir = TempDir::new().unwrap();
+    started(&mut disk(&dir));
+    let path = dir.path().join(ledger::FILE);
+    let whole = fs::read(&path).unwrap();
+    for len in [1, 100, 4096, whole.len() / 2, whole.len() - 4096] {
+        fs::write(&path, &whole[..len]).unwrap();
+        let error = open_and_load(dir.path()).unwrap_err();
+        assert_eq!(error.code(), Code::StoreDamaged, "{len} of {}: {error}", whole.len());
+    }
+}
+
+#[test]
+fn another_format_is_refused() {
+    let dir = TempDir::new().unwrap();
+    drop(disk(&dir));
+    let path = dir.path().join(ledger::FILE);
+    let db = redb::Database::open(&path).unwrap();
+    let txn = db.begin_write().unwrap();
+    let newer = ledger::encode("format", &(ledger::FORMAT + 1)).unwrap();
+    txn.open_table(ledger::META).unwrap().insert("format", newer.as_slice()).unwrap();
+    txn.commit().unwrap();
+    drop(db);
+    let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
+    assert!(matches!(error, StoreError::Format { found: 2, known: 1, .. }), "{error}");
+}
+
+#[test]
+fn flipped_bytes_of_the_ledger_never_pass_as_data() {
+    let dir = TempDir::new().unwrap();
+    started(&mut disk(&dir));
+    let path = dir.path().join(ledger::FILE);
+    let whole = fs::read(&path).unwrap();
+    let expected = open_and_load(dir.path()).unwrap();
+    let used: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0).step_by(41).collect();
+    for at in used {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0x04;
+        fs::write(&path, &flipped).unwrap();
+        // Either the damage is named, or it hit nothing that counts.
+        match open_and_load(dir.path()) {
+            Ok(saved) => assert_eq!(saved, expected, "byte {at}"),
+            Err(error) => assert_eq!(error.code(), Code::StoreDamaged, "byte {at}: {error}"),
+        }
+    }
+}
+
+fn open_and_load(dir: &Path) -> Result<Option<Saved>, StoreError> {
+    DiskStore::open(dir, Options::default())?.load(&mark())
+}
+
+fn spool_of(dir: &TempDir, round: u32) -> PathBuf {
+    spool::path_of(&dir.path().join("spool"), round)
+}

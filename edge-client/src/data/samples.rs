@@ -52,6 +52,11 @@ impl Samples {
         self.inputs
     }
 
+    /// All numbers, sample after sample.
+    pub fn features(&self) -> &[f32] {
+        &self.features
+    }
+
     pub fn labels(&self) -> &[u32] {
         &self.labels
     }
