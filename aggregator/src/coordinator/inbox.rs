@@ -61,6 +61,10 @@ impl Coordinator {
                 self.answer_ready(&device);
             }
             ToAggregator::Fetch(fetch) => {
+                // A device that resumes on a new connection, perhaps after its round has ended.
+                if !self.conns.get(&conn).is_some_and(|outbox| outbox.offers(fetch.transfer)) {
+                    self.answer_ready(&device);
+                }
                 if let Some(outbox) = self.conns.get_mut(&conn) {
                     outbox.handle_fetch(fetch, now);
                     self.awake.insert(conn);
