@@ -35,7 +35,19 @@ use crate::link::Faults;
 /// No run takes this many events unless it goes round in circles.
 const MAX_EVENTS: u64 = 3_000_000;
 
-/// What a run is made of. The model depends on everything but `limits`, `faults`, `crashes` and `seed`.
+/// What happens to a fleet besides its link, at a time in milliseconds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Accident {
+    /// The aggregator is killed and started again.
+    Crash,
+    /// A device is reset, and comes back with the memory of a tier.
+    Reboot { device: usize, tier: usize },
+    /// A device is never heard of again.
+    Vanish { device: usize },
+}
+
+/// What a run is made of. The model depends on `config`, `devices` and `samples` only, as long as all
+/// devices take part in all rounds.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: Config,
@@ -44,8 +56,7 @@ pub struct Setup {
     pub samples: usize,
     pub limits: LinkLimits,
     pub faults: Faults,
-    /// When the aggregator is killed and started again, in milliseconds.
-    pub crashes: Vec<u64>,
+    pub accidents: Vec<(u64, Accident)>,
     /// Of the link's behaviour.
     pub seed: u64,
 }
@@ -58,7 +69,7 @@ impl Setup {
         config.round.quorum = 1.0;
         config.round.deadline_s = 86_400.0;
         let limits = LinkLimits { chunk: 200, window: 800, timeout: common::Duration::from_millis(50) };
-        Self { config, devices: 5, samples: 32, limits, faults: Faults::NONE, crashes: vec![], seed: 0 }
+        Self { config, devices: 5, samples: 32, limits, faults: Faults::NONE, accidents: vec![], seed: 0 }
     }
 
     /// The same run over a link that a seed makes bad.
@@ -96,7 +107,7 @@ enum Happening {
     /// The aggregator notices that a connection is gone.
     Lost(ConnId),
     Work(usize),
-    Crash,
+    Accident(Accident),
 }
 
 struct Member {
@@ -106,6 +117,7 @@ struct Member {
     conn: Option<ConnId>,
     working: bool,
     done: bool,
+    gone: bool,
 }
 
 /// A fleet and its aggregator; see [`Setup`].
@@ -156,7 +168,7 @@ impl World {
             setup: setup.clone(),
             coordinator,
             keeper,
-            members: (0..setup.devices).map(|index| member(setup, &model, index)).collect(),
+            members: (0..setup.devices).map(|index| member(setup, &model, index, index)).collect(),
             model,
             rng: Rng::new(derive(setup.seed, 0)),
             now: 0,
@@ -172,8 +184,8 @@ impl World {
             let delay = world.rng.below(setup.faults.outage_ms);
             world.plan(delay, Happening::Connect(index));
         }
-        for &at in &setup.crashes {
-            world.plan(at, Happening::Crash);
+        for &(at, accident) in &setup.accidents {
+            world.plan(at, Happening::Accident(accident));
         }
         world
     }
@@ -260,10 +272,18 @@ impl World {
             Happening::Work(index) => {
                 let Member { session, shard, working, .. } = &mut self.members[index];
                 *working = false;
-                session.work(shard, &Portable, now).unwrap();
-                self.serve(index);
+                if session.has_work() {
+                    session.work(shard, &Portable, now).unwrap();
+                    self.serve(index);
+                }
             }
-            Happening::Crash => self.crash(),
+            Happening::Accident(Accident::Crash) => self.crash(),
+            Happening::Accident(Accident::Reboot { device, tier }) => self.reboot(device, tier),
+            Happening::Accident(Accident::Vanish { device }) => {
+                self.members[device].done = true;
+                self.members[device].gone = true;
+                self.members[device].conn.into_iter().for_each(|conn| self.break_off(conn));
+            }
         }
     }
 
@@ -272,6 +292,9 @@ impl World {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;
         let member = &mut self.members[index];
+        if member.gone || member.conn.is_some() {
+            return;
+        }
         member.conn = Some(conn);
         self.conns.insert(conn, index);
         self.coordinator.handle_connected(conn, member.device.clone());
@@ -304,6 +327,20 @@ impl World {
         let conns: Vec<_> = self.members.iter().filter_map(|member| member.conn).collect();
         for conn in conns {
             self.break_off(conn);
+        }
+    }
+
+    /// Nothing of what the device was doing survives.
+    fn reboot(&mut self, index: usize, tier: usize) {
+        let fresh = member(&self.setup, &self.model, index, tier);
+        let Member { session, conn, done, .. } = &mut self.members[index];
+        if *done {
+            return;
+        }
+        *session = fresh.session;
+        match *conn {
+            Some(conn) => self.break_off(conn),
+            None => self.plan(0, Happening::Connect(index)),
         }
     }
 
@@ -402,14 +439,14 @@ fn coordinator(
 }
 
 /// A device whose memory holds exactly its tier.
-fn member(setup: &Setup, model: &TieredModel, index: usize) -> Member {
+fn member(setup: &Setup, model: &TieredModel, index: usize, tier: usize) -> Member {
     let device: DeviceId = format!("device-{index:02}").parse().unwrap();
     let shard = shard(index, setup.samples);
-    let need = model.plans[index % model.plans.len()].info.arena_bytes();
+    let need = model.plans[tier % model.plans.len()].info.arena_bytes();
     let budget = Budget { ram: need, ..Budget::UNLIMITED };
     let profile = Profile { device: device.clone(), budget, data: shard.summary() };
     let session = Session::new(profile, HeapArena::new(budget.ram));
-    Member { device, session, shard, conn: None, working: false, done: false }
+    Member { device, session, shard, conn: None, working: false, done: false, gone: false }
 }
 
 /// Some of the built-in digits, others for every device.

@@ -109,6 +109,7 @@ impl Coordinator {
         }
         if let Some(member) = self.fleet.member(device) {
             let tier = member.record.tier;
+            self.resign_other_tier(device, tier);
             if let Some(plan) = self.model.plans.get(tier.index()) {
                 let welcome = Welcome { run: self.run, tier, plan: plan.info };
                 self.say(device, ToDevice::Welcome(welcome));
@@ -232,9 +233,10 @@ impl Coordinator {
     /// Lets waiting updates in, as many as memory allows.
     fn start_uploads(&mut self) {
         let max = self.settings.max_uploads.max(1);
-        while let Phase::Collecting(round) = &mut self.phase
-            && round.uploads() < max
-        {
+        while let Phase::Collecting(round) = &mut self.phase {
+            if round.uploads() >= max && !round.interrupt_upload(|device| self.fleet.is_connected(device)) {
+                return;
+            }
             let queued = round.seats.iter_mut().find(|(_, (_, seat))| matches!(seat, Seat::Queued(_)));
             let Some((device, (_, seat))) = queued else { return };
             let device = device.clone();
@@ -288,6 +290,16 @@ impl Coordinator {
             && matches!(round.seats.get(device), Some((_, Seat::Assigned)))
         {
             self.set_seat(device, Seat::Refused(code));
+        }
+    }
+
+    /// A device that comes back with other hardware can not fill the seat it had; nobody waits for it.
+    fn resign_other_tier(&mut self, device: &DeviceId, tier: Tier) {
+        let seat = self.round().and_then(|round| round.seats.get(device));
+        if let Some((seat_tier, Seat::Assigned | Seat::Queued(_) | Seat::Uploading(_))) = seat
+            && *seat_tier != tier
+        {
+            self.set_seat(device, Seat::Refused(Code::NotReady));
         }
     }
 
