@@ -60,7 +60,10 @@ pub enum Reply {
     Opened,
     Stored(Vec<(DeviceId, Ticket, Result<(), Code>)>),
     Committed,
-    Onnx { conn: ConnId, file: Vec<u8> },
+    Onnx {
+        conn: ConnId,
+        file: Vec<u8>,
+    },
     /// The run is over: this is for the driver.
     Finished,
 }

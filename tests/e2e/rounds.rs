@@ -15,6 +15,8 @@ const DEVICES: [&str; 5] = ["cam-0", "cam-1", "cam-2", "cam-3", "cam-4"];
 /// Of `digits-mlp` under the usual tiers.
 const PARAMETERS: [usize; 5] = [2410, 1660, 1210, 610, 310];
 
+const TEN: &str = "run = { rounds = 10, min_devices = 5 }\nround = { quorum = 1.0 }\n";
+
 /// One device per tier: each has just the memory that its tier needs.
 fn start_devices(gateway: &Gateway, serving: &Serving) -> Vec<Process> {
     (0..DEVICES.len()).map(|index| start_device(gateway, serving, index)).collect()
@@ -84,7 +86,7 @@ fn run_to_end(config: &str) -> (Gateway, f64, f64) {
 
 #[test]
 fn five_tiers_learn_and_hold_their_slices() {
-    let (gateway, first, last) = run_to_end("run = { rounds = 10, min_devices = 5 }\nround = { quorum = 1.0 }");
+    let (gateway, first, last) = run_to_end(&format!("{TEN}strategy = {{ name = \"heterofl\" }}"));
     assert!(last < 0.5 * first, "loss fell from {first} to {last} only");
     let status = gateway.status().unwrap();
     let devices = status["last_round"]["devices"].as_array().unwrap();
@@ -97,22 +99,21 @@ fn five_tiers_learn_and_hold_their_slices() {
 
 #[test]
 fn int8_updates_with_error_feedback_learn_too() {
-    let config = "run = { rounds = 10, min_devices = 5 }\nround = { quorum = 1.0 }\n\
-                  wire = { up = \"int8\", error_feedback = true }";
-    let (gateway, first, last) = run_to_end(config);
+    let codec = "wire = { up = \"int8\", error_feedback = true }\nstrategy = { name = \"heterofl\" }";
+    let (gateway, first, last) = run_to_end(&format!("{TEN}{codec}"));
     assert!(last < 0.5 * first, "loss fell from {first} to {last} only");
     assert_slices(&gateway);
 }
 
 #[test]
 fn a_reweighting_strategy_learns_over_quic() {
-    let config = "run = { rounds = 10, min_devices = 5 }\nround = { quorum = 1.0 }\n\
-                  strategy = { name = \"fairheterofl\", params = { step = \"reweight\" } }";
-    let (_, first, last) = run_to_end(config);
+    let strategy = "strategy = { name = \"fairheterofl\", params = { step = \"reweight\" } }";
+    let (_, first, last) = run_to_end(&format!("{TEN}{strategy}"));
     assert!(last < 0.5 * first, "loss fell from {first} to {last} only");
 }
 
-const LONG: &str = "run = { rounds = 30, min_devices = 5 }\nround = { quorum = 1.0 }\ntraining = { epochs = 3 }";
+const LONG: &str =
+    "run = { rounds = 30, min_devices = 5 }\nround = { quorum = 1.0 }\ntraining = { epochs = 3 }";
 
 /// Every round was closed once, with everybody.
 fn assert_history(gateway: &Gateway, rounds: u32) -> RunId {

@@ -1,45 +1,15 @@
 //! Whole runs in memory and virtual time. Whatever the link does to frames, the run ends, and its
 //! model is the model of an undisturbed run, bit for bit.
-//!
-//! A failure names its seed; `FAIRTIER_SEED=<seed> cargo test --profile ci -p tests <name>` replays
-//! that one, and `FAIRTIER_SEEDS=<count>` tries more than usual.
-
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::atomic::{AtomicU64, Ordering},
-};
 
 use common::rng::{Rng, derive};
-use fleet::memory::{Accident, Outcome, Setup};
+use fleet::{
+    memory::{Accident, Outcome, Setup},
+    seeds::for_seeds,
+};
 
 const EXACT: &str = "run = { rounds = 3 }\ntraining = { batch = 8 }";
 const LOSSY_CODEC: &str = "run = { rounds = 3 }\ntraining = { batch = 8 }\n\
      wire = { up = \"int8\", error_feedback = true }";
-
-/// Runs `check` for many seeds on all processors, and says which one failed.
-fn for_seeds(count: u64, check: impl Fn(u64) + Sync) {
-    let from_env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seeds = match from_env("FAIRTIER_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..from_env("FAIRTIER_SEEDS").unwrap_or(count),
-    };
-    let next = AtomicU64::new(seeds.start);
-    let work = || {
-        while let seed = next.fetch_add(1, Ordering::Relaxed)
-            && seed < seeds.end
-        {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(seed))) {
-                eprintln!("failed with seed {seed}; replay with FAIRTIER_SEED={seed}");
-                resume_unwind(panic);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
-        }
-    });
-}
 
 fn bits(parameters: &[f32]) -> Vec<u32> {
     parameters.iter().map(|value| value.to_bits()).collect()
@@ -158,7 +128,9 @@ fn every_strategy_learns_and_gives_devices_their_slices() {
         "name = \"fairheterofl\"\nparams = { step = \"reweight\" }",
     ];
     for strategy in strategies {
-        let mut setup = Setup::new(&format!("run = {{ rounds = 15 }}\ntraining = {{ lr = 0.3 }}\n[strategy]\n{strategy}"));
+        let mut setup = Setup::new(&format!(
+            "run = {{ rounds = 15 }}\ntraining = {{ lr = 0.3 }}\n[strategy]\n{strategy}"
+        ));
         setup.samples = 120;
         let outcome = setup.run();
         let loss = |at: usize| outcome.reports[at].loss.mean;

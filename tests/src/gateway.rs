@@ -61,15 +61,25 @@ impl Gateway {
     /// `aggregator serve` that is expected to fail; gives what it writes.
     pub fn serve_in_vain(&self) -> String {
         let dir = self.text("gw");
-        Process::start("aggregator", "aggregator", &["serve", "--dir", &dir, "--listen", "127.0.0.1:0"]).fail()
+        Process::start("aggregator", "aggregator", &["serve", "--dir", &dir, "--listen", "127.0.0.1:0"])
+            .fail()
     }
 
     /// A device's arguments for `edge-client run`, with its share of the digits.
     pub fn device(&self, serving: &Serving, name: &str, share: &str, more: &[&str]) -> Process {
         let identity = self.identity(name);
         let identity = identity.to_str().unwrap();
-        let args =
-            ["run", "--server", &serving.address, "--identity", identity, "--share", share, "--data-seed", "7"];
+        let args = [
+            "run",
+            "--server",
+            &serving.address,
+            "--identity",
+            identity,
+            "--share",
+            share,
+            "--data-seed",
+            "7",
+        ];
         Process::start(name, "edge-client", &[&args, more].concat())
     }
 

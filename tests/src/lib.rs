@@ -5,6 +5,7 @@
 //! | [`gateway`], [`process`] | the real programs, in a temporary directory |
 //! | [`raw`] | a QUIC client that says what it likes, for hostile devices |
 //! | [`memory`], [`link`] | Coordinator, Keeper and Sessions in one thread, over a link that loses, repeats, reorders, garbles and breaks, in virtual time |
+//! | [`seeds`] | many runs on all processors |
 //!
 //! Everything here may panic: it is only ever part of a test, and a panic with a reason is its answer.
 #![forbid(unsafe_code)]
@@ -15,3 +16,4 @@ pub mod link;
 pub mod memory;
 pub mod process;
 pub mod raw;
+pub mod seeds;

@@ -100,7 +100,8 @@ mod tests {
             garbled += fate.copies.iter().filter(|(_, copy)| copy != b"a frame of some length").count();
             broken += usize::from(fate.broken);
         }
-        let near = |count: usize, expected: usize| assert!(count.abs_diff(expected) < expected / 4, "{count}");
+        let near =
+            |count: usize, expected: usize| assert!(count.abs_diff(expected) < expected / 4, "{count}");
         near(lost, 800);
         near(repeated, 1800);
         near(garbled, 550);

@@ -18,7 +18,7 @@ use aggregator::{
     strategy,
 };
 use common::{
-    Budget, Code, DeviceId, Instant,
+    Budget, Code, DeviceId, Instant, RunId,
     rng::{Rng, derive},
     transfer::LinkLimits,
     wire,
@@ -57,6 +57,8 @@ pub struct Setup {
     pub limits: LinkLimits,
     pub faults: Faults,
     pub accidents: Vec<(u64, Accident)>,
+    /// Devices may fail, because they are told nonsense.
+    pub may_fail: bool,
     /// Of the link's behaviour.
     pub seed: u64,
 }
@@ -69,7 +71,16 @@ impl Setup {
         config.round.quorum = 1.0;
         config.round.deadline_s = 86_400.0;
         let limits = LinkLimits { chunk: 200, window: 800, timeout: common::Duration::from_millis(50) };
-        Self { config, devices: 5, samples: 32, limits, faults: Faults::NONE, accidents: vec![], seed: 0 }
+        Self {
+            config,
+            devices: 5,
+            samples: 32,
+            limits,
+            faults: Faults::NONE,
+            accidents: vec![],
+            may_fail: false,
+            seed: 0,
+        }
     }
 
     /// The same run over a link that a seed makes bad.
@@ -97,6 +108,13 @@ pub struct Outcome {
     pub arrived: BTreeMap<(DeviceId, u32), u32>,
     /// What every device holds at the end.
     pub slices: Vec<Vec<f32>>,
+}
+
+/// Who a frame is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Side {
+    Aggregator,
+    Device,
 }
 
 #[derive(Debug)]
@@ -151,7 +169,8 @@ impl World {
         let (model, initial) = server::open_model(config).unwrap();
         let mut store: Box<dyn Store> = Box::new(MemoryStore::new());
         let saved = server::open_run(&mut *store, &model, config, initial).unwrap();
-        let strategy = strategy::by_name(&config.strategy.name, config.strategy.params.clone().into()).unwrap();
+        let strategy =
+            strategy::by_name(&config.strategy.name, config.strategy.params.clone().into()).unwrap();
         let coordinator = coordinator(setup, &model, &saved, strategy.hints().loss_after, 0);
         let reports = Arc::new(Mutex::new(vec![]));
         let seen = reports.clone();
@@ -196,7 +215,7 @@ impl World {
             if self.coordinator.is_finished() && self.members.iter().all(|member| member.done) {
                 return;
             }
-            self.step();
+            assert!(self.step(), "nothing will ever happen again, at {} ms", self.now);
         }
         let seats = self.coordinator.round().map(|round| &round.seats);
         panic!("no end after {MAX_EVENTS} events, at {} ms; open round: {seats:?}", self.now);
@@ -221,8 +240,26 @@ impl World {
         self.future.insert((self.now + delay, self.sent), happening);
     }
 
-    /// The next thing that happens: a timer or something planned.
-    fn step(&mut self) {
+    pub fn model(&self) -> &TieredModel {
+        &self.model
+    }
+
+    pub fn run_id(&mut self) -> RunId {
+        self.keeper.store.load(&server::mark(&self.model)).unwrap().unwrap().run.run
+    }
+
+    /// Delivers a frame that nobody has sent.
+    pub fn inject(&mut self, device: usize, frame: Vec<u8>, to: Side) {
+        let Some(conn) = self.members[device].conn else { return };
+        self.happen(match to {
+            Side::Aggregator => Happening::ToAggregator(conn, frame),
+            Side::Device => Happening::ToDevice(device, conn, frame),
+        });
+        self.carry_out();
+    }
+
+    /// The next thing that happens: a timer or something planned. False if there is nothing.
+    pub fn step(&mut self) -> bool {
         let timers = self.members.iter().filter_map(|member| member.session.poll_timeout());
         let timer = timers.chain(self.coordinator.poll_timeout()).map(Instant::as_millis).min();
         let planned = self.future.first_key_value().map(|(&(at, _), _)| at);
@@ -236,9 +273,10 @@ impl World {
                 self.now = self.now.max(at);
                 self.happen(happening);
             }
-            _ => panic!("nothing will ever happen again, at {} ms", self.now),
+            _ => return false,
         }
         self.carry_out();
+        true
     }
 
     fn ring(&mut self) {
@@ -273,7 +311,8 @@ impl World {
                 let Member { session, shard, working, .. } = &mut self.members[index];
                 *working = false;
                 if session.has_work() {
-                    session.work(shard, &Portable, now).unwrap();
+                    let worked = session.work(shard, &Portable, now);
+                    assert!(worked.is_ok() || self.setup.may_fail, "{worked:?}");
                     self.serve(index);
                 }
             }
@@ -346,7 +385,8 @@ impl World {
 
     /// Everything a Session's driver does after each call.
     fn serve(&mut self, index: usize) {
-        let mut frame = vec![0; wire::MAX_CONTROL.max(self.setup.limits.chunk as usize + wire::CHUNK_OVERHEAD)];
+        let mut frame =
+            vec![0; wire::MAX_CONTROL.max(self.setup.limits.chunk as usize + wire::CHUNK_OVERHEAD)];
         while let Some(conn) = self.members[index].conn
             && let Some((_, len)) = self.members[index].session.poll_transmit(&mut frame)
         {
@@ -360,8 +400,10 @@ impl World {
                     self.answers.entry((member.device.clone(), round)).or_default().push(refused);
                 }
                 Event::Finished { .. } => member.done = true,
-                Event::Failed { round, code } => panic!("{} fails in round {round}: {code}", member.device),
-                Event::Joined { .. } | Event::Assigned { .. } | Event::Refused(_) => {}
+                Event::Failed { round, code } if !self.setup.may_fail => {
+                    panic!("{} fails in round {round}: {code}", member.device)
+                }
+                Event::Failed { .. } | Event::Joined { .. } | Event::Assigned { .. } | Event::Refused(_) => {}
             }
         }
         if member.session.has_work() && !member.working {
@@ -425,13 +467,7 @@ impl World {
     }
 }
 
-fn coordinator(
-    setup: &Setup,
-    model: &TieredModel,
-    saved: &Saved,
-    loss_after: bool,
-    now: u64,
-) -> Coordinator {
+fn coordinator(setup: &Setup, model: &TieredModel, saved: &Saved, loss_after: bool, now: u64) -> Coordinator {
     let mut settings = setup.config.settings(loss_after);
     settings.limits = setup.limits;
     let start = server::start(saved, &setup.config);

@@ -4,9 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use common::{
     Budget, Code, Codec,
-    message::{
-        Assignment, DataSummary, Hello, Offer, Refusal, Scalars, ToAggregator, ToDevice, Welcome,
-    },
+    message::{Assignment, DataSummary, Hello, Offer, Refusal, Scalars, ToAggregator, ToDevice, Welcome},
     wire::{self, Frame},
 };
 use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
@@ -20,8 +18,7 @@ use crate::process::PATIENCE;
 /// An open connection with its control stream.
 #[derive(Debug)]
 pub struct Raw {
-    /// Keeps the socket.
-    _endpoint: Endpoint,
+    endpoint: Endpoint,
     connection: Connection,
     control: SendStream,
     receive: RecvStream,
@@ -65,7 +62,7 @@ impl Raw {
         let connecting = endpoint.connect_with(config, server, wire::SERVER_NAME).unwrap();
         let connection = in_time("a connection", connecting).await?;
         let (control, receive) = in_time("a stream", connection.open_bi()).await?;
-        Ok(Self { _endpoint: endpoint, connection, control, receive })
+        Ok(Self { endpoint, connection, control, receive })
     }
 
     /// Bytes on the control stream, as they are.
@@ -140,6 +137,12 @@ impl Raw {
             _ => None,
         };
         Fate { refusal, closed }
+    }
+
+    /// Closes the connection, so that the aggregator knows at once.
+    pub async fn leave(self) {
+        self.connection.close(0u32.into(), b"");
+        in_time("the connection to close", self.endpoint.wait_idle()).await;
     }
 
     /// Says Hello and waits for the answer.
