@@ -74,8 +74,10 @@ pub struct RegionNote {
     pub tiers: TierSet,
     /// Devices whose updates reach the region.
     pub participants: usize,
-    /// Sum of their weights; 0: the region kept its value.
+    /// Their share of all weight; it may be too small for a number where one tier outweighs all others.
     pub weight: f64,
+    /// False: the region kept its value.
+    pub moved: bool,
     /// By how much the strategy shortened the step, in (0, 1]; absent where it has no such notion.
     pub rho: Option<f64>,
 }
@@ -136,29 +138,37 @@ pub fn combine<P: Scalar, U: Updates>(
         restore(strategy, &state);
         return Ok(kept(Code::NonFiniteResult, cohort));
     }
-    Ok(Outcome {
-        kept: None,
-        weights: weights.into_shares(),
-        regions: notes(cohort, |region| (sums.weight_in(region, regions), mix.rho(region))),
-        refused: cohort.refused().to_vec(),
-    })
+    let weights = weights.into_shares();
+    let note = |(region, &tiers): (usize, &TierSet)| {
+        let reach = cohort.participants().iter().zip(&weights);
+        let reach = reach.filter(|(participant, _)| tiers.contains(participant.tier));
+        let counts = |tier| mix.coefficient(region, tier) * sums.weight(tier, region) != 0.0;
+        RegionNote {
+            tiers,
+            participants: cohort.reaching(tiers),
+            weight: sum(reach.map(|(_, &weight)| weight)),
+            moved: tiers.iter().any(counts),
+            rho: mix.rho(region),
+        }
+    };
+    let notes = regions.sets().iter().enumerate().map(note).collect();
+    Ok(Outcome { kept: None, weights, regions: notes, refused: cohort.refused().to_vec() })
 }
 
 fn kept(code: Code, cohort: &Cohort<'_>) -> Outcome {
+    let note = |&tiers: &TierSet| RegionNote {
+        tiers,
+        participants: cohort.reaching(tiers),
+        weight: 0.0,
+        moved: false,
+        rho: None,
+    };
     Outcome {
         kept: Some(code),
         weights: vec![0.0; cohort.participants().len()],
-        regions: notes(cohort, |_| (0.0, None)),
+        regions: cohort.regions().sets().iter().map(note).collect(),
         refused: cohort.refused().to_vec(),
     }
-}
-
-fn notes(cohort: &Cohort<'_>, of: impl Fn(usize) -> (f64, Option<f64>)) -> Vec<RegionNote> {
-    let note = |(region, &tiers): (usize, &TierSet)| {
-        let (weight, rho) = of(region);
-        RegionNote { tiers, participants: cohort.reaching(tiers), weight, rho }
-    };
-    cohort.regions().sets().iter().enumerate().map(note).collect()
 }
 
 /// A strategy reads back what it wrote itself a moment ago, so there is nothing to report.

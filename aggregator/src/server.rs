@@ -180,7 +180,12 @@ pub fn open_model(config: &Config) -> Result<(TieredModel, Vec<f32>), ServerErro
 }
 
 fn open_strategy(config: &Config) -> Result<Box<dyn Strategy>, StrategyError> {
-    strategy::by_name(&config.strategy.name, config.strategy.params.clone().into())
+    let strategy = strategy::by_name(&config.strategy.name, config.strategy.params.clone().into())?;
+    if strategy.hints().scaler {
+        let why = "`scaler = true` needs plans with scaled layers, which devices do not have".to_owned();
+        return Err(StrategyError::Parameters { strategy: strategy.name(), why });
+    }
+    Ok(strategy)
 }
 
 fn check_fixed_tiers(config: &Config, tiers: usize) -> Result<(), ServerError> {

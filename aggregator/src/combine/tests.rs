@@ -171,4 +171,5 @@ fn devices_of_weight_zero_are_not_read() {
     // The source holds nothing, so reading would fail by length.
     let outcome = combine(&mut Nobody, &cohort, &mut [].as_slice() as &mut &[Vec<f32>], &mut theta).unwrap();
     assert_eq!((outcome.kept, theta), (None, [1.0; 5]));
+    assert!(outcome.regions.iter().all(|region| !region.moved));
 }

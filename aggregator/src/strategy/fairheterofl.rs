@@ -138,11 +138,18 @@ impl Strategy for FairHeteroFl {
     }
 
     fn mix(&mut self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
-        let l = self.params.l.unwrap_or(1.0 / cohort.lr);
+        let l = match self.params.step {
+            Step::Hessian => self.params.l.unwrap_or(1.0 / cohort.lr),
+            // It would cancel.
+            Step::Reweight => 1.0,
+        };
         let tiers = terms::of_tiers(&self.params, cohort);
         let mut mix = Mix::none(cohort.regions());
         for (region, set) in cohort.regions().sets().iter().enumerate() {
             let held = || tiers.iter().filter(|terms| set.contains(terms.tier));
+            if held().next().is_none() {
+                continue;
+            }
             let top = held().map(|terms| terms.ln_scale).fold(f64::NEG_INFINITY, f64::max);
             let scale = |terms: &Terms| (terms.ln_scale - top).exp();
             let plain: f64 = held().map(|terms| scale(terms) * l * terms.weight).sum();
@@ -152,9 +159,6 @@ impl Strategy for FairHeteroFl {
                     .map(|terms| scale(terms) * self.bound(terms, l, &Norms { region, cohort, sums }))
                     .sum(),
             };
-            if held().next().is_none() {
-                continue;
-            }
             for terms in held() {
                 mix.set(region, terms.tier, scale(terms) * l / bound);
             }
@@ -172,7 +176,7 @@ impl FairHeteroFl {
         // Q in the scale of the tier; f^(q_m-1) is not formed where it would only be multiplied by 0.
         let spread = || {
             let of = |&(index, weight): &(usize, f64)| {
-                weight / terms::loss(cohort_loss(norms.cohort, index)) * norms.update(&self.params, index)
+                weight / terms::loss(norms.cohort, index) * norms.update(&self.params, index)
             };
             l * l * terms.weights.iter().map(of).sum::<f64>()
         };
@@ -211,10 +215,6 @@ impl Norms<'_> {
             Norm::Region => self.sums.norm_in(tier, self.region),
         }
     }
-}
-
-fn cohort_loss(cohort: &Cohort<'_>, index: usize) -> f64 {
-    cohort.participants().get(index).map_or(0.0, |participant| participant.scalars.loss_before)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use common::Tier;
 
 use super::{FairHeteroFlParams, GroupWeight};
-use crate::combine::{Cohort, sum};
+use crate::combine::{Cohort, Participant, sum};
 
 /// Losses below are taken as this, so that their logarithm exists.
 const LEAST_LOSS: f64 = 1e-10;
@@ -28,8 +28,10 @@ pub(super) struct Terms {
     pub weight: f64,
 }
 
-pub(super) fn loss(loss: f64) -> f64 {
-    loss.max(LEAST_LOSS)
+/// f_i, floored.
+pub(super) fn loss(cohort: &Cohort<'_>, index: usize) -> f64 {
+    let participant = cohort.participants().get(index);
+    participant.map_or(LEAST_LOSS, |participant| participant.scalars.loss_before.max(LEAST_LOSS))
 }
 
 /// Terms of every tier that has a participant and a weight above 0.
@@ -55,7 +57,7 @@ fn of_tier(
     samples: f64,
 ) -> Option<Terms> {
     let q_m = params.q_m.of(tier)?;
-    let raw = |(index, participant): (usize, &crate::combine::Participant)| {
+    let raw = |(index, participant): (usize, &Participant)| {
         cohort.device_weight(index).unwrap_or(participant.samples() / samples)
     };
     let total = sum(cohort.of_tier(tier).map(raw));
@@ -67,7 +69,7 @@ fn of_tier(
         .of_tier(tier)
         .map(|(index, participant)| {
             let share = raw((index, participant)) / total;
-            (index, share.ln(), loss(participant.scalars.loss_before).ln())
+            (index, share.ln(), loss(cohort, index).ln())
         })
         .collect();
     let ln_s = log_sum_exp(logs.iter().map(|&(_, ln_p, ln_f)| ln_p + (q_m + 1.0) * ln_f));
