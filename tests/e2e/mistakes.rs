@@ -2,9 +2,15 @@
 
 use std::fs;
 
+use aggregator::{
+    server,
+    store::{DiskStore, Options, Store, StoreError},
+};
+use common::rng::Rng;
 use fleet::{
     gateway::{Gateway, files},
     process::Process,
+    raw::{Raw, hello, tls},
 };
 
 #[test]
@@ -25,7 +31,7 @@ fn a_wrong_configuration_is_named() {
         ("model = { source = \"resnet-50\" }", "E51", "digits-mlp"),
         ("model = { source = \"garbage.onnx\" }", "E51", "garbage.onnx"),
         ("model = { source = \"empty.onnx\" }", "E51", "empty.onnx"),
-        ("model = { source = \".\" }", "E51", "model.source"),
+        ("model = { source = \".\" }", "E51", "directory"),
     ];
     for (config, code, named) in cases {
         let gateway = Gateway::new(config, &[]);
@@ -76,7 +82,7 @@ fn a_device_is_told_what_is_wrong_with_its_arguments() {
     assert!(output.contains("none.csv"), "{output}");
 }
 
-/// Two rounds of one device, and a third that is open with one of two updates.
+/// What a killed aggregator leaves after a few rounds of one device.
 fn used_store() -> Gateway {
     let config =
         "run = { rounds = 40, min_devices = 1 }\nround = { quorum = 1.0 }\nstore = { keep_spool = true }";
@@ -115,8 +121,78 @@ fn a_damaged_store_is_named_and_left_as_it_is() {
     fs::write(&ledger, &whole[..whole.len() / 3]).unwrap();
     refuse("a ledger that is cut off", &gateway, &["E52", "E53"]);
 
-    // The configuration names another model than the stored run.
+    // The aggregator was killed, so a round is open; its spool is shorter than the ledger says.
+    let gateway = half_a_round();
+    for spool in fs::read_dir(gateway.path("gw/store/spool")).unwrap() {
+        let path = spool.unwrap().path();
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    }
+    refuse("a spool that is cut off", &gateway, &["E52"]);
+}
+
+#[test]
+fn a_run_does_not_go_on_with_another_model() {
     let gateway = used_store();
+    let config = fs::read(gateway.path("gw/fairtier.toml")).unwrap();
+    let (mark, parameters) = (server::mark(&gateway.model()), gateway.parameters());
     fs::write(gateway.path("gw/fairtier.toml"), "model = { tiers = [1.0, 0.5] }").unwrap();
-    refuse("another model", &gateway, &["E16"]);
+    let output = gateway.serve_in_vain();
+    assert!(output.contains("E16") && output.contains("another directory"), "{output}");
+    assert_eq!(gateway.parameters(), parameters);
+    fs::write(gateway.path("gw/fairtier.toml"), config).unwrap();
+    let mut store = DiskStore::open(&gateway.path("gw/store"), Options::default()).unwrap();
+    assert!(store.load(&mark).unwrap().unwrap().next_round > 2);
+}
+
+/// A round of two devices, of whom one has delivered.
+fn half_a_round() -> Gateway {
+    let gateway = Gateway::new("run = { rounds = 5, min_devices = 2 }", &["cam-1", "mute"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let mut device = gateway.device(&serving, "cam-1", "0/20", &[]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let identity = fs::read(gateway.identity("mute")).unwrap();
+        let mut mute = Raw::connect(&serving.address, tls(&identity, false)).await.unwrap();
+        mute.join(hello("mute")).await;
+        mute.assignment().await;
+        device.wait_line("update accepted");
+    });
+    serving.process.kill();
+    device.kill();
+    gateway
+}
+
+/// Damage anywhere in the ledger is either noticed, and then nothing is changed, or does not matter.
+#[test]
+fn flipped_bytes_in_the_ledger_do_no_harm() {
+    let gateway = half_a_round();
+    let store = gateway.path("gw/store");
+    let before = files(&store);
+    let ledger = store.join("fairtier.redb");
+    let whole = fs::read(&ledger).unwrap();
+    let expected = gateway.parameters();
+    let mark = server::mark(&gateway.model());
+    let mut noticed = 0;
+    let mut rng = Rng::new(5);
+    for _ in 0..60 {
+        // Pages that are in use are those that are not empty.
+        let at = std::iter::repeat_with(|| rng.below(whole.len() as u64) as usize).find(|&at| whole[at] != 0);
+        let mut damaged = whole.clone();
+        damaged[at.unwrap()] ^= 0x41;
+        for (path, content) in &before {
+            fs::write(path, content).unwrap();
+        }
+        fs::write(&ledger, &damaged).unwrap();
+        let opened = DiskStore::open(&store, Options::default());
+        match opened.and_then(|mut store| store.load(&mark)) {
+            Ok(saved) => assert_eq!(saved.unwrap().parameters, expected),
+            Err(StoreError::Damaged { .. } | StoreError::Database { .. } | StoreError::Format { .. }) => {
+                noticed += 1;
+                assert!(fs::read(&ledger).unwrap() == damaged, "the damaged ledger was changed");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(noticed > 10, "{noticed}");
 }

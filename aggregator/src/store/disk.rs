@@ -66,8 +66,10 @@ impl DiskStore {
         let spools = dir.join("spool");
         fs::create_dir_all(&spools).map_err(|source| StoreError::Io { path: spools.clone(), source })?;
         sync_dir(dir)?;
-        let ledger = Ledger::open(dir)?;
-        let mut store = Self { ledger, spools, options, run: None, spool: None };
+        if let Some(ledger) = Ledger::open_copy(dir)? {
+            Self::new(ledger, &spools, &options).read_through()?;
+        }
+        let mut store = Self::new(Ledger::open(dir)?, &spools, &options);
         let meta = store.meta()?;
         let open = meta.as_ref().and_then(|meta| meta.open.as_ref()).map(|round| round.number);
         store.run = meta.map(|meta| meta.run.run);
@@ -78,6 +80,21 @@ impl DiskStore {
         }
         spool::sweep(&store.spools, |round| Some(round) == open || indexed.contains(&round))?;
         Ok(store)
+    }
+
+    fn new(ledger: Ledger, spools: &Path, options: &Options) -> Self {
+        Self { ledger, spools: spools.to_owned(), options: options.clone(), run: None, spool: None }
+    }
+
+    /// Fails if something is damaged that a run needs to go on.
+    fn read_through(mut self) -> Result<(), StoreError> {
+        if let Some(meta) = self.meta()? {
+            let saved = self.load(&meta.run.model)?;
+            if let Some(open) = saved.and_then(|saved| saved.open) {
+                spool::check(&self.spools, open.record.number, &open.updates)?;
+            }
+        }
+        self.indexed_rounds().map(drop)
     }
 
     /// `None` before a run has begun.
