@@ -129,6 +129,23 @@ impl Round {
         self.seats.values().filter(|(_, seat)| matches!(seat, Seat::Uploading(_))).count()
     }
 
+    /// If somebody waits for a place: takes that of an upload whose device is gone. It will offer its
+    /// update again. False if there is none.
+    pub fn interrupt_upload(&mut self, connected: impl Fn(&DeviceId) -> bool) -> bool {
+        let waiting = self.seats.values().any(|(_, seat)| matches!(seat, Seat::Queued(_)));
+        let gone = self
+            .seats
+            .iter_mut()
+            .find(|(device, (_, seat))| matches!(seat, Seat::Uploading(_)) && !connected(device));
+        match gone {
+            Some((_, (_, seat))) if waiting => {
+                *seat = Seat::Assigned;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// What is wrong with an offer, before a byte of it is fetched.
     pub fn review(
         &self,
