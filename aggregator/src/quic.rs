@@ -55,7 +55,12 @@ fn endpoint_config(authority: &Authority) -> Result<quinn::EndpointConfig, QuicE
     let (_, key) = authority.server()?;
     let secret = [b"fairtier stateless reset", key.secret_der()].concat();
     let reset_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
-    Ok(quinn::EndpointConfig::new(Arc::new(reset_key)))
+    // Connection ids must be recognised by the successor, too.
+    let tag = ring::hmac::sign(&reset_key, b"connection ids");
+    let ids = tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let mut config = quinn::EndpointConfig::new(Arc::new(reset_key));
+    config.cid_generator(move || Box::new(quinn_proto::HashedConnectionIdGenerator::from_key(ids)));
+    Ok(config)
 }
 
 fn server_config(authority: &Authority) -> Result<quinn::ServerConfig, QuicError> {

@@ -218,7 +218,15 @@ impl World {
             assert!(self.step(), "nothing will ever happen again, at {} ms", self.now);
         }
         let seats = self.coordinator.round().map(|round| &round.seats);
-        panic!("no end after {MAX_EVENTS} events, at {} ms; open round: {seats:?}", self.now);
+        let waiting = self.members.iter().filter(|member| !member.done);
+        let waiting: Vec<_> = waiting.map(|member| (&member.device, member.conn, &member.session)).collect();
+        panic!(
+            "no end after {MAX_EVENTS} events, at {} ms, {} rounds; finished: {}; open round: {seats:?}; \
+             devices that wait: {waiting:?}",
+            self.now,
+            self.coordinator.committed(),
+            self.coordinator.is_finished(),
+        );
     }
 
     pub fn outcome(&mut self) -> Outcome {
