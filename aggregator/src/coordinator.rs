@@ -137,6 +137,9 @@ pub struct Coordinator {
     published: Vec<Published>,
     fleet: Fleet,
     phase: Phase,
+    /// Whose updates count in the round that was closed last: a device whose receipt was lost with
+    /// its connection may ask for it after the next round has begun.
+    counted: (u32, BTreeSet<DeviceId>),
     conns: BTreeMap<ConnId, Outbox>,
     awake: BTreeSet<ConnId>,
     actions: VecDeque<Action>,
@@ -159,7 +162,8 @@ impl Coordinator {
         let fleet = Fleet::new(start.fixed, start.devices);
         let (conns, awake, actions) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
         let Start { run, committed, .. } = start;
-        Self { settings, model, run, committed, published, fleet, phase, conns, awake, actions }
+        let counted = (committed, BTreeSet::new());
+        Self { settings, model, run, committed, published, fleet, phase, counted, conns, awake, actions }
     }
 
     pub fn fleet(&self) -> &Fleet {
@@ -321,7 +325,10 @@ impl Coordinator {
         let late: Vec<_> = round.seats.keys().cloned().collect();
         let closed = round.settle(now);
         match round.purpose {
-            Purpose::Train => self.actions.push_back(Action::Close(closed)),
+            Purpose::Train => {
+                self.counted = (round.number, closed.delivered.iter().map(|(d, ..)| d.clone()).collect());
+                self.actions.push_back(Action::Close(closed));
+            }
             Purpose::Evaluate => {
                 self.phase = Phase::Finished { round: self.committed };
                 self.actions.push_back(Action::Finish(closed));

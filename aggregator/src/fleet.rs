@@ -108,6 +108,10 @@ impl Fleet {
         }
     }
 
+    pub fn is_connected(&self, device: &DeviceId) -> bool {
+        self.member(device).is_some_and(|member| member.conn.is_some())
+    }
+
     pub fn member(&self, device: &DeviceId) -> Option<&Member> {
         self.members.get(device)
     }

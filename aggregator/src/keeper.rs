@@ -1,6 +1,9 @@
 //! The one who writes: carries out the Coordinator's actions on the store, combines rounds, and
-//! keeps the files that people read up to date. Runs on a thread of its own, so that a slow disk
-//! holds up no connection.
+//! keeps the files that people read up to date.
+//!
+//! [`Keeper::act`] and [`Keeper::store_updates`] do the work and give a [`Reply`] for the Coordinator.
+//! Behind a [`Hub`] they run on a thread of their own ([`Keeper::run`]), so that a slow disk holds up no
+//! connection; a simulation calls them directly.
 
 use std::{
     fs, io,
@@ -16,7 +19,8 @@ use tracing::{error, info, warn};
 
 use crate::{
     combine::{Cohort, CombineError, Outcome, check_encoded, combine},
-    coordinator::{Action, StoredUpdate},
+    coordinator::{Action, Coordinator, StoredUpdate},
+    fleet::ConnId,
     hub::Hub,
     model::TieredModel,
     report::RoundReport,
@@ -48,6 +52,20 @@ pub enum KeeperError {
     Length(#[from] common::slice::WrongLength),
     #[error("{path}: {source}")]
     Write { path: PathBuf, source: io::Error },
+}
+
+/// What the Coordinator must be told once an action is carried out; see [`Keeper::tell`].
+#[derive(Debug)]
+pub enum Reply {
+    Opened,
+    Stored(Vec<(DeviceId, Ticket, Result<(), Code>)>),
+    Committed,
+    Onnx {
+        conn: ConnId,
+        file: Vec<u8>,
+    },
+    /// The run is over: this is for the driver.
+    Finished,
 }
 
 /// Called with the report of every round.
@@ -83,52 +101,80 @@ impl Keeper {
                 match action {
                     Action::Store(update) => {
                         let (updates, left) = group(update, jobs);
-                        self.store_updates(updates, hub);
+                        let reply = self.store_updates(&updates);
+                        self.pass_on(reply, hub);
                         match left {
                             Some(Job::Do(action)) => next = Some(action),
                             Some(Job::Stop) => return Ok(()),
                             None => {}
                         }
                     }
-                    action => self.act(action, hub)?,
+                    action => {
+                        if let Some(reply) = self.act(action)? {
+                            self.pass_on(reply, hub);
+                        }
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    fn act(&mut self, action: Action, hub: &Hub) -> Result<(), KeeperError> {
-        match action {
-            Action::Register(device) => self.store.register(&device)?,
+    fn pass_on(&self, reply: Reply, hub: &Hub) {
+        if matches!(reply, Reply::Finished) {
+            return hub.finish();
+        }
+        hub.with(|coordinator, now| self.tell(reply, coordinator, now));
+    }
+
+    /// Reports what was done to the Coordinator that asked for it.
+    pub fn tell(&self, reply: Reply, coordinator: &mut Coordinator, now: common::Instant) {
+        match reply {
+            Reply::Opened => coordinator.handle_opened(now),
+            Reply::Stored(answers) => {
+                for (device, ticket, answer) in answers {
+                    coordinator.handle_stored(&device, ticket, answer, now);
+                }
+            }
+            Reply::Committed => coordinator.handle_committed(&self.parameters, now),
+            Reply::Onnx { conn, file } => coordinator.handle_onnx(conn, file.into()),
+            Reply::Finished => {}
+        }
+    }
+
+    /// Carries out one action.
+    pub fn act(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
+        Ok(match action {
+            Action::Register(device) => {
+                self.store.register(&device)?;
+                None
+            }
             Action::OpenRound { number, seats } => {
                 let select = |(device, tier)| Selected { device, tier, attempt: 0 };
                 let selected = seats.into_iter().map(select).collect();
                 self.store.open_round(&RoundRecord { number, selected })?;
-                hub.with(|coordinator, now| coordinator.handle_opened(now));
+                Some(Reply::Opened)
             }
-            Action::Close(closed) => self.close(&closed, hub)?,
+            Action::Store(update) => Some(self.store_updates(&[update])),
+            Action::Close(closed) => Some(self.close(&closed)?),
             Action::Finish(closed) => {
                 let report = RoundReport::new(&closed, Purpose::Evaluate, None, self.model.plans.len());
                 info!(loss = report.loss.mean, accuracy = report.accuracy.mean, "run is over");
                 self.publish(&report)?;
-                hub.finish();
+                Some(Reply::Finished)
             }
-            Action::Export { conn, tier } => {
-                let file = self.export(tier)?;
-                hub.with(|coordinator, _| coordinator.handle_onnx(conn, file.into()));
-            }
-            // Stored in groups by `run`; connections belong to the hub.
-            Action::Store(_) | Action::Disconnect(_) => {}
-        }
-        Ok(())
+            Action::Export { conn, tier } => Some(Reply::Onnx { conn, file: self.export(tier)? }),
+            // Connections belong to the driver.
+            Action::Disconnect(_) => None,
+        })
     }
 
     /// Checks updates, makes the good ones durable together, then answers all.
-    fn store_updates(&mut self, updates: Vec<StoredUpdate>, hub: &Hub) {
+    pub fn store_updates(&mut self, updates: &[StoredUpdate]) -> Reply {
         let regions = &self.model.regions;
         let mut answers: Vec<(DeviceId, Ticket, Result<(), Code>)> = Vec::with_capacity(updates.len());
         let mut records = Vec::with_capacity(updates.len());
-        for update in &updates {
+        for update in updates {
             let pieces = regions.pieces(update.tier);
             let checked = check_encoded(&update.payload, update.codec, pieces, regions.sets().len());
             let answer = match checked {
@@ -157,14 +203,10 @@ impl Keeper {
                 *answer = answer.and(Err(failed.code()));
             }
         }
-        hub.with(|coordinator, now| {
-            for (device, ticket, answer) in answers {
-                coordinator.handle_stored(&device, ticket, answer, now);
-            }
-        });
+        Reply::Stored(answers)
     }
 
-    fn close(&mut self, closed: &ClosedRound, hub: &Hub) -> Result<(), KeeperError> {
+    fn close(&mut self, closed: &ClosedRound) -> Result<Reply, KeeperError> {
         let outcome = self.combine(closed)?;
         let report = RoundReport::new(closed, Purpose::Train, Some(&outcome), self.model.plans.len());
         let (lost, refused) = (report.silent.len(), report.refused.len());
@@ -185,9 +227,7 @@ impl Keeper {
         self.committed = closed.number;
         self.write_model()?;
         self.publish(&report)?;
-        let parameters = &self.parameters;
-        hub.with(|coordinator, now| coordinator.handle_committed(parameters, now));
-        Ok(())
+        Ok(Reply::Committed)
     }
 
     /// The next model, or the present one and the reason why it stays.

@@ -46,7 +46,21 @@ pub fn listen(authority: &Authority, address: SocketAddr) -> Result<Endpoint, Qu
     let failed = |source| QuicError::Listen { address, source };
     let socket = UdpSocket::bind(address).map_err(failed)?;
     let runtime = Arc::new(quinn::TokioRuntime);
-    Endpoint::new(quinn::EndpointConfig::default(), Some(config), socket, runtime).map_err(failed)
+    Endpoint::new(endpoint_config(authority)?, Some(config), socket, runtime).map_err(failed)
+}
+
+/// Connections that were open when the aggregator was killed are reset by its successor, because both
+/// form reset tokens from the same key; otherwise devices would wait for their idle timeout.
+fn endpoint_config(authority: &Authority) -> Result<quinn::EndpointConfig, QuicError> {
+    let (_, key) = authority.server()?;
+    let secret = [b"fairtier stateless reset", key.secret_der()].concat();
+    let reset_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
+    // Connection ids must be recognised by the successor, too.
+    let tag = ring::hmac::sign(&reset_key, b"connection ids");
+    let ids = tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let mut config = quinn::EndpointConfig::new(Arc::new(reset_key));
+    config.cid_generator(move || Box::new(quinn_proto::HashedConnectionIdGenerator::from_key(ids)));
+    Ok(config)
 }
 
 fn server_config(authority: &Authority) -> Result<quinn::ServerConfig, QuicError> {
@@ -173,7 +187,11 @@ async fn read_frames(mut stream: RecvStream, hub: &Hub, conn: ConnId) -> Result<
         let outcome = match wire::frame_len(prefix, limit) {
             Ok(len) => {
                 frame.resize(len, 0);
-                stream.read_exact(&mut frame).await?;
+                match stream.read_exact(&mut frame).await {
+                    Ok(()) => {}
+                    Err(quinn::ReadExactError::FinishedEarly(_)) => frame.clear(),
+                    Err(lost) => return Err(lost.into()),
+                }
                 hub.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now))
             }
             // The Coordinator answers to what is no frame as to any bad one.

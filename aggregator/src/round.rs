@@ -92,7 +92,10 @@ impl Round {
     /// Everybody has answered; or time is up, enough have, and nothing is half written.
     pub fn may_close(&self, now: Instant, patience: Patience) -> bool {
         let storing = self.seats.values().any(|(_, seat)| matches!(seat, Seat::Storing(_)));
-        let needed = (patience.quorum * self.seats.len() as f64).ceil().max(1.0) as usize;
+        // A refused device can not deliver any more; counting it could keep a round open for ever.
+        let refused = self.seats.values().filter(|(_, seat)| matches!(seat, Seat::Refused(_))).count();
+        let able = self.seats.len() - refused;
+        let needed = (patience.quorum * able as f64).ceil().max(1.0) as usize;
         let late = now >= self.opened + patience.deadline;
         self.is_settled() || late && !storing && self.delivered().count() >= needed
     }
@@ -127,6 +130,23 @@ impl Round {
 
     pub fn uploads(&self) -> usize {
         self.seats.values().filter(|(_, seat)| matches!(seat, Seat::Uploading(_))).count()
+    }
+
+    /// If somebody waits for a place: takes that of an upload whose device is gone. It will offer its
+    /// update again. False if there is none.
+    pub fn interrupt_upload(&mut self, connected: impl Fn(&DeviceId) -> bool) -> bool {
+        let waiting = self.seats.values().any(|(_, seat)| matches!(seat, Seat::Queued(_)));
+        let gone = self
+            .seats
+            .iter_mut()
+            .find(|(device, (_, seat))| matches!(seat, Seat::Uploading(_)) && !connected(device));
+        match gone {
+            Some((_, (_, seat))) if waiting => {
+                *seat = Seat::Assigned;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// What is wrong with an offer, before a byte of it is fetched.

@@ -197,20 +197,25 @@ fn check_fixed_tiers(config: &Config, tiers: usize) -> Result<(), ServerError> {
     }
 }
 
+/// What tells this model from others in a store.
+pub fn mark(model: &TieredModel) -> ModelMark {
+    let slices =
+        (0..model.plans.len()).filter_map(Tier::new).map(|tier| model.regions.slice_len(tier) as u64);
+    ModelMark {
+        digest: model.graph.digest(model.graph.full()),
+        parameters: model.regions.parameters() as u64,
+        tiers: slices.collect(),
+    }
+}
+
 /// The run in the store, or a new one.
-fn open_run(
+pub fn open_run(
     store: &mut dyn Store,
     model: &TieredModel,
     config: &Config,
     parameters: Vec<f32>,
 ) -> Result<Saved, StoreError> {
-    let slices =
-        (0..model.plans.len()).filter_map(Tier::new).map(|tier| model.regions.slice_len(tier) as u64);
-    let mark = ModelMark {
-        digest: model.graph.digest(model.graph.full()),
-        parameters: parameters.len() as u64,
-        tiers: slices.collect(),
-    };
+    let mark = mark(model);
     if let Some(saved) = store.load(&mark)? {
         return Ok(saved);
     }
@@ -223,7 +228,8 @@ fn open_run(
     Ok(Saved { run, next_round: 1, parameters, strategy_state: vec![], devices: vec![], open: None })
 }
 
-fn start(saved: &Saved, config: &Config) -> Start {
+/// Where a Coordinator takes up a run.
+pub fn start(saved: &Saved, config: &Config) -> Start {
     let open = saved.open.as_ref().map(|open| OpenRound {
         seats: open.record.selected.iter().map(|seat| (seat.device.clone(), seat.tier)).collect(),
         delivered: open

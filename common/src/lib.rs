@@ -6,7 +6,7 @@
 //! | Budget | what a device's hardware has | [`tier`] |
 //! | Layout | the tensors of a model and the hidden axes along which they can be cut | [`layout`] |
 //! | WidthMask | how many units of each hidden axis a tier keeps (always a prefix) | [`mask`] |
-//! | Slice | the packed parameters that a WidthMask selects | [`slice`] |
+//! | Slice | the packed parameters that a WidthMask selects | [`mod@slice`] |
 //! | Region | the parameters held by exactly the same set of tiers | [`region`] |
 //! | Plan | a sliced model compiled to an op list over one arena | [`plan`] |
 //! | Brief | how a device is told to train | [`brief`] |

@@ -74,9 +74,7 @@ impl Outgoing {
 
     /// Starts, resumes, or goes back. An offset inside a block of the codec is ignored.
     pub fn handle_fetch(&mut self, fetch: Fetch, now: Instant) {
-        let legal =
-            fetch.offset == self.len || fetch.offset < self.len && fetch.offset.is_multiple_of(self.align);
-        if fetch.transfer == self.transfer && legal {
+        if fetch.transfer == self.transfer && self.is_boundary(fetch.offset) {
             self.started = true;
             self.acked = fetch.offset;
             self.next = fetch.offset;
@@ -84,9 +82,13 @@ impl Outgoing {
         }
     }
 
+    /// After going back (a repeated [`Fetch`], a timeout) the receiver may be ahead of what was sent
+    /// since; believing it is what ends the repetition.
     pub fn handle_ack(&mut self, ack: Ack, now: Instant) {
-        if ack.transfer == self.transfer && ack.next > self.acked && ack.next <= self.next {
+        let ahead = ack.next > self.acked && self.is_boundary(ack.next);
+        if self.started && ack.transfer == self.transfer && ahead {
             self.acked = ack.next;
+            self.next = self.next.max(ack.next);
             self.deadline = (!self.is_done()).then_some(now + self.timeout);
         }
     }
@@ -101,6 +103,11 @@ impl Outgoing {
 
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    /// Between two blocks of the codec, or at the end.
+    fn is_boundary(&self, offset: u32) -> bool {
+        offset == self.len || offset < self.len && offset.is_multiple_of(self.align)
     }
 
     /// The next chunk to send, as a range of bytes.

@@ -161,3 +161,20 @@ fn foreign_and_impossible_chunks_are_ignored() {
     outgoing.handle_ack(Ack { transfer: 1, next: 50 }, Instant::ZERO);
     assert_eq!(outgoing.poll_chunk(), None);
 }
+
+/// A repeated Fetch that arrives late sends the sender back; the receiver, who has all that already,
+/// can only say how far it is. The sender used to ignore that, because it was beyond what it had sent
+/// again.
+#[test]
+fn a_late_fetch_does_not_hold_up_a_transfer() {
+    let limits = LinkLimits { chunk: 100, window: 200, timeout: Duration::from_millis(50) };
+    let mut outgoing = Outgoing::new(1, 1000, 4, limits);
+    outgoing.handle_fetch(Fetch { transfer: 1, offset: 0 }, Instant::ZERO);
+    assert_eq!(outgoing.poll_chunk(), Some(0..100));
+    assert_eq!(outgoing.poll_chunk(), Some(100..200));
+    outgoing.handle_ack(Ack { transfer: 1, next: 200 }, Instant::ZERO);
+    outgoing.handle_fetch(Fetch { transfer: 1, offset: 0 }, Instant::ZERO);
+    assert_eq!(outgoing.poll_chunk(), Some(0..100));
+    outgoing.handle_ack(Ack { transfer: 1, next: 200 }, Instant::ZERO);
+    assert_eq!(outgoing.poll_chunk(), Some(200..300));
+}

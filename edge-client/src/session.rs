@@ -152,6 +152,10 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.limits = limits;
         self.link = Link::Greeting;
         self.messages.clear();
+        // The aggregator says from where on it wants the update, in chunks that fit this link.
+        if let Job::Offering { offer, task, outgoing } = &mut self.job {
+            *outgoing = outgoing_of(&offer.update, *task, limits);
+        }
         self.request(now);
     }
 
@@ -254,16 +258,16 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             }
         };
         let (ticket, task) = (assignment.ticket, assignment.task);
-        let (bytes, align) = match task {
-            Task::Evaluate => (0, 1),
+        let bytes = match task {
+            Task::Evaluate => 0,
             Task::Train(brief) => {
                 finish_update(plan, arena)?;
-                (brief.codec.encoded_len(plan.info.params as usize).unwrap_or(0), brief.codec.align())
+                brief.codec.encoded_len(plan.info.params as usize).unwrap_or(0)
             }
         };
         let update = Blob { transfer: ticket.round, bytes, check: 0 };
         let offer = Offer { ticket, update, model_check: assignment.model.check, scalars };
-        let outgoing = Outgoing::new(ticket.round, bytes, align, self.limits);
+        let outgoing = outgoing_of(&update, task, self.limits);
         self.job = Job::Offering { offer, task, outgoing };
         if self.link == Link::Up {
             self.request(now);
@@ -313,4 +317,12 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         }
         let _ = self.events.push_back(event);
     }
+}
+
+fn outgoing_of(update: &Blob, task: Task, limits: LinkLimits) -> Outgoing {
+    let align = match task {
+        Task::Evaluate => 1,
+        Task::Train(brief) => brief.codec.align(),
+    };
+    Outgoing::new(update.transfer, update.bytes, align, limits)
 }

@@ -56,8 +56,15 @@ impl Coordinator {
         self.fleet.seen(&device, now);
         match message {
             ToAggregator::PlanRequest { from } => self.answer_plan(&device, from),
-            ToAggregator::Ready => self.answer_ready(&device),
+            ToAggregator::Ready => {
+                self.forget_offer(&device);
+                self.answer_ready(&device);
+            }
             ToAggregator::Fetch(fetch) => {
+                // A device that resumes on a new connection, perhaps after its round has ended.
+                if !self.conns.get(&conn).is_some_and(|outbox| outbox.offers(fetch.transfer)) {
+                    self.answer_ready(&device);
+                }
                 if let Some(outbox) = self.conns.get_mut(&conn) {
                     outbox.handle_fetch(fetch, now);
                     self.awake.insert(conn);
@@ -102,6 +109,7 @@ impl Coordinator {
         }
         if let Some(member) = self.fleet.member(device) {
             let tier = member.record.tier;
+            self.resign_other_tier(device, tier);
             if let Some(plan) = self.model.plans.get(tier.index()) {
                 let welcome = Welcome { run: self.run, tier, plan: plan.info };
                 self.say(device, ToDevice::Welcome(welcome));
@@ -138,6 +146,16 @@ impl Coordinator {
         self.say(device, message);
     }
 
+    /// A device that is free has nothing more to upload: it was restarted, and is asked again instead
+    /// of being waited for until the deadline.
+    fn forget_offer(&mut self, device: &DeviceId) {
+        if let Some(round) = self.round()
+            && matches!(round.seats.get(device), Some((_, Seat::Queued(_) | Seat::Uploading(_))))
+        {
+            self.set_seat(device, Seat::Assigned);
+        }
+    }
+
     fn tier(&self, device: &DeviceId) -> Option<Tier> {
         self.fleet.member(device).map(|member| member.record.tier)
     }
@@ -167,6 +185,10 @@ impl Coordinator {
     }
 
     fn handle_offer(&mut self, device: &DeviceId, offer: Offer) {
+        let (last, devices) = &self.counted;
+        if offer.ticket == self.ticket(*last) && devices.contains(device) {
+            return self.receipt(device, offer.ticket, None);
+        }
         let Phase::Collecting(round) = &self.phase else {
             return self.receipt(device, offer.ticket, Some(Code::RoundClosed));
         };
@@ -211,9 +233,10 @@ impl Coordinator {
     /// Lets waiting updates in, as many as memory allows.
     fn start_uploads(&mut self) {
         let max = self.settings.max_uploads.max(1);
-        while let Phase::Collecting(round) = &mut self.phase
-            && round.uploads() < max
-        {
+        while let Phase::Collecting(round) = &mut self.phase {
+            if round.uploads() >= max && !round.interrupt_upload(|device| self.fleet.is_connected(device)) {
+                return;
+            }
             let queued = round.seats.iter_mut().find(|(_, (_, seat))| matches!(seat, Seat::Queued(_)));
             let Some((device, (_, seat))) = queued else { return };
             let device = device.clone();
@@ -267,6 +290,16 @@ impl Coordinator {
             && matches!(round.seats.get(device), Some((_, Seat::Assigned)))
         {
             self.set_seat(device, Seat::Refused(code));
+        }
+    }
+
+    /// A device that comes back with other hardware can not fill the seat it had; nobody waits for it.
+    fn resign_other_tier(&mut self, device: &DeviceId, tier: Tier) {
+        let seat = self.round().and_then(|round| round.seats.get(device));
+        if let Some((seat_tier, Seat::Assigned | Seat::Queued(_) | Seat::Uploading(_))) = seat
+            && *seat_tier != tier
+        {
+            self.set_seat(device, Seat::Refused(Code::NotReady));
         }
     }
 

@@ -39,6 +39,11 @@ impl Outbox {
         self.messages.push_back(message);
     }
 
+    /// Whether a transfer can be fetched.
+    pub(super) fn offers(&self, transfer: u32) -> bool {
+        self.transfers.iter().any(|(outgoing, _)| outgoing.transfer() == transfer)
+    }
+
     /// Makes bytes fetchable, unless they already are. A newer model replaces an older one, a newer
     /// file an older file.
     pub(super) fn publish(
@@ -50,7 +55,7 @@ impl Outbox {
         check: u32,
     ) -> Blob {
         let len = bytes.len() as u32;
-        if self.transfers.iter().all(|(outgoing, _)| outgoing.transfer() != transfer) {
+        if !self.offers(transfer) {
             let other_kind = |id: u32| (id ^ transfer) & ONNX_TRANSFER != 0;
             self.transfers.retain(|(outgoing, _)| other_kind(outgoing.transfer()));
             self.transfers.push((Outgoing::new(transfer, len, align, limits), bytes));

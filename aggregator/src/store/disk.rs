@@ -27,7 +27,7 @@ use crate::fleet::DeviceRecord;
 pub(super) const DEFAULT_KEEP_MODELS: usize = 2;
 
 /// What a [`DiskStore`] keeps beyond what it needs.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Model versions, the newest included; at least 1.
     pub keep_models: usize,
@@ -66,8 +66,10 @@ impl DiskStore {
         let spools = dir.join("spool");
         fs::create_dir_all(&spools).map_err(|source| StoreError::Io { path: spools.clone(), source })?;
         sync_dir(dir)?;
-        let ledger = Ledger::open(dir)?;
-        let mut store = Self { ledger, spools, options, run: None, spool: None };
+        if let Some(ledger) = Ledger::open_copy(dir)? {
+            Self::new(ledger, &spools, options).read_through()?;
+        }
+        let mut store = Self::new(Ledger::open(dir)?, &spools, options);
         let meta = store.meta()?;
         let open = meta.as_ref().and_then(|meta| meta.open.as_ref()).map(|round| round.number);
         store.run = meta.map(|meta| meta.run.run);
@@ -78,6 +80,21 @@ impl DiskStore {
         }
         spool::sweep(&store.spools, |round| Some(round) == open || indexed.contains(&round))?;
         Ok(store)
+    }
+
+    fn new(ledger: Ledger, spools: &Path, options: Options) -> Self {
+        Self { ledger, spools: spools.to_owned(), options, run: None, spool: None }
+    }
+
+    /// Fails if something is damaged that a run needs to go on.
+    fn read_through(mut self) -> Result<(), StoreError> {
+        if let Some(meta) = self.meta()? {
+            let saved = self.load(&meta.run.model)?;
+            if let Some(open) = saved.and_then(|saved| saved.open) {
+                spool::check(&self.spools, open.record.number, &open.updates)?;
+            }
+        }
+        self.indexed_rounds().map(drop)
     }
 
     /// `None` before a run has begun.
@@ -274,7 +291,7 @@ impl Store for DiskStore {
         if open != Some(commit.round) {
             return Err(StoreError::WrongRound { open, got: commit.round });
         }
-        let options = self.options.clone();
+        let options = self.options;
         self.ledger.write(|txn| write_commit(txn, commit, &options))?;
         self.spool = None;
         if !options.keep_spool {

@@ -14,7 +14,8 @@
 //! that they say.
 
 use std::{
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
@@ -52,7 +53,32 @@ impl Ledger {
         if !exists {
             create(dir, &path)?;
         }
-        let db = caught(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).open(&path)?));
+        Self::open_file(&path, path.clone())
+    }
+
+    /// Opens a copy of the ledger, if there is one, which is gone when it is closed.
+    ///
+    /// Opening repairs what a crash has left and so writes to the file, even where it gives up in the
+    /// end. What is wrong with a ledger is found out on a copy, and the damaged one stays as it is.
+    pub fn open_copy(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let (path, copy) = (dir.join(FILE), dir.join("fairtier.redb.copy"));
+        let io = |source| StoreError::Io { path: path.clone(), source };
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(io)?,
+        };
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(StoreError::Locked { path });
+        }
+        fs::copy(&path, &copy).map_err(io)?;
+        let ledger = Self::open_file(&copy, path.clone());
+        fs::remove_file(&copy).map_err(io)?;
+        ledger.map(Some)
+    }
+
+    /// Opens a file; errors speak of `path`.
+    fn open_file(file: &Path, path: PathBuf) -> Result<Self, StoreError> {
+        let db = caught(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).open(file)?));
         let db = db.map_err(|fault| at(&path, fault))?;
         let ledger = Self { path, db: Some(db) };
         let format = ledger.read(|txn| {

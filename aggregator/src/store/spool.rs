@@ -33,24 +33,15 @@ pub(super) struct Spool {
 impl Spool {
     /// Opens or creates the spool of a round, of which `entries` count.
     pub fn open(dir: &Path, round: u32, entries: &[Entry]) -> Result<Self, StoreError> {
+        let (existing, end) = check(dir, round, entries)?;
         let path = path_of(dir, round);
         let wrap = |source| StoreError::Io { path: path.clone(), source };
-        let existed = path.try_exists().map_err(wrap)?;
-        if !existed && !entries.is_empty() {
-            return Err(StoreError::Damaged { path, what: "the file is missing".to_owned() });
-        }
         let file =
             File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(wrap)?;
-        if !existed {
+        if existing.is_none() {
             sync_dir(dir)?;
         }
-        let len = file.metadata().map_err(wrap)?.len();
-        let end = entries.iter().map(end_of).max().unwrap_or(0);
-        if len < end {
-            let what = format!("it has {len} bytes, but {end} are accounted for");
-            return Err(StoreError::Damaged { path, what });
-        }
-        if len > end {
+        if existing.is_some_and(|len| len > end) {
             file.set_len(end).and_then(|()| file.sync_all()).map_err(wrap)?;
         }
         Ok(Self { round, path, file, end })
@@ -127,6 +118,23 @@ impl Spool {
     fn undo(&self, source: io::Error) -> StoreError {
         let _ = self.file.set_len(self.end);
         StoreError::Io { path: self.path.clone(), source }
+    }
+}
+
+/// The length of a round's file, if it exists, and of what counts in it, which must be there. Changes
+/// nothing.
+pub(super) fn check(dir: &Path, round: u32, entries: &[Entry]) -> Result<(Option<u64>, u64), StoreError> {
+    let path = path_of(dir, round);
+    let end = entries.iter().map(end_of).max().unwrap_or(0);
+    match fs::metadata(&path) {
+        Ok(file) if file.len() < end => {
+            let what = format!("it has {} bytes, but {end} are accounted for", file.len());
+            Err(StoreError::Damaged { path, what })
+        }
+        Ok(file) => Ok((Some(file.len()), end)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::Io { path, source: error }),
+        Err(_) if end > 0 => Err(StoreError::Damaged { path, what: "the file is missing".to_owned() }),
+        Err(_) => Ok((None, end)),
     }
 }
 

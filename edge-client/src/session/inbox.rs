@@ -126,6 +126,11 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         if present == Some(assignment.ticket) {
             return;
         }
+        // The receipt of the earlier round was lost. Asking for it once more costs one answer; not
+        // knowing it would cost what a lossy codec has not sent yet.
+        if matches!(self.job, Job::Offering { .. }) {
+            return self.request(now);
+        }
         let Some(plan) = &self.plan else { return };
         if assignment.codec.encoded_len(plan.info().params as usize) != Some(assignment.model.bytes) {
             return self.refuse(Code::WrongShape.into(), now);

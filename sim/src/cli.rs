@@ -1,0 +1,130 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sim::demo::{BadOption, DemoOptions};
+
+#[derive(Parser, Debug)]
+#[command(
+    name = "sim",
+    version,
+    about = "Whole fleets in one process: fair federated learning on unequal devices",
+    propagate_version = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Trains one fleet with HeteroFL and with FairHeteroFL, and shows who gains and who pays
+    #[command(after_help = EXAMPLES)]
+    Demo(DemoArgs),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sim demo                                  20 devices, both strategies, report.html
+  sim demo --seed 7                         other data split, other initial model
+  sim demo --strategy-params '{\"q\": 5}'     more weight on slow tiers
+  sim demo --format json --quiet | jq .changes
+  sim demo --rounds 2 --out -               a quick look without a report
+
+One aggregator and all devices run in this process and talk QUIC with mutual TLS over loopback.
+The same seed gives the same numbers.";
+
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// Rounds of training per strategy
+    #[arg(long, value_name = "N", default_value_t = DemoOptions::default().rounds)]
+    pub rounds: u32,
+    /// Seed of data split, initial model and order of samples
+    #[arg(long, value_name = "S", default_value_t = DemoOptions::default().seed)]
+    pub seed: u64,
+    /// Devices in each of the five tiers
+    #[arg(long, value_name = "N", default_value_t = DemoOptions::default().devices_per_tier)]
+    pub devices_per_tier: usize,
+    /// Parameters of FairHeteroFL as a JSON object; those not named keep the demo's value
+    #[arg(long, value_name = "JSON")]
+    pub strategy_params: Option<String>,
+    /// Where to write the report; - for none
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub out: PathBuf,
+    /// Also write the main comparison as an SVG picture
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// No progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+}
+
+impl DemoArgs {
+    pub fn options(&self) -> Result<DemoOptions, BadOption> {
+        let options = DemoOptions {
+            rounds: self.rounds,
+            seed: self.seed,
+            devices_per_tier: self.devices_per_tier,
+            ..DemoOptions::default()
+        };
+        options.check()?;
+        match &self.strategy_params {
+            Some(params) => options.with_strategy_params(params),
+            None => Ok(options),
+        }
+    }
+
+    /// Where the report goes, if one is wanted.
+    pub fn report(&self) -> Option<&PathBuf> {
+        (self.out.as_os_str() != "-").then_some(&self.out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn options(args: &[&str]) -> Result<DemoOptions, BadOption> {
+        let Command::Demo(demo) = Cli::try_parse_from([&["sim", "demo"], args].concat()).unwrap().command;
+        demo.options()
+    }
+
+    #[test]
+    fn the_command_line_is_sound_and_its_defaults_are_those_of_the_library() {
+        Cli::command().debug_assert();
+        assert_eq!(options(&[]), Ok(DemoOptions::default()));
+    }
+
+    #[test]
+    fn bad_values_are_named() {
+        assert_eq!(options(&["--rounds", "0"]), Err(BadOption::Rounds(0)));
+        assert_eq!(options(&["--devices-per-tier", "41"]), Err(BadOption::DevicesPerTier(41)));
+        for (params, named) in [("[1]", "object"), (r#"{"Q": 1}"#, "Q"), (r#"{"q": -1}"#, "q"), ("{", "EOF")]
+        {
+            let error = options(&["--strategy-params", params]).unwrap_err().to_string();
+            assert!(error.contains(named), "{params}: {error}");
+        }
+        // One value too few for five tiers.
+        let error = options(&["--strategy-params", r#"{"q_m": [1, 2, 3, 4]}"#]).unwrap_err().to_string();
+        assert!(error.contains("5 tiers"), "{error}");
+    }
+
+    #[test]
+    fn parameters_not_named_are_kept() {
+        let fair = options(&["--strategy-params", r#"{"q": 7}"#]).unwrap().fair;
+        assert_eq!(fair["q"], 7);
+        assert_eq!(fair.get("step"), DemoOptions::default().fair.get("step"));
+    }
+}

@@ -1,0 +1,100 @@
+//! One run of one strategy: an aggregator in a directory of its own, and every device connected to
+//! it with its own certificate.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use aggregator::{ca::Authority, config::Config, keeper::Observer, report::RoundReport, server::Server};
+use common::Budget;
+use edge_client::{
+    Profile,
+    data::Shard,
+    host::{Client, Conclusion, Identity},
+    train::Portable,
+};
+use tokio::task::JoinSet;
+
+use super::{DemoError, Fleet, FleetDevice};
+
+/// On loopback a lost link is back at once, or something is wrong.
+const GIVE_UP: Duration = Duration::from_secs(30);
+
+type Ended = Result<Conclusion, DemoError>;
+
+/// Reports of all rounds, the scores of the final model last, and the seconds it took.
+pub(super) async fn run(
+    config: &Config,
+    fleet: &Fleet,
+    mut observer: Observer,
+    stop: &mut (impl Future<Output = ()> + Unpin),
+) -> Result<(Vec<RoundReport>, f64), DemoError> {
+    let dir = tempfile::tempdir().map_err(DemoError::Directory)?;
+    let authority = Authority::create(dir.path())?;
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let log = reports.clone();
+    let record = move |report: &RoundReport| {
+        observer(report);
+        log.lock().unwrap_or_else(PoisonError::into_inner).push(report.clone());
+    };
+    let started = Instant::now();
+    let server = Server::start(config, dir.path(), Some(Box::new(record)))?;
+    let mut clients = JoinSet::new();
+    for device in &fleet.devices {
+        let budget = fleet.hardware.get(device.tier).map_or(Budget::UNLIMITED, |hardware| hardware.budget);
+        let client = client(&server, &authority, device, budget)?;
+        clients.spawn(serve(client, device.clone()));
+    }
+    let outcome = tokio::select! {
+        ended = finish(&server, &mut clients) => ended,
+        () = stop => Err(DemoError::Stopped),
+    };
+    clients.shutdown().await;
+    server.stop().await?;
+    outcome?;
+    let reports = std::mem::take(&mut *reports.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((reports, started.elapsed().as_secs_f64()))
+}
+
+/// Waits for the end of the run and of all devices; one that can not go on ends it for all, because
+/// rounds wait for everybody.
+async fn finish(server: &Server, clients: &mut JoinSet<Ended>) -> Result<(), DemoError> {
+    let finished = server.finished();
+    tokio::pin!(finished);
+    loop {
+        tokio::select! {
+            () = &mut finished => break,
+            Some(ended) = clients.join_next() => { ended??; }
+        }
+    }
+    while let Some(ended) = clients.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+fn client(
+    server: &Server,
+    authority: &Authority,
+    device: &FleetDevice,
+    budget: Budget,
+) -> Result<Client, DemoError> {
+    let bundle = authority.enroll(&device.device)?;
+    let identity = Identity::parse(bundle.as_bytes())
+        .map_err(|source| DemoError::Identity { device: device.device.to_string(), source })?;
+    Ok(Client {
+        server: server.address(),
+        identity,
+        profile: Profile { device: device.device.clone(), budget, data: device.shard.summary() },
+        save_model: None,
+        give_up_after: Some(GIVE_UP),
+    })
+}
+
+/// `Portable` gives the same bits on every processor.
+async fn serve(client: Client, device: FleetDevice) -> Ended {
+    let never = std::future::pending();
+    let ended = client.run(&device.shard, &Portable, never, |_| {}).await;
+    ended.map_err(|source| DemoError::Client { device: device.device.to_string(), source })
+}

@@ -1,0 +1,169 @@
+//! Who takes part: every tier gets the same mixture of classes, every device of a tier another part
+//! of it.
+//!
+//! The digits are dealt to the tiers class by class, so tiers differ in hardware only. Inside a tier
+//! they are sorted by class and cut into stretches, of which every device gets a few; the same
+//! stretches in every tier. So device `k` of one tier has the counterpart `k` in all others, and a
+//! difference between tiers is not one between classes.
+
+use aggregator::{model::TieredModel, server::open_model};
+use common::{
+    Budget, DeviceId,
+    rng::{Rng, derive},
+};
+use edge_client::data::{DataError, Part, Samples, Shard, VecShard, digits, partition};
+
+use super::{DemoError, DemoOptions};
+
+/// Stretches of the sorted samples that each device gets.
+const STRETCHES: usize = 3;
+/// Part of a device's samples that it never trains on.
+const TEST_FRACTION: f64 = 0.3;
+
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    /// By tier, widest first.
+    pub hardware: Vec<Hardware>,
+    /// In order of their names.
+    pub devices: Vec<FleetDevice>,
+}
+
+/// What the devices of one tier have, and what the tier asks for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Hardware {
+    pub budget: Budget,
+    /// Units of each hidden axis.
+    pub widths: Vec<u32>,
+    pub parameters: u32,
+    /// Bytes that training takes.
+    pub needs: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct FleetDevice {
+    pub device: DeviceId,
+    /// The tier its budget is made for; the aggregator decides for itself.
+    pub tier: usize,
+    pub shard: VecShard,
+}
+
+impl Fleet {
+    pub fn new(options: &DemoOptions) -> Result<Self, DemoError> {
+        let [any, ..] = &options.strategies()[..] else { return Err(DemoError::Stopped) };
+        let (model, _) = open_model(&options.config(any, 1))?;
+        let hardware = hardware(&model);
+        let all = everything()?;
+        let mut devices = vec![];
+        for (tier, pool) in deal(all.labels(), hardware.len(), options.seed).iter().enumerate() {
+            let pool = all.select(pool)?;
+            let parts =
+                partition::label_shards(pool.labels(), options.devices_per_tier, STRETCHES, options.seed);
+            for (number, part) in parts.iter().enumerate() {
+                let seed = derive(options.seed, (tier * 1000 + number) as u64);
+                let shard = pool.select(part)?.split(TEST_FRACTION, seed)?;
+                // Names of this form are always legal.
+                let Ok(device) = format!("t{tier}-{number:02}").parse() else { continue };
+                devices.push(FleetDevice { device, tier, shard });
+            }
+        }
+        Ok(Self { hardware, devices })
+    }
+
+    pub fn samples(&self, part: Part) -> u64 {
+        self.devices.iter().map(|device| u64::from(device.shard.len(part))).sum()
+    }
+}
+
+/// Budgets that the aggregator answers with one tier each: enough for it, too little for a wider one.
+fn hardware(model: &TieredModel) -> Vec<Hardware> {
+    let needs: Vec<u64> = model.plans.iter().map(|plan| plan.info.arena_bytes()).collect();
+    let wider = [u64::MAX].into_iter().chain(needs.iter().copied());
+    let tiers = model.plans.iter().zip(&model.masks).zip(wider);
+    tiers
+        .map(|((plan, mask), wider)| {
+            let needs = plan.info.arena_bytes();
+            let ram = needs.next_multiple_of(1024).min(wider - 1);
+            Hardware {
+                budget: Budget { ram, ..Budget::UNLIMITED },
+                widths: mask.widths().to_vec(),
+                parameters: plan.info.params,
+                needs,
+            }
+        })
+        .collect()
+}
+
+/// Training and test part of the built-in digits together; devices hold out samples of their own.
+fn everything() -> Result<Samples, DataError> {
+    let digits = digits::all();
+    let (train, test) = (Samples::of(&digits, Part::Train)?, Samples::of(&digits, Part::Test)?);
+    let rows =
+        |samples: &Samples| (0..samples.len()).filter_map(|i| samples.row(i)).flatten().copied().collect();
+    let features: Vec<f32> =
+        [rows(&train), rows(&test)].into_iter().flat_map(|rows: Vec<f32>| rows).collect();
+    Samples::new(features, [train.labels(), test.labels()].concat(), train.inputs())
+}
+
+/// Deals shuffled samples, sorted by class, to `hands` in turn: class counts differ by at most one.
+fn deal(labels: &[u32], hands: usize, seed: u64) -> Vec<Vec<u32>> {
+    let mut order: Vec<u32> = (0..labels.len() as u32).collect();
+    Rng::new(derive(seed, 1 << 32)).shuffle(&mut order);
+    order.sort_by_key(|&index| labels.get(index as usize));
+    (0..hands).map(|hand| order.iter().skip(hand).step_by(hands).copied().collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(labels: &[u32]) -> Vec<usize> {
+        (0..10).map(|class| labels.iter().filter(|&&label| label == class).count()).collect()
+    }
+
+    #[test]
+    fn tiers_hold_the_same_classes_and_devices_do_not() {
+        let fleet = Fleet::new(&DemoOptions::default()).unwrap();
+        assert_eq!(fleet.devices.len(), 20);
+        assert_eq!(fleet.samples(Part::Train) + fleet.samples(Part::Test), 5620);
+        let of = |device: &FleetDevice| {
+            [Part::Train, Part::Test].map(|part| device.shard.part(part).labels().to_vec()).concat()
+        };
+        let tier = |tier| {
+            counts(
+                &fleet.devices.iter().filter(|device| device.tier == tier).flat_map(of).collect::<Vec<_>>(),
+            )
+        };
+        for number in 1..5 {
+            assert!(tier(0).iter().zip(tier(number)).all(|(a, b)| a.abs_diff(b) <= 1), "tier {number}");
+        }
+        for device in &fleet.devices {
+            let classes = counts(&of(device)).iter().filter(|&&count| count > 0).count();
+            assert!((2..=7).contains(&classes), "{} has {classes} classes", device.device);
+            assert!(device.shard.len(Part::Test) > 70);
+        }
+    }
+
+    #[test]
+    fn counterparts_have_the_same_classes() {
+        let fleet = Fleet::new(&DemoOptions::default()).unwrap();
+        for (first, last) in fleet.devices.iter().zip(fleet.devices.iter().skip(16)) {
+            let all = |device: &FleetDevice| {
+                counts(
+                    &[Part::Train, Part::Test].map(|part| device.shard.part(part).labels().to_vec()).concat(),
+                )
+            };
+            for (a, b) in all(first).iter().zip(all(last)) {
+                assert!(a.abs_diff(b) <= 5, "{} {:?} {:?}", first.device, all(first), all(last));
+            }
+        }
+    }
+
+    #[test]
+    fn every_budget_admits_its_tier_and_no_wider_one() {
+        let hardware = Fleet::new(&DemoOptions::default()).unwrap().hardware;
+        for (tier, here) in hardware.iter().enumerate() {
+            assert!(here.needs <= here.budget.ram);
+            assert!(hardware.iter().take(tier).all(|wider| wider.needs > here.budget.ram), "tier {tier}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Axes, grid and their labels.
+
+use crate::report::{
+    markup::{Element, el},
+    scale::{Scale, label},
+};
+
+/// The rectangle between the axes, in the plot's own units.
+#[derive(Copy, Clone, Debug)]
+pub struct Frame {
+    pub left: f64,
+    pub right: f64,
+    pub top: f64,
+    pub bottom: f64,
+}
+
+/// An SVG that scales with the page; `about` is what a screen reader says.
+pub fn canvas(width: f64, height: f64, about: &str) -> Element {
+    el("svg")
+        .set("xmlns", "http://www.w3.org/2000/svg")
+        .set("viewBox", format_args!("0 0 {width} {height}"))
+        .set("role", "img")
+        .set("aria-label", about)
+}
+
+/// Text with its anchor: `start`, `middle` or `end`.
+pub fn text(x: f64, y: f64, anchor: &str, what: &str) -> Element {
+    el("text").at("x", x).at("y", y).set("text-anchor", anchor).text(what)
+}
+
+pub fn line(x1: f64, y1: f64, x2: f64, y2: f64) -> Element {
+    el("line").at("x1", x1).at("y1", y1).at("x2", x2).at("y2", y2)
+}
+
+impl Frame {
+    /// Grid lines from left to right with their numbers at the left.
+    pub fn rows(&self, scale: &Scale, ticks: &[f64]) -> Element {
+        let tick = |&value: &f64| {
+            let y = scale.at(value);
+            el("g")
+                .with(line(self.left, y, self.right, y).class("grid"))
+                .with(text(self.left - 6.0, y + 4.0, "end", &label(value)).class("tick"))
+        };
+        el("g").all(ticks.iter().map(tick))
+    }
+
+    /// Grid lines from top to bottom with their numbers below.
+    pub fn columns(&self, scale: &Scale, ticks: &[f64]) -> Element {
+        let tick = |&value: &f64| {
+            let x = scale.at(value);
+            el("g")
+                .with(line(x, self.top, x, self.bottom).class("grid"))
+                .with(text(x, self.bottom + 17.0, "middle", &label(value)).class("tick"))
+        };
+        el("g").all(ticks.iter().map(tick))
+    }
+
+    /// What the numbers below mean.
+    pub fn name_x(&self, name: &str) -> Element {
+        text((self.left + self.right) / 2.0, self.bottom + 36.0, "middle", name).class("axis")
+    }
+}

@@ -1,0 +1,74 @@
+//! The figures that are compared: per tier and over the fleet.
+
+use common::metrics::Summary;
+
+use crate::demo::{DemoResult, StrategyRun, change};
+
+/// Columns of the comparison: name, whether it is a share that is shown in percent.
+pub const COLUMNS: [(&str, bool); 5] = [
+    ("mean loss", false),
+    ("worst 10 %", false),
+    ("best 10 %", false),
+    ("variance", false),
+    ("accuracy", true),
+];
+
+/// A tier, or the whole fleet, under every strategy.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Group {
+    pub name: String,
+    pub detail: String,
+    /// One per strategy, the baseline first.
+    pub lines: Vec<[f64; 5]>,
+}
+
+/// One figure of the whole fleet under every strategy.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Single {
+    pub name: &'static str,
+    pub values: Vec<f64>,
+}
+
+/// All tiers, widest first, then the fleet.
+pub fn groups(result: &DemoResult) -> Vec<Group> {
+    let tier = |(tier, setup): (usize, &crate::demo::TierSetup)| Group {
+        name: format!("Tier {tier}"),
+        detail: format!("{} units", setup.widths.iter().sum::<u32>()),
+        lines: result.runs.iter().map(|run| of_tier(run, tier)).collect(),
+    };
+    let all = Group {
+        name: "All".into(),
+        detail: format!("{} devices", result.setup.devices),
+        lines: result.runs.iter().map(|run| figures(&run.loss, &run.accuracy)).collect(),
+    };
+    result.setup.tiers.iter().enumerate().map(tier).chain([all]).collect()
+}
+
+/// How the variance over devices divides.
+pub fn split(result: &DemoResult) -> [Single; 2] {
+    let of = |read: fn(&StrategyRun) -> f64| result.runs.iter().map(read).collect();
+    [
+        Single { name: "variance within tiers", values: of(|run| run.loss_split.within) },
+        Single { name: "variance of tier means", values: of(|run| run.loss_split.inter) },
+    ]
+}
+
+/// Relative changes of a line against the baseline's; of a share the difference.
+pub fn changes(base: &[f64; 5], line: &[f64; 5]) -> [f64; 5] {
+    let mut out = [0.0; 5];
+    for (((out, old), new), (_, share)) in out.iter_mut().zip(base).zip(line).zip(COLUMNS) {
+        *out = if share { new - old } else { change(*old, *new) };
+    }
+    out
+}
+
+fn of_tier(run: &StrategyRun, tier: usize) -> [f64; 5] {
+    match (run.loss_by_tier.get(tier), run.accuracy_by_tier.get(tier)) {
+        (Some(loss), Some(accuracy)) => figures(loss, accuracy),
+        _ => [f64::NAN; 5],
+    }
+}
+
+fn figures(loss: &Summary, accuracy: &Summary) -> [f64; 5] {
+    [loss.mean, loss.worst10, loss.best10, loss.variance, accuracy.mean]
+}

@@ -1,0 +1,223 @@
+//! State machines that are told nonsense in any order: no panic, and nothing that was not delivered
+//! is ever combined (the fleet in memory checks that at the end of every round).
+
+use common::{
+    Budget, Code, Codec, Duration, RunId, Tier,
+    message::{
+        Ack, Assignment, Blob, Brief, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
+        Scalars, Task, Ticket, ToAggregator, ToDevice, Welcome,
+    },
+    plan::Op,
+    rng::{Rng, derive},
+    wire,
+};
+use fleet::{
+    memory::{Setup, Side, World},
+    seeds::for_seeds,
+};
+use serde::Serialize;
+
+const RUN: &str = "run = { rounds = 2 }\ntraining = { batch = 8 }";
+
+fn disturb(seed: u64, sides: &[Side]) {
+    let mut setup = Setup::new(RUN).disturbed(seed);
+    setup.may_fail = true;
+    setup.config.round.quorum = 0.4;
+    setup.config.round.deadline_s = 2.0;
+    let mut world = World::new(&setup);
+    let mut rng = Rng::new(derive(seed, 9));
+    let run = world.run_id();
+    for _ in 0..4000 {
+        if rng.below(4) == 0 {
+            let side = sides[rng.below(sides.len() as u64) as usize];
+            let frame = nonsense(&mut rng, &world, run, side);
+            world.inject(rng.below(5) as usize, frame, side);
+        }
+        if !world.step() {
+            return;
+        }
+    }
+    assert!(world.outcome().parameters.iter().all(|value| value.is_finite()));
+}
+
+#[test]
+fn devices_survive_any_aggregator() {
+    for_seeds(60, |seed| disturb(seed, &[Side::Device]));
+}
+
+#[test]
+fn the_aggregator_survives_any_device() {
+    for_seeds(60, |seed| disturb(seed, &[Side::Aggregator]));
+}
+
+#[test]
+fn both_survive_both() {
+    for_seeds(40, |seed| disturb(seed, &[Side::Aggregator, Side::Device]));
+}
+
+/// Bytes, chunks and messages that could be right in another state.
+fn nonsense(rng: &mut Rng, world: &World, run: RunId, side: Side) -> Vec<u8> {
+    match (rng.below(8), side) {
+        (0, _) => (0..rng.below(80)).map(|_| rng.next_u64() as u8).collect(),
+        (1, _) => {
+            let body: Vec<u8> = (0..rng.below(60)).map(|_| rng.next_u64() as u8).collect();
+            let mut frame = [&[wire::PROTOCOL_VERSION, rng.below(3) as u8][..], &body].concat();
+            frame.extend(wire::crc32(&frame).to_le_bytes());
+            frame
+        }
+        (2, _) => chunk(rng),
+        (_, Side::Device) => framed(&to_device(rng, world, run)),
+        (_, Side::Aggregator) => framed(&to_aggregator(rng, run)),
+    }
+}
+
+fn chunk(rng: &mut Rng) -> Vec<u8> {
+    let data: Vec<u8> = (0..rng.below(300)).map(|_| rng.next_u64() as u8).collect();
+    let mut frame = vec![0; data.len() + wire::CHUNK_OVERHEAD];
+    let (transfer, offset) = (rng.below(4) as u32, offset(rng));
+    wire::encode_chunk(transfer, offset, data.len(), &mut frame, |to| to.copy_from_slice(&data)).unwrap();
+    frame
+}
+
+fn framed(message: &impl Serialize) -> Vec<u8> {
+    let mut frame = vec![0; wire::MAX_CONTROL];
+    let len = wire::encode_control(message, &mut frame).unwrap();
+    frame.truncate(len);
+    frame
+}
+
+fn to_device(rng: &mut Rng, world: &World, run: RunId) -> ToDevice {
+    let plan = &world.model().plans[rng.below(5) as usize];
+    match rng.below(11) {
+        0 => {
+            let mut plan = plan.info;
+            match rng.below(6) {
+                0 => plan.params = word(rng),
+                1 => plan.arena = word(rng),
+                2 => plan.nodes = rng.below(80) as u16,
+                3 => plan.anchor = Some(word(rng)),
+                4 => (plan.batch, plan.inputs) = (rng.below(20) as u16, word(rng)),
+                _ => {}
+            }
+            let tier = Tier::new(rng.below(6) as usize).unwrap();
+            ToDevice::Welcome(Welcome { run: some_run(rng, run), tier, plan })
+        }
+        1 => {
+            let mut nodes: heapless::Vec<_, 4> = plan.nodes.iter().copied().collect();
+            if let Some(node) = nodes.get_mut(rng.below(4) as usize) {
+                match rng.below(4) {
+                    0 => node.output = word(rng),
+                    1 => node.input_grad = Some(word(rng)),
+                    2 => node.op = Op::Relu { len: word(rng) },
+                    _ => {}
+                }
+            }
+            nodes.truncate(rng.below(5) as usize);
+            ToDevice::PlanPart(PlanPart { digest: plan.info.digest, from: rng.below(5) as u16, nodes })
+        }
+        2 | 3 => {
+            let codec = codec(rng);
+            let right = codec.encoded_len(plan.info.params as usize).unwrap();
+            let bytes = if rng.below(4) == 0 { word(rng) } else { right };
+            let model = Blob { transfer: rng.below(4) as u32, bytes, check: word(rng) };
+            let task = match rng.below(3) {
+                0 => Task::Evaluate,
+                _ => Task::Train(Brief {
+                    epochs: rng.below(4) as u16,
+                    batch: rng.below(20) as u16,
+                    lr: loss(rng) as f32,
+                    seed: rng.next_u64(),
+                    loss_after: rng.below(2) == 0,
+                    codec: self::codec(rng),
+                }),
+            };
+            ToDevice::Assignment(Assignment { ticket: ticket(rng, run), task, model, codec })
+        }
+        4 => ToDevice::Wait(Duration::from_millis(rng.below(100))),
+        5 => ToDevice::Fetch(fetch(rng)),
+        6 => ToDevice::Ack(ack(rng)),
+        7 => ToDevice::Receipt(Receipt { ticket: ticket(rng, run), refused: refused(rng) }),
+        8 => ToDevice::Refusal(refusal(rng)),
+        9 => ToDevice::Onnx(Blob { transfer: word(rng), bytes: word(rng), check: 0 }),
+        _ => ToDevice::Finished { round: rng.below(4) as u32 },
+    }
+}
+
+fn to_aggregator(rng: &mut Rng, run: RunId) -> ToAggregator {
+    match rng.below(11) {
+        0 => ToAggregator::Hello(Hello {
+            device: format!("device-{:02}", rng.below(6)).parse().unwrap(),
+            budget: Budget { ram: u64::from(word(rng)), ..Budget::UNLIMITED },
+            data: DataSummary {
+                train_samples: rng.below(30) as u32,
+                test_samples: rng.below(30) as u32,
+                inputs: if rng.below(4) == 0 { word(rng) } else { 64 },
+                classes: rng.below(12) as u32,
+            },
+            max_chunk: word(rng),
+            max_nodes: rng.below(80) as u16,
+        }),
+        1 => ToAggregator::PlanRequest { from: word(rng) as u16 },
+        2 => ToAggregator::Ready,
+        3 => ToAggregator::Fetch(fetch(rng)),
+        4 => ToAggregator::Ack(ack(rng)),
+        5 => ToAggregator::Progress(Progress { ticket: ticket(rng, run), step: word(rng), steps: word(rng) }),
+        6 | 7 => ToAggregator::Offer(Offer {
+            ticket: ticket(rng, run),
+            update: Blob { transfer: rng.below(4) as u32, bytes: word(rng), check: 0 },
+            model_check: word(rng),
+            scalars: Scalars {
+                samples: rng.below(30) as u32,
+                loss_before: loss(rng),
+                loss_after: (rng.below(2) == 0).then(|| loss(rng)),
+                test: None,
+                steps: word(rng),
+            },
+        }),
+        8 => ToAggregator::Refusal(refusal(rng)),
+        9 => ToAggregator::PullOnnx,
+        _ => ToAggregator::Goodbye,
+    }
+}
+
+fn word(rng: &mut Rng) -> u32 {
+    [0, 1, 4, 9640, 1 << 16, u32::MAX - 3, u32::MAX, rng.next_u64() as u32][rng.below(8) as usize]
+}
+
+fn offset(rng: &mut Rng) -> u32 {
+    if rng.below(3) == 0 { word(rng) } else { 200 * rng.below(50) as u32 }
+}
+
+fn loss(rng: &mut Rng) -> f64 {
+    [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300, 2.3][rng.below(6) as usize]
+}
+
+fn codec(rng: &mut Rng) -> Codec {
+    Codec::ALL[rng.below(3) as usize]
+}
+
+fn some_run(rng: &mut Rng, run: RunId) -> RunId {
+    if rng.below(4) == 0 { RunId(rng.next_u64()) } else { run }
+}
+
+fn ticket(rng: &mut Rng, run: RunId) -> Ticket {
+    let attempt = u16::from(rng.below(8) == 0);
+    Ticket { run: some_run(rng, run), round: rng.below(5) as u32, attempt }
+}
+
+fn fetch(rng: &mut Rng) -> Fetch {
+    Fetch { transfer: rng.below(4) as u32, offset: offset(rng) }
+}
+
+fn ack(rng: &mut Rng) -> Ack {
+    Ack { transfer: rng.below(4) as u32, next: offset(rng) }
+}
+
+fn refused(rng: &mut Rng) -> Option<Code> {
+    (rng.below(2) == 0).then(|| Code::ALL[rng.below(Code::ALL.len() as u64) as usize])
+}
+
+fn refusal(rng: &mut Rng) -> Refusal {
+    let code = Code::ALL[rng.below(Code::ALL.len() as u64) as usize];
+    Refusal { code, need: rng.next_u64(), have: 0 }
+}

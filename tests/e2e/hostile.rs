@@ -1,0 +1,330 @@
+//! Devices that lie and strangers, against a running aggregator: each is told what is wrong, by code,
+//! and nothing of it reaches the model. Good devices then complete their rounds.
+
+use std::fs;
+
+use common::{
+    Budget, Code,
+    message::{DataSummary, Hello, Offer, Refusal, Scalars, ToAggregator},
+    wire,
+};
+use fleet::{
+    gateway::{Gateway, Serving},
+    raw::{Fate, Raw, control, hello, honest, tls},
+};
+
+/// One seat each in the first round.
+const LIARS: [&str; 8] =
+    ["bad-bytes", "bad-inf-loss", "bad-loss", "bad-model", "bad-nan", "bad-round", "bad-samples", "replays"];
+
+struct Town {
+    gateway: Gateway,
+    serving: Serving,
+    /// The model file before anybody has trained.
+    model: Vec<u8>,
+}
+
+impl Town {
+    fn new(config: &str, devices: &[&str]) -> Self {
+        let gateway = Gateway::new(config, devices);
+        let serving = gateway.serve("127.0.0.1:0", &[]);
+        let model = fleet::process::wait_for("model.onnx", || fs::read(gateway.path("gw/model.onnx")).ok());
+        Self { gateway, serving, model }
+    }
+
+    async fn connect(&self, device: &str) -> Raw {
+        let identity = fs::read(self.gateway.identity(device)).unwrap();
+        Raw::connect(&self.serving.address, tls(&identity, false)).await.unwrap()
+    }
+
+    fn assert_untouched(&self) {
+        let now = fs::read(self.gateway.path("gw/model.onnx")).unwrap();
+        assert!(now == self.model, "the model file has changed");
+    }
+
+    /// Two good devices finish the run, and their rounds count.
+    fn finish_with(self, devices: [&str; 2]) {
+        let Self { gateway, mut serving, .. } = self;
+        assert!(serving.process.is_running());
+        let start =
+            |(index, name): (usize, &&str)| gateway.device(&serving, name, &format!("{index}/2"), &[]);
+        let started: Vec<_> = devices.iter().enumerate().map(start).collect();
+        started.into_iter().for_each(|device| _ = device.succeed());
+        let status = gateway.wait_committed(1);
+        let named: Vec<_> = status["last_round"]["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|line| line["device"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(named, devices);
+        assert!(gateway.parameters().iter().all(|value| value.is_finite()));
+        serving.process.terminate();
+        serving.process.succeed();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+fn assert_refused(what: &str, fate: Fate, code: Code) {
+    assert_eq!(fate.refusal.map(|refusal| refusal.code), Some(code), "{what}: {fate:?}");
+    assert_eq!(fate.closed, Some(code), "{what}: {fate:?}");
+}
+
+#[test]
+fn what_is_no_frame_is_named_and_dropped() {
+    let town = Town::new("run = { rounds = 1, min_devices = 2 }", &["bad", "good-0", "good-1"]);
+    block_on(async {
+        let good = control(&ToAggregator::Hello(hello("bad")));
+
+        let mut raw = town.connect("bad").await;
+        raw.write(&wire::frame_prefix(good.len())).await;
+        raw.write(&good[..good.len() / 2]).await;
+        raw.stop_talking();
+        assert_refused("truncated frame", raw.fate().await, Code::BadFrame);
+
+        let mut raw = town.connect("bad").await;
+        let mut garbled = good.clone();
+        garbled[7] ^= 0x10;
+        raw.frame(&garbled).await;
+        assert_refused("garbled frame", raw.fate().await, Code::BadChecksum);
+
+        let mut raw = town.connect("bad").await;
+        raw.frame(&sealed(9, 0, &good[2..good.len() - 4])).await;
+        assert_refused("other protocol version", raw.fate().await, Code::WrongVersion);
+
+        let mut raw = town.connect("bad").await;
+        raw.frame(&sealed(wire::PROTOCOL_VERSION, 7, b"what is this")).await;
+        assert_refused("unknown kind", raw.fate().await, Code::BadFrame);
+
+        let mut raw = town.connect("bad").await;
+        raw.frame(&sealed(wire::PROTOCOL_VERSION, 0, &[0xff; 40])).await;
+        assert_refused("no message", raw.fate().await, Code::BadMessage);
+
+        for prefix in [0, 5, 1 << 20, u32::MAX] {
+            let mut raw = town.connect("bad").await;
+            raw.write(&u32::to_le_bytes(prefix)).await;
+            assert_refused(&format!("length {prefix}"), raw.fate().await, Code::BadFrame);
+        }
+
+        // A stream that never begins, and a connection that is dropped in mid-frame.
+        drop(town.connect("bad").await);
+        let mut raw = town.connect("bad").await;
+        raw.write(&good[..3]).await;
+        drop(raw);
+    });
+    town.assert_untouched();
+    town.finish_with(["good-0", "good-1"]);
+}
+
+/// A frame of any version and kind with the right checksum.
+fn sealed(version: u8, kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut frame = [&[version, kind][..], body].concat();
+    frame.extend(wire::crc32(&frame).to_le_bytes());
+    frame
+}
+
+#[test]
+fn who_does_not_fit_is_told_why() {
+    let town = Town::new("run = { rounds = 1, min_devices = 2 }", &["bad", "good-0", "good-1"]);
+    let smallest = town.gateway.model().plans[4].info.arena_bytes();
+    block_on(async {
+        let mut raw = town.connect("bad").await;
+        raw.say(&ToAggregator::Ready).await;
+        assert_refused("Ready before Hello", raw.fate().await, Code::Unexpected);
+
+        let fate = greet(&town, hello("good-0")).await;
+        assert_refused("another device's name", fate, Code::WrongIdentity);
+
+        let budget = Budget { ram: smallest - 1, ..Budget::UNLIMITED };
+        let fate = greet(&town, Hello { budget, ..hello("bad") }).await;
+        assert_refused("a byte too little", fate, Code::DoesNotFit);
+        assert_eq!(
+            fate.refusal,
+            Some(Refusal { code: Code::DoesNotFit, need: smallest, have: smallest - 1 })
+        );
+
+        let data = hello("bad").data;
+        let fate = greet(&town, Hello { data: DataSummary { inputs: 784, ..data }, ..hello("bad") }).await;
+        assert_refused("other samples", fate, Code::WrongData);
+        assert_eq!(fate.refusal, Some(Refusal { code: Code::WrongData, need: 64, have: 784 }));
+        let fate = greet(&town, Hello { data: DataSummary { classes: 11, ..data }, ..hello("bad") }).await;
+        assert_refused("too many classes", fate, Code::WrongData);
+        let fate =
+            greet(&town, Hello { data: DataSummary { train_samples: 0, ..data }, ..hello("bad") }).await;
+        assert_refused("no samples", fate, Code::EmptyShard);
+        let fate = greet(&town, Hello { max_nodes: 2, ..hello("bad") }).await;
+        assert_refused("no room for the plan", fate, Code::DoesNotFit);
+    });
+    town.assert_untouched();
+    town.finish_with(["good-0", "good-1"]);
+}
+
+async fn greet(town: &Town, hello: Hello) -> Fate {
+    let mut raw = town.connect("bad").await;
+    raw.say(&ToAggregator::Hello(hello)).await;
+    raw.fate().await
+}
+
+#[test]
+fn strangers_are_turned_away() {
+    let town = Town::new("run = { rounds = 1, min_devices = 2 }", &["revoked", "good-0", "good-1"]);
+    let other = Gateway::new("", &["good-0"]);
+    fs::remove_file(town.gateway.path("gw/identity/devices/revoked.crt")).unwrap();
+    let own = fs::read(town.gateway.identity("good-0")).unwrap();
+    let foreign = fs::read(other.identity("good-0")).unwrap();
+    block_on(async {
+        let identity = fs::read(town.gateway.identity("revoked")).unwrap();
+        let closed = match Raw::connect(&town.serving.address, tls(&identity, false)).await {
+            Ok(raw) => raw.fate().await.closed,
+            Err(quinn::ConnectionError::ApplicationClosed(close)) => {
+                u16::try_from(close.error_code.into_inner()).unwrap().try_into().ok()
+            }
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(closed, Some(Code::UnknownDevice));
+
+        // TLS ends these before a word is said, on whichever side notices first.
+        for (what, tls) in [
+            ("no certificate", tls(&own, true)),
+            ("certificate of another authority", foreign_certificate(&own, &foreign)),
+            ("trusts another authority", tls(&foreign, false)),
+        ] {
+            match Raw::connect(&town.serving.address, tls).await {
+                Ok(raw) => assert_eq!(raw.fate().await, Fate { refusal: None, closed: None }, "{what}"),
+                Err(error) => assert!(is_tls(&error), "{what}: {error}"),
+            }
+        }
+    });
+    // What a person sees.
+    let run = |identity: std::path::PathBuf, more: &[&str]| {
+        let identity = identity.to_str().unwrap().to_owned();
+        let args = ["run", "--server", &town.serving.address, "--identity", &identity];
+        fleet::process::Process::start("stranger", "edge-client", &[&args, more].concat()).fail()
+    };
+    let output = run(town.gateway.identity("revoked"), &[]);
+    assert!(output.contains("E30") && output.contains("aggregator enroll"), "{output}");
+    let output = run(other.identity("good-0"), &[]);
+    assert!(output.contains("E32") && output.contains("identity file"), "{output}");
+    let output = run(town.gateway.identity("good-0"), &["--device", "good-1"]);
+    assert!(output.contains("E31") && output.contains("--device"), "{output}");
+    let output = run(town.gateway.identity("good-0"), &["--ram", "1k"]);
+    assert!(output.contains("E33") && output.contains("needs"), "{output}");
+    town.assert_untouched();
+    town.finish_with(["good-0", "good-1"]);
+}
+
+/// Trusts the right aggregator, but shows a certificate of another authority.
+fn foreign_certificate(own: &[u8], foreign: &[u8]) -> rustls::ClientConfig {
+    let pem = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (own, foreign) = (pem(own), pem(foreign));
+    let authority = &own[own.rfind("-----BEGIN CERTIFICATE").unwrap()..];
+    let member = &foreign[..foreign.rfind("-----BEGIN CERTIFICATE").unwrap()];
+    tls(format!("{member}{authority}").as_bytes(), false)
+}
+
+fn is_tls(error: &quinn::ConnectionError) -> bool {
+    match error {
+        quinn::ConnectionError::TransportError(error) => (0x100..0x200).contains(&u64::from(error.code)),
+        quinn::ConnectionError::ConnectionClosed(close) => {
+            (0x100..0x200).contains(&u64::from(close.error_code))
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn lies_in_an_update_are_refused_and_do_not_count() {
+    let config = "run = { rounds = 2, min_devices = 8 }\nround = { quorum = 0.25 }\n\
+                  strategy = { name = \"heterofl\" }";
+    let all = [&LIARS[..], &["late", "good-0", "good-1"]].concat();
+    let town = Town::new(config, &all);
+    block_on(async {
+        let mut liars = vec![];
+        for name in LIARS {
+            let mut raw = town.connect(name).await;
+            let welcome = raw.join(hello(name)).await;
+            liars.push((name, raw, welcome));
+        }
+        for (name, mut raw, welcome) in liars {
+            let assignment = raw.assignment().await;
+            let (good, update) = honest(&assignment, &welcome);
+            match name {
+                "bad-bytes" => {
+                    let mut late = town.connect("late").await;
+                    late.join(hello("late")).await;
+                    assert_eq!(late.deliver(&good, &update).await, Some(Code::NotSelected));
+                    late.leave().await;
+                    let mut offer = good;
+                    offer.update.bytes += 4;
+                    assert_eq!(raw.deliver(&offer, &update).await, Some(Code::WrongShape));
+                }
+                "bad-inf-loss" => {
+                    let offer = with(&good, Scalars { loss_after: Some(f64::INFINITY), ..good.scalars });
+                    assert_eq!(raw.deliver(&offer, &update).await, Some(Code::NonFiniteLoss));
+                    // Once refused, the device's seat is taken: a better offer comes too late.
+                    assert_eq!(raw.deliver(&good, &update).await, Some(Code::NonFiniteLoss));
+                }
+                "bad-loss" => {
+                    let offer = with(&good, Scalars { loss_before: -1.0, ..good.scalars });
+                    assert_eq!(raw.deliver(&offer, &update).await, Some(Code::NonFiniteLoss));
+                }
+                "bad-model" => {
+                    let offer = Offer { model_check: good.model_check ^ 1, ..good };
+                    assert_eq!(raw.deliver(&offer, &update).await, Some(Code::WrongModel));
+                }
+                "bad-nan" => {
+                    let mut update = update;
+                    update[400..404].copy_from_slice(&f32::NAN.to_le_bytes());
+                    assert_eq!(raw.deliver(&good, &update).await, Some(Code::NonFiniteUpdate));
+                }
+                "bad-round" => {
+                    let mut offer = good.clone();
+                    offer.ticket.round += 1;
+                    assert_eq!(raw.deliver(&offer, &update).await, Some(Code::WrongRound));
+                    let mut offer = good.clone();
+                    offer.ticket.run.0 ^= 1;
+                    assert_eq!(raw.deliver(&offer, &update).await, Some(Code::WrongRound));
+                    let mut offer = good.clone();
+                    offer.ticket.attempt += 1;
+                    assert_eq!(raw.deliver(&offer, &update).await, Some(Code::WrongRound));
+                    // None of these was about this round, so the seat is still free.
+                    let offer = with(&good, Scalars { loss_before: f64::NAN, ..good.scalars });
+                    assert_eq!(raw.deliver(&offer, &update).await, Some(Code::NonFiniteLoss));
+                }
+                "bad-samples" => {
+                    let offer = with(&good, Scalars { samples: 0, ..good.scalars });
+                    assert_eq!(raw.deliver(&offer, &update).await, Some(Code::EmptyShard));
+                }
+                _ => {
+                    town.assert_untouched();
+                    assert_eq!(raw.deliver(&good, &update).await, None);
+                    // Replayed: answered as before, counted once.
+                    raw.upload(good.update.transfer, 0, &update).await;
+                    assert_eq!(raw.deliver(&good, &update).await, None);
+                }
+            }
+            raw.leave().await;
+        }
+        let status = town.gateway.wait_committed(1);
+        let round = &status["last_round"];
+        let named = |key: &str| -> Vec<String> {
+            let lines = round[key].as_array().unwrap();
+            lines.iter().map(|line| line["device"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(named("devices"), ["replays"], "{round}");
+        assert_eq!(named("refused"), LIARS[..7], "{round}");
+        assert_eq!(round["devices"][0]["weight"], 1.0);
+        // An update of zeros from the only one who counts: the model is what it was.
+        let model = models::Graph::from_onnx(&town.model).unwrap().1;
+        assert_eq!(town.gateway.parameters(), model);
+    });
+    // The second round is theirs: it needs two devices, and the liars have left.
+    town.finish_with(["good-0", "good-1"]);
+}
+
+fn with(offer: &Offer, scalars: Scalars) -> Offer {
+    Offer { scalars, ..offer.clone() }
+}

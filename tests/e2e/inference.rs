@@ -1,0 +1,64 @@
+//! The exported models in an independent inference engine: tract's loss is the trainer's.
+
+use std::fmt::Write;
+
+use edge_client::data::{Part, Samples, VecShard, digits, partition};
+use fleet::{gateway::Gateway, process::Process};
+use models::infer::Model;
+use serde_json::Value;
+
+const TOLERANCE: f64 = 1e-4;
+
+/// The losses that devices reported of the final model, against tract on their files and samples.
+pub fn assert_same_losses(gateway: &Gateway, devices: &[&str]) {
+    let status = gateway.status().unwrap();
+    assert_eq!(status["last_round"]["purpose"], "evaluate");
+    let lines = status["last_round"]["devices"].as_array().unwrap().clone();
+    for (index, device) in devices.iter().enumerate() {
+        let line = lines.iter().find(|line| line["device"] == **device).unwrap();
+        let reported = |key: &str| line[key].as_f64().unwrap();
+        let shard = shard(index, devices.len());
+        for file in [format!("{device}.onnx"), format!("export/tier-{index}.onnx")] {
+            let model = Model::load(&std::fs::read(gateway.path(&file)).unwrap()).unwrap();
+            assert_eq!((model.inputs(), model.outputs()), (64, 10));
+            for (part, key) in [(Part::Train, "loss_before"), (Part::Test, "test_loss")] {
+                let samples = shard.part(part);
+                let score = model.score(samples.features(), samples.labels()).unwrap();
+                near(&format!("{file}, {key}"), score.loss, reported(key));
+            }
+        }
+        let predicted = predict(gateway, device, shard.part(Part::Test));
+        near(&format!("predict for {device}"), predicted["loss"].as_f64().unwrap(), reported("test_loss"));
+        let accuracy = predicted["accuracy"].as_f64().unwrap();
+        near(&format!("accuracy of {device}"), accuracy, reported("test_accuracy"));
+    }
+}
+
+fn near(what: &str, found: f64, expected: f64) {
+    assert!((found - expected).abs() < TOLERANCE, "{what}: {found} instead of {expected}");
+}
+
+/// The samples that `edge-client run --share INDEX/COUNT --data-seed 7` takes.
+fn shard(index: usize, count: usize) -> VecShard {
+    let samples = Samples::of(&digits::all(), Part::Train).unwrap();
+    let parts = partition::dominant_class(samples.labels(), count, 0.8, 7);
+    samples.select(&parts[index]).unwrap().split(0.2, 7 + index as u64).unwrap()
+}
+
+/// `edge-client predict` on samples in a CSV file.
+fn predict(gateway: &Gateway, device: &str, samples: &Samples) -> Value {
+    let mut text = String::new();
+    for (index, label) in samples.labels().iter().enumerate() {
+        for value in samples.row(index).unwrap() {
+            write!(text, "{value},").unwrap();
+        }
+        writeln!(text, "{label}").unwrap();
+    }
+    let csv = gateway.path(&format!("{device}.csv"));
+    std::fs::write(&csv, text).unwrap();
+    let (model, csv) = (gateway.text(&format!("{device}.onnx")), csv.to_str().unwrap().to_owned());
+    let args = ["predict", "--model", &model, "--csv", &csv, "--format", "json"];
+    let output = Process::start("predict", "edge-client", &args).succeed();
+    let line = output.lines().find(|line| line.starts_with('{')).unwrap();
+    serde_json::from_str(line).unwrap()
+}

@@ -1,0 +1,19 @@
+//! FairTier end to end.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `garbage` | state machines that are told nonsense in any order |
+//! | `hostile` | devices that lie, and strangers |
+//! | `inference` | the exported models through tract |
+//! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
+//! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
+//! | `simulation` | whole runs over bad links in memory, and every strategy |
+#![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
+
+mod garbage;
+mod hostile;
+#[cfg(feature = "infer")]
+mod inference;
+mod mistakes;
+mod rounds;
+mod simulation;

@@ -1,0 +1,198 @@
+//! Mistakes of operators: each is named, with its code and what to do, and nothing is overwritten.
+
+use std::fs;
+
+use aggregator::{
+    server,
+    store::{DiskStore, Options, Store, StoreError},
+};
+use common::rng::Rng;
+use fleet::{
+    gateway::{Gateway, files},
+    process::Process,
+    raw::{Raw, hello, tls},
+};
+
+#[test]
+fn a_wrong_configuration_is_named() {
+    let cases = [
+        ("[training]\nlearning_rate = 0.1", "E50", "learning_rate"),
+        ("[round]\nquorum = 1.5", "E50", "round.quorum = 1.5"),
+        ("[training]\nlr = \"fast\"", "E50", "lr"),
+        ("[training]\nlr = nan", "E50", "training.lr"),
+        ("[wire]\nup = \"int4\"", "E50", "int4"),
+        ("not toml at all", "E50", "fairtier.toml"),
+        ("strategy = { name = \"fedprox\" }", "E50", "known are fedavg"),
+        ("strategy = { params = { qq = 1 } }", "E50", "qq"),
+        ("strategy = { params = { q = -1 } }", "E50", "`q`"),
+        ("strategy = { params = { q_m = [0.1, 0.2] } }", "E50", "5 tiers"),
+        ("devices = { cam-1 = 7 }", "E50", "cam-1"),
+        ("model = { tiers = [1.0, 2.0] }", "E51", "tier 1"),
+        ("model = { source = \"resnet-50\" }", "E51", "digits-mlp"),
+        ("model = { source = \"garbage.onnx\" }", "E51", "garbage.onnx"),
+        ("model = { source = \"empty.onnx\" }", "E51", "empty.onnx"),
+        ("model = { source = \".\" }", "E51", "directory"),
+    ];
+    for (config, code, named) in cases {
+        let gateway = Gateway::new(config, &[]);
+        fs::write(gateway.path("gw/garbage.onnx"), [0xff; 300]).unwrap();
+        fs::write(gateway.path("gw/empty.onnx"), []).unwrap();
+        let output = gateway.serve_in_vain();
+        assert!(output.contains(code) && output.contains(named), "{config}:\n{output}");
+        assert!(!gateway.path("gw/store/fairtier.redb").exists(), "{config}: a run was begun");
+    }
+}
+
+#[test]
+fn a_directory_that_is_none_of_ours_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().to_str().unwrap();
+    let output = Process::start("serve", "aggregator", &["serve", "--dir", text]).fail();
+    assert!(output.contains("aggregator init"), "{output}");
+    let output = Process::start("status", "aggregator", &["status", "--dir", text]).fail();
+    assert!(output.contains("no round is finished yet"), "{output}");
+    assert_eq!(files(dir.path()), []);
+    let gateway = Gateway::new("", &[]);
+    let before = files(&gateway.path("gw"));
+    let output = Process::start("init", "aggregator", &["init", &gateway.text("gw")]).fail();
+    assert!(output.contains("exists already"), "{output}");
+    assert_eq!(files(&gateway.path("gw")), before);
+}
+
+#[test]
+fn a_device_is_told_what_is_wrong_with_its_arguments() {
+    let gateway = Gateway::new("", &["cam-1"]);
+    let good = gateway.text("cam-1.pem");
+    let run = |args: &[&str]| Process::start("device", "edge-client", &[&["run"], args].concat()).fail();
+
+    let output = run(&["--identity", &gateway.text("nobody.pem")]);
+    assert!(output.contains("nobody.pem"), "{output}");
+    fs::write(gateway.path("text.pem"), "no certificate").unwrap();
+    let output = run(&["--identity", &gateway.text("text.pem")]);
+    assert!(output.contains("aggregator enroll"), "{output}");
+    let bundle = fs::read_to_string(gateway.path("cam-1.pem")).unwrap();
+    fs::write(gateway.path("cut.pem"), &bundle[..bundle.len() / 2]).unwrap();
+    let output = run(&["--identity", &gateway.text("cut.pem")]);
+    assert!(output.contains("aggregator enroll"), "{output}");
+    let output = run(&["--identity", &good, "--server", "nowhere"]);
+    assert!(output.contains("--server nowhere"), "{output}");
+    let output = run(&["--identity", &good, "--server", "127.0.0.1:9", "--give-up-after", "1"]);
+    assert!(output.contains("is it running"), "{output}");
+    let output = run(&["--identity", &good, "--csv", &gateway.text("none.csv")]);
+    assert!(output.contains("none.csv"), "{output}");
+}
+
+/// What a killed aggregator leaves after a few rounds of one device.
+fn used_store() -> Gateway {
+    let config =
+        "run = { rounds = 40, min_devices = 1 }\nround = { quorum = 1.0 }\nstore = { keep_spool = true }";
+    let gateway = Gateway::new(config, &["cam-1"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let device = gateway.device(&serving, "cam-1", "0/20", &[]);
+    gateway.wait_committed(2);
+    serving.process.kill();
+    device.kill();
+    gateway
+}
+
+#[test]
+fn a_damaged_store_is_named_and_left_as_it_is() {
+    let refuse = |what: &str, gateway: &Gateway, codes: &[&str]| {
+        let store = gateway.path("gw/store");
+        let model = fs::read(gateway.path("gw/model.onnx")).unwrap();
+        let before = files(&store);
+        let output = gateway.serve_in_vain();
+        assert!(codes.iter().any(|code| output.contains(code)), "{what}:\n{output}");
+        assert!(output.contains("store"), "{what} does not say where:\n{output}");
+        assert!(!output.contains("panicked"), "{what}:\n{output}");
+        assert!(files(&store) == before, "{what}: the store was changed");
+        assert!(fs::read(gateway.path("gw/model.onnx")).unwrap() == model, "{what}: the model was changed");
+    };
+
+    let gateway = used_store();
+    fs::write(gateway.path("gw/store/fairtier.redb"), [0x5a; 4096]).unwrap();
+    refuse("garbage instead of the ledger", &gateway, &["E52", "E53"]);
+    fs::write(gateway.path("gw/store/fairtier.redb"), []).unwrap();
+    refuse("an empty ledger", &gateway, &["E52", "E53"]);
+
+    let gateway = used_store();
+    let ledger = gateway.path("gw/store/fairtier.redb");
+    let whole = fs::read(&ledger).unwrap();
+    fs::write(&ledger, &whole[..whole.len() / 3]).unwrap();
+    refuse("a ledger that is cut off", &gateway, &["E52", "E53"]);
+
+    // The aggregator was killed, so a round is open; its spool is shorter than the ledger says.
+    let gateway = half_a_round();
+    for spool in fs::read_dir(gateway.path("gw/store/spool")).unwrap() {
+        let path = spool.unwrap().path();
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    }
+    refuse("a spool that is cut off", &gateway, &["E52"]);
+}
+
+#[test]
+fn a_run_does_not_go_on_with_another_model() {
+    let gateway = used_store();
+    let config = fs::read(gateway.path("gw/fairtier.toml")).unwrap();
+    let (mark, parameters) = (server::mark(&gateway.model()), gateway.parameters());
+    fs::write(gateway.path("gw/fairtier.toml"), "model = { tiers = [1.0, 0.5] }").unwrap();
+    let output = gateway.serve_in_vain();
+    assert!(output.contains("E16") && output.contains("another directory"), "{output}");
+    assert_eq!(gateway.parameters(), parameters);
+    fs::write(gateway.path("gw/fairtier.toml"), config).unwrap();
+    let mut store = DiskStore::open(&gateway.path("gw/store"), Options::default()).unwrap();
+    assert!(store.load(&mark).unwrap().unwrap().next_round > 2);
+}
+
+/// A round of two devices, of whom one has delivered.
+fn half_a_round() -> Gateway {
+    let gateway = Gateway::new("run = { rounds = 5, min_devices = 2 }", &["cam-1", "mute"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let mut device = gateway.device(&serving, "cam-1", "0/20", &[]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let identity = fs::read(gateway.identity("mute")).unwrap();
+        let mut mute = Raw::connect(&serving.address, tls(&identity, false)).await.unwrap();
+        mute.join(hello("mute")).await;
+        mute.assignment().await;
+        device.wait_line("update accepted");
+    });
+    serving.process.kill();
+    device.kill();
+    gateway
+}
+
+/// Damage anywhere in the ledger is either noticed, and then nothing is changed, or does not matter.
+#[test]
+fn flipped_bytes_in_the_ledger_do_no_harm() {
+    let gateway = half_a_round();
+    let store = gateway.path("gw/store");
+    let before = files(&store);
+    let ledger = store.join("fairtier.redb");
+    let whole = fs::read(&ledger).unwrap();
+    let expected = gateway.parameters();
+    let mark = server::mark(&gateway.model());
+    let mut noticed = 0;
+    let mut rng = Rng::new(5);
+    for _ in 0..60 {
+        // Pages that are in use are those that are not empty.
+        let at = std::iter::repeat_with(|| rng.below(whole.len() as u64) as usize).find(|&at| whole[at] != 0);
+        let mut damaged = whole.clone();
+        damaged[at.unwrap()] ^= 0x41;
+        for (path, content) in &before {
+            fs::write(path, content).unwrap();
+        }
+        fs::write(&ledger, &damaged).unwrap();
+        let opened = DiskStore::open(&store, Options::default());
+        match opened.and_then(|mut store| store.load(&mark)) {
+            Ok(saved) => assert_eq!(saved.unwrap().parameters, expected),
+            Err(StoreError::Damaged { .. } | StoreError::Database { .. } | StoreError::Format { .. }) => {
+                noticed += 1;
+                assert!(fs::read(&ledger).unwrap() == damaged, "the damaged ledger was changed");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(noticed > 10, "{noticed}");
+}

@@ -1,0 +1,148 @@
+//! Whole runs in memory and virtual time. Whatever the link does to frames, the run ends, and its
+//! model is the model of an undisturbed run, bit for bit.
+
+use common::rng::{Rng, derive};
+use fleet::{
+    memory::{Accident, Outcome, Setup},
+    seeds::for_seeds,
+};
+
+const EXACT: &str = "run = { rounds = 3 }\ntraining = { batch = 8 }";
+const LOSSY_CODEC: &str = "run = { rounds = 3 }\ntraining = { batch = 8 }\n\
+     wire = { up = \"int8\", error_feedback = true }";
+
+fn bits(parameters: &[f32]) -> Vec<u32> {
+    parameters.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Everybody took part in every round, and every update arrived and was counted once.
+fn assert_complete(outcome: &Outcome, rounds: u32) {
+    let train: Vec<_> = outcome.reports.iter().filter(|report| report.purpose == "train").collect();
+    assert_eq!(train.iter().map(|report| report.round).collect::<Vec<_>>(), (1..=rounds).collect::<Vec<_>>());
+    for report in &outcome.reports {
+        assert_eq!(report.devices.len(), 5, "round {}", report.round);
+        assert!(report.refused.is_empty() && report.silent.is_empty(), "round {}", report.round);
+    }
+    assert_eq!(outcome.arrived.len(), 5 * rounds as usize);
+    assert!(outcome.parameters.iter().all(|value| value.is_finite()));
+}
+
+#[test]
+fn a_bad_link_changes_nothing_in_the_model() {
+    let calm = Setup::new(EXACT);
+    let expected = calm.run();
+    assert_complete(&expected, 3);
+    for_seeds(200, |seed| {
+        let outcome = calm.disturbed(seed).run();
+        assert_complete(&outcome, 3);
+        assert!(outcome.arrived.values().all(|&count| count == 1), "{:?}", outcome.arrived);
+        let trained = outcome.answers.iter().filter(|((_, round), _)| *round <= 3);
+        for ((device, round), answers) in trained {
+            assert_eq!(answers, &[None], "{device} in round {round}");
+        }
+        assert_eq!(bits(&outcome.parameters), bits(&expected.parameters));
+        assert_eq!(outcome.slices, expected.slices);
+    });
+}
+
+#[test]
+fn error_feedback_survives_a_bad_link() {
+    let calm = Setup::new(LOSSY_CODEC);
+    let expected = calm.run();
+    assert_complete(&expected, 3);
+    assert_ne!(bits(&expected.parameters), bits(&Setup::new(EXACT).run().parameters));
+    for_seeds(60, |seed| {
+        let outcome = calm.disturbed(seed).run();
+        assert_complete(&outcome, 3);
+        assert_eq!(bits(&outcome.parameters), bits(&expected.parameters));
+    });
+}
+
+/// Up to three accidents within the first seconds, drawn from a seed.
+fn draw(seed: u64, mut accident: impl FnMut(&mut Rng) -> Accident) -> Vec<(u64, Accident)> {
+    let mut rng = Rng::new(derive(seed, 2));
+    (0..1 + rng.below(3)).map(|_| (rng.below(8000), accident(&mut rng))).collect()
+}
+
+#[test]
+fn killed_aggregators_and_devices_lose_nothing_and_count_nothing_twice() {
+    let calm = Setup::new(EXACT);
+    let expected = calm.run();
+    for_seeds(120, |seed| {
+        let mut setup = calm.disturbed(seed);
+        setup.accidents = draw(seed, |rng| match rng.below(2) {
+            0 => Accident::Crash,
+            _ => {
+                let device = rng.below(5) as usize;
+                Accident::Reboot { device, tier: device }
+            }
+        });
+        let outcome = setup.run();
+        assert_complete(&outcome, 3);
+        assert_eq!(bits(&outcome.parameters), bits(&expected.parameters));
+    });
+}
+
+/// Deadlines that are often missed, one upload at a time, devices that leave for good or come back as
+/// something else: the model is another one, but the run ends.
+#[test]
+fn an_impatient_run_ends_whatever_happens() {
+    let mut calm = Setup::new(EXACT);
+    // One may leave before the first round, which waits for this many.
+    calm.config.run.min_devices = 4;
+    calm.config.round.quorum = 0.4;
+    calm.config.server.max_uploads = 1;
+    for_seeds(150, |seed| {
+        let mut setup = calm.disturbed(seed);
+        let mut rng = Rng::new(derive(seed, 3));
+        setup.config.round.deadline_s = 0.2 + 3.0 * rng.unit_f64();
+        let leaving = rng.below(5) as usize;
+        setup.accidents = draw(seed, |rng| match rng.below(4) {
+            0 => Accident::Crash,
+            1 => Accident::Vanish { device: leaving },
+            _ => Accident::Reboot { device: rng.below(5) as usize, tier: rng.below(5) as usize },
+        });
+        let outcome = setup.run();
+        let train = outcome.reports.iter().filter(|report| report.purpose == "train");
+        assert_eq!(train.map(|report| report.round).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(outcome.parameters.iter().all(|value| value.is_finite()));
+        for report in &outcome.reports {
+            let able = report.devices.len() + report.silent.len();
+            let quorum = (0.4 * able as f64).ceil() as usize;
+            let enough = report.silent.is_empty() || report.devices.len() >= quorum;
+            assert!(enough, "round {} closed without a quorum", report.round);
+        }
+    });
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let setup = Setup::new(EXACT).disturbed(7);
+    assert_eq!(setup.run(), setup.run());
+}
+
+#[test]
+fn every_strategy_learns_and_gives_devices_their_slices() {
+    let strategies = [
+        "name = \"fedavg\"",
+        "name = \"heterofl\"",
+        "name = \"fairheterofl\"\nparams = { step = \"hessian\" }",
+        "name = \"fairheterofl\"\nparams = { step = \"reweight\" }",
+    ];
+    for strategy in strategies {
+        let mut setup = Setup::new(&format!(
+            "run = {{ rounds = 15 }}\ntraining = {{ lr = 0.3 }}\n[strategy]\n{strategy}"
+        ));
+        setup.samples = 120;
+        let outcome = setup.run();
+        let loss = |at: usize| outcome.reports[at].loss.mean;
+        let last = outcome.reports.len() - 1;
+        assert_eq!(outcome.reports[last].purpose, "evaluate");
+        assert!(loss(last) < 0.75 * loss(0), "{strategy}: from {} to {}", loss(0), loss(last));
+        let (graph, _) = models::zoo::by_name("digits-mlp").unwrap().build(0);
+        for (slice, rate) in outcome.slices.iter().zip([1.0, 0.7, 0.5, 0.25, 0.125]) {
+            let mask = graph.full().at_rate(rate).unwrap();
+            assert_eq!(bits(slice), bits(&graph.gather(&mask, &outcome.parameters).unwrap()), "{strategy}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! An aggregator's directory, made and used through its real command line.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use aggregator::{config::Config, model::TieredModel, server};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Process, wait_for};
+
+/// A directory with configuration, certificates and enrolled devices.
+#[derive(Debug)]
+pub struct Gateway {
+    dir: TempDir,
+}
+
+impl Gateway {
+    /// `config` replaces what `aggregator init` writes; keys that are absent have their defaults.
+    pub fn new(config: &str, devices: &[&str]) -> Self {
+        let this = Self { dir: tempfile::tempdir().unwrap() };
+        Process::start("init", "aggregator", &["init", &this.text("gw")]).succeed();
+        fs::write(this.path("gw/fairtier.toml"), config).unwrap();
+        if !devices.is_empty() {
+            this.enroll(devices);
+        }
+        this
+    }
+
+    pub fn enroll(&self, devices: &[&str]) {
+        let (dir, out) = (self.text("gw"), self.text("."));
+        let args = [&["enroll", "--dir", &dir, "--out", &out], devices].concat();
+        Process::start("enroll", "aggregator", &args).succeed();
+    }
+
+    /// A path in the temporary directory; the aggregator's own is `gw`.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// The identity file of a device.
+    pub fn identity(&self, device: &str) -> PathBuf {
+        self.path(&format!("{device}.pem"))
+    }
+
+    /// Starts serving; `listen` is an address, with port 0 for any.
+    pub fn serve(&self, listen: &str, more: &[&str]) -> Serving {
+        let dir = self.text("gw");
+        let args = [&["serve", "--dir", &dir, "--listen", listen], more].concat();
+        let mut process = Process::start("aggregator", "aggregator", &args);
+        let address = process.wait_line("listening on ");
+        Serving { process, address }
+    }
+
+    /// `aggregator serve` that is expected to fail; gives what it writes.
+    pub fn serve_in_vain(&self) -> String {
+        let dir = self.text("gw");
+        Process::start("aggregator", "aggregator", &["serve", "--dir", &dir, "--listen", "127.0.0.1:0"])
+            .fail()
+    }
+
+    /// A device's arguments for `edge-client run`, with its share of the digits.
+    pub fn device(&self, serving: &Serving, name: &str, share: &str, more: &[&str]) -> Process {
+        let identity = self.identity(name);
+        let identity = identity.to_str().unwrap();
+        let args = [
+            "run",
+            "--server",
+            &serving.address,
+            "--identity",
+            identity,
+            "--share",
+            share,
+            "--data-seed",
+            "7",
+        ];
+        Process::start(name, "edge-client", &[&args, more].concat())
+    }
+
+    /// What the last round left, once there was one.
+    pub fn status(&self) -> Option<Value> {
+        let text = fs::read_to_string(self.path("gw/status.json")).ok()?;
+        Some(serde_json::from_str(&text).unwrap())
+    }
+
+    /// Waits until so many rounds are committed.
+    pub fn wait_committed(&self, rounds: u64) -> Value {
+        wait_for(&format!("round {rounds} to be committed"), || {
+            self.status().filter(|status| status["committed"].as_u64() >= Some(rounds))
+        })
+    }
+
+    pub fn config(&self) -> Config {
+        Config::load(&self.path("gw/fairtier.toml")).unwrap()
+    }
+
+    /// The model under its tiers, as the aggregator compiles it.
+    pub fn model(&self) -> TieredModel {
+        server::open_model(&self.config()).unwrap().0
+    }
+
+    /// The present global model.
+    pub fn parameters(&self) -> Vec<f32> {
+        parameters(&self.path("gw/model.onnx"))
+    }
+}
+
+/// A running aggregator.
+#[derive(Debug)]
+pub struct Serving {
+    pub process: Process,
+    pub address: String,
+}
+
+/// The parameters of an ONNX file.
+pub fn parameters(onnx: &Path) -> Vec<f32> {
+    let file = fs::read(onnx).unwrap();
+    models::Graph::from_onnx(&file).unwrap().1
+}
+
+/// Every file below a directory with its content.
+pub fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = vec![];
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let content = fs::read(&path).unwrap();
+                found.push((path, content));
+            }
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,503 @@
+//! A whole fleet in one thread: the real Coordinator, Keeper and Sessions, a store in memory, virtual
+//! time, and a [link](crate::link) that may be bad. The same seed gives the same run.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use aggregator::{
+    config::Config,
+    coordinator::{Action, Coordinator},
+    fleet::ConnId,
+    keeper::{Keeper, Reply},
+    model::TieredModel,
+    report::RoundReport,
+    server,
+    store::{MemoryStore, Saved, Store},
+    strategy,
+};
+use common::{
+    Budget, Code, DeviceId, Instant, RunId,
+    rng::{Rng, derive},
+    transfer::LinkLimits,
+    wire,
+};
+use edge_client::{
+    Event, Profile, Session,
+    data::{Part, Samples, Shard, VecShard, digits},
+    session::HeapArena,
+    train::Portable,
+};
+
+use crate::link::Faults;
+
+/// No run takes this many events unless it goes round in circles.
+const MAX_EVENTS: u64 = 3_000_000;
+
+/// What happens to a fleet besides its link, at a time in milliseconds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Accident {
+    /// The aggregator is killed and started again.
+    Crash,
+    /// A device is reset, and comes back with the memory of a tier.
+    Reboot { device: usize, tier: usize },
+    /// A device is never heard of again.
+    Vanish { device: usize },
+}
+
+/// What a run is made of. The model depends on `config`, `devices` and `samples` only, as long as all
+/// devices take part in all rounds.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub config: Config,
+    pub devices: usize,
+    /// Per device, a quarter of them for tests.
+    pub samples: usize,
+    pub limits: LinkLimits,
+    pub faults: Faults,
+    pub accidents: Vec<(u64, Accident)>,
+    /// Devices may fail, because they are told nonsense.
+    pub may_fail: bool,
+    /// Of the link's behaviour.
+    pub seed: u64,
+}
+
+impl Setup {
+    /// Five devices, one per tier, who all take part in every round.
+    pub fn new(config: &str) -> Self {
+        let mut config = Config::parse(config).unwrap();
+        config.run.min_devices = 5;
+        config.round.quorum = 1.0;
+        config.round.deadline_s = 86_400.0;
+        let limits = LinkLimits { chunk: 200, window: 800, timeout: common::Duration::from_millis(50) };
+        Self {
+            config,
+            devices: 5,
+            samples: 32,
+            limits,
+            faults: Faults::NONE,
+            accidents: vec![],
+            may_fail: false,
+            seed: 0,
+        }
+    }
+
+    /// The same run over a link that a seed makes bad.
+    pub fn disturbed(&self, seed: u64) -> Self {
+        let faults = Faults::drawn(&mut Rng::new(derive(seed, 1)));
+        Self { faults, seed, ..self.clone() }
+    }
+
+    /// Runs to the end.
+    pub fn run(&self) -> Outcome {
+        let mut world = World::new(self);
+        world.run();
+        world.outcome()
+    }
+}
+
+/// What a run leaves behind.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    pub parameters: Vec<f32>,
+    pub reports: Vec<RoundReport>,
+    /// What devices were told about their updates, in order, by device and round.
+    pub answers: BTreeMap<(DeviceId, u32), Vec<Option<Code>>>,
+    /// Complete updates that reached the aggregator, by device and round.
+    pub arrived: BTreeMap<(DeviceId, u32), u32>,
+    /// What every device holds at the end.
+    pub slices: Vec<Vec<f32>>,
+}
+
+/// Who a frame is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Side {
+    Aggregator,
+    Device,
+}
+
+#[derive(Debug)]
+enum Happening {
+    ToAggregator(ConnId, Vec<u8>),
+    ToDevice(usize, ConnId, Vec<u8>),
+    Connect(usize),
+    /// The aggregator notices that a connection is gone.
+    Lost(ConnId),
+    Work(usize),
+    Accident(Accident),
+}
+
+struct Member {
+    device: DeviceId,
+    session: Session<HeapArena>,
+    shard: VecShard,
+    conn: Option<ConnId>,
+    working: bool,
+    done: bool,
+    gone: bool,
+}
+
+/// A fleet and its aggregator; see [`Setup`].
+pub struct World {
+    setup: Setup,
+    model: TieredModel,
+    coordinator: Coordinator,
+    keeper: Keeper,
+    members: Vec<Member>,
+    rng: Rng,
+    now: u64,
+    sent: u64,
+    /// By time, then in the order of sending.
+    future: BTreeMap<(u64, u64), Happening>,
+    conns: BTreeMap<ConnId, usize>,
+    next_conn: u64,
+    reports: Arc<Mutex<Vec<RoundReport>>>,
+    answers: BTreeMap<(DeviceId, u32), Vec<Option<Code>>>,
+    arrived: BTreeMap<(DeviceId, u32), u32>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("now", &self.now).field("setup", &self.setup).finish()
+    }
+}
+
+impl World {
+    pub fn new(setup: &Setup) -> Self {
+        let config = &setup.config;
+        let (model, initial) = server::open_model(config).unwrap();
+        let mut store: Box<dyn Store> = Box::new(MemoryStore::new());
+        let saved = server::open_run(&mut *store, &model, config, initial).unwrap();
+        let strategy =
+            strategy::by_name(&config.strategy.name, config.strategy.params.clone().into()).unwrap();
+        let coordinator = coordinator(setup, &model, &saved, strategy.hints().loss_after, 0);
+        let reports = Arc::new(Mutex::new(vec![]));
+        let seen = reports.clone();
+        let keeper = Keeper {
+            store,
+            strategy,
+            model: model.clone(),
+            parameters: saved.parameters,
+            committed: 0,
+            dir: None,
+            observer: Some(Box::new(move |report| seen.lock().unwrap().push(report.clone()))),
+        };
+        let mut world = Self {
+            setup: setup.clone(),
+            coordinator,
+            keeper,
+            members: (0..setup.devices).map(|index| member(setup, &model, index, index)).collect(),
+            model,
+            rng: Rng::new(derive(setup.seed, 0)),
+            now: 0,
+            sent: 0,
+            future: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            next_conn: 1,
+            reports,
+            answers: BTreeMap::new(),
+            arrived: BTreeMap::new(),
+        };
+        for index in 0..setup.devices {
+            let delay = world.rng.below(setup.faults.outage_ms);
+            world.plan(delay, Happening::Connect(index));
+        }
+        for &(at, accident) in &setup.accidents {
+            world.plan(at, Happening::Accident(accident));
+        }
+        world
+    }
+
+    /// Until the run is over and every device knows it.
+    pub fn run(&mut self) {
+        for _ in 0..MAX_EVENTS {
+            if self.coordinator.is_finished() && self.members.iter().all(|member| member.done) {
+                return;
+            }
+            assert!(self.step(), "nothing will ever happen again, at {} ms", self.now);
+        }
+        let seats = self.coordinator.round().map(|round| &round.seats);
+        let waiting = self.members.iter().filter(|member| !member.done);
+        let waiting: Vec<_> = waiting.map(|member| (&member.device, member.conn, &member.session)).collect();
+        panic!(
+            "no end after {MAX_EVENTS} events, at {} ms, {} rounds; finished: {}; open round: {seats:?}; \
+             devices that wait: {waiting:?}",
+            self.now,
+            self.coordinator.committed(),
+            self.coordinator.is_finished(),
+        );
+    }
+
+    pub fn outcome(&mut self) -> Outcome {
+        Outcome {
+            parameters: self.keeper.parameters.clone(),
+            reports: self.reports.lock().unwrap().clone(),
+            answers: self.answers.clone(),
+            arrived: self.arrived.clone(),
+            slices: self.members.iter_mut().map(|member| member.session.weights().to_vec()).collect(),
+        }
+    }
+
+    fn time(&self) -> Instant {
+        Instant::from_millis(self.now)
+    }
+
+    fn plan(&mut self, delay: u64, happening: Happening) {
+        self.sent += 1;
+        self.future.insert((self.now + delay, self.sent), happening);
+    }
+
+    pub fn model(&self) -> &TieredModel {
+        &self.model
+    }
+
+    pub fn run_id(&mut self) -> RunId {
+        self.keeper.store.load(&server::mark(&self.model)).unwrap().unwrap().run.run
+    }
+
+    /// Delivers a frame that nobody has sent.
+    pub fn inject(&mut self, device: usize, frame: Vec<u8>, to: Side) {
+        let Some(conn) = self.members[device].conn else { return };
+        self.happen(match to {
+            Side::Aggregator => Happening::ToAggregator(conn, frame),
+            Side::Device => Happening::ToDevice(device, conn, frame),
+        });
+        self.carry_out();
+    }
+
+    /// The next thing that happens: a timer or something planned. False if there is nothing.
+    pub fn step(&mut self) -> bool {
+        let timers = self.members.iter().filter_map(|member| member.session.poll_timeout());
+        let timer = timers.chain(self.coordinator.poll_timeout()).map(Instant::as_millis).min();
+        let planned = self.future.first_key_value().map(|(&(at, _), _)| at);
+        match (timer, planned) {
+            (Some(timer), planned) if planned.is_none_or(|planned| timer < planned) => {
+                self.now = self.now.max(timer);
+                self.ring();
+            }
+            (_, Some(_)) => {
+                let ((at, _), happening) = self.future.pop_first().unwrap();
+                self.now = self.now.max(at);
+                self.happen(happening);
+            }
+            _ => return false,
+        }
+        self.carry_out();
+        true
+    }
+
+    fn ring(&mut self) {
+        let now = self.time();
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.coordinator.poll_timeout()) {
+            self.coordinator.handle_timeout(now);
+        }
+        for index in 0..self.members.len() {
+            if due(self.members[index].session.poll_timeout()) {
+                self.members[index].session.handle_timeout(now);
+                self.serve(index);
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        let now = self.time();
+        match happening {
+            // What is not understood is answered by the Coordinator itself.
+            Happening::ToAggregator(conn, frame) => _ = self.coordinator.handle_frame(conn, &frame, now),
+            Happening::ToDevice(index, conn, frame) => {
+                if self.members[index].conn == Some(conn) {
+                    // A device goes on after a damaged frame, as on a serial line.
+                    let _ = self.members[index].session.handle_frame(&frame, now);
+                    self.serve(index);
+                }
+            }
+            Happening::Connect(index) => self.connect(index),
+            Happening::Lost(conn) => self.coordinator.handle_disconnected(conn, now),
+            Happening::Work(index) => {
+                let Member { session, shard, working, .. } = &mut self.members[index];
+                *working = false;
+                if session.has_work() {
+                    let worked = session.work(shard, &Portable, now);
+                    assert!(worked.is_ok() || self.setup.may_fail, "{worked:?}");
+                    self.serve(index);
+                }
+            }
+            Happening::Accident(Accident::Crash) => self.crash(),
+            Happening::Accident(Accident::Reboot { device, tier }) => self.reboot(device, tier),
+            Happening::Accident(Accident::Vanish { device }) => {
+                self.members[device].done = true;
+                self.members[device].gone = true;
+                self.members[device].conn.into_iter().for_each(|conn| self.break_off(conn));
+            }
+        }
+    }
+
+    fn connect(&mut self, index: usize) {
+        let (now, limits) = (self.time(), self.setup.limits);
+        let conn = ConnId(self.next_conn);
+        self.next_conn += 1;
+        let member = &mut self.members[index];
+        if member.gone || member.conn.is_some() {
+            return;
+        }
+        member.conn = Some(conn);
+        self.conns.insert(conn, index);
+        self.coordinator.handle_connected(conn, member.device.clone());
+        member.session.handle_connected(limits, now);
+        self.serve(index);
+    }
+
+    /// A link breaks: the device notices at once, the aggregator some time later.
+    fn break_off(&mut self, conn: ConnId) {
+        let Some(&index) = self.conns.get(&conn) else { return };
+        let member = &mut self.members[index];
+        if member.conn != Some(conn) {
+            return;
+        }
+        member.conn = None;
+        member.session.handle_disconnected();
+        let outage = self.setup.faults.outage_ms;
+        let (noticed, back) = (self.rng.below(2 * outage), 1 + self.rng.below(outage));
+        self.plan(noticed, Happening::Lost(conn));
+        self.plan(back, Happening::Connect(index));
+    }
+
+    /// The aggregator is killed and started again: only what is in the store survives.
+    fn crash(&mut self) {
+        let saved = self.keeper.store.load(&server::mark(&self.model)).unwrap().unwrap();
+        self.keeper.parameters.clone_from(&saved.parameters);
+        let loss_after = self.keeper.strategy.hints().loss_after;
+        self.coordinator = coordinator(&self.setup, &self.model, &saved, loss_after, self.now);
+        self.coordinator.handle_timeout(self.time());
+        let conns: Vec<_> = self.members.iter().filter_map(|member| member.conn).collect();
+        for conn in conns {
+            self.break_off(conn);
+        }
+    }
+
+    /// Nothing of what the device was doing survives.
+    fn reboot(&mut self, index: usize, tier: usize) {
+        let fresh = member(&self.setup, &self.model, index, tier);
+        let Member { session, conn, done, .. } = &mut self.members[index];
+        if *done {
+            return;
+        }
+        *session = fresh.session;
+        match *conn {
+            Some(conn) => self.break_off(conn),
+            None => self.plan(0, Happening::Connect(index)),
+        }
+    }
+
+    /// Everything a Session's driver does after each call.
+    fn serve(&mut self, index: usize) {
+        let mut frame =
+            vec![0; wire::MAX_CONTROL.max(self.setup.limits.chunk as usize + wire::CHUNK_OVERHEAD)];
+        while let Some(conn) = self.members[index].conn
+            && let Some((_, len)) = self.members[index].session.poll_transmit(&mut frame)
+        {
+            let sent = frame[..len].to_vec();
+            self.send(conn, &sent, |frame| Happening::ToAggregator(conn, frame));
+        }
+        let member = &mut self.members[index];
+        while let Some(event) = member.session.poll_event() {
+            match event {
+                Event::Answered { round, refused, .. } => {
+                    self.answers.entry((member.device.clone(), round)).or_default().push(refused);
+                }
+                Event::Finished { .. } => member.done = true,
+                Event::Failed { round, code } if !self.setup.may_fail => {
+                    panic!("{} fails in round {round}: {code}", member.device)
+                }
+                Event::Failed { .. } | Event::Joined { .. } | Event::Assigned { .. } | Event::Refused(_) => {}
+            }
+        }
+        if member.session.has_work() && !member.working {
+            member.working = true;
+            let pace = 1 + self.rng.below(5);
+            self.plan(pace, Happening::Work(index));
+        }
+    }
+
+    /// Everything the Coordinator's driver does after each call.
+    fn carry_out(&mut self) {
+        let mut leaving = vec![];
+        while let Some(action) = self.coordinator.poll_action() {
+            let now = self.time();
+            self.note(&action);
+            match action {
+                Action::Disconnect(conn) => leaving.push(conn),
+                action => match self.keeper.act(action).unwrap() {
+                    Some(Reply::Finished) | None => {}
+                    Some(reply) => self.keeper.tell(reply, &mut self.coordinator, now),
+                },
+            }
+        }
+        let mut frame = vec![];
+        while let Some(conn) = self.coordinator.poll_wake() {
+            while self.coordinator.poll_transmit(conn, &mut frame).is_some() {
+                if let Some(&index) = self.conns.get(&conn) {
+                    let sent = frame.clone();
+                    self.send(conn, &sent, |frame| Happening::ToDevice(index, conn, frame));
+                }
+            }
+        }
+        leaving.into_iter().for_each(|conn| self.break_off(conn));
+    }
+
+    /// Checks that what is combined is what was delivered, each update once.
+    fn note(&mut self, action: &Action) {
+        match action {
+            Action::Store(update) => {
+                *self.arrived.entry((update.device.clone(), update.ticket.round)).or_default() += 1;
+            }
+            Action::Close(closed) => {
+                let stored = self.keeper.store.updates(closed.number).unwrap();
+                let stored: Vec<_> = stored.iter().map(|entry| &entry.header.device).collect();
+                let delivered: Vec<_> = closed.delivered.iter().map(|(device, ..)| device).collect();
+                assert_eq!(stored, delivered, "round {}", closed.number);
+            }
+            _ => {}
+        }
+    }
+
+    fn send(&mut self, conn: ConnId, frame: &[u8], arrive: impl Fn(Vec<u8>) -> Happening) {
+        let faults = self.setup.faults;
+        let fate = faults.fate(frame, &mut self.rng);
+        for (delay, copy) in fate.copies {
+            self.plan(delay, arrive(copy));
+        }
+        if fate.broken {
+            self.break_off(conn);
+        }
+    }
+}
+
+fn coordinator(setup: &Setup, model: &TieredModel, saved: &Saved, loss_after: bool, now: u64) -> Coordinator {
+    let mut settings = setup.config.settings(loss_after);
+    settings.limits = setup.limits;
+    let start = server::start(saved, &setup.config);
+    Coordinator::new(settings, model.clone(), &saved.parameters, start, Instant::from_millis(now))
+}
+
+/// A device whose memory holds exactly its tier.
+fn member(setup: &Setup, model: &TieredModel, index: usize, tier: usize) -> Member {
+    let device: DeviceId = format!("device-{index:02}").parse().unwrap();
+    let shard = shard(index, setup.samples);
+    let need = model.plans[tier % model.plans.len()].info.arena_bytes();
+    let budget = Budget { ram: need, ..Budget::UNLIMITED };
+    let profile = Profile { device: device.clone(), budget, data: shard.summary() };
+    let session = Session::new(profile, HeapArena::new(budget.ram));
+    Member { device, session, shard, conn: None, working: false, done: false, gone: false }
+}
+
+/// Some of the built-in digits, others for every device.
+pub fn shard(index: usize, samples: usize) -> VecShard {
+    static DIGITS: OnceLock<Samples> = OnceLock::new();
+    let digits = DIGITS.get_or_init(|| Samples::of(&digits::all(), Part::Train).unwrap());
+    let first = index * samples;
+    let chosen: Vec<u32> = (first..first + samples).map(|at| (at % digits.len()) as u32).collect();
+    digits.select(&chosen).unwrap().split(0.25, index as u64).unwrap()
+}

@@ -1,0 +1,34 @@
+//! Many runs, each from a seed that a failure names.
+//!
+//! `FAIRTIER_SEED=<seed> cargo test --profile ci -p tests <name>` replays one, `FAIRTIER_SEEDS=<count>`
+//! tries more than usual.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Runs `check` for many seeds on all processors, and says which one failed.
+pub fn for_seeds(count: u64, check: impl Fn(u64) + Sync) {
+    let from_env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seeds = match from_env("FAIRTIER_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..from_env("FAIRTIER_SEEDS").unwrap_or(count),
+    };
+    let next = AtomicU64::new(seeds.start);
+    let work = || {
+        while let seed = next.fetch_add(1, Ordering::Relaxed)
+            && seed < seeds.end
+        {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(seed))) {
+                eprintln!("failed with seed {seed}; replay with FAIRTIER_SEED={seed}");
+                resume_unwind(panic);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+}
