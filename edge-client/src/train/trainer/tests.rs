@@ -1,4 +1,4 @@
-use common::{Code, Codec, message::Scalars};
+use common::{Code, message::Scalars};
 
 use super::*;
 use crate::{
@@ -9,7 +9,9 @@ use crate::{
     },
 };
 
-const BRIEF: Brief = Brief { epochs: 2, batch: 7, lr: 0.1, seed: 5, loss_after: true, codec: Codec::F32 };
+fn brief() -> Brief {
+    Brief { loss_after: true, ..Brief::sgd(2, 7, 0.1, 5) }
+}
 
 /// 50 training and 9 test samples of the built-in digits.
 fn small() -> VecShard {
@@ -27,9 +29,9 @@ fn run(
     plan: &TestPlan,
     arena: &mut [f32],
     shard: &dyn Shard,
-    backend: &dyn Backend<f32>,
+    backend: &mut dyn Backend<f32>,
 ) -> Result<Scalars, TrainError> {
-    let mut work = Work::begin(task, plan.plan(), arena, shard)?;
+    let mut work = Work::begin(&task, plan.plan(), arena, shard)?;
     let mut calls = 0;
     loop {
         calls += 1;
@@ -48,23 +50,23 @@ fn scalars_of_training() {
     let (plan, shard) = (small_plan(PLAIN), small());
     let mut arena = plan.arena(1, |x| x as f32);
     let received = arena[..plan.info.params as usize].to_vec();
-    let scalars = run(Task::Train(BRIEF), &plan, &mut arena, &shard, &Portable).unwrap();
+    let scalars = run(Task::Train(brief()), &plan, &mut arena, &shard, &mut Portable::PLAIN).unwrap();
     assert_eq!((scalars.samples, scalars.steps), (50, 16));
     assert_eq!(scalars.test.unwrap().samples, 9);
     assert!(scalars.loss_after.unwrap() < scalars.loss_before);
 
     // The losses are those of plain evaluations of the two models.
-    let after = run(Task::Evaluate, &plan, &mut arena.clone(), &shard, &Portable).unwrap();
+    let after = run(Task::Evaluate, &plan, &mut arena.clone(), &shard, &mut Portable::PLAIN).unwrap();
     assert_eq!(Some(after.loss_before), scalars.loss_after);
     let mut fresh = arena.clone();
     fresh[..received.len()].copy_from_slice(&received);
-    let before = run(Task::Evaluate, &plan, &mut fresh, &shard, &Portable).unwrap();
+    let before = run(Task::Evaluate, &plan, &mut fresh, &shard, &mut Portable::PLAIN).unwrap();
     assert_eq!((before.loss_before, before.test), (scalars.loss_before, scalars.test));
     assert_eq!((before.loss_after, before.steps), (None, 0));
     assert_eq!(fresh[..received.len()], received, "evaluating must not train");
 
     let trained = arena[..received.len()].to_vec();
-    finish_update(plan.plan(), &mut arena).unwrap();
+    finish_update(plan.plan(), &mut arena, Product::Update).unwrap();
     let update = &arena[plan.info.anchor.unwrap() as usize..][..received.len()];
     assert!(update.iter().zip(trained.iter().zip(&received)).all(|(&u, (&t, &r))| u == t - r));
     assert!(update.iter().any(|&u| u != 0.0));
@@ -76,8 +78,8 @@ fn the_update_includes_what_the_codec_owes() {
     let mut arena = plan.arena(1, |x| x as f32);
     let segment = |at: Option<u32>| at.unwrap_or(0) as usize..(at.unwrap_or(0) + plan.info.params) as usize;
     let owed = arena[segment(plan.info.residual)].to_vec();
-    Work::begin(Task::Train(BRIEF), plan.plan(), &mut arena, &small()).unwrap();
-    finish_update(plan.plan(), &mut arena).unwrap();
+    Work::begin(&Task::Train(brief()), plan.plan(), &mut arena, &small()).unwrap();
+    finish_update(plan.plan(), &mut arena, Product::Update).unwrap();
     assert_eq!(arena[segment(plan.info.anchor)], owed);
 }
 
@@ -86,18 +88,18 @@ fn the_same_work_gives_the_same_bits_however_it_is_interleaved() {
     let (plan, shard) = (small_plan(Options { grads: false, ..PLAIN }), small());
     let start = plan.arena(1, |x| x as f32);
     let mut alone = start.clone();
-    let scalars = run(Task::Train(BRIEF), &plan, &mut alone, &shard, &Portable).unwrap();
+    let scalars = run(Task::Train(brief()), &plan, &mut alone, &shard, &mut Portable::PLAIN).unwrap();
 
-    let other_brief = Brief { seed: 6, ..BRIEF };
+    let other_brief = Brief { seed: 6, ..brief() };
     let (mut a, mut b) = (start.clone(), start);
-    let mut first = Work::begin(Task::Train(BRIEF), plan.plan(), &mut a, &shard).unwrap();
-    let mut second = Work::begin(Task::Train(other_brief), plan.plan(), &mut b, &shard).unwrap();
+    let mut first = Work::begin(&Task::Train(brief()), plan.plan(), &mut a, &shard).unwrap();
+    let mut second = Work::begin(&Task::Train(other_brief), plan.plan(), &mut b, &shard).unwrap();
     let mut last = None;
     for turn in 0..3 * first.steps {
         if turn % 3 == 0 {
-            last = Some(first.step(plan.plan(), &mut a, &shard, &Portable).unwrap());
+            last = Some(first.step(plan.plan(), &mut a, &shard, &mut Portable::PLAIN).unwrap());
         } else {
-            second.step(plan.plan(), &mut b, &shard, &Portable).unwrap();
+            second.step(plan.plan(), &mut b, &shard, &mut Portable::PLAIN).unwrap();
         }
     }
     assert_eq!(last, Some(Progress::Done(scalars)));
@@ -133,8 +135,8 @@ fn every_sample_is_seen_once_per_epoch() {
         }
     }
     let (plan, shard) = (small_plan(PLAIN), Counting(small(), Vec::new().into()));
-    let task = Task::Train(Brief { loss_after: false, ..BRIEF });
-    let scalars = run(task, &plan, &mut plan.arena(1, |x| x as f32), &shard, &Portable).unwrap();
+    let task = Task::Train(Brief { loss_after: false, ..brief() });
+    let scalars = run(task, &plan, &mut plan.arena(1, |x| x as f32), &shard, &mut Portable::PLAIN).unwrap();
     assert_eq!((scalars.test, scalars.loss_after), (None, None));
     let read = shard.1.into_inner();
     let mut passes: Vec<Vec<u32>> = read.chunks(50).map(<[_]>::to_vec).collect();
@@ -148,9 +150,9 @@ fn every_sample_is_seen_once_per_epoch() {
 fn digits_are_learnt() {
     let plan = TestPlan::new(&[64, 32, 10], 16, Options { in_place: true, grads: false, ..PLAIN });
     let mut arena = plan.arena(1, |x| x as f32);
-    let brief = Brief { epochs: 12, batch: 16, lr: 0.3, loss_after: false, ..BRIEF };
-    run(Task::Train(brief), &plan, &mut arena, &digits::all(), &Portable).unwrap();
-    let test = run(Task::Evaluate, &plan, &mut arena, &digits::all(), &Fast).unwrap().test.unwrap();
+    let brief = Brief { epochs: 12, batch: 16, lr: 0.3, loss_after: false, ..brief() };
+    run(Task::Train(brief), &plan, &mut arena, &digits::all(), &mut Portable::PLAIN).unwrap();
+    let test = run(Task::Evaluate, &plan, &mut arena, &digits::all(), &mut Fast::new()).unwrap().test.unwrap();
     assert_eq!(test.samples, 1797);
     assert!(test.accuracy() > 0.95, "{}", test.accuracy());
 }
@@ -159,11 +161,11 @@ fn digits_are_learnt() {
 fn divergence_is_reported() {
     let (plan, shard) = (small_plan(PLAIN), small());
     let mut arena = plan.arena(1, |x| x as f32);
-    let wild = Brief { lr: 1e30, ..BRIEF };
-    let error = run(Task::Train(wild), &plan, &mut arena, &shard, &Portable).unwrap_err();
+    let wild = Brief { lr: 1e30, ..brief() };
+    let error = run(Task::Train(wild), &plan, &mut arena, &shard, &mut Portable::PLAIN).unwrap_err();
     assert!(matches!(error, TrainError::Diverged { step: 10.. }), "{error}");
     assert_eq!(error.code(), Code::NonFiniteLoss);
-    let error = finish_update(plan.plan(), &mut arena).unwrap_err();
+    let error = finish_update(plan.plan(), &mut arena, Product::Update).unwrap_err();
     assert_eq!(error.code(), Code::NonFiniteUpdate);
 }
 
@@ -173,11 +175,11 @@ fn what_does_not_fit_is_refused_before_any_work() {
     let arena = plan.arena(1, |x| x as f32);
     let refused = |task: Task, plan: &TestPlan, len: usize, shard: &dyn Shard| {
         let mut copy = arena[..len].to_vec();
-        let error = Work::begin(task, plan.plan(), &mut copy, shard).unwrap_err();
+        let error = Work::begin(&task, plan.plan(), &mut copy, shard).unwrap_err();
         assert_eq!(copy, arena[..len], "{error}");
         (error, error.code())
     };
-    let (train, len) = (Task::Train(BRIEF), arena.len());
+    let (train, len) = (Task::Train(brief()), arena.len());
 
     let features = |inputs: usize| Samples::new(vec![0.5; inputs], vec![3], inputs).unwrap();
     let none = Samples::new(vec![], vec![], 64).unwrap();
@@ -195,7 +197,7 @@ fn what_does_not_fit_is_refused_before_any_work() {
     let short = TrainError::Arena { need: len, have: len - 1 };
     assert_eq!(refused(train, &plan, len - 1, &shard), (short, Code::DoesNotFit));
     let brief = |change: &dyn Fn(&mut Brief)| {
-        let mut brief = BRIEF;
+        let mut brief = brief();
         change(&mut brief);
         refused(Task::Train(brief), &plan, len, &shard).1
     };
