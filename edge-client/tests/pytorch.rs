@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 
-use edge_client::train::{Backend, Fast, Labels, Mode, Portable, Target, backward, forward, loss_and_gradient};
+use edge_client::train::{
+    Backend, Fast, Labels, Mode, Portable, Target, backward, forward, loss_and_gradient,
+};
 
 use crate::plan::{Options, PLAIN, TestPlan};
 

@@ -86,10 +86,12 @@ impl Samples {
             shard.sample(part, index, row)?;
         }
         let places = || (0..len).flat_map(|index| (0..targets).map(move |position| (index, position)));
-        let labels: Vec<u32> =
-            places().map(|(index, position)| shard.label_at(part, index, position)).collect::<Result<_, _>>()?;
-        let values: Vec<f32> =
-            places().map(|(index, position)| shard.value_at(part, index, position)).collect::<Result<_, _>>()?;
+        let labels: Vec<u32> = places()
+            .map(|(index, position)| shard.label_at(part, index, position))
+            .collect::<Result<_, _>>()?;
+        let values: Vec<f32> = places()
+            .map(|(index, position)| shard.value_at(part, index, position))
+            .collect::<Result<_, _>>()?;
         let numbers = labels.iter().zip(&values).any(|(&label, &value)| label as f32 != value);
         let samples = if numbers {
             Self::with_values(features, values, inputs, targets as usize)?

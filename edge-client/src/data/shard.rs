@@ -80,7 +80,9 @@ pub enum DataError {
     NonFinite { index: usize, feature: usize },
     #[error("sample {index} has no target {position}; there are {targets}")]
     NoTarget { index: u32, position: u32, targets: u32 },
-    #[error("number {position} of sample {index} is not a whole number below the {entries} entries of the table")]
+    #[error(
+        "number {position} of sample {index} is not a whole number below the {entries} entries of the table"
+    )]
     Token { index: u32, position: u32, entries: u32 },
     #[error("sample {index} is in group {group}, but only {groups} groups have a weight")]
     Group { index: u32, group: u32, groups: u32 },

@@ -81,7 +81,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     fn handle_plan_part(&mut self, part: &PlanPart, now: Instant) {
         let Some(plan) = &mut self.plan else { return };
         if part.digest == plan.info().digest
-            && (usize::from(part.node), usize::from(part.step)) == plan.received() {
+            && (usize::from(part.node), usize::from(part.step)) == plan.received()
+        {
             for node in &part.nodes {
                 plan.push(*node);
             }

@@ -63,7 +63,8 @@ impl Truth for Values<'_> {
 }
 
 fn look_up<T: Copy>(values: &[T], per_row: usize, row: usize, position: usize) -> Result<T, DataError> {
-    let missing = DataError::NoTarget { index: row as u32, position: position as u32, targets: per_row as u32 };
+    let missing =
+        DataError::NoTarget { index: row as u32, position: position as u32, targets: per_row as u32 };
     let at = row.checked_mul(per_row).and_then(|at| at.checked_add(position));
     let inside = position < per_row;
     at.filter(|_| inside).and_then(|at| values.get(at)).copied().ok_or(missing)
@@ -110,9 +111,7 @@ pub(super) fn score<T: Float>(
         tally.samples += 1;
         for (position, outputs) in outputs.chunks_exact(per_target(info)).enumerate() {
             let (loss, correct) = match info.loss {
-                Loss::Softmax { classes } => {
-                    softmax::score(outputs, label(truth, row, position, classes)?)
-                }
+                Loss::Softmax { classes } => softmax::score(outputs, label(truth, row, position, classes)?),
                 Loss::Sigmoid => regress::sigmoid(first(outputs), target(truth, row, position)?),
                 Loss::Squared => regress::squared(first(outputs), target(truth, row, position)?),
             };

@@ -55,8 +55,7 @@ impl<T: Float> Descent<T> {
             }
             return Ok(());
         }
-        let [weights, anchor] =
-            arena.get_disjoint_mut([weights, anchor]).map_err(|_| TrainError::Overlap)?;
+        let [weights, anchor] = arena.get_disjoint_mut([weights, anchor]).map_err(|_| TrainError::Overlap)?;
         for (weight, &anchor) in weights.iter_mut().zip(&*anchor) {
             *weight -= self.lr * (self.prox * (*weight - anchor) + self.decay * *weight);
         }

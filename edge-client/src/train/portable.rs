@@ -98,8 +98,7 @@ impl<A: Arithmetic, T: Float> Backend<T> for Portable<A> {
 }
 
 pub(super) use direct::{
-    Shape,
-    forward as direct_forward, input_grad as direct_input_grad, weight_grad as direct_weight_grad,
+    Shape, forward as direct_forward, input_grad as direct_input_grad, weight_grad as direct_weight_grad,
 };
 
 #[inline(always)]
@@ -154,13 +153,7 @@ fn lanes<A: Arithmetic, T: Float, const R: usize>(
 
 /// One row times a matrix whose columns are strided: four chains hide the latency of one.
 #[inline(always)]
-fn columns_of<A: Arithmetic, T: Float>(
-    a: &[T],
-    step: usize,
-    b: View<'_, T>,
-    store: Store<T>,
-    c: &mut [T],
-) {
+fn columns_of<A: Arithmetic, T: Float>(a: &[T], step: usize, b: View<'_, T>, store: Store<T>, c: &mut [T]) {
     let column = |at: usize| b.data.get(at * b.strides.1..).unwrap_or_default();
     let (step, down) = (step.max(1), b.strides.0.max(1));
     let mut at = 0;

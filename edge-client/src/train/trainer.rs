@@ -240,8 +240,8 @@ impl Work {
             return Err(TrainError::Diverged { step: self.step });
         }
         self.done += tally.samples;
-        let first_step_done = self.trained > 0
-            && self.brief.as_ref().is_some_and(|brief| brief.product == Product::FirstStep);
+        let first_step_done =
+            self.trained > 0 && self.brief.as_ref().is_some_and(|brief| brief.product == Product::FirstStep);
         if self.done < len && !(first_step_done && matches!(self.phase, Phase::Train { .. })) {
             return Ok(());
         }

@@ -5,7 +5,9 @@ use core::ops::Range;
 
 use common::plan::{Grad, Node, Op, Plan};
 
-use super::{Mode, Target, TrainError, disjoint, forth::kept, has_parameters, input, output, parameters, span};
+use super::{
+    Mode, Target, TrainError, disjoint, forth::kept, has_parameters, input, output, parameters, span,
+};
 use crate::train::{
     Backend, Float,
     op::{activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, scale},
@@ -130,8 +132,7 @@ fn input_grad<T: Float>(
             norm::input_grad(&op, x, scale, dy, grad.add, dx);
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
-            let sizes =
-                batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
+            let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             batchnorm::input_grad(sizes, x, scale, dy, grad.add, dx);
         }
@@ -190,8 +191,7 @@ fn param_grad<T: Float>(
             norm::param_grad(&op, factor, x, dy, dscale, dbias);
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
-            let sizes =
-                batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
+            let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
             let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
             batchnorm::param_grad(sizes, factor, x, dy, dscale, dbias);
         }

@@ -71,8 +71,7 @@ pub(super) fn node<T: Float>(
             norm::forward(&op, x, scale, bias, y);
         }
         Op::BatchNorm { channels, inner, epsilon, stats, .. } => {
-            let sizes =
-                batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
+            let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
             let base = plan.info().segments.stats.unwrap_or(0);
             let segment = span(base.saturating_add(stats), 2 * sizes.channels);
             let [x, scale, bias, segment, y] = disjoint(arena, [x, first, second, segment, y])?;

@@ -23,7 +23,10 @@ pub(in crate::train) struct Sizes {
 pub(in crate::train) enum Statistics<'a, T> {
     Batch,
     /// The batch's, which are also added to the segment with this weight.
-    Collect { share: T, segment: &'a mut [T] },
+    Collect {
+        share: T,
+        segment: &'a mut [T],
+    },
     Stored(&'a [T]),
 }
 

@@ -181,9 +181,7 @@ pub(in crate::train) fn gates<T: Float>(
                 let old = if step > 0 { from(tape.y, (row - 1) * u) } else { &[] };
                 let (ar, dh) = (slice_mut(g, row * 3 * u + u, u), slice_mut(dh, sample * u, u));
                 let e = slice_mut(s, row * u, u);
-                for (at, ((&r, ar), (dh, e))) in
-                    r.iter().zip(ar).zip(dh.iter_mut().zip(e)).enumerate()
-                {
+                for (at, ((&r, ar), (dh, e))) in r.iter().zip(ar).zip(dh.iter_mut().zip(e)).enumerate() {
                     let old = old.get(at).copied().unwrap_or_default();
                     *ar = *e * old * (r * (T::ONE - r));
                     *dh += *e * r;

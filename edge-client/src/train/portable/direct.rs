@@ -190,11 +190,12 @@ pub(crate) fn weight_grad<A: Arithmetic, T: Float>(
                 for sample in 0..samples {
                     let x = tail(x, sample * read + (group * shape.inputs + channel) * area);
                     let first = group * shape.outputs + block * SIDE;
-                    let dy: [&[T]; SIDE] = core::array::from_fn(|side| {
-                        tail(dy, sample * written + (first + side) * out_area)
-                    });
+                    let dy: [&[T]; SIDE] =
+                        core::array::from_fn(|side| tail(dy, sample * written + (first + side) * out_area));
                     for oy in 0..shape.out[0] {
-                        let Some(iy) = (oy * shape.stride[0] + ky).checked_sub(shape.pad[0]) else { continue };
+                        let Some(iy) = (oy * shape.stride[0] + ky).checked_sub(shape.pad[0]) else {
+                            continue;
+                        };
                         if iy >= shape.size[0] {
                             break;
                         }

@@ -86,9 +86,7 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
         self.read(arena, Some(brief))?;
         forward(self.plan, arena, rows, mode, backend)?;
         match robust(Some(brief)) {
-            Some(terms) => {
-                robust_gradient(self.plan, arena, rows, targets, (terms, self.mix(brief)), &truth)
-            }
+            Some(terms) => robust_gradient(self.plan, arena, rows, targets, (terms, self.mix(brief)), &truth),
             None => loss_and_gradient(self.plan, arena, rows, targets, &truth),
         }
     }

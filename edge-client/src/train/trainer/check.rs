@@ -13,11 +13,7 @@ use crate::{
     },
 };
 
-pub(super) fn sizes(
-    plan: Plan<'_>,
-    have: usize,
-    shard: &(impl Shard + ?Sized),
-) -> Result<(), TrainError> {
+pub(super) fn sizes(plan: Plan<'_>, have: usize, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
     let info = plan.info();
     let need = info.arena as usize;
     if have < need {
