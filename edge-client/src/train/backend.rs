@@ -31,6 +31,7 @@ impl<'a, T> View<'a, T> {
         Self { data, rows: columns, columns: rows, strides: (strides.1, strides.0) }
     }
 
+    #[cfg(feature = "host")]
     pub(super) fn holds(&self) -> bool {
         holds(self.data.len(), self.rows, self.columns, self.strides)
     }
@@ -54,11 +55,14 @@ impl<'a, T> ViewMut<'a, T> {
         Self { data, rows, columns, stride }
     }
 
+    #[cfg(feature = "host")]
     pub(super) fn holds(&self) -> bool {
         self.stride >= self.columns && holds(self.data.len(), self.rows, self.columns, (self.stride, 1))
     }
 }
 
+/// True if every element lies inside the slice.
+#[cfg(feature = "host")]
 fn holds(len: usize, rows: usize, columns: usize, strides: (usize, usize)) -> bool {
     let (Some(row), Some(column)) = (rows.checked_sub(1), columns.checked_sub(1)) else { return true };
     let last = row.checked_mul(strides.0).zip(column.checked_mul(strides.1));

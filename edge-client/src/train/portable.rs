@@ -97,8 +97,10 @@ impl<A: Arithmetic, T: Float> Backend<T> for Portable<A> {
     }
 }
 
+pub(super) use direct::Shape;
+#[cfg(feature = "host")]
 pub(super) use direct::{
-    Shape, forward as direct_forward, input_grad as direct_input_grad, weight_grad as direct_weight_grad,
+    forward as direct_forward, input_grad as direct_input_grad, weight_grad as direct_weight_grad,
 };
 
 #[inline(always)]

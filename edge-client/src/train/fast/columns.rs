@@ -8,6 +8,8 @@
 //! call to call. A kernel of one pixel needs no columns; depthwise convolutions have no product worth the
 //! name and are computed directly.
 
+use core::ops::Range;
+
 use common::plan::Conv;
 
 use super::{Backend, Fast, Store, View, ViewMut};
@@ -18,6 +20,7 @@ use crate::train::{
 
 /// Numbers in a tile of columns: 512 KiB of `f32`.
 const TILE: usize = 1 << 17;
+const BLOCK: usize = 8;
 
 pub(super) fn forward<T: Float>(
     fast: &mut Fast<T>,
@@ -102,7 +105,6 @@ pub(super) fn input_grad<T: Float>(
 #[derive(Copy, Clone)]
 struct Tile {
     row: usize,
-    rows: usize,
     /// First pixel and number of pixels.
     first: usize,
     len: usize,
@@ -127,7 +129,7 @@ fn over<T: Float>(
     for group in 0..samples * shape.groups {
         for row in (0..height).step_by(rows) {
             let rows = rows.min(height - row);
-            f(fast, &mut columns, group, Tile { row, rows, first: row * width, len: rows * width });
+            f(fast, &mut columns, group, Tile { row, first: row * width, len: rows * width });
         }
     }
     fast.columns = columns;
@@ -146,65 +148,131 @@ fn gather<'a, T: Float>(shape: &Shape, tile: Tile, x: &'a [T], columns: &'a mut 
     if is_pointwise(shape) {
         return View::strided(tail(x, tile.first), shape.inputs, tile.len, shape.area());
     }
+    let (width, step) = (shape.out[1].max(1), shape.stride[1]);
     for (tap, row) in columns.chunks_exact_mut(tile.len.max(1)).take(taps).enumerate() {
-        walk(shape, tile, tap, |line, before, from, count| {
-            let width = shape.out[1];
-            let Some(line) = row.get_mut(line * width..(line + 1) * width) else { return };
-            let Some((from, step)) = from else { return line.fill(T::ZERO) };
-            let (start, rest) = line.split_at_mut(before.min(line.len()));
-            let (middle, end) = rest.split_at_mut(count.min(rest.len()));
-            start.fill(T::ZERO);
-            end.fill(T::ZERO);
-            let from = tail(x, from);
-            if step == 1 {
-                middle.copy_from_slice(from.get(..count).unwrap_or_default());
-            } else {
-                middle.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, &from)| *to = from);
+        let reach = Reach::new(shape, tile, tap);
+        let (start, rest) = row.split_at_mut((reach.lines.start * width).min(row.len()));
+        let (lines, end) = rest.split_at_mut((reach.lines.len() * width).min(rest.len()));
+        start.fill(T::ZERO);
+        end.fill(T::ZERO);
+        let (before, end) = (reach.before, reach.before + reach.count);
+        let sources = tail(x, reach.first).chunks(reach.stride);
+        let pairs = lines.chunks_exact_mut(width).zip(sources);
+        if step == 1 && reach.count == width {
+            pairs.for_each(|(to, from)| copy(from, to));
+        } else {
+            for (to, from) in pairs {
+                let (start, rest) = to.split_at_mut(before.min(to.len()));
+                let (middle, end) = rest.split_at_mut((end - before).min(rest.len()));
+                start.iter_mut().chain(end).for_each(|to| *to = T::ZERO);
+                if step == 1 {
+                    copy(from, middle);
+                } else {
+                    middle.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, &from)| *to = from);
+                }
             }
-        });
+        }
     }
     View::new(columns, taps, tile.len)
 }
 
 fn scatter<T: Float>(shape: &Shape, tile: Tile, columns: &[T], dx: &mut [T]) {
+    let (width, step) = (shape.out[1].max(1), shape.stride[1]);
     for (tap, row) in columns.chunks_exact(tile.len.max(1)).take(shape.taps()).enumerate() {
-        walk(shape, tile, tap, |line, before, from, count| {
-            let Some((to, step)) = from else { return };
-            let line = tail(row, line * shape.out[1] + before);
-            let places = dx.get_mut(to..).unwrap_or_default();
+        let reach = Reach::new(shape, tile, tap);
+        let places = dx.get_mut(reach.first..).unwrap_or_default().chunks_mut(reach.stride);
+        let lines = row.chunks_exact(width).skip(reach.lines.start).take(reach.lines.len());
+        for (from, to) in lines.zip(places) {
+            let from = from.get(reach.before..reach.before + reach.count).unwrap_or_default();
             if step == 1 {
-                places.iter_mut().zip(line).take(count).for_each(|(dx, &value)| *dx += value);
+                add(from, to);
             } else {
-                let places = places.iter_mut().step_by(step);
-                places.zip(line).take(count).for_each(|(dx, &value)| *dx += value);
+                to.iter_mut().step_by(step).zip(from).for_each(|(to, &from)| *to += from);
             }
-        });
+        }
     }
 }
 
-/// For every line of the tile: its number, how many pixels meet padding on the left, the first input number
-/// that is met and the step from one to the next (nothing if all is padding), how many are met.
+/// What one weight meets in a tile.
+struct Reach {
+    /// Lines of the tile that meet the image.
+    lines: Range<usize>,
+    /// Pixels on the left of each line that meet padding, and pixels after them that meet the image.
+    before: usize,
+    count: usize,
+    /// The first number that is met, and how far apart lines begin.
+    first: usize,
+    stride: usize,
+}
+
+impl Reach {
+    fn new(shape: &Shape, tile: Tile, tap: usize) -> Self {
+        let [kernel_height, kernel_width] = shape.kernel;
+        let (channel, place) = (tap / (kernel_height * kernel_width), tap % (kernel_height * kernel_width));
+        let (ky, kx) = (place / kernel_width, place % kernel_width);
+        let [height, width] = shape.size;
+        // Positions along an axis at which a place of the kernel is inside the image.
+        let inside = |axis: usize, k: usize, offset: usize, limit: usize| {
+            let step = shape.stride[axis];
+            let start = shape.pad[axis].saturating_sub(k).div_ceil(step);
+            let end = (shape.size[axis] + shape.pad[axis]).saturating_sub(k).div_ceil(step);
+            let clip = |at: usize| at.saturating_sub(offset).min(limit);
+            clip(start)..clip(end).max(clip(start))
+        };
+        let rows = tile.len / shape.out[1].max(1);
+        let mut lines = inside(0, ky, tile.row, rows);
+        let columns = inside(1, kx, 0, shape.out[1]);
+        if columns.is_empty() {
+            lines = rows..rows;
+        }
+        let iy = ((tile.row + lines.start) * shape.stride[0] + ky).saturating_sub(shape.pad[0]);
+        let ix = (columns.start * shape.stride[1] + kx).saturating_sub(shape.pad[1]);
+        Self {
+            lines,
+            before: columns.start,
+            count: columns.len(),
+            first: (channel * height + iy) * width + ix,
+            stride: (width * shape.stride[0]).max(1),
+        }
+    }
+}
+
+/// Copies `to.len()` numbers. Lines are short, so a call of `memcpy` for each would cost more than the copy:
+/// blocks of eight, the last one overlapping the one before.
 #[inline(always)]
-fn walk(
-    shape: &Shape,
-    tile: Tile,
-    tap: usize,
-    mut f: impl FnMut(usize, usize, Option<(usize, usize)>, usize),
-) {
-    let [kernel_height, kernel_width] = shape.kernel;
-    let (channel, place) = (tap / (kernel_height * kernel_width), tap % (kernel_height * kernel_width));
-    let (ky, kx) = (place / kernel_width, place % kernel_width);
-    let step = shape.stride[1];
-    let before = shape.pad[1].saturating_sub(kx).div_ceil(step);
-    let reach = (shape.size[1] + shape.pad[1]).saturating_sub(kx).div_ceil(step).min(shape.out[1]);
-    let count = reach.saturating_sub(before);
-    for line in 0..tile.rows {
-        let iy = ((tile.row + line) * shape.stride[0] + ky).checked_sub(shape.pad[0]);
-        let from = iy.filter(|&iy| iy < shape.size[0] && count > 0).map(|iy| {
-            let ix = before * step + kx - shape.pad[1];
-            ((channel * shape.size[0] + iy) * shape.size[1] + ix, step)
-        });
-        f(line, before, from, count);
+fn copy<T: Copy>(from: &[T], to: &mut [T]) {
+    let Some(from) = from.get(..to.len()) else { return };
+    let Some(last) = to.len().checked_sub(BLOCK) else {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to = from;
+        }
+        return;
+    };
+    for (to, from) in to.as_chunks_mut::<BLOCK>().0.iter_mut().zip(from.as_chunks::<BLOCK>().0) {
+        *to = *from;
+    }
+    if to.len().is_multiple_of(BLOCK) {
+        return;
+    }
+    if let (Some(to), Some(from)) =
+        (to.last_chunk_mut::<BLOCK>(), from.get(last..).and_then(<[T]>::first_chunk))
+    {
+        *to = *from;
+    }
+}
+
+/// Adds `from` to as many places, in blocks like [`copy`].
+#[inline(always)]
+fn add<T: Float>(from: &[T], to: &mut [T]) {
+    let Some(to) = to.get_mut(..from.len()) else { return };
+    let ((blocks, rest), (places, last)) = (from.as_chunks::<BLOCK>(), to.as_chunks_mut::<BLOCK>());
+    for (to, from) in places.iter_mut().zip(blocks) {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to += from;
+        }
+    }
+    for (to, &from) in last.iter_mut().zip(rest) {
+        *to += from;
     }
 }
 

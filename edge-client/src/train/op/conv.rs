@@ -1,6 +1,8 @@
 //! Convolution; the products are the Backend's, the bias is here: `db_o += s * sum_{n,y,x} dy[n][o][y][x]`.
+//!
+//! Sample by sample, so that what is filled first is still in the caches when products are added to it.
 
-use common::plan::Conv;
+use common::plan::{Conv, Op};
 
 use crate::train::{Backend, Float};
 
@@ -13,17 +15,18 @@ pub(in crate::train) fn forward<T: Float>(
     bias: Option<&[T]>,
     y: &mut [T],
 ) {
+    let (read, written) = sizes(conv);
     let area = conv.window.output_area() as usize;
-    match bias {
-        Some(bias) => {
-            for (number, plane) in y.chunks_exact_mut(area.max(1)).enumerate() {
-                let channel = number % (conv.outputs as usize).max(1);
-                plane.fill(bias.get(channel).copied().unwrap_or_default());
+    for (x, y) in x.chunks_exact(read).zip(y.chunks_exact_mut(written)).take(samples) {
+        match bias {
+            Some(bias) => {
+                let planes = y.chunks_exact_mut(area.max(1));
+                planes.zip(bias).for_each(|(plane, &bias)| plane.fill(bias));
             }
+            None => y.fill(T::ZERO),
         }
-        None => y.fill(T::ZERO),
+        backend.conv(conv, 1, x, w, y);
     }
-    backend.conv(conv, samples, x, w, y);
 }
 
 pub(in crate::train) fn input_grad<T: Float>(
@@ -35,10 +38,13 @@ pub(in crate::train) fn input_grad<T: Float>(
     add: bool,
     dx: &mut [T],
 ) {
-    if !add {
-        dx.fill(T::ZERO);
+    let (read, written) = sizes(conv);
+    for (dx, dy) in dx.chunks_exact_mut(read).zip(dy.chunks_exact(written)).take(samples) {
+        if !add {
+            dx.fill(T::ZERO);
+        }
+        backend.conv_input_grad(conv, 1, dy, w, dx);
     }
-    backend.conv_input_grad(conv, samples, dy, w, dx);
 }
 
 #[expect(clippy::too_many_arguments, reason = "what a gradient is made of")]
@@ -58,6 +64,12 @@ pub(in crate::train) fn param_grad<T: Float>(
         let planes = dy.chunks_exact(area.max(1)).skip(channel).step_by(channels.max(1));
         *db += factor * planes.fold(T::ZERO, sum_plane);
     }
+}
+
+/// Numbers per sample read and written.
+fn sizes(conv: &Conv) -> (usize, usize) {
+    let (read, written) = Op::Conv(*conv).sizes();
+    ((read as usize).max(1), (written as usize).max(1))
 }
 
 /// Eight partial sums per image, added in order: a fixed order that a host can still vectorise.

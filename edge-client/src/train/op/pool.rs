@@ -16,8 +16,10 @@ pub(in crate::train) fn forward<T: Float>(pool: &Pool, x: &[T], y: &mut [T]) {
             match pool.kind {
                 PoolKind::Max if pairs(&shape) => {
                     let (top, bottom) = rows_of(&shape, x, oy);
-                    for ((y, top), bottom) in y.iter_mut().zip(top.as_chunks().0).zip(bottom.as_chunks().0) {
-                        *y = largest_of(*top, *bottom).0;
+                    for ((y, &[a, b]), &[c, d]) in
+                        y.iter_mut().zip(top.as_chunks().0).zip(bottom.as_chunks().0)
+                    {
+                        *y = larger(larger(a, b), larger(c, d));
                     }
                 }
                 PoolKind::Max => {
@@ -42,26 +44,35 @@ pub(in crate::train) fn forward<T: Float>(pool: &Pool, x: &[T], y: &mut [T]) {
 }
 
 pub(in crate::train) fn backward<T: Float>(pool: &Pool, x: &[T], dy: &[T], add: bool, dx: &mut [T]) {
-    if !add {
-        dx.fill(T::ZERO);
-    }
     let shape = Shape::window(&pool.window);
     let (area, width) = (shape.area().max(1), shape.out[1].max(1));
     let planes = dx.chunks_exact_mut(area).zip(dy.chunks_exact(shape.out_area().max(1)));
     for (plane, (dx, dy)) in planes.enumerate() {
+        if !add {
+            dx.fill(T::ZERO);
+        }
         let x = x.get(plane * area..).unwrap_or_default();
         for (oy, dy) in dy.chunks_exact(width).enumerate() {
             match pool.kind {
                 PoolKind::Max if pairs(&shape) => {
                     let (top, bottom) = rows_of(&shape, x, oy);
-                    let start = 2 * oy * shape.size[1];
-                    let windows = top.as_chunks().0.iter().zip(bottom.as_chunks().0);
-                    for (ox, ((top, bottom), &dy)) in windows.zip(dy).enumerate() {
-                        let place = largest_of(*top, *bottom).1;
-                        let at = start + place / 2 * shape.size[1] + 2 * ox + place % 2;
-                        if let Some(dx) = dx.get_mut(at) {
-                            *dx += dy;
-                        }
+                    let lines = 2 * oy * shape.size[1]..2 * (oy + 1) * shape.size[1];
+                    let lines = dx.get_mut(lines).unwrap_or_default();
+                    let (upper, lower) = lines.split_at_mut(lines.len() / 2);
+                    let places = upper.as_chunks_mut().0.iter_mut().zip(lower.as_chunks_mut().0);
+                    let windows = top.as_chunks().0.iter().zip(bottom.as_chunks().0).zip(dy);
+                    for (([p, q], [r, s]), ((&[a, b], &[c, d]), &dy)) in places.zip(windows) {
+                        // The first of the largest, without a branch: where it is can not be guessed.
+                        let best = larger(larger(a, b), larger(c, d));
+                        let first = a == best;
+                        let second = !first & (b == best);
+                        let third = !(first | second) & (c == best);
+                        let fourth = !(first | second | third);
+                        let share = |hit: bool| if hit { dy } else { T::ZERO };
+                        *p += share(first);
+                        *q += share(second);
+                        *r += share(third);
+                        *s += share(fourth);
                     }
                 }
                 PoolKind::Max => {
@@ -105,14 +116,11 @@ fn rows_of<'a, T>(shape: &Shape, x: &'a [T], oy: usize) -> (&'a [T], &'a [T]) {
     (row(2 * oy), row(2 * oy + 1))
 }
 
-/// The first of the largest, and its place in reading order.
+/// NaN wins.
 #[inline(always)]
-fn largest_of<T: Float>(top: [T; 2], bottom: [T; 2]) -> (T, usize) {
-    let mut best = (top[0], 0);
-    for (place, value) in [(1, top[1]), (2, bottom[0]), (3, bottom[1])] {
-        best = if beats(value, best.0) { (value, place) } else { best };
-    }
-    best
+#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+fn larger<T: Float>(a: T, b: T) -> T {
+    if (a > b) | (a != a) { a } else { b }
 }
 
 #[inline(always)]
