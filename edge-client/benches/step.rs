@@ -55,7 +55,7 @@ fn main() {
         );
     }
     if wanted("portable") {
-        let time = fastest(&mut step(&models[0].1, true, Portable::PLAIN));
+        let time = fastest(&mut step(&models[0].1, true, Portable::plain()));
         println!("MNIST MLP, portable, plain: {:.1} us", micros(time));
     }
     if wanted("threads") {

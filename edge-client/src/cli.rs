@@ -120,7 +120,7 @@ fn run(args: &RunArgs) -> Result<()> {
         save_model: args.save_model.clone().map(|path| (path, args.save_every)),
         give_up_after: args.give_up_after.map(Duration::from_secs),
     };
-    let (mut fast, mut portable) = (Fast::new(), Portable::PLAIN);
+    let (mut fast, mut portable) = (Fast::new(), Portable::plain());
     let backend: &mut dyn Backend<f32> = match args.backend {
         BackendName::Fast => &mut fast,
         BackendName::Portable => &mut portable,

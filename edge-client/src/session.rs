@@ -78,6 +78,7 @@ enum Link {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one, and no heap to put the large ones on")]
 enum Job {
     Free,
     Downloading {

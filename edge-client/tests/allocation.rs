@@ -105,8 +105,8 @@ fn work<B: Backend<f32>>(
 #[test]
 fn the_portable_backend_never_allocates() {
     for plan in plans() {
-        work(&plan, &mut Portable::PLAIN, |backend, step| assert_eq!(count(|| step(backend)), 0));
-        work(&plan, &mut Portable::FUSED, |backend, step| assert_eq!(count(|| step(backend)), 0));
+        work(&plan, &mut Portable::plain(), |backend, step| assert_eq!(count(|| step(backend)), 0));
+        work(&plan, &mut Portable::fused(), |backend, step| assert_eq!(count(|| step(backend)), 0));
     }
 }
 

@@ -21,7 +21,7 @@ const NAMES: [&str; 6] = ["1.weight", "1.bias", "3.weight", "3.bias", "5.weight"
 #[test]
 fn portable_agrees_with_pytorch() {
     for in_place in [false, true] {
-        agrees(Options { in_place, ..PLAIN }, &mut Portable::PLAIN);
+        agrees(Options { in_place, ..PLAIN }, &mut Portable::plain());
     }
 }
 

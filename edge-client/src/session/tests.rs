@@ -132,7 +132,7 @@ impl<'a> Device<'a> {
     fn train(&mut self) -> Offer {
         let mut batches = 0;
         while self.session.has_work() {
-            self.session.work(&shard(), &mut Portable::PLAIN, self.now).unwrap();
+            self.session.work(&shard(), &mut Portable::plain(), self.now).unwrap();
             batches += 1;
             assert!(batches < 100);
         }

@@ -53,11 +53,15 @@ impl Arithmetic for Fused {
 pub struct Portable<A = Plain>(PhantomData<A>);
 
 impl Portable<Plain> {
-    pub const PLAIN: Self = Self(PhantomData);
+    pub const fn plain() -> Self {
+        Self(PhantomData)
+    }
 }
 
 impl Portable<Fused> {
-    pub const FUSED: Self = Self(PhantomData);
+    pub const fn fused() -> Self {
+        Self(PhantomData)
+    }
 }
 
 impl<A: Arithmetic, T: Float> Backend<T> for Portable<A> {

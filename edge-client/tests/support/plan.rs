@@ -252,9 +252,9 @@ impl TestPlan {
                 _ => 1.0,
             };
             for (part, (at, len)) in node.op.parameters().into_iter().flatten().enumerate() {
-                for at in at as usize..at as usize + len as usize {
+                for place in &mut arena[at as usize..][..len as usize] {
                     let value = rng.normal();
-                    arena[at] = number(match (node.op, part) {
+                    *place = number(match (node.op, part) {
                         (Op::Norm(_) | Op::BatchNorm { .. }, 0) => 1.0 + 0.1 * value,
                         (Op::Gru(_), 1) => scale * value,
                         (_, 0) => scale * value,
@@ -265,8 +265,9 @@ impl TestPlan {
         }
         if let Op::Embed { entries, .. } = self.nodes[0].op {
             let input = self.info.input as usize;
-            for at in input..input + self.info.inputs as usize * usize::from(self.info.batch) {
-                arena[at] = number(rng.below(entries.into()) as f64);
+            let len = self.info.inputs as usize * usize::from(self.info.batch);
+            for place in &mut arena[input..][..len] {
+                *place = number(rng.below(entries.into()) as f64);
             }
         }
         arena

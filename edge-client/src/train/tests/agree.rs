@@ -40,11 +40,11 @@ fn one_step(plan: &TestPlan, backend: &mut dyn Backend<f32>) -> Vec<f32> {
 #[test]
 fn layout_and_steps_at_once_do_not_change_bits() {
     for (name, build) in ALL {
-        let plain = one_step(&build(PLAIN), &mut Portable::PLAIN);
-        let in_place = one_step(&build(Options { in_place: true, ..PLAIN }), &mut Portable::PLAIN);
+        let plain = one_step(&build(PLAIN), &mut Portable::plain());
+        let in_place = one_step(&build(Options { in_place: true, ..PLAIN }), &mut Portable::plain());
         assert_eq!(plain, in_place, "{name}");
         let at_once = Options { in_place: true, grads: false, ..PLAIN };
-        let at_once = one_step(&build(at_once), &mut Portable::PLAIN);
+        let at_once = one_step(&build(at_once), &mut Portable::plain());
         if name.starts_with("tokens") || name == "residual" {
             // `Norm` adds its gradients sample by sample.
             assert_close(name, &plain, &at_once, 1e-6);
@@ -60,9 +60,9 @@ fn backends_agree_after_one_step() {
     for (name, build) in ALL {
         for grads in [true, false] {
             let plan = build(Options { grads, ..PLAIN });
-            let portable = one_step(&plan, &mut Portable::PLAIN);
+            let portable = one_step(&plan, &mut Portable::plain());
             assert_close(name, &portable, &one_step(&plan, &mut Fast::new()), 1e-5);
-            let fused = one_step(&plan, &mut Portable::FUSED);
+            let fused = one_step(&plan, &mut Portable::fused());
             assert_close(name, &portable, &fused, 1e-5);
             fusing_shows |= portable != fused;
         }

@@ -15,7 +15,7 @@ const MODE: Mode = Mode::Train { seed: 4, step: 2 };
 
 /// Weighted mean loss as a function of the weights; the input stays in the arena.
 fn loss(plan: &TestPlan, arena: &mut [f64], rows: usize, robust: Option<&SelfRegular>) -> f64 {
-    forward(plan.plan(), arena, rows, MODE, &mut Portable::PLAIN).unwrap();
+    forward(plan.plan(), arena, rows, MODE, &mut Portable::plain()).unwrap();
     let targets = rows as u32 * plan.info.targets();
     let truth = anything(plan);
     let tally = match robust {
@@ -28,7 +28,7 @@ fn loss(plan: &TestPlan, arena: &mut [f64], rows: usize, robust: Option<&SelfReg
 fn assert_gradients(name: &str, plan: &TestPlan, rows: usize, robust: Option<&SelfRegular>) {
     let mut arena = plan.arena(9, |x| x);
     loss(plan, &mut arena, rows, robust);
-    backward(plan.plan(), &mut arena, rows, MODE, Target::Grads, &mut Portable::PLAIN).unwrap();
+    backward(plan.plan(), &mut arena, rows, MODE, Target::Grads, &mut Portable::plain()).unwrap();
     let params = plan.info.params as usize;
     let grads = arena[plan.info.segments.grads.unwrap() as usize..][..params].to_vec();
     for at in 0..params {
@@ -82,7 +82,7 @@ fn the_fast_backend_has_the_same_gradients_in_f64() {
         let start = plan.arena(9, |x| x);
         let (mut a, mut b) = (start.clone(), start);
         loss(&plan, &mut a, rows, None);
-        backward(plan.plan(), &mut a, rows, MODE, Target::Grads, &mut Portable::FUSED).unwrap();
+        backward(plan.plan(), &mut a, rows, MODE, Target::Grads, &mut Portable::fused()).unwrap();
         let fast = &mut Fast::<f64>::new();
         forward(plan.plan(), &mut b, rows, MODE, fast).unwrap();
         let targets = rows as u32 * plan.info.targets();
@@ -107,7 +107,7 @@ fn a_schedule_with_recomputation_gives_the_same_gradients() {
         if let Some(at) = spoil {
             arena[at as usize..][..4 * rows].fill(f64::NAN);
         }
-        backward(plan.plan(), &mut arena, rows, MODE, Target::Grads, &mut Portable::PLAIN).unwrap();
+        backward(plan.plan(), &mut arena, rows, MODE, Target::Grads, &mut Portable::plain()).unwrap();
         arena[plan.info.segments.grads.unwrap() as usize..][..plan.info.params as usize].to_vec()
     };
     let plain = gradients(&plan, None);

@@ -20,9 +20,9 @@ fn shared_parameters_need_a_gradient_segment() {
     plan.nodes[2].op = plan.nodes[0].op;
     let mut arena = plan.arena(1, |x| x);
     let target = Target::Weights(Descent::new(0.1));
-    let refused = backward(plan.plan(), &mut arena, 2, MODE, target, &mut Portable::PLAIN);
+    let refused = backward(plan.plan(), &mut arena, 2, MODE, target, &mut Portable::plain());
     assert_eq!(refused, Err(TrainError::SharedParameters));
-    let refused = backward(plan.plan(), &mut arena, 2, MODE, Target::Grads, &mut Portable::PLAIN);
+    let refused = backward(plan.plan(), &mut arena, 2, MODE, Target::Grads, &mut Portable::plain());
     assert!(matches!(refused, Err(TrainError::Segment { .. })));
 }
 
@@ -31,7 +31,7 @@ fn wrong_sizes_and_labels() {
     let plan = TestPlan::new(&[3, 4, 2], 2, PLAIN);
     let mut arena = plan.arena(1, |x| x);
     let len = arena.len();
-    let run = |arena: &mut [f64], rows| forward(plan.plan(), arena, rows, MODE, &mut Portable::PLAIN);
+    let run = |arena: &mut [f64], rows| forward(plan.plan(), arena, rows, MODE, &mut Portable::plain());
     assert_eq!(run(&mut arena, 3), Err(TrainError::Batch { rows: 3, batch: 2 }));
     assert_eq!(run(&mut arena, 0), Err(TrainError::Batch { rows: 0, batch: 2 }));
     assert_eq!(run(&mut arena[1..], 1), Err(TrainError::Arena { need: len, have: len - 1 }));
@@ -63,7 +63,7 @@ fn tokens_must_be_whole_numbers_of_the_table() {
     let mut arena = plan.arena(1, |x| x as f32);
     for (token, fine) in [(4.0, true), (5.0, false), (-1.0, false), (1.5, false), (f32::NAN, false)] {
         arena[plan.info.input as usize + 3] = token;
-        let result = forward(plan.plan(), &mut arena, 2, MODE, &mut Portable::PLAIN);
+        let result = forward(plan.plan(), &mut arena, 2, MODE, &mut Portable::plain());
         let wrong = DataError::Token { index: 1, position: 1, entries: 5 };
         assert_eq!(result, if fine { Ok(()) } else { Err(wrong.into()) }, "{token}");
     }

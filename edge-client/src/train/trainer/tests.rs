@@ -1,13 +1,16 @@
 use common::{Code, message::Scalars};
 
-use common::brief::{Objective, Optimizer, PropFair, SelfRegular};
+use common::{
+    brief::{Objective, Optimizer, PropFair, SelfRegular},
+    plan::Loss,
+};
 
 use super::*;
 use crate::{
     data::{Samples, VecShard, digits},
     train::{
         Fast, Portable,
-        test_plan::{Options, PLAIN, TestPlan},
+        test_plan::{Builder, Options, PLAIN, TestPlan},
     },
 };
 
@@ -27,13 +30,13 @@ fn small_plan(options: Options) -> TestPlan {
 }
 
 fn run(
-    task: Task,
+    task: &Task,
     plan: &TestPlan,
     arena: &mut [f32],
     shard: &dyn Shard,
     backend: &mut dyn Backend<f32>,
 ) -> Result<Scalars, TrainError> {
-    let mut work = Work::begin(&task, plan.plan(), arena, shard)?;
+    let mut work = Work::begin(task, plan.plan(), arena, shard)?;
     let mut calls = 0;
     loop {
         calls += 1;
@@ -52,17 +55,17 @@ fn scalars_of_training() {
     let (plan, shard) = (small_plan(PLAIN), small());
     let mut arena = plan.arena(1, |x| x as f32);
     let received = arena[..plan.info.params as usize].to_vec();
-    let scalars = run(Task::Train(brief()), &plan, &mut arena, &shard, &mut Portable::PLAIN).unwrap();
+    let scalars = run(&Task::Train(brief()), &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
     assert_eq!((scalars.samples, scalars.steps), (50, 16));
     assert_eq!(scalars.test.unwrap().samples, 9);
     assert!(scalars.loss_after.unwrap() < scalars.loss_before);
 
     // The losses are those of plain evaluations of the two models.
-    let after = run(Task::Evaluate, &plan, &mut arena.clone(), &shard, &mut Portable::PLAIN).unwrap();
+    let after = run(&Task::Evaluate, &plan, &mut arena.clone(), &shard, &mut Portable::plain()).unwrap();
     assert_eq!(Some(after.loss_before), scalars.loss_after);
     let mut fresh = arena.clone();
     fresh[..received.len()].copy_from_slice(&received);
-    let before = run(Task::Evaluate, &plan, &mut fresh, &shard, &mut Portable::PLAIN).unwrap();
+    let before = run(&Task::Evaluate, &plan, &mut fresh, &shard, &mut Portable::plain()).unwrap();
     assert_eq!((before.loss_before, before.test), (scalars.loss_before, scalars.test));
     assert_eq!((before.loss_after, before.steps), (None, 0));
     assert_eq!(fresh[..received.len()], received, "evaluating must not train");
@@ -90,7 +93,7 @@ fn the_same_work_gives_the_same_bits_however_it_is_interleaved() {
     let (plan, shard) = (small_plan(Options { grads: false, ..PLAIN }), small());
     let start = plan.arena(1, |x| x as f32);
     let mut alone = start.clone();
-    let scalars = run(Task::Train(brief()), &plan, &mut alone, &shard, &mut Portable::PLAIN).unwrap();
+    let scalars = run(&Task::Train(brief()), &plan, &mut alone, &shard, &mut Portable::plain()).unwrap();
 
     let other_brief = Brief { seed: 6, ..brief() };
     let (mut a, mut b) = (start.clone(), start);
@@ -99,9 +102,9 @@ fn the_same_work_gives_the_same_bits_however_it_is_interleaved() {
     let mut last = None;
     for turn in 0..3 * first.steps {
         if turn % 3 == 0 {
-            last = Some(first.step(plan.plan(), &mut a, &shard, &mut Portable::PLAIN).unwrap());
+            last = Some(first.step(plan.plan(), &mut a, &shard, &mut Portable::plain()).unwrap());
         } else {
-            second.step(plan.plan(), &mut b, &shard, &mut Portable::PLAIN).unwrap();
+            second.step(plan.plan(), &mut b, &shard, &mut Portable::plain()).unwrap();
         }
     }
     assert_eq!(last, Some(Progress::Done(scalars)));
@@ -138,7 +141,8 @@ fn every_sample_is_seen_once_per_epoch() {
     }
     let (plan, shard) = (small_plan(PLAIN), Counting(small(), Vec::new().into()));
     let task = Task::Train(Brief { loss_after: false, ..brief() });
-    let scalars = run(task, &plan, &mut plan.arena(1, |x| x as f32), &shard, &mut Portable::PLAIN).unwrap();
+    let scalars =
+        run(&task, &plan, &mut plan.arena(1, |x| x as f32), &shard, &mut Portable::plain()).unwrap();
     assert_eq!((scalars.test, scalars.loss_after), (None, None));
     let read = shard.1.into_inner();
     let mut passes: Vec<Vec<u32>> = read.chunks(50).map(<[_]>::to_vec).collect();
@@ -153,9 +157,9 @@ fn digits_are_learnt() {
     let plan = TestPlan::new(&[64, 32, 10], 16, Options { in_place: true, grads: false, ..PLAIN });
     let mut arena = plan.arena(1, |x| x as f32);
     let brief = Brief { epochs: 12, batch: 16, lr: 0.3, loss_after: false, ..brief() };
-    run(Task::Train(brief), &plan, &mut arena, &digits::all(), &mut Portable::PLAIN).unwrap();
+    run(&Task::Train(brief), &plan, &mut arena, &digits::all(), &mut Portable::plain()).unwrap();
     let test =
-        run(Task::Evaluate, &plan, &mut arena, &digits::all(), &mut Fast::new()).unwrap().test.unwrap();
+        run(&Task::Evaluate, &plan, &mut arena, &digits::all(), &mut Fast::new()).unwrap().test.unwrap();
     assert_eq!(test.samples, 1797);
     assert!(test.accuracy() > 0.95, "{}", test.accuracy());
 }
@@ -165,7 +169,7 @@ fn divergence_is_reported() {
     let (plan, shard) = (small_plan(PLAIN), small());
     let mut arena = plan.arena(1, |x| x as f32);
     let wild = Brief { lr: 1e30, ..brief() };
-    let error = run(Task::Train(wild), &plan, &mut arena, &shard, &mut Portable::PLAIN).unwrap_err();
+    let error = run(&Task::Train(wild), &plan, &mut arena, &shard, &mut Portable::plain()).unwrap_err();
     assert!(matches!(error, TrainError::Diverged { step: 10.. }), "{error}");
     assert_eq!(error.code(), Code::NonFiniteLoss);
     let error = finish_update(plan.plan(), &mut arena, Product::Update).unwrap_err();
@@ -256,7 +260,7 @@ fn trained(brief: Brief, options: Options, batch: u16) -> (Vec<f32>, Scalars) {
         arena[guide as usize..][..params].fill(0.01);
     }
     let product = brief.product;
-    let scalars = run(Task::Train(brief), &plan, &mut arena, &small(), &mut Portable::PLAIN).unwrap();
+    let scalars = run(&Task::Train(brief), &plan, &mut arena, &small(), &mut Portable::plain()).unwrap();
     finish_update(plan.plan(), &mut arena, product).unwrap();
     (arena[plan.info.segments.anchor.unwrap() as usize..][..params].to_vec(), scalars)
 }
@@ -341,7 +345,7 @@ fn group_weights_weigh_samples() {
         let groups = heapless::Vec::from_slice(weights).unwrap();
         let objective = Objective { groups, ..Objective::default() };
         let brief = Brief { product: Product::Gradient, objective, ..brief() };
-        run(Task::Train(brief), &plan, &mut arena, shard, &mut Portable::PLAIN).map(|_| {
+        run(&Task::Train(brief), &plan, &mut arena, shard, &mut Portable::plain()).map(|_| {
             arena[plan.info.segments.grads.unwrap() as usize..][..plan.info.params as usize].to_vec()
         })
     };
@@ -395,7 +399,41 @@ fn nan_inputs_are_named() {
     }
     let plan = small_plan(PLAIN);
     let mut arena = plan.arena(1, |x| x as f32);
-    let error = run(Task::Evaluate, &plan, &mut arena, &Broken(small()), &mut Portable::PLAIN).unwrap_err();
+    let error =
+        run(&Task::Evaluate, &plan, &mut arena, &Broken(small()), &mut Portable::plain()).unwrap_err();
     assert_eq!(error, crate::data::DataError::NonFinite { index: 3, feature: 2 }.into());
     assert_eq!(error.code(), Code::WrongData);
+}
+
+/// Statistics are the mean of the batches' figures, weighted by rows; evaluation normalises with them.
+#[test]
+fn batch_normalisation_is_evaluated_with_the_devices_own_statistics() {
+    let (mut b, x) = Builder::new(2, 4);
+    let _ = b.batchnorm(x, 2);
+    let plan = b.finish(Loss::Softmax { classes: 2 }, PLAIN);
+    let mut arena = plan.arena(1, |x| x as f32);
+    arena[..4].copy_from_slice(&[1.0, 1.0, 0.0, 0.0]);
+    let features: Vec<f32> = vec![1.0, 0.0, 3.0, 0.0, 5.0, 4.0, 7.0, 4.0, 2.0, 6.0, 4.0, 8.0];
+    let samples = Samples::new(features, vec![0, 1, 0, 1, 0, 1], 2).unwrap();
+    let shard = VecShard::new(samples, Samples::default()).unwrap();
+    let scalars = run(&Task::Evaluate, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
+    let stats = &arena[plan.info.segments.stats.unwrap() as usize..][..4];
+    // Batches of 4 and 2 rows: means 4, 3 and 2, 7; variances 5, 1 and 4, 1.
+    let want = [(4.0 * 4.0 + 2.0 * 3.0) / 6.0, (4.0 * 2.0 + 2.0 * 7.0) / 6.0, 22.0 / 6.0, 18.0 / 6.0];
+    for (got, want) in stats.iter().zip(want) {
+        assert!((got - want).abs() < 1e-5, "{got} {want}");
+    }
+    let scale = |x: f64, mean: f64, variance: f64| (x - mean) / (variance + 1e-5).sqrt();
+    let rows = [(1.0, 0.0), (3.0, 0.0), (5.0, 4.0), (7.0, 4.0), (2.0, 6.0), (4.0, 8.0)];
+    let losses = rows.iter().enumerate().map(|(index, &(a, b))| {
+        let z = [scale(a, 22.0 / 6.0, 22.0 / 6.0), scale(b, 22.0 / 6.0, 3.0)];
+        (z[0].exp() + z[1].exp()).ln() - z[index % 2]
+    });
+    let mean = losses.sum::<f64>() / 6.0;
+    assert!((scalars.loss_before - mean).abs() < 1e-5, "{} {mean}", scalars.loss_before);
+    // After training they are collected anew, from the trained model.
+    let brief = Brief { batch: 3, ..brief() };
+    let scalars = run(&Task::Train(brief), &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
+    let again = run(&Task::Evaluate, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
+    assert_eq!(scalars.loss_after, Some(again.loss_before));
 }
