@@ -105,6 +105,7 @@ pub(super) fn input_grad<T: Float>(
 #[derive(Copy, Clone)]
 struct Tile {
     row: usize,
+    rows: usize,
     /// First pixel and number of pixels.
     first: usize,
     len: usize,
@@ -129,7 +130,7 @@ fn over<T: Float>(
     for group in 0..samples * shape.groups {
         for row in (0..height).step_by(rows) {
             let rows = rows.min(height - row);
-            f(fast, &mut columns, group, Tile { row, first: row * width, len: rows * width });
+            f(fast, &mut columns, group, Tile { row, rows, first: row * width, len: rows * width });
         }
     }
     fast.columns = columns;
@@ -213,13 +214,16 @@ impl Reach {
         let [height, width] = shape.size;
         // Positions along an axis at which a place of the kernel is inside the image.
         let inside = |axis: usize, k: usize, offset: usize, limit: usize| {
-            let step = shape.stride[axis];
-            let start = shape.pad[axis].saturating_sub(k).div_ceil(step);
-            let end = (shape.size[axis] + shape.pad[axis]).saturating_sub(k).div_ceil(step);
+            let steps = |len: usize| match shape.stride[axis] {
+                1 => len,
+                step => len.div_ceil(step),
+            };
+            let start = steps(shape.pad[axis].saturating_sub(k));
+            let end = steps((shape.size[axis] + shape.pad[axis]).saturating_sub(k));
             let clip = |at: usize| at.saturating_sub(offset).min(limit);
             clip(start)..clip(end).max(clip(start))
         };
-        let rows = tile.len / shape.out[1].max(1);
+        let rows = tile.rows;
         let mut lines = inside(0, ky, tile.row, rows);
         let columns = inside(1, kx, 0, shape.out[1]);
         if columns.is_empty() {

@@ -1,7 +1,7 @@
 //! Pooling over images: the largest number or the mean under a kernel.
 //!
 //! Backward of the maximum looks for it again in the input; of equal numbers the first (row by row)
-//! takes the gradient. NaN wins, so that it is not hidden.
+//! takes the gradient. NaN wins in forward, so that it is not hidden.
 
 use common::plan::{Pool, PoolKind};
 
@@ -56,23 +56,14 @@ pub(in crate::train) fn backward<T: Float>(pool: &Pool, x: &[T], dy: &[T], add: 
             match pool.kind {
                 PoolKind::Max if pairs(&shape) => {
                     let (top, bottom) = rows_of(&shape, x, oy);
-                    let lines = 2 * oy * shape.size[1]..2 * (oy + 1) * shape.size[1];
-                    let lines = dx.get_mut(lines).unwrap_or_default();
-                    let (upper, lower) = lines.split_at_mut(lines.len() / 2);
-                    let places = upper.as_chunks_mut().0.iter_mut().zip(lower.as_chunks_mut().0);
-                    let windows = top.as_chunks().0.iter().zip(bottom.as_chunks().0).zip(dy);
-                    for (([p, q], [r, s]), ((&[a, b], &[c, d]), &dy)) in places.zip(windows) {
-                        // The first of the largest, without a branch: where it is can not be guessed.
-                        let best = larger(larger(a, b), larger(c, d));
-                        let first = a == best;
-                        let second = !first & (b == best);
-                        let third = !(first | second) & (c == best);
-                        let fourth = !(first | second | third);
-                        let share = |hit: bool| if hit { dy } else { T::ZERO };
-                        *p += share(first);
-                        *q += share(second);
-                        *r += share(third);
-                        *s += share(fourth);
+                    let windows = top.as_chunks().0.iter().zip(bottom.as_chunks().0);
+                    for (ox, ((&[a, b], &[c, d]), &dy)) in windows.zip(dy).enumerate() {
+                        // The first of the largest by counting, not by branching: where it is can not be guessed.
+                        let line = usize::from(larger(c, d) > larger(a, b));
+                        let right = [usize::from(b > a), usize::from(d > c)][line];
+                        if let Some(dx) = dx.get_mut((2 * oy + line) * shape.size[1] + 2 * ox + right) {
+                            *dx += dy;
+                        }
                     }
                 }
                 PoolKind::Max => {
