@@ -437,3 +437,25 @@ fn batch_normalisation_is_evaluated_with_the_devices_own_statistics() {
     let again = run(&Task::Evaluate, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
     assert_eq!(scalars.loss_after, Some(again.loss_before));
 }
+
+/// The worked numbers of PropFair, and its slope against finite differences.
+#[test]
+fn the_factor_is_the_slope_of_propfairs_transform() {
+    let transform = PropFair { m: 2.0, eps: 0.2 };
+    let with = |weight| Brief {
+        objective: Objective { weight, transform: Some(transform), ..Objective::default() },
+        ..brief()
+    };
+    let phi = |loss: f64| match 2.0 - loss {
+        room if room >= 0.2 => -room.ln(),
+        room => -0.2f64.ln() + (0.2 - room) / 0.2,
+    };
+    for (loss, want) in [(0.5, 2.0 / 3.0), (1.8, 5.0), (2.5, 5.0)] {
+        assert!((f64::from(factor(&with(1.0), loss)) - want).abs() < 1e-5);
+        assert!((f64::from(factor(&with(-3.0), loss)) + 3.0 * want).abs() < 1e-5);
+    }
+    for loss in [0.1, 0.9, 1.7, 1.9, 3.0] {
+        let slope = (phi(loss + 1e-6) - phi(loss - 1e-6)) / 2e-6;
+        assert!((f64::from(factor(&with(1.0), loss)) - slope).abs() < 1e-5, "{loss} {slope}");
+    }
+}
