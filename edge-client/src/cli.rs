@@ -120,9 +120,10 @@ fn run(args: &RunArgs) -> Result<()> {
         save_model: args.save_model.clone().map(|path| (path, args.save_every)),
         give_up_after: args.give_up_after.map(Duration::from_secs),
     };
-    let backend: &dyn Backend<f32> = match args.backend {
-        BackendName::Fast => &Fast,
-        BackendName::Portable => &Portable,
+    let (mut fast, mut portable) = (Fast::new(), Portable::plain());
+    let backend: &mut dyn Backend<f32> = match args.backend {
+        BackendName::Fast => &mut fast,
+        BackendName::Portable => &mut portable,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let end = runtime.block_on(async {

@@ -78,6 +78,7 @@ enum Link {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one, and no heap to put the large ones on")]
 enum Job {
     Free,
     Downloading {
@@ -199,7 +200,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         let range = outgoing.poll_chunk()?;
         let len = (range.end - range.start) as usize;
         let (first, count) = (brief.codec.index_at(range.start)?, brief.codec.count_in(len)?);
-        let at = info.anchor? as usize + first;
+        let at = info.segments.anchor? as usize + first;
         let values = self.arena.floats().get(at..at + count)?;
         let fill = |to: &mut [u8]| _ = brief.codec.encode(values, first, brief.seed, to);
         let transfer = offer.update.transfer;
@@ -216,7 +217,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     pub fn work(
         &mut self,
         shard: &(impl Shard + ?Sized),
-        backend: &(impl Backend<f32> + ?Sized),
+        backend: &mut (impl Backend<f32> + ?Sized),
         now: Instant,
     ) -> Result<(), TrainError> {
         let outcome = self.advance(shard, backend, now);
@@ -234,7 +235,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     fn advance(
         &mut self,
         shard: &(impl Shard + ?Sized),
-        backend: &(impl Backend<f32> + ?Sized),
+        backend: &mut (impl Backend<f32> + ?Sized),
         now: Instant,
     ) -> Result<(), TrainError> {
         let (Some(store), Job::Working { assignment, work }) = (&self.plan, &mut self.job) else {
@@ -244,7 +245,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         let arena = self.arena.floats();
         let work = match work {
             Some(work) => work,
-            None => work.insert(Work::begin(assignment.task, plan, arena, shard)?),
+            None => work.insert(Work::begin(&assignment.task, plan, arena, shard)?),
         };
         let scalars = match work.step(plan, arena, shard, backend)? {
             Progress::Done(scalars) => scalars,
@@ -257,12 +258,12 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
                 return Ok(());
             }
         };
-        let (ticket, task) = (assignment.ticket, assignment.task);
-        let bytes = match task {
+        let (ticket, task) = (assignment.ticket, assignment.task.clone());
+        let bytes = match &task {
             Task::Evaluate => 0,
             Task::Train(brief) => {
-                finish_update(plan, arena)?;
-                brief.codec.encoded_len(plan.info.params as usize).unwrap_or(0)
+                finish_update(plan, arena, brief.product)?;
+                brief.codec.encoded_len(plan.info().params as usize).unwrap_or(0)
             }
         };
         let update = Blob { transfer: ticket.round, bytes, check: 0 };
@@ -287,8 +288,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
                 max_nodes: NODES.min(usize::from(u16::MAX)) as u16,
             }),
             (Link::Planning, _) => {
-                let from = self.plan.as_ref().map_or(0, PlanStore::received) as u16;
-                ToAggregator::PlanRequest { from }
+                let (node, step) = self.plan.as_ref().map_or((0, 0), PlanStore::received);
+                ToAggregator::PlanRequest { node: node as u16, step: step as u16 }
             }
             (Link::Up, Job::Free) => ToAggregator::Ready,
             (Link::Up, Job::Downloading { incoming, .. }) => ToAggregator::Fetch(incoming.fetch()),

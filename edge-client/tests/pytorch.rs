@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 
-use edge_client::train::{Backend, Fast, Portable, Target, backward, forward, loss_and_gradient};
+use edge_client::train::{
+    Backend, Fast, Labels, Mode, Portable, Target, backward, forward, loss_and_gradient,
+};
 
 use crate::plan::{Options, PLAIN, TestPlan};
 
@@ -19,18 +21,18 @@ const NAMES: [&str; 6] = ["1.weight", "1.bias", "3.weight", "3.bias", "5.weight"
 #[test]
 fn portable_agrees_with_pytorch() {
     for in_place in [false, true] {
-        agrees(Options { in_place, ..PLAIN }, &Portable);
+        agrees(Options { in_place, ..PLAIN }, &mut Portable::plain());
     }
 }
 
 #[test]
 fn fast_agrees_with_pytorch() {
     for in_place in [false, true] {
-        agrees(Options { in_place, ..PLAIN }, &Fast);
+        agrees(Options { in_place, ..PLAIN }, &mut Fast::new());
     }
 }
 
-fn agrees(options: Options, backend: &dyn Backend<f32>) {
+fn agrees(options: Options, backend: &mut dyn Backend<f32>) {
     let plan = TestPlan::new(&[36, 20, 12, 5], ROWS as u16, options);
     let weights = npy::archive(include_bytes!("fixtures/mlp.weights.npz"));
     let expected = npy::archive(include_bytes!("fixtures/mlp.grads.npz"));
@@ -42,15 +44,18 @@ fn agrees(options: Options, backend: &dyn Backend<f32>) {
     write(&mut arena, 0, &in_order(&weights));
     write(&mut arena, plan.info.input as usize, &x);
     let plan = plan.plan();
-    forward(plan, &mut arena, ROWS, backend).unwrap();
-    let tally = loss_and_gradient(plan, &mut arena, ROWS, |row| Ok(labels[row] as u32)).unwrap();
-    backward(plan, &mut arena, ROWS, Target::Grads, backend).unwrap();
+    let mode = Mode::Evaluate;
+    forward(plan, &mut arena, ROWS, mode, backend).unwrap();
+    let labels: Vec<u32> = labels.iter().map(|&label| label as u32).collect();
+    let truth = Labels { labels: &labels, per_row: 1 };
+    let tally = loss_and_gradient(plan, &mut arena, ROWS, ROWS as u32, &truth).unwrap();
+    backward(plan, &mut arena, ROWS, mode, Target::Grads, backend).unwrap();
 
     let loss = expected["loss"][0];
     assert!((tally.mean_loss() - loss).abs() <= 1e-5 * loss, "{} {loss}", tally.mean_loss());
-    let grads = &arena[plan.info.grads.unwrap() as usize..];
+    let grads = &arena[plan.info().segments.grads.unwrap() as usize..];
     let expected = in_order(&expected);
-    assert_eq!(expected.len(), plan.info.params as usize);
+    assert_eq!(expected.len(), plan.info().params as usize);
     let largest = expected.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
     for (at, (&got, want)) in grads.iter().zip(expected).enumerate() {
         assert!((f64::from(got) - want).abs() <= 1e-5 * largest, "parameter {at}: {got} {want}");

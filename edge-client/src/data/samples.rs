@@ -4,48 +4,110 @@ use common::rng::Rng;
 
 use super::{DataError, Part, Shard};
 
-/// Features and labels of any number of samples.
+/// Features and targets of any number of samples.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Samples {
     features: Vec<f32>,
+    /// `targets` per sample; empty where targets are numbers.
     labels: Vec<u32>,
+    /// `targets` per sample; empty where targets are labels.
+    values: Vec<f32>,
+    /// One per sample, or none.
+    groups: Vec<u32>,
     inputs: usize,
+    targets: usize,
 }
 
 impl Samples {
     /// `features` holds `inputs` finite numbers for every label.
     pub fn new(features: Vec<f32>, labels: Vec<u32>, inputs: usize) -> Result<Self, DataError> {
-        if inputs == 0 || labels.len().checked_mul(inputs) != Some(features.len()) {
-            return Err(DataError::Lengths { features: features.len(), labels: labels.len(), inputs });
+        Self::with_labels(features, labels, inputs, 1)
+    }
+
+    /// `targets` labels per sample, such as one per token.
+    pub fn with_labels(
+        features: Vec<f32>,
+        labels: Vec<u32>,
+        inputs: usize,
+        targets: usize,
+    ) -> Result<Self, DataError> {
+        Self::check(&features, labels.len(), inputs, targets)?;
+        if let Some(at) = labels.iter().position(|&label| label == u32::MAX) {
+            let index = (at / targets) as u32;
+            return Err(DataError::Label { index, label: u32::MAX, classes: u32::MAX });
         }
-        if u32::try_from(labels.len()).is_err() || u32::try_from(inputs).is_err() {
+        Ok(Self { features, labels, inputs, targets, ..Self::default() })
+    }
+
+    /// `targets` finite numbers to predict per sample.
+    pub fn with_values(
+        features: Vec<f32>,
+        values: Vec<f32>,
+        inputs: usize,
+        targets: usize,
+    ) -> Result<Self, DataError> {
+        Self::check(&features, values.len(), inputs, targets)?;
+        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+            return Err(DataError::NonFinite { index: at / targets, feature: at % targets });
+        }
+        Ok(Self { features, values, inputs, targets, ..Self::default() })
+    }
+
+    /// Says which group each sample belongs to.
+    pub fn with_groups(mut self, groups: Vec<u32>) -> Result<Self, DataError> {
+        if groups.len() != self.len() {
+            let (features, inputs) = (self.features.len(), self.inputs);
+            return Err(DataError::Lengths { features, labels: groups.len(), inputs });
+        }
+        self.groups = groups;
+        Ok(self)
+    }
+
+    fn check(features: &[f32], labels: usize, inputs: usize, targets: usize) -> Result<(), DataError> {
+        let samples = features.len().checked_div(inputs).unwrap_or(0);
+        let fit = samples.checked_mul(inputs) == Some(features.len());
+        if inputs == 0 || targets == 0 || !fit || samples.checked_mul(targets) != Some(labels) {
+            return Err(DataError::Lengths { features: features.len(), labels, inputs });
+        }
+        if [samples, inputs, targets].iter().any(|&size| u32::try_from(size).is_err()) {
             return Err(DataError::TooMany);
         }
         if let Some(at) = features.iter().position(|value| !value.is_finite()) {
             return Err(DataError::NonFinite { index: at / inputs, feature: at % inputs });
         }
-        if let Some(index) = labels.iter().position(|&label| label == u32::MAX) {
-            return Err(DataError::Label { index: index as u32, label: u32::MAX, classes: u32::MAX });
-        }
-        Ok(Self { features, labels, inputs })
+        Ok(())
     }
 
     /// Copies one part of a shard.
     pub fn of(shard: &(impl Shard + ?Sized), part: Part) -> Result<Self, DataError> {
-        let (inputs, len) = (shard.inputs() as usize, shard.len(part));
+        let (inputs, len, targets) = (shard.inputs() as usize, shard.len(part), shard.targets());
         let mut features = vec![0.0; inputs * len as usize];
-        let rows = features.chunks_exact_mut(inputs.max(1));
-        let labels = (0..len).zip(rows).map(|(index, row)| shard.sample(part, index, row));
-        let labels = labels.collect::<Result<_, _>>()?;
-        Self::new(features, labels, inputs)
+        for (index, row) in (0..len).zip(features.chunks_exact_mut(inputs.max(1))) {
+            shard.sample(part, index, row)?;
+        }
+        let places = || (0..len).flat_map(|index| (0..targets).map(move |position| (index, position)));
+        let labels: Vec<u32> = places()
+            .map(|(index, position)| shard.label_at(part, index, position))
+            .collect::<Result<_, _>>()?;
+        let values: Vec<f32> = places()
+            .map(|(index, position)| shard.value_at(part, index, position))
+            .collect::<Result<_, _>>()?;
+        let numbers = labels.iter().zip(&values).any(|(&label, &value)| label as f32 != value);
+        let samples = if numbers {
+            Self::with_values(features, values, inputs, targets as usize)?
+        } else {
+            Self::with_labels(features, labels, inputs, targets as usize)?
+        };
+        let groups: Vec<u32> = (0..len).map(|index| shard.group(part, index)).collect();
+        if groups.iter().all(|&group| group == 0) { Ok(samples) } else { samples.with_groups(groups) }
     }
 
     pub fn len(&self) -> usize {
-        self.labels.len()
+        self.features.len().checked_div(self.inputs).unwrap_or(0)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
+        self.len() == 0
     }
 
     pub fn inputs(&self) -> usize {
@@ -57,8 +119,19 @@ impl Samples {
         &self.features
     }
 
+    /// All labels, sample after sample; none where targets are numbers.
     pub fn labels(&self) -> &[u32] {
         &self.labels
+    }
+
+    /// All numbers to predict, sample after sample; none where targets are labels.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// Targets per sample.
+    pub fn targets(&self) -> usize {
+        self.targets
     }
 
     /// One more than the largest label.
@@ -73,13 +146,16 @@ impl Samples {
 
     /// The samples with these indices, in this order.
     pub fn select(&self, indices: &[u32]) -> Result<Self, DataError> {
-        let mut chosen = Self { inputs: self.inputs, ..Self::default() };
+        let mut chosen = Self { inputs: self.inputs, targets: self.targets, ..Self::default() };
         chosen.features.reserve(indices.len() * self.inputs);
         for &index in indices {
             let missing = DataError::NoSample { index, len: self.len() as u32 };
             let row = self.row(index as usize).ok_or(missing)?;
             chosen.features.extend_from_slice(row);
-            chosen.labels.extend(self.labels.get(index as usize));
+            let targets = index as usize * self.targets..(index as usize + 1) * self.targets;
+            chosen.labels.extend_from_slice(self.labels.get(targets.clone()).unwrap_or_default());
+            chosen.values.extend_from_slice(self.values.get(targets).unwrap_or_default());
+            chosen.groups.extend(self.groups.get(index as usize));
         }
         Ok(chosen)
     }
@@ -105,6 +181,10 @@ impl VecShard {
     pub fn new(train: Samples, test: Samples) -> Result<Self, DataError> {
         if train.inputs != test.inputs && !test.is_empty() {
             return Err(DataError::Room { inputs: test.inputs, room: train.inputs });
+        }
+        if train.targets != test.targets && !test.is_empty() && !train.is_empty() {
+            let (position, targets) = (test.targets as u32, train.targets as u32);
+            return Err(DataError::NoTarget { index: 0, position, targets });
         }
         Ok(Self { train, test })
     }
@@ -135,18 +215,57 @@ impl Shard for VecShard {
     }
 
     fn label(&self, part: Part, index: u32) -> Result<u32, DataError> {
-        let missing = DataError::NoSample { index, len: self.len(part) };
-        self.part(part).labels.get(index as usize).copied().ok_or(missing)
+        self.label_at(part, index, 0)
     }
 
     fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
-        let label = self.label(part, index)?;
-        let row = self.part(part).row(index as usize).unwrap_or_default();
+        let missing = DataError::NoSample { index, len: self.len(part) };
+        let samples = self.part(part);
+        let row = samples.row(index as usize).ok_or(missing)?;
         if row.len() != out.len() {
             return Err(DataError::Room { inputs: row.len(), room: out.len() });
         }
         out.copy_from_slice(row);
-        Ok(label)
+        if samples.labels.is_empty() { Ok(0) } else { self.label(part, index) }
+    }
+
+    fn targets(&self) -> u32 {
+        self.train.targets.max(self.test.targets) as u32
+    }
+
+    fn label_at(&self, part: Part, index: u32, position: u32) -> Result<u32, DataError> {
+        let samples = self.part(part);
+        self.place(part, index, position).and_then(|at| {
+            let value = samples.values.get(at).map(|&value| value as u32);
+            let missing = DataError::NoTarget { index, position, targets: samples.targets as u32 };
+            samples.labels.get(at).copied().or(value).ok_or(missing)
+        })
+    }
+
+    fn value_at(&self, part: Part, index: u32, position: u32) -> Result<f32, DataError> {
+        let at = self.place(part, index, position)?;
+        match self.part(part).values.get(at) {
+            Some(&value) => Ok(value),
+            None => self.label_at(part, index, position).map(|label| label as f32),
+        }
+    }
+
+    fn group(&self, part: Part, index: u32) -> u32 {
+        self.part(part).groups.get(index as usize).copied().unwrap_or(0)
+    }
+}
+
+impl VecShard {
+    /// Where a target lies.
+    fn place(&self, part: Part, index: u32, position: u32) -> Result<usize, DataError> {
+        let samples = self.part(part);
+        if index as usize >= samples.len() {
+            return Err(DataError::NoSample { index, len: self.len(part) });
+        }
+        if position as usize >= samples.targets {
+            return Err(DataError::NoTarget { index, position, targets: samples.targets as u32 });
+        }
+        Ok(index as usize * samples.targets + position as usize)
     }
 }
 
@@ -185,5 +304,25 @@ mod tests {
         assert_eq!(good.select(&[1, 2]), Err(DataError::NoSample { index: 2, len: 2 }));
         let narrow = Samples::new(vec![0.0; 2], vec![0, 1], 1).unwrap();
         assert!(VecShard::new(good, narrow).is_err());
+    }
+
+    #[test]
+    fn tokens_numbers_and_groups_are_kept_and_selected() {
+        let features: Vec<f32> = (0..6).map(|x| x as f32).collect();
+        let tokens = Samples::with_labels(features.clone(), vec![1, 2, 3, 4, 5, 6], 2, 2).unwrap();
+        let tokens = tokens.with_groups(vec![7, 8, 9]).unwrap();
+        let shard = VecShard::new(tokens.select(&[2, 0]).unwrap(), Samples::default()).unwrap();
+        assert_eq!((shard.train_len(), shard.targets(), shard.group(Part::Train, 0)), (2, 2, 9));
+        assert_eq!(shard.label_at(Part::Train, 0, 1), Ok(6));
+        assert_eq!(shard.value_at(Part::Train, 1, 0), Ok(1.0));
+        let missing = DataError::NoTarget { index: 0, position: 2, targets: 2 };
+        assert_eq!(shard.label_at(Part::Train, 0, 2), Err(missing));
+        let numbers = Samples::with_values(features.clone(), vec![0.5, -1.0], 3, 1).unwrap();
+        let shard = VecShard::new(numbers, Samples::default()).unwrap();
+        assert_eq!(shard.value_at(Part::Train, 1, 0), Ok(-1.0));
+        assert_eq!(Samples::of(&shard, Part::Train).unwrap().values(), [0.5, -1.0]);
+        assert!(Samples::with_labels(features.clone(), vec![0; 5], 2, 2).is_err());
+        assert!(Samples::with_values(features.clone(), vec![0.0, f32::NAN], 3, 1).is_err());
+        assert!(Samples::new(features, vec![0; 3], 2).unwrap().with_groups(vec![1]).is_err());
     }
 }

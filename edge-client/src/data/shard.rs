@@ -21,8 +21,31 @@ pub trait Shard {
     /// One more than the largest label.
     fn classes(&self) -> u32;
     fn label(&self, part: Part, index: u32) -> Result<u32, DataError>;
-    /// Writes the features to `out`, which is [`inputs`](Self::inputs) long, and gives the label.
+    /// Writes the features to `out`, which is [`inputs`](Self::inputs) long, and gives the (first) label.
     fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError>;
+
+    /// Labels or target numbers per sample: one, or one per token or predicted number.
+    fn targets(&self) -> u32 {
+        1
+    }
+
+    /// The label at a position of a sample.
+    fn label_at(&self, part: Part, index: u32, position: u32) -> Result<u32, DataError> {
+        match position {
+            0 => self.label(part, index),
+            _ => Err(DataError::NoTarget { index, position, targets: self.targets() }),
+        }
+    }
+
+    /// The number to predict at a position of a sample; labels are numbers, too.
+    fn value_at(&self, part: Part, index: u32, position: u32) -> Result<f32, DataError> {
+        self.label_at(part, index, position).map(|label| label as f32)
+    }
+
+    /// Which group (such as label x attribute) a sample belongs to; groups have weights in a Brief.
+    fn group(&self, _part: Part, _index: u32) -> u32 {
+        0
+    }
 
     fn len(&self, part: Part) -> u32 {
         match part {
@@ -55,6 +78,14 @@ pub enum DataError {
     Lengths { features: usize, labels: usize, inputs: usize },
     #[error("feature {feature} of sample {index} is not a finite number")]
     NonFinite { index: usize, feature: usize },
+    #[error("sample {index} has no target {position}; there are {targets}")]
+    NoTarget { index: u32, position: u32, targets: u32 },
+    #[error(
+        "number {position} of sample {index} is not a whole number below the {entries} entries of the table"
+    )]
+    Token { index: u32, position: u32, entries: u32 },
+    #[error("sample {index} is in group {group}, but only {groups} groups have a weight")]
+    Group { index: u32, group: u32, groups: u32 },
     #[error("more samples than this device can count")]
     TooMany,
 }

@@ -81,7 +81,7 @@ impl Client {
     pub async fn run(
         &self,
         shard: &(impl Shard + ?Sized),
-        backend: &(impl Backend<f32> + ?Sized),
+        backend: &mut (impl Backend<f32> + ?Sized),
         stop: impl Future<Output = ()>,
         mut observe: impl FnMut(&Event),
     ) -> Result<Conclusion, ClientError> {
@@ -157,7 +157,7 @@ impl Driver<'_> {
         &mut self,
         mut link: QuicLink,
         shard: &(impl Shard + ?Sized),
-        backend: &(impl Backend<f32> + ?Sized),
+        backend: &mut (impl Backend<f32> + ?Sized),
         stop: &mut (impl Future<Output = ()> + Unpin),
         observe: &mut impl FnMut(&Event),
     ) -> Result<Left, ClientError> {
@@ -188,7 +188,7 @@ impl Driver<'_> {
         link: &mut QuicLink,
         pull: &mut Pull,
         shard: &(impl Shard + ?Sized),
-        backend: &(impl Backend<f32> + ?Sized),
+        backend: &mut (impl Backend<f32> + ?Sized),
         stop: &mut (impl Future<Output = ()> + Unpin),
         observe: &mut impl FnMut(&Event),
     ) -> Result<Option<Left>, Trouble> {

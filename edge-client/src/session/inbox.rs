@@ -80,9 +80,14 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 
     fn handle_plan_part(&mut self, part: &PlanPart, now: Instant) {
         let Some(plan) = &mut self.plan else { return };
-        if part.digest == plan.info().digest && usize::from(part.from) == plan.received() {
+        if part.digest == plan.info().digest
+            && (usize::from(part.node), usize::from(part.step)) == plan.received()
+        {
             for node in &part.nodes {
                 plan.push(*node);
+            }
+            for step in &part.steps {
+                plan.push_step(*step);
             }
         }
         self.finish_plan(now);
@@ -182,20 +187,20 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         if offer.ticket != receipt.ticket {
             return;
         }
-        let (scalars, task) = (offer.scalars, *task);
+        let (scalars, task) = (offer.scalars, task.clone());
         self.job = Job::Free;
         if receipt.refused.is_none() {
-            self.keep_residual(task);
+            self.keep_residual(&task);
         }
         self.event(Event::Answered { round: receipt.ticket.round, scalars, refused: receipt.refused });
         self.request(now);
     }
 
     /// Remembers what a lossy codec has not sent.
-    fn keep_residual(&mut self, task: Task) {
+    fn keep_residual(&mut self, task: &Task) {
         let (Some(plan), Task::Train(brief)) = (&self.plan, task) else { return };
         let info = plan.info();
-        let (Some(anchor), Some(residual)) = (info.anchor, info.residual) else { return };
+        let (Some(anchor), Some(residual)) = (info.segments.anchor, info.segments.residual) else { return };
         let segment = |at: u32| at as usize..at as usize + info.params as usize;
         if let Ok([anchor, residual]) =
             self.arena.floats().get_disjoint_mut([segment(anchor), segment(residual)])

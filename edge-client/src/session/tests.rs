@@ -2,11 +2,12 @@
 
 use common::{
     Code, Codec, Duration, Instant, RunId, Tier,
+    brief::Brief,
     message::{
-        Ack, Assignment, Blob, Brief, Fetch, Offer, PlanPart, Receipt, Refusal, Task, Ticket, ToAggregator,
+        Ack, Assignment, Blob, Fetch, Offer, PlanPart, Receipt, Refusal, Task, Ticket, ToAggregator,
         ToDevice, Welcome,
     },
-    plan::{Node, Op, PlanInfo},
+    plan::{Loss, Node, Op, PlanInfo, Port, Segments},
     transfer::{Lane, LinkLimits},
     wire::{self, Frame, crc32},
 };
@@ -24,22 +25,34 @@ const PLAN: PlanInfo = PlanInfo {
     digest: 5,
     inputs: 2,
     outputs: 2,
+    loss: Loss::Softmax { classes: 2 },
     batch: 2,
     params: 6,
-    anchor: Some(6),
-    grads: Some(12),
-    residual: None,
+    stats: 0,
+    segments: Segments {
+        anchor: Some(6),
+        grads: Some(12),
+        residual: None,
+        moment1: None,
+        moment2: None,
+        guide: None,
+        stats: None,
+    },
     input: 18,
     logits: 22,
     arena: 26,
     nodes: 1,
+    forward: 1,
+    schedule: 0,
 };
 const NODE: Node = Node {
-    op: Op::Dense { inputs: 2, outputs: 2, weight: 0, bias: Some(4) },
-    input: 18,
+    op: Op::Dense { rows: 1, inputs: 2, outputs: 2, weight: 0, bias: Some(4) },
+    input: Port { at: 18, grad: None },
+    second: None,
     output: 22,
-    input_grad: None,
     output_grad: Some(22),
+    keep: None,
+    scratch: None,
 };
 const MODEL: [f32; 6] = [0.5, -0.5, 0.25, 0.0, 0.1, -0.1];
 
@@ -97,7 +110,13 @@ impl<'a> Device<'a> {
         self.session.handle_connected(LIMITS, self.now);
         self.hear(&ToDevice::Welcome(Welcome { run: TICKET.run, tier: Tier::new(3).unwrap(), plan: PLAN }));
         let nodes = heapless::Vec::from_slice(&[NODE]).unwrap();
-        self.hear(&ToDevice::PlanPart(PlanPart { digest: PLAN.digest, from: 0, nodes }));
+        self.hear(&ToDevice::PlanPart(PlanPart {
+            digest: PLAN.digest,
+            node: 0,
+            step: 0,
+            nodes,
+            steps: heapless::Vec::new(),
+        }));
         self.say();
     }
 
@@ -113,7 +132,7 @@ impl<'a> Device<'a> {
     fn train(&mut self) -> Offer {
         let mut batches = 0;
         while self.session.has_work() {
-            self.session.work(&shard(), &Portable, self.now).unwrap();
+            self.session.work(&shard(), &mut Portable::plain(), self.now).unwrap();
             batches += 1;
             assert!(batches < 100);
         }
@@ -129,7 +148,7 @@ fn model_bytes() -> Vec<u8> {
 }
 
 fn assignment() -> Assignment {
-    let brief = Brief { epochs: 2, batch: 2, lr: 0.5, seed: 3, loss_after: true, codec: Codec::F32 };
+    let brief = Brief { loss_after: true, ..Brief::sgd(2, 2, 0.5, 3) };
     let model = Blob { transfer: 1, bytes: 24, check: crc32(&model_bytes()) };
     Assignment { ticket: TICKET, task: Task::Train(brief), model, codec: Codec::F32 }
 }
@@ -237,7 +256,7 @@ fn a_plan_that_does_not_fit_is_refused_with_the_figures() {
     let mut arena = [0.0; 26];
     let mut device = Device::new(&mut arena);
     device.session.handle_connected(LIMITS, device.now);
-    let plan = PlanInfo { nodes: 5, ..PLAN };
+    let plan = PlanInfo { nodes: 5, forward: 5, ..PLAN };
     device.hear(&ToDevice::Welcome(Welcome { run: TICKET.run, tier: Tier::new(0).unwrap(), plan }));
     assert_eq!(device.session.poll_event(), Some(Event::Refused(Code::BadPlan.into())));
 }

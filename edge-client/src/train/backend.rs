@@ -1,24 +1,97 @@
-//! The matrix products of a dense layer, the only part of training that is worth a second version.
+//! What is worth a second version: matrix products and convolutions.
 //!
-//! With `x[rows][inputs]`, `w[outputs][inputs]`, `y[rows][outputs]`, all row-major:
-//!
-//! | product | formula | sum over |
-//! |---|---|---|
-//! | `gemm_nt` | `y = x w^T + b` | inputs |
-//! | `gemm_nn` | `dx = dy w` | outputs |
-//! | `gemm_tn` | `dw += scale * (dy^T x)` | rows |
+//! Dense layers, recurrent layers and (on hosts) convolutions are written once, on [`Backend::gemm`];
+//! everything else of training is the same code everywhere.
 
-/// Sizes of one dense layer in one batch.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Sizes {
-    pub rows: usize,
-    pub inputs: usize,
-    pub outputs: usize,
+use common::plan::Conv;
+
+/// A matrix to read: element `(i, j)` lies at `i * strides.0 + j * strides.1`.
+#[derive(Copy, Clone, Debug)]
+pub struct View<'a, T> {
+    pub(super) data: &'a [T],
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) strides: (usize, usize),
 }
 
-/// How matrix products are computed. Slices have exactly the lengths that [`Sizes`] says.
+impl<'a, T> View<'a, T> {
+    /// Row after row, without gaps.
+    pub fn new(data: &'a [T], rows: usize, columns: usize) -> Self {
+        Self::strided(data, rows, columns, columns)
+    }
+
+    /// Rows that begin `stride` apart.
+    pub fn strided(data: &'a [T], rows: usize, columns: usize, stride: usize) -> Self {
+        Self { data, rows, columns, strides: (stride, 1) }
+    }
+
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        let Self { data, rows, columns, strides } = self;
+        Self { data, rows: columns, columns: rows, strides: (strides.1, strides.0) }
+    }
+
+    #[cfg(feature = "host")]
+    pub(super) fn holds(&self) -> bool {
+        holds(self.data.len(), self.rows, self.columns, self.strides)
+    }
+}
+
+/// A matrix to write, rows `stride` apart.
+#[derive(Debug)]
+pub struct ViewMut<'a, T> {
+    pub(super) data: &'a mut [T],
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) stride: usize,
+}
+
+impl<'a, T> ViewMut<'a, T> {
+    pub fn new(data: &'a mut [T], rows: usize, columns: usize) -> Self {
+        Self::strided(data, rows, columns, columns)
+    }
+
+    pub fn strided(data: &'a mut [T], rows: usize, columns: usize, stride: usize) -> Self {
+        Self { data, rows, columns, stride }
+    }
+
+    #[cfg(feature = "host")]
+    pub(super) fn holds(&self) -> bool {
+        self.stride >= self.columns && holds(self.data.len(), self.rows, self.columns, (self.stride, 1))
+    }
+}
+
+/// True if every element lies inside the slice.
+#[cfg(feature = "host")]
+fn holds(len: usize, rows: usize, columns: usize, strides: (usize, usize)) -> bool {
+    let (Some(row), Some(column)) = (rows.checked_sub(1), columns.checked_sub(1)) else { return true };
+    let last = row.checked_mul(strides.0).zip(column.checked_mul(strides.1));
+    let last = last.and_then(|(row, column)| row.checked_add(column));
+    last.is_some_and(|last| last < len && isize::try_from(last).is_ok())
+}
+
+/// What becomes of a product.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Store<T> {
+    /// `c = a b`.
+    Replace,
+    /// `c = c + factor * (a b)`.
+    Add(T),
+}
+
+/// How products are computed. Sizes fit each other; a reach outside a slice is a bug in this crate.
+///
+/// The three parts of a convolution all add to what is there: the caller has put the bias, zeros or an
+/// earlier gradient in place. `x`, `y` and their gradients are `[samples][channels][height][width]`.
 pub trait Backend<T> {
-    fn gemm_nt(&self, sizes: Sizes, x: &[T], w: &[T], bias: Option<&[T]>, y: &mut [T]);
-    fn gemm_nn(&self, sizes: Sizes, dy: &[T], w: &[T], dx: &mut [T]);
-    fn gemm_tn(&self, sizes: Sizes, scale: T, dy: &[T], x: &[T], dw: &mut [T]);
+    fn gemm(&mut self, a: View<'_, T>, b: View<'_, T>, store: Store<T>, c: ViewMut<'_, T>);
+
+    /// `y += W * x`.
+    fn conv(&mut self, conv: &Conv, samples: usize, x: &[T], w: &[T], y: &mut [T]);
+
+    /// `dx += W^T * dy`.
+    fn conv_input_grad(&mut self, conv: &Conv, samples: usize, dy: &[T], w: &[T], dx: &mut [T]);
+
+    /// `dW += factor * (dy * x)`.
+    fn conv_weight_grad(&mut self, conv: &Conv, samples: usize, factor: T, dy: &[T], x: &[T], dw: &mut [T]);
 }

@@ -9,22 +9,28 @@ use crate::data::DataError;
 pub enum TrainError {
     #[error("the plan needs an arena of {need} numbers, this one has {have}; use a narrower tier")]
     Arena { need: usize, have: usize },
-    #[error("node {0} of the plan reads and writes the same place; compile the model again")]
-    Overlap(usize),
+    #[error("a node of the plan reads and writes the same place; compile the model again")]
+    Overlap,
     #[error("the plan can not train, it was compiled for inference; compile it for training")]
     InferenceOnly,
     #[error("two nodes share parameters, so the plan needs a gradient segment; compile it with one")]
     SharedParameters,
+    #[error("the brief asks for {what}, so the plan needs a {segment} segment; compile it for this brief")]
+    Segment { what: &'static str, segment: &'static str },
     #[error("{rows} samples do not fit the plan's batch of {batch}; lower the batch size of the brief")]
     Batch { rows: usize, batch: usize },
     #[error("the brief asks for batches of {batch} at rate {lr}; both must be above zero and finite")]
     Brief { batch: u16, lr: f32 },
+    #[error("the brief's {0}; correct the strategy's settings")]
+    Objective(&'static str),
     #[error("there are no training samples; give this device data before it joins")]
     EmptyShard,
     #[error("the model takes {plan} numbers per sample, the samples have {shard}")]
     Inputs { plan: u32, shard: u32 },
     #[error("the model tells {plan} classes apart, the labels go up to {}", classes.saturating_sub(1))]
     Classes { plan: u32, classes: u32 },
+    #[error("the model has {plan} targets per sample, the samples have {shard}")]
+    Targets { plan: u32, shard: u32 },
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
@@ -40,10 +46,16 @@ impl TrainError {
     pub fn code(&self) -> Code {
         match self {
             Self::Arena { .. } | Self::Batch { .. } => Code::DoesNotFit,
-            Self::Plan(_) | Self::Overlap(_) | Self::InferenceOnly | Self::SharedParameters => Code::BadPlan,
-            Self::Brief { .. } => Code::BadConfig,
+            Self::Plan(_)
+            | Self::Overlap
+            | Self::InferenceOnly
+            | Self::SharedParameters
+            | Self::Segment { .. } => Code::BadPlan,
+            Self::Brief { .. } | Self::Objective(_) => Code::BadConfig,
             Self::EmptyShard => Code::EmptyShard,
-            Self::Inputs { .. } | Self::Classes { .. } | Self::Data(_) => Code::WrongData,
+            Self::Inputs { .. } | Self::Classes { .. } | Self::Targets { .. } | Self::Data(_) => {
+                Code::WrongData
+            }
             Self::Diverged { .. } => Code::NonFiniteLoss,
             Self::NonFiniteUpdate => Code::NonFiniteUpdate,
         }

@@ -7,19 +7,41 @@
 
 use core::ops::Range;
 
-use common::plan::{Node, Op, Plan};
+use common::{
+    brief::SelfRegular,
+    plan::{Loss, Node, Pass, Plan},
+};
 
-use super::{Backend, Float, Sizes, Tally, TrainError, dense, loss, relu};
-use crate::data::DataError;
+use super::{
+    Backend, Descent, Float, Tally, TrainError, Truth,
+    loss::{self, robust},
+};
+
+mod back;
+mod forth;
+
+/// What a pass over the nodes is for.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Mode {
+    /// Drops what `seed` and `step` say; batch normalisation looks at the batch.
+    Train { seed: u64, step: u32 },
+    /// Batch normalisation looks at the batch and adds what it sees to its statistics with this weight.
+    Statistics { share: f32 },
+    /// Nothing is dropped; batch normalisation uses its statistics.
+    Evaluate,
+}
 
 /// Where parameter gradients go.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Target<T> {
-    /// Into the Plan's gradient segment.
+    /// Into the Plan's gradient segment, replacing what is there.
     Grads,
-    /// Straight into the weights as `w -= lr * g`: a quarter less RAM and one pass less, with the same
-    /// bits, provided that no two nodes share parameters.
-    Weights { lr: T },
+    /// Added to the Plan's gradient segment.
+    MoreGrads,
+    /// Straight into the weights: a quarter less RAM and one pass less. The bits are those of
+    /// [`apply`](super::apply), except for `Norm`, whose gradients are then rounded sample by sample.
+    /// No two nodes may share parameters.
+    Weights(Descent<T>),
 }
 
 /// Input buffer to logits.
@@ -27,76 +49,87 @@ pub fn forward<T: Float>(
     plan: Plan<'_>,
     arena: &mut [T],
     rows: usize,
-    backend: &(impl Backend<T> + ?Sized),
+    mode: Mode,
+    backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
     check(plan, arena.len(), rows)?;
-    for (index, node) in plan.nodes.iter().enumerate() {
-        let (x, y) = (input(node, node.input, rows), output(node, node.output, rows));
-        match node.op {
-            Op::Dense { inputs, outputs, weight, bias } => {
-                let sizes = Sizes { rows, inputs: inputs as usize, outputs: outputs as usize };
-                let w = span(weight, sizes.inputs.saturating_mul(sizes.outputs));
-                let b = bias.map_or(0..0, |bias| span(bias, sizes.outputs));
-                let [x, w, b, y] = disjoint(arena, [x, w, b, y], index)?;
-                dense::forward(backend, sizes, x, w, bias.map(|_| &*b), y);
-            }
-            Op::Relu { .. } if x == y => {
-                let [values] = disjoint(arena, [x], index)?;
-                relu::forward_in_place(values);
-            }
-            Op::Relu { .. } => {
-                let [x, y] = disjoint(arena, [x, y], index)?;
-                relu::forward(x, y);
-            }
-        }
+    for node in plan.forward() {
+        forth::node(plan, node, arena, rows, mode, backend)?;
     }
     Ok(())
 }
 
-/// Losses of the logits that [`forward`] left. `label` gives the label of a row.
+/// Losses of the logits that [`forward`] left; every sample counts the same.
 pub fn score<T: Float>(
     plan: Plan<'_>,
     arena: &[T],
     rows: usize,
-    mut label: impl FnMut(usize) -> Result<u32, DataError>,
+    truth: &(impl Truth + ?Sized),
 ) -> Result<Tally, TrainError> {
     check(plan, arena.len(), rows)?;
-    let width = plan.info.outputs as usize;
-    let logits = arena.get(span(plan.info.logits, rows.saturating_mul(width))).unwrap_or_default();
-    let mut tally = Tally::default();
-    for (row, logits) in logits.chunks_exact(width.max(1)).enumerate() {
-        let (loss, correct) = loss::score(logits, legal(label(row)?, row, plan)?);
-        tally.add(loss, correct);
-    }
-    Ok(tally)
+    let logits = span(plan.info().logits, outputs(plan, rows));
+    Ok(loss::score(plan.info(), arena.get(logits).unwrap_or_default(), truth)?)
 }
 
-/// Like [`score`], and leaves the gradient of the batch's mean loss where [`backward`] reads it.
+/// Loss of the batch, weighted by sample, and its gradient where [`backward`] reads it.
+///
+/// The loss of a batch is `sum / targets`; `targets` may exceed those of these rows where gradients are
+/// summed over several passes.
 pub fn loss_and_gradient<T: Float>(
     plan: Plan<'_>,
     arena: &mut [T],
     rows: usize,
-    mut label: impl FnMut(usize) -> Result<u32, DataError>,
+    targets: u32,
+    truth: &(impl Truth + ?Sized),
+) -> Result<Tally, TrainError> {
+    let gradient = gradient_of_logits(plan, arena, rows)?;
+    let scale = T::ONE / T::from_f64(targets.max(1).into());
+    Ok(loss::gradient(plan.info(), gradient, scale, truth)?)
+}
+
+/// Like [`score`] for self-regularisation: the second half of `rows` are the noisy copies of the first,
+/// and `mix` is the share of the first in the mixture.
+pub fn robust_score<T: Float>(
+    plan: Plan<'_>,
+    arena: &[T],
+    rows: usize,
+    terms: &SelfRegular,
+    mix: f64,
+    truth: &(impl Truth + ?Sized),
 ) -> Result<Tally, TrainError> {
     check(plan, arena.len(), rows)?;
-    let at = plan.nodes.last().and_then(|node| node.output_grad).ok_or(TrainError::InferenceOnly)?;
-    let width = plan.info.outputs as usize;
-    let logits = span(plan.info.logits, rows.saturating_mul(width));
-    let gradient = span(at, logits.len());
-    if gradient.end > arena.len() || logits.end > arena.len() {
-        return Err(TrainError::Overlap(plan.nodes.len() - 1));
-    }
-    if gradient != logits {
-        arena.copy_within(logits, gradient.start);
-    }
-    let scale = T::ONE / T::from_f64(rows as f64);
-    let mut tally = Tally::default();
-    let gradient = arena.get_mut(gradient).unwrap_or_default();
-    for (row, logits) in gradient.chunks_exact_mut(width.max(1)).enumerate() {
-        let (loss, correct) = loss::gradient(logits, legal(label(row)?, row, plan)?, scale);
-        tally.add(loss, correct);
-    }
-    Ok(tally)
+    let logits = arena.get(span(plan.info().logits, outputs(plan, rows))).unwrap_or_default();
+    let (clean, noisy) = logits.split_at(logits.len() / 2);
+    let classes = classes(plan)?;
+    Ok(robust::score(plan.info(), classes, terms, mix, clean, noisy, truth)?)
+}
+
+/// Like [`loss_and_gradient`] for self-regularisation; both halves get their gradient.
+pub fn robust_gradient<T: Float>(
+    plan: Plan<'_>,
+    arena: &mut [T],
+    rows: usize,
+    targets: u32,
+    (terms, mix): (&SelfRegular, f64),
+    truth: &(impl Truth + ?Sized),
+) -> Result<Tally, TrainError> {
+    let classes = classes(plan)?;
+    let gradient = gradient_of_logits(plan, arena, rows)?;
+    let (clean, noisy) = gradient.split_at_mut(gradient.len() / 2);
+    let scale = T::ONE / T::from_f64(targets.max(1).into());
+    Ok(robust::gradient(plan.info(), classes, terms, mix, scale, clean, noisy, truth)?)
+}
+
+/// Multiplies the gradient that [`loss_and_gradient`] left.
+pub(super) fn scale_gradient<T: Float>(
+    plan: Plan<'_>,
+    arena: &mut [T],
+    rows: usize,
+    factor: T,
+) -> Result<(), TrainError> {
+    let gradient = gradient_range(plan, rows)?;
+    arena.get_mut(gradient).unwrap_or_default().iter_mut().for_each(|value| *value *= factor);
+    Ok(())
 }
 
 /// Gradient of the logits to gradients of all parameters.
@@ -104,85 +137,81 @@ pub fn backward<T: Float>(
     plan: Plan<'_>,
     arena: &mut [T],
     rows: usize,
+    mode: Mode,
     target: Target<T>,
-    backend: &(impl Backend<T> + ?Sized),
+    backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
     check(plan, arena.len(), rows)?;
-    let (base, scale) = match target {
+    let grads = plan.info().segments.grads;
+    let missing = TrainError::Segment { what: "gradients", segment: "gradient" };
+    match target {
         Target::Grads => {
-            let at = plan.info.grads.ok_or(TrainError::InferenceOnly)?;
-            arena.get_mut(span(at, plan.info.params as usize)).unwrap_or_default().fill(T::ZERO);
-            (at, T::ONE)
+            let grads = span(grads.ok_or(missing)?, plan.info().params as usize);
+            arena.get_mut(grads).unwrap_or_default().fill(T::ZERO);
         }
-        Target::Weights { .. } if shares_parameters(plan) => return Err(TrainError::SharedParameters),
-        Target::Weights { lr } => (0, -lr),
-    };
-    for (index, node) in plan.nodes.iter().enumerate().rev() {
-        let Some(dy) = node.output_grad.map(|at| output(node, at, rows)) else {
-            // Gradients stop where nothing upstream has parameters.
-            if has_parameters(node) {
-                return Err(TrainError::InferenceOnly);
-            }
-            continue;
-        };
-        let dx = node.input_grad.map(|at| input(node, at, rows));
-        match node.op {
-            Op::Dense { inputs, outputs, weight, bias } => {
-                let sizes = Sizes { rows, inputs: inputs as usize, outputs: outputs as usize };
-                let weights = sizes.inputs.saturating_mul(sizes.outputs);
-                // Before the weights change, where they are the target.
-                if let Some(dx) = dx {
-                    let [w, dy, dx] = disjoint(arena, [span(weight, weights), dy.clone(), dx], index)?;
-                    dense::input_grad(backend, sizes, dy, w, dx);
-                }
-                let dw = span(base.saturating_add(weight), weights);
-                let db = bias.map_or(0..0, |bias| span(base.saturating_add(bias), sizes.outputs));
-                let x = input(node, node.input, rows);
-                let [dw, db, dy, x] = disjoint(arena, [dw, db, dy, x], index)?;
-                dense::weight_grad(backend, sizes, scale, dy, x, dw);
-                dense::bias_grad(sizes.outputs, scale, dy, db);
-            }
-            Op::Relu { .. } => {
-                let y = output(node, node.output, rows);
-                match dx {
-                    Some(dx) if dx == dy => {
-                        let [y, gradient] = disjoint(arena, [y, dx], index)?;
-                        relu::backward_in_place(y, gradient);
-                    }
-                    Some(dx) => {
-                        let [y, dy, dx] = disjoint(arena, [y, dy, dx], index)?;
-                        relu::backward(y, dy, dx);
-                    }
-                    None => {}
-                }
-            }
+        Target::MoreGrads => {
+            grads.ok_or(missing)?;
+        }
+        Target::Weights(_) if shares_parameters(plan) => return Err(TrainError::SharedParameters),
+        Target::Weights(_) => {}
+    }
+    for (node, pass) in plan.backward() {
+        match pass {
+            Pass::Forward => forth::node(plan, node, arena, rows, mode, backend)?,
+            Pass::Backward => back::node(plan, node, arena, rows, mode, target, backend)?,
         }
     }
     Ok(())
 }
 
-/// True if some parameter belongs to two nodes.
+/// True if some parameter belongs to two nodes of the backward pass.
 pub(super) fn shares_parameters(plan: Plan<'_>) -> bool {
-    let held = |node: &Node| match node.op {
-        Op::Dense { inputs, outputs, weight, bias } => {
-            let weights = span(weight, (inputs as usize).saturating_mul(outputs as usize));
-            [weights, bias.map_or(0..0, |bias| span(bias, outputs as usize))]
-        }
-        Op::Relu { .. } => [0..0, 0..0],
-    };
+    let nodes = || plan.backward().filter(|(_, pass)| *pass == Pass::Backward).map(|(node, _)| node);
+    let held = |node: &Node| node.op.parameters().map(|part| part.map_or(0..0, stretch));
     let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
-    plan.nodes.iter().enumerate().any(|(index, node)| {
-        let (mine, others) = (held(node), plan.nodes.iter().skip(index + 1));
-        others.flat_map(held).any(|theirs| mine.iter().any(|mine| overlap(mine, &theirs)))
+    nodes().enumerate().any(|(index, node)| {
+        let mine = held(node);
+        nodes().skip(index + 1).flat_map(held).any(|theirs| mine.iter().any(|mine| overlap(mine, &theirs)))
     })
 }
 
 pub(super) fn has_parameters(node: &Node) -> bool {
-    matches!(node.op, Op::Dense { .. })
+    node.op.parameters().iter().any(Option::is_some)
 }
 
+fn gradient_of_logits<'a, T: Float>(
+    plan: Plan<'_>,
+    arena: &'a mut [T],
+    rows: usize,
+) -> Result<&'a mut [T], TrainError> {
+    check(plan, arena.len(), rows)?;
+    let gradient = gradient_range(plan, rows)?;
+    let logits = span(plan.info().logits, outputs(plan, rows));
+    if gradient.end > arena.len() || logits.end > arena.len() {
+        return Err(TrainError::Overlap);
+    }
+    if gradient != logits {
+        arena.copy_within(logits, gradient.start);
+    }
+    Ok(arena.get_mut(gradient).unwrap_or_default())
+}
+
+fn gradient_range(plan: Plan<'_>, rows: usize) -> Result<Range<usize>, TrainError> {
+    let at = plan.forward().last().and_then(|node| node.output_grad).ok_or(TrainError::InferenceOnly)?;
+    Ok(span(at, outputs(plan, rows)))
+}
+
+fn classes(plan: Plan<'_>) -> Result<usize, TrainError> {
+    match plan.info().loss {
+        Loss::Softmax { classes } => Ok(classes as usize),
+        Loss::Sigmoid | Loss::Squared => Err(TrainError::Objective(ROBUST_LOSS)),
+    }
+}
+
+pub(super) const ROBUST_LOSS: &str = "self-regularisation needs a softmax loss";
+
 fn check(plan: Plan<'_>, have: usize, rows: usize) -> Result<(), TrainError> {
-    let (need, batch) = (plan.info.arena as usize, usize::from(plan.info.batch));
+    let (need, batch) = (plan.info().arena as usize, usize::from(plan.info().batch));
     if have < need {
         return Err(TrainError::Arena { need, have });
     }
@@ -192,10 +221,8 @@ fn check(plan: Plan<'_>, have: usize, rows: usize) -> Result<(), TrainError> {
     Ok(())
 }
 
-fn legal(label: u32, row: usize, plan: Plan<'_>) -> Result<usize, DataError> {
-    let classes = plan.info.outputs;
-    let wrong = DataError::Label { index: row as u32, label, classes };
-    if label < classes { Ok(label as usize) } else { Err(wrong) }
+fn outputs(plan: Plan<'_>, rows: usize) -> usize {
+    rows.saturating_mul(plan.info().outputs as usize)
 }
 
 fn input(node: &Node, at: u32, rows: usize) -> Range<usize> {
@@ -210,10 +237,19 @@ fn span(at: u32, len: usize) -> Range<usize> {
     at as usize..(at as usize).saturating_add(len)
 }
 
+fn stretch((at, len): (u32, u64)) -> Range<usize> {
+    span(at, usize::try_from(len).unwrap_or(usize::MAX))
+}
+
+/// The node's parameters, from `base` on.
+fn parameters(node: &Node, base: u32) -> [Range<usize>; 3] {
+    let part = |(at, len): (u32, u64)| stretch((base.saturating_add(at), len));
+    node.op.parameters().map(|stretch| stretch.map_or(0..0, part))
+}
+
 fn disjoint<T, const N: usize>(
     arena: &mut [T],
     ranges: [Range<usize>; N],
-    node: usize,
 ) -> Result<[&mut [T]; N], TrainError> {
-    arena.get_disjoint_mut(ranges).map_err(|_| TrainError::Overlap(node))
+    arena.get_disjoint_mut(ranges).map_err(|_| TrainError::Overlap)
 }

@@ -4,121 +4,125 @@
 //! processors; results agree to about 1e-6 relative.
 #![expect(unsafe_code, reason = "matrixmultiply takes raw pointers; `gemm` checks every length first")]
 
-use super::{Backend, Sizes};
+use common::plan::Conv;
 
-/// The backend of Linux-class devices and of the simulator.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct Fast;
+use super::{Backend, Store, View, ViewMut};
 
-/// A matrix of a product: element `(i, j)` lies at `i * strides.0 + j * strides.1`.
-#[derive(Copy, Clone)]
-struct Matrix<'a, T> {
-    data: &'a [T],
-    strides: (usize, usize),
+mod columns;
+
+/// The backend of Linux-class devices and of the simulator. Keeps the room that convolutions need.
+#[derive(Clone, Debug, Default)]
+pub struct Fast<T = f32> {
+    columns: Vec<T>,
+    record: Option<Vec<Product>>,
 }
 
-impl<'a, T> Matrix<'a, T> {
-    fn new(data: &'a [T], width: usize) -> Self {
-        Self { data, strides: (width, 1) }
+impl<T> Fast<T> {
+    pub fn new() -> Self {
+        Self { columns: Vec::new(), record: None }
     }
 
-    fn transposed(self) -> Self {
-        Self { strides: (self.strides.1, self.strides.0), ..self }
+    /// Notes every product from now on, for benchmarks that repeat them without anything around.
+    pub fn start_record(&mut self) {
+        self.record = Some(Vec::new());
     }
 
-    /// True if every element of `rows x columns` lies inside the slice.
-    fn holds(&self, rows: usize, columns: usize) -> bool {
-        holds(self.data.len(), rows, columns, self.strides)
+    /// The products since [`start_record`](Self::start_record), and no more notes.
+    pub fn take_record(&mut self) -> Vec<Product> {
+        self.record.take().unwrap_or_default()
     }
 }
 
-fn holds(len: usize, rows: usize, columns: usize, strides: (usize, usize)) -> bool {
-    let (Some(row), Some(column)) = (rows.checked_sub(1), columns.checked_sub(1)) else { return true };
-    let last = row.checked_mul(strides.0).zip(column.checked_mul(strides.1));
-    let last = last.and_then(|(row, column)| row.checked_add(column));
-    last.is_some_and(|last| last < len && isize::try_from(last).is_ok())
+/// One matrix product: `c[m][n] = a[m][k] b[k][n]`, or added to `c`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Product {
+    /// m, k, n.
+    pub sizes: [usize; 3],
+    /// Addresses of a, b, c.
+    pub at: [usize; 3],
+    /// Row and column strides of a, b, c.
+    pub strides: [(usize, usize); 3],
+    pub add: bool,
 }
 
 macro_rules! fast {
     ($float:ty, $kernel:path) => {
-        impl Backend<$float> for Fast {
-            fn gemm_nt(
-                &self,
-                sizes: Sizes,
-                x: &[$float],
-                w: &[$float],
-                bias: Option<&[$float]>,
-                y: &mut [$float],
+        impl Backend<$float> for Fast<$float> {
+            fn gemm(
+                &mut self,
+                a: View<'_, $float>,
+                b: View<'_, $float>,
+                store: Store<$float>,
+                c: ViewMut<'_, $float>,
             ) {
-                let Sizes { rows, inputs, outputs } = sizes;
-                if let (Some(bias), 1..) = (bias, outputs) {
-                    y.chunks_exact_mut(outputs).for_each(|y| y.copy_from_slice(bias));
-                }
-                let keep = if bias.is_some() { 1.0 } else { 0.0 };
-                let w = Matrix::new(w, inputs).transposed();
-                gemm(rows, inputs, outputs, 1.0, Matrix::new(x, inputs), w, keep, y);
-            }
-
-            fn gemm_nn(&self, sizes: Sizes, dy: &[$float], w: &[$float], dx: &mut [$float]) {
-                let Sizes { rows, inputs, outputs } = sizes;
-                gemm(rows, outputs, inputs, 1.0, Matrix::new(dy, outputs), Matrix::new(w, inputs), 0.0, dx);
-            }
-
-            fn gemm_tn(&self, sizes: Sizes, scale: $float, dy: &[$float], x: &[$float], dw: &mut [$float]) {
-                let Sizes { rows, inputs, outputs } = sizes;
-                let dy = Matrix::new(dy, outputs).transposed();
-                gemm(outputs, rows, inputs, scale, dy, Matrix::new(x, inputs), 1.0, dw);
-            }
-        }
-
-        /// `c[m][n] = alpha * a[m][k] b[k][n] + beta * c`.
-        #[expect(clippy::too_many_arguments, reason = "the signature of BLAS")]
-        fn gemm(
-            m: usize,
-            k: usize,
-            n: usize,
-            alpha: $float,
-            a: Matrix<'_, $float>,
-            b: Matrix<'_, $float>,
-            beta: $float,
-            c: &mut [$float],
-        ) {
-            assert!(
-                a.holds(m, k) && b.holds(k, n) && holds(c.len(), m, n, (n, 1)),
-                "matrix product {m}x{k}x{n} reaches outside its slices"
-            );
-            let ((rsa, csa), (rsb, csb)) = (a.strides, b.strides);
-            // SAFETY: the assertion above bounds every element the kernel addresses, with all
-            // indices within isize; `c` is a unique borrow, so it overlaps neither `a` nor `b`, and
-            // its row stride `n` makes its elements distinct.
-            unsafe {
-                $kernel(
-                    m,
-                    k,
-                    n,
-                    alpha,
-                    a.data.as_ptr(),
-                    rsa as isize,
-                    csa as isize,
-                    b.data.as_ptr(),
-                    rsb as isize,
-                    csb as isize,
-                    beta,
-                    c.as_mut_ptr(),
-                    n as isize,
-                    1,
+                let [m, k, n] = [a.rows, a.columns, b.columns];
+                let fit = b.rows == k && c.rows == m && c.columns == n;
+                assert!(
+                    fit && a.holds() && b.holds() && c.holds(),
+                    "matrix product {m}x{k}x{n} reaches outside its slices"
                 );
+                let (alpha, beta) = match store {
+                    Store::Replace => (1.0, 0.0),
+                    Store::Add(factor) => (factor, 1.0),
+                };
+                let ((rsa, csa), (rsb, csb)) = (a.strides, b.strides);
+                if let Some(record) = &mut self.record {
+                    let at = [a.data.as_ptr() as usize, b.data.as_ptr() as usize, c.data.as_ptr() as usize];
+                    let strides = [a.strides, b.strides, (c.stride, 1)];
+                    record.push(Product { sizes: [m, k, n], at, strides, add: beta != 0.0 });
+                }
+                // SAFETY: the assertion above bounds every element the kernel addresses, with all
+                // indices within isize; `c` is a unique borrow, so it overlaps neither `a` nor `b`, and
+                // its row stride is at least `n`, which makes its elements distinct.
+                unsafe {
+                    $kernel(
+                        m,
+                        k,
+                        n,
+                        alpha,
+                        a.data.as_ptr(),
+                        rsa as isize,
+                        csa as isize,
+                        b.data.as_ptr(),
+                        rsb as isize,
+                        csb as isize,
+                        beta,
+                        c.data.as_mut_ptr(),
+                        c.stride as isize,
+                        1,
+                    );
+                }
+            }
+
+            fn conv(&mut self, conv: &Conv, samples: usize, x: &[$float], w: &[$float], y: &mut [$float]) {
+                columns::forward(self, conv, samples, x, w, y);
+            }
+
+            fn conv_input_grad(
+                &mut self,
+                conv: &Conv,
+                samples: usize,
+                dy: &[$float],
+                w: &[$float],
+                dx: &mut [$float],
+            ) {
+                columns::input_grad(self, conv, samples, dy, w, dx);
+            }
+
+            fn conv_weight_grad(
+                &mut self,
+                conv: &Conv,
+                samples: usize,
+                factor: $float,
+                dy: &[$float],
+                x: &[$float],
+                dw: &mut [$float],
+            ) {
+                columns::weight_grad(self, conv, samples, factor, dy, x, dw);
             }
         }
     };
 }
 
-mod single {
-    use super::{Backend, Fast, Matrix, Sizes, holds};
-    fast!(f32, matrixmultiply::sgemm);
-}
-
-mod double {
-    use super::{Backend, Fast, Matrix, Sizes, holds};
-    fast!(f64, matrixmultiply::dgemm);
-}
+fast!(f32, matrixmultiply::sgemm);
+fast!(f64, matrixmultiply::dgemm);

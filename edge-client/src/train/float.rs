@@ -1,22 +1,26 @@
 //! The number types a Plan can be executed in.
 //!
-//! `exp` and `ln` come from `libm` on every target: the standard library would use the platform's own,
-//! whose last bits differ between a host and a board.
+//! `exp`, `ln` and `tanh` come from `libm` on every target: the standard library would use the
+//! platform's own, whose last bits differ between a host and a board. A square root and a fused
+//! multiply-add are correctly rounded wherever they come from, so a host may use its hardware for them.
 
 use core::{
     fmt::Debug,
-    ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign},
+    ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign},
 };
 
 /// `f32` on devices, `f64` in gradient checks.
 pub trait Float:
     Copy
     + Debug
+    + Default
     + PartialOrd
     + Add<Output = Self>
     + AddAssign
     + Div<Output = Self>
+    + DivAssign
     + Mul<Output = Self>
+    + MulAssign
     + Neg<Output = Self>
     + Sub<Output = Self>
     + SubAssign
@@ -31,46 +35,65 @@ pub trait Float:
     fn exp(self) -> Self;
     #[must_use]
     fn ln(self) -> Self;
-}
+    #[must_use]
+    fn tanh(self) -> Self;
+    #[must_use]
+    fn sqrt(self) -> Self;
+    /// `self * factor + term`, rounded once.
+    #[must_use]
+    fn fused(self, factor: Self, term: Self) -> Self;
 
-impl Float for f32 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-
-    fn from_f64(value: f64) -> Self {
-        value as Self
+    fn from_f32(value: f32) -> Self {
+        Self::from_f64(value.into())
     }
 
-    fn to_f64(self) -> f64 {
-        self.into()
-    }
-
-    fn exp(self) -> Self {
-        libm::expf(self)
-    }
-
-    fn ln(self) -> Self {
-        libm::logf(self)
+    /// `1 / (1 + exp(-x))`; an overflowing exponential gives the right limit.
+    #[must_use]
+    fn sigmoid(self) -> Self {
+        Self::ONE / (Self::ONE + (-self).exp())
     }
 }
 
-impl Float for f64 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
+macro_rules! float {
+    ($float:ty, $exp:ident, $ln:ident, $tanh:ident, $sqrt:ident, $fma:ident) => {
+        impl Float for $float {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
 
-    fn from_f64(value: f64) -> Self {
-        value
-    }
+            fn from_f64(value: f64) -> Self {
+                value as Self
+            }
 
-    fn to_f64(self) -> f64 {
-        self
-    }
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
 
-    fn exp(self) -> Self {
-        libm::exp(self)
-    }
+            fn exp(self) -> Self {
+                libm::$exp(self)
+            }
 
-    fn ln(self) -> Self {
-        libm::log(self)
-    }
+            fn ln(self) -> Self {
+                libm::$ln(self)
+            }
+
+            fn tanh(self) -> Self {
+                libm::$tanh(self)
+            }
+
+            fn sqrt(self) -> Self {
+                libm::$sqrt(self)
+            }
+
+            #[inline]
+            fn fused(self, factor: Self, term: Self) -> Self {
+                #[cfg(feature = "host")]
+                return self.mul_add(factor, term);
+                #[cfg(not(feature = "host"))]
+                libm::$fma(self, factor, term)
+            }
+        }
+    };
 }
+
+float!(f32, expf, logf, tanhf, sqrtf, fmaf);
+float!(f64, exp, log, tanh, sqrt, fma);

@@ -1,20 +1,82 @@
-//! Softmax cross-entropy from logits.
+//! How outputs and targets become a loss and a gradient.
 //!
-//! ```text
-//! m = max_j z_j    s = sum_j exp(z_j - m)    p_j = exp(z_j - m) / s
-//! loss = ln s - (z_y - m), at most LOSS_CAP          dz_j = (p_j - [j = y]) / B
-//! ```
-//! Sums over samples are `f64`. NaN is not capped: whoever trains must see it.
+//! The loss of a batch is `(sum_k v_k l_k) / targets` with `v` the weight of the target's sample (1 in
+//! evaluation). Sums over targets are `f64`. NaN is not capped: whoever trains must see it.
+
+use common::plan::{Loss, PlanInfo};
 
 use super::Float;
+use crate::data::DataError;
+
+mod regress;
+pub(super) mod robust;
+mod softmax;
 
 /// A single hopeless sample must not drown all others, nor an infinite one a whole mean.
 pub const LOSS_CAP: f64 = 1e4;
+
+/// What the outputs of a batch should have been. Rows are those of the batch, positions the targets of a
+/// sample.
+pub trait Truth {
+    fn class(&self, row: usize, position: usize) -> Result<u32, DataError>;
+    fn value(&self, row: usize, position: usize) -> Result<f32, DataError>;
+    /// Weight of a sample in training.
+    fn weight(&self, _row: usize) -> Result<f32, DataError> {
+        Ok(1.0)
+    }
+}
+
+/// Classes in memory, `per_row` for every row.
+#[derive(Copy, Clone, Debug)]
+pub struct Labels<'a> {
+    pub labels: &'a [u32],
+    pub per_row: usize,
+}
+
+/// Numbers in memory, `per_row` for every row.
+#[derive(Copy, Clone, Debug)]
+pub struct Values<'a> {
+    pub values: &'a [f32],
+    pub per_row: usize,
+}
+
+impl Truth for Labels<'_> {
+    fn class(&self, row: usize, position: usize) -> Result<u32, DataError> {
+        look_up(self.labels, self.per_row, row, position)
+    }
+
+    fn value(&self, row: usize, position: usize) -> Result<f32, DataError> {
+        self.class(row, position).map(|label| label as f32)
+    }
+}
+
+impl Truth for Values<'_> {
+    fn class(&self, row: usize, position: usize) -> Result<u32, DataError> {
+        let value = self.value(row, position)?;
+        let wrong = DataError::Label { index: row as u32, label: u32::MAX, classes: 0 };
+        if value >= 0.0 && value as u32 as f32 == value { Ok(value as u32) } else { Err(wrong) }
+    }
+
+    fn value(&self, row: usize, position: usize) -> Result<f32, DataError> {
+        look_up(self.values, self.per_row, row, position)
+    }
+}
+
+fn look_up<T: Copy>(values: &[T], per_row: usize, row: usize, position: usize) -> Result<T, DataError> {
+    let missing =
+        DataError::NoTarget { index: row as u32, position: position as u32, targets: per_row as u32 };
+    let at = row.checked_mul(per_row).and_then(|at| at.checked_add(position));
+    let inside = position < per_row;
+    at.filter(|_| inside).and_then(|at| values.get(at)).copied().ok_or(missing)
+}
 
 /// Losses and hits over some samples.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Tally {
     pub samples: u32,
+    /// Labels or target numbers; one per sample in plain classification.
+    pub targets: u32,
+    /// Targets that were hit.
     pub correct: u32,
     /// Sum, not mean.
     pub loss: f64,
@@ -22,108 +84,108 @@ pub struct Tally {
 
 impl Tally {
     pub fn mean_loss(&self) -> f64 {
-        if self.samples == 0 { 0.0 } else { self.loss / f64::from(self.samples) }
+        if self.targets == 0 { 0.0 } else { self.loss / f64::from(self.targets) }
     }
 
-    pub(super) fn add(&mut self, loss: f64, correct: bool) {
-        self.samples += 1;
+    fn add(&mut self, loss: f64, correct: bool) {
+        self.targets += 1;
         self.correct += u32::from(correct);
         self.loss += loss;
     }
 
     pub(super) fn merge(&mut self, other: Self) {
         self.samples += other.samples;
+        self.targets += other.targets;
         self.correct += other.correct;
         self.loss += other.loss;
     }
 }
 
-/// Loss of one sample and whether its largest logit (the first of equals) is the label's.
-///
-/// A label without a logit has loss NaN; callers check labels before.
-pub(super) fn score<T: Float>(logits: &[T], label: usize) -> (f64, bool) {
-    let (best, max) = peak(logits);
-    let sum = logits.iter().fold(T::ZERO, |sum, &logit| sum + (logit - max).exp());
-    (loss(logits, label, max, sum), best == label)
-}
-
-/// Like [`score`], and replaces the logits by `scale * (p - [j = label])`.
-pub(super) fn gradient<T: Float>(logits: &mut [T], label: usize, scale: T) -> (f64, bool) {
-    let (best, max) = peak(logits);
-    let target = logits.get(label).copied();
-    let mut sum = T::ZERO;
-    for logit in logits.iter_mut() {
-        *logit = (*logit - max).exp();
-        sum += *logit;
-    }
-    for value in logits.iter_mut() {
-        *value = *value / sum * scale;
-    }
-    if let Some(value) = logits.get_mut(label) {
-        *value -= scale;
-    }
-    (capped(target, max, sum), best == label)
-}
-
-fn loss<T: Float>(logits: &[T], label: usize, max: T, sum: T) -> f64 {
-    capped(logits.get(label).copied(), max, sum)
-}
-
-fn capped<T: Float>(target: Option<T>, max: T, sum: T) -> f64 {
-    let loss = target.map_or(f64::NAN, |target| (sum.ln() - (target - max)).to_f64());
-    // `f64::min` would turn NaN into the cap.
-    if loss > LOSS_CAP { LOSS_CAP } else { loss }
-}
-
-fn peak<T: Float>(logits: &[T]) -> (usize, T) {
-    let first = (0, logits.first().copied().unwrap_or(T::ZERO));
-    let larger =
-        |best: (usize, T), (at, &logit): (usize, &T)| if logit > best.1 { (at, logit) } else { best };
-    logits.iter().enumerate().fold(first, larger)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gradient_matches_finite_differences() {
-        let logits = [0.3f64, -1.2, 2.0, 0.9];
-        let mut dz = logits;
-        let (loss, correct) = gradient(&mut dz, 3, 0.25);
-        assert_eq!((loss, correct), score(&logits, 3));
-        for at in 0..4 {
-            let moved = |by: f64| {
-                let mut logits = logits;
-                logits[at] += by;
-                score(&logits, 3).0
+pub(super) fn score<T: Float>(
+    info: &PlanInfo,
+    outputs: &[T],
+    truth: &(impl Truth + ?Sized),
+) -> Result<Tally, DataError> {
+    let mut tally = Tally::default();
+    for (row, outputs) in outputs.chunks_exact((info.outputs as usize).max(1)).enumerate() {
+        tally.samples += 1;
+        for (position, outputs) in outputs.chunks_exact(per_target(info)).enumerate() {
+            let (loss, correct) = match info.loss {
+                Loss::Softmax { classes } => softmax::score(outputs, label(truth, row, position, classes)?),
+                Loss::Sigmoid => regress::sigmoid(first(outputs), target(truth, row, position)?),
+                Loss::Squared => regress::squared(first(outputs), target(truth, row, position)?),
             };
-            let slope = (moved(1e-6) - moved(-1e-6)) / 2e-6;
-            assert!((0.25 * slope - dz[at]).abs() < 1e-9, "{at}");
+            tally.add(loss, correct);
         }
     }
+    Ok(tally)
+}
 
-    #[test]
-    fn uniform_logits_cost_ln_of_the_classes() {
-        assert!((score(&[5.0f64; 10], 4).0 - 10f64.ln()).abs() < 1e-12);
-        assert!((score(&[1e30f32; 10], 4).0 - 10f64.ln()).abs() < 1e-6);
+/// Replaces outputs by `scale * v * dl/doutput`; the tally holds `v * l`.
+pub(super) fn gradient<T: Float>(
+    info: &PlanInfo,
+    outputs: &mut [T],
+    scale: T,
+    truth: &(impl Truth + ?Sized),
+) -> Result<Tally, DataError> {
+    let mut tally = Tally::default();
+    for (row, outputs) in outputs.chunks_exact_mut((info.outputs as usize).max(1)).enumerate() {
+        tally.samples += 1;
+        let weight = truth.weight(row)?;
+        let scale = T::from_f32(weight) * scale;
+        for (position, outputs) in outputs.chunks_exact_mut(per_target(info)).enumerate() {
+            let (loss, correct) = match info.loss {
+                Loss::Softmax { classes } => {
+                    softmax::gradient(outputs, label(truth, row, position, classes)?, scale)
+                }
+                Loss::Sigmoid => {
+                    let wanted = target(truth, row, position)?;
+                    let result = regress::sigmoid(first(outputs), wanted);
+                    regress::sigmoid_gradient(outputs, wanted, scale);
+                    result
+                }
+                Loss::Squared => {
+                    let wanted = target(truth, row, position)?;
+                    let result = regress::squared(first(outputs), wanted);
+                    regress::squared_gradient(outputs, wanted, scale);
+                    result
+                }
+            };
+            tally.add(f64::from(weight) * loss, correct);
+        }
     }
+    Ok(tally)
+}
 
-    #[test]
-    fn of_equal_logits_the_first_wins() {
-        assert!(score(&[1.0f32, 1.0], 0).1);
-        assert!(!score(&[1.0f32, 1.0], 1).1);
+fn per_target(info: &PlanInfo) -> usize {
+    match info.loss {
+        Loss::Softmax { classes } => classes.max(1) as usize,
+        Loss::Sigmoid | Loss::Squared => 1,
     }
+}
 
-    #[test]
-    fn hopeless_samples_are_capped_and_nan_is_not() {
-        assert_eq!(score(&[0.0f32, 2e4], 0).0, LOSS_CAP);
-        assert_eq!(score(&[-3e38f32, 3e38], 0).0, LOSS_CAP);
-        let mut logits = [-3e38f32, 3e38];
-        assert_eq!(gradient(&mut logits, 0, 1.0).0, LOSS_CAP);
-        assert_eq!(logits, [-1.0, 1.0]);
-        assert!(score(&[0.0, f32::NAN], 0).0.is_nan());
-        assert!(score(&[0.0, f32::INFINITY], 0).0.is_nan());
-        assert!(score(&[0.0f32, 0.0], 2).0.is_nan());
-    }
+fn label(
+    truth: &(impl Truth + ?Sized),
+    row: usize,
+    position: usize,
+    classes: u32,
+) -> Result<usize, DataError> {
+    let label = truth.class(row, position)?;
+    let wrong = DataError::Label { index: row as u32, label, classes };
+    if label < classes { Ok(label as usize) } else { Err(wrong) }
+}
+
+fn target<T: Float>(truth: &(impl Truth + ?Sized), row: usize, position: usize) -> Result<T, DataError> {
+    let value = truth.value(row, position)?;
+    let wrong = DataError::NonFinite { index: row, feature: position };
+    if value.is_finite() { Ok(T::from_f32(value)) } else { Err(wrong) }
+}
+
+fn first<T: Float>(outputs: &[T]) -> T {
+    outputs.first().copied().unwrap_or_default()
+}
+
+/// `f64::min` would turn NaN into the cap.
+fn capped(loss: f64) -> f64 {
+    if loss > LOSS_CAP { LOSS_CAP } else { loss }
 }

@@ -4,24 +4,23 @@
 //! |---|---|---|
 //! | Work | one Assignment, batch by batch, so that the caller can serve its link in between | `trainer` |
 //! | executor | walks the nodes of a Plan over the arena | `executor` |
-//! | ops | formula of one node, forward and backward | `dense`, `relu` |
-//! | loss | softmax cross-entropy and its gradient | `loss` |
-//! | optimiser | what a gradient does to the weights | `sgd` |
-//! | Backend | the three matrix products; `Portable` or, on a host, `Fast` | `backend`, `fast` |
+//! | ops | formula of one node, forward and backward | `op/` |
+//! | loss | outputs and targets to a loss and its gradient | `loss/` |
+//! | optimiser | what a gradient does to the weights | `optimizer` |
+//! | Backend | matrix products and convolutions; `Portable` or, on a host, `Fast` | `backend` |
 //!
 //! Everything is generic over [`Float`] so that gradients can be checked in `f64`; devices use `f32`.
 
 mod backend;
-mod dense;
 mod error;
 mod executor;
 #[cfg(feature = "host")]
 mod fast;
 mod float;
 mod loss;
+mod op;
+mod optimizer;
 mod portable;
-mod relu;
-mod sgd;
 #[cfg(test)]
 #[cfg(feature = "host")]
 #[path = "../../tests/support/plan.rs"]
@@ -31,13 +30,15 @@ mod test_plan;
 mod tests;
 mod trainer;
 
-pub use backend::{Backend, Sizes};
+pub use backend::{Backend, Store, View, ViewMut};
 pub use error::TrainError;
-pub use executor::{Target, backward, forward, loss_and_gradient, score};
+pub use executor::{
+    Mode, Target, backward, forward, loss_and_gradient, robust_gradient, robust_score, score,
+};
 #[cfg(feature = "host")]
-pub use fast::Fast;
+pub use fast::{Fast, Product};
 pub use float::Float;
-pub use loss::{LOSS_CAP, Tally};
-pub use portable::Portable;
-pub use sgd::descend;
+pub use loss::{LOSS_CAP, Labels, Tally, Truth, Values};
+pub use optimizer::{Descent, apply};
+pub use portable::{Arithmetic, Fused, Plain, Portable};
 pub use trainer::{Progress, Work, finish_update};

@@ -1,37 +1,50 @@
-//! One Assignment's work, in slices of one batch.
+//! One Assignment's work, in slices of one pass over the Plan.
 //!
 //! ```text
-//! Before (loss of the received model) -> Test -> Train -> After (if asked for) -> Done
-//!                                            \-> Done (Task::Evaluate)
+//! Statistics -> Before (loss of the received model) -> Test -> Train -> Statistics -> After -> Done
+//!                                                          \-> Gradient -> Done (Product::Gradient)
+//!                                                           \-> Done (Task::Evaluate)
 //! ```
-//! Call order: put the model into the weights, [`Work::begin`], [`Work::step`] until it says
-//! [`Progress::Done`], then, after training, [`finish_update`]; the update lies in the anchor segment.
-//! Between steps the caller does what it likes, except touch the arena. The same task, model and shard
-//! give the same weights, however steps are spread over time.
+//! Statistics are collected where the model has batch normalisation; After is made if it is asked for.
+//! Call order: put the model into the weights (and a guide into its segment), [`Work::begin`],
+//! [`Work::step`] until it says [`Progress::Done`], then, after training, [`finish_update`]; the update lies
+//! in the anchor segment. Between steps the caller does what it likes, except touch the arena. The same task,
+//! model and shard give the same weights, however steps are spread over time.
+//!
+//! An optimiser step takes `brief.batch` samples; if the Plan has room for fewer, gradients are summed over
+//! several passes. Self-regularisation runs each sample with a noisy copy in the same pass, so a pass then
+//! takes half as many samples as the Plan has room for, and losses before and after training are robust
+//! losses, too.
 
 use common::{
-    message::{Brief, Scalars, Score, Task},
-    plan::{Node, Plan},
+    brief::{Brief, Product},
+    message::{Scalars, Score, Task},
+    plan::Plan,
     rng::{Permutation, derive},
 };
 
-use super::{
-    Backend, Tally, Target, TrainError, backward, descend,
-    executor::{forward, has_parameters, loss_and_gradient, score, shares_parameters},
-};
+use super::{Backend, Descent, Mode, Tally, Target, TrainError, apply, backward, executor::scale_gradient};
 use crate::data::{Part, Shard};
+
+mod batch;
+mod check;
+
+use batch::{Batch, Order};
 
 /// The state between two steps.
 #[derive(Clone, Debug)]
 pub struct Work {
     brief: Option<Brief>,
     phase: Phase,
-    /// Samples of the current pass that are done.
+    /// Samples of the current pass over the shard that are done.
     done: u32,
     tally: Tally,
+    /// Of the optimiser step that is being made.
+    summed: Tally,
     before: Tally,
     test: Option<Tally>,
     after: Option<Tally>,
+    /// Optimiser steps made.
     trained: u32,
     step: u32,
     steps: u32,
@@ -39,9 +52,11 @@ pub struct Work {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Phase {
+    Statistics { trained: bool },
     Before,
     Test,
     Train { epoch: u16 },
+    Gradient,
     After,
     Done,
 }
@@ -49,7 +64,7 @@ enum Phase {
 /// What a step led to.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Progress {
-    /// `step` of `steps` batches are done.
+    /// `step` of `steps` passes are done.
     Busy {
         step: u32,
         steps: u32,
@@ -60,44 +75,42 @@ pub enum Progress {
 impl Work {
     /// Checks that task, plan, arena and shard fit each other, and keeps the received model as anchor.
     pub fn begin(
-        task: Task,
+        task: &Task,
         plan: Plan<'_>,
         arena: &mut [f32],
         shard: &(impl Shard + ?Sized),
     ) -> Result<Self, TrainError> {
-        check_sizes(plan, arena.len(), shard)?;
+        check::sizes(plan, arena.len(), shard)?;
+        let info = plan.info();
         let brief = match task {
             Task::Train(brief) => {
-                check_brief(plan, &brief)?;
-                let anchor = plan.info.anchor.ok_or(TrainError::InferenceOnly)? as usize;
-                let params = plan.info.params as usize;
-                if anchor.saturating_add(params) > arena.len() {
-                    return Err(TrainError::Arena { need: anchor.saturating_add(params), have: arena.len() });
-                }
+                check::brief(plan, brief)?;
+                let (anchor, params) = (check::anchor(plan)?, info.params as usize);
                 arena.copy_within(..params, anchor);
-                Some(brief)
+                for moment in [info.segments.moment1, info.segments.moment2].into_iter().flatten() {
+                    let moment = moment as usize..moment as usize + params;
+                    arena.get_mut(moment).unwrap_or_default().fill(0.0);
+                }
+                Some(brief.clone())
             }
             Task::Evaluate => None,
         };
-        let whole = u32::from(plan.info.batch);
-        let pass = shard.train_len().div_ceil(whole);
-        let training = brief.map_or(0, |brief| {
-            let epoch = shard.train_len().div_ceil(u32::from(brief.batch));
-            let after = if brief.loss_after { pass } else { 0 };
-            epoch.saturating_mul(u32::from(brief.epochs)).saturating_add(after)
-        });
-        Ok(Self {
+        let mut work = Self {
+            phase: if info.stats > 0 { Phase::Statistics { trained: false } } else { Phase::Before },
             brief,
-            phase: Phase::Before,
             done: 0,
             tally: Tally::default(),
+            summed: Tally::default(),
             before: Tally::default(),
             test: None,
             after: None,
             trained: 0,
             step: 0,
-            steps: pass.saturating_add(shard.test_len().div_ceil(whole)).saturating_add(training),
-        })
+            steps: 0,
+        };
+        work.clear_statistics(plan, arena);
+        work.steps = work.count_steps(plan, shard);
+        Ok(work)
     }
 
     /// Works on one batch. Once done, gives the same scalars again.
@@ -106,31 +119,100 @@ impl Work {
         plan: Plan<'_>,
         arena: &mut [f32],
         shard: &(impl Shard + ?Sized),
-        backend: &(impl Backend<f32> + ?Sized),
+        backend: &mut (impl Backend<f32> + ?Sized),
     ) -> Result<Progress, TrainError> {
-        let whole = u32::from(plan.info.batch);
-        match (self.phase, self.brief) {
-            (Phase::Train { epoch }, Some(brief)) => {
-                let order = Permutation::new(shard.train_len(), derive(brief.seed, epoch.into()));
-                let batch = self.batch(plan, Part::Train, shard, u32::from(brief.batch));
-                train(&batch, arena, brief.lr, |place| order.at(place), backend)
-                    .and_then(|tally| self.count(tally, shard.train_len()))?;
+        let (whole, train_len) = (u32::from(plan.info().batch), shard.train_len());
+        match self.phase {
+            Phase::Statistics { .. } => {
+                let batch = self.batch(plan, Part::Train, shard, whole);
+                let share = batch.rows as f32 / train_len as f32;
+                let tally = batch.statistics(arena, share, backend)?;
+                self.count(tally, train_len)?;
             }
-            (Phase::Test, _) => {
-                let tally = evaluate(&self.batch(plan, Part::Test, shard, whole), arena, backend)?;
+            Phase::Train { epoch } => {
+                let size = self.brief.as_ref().map_or(1, |brief| u32::from(brief.batch));
+                let seed = self.brief.as_ref().map_or(0, |brief| brief.seed);
+                let order = Order::Shuffled(Permutation::new(train_len, derive(seed, epoch.into())));
+                let tally = self.train(plan, arena, shard, size, order, backend)?;
+                self.count(tally, train_len)?;
+            }
+            Phase::Gradient => {
+                let tally = self.train(plan, arena, shard, train_len, Order::Natural, backend)?;
+                self.count(tally, train_len)?;
+            }
+            Phase::Test => {
+                let tally = self.batch(plan, Part::Test, shard, whole).evaluate(arena, None, backend)?;
                 self.count(tally, shard.test_len())?;
             }
-            (Phase::Before | Phase::After, _) => {
-                let tally = evaluate(&self.batch(plan, Part::Train, shard, whole), arena, backend)?;
-                self.count(tally, shard.train_len())?;
+            Phase::Before | Phase::After => {
+                let batch = self.batch(plan, Part::Train, shard, self.room(plan));
+                let tally = batch.evaluate(arena, self.brief.as_ref(), backend)?;
+                self.count(tally, train_len)?;
             }
-            (Phase::Train { .. } | Phase::Done, _) => {}
+            Phase::Done => {}
         }
-        self.skip_empty(shard.test_len());
+        if self.settle(plan, shard.test_len()) {
+            self.clear_statistics(plan, arena);
+        }
         Ok(match self.phase {
             Phase::Done => Progress::Done(self.scalars()),
             _ => Progress::Busy { step: self.step, steps: self.steps },
         })
+    }
+
+    /// One pass of an optimiser step of `size` samples, and the step itself after the last of them.
+    fn train<S: Shard + ?Sized>(
+        &mut self,
+        plan: Plan<'_>,
+        arena: &mut [f32],
+        shard: &S,
+        size: u32,
+        order: Order,
+        backend: &mut (impl Backend<f32> + ?Sized),
+    ) -> Result<Tally, TrainError> {
+        let Some(brief) = &self.brief else { return Ok(Tally::default()) };
+        let first = self.done - self.done % size.max(1);
+        let whole = size.min(shard.train_len().saturating_sub(first));
+        let end = first + whole;
+        let mut batch = self.batch(plan, Part::Train, shard, self.room(plan).min(end - self.done));
+        batch.order = order;
+        let (fresh, last) = (self.done == first, self.done + batch.rows == end);
+        let mode = Mode::Train { seed: brief.seed, step: self.step };
+        let targets = whole.saturating_mul(plan.info().targets());
+        let tally = batch.gradient(arena, brief, mode, targets, backend)?;
+        self.summed.merge(tally);
+        let factor = factor(brief, self.summed.loss / f64::from(targets.max(1)));
+        let rows = batch.passed(Some(brief));
+        // A step of one pass can have its factor at once, as it must where gradients are not kept.
+        let late = if fresh && last {
+            if factor != 1.0 {
+                scale_gradient(plan, arena, rows, factor)?;
+            }
+            1.0
+        } else {
+            factor
+        };
+        let kept = plan.info().segments.grads.is_some();
+        let target = match Descent::of(brief) {
+            Some(descent) if !kept => Target::Weights(descent),
+            _ if fresh => Target::Grads,
+            _ => Target::MoreGrads,
+        };
+        backward(plan, arena, rows, mode, target, backend)?;
+        if last {
+            if brief.product == Product::Gradient {
+                let grads = plan.info().segments.grads.unwrap_or(0) as usize;
+                let grads = arena.get_mut(grads..grads + plan.info().params as usize).unwrap_or_default();
+                grads.iter_mut().for_each(|grad| *grad *= late);
+            } else {
+                if kept {
+                    apply(plan, arena, brief, self.trained + 1, late)?;
+                }
+                self.trained += 1;
+            }
+            self.summed = Tally::default();
+        }
+        Ok(tally)
     }
 
     fn batch<'a, S: Shard + ?Sized>(
@@ -141,7 +223,13 @@ impl Work {
         size: u32,
     ) -> Batch<'a, S> {
         let rows = size.min(shard.len(part).saturating_sub(self.done));
-        Batch { plan, shard, part, first: self.done, rows }
+        Batch { plan, shard, part, first: self.done, rows, order: Order::Natural, number: self.step }
+    }
+
+    /// Samples of the training part that a pass has room for.
+    fn room(&self, plan: Plan<'_>) -> u32 {
+        let robust = self.brief.as_ref().is_some_and(|brief| brief.objective.robust.is_some());
+        u32::from(plan.info().batch) / if robust { 2 } else { 1 }
     }
 
     /// Adds a batch to the current pass, and goes on to the next phase after the last one.
@@ -152,13 +240,16 @@ impl Work {
             return Err(TrainError::Diverged { step: self.step });
         }
         self.done += tally.samples;
-        self.trained += u32::from(matches!(self.phase, Phase::Train { .. }));
-        if self.done < len {
+        let first_step_done =
+            self.trained > 0 && self.brief.as_ref().is_some_and(|brief| brief.product == Product::FirstStep);
+        if self.done < len && !(first_step_done && matches!(self.phase, Phase::Train { .. })) {
             return Ok(());
         }
         let tally = core::mem::take(&mut self.tally);
         self.done = 0;
         self.phase = match self.phase {
+            Phase::Statistics { trained: false } => Phase::Before,
+            Phase::Statistics { trained: true } => Phase::After,
             Phase::Before => {
                 self.before = tally;
                 Phase::Test
@@ -167,7 +258,9 @@ impl Work {
                 self.test = Some(tally);
                 Phase::Train { epoch: 0 }
             }
-            Phase::Train { epoch } => Phase::Train { epoch: epoch + 1 },
+            Phase::Train { .. } if first_step_done => Phase::Train { epoch: u16::MAX },
+            Phase::Train { epoch } => Phase::Train { epoch: epoch.saturating_add(1) },
+            Phase::Gradient => Phase::Done,
             Phase::After => {
                 self.after = Some(tally);
                 Phase::Done
@@ -177,143 +270,100 @@ impl Work {
         Ok(())
     }
 
-    /// Leaves phases in which there is nothing to do, so that the last batch is also the last step.
-    fn skip_empty(&mut self, test_len: u32) {
+    /// Leaves phases in which there is nothing to do, so that the last batch is also the last step. True if
+    /// statistics are to be collected anew.
+    fn settle(&mut self, plan: Plan<'_>, test_len: u32) -> bool {
         if self.phase == Phase::Test && test_len == 0 {
             self.phase = Phase::Train { epoch: 0 };
         }
-        if let Phase::Train { epoch } = self.phase {
-            self.phase = match self.brief {
-                Some(brief) if epoch < brief.epochs => return,
-                Some(brief) if brief.loss_after => Phase::After,
-                _ => Phase::Done,
-            };
+        let Phase::Train { epoch } = self.phase else { return false };
+        let Some(brief) = &self.brief else {
+            self.phase = Phase::Done;
+            return false;
+        };
+        self.phase = match brief.product {
+            Product::Gradient => Phase::Gradient,
+            Product::FirstStep if epoch == 0 && brief.epochs > 0 => return false,
+            Product::Update if epoch < brief.epochs => return false,
+            _ if !brief.loss_after => Phase::Done,
+            _ if plan.info().stats > 0 => Phase::Statistics { trained: true },
+            _ => Phase::After,
+        };
+        matches!(self.phase, Phase::Statistics { .. })
+    }
+
+    fn clear_statistics(&self, plan: Plan<'_>, arena: &mut [f32]) {
+        if let (Some(at), true) = (plan.info().segments.stats, self.done == 0) {
+            let segment = at as usize..at as usize + plan.info().stats as usize;
+            arena.get_mut(segment).unwrap_or_default().fill(0.0);
         }
+    }
+
+    fn count_steps(&self, plan: Plan<'_>, shard: &(impl Shard + ?Sized)) -> u32 {
+        let (whole, room, len) = (u32::from(plan.info().batch), self.room(plan).max(1), shard.train_len());
+        let collect = if plan.info().stats > 0 { len.div_ceil(whole) } else { 0 };
+        let evaluate = collect.saturating_add(len.div_ceil(room));
+        let before = evaluate.saturating_add(shard.test_len().div_ceil(whole));
+        let Some(brief) = &self.brief else { return before };
+        let size = u32::from(brief.batch);
+        let step = |samples: u32| samples.div_ceil(room);
+        let epoch = (len / size).saturating_mul(step(size)).saturating_add(step(len % size));
+        let training = match brief.product {
+            Product::Gradient => return before.saturating_add(step(len)),
+            Product::FirstStep if brief.epochs > 0 => step(size.min(len)),
+            Product::FirstStep | Product::Update => epoch.saturating_mul(brief.epochs.into()),
+        };
+        let after = if brief.loss_after { evaluate } else { 0 };
+        before.saturating_add(training).saturating_add(after)
     }
 
     fn scalars(&self) -> Scalars {
         let score =
-            |tally: Tally| Score { samples: tally.samples, correct: tally.correct, loss: tally.mean_loss() };
+            |tally: Tally| Score { samples: tally.targets, correct: tally.correct, loss: tally.mean_loss() };
+        // A gradient leaves the model as it was.
+        let same = self.brief.as_ref().filter(|brief| brief.product == Product::Gradient && brief.loss_after);
+        let after = self.after.or(same.map(|_| self.before));
         Scalars {
             samples: self.before.samples,
             loss_before: self.before.mean_loss(),
-            loss_after: self.after.map(|tally| tally.mean_loss()),
+            loss_after: after.map(|tally| tally.mean_loss()),
             test: self.test.map(score),
             steps: self.trained,
         }
     }
 }
 
-/// Turns the anchor into the update: `weights - anchor`, plus what a lossy codec still owes.
-pub fn finish_update(plan: Plan<'_>, arena: &mut [f32]) -> Result<(), TrainError> {
-    let (need, have) = (plan.info.arena as usize, arena.len());
-    let segment = |at: u32| at as usize..(at as usize).saturating_add(plan.info.params as usize);
-    let anchor = segment(plan.info.anchor.ok_or(TrainError::InferenceOnly)?);
-    let residual = plan.info.residual.map_or(0..0, segment);
-    let [weights, anchor, residual] = arena
-        .get_disjoint_mut([segment(0), anchor, residual])
-        .map_err(|_| TrainError::Arena { need, have })?;
-    for (anchor, &weight) in anchor.iter_mut().zip(&*weights) {
-        *anchor = weight - *anchor;
+/// What the gradient of the batch loss is multiplied by: the objective's weight and PropFair's slope.
+fn factor(brief: &Brief, loss: f64) -> f32 {
+    let slope = brief.objective.transform.map_or(1.0, |transform| {
+        let room = f64::from(transform.m) - loss;
+        1.0 / if room > f64::from(transform.eps) { room } else { transform.eps.into() }
+    });
+    (f64::from(brief.objective.weight) * slope) as f32
+}
+
+/// Puts what is to be sent into the anchor segment: `weights - anchor`, or the gradient; plus what a lossy
+/// codec still owes.
+pub fn finish_update(plan: Plan<'_>, arena: &mut [f32], product: Product) -> Result<(), TrainError> {
+    let info = plan.info();
+    let (need, have) = (info.arena as usize, arena.len());
+    let segment = |at: u32| at as usize..(at as usize).saturating_add(info.params as usize);
+    let anchor = segment(info.segments.anchor.ok_or(TrainError::InferenceOnly)?);
+    let residual = info.segments.residual.map_or(0..0, segment);
+    let missing = TrainError::Segment { what: "a gradient", segment: "gradient" };
+    let result = match product {
+        Product::Gradient => segment(info.segments.grads.ok_or(missing)?),
+        Product::Update | Product::FirstStep => segment(0),
+    };
+    let [result, anchor, residual] =
+        arena.get_disjoint_mut([result, anchor, residual]).map_err(|_| TrainError::Arena { need, have })?;
+    for (anchor, &result) in anchor.iter_mut().zip(&*result) {
+        *anchor = if product == Product::Gradient { result } else { result - *anchor };
     }
     for (anchor, &owed) in anchor.iter_mut().zip(&*residual) {
         *anchor += owed;
     }
     if anchor.iter().all(|value| value.is_finite()) { Ok(()) } else { Err(TrainError::NonFiniteUpdate) }
-}
-
-/// Consecutive places of one pass over a part of the shard.
-struct Batch<'a, S: ?Sized> {
-    plan: Plan<'a>,
-    shard: &'a S,
-    part: Part,
-    first: u32,
-    rows: u32,
-}
-
-impl<S: Shard + ?Sized> Batch<'_, S> {
-    fn read(&self, arena: &mut [f32], order: impl Fn(u32) -> u32) -> Result<(), TrainError> {
-        let (need, have) = (self.plan.info.arena as usize, arena.len());
-        let (at, width) = (self.plan.info.input as usize, self.plan.info.inputs as usize);
-        let rows = arena.get_mut(at..at.saturating_add(width.saturating_mul(self.rows as usize)));
-        let rows = rows.ok_or(TrainError::Arena { need, have })?;
-        for (place, row) in (self.first..).zip(rows.chunks_exact_mut(width.max(1))) {
-            self.shard.sample(self.part, order(place), row)?;
-        }
-        Ok(())
-    }
-}
-
-fn evaluate<S: Shard + ?Sized>(
-    batch: &Batch<'_, S>,
-    arena: &mut [f32],
-    backend: &(impl Backend<f32> + ?Sized),
-) -> Result<Tally, TrainError> {
-    let rows = batch.rows as usize;
-    batch.read(arena, |place| place)?;
-    forward(batch.plan, arena, rows, backend)?;
-    score(batch.plan, arena, rows, |row| batch.shard.label(batch.part, batch.first + row as u32))
-}
-
-fn train<S: Shard + ?Sized>(
-    batch: &Batch<'_, S>,
-    arena: &mut [f32],
-    lr: f32,
-    order: impl Fn(u32) -> u32,
-    backend: &(impl Backend<f32> + ?Sized),
-) -> Result<Tally, TrainError> {
-    let (plan, rows) = (batch.plan, batch.rows as usize);
-    batch.read(arena, &order)?;
-    forward(plan, arena, rows, backend)?;
-    let label = |row| batch.shard.label(batch.part, order(batch.first + row as u32));
-    let tally = loss_and_gradient(plan, arena, rows, label)?;
-    match plan.info.grads {
-        None => backward(plan, arena, rows, Target::Weights { lr }, backend)?,
-        Some(grads) => {
-            backward(plan, arena, rows, Target::Grads, backend)?;
-            let (weights, rest) = arena.split_at_mut((grads as usize).min(arena.len()));
-            descend(lr, rest, weights.get_mut(..plan.info.params as usize).unwrap_or_default());
-        }
-    }
-    Ok(tally)
-}
-
-fn check_sizes(plan: Plan<'_>, have: usize, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
-    let need = plan.info.arena as usize;
-    if have < need {
-        return Err(TrainError::Arena { need, have });
-    }
-    if plan.info.batch == 0 {
-        return Err(TrainError::Batch { rows: 1, batch: 0 });
-    }
-    if shard.train_len() == 0 {
-        return Err(TrainError::EmptyShard);
-    }
-    if shard.inputs() != plan.info.inputs {
-        return Err(TrainError::Inputs { plan: plan.info.inputs, shard: shard.inputs() });
-    }
-    if shard.classes() > plan.info.outputs {
-        return Err(TrainError::Classes { plan: plan.info.outputs, classes: shard.classes() });
-    }
-    Ok(())
-}
-
-fn check_brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
-    if brief.batch == 0 || !(brief.lr.is_finite() && brief.lr > 0.0) {
-        return Err(TrainError::Brief { batch: brief.batch, lr: brief.lr });
-    }
-    if brief.batch > plan.info.batch {
-        return Err(TrainError::Batch { rows: brief.batch.into(), batch: plan.info.batch.into() });
-    }
-    if plan.info.grads.is_none() && shares_parameters(plan) {
-        return Err(TrainError::SharedParameters);
-    }
-    let trains = |node: &Node| node.output_grad.is_some() || !has_parameters(node);
-    let has_loss = plan.nodes.last().is_some_and(|node| node.output_grad.is_some());
-    if !has_loss || !plan.nodes.iter().all(trains) {
-        return Err(TrainError::InferenceOnly);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,228 @@
+//! One node, backward: first the gradient of the input, from weights that are still the old ones, then the
+//! gradients of the parameters.
+
+use core::ops::Range;
+
+use common::plan::{Grad, Node, Op, Plan};
+
+use super::{
+    Mode, Target, TrainError, disjoint, forth::kept, has_parameters, input, output, parameters, span,
+};
+use crate::train::{
+    Backend, Float,
+    op::{activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, scale},
+};
+
+pub(super) fn node<T: Float>(
+    plan: Plan<'_>,
+    node: &Node,
+    arena: &mut [T],
+    rows: usize,
+    mode: Mode,
+    target: Target<T>,
+    backend: &mut (impl Backend<T> + ?Sized),
+) -> Result<(), TrainError> {
+    let Some(dy) = node.output_grad.map(|at| output(node, at, rows)) else {
+        // Gradients stop where nothing upstream has parameters.
+        return if has_parameters(node) { Err(TrainError::InferenceOnly) } else { Ok(()) };
+    };
+    gru_gates(node, arena, rows, dy.clone(), backend)?;
+    if let Some(grad) = node.input.grad {
+        input_grad(node, arena, rows, mode, dy.clone(), grad, backend)?;
+    } else if let (Op::Add { .. }, Some(grad)) = (node.op, node.second.and_then(|port| port.grad)) {
+        let [dy, dx] = disjoint(arena, [dy.clone(), input(node, grad.at, rows)])?;
+        add::backward(dy, grad.add, dx);
+    }
+    if !has_parameters(node) {
+        return Ok(());
+    }
+    let (base, factor) = match target {
+        Target::Grads | Target::MoreGrads => (plan.info().segments.grads.unwrap_or(0), T::ONE),
+        Target::Weights(descent) => {
+            let anchor = plan.info().segments.anchor.unwrap_or(0);
+            for (weights, anchor) in parameters(node, 0).into_iter().zip(parameters(node, anchor)) {
+                descent.pull(arena, weights, anchor)?;
+            }
+            (0, -descent.lr)
+        }
+    };
+    param_grad(node, arena, rows, dy, (base, factor), backend)
+}
+
+fn input_grad<T: Float>(
+    node: &Node,
+    arena: &mut [T],
+    rows: usize,
+    mode: Mode,
+    dy: Range<usize>,
+    grad: Grad,
+    backend: &mut (impl Backend<T> + ?Sized),
+) -> Result<(), TrainError> {
+    let (x, dx) = (input(node, node.input.at, rows), input(node, grad.at, rows));
+    let [w, ..] = parameters(node, 0);
+    let in_place = dx == dy;
+    if in_place && (grad.add || !node.op.may_work_in_place()) {
+        return Err(TrainError::Overlap);
+    }
+    match node.op {
+        Op::Dense { rows: tokens, inputs, outputs, .. } => {
+            let rows = rows.saturating_mul(tokens as usize);
+            let sizes = dense::Sizes { rows, inputs: inputs as usize, outputs: outputs as usize };
+            let [w, dy, dx] = disjoint(arena, [w, dy, dx])?;
+            dense::input_grad(backend, sizes, dy, w, grad.add, dx);
+        }
+        Op::Conv(op) => {
+            let [w, dy, dx] = disjoint(arena, [w, dy, dx])?;
+            conv::input_grad(backend, &op, rows, dy, w, grad.add, dx);
+        }
+        Op::Activate { kind, .. } => {
+            let y = output(node, node.output, rows);
+            if in_place {
+                let [y, gradient] = disjoint(arena, [y, dx])?;
+                activate::backward_in_place(kind, y, gradient);
+            } else {
+                let [y, dy, dx] = disjoint(arena, [y, dy, dx])?;
+                activate::backward(kind, y, dy, grad.add, dx);
+            }
+        }
+        Op::Pool(op) => {
+            let [x, dy, dx] = disjoint(arena, [x, dy, dx])?;
+            pool::backward(&op, x, dy, grad.add, dx);
+        }
+        Op::Add { .. } => {
+            if let Some(second) = node.second.and_then(|port| port.grad) {
+                let [dy, dx] = disjoint(arena, [dy.clone(), input(node, second.at, rows)])?;
+                add::backward(dy, second.add, dx);
+            }
+            if !in_place {
+                let [dy, dx] = disjoint(arena, [dy, dx])?;
+                add::backward(dy, grad.add, dx);
+            }
+        }
+        // Nothing can be said of whole numbers; whoever wrote such a Plan finds zeros.
+        Op::Embed { .. } => {
+            if !grad.add {
+                arena.get_mut(dx).unwrap_or_default().fill(T::ZERO);
+            }
+        }
+        Op::Gru(op) => {
+            let [w, scratch, dx] = disjoint(arena, [w, scratch(node, rows), dx])?;
+            gru::input_grad(backend, gru::Sizes::new(&op, rows), scratch, w, grad.add, dx);
+        }
+        Op::Dropout { rate, salt, .. } => {
+            let mask = match mode {
+                Mode::Train { seed, step } => Some(dropout::Mask::new(seed, step, salt, rate)),
+                Mode::Statistics { .. } | Mode::Evaluate => None,
+            };
+            match (mask, in_place) {
+                (Some(mask), true) => mask.apply(arena.get_mut(dx).unwrap_or_default()),
+                (Some(mask), false) => {
+                    let [dy, dx] = disjoint(arena, [dy, dx])?;
+                    mask.backward(dy, grad.add, dx);
+                }
+                (None, true) => {}
+                (None, false) => {
+                    let [dy, dx] = disjoint(arena, [dy, dx])?;
+                    add::backward(dy, grad.add, dx);
+                }
+            }
+        }
+        Op::Norm(op) => {
+            let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
+            norm::input_grad(&op, x, scale, dy, grad.add, dx);
+        }
+        Op::BatchNorm { channels, inner, epsilon, .. } => {
+            let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
+            let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
+            batchnorm::input_grad(sizes, x, scale, dy, grad.add, dx);
+        }
+        Op::Scale { factor, .. } => {
+            let factor = if matches!(mode, Mode::Train { .. }) { factor } else { 1.0 };
+            if in_place {
+                scale::apply(factor, arena.get_mut(dx).unwrap_or_default());
+            } else {
+                let [dy, dx] = disjoint(arena, [dy, dx])?;
+                scale::backward(factor, dy, grad.add, dx);
+            }
+        }
+        Op::Last { steps, width } => {
+            let [dy, dx] = disjoint(arena, [dy, dx])?;
+            last::backward(steps as usize, width as usize, dy, grad.add, dx);
+        }
+    }
+    Ok(())
+}
+
+fn param_grad<T: Float>(
+    node: &Node,
+    arena: &mut [T],
+    rows: usize,
+    dy: Range<usize>,
+    (base, factor): (u32, T),
+    backend: &mut (impl Backend<T> + ?Sized),
+) -> Result<(), TrainError> {
+    let x = input(node, node.input.at, rows);
+    let [first, second, third] = parameters(node, base);
+    match node.op {
+        Op::Dense { rows: tokens, inputs, outputs, .. } => {
+            let rows = rows.saturating_mul(tokens as usize);
+            let sizes = dense::Sizes { rows, inputs: inputs as usize, outputs: outputs as usize };
+            let [dw, db, dy, x] = disjoint(arena, [first, second, dy, x])?;
+            dense::param_grad(backend, sizes, factor, dy, x, dw, db);
+        }
+        Op::Conv(op) => {
+            let [dw, db, dy, x] = disjoint(arena, [first, second, dy, x])?;
+            conv::param_grad(backend, &op, rows, factor, dy, x, dw, db);
+        }
+        Op::Embed { entries, width, .. } => {
+            let [table, dy, x] = disjoint(arena, [first, dy, x])?;
+            embed::param_grad(entries as usize, width as usize, factor, x, dy, table);
+        }
+        Op::Gru(op) => {
+            let (y, keep) = (output(node, node.output, rows), kept(node, rows));
+            let scratch = scratch(node, rows);
+            let [dw, dr, db, x, y, keep, dy, scratch] =
+                disjoint(arena, [first, second, third, x, y, keep, dy, scratch])?;
+            let tape = gru::Tape { x, y, keep, dy };
+            gru::param_grad(backend, gru::Sizes::new(&op, rows), factor, &tape, scratch, dw, dr, db);
+        }
+        Op::Norm(op) => {
+            let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
+            norm::param_grad(&op, factor, x, dy, dscale, dbias);
+        }
+        Op::BatchNorm { channels, inner, epsilon, .. } => {
+            let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
+            let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
+            batchnorm::param_grad(sizes, factor, x, dy, dscale, dbias);
+        }
+        Op::Activate { .. }
+        | Op::Pool(_)
+        | Op::Add { .. }
+        | Op::Dropout { .. }
+        | Op::Scale { .. }
+        | Op::Last { .. } => {}
+    }
+    Ok(())
+}
+
+fn gru_gates<T: Float>(
+    node: &Node,
+    arena: &mut [T],
+    rows: usize,
+    dy: Range<usize>,
+    backend: &mut (impl Backend<T> + ?Sized),
+) -> Result<(), TrainError> {
+    let Op::Gru(op) = node.op else { return Ok(()) };
+    let [_, recurrent, _] = parameters(node, 0);
+    let (x, y) = (input(node, node.input.at, rows), output(node, node.output, rows));
+    let [recurrent, x, y, keep, dy, scratch] =
+        disjoint(arena, [recurrent, x, y, kept(node, rows), dy, scratch(node, rows)])?;
+    let tape = gru::Tape { x, y, keep, dy };
+    gru::gates(backend, gru::Sizes::new(&op, rows), &tape, recurrent, scratch);
+    Ok(())
+}
+
+fn scratch(node: &Node, rows: usize) -> Range<usize> {
+    let len = rows.saturating_mul(node.op.scratch() as usize);
+    node.scratch.map_or(0..0, |at| span(at, len))
+}

@@ -1,0 +1,115 @@
+//! One node, forward.
+
+use core::ops::Range;
+
+use common::plan::{Node, Op, Plan};
+
+use super::{Mode, TrainError, disjoint, input, output, parameters, span};
+use crate::{
+    data::DataError,
+    train::{
+        Backend, Float,
+        op::{activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, scale},
+    },
+};
+
+pub(super) fn node<T: Float>(
+    plan: Plan<'_>,
+    node: &Node,
+    arena: &mut [T],
+    rows: usize,
+    mode: Mode,
+    backend: &mut (impl Backend<T> + ?Sized),
+) -> Result<(), TrainError> {
+    let (x, y) = (input(node, node.input.at, rows), output(node, node.output, rows));
+    let [first, second, third] = parameters(node, 0);
+    match node.op {
+        Op::Dense { rows: tokens, inputs, outputs, bias, .. } => {
+            let rows = rows.saturating_mul(tokens as usize);
+            let sizes = dense::Sizes { rows, inputs: inputs as usize, outputs: outputs as usize };
+            let [x, w, b, y] = disjoint(arena, [x, first, second, y])?;
+            dense::forward(backend, sizes, x, w, bias.map(|_| &*b), y);
+        }
+        Op::Conv(op) => {
+            let [x, w, b, y] = disjoint(arena, [x, first, second, y])?;
+            conv::forward(backend, &op, rows, x, w, op.bias.map(|_| &*b), y);
+        }
+        Op::Activate { kind, .. } => activate::forward(kind, moved(arena, x, y)?),
+        Op::Pool(op) => {
+            let [x, y] = disjoint(arena, [x, y])?;
+            pool::forward(&op, x, y);
+        }
+        Op::Add { .. } => {
+            let second = node.second.map_or(0..0, |port| input(node, port.at, rows));
+            moved(arena, x, y.clone())?;
+            let [second, y] = disjoint(arena, [second, y])?;
+            add::forward(second, y);
+        }
+        Op::Embed { rows: tokens, entries, width, .. } => {
+            let [x, table, y] = disjoint(arena, [x, first, y])?;
+            let looked_up = embed::forward(entries as usize, width as usize, x, table, y);
+            looked_up.map_err(|row| {
+                let tokens = (tokens as usize).max(1);
+                let (index, position) = ((row / tokens) as u32, (row % tokens) as u32);
+                DataError::Token { index, position, entries }
+            })?;
+        }
+        Op::Gru(op) => {
+            let keep = kept(node, rows);
+            let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
+            let weights = gru::Weights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
+            gru::forward(backend, gru::Sizes::new(&op, rows), x, &weights, keep, y);
+        }
+        Op::Dropout { rate, salt, .. } => {
+            let values = moved(arena, x, y)?;
+            if let Mode::Train { seed, step } = mode {
+                dropout::Mask::new(seed, step, salt, rate).apply(values);
+            }
+        }
+        Op::Norm(op) => {
+            let [x, scale, bias, y] = disjoint(arena, [x, first, second, y])?;
+            norm::forward(&op, x, scale, bias, y);
+        }
+        Op::BatchNorm { channels, inner, epsilon, stats, .. } => {
+            let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
+            let base = plan.info().segments.stats.unwrap_or(0);
+            let segment = span(base.saturating_add(stats), 2 * sizes.channels);
+            let [x, scale, bias, segment, y] = disjoint(arena, [x, first, second, segment, y])?;
+            let statistics = match mode {
+                Mode::Train { .. } => batchnorm::Statistics::Batch,
+                Mode::Statistics { share } => {
+                    batchnorm::Statistics::Collect { share: T::from_f32(share), segment }
+                }
+                Mode::Evaluate => batchnorm::Statistics::Stored(segment),
+            };
+            batchnorm::forward(sizes, statistics, x, scale, bias, y);
+        }
+        Op::Scale { factor, .. } => {
+            let values = moved(arena, x, y)?;
+            if matches!(mode, Mode::Train { .. }) {
+                scale::apply(factor, values);
+            }
+        }
+        Op::Last { steps, width } => {
+            let [x, y] = disjoint(arena, [x, y])?;
+            last::forward(steps as usize, width as usize, x, y);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn kept(node: &Node, rows: usize) -> Range<usize> {
+    let len = rows.saturating_mul(node.op.keep() as usize);
+    node.keep.map_or(0..0, |at| span(at, len))
+}
+
+/// The output of an op that works in place, holding the input.
+fn moved<T: Copy>(arena: &mut [T], x: Range<usize>, y: Range<usize>) -> Result<&mut [T], TrainError> {
+    if x.end > arena.len() || y.end > arena.len() {
+        return Err(TrainError::Overlap);
+    }
+    if x != y {
+        arena.copy_within(x, y.start);
+    }
+    arena.get_mut(y).ok_or(TrainError::Overlap)
+}

@@ -1,0 +1,285 @@
+//! Convolution as matrix products over columns: `columns[tap][pixel]` holds what weight `tap` meets at an
+//! output pixel, 0 in the padding.
+//!
+//! ```text
+//! y += W columns          dW += s * dy columns^T          dcolumns = W^T dy, then added to dx
+//! ```
+//! A few output rows at a time, so that the columns stay in the second-level cache; the room is kept from
+//! call to call. A kernel of one pixel needs no columns; depthwise convolutions have no product worth the
+//! name and are computed directly.
+
+use core::ops::Range;
+
+use common::plan::Conv;
+
+use super::{Backend, Fast, Store, View, ViewMut};
+use crate::train::{
+    Float, Plain,
+    portable::{Shape, direct_forward, direct_input_grad, direct_weight_grad},
+};
+
+/// Numbers in a tile of columns: 512 KiB of `f32`.
+const TILE: usize = 1 << 17;
+const BLOCK: usize = 8;
+
+pub(super) fn forward<T: Float>(
+    fast: &mut Fast<T>,
+    conv: &Conv,
+    samples: usize,
+    x: &[T],
+    w: &[T],
+    y: &mut [T],
+) where
+    Fast<T>: Backend<T>,
+{
+    let shape = Shape::new(conv);
+    if is_depthwise(&shape) {
+        return direct_forward::<Plain, T>(conv, samples, x, w, y);
+    }
+    let (taps, area, outputs) = (shape.taps(), shape.out_area(), shape.outputs);
+    over(fast, &shape, samples, |fast, columns, group, tile| {
+        let x = tail(x, group * shape.inputs * shape.area());
+        let w = View::new(tail(w, group % shape.groups * outputs * taps), outputs, taps);
+        let columns = gather(&shape, tile, x, columns);
+        let y = y.get_mut(group * outputs * area + tile.first..).unwrap_or_default();
+        fast.gemm(w, columns, Store::Add(T::ONE), ViewMut::strided(y, outputs, tile.len, area));
+    });
+}
+
+pub(super) fn weight_grad<T: Float>(
+    fast: &mut Fast<T>,
+    conv: &Conv,
+    samples: usize,
+    factor: T,
+    dy: &[T],
+    x: &[T],
+    dw: &mut [T],
+) where
+    Fast<T>: Backend<T>,
+{
+    let shape = Shape::new(conv);
+    if is_depthwise(&shape) {
+        return direct_weight_grad::<Plain, T>(conv, samples, factor, dy, x, dw);
+    }
+    let (taps, area, outputs) = (shape.taps(), shape.out_area(), shape.outputs);
+    over(fast, &shape, samples, |fast, columns, group, tile| {
+        let x = tail(x, group * shape.inputs * shape.area());
+        let columns = gather(&shape, tile, x, columns);
+        let dy = View::strided(tail(dy, group * outputs * area + tile.first), outputs, tile.len, area);
+        let dw = dw.get_mut(group % shape.groups * outputs * taps..).unwrap_or_default();
+        fast.gemm(dy, columns.transposed(), Store::Add(factor), ViewMut::new(dw, outputs, taps));
+    });
+}
+
+pub(super) fn input_grad<T: Float>(
+    fast: &mut Fast<T>,
+    conv: &Conv,
+    samples: usize,
+    dy: &[T],
+    w: &[T],
+    dx: &mut [T],
+) where
+    Fast<T>: Backend<T>,
+{
+    let shape = Shape::new(conv);
+    if is_depthwise(&shape) {
+        return direct_input_grad::<Plain, T>(conv, samples, dy, w, dx);
+    }
+    let (taps, area, outputs) = (shape.taps(), shape.out_area(), shape.outputs);
+    over(fast, &shape, samples, |fast, columns, group, tile| {
+        let w = View::new(tail(w, group % shape.groups * outputs * taps), outputs, taps).transposed();
+        let dy = View::strided(tail(dy, group * outputs * area + tile.first), outputs, tile.len, area);
+        let dx = dx.get_mut(group * shape.inputs * shape.area()..).unwrap_or_default();
+        if is_pointwise(&shape) {
+            let place = dx.get_mut(tile.first..).unwrap_or_default();
+            let place = ViewMut::strided(place, shape.inputs, tile.len, area);
+            return fast.gemm(w, dy, Store::Add(T::ONE), place);
+        }
+        let columns = columns.get_mut(..taps * tile.len).unwrap_or_default();
+        fast.gemm(w, dy, Store::Replace, ViewMut::new(columns, taps, tile.len));
+        scatter(&shape, tile, columns, dx);
+    });
+}
+
+/// Some whole rows of an output image.
+#[derive(Copy, Clone)]
+struct Tile {
+    row: usize,
+    rows: usize,
+    /// First pixel and number of pixels.
+    first: usize,
+    len: usize,
+}
+
+/// Calls for every tile of every group of every sample, with room for columns.
+fn over<T: Float>(
+    fast: &mut Fast<T>,
+    shape: &Shape,
+    samples: usize,
+    mut f: impl FnMut(&mut Fast<T>, &mut [T], usize, Tile),
+) {
+    let [height, width] = shape.out;
+    let rows = (TILE / (shape.taps() * width).max(1)).clamp(1, height.max(1));
+    // Tiles of equal height, because a thin last one would be slow.
+    let rows = height.div_ceil(height.div_ceil(rows).max(1)).max(1);
+    let mut columns = core::mem::take(&mut fast.columns);
+    let need = if is_pointwise(shape) { 0 } else { shape.taps() * rows * width };
+    if columns.len() < need {
+        columns.resize(need, T::ZERO);
+    }
+    for group in 0..samples * shape.groups {
+        for row in (0..height).step_by(rows) {
+            let rows = rows.min(height - row);
+            f(fast, &mut columns, group, Tile { row, rows, first: row * width, len: rows * width });
+        }
+    }
+    fast.columns = columns;
+}
+
+fn is_depthwise(shape: &Shape) -> bool {
+    shape.groups > 1 && shape.inputs == 1 && shape.outputs == 1
+}
+
+fn is_pointwise(shape: &Shape) -> bool {
+    shape.kernel == [1, 1] && shape.stride == [1, 1] && shape.size == shape.out
+}
+
+fn gather<'a, T: Float>(shape: &Shape, tile: Tile, x: &'a [T], columns: &'a mut [T]) -> View<'a, T> {
+    let taps = shape.taps();
+    if is_pointwise(shape) {
+        return View::strided(tail(x, tile.first), shape.inputs, tile.len, shape.area());
+    }
+    let (width, step) = (shape.out[1].max(1), shape.stride[1]);
+    for (tap, row) in columns.chunks_exact_mut(tile.len.max(1)).take(taps).enumerate() {
+        let reach = Reach::new(shape, tile, tap);
+        let (start, rest) = row.split_at_mut((reach.lines.start * width).min(row.len()));
+        let (lines, end) = rest.split_at_mut((reach.lines.len() * width).min(rest.len()));
+        start.fill(T::ZERO);
+        end.fill(T::ZERO);
+        let (before, end) = (reach.before, reach.before + reach.count);
+        let sources = tail(x, reach.first).chunks(reach.stride);
+        let pairs = lines.chunks_exact_mut(width).zip(sources);
+        if step == 1 && reach.count == width {
+            pairs.for_each(|(to, from)| copy(from, to));
+        } else {
+            for (to, from) in pairs {
+                let (start, rest) = to.split_at_mut(before.min(to.len()));
+                let (middle, end) = rest.split_at_mut((end - before).min(rest.len()));
+                start.iter_mut().chain(end).for_each(|to| *to = T::ZERO);
+                if step == 1 {
+                    copy(from, middle);
+                } else {
+                    middle.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, &from)| *to = from);
+                }
+            }
+        }
+    }
+    View::new(columns, taps, tile.len)
+}
+
+fn scatter<T: Float>(shape: &Shape, tile: Tile, columns: &[T], dx: &mut [T]) {
+    let (width, step) = (shape.out[1].max(1), shape.stride[1]);
+    for (tap, row) in columns.chunks_exact(tile.len.max(1)).take(shape.taps()).enumerate() {
+        let reach = Reach::new(shape, tile, tap);
+        let places = dx.get_mut(reach.first..).unwrap_or_default().chunks_mut(reach.stride);
+        let lines = row.chunks_exact(width).skip(reach.lines.start).take(reach.lines.len());
+        for (from, to) in lines.zip(places) {
+            let from = from.get(reach.before..reach.before + reach.count).unwrap_or_default();
+            if step == 1 {
+                add(from, to);
+            } else {
+                to.iter_mut().step_by(step).zip(from).for_each(|(to, &from)| *to += from);
+            }
+        }
+    }
+}
+
+/// What one weight meets in a tile.
+struct Reach {
+    /// Lines of the tile that meet the image.
+    lines: Range<usize>,
+    /// Pixels on the left of each line that meet padding, and pixels after them that meet the image.
+    before: usize,
+    count: usize,
+    /// The first number that is met, and how far apart lines begin.
+    first: usize,
+    stride: usize,
+}
+
+impl Reach {
+    fn new(shape: &Shape, tile: Tile, tap: usize) -> Self {
+        let [kernel_height, kernel_width] = shape.kernel;
+        let (channel, place) = (tap / (kernel_height * kernel_width), tap % (kernel_height * kernel_width));
+        let (ky, kx) = (place / kernel_width, place % kernel_width);
+        let [height, width] = shape.size;
+        // Positions along an axis at which a place of the kernel is inside the image.
+        let inside = |axis: usize, k: usize, offset: usize, limit: usize| {
+            let steps = |len: usize| match shape.stride[axis] {
+                1 => len,
+                step => len.div_ceil(step),
+            };
+            let start = steps(shape.pad[axis].saturating_sub(k));
+            let end = steps((shape.size[axis] + shape.pad[axis]).saturating_sub(k));
+            let clip = |at: usize| at.saturating_sub(offset).min(limit);
+            clip(start)..clip(end).max(clip(start))
+        };
+        let rows = tile.rows;
+        let mut lines = inside(0, ky, tile.row, rows);
+        let columns = inside(1, kx, 0, shape.out[1]);
+        if columns.is_empty() {
+            lines = rows..rows;
+        }
+        let iy = ((tile.row + lines.start) * shape.stride[0] + ky).saturating_sub(shape.pad[0]);
+        let ix = (columns.start * shape.stride[1] + kx).saturating_sub(shape.pad[1]);
+        Self {
+            lines,
+            before: columns.start,
+            count: columns.len(),
+            first: (channel * height + iy) * width + ix,
+            stride: (width * shape.stride[0]).max(1),
+        }
+    }
+}
+
+/// Copies `to.len()` numbers. Lines are short, so a call of `memcpy` for each would cost more than the copy:
+/// blocks of eight, the last one overlapping the one before.
+#[inline(always)]
+fn copy<T: Copy>(from: &[T], to: &mut [T]) {
+    let Some(from) = from.get(..to.len()) else { return };
+    let Some(last) = to.len().checked_sub(BLOCK) else {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to = from;
+        }
+        return;
+    };
+    for (to, from) in to.as_chunks_mut::<BLOCK>().0.iter_mut().zip(from.as_chunks::<BLOCK>().0) {
+        *to = *from;
+    }
+    if to.len().is_multiple_of(BLOCK) {
+        return;
+    }
+    if let (Some(to), Some(from)) =
+        (to.last_chunk_mut::<BLOCK>(), from.get(last..).and_then(<[T]>::first_chunk))
+    {
+        *to = *from;
+    }
+}
+
+/// Adds `from` to as many places, in blocks like [`copy`].
+#[inline(always)]
+fn add<T: Float>(from: &[T], to: &mut [T]) {
+    let Some(to) = to.get_mut(..from.len()) else { return };
+    let ((blocks, rest), (places, last)) = (from.as_chunks::<BLOCK>(), to.as_chunks_mut::<BLOCK>());
+    for (to, from) in places.iter_mut().zip(blocks) {
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to += from;
+        }
+    }
+    for (to, &from) in last.iter_mut().zip(rest) {
+        *to += from;
+    }
+}
+
+fn tail<T>(values: &[T], at: usize) -> &[T] {
+    values.get(at..).unwrap_or_default()
+}

@@ -1,0 +1,62 @@
+//! Embedding: `y[t] = table[x[t]]`; `dtable[e] += s * sum_{t: x[t] = e} dy[t]`.
+//!
+//! The occurrences of an entry are summed before they are applied, so that gradients that are applied at
+//! once have the same bits as gradients that are kept.
+
+use super::LANES;
+use crate::train::Float;
+
+/// The row that is no entry of the table, if any.
+pub(in crate::train) fn forward<T: Float>(
+    entries: usize,
+    width: usize,
+    x: &[T],
+    table: &[T],
+    y: &mut [T],
+) -> Result<(), usize> {
+    for (row, (&id, y)) in x.iter().zip(y.chunks_exact_mut(width.max(1))).enumerate() {
+        let entry = entry(id, entries).ok_or(row)?;
+        let from = table.get(entry * width..).unwrap_or_default();
+        for (y, &value) in y.iter_mut().zip(from) {
+            *y = value;
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::train) fn param_grad<T: Float>(
+    entries: usize,
+    width: usize,
+    factor: T,
+    x: &[T],
+    dy: &[T],
+    dtable: &mut [T],
+) {
+    for (first, &id) in x.iter().enumerate() {
+        let Some(entry) = entry(id, entries) else { continue };
+        if x.get(..first).unwrap_or_default().contains(&id) {
+            continue;
+        }
+        let places = dtable.get_mut(entry * width..(entry + 1) * width).unwrap_or_default();
+        for (block, places) in places.chunks_mut(LANES).enumerate() {
+            let mut sums = [T::ZERO; LANES];
+            for (row, _) in x.iter().enumerate().skip(first).filter(|&(_, &other)| other == id) {
+                let from = dy.get(row * width + block * LANES..(row + 1) * width).unwrap_or_default();
+                for (sum, &value) in sums.iter_mut().zip(from) {
+                    *sum += value;
+                }
+            }
+            for (place, &sum) in places.iter_mut().zip(&sums) {
+                *place += factor * sum;
+            }
+        }
+    }
+}
+
+/// Whole numbers from 0 on; anything else (NaN too) is no entry.
+fn entry<T: Float>(id: T, entries: usize) -> Option<usize> {
+    let id = id.to_f64();
+    let inside = id >= 0.0 && id < entries as f64;
+    let entry = if inside { id as usize } else { return None };
+    (entry as f64 == id).then_some(entry)
+}

@@ -1,0 +1,61 @@
+//! The operations of a Plan, one file each: formula, forward, backward.
+//!
+//! Functions work on slices that are cut to the rows of the batch. `factor` of a parameter gradient is 1
+//! where gradients are kept and `-lr` where they are applied to the weights at once.
+
+pub(super) mod activate;
+pub(super) mod add;
+pub(super) mod batchnorm;
+pub(super) mod conv;
+pub(super) mod dense;
+pub(super) mod dropout;
+pub(super) mod embed;
+pub(super) mod gru;
+pub(super) mod last;
+pub(super) mod norm;
+pub(super) mod pool;
+pub(super) mod scale;
+
+use super::Float;
+
+/// Columns summed side by side.
+const LANES: usize = 8;
+
+/// Every row becomes the bias, or zeros.
+fn fill_rows<T: Float>(width: usize, bias: Option<&[T]>, y: &mut [T]) {
+    match bias {
+        Some(bias) => y.chunks_exact_mut(width.max(1)).for_each(|row| {
+            for (y, &bias) in row.iter_mut().zip(bias) {
+                *y = bias;
+            }
+        }),
+        None => y.fill(T::ZERO),
+    }
+}
+
+/// `sums[j] += factor * sum_r rows[r][j]` for rows `stride` apart; one accumulator per column, rows in
+/// ascending order.
+fn column_sums<T: Float>(stride: usize, factor: T, rows: &[T], sums: &mut [T]) {
+    for (block, sums) in sums.chunks_mut(LANES).enumerate() {
+        let mut totals = [T::ZERO; LANES];
+        for row in rows.chunks(stride.max(1)) {
+            let row = row.get(block * LANES..).unwrap_or_default();
+            for (total, &value) in totals.iter_mut().zip(row) {
+                *total += value;
+            }
+        }
+        for (sum, &total) in sums.iter_mut().zip(&totals) {
+            *sum += factor * total;
+        }
+    }
+}
+
+/// `dx = f(dy, y)`, or added to it.
+fn each<T: Float>(dx: &mut [T], dy: &[T], y: &[T], add: bool, f: impl Fn(T, T) -> T) {
+    let places = dx.iter_mut().zip(dy).zip(y);
+    if add {
+        places.for_each(|((dx, &dy), &y)| *dx += f(dy, y));
+    } else {
+        places.for_each(|((dx, &dy), &y)| *dx = f(dy, y));
+    }
+}

@@ -1,0 +1,185 @@
+//! What a gradient does to the weights; order and meaning of the parts at [`common::brief`].
+//!
+//! | optimiser | step |
+//! |---|---|
+//! | SGD | `w = (w - lr*(prox*(w - anchor) + decay*w)) - lr*g` |
+//! | momentum | `b = momentum*b + g'`; `w -= lr*b`, or `w -= lr*(g' + momentum*b)` (Nesterov) |
+//! | Adam | `m = b1*m + (1-b1)*g`, `v = b2*v + (1-b2)*g^2`, `w -= lr*m' / (sqrt(v') + eps)` |
+//!
+//! Plain SGD is written so that it can be done with and without a gradient segment with the same bits.
+//! `g'` includes decay; Adam's decay is apart: `w -= lr*decay*w` first.
+
+use core::ops::Range;
+
+use common::{
+    brief::{Brief, Optimizer},
+    plan::Plan,
+};
+
+use super::{Float, TrainError};
+
+/// Plain SGD with what may be part of it when gradients are applied as soon as they are known.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Descent<T> {
+    pub lr: T,
+    pub prox: T,
+    pub decay: T,
+}
+
+impl<T: Float> Descent<T> {
+    pub fn new(lr: T) -> Self {
+        Self { lr, prox: T::ZERO, decay: T::ZERO }
+    }
+
+    /// Of a brief that needs no more than this.
+    pub(super) fn of(brief: &Brief) -> Option<Self> {
+        let Optimizer::Sgd { momentum, decay, .. } = brief.optimizer else { return None };
+        let plain = momentum == 0.0 && brief.clip.is_none() && brief.objective.align == 0.0;
+        let [lr, prox, decay] = [brief.lr, brief.objective.prox, decay].map(T::from_f32);
+        plain.then_some(Self { lr, prox, decay })
+    }
+
+    /// `w -= lr * (prox*(w - anchor) + decay*w)`.
+    pub(super) fn pull(
+        &self,
+        arena: &mut [T],
+        weights: Range<usize>,
+        anchor: Range<usize>,
+    ) -> Result<(), TrainError> {
+        if (self.prox == T::ZERO && self.decay == T::ZERO) || weights.is_empty() {
+            return Ok(());
+        }
+        if self.prox == T::ZERO {
+            for weight in arena.get_mut(weights).unwrap_or_default() {
+                *weight -= self.lr * (self.decay * *weight);
+            }
+            return Ok(());
+        }
+        let [weights, anchor] = arena.get_disjoint_mut([weights, anchor]).map_err(|_| TrainError::Overlap)?;
+        for (weight, &anchor) in weights.iter_mut().zip(&*anchor) {
+            *weight -= self.lr * (self.prox * (*weight - anchor) + self.decay * *weight);
+        }
+        Ok(())
+    }
+}
+
+/// One optimiser step from the gradient segment; `number` counts steps from 1, `factor` is what the
+/// gradient still has to be multiplied by. The gradient segment is spoilt.
+pub fn apply<T: Float>(
+    plan: Plan<'_>,
+    arena: &mut [T],
+    brief: &Brief,
+    number: u32,
+    factor: T,
+) -> Result<(), TrainError> {
+    let params = plan.info().params as usize;
+    let segment = |at: u32| at as usize..(at as usize).saturating_add(params);
+    let segments = plan.info().segments;
+    let missing = |segment| TrainError::Segment { what: "this optimiser", segment };
+    let grads = segment(segments.grads.ok_or(missing("gradient"))?);
+    let anchor = segments.anchor.map_or(0..0, segment);
+    if let Some(descent) = Descent::of(brief) {
+        descent.pull(arena, 0..params, anchor)?;
+        let [weights, grads] = disjoint(arena, [0..params, grads])?;
+        for (weight, &grad) in weights.iter_mut().zip(&*grads) {
+            let grad = if factor == T::ONE { grad } else { factor * grad };
+            *weight -= descent.lr * grad;
+        }
+        return Ok(());
+    }
+    let guide = segments.guide.map_or(0..0, segment);
+    let [weights, anchor, gradient, guide] = disjoint(arena, [0..params, anchor, grads.clone(), guide])?;
+    shape(brief, factor, weights, anchor, gradient, guide);
+    let first = segments.moment1.map(segment);
+    match brief.optimizer {
+        Optimizer::Sgd { momentum, nesterov, decay } => {
+            let [weights, grads, moment] = disjoint(arena, [0..params, grads, first.unwrap_or(0..0)])?;
+            let [lr, momentum, decay] = [brief.lr, momentum, decay].map(T::from_f32);
+            sgd(lr, momentum, nesterov, decay, weights, grads, moment);
+        }
+        Optimizer::Adam { .. } => {
+            let first = first.ok_or(missing("first moment"))?;
+            let second = segment(segments.moment2.ok_or(missing("second moment"))?);
+            let [weights, grads, first, second] = disjoint(arena, [0..params, grads, first, second])?;
+            adam(brief, number, weights, grads, first, second);
+        }
+    }
+    Ok(())
+}
+
+/// Factor, alignment, proximal pull and clipping.
+fn shape<T: Float>(brief: &Brief, factor: T, weights: &[T], anchor: &[T], grads: &mut [T], guide: &[T]) {
+    let align = T::from_f32(brief.objective.align);
+    let prox = T::from_f32(brief.objective.prox);
+    grads.iter_mut().for_each(|grad| *grad *= factor);
+    if align != T::ZERO {
+        for (grad, &guide) in grads.iter_mut().zip(guide) {
+            *grad = (T::ONE - align) * *grad + align * guide;
+        }
+    }
+    if prox != T::ZERO {
+        for ((grad, &weight), &anchor) in grads.iter_mut().zip(weights).zip(anchor) {
+            *grad += prox * (weight - anchor);
+        }
+    }
+    if let Some(clip) = brief.clip {
+        let norm = libm::sqrt(grads.iter().map(|grad| grad.to_f64() * grad.to_f64()).sum());
+        if norm > f64::from(clip) {
+            let factor = T::from_f64(f64::from(clip) / norm);
+            grads.iter_mut().for_each(|grad| *grad *= factor);
+        }
+    }
+}
+
+/// An empty `moment` means no momentum.
+fn sgd<T: Float>(
+    lr: T,
+    momentum: T,
+    nesterov: bool,
+    decay: T,
+    weights: &mut [T],
+    grads: &[T],
+    moment: &mut [T],
+) {
+    if moment.is_empty() || momentum == T::ZERO {
+        for (weight, &grad) in weights.iter_mut().zip(grads) {
+            *weight -= lr * (grad + decay * *weight);
+        }
+        return;
+    }
+    for ((weight, &grad), moment) in weights.iter_mut().zip(grads).zip(moment) {
+        let grad = grad + decay * *weight;
+        *moment = momentum * *moment + grad;
+        *weight -= lr * if nesterov { grad + momentum * *moment } else { *moment };
+    }
+}
+
+fn adam<T: Float>(
+    brief: &Brief,
+    number: u32,
+    weights: &mut [T],
+    grads: &[T],
+    first: &mut [T],
+    second: &mut [T],
+) {
+    let Optimizer::Adam { beta1, beta2, epsilon, decay } = brief.optimizer else { return };
+    // Powers in f64: 1 - 0.999^1 has three digits in f32.
+    let correction = |beta: f32| 1.0 - libm::pow(beta.into(), number.max(1).into());
+    let rate = T::from_f64(f64::from(brief.lr) / correction(beta1));
+    let root = T::from_f64(1.0 / libm::sqrt(correction(beta2)));
+    let [lr, beta1, beta2, epsilon, decay] = [brief.lr, beta1, beta2, epsilon, decay].map(T::from_f32);
+    let moments = first.iter_mut().zip(second);
+    for ((weight, &grad), (first, second)) in weights.iter_mut().zip(grads).zip(moments) {
+        *weight -= lr * (decay * *weight);
+        *first = beta1 * *first + (T::ONE - beta1) * grad;
+        *second = beta2 * *second + (T::ONE - beta2) * (grad * grad);
+        *weight -= rate * *first / (second.sqrt() * root + epsilon);
+    }
+}
+
+fn disjoint<T, const N: usize>(
+    arena: &mut [T],
+    ranges: [Range<usize>; N],
+) -> Result<[&mut [T]; N], TrainError> {
+    arena.get_disjoint_mut(ranges).map_err(|_| TrainError::Overlap)
+}

@@ -1,0 +1,159 @@
+//! The samples of one pass: into the arena, through the model, to a loss.
+
+use common::{
+    brief::{Brief, SelfRegular},
+    plan::Plan,
+    rng::{Permutation, Rng, derive},
+};
+
+use crate::{
+    data::{DataError, Part, Shard},
+    train::{
+        Backend, Mode, Tally, TrainError, Truth, forward, loss_and_gradient, robust_gradient, robust_score,
+        score,
+    },
+};
+
+/// Parts of the seed, so that they do not share streams with the order of samples (which takes the epochs).
+const NOISE: u64 = 1 << 40;
+const MIX: u64 = 2 << 40;
+
+/// Consecutive places of one pass over a part of the shard.
+pub(super) struct Batch<'a, S: ?Sized> {
+    pub plan: Plan<'a>,
+    pub shard: &'a S,
+    pub part: Part,
+    pub first: u32,
+    pub rows: u32,
+    pub order: Order,
+    /// Of the batch in the whole work; noise follows from it.
+    pub number: u32,
+}
+
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Order {
+    Natural,
+    Shuffled(Permutation),
+}
+
+impl<S: Shard + ?Sized> Batch<'_, S> {
+    /// Rows that go through the model.
+    pub fn passed(&self, brief: Option<&Brief>) -> usize {
+        self.rows as usize * if robust(brief).is_some() { 2 } else { 1 }
+    }
+
+    /// Loss of every sample with weight 1, robust if the brief says so.
+    pub fn evaluate(
+        &self,
+        arena: &mut [f32],
+        brief: Option<&Brief>,
+        backend: &mut (impl Backend<f32> + ?Sized),
+    ) -> Result<Tally, TrainError> {
+        let (truth, rows) = (Weighted { batch: self, groups: &[] }, self.passed(brief));
+        self.read(arena, brief)?;
+        forward(self.plan, arena, rows, Mode::Evaluate, backend)?;
+        match (brief, robust(brief)) {
+            (Some(brief), Some(terms)) => {
+                robust_score(self.plan, arena, rows, terms, self.mix(brief), &truth)
+            }
+            _ => score(self.plan, arena, rows, &truth),
+        }
+    }
+
+    /// Adds what batch normalisation sees to its statistics.
+    pub fn statistics(
+        &self,
+        arena: &mut [f32],
+        share: f32,
+        backend: &mut (impl Backend<f32> + ?Sized),
+    ) -> Result<Tally, TrainError> {
+        self.read(arena, None)?;
+        forward(self.plan, arena, self.rows as usize, Mode::Statistics { share }, backend)?;
+        Ok(Tally { samples: self.rows, ..Tally::default() })
+    }
+
+    /// Loss, and its gradient by the logits.
+    pub fn gradient(
+        &self,
+        arena: &mut [f32],
+        brief: &Brief,
+        mode: Mode,
+        targets: u32,
+        backend: &mut (impl Backend<f32> + ?Sized),
+    ) -> Result<Tally, TrainError> {
+        let truth = Weighted { batch: self, groups: &brief.objective.groups };
+        let rows = self.passed(Some(brief));
+        self.read(arena, Some(brief))?;
+        forward(self.plan, arena, rows, mode, backend)?;
+        match robust(Some(brief)) {
+            Some(terms) => robust_gradient(self.plan, arena, rows, targets, (terms, self.mix(brief)), &truth),
+            None => loss_and_gradient(self.plan, arena, rows, targets, &truth),
+        }
+    }
+
+    /// Share of the clean sample in a mixture: uniform in [0, 1).
+    fn mix(&self, brief: &Brief) -> f64 {
+        Rng::new(derive(brief.seed, MIX + u64::from(self.number))).unit_f64()
+    }
+
+    fn read(&self, arena: &mut [f32], brief: Option<&Brief>) -> Result<(), TrainError> {
+        let info = self.plan.info();
+        let (at, width) = (info.input as usize, info.inputs as usize);
+        let len = width.saturating_mul(self.passed(brief));
+        let missing = TrainError::Arena { need: info.arena as usize, have: arena.len() };
+        let rows = arena.get_mut(at..at.saturating_add(len)).ok_or(missing)?;
+        let (clean, noisy) = rows.split_at_mut(width.saturating_mul(self.rows as usize).min(rows.len()));
+        for (place, row) in clean.chunks_exact_mut(width.max(1)).enumerate() {
+            let index = self.index(place);
+            self.shard.sample(self.part, index, row)?;
+            if let Some(feature) = row.iter().position(|value| !value.is_finite()) {
+                return Err(DataError::NonFinite { index: index as usize, feature }.into());
+            }
+        }
+        if let (Some(brief), Some(terms)) = (brief, robust(brief)) {
+            let mut rng = Rng::new(derive(brief.seed, NOISE + u64::from(self.number)));
+            for (noisy, &clean) in noisy.iter_mut().zip(&*clean) {
+                *noisy = clean + terms.noise * rng.normal() as f32;
+            }
+        }
+        Ok(())
+    }
+
+    fn index(&self, row: usize) -> u32 {
+        let place = self.first + row as u32;
+        match self.order {
+            Order::Natural => place,
+            Order::Shuffled(order) => order.at(place),
+        }
+    }
+}
+
+fn robust(brief: Option<&Brief>) -> Option<&SelfRegular> {
+    brief.and_then(|brief| brief.objective.robust.as_ref())
+}
+
+/// The batch's targets, and weights by group.
+struct Weighted<'a, S: ?Sized> {
+    batch: &'a Batch<'a, S>,
+    groups: &'a [f32],
+}
+
+impl<S: Shard + ?Sized> Truth for Weighted<'_, S> {
+    fn class(&self, row: usize, position: usize) -> Result<u32, DataError> {
+        self.batch.shard.label_at(self.batch.part, self.batch.index(row), position as u32)
+    }
+
+    fn value(&self, row: usize, position: usize) -> Result<f32, DataError> {
+        self.batch.shard.value_at(self.batch.part, self.batch.index(row), position as u32)
+    }
+
+    fn weight(&self, row: usize) -> Result<f32, DataError> {
+        if self.groups.is_empty() {
+            return Ok(1.0);
+        }
+        let index = self.batch.index(row);
+        let group = self.batch.shard.group(self.batch.part, index);
+        let wrong = DataError::Group { index, group, groups: self.groups.len() as u32 };
+        self.groups.get(group as usize).copied().ok_or(wrong)
+    }
+}

@@ -1,0 +1,134 @@
+//! No allocation in a step on the portable backend; on the fast one, only `matrixmultiply`'s own packing buffer,
+//! one per product.
+#![cfg(feature = "host")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(unsafe_code, reason = "an allocator that counts")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use common::{
+    brief::{Brief, Optimizer},
+    message::Task,
+    plan::{Activation, Loss, PoolKind},
+};
+use edge_client::{
+    data::{Samples, VecShard},
+    train::{Backend, Fast, Portable, Progress, Work},
+};
+
+use crate::plan::{Builder, Options, PLAIN, TestPlan, window};
+
+#[path = "support/plan.rs"]
+mod plan;
+
+thread_local! {
+    static COUNT: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count(f: impl FnOnce()) -> usize {
+    let before = COUNT.with(Cell::get);
+    f();
+    COUNT.with(Cell::get) - before
+}
+
+/// Two images and a sequence in one plan would be odd, so two plans hold all operations.
+fn plans() -> [TestPlan; 2] {
+    let options = Options { moments: 2, in_place: true, ..PLAIN };
+    let (mut b, x) = Builder::new(2 * 8 * 8, 4);
+    let x = b.conv(x, 4, 1, window(8, 8, 3, 1, 1));
+    let x = b.batchnorm(x, 4);
+    let x = b.relu(x);
+    let x = b.conv(x, 4, 4, window(8, 8, 3, 1, 1));
+    let x = b.norm(x, 2, 2, false);
+    let side = b.conv(x, 4, 1, window(8, 8, 1, 1, 0));
+    let x = b.add(side, x);
+    let x = b.activate(x, Activation::LeakyRelu { slope: 0.1 });
+    let x = b.pool(x, PoolKind::Max, window(8, 8, 2, 2, 0));
+    let x = b.pool(x, PoolKind::Average, window(4, 4, 4, 1, 0));
+    let x = b.dropout(x, 0.2, 1);
+    let x = b.scale(x, 2.0);
+    let _ = b.dense(x, 1, 3);
+    let image = b.finish(Loss::Softmax { classes: 3 }, options);
+    let (mut b, x) = Builder::new(6, 4);
+    let x = b.embed(x, 3, 5);
+    let x = b.gru(x, 6, 4, true);
+    let x = b.gru(x, 6, 4, false);
+    let x = b.last(x, 6);
+    let _ = b.dense(x, 1, 3);
+    [image, b.finish(Loss::Softmax { classes: 3 }, options)]
+}
+
+/// Calls `each` around every step of a whole task.
+fn work<B: Backend<f32>>(
+    plan: &TestPlan,
+    backend: &mut B,
+    mut each: impl FnMut(&mut B, &mut dyn FnMut(&mut B)),
+) {
+    let inputs = plan.info.inputs as usize;
+    let samples = Samples::new(vec![1.0; 9 * inputs], vec![2; 9], inputs).unwrap();
+    let shard = VecShard::new(samples.clone(), samples).unwrap();
+    let mut arena = plan.arena(1, |x| x as f32);
+    let brief =
+        Brief { loss_after: true, clip: Some(1.0), optimizer: Optimizer::ADAM, ..Brief::sgd(2, 4, 0.01, 1) };
+    let mut work = Work::begin(&Task::Train(brief), plan.plan(), &mut arena, &shard).unwrap();
+    let mut done = false;
+    while !done {
+        each(backend, &mut |backend| {
+            let progress = work.step(plan.plan(), &mut arena, &shard, backend).unwrap();
+            done = matches!(progress, Progress::Done(_));
+        });
+    }
+}
+
+#[test]
+fn the_portable_backend_never_allocates() {
+    for plan in plans() {
+        work(&plan, &mut Portable::plain(), |backend, step| assert_eq!(count(|| step(backend)), 0));
+        work(&plan, &mut Portable::fused(), |backend, step| assert_eq!(count(|| step(backend)), 0));
+    }
+}
+
+#[test]
+fn the_fast_backend_allocates_once_per_product() {
+    for plan in plans() {
+        let mut fast = Fast::new();
+        // The first time, room for columns is made, too.
+        work(&plan, &mut fast, |fast, step| step(fast));
+        let mut products = vec![];
+        work(&plan, &mut fast, |fast, step| {
+            fast.start_record();
+            step(fast);
+            products.push(fast.take_record().len());
+        });
+        let mut products = products.into_iter();
+        let mut total = 0;
+        work(&plan, &mut fast, |fast, step| {
+            let allocations = count(|| step(fast));
+            total += allocations;
+            assert_eq!(Some(allocations), products.next());
+        });
+        assert!(total > 100);
+    }
+}
