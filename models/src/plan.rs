@@ -16,7 +16,7 @@
 use common::{
     TensorShape, WidthMask,
     mask::MaskError,
-    plan::{Node, Op, Plan, PlanError, PlanInfo},
+    plan::{Activation, Grad, Loss, Node, Op, Plan, PlanError, PlanInfo, Port, Segments},
 };
 
 use crate::graph::{self, Graph, ParamId, ValueId};
@@ -49,7 +49,7 @@ pub struct CompiledPlan {
 
 impl CompiledPlan {
     pub fn plan(&self) -> Result<Plan<'_>, PlanError> {
-        Plan::check(&self.info, &self.nodes)
+        Plan::check(&self.info, &self.nodes, &[])
     }
 }
 
@@ -97,27 +97,41 @@ pub fn compile(graph: &Graph, mask: &WidthMask, options: &PlanOptions) -> Result
         .iter()
         .map(|step| Node {
             op: step.op(graph, mask, &offsets),
-            input: at(places.value(step.input)),
+            input: Port {
+                at: at(places.value(step.input)),
+                grad: places.grad(step.input).map(|buffer| Grad { at: at(buffer), add: false }),
+            },
+            second: None,
             output: at(places.value(step.output)),
-            input_grad: places.grad(step.input).map(at),
             output_grad: places.grad(step.output).map(at),
+            keep: None,
+            scratch: None,
         })
         .collect();
+    let count = u16::try_from(nodes.len())
+        .map_err(|_| PlanError::TooManyNodes { nodes: nodes.len(), room: u16::MAX.into() })?;
+    let outputs = len(graph.shape(graph.output().value), mask) as u32;
     let compiled = CompiledPlan {
         info: PlanInfo {
             digest: graph.digest(mask),
             inputs: len(&graph.input().shape, mask) as u32,
-            outputs: len(graph.shape(graph.output().value), mask) as u32,
+            outputs,
+            loss: Loss::Softmax { classes: outputs },
             batch: options.batch,
             params: params as u32,
-            anchor: segment(1),
-            grads: segment(2),
-            residual: segment(3),
+            stats: 0,
+            segments: Segments {
+                anchor: segment(1),
+                grads: segment(2),
+                residual: segment(3),
+                ..Segments::default()
+            },
             input: at(places.value(ValueId::INPUT)),
             logits: at(places.value(resolve(graph, graph.output().value))),
             arena,
-            nodes: u16::try_from(nodes.len())
-                .map_err(|_| PlanError::TooManyNodes { nodes: nodes.len(), room: u16::MAX.into() })?,
+            nodes: count,
+            forward: count,
+            schedule: 0,
         },
         nodes,
     };
@@ -138,12 +152,13 @@ impl Step<'_> {
         let inputs = len(graph.shape(self.input), mask) as u32;
         match self.node.op {
             graph::Op::Dense { weight, bias } => Op::Dense {
+                rows: 1,
                 inputs,
                 outputs: len(&self.node.shape, mask) as u32,
                 weight: offset(weight),
                 bias: bias.map(offset),
             },
-            graph::Op::Relu | graph::Op::Flatten => Op::Relu { len: inputs },
+            graph::Op::Relu | graph::Op::Flatten => Op::Activate { kind: Activation::Relu, len: inputs },
         }
     }
 

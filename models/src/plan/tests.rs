@@ -1,4 +1,4 @@
-use common::plan::{Node, Op, Plan};
+use common::plan::{Grad, Node, Op, Plan, Segments};
 use proptest::prelude::*;
 
 use super::*;
@@ -29,10 +29,10 @@ struct Tracer {
 
 impl Tracer {
     fn new(plan: &Plan<'_>, segments: usize) -> Self {
-        let workspace = plan.info.params as usize * segments;
+        let workspace = plan.info().params as usize * segments;
         Self {
-            cells: vec![Cell::Nothing; plan.info.arena as usize],
-            batch: plan.info.batch.into(),
+            cells: vec![Cell::Nothing; plan.info().arena as usize],
+            batch: plan.info().batch.into(),
             workspace,
         }
     }
@@ -48,29 +48,29 @@ impl Tracer {
     }
 
     fn forward(&mut self, plan: &Plan<'_>) {
-        self.write(plan.info.input, plan.info.inputs, Cell::Input);
-        for (index, node) in plan.nodes.iter().enumerate() {
-            let (reads, writes) = node.op.sizes();
-            self.read(node.input, reads, before(index));
+        self.write(plan.info().input, plan.info().inputs, Cell::Input);
+        for (index, node) in plan.forward().iter().enumerate() {
+            let (reads, writes) = sizes(node);
+            self.read(node.input.at, reads, before(index));
             self.write(node.output, writes, Cell::Activation(index));
-            if !matches!(node.op, Op::Relu { .. }) {
-                self.read(node.input, reads, before(index));
+            if !matches!(node.op, Op::Activate { .. }) {
+                self.read(node.input.at, reads, before(index));
             }
         }
-        self.read(plan.info.logits, plan.info.outputs, Cell::Activation(plan.nodes.len() - 1));
+        self.read(plan.info().logits, plan.info().outputs, Cell::Activation(plan.forward().len() - 1));
     }
 
     fn backward(&mut self, plan: &Plan<'_>) {
-        let loss = plan.nodes.last().unwrap();
-        self.write(loss.output_grad.unwrap(), plan.info.outputs, Cell::Gradient(plan.nodes.len() - 1));
-        for (index, node) in plan.nodes.iter().enumerate().rev() {
-            let (reads, _) = node.op.sizes();
+        let loss = plan.forward().last().unwrap();
+        self.write(loss.output_grad.unwrap(), plan.info().outputs, Cell::Gradient(plan.forward().len() - 1));
+        for (index, node) in plan.forward().iter().enumerate().rev() {
+            let (reads, _) = sizes(node);
             self.needs(index, node);
-            assert_eq!(node.input_grad.is_none(), index == 0);
-            if let Some(at) = node.input_grad {
-                let in_place = node.input_grad == node.output_grad;
+            assert_eq!(node.input.grad.is_none(), index == 0);
+            if let Some(Grad { at, .. }) = node.input.grad {
+                let in_place = Some(at) == node.output_grad;
                 self.write(at, reads, Cell::Gradient(index - 1));
-                assert_eq!(in_place, matches!(node.op, Op::Relu { .. }));
+                assert_eq!(in_place, matches!(node.op, Op::Activate { .. }));
                 if !in_place {
                     self.needs(index, node);
                 }
@@ -80,13 +80,18 @@ impl Tracer {
 
     /// What the backward step of a node reads.
     fn needs(&self, index: usize, node: &Node) {
-        let (reads, writes) = node.op.sizes();
+        let (reads, writes) = sizes(node);
         self.read(node.output_grad.unwrap(), writes, Cell::Gradient(index));
         match node.op {
-            Op::Dense { .. } => self.read(node.input, reads, before(index)),
-            Op::Relu { .. } => self.read(node.output, writes, Cell::Activation(index)),
+            Op::Dense { .. } => self.read(node.input.at, reads, before(index)),
+            _ => self.read(node.output, writes, Cell::Activation(index)),
         }
     }
+}
+
+fn sizes(node: &Node) -> (u32, u32) {
+    let (reads, writes) = node.op.sizes();
+    (reads as u32, writes as u32)
 }
 
 fn before(index: usize) -> Cell {
@@ -99,20 +104,20 @@ fn the_plan_of_a_known_model() {
     let infer = compile(&graph, graph.full(), &INFER).unwrap();
     // 2,410 weights; input 64 and hidden 32 are live together, then hidden 32 and logits 10.
     assert_eq!(infer.info.arena, 2_410 + 16 * (64 + 32));
-    assert_eq!((infer.info.anchor, infer.info.grads, infer.info.residual), (None, None, None));
-    assert!(infer.nodes.iter().all(|node| node.input_grad.is_none() && node.output_grad.is_none()));
+    assert_eq!(infer.info.segments, Segments::default());
+    assert!(infer.nodes.iter().all(|node| node.input.grad.is_none() && node.output_grad.is_none()));
 
     let train = compile(&graph, graph.full(), &TRAIN).unwrap();
     // Input, hidden, logits; the gradient of hidden meets all three, that of logits lies on them.
     assert_eq!(train.info.arena, 3 * 2_410 + 16 * (64 + 32 + 10 + 32));
-    assert_eq!((train.info.anchor, train.info.grads), (Some(2_410), Some(4_820)));
+    assert_eq!((train.info.segments.anchor, train.info.segments.grads), (Some(2_410), Some(4_820)));
     assert_eq!(train.nodes.last().unwrap().output_grad, Some(train.info.logits));
-    let dense = Op::Dense { inputs: 32, outputs: 10, weight: 2_080, bias: Some(2_400) };
+    let dense = Op::Dense { rows: 1, inputs: 32, outputs: 10, weight: 2_080, bias: Some(2_400) };
     assert_eq!(train.nodes[2].op, dense);
     assert_eq!(train.plan().unwrap().macs(), 64 * 32 + 32 * 10);
 
     let feedback = compile(&graph, graph.full(), &PlanOptions { error_feedback: true, ..TRAIN }).unwrap();
-    assert_eq!(feedback.info.residual, Some(3 * 2_410));
+    assert_eq!(feedback.info.segments.residual, Some(3 * 2_410));
     assert_eq!(feedback.info.arena, train.info.arena + 2_410);
 }
 
@@ -148,7 +153,7 @@ fn a_relu_at_either_end() {
     let graph = builder.finish("y", last, None).unwrap();
     let plan = compile(&graph, graph.full(), &TRAIN).unwrap();
     assert_eq!(plan.nodes.len(), 3);
-    assert_eq!((plan.nodes[0].output_grad, plan.nodes[1].input_grad), (None, None));
+    assert_eq!((plan.nodes[0].output_grad, plan.nodes[1].input.grad), (None, None));
     // The relu's backward step reads its output, so the gradient needs a place of its own.
     assert_ne!(plan.nodes[2].output_grad, Some(plan.info.logits));
     assert_eq!(plan.info.arena, 3 * 24 + 16 * (6 + 4 + 4));
@@ -176,11 +181,11 @@ proptest! {
         }
 
         // Never longer than one buffer per value and per gradient.
-        let values: u32 = plan.nodes.iter().map(|node| node.op.sizes().1).sum();
-        let buffers = plan.info.inputs + values * if train { 2 } else { 1 };
-        let most = plan.info.params * segments as u32 + buffers * u32::from(batch);
-        prop_assert!(plan.info.arena <= most);
-        prop_assert_eq!(plan.info.params as usize, graph.layout().slice_len(&mask));
-        prop_assert_eq!(plan.info.digest, graph.slice(&mask).unwrap().digest(&mask));
+        let values: u32 = plan.forward().iter().map(|node| sizes(node).1).sum();
+        let buffers = plan.info().inputs + values * if train { 2 } else { 1 };
+        let most = plan.info().params * segments as u32 + buffers * u32::from(batch);
+        prop_assert!(plan.info().arena <= most);
+        prop_assert_eq!(plan.info().params as usize, graph.layout().slice_len(&mask));
+        prop_assert_eq!(plan.info().digest, graph.slice(&mask).unwrap().digest(&mask));
     }
 }
