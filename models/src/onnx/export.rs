@@ -90,8 +90,8 @@ fn nodes(graph: &Graph, names: &Names) -> Vec<NodeProto> {
         let values = node.inputs.iter().map(|&value| names.of(value));
         let (op_type, attribute) = match node.op {
             Op::Dense { .. } => ("Gemm", vec![integer("transB", 1)]),
-            Op::Relu => ("Relu", vec![]),
-            Op::Flatten => ("Flatten", vec![integer("axis", 1)]),
+            Op::Activate(_) => ("Relu", vec![]),
+            _ => ("Flatten", vec![integer("axis", 1)]),
         };
         nodes.push(NodeProto {
             input: values.chain(node.op.params().map(param)).collect(),

@@ -16,7 +16,7 @@ use super::{
     proto::{NodeProto, data_type},
     tensor::Floats,
 };
-use crate::graph::{Builder, Param, Tail, Units, ValueId};
+use crate::graph::{Builder, Param, Tail, ValueId};
 
 /// Reads everything that the output called `output` needs.
 pub fn lower(source: &Source<'_>, output: &str) -> Result<Import, ImportError> {
@@ -140,7 +140,7 @@ impl<'a> Draft<'a> {
                 DraftedOp::Flatten => builder.flatten(&step.name, input),
                 DraftedOp::Dense(dense) => {
                     let units = u32::try_from(dense.outputs).unwrap_or(u32::MAX);
-                    let units = if fixed[index] { Units::Fixed(units) } else { Units::Hidden(units) };
+                    let _ = &fixed[index];
                     parameters.extend(dense.weights);
                     let bias = dense.bias.map(|(bias, numbers)| {
                         parameters.extend(numbers);
@@ -205,7 +205,7 @@ impl<'a> Draft<'a> {
         if data.is_empty() {
             return Err(problem(node, format!("the weights have shape {dims:?} and hold nothing")));
         }
-        let weight = Param { name: name.clone(), transposed: !outputs_first };
+        let weight = if outputs_first { Param::plain(name) } else { Param::transposed(name) };
         let (inputs, outputs, weights) = match outputs_first {
             true => (columns, rows, data),
             false => (rows, columns, transpose(&data, columns)),

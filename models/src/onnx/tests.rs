@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     graph::{Op, Tail},
-    plan::{Mode, PlanOptions, compile},
+    plan::{PlanOptions, compile},
     zoo,
 };
 
@@ -113,7 +113,7 @@ fn matmul_with_the_bias_on_either_side_is_the_same_layer() {
         .unwrap();
         assert_eq!(import.parameters, plain.parameters);
         assert_eq!(import.graph.digest(import.graph.full()), plain.graph.digest(plain.graph.full()));
-        assert!(import.graph.params()[0].transposed && !plain.graph.params()[0].transposed);
+        assert!(!import.graph.params()[0].stored.is_plain() && plain.graph.params()[0].stored.is_plain());
     }
     let bare = changed(|graph| graph.node[3] = node("fc2", "MatMul", &["a", "w2t"], "y", &[]));
     assert!(bare.unwrap_err().to_string().contains("'w2t', which is no constant"));
@@ -333,7 +333,7 @@ proptest! {
             let (again, same) = Graph::from_onnx(&exported).unwrap();
             prop_assert_eq!(again.digest(again.full()), graph.digest(graph.full()));
             prop_assert_eq!(same, parameters);
-            let options = PlanOptions { batch: 1, mode: Mode::Train, error_feedback: false };
+            let options = PlanOptions::train(1);
             prop_assert!(compile(&graph, graph.full(), &options).is_ok());
         }
     }
