@@ -174,7 +174,7 @@ impl Model {
             metadata.extend(tier.map(|tier| ("tier", tier.to_string())));
             metadata.push(("widths", serde_json::to_string(mask.widths())?));
         }
-        let options = ExportOptions { tail: !logits, metadata: &metadata };
+        let options = ExportOptions { tail: !logits, metadata: &metadata, stats: None };
         let bytes = onnx::export(&slice, &parameters, &options)?;
         fs::write(out, bytes).with_context(|| format!("can not write {}", out.display()))?;
         Ok(Written { widths: mask.widths().to_vec(), parameters: parameters.len() })

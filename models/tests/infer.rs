@@ -49,7 +49,7 @@ fn logits_behind_a_softmax_give_the_probabilities_of_scikit_learn() {
     let original = bytes("sklearn-mlp.onnx");
     let (graph, parameters) = Graph::from_onnx(&original).unwrap();
     let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
-    let without = export(&graph, &parameters, &ExportOptions { tail: false, metadata: &[] }).unwrap();
+    let without = export(&graph, &parameters, &ExportOptions { tail: false, ..ExportOptions::default() }).unwrap();
     for file in [original, exported, without] {
         let logits: Vec<f64> =
             Model::load(&file).unwrap().logits(&samples).unwrap().into_iter().map(f64::from).collect();

@@ -208,6 +208,8 @@ impl Builder {
         [weight, recurrent]: [Param; 2],
         bias: Option<Param>,
     ) -> Result<ValueId, GraphError> {
+        let [weight, recurrent] = [weight, recurrent].map(|param| param.directed(2));
+        let bias = bias.map(|bias| bias.directed(1));
         let [steps, from] = self.shape(input).dims[..] else {
             let got = self.sizes(input);
             return Err(self.wrong(name, format!("takes [steps, numbers], but its input has shape {got:?}")));

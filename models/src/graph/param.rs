@@ -20,6 +20,12 @@ impl Param {
         Self { name: name.into(), stored: Stored::default() }
     }
 
+    /// Recurrent layers keep a first axis of size 1 for the direction.
+    pub(super) fn directed(self, rank: u8) -> Self {
+        let parts = (0..rank).map(|dim| vec![Part::whole(dim)]);
+        Self { stored: Stored(std::iter::once(vec![]).chain(parts).collect()), ..self }
+    }
+
     /// A matrix whose initializer is `[in][out]`.
     pub fn transposed(name: impl Into<String>) -> Self {
         Self { name: name.into(), stored: Stored(vec![vec![Part::whole(1)], vec![Part::whole(0)]]) }

@@ -276,7 +276,7 @@ fn export_comes_back_the_same() {
 fn export_keeps_metadata_and_checks_lengths() {
     let (graph, parameters) = zoo::by_name("digits-mlp").unwrap().build(0);
     let metadata = [("round", "7".to_owned())];
-    let bytes = export(&graph, &parameters, &ExportOptions { tail: true, metadata: &metadata }).unwrap();
+    let bytes = export(&graph, &parameters, &ExportOptions { metadata: &metadata, ..ExportOptions::default() }).unwrap();
     let model = ModelProto::decode(&bytes[..]).unwrap();
     assert_eq!(
         (model.metadata_props[0].key.as_str(), model.metadata_props[0].value.as_str()),
@@ -296,7 +296,7 @@ fn export_names_do_not_clash() {
     .unwrap();
     let again = |tail| {
         let bytes =
-            export(&import.graph, &import.parameters, &ExportOptions { tail, metadata: &[] }).unwrap();
+            export(&import.graph, &import.parameters, &ExportOptions { tail, ..ExportOptions::default() }).unwrap();
         Graph::from_onnx(&bytes).unwrap()
     };
     assert_eq!(again(true), (import.graph.clone(), import.parameters.clone()));
