@@ -73,7 +73,15 @@ impl Model {
         let batch = import.batch.unwrap_or(BATCH);
         let last = graph.shape(graph.output().value).dims.last();
         let classes = last.map_or(1, |dim| dim.size(graph.full()));
-        Ok(Self { plan, input, outputs: graph.outputs(), batch, fixed: import.batch.is_some(), words, classes })
+        Ok(Self {
+            plan,
+            input,
+            outputs: graph.outputs(),
+            batch,
+            fixed: import.batch.is_some(),
+            words,
+            classes,
+        })
     }
 
     /// Numbers per sample.

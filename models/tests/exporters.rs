@@ -80,7 +80,10 @@ fn real_files_survive_export_and_import() {
             let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
             let (again, same) = Graph::from_onnx(&exported).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(again.digest(again.full()), graph.digest(graph.full()), "{name}");
-            assert_eq!((again.nodes(), again.output(), again.stats()), (graph.nodes(), graph.output(), graph.stats()));
+            assert_eq!(
+                (again.nodes(), again.output(), again.stats()),
+                (graph.nodes(), graph.output(), graph.stats())
+            );
             assert_eq!(same, parameters, "{name}");
         }
     }

@@ -99,6 +99,8 @@ impl Builder {
         window: Kernel,
     ) -> Result<ValueId, GraphError> {
         let (channels, image) = self.image(name, input, &window)?;
+        let padded = window.pad != [0; 4] || kind != PoolKind::AveragePadded;
+        let kind = if padded { kind } else { PoolKind::Average };
         let shape = [&[channels][..], &image].concat();
         Ok(self.push(name, Op::Pool { kind, window }, &[input], &shape))
     }
@@ -255,17 +257,18 @@ impl Builder {
         &mut self,
         name: &str,
         input: ValueId,
-        groups: u32,
+        groups: Groups,
         epsilon: f32,
         [scale, bias]: [Param; 2],
     ) -> Result<ValueId, GraphError> {
         let (dims, channels) = self.channels(name, input)?;
         let count = self.axes.size(&channels) as u32;
-        if groups == 0 || !count.is_multiple_of(groups) {
+        if let Groups::Count(groups) = groups
+            && (groups == 0 || !count.is_multiple_of(groups))
+        {
             return Err(self.wrong(name, format!("{count} channels do not fall into {groups} groups")));
         }
         self.epsilon(name, epsilon)?;
-        let groups = if groups > 1 && groups == count { Groups::Each } else { Groups::Count(groups) };
         let (scale, bias) = (self.param(scale, &[channels])?, self.param(bias, &[channels])?);
         Ok(self.push(name, Op::GroupNorm { groups, epsilon, scale, bias }, &[input], &dims))
     }

@@ -239,8 +239,12 @@ impl<'a> Draft<'a> {
         let name = node.input.get(place).map_or("", String::as_str);
         match self.values.get(name) {
             Some(Known::Tensor(view)) => Ok(view.clone()),
-            Some(_) => Err(problem(node, format!("computes with '{name}', which does not depend on samples"))),
-            None if self.source.constants.contains(name) => Err(problem(node, "computes with constants alone")),
+            Some(_) => {
+                Err(problem(node, format!("computes with '{name}', which does not depend on samples")))
+            }
+            None if self.source.constants.contains(name) => {
+                Err(problem(node, "computes with constants alone"))
+            }
             None => Err(ImportError::Undefined { node: title(node), value: name.to_owned() }),
         }
     }

@@ -2,7 +2,7 @@
 
 use common::plan::PoolKind;
 
-use crate::graph::{Builder, Graph, GraphError, Kernel, Param, ValueId};
+use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, ValueId};
 
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Design {
@@ -172,7 +172,7 @@ impl Net {
     }
 
     fn norm(&mut self, name: &str, groups: u32) -> Result<(), GraphError> {
-        self.at = self.builder.group_norm(name, self.at, groups, 1e-5, parameters(name))?;
+        self.at = self.builder.group_norm(name, self.at, Groups::Count(groups), 1e-5, parameters(name))?;
         Ok(())
     }
 

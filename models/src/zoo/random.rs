@@ -7,7 +7,7 @@ use common::{
 };
 
 use super::initial;
-use crate::graph::{Builder, Graph, GraphError, Kernel, Param, ValueId};
+use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, ValueId};
 
 /// A model that follows from the seed, with parameters that do not leave gradients at 0.
 pub fn random(seed: u64) -> (Graph, Vec<f32>) {
@@ -141,7 +141,7 @@ impl Sketch {
                 Ok(())
             }
             5 => {
-                let groups = [1, channels, 2][self.rng.below(3) as usize];
+                let groups = [Groups::Count(1), Groups::Each, Groups::Count(2)][self.rng.below(3) as usize];
                 let params = self.params(&name);
                 self.at = self.builder.group_norm(&name, self.at, groups, 1e-2, params)?;
                 Ok(())

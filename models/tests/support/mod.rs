@@ -1,6 +1,6 @@
 //! What several test files need: fixtures, `.npy` files and a forward pass so plain that it is obviously
 //! right.
-#![allow(dead_code, reason = "every test file uses a part")]
+#![allow(dead_code, unused_imports, reason = "every test file uses a part")]
 
 use std::path::{Path, PathBuf};
 

@@ -49,7 +49,9 @@ impl Model<'_> {
                 conv(&w, b.as_deref(), x, &read, &written, groups, window)
             }
             Op::Pool { kind, window } => pool(kind, x, &read, window),
-            Op::GlobalPool => x.chunks(inner(read[0])).map(|c| c.iter().sum::<f64>() / c.len() as f64).collect(),
+            Op::GlobalPool => {
+                x.chunks(inner(read[0])).map(|c| c.iter().sum::<f64>() / c.len() as f64).collect()
+            }
             Op::Embed { table } => {
                 let (table, width) = (self.param(table), *written.last().unwrap());
                 x.iter().flat_map(|&word| table[word as usize * width..][..width].to_vec()).collect()
@@ -64,7 +66,8 @@ impl Model<'_> {
                 let len: usize = written[written.len() - usize::from(axes)..].iter().product();
                 let (scale, bias) = (self.param(scale), self.param(bias));
                 let rows = x.chunks(len).map(|row| normal(row, epsilon));
-                rows.flat_map(|row| (0..len).map(|i| scale[i] * row[i] + bias[i]).collect::<Vec<_>>()).collect()
+                rows.flat_map(|row| (0..len).map(|i| scale[i] * row[i] + bias[i]).collect::<Vec<_>>())
+                    .collect()
             }
             Op::GroupNorm { groups, epsilon, scale, bias } => {
                 let groups = match groups {
@@ -100,7 +103,8 @@ impl Model<'_> {
 
 fn affine(w: &[f64], b: Option<&[f64]>, x: &[f64]) -> Vec<f64> {
     let rows = w.chunks(x.len()).enumerate();
-    rows.map(|(o, row)| row.iter().zip(x).map(|(w, x)| w * x).sum::<f64>() + b.map_or(0.0, |b| b[o])).collect()
+    rows.map(|(o, row)| row.iter().zip(x).map(|(w, x)| w * x).sum::<f64>() + b.map_or(0.0, |b| b[o]))
+        .collect()
 }
 
 fn activate(kind: Activation, x: f64) -> f64 {
@@ -194,10 +198,14 @@ fn gru(w: &[f64], r: &[f64], b: &[f64], x: &[f64], inputs: usize, units: usize, 
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     for x in x.chunks(inputs) {
-        let from_x = |gate: usize, u: usize| dot(&w[(gate * units + u) * inputs..][..inputs], x) + b[gate * units + u];
-        let from_h =
-            |gate: usize, u: usize, h: &[f64]| dot(&r[(gate * units + u) * units..][..units], h) + b[(3 + gate) * units + u];
-        let gate = |number: usize| (0..units).map(|u| sigmoid(from_x(number, u) + from_h(number, u, &h))).collect::<Vec<_>>();
+        let from_x =
+            |gate: usize, u: usize| dot(&w[(gate * units + u) * inputs..][..inputs], x) + b[gate * units + u];
+        let from_h = |gate: usize, u: usize, h: &[f64]| {
+            dot(&r[(gate * units + u) * units..][..units], h) + b[(3 + gate) * units + u]
+        };
+        let gate = |number: usize| {
+            (0..units).map(|u| sigmoid(from_x(number, u) + from_h(number, u, &h))).collect::<Vec<_>>()
+        };
         let (z, reset) = (gate(0), gate(1));
         let old: Vec<f64> = h.iter().zip(&reset).map(|(h, r)| h * r).collect();
         let new: Vec<f64> = (0..units)

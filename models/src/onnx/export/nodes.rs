@@ -39,7 +39,13 @@ impl Writer<'_> {
         match node.op {
             Op::Dense { weight, bias } if node.shape.dims.len() == 1 => {
                 let inputs = [Some(input), Some(self.param(weight)), bias.map(|bias| self.param(bias))];
-                self.push(name, "Gemm", inputs.into_iter().flatten().collect(), output, vec![integer("transB", 1)]);
+                self.push(
+                    name,
+                    "Gemm",
+                    inputs.into_iter().flatten().collect(),
+                    output,
+                    vec![integer("transB", 1)],
+                );
             }
             Op::Dense { weight, bias } => {
                 let (turned, product) = (format!("{output}.weight"), format!("{output}.product"));
@@ -144,7 +150,8 @@ impl Writer<'_> {
     fn gru(&mut self, node: &Node, input: String, params: Vec<String>, after: bool, output: String) {
         let name = &node.name;
         let units = shape_sizes(self.graph, &node.shape).last().copied().unwrap_or(0);
-        let [steps_first, states, squeezed] = ["steps", "states", "squeezed"].map(|kind| format!("{output}.{kind}"));
+        let [steps_first, states, squeezed] =
+            ["steps", "states", "squeezed"].map(|kind| format!("{output}.{kind}"));
         let turn = || vec![list("perm", &[1, 0, 2])];
         self.push(&format!("{name}.before"), "Transpose", vec![input], steps_first.clone(), turn());
         let attributes =
@@ -233,11 +240,7 @@ fn window_attributes(window: &Kernel, line: bool) -> Vec<AttributeProto> {
     let two = |sizes: [u16; 2]| sizes.into_iter().skip(skip).map(i64::from).collect::<Vec<_>>();
     let [top, left, bottom, right] = window.pad;
     let pads = [two([top, left]), two([bottom, right])].concat();
-    vec![
-        list("kernel_shape", &two(window.size)),
-        list("strides", &two(window.stride)),
-        list("pads", &pads),
-    ]
+    vec![list("kernel_shape", &two(window.size)), list("strides", &two(window.stride)), list("pads", &pads)]
 }
 
 fn integer_tensor(name: &str, dims: &[usize], data: &[i64]) -> TensorProto {

@@ -30,7 +30,8 @@ impl<'a> Draft<'a> {
             }
             _ => {}
         }
-        let same = matches!(op, "Identity" | "Cast" | "Unsqueeze" | "Squeeze" | "Slice" | "Concat" | "Reshape");
+        let same =
+            matches!(op, "Identity" | "Cast" | "Unsqueeze" | "Squeeze" | "Slice" | "Concat" | "Reshape");
         match self.values.get(first) {
             Some(Known::Filled(number)) if same => return Ok(Some(Known::Filled(*number))),
             Some(known @ Known::Turned(_)) if op == "Identity" => return Ok(Some(known.clone())),
@@ -58,7 +59,8 @@ impl<'a> Draft<'a> {
             }
             "Slice" => {
                 let data = operand(0)?;
-                let (start, end) = (self.fixed_of(node, &node.input[1])?, self.fixed_of(node, &node.input[2])?);
+                let (start, end) =
+                    (self.fixed_of(node, &node.input[1])?, self.fixed_of(node, &node.input[2])?);
                 let clamp = |at: Option<&i64>| {
                     let at = at.copied().unwrap_or(0);
                     let at = if at < 0 { at + data.len() as i64 } else { at };
@@ -86,7 +88,8 @@ impl<'a> Draft<'a> {
 
     /// Integers that do not depend on the batch size.
     pub(super) fn fixed_of(&self, node: &NodeProto, name: &str) -> Result<Vec<i64>, ImportError> {
-        let sizes = self.sizes_of(name)?.ok_or_else(|| problem(node, format!("needs '{name}' to be a constant")))?;
+        let sizes =
+            self.sizes_of(name)?.ok_or_else(|| problem(node, format!("needs '{name}' to be a constant")))?;
         let fixed: Option<Vec<i64>> = sizes
             .into_iter()
             .map(|size| match size {
@@ -109,7 +112,17 @@ impl<'a> Draft<'a> {
     fn is_on_sizes(&self, node: &NodeProto) -> bool {
         matches!(
             node.op_type.as_str(),
-            "Identity" | "Cast" | "Unsqueeze" | "Squeeze" | "Concat" | "Gather" | "Slice" | "Add" | "Sub" | "Mul" | "Div"
+            "Identity"
+                | "Cast"
+                | "Unsqueeze"
+                | "Squeeze"
+                | "Concat"
+                | "Gather"
+                | "Slice"
+                | "Add"
+                | "Sub"
+                | "Mul"
+                | "Div"
         )
     }
 
@@ -125,7 +138,9 @@ impl<'a> Draft<'a> {
 
     fn filled(&self, node: &NodeProto) -> Result<Known, ImportError> {
         let value = node.attribute.iter().find(|attribute| attribute.name == "value");
-        let Some(value) = value.and_then(|attribute| attribute.t.as_ref()) else { return Ok(Known::Filled(0.0)) };
+        let Some(value) = value.and_then(|attribute| attribute.t.as_ref()) else {
+            return Ok(Known::Filled(0.0));
+        };
         if value.data_type == data_type::INT64 {
             let number = tensor::integers(value)?.first().copied().unwrap_or(0);
             let count = self.fixed_of(node, node.input.first().map_or("", String::as_str))?;
@@ -147,7 +162,9 @@ impl<'a> Draft<'a> {
             ("Sub", Size::Fixed(a), Size::Fixed(b)) => a.checked_sub(b).map(Size::Fixed),
             ("Mul", Size::Fixed(a), Size::Fixed(b)) => a.checked_mul(b).map(Size::Fixed),
             ("Div", Size::Fixed(a), Size::Fixed(b)) => a.checked_div(b).map(Size::Fixed),
-            ("Mul" | "Div", Size::Batch, Size::Fixed(1)) | ("Mul", Size::Fixed(1), Size::Batch) => Some(Size::Batch),
+            ("Mul" | "Div", Size::Batch, Size::Fixed(1)) | ("Mul", Size::Fixed(1), Size::Batch) => {
+                Some(Size::Batch)
+            }
             _ => None,
         };
         (0..len).map(one).collect::<Option<Vec<_>>>().ok_or_else(unknown)

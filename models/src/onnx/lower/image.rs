@@ -33,7 +33,10 @@ impl<'a> Draft<'a> {
             Some(_) => {
                 let (name, bias) = self.weight(node, 2)?;
                 if bias.dims != [outputs as usize] {
-                    return Err(problem(node, format!("the bias has shape {:?}; expected [{outputs}]", bias.dims)));
+                    return Err(problem(
+                        node,
+                        format!("the bias has shape {:?}; expected [{outputs}]", bias.dims),
+                    ));
                 }
                 self.weights.insert(name.clone(), bias.data);
                 Some(Param::plain(name))
@@ -109,10 +112,9 @@ impl<'a> Draft<'a> {
     fn image(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
         let view = self.input(node, 0)?;
         self.plain(node, view).map_err(|error| match error {
-            ImportError::Node { problem: text, .. } => problem(
-                node,
-                format!("{text}; export with the channels first (tf2onnx: --inputs-as-nchw)"),
-            ),
+            ImportError::Node { problem: text, .. } => {
+                problem(node, format!("{text}; export with the channels first (tf2onnx: --inputs-as-nchw)"))
+            }
             other => other,
         })
     }
@@ -124,7 +126,8 @@ fn window(node: &NodeProto, kernel: &[usize], image: &[usize]) -> Result<Kernel,
     let count = kernel.len();
     let list = |name: &str, len: usize, default: i64| -> Result<Vec<u16>, ImportError> {
         let numbers = integers(node, name).map_or_else(|| vec![default; len], <[i64]>::to_vec);
-        let numbers: Option<Vec<u16>> = numbers.into_iter().map(|number| u16::try_from(number).ok()).collect();
+        let numbers: Option<Vec<u16>> =
+            numbers.into_iter().map(|number| u16::try_from(number).ok()).collect();
         numbers.filter(|numbers| numbers.len() == len).ok_or_else(wrong)
     };
     if !matches!(count, 1 | 2) || image.len() != count {

@@ -2,7 +2,7 @@
 
 use super::{Draft, float, integer, problem, shape::place};
 use crate::{
-    graph::{Param, Part, Stored},
+    graph::{Groups, Param, Part, Stored},
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
@@ -19,7 +19,8 @@ impl<'a> Draft<'a> {
         let params = [self.sized(node, 1, channels)?, self.sized(node, 2, channels)?];
         let mean = self.weight(node, 3)?.1.data;
         let variance = self.weight(node, 4)?.1.data;
-        let value = self.builder.batch_norm(&title(node), view.value, epsilon, params, Some([mean, variance]))?;
+        let value =
+            self.builder.batch_norm(&title(node), view.value, epsilon, params, Some([mean, variance]))?;
         Ok(self.named(node, View { value, ..view }))
     }
 
@@ -40,17 +41,15 @@ impl<'a> Draft<'a> {
 
     pub(super) fn group_norm(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
         let groups = integer(node, "num_groups").and_then(|groups| u32::try_from(groups).ok()).unwrap_or(0);
-        self.grouped(node, groups)
+        self.grouped(node, Groups::Count(groups))
     }
 
     /// Every channel is a group.
     pub(super) fn instance_norm(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
-        let view = self.input(node, 0)?;
-        let channels = self.builder.sizes(view.value).first().copied().unwrap_or(0);
-        self.grouped(node, channels as u32)
+        self.grouped(node, Groups::Each)
     }
 
-    fn grouped(&mut self, node: &'a NodeProto, groups: u32) -> Result<View, ImportError> {
+    fn grouped(&mut self, node: &'a NodeProto, groups: Groups) -> Result<View, ImportError> {
         let view = self.input(node, 0)?;
         let view = self.plain(node, view)?;
         let channels = self.builder.sizes(view.value).first().copied().unwrap_or(0);
@@ -80,7 +79,7 @@ impl<'a> Draft<'a> {
         let scale = self.per_channel(mul, before, channels, rank)?;
         let bias = self.per_channel(add, mul.output.first().map_or("", String::as_str), channels, rank)?;
         let epsilon = float(norm, "epsilon").unwrap_or(1e-5);
-        let groups = groups.data.len() as u32;
+        let groups = Groups::Count(groups.data.len() as u32);
         let value = self.builder.group_norm(&title(norm), view.value, groups, epsilon, [scale, bias])?;
         Ok(Some(self.take(&chain, View { value, ..view })))
     }
@@ -94,7 +93,9 @@ impl<'a> Draft<'a> {
         }
         let readers = self.readers.get(output(sub)).cloned().unwrap_or_default();
         let find = |op: &str| readers.iter().copied().find(|reader| reader.op_type == op);
-        let (Some(pow), Some(div)) = (find("Pow").or_else(|| find("Mul")), find("Div")) else { return Ok(None) };
+        let (Some(pow), Some(div)) = (find("Pow").or_else(|| find("Mul")), find("Div")) else {
+            return Ok(None);
+        };
         let Some(root) = self.chain(pow, &["ReduceMean", "Add", "Sqrt", "Div"]) else { return Ok(None) };
         let Some(tail) = self.chain(div, &["Mul", "Add"]) else { return Ok(None) };
         let ([mean, epsilon, _, end], [mul, add]) = (&root[..], &tail[..]) else { return Ok(None) };
@@ -109,7 +110,8 @@ impl<'a> Draft<'a> {
             let name = node.input.iter().find(|name| name.as_str() != other)?;
             Some((name.clone(), self.source.constants.floats(name)?))
         };
-        let number = constant(epsilon, output(mean)).and_then(|(_, floats)| floats.ok()?.data.first().copied());
+        let number =
+            constant(epsilon, output(mean)).and_then(|(_, floats)| floats.ok()?.data.first().copied());
         let exponent = constant(pow, output(sub)).and_then(|(_, floats)| floats.ok()?.data.first().copied());
         let squared = match pow.op_type.as_str() {
             "Pow" => exponent == Some(2.0),
@@ -166,9 +168,13 @@ impl<'a> Draft<'a> {
             ones += 1;
             dims = &dims[1..];
         }
-        let fits = dims.first() == Some(&channels) && dims.len() == pixels + 1 && floats.data.len() == channels;
+        let fits =
+            dims.first() == Some(&channels) && dims.len() == pixels + 1 && floats.data.len() == channels;
         if !fits {
-            return Err(problem(node, format!("'{name}' has shape {:?}; expected one number per channel", floats.dims)));
+            return Err(problem(
+                node,
+                format!("'{name}' has shape {:?}; expected one number per channel", floats.dims),
+            ));
         }
         let mut stored = vec![vec![]; ones];
         stored.push(vec![Part::whole(0)]);
@@ -180,7 +186,10 @@ impl<'a> Draft<'a> {
     fn sized(&mut self, node: &'a NodeProto, place: usize, len: usize) -> Result<Param, ImportError> {
         let (name, floats) = self.weight(node, place)?;
         if floats.data.len() != len {
-            return Err(problem(node, format!("'{name}' has shape {:?}; expected {len} numbers", floats.dims)));
+            return Err(problem(
+                node,
+                format!("'{name}' has shape {:?}; expected {len} numbers", floats.dims),
+            ));
         }
         self.vector(node, place)
     }

@@ -22,7 +22,10 @@ impl<'a> Draft<'a> {
             false => vec![steps.clone(), Axis::Batch, width.clone()],
         };
         if view.axes != expected {
-            return Err(problem(node, "does not read [steps, N, numbers]; is the batch the first axis of the model's input?"));
+            return Err(problem(
+                node,
+                "does not read [steps, N, numbers]; is the batch the first axis of the model's input?",
+            ));
         }
         let units = integer(node, "hidden_size").and_then(|units| u32::try_from(units).ok()).unwrap_or(0);
         let inputs = self.builder.sizes(view.value).last().copied().unwrap_or(0);
@@ -74,7 +77,10 @@ impl<'a> Draft<'a> {
         let (name, floats) = self.weight(node, place)?;
         let expected: Vec<usize> = std::iter::once(1).chain(dims.iter().copied()).collect();
         if floats.dims != expected {
-            return Err(problem(node, format!("'{name}' has shape {:?}; expected {expected:?}", floats.dims)));
+            return Err(problem(
+                node,
+                format!("'{name}' has shape {:?}; expected {expected:?}", floats.dims),
+            ));
         }
         self.weights.insert(name.clone(), floats.data);
         Ok(Param::plain(name))
@@ -141,7 +147,10 @@ impl<'a> Draft<'a> {
         let sizes = self.builder.sizes(view.value);
         let last = index == -1 || Some(index) == sizes.first().map(|&steps| steps as i64 - 1);
         if view.axes.get(axis) != Some(&Axis::Dim(0)) || sizes.len() != 2 || !last {
-            return Err(problem(node, "takes a part of a value; only the last step of a sequence is supported"));
+            return Err(problem(
+                node,
+                "takes a part of a value; only the last step of a sequence is supported",
+            ));
         }
         let value = self.builder.last(&title(node), view.value)?;
         let axes = view.axes.iter().map(|axis| match axis {

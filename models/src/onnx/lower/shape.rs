@@ -94,7 +94,13 @@ impl<'a> Draft<'a> {
                     Size::Batch => "N".to_owned(),
                 })
                 .collect();
-            problem(node, format!("reshapes to [{}]; only [N, ...] with {len} numbers per sample is supported", sizes.join(", ")))
+            problem(
+                node,
+                format!(
+                    "reshapes to [{}]; only [N, ...] with {len} numbers per sample is supported",
+                    sizes.join(", ")
+                ),
+            )
         };
         let sample = self.sample(&target, len).ok_or_else(refused)?;
         if sample.len() == 1 {
@@ -156,7 +162,9 @@ impl<'a> Draft<'a> {
         match axis {
             Axis::Batch => Size::Batch,
             Axis::One => Size::Fixed(1),
-            Axis::Dim(dim) => Size::Fixed(self.builder.sizes(view.value).get(*dim).copied().unwrap_or(0) as i64),
+            Axis::Dim(dim) => {
+                Size::Fixed(self.builder.sizes(view.value).get(*dim).copied().unwrap_or(0) as i64)
+            }
             Axis::ChannelLast => Size::Fixed(self.builder.size(view.value) as i64),
         }
     }
