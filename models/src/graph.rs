@@ -11,6 +11,7 @@ use common::{Dim, Layout, TensorShape, WidthMask, mask::MaskError, slice, wire::
 mod axes;
 mod build;
 mod layers;
+mod norms;
 mod op;
 mod param;
 

@@ -102,7 +102,7 @@ fn plan_finds_what_fits() {
     assert_eq!(summed["ram"]["need"], 4 * (4 * params + 138 * 4));
 
     let text = stdout(&[&base[..], &["--buffers", "--ram", "64k", "--flash", "256k"]].concat());
-    for expected in ["RAM: fits", "flash: fits", "gradient of fc1", "anchor", "always"] {
+    for expected in ["RAM: fits", "flash: fits", "gradient of relu1", "anchor", "always"] {
         assert!(text.contains(expected), "{expected} is not in\n{text}");
     }
     let short = models(&["plan", "mnist-mlp", "--ram", "64k"]);

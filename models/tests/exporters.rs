@@ -11,8 +11,8 @@ use support::{bytes, fixture, floats, forward, npy, npz};
 
 /// Names of all models that PyTorch exported.
 fn torch_models() -> Vec<String> {
-    let files = std::fs::read_dir(fixture("")).unwrap();
-    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let files = std::fs::read_dir(fixture("")).expect("the directory of fixtures");
+    let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> =
         names.filter_map(|name| name.strip_suffix(".torchscript.onnx").map(str::to_owned)).collect();
     names.sort();

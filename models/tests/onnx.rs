@@ -61,12 +61,13 @@ fn every_prefix_of_a_file_is_refused() {
 }
 
 #[test]
-fn the_zoo_file_is_what_the_generator_writes() {
-    let (graph, parameters) = zoo::by_name("digits-mlp").unwrap().build(0);
-    let expected = export(&graph, &parameters, &ExportOptions::default()).unwrap();
-    let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/zoo/digits-mlp.onnx")).unwrap();
-    assert!(
-        file == expected,
-        "write it again with `models slice digits-mlp --tier 1 --out models/zoo/digits-mlp.onnx`"
-    );
+fn the_zoo_files_are_what_the_generator_writes() {
+    for name in ["digits-mlp", "motion-cnn"] {
+        let (graph, parameters) = zoo::by_name(name).unwrap().build(0);
+        let expected = export(&graph, &parameters, &ExportOptions::default()).unwrap();
+        let path = format!("{}/zoo/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
+        let again =
+            format!("write it again with `models slice {name} --tier 1 --out models/zoo/{name}.onnx`");
+        assert!(std::fs::read(path).unwrap() == expected, "{again}");
+    }
 }

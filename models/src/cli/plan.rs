@@ -139,7 +139,6 @@ impl Setting {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} with widths {:?}, batch {}", self.name, self.widths, self.batch)?;
-        let mut table = Table::new(1, &["", ""]);
         for (name, number) in [
             ("parameters", self.parameters as u64),
             ("MACs per sample", self.macs_per_sample),
@@ -147,9 +146,8 @@ impl fmt::Display for Report {
             ("training arena, bytes", self.training_bytes),
             ("flash, bytes", self.flash_bytes),
         ] {
-            table.row([name.to_owned(), grouped(number)]);
+            writeln!(f, "  {name:<24}{:>15}", grouped(number))?;
         }
-        write!(f, "{}", table.to_string().trim_start_matches(['\n', ' ']).trim_start())?;
         match &self.ram {
             None => {}
             Some(Fit { have, need, setting: Some(setting), .. }) => {

@@ -41,7 +41,7 @@ impl Model<'_> {
             Op::Add => x.iter().zip(inputs[1]).map(|(a, b)| a + b).collect(),
             Op::Dense { weight, bias } => {
                 let (w, b) = (self.param(weight), bias.map(|bias| self.param(bias)));
-                x.chunks(*read.last().unwrap()).flat_map(|row| affine(&w, b.as_deref(), row)).collect()
+                x.chunks(read[read.len() - 1]).flat_map(|row| affine(&w, b.as_deref(), row)).collect()
             }
             Op::Conv { weight, bias, groups, window } => {
                 let (w, b) = (self.param(weight), bias.map(|bias| self.param(bias)));
@@ -53,7 +53,7 @@ impl Model<'_> {
                 x.chunks(inner(read[0])).map(|c| c.iter().sum::<f64>() / c.len() as f64).collect()
             }
             Op::Embed { table } => {
-                let (table, width) = (self.param(table), *written.last().unwrap());
+                let (table, width) = (self.param(table), written[written.len() - 1]);
                 x.iter().flat_map(|&word| table[word as usize * width..][..width].to_vec()).collect()
             }
             Op::Gru { weight, recurrent, bias, reset_after } => {

@@ -140,11 +140,10 @@ impl<'a> Draft<'a> {
 
     /// Takes nodes in; the last of them gives `view`.
     fn take(&mut self, nodes: &[&'a NodeProto], view: View) -> View {
-        let outputs = nodes.iter().filter_map(|node| node.output.first());
-        outputs.clone().for_each(|name| {
+        for name in nodes.iter().filter_map(|node| node.output.first()) {
             self.taken.insert(name);
-        });
-        if let Some(name) = outputs.last() {
+        }
+        if let Some(name) = nodes.last().and_then(|node| node.output.first()) {
             self.names.insert(view.value, name.clone());
             self.values.insert(name, Known::Tensor(view.clone()));
         }

@@ -102,7 +102,7 @@ impl<'a> Draft<'a> {
         let vector = self.source.constants.rank(name) == Some(1);
         let view = match view.axes.get(axis) {
             Some(Axis::One) if matches!(index, 0 | -1) => view,
-            _ => self.step(node, view, axis, *index)?,
+            _ => self.step(node, &view, axis, *index)?,
         };
         let mut axes = view.axes.clone();
         if !vector {
@@ -137,13 +137,13 @@ impl<'a> Draft<'a> {
             if (from, to) != (size - 1, size) {
                 return Err(unsupported());
             }
-            view = self.step(node, view, axis, from)?;
+            view = self.step(node, &view, axis, from)?;
         }
         Ok(self.named(node, view))
     }
 
     /// The last step, with an axis of size 1 in its place.
-    fn step(&mut self, node: &NodeProto, view: View, axis: usize, index: i64) -> Result<View, ImportError> {
+    fn step(&mut self, node: &NodeProto, view: &View, axis: usize, index: i64) -> Result<View, ImportError> {
         let sizes = self.builder.sizes(view.value);
         let last = index == -1 || Some(index) == sizes.first().map(|&steps| steps as i64 - 1);
         if view.axes.get(axis) != Some(&Axis::Dim(0)) || sizes.len() != 2 || !last {

@@ -44,13 +44,13 @@ impl<'a> Draft<'a> {
         let view = self.input(node, 0)?;
         let rank = view.axes.len() as i64;
         match if axis < 0 { axis + rank } else { axis } {
-            1 => self.merged(node, view),
+            1 => self.merged(node, &view),
             _ => Err(problem(node, format!("flattens at axis {axis}, which would mix samples; expected 1"))),
         }
     }
 
     /// One axis per sample.
-    fn merged(&mut self, node: &'a NodeProto, view: View) -> Result<View, ImportError> {
+    fn merged(&mut self, node: &'a NodeProto, view: &View) -> Result<View, ImportError> {
         let rank = self.builder.shape(view.value).dims.len();
         let channel_last: Vec<Axis> =
             std::iter::once(Axis::Batch).chain((1..rank).chain([0]).map(Axis::Dim)).collect();
@@ -60,7 +60,7 @@ impl<'a> Draft<'a> {
                 Ok(self.named(node, View::plain(value, 1)))
             }
             Err(_) if view.axes == channel_last => {
-                Ok(View { axes: vec![Axis::Batch, Axis::ChannelLast], ..view })
+                Ok(View { value: view.value, axes: vec![Axis::Batch, Axis::ChannelLast] })
             }
             Err(error) => Err(error),
         }
@@ -104,7 +104,7 @@ impl<'a> Draft<'a> {
         };
         let sample = self.sample(&target, len).ok_or_else(refused)?;
         if sample.len() == 1 {
-            return self.merged(node, view);
+            return self.merged(node, &view);
         }
         let plain = self.plain(node, view)?;
         let value = self.builder.reshape(&title(node), plain.value, &sample)?;
