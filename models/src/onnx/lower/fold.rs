@@ -38,7 +38,10 @@ impl<'a> Draft<'a> {
             _ => {}
         }
         let computed = |name: &String| matches!(self.values.get(name.as_str()), Some(Known::Sizes(_)));
-        if !node.input.iter().any(computed) || !self.is_on_sizes(node) {
+        let constant = |name: &String| matches!(self.source.constants.integers(name), Some(Ok(_)));
+        let on_sizes =
+            node.input.iter().any(computed) || (!node.input.is_empty() && node.input.iter().all(constant));
+        if !on_sizes || !self.is_on_sizes(node) {
             return Ok(None);
         }
         let operand = |place: usize| {
