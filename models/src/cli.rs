@@ -5,18 +5,20 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod inspect;
+pub mod plan;
 pub mod table;
 
 const EXAMPLES: &str = "Examples:
   models zoo                                          what comes with FairTier
   models inspect digits-mlp                           layers, hidden axes, needs of every tier
   models inspect net.onnx --tiers 1,0.5 --batch 8
+  models plan net.onnx --tier 0.25 --batch 16 --optimizer sgd --ram 64k
   models slice net.onnx --tier 0.5 --out half.onnx    the sub-model of one tier
   models slice net.onnx --widths 16,8 --out small.onnx
   models export net.onnx --out tiers/                 the whole model and one file per tier
 
 MODEL is an ONNX file or a name from `models zoo`.
-Exit codes: 0 done, 1 failed, 2 wrong usage.";
+Exit codes: 0 done, 1 failed (plan: does not fit), 2 wrong usage.";
 
 /// Inspects, slices and exports models for FairTier.
 #[derive(Debug, Parser)]
@@ -70,6 +72,13 @@ pub enum Command {
         #[arg(long)]
         logits: bool,
     },
+    /// Says what one tier needs, to the byte, and finds a setting that fits the RAM
+    Plan {
+        #[command(flatten)]
+        source: Source,
+        #[command(flatten)]
+        need: Need,
+    },
     /// Lists the models that come with FairTier
     Zoo,
 }
@@ -91,6 +100,44 @@ pub struct Tiers {
     /// Samples per batch for which memory is counted
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub batch: u16,
+}
+
+#[derive(Debug, Args)]
+pub struct Need {
+    /// Share of every hidden axis to keep, such as 0.5; by default all
+    #[arg(long, value_parser = rate, conflicts_with = "widths")]
+    pub tier: Option<f64>,
+    /// Units to keep of every hidden axis, in model order
+    #[arg(long, value_delimiter = ',')]
+    pub widths: Option<Vec<u32>>,
+    /// Samples per optimiser step
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub batch: u16,
+    /// Optimiser whose state must have room
+    #[arg(long, value_enum, default_value_t = Optimizer::Sgd)]
+    pub optimizer: Optimizer,
+    /// Bytes of RAM for the arena, such as 64k; finds a setting that fits
+    #[arg(long, value_parser = plan::bytes)]
+    pub ram: Option<u64>,
+    /// Bytes of flash for the parameters, such as 256k
+    #[arg(long, value_parser = plan::bytes)]
+    pub flash: Option<u64>,
+    /// Room for what a lossy codec has not sent yet
+    #[arg(long)]
+    pub error_feedback: bool,
+    /// Multiply what cut layers give by HeteroFL's scaler
+    #[arg(long)]
+    pub scaler: bool,
+    /// List every buffer
+    #[arg(long)]
+    pub buffers: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Optimizer {
+    Sgd,
+    Momentum,
+    Adam,
 }
 
 #[derive(Debug, Args)]

@@ -8,8 +8,16 @@ use std::ops::Range;
 
 use common::{Dim, Layout, TensorShape, WidthMask, mask::MaskError, slice, wire::Crc32};
 
+mod axes;
 mod build;
-pub use build::{Builder, Units};
+mod layers;
+mod norms;
+mod op;
+mod param;
+
+pub use build::Builder;
+pub use op::{Groups, Kernel, Op};
+pub use param::{Param, Part, Stored, Which};
 
 /// A value that flows between nodes.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -44,6 +52,8 @@ pub struct Graph {
     params: Vec<Param>,
     /// Parallel to `params`, because a [`Layout`] borrows them as one slice.
     shapes: Vec<TensorShape>,
+    /// Mean and variance of every batch normalisation, in model order.
+    stats: Vec<f32>,
     full: WidthMask,
 }
 
@@ -88,43 +98,6 @@ pub struct Node {
     pub shape: TensorShape,
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Op {
-    /// `y = x W^T + b` with `W[out][in]`.
-    Dense { weight: ParamId, bias: Option<ParamId> },
-    /// `y = max(x, 0)`.
-    Relu,
-    /// All axes of a sample become one, row-major; the numbers stay where they are.
-    Flatten,
-}
-
-impl Op {
-    /// Parameters in the order of the flat vector.
-    pub fn params(&self) -> impl Iterator<Item = ParamId> {
-        let (weight, bias) = match *self {
-            Self::Dense { weight, bias } => (Some(weight), bias),
-            Self::Relu | Self::Flatten => (None, None),
-        };
-        weight.into_iter().chain(bias)
-    }
-
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Dense { .. } => "Dense",
-            Self::Relu => "Relu",
-            Self::Flatten => "Flatten",
-        }
-    }
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Param {
-    /// Of the ONNX initializer.
-    pub name: String,
-    /// The initializer was `[in][out]`; the flat vector holds `[out][in]`.
-    pub transposed: bool,
-}
-
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
@@ -140,12 +113,26 @@ pub enum GraphError {
     DenseOutput(String),
     #[error("the model has {0} parameters; at most 2^31 are supported")]
     TooLarge(u64),
-    #[error("the model has no dense layer on the way from input to output, so there is nothing to train")]
+    #[error("the model has no parameters on the way from input to output, so there is nothing to train")]
     NothingToTrain,
-    #[error("two layers use parameter '{0}'; shared weights are not supported")]
+    #[error("two layers use parameter '{0}' in different ways; they can not share it")]
     Shared(String),
+    #[error("'{node}' {problem}")]
+    Layer { node: String, problem: String },
     #[error(transparent)]
     Mask(#[from] MaskError),
+}
+
+/// Why a tier can not be cut out of a Graph.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SliceError {
+    #[error(transparent)]
+    Mask(#[from] MaskError),
+    #[error(
+        "'{node}' normalises {groups} groups of channels, but the tier keeps {width} channels, which do not divide; give the tier explicit widths"
+    )]
+    Groups { node: String, groups: u32, width: u32 },
 }
 
 impl Graph {
@@ -210,11 +197,15 @@ impl Graph {
 
     /// As [`Graph::layers`], for the packed parameters of a slice.
     pub fn layers_of(&self, mask: &WidthMask) -> Vec<Range<usize>> {
-        let mut at = 0;
+        let (mut at, mut seen) = (0, 0);
         let mut layers = Vec::new();
         for node in &self.nodes {
             let start = at;
-            at += node.op.params().map(|id| self.param_len(id, mask)).sum::<usize>();
+            // Parameters are numbered in the order of first use; one that is shared belongs to it.
+            for id in node.op.params().filter(|id| id.index() >= seen) {
+                at += self.param_len(id, mask);
+            }
+            seen = node.op.params().map(|id| id.index() + 1).fold(seen, usize::max);
             if at > start {
                 layers.push(start..at);
             }
@@ -228,15 +219,56 @@ impl Graph {
         lens.scan(0, |at, len| Some(std::mem::replace(at, *at + len))).collect()
     }
 
-    /// Says which widths a tier keeps is wrong, if any.
-    pub fn check_mask(&self, mask: &WidthMask) -> Result<(), MaskError> {
-        self.full.at_widths(mask.widths()).map(|_| ())
+    /// Says what is wrong with the widths that a tier keeps, if anything.
+    pub fn check_mask(&self, mask: &WidthMask) -> Result<(), SliceError> {
+        self.full.at_widths(mask.widths())?;
+        for node in &self.nodes {
+            if let Op::GroupNorm { groups: Groups::Count(groups), .. } = node.op {
+                let width = node.shape.dims.first().map_or(0, |dim| dim.size(mask)) as u32;
+                if !width.is_multiple_of(groups) {
+                    return Err(SliceError::Groups { node: node.name.clone(), groups, width });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The same model with narrower hidden axes.
-    pub fn slice(&self, mask: &WidthMask) -> Result<Self, MaskError> {
-        let full = self.full.at_widths(mask.widths())?;
-        Ok(Self { full, ..self.clone() })
+    pub fn slice(&self, mask: &WidthMask) -> Result<Self, SliceError> {
+        self.check_mask(mask)?;
+        Ok(Self { full: mask.clone(), stats: self.gather_stats(mask), ..self.clone() })
+    }
+
+    /// Mean and variance of every batch normalisation, in model order: what the file had, or 0 and 1.
+    pub fn stats(&self) -> &[f32] {
+        &self.stats
+    }
+
+    /// [`Graph::stats`] of a slice.
+    pub fn gather_stats(&self, mask: &WidthMask) -> Vec<f32> {
+        let mut rest = self.stats.as_slice();
+        let mut packed = Vec::new();
+        for node in self.nodes.iter().filter(|node| matches!(node.op, Op::BatchNorm { .. })) {
+            let channels = |mask| node.shape.dims.first().map_or(0, |dim| dim.size(mask));
+            let (all, kept) = (channels(&self.full), channels(mask));
+            for _ in 0..2 {
+                let (these, others) = rest.split_at(all.min(rest.len()));
+                packed.extend(these.iter().take(kept));
+                rest = others;
+            }
+        }
+        packed
+    }
+
+    /// Entries of the table that input numbers are looked up in, where the model starts with an
+    /// embedding; its inputs are whole numbers below.
+    pub fn tokens(&self) -> Option<usize> {
+        self.nodes.iter().find_map(|node| match node.op {
+            Op::Embed { table } => {
+                self.shapes.get(table.index())?.dims.first().map(|dim| dim.size(&self.full))
+            }
+            _ => None,
+        })
     }
 
     /// The packed parameters of a slice.
@@ -252,11 +284,7 @@ impl Graph {
         let mut digest = Digest(Crc32::default());
         digest.shape(&self.input.shape);
         for node in &self.nodes {
-            digest.word(match node.op {
-                Op::Dense { .. } => 1,
-                Op::Relu => 2,
-                Op::Flatten => 3,
-            });
+            node.op.words().into_iter().for_each(|word| digest.word(word));
             digest.words(node.inputs.iter().map(|value| value.0));
             digest.words(node.op.params().map(|param| param.0));
             digest.shape(&node.shape);
@@ -300,9 +328,9 @@ mod tests {
         let mut builder = Builder::new("mlp", "x", &[2, 3]).unwrap();
         let flat = builder.flatten("flat", ValueId::INPUT);
         let (weight, bias) = (Param::plain("a.weight"), Some(Param::plain("a.bias")));
-        let hidden = builder.dense("a", flat, 6, Units::Hidden(8), weight, bias).unwrap();
+        let hidden = builder.dense("a", flat, 6, 8, weight, bias).unwrap();
         let active = builder.relu("relu", hidden);
-        let logits = builder.dense("b", active, 8, Units::Fixed(3), Param::plain("b.weight"), None).unwrap();
+        let logits = builder.dense("b", active, 8, 3, Param::plain("b.weight"), None).unwrap();
         builder.finish("y", logits, None).unwrap()
     }
 

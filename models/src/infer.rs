@@ -26,6 +26,10 @@ pub struct Model {
     batch: usize,
     /// The file runs with exactly `batch` rows.
     fixed: bool,
+    /// Inputs are whole numbers.
+    words: bool,
+    /// Logits per target.
+    classes: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -60,12 +64,24 @@ impl Model {
             None => model.symbols.sym("N").to_dim(),
         };
         let shape: TVec<TDim> = std::iter::once(rows).chain(input.iter().map(|size| size.to_dim())).collect();
-        // Samples are f32 whatever the file casts from.
-        model.set_input_fact(0, InferenceFact::dt_shape(f32::datum_type(), shape))?;
+        // Samples are f32 whatever the file casts from; words are whole numbers.
+        let words = graph.tokens().is_some();
+        let kind = if words { i64::datum_type() } else { f32::datum_type() };
+        model.set_input_fact(0, InferenceFact::dt_shape(kind, shape))?;
         let model = model.with_outputs_by_name([&import.logits])?;
         let plan = model.eliminate_dead_branches()?.into_optimized()?.into_runnable()?;
         let batch = import.batch.unwrap_or(BATCH);
-        Ok(Self { plan, input, outputs: graph.outputs(), batch, fixed: import.batch.is_some() })
+        let last = graph.shape(graph.output().value).dims.last();
+        let classes = last.map_or(1, |dim| dim.size(graph.full()));
+        Ok(Self {
+            plan,
+            input,
+            outputs: graph.outputs(),
+            batch,
+            fixed: import.batch.is_some(),
+            words,
+            classes,
+        })
     }
 
     /// Numbers per sample.
@@ -91,17 +107,17 @@ impl Model {
         Ok(logits)
     }
 
-    /// Loss and accuracy. No samples score 0.
+    /// Loss and accuracy, with one label per sample or per token. No samples score 0.
     pub fn score<L: Copy + Into<u32>>(&self, samples: &[f32], labels: &[L]) -> Result<Score, InferError> {
         let logits = self.logits(samples)?;
-        let count = logits.len() / self.outputs;
+        let count = logits.len() / self.classes;
         if count != labels.len() {
             return Err(InferError::Labels { samples: count, labels: labels.len() });
         }
         let (mut loss, mut correct) = (0.0, 0);
-        for (sample, (row, &label)) in logits.chunks(self.outputs).zip(labels).enumerate() {
+        for (sample, (row, &label)) in logits.chunks(self.classes).zip(labels).enumerate() {
             let label: u32 = label.into();
-            let wrong = InferError::Label { sample, label, outputs: self.outputs };
+            let wrong = InferError::Label { sample, label, outputs: self.classes };
             let at = *row.get(label as usize).ok_or(wrong)?;
             loss += log_sum_exp(row) - f64::from(at);
             // Of equal logits the first counts.
@@ -122,7 +138,11 @@ impl Model {
             (samples, rows)
         };
         let shape: Vec<usize> = std::iter::once(run_rows).chain(self.input.iter().copied()).collect();
-        let output = self.plan.run(tvec!(Tensor::from_shape(&shape, samples)?.into_tvalue()))?;
+        let input = match self.words {
+            true => Tensor::from_shape(&shape, &samples.iter().map(|&x| x as i64).collect::<Vec<_>>())?,
+            false => Tensor::from_shape(&shape, samples)?,
+        };
+        let output = self.plan.run(tvec!(input.into_tvalue()))?;
         let values = output.first().map(|values| values.to_plain_array_view::<f32>()).transpose()?;
         logits.extend(values.iter().flatten().copied().take(rows * self.outputs));
         Ok(())

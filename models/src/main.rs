@@ -13,21 +13,24 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use cli::{
-    Cli, Command, Format, OneTier, Source, Tiers,
+    Cli, Command, Format, Need, OneTier, Optimizer, Source, Tiers,
     inspect::{Inspection, Tier, tiers_table},
+    plan::{Report, Request},
     table::{Table, grouped},
 };
 use models::{
     Graph, TierSpec,
     onnx::{self, ExportOptions},
+    plan::PlanOptions,
     zoo,
 };
 use serde_json::{Value, json};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(&cli).and_then(|output| print(&output)) {
-        Ok(()) => ExitCode::SUCCESS,
+    match run(&cli).and_then(|(output, ok)| print(&output).map(|()| ok)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -35,17 +38,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> Result<String> {
+/// What to print, and whether it is good news.
+fn run(cli: &Cli) -> Result<(String, bool)> {
+    let mut ok = true;
     let (text, json) = match &cli.command {
         Command::Inspect { source, tiers } => inspect(source, tiers)?,
         Command::Slice { source, tier, out, logits } => slice(source, tier, out, *logits)?,
         Command::Export { source, tiers, out, logits } => export(source, tiers, out, *logits)?,
+        Command::Plan { source, need } => {
+            let report = plan(source, need)?;
+            ok = report.fits();
+            (report.to_string(), serde_json::to_value(&report)?)
+        }
         Command::Zoo => list_zoo()?,
     };
-    Ok(match cli.format {
+    let output = match cli.format {
         Format::Table => text,
         Format::Json => serde_json::to_string_pretty(&json)? + "\n",
-    })
+    };
+    Ok((output, ok))
 }
 
 fn inspect(source: &Source, tiers: &Tiers) -> Result<(String, Value)> {
@@ -94,6 +105,27 @@ fn export(source: &Source, tiers: &Tiers, out: &Path, logits: bool) -> Result<(S
     });
     let json = json!({ "full": full, "tiers": rows.collect::<Result<Vec<Value>>>()? });
     Ok((text, json))
+}
+
+fn plan(source: &Source, need: &Need) -> Result<Report> {
+    let model = Model::load(source)?;
+    let spec = match (need.tier, &need.widths) {
+        (_, Some(widths)) => TierSpec::Widths { widths: widths.clone() },
+        (rate, None) => TierSpec::Rate(rate.unwrap_or(1.0)),
+    };
+    let moments = match need.optimizer {
+        Optimizer::Sgd => 0,
+        Optimizer::Momentum => 1,
+        Optimizer::Adam => 2,
+    };
+    let options = PlanOptions {
+        moments,
+        error_feedback: need.error_feedback,
+        scaler: need.scaler,
+        ..PlanOptions::train(need.batch)
+    };
+    let request = Request { options, ram: need.ram, flash: need.flash, buffers: need.buffers };
+    Ok(Report::new(&model.graph, &spec.mask(&model.graph)?, &request)?)
 }
 
 fn list_zoo() -> Result<(String, Value)> {
@@ -174,7 +206,7 @@ impl Model {
             metadata.extend(tier.map(|tier| ("tier", tier.to_string())));
             metadata.push(("widths", serde_json::to_string(mask.widths())?));
         }
-        let options = ExportOptions { tail: !logits, metadata: &metadata };
+        let options = ExportOptions { tail: !logits, metadata: &metadata, stats: None };
         let bytes = onnx::export(&slice, &parameters, &options)?;
         fs::write(out, bytes).with_context(|| format!("can not write {}", out.display()))?;
         Ok(Written { widths: mask.widths().to_vec(), parameters: parameters.len() })

@@ -1,7 +1,7 @@
 //! ONNX in and out.
 //!
-//! Import reads the operations of multilayer perceptrons as PyTorch (both exporters), Keras and
-//! scikit-learn write them; anything else is an error that names the node and the operation.
+//! Import reads models as PyTorch (both exporters), Keras (tf2onnx) and scikit-learn write them;
+//! anything else is an error that names the node and the operation.
 
 pub mod proto;
 
@@ -10,6 +10,7 @@ mod export;
 mod import;
 mod lower;
 mod tensor;
+mod view;
 
 pub use export::{ExportError, ExportOptions, export};
 pub use import::{Import, ImportError, import};

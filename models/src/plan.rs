@@ -1,28 +1,37 @@
 //! Compiles a Graph and a WidthMask to a Plan: an op list over one arena, known to the byte.
 //!
-//! Time runs in steps. With `n` nodes, node `i` computes forward in step `i`, the loss and its gradient
-//! in step `n`, and node `i` computes backward in step `2n - i`. Every buffer is live in a closed range
-//! of steps ([`arena`]); buffers that are never live together may share memory:
+//! 1. [`program`]: the nodes at the tier's widths, without those that only rename a value.
+//! 2. [`flow`]: what works in place, which values have gradients, in which order things are computed.
+//! 3. [`layout`]: every buffer is live in a range of instructions; those that are never live together
+//!    may share memory ([`arena`]).
 //!
 //! | buffer | from | to |
 //! |---|---|---|
-//! | value, inference | its producer | its consumer |
-//! | value, training | its producer | backward of its consumer (dense needs its input, relu its output) |
-//! | logits, and their gradient in the same place | the last node | backward of the last node |
-//! | gradient of a value | backward of its consumer | backward of its producer |
+//! | value, inference | its producer | its last reader |
+//! | value, training | its producer | the last backward step that reads it |
+//! | logits, and where possible their gradient in the same place | the last node | its backward step |
+//! | gradient of a value | backward of its last reader | backward of its producer |
+//! | what a node keeps for backward | its forward step | its backward step |
 //!
-//! Relu works in place on values and gradients, and Flatten is no node at all.
+//! All lengths are multiples of the batch, so a layout for one sample is one for any number.
 
 use common::{
     TensorShape, WidthMask,
     mask::MaskError,
-    plan::{Node, Op, Plan, PlanError, PlanInfo},
+    plan::{Loss, Node, Pass, Plan, PlanError, PlanInfo, Segments, Step},
 };
 
-use crate::graph::{self, Graph, ParamId, ValueId};
+use crate::graph::{Graph, SliceError};
 
 pub mod arena;
-use arena::{Buffer, Buffers};
+pub mod fit;
+mod flow;
+mod layout;
+mod program;
+
+use flow::Flow;
+use layout::{Holds, Memory};
+use program::Program;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Mode {
@@ -32,24 +41,80 @@ pub enum Mode {
     Train,
 }
 
+/// What a Plan must have room for. Everything but `batch`, `mode` and `loss` concerns training only.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct PlanOptions {
-    /// Samples per batch.
+    /// Samples per pass.
     pub batch: u16,
     pub mode: Mode,
-    /// Room for what a lossy codec has not sent yet (training only).
+    /// Segments that the optimiser needs ([`common::brief::Optimizer::moments`]): 0, 1 or 2.
+    pub moments: u8,
+    /// Room for what a lossy codec has not sent yet.
     pub error_feedback: bool,
+    /// Room for a vector that the aggregator sends along.
+    pub guide: bool,
+    /// No room for gradients of parameters: each is applied as soon as it is known (plain SGD).
+    pub fused: bool,
+    /// HeteroFL's scaler: what a layer gives is divided by the share of its units that the tier keeps.
+    pub scaler: bool,
+    /// By default softmax cross-entropy over the last axis of the output; binary where that has size 1.
+    pub loss: Option<Loss>,
+    /// Give up activations, and compute them again in the backward pass, as long as that saves memory.
+    pub recompute: bool,
+}
+
+impl PlanOptions {
+    /// SGD with a gradient segment.
+    pub fn train(batch: u16) -> Self {
+        Self { mode: Mode::Train, ..Self::infer(batch) }
+    }
+
+    pub fn infer(batch: u16) -> Self {
+        Self {
+            batch,
+            mode: Mode::Infer,
+            moments: 0,
+            error_feedback: false,
+            guide: false,
+            fused: false,
+            scaler: false,
+            loss: None,
+            recompute: false,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct CompiledPlan {
     pub info: PlanInfo,
+    /// The model, then copies of nodes that run again in the backward pass.
     pub nodes: Vec<Node>,
+    /// The backward pass; empty: the nodes in reverse.
+    pub schedule: Vec<Step>,
+    /// What is where, for people.
+    pub buffers: Vec<Allocation>,
+}
+
+/// A stretch of the arena.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Allocation {
+    pub name: String,
+    /// In numbers, not bytes.
+    pub at: u64,
+    pub len: u64,
+    /// First and last instruction that uses it; `None`: always there.
+    pub live: Option<(usize, usize)>,
 }
 
 impl CompiledPlan {
+    /// Multiply-accumulates per sample of what the backward pass computes again.
+    pub fn macs_again(&self) -> u64 {
+        let again = self.schedule.iter().filter(|step| step.pass == Pass::Forward);
+        again.filter_map(|step| self.nodes.get(usize::from(step.node))).map(|node| node.op.macs()).sum()
+    }
+
     pub fn plan(&self) -> Result<Plan<'_>, PlanError> {
-        Plan::check(&self.info, &self.nodes)
+        Plan::check(&self.info, &self.nodes, &self.schedule)
     }
 }
 
@@ -57,200 +122,173 @@ impl CompiledPlan {
 #[non_exhaustive]
 pub enum CompileError {
     #[error(transparent)]
-    Mask(#[from] MaskError),
+    Slice(#[from] SliceError),
     #[error("a batch has at least one sample")]
     EmptyBatch,
     #[error("the plan needs {0} numbers of memory, more than 32 bits address; take a smaller tier or batch")]
     TooLarge(u64),
+    #[error("an optimiser has at most 2 moments, not {0}")]
+    Moments(u8),
     #[error(
-        "'{0}' reads a value that another node reads, too, and plans have no operation that adds their gradients"
+        "without room for gradients only plain SGD can be run: no momentum, no guide, and no weights shared by layers"
     )]
-    FanOut(String),
+    Fused,
+    #[error("the loss takes {classes} classes, but the model has {outputs} outputs")]
+    Loss { classes: u32, outputs: u32 },
     #[error("the compiled plan is refused: {0}")]
     Refused(#[from] PlanError),
 }
 
+impl From<MaskError> for CompileError {
+    fn from(error: MaskError) -> Self {
+        Self::Slice(error.into())
+    }
+}
+
 /// The Plan of one tier.
 pub fn compile(graph: &Graph, mask: &WidthMask, options: &PlanOptions) -> Result<CompiledPlan, CompileError> {
-    graph.check_mask(mask)?;
-    if options.batch == 0 {
-        return Err(CompileError::EmptyBatch);
-    }
-    let steps = steps(graph)?;
-    let (buffers, places) = live_ranges(graph, mask, options, &steps);
+    let target = if options.recompute { 0 } else { u64::MAX };
+    compile_within(graph, mask, options, target)
+}
+
+/// Gives up activations only until the workspace needs at most `target` numbers per sample.
+fn compile_within(
+    graph: &Graph,
+    mask: &WidthMask,
+    options: &PlanOptions,
+    target: u64,
+) -> Result<CompiledPlan, CompileError> {
+    check(graph, mask, options)?;
+    let train = options.mode == Mode::Train;
+    let program = Program::new(graph, mask, options.scaler && train);
+    let flow = Flow::new(&program, train);
+    let memory = Memory::saving(&flow, target);
     let params = graph.layout().slice_len(mask) as u64;
-    let segments = match (options.mode, options.error_feedback) {
-        (Mode::Infer, _) => 1,
-        (Mode::Train, false) => 3,
-        (Mode::Train, true) => 4,
-    };
-    let placed = buffers.place();
-    let workspace = params * segments;
-    let arena = workspace.saturating_add(placed.len);
-    let addressable = |len: u64| u32::try_from(len).map_err(|_| CompileError::TooLarge(len));
-    let arena = addressable(arena)?;
+    let (segments, workspace) = segments(params, program.stats, options);
+    let batch = u64::from(options.batch);
+    let arena = workspace.saturating_add(memory.len().saturating_mul(batch));
+    let arena = u32::try_from(arena).map_err(|_| CompileError::TooLarge(arena))?;
     // Every other length and offset is below that of the arena, which fits.
-    let at = |buffer: Buffer| (workspace + placed.offset(buffer)) as u32;
-    let segment = |number: u64| (number < segments).then_some((params * number) as u32);
-    let offsets: Vec<u32> = graph.offsets(mask).into_iter().map(|offset| offset as u32).collect();
-    let nodes: Vec<Node> = steps
-        .iter()
-        .map(|step| Node {
-            op: step.op(graph, mask, &offsets),
-            input: at(places.value(step.input)),
-            output: at(places.value(step.output)),
-            input_grad: places.grad(step.input).map(at),
-            output_grad: places.grad(step.output).map(at),
-        })
-        .collect();
-    let compiled = CompiledPlan {
-        info: PlanInfo {
-            digest: graph.digest(mask),
-            inputs: len(&graph.input().shape, mask) as u32,
-            outputs: len(graph.shape(graph.output().value), mask) as u32,
-            batch: options.batch,
-            params: params as u32,
-            anchor: segment(1),
-            grads: segment(2),
-            residual: segment(3),
-            input: at(places.value(ValueId::INPUT)),
-            logits: at(places.value(resolve(graph, graph.output().value))),
-            arena,
-            nodes: u16::try_from(nodes.len())
-                .map_err(|_| PlanError::TooManyNodes { nodes: nodes.len(), room: u16::MAX.into() })?,
-        },
-        nodes,
+    let at = |offset: u64| (workspace + offset * batch) as u32;
+    let (nodes, schedule) = memory.emit(at);
+    let count = |len: usize| {
+        u16::try_from(len).map_err(|_| PlanError::TooManyNodes { nodes: len, room: u16::MAX.into() })
     };
+    let (first, last) = (nodes.first(), nodes.get(program.steps.len().saturating_sub(1)));
+    let info = PlanInfo {
+        digest: graph.digest(mask),
+        inputs: len(&graph.input().shape, mask) as u32,
+        outputs: outputs(graph, mask).1,
+        loss: loss(graph, mask, options)?,
+        batch: options.batch,
+        params: params as u32,
+        stats: program.stats as u32,
+        segments,
+        input: first.map_or(0, |node| node.input.at),
+        logits: last.map_or(0, |node| node.output),
+        arena,
+        nodes: count(nodes.len())?,
+        forward: count(program.steps.len())?,
+        schedule: count(schedule.len())?,
+    };
+    let buffers = allocations(&info, &program, &memory, at);
+    let compiled = CompiledPlan { info, nodes, schedule, buffers };
     compiled.plan()?;
     Ok(compiled)
 }
 
-/// A node that computes something, between values that own memory.
-struct Step<'a> {
-    node: &'a graph::Node,
-    input: ValueId,
-    output: ValueId,
-}
-
-impl Step<'_> {
-    fn op(&self, graph: &Graph, mask: &WidthMask, offsets: &[u32]) -> Op {
-        let offset = |param: ParamId| offsets.get(param.index()).copied().unwrap_or(u32::MAX);
-        let inputs = len(graph.shape(self.input), mask) as u32;
-        match self.node.op {
-            graph::Op::Dense { weight, bias } => Op::Dense {
-                inputs,
-                outputs: len(&self.node.shape, mask) as u32,
-                weight: offset(weight),
-                bias: bias.map(offset),
-            },
-            graph::Op::Relu | graph::Op::Flatten => Op::Relu { len: inputs },
-        }
+fn check(graph: &Graph, mask: &WidthMask, options: &PlanOptions) -> Result<(), CompileError> {
+    graph.check_mask(mask)?;
+    if options.batch == 0 {
+        return Err(CompileError::EmptyBatch);
     }
-
-    fn trains(&self) -> bool {
-        self.node.op.params().next().is_some()
+    if options.moments > 2 {
+        return Err(CompileError::Moments(options.moments));
+    }
+    match options.mode == Mode::Train && options.fused && !can_fuse(graph, options) {
+        true => Err(CompileError::Fused),
+        false => Ok(()),
     }
 }
 
-/// The nodes without those that only rename a value.
-fn steps(graph: &Graph) -> Result<Vec<Step<'_>>, CompileError> {
-    let mut steps: Vec<Step<'_>> = Vec::new();
-    for (index, node) in graph.nodes().iter().enumerate() {
-        if node.op == graph::Op::Flatten {
-            continue;
-        }
-        let input = node.inputs.first().map_or(ValueId::INPUT, |&value| resolve(graph, value));
-        if steps.iter().any(|step| step.input == input) {
-            return Err(CompileError::FanOut(node.name.clone()));
-        }
-        steps.push(Step { node, input, output: ValueId(index as u32 + 1) });
-    }
-    Ok(steps)
+/// A shared weight must keep its value until its last gradient is known.
+fn can_fuse(graph: &Graph, options: &PlanOptions) -> bool {
+    let uses = graph.nodes().iter().map(|node| node.op.params().count()).sum::<usize>();
+    options.moments == 0 && !options.guide && uses == graph.params().len()
 }
 
-/// The value whose memory this value is: a flattened value has the numbers of the original.
-fn resolve(graph: &Graph, value: ValueId) -> ValueId {
-    let producer = value.index().checked_sub(1).and_then(|node| graph.nodes().get(node));
-    match producer {
-        Some(node) if node.op == graph::Op::Flatten => {
-            node.inputs.first().map_or(value, |&input| resolve(graph, input))
-        }
-        _ => value,
-    }
-}
-
-/// Which buffer holds a value and which its gradient, by [`ValueId`].
-struct Places {
-    values: Vec<Buffer>,
-    grads: Vec<Option<Buffer>>,
-}
-
-impl Places {
-    fn value(&self, value: ValueId) -> Buffer {
-        self.values.get(value.index()).copied().unwrap_or_default()
-    }
-
-    fn grad(&self, value: ValueId) -> Option<Buffer> {
-        self.grads.get(value.index()).copied().flatten()
-    }
-}
-
-fn live_ranges(
-    graph: &Graph,
-    mask: &WidthMask,
-    options: &PlanOptions,
-    steps: &[Step<'_>],
-) -> (Buffers, Places) {
-    let train = options.mode == Mode::Train;
-    let count = steps.len();
-    let size = |value| len(graph.shape(value), mask) * u64::from(options.batch);
-    let backward = |step: usize| 2 * count - step;
-    let mut buffers = Buffers::default();
-    let input = buffers.add(size(ValueId::INPUT), 0, 0);
-    let slots = graph.nodes().len() + 1;
-    let mut places = Places { values: vec![input; slots], grads: vec![None; slots] };
-
-    for (index, step) in steps.iter().enumerate() {
-        let from = places.value(step.input);
-        buffers.extend(from, index);
-        let in_place = matches!(step.node.op, graph::Op::Relu);
-        let to = if in_place { from } else { buffers.add(size(step.output), index, index) };
-        places.values[step.output.index()] = to;
-        if train {
-            // A dense layer computes the gradient of its weights from its input, a relu works from
-            // its output, which is the same buffer.
-            buffers.extend(from, backward(index));
-        }
-    }
-    let Some((last, logits)) = steps.last().map(|step| (step, places.value(step.output))) else {
-        return (buffers, places);
+/// Where segments start, and where they end.
+fn segments(params: u64, stats: u64, options: &PlanOptions) -> (Segments, u64) {
+    let mut end = params;
+    let mut of_params = |present: bool| {
+        let at = (present && options.mode == Mode::Train).then_some(end as u32);
+        end = end.saturating_add(if at.is_some() { params } else { 0 });
+        at
     };
-    buffers.extend(logits, count);
-    if !train {
-        return (buffers, places);
-    }
+    let segments = Segments {
+        anchor: of_params(true),
+        grads: of_params(!options.fused),
+        residual: of_params(options.error_feedback),
+        moment1: of_params(options.moments > 0),
+        moment2: of_params(options.moments > 1),
+        guide: of_params(options.guide),
+        stats: None,
+    };
+    let stats_at = (stats > 0).then_some(end as u32);
+    (Segments { stats: stats_at, ..segments }, end + stats)
+}
 
-    // Gradients stop where nothing upstream has parameters.
-    let first_trained = steps.iter().position(Step::trains).unwrap_or(count);
-    for (index, step) in steps.iter().enumerate().skip(first_trained).rev() {
-        let output_grad = places.grad(step.output).unwrap_or_else(|| match step.node.op {
-            // The loss turns logits into their gradient; a relu would still need them.
-            graph::Op::Dense { .. } => logits,
-            graph::Op::Relu | graph::Op::Flatten => buffers.add(size(last.output), count, count),
-        });
-        buffers.extend(output_grad, backward(index));
-        places.grads[step.output.index()] = Some(output_grad);
-        if index > first_trained {
-            let in_place = matches!(step.node.op, graph::Op::Relu);
-            let input_grad = if in_place {
-                output_grad
-            } else {
-                buffers.add(size(step.input), backward(index), backward(index))
-            };
-            places.grads[step.input.index()] = Some(input_grad);
+fn outputs(graph: &Graph, mask: &WidthMask) -> (u32, u32) {
+    let shape = graph.shape(graph.output().value);
+    let last = shape.dims.last().map_or(1, |dim| dim.size(mask));
+    (last as u32, len(shape, mask) as u32)
+}
+
+fn loss(graph: &Graph, mask: &WidthMask, options: &PlanOptions) -> Result<Loss, CompileError> {
+    let (last, outputs) = outputs(graph, mask);
+    match options.loss {
+        None if last == 1 => Ok(Loss::Sigmoid),
+        None => Ok(Loss::Softmax { classes: last }),
+        Some(Loss::Softmax { classes }) if classes == 0 || !outputs.is_multiple_of(classes) => {
+            Err(CompileError::Loss { classes, outputs })
         }
+        Some(loss) => Ok(loss),
     }
-    (buffers, places)
+}
+
+fn allocations(
+    info: &PlanInfo,
+    program: &Program,
+    memory: &Memory<'_>,
+    at: impl Fn(u64) -> u32,
+) -> Vec<Allocation> {
+    let fixed = |name: &str, at: u32, len: u32| {
+        let (at, len) = (at.into(), len.into());
+        Allocation { name: name.to_owned(), at, len, live: None }
+    };
+    let names = ["anchor", "gradients", "residual", "moment 1", "moment 2", "guide"];
+    let segments = names.iter().zip(info.segments.of_params());
+    let mut list = vec![fixed("weights", 0, info.params)];
+    list.extend(segments.filter_map(|(name, start)| start.map(|start| fixed(name, start, info.params))));
+    list.extend(info.segments.stats.map(|start| fixed("statistics", start, info.stats)));
+    let name = |value: usize| match value.checked_sub(1).and_then(|step| program.steps.get(step)) {
+        Some(step) => step.name.clone(),
+        None => "input".to_owned(),
+    };
+    let buffers = memory.buffers().map(|(holds, offset, len, first, last)| Allocation {
+        name: match holds {
+            Holds::Value(value) => name(value),
+            Holds::Again(value) => format!("{} (again)", name(value)),
+            Holds::Grad(value) => format!("gradient of {}", name(value)),
+            Holds::Keep(step) => format!("{} (kept)", name(step + 1)),
+            Holds::Scratch(step) => format!("{} (scratch)", name(step + 1)),
+        },
+        at: at(offset).into(),
+        len: len * u64::from(info.batch),
+        live: Some((first, last)),
+    });
+    list.extend(buffers);
+    list
 }
 
 /// Numbers per sample.

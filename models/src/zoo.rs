@@ -3,27 +3,99 @@
 
 use common::rng::{Rng, derive};
 
-use crate::graph::{Builder, Graph, GraphError, Op, Param, Units, ValueId};
+use crate::graph::{Graph, Op};
+
+mod nets;
+mod random;
+use nets::Design;
+pub use nets::mlp;
+pub use random::random;
+
+const FIVE: &[f64] = &[1.0, 0.75, 0.5, 0.35, 0.25];
+const QUARTERS: &[f64] = &[1.0, 0.75, 0.5, 0.25];
+const EIGHTH: &[f64] = &[1.0, 0.7, 0.5, 0.25, 0.125];
+/// No hidden axis: every tier is the whole model.
+const WHOLE: &[f64] = &[1.0];
 
 /// Every model of the zoo.
 pub const ALL: &[Entry] = &[
     Entry {
         name: "mnist-mlp",
         description: "two hidden layers for 28x28 images of digits, 10 classes",
-        rates: &[1.0, 0.7, 0.5, 0.25, 0.125],
-        widths: &[784, 200, 100, 10],
+        rates: EIGHTH,
+        design: Design::Mlp(&[784, 200, 100, 10]),
     },
     Entry {
         name: "femnist-mlp",
         description: "one hidden layer for 28x28 images of characters, 10 classes",
         rates: &[1.0, 0.7, 0.45, 0.25, 0.125],
-        widths: &[784, 64, 10],
+        design: Design::Mlp(&[784, 64, 10]),
+    },
+    Entry {
+        name: "cifar-cnn",
+        description: "two convolutions 3x3, pooling, dropout, dense 128 for 32x32 colour images, 10 classes",
+        rates: FIVE,
+        design: Design::CifarCnn,
+    },
+    Entry {
+        name: "shakespeare-gru",
+        description: "embedding 256, GRU 1024: the next of 86 characters, in sequences of 50",
+        rates: FIVE,
+        design: Design::CharGru { entries: 86, width: 256, units: 1024, steps: 50 },
+    },
+    Entry {
+        name: "fmnist-mlp",
+        description: "FedLF and FedEBA+: two hidden layers of 200 for 28x28 images, 10 classes",
+        rates: EIGHTH,
+        design: Design::Mlp(&[784, 200, 200, 10]),
+    },
+    Entry {
+        name: "cifar-cnn-5x5",
+        description: "FedLF and FedEBA+: two convolutions 5x5 of 64, dense 384 and 192, 10 classes",
+        rates: FIVE,
+        design: Design::Lenet { image: [3, 32, 32], channels: [64, 64], units: &[384, 192], classes: 10 },
+    },
+    Entry {
+        name: "emnist-linear",
+        description: "EAGLE: one layer for 28x28 images of characters, 62 classes",
+        rates: WHOLE,
+        design: Design::Mlp(&[784, 62]),
+    },
+    Entry {
+        name: "emnist-cnn",
+        description: "EAGLE: two convolutions 5x5, dense 128 for 28x28 images of characters, 62 classes",
+        rates: FIVE,
+        design: Design::Lenet { image: [1, 28, 28], channels: [32, 64], units: &[128], classes: 62 },
+    },
+    Entry {
+        name: "fairness-mlp",
+        description: "FedFB: 4 hidden units for two features and a group, one logit",
+        rates: &[1.0, 0.5],
+        design: Design::Mlp(&[3, 4, 1]),
+    },
+    Entry {
+        name: "fairness-logistic",
+        description: "FedFB: logistic regression on two features and a group, one logit",
+        rates: WHOLE,
+        design: Design::Mlp(&[3, 1]),
+    },
+    Entry {
+        name: "cifar-resnet",
+        description: "three residual blocks with group normalisation for 32x32 colour images, 10 classes",
+        rates: QUARTERS,
+        design: Design::Resnet,
+    },
+    Entry {
+        name: "motion-cnn",
+        description: "1-D convolutions (one depthwise) for 128 samples of a 3-axis accelerometer, 6 classes",
+        rates: QUARTERS,
+        design: Design::MotionCnn,
     },
     Entry {
         name: "digits-mlp",
         description: "one hidden layer for 8x8 images of digits, 10 classes; fits a microcontroller",
-        rates: &[1.0, 0.7, 0.5, 0.25, 0.125],
-        widths: &[64, 32, 10],
+        rates: EIGHTH,
+        design: Design::Mlp(&[64, 32, 10]),
     },
 ];
 
@@ -37,51 +109,53 @@ pub struct Entry {
     pub description: &'static str,
     /// Of the usual tiers, widest first.
     pub rates: &'static [f64],
-    /// Inputs, hidden units, classes.
-    widths: &'static [u32],
+    design: Design,
 }
 
 impl Entry {
     /// The model with weights drawn from `seed`.
     pub fn build(&self, seed: u64) -> (Graph, Vec<f32>) {
-        let graph = mlp(self.name, self.widths).expect("tests build every entry of the table");
+        let graph = self.design.graph(self.name).expect("tests build every entry of the table");
         let parameters = initial(&graph, seed);
         (graph, parameters)
     }
 }
 
-/// A multilayer perceptron: `widths` are inputs, hidden units, outputs.
-pub fn mlp(name: &str, widths: &[u32]) -> Result<Graph, GraphError> {
-    let [inputs, layers @ ..] = widths else { return Err(GraphError::NothingToTrain) };
-    let mut builder = Builder::new(name, "input", &[*inputs])?;
-    let mut value = ValueId::INPUT;
-    for (index, &units) in layers.iter().enumerate() {
-        let last = index + 1 == layers.len();
-        let layer = format!("fc{}", index + 1);
-        let weight = Param::plain(format!("{layer}.weight"));
-        let bias = Param::plain(format!("{layer}.bias"));
-        let inputs = builder.size(value);
-        let units = if last { Units::Fixed(units) } else { Units::Hidden(units) };
-        value = builder.dense(&layer, value, inputs, units, weight, Some(bias))?;
-        if !last {
-            value = builder.relu(&format!("relu{}", index + 1), value);
-        }
-    }
-    builder.finish("logits", value, None)
-}
-
-/// Weights and biases uniform in `(-1/sqrt(inputs), 1/sqrt(inputs))`, as PyTorch's `Linear` draws them.
-/// Every tensor has its own stream.
+/// Parameters as PyTorch draws them: weights and biases of dense, convolutional and recurrent layers
+/// uniform in `(-1/sqrt(n), 1/sqrt(n))` with `n` the inputs of a unit (recurrent: the units), tables
+/// normal, scales 1 and shifts 0. Every tensor has its own stream.
 pub fn initial(graph: &Graph, seed: u64) -> Vec<f32> {
+    let full = graph.full();
     let mut parameters = Vec::with_capacity(graph.layout().len());
+    let mut drawn = 0;
     for node in graph.nodes() {
-        let Op::Dense { .. } = node.op else { continue };
-        let inputs: usize = node.inputs.iter().map(|&value| graph.shape(value).len(graph.full())).sum();
-        let bound = 1.0 / (inputs as f64).sqrt();
-        for param in node.op.params() {
+        let shape =
+            |place: usize| node.op.params().nth(place).and_then(|id| graph.param_shapes().get(id.index()));
+        let weight = shape(0).map_or(&[][..], |shape| &shape.dims[..]);
+        let bound = |inputs: usize| 1.0 / (inputs.max(1) as f64).sqrt();
+        for (place, param) in node.op.params().enumerate() {
+            // A shared parameter was drawn where it was used first.
+            if param.index() < drawn {
+                continue;
+            }
+            drawn = param.index() + 1;
             let mut rng = Rng::new(derive(seed, u64::from(param.0)));
-            let len = graph.param_shapes().get(param.index()).map_or(0, |shape| shape.len(graph.full()));
-            parameters.extend((0..len).map(|_| ((2.0 * rng.unit_f64() - 1.0) * bound) as f32));
+            let len = shape(place).map_or(0, |shape| shape.len(full));
+            let draw: &mut dyn FnMut() -> f64 = match node.op {
+                Op::Embed { .. } => &mut || rng.normal(),
+                Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::BatchNorm { .. } => {
+                    &mut || if place == 0 { 1.0 } else { 0.0 }
+                }
+                Op::Gru { .. } => {
+                    let units = node.shape.dims.last().map_or(1, |dim| dim.size(full));
+                    &mut move || (2.0 * rng.unit_f64() - 1.0) * bound(units)
+                }
+                _ => {
+                    let inputs = weight.iter().skip(1).map(|dim| dim.size(full)).product();
+                    &mut move || (2.0 * rng.unit_f64() - 1.0) * bound(inputs)
+                }
+            };
+            parameters.extend((0..len).map(|_| draw() as f32));
         }
     }
     parameters
@@ -93,18 +167,29 @@ mod tests {
 
     #[test]
     fn parameter_counts_of_all_tiers() {
-        let expected = [
-            ("mnist-mlp", [178_110, 120_480, 84_060, 40_785, 20_067]),
-            ("femnist-mlp", [50_890, 34_990, 22_270, 12_730, 6_370]),
-            ("digits-mlp", [2_410, 1_660, 1_210, 610, 310]),
+        let expected: [(&str, &[usize]); 13] = [
+            ("mnist-mlp", &[178_110, 120_480, 84_060, 40_785, 20_067]),
+            ("femnist-mlp", &[50_890, 34_990, 22_270, 12_730, 6_370]),
+            ("cifar-cnn", &[1_060_138, 596_770, 265_626, 125_806, 66_706]),
+            ("shakespeare-gru", &[4_048_470, 2_452_054, 1_248_854, 714_474, 438_870]),
+            ("fmnist-mlp", &[199_210, 131_050, 89_610, 42_310, 20_535]),
+            ("cifar-cnn-5x5", &[797_962, 450_250, 201_354, 97_353, 51_274]),
+            ("emnist-linear", &[48_670]),
+            ("emnist-cnn", &[191_294, 109_310, 50_110, 24_680, 13_694]),
+            ("fairness-mlp", &[21, 11]),
+            ("fairness-logistic", &[4]),
+            ("cifar-resnet", &[78_186, 44_338, 20_026, 5_250]),
+            ("motion-cnn", &[4_198, 2_478, 1_206, 382]),
+            ("digits-mlp", &[2_410, 1_660, 1_210, 610, 310]),
         ];
         assert_eq!(expected.map(|(name, _)| name), *ALL.iter().map(|entry| entry.name).collect::<Vec<_>>());
         for (name, counts) in expected {
             let entry = by_name(name).unwrap();
             let (graph, parameters) = entry.build(0);
-            assert_eq!(parameters.len(), counts[0]);
+            assert_eq!(parameters.len(), graph.layout().len(), "{name}");
             let tiers = entry.rates.iter().map(|&rate| {
                 let mask = graph.full().at_rate(rate).unwrap();
+                assert_eq!(graph.check_mask(&mask), Ok(()), "{name} at {rate}");
                 graph.gather(&mask, &parameters).unwrap().len()
             });
             assert_eq!(tiers.collect::<Vec<_>>(), counts, "{name}");

@@ -74,9 +74,47 @@ fn slice_and_export_write_models() {
 }
 
 #[test]
+fn plan_finds_what_fits() {
+    let base = ["plan", "digits-mlp", "--batch", "16", "--optimizer", "sgd"];
+    let shown = json(&base);
+    let (params, room) = (2_410, 16 * (64 + 32 + 10 + 32));
+    assert_eq!(shown["training_bytes"], 4 * (3 * params + room));
+    assert_eq!(shown["inference_bytes"], 4 * (params + 16 * (64 + 32)));
+    assert_eq!(shown["macs_per_sample"], 64 * 32 + 32 * 10);
+    let adam = json(&["plan", "digits-mlp", "--optimizer", "adam"]);
+    assert_eq!(adam["training_bytes"], 4 * (5 * params + room));
+
+    let with = |ram: u64| json(&[&base[..], &["--ram", &ram.to_string()]].concat())["ram"].clone();
+    let roomy = with(4 * (3 * params + room));
+    assert_eq!(
+        (roomy["setting"]["fused"].as_bool(), roomy["setting"]["samples_per_pass"].as_u64()),
+        (Some(false), Some(16))
+    );
+    let fused = with(4 * (2 * params + room));
+    assert_eq!(
+        (fused["setting"]["fused"].as_bool(), fused["need"].as_u64()),
+        (Some(true), Some(4 * (2 * params + room)))
+    );
+    // Momentum needs the gradients; four passes of four samples make up the batch.
+    let ram = (4 * (4 * params + 138 * 5)).to_string();
+    let summed = json(&["plan", "digits-mlp", "--optimizer", "momentum", "--ram", &ram]);
+    assert_eq!(summed["ram"]["setting"]["samples_per_pass"], 4);
+    assert_eq!(summed["ram"]["need"], 4 * (4 * params + 138 * 4));
+
+    let text = stdout(&[&base[..], &["--buffers", "--ram", "64k", "--flash", "256k"]].concat());
+    for expected in ["RAM: fits", "flash: fits", "gradient of relu1", "anchor", "always"] {
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
+    }
+    let short = models(&["plan", "mnist-mlp", "--ram", "64k"]);
+    assert_eq!(short.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&short.stdout).contains("bytes too many"));
+    assert_eq!(failure(&["plan", "digits-mlp", "--ram", "many"]).0, Some(2));
+}
+
+#[test]
 fn the_zoo_is_listed() {
     assert!(stdout(&["zoo"]).contains("mnist-mlp"));
-    assert_eq!(json(&["zoo"]).as_array().unwrap().len(), 3);
+    assert_eq!(json(&["zoo"]).as_array().unwrap().len(), 13);
 }
 
 #[test]
@@ -84,9 +122,9 @@ fn errors_say_what_to_do() {
     let (code, text) = failure(&["inspect", "no-such-model"]);
     assert_eq!(code, Some(1));
     assert!(text.contains("neither a file nor a model of the zoo (mnist-mlp, femnist-mlp"), "{text}");
-    let (code, text) = failure(&["inspect", &fixture("cnn.torchscript.onnx").to_string_lossy()]);
+    let (code, text) = failure(&["inspect", &fixture("keras-rgb.nhwc.onnx").to_string_lossy()]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("uses op 'Conv'"), "{text}");
+    assert!(text.contains("--inputs-as-nchw"), "{text}");
     let (code, text) = failure(&["slice", "digits-mlp", "--widths", "99", "--out", "unused.onnx"]);
     assert_eq!(code, Some(1));
     assert!(text.contains("hidden axis 0 has 32 units"), "{text}");

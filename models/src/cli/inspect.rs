@@ -5,7 +5,7 @@ use std::fmt;
 use common::{Dim, TensorShape, WidthMask};
 use models::{
     Graph, TierSpec,
-    graph::{Op, ValueId},
+    graph::ValueId,
     plan::{CompileError, Mode, PlanOptions, compile},
 };
 use serde::Serialize;
@@ -104,7 +104,7 @@ impl Inspection {
         let params = graph.params().iter().zip(graph.param_shapes()).zip(graph.offsets(full));
         let layer = |axis: usize| {
             let owner = graph.nodes().iter().find(|node| {
-                matches!(node.op, Op::Dense { .. }) && axis_of(&node.shape).map(usize::from) == Some(axis)
+                node.op.params().next().is_some() && axis_of(&node.shape).map(usize::from) == Some(axis)
             });
             owner.map_or_else(String::new, |node| node.name.clone())
         };
@@ -122,7 +122,7 @@ impl Inspection {
                     shape: sizes(shape),
                     offset,
                     len: shape.len(full),
-                    transposed: param.transposed,
+                    transposed: !param.stored.is_plain(),
                 })
                 .collect(),
             axes: full
@@ -151,7 +151,7 @@ impl Tier {
         mask: &WidthMask,
         batch: u16,
     ) -> Result<Self, CompileError> {
-        let plan = |mode| compile(graph, mask, &PlanOptions { batch, mode, error_feedback: false });
+        let plan = |mode| compile(graph, mask, &PlanOptions { mode, ..PlanOptions::infer(batch) });
         let (infer, train) = (plan(Mode::Infer)?, plan(Mode::Train)?);
         Ok(Self {
             tier,

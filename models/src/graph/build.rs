@@ -1,38 +1,25 @@
-//! Puts a [`Graph`] together node by node, checking shapes and numbering parameters and hidden axes.
+//! Puts a [`Graph`] together node by node, numbering parameters and hidden axes. The layers themselves
+//! are in [`super::layers`].
 
-use std::collections::HashSet;
+use common::{Dim, TensorShape};
 
-use common::{AxisId, Dim, TensorShape, WidthMask, layout::MAX_AXES, mask::MaskError};
-
-use super::{Graph, GraphError, Input, Node, Op, Output, Param, ParamId, Tail, ValueId};
+use super::{Graph, GraphError, Input, Node, Op, Output, Param, ParamId, Tail, ValueId, axes::Axes};
 
 /// Plans address parameters and activations with 32 bits.
-const MAX_LEN: u64 = 1 << 31;
+pub(super) const MAX_LEN: u64 = 1 << 31;
 
-/// What the outputs of a dense layer are.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Units {
-    /// A new hidden axis, which tiers cut.
-    Hidden(u32),
-    /// Outputs of the model, which stay.
-    Fixed(u32),
-}
-
-impl Param {
-    /// A parameter whose ONNX initializer has the order of the flat vector.
-    pub fn plain(name: impl Into<String>) -> Self {
-        Self { name: name.into(), transposed: false }
-    }
-}
-
+/// Builds a Graph. Every layer gets a hidden axis of its own; axes that must agree become one, and those
+/// that reach the model's output are not cut.
 #[derive(Clone, Debug)]
 pub struct Builder {
     name: String,
     input: Input,
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
     params: Vec<Param>,
     shapes: Vec<TensorShape>,
-    widths: Vec<u32>,
+    pub(super) axes: Axes,
+    /// Per node; mean and variance of a batch normalisation.
+    pub(super) stats: Vec<Vec<f32>>,
 }
 
 impl Builder {
@@ -45,11 +32,11 @@ impl Builder {
         let dims: Vec<Dim> = shape.iter().map(|&size| Dim::fixed(size)).collect();
         let shape = TensorShape::new(&dims).ok_or(GraphError::Rank(dims.len()))?;
         let input = Input { name: input.to_owned(), shape };
-        let name = name.to_owned();
-        Ok(Self { name, input, nodes: vec![], params: vec![], shapes: vec![], widths: vec![] })
+        let (name, axes) = (name.to_owned(), Axes::default());
+        Ok(Self { name, input, nodes: vec![], params: vec![], shapes: vec![], axes, stats: vec![] })
     }
 
-    /// Per-sample shape of a value.
+    /// Per-sample shape of a value, with provisional axes.
     pub fn shape(&self, value: ValueId) -> &TensorShape {
         match value.index().checked_sub(1).and_then(|node| self.nodes.get(node)) {
             Some(node) => &node.shape,
@@ -57,151 +44,125 @@ impl Builder {
         }
     }
 
+    /// Sizes of a value's axes.
+    pub fn sizes(&self, value: ValueId) -> Vec<usize> {
+        self.axes.sizes(&self.shape(value).dims)
+    }
+
     /// Numbers per sample of a value.
     pub fn size(&self, value: ValueId) -> usize {
-        self.shape(value).dims.iter().map(|dim| self.dim_size(dim)).product()
+        self.sizes(value).iter().product()
     }
 
-    /// A dense layer with weights `[units][inputs]`.
-    pub fn dense(
-        &mut self,
-        name: &str,
-        input: ValueId,
-        inputs: usize,
-        units: Units,
-        weight: Param,
-        bias: Option<Param>,
-    ) -> Result<ValueId, GraphError> {
-        let from = match self.shape(input).dims.as_slice() {
-            [dim] if self.dim_size(dim) == inputs => *dim,
-            dims => {
-                let sizes: Vec<usize> = dims.iter().map(|dim| self.dim_size(dim)).collect();
-                let (node, got) = (name.to_owned(), format!("{sizes:?}"));
-                return Err(GraphError::DenseInput { node, expected: inputs, got });
-            }
-        };
-        let (Units::Hidden(size) | Units::Fixed(size)) = units;
-        if size == 0 || u64::from(size) > MAX_LEN {
-            return Err(GraphError::DenseOutput(name.to_owned()));
+    /// The Graph of everything that `value` needs.
+    pub fn finish(mut self, output: &str, value: ValueId, tail: Option<Tail>) -> Result<Graph, GraphError> {
+        for dim in self.shape(value).dims.clone() {
+            self.axes.pin(&dim);
         }
-        let to = match units {
-            Units::Fixed(size) => Dim::fixed(size),
-            Units::Hidden(size) => Dim::units(self.axis(size)?),
-        };
-        let weight = self.param(weight, &[to, from]);
-        let bias = bias.map(|bias| self.param(bias, &[to]));
-        Ok(self.push(name, Op::Dense { weight, bias }, input, &[to]))
-    }
-
-    pub fn relu(&mut self, name: &str, input: ValueId) -> ValueId {
-        let shape = self.shape(input).dims.clone();
-        self.push(name, Op::Relu, input, &shape)
-    }
-
-    /// Gives the value itself where a sample has one axis already.
-    pub fn flatten(&mut self, name: &str, input: ValueId) -> ValueId {
-        let dims = &self.shape(input).dims;
-        match dims.as_slice() {
-            [_] => input,
-            dims => {
-                let flat = flattened(dims);
-                self.push(name, Op::Flatten, input, &[flat])
-            }
-        }
-    }
-
-    pub fn finish(self, output: &str, value: ValueId, tail: Option<Tail>) -> Result<Graph, GraphError> {
+        let value = self.prune(value);
         if self.params.is_empty() {
             return Err(GraphError::NothingToTrain);
         }
-        let mut names = HashSet::new();
-        if let Some(param) = self.params.iter().find(|param| !names.insert(&param.name)) {
-            return Err(GraphError::Shared(param.name.clone()));
-        }
-        let Self { name, input, nodes, params, shapes, widths } = self;
-        let full = WidthMask::full(&widths)?;
+        let live = self.nodes.iter().map(|node| &node.shape).chain(&self.shapes);
+        let (resolved, full) = self.axes.resolve(live.flat_map(|shape| &shape.dims))?;
+        let Self { name, input, mut nodes, params, mut shapes, stats, .. } = self;
+        nodes.iter_mut().for_each(|node| node.shape = resolved.shape(&node.shape));
+        shapes.iter_mut().for_each(|shape| *shape = resolved.shape(shape));
         let output = Output { name: output.to_owned(), value, tail };
-        let graph = Graph { name, input, output, nodes, params, shapes, full };
-        let lens = graph.shapes.iter().map(|shape| {
+        let stats = stats.concat();
+        let graph = Graph { name, input, output, nodes, params, shapes, stats, full };
+        let len = |shape: &TensorShape| {
             shape.dims.iter().map(|dim| dim.size(&graph.full) as u64).fold(1, u64::saturating_mul)
-        });
-        match lens.fold(0, u64::saturating_add) {
+        };
+        if let Some(node) = graph.nodes.iter().find(|node| len(&node.shape) > MAX_LEN) {
+            return Err(GraphError::TooLarge(len(&node.shape)));
+        }
+        match graph.shapes.iter().map(len).fold(0, u64::saturating_add) {
             len if len > MAX_LEN => Err(GraphError::TooLarge(len)),
             _ => Ok(graph),
         }
     }
 
-    fn axis(&mut self, size: u32) -> Result<AxisId, MaskError> {
-        if self.widths.len() >= MAX_AXES {
-            return Err(MaskError::TooManyAxes);
-        }
-        self.widths.push(size);
-        Ok(AxisId(self.widths.len() as u8 - 1))
-    }
-
-    fn param(&mut self, param: Param, dims: &[Dim]) -> ParamId {
-        self.params.push(param);
-        self.shapes.push(shape_of(dims));
-        ParamId(self.params.len() as u32 - 1)
-    }
-
-    fn push(&mut self, name: &str, op: Op, input: ValueId, dims: &[Dim]) -> ValueId {
+    pub(super) fn push(&mut self, name: &str, op: Op, inputs: &[ValueId], dims: &[Dim]) -> ValueId {
         let shape = shape_of(dims);
-        self.nodes.push(Node { name: name.to_owned(), op, inputs: vec![input], shape });
+        self.nodes.push(Node { name: name.to_owned(), op, inputs: inputs.to_vec(), shape });
+        self.stats.push(vec![]);
         ValueId(self.nodes.len() as u32)
     }
 
-    fn dim_size(&self, dim: &Dim) -> usize {
-        let width = dim.axis.and_then(|axis| self.widths.get(usize::from(axis.0))).map_or(1, |&w| w as usize);
-        dim.blocks as usize * width * dim.inner as usize
+    /// A parameter of these dimensions. One that exists already is used again, and its axes are those of
+    /// both uses.
+    pub(super) fn param(&mut self, param: Param, dims: &[Dim]) -> Result<ParamId, GraphError> {
+        if let Some(place) = self.params.iter().position(|other| other.name == param.name) {
+            let shape = self.shapes.get(place).cloned().unwrap_or_default();
+            let same = self.params.get(place).is_some_and(|other| other.stored == param.stored);
+            if !same || self.axes.sizes(&shape.dims) != self.axes.sizes(dims) {
+                return Err(GraphError::Shared(param.name));
+            }
+            for (a, b) in shape.dims.iter().zip(dims) {
+                self.axes.unify(a, b);
+            }
+            return Ok(ParamId(place as u32));
+        }
+        self.params.push(param);
+        self.shapes.push(shape_of(dims));
+        Ok(ParamId(self.params.len() as u32 - 1))
     }
-}
 
-/// One dimension in place of several. The hidden axis of a value comes first (channel-major), so what
-/// follows becomes its `inner`.
-fn flattened(dims: &[Dim]) -> Dim {
-    let mut flat = Dim::fixed(1);
-    for dim in dims {
-        if dim.axis.is_some() {
-            flat = Dim { blocks: flat.blocks * flat.inner * dim.blocks, ..*dim };
-        } else {
-            flat.inner *= dim.inner;
+    /// Leaves out what `value` does not need, and gives its new number.
+    fn prune(&mut self, value: ValueId) -> ValueId {
+        let mut needed = vec![false; self.nodes.len() + 1];
+        let mut open = vec![value];
+        while let Some(value) = open.pop() {
+            if let Some(seen) = needed.get_mut(value.index())
+                && !std::mem::replace(seen, true)
+                && let Some(node) = value.index().checked_sub(1).and_then(|node| self.nodes.get(node))
+            {
+                open.extend(&node.inputs);
+            }
+        }
+        let mut next = 0;
+        let mut values = vec![ValueId::INPUT];
+        for needed in needed.iter().skip(1) {
+            next += u32::from(*needed);
+            values.push(ValueId(next));
+        }
+        let mut keep = needed.iter().skip(1);
+        self.stats.retain(|_| keep.next().copied().unwrap_or(false));
+        let mut keep = needed.iter().skip(1);
+        self.nodes.retain(|_| keep.next().copied().unwrap_or(false));
+        for input in self.nodes.iter_mut().flat_map(|node| &mut node.inputs) {
+            *input = values.get(input.index()).copied().unwrap_or(*input);
+        }
+        self.prune_params();
+        values.get(value.index()).copied().unwrap_or(value)
+    }
+
+    fn prune_params(&mut self) {
+        let mut used = vec![false; self.params.len()];
+        for param in self.nodes.iter().flat_map(|node| node.op.params()) {
+            if let Some(used) = used.get_mut(param.index()) {
+                *used = true;
+            }
+        }
+        if used.iter().all(|&used| used) {
+            return;
+        }
+        let numbers: Vec<u32> = used
+            .iter()
+            .scan(0, |next, &used| Some(std::mem::replace(next, *next + u32::from(used))))
+            .collect();
+        let mut keep = used.iter();
+        self.params.retain(|_| keep.next().copied().unwrap_or(false));
+        let mut keep = used.iter();
+        self.shapes.retain(|_| keep.next().copied().unwrap_or(false));
+        for node in &mut self.nodes {
+            node.op.renumber(|param| ParamId(numbers.get(param.index()).copied().unwrap_or(param.0)));
         }
     }
-    flat
 }
 
-/// Every caller passes at most two dimensions, or those of a shape that exists.
+/// Every caller passes at most four dimensions.
 fn shape_of(dims: &[Dim]) -> TensorShape {
     TensorShape::new(dims).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flatten_keeps_the_hidden_axis_apart() {
-        let channels = Dim::units(AxisId(2));
-        let flat = flattened(&[channels, Dim::fixed(4), Dim::fixed(5)]);
-        assert_eq!(flat, Dim { blocks: 1, axis: Some(AxisId(2)), inner: 20 });
-        let last = flattened(&[Dim::fixed(4), Dim::fixed(5), channels]);
-        assert_eq!(last, Dim { blocks: 20, axis: Some(AxisId(2)), inner: 1 });
-        assert_eq!(flattened(&[Dim::fixed(4), Dim::fixed(5)]), Dim::fixed(20));
-    }
-
-    #[test]
-    fn wrong_sizes_are_refused() {
-        assert_eq!(Builder::new("m", "x", &[0]).unwrap_err(), GraphError::InputSize);
-        assert_eq!(Builder::new("m", "x", &[u32::MAX; 3]).unwrap_err(), GraphError::InputSize);
-        assert_eq!(Builder::new("m", "x", &[1; 5]).unwrap_err(), GraphError::Rank(5));
-        let mut builder = Builder::new("m", "x", &[2, 3]).unwrap();
-        let refused = builder.dense("fc", ValueId::INPUT, 6, Units::Fixed(2), Param::plain("w"), None);
-        let text = refused.unwrap_err().to_string();
-        assert_eq!(
-            text,
-            "'fc' takes 6 numbers per sample, but its input has shape [2, 3]; put a Flatten before it"
-        );
-        assert_eq!(builder.finish("y", ValueId::INPUT, None), Err(GraphError::NothingToTrain));
-    }
 }

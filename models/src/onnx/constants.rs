@@ -52,6 +52,11 @@ impl<'a> Constants<'a> {
         self.tensor(name).map(|tensor| Ok(integers(tensor)?))
     }
 
+    /// Number of axes; `None` if there is no constant of this name.
+    pub fn rank(&self, name: &str) -> Option<usize> {
+        self.tensor(name).map(|tensor| tensor.dims.len())
+    }
+
     fn tensor(&self, name: &str) -> Option<&TensorProto> {
         self.0.get(name).map(|constant| match constant {
             Constant::Tensor(tensor) => *tensor,

@@ -1,20 +1,22 @@
-//! From a Graph and its parameters to an ONNX file that any runtime loads: opset 17, batch axis "N",
-//! Flatten, Gemm with `transB = 1`, Relu, and the tail. Equal models give equal bytes.
+//! From a Graph and its parameters to an ONNX file that any runtime loads: opset 17, batch axis "N", the
+//! nodes of [`nodes`], and the tail. Equal models give equal bytes.
 
 use std::collections::HashSet;
 
-use common::slice::WrongLength;
+use common::{TensorShape, slice::WrongLength};
 use prost::Message;
 
 use super::{
     proto::{
-        AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-        StringStringEntryProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, attribute_type,
-        data_type,
+        DimensionProto, GraphProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
+        TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, data_type,
     },
     tensor::float_tensor,
 };
-use crate::graph::{Graph, Op, ParamId, ValueId};
+use crate::graph::{Graph, Groups, Op, ParamId, ValueId};
+
+mod nodes;
+use nodes::{Writer, integer};
 
 const IR_VERSION: i64 = 8;
 const OPSET: i64 = 17;
@@ -26,11 +28,13 @@ pub struct ExportOptions<'a> {
     pub tail: bool,
     /// Kept in the file as `metadata_props`, such as tier, widths and round.
     pub metadata: &'a [(&'a str, String)],
+    /// Mean and variance of every batch normalisation; by default those of the Graph.
+    pub stats: Option<&'a [f32]>,
 }
 
 impl Default for ExportOptions<'_> {
     fn default() -> Self {
-        Self { tail: true, metadata: &[] }
+        Self { tail: true, metadata: &[], stats: None }
     }
 }
 
@@ -52,15 +56,18 @@ pub fn export(
         return Err(WrongLength { expected, got: parameters.len() }.into());
     }
     let names = Names::new(graph, options.tail);
-    let full = graph.full();
-    let offsets = graph.offsets(full);
-    let tensors = graph.params().iter().zip(graph.param_shapes()).zip(offsets);
-    let initializer = tensors
-        .map(|((param, shape), at)| {
-            let dims: Vec<usize> = shape.dims.iter().map(|dim| dim.size(full)).collect();
-            float_tensor(&param.name, &dims, &parameters[at..at + shape.len(full)])
-        })
-        .collect();
+    let stats = options.stats.unwrap_or(graph.stats());
+    let mut writer = Writer { graph, names: &names, nodes: vec![], constants: vec![], stats };
+    for (index, node) in graph.nodes().iter().enumerate() {
+        writer.node(node, names.of(ValueId(index as u32 + 1)));
+    }
+    if let Some(tail) = graph.output().tail.filter(|_| names.tail) {
+        let (from, to) = (names.of(graph.output().value), graph.output().name.clone());
+        writer.push("tail", tail.op_type(), vec![from], to, vec![integer("axis", -1)]);
+    }
+    let Writer { nodes, constants, .. } = writer;
+    let initializer = initializers(graph, parameters).into_iter().chain(constants).collect();
+    let kind = if graph.tokens().is_some() { data_type::INT64 } else { data_type::FLOAT };
     let model = ModelProto {
         ir_version: IR_VERSION,
         producer_name: "fairtier".to_owned(),
@@ -72,60 +79,47 @@ pub fn export(
             .map(|(key, value)| StringStringEntryProto { key: (*key).to_owned(), value: value.clone() })
             .collect(),
         graph: Some(GraphProto {
-            node: nodes(graph, &names),
+            node: nodes,
             name: graph.name().to_owned(),
             initializer,
-            input: vec![value_info(graph, ValueId::INPUT, &graph.input().name)],
-            output: vec![value_info(graph, graph.output().value, &graph.output().name)],
+            input: vec![value_info(graph, ValueId::INPUT, &graph.input().name, kind)],
+            output: vec![value_info(graph, graph.output().value, &graph.output().name, data_type::FLOAT)],
         }),
     };
     Ok(model.encode_to_vec())
 }
 
-fn nodes(graph: &Graph, names: &Names) -> Vec<NodeProto> {
-    let param =
-        |id: ParamId| graph.params().get(id.index()).map_or_else(String::new, |param| param.name.clone());
-    let mut nodes = Vec::with_capacity(graph.nodes().len() + 1);
-    for (index, node) in graph.nodes().iter().enumerate() {
-        let values = node.inputs.iter().map(|&value| names.of(value));
-        let (op_type, attribute) = match node.op {
-            Op::Dense { .. } => ("Gemm", vec![integer("transB", 1)]),
-            Op::Relu => ("Relu", vec![]),
-            Op::Flatten => ("Flatten", vec![integer("axis", 1)]),
-        };
-        nodes.push(NodeProto {
-            input: values.chain(node.op.params().map(param)).collect(),
-            output: vec![names.of(ValueId(index as u32 + 1))],
-            name: node.name.clone(),
-            op_type: op_type.to_owned(),
-            attribute,
-            domain: String::new(),
-        });
-    }
-    if let Some(tail) = graph.output().tail.filter(|_| names.tail) {
-        nodes.push(NodeProto {
-            input: vec![names.of(graph.output().value)],
-            output: vec![graph.output().name.clone()],
-            name: "tail".to_owned(),
-            op_type: tail.op_type().to_owned(),
-            attribute: vec![integer("axis", -1)],
-            domain: String::new(),
-        });
-    }
-    nodes
+/// Parameters in our order; GRUs and group normalisations need extra axes of size 1.
+fn initializers(graph: &Graph, parameters: &[f32]) -> Vec<TensorProto> {
+    let full = graph.full();
+    let extra = |id: ParamId| {
+        let user = graph.nodes().iter().find(|node| node.op.params().any(|other| other == id))?;
+        match user.op {
+            Op::Gru { .. } => Some((1, 0)),
+            Op::GroupNorm { groups: Groups::Count(_), .. } => Some((0, user.shape.dims.len() - 1)),
+            _ => None,
+        }
+    };
+    let tensors = graph.params().iter().zip(graph.param_shapes()).zip(graph.offsets(full)).enumerate();
+    tensors
+        .map(|(index, ((param, shape), at))| {
+            let (before, after) = extra(ParamId(index as u32)).unwrap_or((0, 0));
+            let dims = [vec![1; before], shape_sizes(graph, shape), vec![1; after]].concat();
+            float_tensor(&param.name, &dims, &parameters[at..at + shape.len(full)])
+        })
+        .collect()
 }
 
-fn integer(name: &str, value: i64) -> AttributeProto {
-    let (name, i) = (name.to_owned(), Some(value));
-    AttributeProto { name, i, r#type: attribute_type::INT, ..AttributeProto::default() }
+fn shape_sizes(graph: &Graph, shape: &TensorShape) -> Vec<usize> {
+    shape.dims.iter().map(|dim| dim.size(graph.full())).collect()
 }
 
-fn value_info(graph: &Graph, value: ValueId, name: &str) -> ValueInfoProto {
+fn value_info(graph: &Graph, value: ValueId, name: &str, elem_type: i32) -> ValueInfoProto {
     let batch = DimensionProto { dim_value: None, dim_param: Some(BATCH.to_owned()) };
     let sizes = graph.shape(value).dims.iter().map(|dim| dim.size(graph.full()) as i64);
     let sizes = sizes.map(|size| DimensionProto { dim_value: Some(size), dim_param: None });
     let shape = Some(TensorShapeProto { dim: std::iter::once(batch).chain(sizes).collect() });
-    let tensor_type = Some(TensorTypeProto { elem_type: data_type::FLOAT, shape });
+    let tensor_type = Some(TensorTypeProto { elem_type, shape });
     ValueInfoProto { name: name.to_owned(), r#type: Some(TypeProto { tensor_type }) }
 }
 

@@ -47,6 +47,8 @@ pub enum ImportError {
     InputShape { name: String, shape: String },
     #[error("the model has no output of floats that depends on its input")]
     NoOutput,
+    #[error("{0}")]
+    Output(String),
     #[error("node '{node}' uses op '{op}', which is not supported; supported are {SUPPORTED}")]
     Op { node: String, op: String },
     #[error("node '{node}' ({op}): {problem}")]
@@ -61,8 +63,11 @@ pub enum ImportError {
     Graph(#[from] GraphError),
 }
 
-const SUPPORTED: &str = "Gemm, MatMul, Add of a bias, Relu, Flatten, Reshape to [N, features], Identity, Cast to \
-                         float, Dropout, and Softmax or LogSoftmax at the end";
+const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels, \
+                         BatchNormalization, LayerNormalization, GroupNormalization, InstanceNormalization, GRU, \
+                         Gather as embedding, Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout, Flatten, Reshape, \
+                         Squeeze, Unsqueeze, Transpose, Identity, Cast, shape computations, and Softmax or \
+                         LogSoftmax at the end";
 
 /// Reads a model. Only nodes that its float output needs are imported.
 pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {
@@ -73,7 +78,7 @@ pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {
     if !OPSETS.contains(&opset) {
         return Err(ImportError::Opset(opset));
     }
-    let source = Source::new(graph)?;
+    let source = Source::new(graph, opset)?;
     let mut refused = None;
     for output in source.outputs() {
         match lower(&source, &output.name) {
@@ -91,6 +96,8 @@ pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {
 #[derive(Debug)]
 pub struct Source<'a> {
     pub graph: &'a GraphProto,
+    /// Version of the default operator set.
+    pub opset: i64,
     pub constants: Constants<'a>,
     pub input: InputInfo<'a>,
     producers: HashMap<&'a str, usize>,
@@ -106,7 +113,7 @@ pub struct InputInfo<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn new(graph: &'a GraphProto) -> Result<Self, ImportError> {
+    fn new(graph: &'a GraphProto, opset: i64) -> Result<Self, ImportError> {
         let constants = Constants::of(graph);
         // Before IR version 4, initializers were listed among the inputs.
         let inputs: Vec<_> = graph
@@ -127,7 +134,7 @@ impl<'a> Source<'a> {
                 }
             }
         }
-        Ok(Self { graph, constants, input, producers })
+        Ok(Self { graph, opset, constants, input, producers })
     }
 
     /// The nodes that a value needs, in the order of the file.

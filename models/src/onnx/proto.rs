@@ -74,6 +74,8 @@ pub struct AttributeProto {
     pub f: Option<f32>,
     #[prost(int64, optional, tag = "3")]
     pub i: Option<i64>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub s: Option<Vec<u8>>,
     #[prost(message, optional, tag = "5")]
     pub t: Option<TensorProto>,
     #[prost(float, repeated, tag = "7")]
@@ -88,7 +90,9 @@ pub struct AttributeProto {
 pub mod attribute_type {
     pub const FLOAT: i32 = 1;
     pub const INT: i32 = 2;
+    pub const STRING: i32 = 3;
     pub const TENSOR: i32 = 4;
+    pub const INTS: i32 = 7;
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -100,6 +104,8 @@ pub struct TensorProto {
     pub data_type: i32,
     #[prost(float, repeated, tag = "4")]
     pub float_data: Vec<f32>,
+    #[prost(int32, repeated, tag = "5")]
+    pub int32_data: Vec<i32>,
     #[prost(int64, repeated, tag = "7")]
     pub int64_data: Vec<i64>,
     #[prost(string, tag = "8")]
@@ -118,6 +124,7 @@ pub struct TensorProto {
 
 pub mod data_type {
     pub const FLOAT: i32 = 1;
+    pub const INT32: i32 = 6;
     pub const INT64: i32 = 7;
     pub const DOUBLE: i32 = 11;
 

@@ -51,6 +51,10 @@ pub fn integers(tensor: &TensorProto) -> Result<Vec<i64>, TensorError> {
     let data = match tensor.data_type {
         data_type::INT64 if tensor.raw_data.is_empty() => tensor.int64_data.clone(),
         data_type::INT64 => words(tensor, i64::from_le_bytes)?,
+        data_type::INT32 if tensor.raw_data.is_empty() => {
+            tensor.int32_data.iter().copied().map(i64::from).collect()
+        }
+        data_type::INT32 => words(tensor, |word: [u8; 4]| i32::from_le_bytes(word).into())?,
         got => return Err(TensorError::Type { name: tensor.name.clone(), got, expected: "int64" }),
     };
     dims(tensor, data.len())?;

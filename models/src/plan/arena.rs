@@ -42,6 +42,11 @@ impl Buffers {
         }
     }
 
+    /// Length, first and last step.
+    pub fn of(&self, buffer: Buffer) -> (u64, usize, usize) {
+        self.0.get(buffer.0).map_or((0, 0, 0), |live| (live.len, live.first, live.last))
+    }
+
     pub fn place(&self) -> Placed {
         let mut by_size: Vec<usize> = (0..self.0.len()).collect();
         by_size.sort_by_key(|&buffer| (Reverse(self.0[buffer].len), self.0[buffer].first));

@@ -1,10 +1,11 @@
 //! What several test files need: fixtures, `.npy` files and a forward pass so plain that it is obviously
 //! right.
-#![allow(dead_code, reason = "every test file uses a part")]
+#![allow(dead_code, unused_imports, reason = "every test file uses a part")]
 
 use std::path::{Path, PathBuf};
 
-use models::{Graph, graph::Op};
+mod reference;
+pub use reference::forward;
 
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -12,32 +13,6 @@ pub fn fixture(name: &str) -> PathBuf {
 
 pub fn bytes(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-/// The logits of a batch, computed in f64.
-pub fn forward(graph: &Graph, parameters: &[f32], batch: &[f32]) -> Vec<f64> {
-    let offsets = graph.offsets(graph.full());
-    let mut logits = Vec::new();
-    for sample in batch.chunks(graph.inputs()) {
-        let mut values: Vec<Vec<f64>> = vec![sample.iter().map(|&x| x.into()).collect()];
-        for node in graph.nodes() {
-            let input = &values[node.inputs[0].index()];
-            let output = match node.op {
-                Op::Flatten => input.clone(),
-                Op::Relu => input.iter().map(|&x| x.max(0.0)).collect(),
-                Op::Dense { weight, bias } => (0..node.shape.len(graph.full()))
-                    .map(|unit| {
-                        let row = &parameters[offsets[weight.index()] + unit * input.len()..][..input.len()];
-                        let bias = bias.map_or(0.0, |bias| parameters[offsets[bias.index()] + unit]);
-                        row.iter().zip(input).map(|(&w, x)| f64::from(w) * x).sum::<f64>() + f64::from(bias)
-                    })
-                    .collect(),
-            };
-            values.push(output);
-        }
-        logits.extend(&values[graph.output().value.index()]);
-    }
-    logits
 }
 
 pub fn softmax(logits: &[f64]) -> Vec<f64> {
@@ -71,11 +46,17 @@ pub fn npy(file: &[u8]) -> Vec<f64> {
 
 /// The first number of a member of an uncompressed `.npz` file.
 pub fn npz_scalar(file: &[u8], member: &str) -> f64 {
+    npz(file, member)[0]
+}
+
+/// A member of an uncompressed `.npz` file.
+pub fn npz(file: &[u8], member: &str) -> Vec<f64> {
     let find = |from: usize, what: &[u8]| {
         from + file[from..].windows(what.len()).position(|w| w == what).expect("a member of the file")
     };
     let start = find(find(0, format!("{member}.npy").as_bytes()), b"\x93NUMPY");
-    npy(&file[start..])[0]
+    let len = file[start..].windows(2).position(|w| w == b"PK").unwrap_or(file.len() - start);
+    npy(&file[start..start + len])
 }
 
 pub fn floats(name: &str) -> Vec<f32> {

@@ -1,0 +1,229 @@
+//! What `models plan` says: what one tier needs, to the byte, and whether it fits.
+
+use std::fmt;
+
+use common::WidthMask;
+use models::{
+    Graph,
+    plan::{
+        CompiledPlan, PlanOptions, compile,
+        fit::{FitError, Shortage, fit},
+    },
+};
+use serde::Serialize;
+
+use super::table::{Table, grouped};
+
+/// What was asked.
+#[derive(Copy, Clone, Debug)]
+pub struct Request {
+    pub options: PlanOptions,
+    pub ram: Option<u64>,
+    pub flash: Option<u64>,
+    /// Also list every buffer.
+    pub buffers: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Report {
+    name: String,
+    widths: Vec<u32>,
+    parameters: usize,
+    macs_per_sample: u64,
+    batch: u16,
+    inference_bytes: u64,
+    /// As asked.
+    training_bytes: u64,
+    flash_bytes: u64,
+    ram: Option<Fit>,
+    flash: Option<Budget>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    buffers: Vec<Buffer>,
+}
+
+/// How training fits the RAM.
+#[derive(Debug, Serialize)]
+struct Fit {
+    have: u64,
+    fits: bool,
+    /// Of the setting that was found, or else of the smallest there is.
+    need: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    setting: Option<Setting>,
+}
+
+#[derive(Debug, Serialize)]
+struct Setting {
+    /// Samples per pass; gradients are summed over as many passes as the batch needs.
+    samples_per_pass: u16,
+    /// No room for gradients: each is applied as soon as it is known.
+    fused: bool,
+    /// Multiply-accumulates per sample of activations that are computed a second time.
+    macs_again: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Budget {
+    have: u64,
+    need: u64,
+    fits: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Buffer {
+    name: String,
+    offset: u64,
+    bytes: u64,
+    /// First and last instruction that uses it; always there otherwise.
+    live: Option<(usize, usize)>,
+}
+
+impl Report {
+    pub fn new(graph: &Graph, mask: &WidthMask, request: &Request) -> Result<Self, FitError> {
+        let options = request.options;
+        let infer = compile(graph, mask, &PlanOptions::infer(options.batch))?;
+        let train = compile(graph, mask, &options)?;
+        let mut listed = train.clone();
+        let ram = match request.ram.map(|have| (have, fit(graph, mask, &options, have))) {
+            None => None,
+            Some((have, Ok(plan))) => {
+                let need = plan.info.arena_bytes();
+                let setting = Some(Setting::of(&plan));
+                listed = plan;
+                Some(Fit { have, fits: true, need, setting })
+            }
+            Some((have, Err(FitError::Short(Shortage { need, .. })))) => {
+                Some(Fit { have, fits: false, need, setting: None })
+            }
+            Some((_, Err(error))) => return Err(error),
+        };
+        let flash_bytes = train.info.flash_bytes();
+        let flash = request.flash.map(|have| Budget { have, need: flash_bytes, fits: flash_bytes <= have });
+        let buffers = listed.buffers.iter().filter(|_| request.buffers).map(|buffer| Buffer {
+            name: buffer.name.clone(),
+            offset: buffer.at * 4,
+            bytes: buffer.len * 4,
+            live: buffer.live,
+        });
+        Ok(Self {
+            name: graph.name().to_owned(),
+            widths: mask.widths().to_vec(),
+            parameters: graph.layout().slice_len(mask),
+            macs_per_sample: infer.nodes.iter().map(|node| node.op.macs()).sum(),
+            batch: options.batch,
+            inference_bytes: infer.info.arena_bytes(),
+            training_bytes: train.info.arena_bytes(),
+            flash_bytes,
+            ram,
+            flash,
+            buffers: buffers.collect(),
+        })
+    }
+
+    /// Nothing that was asked for is missing.
+    pub fn fits(&self) -> bool {
+        self.ram.as_ref().is_none_or(|ram| ram.fits) && self.flash.as_ref().is_none_or(|flash| flash.fits)
+    }
+}
+
+impl Setting {
+    fn of(plan: &CompiledPlan) -> Self {
+        Self {
+            samples_per_pass: plan.info.batch,
+            fused: plan.info.segments.grads.is_none(),
+            macs_again: plan.macs_again(),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} with widths {:?}, batch {}", self.name, self.widths, self.batch)?;
+        for (name, number) in [
+            ("parameters", self.parameters as u64),
+            ("MACs per sample", self.macs_per_sample),
+            ("inference arena, bytes", self.inference_bytes),
+            ("training arena, bytes", self.training_bytes),
+            ("flash, bytes", self.flash_bytes),
+        ] {
+            writeln!(f, "  {name:<24}{:>15}", grouped(number))?;
+        }
+        match &self.ram {
+            None => {}
+            Some(Fit { have, need, setting: Some(setting), .. }) => {
+                writeln!(f, "RAM: fits, {} of {} bytes: {setting}", grouped(*need), grouped(*have))?;
+            }
+            Some(Fit { have, need, .. }) => {
+                let missing = grouped(need - have);
+                writeln!(
+                    f,
+                    "RAM: does not fit; the smallest setting needs {}, {missing} bytes too many",
+                    grouped(*need)
+                )?;
+            }
+        }
+        if let Some(Budget { have, need, fits }) = &self.flash {
+            match fits {
+                true => writeln!(f, "flash: fits, {} of {} bytes", grouped(*need), grouped(*have))?,
+                false => writeln!(f, "flash: does not fit, {} bytes too many", grouped(need - have))?,
+            }
+        }
+        if !self.buffers.is_empty() {
+            let mut table = Table::new(1, &["buffer", "offset", "bytes", "first use", "last use"]);
+            for buffer in &self.buffers {
+                let (first, last) = match buffer.live {
+                    Some((first, last)) => (first.to_string(), last.to_string()),
+                    None => ("always".to_owned(), String::new()),
+                };
+                table.row([buffer.name.clone(), grouped(buffer.offset), grouped(buffer.bytes), first, last]);
+            }
+            write!(f, "\n{table}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} samples per pass", self.samples_per_pass)?;
+        f.write_str(if self.fused { ", gradients applied at once" } else { ", gradients kept" })?;
+        match self.macs_again {
+            0 => Ok(()),
+            macs => write!(f, ", {} MACs per sample computed again", grouped(macs)),
+        }
+    }
+}
+
+/// A number of bytes such as 65536, 64k or 1M.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let (digits, unit) = match text.char_indices().find(|(_, c)| !c.is_ascii_digit()) {
+        Some((at, _)) => text.split_at(at),
+        None => (text, ""),
+    };
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err(format!("'{text}' is no size; write 65536, 64k or 1M")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("'{text}' is no size; write 65536, 64k or 1M"))?;
+    number.checked_mul(factor).ok_or_else(|| format!("'{text}' is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_with_units() {
+        assert_eq!(
+            ["0", "65536", "64k", "1M", "2 "].map(|text| bytes(text).unwrap()),
+            [0, 65536, 65536, 1 << 20, 2]
+        );
+        for wrong in ["", "k", "1.5k", "64q", "-1", "99999999999999999999", "18446744073709551615k"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The layers that a [`Builder`] adds: which shapes they take and give, and the shapes of their
+//! parameters. This is where slicing is decided, since a slice is the same shapes with narrower axes.
+
+use common::{
+    Dim,
+    plan::{Activation, PoolKind, Window},
+};
+
+use super::{
+    GraphError, Op, Param, ValueId,
+    build::{Builder, MAX_LEN},
+    op::{Groups, Kernel},
+};
+
+impl Builder {
+    /// A dense layer with weights `[units][inputs]`, on the last axis.
+    pub fn dense(
+        &mut self,
+        name: &str,
+        input: ValueId,
+        inputs: usize,
+        units: u32,
+        weight: Param,
+        bias: Option<Param>,
+    ) -> Result<ValueId, GraphError> {
+        let dims = self.shape(input).dims.clone();
+        let (from, rows) = match dims.split_last() {
+            Some((from, rows)) if self.axes.size(from) == inputs => (*from, rows),
+            _ => {
+                let (node, got) = (name.to_owned(), format!("{:?}", self.sizes(input)));
+                return Err(GraphError::DenseInput { node, expected: inputs, got });
+            }
+        };
+        rows.iter().for_each(|dim| self.axes.pin(dim));
+        let to = self.units(name, units)?;
+        let weight = self.param(weight, &[to, from])?;
+        let bias = bias.map(|bias| self.param(bias, &[to])).transpose()?;
+        let shape = [rows, &[to]].concat();
+        Ok(self.push(name, Op::Dense { weight, bias }, &[input], &shape))
+    }
+
+    /// A convolution over `[channels][height][width]` or `[channels][length]`.
+    #[expect(clippy::too_many_arguments, reason = "each is one property of the layer")]
+    pub fn conv(
+        &mut self,
+        name: &str,
+        input: ValueId,
+        outputs: u32,
+        groups: u32,
+        window: Kernel,
+        weight: Param,
+        bias: Option<Param>,
+    ) -> Result<ValueId, GraphError> {
+        let (channels, image) = self.image(name, input, &window)?;
+        let inputs = self.axes.size(&channels) as u32;
+        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+            let text = format!("{groups} groups divide neither {inputs} inputs nor {outputs} outputs");
+            return Err(self.wrong(name, text));
+        }
+        let depthwise = groups > 1 && groups == inputs;
+        let (groups, to, from) = if depthwise {
+            // Channel o reads channel o / m, so both are cut together.
+            let to = Dim { inner: channels.inner * (outputs / inputs), ..channels };
+            (Groups::Each, to, Dim::fixed(1))
+        } else {
+            let to = self.units(name, outputs)?;
+            if groups > 1 {
+                // A prefix of the channels would not be a prefix of every group.
+                self.axes.pin(&channels);
+                self.axes.pin(&to);
+            }
+            let from = if groups > 1 { Dim::fixed(inputs / groups) } else { channels };
+            (Groups::Count(groups), to, from)
+        };
+        let kernel: Vec<Dim> = match image.len() {
+            1 => vec![Dim::fixed(window.size[1].into())],
+            _ => window.size.iter().map(|&size| Dim::fixed(size.into())).collect(),
+        };
+        let weight = self.param(weight, &[&[to, from][..], &kernel].concat())?;
+        let bias = bias.map(|bias| self.param(bias, &[to])).transpose()?;
+        let shape = [&[to][..], &image].concat();
+        Ok(self.push(name, Op::Conv { weight, bias, groups, window }, &[input], &shape))
+    }
+
+    pub fn activate(&mut self, name: &str, input: ValueId, kind: Activation) -> ValueId {
+        let shape = self.shape(input).dims.clone();
+        self.push(name, Op::Activate(kind), &[input], &shape)
+    }
+
+    pub fn relu(&mut self, name: &str, input: ValueId) -> ValueId {
+        self.activate(name, input, Activation::Relu)
+    }
+
+    pub fn pool(
+        &mut self,
+        name: &str,
+        input: ValueId,
+        kind: PoolKind,
+        window: Kernel,
+    ) -> Result<ValueId, GraphError> {
+        let (channels, image) = self.image(name, input, &window)?;
+        let padded = window.pad != [0; 4] || kind != PoolKind::AveragePadded;
+        let kind = if padded { kind } else { PoolKind::Average };
+        let shape = [&[channels][..], &image].concat();
+        Ok(self.push(name, Op::Pool { kind, window }, &[input], &shape))
+    }
+
+    /// `[channels][1][1]`: the mean of every channel.
+    pub fn global_pool(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
+        let dims = self.shape(input).dims.clone();
+        let sizes = self.sizes(input);
+        let fits = matches!(sizes.len(), 2 | 3) && sizes.iter().skip(1).all(|&size| size <= u16::MAX.into());
+        if !fits {
+            return Err(self.wrong(name, format!("pools an image, but its input has shape {sizes:?}")));
+        }
+        let ones = std::iter::repeat_n(Dim::fixed(1), dims.len() - 1);
+        let shape: Vec<Dim> = dims.iter().copied().take(1).chain(ones).collect();
+        Ok(self.push(name, Op::GlobalPool, &[input], &shape))
+    }
+
+    /// Adds two values of equal shape, whose axes become one.
+    pub fn add(&mut self, name: &str, a: ValueId, b: ValueId) -> Result<ValueId, GraphError> {
+        let (x, y) = (self.sizes(a), self.sizes(b));
+        if a == b {
+            return Err(self.wrong(name, "adds a value to itself; double the weights before it instead"));
+        }
+        if x != y {
+            return Err(
+                self.wrong(name, format!("adds shapes {x:?} and {y:?}; only equal ones are supported"))
+            );
+        }
+        let (left, right) = (self.shape(a).dims.clone(), self.shape(b).dims.clone());
+        for (a, b) in left.iter().zip(&right) {
+            self.axes.unify(a, b);
+        }
+        Ok(self.push(name, Op::Add, &[a, b], &left))
+    }
+
+    /// Gives the value itself where a sample has one axis already.
+    pub fn flatten(&mut self, name: &str, input: ValueId) -> ValueId {
+        match self.shape(input).dims.as_slice() {
+            [_] => input,
+            dims => {
+                let flat = flattened(dims);
+                self.push(name, Op::Flatten, &[input], &[flat])
+            }
+        }
+    }
+
+    /// Other axes for the same numbers. Axes of equal size at either end stay what they are; a hidden
+    /// axis that does not survive as one is not cut.
+    pub fn reshape(&mut self, name: &str, input: ValueId, sizes: &[u32]) -> Result<ValueId, GraphError> {
+        let dims = self.shape(input).dims.clone();
+        let (old, new): (Vec<usize>, Vec<usize>) =
+            (self.sizes(input), sizes.iter().map(|&size| size as usize).collect());
+        if old == new {
+            return Ok(input);
+        }
+        let len = |sizes: &[usize]| sizes.iter().fold(1u64, |len, &size| len.saturating_mul(size as u64));
+        if len(&old) != len(&new) || !(1..=4).contains(&new.len()) {
+            return Err(self.wrong(name, format!("can not reshape {old:?} to {new:?}")));
+        }
+        if new.len() == 1 {
+            return Ok(self.flatten(name, input));
+        }
+        let most = old.len().min(new.len());
+        let front = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+        let back = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+        let back = back.min(most - front.min(most));
+        let middle = dims.get(front..dims.len() - back).unwrap_or_default();
+        middle.iter().for_each(|dim| self.axes.pin(dim));
+        let shape: Vec<Dim> = (0..new.len())
+            .map(|place| match place {
+                _ if place < front => dims.get(place).copied(),
+                _ if place >= new.len() - back => dims.get(place + dims.len() - new.len()).copied(),
+                _ => None,
+            })
+            .zip(sizes)
+            .map(|(dim, &size)| dim.unwrap_or(Dim::fixed(size)))
+            .collect();
+        Ok(self.push(name, Op::Reshape, &[input], &shape))
+    }
+
+    /// An embedding of `entries` words; the input holds whole numbers. The width is a hidden axis only
+    /// where `sliced` says so.
+    pub fn embed(
+        &mut self,
+        name: &str,
+        input: ValueId,
+        (entries, width): (u32, u32),
+        sliced: bool,
+        table: Param,
+    ) -> Result<ValueId, GraphError> {
+        if input != ValueId::INPUT || self.shape(input).dims.len() > 3 {
+            return Err(self.wrong(name, "looks up something else than the model's input"));
+        }
+        let to = if sliced { self.units(name, width)? } else { Dim::fixed(width) };
+        let table = self.param(table, &[Dim::fixed(entries), to])?;
+        let shape = [&self.shape(input).dims[..], &[to]].concat();
+        Ok(self.push(name, Op::Embed { table }, &[input], &shape))
+    }
+
+    /// A GRU over `[steps][inputs]`; parameters as in [`common::plan::Gru`].
+    pub fn gru(
+        &mut self,
+        name: &str,
+        input: ValueId,
+        units: u32,
+        reset_after: bool,
+        [weight, recurrent]: [Param; 2],
+        bias: Option<Param>,
+    ) -> Result<ValueId, GraphError> {
+        let [weight, recurrent] = [weight, recurrent].map(|param| param.directed(2));
+        let bias = bias.map(|bias| bias.directed(1));
+        let [steps, from] = self.shape(input).dims[..] else {
+            let got = self.sizes(input);
+            return Err(self.wrong(name, format!("takes [steps, numbers], but its input has shape {got:?}")));
+        };
+        self.axes.pin(&steps);
+        let to = self.units(name, units)?;
+        let gates = |blocks| Dim { blocks, ..to };
+        let weight = self.param(weight, &[gates(3), from])?;
+        let recurrent = self.param(recurrent, &[gates(3), to])?;
+        let bias = bias.map(|bias| self.param(bias, &[gates(6)])).transpose()?;
+        Ok(self.push(name, Op::Gru { weight, recurrent, bias, reset_after }, &[input], &[steps, to]))
+    }
+
+    pub fn dropout(&mut self, name: &str, input: ValueId, rate: f32) -> Result<ValueId, GraphError> {
+        if !(0.0..1.0).contains(&rate) {
+            return Err(self.wrong(name, format!("drops a share of {rate}; it must be in [0, 1)")));
+        }
+        let shape = self.shape(input).dims.clone();
+        Ok(self.push(name, Op::Dropout { rate }, &[input], &shape))
+    }
+
+    /// The last step of `[steps][width]`.
+    pub fn last(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
+        match self.shape(input).dims[..] {
+            [_, width] => Ok(self.push(name, Op::Last, &[input], &[width])),
+            _ => {
+                let got = self.sizes(input);
+                Err(self.wrong(
+                    name,
+                    format!("takes the last of [steps, numbers], but its input has shape {got:?}"),
+                ))
+            }
+        }
+    }
+
+    fn units(&mut self, name: &str, units: u32) -> Result<Dim, GraphError> {
+        if units == 0 || u64::from(units) > MAX_LEN {
+            return Err(GraphError::DenseOutput(name.to_owned()));
+        }
+        Ok(Dim::units(self.axes.add(units)?))
+    }
+
+    /// Channels of an image or signal, and its size after a window has moved over it.
+    fn image(&mut self, name: &str, input: ValueId, kernel: &Kernel) -> Result<(Dim, Vec<Dim>), GraphError> {
+        let dims = self.shape(input).dims.clone();
+        let sizes = self.sizes(input);
+        let (channels, height, width) = match (dims.first(), &sizes[..]) {
+            (Some(channels), &[_, height, width]) => (*channels, height, width),
+            (Some(channels), &[_, length]) if kernel.size[0] == 1 => (*channels, 1, length),
+            _ => {
+                let text = format!(
+                    "takes [channels, height, width] or [channels, length], but its input has shape {sizes:?}"
+                );
+                return Err(self.wrong(name, text));
+            }
+        };
+        // An axis of pixels can not be cut.
+        dims.iter().skip(1).for_each(|dim| self.axes.pin(dim));
+        let window = Window {
+            height: height as u32,
+            width: width as u32,
+            kernel: kernel.size,
+            stride: kernel.stride,
+            pad: kernel.pad,
+        };
+        let (rows, columns) = window.output();
+        let inside = (0..2).all(|axis| {
+            let size = kernel.size[axis];
+            kernel.stride[axis] > 0 && kernel.pad[axis] < size && kernel.pad[axis + 2] < size
+        });
+        if rows == 0 || columns == 0 || !inside {
+            let text = format!(
+                "a kernel of {:?} with stride {:?} and padding {:?} does not fit on {height} x {width}",
+                kernel.size, kernel.stride, kernel.pad
+            );
+            return Err(self.wrong(name, text));
+        }
+        let image = if dims.len() == 2 { vec![columns] } else { vec![rows, columns] };
+        Ok((channels, image.into_iter().map(Dim::fixed).collect()))
+    }
+
+    pub(super) fn wrong(&self, name: &str, problem: impl Into<String>) -> GraphError {
+        GraphError::Layer { node: name.to_owned(), problem: problem.into() }
+    }
+}
+
+/// One dimension in place of several. At most one of them is hidden; what precedes it becomes its
+/// blocks, what follows its inner part.
+fn flattened(dims: &[Dim]) -> Dim {
+    let mut flat = Dim::fixed(1);
+    for dim in dims {
+        if dim.axis.is_some() {
+            flat = Dim { blocks: flat.blocks * flat.inner * dim.blocks, ..*dim };
+        } else {
+            flat.inner *= dim.blocks * dim.inner;
+        }
+    }
+    flat
+}
+
+#[cfg(test)]
+mod tests {
+    use common::AxisId;
+
+    use super::*;
+
+    #[test]
+    fn flatten_keeps_the_hidden_axis_apart() {
+        let channels = Dim::units(AxisId(2));
+        let flat = flattened(&[channels, Dim::fixed(4), Dim::fixed(5)]);
+        assert_eq!(flat, Dim { blocks: 1, axis: Some(AxisId(2)), inner: 20 });
+        let last = flattened(&[Dim::fixed(4), Dim::fixed(5), channels]);
+        assert_eq!(last, Dim { blocks: 20, axis: Some(AxisId(2)), inner: 1 });
+        assert_eq!(flattened(&[Dim::fixed(4), Dim::fixed(5)]), Dim::fixed(20));
+    }
+
+    #[test]
+    fn wrong_sizes_are_refused() {
+        assert_eq!(Builder::new("m", "x", &[0]).unwrap_err(), GraphError::InputSize);
+        assert_eq!(Builder::new("m", "x", &[u32::MAX; 3]).unwrap_err(), GraphError::InputSize);
+        assert_eq!(Builder::new("m", "x", &[1; 5]).unwrap_err(), GraphError::Rank(5));
+        let mut builder = Builder::new("m", "x", &[2, 3]).unwrap();
+        let refused = builder.dense("fc", ValueId::INPUT, 6, 2, Param::plain("w"), None);
+        let text = refused.unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "'fc' takes 6 numbers per sample, but its input has shape [2, 3]; put a Flatten before it"
+        );
+        assert_eq!(builder.finish("y", ValueId::INPUT, None), Err(GraphError::NothingToTrain));
+    }
+}

@@ -1,0 +1,227 @@
+//! The operations of a Graph. Shapes are those of the values they read and write, so an operation
+//! says only what shapes do not.
+
+use common::plan::{Activation, PoolKind};
+
+use super::ParamId;
+
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Op {
+    /// `y = x W^T + b` with `W[out][in]`, on the last axis.
+    Dense {
+        weight: ParamId,
+        bias: Option<ParamId>,
+    },
+    /// On `[channels][height][width]`, or `[channels][length]` with a kernel of height 1.
+    Conv {
+        weight: ParamId,
+        bias: Option<ParamId>,
+        groups: Groups,
+        window: Kernel,
+    },
+    Activate(Activation),
+    Pool {
+        kind: PoolKind,
+        window: Kernel,
+    },
+    /// The mean of every channel.
+    GlobalPool,
+    Add,
+    /// All axes of a sample become one, row-major; the numbers stay where they are.
+    Flatten,
+    /// Other axes; the numbers stay where they are.
+    Reshape,
+    /// `y[t] = table[x[t]]`.
+    Embed {
+        table: ParamId,
+    },
+    /// On `[steps][inputs]`; see [`common::plan::Gru`].
+    Gru {
+        weight: ParamId,
+        recurrent: ParamId,
+        bias: Option<ParamId>,
+        reset_after: bool,
+    },
+    /// In training only.
+    Dropout {
+        rate: f32,
+    },
+    /// Over the last `axes` axes.
+    LayerNorm {
+        axes: u8,
+        epsilon: f32,
+        scale: ParamId,
+        bias: ParamId,
+    },
+    /// Over groups of channels.
+    GroupNorm {
+        groups: Groups,
+        epsilon: f32,
+        scale: ParamId,
+        bias: ParamId,
+    },
+    /// Over the samples of a batch; its statistics are [`super::Graph::stats`].
+    BatchNorm {
+        epsilon: f32,
+        scale: ParamId,
+        bias: ParamId,
+    },
+    /// The last step of `[steps][width]`.
+    Last,
+}
+
+/// Into how many groups channels fall.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Groups {
+    Count(u32),
+    /// Every channel is a group of its own, however many a slice has (depthwise).
+    Each,
+}
+
+impl Groups {
+    pub fn count(self, channels: u32) -> u32 {
+        match self {
+            Self::Count(count) => count,
+            Self::Each => channels,
+        }
+    }
+}
+
+/// How a kernel moves; [`common::plan::Window`] without the image.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Kernel {
+    pub size: [u16; 2],
+    pub stride: [u16; 2],
+    /// Top, left, bottom, right.
+    pub pad: [u16; 4],
+}
+
+impl Kernel {
+    /// A square kernel that moves by `stride`.
+    pub fn square(size: u16, stride: u16, pad: u16) -> Self {
+        Self { size: [size; 2], stride: [stride; 2], pad: [pad; 4] }
+    }
+
+    /// A kernel for signals.
+    pub fn line(size: u16, stride: u16, pad: u16) -> Self {
+        Self { size: [1, size], stride: [1, stride], pad: [0, pad, 0, pad] }
+    }
+}
+
+impl Op {
+    /// Parameters in the order of the flat vector.
+    pub fn params(&self) -> impl Iterator<Item = ParamId> {
+        let params = match *self {
+            Self::Dense { weight, bias } | Self::Conv { weight, bias, .. } => [Some(weight), bias, None],
+            Self::Embed { table } => [Some(table), None, None],
+            Self::Gru { weight, recurrent, bias, .. } => [Some(weight), Some(recurrent), bias],
+            Self::LayerNorm { scale, bias, .. }
+            | Self::GroupNorm { scale, bias, .. }
+            | Self::BatchNorm { scale, bias, .. } => [Some(scale), Some(bias), None],
+            Self::Activate(_)
+            | Self::Pool { .. }
+            | Self::GlobalPool
+            | Self::Add
+            | Self::Flatten
+            | Self::Reshape
+            | Self::Dropout { .. }
+            | Self::Last => [None; 3],
+        };
+        params.into_iter().flatten()
+    }
+
+    pub(super) fn renumber(&mut self, number: impl Fn(ParamId) -> ParamId) {
+        let change = |param: &mut ParamId| *param = number(*param);
+        match self {
+            Self::Dense { weight, bias } | Self::Conv { weight, bias, .. } => {
+                change(weight);
+                bias.iter_mut().for_each(change);
+            }
+            Self::Embed { table } => change(table),
+            Self::Gru { weight, recurrent, bias, .. } => {
+                change(weight);
+                change(recurrent);
+                bias.iter_mut().for_each(change);
+            }
+            Self::LayerNorm { scale, bias, .. }
+            | Self::GroupNorm { scale, bias, .. }
+            | Self::BatchNorm { scale, bias, .. } => {
+                change(scale);
+                change(bias);
+            }
+            _ => {}
+        }
+    }
+
+    /// The numbers of the result are those of the input, in the same order.
+    pub fn renames(&self) -> bool {
+        matches!(self, Self::Flatten | Self::Reshape)
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Dense { .. } => "Dense",
+            Self::Conv { .. } => "Conv",
+            Self::Activate(Activation::Relu) => "Relu",
+            Self::Activate(Activation::LeakyRelu { .. }) => "LeakyRelu",
+            Self::Activate(Activation::Sigmoid) => "Sigmoid",
+            Self::Activate(Activation::Tanh) => "Tanh",
+            Self::Pool { kind: PoolKind::Max, .. } => "MaxPool",
+            Self::Pool { .. } => "AveragePool",
+            Self::GlobalPool => "GlobalAveragePool",
+            Self::Add => "Add",
+            Self::Flatten => "Flatten",
+            Self::Reshape => "Reshape",
+            Self::Embed { .. } => "Embed",
+            Self::Gru { .. } => "Gru",
+            Self::Dropout { .. } => "Dropout",
+            Self::LayerNorm { .. } => "LayerNorm",
+            Self::GroupNorm { .. } => "GroupNorm",
+            Self::BatchNorm { .. } => "BatchNorm",
+            Self::Last => "Last",
+        }
+    }
+
+    /// What the digest takes in, parameters and shapes apart. Numbers are never used again.
+    pub(super) fn words(&self) -> Vec<u32> {
+        let groups = |groups: Groups| match groups {
+            Groups::Count(count) => count,
+            Groups::Each => 0,
+        };
+        let window = |window: &Kernel| {
+            let [height, width] = window.size;
+            let [down, right] = window.stride;
+            let sizes = [height, width, down, right].into_iter().chain(window.pad);
+            sizes.map(u32::from).collect::<Vec<_>>()
+        };
+        match *self {
+            Self::Dense { .. } => vec![1],
+            Self::Activate(Activation::Relu) => vec![2],
+            Self::Flatten => vec![3],
+            Self::Reshape => vec![4],
+            Self::Conv { groups: count, window: kernel, .. } => {
+                [vec![5, groups(count)], window(&kernel)].concat()
+            }
+            Self::Activate(Activation::LeakyRelu { slope }) => vec![6, slope.to_bits()],
+            Self::Activate(Activation::Sigmoid) => vec![7],
+            Self::Activate(Activation::Tanh) => vec![8],
+            Self::Pool { kind, window: kernel } => {
+                let kind = match kind {
+                    PoolKind::Max => 0,
+                    PoolKind::Average => 1,
+                    PoolKind::AveragePadded => 2,
+                };
+                [vec![9, kind], window(&kernel)].concat()
+            }
+            Self::GlobalPool => vec![10],
+            Self::Add => vec![11],
+            Self::Embed { .. } => vec![12],
+            Self::Gru { reset_after, .. } => vec![13, reset_after.into()],
+            Self::Dropout { rate } => vec![14, rate.to_bits()],
+            Self::LayerNorm { axes, epsilon, .. } => vec![15, axes.into(), epsilon.to_bits()],
+            Self::GroupNorm { groups: count, epsilon, .. } => vec![16, groups(count), epsilon.to_bits()],
+            Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
+            Self::Last => vec![18],
+        }
+    }
+}

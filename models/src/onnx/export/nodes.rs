@@ -1,0 +1,254 @@
+//! The ONNX nodes of each of our operations.
+//!
+//! | ours | ONNX |
+//! |---|---|
+//! | Dense on `[n]` | Gemm with `transB = 1` |
+//! | Dense on `[.., n]` | Transpose of the weights, MatMul, Add |
+//! | Gru | Transpose to `[steps, N, ..]`, GRU, Squeeze, Transpose back |
+//! | GroupNorm | Reshape to groups, InstanceNormalization, Reshape back, Mul, Add (operator set 17 has no other) |
+//! | Last | Gather |
+//! | others | the node of the same meaning |
+
+use common::plan::{Activation, PoolKind};
+
+use super::{Names, shape_sizes};
+use crate::{
+    graph::{Graph, Groups, Kernel, Node, Op, ParamId},
+    onnx::{
+        proto::{AttributeProto, NodeProto, TensorProto, attribute_type, data_type},
+        tensor::float_tensor,
+    },
+};
+
+/// Nodes and constants so far.
+pub struct Writer<'a> {
+    pub graph: &'a Graph,
+    pub names: &'a Names,
+    pub nodes: Vec<NodeProto>,
+    /// Constants that are no parameters.
+    pub constants: Vec<TensorProto>,
+    /// Statistics that are left.
+    pub stats: &'a [f32],
+}
+
+impl Writer<'_> {
+    pub fn node(&mut self, node: &Node, output: String) {
+        let values: Vec<String> = node.inputs.iter().map(|&value| self.names.of(value)).collect();
+        let input = values.first().cloned().unwrap_or_default();
+        let name = node.name.as_str();
+        match node.op {
+            Op::Dense { weight, bias } if node.shape.dims.len() == 1 => {
+                let inputs = [Some(input), Some(self.param(weight)), bias.map(|bias| self.param(bias))];
+                self.push(
+                    name,
+                    "Gemm",
+                    inputs.into_iter().flatten().collect(),
+                    output,
+                    vec![integer("transB", 1)],
+                );
+            }
+            Op::Dense { weight, bias } => {
+                let (turned, product) = (format!("{output}.weight"), format!("{output}.product"));
+                let (turn, weight) = (format!("{name}.transpose"), self.param(weight));
+                self.push(&turn, "Transpose", vec![weight], turned.clone(), vec![list("perm", &[1, 0])]);
+                match bias.map(|bias| self.param(bias)) {
+                    Some(bias) => {
+                        self.push(name, "MatMul", vec![input, turned], product.clone(), vec![]);
+                        self.push(&format!("{name}.bias"), "Add", vec![product, bias], output, vec![]);
+                    }
+                    None => self.push(name, "MatMul", vec![input, turned], output, vec![]),
+                }
+            }
+            Op::Conv { weight, bias, groups, window } => {
+                let from = node.inputs.first().map_or(1, |&value| {
+                    shape_sizes(self.graph, self.graph.shape(value)).first().copied().unwrap_or(1)
+                });
+                let line = node.shape.dims.len() == 2;
+                let mut attributes = window_attributes(&window, line);
+                attributes.push(integer("group", groups.count(from as u32).into()));
+                let inputs = [Some(input), Some(self.param(weight)), bias.map(|bias| self.param(bias))];
+                self.push(name, "Conv", inputs.into_iter().flatten().collect(), output, attributes);
+            }
+            Op::Activate(kind) => {
+                let (op, attributes) = match kind {
+                    Activation::Relu => ("Relu", vec![]),
+                    Activation::LeakyRelu { slope } => ("LeakyRelu", vec![float("alpha", slope)]),
+                    Activation::Sigmoid => ("Sigmoid", vec![]),
+                    Activation::Tanh => ("Tanh", vec![]),
+                };
+                self.push(name, op, vec![input], output, attributes);
+            }
+            Op::Pool { kind, window } => {
+                let mut attributes = window_attributes(&window, node.shape.dims.len() == 2);
+                let op = if kind == PoolKind::Max { "MaxPool" } else { "AveragePool" };
+                if kind == PoolKind::AveragePadded {
+                    attributes.push(integer("count_include_pad", 1));
+                }
+                self.push(name, op, vec![input], output, attributes);
+            }
+            Op::GlobalPool => self.push(name, "GlobalAveragePool", vec![input], output, vec![]),
+            Op::Add => self.push(name, "Add", values, output, vec![]),
+            Op::Flatten => self.push(name, "Flatten", vec![input], output, vec![integer("axis", 1)]),
+            Op::Reshape => {
+                let sizes = shape_sizes(self.graph, &node.shape).into_iter().map(|size| size as i64);
+                let target: Vec<i64> = std::iter::once(0).chain(sizes).collect();
+                let shape = self.integers(&output, "shape", &target);
+                self.push(name, "Reshape", vec![input, shape], output, vec![]);
+            }
+            Op::Embed { table } => {
+                let table = self.param(table);
+                self.push(name, "Gather", vec![table, input], output, vec![integer("axis", 0)]);
+            }
+            Op::Gru { weight, recurrent, bias, reset_after } => {
+                let params = [Some(weight), Some(recurrent), bias];
+                let params = params.into_iter().flatten().map(|id| self.param(id)).collect();
+                self.gru(node, input, params, reset_after, output);
+            }
+            Op::Dropout { rate } => {
+                let ratio = format!("{output}.ratio");
+                self.constants.push(float_tensor(&ratio, &[], &[rate]));
+                self.push(name, "Dropout", vec![input, ratio], output, vec![]);
+            }
+            Op::LayerNorm { axes, epsilon, scale, bias } => {
+                let inputs = vec![input, self.param(scale), self.param(bias)];
+                let attributes = vec![integer("axis", -i64::from(axes)), float("epsilon", epsilon)];
+                self.push(name, "LayerNormalization", inputs, output, attributes);
+            }
+            Op::GroupNorm { groups: Groups::Each, epsilon, scale, bias } => {
+                let inputs = vec![input, self.param(scale), self.param(bias)];
+                self.push(name, "InstanceNormalization", inputs, output, vec![float("epsilon", epsilon)]);
+            }
+            Op::GroupNorm { groups: Groups::Count(groups), epsilon, scale, bias } => {
+                let params = [self.param(scale), self.param(bias)];
+                self.group_norm(node, input, groups, epsilon, params, output);
+            }
+            Op::BatchNorm { epsilon, scale, bias } => {
+                let channels = shape_sizes(self.graph, &node.shape).first().copied().unwrap_or(0);
+                let mut inputs = vec![input, self.param(scale), self.param(bias)];
+                for (kind, default) in [("mean", 0.0), ("var", 1.0)] {
+                    let (these, rest) = self.stats.split_at(channels.min(self.stats.len()));
+                    self.stats = rest;
+                    let mut data = these.to_vec();
+                    data.resize(channels, default);
+                    let constant = format!("{output}.{kind}");
+                    self.constants.push(float_tensor(&constant, &[channels], &data));
+                    inputs.push(constant);
+                }
+                self.push(name, "BatchNormalization", inputs, output, vec![float("epsilon", epsilon)]);
+            }
+            Op::Last => {
+                let from = node.inputs.first().map_or(1, |&value| {
+                    shape_sizes(self.graph, self.graph.shape(value)).first().copied().unwrap_or(1)
+                });
+                let index = format!("{output}.index");
+                self.constants.push(integer_tensor(&index, &[], &[from as i64 - 1]));
+                self.push(name, "Gather", vec![input, index], output, vec![integer("axis", 1)]);
+            }
+        }
+    }
+
+    fn gru(&mut self, node: &Node, input: String, params: Vec<String>, after: bool, output: String) {
+        let name = &node.name;
+        let units = shape_sizes(self.graph, &node.shape).last().copied().unwrap_or(0);
+        let [steps_first, states, squeezed] =
+            ["steps", "states", "squeezed"].map(|kind| format!("{output}.{kind}"));
+        let turn = || vec![list("perm", &[1, 0, 2])];
+        self.push(&format!("{name}.before"), "Transpose", vec![input], steps_first.clone(), turn());
+        let attributes =
+            vec![integer("hidden_size", units as i64), integer("linear_before_reset", after.into())];
+        let inputs = std::iter::once(steps_first).chain(params).collect();
+        self.push(name, "GRU", inputs, states.clone(), attributes);
+        let axes = self.integers(&output, "axes", &[1]);
+        self.push(&format!("{name}.squeeze"), "Squeeze", vec![states, axes], squeezed.clone(), vec![]);
+        self.push(&format!("{name}.after"), "Transpose", vec![squeezed], output, turn());
+    }
+
+    fn group_norm(
+        &mut self,
+        node: &Node,
+        input: String,
+        groups: u32,
+        epsilon: f32,
+        [scale, bias]: [String; 2],
+        output: String,
+    ) {
+        let name = &node.name;
+        let sizes = shape_sizes(self.graph, &node.shape).into_iter().map(|size| size as i64);
+        let back: Vec<i64> = std::iter::once(0).chain(sizes).collect();
+        let [grouped, normal, image, scaled] =
+            ["grouped", "normal", "image", "scaled"].map(|kind| format!("{output}.{kind}"));
+        let count = groups as usize;
+        let shape = self.integers(&output, "groups", &[0, groups.into(), -1]);
+        self.push(&format!("{name}.group"), "Reshape", vec![input, shape], grouped.clone(), vec![]);
+        let (ones, zeros) = (format!("{output}.ones"), format!("{output}.zeros"));
+        self.constants.push(float_tensor(&ones, &[count], &vec![1.0; count]));
+        self.constants.push(float_tensor(&zeros, &[count], &vec![0.0; count]));
+        let attributes = vec![float("epsilon", epsilon)];
+        self.push(name, "InstanceNormalization", vec![grouped, ones, zeros], normal.clone(), attributes);
+        let shape = self.integers(&output, "shape", &back);
+        self.push(&format!("{name}.ungroup"), "Reshape", vec![normal, shape], image.clone(), vec![]);
+        self.push(&format!("{name}.scale"), "Mul", vec![image, scale], scaled.clone(), vec![]);
+        self.push(&format!("{name}.shift"), "Add", vec![scaled, bias], output, vec![]);
+    }
+
+    pub fn push(
+        &mut self,
+        name: &str,
+        op_type: &str,
+        input: Vec<String>,
+        output: String,
+        attribute: Vec<AttributeProto>,
+    ) {
+        self.nodes.push(NodeProto {
+            input,
+            output: vec![output],
+            name: name.to_owned(),
+            op_type: op_type.to_owned(),
+            attribute,
+            domain: String::new(),
+        });
+    }
+
+    fn integers(&mut self, output: &str, kind: &str, numbers: &[i64]) -> String {
+        let name = format!("{output}.{kind}");
+        self.constants.push(integer_tensor(&name, &[numbers.len()], numbers));
+        name
+    }
+
+    fn param(&self, id: ParamId) -> String {
+        self.graph.params().get(id.index()).map_or_else(String::new, |param| param.name.clone())
+    }
+}
+
+pub fn integer(name: &str, value: i64) -> AttributeProto {
+    let (name, i) = (name.to_owned(), Some(value));
+    AttributeProto { name, i, r#type: attribute_type::INT, ..AttributeProto::default() }
+}
+
+fn float(name: &str, value: f32) -> AttributeProto {
+    let (name, f) = (name.to_owned(), Some(value));
+    AttributeProto { name, f, r#type: attribute_type::FLOAT, ..AttributeProto::default() }
+}
+
+fn list(name: &str, values: &[i64]) -> AttributeProto {
+    let (name, ints) = (name.to_owned(), values.to_vec());
+    AttributeProto { name, ints, r#type: attribute_type::INTS, ..AttributeProto::default() }
+}
+
+fn window_attributes(window: &Kernel, line: bool) -> Vec<AttributeProto> {
+    let skip = usize::from(line);
+    let two = |sizes: [u16; 2]| sizes.into_iter().skip(skip).map(i64::from).collect::<Vec<_>>();
+    let [top, left, bottom, right] = window.pad;
+    let pads = [two([top, left]), two([bottom, right])].concat();
+    vec![list("kernel_shape", &two(window.size)), list("strides", &two(window.stride)), list("pads", &pads)]
+}
+
+fn integer_tensor(name: &str, dims: &[usize], data: &[i64]) -> TensorProto {
+    TensorProto {
+        name: name.to_owned(),
+        dims: dims.iter().map(|&size| size as i64).collect(),
+        data_type: data_type::INT64,
+        raw_data: data.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        ..TensorProto::default()
+    }
+}

@@ -1,0 +1,160 @@
+//! Matrix products with constant weights.
+
+use super::{Draft, float, integer, problem};
+use crate::{
+    graph::{Param, Part, Stored, Which},
+    onnx::{
+        import::{ImportError, title},
+        proto::NodeProto,
+        tensor::Floats,
+        view::{Axis, Known, View},
+    },
+};
+
+/// Weights as the file holds them.
+struct Matrix {
+    name: String,
+    inputs: usize,
+    outputs: usize,
+    /// `[outputs][inputs]` in the file.
+    outputs_first: bool,
+    data: Vec<f32>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn gemm(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+        if integer(node, "transA").unwrap_or(0) != 0 {
+            return Err(problem(node, "transA = 1 is not supported"));
+        }
+        let view = self.input(node, 0)?;
+        if view.axes.len() != 2 {
+            return Err(problem(node, "takes [N, features]; put a Flatten before it"));
+        }
+        let (alpha, beta) = (float(node, "alpha").unwrap_or(1.0), float(node, "beta").unwrap_or(1.0));
+        let mut matrix = self.matrix(node, integer(node, "transB").unwrap_or(0) != 0)?;
+        scale(node, &mut matrix.data, alpha)?;
+        let bias = match node.input.get(2).filter(|name| !name.is_empty() && beta != 0.0) {
+            Some(name) => {
+                let bias = self.source.constants.floats(name);
+                let bias = bias.ok_or_else(|| problem(node, "the bias is no constant"))??;
+                let (param, mut numbers) = broadcast(node, name, bias, matrix.outputs)?;
+                scale(node, &mut numbers, beta)?;
+                self.weights.insert(name.clone(), numbers);
+                Some(param)
+            }
+            None => None,
+        };
+        self.dense(node, view, matrix, bias)
+    }
+
+    pub(super) fn matmul(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+        let view = self.input(node, 0)?;
+        let matrix = self.matrix(node, false)?;
+        let output = node.output.first().map_or("", String::as_str);
+        // An Add of a constant that nobody else can see is the bias.
+        let bias = match self.only_reader(output, "Add").filter(|_| !self.is_output(output)) {
+            Some(add) => {
+                let other = add.input.iter().find(|name| name.as_str() != output);
+                let constant = other.and_then(|name| Some((name, self.source.constants.floats(name)?)));
+                match constant {
+                    Some((name, floats)) => {
+                        let (param, numbers) = broadcast(add, name, floats?, matrix.outputs)?;
+                        self.weights.insert(name.clone(), numbers);
+                        Some((param, add))
+                    }
+                    None => None,
+                }
+            }
+            None => None,
+        };
+        let Some((bias, add)) = bias else { return self.dense(node, view, matrix, None) };
+        let view = self.dense(node, view, matrix, Some(bias))?;
+        if let Some(sum) = add.output.first() {
+            self.taken.insert(sum);
+            self.names.insert(view.value, sum.clone());
+            self.values.insert(sum, Known::Tensor(view.clone()));
+        }
+        Ok(view)
+    }
+
+    fn dense(
+        &mut self,
+        node: &'a NodeProto,
+        view: View,
+        matrix: Matrix,
+        bias: Option<Param>,
+    ) -> Result<View, ImportError> {
+        let Matrix { name, inputs, outputs, outputs_first, data } = matrix;
+        let (view, stored) = if view.axes == [Axis::Batch, Axis::ChannelLast] {
+            // The columns of the weights are turned instead of the image.
+            let columns = [Which::Inner, Which::Outer].map(|which| Part { dim: 1, which }).to_vec();
+            let rows = vec![Part::whole(0)];
+            let stored = if outputs_first { vec![rows, columns] } else { vec![columns, rows] };
+            let value = self.builder.flatten(&format!("{}.flatten", title(node)), view.value);
+            (View::plain(value, 1), Stored(stored))
+        } else {
+            let stored = if outputs_first { Stored::default() } else { Param::transposed("").stored };
+            (self.plain(node, view)?, stored)
+        };
+        self.weights.insert(name.clone(), data);
+        let weight = Param { name, stored };
+        let units = u32::try_from(outputs).unwrap_or(u32::MAX);
+        let value = self.builder.dense(&title(node), view.value, inputs, units, weight, bias)?;
+        Ok(self.named(node, View { value, ..view }))
+    }
+
+    /// The second operand as weights; `outputs_first` says that the file holds `[outputs][inputs]`.
+    fn matrix(&self, node: &NodeProto, outputs_first: bool) -> Result<Matrix, ImportError> {
+        let name = node.input.get(1).ok_or_else(|| problem(node, "has no second operand"))?;
+        let (name, outputs_first) = match self.values.get(name.as_str()) {
+            Some(Known::Turned(original)) => (original, !outputs_first),
+            _ => (name, outputs_first),
+        };
+        let Some(weights) = self.source.constants.floats(name) else {
+            return Err(problem(node, format!("multiplies by '{name}', which is no constant")));
+        };
+        let Floats { dims, data } = weights?;
+        let [rows, columns] = dims[..] else {
+            return Err(problem(node, format!("the weights have shape {dims:?}; expected two dimensions")));
+        };
+        if data.is_empty() {
+            return Err(problem(node, format!("the weights have shape {dims:?} and hold nothing")));
+        }
+        let (inputs, outputs) = if outputs_first { (columns, rows) } else { (rows, columns) };
+        Ok(Matrix { name: name.clone(), inputs, outputs, outputs_first, data })
+    }
+
+    fn is_output(&self, name: &str) -> bool {
+        self.source.graph.output.iter().any(|output| output.name == name)
+    }
+}
+
+fn scale(node: &NodeProto, numbers: &mut [f32], factor: f32) -> Result<(), ImportError> {
+    if factor != 1.0 {
+        numbers.iter_mut().for_each(|x| *x *= factor);
+    }
+    match numbers.iter().all(|x| x.is_finite()) {
+        true => Ok(()),
+        false => Err(problem(node, format!("the factor {factor} makes weights infinite"))),
+    }
+}
+
+/// A bias of shape `[n]`, `[1, n]` or of one number as `n` numbers.
+fn broadcast(
+    node: &NodeProto,
+    name: &str,
+    bias: Floats,
+    outputs: usize,
+) -> Result<(Param, Vec<f32>), ImportError> {
+    let Floats { dims, data } = bias;
+    match (dims.as_slice(), data.as_slice()) {
+        ([n], _) if *n == outputs => Ok((Param::plain(name), data)),
+        ([ones @ .., n], _) if *n == outputs && ones.iter().all(|&size| size == 1) => {
+            let mut stored = vec![vec![]; ones.len()];
+            stored.push(vec![Part::whole(0)]);
+            Ok((Param { name: name.to_owned(), stored: Stored(stored) }, data))
+        }
+        (_, [one]) => Ok((Param::plain(name), vec![*one; outputs])),
+        _ => Err(problem(node, format!("the bias has shape {dims:?}; expected [{outputs}]"))),
+    }
+}

@@ -1,0 +1,180 @@
+//! Sequences: tables of words, gated recurrent units, the last step.
+
+use super::{Draft, float, integer, integers, problem, shape::place, text};
+use crate::{
+    graph::{Param, ValueId},
+    onnx::{
+        import::{ImportError, title},
+        proto::NodeProto,
+        view::{Axis, Known, View},
+    },
+};
+
+impl<'a> Draft<'a> {
+    /// GRU of `[steps, N, inputs]` (layout 0) or `[N, steps, inputs]` (layout 1).
+    pub(super) fn gru(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+        self.check_gru(node)?;
+        let view = self.input(node, 0)?;
+        let batch_first = integer(node, "layout").unwrap_or(0) == 1;
+        let (steps, width) = (Axis::Dim(0), Axis::Dim(1));
+        let expected = match batch_first {
+            true => vec![Axis::Batch, steps.clone(), width.clone()],
+            false => vec![steps.clone(), Axis::Batch, width.clone()],
+        };
+        if view.axes != expected {
+            return Err(problem(
+                node,
+                "does not read [steps, N, numbers]; is the batch the first axis of the model's input?",
+            ));
+        }
+        let units = integer(node, "hidden_size").and_then(|units| u32::try_from(units).ok()).unwrap_or(0);
+        let inputs = self.builder.sizes(view.value).last().copied().unwrap_or(0);
+        let size = units as usize;
+        let weight = self.gates(node, 1, &[3 * size, inputs])?;
+        let recurrent = self.gates(node, 2, &[3 * size, size])?;
+        let bias = match node.input.get(3).filter(|name| !name.is_empty()) {
+            Some(_) => Some(self.gates(node, 3, &[6 * size])?),
+            None => None,
+        };
+        let after = integer(node, "linear_before_reset").unwrap_or(0) != 0;
+        let value = self.builder.gru(&title(node), view.value, units, after, [weight, recurrent], bias)?;
+        if let Some(last) = node.output.get(1).filter(|name| !name.is_empty()) {
+            let value = self.builder.last(&format!("{}.last", title(node)), value)?;
+            let axes = match batch_first {
+                true => vec![Axis::Batch, Axis::One, Axis::Dim(0)],
+                false => vec![Axis::One, Axis::Batch, Axis::Dim(0)],
+            };
+            self.define(last, Known::Tensor(View { value, axes }));
+        }
+        let axes = match batch_first {
+            true => vec![Axis::Batch, steps, Axis::One, width],
+            false => vec![steps, Axis::One, Axis::Batch, width],
+        };
+        Ok(self.named(node, View { value, axes }))
+    }
+
+    fn check_gru(&self, node: &NodeProto) -> Result<(), ImportError> {
+        let direction = text(node, "direction").unwrap_or_else(|| "forward".to_owned());
+        if direction != "forward" {
+            return Err(problem(node, format!("runs {direction}; only forward is supported")));
+        }
+        if node.input.get(4).is_some_and(|name| !name.is_empty()) {
+            return Err(problem(node, "has sequences of different lengths, which is not supported"));
+        }
+        if float(node, "clip").is_some() || node.attribute.iter().any(|a| a.name.starts_with("activation")) {
+            return Err(problem(node, "has activations of its own; only the default ones are supported"));
+        }
+        match node.input.get(5).filter(|name| !name.is_empty()) {
+            Some(state) if self.uniform(state)? != Some(0.0) => {
+                Err(problem(node, "starts from another state than 0, which is not supported"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Parameters with an extra axis for the direction.
+    fn gates(&mut self, node: &NodeProto, place: usize, dims: &[usize]) -> Result<Param, ImportError> {
+        let (name, floats) = self.weight(node, place)?;
+        let expected: Vec<usize> = std::iter::once(1).chain(dims.iter().copied()).collect();
+        if floats.dims != expected {
+            return Err(problem(
+                node,
+                format!("'{name}' has shape {:?}; expected {expected:?}", floats.dims),
+            ));
+        }
+        self.weights.insert(name.clone(), floats.data);
+        Ok(Param::plain(name))
+    }
+
+    /// A table of words, or one step of a sequence.
+    pub(super) fn gather(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+        let table = node.input.first().map_or("", String::as_str);
+        if self.source.constants.contains(table) {
+            return self.embed(node);
+        }
+        let view = self.input(node, 0)?;
+        let axis = place(integer(node, "axis").unwrap_or(0), view.axes.len());
+        let name = node.input.get(1).map_or("", String::as_str);
+        let index = self.fixed_of(node, name)?;
+        let (Some(axis), [index]) = (axis, &index[..]) else {
+            return Err(problem(node, "takes several parts of a value; only the last step is supported"));
+        };
+        let vector = self.source.constants.rank(name) == Some(1);
+        let view = match view.axes.get(axis) {
+            Some(Axis::One) if matches!(index, 0 | -1) => view,
+            _ => self.step(node, &view, axis, *index)?,
+        };
+        let mut axes = view.axes.clone();
+        if !vector {
+            axes.remove(axis);
+        }
+        Ok(self.named(node, View { axes, ..view }))
+    }
+
+    pub(super) fn slice(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+        let view = self.input(node, 0)?;
+        let part = |place: usize, name: &str| match node.input.get(place).filter(|name| !name.is_empty()) {
+            Some(name) => self.fixed_of(node, name).map(Some),
+            None => Ok(integers(node, name).map(<[i64]>::to_vec)),
+        };
+        let (starts, ends) = (part(1, "starts")?.unwrap_or_default(), part(2, "ends")?.unwrap_or_default());
+        let axes = part(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+        let steps = part(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
+        let unsupported = || problem(node, "takes a part of a value; only the last step is supported");
+        let mut view = view;
+        for (((&start, &end), &axis), &step) in starts.iter().zip(&ends).zip(&axes).zip(&steps) {
+            let axis = place(axis, view.axes.len()).filter(|_| step == 1).ok_or_else(unsupported)?;
+            let size = match view.axes.get(axis).map(|axis| self.size(&view, axis)) {
+                Some(crate::onnx::view::Size::Fixed(size)) => size,
+                _ if start == 0 && end >= i64::from(i32::MAX) => continue,
+                _ => return Err(unsupported()),
+            };
+            let from = if start < 0 { start + size } else { start }.clamp(0, size);
+            let to = if end < 0 { end + size } else { end }.clamp(0, size);
+            if (from, to) == (0, size) {
+                continue;
+            }
+            if (from, to) != (size - 1, size) {
+                return Err(unsupported());
+            }
+            view = self.step(node, &view, axis, from)?;
+        }
+        Ok(self.named(node, view))
+    }
+
+    /// The last step, with an axis of size 1 in its place.
+    fn step(&mut self, node: &NodeProto, view: &View, axis: usize, index: i64) -> Result<View, ImportError> {
+        let sizes = self.builder.sizes(view.value);
+        let last = index == -1 || Some(index) == sizes.first().map(|&steps| steps as i64 - 1);
+        if view.axes.get(axis) != Some(&Axis::Dim(0)) || sizes.len() != 2 || !last {
+            return Err(problem(
+                node,
+                "takes a part of a value; only the last step of a sequence is supported",
+            ));
+        }
+        let value = self.builder.last(&title(node), view.value)?;
+        let axes = view.axes.iter().map(|axis| match axis {
+            Axis::Dim(0) => Axis::One,
+            Axis::Dim(dim) => Axis::Dim(dim - 1),
+            other => other.clone(),
+        });
+        Ok(View { value, axes: axes.collect() })
+    }
+
+    fn embed(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+        let view = self.input(node, 1)?;
+        let (name, table) = self.weight(node, 0)?;
+        let ([entries, width], 0) = (&table.dims[..], integer(node, "axis").unwrap_or(0)) else {
+            return Err(problem(node, format!("looks up in a table of shape {:?}", table.dims)));
+        };
+        let rank = self.builder.shape(view.value).dims.len();
+        if view.value != ValueId::INPUT || !view.is_plain(rank) {
+            return Err(problem(node, "looks up something else than the model's input"));
+        }
+        let size = |size: &usize| u32::try_from(*size).unwrap_or(u32::MAX);
+        self.weights.insert(name.clone(), table.data);
+        let sizes = (size(entries), size(width));
+        let value = self.builder.embed(&title(node), view.value, sizes, false, Param::plain(name))?;
+        Ok(self.named(node, View::plain(value, rank + 1)))
+    }
+}

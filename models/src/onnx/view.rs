@@ -1,0 +1,53 @@
+//! What the values of an ONNX graph are while it is read.
+//!
+//! A computed tensor is a value of our Graph seen through its axes: exporters put the batch second, add
+//! axes of size 1 and turn images around, while the numbers of a sample stay where they are. Integers
+//! are folded, with the batch size as a symbol, so shape computations disappear.
+
+use crate::graph::ValueId;
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Known {
+    Tensor(View),
+    /// A computed shape or a part of one.
+    Sizes(Vec<Size>),
+    /// A tensor of one number, such as the initial state of a recurrent layer.
+    Filled(f32),
+    /// A weight matrix turned around, by the name of its initializer.
+    Turned(String),
+}
+
+/// A number of a shape computation.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Size {
+    Fixed(i64),
+    Batch,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct View {
+    pub value: ValueId,
+    pub axes: Vec<Axis>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Axis {
+    Batch,
+    /// Of a sample, by number.
+    Dim(usize),
+    /// Of size 1, which the sample does not have.
+    One,
+    /// All axes of a sample as one, the first of them last: pixels before channels.
+    ChannelLast,
+}
+
+impl View {
+    /// The batch, then the sample as it is.
+    pub fn plain(value: ValueId, rank: usize) -> Self {
+        Self { value, axes: std::iter::once(Axis::Batch).chain((0..rank).map(Axis::Dim)).collect() }
+    }
+
+    pub fn is_plain(&self, rank: usize) -> bool {
+        *self == Self::plain(self.value, rank)
+    }
+}

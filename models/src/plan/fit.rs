@@ -1,0 +1,91 @@
+//! Finds a setting that fits a device's RAM.
+//!
+//! Tried in this order, and the first that fits is taken:
+//!
+//! 1. as asked;
+//! 2. without a gradient segment, where the optimiser is plain SGD (each weight gradient is applied as
+//!    soon as it is known);
+//! 3. fewer samples per pass, with gradients summed over several passes;
+//! 4. the same three with activations that are given up and computed again.
+//!
+//! The Plan itself says which it was: its `segments.grads`, `batch` and `schedule`.
+
+use common::WidthMask;
+
+use super::{CompileError, CompiledPlan, Mode, PlanOptions, can_fuse, compile, compile_within};
+use crate::graph::Graph;
+
+/// What is missing even in the most frugal setting.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the smallest setting needs {need} bytes of RAM, {} more than the {have} there are", need - have)]
+pub struct Shortage {
+    pub need: u64,
+    pub have: u64,
+}
+
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FitError {
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    #[error(transparent)]
+    Short(#[from] Shortage),
+}
+
+/// The Plan of one tier in at most `ram` bytes.
+pub fn fit(
+    graph: &Graph,
+    mask: &WidthMask,
+    options: &PlanOptions,
+    ram: u64,
+) -> Result<CompiledPlan, FitError> {
+    let mut need = u64::MAX;
+    let train = options.mode == Mode::Train;
+    for saving in [false, true] {
+        if saving && !(train || options.recompute) {
+            break;
+        }
+        let asked = PlanOptions { recompute: options.recompute || saving, ..*options };
+        let fused = PlanOptions { fused: true, ..asked };
+        let summed = PlanOptions { fused: false, ..asked };
+        let whole = [Some(asked), Some(fused).filter(|_| train && !asked.fused && can_fuse(graph, options))];
+        for options in whole.into_iter().flatten() {
+            let plan = sparing(graph, mask, &options, ram)?;
+            if plan.info.arena_bytes() <= ram {
+                return Ok(plan);
+            }
+            need = need.min(plan.info.arena_bytes());
+        }
+        // What the arena needs is a constant plus a multiple of the batch.
+        let one = compile(graph, mask, &PlanOptions { batch: 1, ..summed })?.info;
+        need = need.min(one.arena_bytes());
+        let segments = one.workspace().unwrap_or(0) * 4;
+        let sample = one.arena_bytes() - segments;
+        let most = ram.saturating_sub(segments).checked_div(sample).unwrap_or(0).min(options.batch.into());
+        if most > 0 {
+            let batch = even(most as u16, options.batch);
+            return Ok(sparing(graph, mask, &PlanOptions { batch, ..summed }, ram)?);
+        }
+    }
+    Err(Shortage { need, have: ram }.into())
+}
+
+/// Gives up no more activations than needed.
+fn sparing(
+    graph: &Graph,
+    mask: &WidthMask,
+    options: &PlanOptions,
+    ram: u64,
+) -> Result<CompiledPlan, CompileError> {
+    if !options.recompute {
+        return compile(graph, mask, options);
+    }
+    let plain = compile(graph, mask, &PlanOptions { batch: 1, recompute: false, ..*options })?.info;
+    let room = (ram / 4).saturating_sub(plain.workspace().unwrap_or(0));
+    compile_within(graph, mask, options, room / u64::from(options.batch).max(1))
+}
+
+/// Samples per pass so that no pass is nearly empty: 16 in passes of at most 7 are 6, 6, 4, not 7, 7, 2.
+fn even(most: u16, batch: u16) -> u16 {
+    batch.div_ceil(batch.div_ceil(most.max(1)).max(1))
+}

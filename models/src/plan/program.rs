@@ -1,0 +1,222 @@
+//! The nodes of a Graph at the widths of one tier, as operations of a Plan between values that own
+//! memory. Value 0 is the input, and value `k + 1` is what step `k` gives.
+
+use common::{
+    TensorShape, WidthMask,
+    plan::{Conv, Gru, Norm, Op, Pool, PoolKind, Window},
+};
+
+use crate::graph::{self, Graph, Groups, Kernel, ParamId, ValueId};
+
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub steps: Vec<Step>,
+    /// Numbers of normalisation statistics.
+    pub stats: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub name: String,
+    pub op: Op,
+    pub input: usize,
+    /// Of an Add.
+    pub second: Option<usize>,
+}
+
+impl Step {
+    pub fn trains(&self) -> bool {
+        self.op.parameters().iter().any(Option::is_some)
+    }
+
+    pub fn reads(&self) -> impl Iterator<Item = usize> {
+        [Some(self.input), self.second].into_iter().flatten()
+    }
+}
+
+impl Program {
+    /// With `scaler`, what layers give is divided by the share of units that the tier keeps.
+    pub fn new(graph: &Graph, mask: &WidthMask, scaler: bool) -> Self {
+        let mut lowering = Lowering {
+            graph,
+            mask,
+            offsets: graph.offsets(mask).into_iter().map(|offset| offset as u32).collect(),
+            stats: 0,
+            dropouts: 0,
+        };
+        let mut steps = Vec::new();
+        // Where each value of the graph is.
+        let mut places = vec![0; graph.nodes().len() + 1];
+        for (index, node) in graph.nodes().iter().enumerate() {
+            let mut reads = node.inputs.iter().map(|value| places.get(value.index()).copied().unwrap_or(0));
+            let (input, second) = (reads.next().unwrap_or(0), reads.next());
+            let Some(op) = lowering.op(node) else {
+                places[index + 1] = input;
+                continue;
+            };
+            steps.push(Step { name: node.name.clone(), op, input, second });
+            if let Some(factor) = lowering.factor(node).filter(|_| scaler) {
+                let len = op.sizes().1 as u32;
+                let name = format!("{} (scaler)", node.name);
+                steps.push(Step { name, op: Op::Scale { len, factor }, input: steps.len(), second: None });
+            }
+            places[index + 1] = steps.len();
+        }
+        Self { steps, stats: lowering.stats.into() }
+    }
+
+    /// Numbers per sample of a value.
+    pub fn len(&self, value: usize) -> u64 {
+        match value.checked_sub(1) {
+            Some(step) => self.steps.get(step).map_or(0, |step| step.op.sizes().1),
+            None => self.steps.first().map_or(0, |step| step.op.sizes().0),
+        }
+    }
+
+    /// The value that the loss is computed from.
+    pub fn output(&self) -> usize {
+        self.steps.len()
+    }
+}
+
+struct Lowering<'a> {
+    graph: &'a Graph,
+    mask: &'a WidthMask,
+    offsets: Vec<u32>,
+    /// Statistics so far.
+    stats: u32,
+    dropouts: u32,
+}
+
+impl Lowering<'_> {
+    /// `None` for a node that only renames its input. Sizes fit 32 bits, as [`Graph`] promises.
+    fn op(&mut self, node: &graph::Node) -> Option<Op> {
+        let from = node.inputs.first().copied().unwrap_or(ValueId::INPUT);
+        let (read, written) = (self.sizes(self.graph.shape(from)), self.sizes(&node.shape));
+        let len: u32 = written.iter().product();
+        let last = |sizes: &[u32]| sizes.last().copied().unwrap_or(1);
+        let first = |sizes: &[u32]| sizes.first().copied().unwrap_or(1);
+        Some(match node.op {
+            graph::Op::Flatten | graph::Op::Reshape => return None,
+            graph::Op::Dense { weight, bias } => Op::Dense {
+                rows: len / last(&written).max(1),
+                inputs: last(&read),
+                outputs: last(&written),
+                weight: self.offset(weight),
+                bias: bias.map(|bias| self.offset(bias)),
+            },
+            graph::Op::Conv { weight, bias, groups, window } => Op::Conv(Conv {
+                inputs: first(&read),
+                outputs: first(&written),
+                groups: groups.count(first(&read)),
+                window: image(&read, window),
+                weight: self.offset(weight),
+                bias: bias.map(|bias| self.offset(bias)),
+            }),
+            graph::Op::Activate(kind) => Op::Activate { kind, len },
+            graph::Op::Pool { kind, window } => {
+                Op::Pool(Pool { kind, channels: first(&read), window: image(&read, window) })
+            }
+            graph::Op::GlobalPool => {
+                let (height, width) = area(&read);
+                let size = [height as u16, width as u16];
+                let window = image(&read, Kernel { size, stride: size, pad: [0; 4] });
+                Op::Pool(Pool { kind: PoolKind::Average, channels: first(&read), window })
+            }
+            graph::Op::Add => Op::Add { len },
+            graph::Op::Embed { table } => Op::Embed {
+                rows: read.iter().product(),
+                entries: self
+                    .graph
+                    .param_shapes()
+                    .get(table.index())
+                    .map_or(0, |shape| first(&self.sizes(shape))),
+                width: last(&written),
+                table: self.offset(table),
+            },
+            graph::Op::Gru { weight, recurrent, bias, reset_after } => Op::Gru(Gru {
+                steps: first(&read),
+                inputs: last(&read),
+                units: last(&written),
+                reset_after,
+                weight: self.offset(weight),
+                recurrent: self.offset(recurrent),
+                bias: bias.map(|bias| self.offset(bias)),
+            }),
+            graph::Op::Dropout { rate } => {
+                self.dropouts += 1;
+                Op::Dropout { len, rate, salt: self.dropouts }
+            }
+            graph::Op::LayerNorm { axes, epsilon, scale, bias } => {
+                let at = written.len().saturating_sub(axes.into());
+                let channels: u32 = written.iter().skip(at).product();
+                Op::Norm(Norm {
+                    instances: len / channels.max(1),
+                    channels,
+                    inner: 1,
+                    epsilon,
+                    shared: true,
+                    scale: self.offset(scale),
+                    bias: self.offset(bias),
+                })
+            }
+            graph::Op::GroupNorm { groups, epsilon, scale, bias } => {
+                let channels = first(&written);
+                let instances = match groups {
+                    Groups::Count(count) => count,
+                    Groups::Each => channels,
+                };
+                Op::Norm(Norm {
+                    instances,
+                    channels: channels / instances.max(1),
+                    inner: len / channels.max(1),
+                    epsilon,
+                    shared: false,
+                    scale: self.offset(scale),
+                    bias: self.offset(bias),
+                })
+            }
+            graph::Op::BatchNorm { epsilon, scale, bias } => {
+                let channels = first(&written);
+                let stats = self.stats;
+                self.stats += 2 * channels;
+                let (scale, bias) = (self.offset(scale), self.offset(bias));
+                Op::BatchNorm { channels, inner: len / channels.max(1), epsilon, scale, bias, stats }
+            }
+            graph::Op::Last => Op::Last { steps: first(&read), width: last(&read) },
+        })
+    }
+
+    /// HeteroFL's factor of a layer whose units are cut.
+    fn factor(&self, node: &graph::Node) -> Option<f32> {
+        let units = match node.op {
+            graph::Op::Dense { .. } => node.shape.dims.last(),
+            graph::Op::Conv { .. } => node.shape.dims.first(),
+            _ => None,
+        }?;
+        let (full, kept) = (units.size(self.graph.full()), units.size(self.mask));
+        (kept < full && kept > 0).then(|| (full as f64 / kept as f64) as f32)
+    }
+
+    fn sizes(&self, shape: &TensorShape) -> Vec<u32> {
+        shape.dims.iter().map(|dim| dim.size(self.mask) as u32).collect()
+    }
+
+    fn offset(&self, param: ParamId) -> u32 {
+        self.offsets.get(param.index()).copied().unwrap_or(u32::MAX)
+    }
+}
+
+/// Height and width of `[channels][height][width]` or `[channels][length]`.
+fn area(sizes: &[u32]) -> (u32, u32) {
+    match *sizes {
+        [_, height, width] => (height, width),
+        [_, length] => (1, length),
+        _ => (0, 0),
+    }
+}
+
+fn image(sizes: &[u32], kernel: Kernel) -> Window {
+    let (height, width) = area(sizes);
+    Window { height, width, kernel: kernel.size, stride: kernel.stride, pad: kernel.pad }
+}

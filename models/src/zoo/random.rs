@@ -1,0 +1,251 @@
+//! Random small models for property tests: every operation, branches that are added again, and values
+//! with several readers.
+
+use common::{
+    plan::{Activation, PoolKind},
+    rng::{Rng, derive},
+};
+
+use super::initial;
+use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, ValueId};
+
+/// A model that follows from the seed, with parameters that do not leave gradients at 0.
+pub fn random(seed: u64) -> (Graph, Vec<f32>) {
+    // A seed can ask for a layer that does not fit what came before; then another draw is made.
+    let graph = (0..100).find_map(|attempt| Sketch::draw(derive(seed, attempt)).ok());
+    let graph = graph.expect("one of a hundred draws fits");
+    let mut parameters = initial(&graph, seed);
+    let mut rng = Rng::new(derive(seed, u64::MAX));
+    parameters.iter_mut().for_each(|x| *x += 0.2 * (rng.unit_f32() - 0.5));
+    (graph, parameters)
+}
+
+struct Sketch {
+    builder: Builder,
+    rng: Rng,
+    at: ValueId,
+    layers: usize,
+}
+
+impl Sketch {
+    fn draw(seed: u64) -> Result<Graph, GraphError> {
+        let mut rng = Rng::new(seed);
+        let kind = rng.below(4);
+        let mut size = |most: u64| 1 + rng.below(most) as u32;
+        let shape = match kind {
+            0 => vec![size(9)],
+            1 => vec![size(3), 4 + size(5), 4 + size(5)],
+            2 => vec![size(3), 6 + size(8)],
+            _ => vec![2 + size(4)],
+        };
+        let builder = Builder::new("random", "x", &shape)?;
+        let mut sketch = Self { builder, rng, at: ValueId::INPUT, layers: 0 };
+        let steps = 1 + sketch.rng.below(6);
+        match kind {
+            0 => sketch.repeat(steps, Self::on_vector)?,
+            1 | 2 => sketch.repeat(steps, Self::on_image)?,
+            _ => {
+                let (name, width) = (sketch.name(), sketch.size(5));
+                let (table, sliced) = (Param::plain(format!("{name}.t")), sketch.coin());
+                sketch.at = sketch.builder.embed(&name, sketch.at, (7, width), sliced, table)?;
+                sketch.repeat(steps, Self::on_sequence)?;
+            }
+        }
+        let per_token = kind == 3 && sketch.coin();
+        if !per_token {
+            let name = sketch.name();
+            sketch.at = sketch.builder.flatten(&name, sketch.at);
+            let steps = sketch.rng.below(4);
+            sketch.repeat(steps, Self::on_vector)?;
+        }
+        let classes = 1 + sketch.size(4);
+        sketch.dense(classes)?;
+        sketch.builder.finish("y", sketch.at, None)
+    }
+
+    fn repeat(
+        &mut self,
+        steps: u64,
+        step: fn(&mut Self) -> Result<(), GraphError>,
+    ) -> Result<(), GraphError> {
+        (0..steps).try_for_each(|_| match self.builder.shape(self.at).dims.len() {
+            1 => self.on_vector(),
+            _ => step(self),
+        })
+    }
+
+    fn on_vector(&mut self) -> Result<(), GraphError> {
+        match self.rng.below(6) {
+            0 | 1 => {
+                let units = self.size(8);
+                self.dense(units)
+            }
+            2 => self.activate(),
+            3 => self.dropout(),
+            4 => self.layer_norm(1),
+            _ => {
+                let width = self.builder.size(self.at) as u32;
+                self.residual(|net| {
+                    net.dense(width)?;
+                    net.activate()
+                })
+            }
+        }
+    }
+
+    fn on_sequence(&mut self) -> Result<(), GraphError> {
+        match self.rng.below(7) {
+            0 | 1 => {
+                let (name, units, after) = (self.name(), self.size(5), self.coin());
+                let weights = ["W", "R"].map(|kind| Param::plain(format!("{name}.{kind}")));
+                let bias = Some(Param::plain(format!("{name}.B"))).filter(|_| self.coin());
+                self.at = self.builder.gru(&name, self.at, units, after, weights, bias)?;
+                Ok(())
+            }
+            2 => {
+                let units = self.size(6);
+                self.dense(units)
+            }
+            3 => self.activate(),
+            4 => self.layer_norm(1),
+            5 => {
+                let name = self.name();
+                self.at = self.builder.last(&name, self.at)?;
+                Ok(())
+            }
+            _ => {
+                let width = self.builder.sizes(self.at).last().copied().unwrap_or(1) as u32;
+                self.residual(|net| net.dense(width))
+            }
+        }
+    }
+
+    fn on_image(&mut self) -> Result<(), GraphError> {
+        let channels = self.builder.sizes(self.at).first().copied().unwrap_or(1) as u32;
+        let name = self.name();
+        match self.rng.below(10) {
+            0 | 1 => {
+                let (outputs, window) = (self.size(5), self.window());
+                self.conv(outputs, 1, window)
+            }
+            2 => {
+                let (outputs, window) = (channels * self.size(2), self.window());
+                self.conv(outputs, channels, window)
+            }
+            3 => self.activate(),
+            4 => {
+                let kinds = [PoolKind::Max, PoolKind::Average, PoolKind::AveragePadded];
+                let kind = kinds[self.rng.below(3) as usize];
+                let window = self.window();
+                self.at = self.builder.pool(&name, self.at, kind, window)?;
+                Ok(())
+            }
+            5 => {
+                let groups = [Groups::Count(1), Groups::Each, Groups::Count(2)][self.rng.below(3) as usize];
+                let params = self.params(&name);
+                self.at = self.builder.group_norm(&name, self.at, groups, 1e-2, params)?;
+                Ok(())
+            }
+            6 => {
+                let params = self.params(&name);
+                let mut draw =
+                    |low: f32| (0..channels).map(|_| low + self.rng.unit_f32()).collect::<Vec<_>>();
+                let stats = Some([draw(-0.5), draw(0.5)]);
+                self.at = self.builder.batch_norm(&name, self.at, 1e-2, params, stats)?;
+                Ok(())
+            }
+            7 => {
+                let axes = self.builder.shape(self.at).dims.len() as u8;
+                self.layer_norm(axes)
+            }
+            8 => {
+                self.at = self.builder.global_pool(&name, self.at)?;
+                self.at = self.builder.flatten(&format!("{name}.flat"), self.at);
+                Ok(())
+            }
+            _ => self.residual(|net| {
+                let window = net.kernel(3, 1, 1);
+                net.conv(channels, 1, window)?;
+                if net.coin() { net.activate() } else { Ok(()) }
+            }),
+        }
+    }
+
+    /// Adds what `branch` makes of a value to the value itself.
+    fn residual(&mut self, branch: impl Fn(&mut Self) -> Result<(), GraphError>) -> Result<(), GraphError> {
+        let before = self.at;
+        branch(self)?;
+        let name = self.name();
+        let (a, b) = if self.coin() { (before, self.at) } else { (self.at, before) };
+        self.at = self.builder.add(&name, a, b)?;
+        Ok(())
+    }
+
+    fn dense(&mut self, units: u32) -> Result<(), GraphError> {
+        let name = self.name();
+        let inputs = self.builder.sizes(self.at).last().copied().unwrap_or(0);
+        let [weight, bias] = self.params(&name);
+        let bias = Some(bias).filter(|_| self.coin());
+        self.at = self.builder.dense(&name, self.at, inputs, units, weight, bias)?;
+        Ok(())
+    }
+
+    fn conv(&mut self, outputs: u32, groups: u32, window: Kernel) -> Result<(), GraphError> {
+        let name = self.name();
+        let [weight, bias] = self.params(&name);
+        let bias = Some(bias).filter(|_| self.coin());
+        self.at = self.builder.conv(&name, self.at, outputs, groups, window, weight, bias)?;
+        Ok(())
+    }
+
+    fn activate(&mut self) -> Result<(), GraphError> {
+        let kinds =
+            [Activation::Relu, Activation::LeakyRelu { slope: 0.125 }, Activation::Sigmoid, Activation::Tanh];
+        let (name, kind) = (self.name(), kinds[self.rng.below(4) as usize]);
+        self.at = self.builder.activate(&name, self.at, kind);
+        Ok(())
+    }
+
+    fn dropout(&mut self) -> Result<(), GraphError> {
+        let name = self.name();
+        self.at = self.builder.dropout(&name, self.at, 0.25)?;
+        Ok(())
+    }
+
+    fn layer_norm(&mut self, axes: u8) -> Result<(), GraphError> {
+        let name = self.name();
+        let params = self.params(&name);
+        self.at = self.builder.layer_norm(&name, self.at, axes, 1e-2, params)?;
+        Ok(())
+    }
+
+    fn window(&mut self) -> Kernel {
+        let size = 1 + self.rng.below(3) as u16;
+        let (stride, pad) = (1 + self.rng.below(2) as u16, self.rng.below(u64::from(size)) as u16);
+        self.kernel(size, stride, pad)
+    }
+
+    fn kernel(&self, size: u16, stride: u16, pad: u16) -> Kernel {
+        match self.builder.shape(self.at).dims.len() {
+            2 => Kernel::line(size, stride, pad),
+            _ => Kernel::square(size, stride, pad),
+        }
+    }
+
+    fn params(&mut self, name: &str) -> [Param; 2] {
+        ["w", "b"].map(|kind| Param::plain(format!("{name}.{kind}")))
+    }
+
+    fn name(&mut self) -> String {
+        self.layers += 1;
+        format!("n{}", self.layers)
+    }
+
+    fn size(&mut self, most: u64) -> u32 {
+        1 + self.rng.below(most) as u32
+    }
+
+    fn coin(&mut self) -> bool {
+        self.rng.below(2) == 0
+    }
+}

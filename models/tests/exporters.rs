@@ -1,0 +1,90 @@
+//! Every file that a real exporter wrote (`fixtures/generate.py`): both of PyTorch's exporters give the same
+//! model, and its logits are those that the framework computed.
+
+use models::{
+    Graph,
+    onnx::{ExportOptions, export, import},
+};
+
+mod support;
+use support::{bytes, fixture, floats, forward, npy, npz};
+
+/// Names of all models that PyTorch exported.
+fn torch_models() -> Vec<String> {
+    let files = std::fs::read_dir(fixture("")).expect("the directory of fixtures");
+    let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> =
+        names.filter_map(|name| name.strip_suffix(".torchscript.onnx").map(str::to_owned)).collect();
+    names.sort();
+    assert!(names.len() >= 19, "{names:?}");
+    names
+}
+
+fn read(name: &str) -> (Graph, Vec<f32>) {
+    Graph::from_onnx(&bytes(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn both_exporters_of_pytorch_give_the_same_model() {
+    for name in torch_models() {
+        let (old, old_parameters) = read(&format!("{name}.torchscript.onnx"));
+        let (new, new_parameters) = read(&format!("{name}.graph.onnx"));
+        assert_eq!(old.digest(old.full()), new.digest(new.full()), "{name}: {old:#?} {new:#?}");
+        assert_eq!(old_parameters.len(), new_parameters.len(), "{name}");
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-6;
+        assert!(old_parameters.iter().zip(&new_parameters).all(near), "{name}");
+        assert_eq!(old.stats(), new.stats(), "{name}");
+    }
+}
+
+#[test]
+fn the_logits_are_those_of_pytorch() {
+    for name in torch_models() {
+        let grads = bytes(&format!("{name}.grads.npz"));
+        if !grads.windows(10).any(|w| w == b"logits.npy") {
+            continue;
+        }
+        let expected = npz(&grads, "logits");
+        for exporter in ["torchscript", "graph"] {
+            let (graph, parameters) = read(&format!("{name}.{exporter}.onnx"));
+            let logits = forward(&graph, &parameters, &floats(&format!("{name}.x.npy")));
+            assert_eq!(logits.len(), expected.len(), "{name}");
+            let worst = logits.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(worst < 1e-5, "{name}.{exporter} differs by {worst}");
+        }
+    }
+}
+
+#[test]
+fn the_outputs_are_those_of_keras() {
+    for name in ["keras-mlp", "keras-cnn", "keras-rgb"] {
+        let (graph, parameters) = read(&format!("{name}.onnx"));
+        let logits = forward(&graph, &parameters, &floats(&format!("{name}.x.npy")));
+        let expected = npy(&bytes(&format!("{name}.out.npy")));
+        let outputs: Vec<f64> = match graph.output().tail {
+            Some(_) => logits.chunks(3).flat_map(support::softmax).collect(),
+            None => logits,
+        };
+        let worst = outputs.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(worst < 1e-5 && outputs.len() == expected.len(), "{name} differs by {worst}");
+    }
+    let text = import(&bytes("keras-rgb.nhwc.onnx")).unwrap_err().to_string();
+    assert!(text.contains("--inputs-as-nchw"), "{text}");
+}
+
+#[test]
+fn real_files_survive_export_and_import() {
+    for name in torch_models() {
+        for exporter in ["torchscript", "graph"] {
+            let (graph, parameters) = read(&format!("{name}.{exporter}.onnx"));
+            let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
+            let (again, same) = Graph::from_onnx(&exported).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(again.digest(again.full()), graph.digest(graph.full()), "{name}");
+            assert_eq!(
+                (again.nodes(), again.output(), again.stats()),
+                (graph.nodes(), graph.output(), graph.stats())
+            );
+            assert_eq!(same, parameters, "{name}");
+        }
+    }
+}
