@@ -7,11 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{Codec, DeviceId, Duration, Tier, transfer::LinkLimits};
-use models::tiers::TierSpec;
+use common::{
+    Codec, DeviceId, Duration, Tier,
+    brief::{Brief, Optimizer},
+    transfer::LinkLimits,
+};
+use models::{plan::PlanOptions, tiers::TierSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::{coordinator::Settings, round::Patience};
+use crate::{coordinator::Settings, round::Patience, strategy::Hints};
 
 /// The documented configuration, as `aggregator init` writes it.
 pub const DEFAULT: &str = include_str!("default.toml");
@@ -79,6 +83,19 @@ pub struct TrainingConfig {
     pub batch: u16,
     pub lr: f64,
     pub lr_decay: f64,
+    pub optimizer: OptimizerName,
+    pub momentum: f32,
+    pub nesterov: bool,
+    pub weight_decay: f32,
+    pub clip: f32,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OptimizerName {
+    #[default]
+    Sgd,
+    Adam,
 }
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -131,7 +148,17 @@ impl Default for RoundConfig {
 
 impl Default for TrainingConfig {
     fn default() -> Self {
-        Self { epochs: 1, batch: 16, lr: 0.1, lr_decay: 0.999 }
+        Self {
+            epochs: 1,
+            batch: 16,
+            lr: 0.1,
+            lr_decay: 0.999,
+            optimizer: OptimizerName::Sgd,
+            momentum: 0.0,
+            nesterov: false,
+            weight_decay: 0.0,
+            clip: 0.0,
+        }
     }
 }
 
@@ -144,6 +171,19 @@ impl Default for ServerConfig {
 impl Default for StoreConfig {
     fn default() -> Self {
         Self { keep_models: 2, keep_spool: false }
+    }
+}
+
+impl TrainingConfig {
+    pub fn optimizer(&self) -> Optimizer {
+        match (self.optimizer, Optimizer::ADAM) {
+            (OptimizerName::Adam, Optimizer::Adam { beta1, beta2, epsilon, .. }) => {
+                Optimizer::Adam { beta1, beta2, epsilon, decay: self.weight_decay }
+            }
+            _ => {
+                Optimizer::Sgd { momentum: self.momentum, nesterov: self.nesterov, decay: self.weight_decay }
+            }
+        }
     }
 }
 
@@ -171,7 +211,27 @@ impl Config {
         let share = |x: f64| x > 0.0 && x <= 1.0;
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let Self { round, training, run, .. } = self;
-        let rules: [(&'static str, String, bool, &'static str); 9] = [
+        let share_below_1 = |x: f32| (0.0..1.0).contains(&x);
+        let not_negative = |x: f32| x >= 0.0 && x.is_finite();
+        let rules: [(&'static str, String, bool, &'static str); 12] = [
+            (
+                "training.momentum",
+                training.momentum.to_string(),
+                share_below_1(training.momentum),
+                "must lie in [0, 1)",
+            ),
+            (
+                "training.weight_decay",
+                training.weight_decay.to_string(),
+                not_negative(training.weight_decay),
+                "must be 0 or more",
+            ),
+            (
+                "training.clip",
+                training.clip.to_string(),
+                not_negative(training.clip),
+                "must be 0 (off) or more",
+            ),
             ("model.tiers", "[]".into(), !self.model.tiers.is_empty(), "at least one tier is needed"),
             ("run.rounds", run.rounds.to_string(), run.rounds < 1 << 31, "must be below 2^31"),
             (
@@ -203,7 +263,29 @@ impl Config {
         }
     }
 
-    pub fn settings(&self, loss_after: bool) -> Settings {
+    /// What a device's Plan must have room for.
+    pub fn plan_options(&self, hints: Hints) -> PlanOptions {
+        let optimizer = self.training.optimizer();
+        let moments = optimizer.moments() as u8;
+        PlanOptions {
+            moments,
+            // Plain SGD needs no room for gradients, unless their norm is asked for.
+            fused: matches!(optimizer, Optimizer::Sgd { .. }) && moments == 0 && self.training.clip == 0.0,
+            error_feedback: self.wire.error_feedback,
+            scaler: hints.scaler,
+            ..PlanOptions::train(self.training.batch)
+        }
+    }
+
+    pub fn settings(&self, hints: Hints) -> Settings {
+        let training = &self.training;
+        let brief = Brief {
+            optimizer: training.optimizer(),
+            clip: (training.clip > 0.0).then_some(training.clip),
+            loss_after: hints.loss_after,
+            codec: self.wire.up,
+            ..Brief::sgd(training.epochs, training.batch, training.lr as f32, self.run.seed)
+        };
         Settings {
             rounds: self.run.rounds,
             min_devices: self.run.min_devices,
@@ -212,14 +294,11 @@ impl Config {
                 deadline: Duration::from_millis((self.round.deadline_s * 1000.0) as u64),
                 quorum: self.round.quorum,
             },
-            epochs: self.training.epochs,
-            batch: self.training.batch,
+            brief,
             lr: self.training.lr,
             lr_decay: self.training.lr_decay,
             seed: self.run.seed,
             down: self.wire.down,
-            up: self.wire.up,
-            loss_after,
             max_uploads: self.server.max_uploads,
             limits: LinkLimits::QUIC,
         }

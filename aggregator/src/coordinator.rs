@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use common::{
     Code, Codec, DeviceId, Instant, RunId, Tier,
+    brief::Brief,
     message::{Scalars, Ticket, ToDevice},
     rng,
     transfer::LinkLimits,
@@ -46,18 +47,14 @@ pub struct Settings {
     /// Share of the connected devices asked in a round.
     pub participation: f64,
     pub patience: Patience,
-    pub epochs: u16,
-    pub batch: u16,
+    /// What devices are told, but for the learning rate and the seed.
+    pub brief: Brief,
     pub lr: f64,
     /// Learning rate of round t is `lr * lr_decay^(t-1)`.
     pub lr_decay: f64,
     pub seed: u64,
     /// Encoding of models.
     pub down: Codec,
-    /// Encoding of updates.
-    pub up: Codec,
-    /// Ask for the loss after training.
-    pub loss_after: bool,
     /// Updates held in memory at once; the others wait.
     pub max_uploads: usize,
     pub limits: LinkLimits,

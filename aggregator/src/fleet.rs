@@ -78,7 +78,7 @@ impl Fleet {
             return Err(Refusal { code: Code::DoesNotFit, need, have });
         };
         let data = &hello.data;
-        if data.inputs != plan.info.inputs || data.classes > plan.info.outputs {
+        if !plan.takes(hello) {
             return Err(Refusal {
                 code: Code::WrongData,
                 need: plan.info.inputs.into(),

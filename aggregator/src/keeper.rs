@@ -47,7 +47,7 @@ pub enum KeeperError {
     #[error("the model can not be exported: {0}")]
     Export(#[from] onnx::ExportError),
     #[error("the model can not be sliced: {0}")]
-    Mask(#[from] common::mask::MaskError),
+    Slice(#[from] models::graph::SliceError),
     #[error("the model can not be sliced: {0}")]
     Length(#[from] common::slice::WrongLength),
     #[error("{path}: {source}")]

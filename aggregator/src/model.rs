@@ -6,27 +6,34 @@ use bytes::Bytes;
 use common::{
     Codec, Tier, WidthMask,
     message::Hello,
-    plan::{Node, PlanInfo},
+    plan::{Loss, Node, PlanInfo, Step},
     region::RegionMap,
     wire::crc32,
 };
-use models::{
-    graph::Graph,
-    plan::{Mode, PlanOptions},
-};
+use models::{graph::Graph, plan::PlanOptions};
 
 /// A tier's Plan, as devices receive it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TierPlan {
     pub info: PlanInfo,
     pub nodes: Vec<Node>,
+    pub schedule: Vec<Step>,
 }
 
 impl TierPlan {
     pub fn fits(&self, hello: &Hello) -> bool {
         self.info.arena_bytes() <= hello.budget.ram
             && self.info.flash_bytes() <= hello.budget.flash
-            && self.info.nodes <= hello.max_nodes
+            && self.info.nodes.max(self.info.schedule) <= hello.max_nodes
+    }
+
+    /// Whether a device's samples fit the model's inputs and outputs.
+    pub fn takes(&self, hello: &Hello) -> bool {
+        let labels = match self.info.loss {
+            Loss::Softmax { classes } => hello.data.classes <= classes,
+            Loss::Sigmoid | Loss::Squared => true,
+        };
+        hello.data.inputs == self.info.inputs && labels
     }
 
     /// Bytes needed and bytes there, of whichever is short.
@@ -59,22 +66,16 @@ pub struct TieredModel {
 }
 
 impl TieredModel {
-    pub fn new(
-        graph: Graph,
-        masks: Vec<WidthMask>,
-        batch: u16,
-        error_feedback: bool,
-    ) -> Result<Self, ModelError> {
+    pub fn new(graph: Graph, masks: Vec<WidthMask>, options: &PlanOptions) -> Result<Self, ModelError> {
         if masks.is_empty() || masks.len() > common::tier::MAX_TIERS {
             return Err(ModelError::TierCount(masks.len()));
         }
-        let options = PlanOptions { batch, mode: Mode::Train, error_feedback };
         let compile = |(tier, mask): (usize, &WidthMask)| {
-            let plan = models::plan::compile(&graph, mask, &options)
+            let plan = models::plan::compile(&graph, mask, options)
                 .map_err(|source| ModelError::Plan { tier, source })?;
             let parameters = plan.info.params as usize;
             match Codec::F32.encoded_len(parameters) {
-                Some(_) => Ok(TierPlan { info: plan.info, nodes: plan.nodes }),
+                Some(_) => Ok(TierPlan { info: plan.info, nodes: plan.nodes, schedule: plan.schedule }),
                 None => Err(ModelError::TooLarge { tier, parameters }),
             }
         };

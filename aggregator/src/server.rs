@@ -17,7 +17,11 @@ use std::{
 };
 
 use common::{Code, Instant, RunId, tier::Tier};
-use models::{Graph, zoo};
+use models::{
+    Graph,
+    plan::{CompileError, PlanOptions},
+    zoo,
+};
 use tracing::{error, info};
 
 use crate::{
@@ -29,7 +33,7 @@ use crate::{
     model::{ModelError, TieredModel},
     quic::{self, QuicError},
     store::{DiskStore, ModelMark, Options, RunRecord, Saved, Store, StoreError},
-    strategy::{self, Strategy, StrategyError},
+    strategy::{self, Hints, Strategy, StrategyError},
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -74,9 +78,10 @@ pub struct Server {
 impl Server {
     /// Starts, or goes on with the run in `dir`. Needs a tokio runtime around it.
     pub fn start(config: &Config, dir: &Path, observer: Option<Observer>) -> Result<Self, ServerError> {
-        let (model, initial) = open_model(config)?;
-        check_fixed_tiers(config, model.plans.len())?;
         let mut strategy = open_strategy(config)?;
+        let hints = strategy.hints();
+        let (model, initial) = open_model(config, hints)?;
+        check_fixed_tiers(config, model.plans.len())?;
         strategy.fits(&model.regions)?;
         let options = Options { keep_models: config.store.keep_models, keep_spool: config.store.keep_spool };
         let mut store: Box<dyn Store> = Box::new(DiskStore::open(&dir.join("store"), options)?);
@@ -88,7 +93,7 @@ impl Server {
         let failed = |source| QuicError::Listen { address: config.server.listen, source };
         let address = endpoint.local_addr().map_err(failed)?;
 
-        let settings = config.settings(strategy.hints().loss_after);
+        let settings = config.settings(hints);
         let committed = saved.next_round - 1;
         info!(run = %saved.run.run, committed, strategy = strategy.name(), "serving on {address}");
         let start = start(&saved, config);
@@ -156,7 +161,7 @@ impl Server {
 }
 
 /// The model under its tiers, and its initial parameters.
-pub fn open_model(config: &Config) -> Result<(TieredModel, Vec<f32>), ServerError> {
+pub fn open_model(config: &Config, hints: Hints) -> Result<(TieredModel, Vec<f32>), ServerError> {
     let source = &config.model.source;
     let (graph, parameters) = match zoo::by_name(source) {
         Some(entry) => entry.build(config.model.seed),
@@ -174,18 +179,21 @@ pub fn open_model(config: &Config) -> Result<(TieredModel, Vec<f32>), ServerErro
     let mask = |(tier, spec): (usize, &models::tiers::TierSpec)| {
         spec.mask(&graph).map_err(|source| ModelError::Mask { tier, source })
     };
-    let masks = config.model.tiers.iter().enumerate().map(mask).collect::<Result<_, _>>()?;
-    let model = TieredModel::new(graph, masks, config.training.batch, config.wire.error_feedback)?;
+    let masks: Vec<_> = config.model.tiers.iter().enumerate().map(mask).collect::<Result<_, _>>()?;
+    let options = config.plan_options(hints);
+    let unfused = PlanOptions { fused: false, ..options };
+    // Layers that share weights need their gradients summed before they are applied.
+    let model = match TieredModel::new(graph.clone(), masks.clone(), &options) {
+        Err(ModelError::Plan { source: CompileError::Fused, .. }) => {
+            TieredModel::new(graph, masks, &unfused)?
+        }
+        other => other?,
+    };
     Ok((model, parameters))
 }
 
 fn open_strategy(config: &Config) -> Result<Box<dyn Strategy>, StrategyError> {
-    let strategy = strategy::by_name(&config.strategy.name, config.strategy.params.clone().into())?;
-    if strategy.hints().scaler {
-        let why = "`scaler = true` needs plans with scaled layers, which devices do not have".to_owned();
-        return Err(StrategyError::Parameters { strategy: strategy.name(), why });
-    }
-    Ok(strategy)
+    strategy::by_name(&config.strategy.name, config.strategy.params.clone().into())
 }
 
 fn check_fixed_tiers(config: &Config, tiers: usize) -> Result<(), ServerError> {

@@ -155,7 +155,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.messages.clear();
         // The aggregator says from where on it wants the update, in chunks that fit this link.
         if let Job::Offering { offer, task, outgoing } = &mut self.job {
-            *outgoing = outgoing_of(&offer.update, *task, limits);
+            *outgoing = outgoing_of(&offer.update, task, limits);
         }
         self.request(now);
     }
@@ -268,7 +268,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         };
         let update = Blob { transfer: ticket.round, bytes, check: 0 };
         let offer = Offer { ticket, update, model_check: assignment.model.check, scalars };
-        let outgoing = outgoing_of(&update, task, self.limits);
+        let outgoing = outgoing_of(&update, &task, self.limits);
         self.job = Job::Offering { offer, task, outgoing };
         if self.link == Link::Up {
             self.request(now);
@@ -320,7 +320,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     }
 }
 
-fn outgoing_of(update: &Blob, task: Task, limits: LinkLimits) -> Outgoing {
+fn outgoing_of(update: &Blob, task: &Task, limits: LinkLimits) -> Outgoing {
     let align = match task {
         Task::Evaluate => 1,
         Task::Train(brief) => brief.codec.align(),

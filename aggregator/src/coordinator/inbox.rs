@@ -2,8 +2,9 @@
 
 use common::{
     Code, DeviceId, Duration, Instant, Tier,
+    brief::Brief,
     message::{
-        Assignment, Brief, Fetch, Hello, Offer, PLAN_PART, PlanPart, Receipt, Refusal, Task, Ticket,
+        Assignment, Fetch, Hello, Offer, PLAN_PART, PLAN_STEPS, PlanPart, Receipt, Refusal, Task, Ticket,
         ToAggregator, ToDevice, Welcome,
     },
     rng,
@@ -55,7 +56,7 @@ impl Coordinator {
         }
         self.fleet.seen(&device, now);
         match message {
-            ToAggregator::PlanRequest { from } => self.answer_plan(&device, from),
+            ToAggregator::PlanRequest { node, step } => self.answer_plan(&device, node, step),
             ToAggregator::Ready => {
                 self.forget_offer(&device);
                 self.answer_ready(&device);
@@ -118,12 +119,13 @@ impl Coordinator {
         Ok(())
     }
 
-    fn answer_plan(&mut self, device: &DeviceId, from: u16) {
+    fn answer_plan(&mut self, device: &DeviceId, node: u16, step: u16) {
         let Some(member) = self.fleet.member(device) else { return };
         let Some(plan) = self.model.plans.get(member.record.tier.index()) else { return };
-        let rest = plan.nodes.get(usize::from(from)..).unwrap_or(&[]);
-        let nodes = heapless::Vec::from_iter(rest.iter().take(PLAN_PART).copied());
-        let part = PlanPart { digest: plan.info.digest, from, nodes };
+        let nodes = plan.nodes.iter().skip(usize::from(node)).take(PLAN_PART);
+        let steps = plan.schedule.iter().skip(usize::from(step)).take(PLAN_STEPS);
+        let (nodes, steps) = (nodes.copied().collect(), steps.copied().collect());
+        let part = PlanPart { digest: plan.info.digest, node, step, nodes, steps };
         self.say(device, ToDevice::PlanPart(part));
     }
 
@@ -173,12 +175,9 @@ impl Coordinator {
         let task = match purpose {
             Purpose::Evaluate => Task::Evaluate,
             Purpose::Train => Task::Train(Brief {
-                epochs: self.settings.epochs,
-                batch: self.settings.batch,
                 lr,
                 seed: device_seed(self.settings.seed, number, device),
-                loss_after: self.settings.loss_after,
-                codec: self.settings.up,
+                ..self.settings.brief.clone()
             }),
         };
         Some(Assignment { ticket: self.ticket(number), task, model, codec })
@@ -226,7 +225,8 @@ impl Coordinator {
         let round = self.round().ok_or(Code::RoundClosed)?;
         let (tier, _) = round.seats.get(device).ok_or(Code::NotSelected)?;
         let slice = self.published.get(tier.index()).ok_or(Code::NotSelected)?;
-        let expected = Expected { parameters: self.model.regions.slice_len(*tier), codec: self.settings.up };
+        let expected =
+            Expected { parameters: self.model.regions.slice_len(*tier), codec: self.settings.brief.codec };
         round.review(device, offer, self.ticket(round.number), slice.check, expected)
     }
 
@@ -273,7 +273,7 @@ impl Coordinator {
                 ticket: upload.offer.ticket,
                 device: device.clone(),
                 tier: *tier,
-                codec: self.settings.up,
+                codec: self.settings.brief.codec,
                 scalars: upload.offer.scalars,
                 payload: std::mem::take(&mut upload.bytes),
             };

@@ -22,14 +22,11 @@ fn settings(devices: usize) -> Settings {
         min_devices: devices,
         participation: 1.0,
         patience: Patience { deadline: MINUTE, quorum: 0.5 },
-        epochs: 1,
-        batch: 16,
+        brief: Brief::sgd(1, 16, 0.1, 1),
         lr: 0.1,
         lr_decay: 0.5,
         seed: 1,
         down: Codec::F32,
-        up: Codec::F32,
-        loss_after: false,
         max_uploads: 8,
         limits: LinkLimits::QUIC,
     }
@@ -43,7 +40,8 @@ struct Gateway {
 
 impl Gateway {
     fn new(settings: Settings) -> Self {
-        let (model, parameters) = open_model(&crate::config::Config::default()).unwrap();
+        let (model, parameters) =
+            open_model(&crate::config::Config::default(), crate::strategy::Hints::default()).unwrap();
         assert_eq!(parameters.len(), zoo::by_name("digits-mlp").unwrap().build(0).1.len());
         let start =
             Start { run: RunId(1), committed: 0, devices: vec![], fixed: BTreeMap::new(), open: None };
