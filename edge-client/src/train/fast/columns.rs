@@ -150,7 +150,7 @@ fn gather<'a, T: Float>(shape: &Shape, tile: Tile, x: &'a [T], columns: &'a mut 
         return View::strided(tail(x, tile.first), shape.inputs, tile.len, shape.area());
     }
     let (width, step) = (shape.out[1].max(1), shape.stride[1]);
-    for (tap, row) in columns.chunks_exact_mut(tile.len.max(1)).take(taps).enumerate() {
+    for (row, tap) in columns.chunks_exact_mut(tile.len.max(1)).zip(all_taps(shape)) {
         let reach = Reach::new(shape, tile, tap);
         let (start, rest) = row.split_at_mut((reach.lines.start * width).min(row.len()));
         let (lines, end) = rest.split_at_mut((reach.lines.len() * width).min(rest.len()));
@@ -179,7 +179,7 @@ fn gather<'a, T: Float>(shape: &Shape, tile: Tile, x: &'a [T], columns: &'a mut 
 
 fn scatter<T: Float>(shape: &Shape, tile: Tile, columns: &[T], dx: &mut [T]) {
     let (width, step) = (shape.out[1].max(1), shape.stride[1]);
-    for (tap, row) in columns.chunks_exact(tile.len.max(1)).take(shape.taps()).enumerate() {
+    for (row, tap) in columns.chunks_exact(tile.len.max(1)).zip(all_taps(shape)) {
         let reach = Reach::new(shape, tile, tap);
         let places = dx.get_mut(reach.first..).unwrap_or_default().chunks_mut(reach.stride);
         let lines = row.chunks_exact(width).skip(reach.lines.start).take(reach.lines.len());
@@ -192,6 +192,13 @@ fn scatter<T: Float>(shape: &Shape, tile: Tile, columns: &[T], dx: &mut [T]) {
             }
         }
     }
+}
+
+/// Channel, row and column of every weight, in order.
+fn all_taps(shape: &Shape) -> impl Iterator<Item = [usize; 3]> {
+    let (channels, [height, width]) = (shape.inputs, shape.kernel);
+    (0..channels)
+        .flat_map(move |channel| (0..height).flat_map(move |ky| (0..width).map(move |kx| [channel, ky, kx])))
 }
 
 /// What one weight meets in a tile.
@@ -207,10 +214,8 @@ struct Reach {
 }
 
 impl Reach {
-    fn new(shape: &Shape, tile: Tile, tap: usize) -> Self {
-        let [kernel_height, kernel_width] = shape.kernel;
-        let (channel, place) = (tap / (kernel_height * kernel_width), tap % (kernel_height * kernel_width));
-        let (ky, kx) = (place / kernel_width, place % kernel_width);
+    #[inline(always)]
+    fn new(shape: &Shape, tile: Tile, [channel, ky, kx]: [usize; 3]) -> Self {
         let [height, width] = shape.size;
         // Positions along an axis at which a place of the kernel is inside the image.
         let inside = |axis: usize, k: usize, offset: usize, limit: usize| {
