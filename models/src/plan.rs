@@ -1,8 +1,8 @@
 //! Compiles a Graph and a WidthMask to a Plan: an op list over one arena, known to the byte.
 //!
-//! 1. [`program`]: the nodes at the tier's widths, without those that only rename a value.
-//! 2. [`flow`]: what works in place, which values have gradients, in which order things are computed.
-//! 3. [`layout`]: every buffer is live in a range of instructions; those that are never live together
+//! 1. `program`: the nodes at the tier's widths, without those that only rename a value.
+//! 2. `flow`: what works in place, which values have gradients, in which order things are computed.
+//! 3. `layout`: every buffer is live in a range of instructions; those that are never live together
 //!    may share memory ([`arena`]).
 //!
 //! | buffer | from | to |

@@ -1,5 +1,6 @@
 //! A slice computes what the whole model computes when everything outside of the slice is 0, and axes that
 //! must agree are one.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use common::{rng::Rng, slice::scatter};
 use models::{

@@ -350,14 +350,20 @@ proptest! {
 
     #[test]
     fn damaged_files_never_panic(
-        which in 0usize..3,
+        which in 0usize..9,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
         keep in any::<prop::sample::Index>(),
         truncate: bool,
     ) {
-        let files: [&[u8]; 3] = [
+        let files: [&[u8]; 9] = [
             include_bytes!("../../tests/fixtures/mlp.graph.onnx"),
             include_bytes!("../../tests/fixtures/sklearn-mlp.onnx"),
+            include_bytes!("../../tests/fixtures/gru.torchscript.onnx"),
+            include_bytes!("../../tests/fixtures/gru-last.graph.onnx"),
+            include_bytes!("../../tests/fixtures/group-norm.torchscript.onnx"),
+            include_bytes!("../../tests/fixtures/layer-norm.torchscript.onnx"),
+            include_bytes!("../../tests/fixtures/pools.graph.onnx"),
+            include_bytes!("../../tests/fixtures/keras-cnn.onnx"),
             &model().encode_to_vec(),
         ];
         let mut bytes = files[which].to_vec();
