@@ -3,11 +3,12 @@
 
 use common::{
     Budget, Code, Codec, Duration, RunId, Tier,
+    brief::{Brief, Optimizer},
     message::{
-        Ack, Assignment, Blob, Brief, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
+        Ack, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
         Scalars, Task, Ticket, ToAggregator, ToDevice, Welcome,
     },
-    plan::Op,
+    plan::{Activation, Grad, Op, Pass, Step},
     rng::{Rng, derive},
     wire,
 };
@@ -95,7 +96,7 @@ fn to_device(rng: &mut Rng, world: &World, run: RunId) -> ToDevice {
                 0 => plan.params = word(rng),
                 1 => plan.arena = word(rng),
                 2 => plan.nodes = rng.below(80) as u16,
-                3 => plan.anchor = Some(word(rng)),
+                3 => plan.segments.anchor = Some(word(rng)),
                 4 => (plan.batch, plan.inputs) = (rng.below(20) as u16, word(rng)),
                 _ => {}
             }
@@ -103,17 +104,20 @@ fn to_device(rng: &mut Rng, world: &World, run: RunId) -> ToDevice {
             ToDevice::Welcome(Welcome { run: some_run(rng, run), tier, plan })
         }
         1 => {
-            let mut nodes: heapless::Vec<_, 4> = plan.nodes.iter().copied().collect();
-            if let Some(node) = nodes.get_mut(rng.below(4) as usize) {
+            let mut nodes: heapless::Vec<_, 3> = plan.nodes.iter().take(3).copied().collect();
+            if let Some(node) = nodes.get_mut(rng.below(3) as usize) {
                 match rng.below(4) {
                     0 => node.output = word(rng),
-                    1 => node.input_grad = Some(word(rng)),
-                    2 => node.op = Op::Relu { len: word(rng) },
+                    1 => node.input.grad = Some(Grad { at: word(rng), add: rng.below(2) == 0 }),
+                    2 => node.op = Op::Activate { kind: Activation::Relu, len: word(rng) },
                     _ => {}
                 }
             }
-            nodes.truncate(rng.below(5) as usize);
-            ToDevice::PlanPart(PlanPart { digest: plan.info.digest, from: rng.below(5) as u16, nodes })
+            nodes.truncate(rng.below(4) as usize);
+            let step = Step { node: rng.below(6) as u16, pass: Pass::Backward };
+            let steps = (0..rng.below(3)).map(|_| step).collect();
+            let (node, step) = (rng.below(5) as u16, rng.below(3) as u16);
+            ToDevice::PlanPart(PlanPart { digest: plan.info.digest, node, step, nodes, steps })
         }
         2 | 3 => {
             let codec = codec(rng);
@@ -123,12 +127,11 @@ fn to_device(rng: &mut Rng, world: &World, run: RunId) -> ToDevice {
             let task = match rng.below(3) {
                 0 => Task::Evaluate,
                 _ => Task::Train(Brief {
-                    epochs: rng.below(4) as u16,
-                    batch: rng.below(20) as u16,
-                    lr: loss(rng) as f32,
-                    seed: rng.next_u64(),
+                    optimizer: if rng.below(3) == 0 { Optimizer::ADAM } else { Optimizer::default() },
+                    clip: (rng.below(3) == 0).then(|| loss(rng) as f32),
                     loss_after: rng.below(2) == 0,
                     codec: self::codec(rng),
+                    ..Brief::sgd(rng.below(4) as u16, rng.below(20) as u16, loss(rng) as f32, rng.next_u64())
                 }),
             };
             ToDevice::Assignment(Assignment { ticket: ticket(rng, run), task, model, codec })
@@ -157,7 +160,7 @@ fn to_aggregator(rng: &mut Rng, run: RunId) -> ToAggregator {
             max_chunk: word(rng),
             max_nodes: rng.below(80) as u16,
         }),
-        1 => ToAggregator::PlanRequest { from: word(rng) as u16 },
+        1 => ToAggregator::PlanRequest { node: word(rng) as u16, step: word(rng) as u16 },
         2 => ToAggregator::Ready,
         3 => ToAggregator::Fetch(fetch(rng)),
         4 => ToAggregator::Ack(ack(rng)),

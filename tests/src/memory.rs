@@ -15,7 +15,7 @@ use aggregator::{
     report::RoundReport,
     server,
     store::{MemoryStore, Saved, Store},
-    strategy,
+    strategy::{self, Hints},
 };
 use common::{
     Budget, Code, DeviceId, Instant, RunId,
@@ -166,12 +166,12 @@ impl std::fmt::Debug for World {
 impl World {
     pub fn new(setup: &Setup) -> Self {
         let config = &setup.config;
-        let (model, initial) = server::open_model(config).unwrap();
+        let (model, initial) = server::open_model(config, Hints::default()).unwrap();
         let mut store: Box<dyn Store> = Box::new(MemoryStore::new());
         let saved = server::open_run(&mut *store, &model, config, initial).unwrap();
         let strategy =
             strategy::by_name(&config.strategy.name, config.strategy.params.clone().into()).unwrap();
-        let coordinator = coordinator(setup, &model, &saved, strategy.hints().loss_after, 0);
+        let coordinator = coordinator(setup, &model, &saved, strategy.hints(), 0);
         let reports = Arc::new(Mutex::new(vec![]));
         let seen = reports.clone();
         let keeper = Keeper {
@@ -319,7 +319,7 @@ impl World {
                 let Member { session, shard, working, .. } = &mut self.members[index];
                 *working = false;
                 if session.has_work() {
-                    let worked = session.work(shard, &Portable, now);
+                    let worked = session.work(shard, &mut Portable::plain(), now);
                     assert!(worked.is_ok() || self.setup.may_fail, "{worked:?}");
                     self.serve(index);
                 }
@@ -368,8 +368,8 @@ impl World {
     fn crash(&mut self) {
         let saved = self.keeper.store.load(&server::mark(&self.model)).unwrap().unwrap();
         self.keeper.parameters.clone_from(&saved.parameters);
-        let loss_after = self.keeper.strategy.hints().loss_after;
-        self.coordinator = coordinator(&self.setup, &self.model, &saved, loss_after, self.now);
+        let hints = self.keeper.strategy.hints();
+        self.coordinator = coordinator(&self.setup, &self.model, &saved, hints, self.now);
         self.coordinator.handle_timeout(self.time());
         let conns: Vec<_> = self.members.iter().filter_map(|member| member.conn).collect();
         for conn in conns {
@@ -475,8 +475,8 @@ impl World {
     }
 }
 
-fn coordinator(setup: &Setup, model: &TieredModel, saved: &Saved, loss_after: bool, now: u64) -> Coordinator {
-    let mut settings = setup.config.settings(loss_after);
+fn coordinator(setup: &Setup, model: &TieredModel, saved: &Saved, hints: Hints, now: u64) -> Coordinator {
+    let mut settings = setup.config.settings(hints);
     settings.limits = setup.limits;
     let start = server::start(saved, &setup.config);
     Coordinator::new(settings, model.clone(), &saved.parameters, start, Instant::from_millis(now))

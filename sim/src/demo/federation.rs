@@ -95,6 +95,6 @@ fn client(
 /// `Portable` gives the same bits on every processor.
 async fn serve(client: Client, device: FleetDevice) -> Ended {
     let never = std::future::pending();
-    let ended = client.run(&device.shard, &Portable, never, |_| {}).await;
+    let ended = client.run(&device.shard, &mut Portable::plain(), never, |_| {}).await;
     ended.map_err(|source| DemoError::Client { device: device.device.to_string(), source })
 }

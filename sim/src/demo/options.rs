@@ -120,7 +120,7 @@ impl DemoOptions {
             run: RunConfig { rounds: self.rounds, min_devices: devices, seed: self.seed },
             // Everybody takes part in every round; results would depend on timing otherwise.
             round: RoundConfig { participation: 1.0, deadline_s: 300.0, quorum: 1.0 },
-            training: TrainingConfig { epochs, batch, lr, lr_decay },
+            training: TrainingConfig { epochs, batch, lr, lr_decay, ..TrainingConfig::default() },
             server: ServerConfig {
                 listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
                 ..ServerConfig::default()
