@@ -1,16 +1,14 @@
 //! The device: holds a Shard, trains a Plan in one arena, sends back an Update.
 //!
-//! Without features this is `no_std` and needs no heap: [`train`] executes Plans and [`data`] reads
-//! samples, on a microcontroller and on a host with the same bits. Feature `host` adds the fast
-//! backend, data files and partitions; feature `digits` adds a built-in data set.
+//! Without features this is `no_std` and needs no heap: [`session`] is the device's side of the
+//! protocol, and the crate `trainer`, found here as [`train`] and [`data`], does the computing.
+//! Feature `host` adds the QUIC client and its command line; feature `digits` a built-in data set.
 #![cfg_attr(not(any(feature = "host", test)), no_std)]
-#![cfg_attr(not(feature = "host"), forbid(unsafe_code))]
-#![cfg_attr(feature = "host", deny(unsafe_code))]
+#![forbid(unsafe_code)]
 
-pub mod data;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod session;
-pub mod train;
 
 pub use session::{Event, Profile, Session};
+pub use trainer::{data, train};

@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::plan::{Loss, PoolKind};
-use edge_client::train::{
+use trainer::train::{
     Backend, Descent, Fast, Labels, Mode, Portable, Product, Target, backward, forward, loss_and_gradient,
     score,
 };

@@ -14,7 +14,7 @@ use common::{
     message::Task,
     plan::{Activation, Loss, PoolKind},
 };
-use edge_client::{
+use trainer::{
     data::{Samples, VecShard},
     train::{Backend, Fast, Portable, Progress, Work},
 };

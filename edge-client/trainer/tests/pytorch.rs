@@ -4,9 +4,7 @@
 
 use std::collections::HashMap;
 
-use edge_client::train::{
-    Backend, Fast, Labels, Mode, Portable, Target, backward, forward, loss_and_gradient,
-};
+use trainer::train::{Backend, Fast, Labels, Mode, Portable, Target, backward, forward, loss_and_gradient};
 
 use crate::plan::{Options, PLAIN, TestPlan};
 
