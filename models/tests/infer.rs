@@ -1,5 +1,6 @@
 //! tract on real files and on every tier of the zoo, against the frameworks' own results and a plain
 //! forward pass.
+#![allow(clippy::unwrap_used, reason = "tests")]
 #![cfg(feature = "tract")]
 
 use common::rng::Rng;
