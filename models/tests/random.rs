@@ -53,13 +53,23 @@ fn forward_agrees_with_tract() {
     use support::worst;
     use trainer::train::Fast;
 
-    let (mut largest, mut tiers) = (0.0f64, 0);
-    for seed in 0..MODELS {
+    let (mut largest, mut agreed, mut tiers, mut refused) = (0.0f64, 0, 0, 0);
+    for seed in 0.. {
+        let mut ran = true;
         for case in cases(seed) {
             let slice = case.graph.slice(&case.mask).unwrap();
             let file = export(&slice, &case.weights, &ExportOptions::default()).unwrap();
             let model = Model::load(&file).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            let expected = model.logits(&case.features).unwrap();
+            let expected = match model.logits(&case.features) {
+                Ok(logits) => logits,
+                // tract 0.23 can not run some small GRUs; then the plain forward pass must do.
+                Err(error) if format!("{error:#}").contains("xw not contiguous") => {
+                    ran = false;
+                    let logits = support::forward(&slice, &case.weights, &case.features);
+                    logits.into_iter().map(|x| x as f32).collect()
+                }
+                Err(error) => panic!("seed {seed}: {error}"),
+            };
             let options = [
                 PlanOptions::infer(BATCH),
                 PlanOptions::train(BATCH),
@@ -75,9 +85,15 @@ fn forward_agrees_with_tract() {
             }
             tiers += usize::from(case.mask != *case.graph.full());
         }
+        agreed += u64::from(ran);
+        refused += u64::from(!ran);
+        if agreed == MODELS {
+            break;
+        }
+        assert!(refused < MODELS / 2, "tract refuses too many");
     }
     assert!(tiers > 60, "only {tiers} models were cut");
-    println!("largest difference: {largest}, {tiers} tiers");
+    println!("largest difference: {largest}, {tiers} tiers, {refused} models that tract refused");
 }
 
 #[test]
