@@ -10,9 +10,13 @@
 //! `(Graph, Vec<f32>)`. Weights are `W[out][in]`, row-major, followed by the bias of the same layer.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "tools")]
+pub mod grad;
 pub mod graph;
 #[cfg(feature = "tract")]
 pub mod infer;
+#[cfg(feature = "tools")]
+pub mod npy;
 pub mod onnx;
 pub mod plan;
 pub mod tiers;

@@ -244,11 +244,18 @@ fn outputs(graph: &Graph, mask: &WidthMask) -> (u32, u32) {
     (last as u32, len(shape, mask) as u32)
 }
 
+/// Softmax cross-entropy over the last axis of the output; binary where that has size 1.
+pub fn default_loss(graph: &Graph) -> Loss {
+    match outputs(graph, graph.full()).0 {
+        1 => Loss::Sigmoid,
+        classes => Loss::Softmax { classes },
+    }
+}
+
 fn loss(graph: &Graph, mask: &WidthMask, options: &PlanOptions) -> Result<Loss, CompileError> {
-    let (last, outputs) = outputs(graph, mask);
+    let outputs = outputs(graph, mask).1;
     match options.loss {
-        None if last == 1 => Ok(Loss::Sigmoid),
-        None => Ok(Loss::Softmax { classes: last }),
+        None => Ok(default_loss(graph)),
         Some(Loss::Softmax { classes }) if classes == 0 || !outputs.is_multiple_of(classes) => {
             Err(CompileError::Loss { classes, outputs })
         }

@@ -7,18 +7,7 @@ use models::{
 };
 
 mod support;
-use support::{bytes, fixture, floats, forward, npy, npz};
-
-/// Names of all models that PyTorch exported.
-fn torch_models() -> Vec<String> {
-    let files = std::fs::read_dir(fixture("")).expect("the directory of fixtures");
-    let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
-    let mut names: Vec<String> =
-        names.filter_map(|name| name.strip_suffix(".torchscript.onnx").map(str::to_owned)).collect();
-    names.sort();
-    assert!(names.len() >= 19, "{names:?}");
-    names
-}
+use support::{bytes, floats, forward, npy, npz, torch_models};
 
 fn read(name: &str) -> (Graph, Vec<f32>) {
     Graph::from_onnx(&bytes(name)).unwrap_or_else(|error| panic!("{name}: {error}"))

@@ -72,7 +72,7 @@ impl Stored {
     }
 
     /// Our order to the file's.
-    pub fn to_file(&self, shape: &TensorShape, mask: &WidthMask, ours: &[f32]) -> Vec<f32> {
+    pub fn to_file<T: Copy>(&self, shape: &TensorShape, mask: &WidthMask, ours: &[T]) -> Vec<T> {
         if self.is_plain() {
             return ours.to_vec();
         }

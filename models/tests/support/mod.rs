@@ -17,6 +17,42 @@ pub fn bytes(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// Names of all models that PyTorch exported.
+pub fn torch_models() -> Vec<String> {
+    let files = std::fs::read_dir(fixture("")).expect("the directory of fixtures");
+    let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> =
+        names.filter_map(|name| name.strip_suffix(".torchscript.onnx").map(str::to_owned)).collect();
+    names.sort();
+    assert!(names.len() >= 19, "{names:?}");
+    names
+}
+
+/// PyTorch's gates r, z, n as ONNX's z, r, h, and its two biases as one.
+#[cfg(feature = "tools")]
+pub fn gru_as_onnx(
+    mut arrays: std::collections::BTreeMap<String, models::npy::Array>,
+) -> std::collections::BTreeMap<String, models::npy::Array> {
+    use models::npy::{Array, Data};
+    let mut reordered = |name: &str| {
+        let Array { shape, data } = arrays.remove(name)?;
+        let values = data.to_f64();
+        let gate = values.len() / 3;
+        let gates = [&values[gate..2 * gate], &values[..gate], &values[2 * gate..]].concat();
+        Some((shape, gates))
+    };
+    let mut parts = Vec::new();
+    for name in ["gru.weight_ih_l0", "gru.weight_hh_l0"] {
+        parts.extend(reordered(name).map(|(shape, gates)| (name, [vec![1], shape].concat(), gates)));
+    }
+    let biases = reordered("gru.bias_ih_l0").zip(reordered("gru.bias_hh_l0"));
+    parts.extend(biases.map(|((_, w), (_, r))| ("gru.bias", vec![1, w.len() + r.len()], [w, r].concat())));
+    for (name, shape, gates) in parts {
+        arrays.insert(name.to_owned(), Array::new(&shape, Data::F64(gates)).expect("gates"));
+    }
+    arrays
+}
+
 pub fn softmax(logits: &[f64]) -> Vec<f64> {
     let exps: Vec<f64> = logits.iter().map(|x| x.exp()).collect();
     let sum: f64 = exps.iter().sum();

@@ -86,7 +86,7 @@ fn input_grad<T: Float>(
             }
         }
         Op::Pool(op) => {
-            // Something else may lie where the input was, unless it is read.
+            // The input of an average may be gone; something else may lie there.
             let x = if node.op.backward_reads_input() { x } else { 0..0 };
             let [x, dy, dx] = disjoint(arena, [x, dy, dx])?;
             pool::backward(&op, x, dy, grad.add, dx);
