@@ -61,15 +61,21 @@ fn settings() -> [(&'static str, PlanOptions, Brief); 4] {
     ]
 }
 
-/// The smallest Plan that there is.
-fn smallest(graph: &Case) -> CompiledPlan {
-    let Case { graph, mask, .. } = graph;
-    let Err(FitError::Short(short)) = fit(graph, mask, &PlanOptions::train(BATCH), 0) else {
-        panic!("nothing fits no memory")
-    };
-    let plan = fit(graph, mask, &PlanOptions::train(BATCH), short.need).unwrap();
-    assert_eq!(plan.info.arena_bytes(), short.need);
-    plan
+/// Plans for less memory than SGD would like to have: the least, half of what can be saved, a byte short.
+fn fitted(case: &Case) -> Vec<CompiledPlan> {
+    let Case { graph, mask, .. } = case;
+    let options = PlanOptions::train(BATCH);
+    let Err(FitError::Short(short)) = fit(graph, mask, &options, 0) else { panic!("nothing fits no memory") };
+    let whole = compile(graph, mask, &options).unwrap().info.arena_bytes();
+    assert!(short.need < whole && fit(graph, mask, &options, short.need - 1).is_err());
+    let rams = [short.need, (short.need + whole) / 2, whole - 1];
+    let plans = rams.map(|ram| {
+        let plan = fit(graph, mask, &options, ram).unwrap();
+        assert!(plan.info.arena_bytes() <= ram);
+        plan
+    });
+    assert_eq!(plans[0].info.arena_bytes(), short.need);
+    plans.into()
 }
 
 /// Runs in the exact arena with two fillings.
@@ -124,9 +130,17 @@ fn check(name: &str, case: &Case) -> usize {
         assert_eq!(plain.scalars, saved.scalars, "{name}");
         assert_eq!(bits(&plain.update), bits(&saved.update), "{name}: computing again changes bits");
     }
-    let plan = smallest(case);
-    exact(&format!("{name}, smallest"), &plan, case, Some(&sgd()));
-    again + usize::from(!plan.schedule.is_empty())
+    for plan in fitted(case) {
+        let name = format!("{name} in {} bytes", plan.info.arena_bytes());
+        let fitted = exact(&name, &plan, case, Some(&sgd()));
+        let fused = plan.info.segments.grads.is_none();
+        let options = PlanOptions { fused, ..PlanOptions::train(plan.info.batch) };
+        let wasteful = compile(&case.graph, &case.mask, &options).unwrap();
+        let plain = run(&wasteful, case, Some(&sgd()), None, &mut Portable::plain());
+        assert_eq!(bits(&plain.update), bits(&fitted.update), "{name}: saving memory changes bits");
+        again += usize::from(!plan.schedule.is_empty());
+    }
+    again
 }
 
 #[test]

@@ -9,7 +9,7 @@ const RATES: [f64; 3] = [1.0, 0.5, 0.25];
 fn setup(model: &str, training: &str) -> Setup {
     let mut setup = Setup::new(&format!(
         "run = {{ rounds = 3 }}\nmodel = {{ source = \"{model}\", tiers = [1.0, 0.5, 0.25] }}\n\
-         training = {{ batch = 8, epochs = 4, {training} }}"
+         training = {{ batch = 8, epochs = 4, {training} }}\nstrategy = {{ name = \"heterofl\" }}"
     ));
     setup.samples = 120;
     setup
