@@ -90,14 +90,14 @@ pub enum Command {
         #[command(flatten)]
         source: Source,
         #[command(flatten)]
-        check: Check,
+        check: CheckArgs,
     },
     /// Writes loss and gradients on given samples, as NumPy's .npz
     Grad {
         #[command(flatten)]
         source: Source,
         #[command(flatten)]
-        grad: Grad,
+        grad: GradArgs,
     },
     /// Lists the models that come with FairTier
     Zoo,
@@ -154,7 +154,7 @@ pub struct Need {
 }
 
 #[derive(Debug, Args)]
-pub struct Check {
+pub struct CheckArgs {
     /// Width rates; by default those of the zoo model, or 1,0.7,0.5,0.25,0.125
     #[arg(long, value_delimiter = ',', value_parser = rate)]
     pub tiers: Option<Vec<f64>>,
@@ -170,7 +170,7 @@ pub struct Check {
 }
 
 #[derive(Debug, Args)]
-pub struct Grad {
+pub struct GradArgs {
     /// Samples, [N, ...] as the model takes them; whole numbers for an embedding
     #[arg(long, value_name = "X.npy")]
     pub inputs: PathBuf,

@@ -13,7 +13,8 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use cli::{
-    Check, Cli, Command, Format, Grad, LossKind, Need, OneTier, Optimizer, Source, Tiers, check, grad,
+    CheckArgs, Cli, Command, Format, GradArgs, LossKind, Need, OneTier, Optimizer, Source, Tiers, check,
+    grad,
     inspect::{Inspection, Tier, tiers_table},
     plan::{Report, Request},
     table::{Table, grouped},
@@ -137,7 +138,7 @@ fn plan(source: &Source, need: &Need) -> Result<Report> {
     Ok(Report::new(&model.graph, &spec.mask(&model.graph)?, &request)?)
 }
 
-fn check_model(source: &Source, args: &Check) -> Result<check::Report> {
+fn check_model(source: &Source, args: &CheckArgs) -> Result<check::Report> {
     let model = match Model::load(source) {
         // A model that can not be imported is a finding; a file that can not be read is not.
         Err(error) if error.is::<onnx::ImportError>() => {
@@ -159,7 +160,7 @@ fn check_model(source: &Source, args: &Check) -> Result<check::Report> {
     Ok(check::Report::new(&source.model, found.collect(), &model.notes))
 }
 
-fn write_gradients(source: &Source, args: &Grad) -> Result<grad::Report> {
+fn write_gradients(source: &Source, args: &GradArgs) -> Result<grad::Report> {
     let model = Model::load(source)?;
     let mask = tier(args.tier, args.widths.as_deref()).mask(&model.graph)?;
     let array = |path: &Path| {
