@@ -9,11 +9,17 @@ use std::sync::Arc;
 use common::message::Score;
 use tract_onnx::prelude::*;
 
-use crate::onnx::{ImportError, import};
+use crate::{
+    graph::Op,
+    onnx::{ImportError, import},
+};
 
 /// Samples that are computed together where the file leaves the batch open: enough to be fast, and
 /// memory does not grow with the data.
 const BATCH: usize = 256;
+
+/// The same for recurrent models, whose runs are filled up to it.
+const RECURRENT_BATCH: usize = 16;
 
 /// A model that is ready to run.
 #[derive(Clone, Debug)]
@@ -59,7 +65,10 @@ impl Model {
         let graph = &import.graph;
         let input: Vec<usize> = graph.input().shape.dims.iter().map(|dim| dim.size(graph.full())).collect();
         let mut model = tract_onnx::onnx().model_for_read(&mut &bytes[..])?;
-        let rows = match import.batch {
+        // tract wants to know the size of a recurrent layer's state.
+        let recurrent = graph.nodes().iter().any(|node| matches!(node.op, Op::Gru { .. }));
+        let fixed = import.batch.or(recurrent.then_some(RECURRENT_BATCH));
+        let rows = match fixed {
             Some(batch) => batch.to_dim(),
             None => model.symbols.sym("N").to_dim(),
         };
@@ -70,18 +79,10 @@ impl Model {
         model.set_input_fact(0, InferenceFact::dt_shape(kind, shape))?;
         let model = model.with_outputs_by_name([&import.logits])?;
         let plan = model.eliminate_dead_branches()?.into_optimized()?.into_runnable()?;
-        let batch = import.batch.unwrap_or(BATCH);
+        let batch = fixed.unwrap_or(BATCH);
         let last = graph.shape(graph.output().value).dims.last();
         let classes = last.map_or(1, |dim| dim.size(graph.full()));
-        Ok(Self {
-            plan,
-            input,
-            outputs: graph.outputs(),
-            batch,
-            fixed: import.batch.is_some(),
-            words,
-            classes,
-        })
+        Ok(Self { plan, input, outputs: graph.outputs(), batch, fixed: fixed.is_some(), words, classes })
     }
 
     /// Numbers per sample.

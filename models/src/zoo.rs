@@ -97,6 +97,18 @@ pub const ALL: &[Entry] = &[
         rates: EIGHTH,
         design: Design::Mlp(&[64, 32, 10]),
     },
+    Entry {
+        name: "digits-cnn",
+        description: "one convolution 3x3 for 8x8 images of digits, 10 classes; fits a microcontroller",
+        rates: &[1.0, 0.5, 0.25],
+        design: Design::DigitsCnn,
+    },
+    Entry {
+        name: "digits-gru",
+        description: "GRU 16 over the rows of 8x8 images of digits, 10 classes; fits a microcontroller",
+        rates: &[1.0, 0.5, 0.25],
+        design: Design::DigitsGru,
+    },
 ];
 
 pub fn by_name(name: &str) -> Option<Entry> {
@@ -167,7 +179,7 @@ mod tests {
 
     #[test]
     fn parameter_counts_of_all_tiers() {
-        let expected: [(&str, &[usize]); 13] = [
+        let expected: [(&str, &[usize]); 15] = [
             ("mnist-mlp", &[178_110, 120_480, 84_060, 40_785, 20_067]),
             ("femnist-mlp", &[50_890, 34_990, 22_270, 12_730, 6_370]),
             ("cifar-cnn", &[1_060_138, 596_770, 265_626, 125_806, 66_706]),
@@ -181,6 +193,8 @@ mod tests {
             ("cifar-resnet", &[78_186, 44_338, 20_026, 5_250]),
             ("motion-cnn", &[4_198, 2_478, 1_206, 382]),
             ("digits-mlp", &[2_410, 1_660, 1_210, 610, 310]),
+            ("digits-cnn", &[1_370, 690, 350]),
+            ("digits-gru", &[1_418, 522, 218]),
         ];
         assert_eq!(expected.map(|(name, _)| name), *ALL.iter().map(|entry| entry.name).collect::<Vec<_>>());
         for (name, counts) in expected {

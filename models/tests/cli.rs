@@ -114,7 +114,7 @@ fn plan_finds_what_fits() {
 #[test]
 fn the_zoo_is_listed() {
     assert!(stdout(&["zoo"]).contains("mnist-mlp"));
-    assert_eq!(json(&["zoo"]).as_array().unwrap().len(), 13);
+    assert_eq!(json(&["zoo"]).as_array().unwrap().len(), 15);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | `hostile` | devices that lie, and strangers |
 //! | `inference` | the exported models through tract |
 //! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
+//! | `networks` | convolutional and recurrent models through whole runs in memory |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
@@ -15,5 +16,6 @@ mod hostile;
 #[cfg(feature = "infer")]
 mod inference;
 mod mistakes;
+mod networks;
 mod rounds;
 mod simulation;

@@ -24,6 +24,8 @@ pub enum Design {
     },
     Resnet,
     MotionCnn,
+    DigitsCnn,
+    DigitsGru,
 }
 
 impl Design {
@@ -36,13 +38,14 @@ impl Design {
                 let mut net = Net::new(name, &[steps])?;
                 let table = Param::plain("embed.weight");
                 net.at = net.builder.embed("embed", net.at, (entries, width), false, table)?;
-                let weights = [Param::plain("gru.W"), Param::plain("gru.R")];
-                net.at = net.builder.gru("gru", net.at, units, true, weights, Some(Param::plain("gru.B")))?;
+                net.gru("gru", units)?;
                 net.dense("fc", entries)?;
                 net.finish()
             }
             Self::Resnet => resnet(name),
             Self::MotionCnn => motion_cnn(name),
+            Self::DigitsCnn => digits_cnn(name),
+            Self::DigitsGru => digits_gru(name),
         }
     }
 }
@@ -139,6 +142,24 @@ fn motion_cnn(name: &str) -> Result<Graph, GraphError> {
     net.finish()
 }
 
+fn digits_cnn(name: &str) -> Result<Graph, GraphError> {
+    let mut net = Net::new(name, &[1, 8, 8])?;
+    net.conv("conv", 8, Kernel::square(3, 1, 1))?;
+    net.relu("relu");
+    net.pool("pool", Kernel::square(2, 2, 0))?;
+    net.flatten("flatten");
+    net.dense("fc", 10)?;
+    net.finish()
+}
+
+fn digits_gru(name: &str) -> Result<Graph, GraphError> {
+    let mut net = Net::new(name, &[8, 8])?;
+    net.gru("gru", 16)?;
+    net.at = net.builder.last("last", net.at)?;
+    net.dense("fc", 10)?;
+    net.finish()
+}
+
 /// A model that grows at one end.
 struct Net {
     builder: Builder,
@@ -168,6 +189,14 @@ impl Net {
     fn grouped(&mut self, name: &str, channels: u32, groups: u32, window: Kernel) -> Result<(), GraphError> {
         let [weight, bias] = parameters(name);
         self.at = self.builder.conv(name, self.at, channels, groups, window, weight, Some(bias))?;
+        Ok(())
+    }
+
+    /// The form with two biases that PyTorch and Keras have.
+    fn gru(&mut self, name: &str, units: u32) -> Result<(), GraphError> {
+        let weights = ["W", "R"].map(|kind| Param::plain(format!("{name}.{kind}")));
+        let bias = Some(Param::plain(format!("{name}.B")));
+        self.at = self.builder.gru(name, self.at, units, true, weights, bias)?;
         Ok(())
     }
 

@@ -123,7 +123,7 @@ impl Sketch {
     fn on_image(&mut self) -> Result<(), GraphError> {
         let channels = self.builder.sizes(self.at).first().copied().unwrap_or(1) as u32;
         let name = self.name();
-        match self.rng.below(10) {
+        match self.rng.below(11) {
             0 | 1 => {
                 let (outputs, window) = (self.size(5), self.window());
                 self.conv(outputs, 1, window)
@@ -131,6 +131,10 @@ impl Sketch {
             2 => {
                 let (outputs, window) = (channels * self.size(2), self.window());
                 self.conv(outputs, channels, window)
+            }
+            10 => {
+                let (outputs, window) = (2 * self.size(3), self.window());
+                self.conv(outputs, if channels.is_multiple_of(2) { 2 } else { 1 }, window)
             }
             3 => self.activate(),
             4 => {

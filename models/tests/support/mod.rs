@@ -4,7 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
+mod engine;
 mod reference;
+pub use engine::{Case, GUARD, Run, bits, run, worst};
 pub use reference::forward;
 
 pub fn fixture(name: &str) -> PathBuf {

@@ -49,12 +49,12 @@ impl Writer<'_> {
             }
             Op::Dense { weight, bias } => {
                 let (turned, product) = (format!("{output}.weight"), format!("{output}.product"));
-                let (turn, weight) = (format!("{name}.transpose"), self.param(weight));
+                let (turn, weight) = (format!("{name}/transpose"), self.param(weight));
                 self.push(&turn, "Transpose", vec![weight], turned.clone(), vec![list("perm", &[1, 0])]);
                 match bias.map(|bias| self.param(bias)) {
                     Some(bias) => {
                         self.push(name, "MatMul", vec![input, turned], product.clone(), vec![]);
-                        self.push(&format!("{name}.bias"), "Add", vec![product, bias], output, vec![]);
+                        self.push(&format!("{name}/bias"), "Add", vec![product, bias], output, vec![]);
                     }
                     None => self.push(name, "MatMul", vec![input, turned], output, vec![]),
                 }
@@ -153,14 +153,14 @@ impl Writer<'_> {
         let [steps_first, states, squeezed] =
             ["steps", "states", "squeezed"].map(|kind| format!("{output}.{kind}"));
         let turn = || vec![list("perm", &[1, 0, 2])];
-        self.push(&format!("{name}.before"), "Transpose", vec![input], steps_first.clone(), turn());
+        self.push(&format!("{name}/before"), "Transpose", vec![input], steps_first.clone(), turn());
         let attributes =
             vec![integer("hidden_size", units as i64), integer("linear_before_reset", after.into())];
         let inputs = std::iter::once(steps_first).chain(params).collect();
         self.push(name, "GRU", inputs, states.clone(), attributes);
         let axes = self.integers(&output, "axes", &[1]);
-        self.push(&format!("{name}.squeeze"), "Squeeze", vec![states, axes], squeezed.clone(), vec![]);
-        self.push(&format!("{name}.after"), "Transpose", vec![squeezed], output, turn());
+        self.push(&format!("{name}/squeeze"), "Squeeze", vec![states, axes], squeezed.clone(), vec![]);
+        self.push(&format!("{name}/after"), "Transpose", vec![squeezed], output, turn());
     }
 
     fn group_norm(
@@ -179,16 +179,16 @@ impl Writer<'_> {
             ["grouped", "normal", "image", "scaled"].map(|kind| format!("{output}.{kind}"));
         let count = groups as usize;
         let shape = self.integers(&output, "groups", &[0, groups.into(), -1]);
-        self.push(&format!("{name}.group"), "Reshape", vec![input, shape], grouped.clone(), vec![]);
+        self.push(&format!("{name}/group"), "Reshape", vec![input, shape], grouped.clone(), vec![]);
         let (ones, zeros) = (format!("{output}.ones"), format!("{output}.zeros"));
         self.constants.push(float_tensor(&ones, &[count], &vec![1.0; count]));
         self.constants.push(float_tensor(&zeros, &[count], &vec![0.0; count]));
         let attributes = vec![float("epsilon", epsilon)];
         self.push(name, "InstanceNormalization", vec![grouped, ones, zeros], normal.clone(), attributes);
         let shape = self.integers(&output, "shape", &back);
-        self.push(&format!("{name}.ungroup"), "Reshape", vec![normal, shape], image.clone(), vec![]);
-        self.push(&format!("{name}.scale"), "Mul", vec![image, scale], scaled.clone(), vec![]);
-        self.push(&format!("{name}.shift"), "Add", vec![scaled, bias], output, vec![]);
+        self.push(&format!("{name}/ungroup"), "Reshape", vec![normal, shape], image.clone(), vec![]);
+        self.push(&format!("{name}/scale"), "Mul", vec![image, scale], scaled.clone(), vec![]);
+        self.push(&format!("{name}/shift"), "Add", vec![scaled, bias], output, vec![]);
     }
 
     pub fn push(

@@ -29,9 +29,9 @@ pub(super) fn node<T: Float>(
     gru_gates(node, arena, rows, dy.clone(), backend)?;
     if let Some(grad) = node.input.grad {
         input_grad(node, arena, rows, mode, dy.clone(), grad, backend)?;
-    } else if let (Op::Add { .. }, Some(grad)) = (node.op, node.second.and_then(|port| port.grad)) {
-        let [dy, dx] = disjoint(arena, [dy.clone(), input(node, grad.at, rows)])?;
-        add::backward(dy, grad.add, dx);
+    }
+    if let (Op::Add { .. }, Some(grad)) = (node.op, node.second.and_then(|port| port.grad)) {
+        added(arena, dy.clone(), input(node, grad.at, rows), grad)?;
     }
     if !has_parameters(node) {
         return Ok(());
@@ -91,16 +91,7 @@ fn input_grad<T: Float>(
             let [x, dy, dx] = disjoint(arena, [x, dy, dx])?;
             pool::backward(&op, x, dy, grad.add, dx);
         }
-        Op::Add { .. } => {
-            if let Some(second) = node.second.and_then(|port| port.grad) {
-                let [dy, dx] = disjoint(arena, [dy.clone(), input(node, second.at, rows)])?;
-                add::backward(dy, second.add, dx);
-            }
-            if !in_place {
-                let [dy, dx] = disjoint(arena, [dy, dx])?;
-                add::backward(dy, grad.add, dx);
-            }
-        }
+        Op::Add { .. } => added(arena, dy, dx, grad)?,
         // Nothing can be said of whole numbers; whoever wrote such a Plan finds zeros.
         Op::Embed { .. } => {
             if !grad.add {
@@ -152,6 +143,21 @@ fn input_grad<T: Float>(
             last::backward(steps as usize, width as usize, dy, grad.add, dx);
         }
     }
+    Ok(())
+}
+
+/// The gradient of one operand of a sum is that of the sum, which may stay where it is.
+fn added<T: Float>(
+    arena: &mut [T],
+    dy: Range<usize>,
+    dx: Range<usize>,
+    grad: Grad,
+) -> Result<(), TrainError> {
+    if dx == dy && !grad.add {
+        return Ok(());
+    }
+    let [dy, dx] = disjoint(arena, [dy, dx])?;
+    add::backward(dy, grad.add, dx);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use common::{
     brief::{Brief, Objective, Optimizer, Product},
-    plan::{Loss, Node, Op, Plan},
+    plan::{Loss, Node, Op, Pass, Plan},
 };
 
 use crate::{
@@ -45,7 +45,12 @@ pub(super) fn brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
         return Err(TrainError::Brief { batch: brief.batch, lr: brief.lr });
     }
     anchor(plan)?;
-    let trains = |node: &Node| node.output_grad.is_some() || !has_parameters(node);
+    // Where activations are computed again, a copy of the node may run backward in its place.
+    let runs_back = |node: &Node| {
+        let mut back = plan.backward().filter(|(_, pass)| *pass == Pass::Backward);
+        back.any(|(other, _)| other.output_grad.is_some() && other.op == node.op)
+    };
+    let trains = |node: &Node| !has_parameters(node) || runs_back(node);
     let has_loss = plan.forward().last().is_some_and(|node| node.output_grad.is_some());
     if !has_loss || !plan.forward().iter().all(trains) {
         return Err(TrainError::InferenceOnly);

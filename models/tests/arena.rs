@@ -1,0 +1,168 @@
+//! Every model of the zoo in an arena of exactly the Plan's size: nothing outside is touched, all of it is
+//! used, what was there before does not matter, and neither does how memory was saved.
+
+use common::{
+    brief::{Brief, Optimizer, Product},
+    plan::Op,
+};
+use models::{
+    Graph,
+    plan::{
+        CompiledPlan, PlanOptions, compile,
+        fit::{FitError, fit},
+    },
+    zoo,
+};
+use trainer::train::Portable;
+
+mod support;
+use support::{Case, Run, bits, run};
+
+const BATCH: u16 = 4;
+/// Wider tiers only take longer.
+const MOST: usize = 150_000;
+
+/// The widest tier of every zoo model that is not too large, or else the narrowest.
+fn cases() -> Vec<(String, Case)> {
+    let of = |entry: &zoo::Entry| {
+        let (graph, parameters) = entry.build(3);
+        let masks = entry.rates.iter().map(|&rate| graph.full().at_rate(rate).unwrap());
+        let masks: Vec<_> = masks.collect();
+        let small = masks.iter().find(|mask| graph.layout().slice_len(mask) <= MOST);
+        let mask = small.or(masks.last()).unwrap().clone();
+        (entry.name.to_owned(), Case::new(graph, &parameters, mask, BATCH.into(), 8))
+    };
+    zoo::ALL.iter().map(of).collect()
+}
+
+fn random_cases() -> impl Iterator<Item = (String, Case)> {
+    (0..60).map(|seed| {
+        let (graph, parameters) = zoo::random(seed);
+        let mask = graph.full().clone();
+        (format!("random {seed}"), Case::new(graph, &parameters, mask, BATCH.into(), seed))
+    })
+}
+
+fn sgd() -> Brief {
+    Brief::sgd(1, BATCH, 0.05, 11)
+}
+
+/// Ways to train, with the Plan that each needs.
+fn settings() -> [(&'static str, PlanOptions, Brief); 4] {
+    let train = PlanOptions::train(BATCH);
+    let momentum = Optimizer::Sgd { momentum: 0.9, nesterov: true, decay: 1e-3 };
+    let mut guided = Brief { optimizer: momentum, clip: Some(5.0), ..sgd() };
+    (guided.objective.align, guided.objective.prox) = (0.25, 0.1);
+    [
+        ("fused", PlanOptions { fused: true, ..train }, sgd()),
+        ("sgd", train, sgd()),
+        ("guided", PlanOptions { moments: 1, error_feedback: true, guide: true, ..train }, guided),
+        ("adam", PlanOptions { moments: 2, ..train }, Brief { optimizer: Optimizer::ADAM, ..sgd() }),
+    ]
+}
+
+/// The smallest Plan that there is.
+fn smallest(graph: &Case) -> CompiledPlan {
+    let Case { graph, mask, .. } = graph;
+    let Err(FitError::Short(short)) = fit(graph, mask, &PlanOptions::train(BATCH), 0) else {
+        panic!("nothing fits no memory")
+    };
+    let plan = fit(graph, mask, &PlanOptions::train(BATCH), short.need).unwrap();
+    assert_eq!(plan.info.arena_bytes(), short.need);
+    plan
+}
+
+/// Runs in the exact arena with two fillings.
+fn exact(name: &str, plan: &CompiledPlan, case: &Case, brief: Option<&Brief>) -> Run {
+    let first = run(plan, case, brief, None, &mut Portable::plain());
+    let other = run(plan, case, brief, Some(-321.5), &mut Portable::plain());
+    assert_eq!(first.scalars, other.scalars, "{name}: the loss depends on what was in memory");
+    assert_eq!(bits(&first.weights), bits(&other.weights), "{name}: weights depend on what was in memory");
+    assert_eq!(bits(&first.update), bits(&other.update), "{name}: the update depends on what was in memory");
+    let mut covered = vec![false; first.touched.len()];
+    for buffer in &plan.buffers {
+        let stretch = buffer.at as usize..(buffer.at + buffer.len) as usize;
+        let untouched = first.touched[stretch.clone()].iter().filter(|touched| !**touched).count();
+        assert_eq!(untouched, 0, "{name}: {untouched} numbers of {buffer:?} are never written");
+        covered[stretch].fill(true);
+    }
+    let gaps = first.touched.iter().zip(&covered).filter(|(touched, covered)| **touched && !**covered);
+    assert_eq!(gaps.count(), 0, "{name}: something is written where no buffer lies");
+    let mark = first.touched.iter().rposition(|&touched| touched).map_or(0, |last| last + 1);
+    assert_eq!(mark, plan.info.arena as usize, "{name}: high-water mark");
+    first
+}
+
+fn can_fuse(graph: &Graph) -> bool {
+    let uses: usize = graph.nodes().iter().map(|node| node.op.params().count()).sum();
+    uses == graph.params().len()
+}
+
+/// All settings of one model; how many Plans compute activations again.
+fn check(name: &str, case: &Case) -> usize {
+    let infer = compile(&case.graph, &case.mask, &PlanOptions::infer(BATCH)).unwrap();
+    let loss = exact(&format!("{name}, inference"), &infer, case, None).scalars.loss_before;
+    let mut again = 0;
+    for (setting, options, brief) in settings() {
+        if options.fused && !can_fuse(&case.graph) {
+            continue;
+        }
+        let name = format!("{name}, {setting}");
+        let plan = compile(&case.graph, &case.mask, &options).unwrap();
+        let plain = exact(&name, &plan, case, Some(&brief));
+        // Batch normalisation has no statistics of its own in a Plan that never saw a sample.
+        assert_eq!(plain.scalars.loss_before, loss, "{name}");
+        assert_ne!(bits(&plain.weights), bits(&case.weights), "{name}: nothing was learned");
+        let options = PlanOptions { recompute: true, ..options };
+        let saving = compile(&case.graph, &case.mask, &options).unwrap();
+        if saving.schedule.is_empty() {
+            continue;
+        }
+        again += 1;
+        assert!(saving.info.arena < plan.info.arena, "{name}: nothing is saved");
+        let saved = exact(&format!("{name}, again"), &saving, case, Some(&brief));
+        assert_eq!(plain.scalars, saved.scalars, "{name}");
+        assert_eq!(bits(&plain.update), bits(&saved.update), "{name}: computing again changes bits");
+    }
+    let plan = smallest(case);
+    exact(&format!("{name}, smallest"), &plan, case, Some(&sgd()));
+    again + usize::from(!plan.schedule.is_empty())
+}
+
+#[test]
+fn the_high_water_mark_of_every_zoo_model_is_the_plan() {
+    let again: usize = cases().iter().map(|(name, case)| check(name, case)).sum();
+    assert!(again >= 10, "only {again} plans compute anything again");
+}
+
+#[test]
+fn the_high_water_mark_of_random_models_is_the_plan() {
+    let again: usize = random_cases().map(|(name, case)| check(&name, &case)).sum();
+    assert!(again >= 20, "only {again} plans compute anything again");
+}
+
+/// Dropout and batch normalisation see other batches, so those are left out.
+#[test]
+fn gradients_summed_over_several_passes_agree() {
+    let brief = Brief { product: Product::Gradient, ..sgd() };
+    for (name, case) in cases().into_iter().chain(random_cases()) {
+        let gradient = |options: &PlanOptions| {
+            let mut plan = compile(&case.graph, &case.mask, options).unwrap();
+            for node in &mut plan.nodes {
+                if let Op::Dropout { rate, .. } = &mut node.op {
+                    *rate = 0.0;
+                }
+            }
+            (plan.info.stats == 0)
+                .then(|| run(&plan, &case, Some(&brief), None, &mut Portable::plain()).update)
+        };
+        let Some(whole) = gradient(&PlanOptions::train(BATCH)) else { continue };
+        let largest = whole.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+        for (batch, recompute) in [(1, false), (3, false), (2, true)] {
+            let options = PlanOptions { recompute, ..PlanOptions::train(batch) };
+            let summed = gradient(&options).unwrap();
+            let worst = whole.iter().zip(&summed).fold(0.0f32, |max, (a, b)| max.max((a - b).abs()));
+            assert!(worst <= 1e-5 * largest, "{name}, batch {batch}: {worst} of {largest}");
+        }
+    }
+}
