@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use common::plan::Loss;
+use models::{Graph, plan::default_loss};
 
+pub mod check;
+pub mod grad;
 pub mod inspect;
 pub mod plan;
 pub mod table;
@@ -16,9 +20,11 @@ const EXAMPLES: &str = "Examples:
   models slice net.onnx --tier 0.5 --out half.onnx    the sub-model of one tier
   models slice net.onnx --widths 16,8 --out small.onnx
   models export net.onnx --out tiers/                 the whole model and one file per tier
+  models check net.onnx                               is everything computed right, in every tier?
+  models grad net.onnx --inputs x.npy --labels y.npy --out grads.npz
 
 MODEL is an ONNX file or a name from `models zoo`.
-Exit codes: 0 done, 1 failed (plan: does not fit), 2 wrong usage.";
+Exit codes: 0 done, 1 failed (plan: does not fit; check: something is wrong), 2 wrong usage.";
 
 /// Inspects, slices and exports models for FairTier.
 #[derive(Debug, Parser)]
@@ -79,6 +85,20 @@ pub enum Command {
         #[command(flatten)]
         need: Need,
     },
+    /// Says whether a model is supported and sliceable, and whether outputs and gradients are right
+    Check {
+        #[command(flatten)]
+        source: Source,
+        #[command(flatten)]
+        check: CheckArgs,
+    },
+    /// Writes loss and gradients on given samples, as NumPy's .npz
+    Grad {
+        #[command(flatten)]
+        source: Source,
+        #[command(flatten)]
+        grad: GradArgs,
+    },
     /// Lists the models that come with FairTier
     Zoo,
 }
@@ -131,6 +151,67 @@ pub struct Need {
     /// List every buffer
     #[arg(long)]
     pub buffers: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Width rates; by default those of the zoo model, or 1,0.7,0.5,0.25,0.125
+    #[arg(long, value_delimiter = ',', value_parser = rate)]
+    pub tiers: Option<Vec<f64>>,
+    /// Loss to check with; by default softmax, or sigmoid where the last axis of the output has size 1
+    #[arg(long, value_enum)]
+    pub loss: Option<LossKind>,
+    /// Random samples
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=1024))]
+    pub samples: u16,
+    /// Single numbers of every parameter whose gradient is compared with finite differences
+    #[arg(long, default_value_t = 2)]
+    pub probes: u16,
+}
+
+#[derive(Debug, Args)]
+pub struct GradArgs {
+    /// Samples, [N, ...] as the model takes them; whole numbers for an embedding
+    #[arg(long, value_name = "X.npy")]
+    pub inputs: PathBuf,
+    /// Classes, [N] or one per token [N, T]; for the other losses numbers, [N] or [N, outputs]
+    #[arg(long, value_name = "Y.npy")]
+    pub labels: PathBuf,
+    /// File to write: `loss`, and every gradient under its initializer's name
+    #[arg(long, value_name = "GRADS.npz")]
+    pub out: PathBuf,
+    /// Share of every hidden axis to keep, such as 0.5; by default all
+    #[arg(long, value_parser = rate, conflicts_with = "widths")]
+    pub tier: Option<f64>,
+    /// Units to keep of every hidden axis, in model order
+    #[arg(long, value_delimiter = ',')]
+    pub widths: Option<Vec<u32>>,
+    /// By default softmax, or sigmoid where the last axis of the output has size 1
+    #[arg(long, value_enum)]
+    pub loss: Option<LossKind>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LossKind {
+    /// Cross-entropy of classes
+    Softmax,
+    /// Binary cross-entropy of every output
+    Sigmoid,
+    /// Mean squared error
+    Squared,
+}
+
+impl LossKind {
+    pub fn of(kind: Option<Self>, graph: &Graph) -> Loss {
+        let shape = graph.shape(graph.output().value);
+        let last = shape.dims.last().map_or(1, |dim| dim.size(graph.full()));
+        match kind {
+            None => default_loss(graph),
+            Some(Self::Softmax) => Loss::Softmax { classes: last as u32 },
+            Some(Self::Sigmoid) => Loss::Sigmoid,
+            Some(Self::Squared) => Loss::Squared,
+        }
+    }
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]

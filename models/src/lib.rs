@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "tools")]
+pub mod check;
+#[cfg(feature = "tools")]
 pub mod grad;
 pub mod graph;
 #[cfg(feature = "tract")]

@@ -1,4 +1,4 @@
-//! `models`: inspects, slices and exports models.
+//! `models`: inspects, slices, exports and checks models.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -13,13 +13,17 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use cli::{
-    Cli, Command, Format, Need, OneTier, Optimizer, Source, Tiers,
+    CheckArgs, Cli, Command, Format, GradArgs, LossKind, Need, OneTier, Optimizer, Source, Tiers, check,
+    grad,
     inspect::{Inspection, Tier, tiers_table},
     plan::{Report, Request},
     table::{Table, grouped},
 };
 use models::{
     Graph, TierSpec,
+    check::CheckOptions,
+    grad::{Samples, gradients},
+    npy::Array,
     onnx::{self, ExportOptions},
     plan::PlanOptions,
     zoo,
@@ -48,6 +52,15 @@ fn run(cli: &Cli) -> Result<(String, bool)> {
         Command::Plan { source, need } => {
             let report = plan(source, need)?;
             ok = report.fits();
+            (report.to_string(), serde_json::to_value(&report)?)
+        }
+        Command::Check { source, check } => {
+            let report = check_model(source, check)?;
+            ok = report.is_right();
+            (report.to_string(), serde_json::to_value(&report)?)
+        }
+        Command::Grad { source, grad } => {
+            let report = write_gradients(source, grad)?;
             (report.to_string(), serde_json::to_value(&report)?)
         }
         Command::Zoo => list_zoo()?,
@@ -109,10 +122,7 @@ fn export(source: &Source, tiers: &Tiers, out: &Path, logits: bool) -> Result<(S
 
 fn plan(source: &Source, need: &Need) -> Result<Report> {
     let model = Model::load(source)?;
-    let spec = match (need.tier, &need.widths) {
-        (_, Some(widths)) => TierSpec::Widths { widths: widths.clone() },
-        (rate, None) => TierSpec::Rate(rate.unwrap_or(1.0)),
-    };
+    let spec = tier(need.tier, need.widths.as_deref());
     let moments = match need.optimizer {
         Optimizer::Sgd => 0,
         Optimizer::Momentum => 1,
@@ -126,6 +136,53 @@ fn plan(source: &Source, need: &Need) -> Result<Report> {
     };
     let request = Request { options, ram: need.ram, flash: need.flash, buffers: need.buffers };
     Ok(Report::new(&model.graph, &spec.mask(&model.graph)?, &request)?)
+}
+
+fn check_model(source: &Source, args: &CheckArgs) -> Result<check::Report> {
+    let model = match Model::load(source) {
+        // A model that can not be imported is a finding; a file that can not be read is not.
+        Err(error) if error.is::<onnx::ImportError>() => {
+            return Ok(check::Report::refused(&source.model, error.root_cause().to_string()));
+        }
+        model => model?,
+    };
+    let file = model.file.as_ref().map(fs::read).transpose()?;
+    let options = CheckOptions {
+        loss: args.loss.map(|kind| LossKind::of(Some(kind), &model.graph)),
+        samples: args.samples.into(),
+        probes: args.probes.into(),
+        seed: source.seed,
+    };
+    let rates = args.tiers.as_deref().unwrap_or(model.rates);
+    let specs = rates.iter().copied().map(TierSpec::Rate);
+    let found = specs
+        .map(|spec| models::check::check(&model.graph, &model.parameters, file.as_deref(), &spec, &options));
+    Ok(check::Report::new(&source.model, found.collect(), &model.notes))
+}
+
+fn write_gradients(source: &Source, args: &GradArgs) -> Result<grad::Report> {
+    let model = Model::load(source)?;
+    let mask = tier(args.tier, args.widths.as_deref()).mask(&model.graph)?;
+    let array = |path: &Path| {
+        let bytes = fs::read(path).with_context(|| format!("can not read {}", path.display()))?;
+        Array::read(&bytes).with_context(|| path.display().to_string())
+    };
+    let (inputs, labels) = (array(&args.inputs)?, array(&args.labels)?);
+    let loss = LossKind::of(args.loss, &model.graph);
+    let samples = Samples::from_arrays(&model.graph, loss, &inputs, &labels)?;
+    let found = gradients(&model.graph, &model.parameters, Some(&mask), &samples)?;
+    model.spare(&args.out)?;
+    fs::write(&args.out, grad::archive(&found)?)
+        .with_context(|| format!("can not write {}", args.out.display()))?;
+    Ok(grad::Report::new(args.out.clone(), samples.rows(), mask.widths().to_vec(), &found))
+}
+
+/// By default the whole model.
+fn tier(rate: Option<f64>, widths: Option<&[u32]>) -> TierSpec {
+    match widths {
+        Some(widths) => TierSpec::Widths { widths: widths.to_vec() },
+        None => TierSpec::Rate(rate.unwrap_or(1.0)),
+    }
 }
 
 fn list_zoo() -> Result<(String, Value)> {
@@ -195,9 +252,15 @@ impl Model {
         rates.iter().copied().map(TierSpec::Rate).collect()
     }
 
-    fn write(&self, spec: &TierSpec, tier: Option<usize>, out: &Path, logits: bool) -> Result<Written> {
+    /// Refuses to write over the model.
+    fn spare(&self, out: &Path) -> Result<()> {
         let overwrites = self.file.is_some() && fs::canonicalize(out).ok() == self.file;
         ensure!(!overwrites, "{} is the model itself; choose another place to write to", out.display());
+        Ok(())
+    }
+
+    fn write(&self, spec: &TierSpec, tier: Option<usize>, out: &Path, logits: bool) -> Result<Written> {
+        self.spare(out)?;
         let mask = spec.mask(&self.graph)?;
         let slice = self.graph.slice(&mask)?;
         let parameters = self.graph.gather(&mask, &self.parameters)?;

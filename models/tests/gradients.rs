@@ -38,8 +38,8 @@ fn all_gradients_are_those_of_pytorch() {
 }
 
 fn samples(name: &str, graph: &Graph) -> Samples {
-    let array = |part: &str| Array::read(&bytes(&format!("{name}.{part}.npy"))).unwrap();
-    Samples::from_arrays(graph, default_loss(graph), &array("x"), &array("y")).unwrap()
+    let array = |part: &str| Array::read(&bytes(&format!("{name}.{part}.npy"))).expect("an array");
+    Samples::from_arrays(graph, default_loss(graph), &array("x"), &array("y")).expect("samples")
 }
 
 /// Exporters rename what they compute beforehand (a transposed weight, gates of a GRU); a gradient that has
