@@ -19,6 +19,8 @@ use edge_client::{
     train::{Backend, Fast, Portable},
 };
 
+use tracing::level_filters::LevelFilter;
+
 #[cfg(feature = "infer")]
 mod predict;
 
@@ -37,9 +39,9 @@ Examples:
 #[derive(Parser, Debug)]
 #[command(name = "edge-client", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
-    /// error, warn, info, debug or trace; also from FAIRTIER_LOG
+    /// off, error, warn, info, debug or trace; also from FAIRTIER_LOG
     #[arg(long, global = true, default_value = "info", env = "FAIRTIER_LOG")]
-    log: String,
+    log: LevelFilter,
     #[command(subcommand)]
     command: Command,
 }
@@ -90,9 +92,8 @@ enum BackendName {
 
 impl Cli {
     pub(crate) fn run(self) -> Result<()> {
-        let filter = tracing_subscriber::EnvFilter::try_new(&self.log).context("--log")?;
         tracing_subscriber::fmt()
-            .with_env_filter(filter)
+            .with_max_level(self.log)
             .with_writer(std::io::stderr)
             .with_target(false)
             .init();
