@@ -61,6 +61,8 @@ pub struct TierCheck {
     pub arithmetic: Option<Agreement>,
     /// Why something could not be done.
     pub problem: Option<String>,
+    /// What was done in another way, which is no fault.
+    pub note: Option<String>,
 }
 
 /// How far two results are apart.
@@ -114,6 +116,7 @@ pub fn check(
         gradient: None,
         arithmetic: None,
         problem: None,
+        note: None,
     };
     let mask = match spec.mask(graph) {
         Ok(mask) => mask,
@@ -155,7 +158,7 @@ impl Subject<'_> {
         let mut single = self.runner::<f32, _>(loss, rows, Portable::plain()).map_err(text)?;
         found.arena_bytes = single.info().arena_bytes();
         let logits = single.logits(&samples).map_err(text)?;
-        found.forward = self.forward(&samples, &logits)?;
+        found.forward = self.forward(&samples, &logits, &mut found.note)?;
         let mut double = self.runner::<f64, _>(loss, rows, Fast::new()).map_err(text)?;
         let (_, exact) = double.flat_gradients(&samples).map_err(text)?;
         let (_, rounded) = single.flat_gradients(&samples).map_err(text)?;

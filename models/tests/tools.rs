@@ -7,10 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use models::{
-    npy::{Array, Data, read_archive},
-    zoo,
-};
+use models::npy::{Array, Data, read_archive};
 use serde_json::Value;
 
 mod support;
@@ -185,7 +182,7 @@ fn check_says_what_is_wrong() {
     assert!(shown.contains("not supported") && shown.contains("--inputs-as-nchw"), "{shown}");
     assert_eq!(report(&models(&["check", &nhwc, "--format", "json"]))["right"], false);
 
-    // Three groups of channels can not be cut to 3 of 6 channels... but to 4 of them neither.
+    // A rate of 0.7 leaves a number of channels that three groups do not divide.
     let norm = models(&["check", &text(&fixture("group-norm.graph.onnx")), "--tiers", "1,0.7"]);
     let shown = String::from_utf8_lossy(&norm.stdout).into_owned();
     assert_eq!(norm.status.code(), Some(1), "{shown}");
@@ -211,7 +208,7 @@ fn every_zoo_model_and_fixture_passes_the_check() {
             assert!(tier["forward"]["error"].is_number(), "{model}: {tier}");
         }
     };
-    for entry in zoo::ALL {
+    for entry in models::zoo::ALL {
         // The whole GRU has four million parameters, 80 times over.
         let tiers: &[&str] = if entry.name == "shakespeare-gru" { &["--tiers", "0.25"] } else { &[] };
         check(entry.name, tiers);

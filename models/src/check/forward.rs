@@ -2,35 +2,41 @@
 
 use super::{Agreement, Subject};
 use crate::grad::Samples;
+#[cfg(feature = "tract")]
+use crate::{infer::Model, onnx};
 
 #[cfg(feature = "tract")]
 const LIMIT: f64 = 1e-4;
 
 impl Subject<'_> {
     #[cfg(not(feature = "tract"))]
-    pub(super) fn forward(&self, _samples: &Samples, _logits: &[f32]) -> Result<Option<Agreement>, String> {
+    pub(super) fn forward(
+        &self,
+        _samples: &Samples,
+        _logits: &[f32],
+        _note: &mut Option<String>,
+    ) -> Result<Option<Agreement>, String> {
         Ok(None)
     }
 
     /// A tier that is the whole model is compared with its file, which our importer and exporter had no
-    /// hand in; every other with its export.
+    /// hand in, unless tract can not run it; every other with its export.
     #[cfg(feature = "tract")]
-    pub(super) fn forward(&self, samples: &Samples, logits: &[f32]) -> Result<Option<Agreement>, String> {
-        use crate::{infer::Model, onnx};
-
-        let exported;
-        let file = match self.file.filter(|_| self.mask == self.graph.full()) {
-            Some(file) => file,
-            None => {
-                let slice = self.graph.slice(self.mask).map_err(|error| error.to_string())?;
-                let packed =
-                    self.graph.gather(self.mask, self.parameters).map_err(|error| error.to_string())?;
-                exported = onnx::export(&slice, &packed, &onnx::ExportOptions::default())
-                    .map_err(|error| error.to_string())?;
-                &exported
+    pub(super) fn forward(
+        &self,
+        samples: &Samples,
+        logits: &[f32],
+        note: &mut Option<String>,
+    ) -> Result<Option<Agreement>, String> {
+        let file = self.file.filter(|_| self.mask == self.graph.full());
+        let model = match file.map(Model::load) {
+            Some(Ok(model)) => model,
+            Some(Err(error)) => {
+                *note = Some(format!("outputs were compared with our export of the file: {error}"));
+                self.exported()?
             }
+            None => self.exported()?,
         };
-        let model = Model::load(file).map_err(|error| error.to_string())?;
         let wanted = model.logits(samples.inputs(&(0..samples.rows()))).map_err(|error| error.to_string())?;
         if wanted.len() != logits.len() {
             return Err(format!("tract gives {} logits, the trainer {}", wanted.len(), logits.len()));
@@ -43,5 +49,15 @@ impl Subject<'_> {
             agreement.note(error, || format!("output {} of sample {}", at % outputs, at / outputs));
         }
         Ok(Some(agreement))
+    }
+
+    #[cfg(feature = "tract")]
+    fn exported(&self) -> Result<Model, String> {
+        let text = |error: &dyn std::error::Error| error.to_string();
+        let slice = self.graph.slice(self.mask).map_err(|error| text(&error))?;
+        let packed = self.graph.gather(self.mask, self.parameters).map_err(|error| text(&error))?;
+        let options = onnx::ExportOptions::default();
+        let file = onnx::export(&slice, &packed, &options).map_err(|error| text(&error))?;
+        Model::load(&file).map_err(|error| text(&error))
     }
 }

@@ -33,6 +33,7 @@ impl Report {
     pub fn new(model: &str, tiers: Vec<TierCheck>, notes: &[String]) -> Self {
         let right = tiers.iter().all(TierCheck::is_right);
         let mut notes = notes.to_vec();
+        notes.extend(tiers.iter().filter_map(|tier| tier.note.clone()));
         if !has_tract() {
             notes.push(NO_TRACT.to_owned());
         }
