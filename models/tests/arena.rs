@@ -1,5 +1,6 @@
 //! Every model of the zoo in an arena of exactly the Plan's size: nothing outside is touched, all of it is
 //! used, what was there before does not matter, and neither does how memory was saved.
+#![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 use common::{
     WidthMask,
