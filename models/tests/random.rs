@@ -1,5 +1,6 @@
 //! A hundred random models: the trainer's forward pass against tract, its gradients against central
 //! differences in `f64`. A failure names the seed; [`zoo::random`] gives the model again.
+#![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 use common::{
     WidthMask,

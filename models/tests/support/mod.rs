@@ -1,6 +1,7 @@
 //! What several test files need: fixtures, `.npy` files and a forward pass so plain that it is obviously
 //! right.
 #![allow(dead_code, unused_imports, reason = "every test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 use std::path::{Path, PathBuf};
 
