@@ -1,6 +1,6 @@
 //! Every tier of every zoo model: the trainer's forward pass against tract on the exported file.
 #![cfg(feature = "tract")]
-#![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
+#![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 use models::{
     infer::Model,
