@@ -124,6 +124,10 @@ pub fn check(
     };
     found.widths = mask.widths().to_vec();
     found.parameters = graph.layout().slice_len(&mask);
+    if let Some(at) = parameters.iter().position(|value| !value.is_finite()) {
+        let problem = format!("parameter {at} of {} is not a finite number", parameters.len());
+        return TierCheck { problem: Some(problem), ..found };
+    }
     let subject = Subject { graph, parameters, mask: &mask, file };
     if let Err(problem) = subject.run(options, &mut found) {
         found.problem = Some(problem);
