@@ -104,9 +104,41 @@ impl TryFrom<u16> for Code {
     }
 }
 
+/// An error and its causes in one line. Causes that an error has already put into its own text are not
+/// said twice.
+#[cfg(feature = "std")]
+pub fn explain(error: &dyn core::error::Error) -> std::string::String {
+    let mut text = std::string::ToString::to_string(error);
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = std::string::ToString::to_string(cause);
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        next = cause.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn a_cause_is_said_once() {
+        #[derive(Debug, thiserror::Error)]
+        enum Outer {
+            #[error("the file is damaged: {0}")]
+            Told(#[source] UnknownCode),
+            #[error("the file is damaged")]
+            Untold(#[source] UnknownCode),
+        }
+        let whole = "the file is damaged: unknown error code 7";
+        assert_eq!(explain(&Outer::Told(UnknownCode(7))), whole);
+        assert_eq!(explain(&Outer::Untold(UnknownCode(7))), whole);
+    }
 
     #[test]
     fn numbers_ascend_and_round_trip() {

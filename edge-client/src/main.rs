@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     match cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", common::error::explain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             INTERRUPTED.into()
         }
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", common::error::explain(error.as_ref()));
             ExitCode::FAILURE
         }
     }
