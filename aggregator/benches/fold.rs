@@ -42,7 +42,14 @@ fn main() {
     black_box((&copy, &wide));
 
     let mut cohort = Cohort::new(&regions, 0.1);
-    let scalars = Scalars { samples: 1, loss_before: 1.0, loss_after: None, test: None, steps: 1 };
+    let scalars = Scalars {
+        samples: 1,
+        loss_before: 1.0,
+        loss_after: None,
+        test: None,
+        steps: 1,
+        ..Scalars::default()
+    };
     let device = "a".parse().expect("a legal name");
     cohort.admit(device, tier, scalars, &vec![0.0; regions.sets().len()]).expect("a legal device");
     let mut fold = Fold::new(&cohort);

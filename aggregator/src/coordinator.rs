@@ -351,7 +351,7 @@ impl Coordinator {
     }
 
     fn ticket(&self, round: u32) -> Ticket {
-        Ticket { run: self.run, round, attempt: 0 }
+        Ticket { run: self.run, round, stage: 0, attempt: 0 }
     }
 
     fn say(&mut self, device: &DeviceId, message: ToDevice) {

@@ -78,7 +78,14 @@ fn peak(strategy: &str, regions: &RegionMap, devices: usize) -> usize {
         let tier = Tier::new(number % regions.tiers()).unwrap();
         updates.fill(number, tier, &mut buffer);
         let norms = check_update(&buffer, regions.pieces(tier), regions.sets().len()).unwrap();
-        let scalars = Scalars { samples: 10, loss_before: 1.0, loss_after: Some(0.5), test: None, steps: 1 };
+        let scalars = Scalars {
+            samples: 10,
+            loss_before: 1.0,
+            loss_after: Some(0.5),
+            test: None,
+            steps: 1,
+            ..Scalars::default()
+        };
         cohort.admit(format!("{number:04}").parse().unwrap(), tier, scalars, &norms).unwrap();
     }
     drop(buffer);

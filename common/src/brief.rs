@@ -40,6 +40,15 @@ pub struct Brief {
     pub product: Product,
     /// Also report the loss after training.
     pub loss_after: bool,
+    /// Also report the losses of the groups.
+    pub groups: Option<GroupReport>,
+    /// Keep every fifth training sample for validation and report how much worse the received model does
+    /// there than the device's own; needs an earlier [`crate::message::Task::Alone`].
+    pub gap: bool,
+    /// Also train a personal model, which stays on the device, pulled towards the received one this hard.
+    pub personal: Option<f32>,
+    /// Noise that hides single samples.
+    pub privacy: Option<Laplace>,
     /// How to encode the update.
     pub codec: Codec,
 }
@@ -57,6 +66,10 @@ impl Brief {
             objective: Objective::default(),
             product: Product::default(),
             loss_after: false,
+            groups: None,
+            gap: false,
+            personal: None,
+            privacy: None,
             codec: Codec::F32,
         }
     }
@@ -101,7 +114,8 @@ pub struct Objective {
     /// Share of the received vector in every step, in [0, 1]; above 0 the Plan needs a guide.
     pub align: f32,
     pub transform: Option<PropFair>,
-    /// Weight of each sample by its group, which its Shard knows; empty: all 1.
+    /// Weight of each sample by its group, which its Shard knows; empty: all 1. The device divides by the
+    /// mean weight of its samples, so that the sum of weights (its mass) says how much its update counts.
     pub groups: Vec<f32, MAX_GROUPS>,
     pub robust: Option<SelfRegular>,
 }
@@ -143,4 +157,42 @@ pub enum Product {
     FirstStep,
     /// The gradient of the objective over all training samples at the received model.
     Gradient,
+    /// `Update` followed by what `FirstStep` would give, in one transfer; needs a guide segment to keep it.
+    Both,
+}
+
+impl Product {
+    /// Vectors of the slice's length that are sent back.
+    pub fn vectors(self) -> usize {
+        if self == Self::Both { 2 } else { 1 }
+    }
+}
+
+/// Sums of a loss over the samples of each group (label x attribute), under the received model.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct GroupReport {
+    pub signal: Signal,
+    /// Largest loss of one sample that counts.
+    pub cap: f32,
+}
+
+/// Which loss a group reports.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Signal {
+    /// Number of wrong predictions.
+    #[default]
+    ZeroOne,
+    CrossEntropy,
+}
+
+/// Scales of Laplace noise, and the bound that gives them a meaning.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Laplace {
+    /// Added to each group's loss sum.
+    pub sums: f32,
+    /// L1 norm to which the update is cut.
+    pub clip_l1: f32,
+    /// Added to each number of the update.
+    pub update: f32,
 }

@@ -64,6 +64,9 @@ codes! {
     BadPlan = 35, "plan is damaged or does not fit the arena";
     Busy = 36, "aggregator is at its limit; try again later";
     NotReady = 37, "device can not do this now";
+    NoValidation = 38, "device has too few samples to keep some for validation";
+    NoGroups = 39, "device's samples have no attribute, or more groups than can be reported";
+    NoBaseline = 40, "device does not know what it can reach alone (it was restarted)";
 
     // Aggregator.
     BadConfig = 50, "configuration is not valid";

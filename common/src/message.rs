@@ -25,7 +25,7 @@ use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    brief::Brief,
+    brief::{Brief, GroupReport, MAX_GROUPS},
     codec::Codec,
     error::Code,
     id::{DeviceId, RunId},
@@ -38,6 +38,8 @@ use crate::{
 pub const PLAN_PART: usize = 3;
 /// Steps of the backward schedule in one [`PlanPart`].
 pub const PLAN_STEPS: usize = 16;
+/// Steps that one [`Task::Try`] can name.
+pub const MAX_TRIALS: usize = 12;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ToAggregator {
@@ -90,7 +92,7 @@ pub struct Hello {
 }
 
 /// What the aggregator may know of a shard.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DataSummary {
     pub train_samples: u32,
     pub test_samples: u32,
@@ -98,6 +100,9 @@ pub struct DataSummary {
     pub inputs: u32,
     /// One more than the largest label.
     pub classes: u32,
+    /// Training samples of each group: label x number of attributes + attribute. Empty where samples have no
+    /// attribute.
+    pub groups: Vec<u32, MAX_GROUPS>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -123,6 +128,8 @@ pub struct PlanPart {
 pub struct Ticket {
     pub run: RunId,
     pub round: u32,
+    /// Exchange of the round, from 0.
+    pub stage: u8,
     pub attempt: u16,
 }
 
@@ -141,15 +148,34 @@ pub struct Assignment {
     pub ticket: Ticket,
     pub task: Task,
     pub model: Blob,
-    /// How the model is encoded.
+    /// How the model and the guide are encoded.
     pub codec: Codec,
+    /// A vector of the slice's length that goes into the guide segment: a fair gradient, or the direction to
+    /// [`Task::Try`].
+    pub guide: Option<Blob>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Task {
     Train(Brief),
-    /// Report the losses of the received model and train nothing.
-    Evaluate,
+    /// Report the losses of the received model, also by group if asked, and train nothing.
+    Evaluate(Option<GroupReport>),
+    /// Train alone, from the received model, until the loss is flat, and remember the loss on validation
+    /// data. Only the steps made are reported.
+    Alone(Alone),
+    /// Report the losses at `received - step * guide` for each step.
+    Try(Vec<f32, MAX_TRIALS>),
+}
+
+/// How a device finds out what it can reach without the fleet.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Alone {
+    /// Learning rate, batch, optimiser and seed; its number of epochs is the largest one made.
+    pub brief: Brief,
+    /// Training ends when the best loss of the last `window` epochs is not better than the best one before by
+    /// more than `tolerance`, relatively.
+    pub window: u16,
+    pub tolerance: f32,
 }
 
 /// Asks for (more of) a transfer, from `offset` on. Also sent when a chunk was missed.
@@ -178,7 +204,7 @@ pub struct Progress {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Offer {
     pub ticket: Ticket,
-    /// `bytes` is 0 after [`Task::Evaluate`].
+    /// `bytes` is 0 where the task gives scalars only.
     pub update: Blob,
     /// CRC-32 of the received model, as proof of what was trained.
     pub model_check: u32,
@@ -186,7 +212,7 @@ pub struct Offer {
 }
 
 /// The numbers of one device in one round.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Scalars {
     /// Training samples, n_i.
     pub samples: u32,
@@ -198,6 +224,17 @@ pub struct Scalars {
     pub test: Option<Score>,
     /// Optimiser steps made.
     pub steps: u32,
+    /// Loss of the received model on validation data beyond that of the device's own model, r_k.
+    pub gap: Option<f64>,
+    /// Sum of sample weights, V_i, where samples have weights.
+    pub mass: Option<f64>,
+    /// The personal model on the device's own test samples.
+    pub personal: Option<Score>,
+    /// Sum of losses of each group, and its samples.
+    pub group_losses: Vec<f64, MAX_GROUPS>,
+    pub group_counts: Vec<u32, MAX_GROUPS>,
+    /// Losses at the steps of [`Task::Try`].
+    pub trials: Vec<f64, MAX_TRIALS>,
 }
 
 /// Result of an evaluation.

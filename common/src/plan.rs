@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! arena   0         P                                          workspace                arena
-//!         | weights | anchor grads residual moment1 moment2 guide stats | buffers by lifetime |
+//!         | weights | anchor guide grads residual moment1 moment2 personal stats | buffers by lifetime |
 //! ```
 //! `weights` are trained in place; the segments that follow exist where [`Segments`] says so, in this
 //! order. Everything after is placed by lifetime. An inference Plan has weights, statistics and
@@ -67,6 +67,9 @@ pub struct PlanInfo {
 pub struct Segments {
     /// Received model, later the update. Absent in an inference Plan.
     pub anchor: Option<u32>,
+    /// A second vector on its way: one that the aggregator has sent along, such as a fair gradient, or the
+    /// first step that is sent back behind the update, which is why it follows the anchor.
+    pub guide: Option<u32>,
     /// Gradients of parameters. Absent where each is applied as soon as it is known.
     pub grads: Option<u32>,
     /// What a lossy codec has not sent yet.
@@ -75,16 +78,16 @@ pub struct Segments {
     pub moment1: Option<u32>,
     /// Adam's second moment.
     pub moment2: Option<u32>,
-    /// A vector that the aggregator has sent along, such as a fair gradient.
-    pub guide: Option<u32>,
+    /// The device's personal model, kept from round to round.
+    pub personal: Option<u32>,
     /// Statistics of normalisation layers, `PlanInfo::stats` numbers.
     pub stats: Option<u32>,
 }
 
 impl Segments {
     /// The segments of parameter length, in order.
-    pub fn of_params(&self) -> [Option<u32>; 6] {
-        [self.anchor, self.grads, self.residual, self.moment1, self.moment2, self.guide]
+    pub fn of_params(&self) -> [Option<u32>; 7] {
+        [self.anchor, self.guide, self.grads, self.residual, self.moment1, self.moment2, self.personal]
     }
 }
 

@@ -6,9 +6,9 @@ use std::{fmt::Write, fs, path::Path};
 
 use common::{
     Budget, Code, Codec, Duration, RunId, Tier,
-    brief::{Brief, Objective, Optimizer, Product, PropFair},
+    brief::{Brief, GroupReport, Laplace, Objective, Optimizer, Product, PropFair, Signal},
     message::{
-        Ack, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
+        Ack, Alone, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
         Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Welcome,
     },
     plan::{Activation, Conv, Grad, Gru, Loss, Node, Op, Pass, PlanInfo, Port, Segments, Step, Window},
@@ -16,14 +16,20 @@ use common::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-const TICKET: Ticket = Ticket { run: RunId(0x0123_4567_89ab_cdef), round: 7, attempt: 1 };
+const TICKET: Ticket = Ticket { run: RunId(0x0123_4567_89ab_cdef), round: 7, stage: 0, attempt: 1 };
 const BLOB: Blob = Blob { transfer: 7, bytes: 9640, check: 0xcafe_f00d };
 
 fn to_aggregator() -> Vec<(&'static str, ToAggregator)> {
     let hello = Hello {
         device: "cam-1".parse().unwrap(),
         budget: Budget { ram: 65_536, flash: 262_144, macs_per_s: 1_000_000, link_bytes_per_s: 11_520 },
-        data: DataSummary { train_samples: 300, test_samples: 75, inputs: 64, classes: 10 },
+        data: DataSummary {
+            train_samples: 300,
+            test_samples: 75,
+            inputs: 64,
+            classes: 10,
+            ..DataSummary::default()
+        },
         max_chunk: 256,
         max_nodes: 64,
     };
@@ -33,6 +39,19 @@ fn to_aggregator() -> Vec<(&'static str, ToAggregator)> {
         loss_after: Some(0.5),
         test: Some(Score { samples: 75, correct: 60, loss: 0.625 }),
         steps: 19,
+        ..Scalars::default()
+    };
+    // Everything a device can be asked for, as long as it gets.
+    let full = Scalars {
+        samples: u32::MAX,
+        steps: u32::MAX,
+        gap: Some(-0.125),
+        mass: Some(300.5),
+        personal: Some(Score { samples: u32::MAX, correct: u32::MAX, loss: 0.25 }),
+        group_losses: heapless::Vec::from_slice(&[1.5; 16]).unwrap(),
+        group_counts: heapless::Vec::from_slice(&[u32::MAX; 16]).unwrap(),
+        trials: heapless::Vec::from_slice(&[0.5; 12]).unwrap(),
+        ..scalars.clone()
     };
     vec![
         ("Hello", ToAggregator::Hello(hello)),
@@ -44,6 +63,15 @@ fn to_aggregator() -> Vec<(&'static str, ToAggregator)> {
         (
             "Offer",
             ToAggregator::Offer(Offer { ticket: TICKET, update: BLOB, model_check: 0xdead_beef, scalars }),
+        ),
+        (
+            "Offer.full",
+            ToAggregator::Offer(Offer {
+                ticket: Ticket { run: RunId(u64::MAX), round: u32::MAX, stage: u8::MAX, attempt: u16::MAX },
+                update: Blob { transfer: u32::MAX, bytes: u32::MAX, check: u32::MAX },
+                model_check: u32::MAX,
+                scalars: full,
+            }),
         ),
         ("Refusal", ToAggregator::Refusal(Refusal { code: Code::DoesNotFit, need: 40_000, have: 16_384 })),
         ("PullOnnx", ToAggregator::PullOnnx),
@@ -106,8 +134,23 @@ fn to_device() -> Vec<(&'static str, ToDevice)> {
         codec: Codec::Int8,
         ..Brief::sgd(1, 16, 0.1, 42)
     };
-    let assignment =
-        |task| ToDevice::Assignment(Assignment { ticket: TICKET, task, model: BLOB, codec: Codec::F32 });
+    let assignment = |task| {
+        let (model, codec, guide) = (BLOB, Codec::F32, None);
+        ToDevice::Assignment(Assignment { ticket: TICKET, task, model, codec, guide })
+    };
+    let full = Brief {
+        optimizer: Optimizer::ADAM,
+        objective: Objective {
+            groups: heapless::Vec::from_slice(&[0.5; 16]).unwrap(),
+            ..brief.objective.clone()
+        },
+        product: Product::Both,
+        groups: Some(GroupReport { signal: Signal::CrossEntropy, cap: 5.0 }),
+        gap: true,
+        personal: Some(0.5),
+        privacy: Some(Laplace { sums: 10.0, clip_l1: 1.0, update: 4.0 }),
+        ..brief.clone()
+    };
     vec![
         ("Welcome", ToDevice::Welcome(Welcome { run: TICKET.run, tier: Tier::new(2).unwrap(), plan })),
         (
@@ -125,7 +168,20 @@ fn to_device() -> Vec<(&'static str, ToDevice)> {
             }),
         ),
         ("Assignment.Train", assignment(Task::Train(brief))),
-        ("Assignment.Evaluate", assignment(Task::Evaluate)),
+        ("Assignment.full", assignment(Task::Train(full.clone()))),
+        ("Assignment.Evaluate", assignment(Task::Evaluate(None))),
+        ("Assignment.groups", assignment(Task::Evaluate(full.groups))),
+        ("Assignment.Alone", assignment(Task::Alone(Alone { brief: full, window: 10, tolerance: 1e-4 }))),
+        (
+            "Assignment.Try",
+            ToDevice::Assignment(Assignment {
+                ticket: Ticket { stage: 1, ..TICKET },
+                task: Task::Try(heapless::Vec::from_slice(&[1.0, 0.5, 0.25]).unwrap()),
+                model: BLOB,
+                codec: Codec::F32,
+                guide: Some(Blob { transfer: 9, ..BLOB }),
+            }),
+        ),
         ("Wait", ToDevice::Wait(Duration::from_secs(20))),
         ("Fetch", ToDevice::Fetch(Fetch { transfer: 7, offset: 0 })),
         ("Ack", ToDevice::Ack(Ack { transfer: 7, next: 512 })),

@@ -260,7 +260,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         };
         let (ticket, task) = (assignment.ticket, assignment.task.clone());
         let bytes = match &task {
-            Task::Evaluate => 0,
+            Task::Evaluate(None) => 0,
             Task::Train(brief) => {
                 finish_update(plan, arena, brief.product)?;
                 brief.codec.encoded_len(plan.info().params as usize).unwrap_or(0)
@@ -322,7 +322,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 
 fn outgoing_of(update: &Blob, task: &Task, limits: LinkLimits) -> Outgoing {
     let align = match task {
-        Task::Evaluate => 1,
+        Task::Evaluate(None) => 1,
         Task::Train(brief) => brief.codec.align(),
     };
     Outgoing::new(update.transfer, update.bytes, align, limits)

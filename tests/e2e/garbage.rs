@@ -125,7 +125,7 @@ fn to_device(rng: &mut Rng, world: &World, run: RunId) -> ToDevice {
             let bytes = if rng.below(4) == 0 { word(rng) } else { right };
             let model = Blob { transfer: rng.below(4) as u32, bytes, check: word(rng) };
             let task = match rng.below(3) {
-                0 => Task::Evaluate,
+                0 => Task::Evaluate(None),
                 _ => Task::Train(Brief {
                     optimizer: if rng.below(3) == 0 { Optimizer::ADAM } else { Optimizer::default() },
                     clip: (rng.below(3) == 0).then(|| loss(rng) as f32),
@@ -205,7 +205,7 @@ fn some_run(rng: &mut Rng, run: RunId) -> RunId {
 
 fn ticket(rng: &mut Rng, run: RunId) -> Ticket {
     let attempt = u16::from(rng.below(8) == 0);
-    Ticket { run: some_run(rng, run), round: rng.below(5) as u32, attempt }
+    Ticket { run: some_run(rng, run), round: rng.below(5) as u32, stage: 0, attempt }
 }
 
 fn fetch(rng: &mut Rng) -> Fetch {

@@ -187,7 +187,13 @@ pub fn hello(device: &str) -> Hello {
     Hello {
         device: device.parse().unwrap(),
         budget: Budget::UNLIMITED,
-        data: DataSummary { train_samples: 10, test_samples: 0, inputs: 64, classes: 10 },
+        data: DataSummary {
+            train_samples: 10,
+            test_samples: 0,
+            inputs: 64,
+            classes: 10,
+            ..DataSummary::default()
+        },
         max_chunk: 64 << 10,
         max_nodes: 64,
     }
@@ -198,7 +204,14 @@ pub fn honest(assignment: &Assignment, welcome: &Welcome) -> (Offer, Vec<u8>) {
     let update = vec![0.0; welcome.plan.params as usize];
     let mut bytes = vec![0; Codec::F32.encoded_len(update.len()).unwrap() as usize];
     Codec::F32.encode(&update, 0, 0, &mut bytes).unwrap();
-    let scalars = Scalars { samples: 10, loss_before: 2.3, loss_after: None, test: None, steps: 1 };
+    let scalars = Scalars {
+        samples: 10,
+        loss_before: 2.3,
+        loss_after: None,
+        test: None,
+        steps: 1,
+        ..Scalars::default()
+    };
     let transfer = assignment.ticket.round;
     let offer = Offer {
         ticket: assignment.ticket,

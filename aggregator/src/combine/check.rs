@@ -114,7 +114,14 @@ mod tests {
 
     #[test]
     fn scalars_of_a_failed_device_are_refused() {
-        let good = Scalars { samples: 1, loss_before: 0.0, loss_after: None, test: None, steps: 1 };
+        let good = Scalars {
+            samples: 1,
+            loss_before: 0.0,
+            loss_after: None,
+            test: None,
+            steps: 1,
+            ..Scalars::default()
+        };
         assert_eq!(check_scalars(&good), Ok(()));
         assert_eq!(check_scalars(&Scalars { samples: 0, ..good }), Err(Code::EmptyShard));
         for bad in [f64::NAN, f64::INFINITY, -1.0] {

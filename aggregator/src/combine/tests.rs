@@ -16,7 +16,7 @@ fn id(name: &str) -> DeviceId {
 }
 
 fn scalars(samples: u32) -> Scalars {
-    Scalars { samples, loss_before: 1.0, loss_after: None, test: None, steps: 1 }
+    Scalars { samples, loss_before: 1.0, loss_after: None, test: None, steps: 1, ..Scalars::default() }
 }
 
 /// Parameters 0 and 3 belong to tier 0, 1 to both, 2 to nobody, 4 to tier 1.

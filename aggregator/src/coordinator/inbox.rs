@@ -173,7 +173,7 @@ impl Coordinator {
         let codec = self.settings.down;
         let model = outbox.publish(number, slice.bytes, codec.align(), limits, slice.check);
         let task = match purpose {
-            Purpose::Evaluate => Task::Evaluate,
+            Purpose::Evaluate => Task::Evaluate(None),
             Purpose::Train => Task::Train(Brief {
                 lr,
                 seed: device_seed(self.settings.seed, number, device),

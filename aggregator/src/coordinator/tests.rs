@@ -71,7 +71,13 @@ impl Gateway {
     fn join(&mut self, conn: u64, ram: u64) -> Result<(), Code> {
         let device = id(&format!("d{conn}"));
         self.coordinator.handle_connected(ConnId(conn), device.clone());
-        let data = DataSummary { train_samples: 10, test_samples: 2, inputs: 64, classes: 10 };
+        let data = DataSummary {
+            train_samples: 10,
+            test_samples: 2,
+            inputs: 64,
+            classes: 10,
+            ..DataSummary::default()
+        };
         let budget = Budget { ram, ..Budget::UNLIMITED };
         self.hear(
             conn,
@@ -103,7 +109,14 @@ impl Gateway {
 }
 
 fn offer(assignment: &common::message::Assignment, bytes: u32) -> Offer {
-    let scalars = Scalars { samples: 10, loss_before: 2.3, loss_after: None, test: None, steps: 1 };
+    let scalars = Scalars {
+        samples: 10,
+        loss_before: 2.3,
+        loss_after: None,
+        test: None,
+        steps: 1,
+        ..Scalars::default()
+    };
     let update = Blob { transfer: assignment.ticket.round, bytes, check: 0 };
     Offer { ticket: assignment.ticket, update, model_check: assignment.model.check, scalars }
 }
@@ -183,7 +196,14 @@ fn what_does_not_fit_the_assignment_is_refused_before_a_byte_is_fetched() {
 impl Coordinator {
     /// As if the device's update had arrived and were durable.
     fn set_delivered(&mut self, device: &DeviceId) {
-        let scalars = Scalars { samples: 1, loss_before: 1.0, loss_after: None, test: None, steps: 1 };
+        let scalars = Scalars {
+            samples: 1,
+            loss_before: 1.0,
+            loss_after: None,
+            test: None,
+            steps: 1,
+            ..Scalars::default()
+        };
         if let Phase::Collecting(round) = &mut self.phase
             && let Some((_, seat)) = round.seats.get_mut(device)
         {

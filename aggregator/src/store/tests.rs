@@ -45,11 +45,18 @@ fn device(name: &str) -> DeviceRecord {
 
 fn header(name: &str, round: u32, attempt: u16) -> Header {
     Header {
-        ticket: Ticket { run: RunId(9), round, attempt },
+        ticket: Ticket { run: RunId(9), round, stage: 0, attempt },
         device: id(name),
         tier: Tier::new(0).unwrap(),
         codec: Codec::F32,
-        scalars: Scalars { samples: 5, loss_before: 0.5, loss_after: None, test: None, steps: 3 },
+        scalars: Scalars {
+            samples: 5,
+            loss_before: 0.5,
+            loss_after: None,
+            test: None,
+            steps: 3,
+            ..Scalars::default()
+        },
         norms: vec![1.0],
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 const LIMITS: LinkLimits = LinkLimits { chunk: 8, window: 64, timeout: Duration::from_millis(100) };
-const TICKET: Ticket = Ticket { run: RunId(9), round: 1, attempt: 0 };
+const TICKET: Ticket = Ticket { run: RunId(9), round: 1, stage: 0, attempt: 0 };
 /// `y = W x + b` with two inputs and two classes.
 const PLAN: PlanInfo = PlanInfo {
     digest: 5,
@@ -266,7 +266,7 @@ fn an_evaluation_offers_scores_and_no_update() {
     let mut arena = [0.0; 26];
     let mut device = Device::new(&mut arena);
     device.join();
-    device.hear(&ToDevice::Assignment(Assignment { task: Task::Evaluate, ..assignment() }));
+    device.hear(&ToDevice::Assignment(Assignment { task: Task::Evaluate(None), ..assignment() }));
     for (number, chunk) in model_bytes().chunks(8).enumerate() {
         device.hear_chunk(number as u32 * 8, chunk);
     }

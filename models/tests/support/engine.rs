@@ -111,7 +111,7 @@ pub fn run(
     for received in [info.segments.residual, info.segments.guide].into_iter().flatten() {
         arena[received as usize..][..params].fill(0.01);
     }
-    let task = brief.map_or(Task::Evaluate, |brief| Task::Train(brief.clone()));
+    let task = brief.map_or(Task::Evaluate(None), |brief| Task::Train(brief.clone()));
     let mut work = Work::begin(&task, plan, arena, &shard).unwrap();
     let scalars = loop {
         if let Progress::Done(scalars) = work.step(plan, arena, &shard, backend).unwrap() {

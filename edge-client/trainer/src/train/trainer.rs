@@ -3,7 +3,7 @@
 //! ```text
 //! Statistics -> Before (loss of the received model) -> Test -> Train -> Statistics -> After -> Done
 //!                                                          \-> Gradient -> Done (Product::Gradient)
-//!                                                           \-> Done (Task::Evaluate)
+//!                                                           \-> Done (Task::Evaluate(None))
 //! ```
 //! Statistics are collected where the model has batch normalisation; After is made if it is asked for.
 //! Call order: put the model into the weights (and a guide into its segment), [`Work::begin`],
@@ -93,7 +93,7 @@ impl Work {
                 }
                 Some(brief.clone())
             }
-            Task::Evaluate => None,
+            Task::Evaluate(None) => None,
         };
         let mut work = Self {
             phase: if info.stats > 0 { Phase::Statistics { trained: false } } else { Phase::Before },

@@ -61,11 +61,12 @@ fn scalars_of_training() {
     assert!(scalars.loss_after.unwrap() < scalars.loss_before);
 
     // The losses are those of plain evaluations of the two models.
-    let after = run(&Task::Evaluate, &plan, &mut arena.clone(), &shard, &mut Portable::plain()).unwrap();
+    let after =
+        run(&Task::Evaluate(None), &plan, &mut arena.clone(), &shard, &mut Portable::plain()).unwrap();
     assert_eq!(Some(after.loss_before), scalars.loss_after);
     let mut fresh = arena.clone();
     fresh[..received.len()].copy_from_slice(&received);
-    let before = run(&Task::Evaluate, &plan, &mut fresh, &shard, &mut Portable::plain()).unwrap();
+    let before = run(&Task::Evaluate(None), &plan, &mut fresh, &shard, &mut Portable::plain()).unwrap();
     assert_eq!((before.loss_before, before.test), (scalars.loss_before, scalars.test));
     assert_eq!((before.loss_after, before.steps), (None, 0));
     assert_eq!(fresh[..received.len()], received, "evaluating must not train");
@@ -158,8 +159,10 @@ fn digits_are_learnt() {
     let mut arena = plan.arena(1, |x| x as f32);
     let brief = Brief { epochs: 12, batch: 16, lr: 0.3, loss_after: false, ..brief() };
     run(&Task::Train(brief), &plan, &mut arena, &digits::all(), &mut Portable::plain()).unwrap();
-    let test =
-        run(&Task::Evaluate, &plan, &mut arena, &digits::all(), &mut Fast::new()).unwrap().test.unwrap();
+    let test = run(&Task::Evaluate(None), &plan, &mut arena, &digits::all(), &mut Fast::new())
+        .unwrap()
+        .test
+        .unwrap();
     assert_eq!(test.samples, 1797);
     assert!(test.accuracy() > 0.95, "{}", test.accuracy());
 }
@@ -194,7 +197,7 @@ fn what_does_not_fit_is_refused_before_any_work() {
     assert_eq!(refused(train, &plan, len, &empty), (TrainError::EmptyShard, Code::EmptyShard));
     let narrow = VecShard::new(features(63), none.clone()).unwrap();
     let inputs = TrainError::Inputs { plan: 64, shard: 63 };
-    assert_eq!(refused(&Task::Evaluate, &plan, len, &narrow), (inputs, Code::WrongData));
+    assert_eq!(refused(&Task::Evaluate(None), &plan, len, &narrow), (inputs, Code::WrongData));
     let eleventh = Samples::new(vec![0.0; 64], vec![10], 64).unwrap();
     let classes = TrainError::Classes { plan: 10, classes: 11 };
     let eleven = VecShard::new(eleventh, none).unwrap();
@@ -400,7 +403,7 @@ fn nan_inputs_are_named() {
     let plan = small_plan(PLAIN);
     let mut arena = plan.arena(1, |x| x as f32);
     let error =
-        run(&Task::Evaluate, &plan, &mut arena, &Broken(small()), &mut Portable::plain()).unwrap_err();
+        run(&Task::Evaluate(None), &plan, &mut arena, &Broken(small()), &mut Portable::plain()).unwrap_err();
     assert_eq!(error, crate::data::DataError::NonFinite { index: 3, feature: 2 }.into());
     assert_eq!(error.code(), Code::WrongData);
 }
@@ -416,7 +419,7 @@ fn batch_normalisation_is_evaluated_with_the_devices_own_statistics() {
     let features: Vec<f32> = vec![1.0, 0.0, 3.0, 0.0, 5.0, 4.0, 7.0, 4.0, 2.0, 6.0, 4.0, 8.0];
     let samples = Samples::new(features, vec![0, 1, 0, 1, 0, 1], 2).unwrap();
     let shard = VecShard::new(samples, Samples::default()).unwrap();
-    let scalars = run(&Task::Evaluate, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
+    let scalars = run(&Task::Evaluate(None), &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
     let stats = &arena[plan.info.segments.stats.unwrap() as usize..][..4];
     // Batches of 4 and 2 rows: means 4, 3 and 2, 7; variances 5, 1 and 4, 1.
     let want = [(4.0 * 4.0 + 2.0 * 3.0) / 6.0, (4.0 * 2.0 + 2.0 * 7.0) / 6.0, 22.0 / 6.0, 18.0 / 6.0];
@@ -434,7 +437,7 @@ fn batch_normalisation_is_evaluated_with_the_devices_own_statistics() {
     // After training they are collected anew, from the trained model.
     let brief = Brief { batch: 3, ..brief() };
     let scalars = run(&Task::Train(brief), &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
-    let again = run(&Task::Evaluate, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
+    let again = run(&Task::Evaluate(None), &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
     assert_eq!(scalars.loss_after, Some(again.loss_before));
 }
 
