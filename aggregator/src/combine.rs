@@ -1,30 +1,66 @@
-//! From the updates of a round to the next global model, in memory of the order of the model.
+//! From the updates of a round to the next global model.
 //!
 //! ```text
-//! scalars of all devices -> Strategy::weigh -> one weight per device (or per device and region)
-//! updates, one at a time, in DeviceId order  -> per tier m:  acc_m = sum_i weight_i * D_i   (f64)
-//! norms of the sums      -> Strategy::mix   -> coefficients c[j][m] per region j and tier m
-//! for every region j:       theta^(j) += eta * sum_{m in M(j)} c[j][m] * acc_m^(j)
+//! averaging, in memory of the order of the model:
+//!   scalars of all devices -> Strategy::weigh -> one weight per device (or per device and region)
+//!   updates, one at a time, in DeviceId order  -> per tier m:  acc_m = sum_i weight_i * D_i   (f64)
+//!   norms of the sums      -> Strategy::mix   -> coefficients c[j][m] per region j and tier m
+//!   for every region j:       theta^(j) += eta * sum_{m in M(j)} c[j][m] * acc_m^(j)
+//!
+//! directions, with inner products of all pairs of updates:
+//!   updates, stretch by stretch -> Gram matrices per block -> Strategy::direct -> coefficients per row and block
+//!   updates, one at a time      -> the same fold, with those coefficients
 //! ```
 //! The sums run in DeviceId order, so the result is the same bits whatever the order of arrival. A
 //! non-finite number anywhere in the result keeps the old model and the old state of the strategy.
 
-use common::{Code, TierSet};
+use common::{Code, DeviceId, Tier, TierSet};
+use serde_json::{Map, Value};
 
-use crate::strategy::{Strategy, StrategyError};
+use crate::strategy::{Exchange, Method, Mix, Strategy, StrategyError, Weight, Weights};
 
 mod apply;
+mod blocks;
 mod check;
 mod cohort;
 mod fold;
+mod gram;
 mod kernel;
 mod sums;
+mod varp;
 
+use apply::Step;
+pub use blocks::{Block, BlockPiece, Blocks, Scope};
 pub use check::{check_encoded, check_scalars, check_update};
-pub use cohort::{Cohort, Participant, Refused};
+pub use cohort::{Absent, Cohort, Participant, Refused};
 pub use fold::Fold;
+pub use gram::{Gram, Grams};
 pub use kernel::{Scalar, sum};
 pub use sums::TierSums;
+use varp::Corrected;
+
+/// A vector that a cohort's devices have sent.
+#[derive(Copy, Clone, Debug)]
+pub enum Row<'a> {
+    /// What a participant has sent in this exchange.
+    Update(usize, &'a Participant),
+    /// The update of a participant's first step.
+    First(usize, &'a Participant),
+    /// The last update of an absent device.
+    Absent(usize, &'a Absent),
+}
+
+impl<'a> Row<'a> {
+    /// The row of this number: participants in DeviceId order, then absent devices.
+    fn of(cohort: &'a Cohort<'_>, row: usize) -> Option<(Self, Tier, &'a DeviceId)> {
+        if let Some(participant) = cohort.participants().get(row) {
+            return Some((Self::Update(row, participant), participant.tier, &participant.device));
+        }
+        let number = row - cohort.participants().len();
+        let absent = cohort.absent().get(number)?;
+        Some((Self::Absent(number, absent), absent.tier, &absent.device))
+    }
+}
 
 /// Where the updates of a cohort are read from, one at a time.
 pub trait Updates {
@@ -32,11 +68,10 @@ pub trait Updates {
     type Value: Scalar;
     type Error;
 
-    /// The packed update of a participant: either borrowed from the source, or read into `buffer`.
+    /// A packed vector: either borrowed from the source, or read into `buffer`.
     fn read<'a>(
         &'a mut self,
-        index: usize,
-        participant: &Participant,
+        row: Row<'_>,
         buffer: &'a mut Vec<Self::Value>,
     ) -> Result<&'a [Self::Value], Self::Error>;
 }
@@ -46,13 +81,11 @@ impl<T: Scalar> Updates for &[Vec<T>] {
     type Value = T;
     type Error = std::convert::Infallible;
 
-    fn read<'a>(
-        &'a mut self,
-        index: usize,
-        _: &Participant,
-        _: &'a mut Vec<T>,
-    ) -> Result<&'a [T], Self::Error> {
-        Ok(self.get(index).map_or(&[], Vec::as_slice))
+    fn read<'a>(&'a mut self, row: Row<'_>, _: &'a mut Vec<T>) -> Result<&'a [T], Self::Error> {
+        match row {
+            Row::Update(index, _) => Ok(self.get(index).map_or(&[], Vec::as_slice)),
+            Row::First(..) | Row::Absent(..) => Ok(&[]),
+        }
     }
 }
 
@@ -66,6 +99,8 @@ pub struct Outcome {
     /// By region.
     pub regions: Vec<RegionNote>,
     pub refused: Vec<Refused>,
+    /// What the strategy found worth reporting.
+    pub notes: Map<String, Value>,
 }
 
 /// What happened to one region.
@@ -95,10 +130,12 @@ pub enum CombineError<E> {
     Read(E),
 }
 
-/// Replaces `theta` by the next global model. On an error it is untouched.
+/// Replaces `theta` by the next global model, and the method's state by the next one. On an error, both are
+/// untouched. `earlier` are the exchanges of the round before the one that gave the updates.
 pub fn combine<P: Scalar, U: Updates>(
-    strategy: &mut dyn Strategy,
+    method: &mut Method,
     cohort: &Cohort<'_>,
+    earlier: &[Exchange<'_>],
     updates: &mut U,
     theta: &mut [P],
 ) -> Result<Outcome, CombineError<U::Error>> {
@@ -106,53 +143,170 @@ pub fn combine<P: Scalar, U: Updates>(
     if theta.len() != regions.parameters() {
         return Err(CombineError::Model { expected: regions.parameters(), got: theta.len() });
     }
-    strategy.fits(regions)?;
+    method.fits(regions)?;
     if cohort.participants().is_empty() {
         return Ok(kept(Code::EmptyRound, cohort));
     }
-    let state = strategy.save();
+    let blocks = method.strategy.scope().map(|scope| Blocks::new(regions, cohort.layers(), scope));
+    let strategy = &*method.strategy;
+    let Found { mut step, shares, rho, notes } = match (&blocks, &method.varp) {
+        (Some(blocks), _) => direct(strategy, cohort, blocks, updates)?,
+        (None, None) => average(strategy, cohort, updates)?,
+        (None, Some(varp)) => {
+            let mut found = average(strategy, cohort, &mut Corrected::new(updates, varp))?;
+            found.step.shift = varp.mean(cohort);
+            found
+        }
+    };
+    let eta = strategy.eta().unwrap_or(cohort.server_lr);
+    step.folds.iter_mut().for_each(|(_, mix)| mix.scale(eta));
+    step.shift.iter_mut().for_each(|shift| *shift *= eta);
+    let momentum = method.momentum.as_mut().map(|momentum| (momentum.beta, &mut momentum.buffer));
+    if !step.apply(regions, momentum, theta) {
+        return Ok(kept(Code::NonFiniteResult, cohort));
+    }
+    if let Some(varp) = &mut method.varp {
+        varp.learn(cohort, updates)?;
+    }
+    method.strategy.learn(cohort, earlier);
+    let note = |(region, &tiers): (usize, &TierSet)| {
+        let reach = cohort.participants().iter().zip(&shares);
+        let reach = reach.filter(|(participant, _)| tiers.contains(participant.tier));
+        RegionNote {
+            tiers,
+            participants: cohort.reaching(tiers),
+            weight: sum(reach.map(|(_, &weight)| weight)),
+            moved: step.moved.get(region).copied().unwrap_or(false),
+            rho: rho.get(region).copied().flatten(),
+        }
+    };
+    let notes_of_regions = regions.sets().iter().enumerate().map(note).collect();
+    let refused = cohort.refused().to_vec();
+    Ok(Outcome { kept: None, weights: shares, regions: notes_of_regions, refused, notes })
+}
+
+/// The weighted mean of what was sent, region by region, over the whole model; 0 where nobody holds a number.
+pub fn weighted_mean<U: Updates>(
+    weights: &Weights,
+    cohort: &Cohort<'_>,
+    updates: &mut U,
+) -> Result<Vec<f64>, CombineError<U::Error>> {
+    let fold = fold(cohort, weights, updates, |index, participant| Row::Update(index, participant))?;
+    let mix = Mix::mean(cohort.regions(), &fold.sums());
+    let step = Step { folds: vec![(fold, mix)], shift: vec![], moved: vec![] };
+    Ok(step.vector(cohort.regions()))
+}
+
+/// The direction d that a strategy finds: a step of length 1 leads to `theta - d`.
+pub fn direction<U: Updates>(
+    strategy: &dyn Strategy,
+    cohort: &Cohort<'_>,
+    updates: &mut U,
+) -> Result<Vec<f64>, CombineError<U::Error>> {
+    let scope = strategy.scope().unwrap_or(Scope::Region);
+    let blocks = Blocks::new(cohort.regions(), cohort.layers(), scope);
+    let found = direct(strategy, cohort, &blocks, updates)?;
+    let mut vector = found.step.vector(cohort.regions());
+    vector.iter_mut().for_each(|value| *value = -*value);
+    Ok(vector)
+}
+
+/// A step and what is worth telling of it.
+struct Found<'a> {
+    step: Step<'a>,
+    /// Weight of each participant over all participants.
+    shares: Vec<f64>,
+    /// By region.
+    rho: Vec<Option<f64>>,
+    notes: Map<String, Value>,
+}
+
+fn average<'a, U: Updates>(
+    strategy: &dyn Strategy,
+    cohort: &Cohort<'a>,
+    updates: &mut U,
+) -> Result<Found<'a>, CombineError<U::Error>> {
+    let regions = cohort.regions();
     let weights = strategy.weigh(cohort);
-    let mut fold = Fold::new(cohort);
+    let main = fold(cohort, &weights, updates, |index, participant| Row::Update(index, participant))?;
+    let sums = main.sums();
+    let mix = strategy.mix(cohort, &sums);
+    let counts = |region: usize, tiers: &TierSet| {
+        tiers.iter().any(|tier| mix.coefficient(region, tier) * sums.weight(tier, region) != 0.0)
+    };
+    let mut moved: Vec<bool> =
+        regions.sets().iter().enumerate().map(|(region, tiers)| counts(region, tiers)).collect();
+    let rho = (0..regions.sets().len()).map(|region| mix.rho(region)).collect();
+    let mut folds = vec![(main, mix)];
+    if let Some((weights, share)) = strategy.first(cohort) {
+        let first = fold(cohort, &weights, updates, |index, participant| Row::First(index, participant))?;
+        let mut mix = Mix::mean(regions, &first.sums());
+        mix.scale(share);
+        moved.iter_mut().enumerate().for_each(|(region, moved)| {
+            *moved |= share * first.sums().weight_in(region, regions) != 0.0;
+        });
+        folds.push((first, mix));
+    }
+    let step = Step { folds, shift: vec![], moved };
+    Ok(Found { step, shares: weights.into_shares(), rho, notes: Map::new() })
+}
+
+fn direct<'a, U: Updates>(
+    strategy: &dyn Strategy,
+    cohort: &Cohort<'a>,
+    blocks: &'a Blocks,
+    updates: &mut U,
+) -> Result<Found<'a>, CombineError<U::Error>> {
+    let regions = cohort.regions();
+    let grams = gram::grams(cohort, blocks, updates)?;
+    let direction = strategy.direct(cohort, &grams);
+    drop(grams);
+    let mut fold = Fold::new(cohort, Some(blocks));
+    let mut buffer = Vec::new();
+    for row in 0..cohort.rows() {
+        let weight = Weight::PerBlock(direction.row(row));
+        let Some((row, tier, device)) = Row::of(cohort, row).filter(|_| !weight.is_zero()) else { continue };
+        let update = updates.read(row, &mut buffer).map_err(CombineError::Read)?;
+        if !fold.add(tier, update, weight) {
+            return Err(wrong_length(cohort, device, tier, update.len()));
+        }
+    }
+    let mut shares = vec![0.0; cohort.participants().len()];
+    for (row, share) in shares.iter_mut().enumerate() {
+        *share = direction.row(row).iter().map(|weight| weight.abs()).sum();
+    }
+    let all = sum(shares.iter().copied());
+    shares.iter_mut().for_each(|share| *share = if all > 0.0 { *share / all } else { 0.0 });
+    let sums = fold.sums();
+    let moved = (0..regions.sets().len()).map(|region| sums.weight_in(region, regions) > 0.0).collect();
+    let step = Step { folds: vec![(fold, Mix::whole(regions))], shift: vec![], moved };
+    Ok(Found { step, shares, rho: vec![], notes: direction.notes })
+}
+
+/// Adds up what participants have sent, one after the other.
+fn fold<'a, U: Updates>(
+    cohort: &Cohort<'a>,
+    weights: &Weights,
+    updates: &mut U,
+    row: impl for<'r> Fn(usize, &'r Participant) -> Row<'r>,
+) -> Result<Fold<'a>, CombineError<U::Error>> {
+    let mut fold = Fold::new(cohort, None);
     let mut buffer = Vec::new();
     for (index, participant) in cohort.participants().iter().enumerate() {
         let weight = weights.of(index);
         if weight.is_zero() {
             continue;
         }
-        let update = updates.read(index, participant, &mut buffer).map_err(CombineError::Read);
-        let update = update.inspect_err(|_| restore(strategy, &state))?;
+        let update = updates.read(row(index, participant), &mut buffer).map_err(CombineError::Read)?;
         if !fold.add(participant.tier, update, weight) {
-            restore(strategy, &state);
-            return Err(CombineError::Update {
-                device: participant.device.clone(),
-                expected: regions.slice_len(participant.tier),
-                got: update.len(),
-            });
+            return Err(wrong_length(cohort, &participant.device, participant.tier, update.len()));
         }
     }
-    drop(buffer);
-    let sums = fold.sums();
-    let mut mix = strategy.mix(cohort, &sums);
-    mix.scale(strategy.eta().unwrap_or(cohort.server_lr));
-    if !apply::apply(&fold, &mix, regions, theta) {
-        restore(strategy, &state);
-        return Ok(kept(Code::NonFiniteResult, cohort));
-    }
-    let weights = weights.into_shares();
-    let note = |(region, &tiers): (usize, &TierSet)| {
-        let reach = cohort.participants().iter().zip(&weights);
-        let reach = reach.filter(|(participant, _)| tiers.contains(participant.tier));
-        let counts = |tier| mix.coefficient(region, tier) * sums.weight(tier, region) != 0.0;
-        RegionNote {
-            tiers,
-            participants: cohort.reaching(tiers),
-            weight: sum(reach.map(|(_, &weight)| weight)),
-            moved: tiers.iter().any(counts),
-            rho: mix.rho(region),
-        }
-    };
-    let notes = regions.sets().iter().enumerate().map(note).collect();
-    Ok(Outcome { kept: None, weights, regions: notes, refused: cohort.refused().to_vec() })
+    Ok(fold)
+}
+
+fn wrong_length<E>(cohort: &Cohort<'_>, device: &DeviceId, tier: Tier, got: usize) -> CombineError<E> {
+    CombineError::Update { device: device.clone(), expected: cohort.regions().slice_len(tier), got }
 }
 
 fn kept(code: Code, cohort: &Cohort<'_>) -> Outcome {
@@ -168,13 +322,8 @@ fn kept(code: Code, cohort: &Cohort<'_>) -> Outcome {
         weights: vec![0.0; cohort.participants().len()],
         regions: cohort.regions().sets().iter().map(note).collect(),
         refused: cohort.refused().to_vec(),
+        notes: Map::new(),
     }
-}
-
-/// A strategy reads back what it wrote itself a moment ago, so there is nothing to report.
-fn restore(strategy: &mut dyn Strategy, state: &[u8]) {
-    let restored = strategy.restore(state);
-    debug_assert!(restored.is_ok(), "a strategy must read what it saved");
 }
 
 #[cfg(test)]

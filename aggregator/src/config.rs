@@ -15,7 +15,7 @@ use common::{
 use models::{plan::PlanOptions, tiers::TierSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::{coordinator::Settings, round::Patience, strategy::Hints};
+use crate::{coordinator::Settings, round::Patience, strategy::Needs};
 
 /// The documented configuration, as `aggregator init` writes it.
 pub const DEFAULT: &str = include_str!("default.toml");
@@ -264,25 +264,31 @@ impl Config {
     }
 
     /// What a device's Plan must have room for.
-    pub fn plan_options(&self, hints: Hints) -> PlanOptions {
+    pub fn plan_options(&self, needs: Needs) -> PlanOptions {
         let optimizer = self.training.optimizer();
         let moments = optimizer.moments() as u8;
         PlanOptions {
             moments,
             // Plain SGD needs no room for gradients, unless their norm is asked for.
-            fused: matches!(optimizer, Optimizer::Sgd { .. }) && moments == 0 && self.training.clip == 0.0,
+            fused: matches!(optimizer, Optimizer::Sgd { .. }) && moments == 0
+                && self.training.clip == 0.0
+                && !needs.gradients
+                && !needs.guide,
             error_feedback: self.wire.error_feedback,
-            scaler: hints.scaler,
+            guide: needs.guide,
+            personal: needs.personal,
+            scaler: needs.scaler,
             ..PlanOptions::train(self.training.batch)
         }
     }
 
-    pub fn settings(&self, hints: Hints) -> Settings {
+    pub fn settings(&self, needs: Needs) -> Settings {
         let training = &self.training;
         let brief = Brief {
             optimizer: training.optimizer(),
             clip: (training.clip > 0.0).then_some(training.clip),
-            loss_after: hints.loss_after,
+            loss_after: needs.loss_after,
+            product: needs.product,
             codec: self.wire.up,
             ..Brief::sgd(training.epochs, training.batch, training.lr as f32, self.run.seed)
         };

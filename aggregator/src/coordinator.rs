@@ -226,7 +226,7 @@ impl Coordinator {
         {
             if let Seat::Storing(scalars) = seat {
                 *seat = match result {
-                    Ok(()) => Seat::Delivered(*scalars),
+                    Ok(()) => Seat::Delivered(std::mem::take(scalars)),
                     Err(code) => Seat::Refused(code),
                 };
             }

@@ -26,7 +26,7 @@ use crate::{
     report::RoundReport,
     round::{ClosedRound, Purpose},
     store::{Commit, Header, RoundRecord, Selected, Spooled, Store, StoreError, UpdateRecord},
-    strategy::Strategy,
+    strategy::Method,
 };
 
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
@@ -73,7 +73,7 @@ pub type Observer = Box<dyn FnMut(&RoundReport) + Send>;
 
 pub struct Keeper {
     pub store: Box<dyn Store>,
-    pub strategy: Box<dyn Strategy>,
+    pub method: Method,
     pub model: TieredModel,
     pub parameters: Vec<f32>,
     pub committed: u32,
@@ -85,7 +85,7 @@ pub struct Keeper {
 impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keeper")
-            .field("strategy", &self.strategy)
+            .field("method", &self.method)
             .field("committed", &self.committed)
             .finish()
     }
@@ -184,7 +184,7 @@ impl Keeper {
                         device: update.device.clone(),
                         tier: update.tier,
                         codec: update.codec,
-                        scalars: update.scalars,
+                        scalars: update.scalars.clone(),
                         norms,
                     };
                     records.push(UpdateRecord { header, payload: &update.payload });
@@ -221,7 +221,7 @@ impl Keeper {
         self.store.commit_round(&Commit {
             round: closed.number,
             parameters: &self.parameters,
-            strategy_state: &self.strategy.save(),
+            strategy_state: &self.method.save(),
             report: &serde_json::to_string(&report).unwrap_or_default(),
         })?;
         self.committed = closed.number;
@@ -239,11 +239,11 @@ impl Keeper {
         for entry in &entries {
             let Header { device, tier, scalars, norms, .. } = &entry.header;
             // Refusals are kept in the cohort and come back with the outcome.
-            let _ = cohort.admit(device.clone(), *tier, *scalars, norms);
+            let _ = cohort.admit(device.clone(), *tier, scalars.clone(), norms);
         }
         let mut updates = Spooled::new(&mut *self.store, &entries);
-        let kept = |code| Outcome { kept: Some(code), weights: vec![], regions: vec![], refused: vec![] };
-        match combine(&mut *self.strategy, &cohort, &mut updates, &mut self.parameters) {
+        let kept = |code| Outcome { kept: Some(code), weights: vec![], regions: vec![], refused: vec![], notes: Default::default() };
+        match combine(&mut self.method, &cohort, &[], &mut updates, &mut self.parameters) {
             Ok(outcome) => {
                 if let Some(code) = outcome.kept {
                     warn!(round = closed.number, "the model stays as it is: {code}");
@@ -285,7 +285,7 @@ impl Keeper {
             observer(report);
         }
         let status = json!({
-            "strategy": self.strategy.name(),
+            "strategy": self.method.name(),
             "committed": self.committed,
             "finished": report.purpose == "evaluate",
             "last_round": report,

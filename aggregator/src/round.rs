@@ -120,7 +120,7 @@ impl Round {
         };
         for (device, (tier, seat)) in &self.seats {
             match seat {
-                Seat::Delivered(scalars) => result.delivered.push((device.clone(), *tier, *scalars)),
+                Seat::Delivered(scalars) => result.delivered.push((device.clone(), *tier, scalars.clone())),
                 Seat::Refused(code) => result.refused.push((device.clone(), *tier, *code)),
                 _ => result.silent.push((device.clone(), *tier)),
             }

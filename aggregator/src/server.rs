@@ -33,7 +33,7 @@ use crate::{
     model::{ModelError, TieredModel},
     quic::{self, QuicError},
     store::{DiskStore, ModelMark, Options, RunRecord, Saved, Store, StoreError},
-    strategy::{self, Hints, Strategy, StrategyError},
+    strategy::{self, Method, Needs, StrategyError},
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -78,31 +78,31 @@ pub struct Server {
 impl Server {
     /// Starts, or goes on with the run in `dir`. Needs a tokio runtime around it.
     pub fn start(config: &Config, dir: &Path, observer: Option<Observer>) -> Result<Self, ServerError> {
-        let mut strategy = open_strategy(config)?;
-        let hints = strategy.hints();
-        let (model, initial) = open_model(config, hints)?;
+        let mut method = open_method(config)?;
+        let needs = method.needs();
+        let (model, initial) = open_model(config, needs)?;
         check_fixed_tiers(config, model.plans.len())?;
-        strategy.fits(&model.regions)?;
+        method.fits(&model.regions)?;
         let options = Options { keep_models: config.store.keep_models, keep_spool: config.store.keep_spool };
         let mut store: Box<dyn Store> = Box::new(DiskStore::open(&dir.join("store"), options)?);
         let saved = open_run(&mut *store, &model, config, initial)?;
-        strategy.restore(&saved.strategy_state)?;
+        method.restore(&saved.strategy_state)?;
 
         let authority = Arc::new(Authority::open(dir)?);
         let endpoint = quic::listen(&authority, config.server.listen)?;
         let failed = |source| QuicError::Listen { address: config.server.listen, source };
         let address = endpoint.local_addr().map_err(failed)?;
 
-        let settings = config.settings(hints);
+        let settings = config.settings(needs);
         let committed = saved.next_round - 1;
-        info!(run = %saved.run.run, committed, strategy = strategy.name(), "serving on {address}");
+        info!(run = %saved.run.run, committed, strategy = method.name(), "serving on {address}");
         let start = start(&saved, config);
         let coordinator = Coordinator::new(settings, model.clone(), &saved.parameters, start, Instant::ZERO);
         let (jobs, inbox) = mpsc::channel();
         let hub = Arc::new(Hub::new(coordinator, jobs));
         let parameters = saved.parameters;
         let keeper =
-            Keeper { store, strategy, model, parameters, committed, dir: Some(dir.to_owned()), observer };
+            Keeper { store, method, model, parameters, committed, dir: Some(dir.to_owned()), observer };
         let keeper = {
             let hub = hub.clone();
             thread::spawn(move || {
@@ -161,7 +161,7 @@ impl Server {
 }
 
 /// The model under its tiers, and its initial parameters.
-pub fn open_model(config: &Config, hints: Hints) -> Result<(TieredModel, Vec<f32>), ServerError> {
+pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32>), ServerError> {
     let source = &config.model.source;
     let (graph, parameters) = match zoo::by_name(source) {
         Some(entry) => entry.build(config.model.seed),
@@ -180,7 +180,7 @@ pub fn open_model(config: &Config, hints: Hints) -> Result<(TieredModel, Vec<f32
         spec.mask(&graph).map_err(|source| ModelError::Mask { tier, source })
     };
     let masks: Vec<_> = config.model.tiers.iter().enumerate().map(mask).collect::<Result<_, _>>()?;
-    let options = config.plan_options(hints);
+    let options = config.plan_options(needs);
     let unfused = PlanOptions { fused: false, ..options };
     // Layers that share weights need their gradients summed before they are applied.
     let model = match TieredModel::new(graph.clone(), masks.clone(), &options) {
@@ -192,7 +192,8 @@ pub fn open_model(config: &Config, hints: Hints) -> Result<(TieredModel, Vec<f32
     Ok((model, parameters))
 }
 
-fn open_strategy(config: &Config) -> Result<Box<dyn Strategy>, StrategyError> {
+/// The strategy of a configuration with its options.
+pub fn open_method(config: &Config) -> Result<Method, StrategyError> {
     strategy::by_name(&config.strategy.name, config.strategy.params.clone().into())
 }
 
@@ -243,7 +244,7 @@ pub fn start(saved: &Saved, config: &Config) -> Start {
         delivered: open
             .updates
             .iter()
-            .map(|entry| (entry.header.device.clone(), entry.header.scalars))
+            .map(|entry| (entry.header.device.clone(), entry.header.scalars.clone()))
             .collect(),
     });
     Start {

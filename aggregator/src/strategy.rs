@@ -1,29 +1,45 @@
 //! How updates become the next global model: one small trait, one file per strategy.
 //!
-//! An averaging strategy says how much every device counts ([`Strategy::weigh`]); the region-wise
-//! weighted mean is provided. One that controls its step also says how the sums of the tiers mix
-//! ([`Strategy::mix`]). A strategy sees scalars and norms only; updates pass it by.
+//! A strategy sees numbers, never updates:
+//! - an averaging strategy says how much every device counts ([`Strategy::weigh`]); the region-wise weighted
+//!   mean is provided. One that controls its step also says how the sums of the tiers mix
+//!   ([`Strategy::mix`]).
+//! - a strategy that looks for a direction asks for inner products ([`Strategy::scope`]) and answers with
+//!   coefficients ([`Strategy::direct`]).
+//!
+//! It tells devices what to do ([`Strategy::brief`]), may ask for more than one exchange per round
+//! ([`Strategy::next`]), and changes its state only in [`Strategy::learn`], after a round has succeeded.
 //!
 //! To add one: a file here, with its parameters as a `serde` struct, and one line in [`ALL`].
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use common::region::RegionMap;
+use common::{
+    DeviceId,
+    brief::{Brief, Product},
+    region::RegionMap,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::combine::{Cohort, TierSums};
+use crate::combine::{Cohort, Grams, Scope, TierSums};
 
+mod direction;
+mod exchange;
 mod fairheterofl;
 mod fedavg;
 mod heterofl;
+mod method;
 mod mix;
 mod per_tier;
 mod weights;
 
+pub use direction::Direction;
+pub use exchange::{Ask, Exchange, Kind, Member};
 pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, Norm, Step};
 pub use fedavg::{AverageParams, FedAvg};
 pub use heterofl::HeteroFl;
+pub use method::{Method, Momentum, Varp, by_name};
 pub use mix::Mix;
 pub use per_tier::PerTier;
 pub use weights::{Weight, Weights};
@@ -35,16 +51,13 @@ pub const ALL: &[Entry] = &[
     Entry { name: "fairheterofl", build: build::<FairHeteroFl> },
 ];
 
-/// Turns the numbers of a round into weights, and the weighted sums into a step per region.
-///
-/// Per round [`crate::combine::combine`] calls `fits`, `save`, `weigh`, `mix` in this order, and `restore`
-/// with what was saved if the result can not be used.
+/// See the module for its parts. All methods but `begin`, `learn` and `restore` only look.
 pub trait Strategy: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
-    /// What devices are asked for beyond the update, the samples and the loss before training.
-    fn hints(&self) -> Hints {
-        Hints::default()
+    /// What devices must have room and data for.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     /// Whether parameters given per tier fit the tiers of the run.
@@ -52,12 +65,40 @@ pub trait Strategy: fmt::Debug + Send {
         Ok(())
     }
 
+    /// The fleet as it is when the first round opens. Not called again after a restart.
+    fn begin(&mut self, _fleet: &[Member<'_>]) {}
+
+    /// What to ask the selected devices after the exchanges made so far; `None`: the round can be combined.
+    fn next(&self, made: &[Exchange<'_>], _selected: &[DeviceId]) -> Option<Ask> {
+        made.is_empty().then(Ask::train)
+    }
+
+    /// Changes what a device is told in the next exchange of training.
+    fn brief(&self, _device: &DeviceId, _made: &[Exchange<'_>], _brief: &mut Brief) {}
+
     /// How much each participant counts.
-    fn weigh(&mut self, cohort: &Cohort<'_>) -> Weights;
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights;
 
     /// How the sums of the tiers form the step of each region. Default: the weighted mean.
-    fn mix(&mut self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
+    fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
         Mix::mean(cohort.regions(), sums)
+    }
+
+    /// How much each participant's first step counts, and the share of their mean in the step; only with
+    /// [`Product::Both`].
+    fn first(&self, _cohort: &Cohort<'_>) -> Option<(Weights, f64)> {
+        None
+    }
+
+    /// Over which parts of the model inner products are needed. With a scope, [`Strategy::direct`] is called
+    /// instead of `weigh`, `mix` and `first`.
+    fn scope(&self) -> Option<Scope> {
+        None
+    }
+
+    /// The step as a combination of updates, from their inner products alone.
+    fn direct(&self, _cohort: &Cohort<'_>, grams: &Grams) -> Direction {
+        Direction::none(grams)
     }
 
     /// The server's learning rate, where the strategy's parameters state one.
@@ -65,24 +106,63 @@ pub trait Strategy: fmt::Debug + Send {
         None
     }
 
-    /// What must survive a restart.
-    fn save(&self) -> Vec<u8> {
-        Vec::new()
+    /// The round has given a new model: what follows for the next one. `earlier` are the exchanges before
+    /// the one that gave the updates.
+    fn learn(&mut self, _cohort: &Cohort<'_>, _earlier: &[Exchange<'_>]) {}
+
+    /// What devices will be told in the next round, for reports and round files.
+    fn outlook(&self) -> Outlook {
+        Outlook::default()
     }
 
-    /// Takes up what [`Strategy::save`] gave.
-    fn restore(&mut self, state: &[u8]) -> Result<(), StrategyError> {
-        if state.is_empty() { Ok(()) } else { Err(StrategyError::State { strategy: self.name() }) }
+    /// What must survive a restart, as in a round file; null = nothing.
+    fn save(&self) -> Value {
+        Value::Null
+    }
+
+    /// Takes up what [`Strategy::save`] gave, or what a round file says. Null is the state of a first round.
+    fn restore(&mut self, state: Value) -> Result<(), StrategyError> {
+        let empty = state.is_null() || state.as_object().is_some_and(serde_json::Map::is_empty);
+        if empty {
+            Ok(())
+        } else {
+            Err(StrategyError::State { strategy: self.name(), why: "it keeps none".into() })
+        }
     }
 }
 
-/// What a strategy wants devices to do.
+/// What a strategy wants of devices.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Hints {
-    /// Report the loss after training too.
+pub struct Needs {
+    /// What an exchange of training delivers.
+    pub product: Product,
+    /// The loss after training too.
     pub loss_after: bool,
     /// Multiply the outputs of sliced layers by 1/r_m during training.
     pub scaler: bool,
+    /// Room for a second vector: a guide, a direction to try, or a first step.
+    pub guide: bool,
+    /// Room for a personal model.
+    pub personal: bool,
+    /// Room for gradients even with plain SGD.
+    pub gradients: bool,
+    /// Samples that can be kept for validation.
+    pub validation: bool,
+    /// Samples with an attribute.
+    pub groups: bool,
+    /// Local SGD; the strategy means nothing with another optimiser.
+    pub sgd: bool,
+    /// The last updates of this many absent devices.
+    pub history: usize,
+}
+
+/// What follows from a round for the next one.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outlook {
+    /// Weight of each device.
+    pub devices: BTreeMap<DeviceId, f64>,
+    /// Weight of each sample by label and attribute.
+    pub sample_weights: Vec<Vec<f64>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -94,10 +174,10 @@ pub enum StrategyError {
     Parameters { strategy: &'static str, why: String },
     #[error("`{key}` lists {got} values, but there are {tiers} tiers; give one number or one per tier")]
     Tiers { key: &'static str, got: usize, tiers: usize },
-    #[error(
-        "stored state of strategy `{strategy}` does not decode; it was saved by another strategy or version"
-    )]
-    State { strategy: &'static str },
+    #[error("`{key}` works with one tier only; there are {tiers}")]
+    OneTier { key: &'static str, tiers: usize },
+    #[error("state of strategy `{strategy}`: {why}")]
+    State { strategy: &'static str, why: String },
 }
 
 type Built = Result<Box<dyn Strategy>, StrategyError>;
@@ -109,17 +189,6 @@ pub struct Entry {
     build: fn(&'static str, Value) -> Built,
 }
 
-/// Builds a strategy from its name and parameters (an object; null = all defaults).
-pub fn by_name(name: &str, params: Value) -> Result<Box<dyn Strategy>, StrategyError> {
-    match ALL.iter().find(|entry| entry.name == name) {
-        Some(entry) => (entry.build)(entry.name, params),
-        None => {
-            let known = ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-            Err(StrategyError::Unknown { name: name.to_owned(), known })
-        }
-    }
-}
-
 /// A strategy that is made from parameters.
 trait Build: Strategy + Sized + 'static {
     type Params: DeserializeOwned;
@@ -129,20 +198,18 @@ trait Build: Strategy + Sized + 'static {
 }
 
 fn build<S: Build>(strategy: &'static str, params: Value) -> Built {
-    let params = if params.is_null() { Value::Object(serde_json::Map::new()) } else { params };
-    if !params.is_object() {
-        // A list would be taken as values without keys.
-        return Err(StrategyError::Parameters {
-            strategy,
-            why: format!("expected keys and values, not {params}"),
-        });
-    }
     let params = serde_json::from_value(params)
         .map_err(|error| StrategyError::Parameters { strategy, why: error.to_string() })?;
     match S::build(params) {
         Ok(built) => Ok(Box::new(built)),
         Err(why) => Err(StrategyError::Parameters { strategy, why }),
     }
+}
+
+/// Decodes a state; `None` if there is none.
+fn state<T: DeserializeOwned>(strategy: &'static str, state: Value) -> Result<Option<T>, StrategyError> {
+    let decode = |error: serde_json::Error| StrategyError::State { strategy, why: error.to_string() };
+    if state.is_null() { Ok(None) } else { serde_json::from_value(state).map(Some).map_err(decode) }
 }
 
 /// A parameter that must be finite and not negative.
@@ -161,6 +228,11 @@ fn positive(key: &str, value: f64) -> Result<f64, String> {
     } else {
         Err(format!("`{key}` must be above 0, not {value}"))
     }
+}
+
+/// A parameter that is a share.
+fn share(key: &str, value: f64) -> Result<f64, String> {
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(format!("`{key}` must lie in [0, 1], not {value}")) }
 }
 
 #[cfg(test)]

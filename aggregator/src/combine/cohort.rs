@@ -2,6 +2,8 @@
 //!
 //! About 105 bytes per device and 8 per device and region; updates themselves are never held here.
 
+use std::ops::Range;
+
 use common::{Code, DeviceId, Tier, TierSet, message::Scalars, region::RegionMap};
 
 use super::{check::check_scalars, kernel::sum};
@@ -12,13 +14,36 @@ pub struct Participant {
     pub device: DeviceId,
     pub tier: Tier,
     pub scalars: Scalars,
+    /// Losses at the steps of a line search.
+    pub trials: Vec<f64>,
 }
 
 impl Participant {
+    /// F_i
+    pub fn loss(&self) -> f64 {
+        self.scalars.loss_before
+    }
+
+    /// FK_i; where a device has not reported it, F_i.
+    pub fn loss_after(&self) -> f64 {
+        self.scalars.loss_after.unwrap_or(self.scalars.loss_before)
+    }
+
     /// n_i
     pub fn samples(&self) -> f64 {
         f64::from(self.scalars.samples)
     }
+}
+
+/// A device that does not take part now but did before: its last update may still be looked at.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Absent {
+    pub device: DeviceId,
+    pub tier: Tier,
+    /// When it took part last.
+    pub round: u32,
+    /// Learning rate of that round.
+    pub lr: f64,
 }
 
 /// A device whose update does not count, and why.
@@ -48,6 +73,10 @@ pub struct Cohort<'a> {
     /// By tier; empty where no tier has a weight of its own.
     tier_weights: Vec<Option<f64>>,
     refused: Vec<Refused>,
+    /// By round, then by DeviceId.
+    absent: Vec<Absent>,
+    /// In model order; empty = the model is one layer.
+    layers: &'a [Range<usize>],
 }
 
 impl<'a> Cohort<'a> {
@@ -63,6 +92,53 @@ impl<'a> Cohort<'a> {
             device_weights: Vec::new(),
             tier_weights: Vec::new(),
             refused: Vec::new(),
+            absent: Vec::new(),
+            layers: &[],
+        }
+    }
+
+    /// States where the layers of the model lie.
+    pub fn set_layers(&mut self, layers: &'a [Range<usize>]) {
+        self.layers = layers;
+    }
+
+    pub fn layers(&self) -> &'a [Range<usize>] {
+        self.layers
+    }
+
+    /// Notes a device whose last update can be read. One that takes part, or whose tier is unknown, is not
+    /// absent.
+    pub fn remember(&mut self, absent: Absent) {
+        let known = self.find(&absent.device).is_ok() || absent.tier.index() >= self.regions.tiers();
+        if !known {
+            let key = |other: &Absent| (other.round, other.device.clone());
+            let place = self.absent.partition_point(|other| key(other) <= key(&absent));
+            self.absent.insert(place, absent);
+        }
+    }
+
+    /// Devices that took part before, the longest absent first.
+    pub fn absent(&self) -> &[Absent] {
+        &self.absent
+    }
+
+    /// Participants and absent devices together.
+    pub fn rows(&self) -> usize {
+        self.participants.len() + self.absent.len()
+    }
+
+    /// The tier of a row: participants in DeviceId order, then absent devices.
+    pub fn row_tier(&self, row: usize) -> Option<Tier> {
+        let absent = || self.absent.get(row - self.participants.len()).map(|absent| absent.tier);
+        self.participants.get(row).map_or_else(absent, |participant| Some(participant.tier))
+    }
+
+    /// Gives a participant the losses it found at the steps of a line search.
+    pub fn set_trials(&mut self, device: &DeviceId, trials: &[f64]) {
+        if let Ok(index) = self.find(device)
+            && let Some(participant) = self.participants.get_mut(index)
+        {
+            participant.trials = trials.to_vec();
         }
     }
 
@@ -101,7 +177,7 @@ impl<'a> Cohort<'a> {
         });
         match place {
             Ok(place) => {
-                self.participants.insert(place, Participant { device, tier, scalars });
+                self.participants.insert(place, Participant { device, tier, scalars, trials: Vec::new() });
                 self.norms.splice(place * regions..place * regions, norms.iter().copied());
                 if !self.device_weights.is_empty() {
                     self.device_weights.insert(place, None);

@@ -8,6 +8,7 @@ use common::{
 };
 
 use super::{
+    blocks::Blocks,
     cohort::Cohort,
     kernel::{Scalar, axpy, sum_squares},
     sums::TierSums,
@@ -18,21 +19,26 @@ use crate::strategy::Weight;
 #[derive(Debug)]
 pub struct Fold<'a> {
     regions: &'a RegionMap,
+    blocks: Option<&'a Blocks>,
     /// By tier; empty where nobody takes part.
     acc: Vec<Vec<f64>>,
     sums: TierSums,
 }
 
 impl<'a> Fold<'a> {
-    /// Room for the tiers of a cohort's participants.
-    pub fn new(cohort: &Cohort<'a>) -> Self {
+    /// Room for the tiers of a cohort's rows. Weights per block need to know the blocks.
+    pub fn new(cohort: &Cohort<'a>, blocks: Option<&'a Blocks>) -> Self {
         let regions = cohort.regions();
         let room = |index| {
-            let tier = Tier::new(index).filter(|&tier| cohort.of_tier(tier).next().is_some());
+            let held = |tier: &Tier| {
+                cohort.of_tier(*tier).next().is_some() || cohort.absent().iter().any(|row| row.tier == *tier)
+            };
+            let tier = Tier::new(index).filter(held);
             vec![0.0; tier.map_or(0, |tier| regions.slice_len(tier))]
         };
         Self {
             regions,
+            blocks,
             acc: (0..regions.tiers()).map(room).collect(),
             sums: TierSums::new(regions.tiers(), regions.sets().len()),
         }
@@ -45,6 +51,22 @@ impl<'a> Fold<'a> {
         };
         match weight {
             Weight::Whole(weight) => axpy(acc, weight, update),
+            Weight::PerBlock(weights) => {
+                let Some(blocks) = self.blocks else { return false };
+                for piece in blocks.pieces(tier) {
+                    let weight = weights.get(piece.block).copied().unwrap_or(0.0);
+                    let range = piece.packed..piece.packed + piece.len;
+                    if weight != 0.0
+                        && let (Some(acc), Some(part)) = (acc.get_mut(range.clone()), update.get(range))
+                    {
+                        axpy(acc, weight, part);
+                    }
+                }
+                for (block, weight) in blocks.list().iter().zip(weights) {
+                    self.sums.add_weight(tier, block.region, weight.abs());
+                }
+                return true;
+            }
             Weight::PerRegion(weights) => {
                 for &Piece { packed, len, region, .. } in self.regions.pieces(tier) {
                     let weight = weights.get(region.index()).copied().unwrap_or(0.0);

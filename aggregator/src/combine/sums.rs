@@ -41,9 +41,13 @@ impl TierSums {
 
     pub(super) fn count(&mut self, tier: Tier, weight: Weight<'_>) {
         for region in 0..self.regions {
-            if let Some(sum) = self.at(tier, region).and_then(|at| self.weights.get_mut(at)) {
-                *sum += weight.in_region(region);
-            }
+            self.add_weight(tier, region, weight.in_region(region));
+        }
+    }
+
+    pub(super) fn add_weight(&mut self, tier: Tier, region: usize, weight: f64) {
+        if let Some(sum) = self.at(tier, region).and_then(|at| self.weights.get_mut(at)) {
+            *sum += weight;
         }
     }
 

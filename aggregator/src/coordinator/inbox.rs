@@ -180,7 +180,7 @@ impl Coordinator {
                 ..self.settings.brief.clone()
             }),
         };
-        Some(Assignment { ticket: self.ticket(number), task, model, codec })
+        Some(Assignment { ticket: self.ticket(number), task, model, codec, guide: None })
     }
 
     fn handle_offer(&mut self, device: &DeviceId, offer: Offer) {
@@ -274,10 +274,10 @@ impl Coordinator {
                 device: device.clone(),
                 tier: *tier,
                 codec: self.settings.brief.codec,
-                scalars: upload.offer.scalars,
+                scalars: upload.offer.scalars.clone(),
                 payload: std::mem::take(&mut upload.bytes),
             };
-            *seat = Seat::Storing(update.scalars);
+            *seat = Seat::Storing(update.scalars.clone());
             self.actions.push_back(Action::Store(update));
             self.start_uploads();
         }

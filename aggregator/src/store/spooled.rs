@@ -1,7 +1,7 @@
 //! The updates of a round, read back from a store one at a time for combining.
 
 use super::{Entry, Store, StoreError};
-use crate::combine::{Participant, Updates};
+use crate::combine::{Row, Updates};
 
 /// Reads and decodes updates as [`crate::combine::combine`] asks for them.
 #[derive(Debug)]
@@ -24,13 +24,16 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
 
     fn read<'b>(
         &'b mut self,
-        _: usize,
-        participant: &Participant,
+        row: Row<'_>,
         buffer: &'b mut Vec<f32>,
     ) -> Result<&'b [f32], StoreError> {
         buffer.clear();
+        let device = match row {
+            Row::Update(_, participant) | Row::First(_, participant) => &participant.device,
+            Row::Absent(_, absent) => &absent.device,
+        };
         // A participant without an entry reads as an empty update, which combining refuses by length.
-        let found = self.entries.binary_search_by(|entry| entry.header.device.cmp(&participant.device));
+        let found = self.entries.binary_search_by(|entry| entry.header.device.cmp(device));
         let Some(entry) = found.ok().and_then(|index| self.entries.get(index)) else { return Ok(buffer) };
         self.store.read(entry, &mut self.payload)?;
         let codec = entry.header.codec;

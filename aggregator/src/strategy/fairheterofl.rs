@@ -123,7 +123,7 @@ impl Strategy for FairHeteroFl {
     }
 
     /// `u_i`, scaled so that the largest of each tier is 1.
-    fn weigh(&mut self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
         let mut weights = vec![0.0; cohort.participants().len()];
         let mut shares = weights.clone();
         let tiers = terms::of_tiers(&self.params, cohort);
@@ -137,7 +137,7 @@ impl Strategy for FairHeteroFl {
         Weights::scaled_by_tier(weights, &shares)
     }
 
-    fn mix(&mut self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
+    fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
         let l = match self.params.step {
             Step::Hessian => self.params.l.unwrap_or(1.0 / cohort.lr),
             // It would cancel.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Build, Hints, Strategy, Weights};
+use super::{Build, Needs, Strategy, Weights};
 use crate::combine::Cohort;
 
 /// Parameters of `fedavg` and `heterofl`.
@@ -23,8 +23,8 @@ impl AverageParams {
         }
     }
 
-    pub(super) fn hints(&self) -> Hints {
-        Hints { scaler: self.scaler, ..Hints::default() }
+    pub(super) fn needs(&self) -> Needs {
+        Needs { scaler: self.scaler, ..Needs::default() }
     }
 }
 
@@ -46,11 +46,11 @@ impl Strategy for FedAvg {
         "fedavg"
     }
 
-    fn hints(&self) -> Hints {
-        self.params.hints()
+    fn needs(&self) -> Needs {
+        self.params.needs()
     }
 
-    fn weigh(&mut self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
         Weights::per_device(cohort.data_shares())
     }
 

@@ -2,7 +2,7 @@
 
 use common::{DeviceId, Tier, TierSet, message::Scalars, region::RegionMap, rng::Rng};
 
-use super::Strategy;
+use super::Method;
 use crate::combine::{Cohort, Outcome, Updates, check_update, combine};
 
 #[derive(Clone, Debug)]
@@ -80,8 +80,8 @@ impl Fleet {
                 samples: member.samples,
                 loss_before: member.loss,
                 loss_after: Some(member.loss * 0.9),
-                test: None,
                 steps: 1,
+                ..Scalars::default()
             };
             let pieces = self.regions.pieces(tier);
             match check_update(&member.update, pieces, self.regions.sets().len()) {
@@ -105,9 +105,9 @@ impl Fleet {
     }
 
     /// The next model and what is said about it.
-    pub fn combine(&self, strategy: &mut dyn Strategy) -> (Vec<f64>, Outcome) {
+    pub fn combine(&self, method: &mut Method) -> (Vec<f64>, Outcome) {
         let mut theta = self.theta.clone();
-        let outcome = combine(strategy, &self.cohort(), &mut self.updates(), &mut theta).unwrap();
+        let outcome = combine(method, &self.cohort(), &[], &mut self.updates(), &mut theta).unwrap();
         (theta, outcome)
     }
 
@@ -142,10 +142,10 @@ impl Updates for ByDevice<'_> {
 
     fn read<'a>(
         &'a mut self,
-        _: usize,
-        participant: &crate::combine::Participant,
+        row: crate::combine::Row<'_>,
         _: &'a mut Vec<f64>,
     ) -> Result<&'a [f64], Self::Error> {
+        let crate::combine::Row::Update(_, participant) = row else { return Ok(&[]) };
         let found = self.0.iter().find(|member| member.device == participant.device);
         Ok(found.map_or(&[], |member| &member.update))
     }

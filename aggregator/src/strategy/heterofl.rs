@@ -3,7 +3,7 @@
 //! On tiers this is also what FedAvg does; the two names are kept because both are published and
 //! because HeteroFL brings the `scaler`.
 
-use super::{AverageParams, Build, Hints, Strategy, Weights};
+use super::{AverageParams, Build, Needs, Strategy, Weights};
 use crate::combine::{Cohort, Participant};
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -24,11 +24,11 @@ impl Strategy for HeteroFl {
         "heterofl"
     }
 
-    fn hints(&self) -> Hints {
-        self.params.hints()
+    fn needs(&self) -> Needs {
+        self.params.needs()
     }
 
-    fn weigh(&mut self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
         Weights::per_device(cohort.participants().iter().map(Participant::samples).collect())
     }
 

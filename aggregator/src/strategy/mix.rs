@@ -33,6 +33,15 @@ impl Mix {
         mix
     }
 
+    /// Sums count as they are: the step of a direction.
+    pub fn whole(regions: &RegionMap) -> Self {
+        let mut mix = Self::none(regions);
+        for (region, tiers) in regions.sets().iter().enumerate() {
+            tiers.iter().for_each(|tier| mix.set(region, tier, 1.0));
+        }
+        mix
+    }
+
     pub fn set(&mut self, region: usize, tier: Tier, coefficient: f64) {
         if let Some(slot) = self.at(region, tier).and_then(|at| self.coefficients.get_mut(at)) {
             *slot = coefficient;

@@ -17,6 +17,8 @@ pub enum Weight<'a> {
     Whole(f64),
     /// By region.
     PerRegion(&'a [f64]),
+    /// By block; coefficients of a direction, of any sign.
+    PerBlock(&'a [f64]),
 }
 
 impl Weights {
@@ -56,6 +58,7 @@ impl Weight<'_> {
         match self {
             Self::Whole(weight) => weight,
             Self::PerRegion(weights) => weights.get(region).copied().unwrap_or(0.0),
+            Self::PerBlock(_) => 0.0,
         }
     }
 
@@ -63,7 +66,7 @@ impl Weight<'_> {
     pub fn is_zero(self) -> bool {
         match self {
             Self::Whole(weight) => weight == 0.0,
-            Self::PerRegion(weights) => weights.iter().all(|&weight| weight == 0.0),
+            Self::PerRegion(weights) | Self::PerBlock(weights) => weights.iter().all(|&weight| weight == 0.0),
         }
     }
 }
