@@ -52,7 +52,7 @@ fn main() {
     };
     let device = "a".parse().expect("a legal name");
     cohort.admit(device, tier, scalars, &vec![0.0; regions.sets().len()]).expect("a legal device");
-    let mut fold = Fold::new(&cohort);
+    let mut fold = Fold::new(&cohort, None);
     let check = rate(&updates, |update| {
         black_box(check_update(update, regions.pieces(tier), regions.sets().len()).is_ok());
     });

@@ -10,7 +10,7 @@ use aggregator::{
     ca::{Authority, Secrecy, write_file},
     config::{self, Config},
     server::{Server, open_model},
-    strategy::Hints,
+    strategy::Needs,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -246,7 +246,7 @@ fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
     let path = dir.join("model.onnx");
     let file = fs::read(&path).with_context(|| format!("{}: serve first", path.display()))?;
     let (graph, parameters) = Graph::from_onnx(&file).with_context(|| path.display().to_string())?;
-    let (model, _) = open_model(&config, Hints::default())?;
+    let (model, _) = open_model(&config, Needs::default())?;
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let mut rows = vec![];
     for (tier, mask) in model.masks.iter().enumerate() {

@@ -270,7 +270,8 @@ impl Config {
         PlanOptions {
             moments,
             // Plain SGD needs no room for gradients, unless their norm is asked for.
-            fused: matches!(optimizer, Optimizer::Sgd { .. }) && moments == 0
+            fused: matches!(optimizer, Optimizer::Sgd { .. })
+                && moments == 0
                 && self.training.clip == 0.0
                 && !needs.gradients
                 && !needs.guide,

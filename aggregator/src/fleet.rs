@@ -58,8 +58,12 @@ impl Fleet {
         now: Instant,
     ) -> Result<Option<DeviceRecord>, Refusal> {
         let tier = self.assign(hello, tiers)?;
-        let record =
-            DeviceRecord { device: hello.device.clone(), tier, budget: hello.budget, data: hello.data.clone() };
+        let record = DeviceRecord {
+            device: hello.device.clone(),
+            tier,
+            budget: hello.budget,
+            data: hello.data.clone(),
+        };
         let known = self.members.get(&hello.device).map(|member| &member.record);
         let changed = (known != Some(&record)).then(|| record.clone());
         let member = Member { record, conn: Some(conn), max_chunk: hello.max_chunk, last_seen: now };

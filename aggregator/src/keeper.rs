@@ -84,10 +84,7 @@ pub struct Keeper {
 
 impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keeper")
-            .field("method", &self.method)
-            .field("committed", &self.committed)
-            .finish()
+        f.debug_struct("Keeper").field("method", &self.method).field("committed", &self.committed).finish()
     }
 }
 
@@ -242,7 +239,13 @@ impl Keeper {
             let _ = cohort.admit(device.clone(), *tier, scalars.clone(), norms);
         }
         let mut updates = Spooled::new(&mut *self.store, &entries);
-        let kept = |code| Outcome { kept: Some(code), weights: vec![], regions: vec![], refused: vec![], notes: Default::default() };
+        let kept = |code| Outcome {
+            kept: Some(code),
+            weights: vec![],
+            regions: vec![],
+            refused: vec![],
+            notes: Default::default(),
+        };
         match combine(&mut self.method, &cohort, &[], &mut updates, &mut self.parameters) {
             Ok(outcome) => {
                 if let Some(code) = outcome.kept {

@@ -8,6 +8,8 @@ use common::{
     transfer::Incoming,
 };
 
+use crate::combine::check_scalars;
+
 /// What a round is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Purpose {
@@ -186,11 +188,8 @@ pub struct Expected {
 }
 
 fn review_scalars(scalars: &Scalars) -> Result<(), Code> {
-    if scalars.samples == 0 {
-        return Err(Code::EmptyShard);
-    }
-    let test = scalars.test.map(|score| score.loss);
-    let losses = [Some(scalars.loss_before), scalars.loss_after, test];
-    let sound = losses.into_iter().flatten().all(|loss| loss.is_finite() && loss >= 0.0);
+    check_scalars(scalars)?;
+    let test = [scalars.test, scalars.personal].into_iter().flatten();
+    let sound = test.map(|score| score.loss).all(|loss| loss.is_finite() && loss >= 0.0);
     if sound { Ok(()) } else { Err(Code::NonFiniteLoss) }
 }

@@ -232,7 +232,11 @@ fn positive(key: &str, value: f64) -> Result<f64, String> {
 
 /// A parameter that is a share.
 fn share(key: &str, value: f64) -> Result<f64, String> {
-    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(format!("`{key}` must lie in [0, 1], not {value}")) }
+    if (0.0..=1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("`{key}` must lie in [0, 1], not {value}"))
+    }
 }
 
 #[cfg(test)]

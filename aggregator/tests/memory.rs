@@ -9,7 +9,7 @@ use std::{
 };
 
 use aggregator::{
-    combine::{Cohort, Participant, Updates, check_update, combine},
+    combine::{Cohort, Row, Updates, check_update, combine},
     strategy::by_name,
 };
 use common::{AxisId, Dim, Layout, TensorShape, Tier, WidthMask, message::Scalars, region::RegionMap};
@@ -53,13 +53,10 @@ impl Updates for Made<'_> {
     type Value = f32;
     type Error = Infallible;
 
-    fn read<'a>(
-        &'a mut self,
-        index: usize,
-        participant: &Participant,
-        buffer: &'a mut Vec<f32>,
-    ) -> Result<&'a [f32], Infallible> {
-        self.fill(index, participant.tier, buffer);
+    fn read<'a>(&'a mut self, row: Row<'_>, buffer: &'a mut Vec<f32>) -> Result<&'a [f32], Infallible> {
+        if let Row::Update(index, participant) = row {
+            self.fill(index, participant.tier, buffer);
+        }
         Ok(buffer)
     }
 }
@@ -89,7 +86,7 @@ fn peak(strategy: &str, regions: &RegionMap, devices: usize) -> usize {
         cohort.admit(format!("{number:04}").parse().unwrap(), tier, scalars, &norms).unwrap();
     }
     drop(buffer);
-    let outcome = combine(&mut *strategy, &cohort, &mut updates, &mut theta).unwrap();
+    let outcome = combine(&mut strategy, &cohort, &[], &mut updates, &mut theta).unwrap();
     assert_eq!((outcome.kept, outcome.weights.len()), (None, devices));
     assert!(theta.iter().all(|&value| value > 0.0));
     PEAK.load(Ordering::Relaxed) - before

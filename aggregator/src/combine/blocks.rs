@@ -42,7 +42,9 @@ impl Blocks {
     pub fn new(regions: &RegionMap, layers: &[Range<usize>], scope: Scope) -> Self {
         let starts: Vec<usize> = match scope {
             Scope::Region => vec![0],
-            Scope::Layer => std::iter::once(0).chain(layers.iter().skip(1).map(|layer| layer.start)).collect(),
+            Scope::Layer => {
+                std::iter::once(0).chain(layers.iter().skip(1).map(|layer| layer.start)).collect()
+            }
         };
         let layer_of = |at: usize| starts.partition_point(|&start| start <= at).max(1) - 1;
         // Pieces with their block, cut at the starts of layers.
@@ -52,7 +54,8 @@ impl Blocks {
                 let mut at = piece.full;
                 while at < piece.full + piece.len {
                     let layer = layer_of(at);
-                    let end = starts.get(layer + 1).copied().unwrap_or(usize::MAX).min(piece.full + piece.len);
+                    let end =
+                        starts.get(layer + 1).copied().unwrap_or(usize::MAX).min(piece.full + piece.len);
                     let block = Block { region: piece.region.index(), layer };
                     cut.push((piece.packed + (at - piece.full), end - at, block));
                     at = end;

@@ -59,10 +59,12 @@ pub fn check_scalars(scalars: &Scalars) -> Result<(), Code> {
     if scalars.samples == 0 {
         return Err(Code::EmptyShard);
     }
-    if !possible(scalars.loss_before) || !scalars.loss_after.is_none_or(possible) {
-        return Err(Code::NonFiniteLoss);
-    }
-    Ok(())
+    let losses = [scalars.loss_before].into_iter().chain(scalars.loss_after).chain(scalars.mass);
+    let sound = losses.chain(scalars.trials.iter().copied()).all(possible)
+        // Gaps may be negative, and so may sums with noise.
+        && scalars.gap.into_iter().chain(scalars.group_losses.iter().copied()).all(f64::is_finite)
+        && scalars.group_losses.len() <= scalars.group_counts.len();
+    if sound { Ok(()) } else { Err(Code::NonFiniteLoss) }
 }
 
 fn slice_len(pieces: &[Piece]) -> usize {
@@ -123,10 +125,19 @@ mod tests {
             ..Scalars::default()
         };
         assert_eq!(check_scalars(&good), Ok(()));
-        assert_eq!(check_scalars(&Scalars { samples: 0, ..good }), Err(Code::EmptyShard));
+        assert_eq!(check_scalars(&Scalars { samples: 0, ..good.clone() }), Err(Code::EmptyShard));
         for bad in [f64::NAN, f64::INFINITY, -1.0] {
-            assert_eq!(check_scalars(&Scalars { loss_before: bad, ..good }), Err(Code::NonFiniteLoss));
-            assert_eq!(check_scalars(&Scalars { loss_after: Some(bad), ..good }), Err(Code::NonFiniteLoss));
+            assert_eq!(
+                check_scalars(&Scalars { loss_before: bad, ..good.clone() }),
+                Err(Code::NonFiniteLoss)
+            );
+            let bads = [
+                Scalars { loss_after: Some(bad), ..good.clone() },
+                Scalars { mass: Some(bad), ..good.clone() },
+                Scalars { trials: [1.0, bad].into_iter().collect(), ..good.clone() },
+                Scalars { gap: Some(if bad < 0.0 { f64::NAN } else { bad }), ..good.clone() },
+            ];
+            assert!(bads.iter().all(|bad| check_scalars(bad) == Err(Code::NonFiniteLoss)));
         }
     }
 

@@ -4,7 +4,11 @@
 
 use std::ops::Range;
 
-use common::{Code, DeviceId, Tier, TierSet, message::Scalars, region::RegionMap};
+use common::{
+    Code, DeviceId, Tier, TierSet,
+    message::{MAX_TRIALS, Scalars},
+    region::RegionMap,
+};
 
 use super::{check::check_scalars, kernel::sum};
 
@@ -13,25 +17,66 @@ use super::{check::check_scalars, kernel::sum};
 pub struct Participant {
     pub device: DeviceId,
     pub tier: Tier,
-    pub scalars: Scalars,
-    /// Losses at the steps of a line search.
-    pub trials: Vec<f64>,
+    samples: u32,
+    loss: f64,
+    loss_after: Option<f64>,
+    /// Where a device has said more than most: most fleets are large and say little.
+    more: Option<Box<Scalars>>,
 }
 
 impl Participant {
     /// F_i
     pub fn loss(&self) -> f64 {
-        self.scalars.loss_before
+        self.loss
     }
 
     /// FK_i; where a device has not reported it, F_i.
     pub fn loss_after(&self) -> f64 {
-        self.scalars.loss_after.unwrap_or(self.scalars.loss_before)
+        self.loss_after.unwrap_or(self.loss)
+    }
+
+    /// r_k
+    pub fn gap(&self) -> Option<f64> {
+        self.more.as_ref().and_then(|more| more.gap)
+    }
+
+    /// V_i
+    pub fn mass(&self) -> Option<f64> {
+        self.more.as_ref().and_then(|more| more.mass)
+    }
+
+    /// Loss sums by label x attributes + attribute; empty where the device was not asked.
+    pub fn group_losses(&self) -> &[f64] {
+        self.more.as_ref().map_or(&[], |more| &more.group_losses)
+    }
+
+    /// Samples behind the loss sums.
+    pub fn group_counts(&self) -> &[u32] {
+        self.more.as_ref().map_or(&[], |more| &more.group_counts)
+    }
+
+    /// Losses at the steps of a line search.
+    pub fn trials(&self) -> &[f64] {
+        self.more.as_ref().map_or(&[], |more| &more.trials)
+    }
+
+    fn new(device: DeviceId, tier: Tier, scalars: Scalars) -> Self {
+        let Scalars { samples, loss_before: loss, loss_after, .. } = scalars;
+        let plain = Scalars {
+            samples,
+            loss_before: loss,
+            loss_after,
+            test: scalars.test,
+            steps: scalars.steps,
+            ..Scalars::default()
+        };
+        let more = (plain != scalars).then(|| Box::new(scalars));
+        Self { device, tier, samples, loss, loss_after, more }
     }
 
     /// n_i
     pub fn samples(&self) -> f64 {
-        f64::from(self.scalars.samples)
+        f64::from(self.samples)
     }
 }
 
@@ -138,7 +183,8 @@ impl<'a> Cohort<'a> {
         if let Ok(index) = self.find(device)
             && let Some(participant) = self.participants.get_mut(index)
         {
-            participant.trials = trials.to_vec();
+            let more = participant.more.get_or_insert_default();
+            more.trials = trials.iter().copied().take(MAX_TRIALS).collect();
         }
     }
 
@@ -177,7 +223,7 @@ impl<'a> Cohort<'a> {
         });
         match place {
             Ok(place) => {
-                self.participants.insert(place, Participant { device, tier, scalars, trials: Vec::new() });
+                self.participants.insert(place, Participant::new(device, tier, scalars));
                 self.norms.splice(place * regions..place * regions, norms.iter().copied());
                 if !self.device_weights.is_empty() {
                     self.device_weights.insert(place, None);

@@ -92,7 +92,9 @@ pub(super) fn grams<U: Updates>(
             .map(|&row| {
                 let pieces = cohort.row_tier(row).map_or(&[][..], |tier| blocks.pieces(tier));
                 let pieces = pieces.iter().filter(|piece| piece.block == number);
-                pieces.flat_map(|piece| values[row][piece.packed..piece.packed + piece.len].iter().copied()).collect()
+                pieces
+                    .flat_map(|piece| values[row][piece.packed..piece.packed + piece.len].iter().copied())
+                    .collect()
             })
             .collect();
         for i in 0..packed.len() {

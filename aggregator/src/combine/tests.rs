@@ -1,8 +1,8 @@
 use common::{Code, DeviceId, Tier, TierSet, message::Scalars, region::RegionMap};
 use serde_json::Value;
 
-use super::{Cohort, CombineError, Fold, Participant, Updates, check_update, combine};
-use crate::strategy::{Strategy, Weight, Weights, by_name};
+use super::{Cohort, CombineError, Fold, Participant, Row, Updates, check_update, combine};
+use crate::strategy::{Method, Strategy, Weight, Weights, by_name};
 
 const ZERO: usize = 0;
 const ONE: usize = 1;
@@ -35,7 +35,7 @@ fn cohort<'a>(map: &'a RegionMap, members: &[(&str, usize, u32, &[f32])]) -> Coh
     cohort
 }
 
-fn fedavg() -> Box<dyn Strategy> {
+fn fedavg() -> Method {
     by_name("fedavg", Value::Null).unwrap()
 }
 
@@ -45,7 +45,7 @@ fn tiers_that_are_not_nested_meet_where_they_overlap() {
     let updates = vec![vec![1.0f32, 2.0, 3.0], vec![10.0, 20.0]];
     let cohort = cohort(&map, &[("a", 0, 1, &updates[0]), ("b", 1, 3, &updates[1])]);
     let mut theta = [100.0f32; 5];
-    let outcome = combine(&mut *fedavg(), &cohort, &mut updates.as_slice(), &mut theta).unwrap();
+    let outcome = combine(&mut fedavg(), &cohort, &[], &mut updates.as_slice(), &mut theta).unwrap();
     assert_eq!(theta, [101.0, 108.0, 100.0, 103.0, 120.0]);
     assert_eq!(outcome.weights, [0.25, 0.75]);
     let reaching: Vec<_> =
@@ -59,7 +59,7 @@ fn overflow_of_the_model_keeps_it() {
     let updates = vec![vec![0.0f32, f32::MAX, 0.0]];
     let cohort = cohort(&map, &[("a", 0, 1, &updates[0])]);
     let mut theta = [f32::MAX; 5];
-    let outcome = combine(&mut *fedavg(), &cohort, &mut updates.as_slice(), &mut theta).unwrap();
+    let outcome = combine(&mut fedavg(), &cohort, &[], &mut updates.as_slice(), &mut theta).unwrap();
     assert_eq!(outcome.kept, Some(Code::NonFiniteResult));
     assert_eq!(theta, [f32::MAX; 5]);
 }
@@ -71,9 +71,9 @@ fn wrong_lengths_leave_the_model_alone() {
     let cohort = cohort(&map, &[("a", 0, 1, &good), ("b", 0, 1, &good)]);
     let mut theta = [0.0f32; 5];
     let updates = vec![good, vec![1.0; 4]];
-    let error = combine(&mut *fedavg(), &cohort, &mut updates.as_slice(), &mut theta).unwrap_err();
+    let error = combine(&mut fedavg(), &cohort, &[], &mut updates.as_slice(), &mut theta).unwrap_err();
     assert!(matches!(error, CombineError::Update { expected: 3, got: 4, ref device } if *device == id("b")));
-    let error = combine(&mut *fedavg(), &cohort, &mut updates.as_slice(), &mut [0.0f32; 4]).unwrap_err();
+    let error = combine(&mut fedavg(), &cohort, &[], &mut updates.as_slice(), &mut [0.0f32; 4]).unwrap_err();
     assert!(matches!(error, CombineError::Model { expected: 5, got: 4 }));
     assert_eq!(theta, [0.0; 5]);
 }
@@ -84,19 +84,14 @@ fn an_update_that_can_not_be_read_leaves_the_model_alone() {
     impl Updates for Broken {
         type Value = f32;
         type Error = &'static str;
-        fn read<'a>(
-            &'a mut self,
-            _: usize,
-            _: &Participant,
-            _: &'a mut Vec<f32>,
-        ) -> Result<&'a [f32], &'static str> {
+        fn read<'a>(&'a mut self, _: Row<'_>, _: &'a mut Vec<f32>) -> Result<&'a [f32], &'static str> {
             Err("disk gone")
         }
     }
     let map = map();
     let cohort = cohort(&map, &[("a", 0, 1, &[1.0; 3])]);
     let mut theta = [0.0f32; 5];
-    let error = combine(&mut *fedavg(), &cohort, &mut Broken, &mut theta).unwrap_err();
+    let error = combine(&mut fedavg(), &cohort, &[], &mut Broken, &mut theta).unwrap_err();
     assert!(error.to_string().contains("disk gone"));
 }
 
@@ -104,7 +99,7 @@ fn an_update_that_can_not_be_read_leaves_the_model_alone() {
 fn weights_may_differ_by_region() {
     let map = map();
     let cohort = cohort(&map, &[("a", 0, 1, &[1.0; 3]), ("b", 1, 1, &[1.0; 2])]);
-    let mut fold = Fold::new(&cohort);
+    let mut fold = Fold::new(&cohort, None);
     let weights = Weights::per_region(vec![2.0, 3.0, 0.0, 0.0, 5.0, 7.0], 3, &[1.0, 1.0]);
     assert!(fold.add(tier(0), &[1.0f32, 10.0, 100.0], weights.of(0)));
     assert!(fold.add(tier(1), &[1.0f32, 10.0], weights.of(1)));
@@ -161,7 +156,7 @@ fn devices_of_weight_zero_are_not_read() {
         fn name(&self) -> &'static str {
             "nobody"
         }
-        fn weigh(&mut self, cohort: &Cohort<'_>) -> Weights {
+        fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
             Weights::per_device(vec![0.0; cohort.participants().len()])
         }
     }
@@ -169,7 +164,9 @@ fn devices_of_weight_zero_are_not_read() {
     let cohort = cohort(&map, &[("a", 0, 1, &[1.0; 3])]);
     let mut theta = [1.0f32; 5];
     // The source holds nothing, so reading would fail by length.
-    let outcome = combine(&mut Nobody, &cohort, &mut [].as_slice() as &mut &[Vec<f32>], &mut theta).unwrap();
+    let mut method = Method { strategy: Box::new(Nobody), momentum: None, varp: None, lsr: None };
+    let outcome =
+        combine(&mut method, &cohort, &[], &mut [].as_slice() as &mut &[Vec<f32>], &mut theta).unwrap();
     assert_eq!((outcome.kept, theta), (None, [1.0; 5]));
     assert!(outcome.regions.iter().all(|region| !region.moved));
 }

@@ -41,7 +41,7 @@ struct Gateway {
 impl Gateway {
     fn new(settings: Settings) -> Self {
         let (model, parameters) =
-            open_model(&crate::config::Config::default(), crate::strategy::Hints::default()).unwrap();
+            open_model(&crate::config::Config::default(), crate::strategy::Needs::default()).unwrap();
         assert_eq!(parameters.len(), zoo::by_name("digits-mlp").unwrap().build(0).1.len());
         let start =
             Start { run: RunId(1), committed: 0, devices: vec![], fixed: BTreeMap::new(), open: None };

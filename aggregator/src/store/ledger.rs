@@ -33,7 +33,7 @@ pub(super) const MODELS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new(
 pub(super) const REPORTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("reports");
 
 /// Raised whenever a table, a record or the spool changes.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 pub(super) const FILE: &str = "fairtier.redb";
 /// The ledger is small; the default of the database is a gigabyte.
 const CACHE_BYTES: usize = 8 << 20;

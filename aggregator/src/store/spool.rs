@@ -1,7 +1,7 @@
 //! The bytes of a round's updates: one append-only file per round.
 //!
 //! ```text
-//! record  | "FTU1" | header bytes u32 | payload bytes u32 | header, postcard | payload | CRC-32 |
+//! record  | "FTU2" | header bytes u32 | payload bytes u32 | header, postcard | payload | CRC-32 |
 //! ```
 //! Integers are little-endian; the checksum covers everything before it. What counts is in the ledger's
 //! index; bytes after its last entry are the rest of a crash and are cut off. The headers are there so
@@ -17,7 +17,7 @@ use common::wire::Crc32;
 
 use super::{Entry, Header, StoreError, UpdateRecord};
 
-const MAGIC: [u8; 4] = *b"FTU1";
+const MAGIC: [u8; 4] = *b"FTU2";
 const PREFIX: u64 = 12;
 const CHECKSUM: u64 = 4;
 

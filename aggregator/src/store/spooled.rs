@@ -22,11 +22,7 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
     type Value = f32;
     type Error = StoreError;
 
-    fn read<'b>(
-        &'b mut self,
-        row: Row<'_>,
-        buffer: &'b mut Vec<f32>,
-    ) -> Result<&'b [f32], StoreError> {
+    fn read<'b>(&'b mut self, row: Row<'_>, buffer: &'b mut Vec<f32>) -> Result<&'b [f32], StoreError> {
         buffer.clear();
         let device = match row {
             Row::Update(_, participant) | Row::First(_, participant) => &participant.device,

@@ -39,7 +39,8 @@ fn round(number: u32) -> RoundRecord {
 
 fn device(name: &str) -> DeviceRecord {
     let tier = Tier::new(0).unwrap();
-    let data = DataSummary { train_samples: 10, test_samples: 2, inputs: 3, classes: 2 };
+    let data =
+        DataSummary { train_samples: 10, test_samples: 2, inputs: 3, classes: 2, ..DataSummary::default() };
     DeviceRecord { device: id(name), tier, budget: Budget::UNLIMITED, data }
 }
 
@@ -191,7 +192,7 @@ fn combining_reads_from_the_store() {
         }
         let mut theta = [1.0f32; 3];
         let mut fedavg = by_name("fedavg", Value::Null).unwrap();
-        combine(&mut *fedavg, &cohort, &mut Spooled::new(store, &entries), &mut theta).unwrap();
+        combine(&mut fedavg, &cohort, &[], &mut Spooled::new(store, &entries), &mut theta).unwrap();
         assert_eq!(theta, [3.0; 3]);
     });
 }
@@ -283,9 +284,9 @@ fn the_bytes_of_a_spool_are_pinned() {
     started(&mut disk(&dir));
     let spool = fs::read(spool_of(&dir, 1)).unwrap();
     let hex: String = spool[..spool.len() / 3].iter().map(|byte| format!("{byte:02x}")).collect();
-    let prefix = "46545531 1c000000 0c000000";
-    let header = "09 01 01 0162 00 00 05 000000000000e03f 00 00 03 01 000000000000f03f";
-    let payload_and_checksum = "00000040 00000040 00000040 244fbaa7";
+    let prefix = "46545532 23000000 0c000000";
+    let header = "09 01 00 01 0162 00 00 05 000000000000e03f 00 00 03 00 00 00 00 00 00 01 000000000000f03f";
+    let payload_and_checksum = "00000040 00000040 00000040 03564181";
     assert_eq!(hex, [prefix, header, payload_and_checksum].concat().replace(' ', ""));
 }
 

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    ALL, Strategy, by_name,
+    ALL, Method, by_name,
     fleet::{Fleet, assert_close},
 };
 use crate::combine::combine;
 
-fn each(mut check: impl FnMut(&str, Box<dyn Strategy>)) {
+fn each(mut check: impl FnMut(&str, Method)) {
     for entry in ALL {
         check(entry.name, by_name(entry.name, Value::Null).unwrap());
     }
@@ -26,7 +26,7 @@ fn names_and_keys_are_checked() {
         assert!(key.contains(name) && key.contains("no_such_key"), "{key}");
         assert!(by_name(name, json!([1])).is_err());
     });
-    assert!(by_name("fedavg", json!({"eta": 0.5, "scaler": true})).unwrap().hints().scaler);
+    assert!(by_name("fedavg", json!({"eta": 0.5, "scaler": true})).unwrap().needs().scaler);
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn nobody_moves_nothing() {
     each(|name, mut strategy| {
         let mut fleet = Fleet::random(5, 3, true);
         fleet.devices.clear();
-        let (theta, outcome) = fleet.combine(&mut *strategy);
+        let (theta, outcome) = fleet.combine(&mut strategy);
         assert_eq!((theta, outcome.kept), (fleet.theta.clone(), Some(Code::EmptyRound)), "{name}");
     });
 }
@@ -52,9 +52,9 @@ fn failed_devices_are_dropped_before_weights() {
         dirty.add("x2", 0, 9, f64::INFINITY, &update);
         dirty.add("x3", 0, 9, 1.0, &bad);
         dirty.add("x4", 0, 9, 1.0, &update[1..]);
-        let (expected, _) = clean.combine(&mut *strategy);
+        let (expected, _) = clean.combine(&mut strategy);
         let mut again = by_name(name, Value::Null).unwrap();
-        let (theta, outcome) = dirty.combine(&mut *again);
+        let (theta, outcome) = dirty.combine(&mut again);
         assert_eq!(theta, expected, "{name}");
         let codes: Vec<_> = outcome.refused.iter().map(|refused| refused.code).collect();
         let expected = [
@@ -75,7 +75,7 @@ fn a_result_that_is_not_finite_keeps_model_and_state() {
         fleet.add("a", 0, 1, 1.0, &[1e150, 1.0]);
         let before = strategy.save();
         let mut theta = [f32::MAX, 1.0];
-        let outcome = combine(&mut *strategy, &fleet.cohort(), &mut fleet.updates(), &mut theta).unwrap();
+        let outcome = combine(&mut strategy, &fleet.cohort(), &[], &mut fleet.updates(), &mut theta).unwrap();
         // A strategy may shorten the step so much that the result stays finite.
         if outcome.kept.is_some() {
             assert_eq!(outcome.kept, Some(Code::NonFiniteResult), "{name}");
@@ -90,10 +90,10 @@ fn a_result_that_is_not_finite_keeps_model_and_state() {
 fn state_survives_and_foreign_state_is_refused() {
     each(|name, mut strategy| {
         let fleet = Fleet::random(3, 2, true);
-        let _ = fleet.combine(&mut *strategy);
+        let _ = fleet.combine(&mut strategy);
         let mut resumed = by_name(name, Value::Null).unwrap();
         resumed.restore(&strategy.save()).unwrap();
-        assert_eq!(fleet.combine(&mut *strategy), fleet.combine(&mut *resumed), "{name}");
+        assert_eq!(fleet.combine(&mut strategy), fleet.combine(&mut resumed), "{name}");
         assert!(resumed.restore(&[0xff; 7]).is_err(), "{name}");
     });
 }
@@ -106,7 +106,7 @@ fn server_learning_rate_scales_the_step_unless_eta_is_given() {
         cohort.server_lr = server_lr;
         let mut theta = fleet.theta.clone();
         let mut strategy = by_name("fedavg", params).unwrap();
-        combine(&mut *strategy, &cohort, &mut fleet.updates(), &mut theta).unwrap();
+        combine(&mut strategy, &cohort, &[], &mut fleet.updates(), &mut theta).unwrap();
         theta.iter().zip(&fleet.theta).map(|(new, old)| new - old).collect()
     };
     let whole = step(Value::Null, 1.0);
@@ -126,16 +126,16 @@ proptest! {
             let mut shuffled = fleet.clone();
             common::rng::Rng::new(shuffle).shuffle(&mut shuffled.devices);
             let state = strategy.save();
-            let one = fleet.combine(&mut *strategy);
+            let one = fleet.combine(&mut strategy);
             strategy.restore(&state).unwrap();
-            assert_eq!(one, shuffled.combine(&mut *strategy));
+            assert_eq!(one, shuffled.combine(&mut strategy));
         });
     }
 
     #[test]
     fn weights_are_shares(seed: u64, tiers in 1usize..5, nested: bool) {
         each(|name, mut strategy| {
-            let (_, outcome) = Fleet::random(seed, tiers, nested).combine(&mut *strategy);
+            let (_, outcome) = Fleet::random(seed, tiers, nested).combine(&mut strategy);
             assert!(outcome.weights.iter().all(|&weight| weight >= 0.0));
             assert!((outcome.weights.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{name}");
         });
@@ -146,7 +146,7 @@ proptest! {
         each(|name, mut strategy| {
             let mut fleet = Fleet::random(seed, tiers, nested);
             fleet.devices.retain(|member| member.tier != gone % tiers);
-            let (theta, outcome) = fleet.combine(&mut *strategy);
+            let (theta, outcome) = fleet.combine(&mut strategy);
             let mut held = vec![false; theta.len()];
             fleet.devices.iter().flat_map(|member| &fleet.tiers[member.tier]).for_each(|&at| held[at] = true);
             for at in (0..theta.len()).filter(|&at| !held[at]) {
@@ -173,7 +173,7 @@ proptest! {
                 member.update.iter_mut().for_each(|value| *value = (*value * size).clamp(-3e38, 3e38));
             }
             let mut theta: Vec<f32> = fleet.theta.iter().map(|&value| value as f32).collect();
-            let outcome = combine(&mut *strategy, &fleet.cohort(), &mut fleet.updates(), &mut theta).unwrap();
+            let outcome = combine(&mut strategy, &fleet.cohort(), &[], &mut fleet.updates(), &mut theta).unwrap();
             assert!(theta.iter().all(|value| value.is_finite()), "{name}");
             assert!(outcome.weights.iter().all(|weight| weight.is_finite()), "{name}");
         });

@@ -1,9 +1,11 @@
 //! Made-up fleets for tests: a few parameters, one to four tiers, nested or not.
 
+use std::ops::Range;
+
 use common::{DeviceId, Tier, TierSet, message::Scalars, region::RegionMap, rng::Rng};
 
 use super::Method;
-use crate::combine::{Cohort, Outcome, Updates, check_update, combine};
+use crate::combine::{Absent, Cohort, Outcome, Row, Updates, check_update, combine};
 
 #[derive(Clone, Debug)]
 pub struct Fleet {
@@ -14,6 +16,10 @@ pub struct Fleet {
     pub lr: f64,
     pub devices: Vec<Member>,
     pub tier_weights: Vec<Option<f64>>,
+    pub round: u32,
+    /// Devices that took part before, with their packed update.
+    pub absent: Vec<(Absent, Vec<f64>)>,
+    pub layers: Vec<Range<usize>>,
 }
 
 #[derive(Clone, Debug)]
@@ -22,9 +28,14 @@ pub struct Member {
     pub tier: usize,
     pub samples: u32,
     pub loss: f64,
+    pub loss_after: f64,
     pub weight: Option<f64>,
     /// Packed.
     pub update: Vec<f64>,
+    /// Packed update of the first step.
+    pub first: Vec<f64>,
+    /// What else the device says.
+    pub more: Scalars,
 }
 
 impl Fleet {
@@ -37,7 +48,17 @@ impl Fleet {
         let runs: Vec<_> = (0..theta.len()).map(|at| (at, 1, holders(at))).collect();
         let regions = RegionMap::from_runs(theta.len(), tiers.len(), runs);
         let tier_weights = vec![None; tiers.len()];
-        Self { tiers, regions, theta: theta.to_vec(), lr, devices: Vec::new(), tier_weights }
+        Self {
+            tiers,
+            regions,
+            theta: theta.to_vec(),
+            lr,
+            devices: Vec::new(),
+            tier_weights,
+            round: 1,
+            absent: Vec::new(),
+            layers: Vec::new(),
+        }
     }
 
     /// `count` tiers over up to 8 parameters and 1 to 5 devices in each tier.
@@ -69,19 +90,31 @@ impl Fleet {
 
     pub fn add(&mut self, id: &str, tier: usize, samples: u32, loss: f64, update: &[f64]) {
         let device = id.parse().unwrap();
-        self.devices.push(Member { device, tier, samples, loss, weight: None, update: update.to_vec() });
+        self.devices.push(Member {
+            device,
+            tier,
+            samples,
+            loss,
+            loss_after: loss * 0.9,
+            weight: None,
+            update: update.to_vec(),
+            first: update.iter().map(|value| value * 0.25).collect(),
+            more: Scalars::default(),
+        });
     }
 
     pub fn cohort(&self) -> Cohort<'_> {
         let mut cohort = Cohort::new(&self.regions, self.lr);
+        cohort.round = self.round;
+        cohort.set_layers(&self.layers);
         for member in &self.devices {
             let tier = Tier::new(member.tier).unwrap();
             let scalars = Scalars {
                 samples: member.samples,
                 loss_before: member.loss,
-                loss_after: Some(member.loss * 0.9),
+                loss_after: Some(member.loss_after),
                 steps: 1,
-                ..Scalars::default()
+                ..member.more.clone()
             };
             let pieces = self.regions.pieces(tier);
             match check_update(&member.update, pieces, self.regions.sets().len()) {
@@ -97,11 +130,12 @@ impl Fleet {
                 cohort.set_tier_weight(tier, weight).unwrap();
             }
         }
+        self.absent.iter().for_each(|(absent, _)| cohort.remember(absent.clone()));
         cohort
     }
 
     pub fn updates(&self) -> ByDevice<'_> {
-        ByDevice(&self.devices)
+        ByDevice(self)
     }
 
     /// The next model and what is said about it.
@@ -134,20 +168,22 @@ impl Fleet {
 }
 
 /// Updates of a fleet, found by DeviceId.
-pub struct ByDevice<'f>(&'f [Member]);
+pub struct ByDevice<'f>(&'f Fleet);
 
 impl Updates for ByDevice<'_> {
     type Value = f64;
     type Error = std::convert::Infallible;
 
-    fn read<'a>(
-        &'a mut self,
-        row: crate::combine::Row<'_>,
-        _: &'a mut Vec<f64>,
-    ) -> Result<&'a [f64], Self::Error> {
-        let crate::combine::Row::Update(_, participant) = row else { return Ok(&[]) };
-        let found = self.0.iter().find(|member| member.device == participant.device);
-        Ok(found.map_or(&[], |member| &member.update))
+    fn read<'a>(&'a mut self, row: Row<'_>, _: &'a mut Vec<f64>) -> Result<&'a [f64], Self::Error> {
+        let find = |device: &DeviceId| self.0.devices.iter().find(|member| member.device == *device);
+        Ok(match row {
+            Row::Update(_, participant) => find(&participant.device).map_or(&[], |member| &member.update),
+            Row::First(_, participant) => find(&participant.device).map_or(&[], |member| &member.first),
+            Row::Absent(_, absent) => {
+                let found = self.0.absent.iter().find(|(other, _)| other.device == absent.device);
+                found.map_or(&[], |(_, update)| update)
+            }
+        })
     }
 }
 

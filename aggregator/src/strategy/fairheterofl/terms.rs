@@ -31,7 +31,7 @@ pub(super) struct Terms {
 /// f_i, floored.
 pub(super) fn loss(cohort: &Cohort<'_>, index: usize) -> f64 {
     let participant = cohort.participants().get(index);
-    participant.map_or(LEAST_LOSS, |participant| participant.scalars.loss_before.max(LEAST_LOSS))
+    participant.map_or(LEAST_LOSS, |participant| participant.loss().max(LEAST_LOSS))
 }
 
 /// Terms of every tier that has a participant and a weight above 0.

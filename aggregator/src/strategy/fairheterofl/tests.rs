@@ -12,12 +12,12 @@ use super::{
     FairHeteroFl,
 };
 
-fn fair(params: Value) -> Box<dyn super::Strategy> {
+fn fair(params: Value) -> crate::strategy::Method {
     by_name("fairheterofl", params).unwrap()
 }
 
 fn run(fleet: &Fleet, params: Value) -> Vec<f64> {
-    fleet.combine(&mut *fair(params)).0
+    fleet.combine(&mut fair(params)).0
 }
 
 fn worked() -> Fleet {
@@ -43,7 +43,7 @@ fn worked_by_weights() -> Fleet {
 fn worked_example() {
     for fleet in [worked(), worked_by_weights()] {
         let mut strategy = fair(json!({"q": 2, "q_m": [1, 0]}));
-        let (theta, outcome) = fleet.combine(&mut *strategy);
+        let (theta, outcome) = fleet.combine(&mut strategy);
         assert_close(&theta, &[0.8986088922, -0.4871110005, 0.2976557978], 1e-10);
         let rho: Vec<f64> = outcome.regions.iter().filter_map(|region| region.rho).collect();
         assert_close(&rho, &[0.7735166091, 0.8778699595], 1e-10);
@@ -154,7 +154,7 @@ fn sums(fleet: &Fleet, tier: usize, q_m: f64) -> Option<(f64, f64, f64)> {
 
 /// `H_j` by region, from what the strategy reports: `rho_j = L sum_m E_m U_m / H_j`.
 fn reported_bounds(fleet: &Fleet, q: f64, q_m: f64) -> (Vec<f64>, Vec<f64>) {
-    let (theta, outcome) = fleet.combine(&mut *fair(json!({"q": q, "q_m": q_m})));
+    let (theta, outcome) = fleet.combine(&mut fair(json!({"q": q, "q_m": q_m})));
     let bound = |region: &crate::combine::RegionNote| {
         let plain: f64 = region
             .tiers
@@ -316,7 +316,7 @@ proptest! {
         let plain = run(&fleet, json!({"q": 0, "q_m": 0}));
         assert_close(&plain, &fleet.weighted_mean(|member| f64::from(member.samples)), 1e-12);
         for name in ["heterofl", "fedavg"] {
-            let (other, _) = fleet.combine(&mut *by_name(name, Value::Null).unwrap());
+            let (other, _) = fleet.combine(&mut by_name(name, Value::Null).unwrap());
             assert_close(&plain, &other, 1e-12);
         }
     }
@@ -404,7 +404,7 @@ proptest! {
                 for step in ["hessian", "reweight"] {
                     for q in [0, 50] {
                         let params = json!({"q": q, "q_m": q_m, "hessian": hessian, "norm": norm, "step": step});
-                        let (theta, outcome) = fleet.combine(&mut *fair(params));
+                        let (theta, outcome) = fleet.combine(&mut fair(params));
                         prop_assert_eq!(outcome.kept, None);
                         prop_assert!(theta.iter().all(|value| value.is_finite()));
                         for region in &outcome.regions {
