@@ -348,7 +348,7 @@ fn another_format_is_refused() {
     txn.commit().unwrap();
     drop(db);
     let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
-    assert!(matches!(error, StoreError::Format { found: 2, known: 1, .. }), "{error}");
+    assert!(matches!(error, StoreError::Format { found: 3, known: 2, .. }), "{error}");
 }
 
 #[test]
