@@ -233,7 +233,7 @@ impl Config {
                 "must be 0 (off) or more",
             ),
             ("model.tiers", "[]".into(), !self.model.tiers.is_empty(), "at least one tier is needed"),
-            ("run.rounds", run.rounds.to_string(), run.rounds < 1 << 31, "must be below 2^31"),
+            ("run.rounds", run.rounds.to_string(), run.rounds < 1 << 27, "must be below 2^27"),
             (
                 "round.participation",
                 round.participation.to_string(),
@@ -260,6 +260,18 @@ impl Config {
         match rules.into_iter().find(|(_, _, holds, _)| !holds) {
             Some((key, value, _, why)) => Err(ConfigError::Value { key, value, why }),
             None => Ok(()),
+        }
+    }
+
+    /// Whether the way devices train is one the strategy can work with.
+    pub fn suits(&self, strategy: &'static str, needs: Needs) -> Result<(), ConfigError> {
+        match self.training.optimizer {
+            OptimizerName::Adam if needs.sgd => Err(ConfigError::Value {
+                key: "training.optimizer",
+                value: format!("adam with strategy {strategy}"),
+                why: "this strategy needs local sgd",
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -308,6 +320,7 @@ impl Config {
             down: self.wire.down,
             max_uploads: self.server.max_uploads,
             limits: LinkLimits::QUIC,
+            needs,
         }
     }
 }

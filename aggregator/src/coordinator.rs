@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! Gathering --enough devices--> Opening --recorded--> Collecting --all or deadline--> Closing
-//!     ^                                                                                  |
+//!     ^                                                   ^                              |
+//!     |                                                   +---- next exchange recorded --+
 //!     +------------------------------- committed ----------------------------------------+
 //! ```
 //! After the last round one more collects scores only; then the run is Finished.
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use common::{
     Code, Codec, DeviceId, Instant, RunId, Tier,
     brief::Brief,
-    message::{Scalars, Ticket, ToDevice},
+    message::{Scalars, Task, Ticket, ToDevice},
     rng,
     transfer::LinkLimits,
     wire::crc32,
@@ -29,6 +30,8 @@ use crate::{
     fleet::{ConnId, DeviceRecord, Fleet},
     model::{Published, TieredModel},
     round::{ClosedRound, Patience, Purpose, Round, Seat},
+    stage::Stage,
+    strategy::{Kind, Needs},
 };
 
 mod inbox;
@@ -58,6 +61,8 @@ pub struct Settings {
     /// Updates held in memory at once; the others wait.
     pub max_uploads: usize,
     pub limits: LinkLimits,
+    /// What the strategy wants of devices.
+    pub needs: Needs,
 }
 
 impl Settings {
@@ -72,11 +77,12 @@ impl Settings {
 pub enum Action {
     /// Remember a device.
     Register(DeviceRecord),
-    /// Record that a round begins, then call [`Coordinator::handle_opened`].
+    /// Record that a round begins, then call [`Coordinator::handle_opened`] with its first exchange.
     OpenRound { number: u32, seats: Vec<(DeviceId, Tier)> },
     /// Check an update and make it durable, then call [`Coordinator::handle_stored`].
     Store(StoredUpdate),
-    /// Combine and commit, then call [`Coordinator::handle_committed`].
+    /// An exchange has ended. Either record the next one and call [`Coordinator::handle_opened`], or combine
+    /// and commit, then call [`Coordinator::handle_committed`].
     Close(ClosedRound),
     /// The scores of the final model are in; the run is over.
     Finish(ClosedRound),
@@ -92,6 +98,10 @@ pub struct StoredUpdate {
     pub ticket: Ticket,
     pub device: DeviceId,
     pub tier: Tier,
+    pub kind: Kind,
+    /// Vectors of the slice's length in the payload.
+    pub vectors: u8,
+    pub lr: f32,
     pub codec: Codec,
     pub scalars: Scalars,
     pub payload: Vec<u8>,
@@ -100,7 +110,7 @@ pub struct StoredUpdate {
 #[derive(Debug)]
 enum Phase {
     Gathering,
-    Opening(Round),
+    Opening,
     Collecting(Round),
     Closing,
     Finished { round: u32 },
@@ -121,7 +131,7 @@ pub struct Start {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenRound {
-    pub seats: Vec<(DeviceId, Tier)>,
+    pub stage: Stage,
     pub delivered: Vec<(DeviceId, Scalars)>,
 }
 
@@ -136,7 +146,7 @@ pub struct Coordinator {
     phase: Phase,
     /// Whose updates count in the round that was closed last: a device whose receipt was lost with
     /// its connection may ask for it after the next round has begun.
-    counted: (u32, BTreeSet<DeviceId>),
+    counted: (Ticket, BTreeSet<DeviceId>),
     conns: BTreeMap<ConnId, Outbox>,
     awake: BTreeSet<ConnId>,
     actions: VecDeque<Action>,
@@ -151,16 +161,19 @@ impl Coordinator {
         now: Instant,
     ) -> Self {
         let published = model.publish(parameters, settings.down);
-        let lr = settings.lr_of(start.committed + 1);
         let phase = match start.open {
-            Some(open) => Phase::Collecting(open.into_round(start.committed + 1, lr, now)),
+            Some(open) => Phase::Collecting(open.into_round(now)),
             None => Phase::Gathering,
         };
         let fleet = Fleet::new(start.fixed, start.devices);
         let (conns, awake, actions) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
         let Start { run, committed, .. } = start;
-        let counted = (committed, BTreeSet::new());
+        let counted = (Ticket { run, round: committed, stage: 0, attempt: 0 }, BTreeSet::new());
         Self { settings, model, run, committed, published, fleet, phase, counted, conns, awake, actions }
+    }
+
+    pub fn run(&self) -> RunId {
+        self.run
     }
 
     pub fn fleet(&self) -> &Fleet {
@@ -200,16 +213,14 @@ impl Coordinator {
         self.advance(now);
     }
 
-    /// The round is recorded: devices may be told.
-    pub fn handle_opened(&mut self, now: Instant) {
-        self.phase = match std::mem::replace(&mut self.phase, Phase::Gathering) {
-            Phase::Opening(mut round) => {
-                round.opened = now;
-                Phase::Collecting(round)
-            }
-            other => other,
-        };
-        self.announce();
+    /// An exchange is recorded: devices may be told.
+    pub fn handle_opened(&mut self, stage: Stage, now: Instant) {
+        if matches!(self.phase, Phase::Opening | Phase::Closing) {
+            self.phase = Phase::Collecting(Round::open(stage, Purpose::Train, now));
+            self.announce();
+        }
+        // Nobody may be left to be asked.
+        self.advance(now);
     }
 
     /// An update is durable, or was refused after all.
@@ -221,7 +232,7 @@ impl Coordinator {
         now: Instant,
     ) {
         if let Phase::Collecting(round) = &mut self.phase
-            && ticket.round == round.number
+            && (ticket.round, ticket.stage) == (round.number, round.stage)
             && let Some((_, seat)) = round.seats.get_mut(device)
         {
             if let Seat::Storing(scalars) = seat {
@@ -302,10 +313,12 @@ impl Coordinator {
             return;
         }
         let number = self.committed + 1;
-        let lr = self.settings.lr_of(number);
         if self.committed >= self.settings.rounds {
-            let round = Round::open(number, Purpose::Evaluate, now, lr, present);
-            self.phase = Phase::Collecting(round);
+            let lr = self.settings.lr_of(number);
+            let ask = |(device, tier)| (device, tier, Task::Evaluate(None));
+            let seats = present.into_iter().map(ask).collect();
+            let stage = Stage { round: number, number: 0, kind: Kind::Losses, lr, seats, guide: vec![] };
+            self.phase = Phase::Collecting(Round::open(stage, Purpose::Evaluate, now));
             self.announce();
             return;
         }
@@ -313,8 +326,8 @@ impl Coordinator {
         let wanted = (self.settings.participation * present.len() as f64).round().max(1.0) as usize;
         present.truncate(wanted);
         present.sort();
-        self.actions.push_back(Action::OpenRound { number, seats: present.clone() });
-        self.phase = Phase::Opening(Round::open(number, Purpose::Train, now, lr, present));
+        self.actions.push_back(Action::OpenRound { number, seats: present });
+        self.phase = Phase::Opening;
     }
 
     fn close(&mut self, now: Instant) {
@@ -323,7 +336,8 @@ impl Coordinator {
         let closed = round.settle(now);
         match round.purpose {
             Purpose::Train => {
-                self.counted = (round.number, closed.delivered.iter().map(|(d, ..)| d.clone()).collect());
+                let ticket = self.ticket(&round);
+                self.counted = (ticket, closed.delivered.iter().map(|(d, ..)| d.clone()).collect());
                 self.actions.push_back(Action::Close(closed));
             }
             Purpose::Evaluate => {
@@ -350,8 +364,8 @@ impl Coordinator {
         }
     }
 
-    fn ticket(&self, round: u32) -> Ticket {
-        Ticket { run: self.run, round, stage: 0, attempt: 0 }
+    fn ticket(&self, round: &Round) -> Ticket {
+        Ticket { run: self.run, round: round.number, stage: round.stage, attempt: 0 }
     }
 
     fn say(&mut self, device: &DeviceId, message: ToDevice) {
@@ -364,12 +378,13 @@ impl Coordinator {
     }
 }
 
-/// Transfers of ONNX files are told apart from those of models by this bit.
+/// Transfers of ONNX files and of guides are told apart from those of models by these bits.
 const ONNX_TRANSFER: u32 = 1 << 31;
+const GUIDE_TRANSFER: u32 = 1 << 30;
 
 impl OpenRound {
-    fn into_round(self, number: u32, lr: f32, now: Instant) -> Round {
-        let mut round = Round::open(number, Purpose::Train, now, lr, self.seats);
+    fn into_round(self, now: Instant) -> Round {
+        let mut round = Round::open(self.stage, Purpose::Train, now);
         for (device, scalars) in self.delivered {
             if let Some((_, seat)) = round.seats.get_mut(&device) {
                 *seat = Seat::Delivered(scalars);

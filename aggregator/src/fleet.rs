@@ -8,7 +8,10 @@ use common::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::model::TierPlan;
+use crate::{model::TierPlan, strategy::Needs};
+
+/// Training samples without which none can be kept for validation.
+const MIN_VALIDATED: u32 = 5;
 
 /// One connection, numbered by the shell. A device that reconnects has a new one.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -55,9 +58,17 @@ impl Fleet {
         hello: &Hello,
         conn: ConnId,
         tiers: &[TierPlan],
+        needs: Needs,
         now: Instant,
     ) -> Result<Option<DeviceRecord>, Refusal> {
         let tier = self.assign(hello, tiers)?;
+        if needs.validation && hello.data.train_samples < MIN_VALIDATED {
+            let (need, have) = (MIN_VALIDATED.into(), hello.data.train_samples.into());
+            return Err(Refusal { code: Code::NoValidation, need, have });
+        }
+        if needs.groups && hello.data.groups.is_empty() {
+            return Err(Code::NoGroups.into());
+        }
         let record = DeviceRecord {
             device: hello.device.clone(),
             tier,

@@ -6,28 +6,34 @@
 //! connection; a simulation calls them directly.
 
 use std::{
-    fs, io,
+    collections::BTreeMap,
+    io,
     path::PathBuf,
     sync::mpsc::{Receiver, RecvTimeoutError},
     time::{Duration, Instant},
 };
 
-use common::{Code, DeviceId, Tier, message::Ticket};
-use models::onnx::{self, ExportOptions};
-use serde_json::json;
+use common::{Code, DeviceId, message::Ticket};
+use models::onnx;
 use tracing::{error, info, warn};
 
 use crate::{
-    combine::{Cohort, CombineError, Outcome, check_encoded, combine},
-    coordinator::{Action, Coordinator, StoredUpdate},
-    fleet::ConnId,
+    combine::{check_encoded, check_update},
+    coordinator::{Action, Coordinator, Settings, StoredUpdate},
+    fleet::{ConnId, DeviceRecord},
     hub::Hub,
     model::TieredModel,
     report::RoundReport,
-    round::{ClosedRound, Purpose},
-    store::{Commit, Header, RoundRecord, Selected, Spooled, Store, StoreError, UpdateRecord},
+    round::Purpose,
+    stage::Stage,
+    store::{Header, RoundRecord, Store, StoreError, UpdateRecord},
     strategy::Method,
 };
+
+mod conduct;
+mod files;
+
+use conduct::Losses;
 
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
 const GROUP: usize = 32;
@@ -57,7 +63,7 @@ pub enum KeeperError {
 /// What the Coordinator must be told once an action is carried out; see [`Keeper::tell`].
 #[derive(Debug)]
 pub enum Reply {
-    Opened,
+    Opened(Stage),
     Stored(Vec<(DeviceId, Ticket, Result<(), Code>)>),
     Committed,
     Onnx {
@@ -77,6 +83,13 @@ pub struct Keeper {
     pub model: TieredModel,
     pub parameters: Vec<f32>,
     pub committed: u32,
+    pub settings: Settings,
+    /// Every device that was ever registered.
+    pub fleet: BTreeMap<DeviceId, DeviceRecord>,
+    /// The round that is open.
+    pub open: Option<RoundRecord>,
+    /// Who was lost in the exchanges of the open round.
+    pub losses: Losses,
     /// Where `status.json` and `model.onnx` go.
     pub dir: Option<PathBuf>,
     pub observer: Option<Observer>,
@@ -127,7 +140,7 @@ impl Keeper {
     /// Reports what was done to the Coordinator that asked for it.
     pub fn tell(&self, reply: Reply, coordinator: &mut Coordinator, now: common::Instant) {
         match reply {
-            Reply::Opened => coordinator.handle_opened(now),
+            Reply::Opened(stage) => coordinator.handle_opened(stage, now),
             Reply::Stored(answers) => {
                 for (device, ticket, answer) in answers {
                     coordinator.handle_stored(&device, ticket, answer, now);
@@ -144,16 +157,12 @@ impl Keeper {
         Ok(match action {
             Action::Register(device) => {
                 self.store.register(&device)?;
+                self.fleet.insert(device.device.clone(), device);
                 None
             }
-            Action::OpenRound { number, seats } => {
-                let select = |(device, tier)| Selected { device, tier, attempt: 0 };
-                let selected = seats.into_iter().map(select).collect();
-                self.store.open_round(&RoundRecord { number, selected })?;
-                Some(Reply::Opened)
-            }
+            Action::OpenRound { number, seats } => Some(self.open_round(number, seats)?),
             Action::Store(update) => Some(self.store_updates(&[update])),
-            Action::Close(closed) => Some(self.close(&closed)?),
+            Action::Close(closed) => Some(self.close(closed)?),
             Action::Finish(closed) => {
                 let report = RoundReport::new(&closed, Purpose::Evaluate, None, self.model.plans.len());
                 info!(loss = report.loss.mean, accuracy = report.accuracy.mean, "run is over");
@@ -168,18 +177,19 @@ impl Keeper {
 
     /// Checks updates, makes the good ones durable together, then answers all.
     pub fn store_updates(&mut self, updates: &[StoredUpdate]) -> Reply {
-        let regions = &self.model.regions;
         let mut answers: Vec<(DeviceId, Ticket, Result<(), Code>)> = Vec::with_capacity(updates.len());
         let mut records = Vec::with_capacity(updates.len());
         for update in updates {
-            let pieces = regions.pieces(update.tier);
-            let checked = check_encoded(&update.payload, update.codec, pieces, regions.sets().len());
+            let checked = self.check(update);
             let answer = match checked {
                 Ok(norms) => {
                     let header = Header {
                         ticket: update.ticket,
                         device: update.device.clone(),
                         tier: update.tier,
+                        kind: update.kind,
+                        vectors: update.vectors,
+                        lr: update.lr,
                         codec: update.codec,
                         scalars: update.scalars.clone(),
                         norms,
@@ -203,106 +213,23 @@ impl Keeper {
         Reply::Stored(answers)
     }
 
-    fn close(&mut self, closed: &ClosedRound) -> Result<Reply, KeeperError> {
-        let outcome = self.combine(closed)?;
-        let report = RoundReport::new(closed, Purpose::Train, Some(&outcome), self.model.plans.len());
-        let (lost, refused) = (report.silent.len(), report.refused.len());
-        info!(
-            round = closed.number,
-            loss = report.loss.mean,
-            devices = report.devices.len(),
-            lost,
-            refused,
-            "combined"
-        );
-        self.store.commit_round(&Commit {
-            round: closed.number,
-            parameters: &self.parameters,
-            strategy_state: &self.method.save(),
-            report: &serde_json::to_string(&report).unwrap_or_default(),
-        })?;
-        self.committed = closed.number;
-        self.write_model()?;
-        self.publish(&report)?;
-        Ok(Reply::Committed)
-    }
-
-    /// The next model, or the present one and the reason why it stays.
-    fn combine(&mut self, closed: &ClosedRound) -> Result<Outcome, KeeperError> {
-        let entries = self.store.updates(closed.number)?;
-        let mut cohort = Cohort::new(&self.model.regions, f64::from(closed.lr));
-        cohort.round = closed.number;
-        cohort.reserve(entries.len());
-        for entry in &entries {
-            let Header { device, tier, scalars, norms, .. } = &entry.header;
-            // Refusals are kept in the cohort and come back with the outcome.
-            let _ = cohort.admit(device.clone(), *tier, scalars.clone(), norms);
-        }
-        let mut updates = Spooled::new(&mut *self.store, &entries);
-        let kept = |code| Outcome {
-            kept: Some(code),
-            weights: vec![],
-            regions: vec![],
-            refused: vec![],
-            notes: Default::default(),
-        };
-        match combine(&mut self.method, &cohort, &[], &mut updates, &mut self.parameters) {
-            Ok(outcome) => {
-                if let Some(code) = outcome.kept {
-                    warn!(round = closed.number, "the model stays as it is: {code}");
-                }
-                Ok(outcome)
-            }
-            Err(CombineError::Read(failed)) => {
-                error!(round = closed.number, "the model stays as it is: {failed}");
-                Ok(kept(failed.code()))
-            }
-            Err(failed) => {
-                error!(round = closed.number, "the model stays as it is: {failed}");
-                Ok(kept(Code::NonFiniteResult))
+    /// Squared norms of an update by region; numbers alone have none.
+    fn check(&self, update: &StoredUpdate) -> Result<Vec<f64>, Code> {
+        let (regions, count) = (&self.model.regions, self.model.regions.sets().len());
+        let pieces = regions.pieces(update.tier);
+        match update.vectors {
+            0 => Ok(vec![0.0; count]),
+            1 => check_encoded(&update.payload, update.codec, pieces, count),
+            vectors => {
+                let len = update.codec.count_in(update.payload.len()).ok_or(Code::WrongShape)?;
+                let mut values = vec![0.0; len];
+                update.codec.decode(&update.payload, &mut values).map_err(|_| Code::WrongShape)?;
+                let mut parts = values.chunks(len.div_ceil(usize::from(vectors)).max(1));
+                let norms = check_update(parts.next().unwrap_or(&[]), pieces, count)?;
+                parts.try_for_each(|part| check_update(part, pieces, count).map(drop))?;
+                Ok(norms)
             }
         }
-    }
-
-    /// A tier's sub-model as an ONNX file.
-    fn export(&self, tier: Tier) -> Result<Vec<u8>, KeeperError> {
-        let mask = self.model.masks.get(tier.index()).unwrap_or(self.model.graph.full());
-        let slice = self.model.graph.gather(mask, &self.parameters)?;
-        let metadata = [("round", self.committed.to_string()), ("tier", tier.index().to_string())];
-        let options = ExportOptions { metadata: &metadata, ..ExportOptions::default() };
-        Ok(onnx::export(&self.model.graph.slice(mask)?, &slice, &options)?)
-    }
-
-    fn write_model(&self) -> Result<(), KeeperError> {
-        if self.dir.is_none() {
-            return Ok(());
-        }
-        let metadata = [("round", self.committed.to_string())];
-        let options = ExportOptions { metadata: &metadata, ..ExportOptions::default() };
-        let file = onnx::export(&self.model.graph, &self.parameters, &options)?;
-        self.write("model.onnx", &file)
-    }
-
-    fn publish(&mut self, report: &RoundReport) -> Result<(), KeeperError> {
-        if let Some(observer) = &mut self.observer {
-            observer(report);
-        }
-        let status = json!({
-            "strategy": self.method.name(),
-            "committed": self.committed,
-            "finished": report.purpose == "evaluate",
-            "last_round": report,
-        });
-        self.write("status.json", status.to_string().as_bytes())
-    }
-
-    /// Whoever reads sees the old file or the new one, never half of one.
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), KeeperError> {
-        let Some(dir) = &self.dir else { return Ok(()) };
-        let (path, part) = (dir.join(name), dir.join(format!(".{name}.part")));
-        fs::write(&part, bytes)
-            .and_then(|()| fs::rename(&part, &path))
-            .map_err(|source| KeeperError::Write { path, source })
     }
 }
 

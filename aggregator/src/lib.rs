@@ -2,12 +2,12 @@
 //!
 //! | module | what it knows | what it does not know |
 //! |---|---|---|
-//! | [`coordinator`], [`round`], [`fleet`] | the protocol, sans-io | sockets, disks, clocks |
+//! | [`coordinator`], [`round`], [`stage`], [`fleet`] | the protocol, sans-io | sockets, disks, clocks |
 //! | [`combine`] | updates, weights, regions, the fold in `f64` | which strategy, where updates lie |
 //! | [`strategy`] | how much every update counts in every region | sockets, selection, disks |
 //! | [`store`] | disks | what an update means |
 //! | [`quic`], [`ca`] | sockets and certificates | rounds |
-//! | [`hub`], [`keeper`], [`server`] | how these meet | |
+//! | [`run`], [`hub`], [`keeper`], [`server`] | how these meet | |
 #![forbid(unsafe_code)]
 
 pub mod ca;
@@ -21,6 +21,8 @@ pub mod model;
 pub mod quic;
 pub mod report;
 pub mod round;
+pub mod run;
 pub mod server;
+pub mod stage;
 pub mod store;
 pub mod strategy;

@@ -1,14 +1,19 @@
-//! One Round: who was asked, who has answered, and when it may close.
+//! One exchange of a Round: who was asked, who has answered, and when it may close.
 
 use std::collections::BTreeMap;
 
 use common::{
-    Code, Codec, DeviceId, Duration, Instant, Tier,
-    message::{Offer, Scalars, Ticket},
+    Code, DeviceId, Duration, Instant, Tier,
+    message::{Offer, Scalars, Task, Ticket},
     transfer::Incoming,
 };
 
-use crate::combine::check_scalars;
+use crate::{
+    combine::check_scalars,
+    model::Published,
+    stage::{Stage, upload},
+    strategy::Kind,
+};
 
 /// What a round is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -43,18 +48,27 @@ pub struct Upload {
 #[derive(Clone, Debug)]
 pub struct Round {
     pub number: u32,
+    /// Exchange of the round, from 0.
+    pub stage: u8,
+    pub kind: Kind,
     pub purpose: Purpose,
     pub opened: Instant,
     /// The deadline has passed without a quorum; the round closes as soon as there is one.
     pub overdue: bool,
     pub lr: f32,
     pub seats: BTreeMap<DeviceId, (Tier, Seat)>,
+    /// What each of them is told.
+    pub tasks: BTreeMap<DeviceId, Task>,
+    /// A vector that is sent along, by tier; empty = none.
+    pub guide: Vec<Published>,
 }
 
 /// Who did what in a round that has ended.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ClosedRound {
     pub number: u32,
+    pub stage: u8,
+    pub kind: Kind,
     pub lr: f32,
     pub opened: Instant,
     pub closed: Instant,
@@ -64,6 +78,23 @@ pub struct ClosedRound {
     pub refused: Vec<(DeviceId, Tier, Code)>,
     /// Devices that were asked and did not answer in time.
     pub silent: Vec<(DeviceId, Tier)>,
+}
+
+impl ClosedRound {
+    /// Nothing has happened yet.
+    pub fn empty(number: u32, lr: f32, opened: Instant) -> Self {
+        Self {
+            number,
+            stage: 0,
+            kind: Kind::Train,
+            lr,
+            opened,
+            closed: opened,
+            delivered: vec![],
+            refused: vec![],
+            silent: vec![],
+        }
+    }
 }
 
 /// When a round may end.
@@ -76,15 +107,21 @@ pub struct Patience {
 }
 
 impl Round {
-    pub fn open(
-        number: u32,
-        purpose: Purpose,
-        opened: Instant,
-        lr: f32,
-        seats: Vec<(DeviceId, Tier)>,
-    ) -> Self {
-        let seats = seats.into_iter().map(|(device, tier)| (device, (tier, Seat::Assigned))).collect();
-        Self { number, purpose, opened, overdue: false, lr, seats }
+    pub fn open(stage: Stage, purpose: Purpose, opened: Instant) -> Self {
+        let Stage { round: number, number: stage, kind, lr, seats, guide } = stage;
+        let empty = |(device, tier, _): &(DeviceId, Tier, Task)| (device.clone(), (*tier, Seat::Assigned));
+        Self {
+            number,
+            stage,
+            kind,
+            purpose,
+            opened,
+            overdue: false,
+            lr,
+            seats: seats.iter().map(empty).collect(),
+            tasks: seats.into_iter().map(|(device, _, task)| (device, task)).collect(),
+            guide,
+        }
     }
 
     pub fn is_settled(&self) -> bool {
@@ -113,6 +150,8 @@ impl Round {
     pub fn settle(&self, closed: Instant) -> ClosedRound {
         let mut result = ClosedRound {
             number: self.number,
+            stage: self.stage,
+            kind: self.kind,
             lr: self.lr,
             opened: self.opened,
             closed,
@@ -158,33 +197,20 @@ impl Round {
         offer: &Offer,
         ticket: Ticket,
         model_check: u32,
-        expected: Expected,
+        parameters: usize,
     ) -> Result<(), Code> {
         if offer.ticket != ticket {
             return Err(Code::WrongRound);
         }
-        if !self.seats.contains_key(device) {
-            return Err(Code::NotSelected);
-        }
+        let task = self.tasks.get(device).ok_or(Code::NotSelected)?;
         if offer.model_check != model_check {
             return Err(Code::WrongModel);
         }
-        let bytes = match self.purpose {
-            Purpose::Train => expected.codec.encoded_len(expected.parameters).unwrap_or(0),
-            Purpose::Evaluate => 0,
-        };
-        if offer.update.bytes != bytes {
+        if offer.update.bytes != upload(task, parameters).1 {
             return Err(Code::WrongShape);
         }
         review_scalars(&offer.scalars)
     }
-}
-
-/// What the update of a device must look like.
-#[derive(Copy, Clone, Debug)]
-pub struct Expected {
-    pub parameters: usize,
-    pub codec: Codec,
 }
 
 fn review_scalars(scalars: &Scalars) -> Result<(), Code> {

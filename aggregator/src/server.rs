@@ -16,7 +16,7 @@ use std::{
     thread,
 };
 
-use common::{Code, Instant, RunId, tier::Tier};
+use common::{Code, Instant, RunId, tier::Tier, transfer::LinkLimits};
 use models::{
     Graph,
     plan::{CompileError, PlanOptions},
@@ -27,11 +27,12 @@ use tracing::{error, info};
 use crate::{
     ca::{Authority, CaError},
     config::{Config, ConfigError},
-    coordinator::{Coordinator, OpenRound, Start},
+    coordinator::Coordinator,
     hub::Hub,
-    keeper::{Keeper, KeeperError, Observer},
+    keeper::{KeeperError, Observer},
     model::{ModelError, TieredModel},
     quic::{self, QuicError},
+    run::{Run, Surroundings},
     store::{DiskStore, ModelMark, Options, RunRecord, Saved, Store, StoreError},
     strategy::{self, Method, Needs, StrategyError},
 };
@@ -78,31 +79,24 @@ pub struct Server {
 impl Server {
     /// Starts, or goes on with the run in `dir`. Needs a tokio runtime around it.
     pub fn start(config: &Config, dir: &Path, observer: Option<Observer>) -> Result<Self, ServerError> {
-        let mut method = open_method(config)?;
-        let needs = method.needs();
-        let (model, initial) = open_model(config, needs)?;
-        check_fixed_tiers(config, model.plans.len())?;
-        method.fits(&model.regions)?;
         let options = Options { keep_models: config.store.keep_models, keep_spool: config.store.keep_spool };
-        let mut store: Box<dyn Store> = Box::new(DiskStore::open(&dir.join("store"), options)?);
-        let saved = open_run(&mut *store, &model, config, initial)?;
-        method.restore(&saved.strategy_state)?;
+        let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
+        let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
+        let around = Surroundings { store, limits, dir: Some(dir.to_owned()), observer, now };
+        let Run { coordinator, keeper } = Run::open(config, around)?;
 
         let authority = Arc::new(Authority::open(dir)?);
         let endpoint = quic::listen(&authority, config.server.listen)?;
         let failed = |source| QuicError::Listen { address: config.server.listen, source };
         let address = endpoint.local_addr().map_err(failed)?;
-
-        let settings = config.settings(needs);
-        let committed = saved.next_round - 1;
-        info!(run = %saved.run.run, committed, strategy = method.name(), "serving on {address}");
-        let start = start(&saved, config);
-        let coordinator = Coordinator::new(settings, model.clone(), &saved.parameters, start, Instant::ZERO);
+        info!(
+            run = %coordinator.run(),
+            committed = keeper.committed,
+            strategy = keeper.method.name(),
+            "serving on {address}"
+        );
         let (jobs, inbox) = mpsc::channel();
         let hub = Arc::new(Hub::new(coordinator, jobs));
-        let parameters = saved.parameters;
-        let keeper =
-            Keeper { store, method, model, parameters, committed, dir: Some(dir.to_owned()), observer };
         let keeper = {
             let hub = hub.clone();
             thread::spawn(move || {
@@ -197,7 +191,7 @@ pub fn open_method(config: &Config) -> Result<Method, StrategyError> {
     strategy::by_name(&config.strategy.name, config.strategy.params.clone().into())
 }
 
-fn check_fixed_tiers(config: &Config, tiers: usize) -> Result<(), ServerError> {
+pub(crate) fn check_fixed_tiers(config: &Config, tiers: usize) -> Result<(), ServerError> {
     match config.devices.iter().find(|(_, tier)| tier.index() >= tiers) {
         Some((device, tier)) => {
             Err(ServerError::FixedTier { device: device.to_string(), tier: tier.index(), tiers })
@@ -235,23 +229,4 @@ pub fn open_run(
     };
     store.begin_run(&run, &parameters)?;
     Ok(Saved { run, next_round: 1, parameters, strategy_state: vec![], devices: vec![], open: None })
-}
-
-/// Where a Coordinator takes up a run.
-pub fn start(saved: &Saved, config: &Config) -> Start {
-    let open = saved.open.as_ref().map(|open| OpenRound {
-        seats: open.record.selected.iter().map(|seat| (seat.device.clone(), seat.tier)).collect(),
-        delivered: open
-            .updates
-            .iter()
-            .map(|entry| (entry.header.device.clone(), entry.header.scalars.clone()))
-            .collect(),
-    });
-    Start {
-        run: saved.run.run,
-        committed: saved.next_round - 1,
-        devices: saved.devices.clone(),
-        fixed: config.devices.clone(),
-        open,
-    }
 }

@@ -5,8 +5,11 @@
 //!
 //! ```text
 //! load / begin_run -> [ open_round -> append .. -> updates, read .. -> commit_round ] .. -> history
+//!                       (open_round .. append once for every exchange of the round)
 //! ```
 //! [`DiskStore`] keeps everything in one directory; [`MemoryStore`] is for simulations and forgets.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
     Code, Codec, DeviceId, RunId, Tier,
@@ -14,7 +17,7 @@ use common::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::DeviceRecord;
+use crate::{fleet::DeviceRecord, strategy::Kind};
 
 mod disk;
 mod error;
@@ -40,15 +43,19 @@ pub trait Store: Send {
     /// Adds or replaces a device.
     fn register(&mut self, device: &DeviceRecord) -> Result<(), StoreError>;
 
-    /// Opens the next round, or replaces the selection of the open one; its updates stay.
+    /// Opens the next round, or the next exchange of the open one; its updates stay.
     fn open_round(&mut self, round: &RoundRecord) -> Result<(), StoreError>;
 
     /// Keeps updates of the open round in one commit. Says for each whether it is new: the first
-    /// update of a device in a round stays, so a repeated one does no harm.
+    /// update of a device in an exchange stays, so a repeated one does no harm.
     fn append(&mut self, updates: &[UpdateRecord<'_>]) -> Result<Vec<Kept>, StoreError>;
 
-    /// The updates of a round, in DeviceId order.
-    fn updates(&self, round: u32) -> Result<Vec<Entry>, StoreError>;
+    /// The updates of an exchange, in DeviceId order.
+    fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError>;
+
+    /// The last update of every device from rounds before this one, as far as commits have kept them; in
+    /// DeviceId order.
+    fn past(&self, before: u32) -> Result<Vec<Entry>, StoreError>;
 
     /// Reads the payload of an update, replacing `payload`; fails unless it is what was appended.
     fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError>;
@@ -88,6 +95,15 @@ pub struct RoundRecord {
     /// From 1.
     pub number: u32,
     pub selected: Vec<Selected>,
+    /// The exchanges so far; the last one is open.
+    pub stages: Vec<StageRecord>,
+}
+
+/// One exchange of a round.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StageRecord {
+    pub kind: Kind,
+    pub asked: Vec<DeviceId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -111,6 +127,12 @@ pub struct Header {
     pub ticket: Ticket,
     pub device: DeviceId,
     pub tier: Tier,
+    /// What it was sent for.
+    pub kind: Kind,
+    /// Vectors of the slice's length in the payload.
+    pub vectors: u8,
+    /// Learning rate of the round.
+    pub lr: f32,
     pub codec: Codec,
     pub scalars: Scalars,
     /// Squared norm per region, from the check on arrival.
@@ -152,6 +174,8 @@ pub struct Commit<'a> {
     pub strategy_state: &'a [u8],
     /// JSON.
     pub report: &'a str,
+    /// Of how many devices the last update is kept beyond the round, the latest first.
+    pub history: usize,
 }
 
 /// What a run left behind.
@@ -172,8 +196,29 @@ pub struct Saved {
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenRound {
     pub record: RoundRecord,
-    /// In DeviceId order.
+    /// Of the exchange that is open, in DeviceId order.
     pub updates: Vec<Entry>,
+}
+
+impl RoundRecord {
+    /// The exchange that is open.
+    pub fn stage(&self) -> u8 {
+        self.stages.len().saturating_sub(1).try_into().unwrap_or(u8::MAX)
+    }
+}
+
+/// Those whose updates stay after a commit: the latest of each device, of at most `history` devices.
+fn kept(entries: &[Entry], history: usize) -> BTreeSet<(Ticket, DeviceId)> {
+    let mut last = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.header.kind == Kind::Train) {
+        let Header { ticket, device, .. } = &entry.header;
+        let newest = last.entry(device).or_insert(*ticket);
+        *newest = (*newest).max(*ticket);
+    }
+    let mut kept: Vec<_> = last.into_iter().map(|(device, ticket)| (ticket.round, device, ticket)).collect();
+    kept.sort_unstable_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
+    kept.truncate(history);
+    kept.into_iter().map(|(_, device, ticket)| (ticket, device.clone())).collect()
 }
 
 impl UpdateRecord<'_> {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use aggregator::{config::Config, model::TieredModel, server, strategy::Hints};
+use aggregator::{config::Config, model::TieredModel, server, strategy::Needs};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -102,7 +102,7 @@ impl Gateway {
 
     /// The model under its tiers, as the aggregator compiles it.
     pub fn model(&self) -> TieredModel {
-        server::open_model(&self.config(), Hints::default()).unwrap().0
+        server::open_model(&self.config(), Needs::default()).unwrap().0
     }
 
     /// The present global model.

@@ -10,12 +10,11 @@ use aggregator::{
     config::Config,
     coordinator::{Action, Coordinator},
     fleet::ConnId,
-    keeper::{Keeper, Reply},
+    keeper::{Keeper, Observer, Reply},
     model::TieredModel,
     report::RoundReport,
-    server,
-    store::{MemoryStore, Saved, Store},
-    strategy::{self, Hints},
+    run::{Run, Surroundings},
+    store::{MemoryStore, Store},
 };
 use common::{
     Budget, Code, DeviceId, Instant, RunId,
@@ -165,24 +164,9 @@ impl std::fmt::Debug for World {
 
 impl World {
     pub fn new(setup: &Setup) -> Self {
-        let config = &setup.config;
-        let (model, initial) = server::open_model(config, Hints::default()).unwrap();
-        let mut store: Box<dyn Store> = Box::new(MemoryStore::new());
-        let saved = server::open_run(&mut *store, &model, config, initial).unwrap();
-        let strategy =
-            strategy::by_name(&config.strategy.name, config.strategy.params.clone().into()).unwrap();
-        let coordinator = coordinator(setup, &model, &saved, strategy.hints(), 0);
         let reports = Arc::new(Mutex::new(vec![]));
-        let seen = reports.clone();
-        let keeper = Keeper {
-            store,
-            strategy,
-            model: model.clone(),
-            parameters: saved.parameters,
-            committed: 0,
-            dir: None,
-            observer: Some(Box::new(move |report| seen.lock().unwrap().push(report.clone()))),
-        };
+        let Run { coordinator, keeper } = open(setup, Box::new(MemoryStore::new()), &reports, 0);
+        let model = keeper.model.clone();
         let mut world = Self {
             setup: setup.clone(),
             coordinator,
@@ -366,10 +350,9 @@ impl World {
 
     /// The aggregator is killed and started again: only what is in the store survives.
     fn crash(&mut self) {
-        let saved = self.keeper.store.load(&server::mark(&self.model)).unwrap().unwrap();
-        self.keeper.parameters.clone_from(&saved.parameters);
-        let hints = self.keeper.strategy.hints();
-        self.coordinator = coordinator(&self.setup, &self.model, &saved, hints, self.now);
+        let store = std::mem::replace(&mut self.keeper.store, Box::new(MemoryStore::new()));
+        Run { coordinator: self.coordinator, keeper: self.keeper } =
+            open(&self.setup, store, &self.reports, self.now);
         self.coordinator.handle_timeout(self.time());
         let conns: Vec<_> = self.members.iter().filter_map(|member| member.conn).collect();
         for conn in conns {
@@ -454,7 +437,7 @@ impl World {
                 *self.arrived.entry((update.device.clone(), update.ticket.round)).or_default() += 1;
             }
             Action::Close(closed) => {
-                let stored = self.keeper.store.updates(closed.number).unwrap();
+                let stored = self.keeper.store.updates(closed.number, closed.stage).unwrap();
                 let stored: Vec<_> = stored.iter().map(|entry| &entry.header.device).collect();
                 let delivered: Vec<_> = closed.delivered.iter().map(|(device, ..)| device).collect();
                 assert_eq!(stored, delivered, "round {}", closed.number);
@@ -475,11 +458,11 @@ impl World {
     }
 }
 
-fn coordinator(setup: &Setup, model: &TieredModel, saved: &Saved, hints: Hints, now: u64) -> Coordinator {
-    let mut settings = setup.config.settings(hints);
-    settings.limits = setup.limits;
-    let start = server::start(saved, &setup.config);
-    Coordinator::new(settings, model.clone(), &saved.parameters, start, Instant::from_millis(now))
+fn open(setup: &Setup, store: Box<dyn Store>, reports: &Arc<Mutex<Vec<RoundReport>>>, now: u64) -> Run {
+    let seen = reports.clone();
+    let observer: Observer = Box::new(move |report| seen.lock().unwrap().push(report.clone()));
+    let (limits, now) = (setup.limits, Instant::from_millis(now));
+    Run::open(&setup.config, Surroundings { store, limits, dir: None, observer: Some(observer), now }).unwrap()
 }
 
 /// A device whose memory holds exactly its tier.

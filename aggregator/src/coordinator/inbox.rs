@@ -2,20 +2,19 @@
 
 use common::{
     Code, DeviceId, Duration, Instant, Tier,
-    brief::Brief,
     message::{
-        Assignment, Fetch, Hello, Offer, PLAN_PART, PLAN_STEPS, PlanPart, Receipt, Refusal, Task, Ticket,
+        Assignment, Fetch, Hello, Offer, PLAN_PART, PLAN_STEPS, PlanPart, Receipt, Refusal, Ticket,
         ToAggregator, ToDevice, Welcome,
     },
-    rng,
     transfer::{Arrival, Incoming},
-    wire::{self, Frame, crc32},
+    wire::{self, Frame},
 };
 
-use super::{Action, Coordinator, Phase, StoredUpdate};
+use super::{Action, Coordinator, GUIDE_TRANSFER, Phase, StoredUpdate};
 use crate::{
     fleet::ConnId,
-    round::{Expected, Purpose, Seat, Upload},
+    round::{Purpose, Seat, Upload},
+    stage::upload,
 };
 
 /// How long a device without work waits before it asks again; news reach it earlier.
@@ -102,7 +101,7 @@ impl Coordinator {
         if hello.device != *device {
             return Err(Code::WrongIdentity.into());
         }
-        if let Some(changed) = self.fleet.admit(hello, conn, &self.model.plans, now)? {
+        if let Some(changed) = self.fleet.admit(hello, conn, &self.model.plans, self.settings.needs, now)? {
             self.actions.push_back(Action::Register(changed));
         }
         if let Some(outbox) = self.conns.get_mut(&conn) {
@@ -164,34 +163,34 @@ impl Coordinator {
 
     fn assignment(&mut self, device: &DeviceId) -> Option<Assignment> {
         let round = self.round()?;
-        let (number, lr, purpose) = (round.number, round.lr, round.purpose);
+        let (number, stage, ticket) = (round.number, round.stage, self.ticket(round));
+        let task = round.tasks.get(device)?.clone();
         let member = self.fleet.member(device)?;
-        let slice = self.published.get(member.record.tier.index())?.clone();
+        let tier = member.record.tier.index();
+        let slice = self.published.get(tier)?.clone();
+        let guide = round.guide.get(tier).cloned();
         let mut limits = self.settings.limits;
         limits.chunk = limits.chunk.min(member.max_chunk);
         let outbox = self.conns.get_mut(&member.conn?)?;
         let codec = self.settings.down;
         let model = outbox.publish(number, slice.bytes, codec.align(), limits, slice.check);
-        let task = match purpose {
-            Purpose::Evaluate => Task::Evaluate(None),
-            Purpose::Train => Task::Train(Brief {
-                lr,
-                seed: device_seed(self.settings.seed, number, device),
-                ..self.settings.brief.clone()
-            }),
-        };
-        Some(Assignment { ticket: self.ticket(number), task, model, codec, guide: None })
+        let guide = guide.map(|guide| {
+            // Unlike the model, the guide changes from exchange to exchange.
+            let transfer = GUIDE_TRANSFER | (number << 3 | u32::from(stage) & 7) & (GUIDE_TRANSFER - 1);
+            outbox.publish(transfer, guide.bytes, codec.align(), limits, guide.check)
+        });
+        Some(Assignment { ticket, task, model, codec, guide })
     }
 
     fn handle_offer(&mut self, device: &DeviceId, offer: Offer) {
         let (last, devices) = &self.counted;
-        if offer.ticket == self.ticket(*last) && devices.contains(device) {
+        if offer.ticket == *last && devices.contains(device) {
             return self.receipt(device, offer.ticket, None);
         }
         let Phase::Collecting(round) = &self.phase else {
             return self.receipt(device, offer.ticket, Some(Code::RoundClosed));
         };
-        let ticket = self.ticket(round.number);
+        let (ticket, purpose) = (self.ticket(round), round.purpose);
         match round.seats.get(device) {
             Some((_, Seat::Delivered(_))) if offer.ticket == ticket => {
                 return self.receipt(device, ticket, None);
@@ -213,21 +212,46 @@ impl Coordinator {
             }
             return self.receipt(device, offer.ticket, Some(code));
         }
-        if offer.update.bytes == 0 {
-            self.set_seat(device, Seat::Delivered(offer.scalars));
-            return self.receipt(device, ticket, None);
+        match purpose {
+            Purpose::Evaluate => {
+                self.set_seat(device, Seat::Delivered(offer.scalars));
+                self.receipt(device, ticket, None);
+            }
+            // Numbers alone must be durable, too.
+            Purpose::Train if offer.update.bytes == 0 => self.store(device, offer, vec![]),
+            Purpose::Train => {
+                self.set_seat(device, Seat::Queued(Box::new(offer)));
+                self.start_uploads();
+            }
         }
-        self.set_seat(device, Seat::Queued(Box::new(offer)));
-        self.start_uploads();
+    }
+
+    /// Hands a complete update on.
+    fn store(&mut self, device: &DeviceId, offer: Offer, payload: Vec<u8>) {
+        let Phase::Collecting(round) = &mut self.phase else { return };
+        let (kind, lr) = (round.kind, round.lr);
+        let vectors = round.tasks.get(device).map_or(0, |task| upload(task, 0).0);
+        let Some((tier, seat)) = round.seats.get_mut(device) else { return };
+        *seat = Seat::Storing(offer.scalars.clone());
+        self.actions.push_back(Action::Store(StoredUpdate {
+            ticket: offer.ticket,
+            device: device.clone(),
+            tier: *tier,
+            kind,
+            vectors,
+            lr,
+            codec: self.settings.brief.codec,
+            scalars: offer.scalars,
+            payload,
+        }));
     }
 
     fn review(&self, device: &DeviceId, offer: &Offer) -> Result<(), Code> {
         let round = self.round().ok_or(Code::RoundClosed)?;
         let (tier, _) = round.seats.get(device).ok_or(Code::NotSelected)?;
         let slice = self.published.get(tier.index()).ok_or(Code::NotSelected)?;
-        let expected =
-            Expected { parameters: self.model.regions.slice_len(*tier), codec: self.settings.brief.codec };
-        round.review(device, offer, self.ticket(round.number), slice.check, expected)
+        let parameters = self.model.regions.slice_len(*tier);
+        round.review(device, offer, self.ticket(round), slice.check, parameters)
     }
 
     /// Lets waiting updates in, as many as memory allows.
@@ -254,7 +278,7 @@ impl Coordinator {
         let device = outbox.device.clone();
         self.fleet.seen(&device, now);
         let Phase::Collecting(round) = &mut self.phase else { return };
-        let Some((tier, seat)) = round.seats.get_mut(&device) else { return };
+        let Some((_, seat)) = round.seats.get_mut(&device) else { return };
         let Seat::Uploading(upload) = seat else { return };
         let answer = match upload.incoming.handle_chunk(transfer, offset, data.len()) {
             Arrival::Fresh => {
@@ -269,16 +293,8 @@ impl Coordinator {
             Arrival::Foreign => return,
         };
         if upload.incoming.is_done() {
-            let update = StoredUpdate {
-                ticket: upload.offer.ticket,
-                device: device.clone(),
-                tier: *tier,
-                codec: self.settings.brief.codec,
-                scalars: upload.offer.scalars.clone(),
-                payload: std::mem::take(&mut upload.bytes),
-            };
-            *seat = Seat::Storing(update.scalars.clone());
-            self.actions.push_back(Action::Store(update));
+            let (offer, payload) = (upload.offer.clone(), std::mem::take(&mut upload.bytes));
+            self.store(&device, offer, payload);
             self.start_uploads();
         }
         self.say(&device, answer);
@@ -314,10 +330,4 @@ impl Coordinator {
     pub(super) fn receipt(&mut self, device: &DeviceId, ticket: Ticket, refused: Option<Code>) {
         self.say(device, ToDevice::Receipt(Receipt { ticket, refused }));
     }
-}
-
-/// Sample order differs between devices and rounds and follows from the run's seed alone.
-fn device_seed(seed: u64, round: u32, device: &DeviceId) -> u64 {
-    let name = u64::from(crc32(device.as_str().as_bytes()));
-    rng::derive(rng::derive(seed, u64::from(round)), name)
 }

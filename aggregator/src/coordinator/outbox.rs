@@ -10,7 +10,7 @@ use common::{
     wire,
 };
 
-use super::{Coordinator, ONNX_TRANSFER};
+use super::{Coordinator, GUIDE_TRANSFER, ONNX_TRANSFER};
 use crate::fleet::ConnId;
 
 /// A device that does not read must not make us remember without end: beyond this, the oldest
@@ -23,7 +23,7 @@ pub(super) struct Outbox {
     /// Hello was accepted on this connection.
     pub(super) joined: bool,
     messages: VecDeque<ToDevice>,
-    /// The model of the round, and a file that was asked for.
+    /// The model of the round, a guide, and a file that was asked for.
     transfers: Vec<(Outgoing, Bytes)>,
 }
 
@@ -56,7 +56,7 @@ impl Outbox {
     ) -> Blob {
         let len = bytes.len() as u32;
         if !self.offers(transfer) {
-            let other_kind = |id: u32| (id ^ transfer) & ONNX_TRANSFER != 0;
+            let other_kind = |id: u32| (id ^ transfer) & (ONNX_TRANSFER | GUIDE_TRANSFER) != 0;
             self.transfers.retain(|(outgoing, _)| other_kind(outgoing.transfer()));
             self.transfers.push((Outgoing::new(transfer, len, align, limits), bytes));
         }

@@ -29,6 +29,7 @@ fn settings(devices: usize) -> Settings {
         down: Codec::F32,
         max_uploads: 8,
         limits: LinkLimits::QUIC,
+        needs: Needs::default(),
     }
 }
 
@@ -96,8 +97,15 @@ impl Gateway {
 
     /// Opens the round and gives every device's assignment.
     fn open(&mut self, conns: std::ops::Range<u64>) -> Vec<common::message::Assignment> {
-        assert!(self.actions().iter().any(|action| matches!(action, Action::OpenRound { .. })));
-        self.coordinator.handle_opened(self.now);
+        let opened = self.actions().into_iter().find_map(|action| match action {
+            Action::OpenRound { number, seats } => Some((number, seats)),
+            _ => None,
+        });
+        let (round, seats) = opened.unwrap();
+        let train = |(device, tier)| (device, tier, Task::Train(Brief::sgd(1, 16, 0.1, 1)));
+        let seats = seats.into_iter().map(train).collect();
+        let stage = Stage { round, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
+        self.coordinator.handle_opened(stage, self.now);
         let assigned = |said: Vec<ToDevice>| {
             said.into_iter().find_map(|message| match message {
                 ToDevice::Assignment(assignment) => Some(assignment),

@@ -8,11 +8,12 @@
 //! A round counts once its model is committed; the spool is removed after that.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
 
-use common::RunId;
+use common::{RunId, message::Ticket};
 use redb::{AccessGuard, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::{
@@ -75,7 +76,7 @@ impl DiskStore {
         store.run = meta.map(|meta| meta.run.run);
         let indexed = store.indexed_rounds()?;
         if let Some(round) = open {
-            let entries = store.updates(round)?;
+            let entries = store.of_rounds(round, round)?;
             store.spool = Some(Spool::open(&store.spools, round, &entries)?);
         }
         spool::sweep(&store.spools, |round| Some(round) == open || indexed.contains(&round))?;
@@ -91,7 +92,8 @@ impl DiskStore {
         if let Some(meta) = self.meta()? {
             let saved = self.load(&meta.run.model)?;
             if let Some(open) = saved.and_then(|saved| saved.open) {
-                spool::check(&self.spools, open.record.number, &open.updates)?;
+                let number = open.record.number;
+                spool::check(&self.spools, number, &self.of_rounds(number, number)?)?;
             }
         }
         self.indexed_rounds().map(drop)
@@ -143,6 +145,22 @@ impl DiskStore {
         })
     }
 
+    /// All updates of a span of rounds, by round, exchange and DeviceId.
+    fn of_rounds(&self, first: u32, last: u32) -> Result<Vec<Entry>, StoreError> {
+        self.ledger.read(|txn| {
+            let updates = txn.open_table(UPDATES)?;
+            let mut entries = Vec::new();
+            for item in updates.range((first, 0, "")..)? {
+                let (round, entry) = entry(item?)?;
+                if round > last {
+                    break;
+                }
+                entries.push(entry);
+            }
+            Ok(entries)
+        })
+    }
+
     fn devices(&self) -> Result<Vec<DeviceRecord>, StoreError> {
         self.ledger.read(|txn| {
             let table = txn.open_table(DEVICES)?;
@@ -186,7 +204,7 @@ impl Store for DiskStore {
         let parameters = parameters.ok_or_else(|| self.damaged("the model of the last round is missing"))?;
         meta.run.model.expect_len(&parameters).map_err(|error| self.damaged(&error.to_string()))?;
         let open = match meta.open {
-            Some(record) => Some(OpenRound { updates: self.updates(record.number)?, record }),
+            Some(record) => Some(OpenRound { updates: self.updates(record.number, record.stage())?, record }),
             None => None,
         };
         Ok(Some(Saved {
@@ -229,8 +247,11 @@ impl Store for DiskStore {
             let index = txn.open_table(UPDATES)?;
             let mut kept = Vec::with_capacity(updates.len());
             for (number, UpdateRecord { header, .. }) in updates.iter().enumerate() {
-                let in_batch = updates.iter().take(number).any(|other| other.header.device == header.device);
-                let known = in_batch || index.get((header.ticket.round, header.device.as_str()))?.is_some();
+                let same = |other: &UpdateRecord<'_>| {
+                    other.header.device == header.device && other.header.ticket.stage == header.ticket.stage
+                };
+                let key = (header.ticket.round, header.ticket.stage, header.device.as_str());
+                let known = updates.iter().take(number).any(same) || index.get(key)?.is_some();
                 kept.push(if known { Kept::Known } else { Kept::New });
             }
             Ok(kept)
@@ -246,9 +267,10 @@ impl Store for DiskStore {
         let committed = self.ledger.write(|txn| {
             let mut index = txn.open_table(UPDATES)?;
             for entry in &entries {
-                let (round, device) = (entry.header.ticket.round, entry.header.device.as_str());
-                let value = ledger::encode(&ledger::tag("update", round, device), entry)?;
-                index.insert((round, device), value.as_slice())?;
+                let Ticket { round, stage, .. } = entry.header.ticket;
+                let device = entry.header.device.as_str();
+                let value = ledger::encode(&update_tag(round, stage, device), entry)?;
+                index.insert((round, stage, device), value.as_slice())?;
             }
             Ok(())
         });
@@ -256,19 +278,19 @@ impl Store for DiskStore {
         Ok(kept)
     }
 
-    fn updates(&self, round: u32) -> Result<Vec<Entry>, StoreError> {
-        self.ledger.read(|txn| {
-            let updates = txn.open_table(UPDATES)?;
-            let mut entries = Vec::new();
-            for item in updates.range((round, "")..)? {
-                let (of, entry) = entry(item?)?;
-                if of != round {
-                    break;
-                }
-                entries.push(entry);
-            }
-            Ok(entries)
-        })
+    fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError> {
+        let mut entries = self.of_rounds(round, round)?;
+        entries.retain(|entry| entry.header.ticket.stage == stage);
+        Ok(entries)
+    }
+
+    fn past(&self, before: u32) -> Result<Vec<Entry>, StoreError> {
+        let Some(last) = before.checked_sub(1) else { return Ok(vec![]) };
+        let mut entries = self.of_rounds(0, last)?;
+        let newest = super::kept(&entries, usize::MAX);
+        entries.retain(|Entry { header, .. }| newest.contains(&(header.ticket, header.device.clone())));
+        entries.sort_by(|a, b| a.header.device.cmp(&b.header.device));
+        Ok(entries)
     }
 
     fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
@@ -276,7 +298,7 @@ impl Store for DiskStore {
         match &mut self.spool {
             Some(spool) if spool.round == round => spool.read(entry, payload),
             _ => {
-                let entries = self.updates(round)?;
+                let entries = self.of_rounds(round, round)?;
                 if entries.is_empty() {
                     return Err(StoreError::WrongRound { open: self.open_number(), got: round });
                 }
@@ -292,11 +314,16 @@ impl Store for DiskStore {
             return Err(StoreError::WrongRound { open, got: commit.round });
         }
         let options = self.options;
-        self.ledger.write(|txn| write_commit(txn, commit, &options))?;
+        let entries = self.of_rounds(0, commit.round)?;
+        let kept = super::kept(&entries, commit.history);
+        let stays = |Entry { header, .. }: &Entry| kept.contains(&(header.ticket, header.device.clone()));
+        let dropped: Vec<_> = entries.iter().filter(|entry| !options.keep_spool && !stays(entry)).collect();
+        self.ledger.write(|txn| write_commit(txn, commit, &options, &dropped))?;
         self.spool = None;
         if !options.keep_spool {
+            let needed: BTreeSet<u32> = kept.iter().map(|(ticket, _)| ticket.round).collect();
             // The round is closed whatever happens here; a file that stays is removed on the next start.
-            let _ = spool::remove(&self.spools, commit.round);
+            let _ = spool::sweep(&self.spools, |round| needed.contains(&round));
         }
         Ok(())
     }
@@ -327,7 +354,12 @@ impl Store for DiskStore {
     }
 }
 
-fn write_commit(txn: &WriteTransaction, commit: &Commit<'_>, options: &Options) -> Result<(), Fault> {
+fn write_commit(
+    txn: &WriteTransaction,
+    commit: &Commit<'_>,
+    options: &Options,
+    dropped: &[&Entry],
+) -> Result<(), Fault> {
     let next = commit.round.saturating_add(1);
     let mut meta = txn.open_table(META)?;
     meta.insert("strategy", ledger::seal("strategy", commit.strategy_state).as_slice())?;
@@ -338,8 +370,9 @@ fn write_commit(txn: &WriteTransaction, commit: &Commit<'_>, options: &Options) 
     txn.open_table(MODELS)?.retain(|round, _| round >= oldest)?;
     let report = ledger::seal(&ledger::tag("report", commit.round, ""), commit.report.as_bytes());
     txn.open_table(REPORTS)?.insert(commit.round, report.as_slice())?;
-    if !options.keep_spool {
-        txn.open_table(UPDATES)?.retain_in((commit.round, "")..(next, ""), |_, _| false)?;
+    let mut updates = txn.open_table(UPDATES)?;
+    for Entry { header, .. } in dropped {
+        updates.remove((header.ticket.round, header.ticket.stage, header.device.as_str()))?;
     }
     Ok(())
 }
@@ -352,10 +385,14 @@ fn insert_model(txn: &WriteTransaction, round: u32, parameters: &[f32]) -> Resul
 
 /// A row of the index.
 fn entry(
-    (key, value): (AccessGuard<'_, (u32, &str)>, AccessGuard<'_, &[u8]>),
+    (key, value): (AccessGuard<'_, (u32, u8, &str)>, AccessGuard<'_, &[u8]>),
 ) -> Result<(u32, Entry), Fault> {
-    let (round, device) = key.value();
-    Ok((round, ledger::decode(&ledger::tag("update", round, device), value.value())?))
+    let (round, stage, device) = key.value();
+    Ok((round, ledger::decode(&update_tag(round, stage, device), value.value())?))
+}
+
+fn update_tag(round: u32, stage: u8, device: &str) -> String {
+    ledger::tag(&format!("update {stage}"), round, device)
 }
 
 /// A table that was walked must have as many rows as it says.

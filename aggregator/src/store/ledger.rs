@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | meta | `format`, `run`, `next`, `open`, `strategy` | number, [`super::RunRecord`], round, [`super::RoundRecord`] or none, bytes |
 //! | devices | DeviceId | [`crate::fleet::DeviceRecord`] |
-//! | updates | round, DeviceId | [`super::Entry`] |
+//! | updates | round, exchange, DeviceId | [`super::Entry`] |
 //! | models | round it is the result of | parameters, little-endian |
 //! | reports | round | JSON |
 //!
@@ -28,7 +28,7 @@ use super::{StoreError, spool::sync_dir};
 
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(super) const DEVICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("devices");
-pub(super) const UPDATES: TableDefinition<'_, (u32, &str), &[u8]> = TableDefinition::new("updates");
+pub(super) const UPDATES: TableDefinition<'_, (u32, u8, &str), &[u8]> = TableDefinition::new("updates");
 pub(super) const MODELS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("models");
 pub(super) const REPORTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("reports");
 

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use common::DeviceId;
 
 use super::{
-    Commit, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError, UpdateRecord,
+    Commit, Entry, Header, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
+    UpdateRecord,
 };
 use crate::fleet::DeviceRecord;
 
-/// Same behaviour as [`super::DiskStore`], without a disk. Keeps the updates of the open round only.
+/// Same behaviour as [`super::DiskStore`], without a disk.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     run: Option<RunRecord>,
@@ -18,7 +19,8 @@ pub struct MemoryStore {
     strategy_state: Vec<u8>,
     devices: BTreeMap<DeviceId, DeviceRecord>,
     open: Option<RoundRecord>,
-    updates: BTreeMap<DeviceId, (Entry, Vec<u8>)>,
+    /// By round, exchange and device.
+    updates: BTreeMap<(u32, u8, DeviceId), (Entry, Vec<u8>)>,
     reports: BTreeMap<u32, String>,
 }
 
@@ -47,14 +49,18 @@ impl Store for MemoryStore {
     fn load(&mut self, model: &ModelMark) -> Result<Option<Saved>, StoreError> {
         let Some(run) = self.run.clone() else { return Ok(None) };
         run.model.expect(model)?;
-        let updates = || self.updates.values().map(|(entry, _)| entry.clone()).collect();
         Ok(Some(Saved {
             run,
             next_round: self.next_round,
             parameters: self.models.values().next_back().cloned().unwrap_or_default(),
             strategy_state: self.strategy_state.clone(),
             devices: self.devices.values().cloned().collect(),
-            open: self.open.clone().map(|record| OpenRound { record, updates: updates() }),
+            open: match self.open.clone() {
+                Some(record) => {
+                    Some(OpenRound { updates: self.updates(record.number, record.stage())?, record })
+                }
+                None => None,
+            },
         }))
     }
 
@@ -77,21 +83,32 @@ impl Store for MemoryStore {
         let open = self.open.as_ref().map(|round| round.number);
         updates.iter().try_for_each(|update| update.check(run, open))?;
         let keep = |update: &UpdateRecord<'_>| {
-            if self.updates.contains_key(&update.header.device) {
+            let key = key(&update.header);
+            if self.updates.contains_key(&key) {
                 return Ok(Kept::Known);
             }
             let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
             let entry = Entry { header: update.header.clone(), offset: 0, len, crc: 0 };
-            self.updates.insert(update.header.device.clone(), (entry, update.payload.to_vec()));
+            self.updates.insert(key, (entry, update.payload.to_vec()));
             Ok(Kept::New)
         };
         updates.iter().map(keep).collect()
     }
 
-    fn updates(&self, round: u32) -> Result<Vec<Entry>, StoreError> {
-        let of_round =
-            |(entry, _): &(Entry, Vec<u8>)| (entry.header.ticket.round == round).then(|| entry.clone());
-        Ok(self.updates.values().filter_map(of_round).collect())
+    fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError> {
+        let of_stage = |((of, at, _), (entry, _)): (&(u32, u8, DeviceId), &(Entry, Vec<u8>))| {
+            (*of == round && *at == stage).then(|| entry.clone())
+        };
+        Ok(self.updates.iter().filter_map(of_stage).collect())
+    }
+
+    fn past(&self, before: u32) -> Result<Vec<Entry>, StoreError> {
+        let old = self.updates.iter().filter(|((round, ..), _)| *round < before);
+        let mut entries: Vec<Entry> = old.map(|(_, (entry, _))| entry.clone()).collect();
+        let newest = super::kept(&entries, usize::MAX);
+        entries.retain(|Entry { header, .. }| newest.contains(&(header.ticket, header.device.clone())));
+        entries.sort_by(|a, b| a.header.device.cmp(&b.header.device));
+        Ok(entries)
     }
 
     fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
@@ -99,7 +116,7 @@ impl Store for MemoryStore {
         let open = self.open.as_ref().map(|round| round.number);
         let (_, bytes) = self
             .updates
-            .get(&entry.header.device)
+            .get(&key(&entry.header))
             .filter(|(kept, _)| kept.header.ticket == ticket)
             .ok_or(StoreError::WrongRound { open, got: ticket.round })?;
         payload.clear();
@@ -119,7 +136,10 @@ impl Store for MemoryStore {
         }
         self.strategy_state = commit.strategy_state.to_vec();
         self.reports.insert(commit.round, commit.report.to_owned());
-        self.updates.clear();
+        let entries: Vec<Entry> = self.updates.values().map(|(entry, _)| entry.clone()).collect();
+        let kept = super::kept(&entries, commit.history);
+        self.updates
+            .retain(|_, (entry, _)| kept.contains(&(entry.header.ticket, entry.header.device.clone())));
         self.open = None;
         self.next_round = commit.round + 1;
         Ok(())
@@ -132,4 +152,8 @@ impl Store for MemoryStore {
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError> {
         Ok(self.reports.iter().map(|(&round, report)| (round, report.clone())).collect())
     }
+}
+
+fn key(header: &Header) -> (u32, u8, DeviceId) {
+    (header.ticket.round, header.ticket.stage, header.device.clone())
 }

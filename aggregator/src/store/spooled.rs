@@ -8,13 +8,21 @@ use crate::combine::{Row, Updates};
 pub struct Spooled<'a, S: ?Sized> {
     store: &'a mut S,
     entries: &'a [Entry],
+    past: &'a [Entry],
     payload: Vec<u8>,
+    /// Both vectors of an update that came with its first step.
+    both: Vec<f32>,
 }
 
 impl<'a, S: Store + ?Sized> Spooled<'a, S> {
     /// `entries` in DeviceId order, as [`Store::updates`] gives them.
     pub fn new(store: &'a mut S, entries: &'a [Entry]) -> Self {
-        Self { store, entries, payload: Vec::new() }
+        Self { store, entries, past: &[], payload: Vec::new(), both: Vec::new() }
+    }
+
+    /// Also reads the last updates of absent devices, as [`Store::past`] gives them.
+    pub fn with_past(self, past: &'a [Entry]) -> Self {
+        Self { past, ..self }
     }
 }
 
@@ -24,19 +32,26 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
 
     fn read<'b>(&'b mut self, row: Row<'_>, buffer: &'b mut Vec<f32>) -> Result<&'b [f32], StoreError> {
         buffer.clear();
-        let device = match row {
-            Row::Update(_, participant) | Row::First(_, participant) => &participant.device,
-            Row::Absent(_, absent) => &absent.device,
+        let (entries, device) = match row {
+            Row::Update(_, participant) | Row::First(_, participant) => (self.entries, &participant.device),
+            Row::Absent(_, absent) => (self.past, &absent.device),
         };
-        // A participant without an entry reads as an empty update, which combining refuses by length.
-        let found = self.entries.binary_search_by(|entry| entry.header.device.cmp(device));
-        let Some(entry) = found.ok().and_then(|index| self.entries.get(index)) else { return Ok(buffer) };
+        // A device without an entry reads as an empty update, which combining refuses by length.
+        let found = entries.binary_search_by(|entry| entry.header.device.cmp(device));
+        let Some(entry) = found.ok().and_then(|index| entries.get(index)) else { return Ok(buffer) };
         self.store.read(entry, &mut self.payload)?;
-        let codec = entry.header.codec;
-        if let Some(count) = codec.count_in(self.payload.len()) {
-            buffer.resize(count, 0.0);
-            if codec.decode(&self.payload, buffer).is_err() {
-                buffer.clear();
+        let (codec, vectors) = (entry.header.codec, usize::from(entry.header.vectors.max(1)));
+        let first = matches!(row, Row::First(..));
+        if let Some(count) = codec.count_in(self.payload.len()).filter(|_| !first || vectors > 1) {
+            let whole = if vectors > 1 { &mut self.both } else { &mut *buffer };
+            whole.resize(count, 0.0);
+            if codec.decode(&self.payload, whole).is_err() {
+                whole.clear();
+            }
+            if vectors > 1 {
+                let half = self.both.len() / vectors;
+                let range = if first { half..2 * half } else { 0..half };
+                buffer.extend_from_slice(self.both.get(range).unwrap_or(&[]));
             }
         }
         Ok(buffer)

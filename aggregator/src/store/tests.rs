@@ -34,7 +34,11 @@ fn run() -> RunRecord {
 fn round(number: u32) -> RoundRecord {
     let selected =
         ["a", "b", "c"].map(|name| Selected { device: id(name), tier: Tier::new(0).unwrap(), attempt: 1 });
-    RoundRecord { number, selected: selected.to_vec() }
+    RoundRecord {
+        number,
+        selected: selected.to_vec(),
+        stages: vec![StageRecord { kind: Kind::Train, asked: vec![] }],
+    }
 }
 
 fn device(name: &str) -> DeviceRecord {
@@ -49,6 +53,9 @@ fn header(name: &str, round: u32, attempt: u16) -> Header {
         ticket: Ticket { run: RunId(9), round, stage: 0, attempt },
         device: id(name),
         tier: Tier::new(0).unwrap(),
+        kind: Kind::Train,
+        vectors: 1,
+        lr: 0.5,
         codec: Codec::F32,
         scalars: Scalars {
             samples: 5,
@@ -76,7 +83,7 @@ fn names(entries: &[Entry]) -> Vec<&str> {
 }
 
 fn payloads(store: &mut dyn Store, round: u32) -> Result<Vec<Vec<u8>>, StoreError> {
-    let entries = store.updates(round)?;
+    let entries = store.updates(round, 0)?;
     let mut read = |entry: &Entry| {
         let mut payload = vec![9; 100];
         store.read(entry, &mut payload).map(|()| payload)
@@ -87,7 +94,8 @@ fn payloads(store: &mut dyn Store, round: u32) -> Result<Vec<Vec<u8>>, StoreErro
 fn commit(store: &mut dyn Store, round: u32) {
     let report = format!("{{\"round\": {round}}}");
     let parameters = [round as f32; 3];
-    let commit = Commit { round, parameters: &parameters, strategy_state: &[7, 8], report: &report };
+    let commit =
+        Commit { round, parameters: &parameters, strategy_state: &[7, 8], report: &report, history: 0 };
     store.commit_round(&commit).unwrap();
 }
 
@@ -113,13 +121,55 @@ fn started(store: &mut dyn Store) {
 }
 
 #[test]
+fn exchanges_of_a_round_are_kept_apart_and_last_updates_stay_as_long_as_wanted() {
+    each(|store| {
+        started(store);
+        let mut second = round(1);
+        second.stages.push(StageRecord { kind: Kind::Try, asked: vec![id("a")] });
+        store.open_round(&second).unwrap();
+        let mut tried = header("a", 1, 1);
+        (tried.ticket.stage, tried.kind, tried.vectors) = (1, Kind::Try, 0);
+        let tried = UpdateRecord { header: tried, payload: &[] };
+        assert_eq!(store.append(&[tried.clone()]).unwrap(), [Kept::New]);
+        assert_eq!(store.append(&[tried]).unwrap(), [Kept::Known]);
+        assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
+        assert_eq!(names(&store.updates(1, 1).unwrap()), ["a"]);
+        assert!(store.past(1).unwrap().is_empty());
+
+        let commit = |store: &mut dyn Store, round, history| {
+            let (parameters, strategy_state, report) = (&[0.0; 3], &[], "");
+            store.commit_round(&Commit { round, parameters, strategy_state, report, history }).unwrap();
+        };
+        commit(store, 1, 9);
+        assert_eq!(names(&store.past(2).unwrap()), ["a", "b", "c"]);
+        store.open_round(&round(2)).unwrap();
+        append(store, "b", 2, 7.0);
+        let past = store.past(2).unwrap();
+        let rounds = |past: &[Entry]| past.iter().map(|entry| entry.header.ticket.round).collect::<Vec<_>>();
+        assert_eq!(rounds(&past), [1, 1, 1]);
+        let mut payload = vec![];
+        store.read(&past[1], &mut payload).unwrap();
+        assert_eq!(payload, 2.0f32.to_le_bytes().repeat(3));
+        // The latest of two devices: b of round 2, a of round 1.
+        commit(store, 2, 2);
+        let past = store.past(3).unwrap();
+        assert_eq!((names(&past), rounds(&past)), (vec!["a".to_owned(), "b".to_owned()], vec![1, 2]));
+        store.read(&past[1], &mut payload).unwrap();
+        assert_eq!(payload, 7.0f32.to_le_bytes().repeat(3));
+        store.open_round(&round(3)).unwrap();
+        commit(store, 3, 0);
+        assert!(store.past(4).unwrap().is_empty());
+    });
+}
+
+#[test]
 fn a_run_from_begin_to_history() {
     each(|store| {
         assert_eq!(store.load(&mark()).unwrap(), None);
         assert!(matches!(store.open_round(&round(1)), Err(StoreError::NotBegun)));
         started(store);
         assert!(matches!(store.begin_run(&run(), &[0.0; 3]), Err(StoreError::AlreadyBegun)));
-        assert_eq!(names(&store.updates(1).unwrap()), ["a", "b", "c"]);
+        assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
         assert_eq!(payloads(store, 1).unwrap(), [bytes(1.0), bytes(2.0), bytes(3.0)]);
         commit(store, 1);
         assert!(matches!(store.open_round(&round(1)), Err(StoreError::NotNext { next: 2, got: 1 })));
@@ -134,7 +184,7 @@ fn a_run_from_begin_to_history() {
         // Two versions are kept: the result of rounds 1 and 2.
         assert_eq!(store.parameters(0).unwrap(), None);
         assert_eq!(store.parameters(1).unwrap(), Some(vec![1.0; 3]));
-        assert!(store.updates(1).unwrap().is_empty());
+        assert!(store.updates(1, 0).unwrap().is_empty());
     });
 }
 
@@ -163,8 +213,8 @@ fn what_does_not_fit_is_refused() {
             let error = store.append(&[UpdateRecord { header, payload: &payload }]).unwrap_err();
             assert_eq!(error.code(), Code::WrongRound);
         }
-        assert_eq!(names(&store.updates(1).unwrap()), ["a", "b", "c"]);
-        let other = Commit { round: 2, parameters: &[0.0; 3], strategy_state: &[], report: "" };
+        assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
+        let other = Commit { round: 2, parameters: &[0.0; 3], strategy_state: &[], report: "", history: 0 };
         assert_eq!(store.commit_round(&other).unwrap_err().code(), Code::WrongRound);
         let short = Commit { round: 1, parameters: &[0.0; 2], ..other };
         assert!(matches!(store.commit_round(&short), Err(StoreError::WrongLength { expected: 3, got: 2 })));
@@ -181,7 +231,7 @@ fn combining_reads_from_the_store() {
     let map = RegionMap::from_runs(3, 1, [(0, 3, TierSet::EMPTY.with(tier))]);
     each(|store| {
         started(store);
-        let entries = store.updates(1).unwrap();
+        let entries = store.updates(1, 0).unwrap();
         let mut cohort = Cohort::new(&map, 0.1);
         for entry in &entries {
             let mut payload = Vec::new();
@@ -253,7 +303,7 @@ fn a_torn_tail_is_cut_off() {
     // Half a record after the last one, as a crash between write and index commit leaves it.
     fs::write(&spool, [&whole[..], &whole[..40]].concat()).unwrap();
     let mut store = disk(&dir);
-    assert_eq!(names(&store.updates(1).unwrap()), ["a", "b", "c"]);
+    assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
     assert_eq!(fs::metadata(&spool).unwrap().len(), whole.len() as u64);
     append(&mut store, "d", 1, 4.0);
     assert_eq!(payloads(&mut store, 1).unwrap().len(), 4);
@@ -284,9 +334,9 @@ fn the_bytes_of_a_spool_are_pinned() {
     started(&mut disk(&dir));
     let spool = fs::read(spool_of(&dir, 1)).unwrap();
     let hex: String = spool[..spool.len() / 3].iter().map(|byte| format!("{byte:02x}")).collect();
-    let prefix = "46545532 23000000 0c000000";
-    let header = "09 01 00 01 0162 00 00 05 000000000000e03f 00 00 03 00 00 00 00 00 00 01 000000000000f03f";
-    let payload_and_checksum = "00000040 00000040 00000040 03564181";
+    let prefix = "46545532 29000000 0c000000";
+    let header = "09 01 00 01 0162 00 03 01 0000003f 00 05 000000000000e03f 00 00 03 00 00 00 00 00 00 01 000000000000f03f";
+    let payload_and_checksum = "00000040 00000040 00000040 3c46d54d";
     assert_eq!(hex, [prefix, header, payload_and_checksum].concat().replace(' ', ""));
 }
 

@@ -6,7 +6,7 @@
 //! stretches in every tier. So device `k` of one tier has the counterpart `k` in all others, and a
 //! difference between tiers is not one between classes.
 
-use aggregator::{model::TieredModel, server::open_model, strategy::Hints};
+use aggregator::{model::TieredModel, server::open_model, strategy::Needs};
 use common::{
     Budget, DeviceId,
     rng::{Rng, derive},
@@ -50,7 +50,7 @@ pub struct FleetDevice {
 impl Fleet {
     pub fn new(options: &DemoOptions) -> Result<Self, DemoError> {
         let [any, ..] = &options.strategies()[..] else { return Err(DemoError::Stopped) };
-        let (model, _) = open_model(&options.config(any, 1), Hints::default())?;
+        let (model, _) = open_model(&options.config(any, 1), Needs::default())?;
         let hardware = hardware(&model);
         let all = everything()?;
         let mut devices = vec![];

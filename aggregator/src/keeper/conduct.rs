@@ -1,0 +1,359 @@
+//! The exchanges of a round: asks the strategy what comes next, until the round can be combined.
+//!
+//! What was asked follows from the strategy's state and from what the store holds of the round, so after a
+//! restart the open exchange is formed again and means the same.
+
+use common::{
+    Code, DeviceId, Tier,
+    brief::{Brief, Objective, Product},
+    message::{Alone, Task},
+    region::RegionMap,
+    rng,
+    wire::crc32,
+};
+use tracing::{error, info, warn};
+
+use super::{Keeper, KeeperError, Reply};
+use crate::{
+    combine::{Absent, Cohort, CombineError, Outcome, combine, direction, weighted_mean},
+    fleet::DeviceRecord,
+    model::Published,
+    report::RoundReport,
+    round::{ClosedRound, Purpose},
+    stage::Stage,
+    store::{Commit, Entry, Header, OpenRound, RoundRecord, Selected, Spooled, StageRecord, StoreError},
+    strategy::{Ask, Exchange, Kind, Member},
+};
+
+/// Exchanges of a round beyond this many would mean that a strategy goes in circles.
+const MAX_STAGES: usize = 8;
+
+/// Who was asked in a round and did not deliver.
+#[derive(Clone, Debug, Default)]
+pub struct Losses {
+    /// When the first exchange was opened.
+    opened: Option<common::Instant>,
+    refused: Vec<(DeviceId, Tier, Code)>,
+    silent: Vec<(DeviceId, Tier)>,
+}
+
+impl Keeper {
+    /// A round begins: its first exchange.
+    pub(super) fn open_round(
+        &mut self,
+        number: u32,
+        seats: Vec<(DeviceId, Tier)>,
+    ) -> Result<Reply, KeeperError> {
+        if number == 1 {
+            let fleet: Vec<_> = self.fleet.values().map(member).collect();
+            self.method.strategy.begin(&fleet);
+        }
+        let select = |(device, tier)| Selected { device, tier, attempt: 0 };
+        let selected = seats.into_iter().map(select).collect();
+        self.open = Some(RoundRecord { number, selected, stages: vec![] });
+        self.losses = Losses::default();
+        let opened = common::Instant::ZERO;
+        self.proceed(&ClosedRound::empty(number, self.settings.lr_of(number), opened))
+    }
+
+    /// An exchange has ended.
+    pub(super) fn close(&mut self, mut closed: ClosedRound) -> Result<Reply, KeeperError> {
+        closed.opened = *self.losses.opened.get_or_insert(closed.opened);
+        self.losses.refused.append(&mut closed.refused);
+        self.losses.silent.append(&mut closed.silent);
+        self.proceed(&closed)
+    }
+
+    /// The exchange that was open when the aggregator stopped, as it was.
+    pub fn reopen(&mut self, open: &OpenRound) -> Result<Stage, KeeperError> {
+        let mut record = open.record.clone();
+        let stage = record.stages.pop();
+        self.open = Some(record);
+        let lr = self.settings.lr_of(open.record.number);
+        let formed = match self.next_stage(lr) {
+            Ok(formed) => formed,
+            Err(CombineError::Read(failed)) => return Err(failed.into()),
+            Err(failed) => {
+                error!("the open exchange can not be formed again: {failed}");
+                None
+            }
+        };
+        self.open = Some(open.record.clone());
+        Ok(formed.unwrap_or_else(|| Stage {
+            round: open.record.number,
+            number: open.record.stage(),
+            kind: stage.map_or(Kind::Train, |stage| stage.kind),
+            lr,
+            seats: vec![],
+            guide: vec![],
+        }))
+    }
+
+    /// The next exchange of the open round, or its end.
+    fn proceed(&mut self, closed: &ClosedRound) -> Result<Reply, KeeperError> {
+        match self.next_stage(closed.lr) {
+            Ok(Some(stage)) => {
+                if let Some(record) = &mut self.open {
+                    let asked = stage.seats.iter().map(|(device, ..)| device.clone()).collect();
+                    record.stages.push(StageRecord { kind: stage.kind, asked });
+                    self.store.open_round(record)?;
+                }
+                Ok(Reply::Opened(stage))
+            }
+            Ok(None) => self.finish(closed, None),
+            Err(CombineError::Read(failed)) => self.finish(closed, Some(failed.code())),
+            Err(failed) => {
+                error!(round = closed.number, "the round ends early: {failed}");
+                self.finish(closed, Some(Code::NonFiniteResult))
+            }
+        }
+    }
+
+    fn next_stage(&mut self, lr: f32) -> Result<Option<Stage>, CombineError<StoreError>> {
+        let Some(record) = self.open.clone().filter(|record| record.stages.len() < MAX_STAGES) else {
+            return Ok(None);
+        };
+        let stages: Vec<Vec<Entry>> = (0..record.stages.len())
+            .map(|stage| self.store.updates(record.number, stage as u8))
+            .collect::<Result<_, _>>()
+            .map_err(CombineError::Read)?;
+        let (regions, past) = (self.model.regions.clone(), self.past(record.number)?);
+        let scene = self.scene(&regions, record.number, lr, &past);
+        let exchange = |(stage, entries): (&StageRecord, &Vec<Entry>)| Exchange {
+            kind: stage.kind,
+            cohort: scene.cohort(entries),
+        };
+        let made: Vec<Exchange<'_>> = record.stages.iter().zip(&stages).map(exchange).collect();
+        let alive = alive(&record, &stages);
+        let names: Vec<_> = alive.iter().map(|(device, _)| device.clone()).collect();
+        let Some(ask) = self.method.strategy.next(&made, &names).filter(|_| !alive.is_empty()) else {
+            return Ok(None);
+        };
+        let seats = alive
+            .into_iter()
+            .filter_map(|(device, tier)| {
+                let task = self.task(&ask, &device, &made, record.number, lr)?;
+                Some((device, tier, task))
+            })
+            .collect();
+        let of = |kind: Kind| made.iter().rposition(|exchange| exchange.kind == kind);
+        let wanted = match &ask {
+            Ask::Train { guide: Some(weights) } => of(Kind::Gradients).map(|at| (at, Some(weights))),
+            Ask::Try { .. } => of(Kind::Train).map(|at| (at, None)),
+            _ => None,
+        };
+        let vector = match wanted {
+            Some((at, weights)) => {
+                let cohort = &made[at].cohort;
+                let mut updates = Spooled::new(&mut *self.store, &stages[at]).with_past(&past);
+                Some(match weights {
+                    Some(weights) => weighted_mean(weights, cohort, &mut updates)?,
+                    None => direction(&*self.method.strategy, cohort, &mut updates)?,
+                })
+            }
+            None => None,
+        };
+        let guide = vector.map_or(vec![], |vector| self.slices(&vector));
+        let (round, number) = (record.number, record.stages.len() as u8);
+        Ok(Some(Stage { round, number, kind: ask.kind(), lr, seats, guide }))
+    }
+
+    fn slices(&self, vector: &[f64]) -> Vec<Published> {
+        let vector: Vec<f32> = vector.iter().map(|&value| value as f32).collect();
+        self.model.publish(&vector, self.settings.down)
+    }
+
+    /// What a device is told; `None` if it is not asked.
+    fn task(&self, ask: &Ask, device: &DeviceId, made: &[Exchange<'_>], round: u32, lr: f32) -> Option<Task> {
+        let seed = device_seed(self.settings.seed, round, device);
+        let mut brief = Brief { lr, seed, ..self.settings.brief.clone() };
+        self.method.brief(device, made, &mut brief);
+        Some(match ask {
+            Ask::Alone { task, devices } => {
+                if !devices.contains(device) {
+                    return None;
+                }
+                let (epochs, objective) = (task.brief.epochs, Objective::default());
+                Task::Alone(Alone { brief: Brief { epochs, objective, ..brief }, ..task.clone() })
+            }
+            Ask::Losses => Task::Evaluate(brief.groups),
+            Ask::Gradients => Task::Train(Brief {
+                product: Product::Gradient,
+                objective: Objective { align: 0.0, ..brief.objective },
+                personal: None,
+                loss_after: false,
+                ..brief
+            }),
+            Ask::Train { .. } => Task::Train(brief),
+            Ask::Try { steps } => Task::Try(steps.iter().map(|&step| step as f32).collect()),
+        })
+    }
+
+    fn scene<'a>(&self, regions: &'a RegionMap, round: u32, lr: f32, past: &'a [Entry]) -> Scene<'a> {
+        let refused = self.losses.refused.clone();
+        Scene { regions, round, lr: lr.into(), clients: self.fleet.len(), refused, past }
+    }
+
+    fn past(&self, round: u32) -> Result<Vec<Entry>, CombineError<StoreError>> {
+        match self.method.needs().history {
+            0 => Ok(vec![]),
+            _ => self.store.past(round).map_err(CombineError::Read),
+        }
+    }
+
+    /// Combines and commits.
+    fn finish(&mut self, closed: &ClosedRound, failed: Option<Code>) -> Result<Reply, KeeperError> {
+        let record = self.open.take().unwrap_or_else(|| RoundRecord {
+            number: closed.number,
+            selected: vec![],
+            stages: vec![],
+        });
+        if record.stages.is_empty() {
+            // A round must be open before it can be committed.
+            self.store.open_round(&record)?;
+        }
+        let train = record.stages.iter().rposition(|stage| stage.kind == Kind::Train);
+        let entries = match train {
+            Some(stage) => self.store.updates(record.number, stage as u8)?,
+            None => vec![],
+        };
+        let outcome = match failed {
+            Some(code) => kept(code),
+            None => self.combine(&record, closed.lr, train, &entries),
+        };
+        if let Some(code) = outcome.kept {
+            warn!(round = closed.number, "the model stays as it is: {code}");
+        }
+        let delivered =
+            |Entry { header, .. }: &Entry| (header.device.clone(), header.tier, header.scalars.clone());
+        let closed = ClosedRound {
+            delivered: entries.iter().map(delivered).collect(),
+            refused: std::mem::take(&mut self.losses.refused),
+            silent: std::mem::take(&mut self.losses.silent),
+            ..closed.clone()
+        };
+        let report = RoundReport::new(&closed, Purpose::Train, Some(&outcome), self.model.plans.len());
+        let (lost, refused) = (report.silent.len(), report.refused.len());
+        info!(
+            round = closed.number,
+            loss = report.loss.mean,
+            devices = report.devices.len(),
+            lost,
+            refused,
+            "combined"
+        );
+        self.store.commit_round(&Commit {
+            round: closed.number,
+            parameters: &self.parameters,
+            strategy_state: &self.method.save(),
+            report: &serde_json::to_string(&report).unwrap_or_default(),
+            history: self.method.needs().history,
+        })?;
+        self.committed = closed.number;
+        self.write_model()?;
+        self.publish(&report)?;
+        Ok(Reply::Committed)
+    }
+
+    /// The next model, or the present one and the reason why it stays.
+    fn combine(&mut self, record: &RoundRecord, lr: f32, train: Option<usize>, entries: &[Entry]) -> Outcome {
+        let Some(train) = train else { return kept(Code::EmptyRound) };
+        let combined = self.try_combine(record, lr, train, entries);
+        combined.unwrap_or_else(|failed| {
+            error!(round = record.number, "{failed}");
+            match failed {
+                CombineError::Read(failed) => kept(failed.code()),
+                _ => kept(Code::NonFiniteResult),
+            }
+        })
+    }
+
+    fn try_combine(
+        &mut self,
+        record: &RoundRecord,
+        lr: f32,
+        train: usize,
+        entries: &[Entry],
+    ) -> Result<Outcome, CombineError<StoreError>> {
+        let (regions, past) = (self.model.regions.clone(), self.past(record.number)?);
+        let scene = self.scene(&regions, record.number, lr, &past);
+        let mut made = Vec::with_capacity(record.stages.len());
+        for (number, stage) in record.stages.iter().enumerate() {
+            let entries = self.store.updates(record.number, number as u8).map_err(CombineError::Read)?;
+            made.push(Exchange { kind: stage.kind, cohort: scene.cohort(&entries) });
+        }
+        let (earlier, rest) = made.split_at_mut(train);
+        let Some((Exchange { cohort, .. }, later)) = rest.split_first_mut() else {
+            return Ok(kept(Code::EmptyRound));
+        };
+        for tried in later.iter().filter(|exchange| exchange.kind == Kind::Try) {
+            for participant in tried.cohort.participants() {
+                cohort.set_trials(&participant.device, participant.trials());
+            }
+        }
+        let mut updates = Spooled::new(&mut *self.store, entries).with_past(&past);
+        combine(&mut self.method, cohort, earlier, &mut updates, &mut self.parameters)
+    }
+}
+
+fn member(record: &DeviceRecord) -> Member<'_> {
+    let DeviceRecord { device, tier, data, .. } = record;
+    Member { device, tier: *tier, samples: f64::from(data.train_samples), groups: &data.groups }
+}
+
+/// What the exchanges of a round have in common.
+struct Scene<'a> {
+    regions: &'a RegionMap,
+    round: u32,
+    lr: f64,
+    clients: usize,
+    refused: Vec<(DeviceId, Tier, Code)>,
+    past: &'a [Entry],
+}
+
+impl<'a> Scene<'a> {
+    fn cohort(&self, entries: &[Entry]) -> Cohort<'a> {
+        let mut cohort = Cohort::new(self.regions, self.lr);
+        cohort.round = self.round;
+        cohort.set_clients(self.clients);
+        cohort.reserve(entries.len());
+        for Entry { header, .. } in entries {
+            let Header { device, tier, scalars, norms, .. } = header;
+            // Refusals are kept in the cohort and come back with the outcome.
+            let _ = cohort.admit(device.clone(), *tier, scalars.clone(), norms);
+        }
+        for (device, _, code) in &self.refused {
+            cohort.refuse(device.clone(), *code);
+        }
+        for Entry { header, .. } in self.past {
+            let Header { device, tier, ticket, lr, .. } = header;
+            let (device, round, lr) = (device.clone(), ticket.round, f64::from(*lr));
+            cohort.remember(Absent { device, tier: *tier, round, lr });
+        }
+        cohort
+    }
+}
+
+/// Who has delivered everything asked for so far.
+fn alive(record: &RoundRecord, stages: &[Vec<Entry>]) -> Vec<(DeviceId, Tier)> {
+    let delivered = |stage: usize, device: &DeviceId| {
+        stages[stage].binary_search_by(|entry| entry.header.device.cmp(device)).is_ok()
+    };
+    let failed = |device: &DeviceId| {
+        let asked =
+            record.stages.iter().enumerate().filter(|(_, stage)| stage.asked.binary_search(device).is_ok());
+        asked.into_iter().any(|(number, _)| !delivered(number, device))
+    };
+    let selected = record.selected.iter().filter(|selected| !failed(&selected.device));
+    selected.map(|selected| (selected.device.clone(), selected.tier)).collect()
+}
+
+fn kept(code: Code) -> Outcome {
+    Outcome { kept: Some(code), weights: vec![], regions: vec![], refused: vec![], notes: Default::default() }
+}
+
+/// Sample order differs between devices and rounds and follows from the run's seed alone.
+fn device_seed(seed: u64, round: u32, device: &DeviceId) -> u64 {
+    let name = u64::from(crc32(device.as_str().as_bytes()));
+    rng::derive(rng::derive(seed, u64::from(round)), name)
+}

@@ -1,0 +1,82 @@
+//! A run, opened from its configuration and its store: the Coordinator and the Keeper that belong together.
+//!
+//! The server puts QUIC and a clock around them; a simulation drives them directly.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use common::{Instant, transfer::LinkLimits};
+
+use crate::{
+    config::Config,
+    coordinator::{Coordinator, OpenRound, Start},
+    keeper::{Keeper, Observer},
+    server::{ServerError, check_fixed_tiers, open_method, open_model, open_run},
+    store::Store,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Run {
+    pub coordinator: Coordinator,
+    pub keeper: Keeper,
+}
+
+/// What surrounds a run.
+#[expect(missing_debug_implementations, reason = "taken apart at once")]
+pub struct Surroundings {
+    pub store: Box<dyn Store>,
+    pub limits: LinkLimits,
+    /// Where files for people go.
+    pub dir: Option<PathBuf>,
+    pub observer: Option<Observer>,
+    pub now: Instant,
+}
+
+impl Run {
+    /// Starts a run, or goes on with the one in the store.
+    pub fn open(config: &Config, around: Surroundings) -> Result<Self, ServerError> {
+        let Surroundings { mut store, limits, dir, observer, now } = around;
+        let mut method = open_method(config)?;
+        let needs = method.needs();
+        config.suits(method.name(), needs)?;
+        let (model, initial) = open_model(config, needs)?;
+        check_fixed_tiers(config, model.plans.len())?;
+        method.fits(&model.regions)?;
+        let saved = open_run(&mut *store, &model, config, initial)?;
+        method.restore(&saved.strategy_state)?;
+        let mut settings = config.settings(needs);
+        settings.limits = limits;
+        let fleet = saved.devices.iter().map(|record| (record.device.clone(), record.clone())).collect();
+        let mut keeper = Keeper {
+            store,
+            method,
+            model: model.clone(),
+            parameters: saved.parameters,
+            committed: saved.next_round - 1,
+            settings: settings.clone(),
+            fleet,
+            open: None,
+            losses: Default::default(),
+            dir,
+            observer,
+        };
+        let open = match &saved.open {
+            Some(open) => {
+                let scalars =
+                    |entry: &crate::store::Entry| (entry.header.device.clone(), entry.header.scalars.clone());
+                let delivered = open.updates.iter().map(scalars).collect();
+                Some(OpenRound { stage: keeper.reopen(open)?, delivered })
+            }
+            None => None,
+        };
+        let start = Start {
+            run: saved.run.run,
+            committed: keeper.committed,
+            devices: saved.devices,
+            fixed: config.devices.clone().into_iter().collect::<BTreeMap<_, _>>(),
+            open,
+        };
+        let coordinator = Coordinator::new(settings, model, &keeper.parameters, start, now);
+        Ok(Self { coordinator, keeper })
+    }
+}

@@ -1,0 +1,30 @@
+//! One exchange of a round, ready to be announced: who is asked, and for what.
+
+use common::{DeviceId, Tier, message::Task};
+
+use crate::{model::Published, strategy::Kind};
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stage {
+    pub round: u32,
+    /// From 0.
+    pub number: u8,
+    pub kind: Kind,
+    pub lr: f32,
+    /// In DeviceId order.
+    pub seats: Vec<(DeviceId, Tier, Task)>,
+    /// A vector that is sent along, by tier; empty = none.
+    pub guide: Vec<Published>,
+}
+
+/// What a task makes a device send, beside its scalars: vectors of the slice's length, and bytes.
+pub fn upload(task: &Task, parameters: usize) -> (u8, u32) {
+    match task {
+        Task::Train(brief) => {
+            let vectors = brief.product.vectors();
+            let bytes = brief.codec.encoded_len(vectors * parameters).unwrap_or(0);
+            (vectors as u8, bytes)
+        }
+        Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => (0, 0),
+    }
+}
