@@ -11,6 +11,7 @@
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+mod exchanges;
 mod garbage;
 mod hostile;
 #[cfg(feature = "infer")]

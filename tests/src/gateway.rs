@@ -5,7 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use aggregator::{config::Config, model::TieredModel, server, strategy::Needs};
+use aggregator::{
+    config::Config,
+    model::TieredModel,
+    server,
+    store::{DiskStore, Options, Store},
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -102,7 +107,16 @@ impl Gateway {
 
     /// The model under its tiers, as the aggregator compiles it.
     pub fn model(&self) -> TieredModel {
-        server::open_model(&self.config(), Needs::default()).unwrap().0
+        let config = self.config();
+        let needs = server::open_method(&config).unwrap().needs();
+        server::open_model(&config, needs).unwrap().0
+    }
+
+    /// Reports of all rounds that were trained. Nobody else may have the store open.
+    pub fn history(&self) -> Vec<Value> {
+        let store = DiskStore::open(&self.path("gw/store"), Options::default()).unwrap();
+        let reports = store.history().unwrap().into_iter();
+        reports.map(|(_, text)| serde_json::from_str(&text).unwrap()).collect()
     }
 
     /// The present global model.

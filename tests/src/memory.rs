@@ -104,7 +104,7 @@ pub struct Outcome {
     /// What devices were told about their updates, in order, by device and round.
     pub answers: BTreeMap<(DeviceId, u32), Vec<Option<Code>>>,
     /// Complete updates that reached the aggregator, by device and round.
-    pub arrived: BTreeMap<(DeviceId, u32), u32>,
+    pub arrived: BTreeMap<(DeviceId, u32, u8), u32>,
     /// What every device holds at the end.
     pub slices: Vec<Vec<f32>>,
 }
@@ -153,7 +153,7 @@ pub struct World {
     next_conn: u64,
     reports: Arc<Mutex<Vec<RoundReport>>>,
     answers: BTreeMap<(DeviceId, u32), Vec<Option<Code>>>,
-    arrived: BTreeMap<(DeviceId, u32), u32>,
+    arrived: BTreeMap<(DeviceId, u32, u8), u32>,
 }
 
 impl std::fmt::Debug for World {
@@ -434,7 +434,8 @@ impl World {
     fn note(&mut self, action: &Action) {
         match action {
             Action::Store(update) => {
-                *self.arrived.entry((update.device.clone(), update.ticket.round)).or_default() += 1;
+                let key = (update.device.clone(), update.ticket.round, update.ticket.stage);
+                *self.arrived.entry(key).or_default() += 1;
             }
             Action::Close(closed) => {
                 let stored = self.keeper.store.updates(closed.number, closed.stage).unwrap();
@@ -462,7 +463,8 @@ fn open(setup: &Setup, store: Box<dyn Store>, reports: &Arc<Mutex<Vec<RoundRepor
     let seen = reports.clone();
     let observer: Observer = Box::new(move |report| seen.lock().unwrap().push(report.clone()));
     let (limits, now) = (setup.limits, Instant::from_millis(now));
-    Run::open(&setup.config, Surroundings { store, limits, dir: None, observer: Some(observer), now }).unwrap()
+    Run::open(&setup.config, Surroundings { store, limits, dir: None, observer: Some(observer), now })
+        .unwrap()
 }
 
 /// A device whose memory holds exactly its tier.

@@ -153,7 +153,7 @@ fn exchanges_of_a_round_are_kept_apart_and_last_updates_stay_as_long_as_wanted()
         // The latest of two devices: b of round 2, a of round 1.
         commit(store, 2, 2);
         let past = store.past(3).unwrap();
-        assert_eq!((names(&past), rounds(&past)), (vec!["a".to_owned(), "b".to_owned()], vec![1, 2]));
+        assert_eq!((names(&past), rounds(&past)), (vec!["a", "b"], vec![1, 2]));
         store.read(&past[1], &mut payload).unwrap();
         assert_eq!(payload, 7.0f32.to_le_bytes().repeat(3));
         store.open_round(&round(3)).unwrap();
