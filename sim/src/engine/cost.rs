@@ -1,0 +1,107 @@
+//! How long a device takes, and whether it answers at all.
+//!
+//! ```text
+//! span = 2 latency + bytes down / speed + MACs / speed * straggling + bytes up / speed
+//! ```
+//! A forward pass costs the Plan's MACs per sample, a training pass three times that.
+
+use aggregator::{model::TierPlan, stage::upload};
+use common::{
+    Codec, DeviceId, Duration,
+    message::Task,
+    plan::Plan,
+    rng::{Rng, derive},
+    wire::crc32,
+};
+use edge_client::data::Shard;
+use serde::{Deserialize, Serialize};
+
+/// What a kind of device can do.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hardware {
+    pub macs_per_s: f64,
+    pub down_bytes_per_s: f64,
+    pub up_bytes_per_s: f64,
+    pub latency_ms: f64,
+    /// Energy per million MACs and per kilobyte on the link, in millijoules.
+    pub mj_per_mmac: f64,
+    pub mj_per_kb: f64,
+}
+
+impl Default for Hardware {
+    fn default() -> Self {
+        Self {
+            macs_per_s: 1e9,
+            down_bytes_per_s: 1e6,
+            up_bytes_per_s: 1e6,
+            latency_ms: 50.0,
+            mj_per_mmac: 1.0,
+            mj_per_kb: 5.0,
+        }
+    }
+}
+
+/// What chance does to a fleet.
+#[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Chances {
+    /// Probability that a device does not answer an exchange.
+    pub dropout: f64,
+    /// Probability that a device is slowed down, and by which factor.
+    pub straggler: f64,
+    pub slowdown: f64,
+    pub seed: u64,
+}
+
+/// What one exchange costs one device.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+pub struct Cost {
+    pub macs: f64,
+    pub down: f64,
+    pub up: f64,
+}
+
+pub fn of(task: &Task, plan: &TierPlan, shard: &dyn Shard, codec: Codec, guided: bool) -> Cost {
+    let params = plan.info.params as usize;
+    let forward = Plan::check(&plan.info, &plan.nodes, &plan.schedule).map_or(0.0, |plan| plan.macs() as f64);
+    let (train, test) = (f64::from(shard.train_len()), f64::from(shard.test_len()));
+    let evaluated = train + test;
+    let samples = match task {
+        Task::Train(brief) => {
+            let after = if brief.loss_after { train } else { 0.0 };
+            evaluated + 3.0 * train * f64::from(brief.epochs.max(1)) + after
+        }
+        Task::Alone(task) => 3.0 * train * f64::from(task.brief.epochs),
+        Task::Evaluate(_) => evaluated,
+        Task::Try(steps) => train * (1.0 + steps.len() as f64),
+    };
+    let model = codec.encoded_len(params).unwrap_or(0);
+    let down = f64::from(model) * if guided { 2.0 } else { 1.0 };
+    Cost { macs: forward * samples, down, up: f64::from(upload(task, params).1) }
+}
+
+impl Chances {
+    /// How long the device takes; `None` if it drops out.
+    pub fn span(
+        &self,
+        cost: &Cost,
+        hardware: &Hardware,
+        round: u32,
+        stage: u8,
+        device: &DeviceId,
+    ) -> Option<Duration> {
+        let name = u64::from(crc32(device.as_str().as_bytes()));
+        let exchange = u64::from(round) << 8 | u64::from(stage);
+        let mut rng = Rng::new(derive(derive(self.seed, exchange), name));
+        if rng.unit_f64() < self.dropout {
+            return None;
+        }
+        let slow = if rng.unit_f64() < self.straggler { self.slowdown.max(1.0) } else { 1.0 };
+        let seconds = cost.down / hardware.down_bytes_per_s
+            + slow * cost.macs / hardware.macs_per_s
+            + cost.up / hardware.up_bytes_per_s
+            + 2.0 * hardware.latency_ms / 1000.0;
+        Some(Duration::from_millis((seconds * 1000.0).ceil() as u64))
+    }
+}

@@ -1,0 +1,340 @@
+//! A whole fleet in one process: the real Coordinator, Keeper and Sessions around a link in memory and a
+//! virtual clock.
+//!
+//! Training runs on threads of its own; everything else happens on the caller's, in the order of virtual
+//! time, so the result does not depend on how many threads there are. Devices borrow their arenas: memory is
+//! of the order of `threads x model + data`, except where a device keeps a personal model or what a lossy
+//! codec owes.
+//!
+//! ```text
+//! exchange opens -> for every asked device: when will it have answered?   (speed, link, chance)
+//!   in that order, a few at a time:  model down -> threads train -> update up
+//! deadline -> the Coordinator closes the exchange; who is later has missed it
+//! ```
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use aggregator::{
+    config::Config,
+    coordinator::Action,
+    fleet::ConnId,
+    keeper::{Observer, Reply},
+    report::RoundReport,
+    run::{Run, Surroundings},
+    server::ServerError,
+    store::MemoryStore,
+};
+use common::{Budget, DeviceId, Instant, Tier, rng::derive, transfer::LinkLimits};
+use edge_client::data::Shard;
+
+mod account;
+mod cost;
+mod device;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+pub use account::{Account, TierAccount};
+pub use cost::{Chances, Hardware};
+use device::Device;
+use pool::Pool;
+
+/// A shard that threads may share.
+pub type SharedShard = Arc<dyn Shard + Send + Sync>;
+
+/// Frames as large as the format allows, and no waiting: nothing is ever lost.
+const LINK: LinkLimits =
+    LinkLimits { chunk: 512 * 1024, window: 16, ..LinkLimits::QUIC };
+
+/// One member of the simulated fleet.
+#[derive(Clone)]
+pub struct Member {
+    pub device: DeviceId,
+    /// The tier its memory is made for.
+    pub tier: Tier,
+    pub hardware: Hardware,
+    pub shard: SharedShard,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("device", &self.device).field("tier", &self.tier).finish()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error("the run can not go on: {0}")]
+    Keeper(#[from] aggregator::keeper::KeeperError),
+    #[error("{device} is not taken: {code}")]
+    Refused { device: DeviceId, code: common::Code },
+    #[error("round {round} can not close: {answered} of {asked} devices answer, and its quorum needs more")]
+    Stuck { round: u32, answered: usize, asked: usize },
+    #[error("a thread that trains has died")]
+    Thread,
+}
+
+/// A run that is being simulated.
+#[derive(Debug)]
+pub struct Engine {
+    run: Run,
+    devices: Vec<Device>,
+    pool: Pool,
+    chances: Chances,
+    reports: Arc<Mutex<Vec<RoundReport>>>,
+    account: Account,
+    now: Instant,
+    /// Reused by every frame.
+    frame: Vec<u8>,
+}
+
+impl Engine {
+    /// Brings the fleet together. `threads` are those that train.
+    pub fn new(
+        config: &Config,
+        members: Vec<Member>,
+        chances: Chances,
+        threads: usize,
+    ) -> Result<Self, EngineError> {
+        let reports = Arc::new(Mutex::new(vec![]));
+        let seen = reports.clone();
+        let observer: Observer = Box::new(move |report| lock(&seen).push(report.clone()));
+        let mut config = config.clone();
+        config.run.min_devices = members.len();
+        let around = Surroundings {
+            store: Box::new(MemoryStore::new()),
+            limits: LINK,
+            dir: None,
+            observer: Some(observer),
+            now: Instant::ZERO,
+        };
+        let run = Run::open(&config, around)?;
+        let plans = &run.keeper.model.plans;
+        let tiers = plans.len();
+        let join = |(index, member): (usize, Member)| {
+            let info = plans.get(member.tier.index()).map(|plan| plan.info);
+            let ram = info.map_or(0, |info| info.arena_bytes());
+            let segments = info.map(|info| info.segments).unwrap_or_default();
+            let keeps = segments.residual.is_some() || segments.personal.is_some();
+            let budget = Budget { ram, ..Budget::UNLIMITED };
+            Device::new(ConnId(index as u64 + 1), member, budget, keeps, derive(chances.seed, index as u64))
+        };
+        let devices = members.into_iter().enumerate().map(join).collect();
+        let mut engine = Self {
+            run,
+            devices,
+            pool: Pool::new(threads),
+            chances,
+            reports,
+            account: Account::new(tiers),
+            now: Instant::ZERO,
+            frame: Vec::new(),
+        };
+        engine.join()?;
+        Ok(engine)
+    }
+
+    /// Simulates to the end of the run and gives the reports of all rounds, the final scores last.
+    /// `progress` is called after every round with the rounds made so far.
+    pub fn run(&mut self, mut progress: impl FnMut(&RoundReport)) -> Result<Vec<RoundReport>, EngineError> {
+        let mut told = 0;
+        while !self.run.coordinator.is_finished() {
+            self.exchange()?;
+            let fresh: Vec<_> = lock(&self.reports).iter().skip(told).cloned().collect();
+            told += fresh.len();
+            fresh.iter().for_each(&mut progress);
+        }
+        Ok(lock(&self.reports).clone())
+    }
+
+    /// The global model now.
+    pub fn parameters(&self) -> &[f32] {
+        &self.run.keeper.parameters
+    }
+
+    pub fn keeper(&self) -> &aggregator::keeper::Keeper {
+        &self.run.keeper
+    }
+
+    /// What the run has cost so far.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Everybody says hello and is given a tier and a Plan.
+    fn join(&mut self) -> Result<(), EngineError> {
+        for index in 0..self.devices.len() {
+            let device = &mut self.devices[index];
+            self.run.coordinator.handle_connected(device.conn, device.id.clone());
+            if let Some(session) = &mut device.session {
+                session.handle_connected(LINK, self.now);
+            }
+            self.talk(index, self.now)?;
+            if let Some(code) = self.devices[index].refused {
+                return Err(EngineError::Refused { device: self.devices[index].id.clone(), code });
+            }
+        }
+        Ok(())
+    }
+
+    /// One exchange of a round: everybody who is asked answers, as far as time allows.
+    fn exchange(&mut self) -> Result<(), EngineError> {
+        let Some(round) = self.run.coordinator.round() else { return Err(EngineError::Thread) };
+        let (number, stage, opened) = (round.number, round.stage, round.opened);
+        let asked = round.seats.len();
+        let deadline = opened + self.run.coordinator.settings().patience.deadline;
+        let mut due = self.due(number, stage, opened);
+        let width = self.pool.threads() + 2;
+        let mut flight: VecDeque<(usize, Instant)> = VecDeque::new();
+        let mut answered = 0;
+        loop {
+            while flight.len() < width
+                && let Some(&(finish, index)) = due.front()
+                && (finish <= deadline || self.overdue(deadline)?)
+            {
+                due.pop_front();
+                self.start(index, opened)?;
+                flight.push_back((index, finish));
+            }
+            let Some((index, finish)) = flight.pop_front() else { break };
+            self.now = self.now.max(finish);
+            self.finish(index, finish)?;
+            answered += 1;
+            if !self.is_open(number, stage) {
+                // Closed before everybody has answered.
+                for (index, _) in flight.drain(..) {
+                    self.devices[index].session = Some(self.pool.wait(index).ok_or(EngineError::Thread)?);
+                    self.devices[index].give_back(&mut self.pool.arenas);
+                }
+                return Ok(());
+            }
+        }
+        if self.is_open(number, stage) && self.overdue(deadline)? {
+            return Err(EngineError::Stuck { round: number, answered, asked });
+        }
+        Ok(())
+    }
+
+    fn is_open(&self, number: u32, stage: u8) -> bool {
+        let round = self.run.coordinator.round();
+        round.is_some_and(|round| (round.number, round.stage) == (number, stage))
+            && !self.run.coordinator.is_finished()
+    }
+
+    /// Lets the deadline pass; true if the exchange is still open then.
+    fn overdue(&mut self, deadline: Instant) -> Result<bool, EngineError> {
+        let before = self.run.coordinator.round().map(|round| (round.number, round.stage));
+        self.now = self.now.max(deadline);
+        self.run.coordinator.handle_timeout(self.now);
+        self.carry_out()?;
+        Ok(self.run.coordinator.round().map(|round| (round.number, round.stage)) == before
+            && !self.run.coordinator.is_finished())
+    }
+
+    /// When each asked device will have answered, the first first. Who drops out is not there.
+    fn due(&self, number: u32, stage: u8, opened: Instant) -> VecDeque<(Instant, usize)> {
+        let Some(round) = self.run.coordinator.round() else { return VecDeque::new() };
+        let model = &self.run.keeper.model;
+        let mut due: Vec<_> = self
+            .devices
+            .iter()
+            .enumerate()
+            .filter_map(|(index, device)| {
+                let task = round.tasks.get(&device.id)?;
+                let plan = model.plans.get(device.tier()?.index())?;
+                let guided = !round.guide.is_empty();
+                let cost = cost::of(task, plan, device.shard.as_ref(), self.run.coordinator.settings().down, guided);
+                let span = self.chances.span(&cost, &device.hardware, number, stage, &device.id)?;
+                Some((opened + span, index))
+            })
+            .collect();
+        due.sort_unstable();
+        due.into()
+    }
+
+    /// The model goes down; then the device is on its own.
+    fn start(&mut self, index: usize, now: Instant) -> Result<(), EngineError> {
+        self.devices[index].lend(&mut self.pool.arenas);
+        self.talk(index, now)?;
+        let device = &mut self.devices[index];
+        if let Some(session) = device.session.take() {
+            self.pool.submit(index, session, device.shard.clone());
+        }
+        Ok(())
+    }
+
+    /// The device is ready: its update goes up.
+    fn finish(&mut self, index: usize, now: Instant) -> Result<(), EngineError> {
+        self.devices[index].session = Some(self.pool.wait(index).ok_or(EngineError::Thread)?);
+        self.talk(index, now)?;
+        self.devices[index].give_back(&mut self.pool.arenas);
+        Ok(())
+    }
+
+    /// Both ends say what they have to say, until neither has anything left or there is work to do.
+    fn talk(&mut self, index: usize, now: Instant) -> Result<(), EngineError> {
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.resize(LINK.chunk as usize + common::wire::CHUNK_OVERHEAD, 0);
+        let (mut answer, mut quiet) = (Vec::new(), false);
+        while !quiet && !self.devices[index].has_work() {
+            quiet = true;
+            let conn = self.devices[index].conn;
+            while let Some((_, len)) = self.devices[index].session.as_mut().and_then(|s| s.poll_transmit(&mut frame)) {
+                quiet = false;
+                self.account_up(index, len);
+                // A refusal is said on the link, too.
+                let _ = self.run.coordinator.handle_frame(conn, frame.get(..len).unwrap_or_default(), now);
+                self.carry_out()?;
+            }
+            while !self.devices[index].has_work()
+                && self.run.coordinator.poll_transmit(conn, &mut answer).is_some()
+            {
+                quiet = false;
+                self.account_down(index, answer.len());
+                if let Some(session) = &mut self.devices[index].session {
+                    let _ = session.handle_frame(&answer, now);
+                }
+            }
+            self.devices[index].note_events();
+        }
+        self.frame = frame;
+        Ok(())
+    }
+
+    fn account_up(&mut self, index: usize, bytes: usize) {
+        if let Some(tier) = self.devices[index].tier() {
+            self.account.up(tier, bytes);
+        }
+    }
+
+    fn account_down(&mut self, index: usize, bytes: usize) {
+        if let Some(tier) = self.devices[index].tier() {
+            self.account.down(tier, bytes);
+        }
+    }
+
+    fn carry_out(&mut self) -> Result<(), EngineError> {
+        while let Some(action) = self.run.coordinator.poll_action() {
+            if let Action::Disconnect(_) = action {
+                continue;
+            }
+            match self.run.keeper.act(action)? {
+                None | Some(Reply::Finished) => {}
+                Some(reply) => self.run.keeper.tell(reply, &mut self.run.coordinator, self.now),
+            }
+        }
+        // Everybody is asked in turn; nobody needs to be woken.
+        while self.run.coordinator.poll_wake().is_some() {}
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,116 @@
+//! Threads that train, and the arenas they train in.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread::{self, JoinHandle},
+};
+
+use common::Instant;
+use edge_client::train::Fast;
+
+use super::{SharedShard, device::Traveller};
+
+struct Job {
+    device: usize,
+    session: Traveller,
+    shard: SharedShard,
+}
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    jobs: Option<Sender<Job>>,
+    done: Receiver<(usize, Traveller)>,
+    early: HashMap<usize, Traveller>,
+    threads: Vec<JoinHandle<()>>,
+    pub arenas: Arenas,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Job({})", self.device)
+    }
+}
+
+impl Pool {
+    pub fn new(threads: usize) -> Self {
+        let (jobs, inbox) = mpsc::channel::<Job>();
+        let (outbox, done) = mpsc::channel();
+        let inbox = Arc::new(Mutex::new(inbox));
+        let spawn = |_| {
+            let (inbox, outbox) = (inbox.clone(), outbox.clone());
+            thread::spawn(move || train(&inbox, &outbox))
+        };
+        let threads = (0..threads.max(1)).map(spawn).collect();
+        Self { jobs: Some(jobs), done, early: HashMap::new(), threads, arenas: Arenas::default() }
+    }
+
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    pub fn submit(&mut self, device: usize, session: Traveller, shard: SharedShard) {
+        if let Some(jobs) = &self.jobs {
+            // A thread that has died is noticed when its result is waited for.
+            let _ = jobs.send(Job { device, session, shard });
+        }
+    }
+
+    /// The device's Session once its work is done; `None` if the threads are gone.
+    pub fn wait(&mut self, device: usize) -> Option<Traveller> {
+        loop {
+            if let Some(session) = self.early.remove(&device) {
+                return Some(session);
+            }
+            let (done, session) = self.done.recv().ok()?;
+            self.early.insert(done, session);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn train(inbox: &Mutex<Receiver<Job>>, outbox: &Sender<(usize, Traveller)>) {
+    let mut backend = Fast::new();
+    loop {
+        let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { device, mut session, shard }) = job else { return };
+        while session.has_work() {
+            // An error ends the work, and the Session tells the aggregator.
+            if session.work(&*shard, &mut backend, Instant::ZERO).is_err() {
+                break;
+            }
+        }
+        if outbox.send((device, session)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Arenas between two uses.
+#[derive(Debug, Default)]
+pub(super) struct Arenas(Vec<Vec<f32>>);
+
+impl Arenas {
+    /// Room for this many numbers, all zero.
+    pub fn take(&mut self, len: usize) -> Vec<f32> {
+        let mut arena = self.0.pop().unwrap_or_default();
+        arena.clear();
+        arena.resize(len, 0.0);
+        arena
+    }
+
+    pub fn put(&mut self, arena: Vec<f32>) {
+        self.0.push(arena);
+    }
+}
