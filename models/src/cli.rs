@@ -61,7 +61,7 @@ pub enum Command {
         /// File to write
         #[arg(long)]
         out: PathBuf,
-        /// End with logits even if the model ends with a softmax
+        /// End with logits even if the model ends with a softmax or sigmoid
         #[arg(long)]
         logits: bool,
     },
@@ -74,7 +74,7 @@ pub enum Command {
         /// Directory to write to; made if needed
         #[arg(long)]
         out: PathBuf,
-        /// End with logits even if the model ends with a softmax
+        /// End with logits even if the model ends with a softmax or sigmoid
         #[arg(long)]
         logits: bool,
     },
@@ -158,7 +158,7 @@ pub struct CheckArgs {
     /// Width rates; by default those of the zoo model, or 1,0.7,0.5,0.25,0.125
     #[arg(long, value_delimiter = ',', value_parser = rate)]
     pub tiers: Option<Vec<f64>>,
-    /// Loss to check with; by default softmax, or sigmoid where the last axis of the output has size 1
+    /// Loss to check with; by default softmax, or sigmoid where the model ends with one or the last axis of its output has size 1
     #[arg(long, value_enum)]
     pub loss: Option<LossKind>,
     /// Random samples
@@ -186,7 +186,7 @@ pub struct GradArgs {
     /// Units to keep of every hidden axis, in model order
     #[arg(long, value_delimiter = ',')]
     pub widths: Option<Vec<u32>>,
-    /// By default softmax, or sigmoid where the last axis of the output has size 1
+    /// By default softmax, or sigmoid where the model ends with one or the last axis of its output has size 1
     #[arg(long, value_enum)]
     pub loss: Option<LossKind>,
 }

@@ -77,6 +77,8 @@ pub struct Output {
 pub enum Tail {
     Softmax,
     LogSoftmax,
+    /// Of every output; the loss is then binary cross-entropy.
+    Sigmoid,
 }
 
 impl Tail {
@@ -85,6 +87,7 @@ impl Tail {
         match self {
             Self::Softmax => "Softmax",
             Self::LogSoftmax => "LogSoftmax",
+            Self::Sigmoid => "Sigmoid",
         }
     }
 }

@@ -162,6 +162,11 @@ fn check_model(source: &Source, args: &CheckArgs) -> Result<check::Report> {
 
 fn write_gradients(source: &Source, args: &GradArgs) -> Result<grad::Report> {
     let model = Model::load(source)?;
+    model.spare(&args.out)?;
+    for (read, what) in [(&args.inputs, "inputs"), (&args.labels, "labels")] {
+        let same = *read == args.out || is_same_file(read, &args.out);
+        ensure!(!same, "{} holds the {what}; choose another place to write to", args.out.display());
+    }
     let mask = tier(args.tier, args.widths.as_deref()).mask(&model.graph)?;
     let array = |path: &Path| {
         let bytes = fs::read(path).with_context(|| format!("can not read {}", path.display()))?;
@@ -171,10 +176,14 @@ fn write_gradients(source: &Source, args: &GradArgs) -> Result<grad::Report> {
     let loss = LossKind::of(args.loss, &model.graph);
     let samples = Samples::from_arrays(&model.graph, loss, &inputs, &labels)?;
     let found = gradients(&model.graph, &model.parameters, Some(&mask), &samples)?;
-    model.spare(&args.out)?;
     fs::write(&args.out, grad::archive(&found)?)
         .with_context(|| format!("can not write {}", args.out.display()))?;
     Ok(grad::Report::new(args.out.clone(), samples.rows(), mask.widths().to_vec(), &found))
+}
+
+/// Also by other paths: links and `..`. Files that do not exist are none.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 /// By default the whole model.

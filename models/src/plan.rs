@@ -21,7 +21,7 @@ use common::{
     plan::{Loss, Node, Pass, Plan, PlanError, PlanInfo, Segments, Step},
 };
 
-use crate::graph::{Graph, SliceError};
+use crate::graph::{Graph, SliceError, Tail};
 
 pub mod arena;
 pub mod fit;
@@ -246,9 +246,9 @@ fn outputs(graph: &Graph, mask: &WidthMask) -> (u32, u32) {
 
 /// Softmax cross-entropy over the last axis of the output; binary where that has size 1.
 pub fn default_loss(graph: &Graph) -> Loss {
-    match outputs(graph, graph.full()).0 {
-        1 => Loss::Sigmoid,
-        classes => Loss::Softmax { classes },
+    match (graph.output().tail, outputs(graph, graph.full()).0) {
+        (Some(Tail::Sigmoid), _) | (_, 1) => Loss::Sigmoid,
+        (_, classes) => Loss::Softmax { classes },
     }
 }
 

@@ -95,7 +95,7 @@ impl Builder {
     pub(super) fn param(&mut self, param: Param, dims: &[Dim]) -> Result<ParamId, GraphError> {
         if let Some(place) = self.params.iter().position(|other| other.name == param.name) {
             let shape = self.shapes.get(place).cloned().unwrap_or_default();
-            let same = self.params.get(place).is_some_and(|other| other.stored == param.stored);
+            let same = self.params.get(place).is_some_and(|other| other.agrees(&param));
             if !same || self.axes.sizes(&shape.dims) != self.axes.sizes(dims) {
                 return Err(GraphError::Shared(param.name));
             }
