@@ -11,6 +11,7 @@ pub mod grad;
 pub mod inspect;
 pub mod plan;
 pub mod table;
+pub mod whole;
 
 const EXAMPLES: &str = "Examples:
   models zoo                                          what comes with FairTier
@@ -110,6 +111,9 @@ pub struct Source {
     /// Draws the weights of a zoo model
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Let hidden axes stay whole that a rate below 1 can not cut, instead of refusing it
+    #[arg(long)]
+    pub keep_whole: bool,
 }
 
 #[derive(Debug, Args)]

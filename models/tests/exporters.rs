@@ -3,7 +3,7 @@
 
 use common::plan::Loss;
 use models::{
-    Graph,
+    Graph, TierSpec,
     graph::Tail,
     onnx::{ExportOptions, export, import},
     plan::default_loss,
@@ -71,6 +71,23 @@ fn the_outputs_are_those_of_keras() {
     }
     let text = import(&bytes("keras-rgb.nhwc.onnx")).unwrap_err().to_string();
     assert!(text.contains("--inputs-as-nchw"), "{text}");
+}
+
+/// Only grouped convolutions and what is tied to the input can not be cut at all.
+#[test]
+fn real_models_can_be_cut() {
+    let others = ["keras-mlp", "keras-cnn", "keras-rgb", "keras-binary", "keras-labels", "sklearn-mlp"];
+    let torch = torch_models().into_iter().map(|name| format!("{name}.graph"));
+    let mut refused = Vec::new();
+    for name in torch.chain(others.map(str::to_owned)) {
+        let (graph, _) = read(&format!("{name}.onnx"));
+        match TierSpec::Rate(0.5).mask(&graph) {
+            Ok(mask) => assert!(graph.layout().slice_len(&mask) < graph.layout().len(), "{name}"),
+            Err(error) => refused.push((name, error.to_string())),
+        }
+    }
+    let names: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["conv-groups.graph", "tied.graph"], "{refused:?}");
 }
 
 #[test]
