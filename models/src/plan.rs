@@ -57,7 +57,8 @@ pub struct PlanOptions {
     pub fused: bool,
     /// HeteroFL's scaler: what a layer gives is divided by the share of its units that the tier keeps.
     pub scaler: bool,
-    /// By default softmax cross-entropy over the last axis of the output; binary where that has size 1.
+    /// By default softmax cross-entropy over the last axis of the output; binary where that has size 1 or the
+    /// model ends with a sigmoid.
     pub loss: Option<Loss>,
     /// Give up activations, and compute them again in the backward pass, as long as that saves memory.
     pub recompute: bool,
