@@ -49,7 +49,7 @@ pub enum ModelError {
     #[error("between 1 and {max} tiers are needed, not {0}", max = common::tier::MAX_TIERS)]
     TierCount(usize),
     #[error("tier {tier}: {source}")]
-    Mask { tier: usize, source: common::mask::MaskError },
+    Mask { tier: usize, source: models::graph::SliceError },
     #[error("tier {tier}: {source}")]
     Plan { tier: usize, source: models::plan::CompileError },
     #[error("tier {tier}: its slice of {parameters} parameters is too large to send")]

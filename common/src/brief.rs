@@ -142,8 +142,19 @@ pub struct SelfRegular {
     pub soften: f32,
     /// Weight of the distance between them.
     pub gamma: f32,
-    /// Standard deviation of the noise added to the copy of a sample.
-    pub noise: f32,
+    /// How the copy of a sample differs from it.
+    pub augment: Augment,
+}
+
+/// How the copy of a sample is made; every sample has its own draw.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Augment {
+    /// Normal noise of this standard deviation on every number.
+    Noise(f32),
+    /// Samples are images `[channels][height][width]`: moved by up to `pixels` in both directions, with zeros
+    /// where nothing was, and mirrored left to right half of the time if `flip`.
+    Shift { channels: u16, height: u16, width: u16, pixels: u8, flip: bool },
 }
 
 /// What a device sends back.

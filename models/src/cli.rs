@@ -11,6 +11,7 @@ pub mod grad;
 pub mod inspect;
 pub mod plan;
 pub mod table;
+pub mod whole;
 
 const EXAMPLES: &str = "Examples:
   models zoo                                          what comes with FairTier
@@ -61,7 +62,7 @@ pub enum Command {
         /// File to write
         #[arg(long)]
         out: PathBuf,
-        /// End with logits even if the model ends with a softmax
+        /// End with logits even if the model ends with a softmax or sigmoid
         #[arg(long)]
         logits: bool,
     },
@@ -74,7 +75,7 @@ pub enum Command {
         /// Directory to write to; made if needed
         #[arg(long)]
         out: PathBuf,
-        /// End with logits even if the model ends with a softmax
+        /// End with logits even if the model ends with a softmax or sigmoid
         #[arg(long)]
         logits: bool,
     },
@@ -110,6 +111,9 @@ pub struct Source {
     /// Draws the weights of a zoo model
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Let hidden axes stay whole that a rate below 1 can not cut, instead of refusing it
+    #[arg(long)]
+    pub keep_whole: bool,
 }
 
 #[derive(Debug, Args)]
@@ -164,7 +168,7 @@ pub struct CheckArgs {
     /// Width rates; by default those of the zoo model, or 1,0.7,0.5,0.25,0.125
     #[arg(long, value_delimiter = ',', value_parser = rate)]
     pub tiers: Option<Vec<f64>>,
-    /// Loss to check with; by default softmax, or sigmoid where the last axis of the output has size 1
+    /// Loss to check with; by default softmax, or sigmoid where the model ends with one or the last axis of its output has size 1
     #[arg(long, value_enum)]
     pub loss: Option<LossKind>,
     /// Random samples
@@ -192,7 +196,7 @@ pub struct GradArgs {
     /// Units to keep of every hidden axis, in model order
     #[arg(long, value_delimiter = ',')]
     pub widths: Option<Vec<u32>>,
-    /// By default softmax, or sigmoid where the last axis of the output has size 1
+    /// By default softmax, or sigmoid where the model ends with one or the last axis of its output has size 1
     #[arg(long, value_enum)]
     pub loss: Option<LossKind>,
 }

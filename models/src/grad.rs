@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use common::{
-    WidthMask,
+    TensorShape, WidthMask,
     plan::{Loss, Op, PlanError, PlanInfo},
     slice::WrongLength,
 };
@@ -21,7 +21,7 @@ use trainer::train::{
 
 use crate::{
     Graph,
-    graph::SliceError,
+    graph::{Param, SliceError},
     plan::{CompileError, CompiledPlan, PlanOptions, compile},
 };
 
@@ -32,7 +32,8 @@ pub use samples::{Samples, SamplesError, Targets};
 const ROOM: u64 = 1 << 27;
 const TRAIN: Mode = Mode::Train { seed: 0, step: 0 };
 
-/// Loss and gradients, each under the name and in the layout of its initializer.
+/// Loss and gradients, each under the name and in the layout of its initializer, whose numbers may have been
+/// multiplied by a constant on import.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gradients<T = f32> {
     pub loss: f64,
@@ -205,8 +206,8 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
             let ours = flat.get(at..at + shape.len(full)).unwrap_or_default();
             Gradient {
                 name: param.name.clone(),
-                shape: param.stored.dims(shape, full),
-                values: param.stored.to_file(shape, full, ours),
+                shape: param.dims(shape, full),
+                values: of_initializer(param, shape, full, ours),
             }
         });
         Ok(Gradients { loss, tensors: tensors.collect(), notes: self.notes.clone() })
@@ -221,6 +222,18 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
     fn load(&mut self, samples: &Samples, rows: &Range<usize>) {
         fill(&mut self.arena, self.compiled.info.input, samples.inputs(rows).iter().copied());
     }
+}
+
+/// The chain rule from our parameter back to the numbers of the file.
+fn of_initializer<T: Float>(param: &Param, shape: &TensorShape, mask: &WidthMask, ours: &[T]) -> Vec<T> {
+    let mut gradient = match param.spread {
+        Some(_) => vec![ours.iter().fold(T::ZERO, |sum, &x| sum + x)],
+        None => param.stored.to_file(shape, mask, ours),
+    };
+    if param.factor != 1.0 {
+        gradient.iter_mut().for_each(|x| *x *= T::from_f32(param.factor));
+    }
+    gradient
 }
 
 fn fill<T: Float>(arena: &mut [T], at: u32, values: impl Iterator<Item = f32>) {

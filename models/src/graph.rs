@@ -14,10 +14,12 @@ mod layers;
 mod norms;
 mod op;
 mod param;
+mod whole;
 
 pub use build::Builder;
 pub use op::{Groups, Kernel, Op};
 pub use param::{Param, Part, Stored, Which};
+pub use whole::{Reason, Whole};
 
 /// A value that flows between nodes.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -55,6 +57,7 @@ pub struct Graph {
     /// Mean and variance of every batch normalisation, in model order.
     stats: Vec<f32>,
     full: WidthMask,
+    whole: Vec<Whole>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -77,6 +80,8 @@ pub struct Output {
 pub enum Tail {
     Softmax,
     LogSoftmax,
+    /// Of every output; the loss is then binary cross-entropy.
+    Sigmoid,
 }
 
 impl Tail {
@@ -85,6 +90,7 @@ impl Tail {
         match self {
             Self::Softmax => "Softmax",
             Self::LogSoftmax => "LogSoftmax",
+            Self::Sigmoid => "Sigmoid",
         }
     }
 }
@@ -133,6 +139,16 @@ pub enum SliceError {
         "'{node}' normalises {groups} groups of channels, but the tier keeps {width} channels, which do not divide; give the tier explicit widths"
     )]
     Groups { node: String, groups: u32, width: u32 },
+    #[error(
+        "{0}; give the tier explicit widths of the other axes, or let such axes stay whole (keep_whole = true, or --keep-whole)"
+    )]
+    Whole(Whole),
+    #[error("no hidden axis can be cut, so a tier of rate {rate} would be the whole model; use rate 1{}", because(.why))]
+    Nothing { rate: f64, why: Option<Whole> },
+}
+
+fn because(why: &Option<Whole>) -> String {
+    why.as_ref().map_or_else(String::new, |whole| format!(" ({whole})"))
 }
 
 impl Graph {
@@ -166,6 +182,28 @@ impl Graph {
     /// Widths of all hidden axes.
     pub fn full(&self) -> &WidthMask {
         &self.full
+    }
+
+    /// Hidden axes that no tier cuts, in model order.
+    pub fn whole(&self) -> &[Whole] {
+        &self.whole
+    }
+
+    /// The widths of a tier that keeps this share of every hidden axis. Refused where an axis contradicts that,
+    /// unless it may stay whole, and where nothing would be cut.
+    pub fn mask_at(&self, rate: f64, keep_whole: bool) -> Result<WidthMask, SliceError> {
+        let mask = self.full.at_rate(rate)?;
+        if rate < 1.0 {
+            if mask == self.full {
+                let why = self.whole.iter().find(|whole| whole.reason != Reason::Output).cloned();
+                return Err(SliceError::Nothing { rate, why });
+            }
+            let contradicts = |whole: &&Whole| !whole.reason.is_by_design() && whole.width > 1;
+            if let Some(whole) = self.whole.iter().find(contradicts).filter(|_| !keep_whole) {
+                return Err(SliceError::Whole(whole.clone()));
+            }
+        }
+        Ok(mask)
     }
 
     pub fn layout(&self) -> Layout<'_> {

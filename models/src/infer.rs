@@ -1,17 +1,18 @@
 //! Inference with tract, on the ONNX file itself: how host devices and the aggregator evaluate a model,
 //! and the independent check of our own forward pass.
 //!
-//! The logits are read before a softmax at the end of the file, so a loss stays exact where
+//! The logits are read before a softmax or sigmoid at the end of the file, so a loss stays exact where
 //! probabilities would have become 0.
 
 use std::sync::Arc;
 
-use common::message::Score;
+use common::{message::Score, plan::Loss};
 use tract_onnx::prelude::*;
 
 use crate::{
     graph::Op,
     onnx::{ImportError, import},
+    plan::default_loss,
 };
 
 /// Samples that are computed together where the file leaves the batch open: enough to be fast, and
@@ -34,7 +35,7 @@ pub struct Model {
     fixed: bool,
     /// Inputs are whole numbers.
     words: bool,
-    /// Logits per target.
+    /// Logits per target; 1 where every output is a binary one.
     classes: usize,
 }
 
@@ -80,8 +81,10 @@ impl Model {
         let model = model.with_outputs_by_name([&import.logits])?;
         let plan = model.eliminate_dead_branches()?.into_optimized()?.into_runnable()?;
         let batch = fixed.unwrap_or(BATCH);
-        let last = graph.shape(graph.output().value).dims.last();
-        let classes = last.map_or(1, |dim| dim.size(graph.full()));
+        let classes = match default_loss(graph) {
+            Loss::Softmax { classes } => classes as usize,
+            Loss::Sigmoid | Loss::Squared => 1,
+        };
         Ok(Self { plan, input, outputs: graph.outputs(), batch, fixed: fixed.is_some(), words, classes })
     }
 
@@ -108,7 +111,8 @@ impl Model {
         Ok(logits)
     }
 
-    /// Loss and accuracy, with one label per sample or per token. No samples score 0.
+    /// Loss and accuracy, with one label per sample or per token; where outputs are binary, one label of 0 or 1
+    /// per output. No samples score 0.
     pub fn score<L: Copy + Into<u32>>(&self, samples: &[f32], labels: &[L]) -> Result<Score, InferError> {
         let logits = self.logits(samples)?;
         let count = logits.len() / self.classes;
@@ -118,8 +122,16 @@ impl Model {
         let (mut loss, mut correct) = (0.0, 0);
         for (sample, (row, &label)) in logits.chunks(self.classes).zip(labels).enumerate() {
             let label: u32 = label.into();
+            if let ([logit], 0 | 1) = (row, label) {
+                let wanted = label == 1;
+                // ln(1 + exp(-z)) for a 1, the same of -z for a 0.
+                let margin = f64::from(if wanted { *logit } else { -*logit });
+                loss += (-margin.abs()).exp().ln_1p() + (-margin).max(0.0);
+                correct += u32::from((*logit > 0.0) == wanted);
+                continue;
+            }
             let wrong = InferError::Label { sample, label, outputs: self.classes };
-            let at = *row.get(label as usize).ok_or(wrong)?;
+            let at = *row.get(label as usize).filter(|_| self.classes > 1).ok_or(wrong)?;
             loss += log_sum_exp(row) - f64::from(at);
             // Of equal logits the first counts.
             let first = row.iter().position(|&x| row.iter().all(|&y| y <= x));

@@ -74,17 +74,14 @@ fn run(cli: &Cli) -> Result<(String, bool)> {
 
 fn inspect(source: &Source, tiers: &Tiers) -> Result<(String, Value)> {
     let model = Model::load(source)?;
-    let inspection = Inspection::new(&model.graph, &model.notes, &model.tiers(tiers), tiers.batch)?;
+    let specs = model.rates(tiers.tiers.as_deref());
+    let inspection = Inspection::new(&model.graph, &model.notes, &specs, tiers.batch)?;
     Ok((inspection.to_string(), serde_json::to_value(&inspection)?))
 }
 
 fn slice(source: &Source, tier: &OneTier, out: &Path, logits: bool) -> Result<(String, Value)> {
     let model = Model::load(source)?;
-    let spec = match (tier.tier, &tier.widths) {
-        (Some(rate), _) => TierSpec::Rate(rate),
-        (None, Some(widths)) => TierSpec::Widths { widths: widths.clone() },
-        (None, None) => bail!("say which slice: --tier or --widths"),
-    };
+    let spec = model.tier(tier.tier, tier.widths.as_deref());
     let written = model.write(&spec, None, out, logits)?;
     let text = format!(
         "{}: widths {:?}, {} parameters\n",
@@ -98,11 +95,11 @@ fn slice(source: &Source, tier: &OneTier, out: &Path, logits: bool) -> Result<(S
 
 fn export(source: &Source, tiers: &Tiers, out: &Path, logits: bool) -> Result<(String, Value)> {
     let model = Model::load(source)?;
-    let specs = model.tiers(tiers);
+    let specs = model.rates(tiers.tiers.as_deref());
     let needs = Tier::list(&model.graph, &specs, tiers.batch)?;
     fs::create_dir_all(out).with_context(|| format!("can not make directory {}", out.display()))?;
     let full = out.join(format!("{}.onnx", model.stem));
-    model.write(&TierSpec::Rate(1.0), None, &full, logits)?;
+    model.write(&TierSpec::WHOLE, None, &full, logits)?;
     let mut files = Vec::new();
     for (tier, spec) in specs.iter().enumerate() {
         let file = out.join(format!("{}-tier{tier}.onnx", model.stem));
@@ -122,7 +119,7 @@ fn export(source: &Source, tiers: &Tiers, out: &Path, logits: bool) -> Result<(S
 
 fn plan(source: &Source, need: &Need) -> Result<Report> {
     let model = Model::load(source)?;
-    let spec = tier(need.tier, need.widths.as_deref());
+    let spec = model.tier(need.tier, need.widths.as_deref());
     let moments = match need.optimizer {
         Optimizer::Sgd => 0,
         Optimizer::Momentum => 1,
@@ -155,16 +152,21 @@ fn check_model(source: &Source, args: &CheckArgs) -> Result<check::Report> {
         probes: args.probes.into(),
         seed: source.seed,
     };
-    let rates = args.tiers.as_deref().unwrap_or(model.rates);
-    let specs = rates.iter().copied().map(TierSpec::Rate);
+    let specs = model.rates(args.tiers.as_deref());
     let found = specs
-        .map(|spec| models::check::check(&model.graph, &model.parameters, file.as_deref(), &spec, &options));
-    Ok(check::Report::new(&source.model, found.collect(), &model.notes))
+        .iter()
+        .map(|spec| models::check::check(&model.graph, &model.parameters, file.as_deref(), spec, &options));
+    Ok(check::Report::new(&source.model, &model.graph, found.collect(), &model.notes))
 }
 
 fn write_gradients(source: &Source, args: &GradArgs) -> Result<grad::Report> {
     let model = Model::load(source)?;
-    let mask = tier(args.tier, args.widths.as_deref()).mask(&model.graph)?;
+    model.spare(&args.out)?;
+    for (read, what) in [(&args.inputs, "inputs"), (&args.labels, "labels")] {
+        let same = *read == args.out || is_same_file(read, &args.out);
+        ensure!(!same, "{} holds the {what}; choose another place to write to", args.out.display());
+    }
+    let mask = model.tier(args.tier, args.widths.as_deref()).mask(&model.graph)?;
     let array = |path: &Path| {
         let bytes = fs::read(path).with_context(|| format!("can not read {}", path.display()))?;
         Array::read(&bytes).with_context(|| path.display().to_string())
@@ -173,18 +175,14 @@ fn write_gradients(source: &Source, args: &GradArgs) -> Result<grad::Report> {
     let loss = LossKind::of(args.loss, &model.graph);
     let samples = Samples::from_arrays(&model.graph, loss, &inputs, &labels)?;
     let found = gradients(&model.graph, &model.parameters, Some(&mask), &samples)?;
-    model.spare(&args.out)?;
     fs::write(&args.out, grad::archive(&found)?)
         .with_context(|| format!("can not write {}", args.out.display()))?;
     Ok(grad::Report::new(args.out.clone(), samples.rows(), mask.widths().to_vec(), &found))
 }
 
-/// By default the whole model.
-fn tier(rate: Option<f64>, widths: Option<&[u32]>) -> TierSpec {
-    match widths {
-        Some(widths) => TierSpec::Widths { widths: widths.to_vec() },
-        None => TierSpec::Rate(rate.unwrap_or(1.0)),
-    }
+/// Also by other paths: links and `..`. Files that do not exist are none.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 fn list_zoo() -> Result<(String, Value)> {
@@ -215,6 +213,8 @@ struct Model {
     parameters: Vec<f32>,
     notes: Vec<String>,
     rates: &'static [f64],
+    /// Axes that can not be cut may stay whole.
+    keep_whole: bool,
     /// Of file names.
     stem: String,
     file: Option<std::path::PathBuf>,
@@ -228,10 +228,12 @@ struct Written {
 
 impl Model {
     fn load(source: &Source) -> Result<Self> {
+        let keep_whole = source.keep_whole;
         if let Some(entry) = zoo::by_name(&source.model) {
             let (graph, parameters) = entry.build(source.seed);
             let stem = entry.name.to_owned();
-            return Ok(Self { graph, parameters, notes: vec![], rates: entry.rates, stem, file: None });
+            let (notes, rates) = (vec![], entry.rates);
+            return Ok(Self { graph, parameters, notes, rates, keep_whole, stem, file: None });
         }
         let path = Path::new(&source.model);
         let bytes = match fs::read(path) {
@@ -245,13 +247,24 @@ impl Model {
         let stem =
             path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned());
         let onnx::Import { graph, parameters, notes, .. } = import;
-        let rates = &[1.0, 0.7, 0.5, 0.25, 0.125];
-        Ok(Self { graph, parameters, notes, rates, stem, file: fs::canonicalize(path).ok() })
+        let nothing_to_cut = graph.full().widths().iter().all(|&width| width == 1);
+        let rates: &[f64] = if nothing_to_cut { &[1.0] } else { &[1.0, 0.7, 0.5, 0.25, 0.125] };
+        let file = fs::canonicalize(path).ok();
+        Ok(Self { graph, parameters, notes, rates, keep_whole, stem, file })
     }
 
-    fn tiers(&self, tiers: &Tiers) -> Vec<TierSpec> {
-        let rates = tiers.tiers.as_deref().unwrap_or(self.rates);
-        rates.iter().copied().map(TierSpec::Rate).collect()
+    /// By default the model's usual ones.
+    fn rates(&self, rates: Option<&[f64]>) -> Vec<TierSpec> {
+        let rates = rates.unwrap_or(self.rates).iter();
+        rates.map(|&rate| TierSpec::rate(rate, self.keep_whole)).collect()
+    }
+
+    /// By default the whole model.
+    fn tier(&self, rate: Option<f64>, widths: Option<&[u32]>) -> TierSpec {
+        match widths {
+            Some(widths) => TierSpec::Widths { widths: widths.to_vec() },
+            None => TierSpec::rate(rate.unwrap_or(1.0), self.keep_whole),
+        }
     }
 
     /// Refuses to write over the model.

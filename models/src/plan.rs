@@ -21,7 +21,7 @@ use common::{
     plan::{Loss, Node, Pass, Plan, PlanError, PlanInfo, Segments, Step},
 };
 
-use crate::graph::{Graph, SliceError};
+use crate::graph::{Graph, SliceError, Tail};
 
 pub mod arena;
 pub mod fit;
@@ -59,7 +59,8 @@ pub struct PlanOptions {
     pub fused: bool,
     /// HeteroFL's scaler: what a layer gives is divided by the share of its units that the tier keeps.
     pub scaler: bool,
-    /// By default softmax cross-entropy over the last axis of the output; binary where that has size 1.
+    /// By default softmax cross-entropy over the last axis of the output; binary where that has size 1 or the
+    /// model ends with a sigmoid.
     pub loss: Option<Loss>,
     /// Give up activations, and compute them again in the backward pass, as long as that saves memory.
     pub recompute: bool,
@@ -250,9 +251,9 @@ fn outputs(graph: &Graph, mask: &WidthMask) -> (u32, u32) {
 
 /// Softmax cross-entropy over the last axis of the output; binary where that has size 1.
 pub fn default_loss(graph: &Graph) -> Loss {
-    match outputs(graph, graph.full()).0 {
-        1 => Loss::Sigmoid,
-        classes => Loss::Softmax { classes },
+    match (graph.output().tail, outputs(graph, graph.full()).0) {
+        (Some(Tail::Sigmoid), _) | (_, 1) => Loss::Sigmoid,
+        (_, classes) => Loss::Softmax { classes },
     }
 }
 

@@ -1,13 +1,13 @@
 //! How an operator writes a tier: as a rate or as explicit widths.
 //!
 //! ```toml
-//! tiers = [1, 0.5, { widths = [16] }]
+//! tiers = [1, 0.5, { widths = [16] }, { rate = 0.25, keep_whole = true }]
 //! ```
 
-use common::{WidthMask, mask::MaskError};
+use common::WidthMask;
 use serde::{Deserialize, Serialize};
 
-use crate::Graph;
+use crate::{Graph, graph::SliceError};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -16,13 +16,27 @@ pub enum TierSpec {
     Rate(f64),
     /// Units kept of each hidden axis, in model order.
     Widths { widths: Vec<u32> },
+    /// A rate, with axes that can not be cut staying whole if `keep_whole`.
+    Partly {
+        rate: f64,
+        #[serde(default)]
+        keep_whole: bool,
+    },
 }
 
 impl TierSpec {
-    pub fn mask(&self, graph: &Graph) -> Result<WidthMask, MaskError> {
+    /// The whole model.
+    pub const WHOLE: Self = Self::Rate(1.0);
+
+    pub fn rate(rate: f64, keep_whole: bool) -> Self {
+        if keep_whole { Self::Partly { rate, keep_whole } } else { Self::Rate(rate) }
+    }
+
+    pub fn mask(&self, graph: &Graph) -> Result<WidthMask, SliceError> {
         match self {
-            Self::Rate(rate) => graph.full().at_rate(*rate),
-            Self::Widths { widths } => graph.full().at_widths(widths),
+            Self::Rate(rate) => graph.mask_at(*rate, false),
+            Self::Partly { rate, keep_whole } => graph.mask_at(*rate, *keep_whole),
+            Self::Widths { widths } => Ok(graph.full().at_widths(widths)?),
         }
     }
 }
@@ -44,6 +58,12 @@ mod tests {
         assert_eq!(toml.tiers, expected);
         let json: Vec<TierSpec> = serde_json::from_str(r#"[1, 0.5, {"widths": [16]}]"#).unwrap();
         assert_eq!(json, expected);
+        let toml: Config =
+            toml::from_str("tiers = [{ rate = 0.5, keep_whole = true }, { rate = 1 }]").unwrap();
+        assert_eq!(
+            toml.tiers,
+            [TierSpec::rate(0.5, true), TierSpec::Partly { rate: 1.0, keep_whole: false }]
+        );
         assert!(toml::from_str::<Config>("tiers = [\"half\"]").is_err());
     }
 
@@ -54,5 +74,19 @@ mod tests {
         assert_eq!(TierSpec::Widths { widths: vec![7, 9] }.mask(&graph).unwrap().widths(), [7, 9]);
         assert!(TierSpec::Widths { widths: vec![7] }.mask(&graph).is_err());
         assert!(TierSpec::Rate(1.5).mask(&graph).is_err());
+        assert!(TierSpec::WHOLE.mask(&graph).unwrap() == *graph.full());
+        // Every model of the zoo can be cut as it says, and a linear one can not be cut at all.
+        for entry in zoo::ALL {
+            let (graph, _) = entry.build(0);
+            for &rate in entry.rates {
+                assert_eq!(TierSpec::Rate(rate).mask(&graph).unwrap(), graph.full().at_rate(rate).unwrap());
+            }
+        }
+        let (linear, _) = zoo::by_name("emnist-linear").unwrap().build(0);
+        let text = TierSpec::rate(0.5, true).mask(&linear).unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "no hidden axis can be cut, so a tier of rate 0.5 would be the whole model; use rate 1"
+        );
     }
 }

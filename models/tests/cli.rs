@@ -3,7 +3,12 @@
 
 use std::process::{Command, Output};
 
-use models::Graph;
+use models::{
+    Graph,
+    graph::{Builder, Kernel, Param, ValueId},
+    onnx::{ExportOptions, export},
+    zoo,
+};
 use serde_json::Value;
 
 mod support;
@@ -47,6 +52,79 @@ fn inspect_says_what_it_left_out() {
     let text = stdout(&["inspect", &fixture("sklearn-mlp.onnx").to_string_lossy()]);
     assert!(text.contains("'probabilities' is used; 'label' ignored"), "{text}");
     assert!(text.contains("(file: transposed)"), "{text}");
+}
+
+#[test]
+fn axes_that_stay_whole_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("s.onnx").to_string_lossy().into_owned();
+    let groups = fixture("conv-groups.torchscript.onnx").to_string_lossy().into_owned();
+    let shown = json(&["inspect", &groups]);
+    let whole = shown["whole"].as_array().unwrap();
+    assert_eq!((whole[0]["reason"].as_str(), whole[0]["by_design"].as_bool()), (Some("groups"), Some(false)));
+    assert_eq!(whole.last().unwrap()["reason"], "output");
+    // Nothing of this model can be cut.
+    assert_eq!(
+        (shown["tiers"].as_array().unwrap().len(), shown["refused"].as_array().unwrap().len()),
+        (1, 0)
+    );
+    let text = stdout(&["inspect", &groups, "--tiers", "1,0.5"]);
+    for expected in ["stays whole", "channels fall into groups", "tier 1 (0.5) is refused: no hidden axis"] {
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
+    }
+    for keep in [&[][..], &["--keep-whole"]] {
+        let (code, text) = failure(&[&["slice", &groups, "--tier", "0.5", "--out", &out], keep].concat());
+        assert!(code == Some(1) && text.contains("no hidden axis can be cut"), "{text}");
+    }
+    let (code, text) = failure(&["plan", "emnist-linear", "--tier", "0.5"]);
+    assert!(code == Some(1) && text.contains("no hidden axis can be cut"), "{text}");
+    assert_eq!(json(&["inspect", "shakespeare-gru", "--tiers", "0.25"])["whole"][0]["reason"], "embedding");
+
+    let check = models(&["check", &groups, "--tiers", "1,0.5", "--format", "json"]);
+    let shown: Value = serde_json::from_slice(&check.stdout).unwrap();
+    assert_eq!(check.status.code(), Some(1));
+    assert!(shown["tiers"][1]["problem"].as_str().unwrap().contains("can not be sliced: no hidden axis"));
+    assert_eq!(shown["whole"][0]["reason"], "groups");
+    let check = models(&["check", &groups]);
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(check.status.success(), "{text}");
+    assert!(text.contains("stays whole") && text.contains("rates below 1 are refused"), "{text}");
+}
+
+/// A convolution in two groups between two that could be cut.
+#[test]
+fn axes_that_can_not_be_cut_stay_whole_only_with_leave() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let mut builder = Builder::new("m", "x", &[2, 4, 4]).unwrap();
+    let mut value = ValueId::INPUT;
+    for (name, channels, groups) in [("a", 8, 1), ("b", 4, 1), ("pairs", 6, 2), ("c", 8, 1)] {
+        let weight = Param::plain(format!("{name}.w"));
+        value = builder.conv(name, value, channels, groups, Kernel::square(3, 1, 1), weight, None).unwrap();
+    }
+    value = builder.flatten("flat", value);
+    value = builder.dense("fc", value, 128, 3, Param::plain("fc.w"), None).unwrap();
+    let graph = builder.finish("y", value, None).unwrap();
+    let file = export(&graph, &zoo::initial(&graph, 0), &ExportOptions::default()).unwrap();
+    std::fs::write(path("m.onnx"), file).unwrap();
+
+    let (model, out) = (path("m.onnx"), path("s.onnx"));
+    let base = ["slice", &model, "--out", &out];
+    let (code, text) = failure(&[&base[..], &["--tier", "0.5"]].concat());
+    let reason = "the 4 units of 'b' can not be cut: at 'pairs' channels fall into groups";
+    assert!(code == Some(1) && text.contains(reason) && text.contains("--keep-whole"), "{text}");
+    for tier in [&["--tier", "0.5", "--keep-whole"][..], &["--widths", "4,4"]] {
+        assert_eq!(json(&[&base[..], tier].concat())["widths"], serde_json::json!([4, 4]));
+    }
+    let text = stdout(&["inspect", &model]);
+    assert!(text.contains("tier 1 (0.7) is refused: the 4 units of 'b'"), "{text}");
+    let checked = models(&["check", &model, "--format", "json"]);
+    let shown: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(shown["tiers"][1]["problem"].as_str().unwrap().contains(reason));
+    let kept = json(&["check", &model, "--keep-whole"]);
+    assert_eq!((kept["right"].as_bool(), kept["tiers"].as_array().unwrap().len()), (Some(true), 5));
+    assert_eq!(json(&["plan", &model, "--tier", "0.5", "--keep-whole"])["widths"], serde_json::json!([4, 4]));
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Every file that a real exporter wrote (`fixtures/generate.py`): both of PyTorch's exporters give the same
 //! model, and its logits are those that the framework computed.
 
+use common::plan::Loss;
 use models::{
-    Graph,
+    Graph, TierSpec,
+    graph::Tail,
     onnx::{ExportOptions, export, import},
+    plan::default_loss,
 };
 
 mod support;
@@ -46,19 +49,45 @@ fn the_logits_are_those_of_pytorch() {
 
 #[test]
 fn the_outputs_are_those_of_keras() {
-    for name in ["keras-mlp", "keras-cnn", "keras-rgb"] {
+    for name in ["keras-mlp", "keras-cnn", "keras-rgb", "keras-binary", "keras-labels"] {
         let (graph, parameters) = read(&format!("{name}.onnx"));
         let logits = forward(&graph, &parameters, &floats(&format!("{name}.x.npy")));
         let expected = npy(&bytes(&format!("{name}.out.npy")));
         let outputs: Vec<f64> = match graph.output().tail {
+            Some(Tail::Sigmoid) => logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect(),
             Some(_) => logits.chunks(3).flat_map(support::softmax).collect(),
             None => logits,
         };
         let worst = outputs.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(worst < 1e-5 && outputs.len() == expected.len(), "{name} differs by {worst}");
     }
+    for (name, tail, loss) in [
+        ("keras-mlp", Tail::Softmax, Loss::Softmax { classes: 3 }),
+        ("keras-binary", Tail::Sigmoid, Loss::Sigmoid),
+        ("keras-labels", Tail::Sigmoid, Loss::Sigmoid),
+    ] {
+        let graph = read(&format!("{name}.onnx")).0;
+        assert_eq!((graph.output().tail, default_loss(&graph)), (Some(tail), loss), "{name}");
+    }
     let text = import(&bytes("keras-rgb.nhwc.onnx")).unwrap_err().to_string();
     assert!(text.contains("--inputs-as-nchw"), "{text}");
+}
+
+/// Only grouped convolutions and what is tied to the input can not be cut at all.
+#[test]
+fn real_models_can_be_cut() {
+    let others = ["keras-mlp", "keras-cnn", "keras-rgb", "keras-binary", "keras-labels", "sklearn-mlp"];
+    let torch = torch_models().into_iter().map(|name| format!("{name}.graph"));
+    let mut refused = Vec::new();
+    for name in torch.chain(others.map(str::to_owned)) {
+        let (graph, _) = read(&format!("{name}.onnx"));
+        match TierSpec::Rate(0.5).mask(&graph) {
+            Ok(mask) => assert!(graph.layout().slice_len(&mask) < graph.layout().len(), "{name}"),
+            Err(error) => refused.push((name, error.to_string())),
+        }
+    }
+    let names: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["conv-groups.graph", "tied.graph"], "{refused:?}");
 }
 
 #[test]

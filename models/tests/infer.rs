@@ -141,6 +141,24 @@ fn many_samples_and_wrong_ones() {
     assert!(matches!(Model::load(b"nonsense"), Err(InferError::Import(_))));
 }
 
+#[test]
+fn binary_outputs_are_scored_one_by_one() {
+    for (name, outputs) in [("keras-binary", 1), ("keras-labels", 3)] {
+        let (file, samples) = (bytes(&format!("{name}.onnx")), floats(&format!("{name}.x.npy")));
+        let model = Model::load(&file).unwrap();
+        let probabilities = npy(&bytes(&format!("{name}.out.npy")));
+        let labels: Vec<u8> = (0..probabilities.len()).map(|i| u8::from(i % 3 == 1)).collect();
+        let score = model.score(&samples, &labels).unwrap();
+        let own = |(p, &label): (&f64, &u8)| if label == 1 { -p.ln() } else { -(1.0 - p).ln() };
+        let loss = probabilities.iter().zip(&labels).map(own).sum::<f64>() / labels.len() as f64;
+        let hit = |(p, label): &(&f64, &u8)| (**p > 0.5) == (**label == 1);
+        let correct = probabilities.iter().zip(&labels).filter(hit).count();
+        assert!((score.loss - loss).abs() < 1e-5, "{name}: {} {loss}", score.loss);
+        assert_eq!((score.samples as usize, score.correct as usize), (4 * outputs, correct), "{name}");
+        assert!(matches!(model.score(&samples, &vec![2u8; labels.len()]), Err(InferError::Label { .. })));
+    }
+}
+
 fn close(got: &[f32], expected: &[f64]) {
     assert_eq!(got.len(), expected.len());
     let difference = |(&a, b): (&f32, &f64)| (f64::from(a) - b).abs() / b.abs().max(1.0);

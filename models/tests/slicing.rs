@@ -4,8 +4,8 @@
 
 use common::{rng::Rng, slice::scatter};
 use models::{
-    Graph,
-    graph::{Builder, Groups, Kernel, Op, Param, SliceError, ValueId},
+    Graph, TierSpec,
+    graph::{Builder, Groups, Kernel, Op, Param, Reason, SliceError, ValueId},
     zoo,
 };
 use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
@@ -32,6 +32,27 @@ fn ends_with(mut builder: Builder, value: ValueId) -> Graph {
     let flat = builder.flatten("flat", value);
     let logits = dense(&mut builder, "fc", flat, 3);
     builder.finish("y", logits, None).unwrap()
+}
+
+/// Of every axis that stays whole: its layers, where and why.
+fn whole(graph: &Graph) -> Vec<(String, &str, Reason)> {
+    graph.whole().iter().map(|whole| (whole.layers.join(" "), whole.node.as_str(), whole.reason)).collect()
+}
+
+/// Refused at a rate without leave, and cut to these widths with it.
+fn contradicts(graph: &Graph, half: &[u32], expected: &str) {
+    let refused = TierSpec::Rate(0.5).mask(graph).unwrap_err();
+    assert!(matches!(refused, SliceError::Whole(_)), "{refused:?}");
+    let text = refused.to_string();
+    assert!(
+        text.contains(expected) && text.contains("--keep-whole") && text.contains("explicit widths"),
+        "{text}"
+    );
+    let kept = TierSpec::rate(0.5, true).mask(graph).unwrap();
+    assert_eq!(kept.widths(), half);
+    assert_eq!(TierSpec::Widths { widths: half.to_vec() }.mask(graph).unwrap(), kept);
+    assert!(graph.slice(&kept).is_ok());
+    assert_eq!(TierSpec::Rate(1.0).mask(graph).unwrap(), *graph.full());
 }
 
 fn widths(graph: &Graph, rate: f64) -> Vec<u32> {
@@ -87,7 +108,88 @@ fn depthwise_follows_its_input_and_other_groups_are_not_cut() {
     let mut builder = Builder::new("m", "x", &[2, 4, 4]).unwrap();
     let a = conv(&mut builder, "a", ValueId::INPUT, 4, 1);
     let pairs = conv(&mut builder, "pairs", a, 8, 2);
-    assert!(ends_with(builder, pairs).full().widths().is_empty());
+    let last = conv(&mut builder, "last", pairs, 6, 1);
+    let graph = ends_with(builder, last);
+    assert_eq!(graph.full().widths(), [6]);
+    let groups = |layer: &str| (layer.to_owned(), "pairs", Reason::Groups);
+    assert_eq!(whole(&graph), [groups("a"), groups("pairs"), ("fc".to_owned(), "y", Reason::Output)]);
+    contradicts(&graph, &[3], "the 4 units of 'a' can not be cut: at 'pairs' channels fall into groups");
+}
+
+#[test]
+fn axes_that_a_reshape_merges_are_told() {
+    let mut builder = Builder::new("m", "x", &[2, 4, 4]).unwrap();
+    let a = conv(&mut builder, "a", ValueId::INPUT, 6, 1);
+    let shaped = builder.reshape("view", a, &[3, 2, 16]).unwrap();
+    let flat = builder.flatten("flat", shaped);
+    let b = dense(&mut builder, "b", flat, 8);
+    let graph = ends_with(builder, b);
+    assert_eq!(whole(&graph)[0], ("a".to_owned(), "view", Reason::Merged));
+    contradicts(&graph, &[4], "the 6 units of 'a' can not be cut: at 'view' a reshape merges them");
+}
+
+#[test]
+fn sums_of_units_at_different_places_are_told() {
+    let mut builder = Builder::new("m", "x", &[2, 2, 2]).unwrap();
+    let image = conv(&mut builder, "a", ValueId::INPUT, 6, 1);
+    let flat = builder.flatten("flat", image);
+    let units = dense(&mut builder, "b", flat, 24);
+    let sum = builder.add("sum", flat, units).unwrap();
+    let c = dense(&mut builder, "c", sum, 8);
+    let graph = ends_with(builder, c);
+    let places = |layer: &str| (layer.to_owned(), "sum", Reason::Places);
+    assert_eq!(whole(&graph)[..2], [places("a"), places("b")]);
+    contradicts(
+        &graph,
+        &[4],
+        "'a' can not be cut: at 'sum' they are added to units that lie at other places",
+    );
+}
+
+#[test]
+fn features_that_become_positions_are_told() {
+    let mut builder = Builder::new("m", "x", &[3, 5]).unwrap();
+    let mixed = dense(&mut builder, "mix", ValueId::INPUT, 8);
+    let [weight, bias] = params("slide");
+    let slide = builder.conv("slide", mixed, 4, 1, Kernel::line(3, 1, 1), weight, Some(bias)).unwrap();
+    let graph = ends_with(builder, slide);
+    assert_eq!(whole(&graph)[0], ("mix".to_owned(), "slide", Reason::Positions));
+    contradicts(&graph, &[2], "the 8 units of 'mix' can not be cut: at 'slide' they are used as positions");
+}
+
+#[test]
+fn what_is_whole_by_design_is_told_and_not_refused() {
+    let (gru, _) = zoo::by_name("shakespeare-gru").unwrap().build(0);
+    let expected =
+        [("embed".to_owned(), "embed", Reason::Embedding), ("fc".to_owned(), "logits", Reason::Output)];
+    assert_eq!(whole(&gru), expected);
+    assert_eq!(TierSpec::Rate(0.5).mask(&gru).unwrap().widths(), [512]);
+    // A grouped convolution whose channels are the outputs themselves contradicts nothing.
+    let mut builder = Builder::new("m", "x", &[4, 4, 4]).unwrap();
+    let a = conv(&mut builder, "a", ValueId::INPUT, 6, 1);
+    let b = conv(&mut builder, "b", a, 4, 1);
+    let same = conv(&mut builder, "same", b, 4, 1);
+    let sum = builder.add("sum", ValueId::INPUT, same).unwrap();
+    let end = conv(&mut builder, "end", sum, 4, 2);
+    let end = builder.global_pool("pool", end).unwrap();
+    let graph = builder.finish("y", end, None).unwrap();
+    let found = whole(&graph);
+    assert_eq!(found, [("same".to_owned(), "sum", Reason::Agrees), ("end".to_owned(), "y", Reason::Output)],);
+    assert_eq!(TierSpec::Rate(0.5).mask(&graph).unwrap().widths(), [3, 2]);
+}
+
+#[test]
+fn a_model_of_which_nothing_can_be_cut_is_refused() {
+    let mut builder = Builder::new("m", "x", &[4]).unwrap();
+    let a = dense(&mut builder, "a", ValueId::INPUT, 4);
+    let sum = builder.add("sum", ValueId::INPUT, a).unwrap();
+    let graph = ends_with(builder, sum);
+    for keep_whole in [false, true] {
+        let text = TierSpec::rate(0.5, keep_whole).mask(&graph).unwrap_err().to_string();
+        assert!(text.contains("no hidden axis can be cut") && text.contains("'a'"), "{text}");
+        assert!(text.contains("at 'sum' they must agree with a size that no tier cuts"), "{text}");
+        assert!(TierSpec::rate(1.0, keep_whole).mask(&graph).is_ok());
+    }
 }
 
 #[test]

@@ -165,6 +165,15 @@ fn bad_data_is_refused_with_the_reason() {
     refused(&x, &y, &["--loss", "sigmoid"], "need [7, 5]");
     let over = grad(&model, &x, &y, Path::new(&model), &[]);
     assert!(String::from_utf8_lossy(&over.stderr).contains("is the model itself"));
+    // Neither may the samples be lost, by whatever path.
+    let (own_x, own_y) = (save("own-x.npy", &x_bytes), save("own-y.npy", &bytes("mlp.y.npy")));
+    let round_about = dir.path().join(".").join("own-y.npy");
+    for (out, what) in [(Path::new(&own_x), "inputs"), (&round_about, "labels")] {
+        let over = grad(&model, &own_x, &own_y, out, &[]);
+        let errors = String::from_utf8_lossy(&over.stderr);
+        assert!(over.status.code() == Some(1) && errors.contains(&format!("holds the {what}")), "{errors}");
+    }
+    assert_eq!((fs::read(&own_x).unwrap(), fs::read(&own_y).unwrap()), (x_bytes, bytes("mlp.y.npy")));
 
     let words = save("words.npy", &Array::new(&[2, 9], Data::I64(vec![20; 18])).unwrap().write());
     let gru = |part: &str| text(&fixture(&format!("gru.{part}")));
@@ -218,7 +227,7 @@ fn every_zoo_model_and_fixture_passes_the_check() {
             check(&text(&fixture(&format!("{name}.{exporter}.onnx"))), &["--tiers", "1"]);
         }
     }
-    for name in ["keras-mlp", "keras-cnn", "keras-rgb", "sklearn-mlp"] {
+    for name in ["keras-mlp", "keras-cnn", "keras-rgb", "keras-binary", "keras-labels", "sklearn-mlp"] {
         check(&text(&fixture(&format!("{name}.onnx"))), &["--tiers", "1,0.5"]);
     }
 }

@@ -3,13 +3,17 @@
 use std::fmt;
 
 use models::{
-    TierSpec,
+    Graph, TierSpec,
     check::{Agreement, TierCheck, has_tract},
 };
 use serde::Serialize;
 
-use super::table::{Table, grouped};
+use super::{
+    table::{Table, grouped},
+    whole::{WholeAxis, whole_table},
+};
 
+const NOTHING_TO_CUT: &str = "no hidden axis can be cut, so rates below 1 are refused";
 const NO_TRACT: &str = "this build has no tract, so outputs were not compared with it; build with \
                         `cargo build --release -p models --features tract`";
 
@@ -21,23 +25,30 @@ pub struct Report {
     tract: bool,
     right: bool,
     tiers: Vec<TierCheck>,
+    /// Hidden axes that no tier cuts.
+    whole: Vec<WholeAxis>,
     notes: Vec<String>,
 }
 
 impl Report {
     pub fn refused(model: &str, reason: String) -> Self {
         let (model, refused) = (model.to_owned(), Some(reason));
-        Self { model, refused, tract: has_tract(), right: false, tiers: vec![], notes: vec![] }
+        let tract = has_tract();
+        Self { model, refused, tract, right: false, tiers: vec![], whole: vec![], notes: vec![] }
     }
 
-    pub fn new(model: &str, tiers: Vec<TierCheck>, notes: &[String]) -> Self {
+    pub fn new(model: &str, graph: &Graph, tiers: Vec<TierCheck>, notes: &[String]) -> Self {
         let right = tiers.iter().all(TierCheck::is_right);
         let mut notes = notes.to_vec();
         notes.extend(tiers.iter().filter_map(|tier| tier.note.clone()));
+        if graph.full().widths().iter().all(|&width| width == 1) {
+            notes.push(NOTHING_TO_CUT.to_owned());
+        }
         if !has_tract() {
             notes.push(NO_TRACT.to_owned());
         }
-        Self { model: model.to_owned(), refused: None, tract: has_tract(), right, tiers, notes }
+        let (model, whole) = (model.to_owned(), WholeAxis::list(graph));
+        Self { model, refused: None, tract: has_tract(), right, tiers, whole, notes }
     }
 
     pub fn is_right(&self) -> bool {
@@ -81,13 +92,16 @@ impl fmt::Display for Report {
                 }
             }
         }
+        if !self.whole.is_empty() {
+            write!(f, "\n{}", whole_table(&self.whole))?;
+        }
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }
 }
 
 fn title(spec: &TierSpec) -> String {
     match spec {
-        TierSpec::Rate(rate) => rate.to_string(),
+        TierSpec::Rate(rate) | TierSpec::Partly { rate, .. } => rate.to_string(),
         TierSpec::Widths { widths } => format!("{widths:?}"),
     }
 }

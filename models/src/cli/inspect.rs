@@ -10,7 +10,10 @@ use models::{
 };
 use serde::Serialize;
 
-use super::table::{Table, grouped};
+use super::{
+    table::{Table, grouped},
+    whole::{WholeAxis, whole_table},
+};
 
 #[derive(Debug, Serialize)]
 pub struct Inspection {
@@ -24,8 +27,12 @@ pub struct Inspection {
     nodes: Vec<Node>,
     params: Vec<Param>,
     axes: Vec<Axis>,
+    /// Hidden axes that no tier cuts.
+    whole: Vec<WholeAxis>,
     batch: u16,
     tiers: Vec<Tier>,
+    /// Tiers that can not be cut out of the model.
+    refused: Vec<Refused>,
     notes: Vec<String>,
 }
 
@@ -63,6 +70,13 @@ struct Axis {
     width: u32,
     /// The layer whose units it counts.
     layer: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Refused {
+    tier: usize,
+    spec: TierSpec,
+    problem: String,
 }
 
 /// What one tier needs.
@@ -109,6 +123,16 @@ impl Inspection {
             owner.map_or_else(String::new, |node| node.name.clone())
         };
         let output = graph.output();
+        let (mut fitting, mut refused) = (vec![], vec![]);
+        for (tier, spec) in tiers.iter().enumerate() {
+            match Tier::of(graph, tier, spec, batch) {
+                Ok(tier) => fitting.push(tier),
+                Err(CompileError::Slice(error)) => {
+                    refused.push(Refused { tier, spec: spec.clone(), problem: error.to_string() });
+                }
+                Err(error) => return Err(error),
+            }
+        }
         Ok(Self {
             name: graph.name().to_owned(),
             digest: hex(graph.digest(full)),
@@ -131,8 +155,10 @@ impl Inspection {
                 .enumerate()
                 .map(|(axis, &width)| Axis { axis, width, layer: layer(axis) })
                 .collect(),
+            whole: WholeAxis::list(graph),
             batch,
-            tiers: Tier::list(graph, tiers, batch)?,
+            tiers: fitting,
+            refused,
             notes: notes.to_vec(),
         })
     }
@@ -140,8 +166,11 @@ impl Inspection {
 
 impl Tier {
     pub fn list(graph: &Graph, tiers: &[TierSpec], batch: u16) -> Result<Vec<Self>, CompileError> {
-        let one = |(tier, spec): (usize, &TierSpec)| Self::new(graph, tier, spec, &spec.mask(graph)?, batch);
-        tiers.iter().enumerate().map(one).collect()
+        tiers.iter().enumerate().map(|(tier, spec)| Self::of(graph, tier, spec, batch)).collect()
+    }
+
+    fn of(graph: &Graph, tier: usize, spec: &TierSpec, batch: u16) -> Result<Self, CompileError> {
+        Self::new(graph, tier, spec, &spec.mask(graph)?, batch)
     }
 
     fn new(
@@ -193,7 +222,14 @@ impl fmt::Display for Inspection {
             axes.row([axis.axis.to_string(), axis.width.to_string(), axis.layer.clone()]);
         }
         writeln!(f, "\n{nodes}\n{params}\n{axes}")?;
-        writeln!(f, "Needs of each tier at batch {}:\n{}", self.batch, tiers_table(&self.tiers))
+        if !self.whole.is_empty() {
+            writeln!(f, "{}", whole_table(&self.whole))?;
+        }
+        writeln!(f, "Needs of each tier at batch {}:\n{}", self.batch, tiers_table(&self.tiers))?;
+        for Refused { tier, spec, problem } in &self.refused {
+            writeln!(f, "tier {} is refused: {problem}", title(*tier, spec))?;
+        }
+        Ok(())
     }
 }
 
@@ -217,7 +253,7 @@ pub fn tiers_table(tiers: &[Tier]) -> Table {
 
 fn title(tier: usize, spec: &TierSpec) -> String {
     match spec {
-        TierSpec::Rate(rate) => format!("{tier} ({rate})"),
+        TierSpec::Rate(rate) | TierSpec::Partly { rate, .. } => format!("{tier} ({rate})"),
         TierSpec::Widths { .. } => format!("{tier} (widths)"),
     }
 }

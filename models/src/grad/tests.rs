@@ -68,6 +68,28 @@ fn dropout_is_left_out_and_transposed_weights_stay_so() {
     assert!((got.tensors[0].values[1] - ours[3]).abs() < 1e-6, "[in][out] is not [out][in]");
 }
 
+/// Ours is `factor` times the file's, and a bias may be one number in the file.
+#[test]
+fn gradients_are_those_of_the_file() {
+    let model = |factor: f32, spread: Option<Vec<usize>>| {
+        let mut builder = Builder::new("net", "x", &[3]).unwrap();
+        let weight = Param { factor, ..Param::plain("w") };
+        let bias = Param { factor: 2.0 * factor, spread, ..Param::plain("b") };
+        let logits = builder.dense("a", ValueId::INPUT, 3, 2, weight, Some(bias)).unwrap();
+        builder.finish("y", logits, None).unwrap()
+    };
+    let plain = model(1.0, None);
+    let parameters = zoo::initial(&plain, 1);
+    let samples = Samples::random(&plain, Loss::Squared, 4, 2).unwrap();
+    let plain = gradients(&plain, &parameters, None, &samples).unwrap();
+    let scaled = gradients(&model(-3.0, Some(vec![1, 1])), &parameters, None, &samples).unwrap();
+    assert_eq!(scaled.loss, plain.loss);
+    let [weight, bias] = &scaled.tensors[..] else { panic!("two tensors") };
+    assert!(weight.values.iter().zip(&plain.tensors[0].values).all(|(a, b)| *a == -3.0 * b));
+    let [first, second] = plain.tensors[1].values[..] else { panic!("two numbers") };
+    assert_eq!((&bias.shape[..], &bias.values[..]), (&[1, 1][..], &[-3.0 * (first + second)][..]));
+}
+
 #[test]
 fn what_does_not_fit_the_model_is_refused() {
     let (graph, _) = zoo::by_name("digits-mlp").unwrap().build(0);

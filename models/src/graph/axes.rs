@@ -2,28 +2,58 @@
 //!
 //! Every layer starts with a hidden axis of its own. Where two values are added their axes become one
 //! (union-find); where an axis meets a size that no tier cuts, or a cut would not be a prefix on both
-//! sides, it is pinned and no tier cuts it.
+//! sides, it is pinned and no tier cuts it. The node and the reason are kept for the user ([`Whole`]).
 
 use std::collections::HashSet;
 
 use common::{AxisId, Dim, TensorShape, WidthMask, layout::MAX_AXES, mask::MaskError};
 
+use super::whole::{Reason, Whole};
+
 /// Axes while a Graph is put together, by provisional [`AxisId`].
 #[derive(Clone, Debug, Default)]
-pub struct Axes(Vec<Axis>);
+pub struct Axes {
+    axes: Vec<Axis>,
+    /// Two axes of which neither can be cut, since their units lie at different places; and where they meet.
+    apart: Vec<(u8, u8, String)>,
+}
 
 #[derive(Clone, Debug)]
 struct Axis {
+    layer: String,
     width: u32,
     /// Itself, or an earlier axis that is the same.
     parent: u8,
-    pinned: bool,
+    pin: Option<Pin>,
+}
+
+/// Why an axis is not cut, and where.
+#[derive(Clone, Debug)]
+struct Pin {
+    node: String,
+    reason: Reason,
+}
+
+impl Axis {
+    /// Of several reasons the first counts, but what is whole by design contradicts nothing.
+    fn pin(&mut self, pin: &Pin) -> bool {
+        let weaker = self.pin.as_ref().is_none_or(|old| !old.reason.is_by_design());
+        let changes = self.pin.is_none() || weaker && pin.reason.is_by_design();
+        if changes {
+            self.pin = Some(pin.clone());
+        }
+        changes
+    }
+
+    fn is_by_design(&self) -> bool {
+        self.pin.as_ref().is_some_and(|pin| pin.reason.is_by_design())
+    }
 }
 
 impl Axes {
-    pub fn add(&mut self, width: u32) -> Result<AxisId, MaskError> {
-        let id = u8::try_from(self.0.len()).map_err(|_| MaskError::TooManyAxes)?;
-        self.0.push(Axis { width, parent: id, pinned: false });
+    pub fn add(&mut self, layer: &str, width: u32) -> Result<AxisId, MaskError> {
+        let id = u8::try_from(self.axes.len()).map_err(|_| MaskError::TooManyAxes)?;
+        self.axes.push(Axis { layer: layer.to_owned(), width, parent: id, pin: None });
         Ok(AxisId(id))
     }
 
@@ -36,71 +66,106 @@ impl Axes {
     }
 
     /// No tier cuts this dimension.
-    pub fn pin(&mut self, dim: &Dim) {
-        let root = dim.axis.map(|axis| self.root(axis.0));
-        if let Some(axis) = root.and_then(|root| self.0.get_mut(usize::from(root))) {
-            axis.pinned = true;
+    pub fn pin(&mut self, dim: &Dim, node: &str, reason: Reason) {
+        if let Some(axis) = dim.axis {
+            self.pin_axis(axis.0, node, reason);
         }
     }
 
     /// Two dimensions of equal size are the same one.
-    pub fn unify(&mut self, a: &Dim, b: &Dim) {
+    pub fn unify(&mut self, a: &Dim, b: &Dim, node: &str) {
         match (a.axis, b.axis) {
             (Some(x), Some(y)) if (a.blocks, a.inner) == (b.blocks, b.inner) => {
                 let (x, y) = (self.root(x.0), self.root(y.0));
                 let (first, second) = (x.min(y), x.max(y));
-                if first != second {
-                    let pinned = self.0.get(usize::from(second)).is_some_and(|axis| axis.pinned);
-                    if let Some(axis) = self.0.get_mut(usize::from(second)) {
-                        axis.parent = first;
-                    }
-                    if let Some(axis) = self.0.get_mut(usize::from(first)) {
-                        axis.pinned |= pinned;
+                if first != second
+                    && let Some(axis) = self.axes.get_mut(usize::from(second))
+                {
+                    axis.parent = first;
+                    if let Some(Pin { node, reason }) = axis.pin.take() {
+                        self.pin_axis(first, &node, reason);
                     }
                 }
             }
+            (Some(x), Some(y)) => self.apart.push((x.0, y.0, node.to_owned())),
             _ => {
-                self.pin(a);
-                self.pin(b);
+                self.pin(a, node, Reason::Agrees);
+                self.pin(b, node, Reason::Agrees);
             }
         }
     }
 
-    /// Final numbers of the axes that tiers cut, in model order, and their widths. Axes without a
-    /// dimension in `live` belong to layers that were left out.
+    /// Final numbers of the axes that tiers cut, in model order, and their widths; and the axes that no tier
+    /// cuts. Axes without a dimension in `live` belong to layers that were left out.
     pub fn resolve<'a>(
-        &self,
+        mut self,
         live: impl Iterator<Item = &'a Dim>,
-    ) -> Result<(Resolved, WidthMask), MaskError> {
+    ) -> Result<(Resolved, WidthMask, Vec<Whole>), MaskError> {
+        self.part();
         let live: HashSet<u8> = live.filter_map(|dim| dim.axis).map(|axis| self.root(axis.0)).collect();
-        let mut numbers = Vec::with_capacity(self.0.len());
+        let mut numbers = Vec::with_capacity(self.axes.len());
         let mut widths = Vec::new();
-        for (id, axis) in self.0.iter().enumerate() {
+        let mut whole: Vec<(u8, Whole)> = Vec::new();
+        for (id, axis) in self.axes.iter().enumerate() {
             let root = self.root(id as u8);
             let is_root = usize::from(root) == id;
-            let pinned =
-                self.0.get(usize::from(root)).is_some_and(|axis| axis.pinned) || !live.contains(&root);
-            numbers.push(match (pinned, is_root) {
-                (true, _) => Number::Pinned(axis.width),
-                (false, true) => {
+            let pin = self.axes.get(usize::from(root)).and_then(|axis| axis.pin.as_ref());
+            let is_live = live.contains(&root);
+            numbers.push(match (pin, is_root) {
+                (None, true) if is_live => {
                     widths.push(axis.width);
                     Number::Axis(AxisId((widths.len() - 1).min(MAX_AXES) as u8))
                 }
-                (false, false) => {
+                (None, false) if is_live => {
                     numbers.get(usize::from(root)).copied().unwrap_or(Number::Pinned(axis.width))
                 }
+                _ => Number::Pinned(axis.width),
             });
+            let Some(Pin { node, reason }) = pin.filter(|_| is_live) else { continue };
+            match whole.iter_mut().find(|(other, _)| *other == root) {
+                Some((_, whole)) => whole.layers.push(axis.layer.clone()),
+                None => {
+                    let (layers, width, node) = (vec![axis.layer.clone()], axis.width, node.clone());
+                    whole.push((root, Whole { layers, width, node, reason: *reason }));
+                }
+            }
         }
-        Ok((Resolved(numbers), WidthMask::full(&widths)?))
+        let whole = whole.into_iter().map(|(_, whole)| whole).collect();
+        Ok((Resolved(numbers), WidthMask::full(&widths)?, whole))
+    }
+
+    /// Pins the axes that lie apart. Where one is whole by design the other only has to agree with it, and may
+    /// be the one that a third has to agree with.
+    fn part(&mut self) {
+        let apart = std::mem::take(&mut self.apart);
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for (a, b, node) in &apart {
+                for (one, other) in [(*a, *b), (*b, *a)] {
+                    let fixed = self.axes.get(usize::from(self.root(one))).is_some_and(Axis::is_by_design);
+                    changed |= fixed && self.pin_axis(other, node, Reason::Agrees);
+                }
+            }
+        }
+        for (a, b, node) in &apart {
+            self.pin_axis(*a, node, Reason::Places);
+            self.pin_axis(*b, node, Reason::Places);
+        }
+    }
+
+    fn pin_axis(&mut self, axis: u8, node: &str, reason: Reason) -> bool {
+        let pin = Pin { node: node.to_owned(), reason };
+        let root = usize::from(self.root(axis));
+        self.axes.get_mut(root).is_some_and(|axis| axis.pin(&pin))
     }
 
     fn width(&self, dim: &Dim) -> u32 {
-        dim.axis.and_then(|axis| self.0.get(usize::from(axis.0))).map_or(1, |axis| axis.width)
+        dim.axis.and_then(|axis| self.axes.get(usize::from(axis.0))).map_or(1, |axis| axis.width)
     }
 
     fn root(&self, mut id: u8) -> u8 {
         // Parents are never later than their children, so this ends.
-        while let Some(parent) = self.0.get(usize::from(id)).map(|axis| axis.parent).filter(|&p| p != id) {
+        while let Some(parent) = self.axes.get(usize::from(id)).map(|axis| axis.parent).filter(|&p| p != id) {
             id = parent;
         }
         id
@@ -139,30 +204,63 @@ impl Resolved {
 mod tests {
     use super::*;
 
+    fn axes(count: usize, width: u32) -> (Axes, Vec<Dim>) {
+        let mut axes = Axes::default();
+        let dims = (0..count).map(|at| Dim::units(axes.add(&format!("l{at}"), width).unwrap())).collect();
+        (axes, dims)
+    }
+
     #[test]
     fn axes_that_meet_become_one_and_pins_spread() {
-        let mut axes = Axes::default();
-        let dims: Vec<Dim> = (0..5).map(|_| Dim::units(axes.add(6).unwrap())).collect();
-        axes.unify(&dims[1], &dims[3]);
-        axes.unify(&dims[4], &dims[2]);
-        axes.unify(&dims[2], &Dim::fixed(6));
-        let (resolved, full) = axes.resolve(dims.iter()).unwrap();
+        let (mut axes, dims) = axes(5, 6);
+        axes.unify(&dims[1], &dims[3], "a");
+        axes.unify(&dims[4], &dims[2], "b");
+        axes.unify(&dims[2], &Dim::fixed(6), "c");
+        let (resolved, full, whole) = axes.resolve(dims.iter()).unwrap();
         let finals: Vec<Dim> = dims.iter().map(|&dim| resolved.dim(dim)).collect();
         let units = |axis| Dim::units(AxisId(axis));
         assert_eq!(finals, [units(0), units(1), Dim::fixed(6), units(1), Dim::fixed(6)]);
         assert_eq!(full.widths(), [6, 6]);
+        let layers = ["l2", "l4"].map(str::to_owned).to_vec();
+        assert_eq!(whole, [Whole { layers, width: 6, node: "c".into(), reason: Reason::Agrees }]);
     }
 
     #[test]
     fn cuts_that_would_not_agree_are_not_made() {
-        let mut axes = Axes::default();
-        let (a, b) = (axes.add(4).unwrap(), axes.add(4).unwrap());
-        let major = Dim { blocks: 1, axis: Some(a), inner: 9 };
-        let minor = Dim { blocks: 9, axis: Some(b), inner: 1 };
-        axes.unify(&major, &minor);
-        let (resolved, full) = axes.resolve([major, minor].iter()).unwrap();
+        let (mut axes, dims) = axes(2, 4);
+        let (major, minor) = (Dim { inner: 9, ..dims[0] }, Dim { blocks: 9, ..dims[1] });
+        axes.unify(&major, &minor, "add");
+        let (resolved, full, whole) = axes.resolve([major, minor].iter()).unwrap();
         assert!(full.widths().is_empty());
         assert_eq!(resolved.dim(major), Dim { blocks: 4, axis: None, inner: 9 });
         assert_eq!(resolved.dim(minor), Dim::fixed(36));
+        let reasons: Vec<Reason> = whole.iter().map(|whole| whole.reason).collect();
+        assert_eq!(reasons, [Reason::Places; 2]);
+    }
+
+    #[test]
+    fn what_is_whole_by_design_is_no_contradiction() {
+        let (mut axes, dims) = axes(4, 4);
+        let apart = |dim: Dim| (Dim { inner: 9, ..dim }, Dim { blocks: 9, ..dim });
+        // 0 and 1 lie apart, 1 and 2 do; that 2 is an output is known last. 3 is an output in spite of its groups.
+        axes.unify(&apart(dims[0]).0, &apart(dims[1]).1, "first");
+        axes.unify(&apart(dims[1]).0, &apart(dims[2]).1, "second");
+        axes.pin(&dims[3], "groups", Reason::Groups);
+        axes.pin(&dims[3], "end", Reason::Output);
+        axes.pin(&dims[2], "end", Reason::Output);
+        axes.pin(&dims[2], "groups", Reason::Groups);
+        let (_, _, whole) = axes.resolve(dims.iter()).unwrap();
+        let found: Vec<(&str, Reason)> = whole.iter().map(|w| (w.node.as_str(), w.reason)).collect();
+        let agrees = |node| (node, Reason::Agrees);
+        let output = ("end", Reason::Output);
+        assert_eq!(found, [agrees("first"), agrees("second"), output, output]);
+    }
+
+    #[test]
+    fn what_is_left_out_is_not_told() {
+        let (mut axes, dims) = axes(2, 4);
+        axes.pin(&dims[0], "gone", Reason::Groups);
+        let (_, full, whole) = axes.resolve(dims[1..].iter()).unwrap();
+        assert_eq!((full.widths(), whole), (&[4][..], vec![]));
     }
 }

@@ -3,7 +3,9 @@
 
 use common::{Dim, TensorShape};
 
-use super::{Graph, GraphError, Input, Node, Op, Output, Param, ParamId, Tail, ValueId, axes::Axes};
+use super::{
+    Graph, GraphError, Input, Node, Op, Output, Param, ParamId, Tail, ValueId, axes::Axes, whole::Reason,
+};
 
 /// Plans address parameters and activations with 32 bits.
 pub(super) const MAX_LEN: u64 = 1 << 31;
@@ -57,20 +59,20 @@ impl Builder {
     /// The Graph of everything that `value` needs.
     pub fn finish(mut self, output: &str, value: ValueId, tail: Option<Tail>) -> Result<Graph, GraphError> {
         for dim in self.shape(value).dims.clone() {
-            self.axes.pin(&dim);
+            self.axes.pin(&dim, output, Reason::Output);
         }
         let value = self.prune(value);
         if self.params.is_empty() {
             return Err(GraphError::NothingToTrain);
         }
         let live = self.nodes.iter().map(|node| &node.shape).chain(&self.shapes);
-        let (resolved, full) = self.axes.resolve(live.flat_map(|shape| &shape.dims))?;
+        let (resolved, full, whole) = self.axes.resolve(live.flat_map(|shape| &shape.dims))?;
         let Self { name, input, mut nodes, params, mut shapes, stats, .. } = self;
         nodes.iter_mut().for_each(|node| node.shape = resolved.shape(&node.shape));
         shapes.iter_mut().for_each(|shape| *shape = resolved.shape(shape));
         let output = Output { name: output.to_owned(), value, tail };
         let stats = stats.concat();
-        let graph = Graph { name, input, output, nodes, params, shapes, stats, full };
+        let graph = Graph { name, input, output, nodes, params, shapes, stats, full, whole };
         let len = |shape: &TensorShape| {
             shape.dims.iter().map(|dim| dim.size(&graph.full) as u64).fold(1, u64::saturating_mul)
         };
@@ -95,12 +97,12 @@ impl Builder {
     pub(super) fn param(&mut self, param: Param, dims: &[Dim]) -> Result<ParamId, GraphError> {
         if let Some(place) = self.params.iter().position(|other| other.name == param.name) {
             let shape = self.shapes.get(place).cloned().unwrap_or_default();
-            let same = self.params.get(place).is_some_and(|other| other.stored == param.stored);
+            let same = self.params.get(place).is_some_and(|other| other.agrees(&param));
             if !same || self.axes.sizes(&shape.dims) != self.axes.sizes(dims) {
                 return Err(GraphError::Shared(param.name));
             }
             for (a, b) in shape.dims.iter().zip(dims) {
-                self.axes.unify(a, b);
+                self.axes.unify(a, b, &param.name);
             }
             return Ok(ParamId(place as u32));
         }

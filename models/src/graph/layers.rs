@@ -10,6 +10,7 @@ use super::{
     GraphError, Op, Param, ValueId,
     build::{Builder, MAX_LEN},
     op::{Groups, Kernel},
+    whole::Reason,
 };
 
 impl Builder {
@@ -31,7 +32,7 @@ impl Builder {
                 return Err(GraphError::DenseInput { node, expected: inputs, got });
             }
         };
-        rows.iter().for_each(|dim| self.axes.pin(dim));
+        rows.iter().for_each(|dim| self.axes.pin(dim, name, Reason::Positions));
         let to = self.units(name, units)?;
         let weight = self.param(weight, &[to, from])?;
         let bias = bias.map(|bias| self.param(bias, &[to])).transpose()?;
@@ -66,8 +67,8 @@ impl Builder {
             let to = self.units(name, outputs)?;
             if groups > 1 {
                 // A prefix of the channels would not be a prefix of every group.
-                self.axes.pin(&channels);
-                self.axes.pin(&to);
+                self.axes.pin(&channels, name, Reason::Groups);
+                self.axes.pin(&to, name, Reason::Groups);
             }
             let from = if groups > 1 { Dim::fixed(inputs / groups) } else { channels };
             (Groups::Count(groups), to, from)
@@ -131,7 +132,7 @@ impl Builder {
         }
         let (left, right) = (self.shape(a).dims.clone(), self.shape(b).dims.clone());
         for (a, b) in left.iter().zip(&right) {
-            self.axes.unify(a, b);
+            self.axes.unify(a, b, name);
         }
         Ok(self.push(name, Op::Add, &[a, b], &left))
     }
@@ -168,7 +169,7 @@ impl Builder {
         let back = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
         let back = back.min(most - front.min(most));
         let middle = dims.get(front..dims.len() - back).unwrap_or_default();
-        middle.iter().for_each(|dim| self.axes.pin(dim));
+        middle.iter().for_each(|dim| self.axes.pin(dim, name, Reason::Merged));
         let shape: Vec<Dim> = (0..new.len())
             .map(|place| match place {
                 _ if place < front => dims.get(place).copied(),
@@ -194,7 +195,10 @@ impl Builder {
         if input != ValueId::INPUT || self.shape(input).dims.len() > 3 {
             return Err(self.wrong(name, "looks up something else than the model's input"));
         }
-        let to = if sliced { self.units(name, width)? } else { Dim::fixed(width) };
+        let to = self.units(name, width)?;
+        if !sliced {
+            self.axes.pin(&to, name, Reason::Embedding);
+        }
         let table = self.param(table, &[Dim::fixed(entries), to])?;
         let shape = [&self.shape(input).dims[..], &[to]].concat();
         Ok(self.push(name, Op::Embed { table }, &[input], &shape))
@@ -216,7 +220,7 @@ impl Builder {
             let got = self.sizes(input);
             return Err(self.wrong(name, format!("takes [steps, numbers], but its input has shape {got:?}")));
         };
-        self.axes.pin(&steps);
+        self.axes.pin(&steps, name, Reason::Positions);
         let to = self.units(name, units)?;
         let gates = |blocks| Dim { blocks, ..to };
         let weight = self.param(weight, &[gates(3), from])?;
@@ -251,7 +255,7 @@ impl Builder {
         if units == 0 || u64::from(units) > MAX_LEN {
             return Err(GraphError::DenseOutput(name.to_owned()));
         }
-        Ok(Dim::units(self.axes.add(units)?))
+        Ok(Dim::units(self.axes.add(name, units)?))
     }
 
     /// Channels of an image or signal, and its size after a window has moved over it.
@@ -269,7 +273,7 @@ impl Builder {
             }
         };
         // An axis of pixels can not be cut.
-        dims.iter().skip(1).for_each(|dim| self.axes.pin(dim));
+        dims.iter().skip(1).for_each(|dim| self.axes.pin(dim, name, Reason::Positions));
         let window = Window {
             height: height as u32,
             width: width as u32,

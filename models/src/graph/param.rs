@@ -7,17 +7,25 @@
 
 use common::{TensorShape, WidthMask};
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Param {
     /// Of the ONNX initializer.
     pub name: String,
     pub stored: Stored,
+    /// Ours is the file's times this (alpha or beta of a Gemm).
+    pub factor: f32,
+    /// The dimensions of the initializer where it holds one number for all of ours.
+    pub spread: Option<Vec<usize>>,
 }
 
 impl Param {
     /// A parameter whose initializer has the order of the flat vector.
     pub fn plain(name: impl Into<String>) -> Self {
-        Self { name: name.into(), stored: Stored::default() }
+        Self::stored(name, Stored::default())
+    }
+
+    pub fn stored(name: impl Into<String>, stored: Stored) -> Self {
+        Self { name: name.into(), stored, factor: 1.0, spread: None }
     }
 
     /// Recurrent layers keep a first axis of size 1 for the direction.
@@ -28,7 +36,17 @@ impl Param {
 
     /// A matrix whose initializer is `[in][out]`.
     pub fn transposed(name: impl Into<String>) -> Self {
-        Self { name: name.into(), stored: Stored(vec![vec![Part::whole(1)], vec![Part::whole(0)]]) }
+        Self::stored(name, Stored(vec![vec![Part::whole(1)], vec![Part::whole(0)]]))
+    }
+
+    /// True if the file says of both in the same way where their numbers come from.
+    pub(super) fn agrees(&self, other: &Self) -> bool {
+        (&self.stored, self.factor, &self.spread) == (&other.stored, other.factor, &other.spread)
+    }
+
+    /// Sizes of the initializer.
+    pub fn dims(&self, shape: &TensorShape, mask: &WidthMask) -> Vec<usize> {
+        self.spread.clone().unwrap_or_else(|| self.stored.dims(shape, mask))
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     },
     tensor::float_tensor,
 };
-use crate::graph::{Graph, Groups, Op, ParamId, ValueId};
+use crate::graph::{Graph, Groups, Op, ParamId, Tail, ValueId};
 
 mod nodes;
 use nodes::{Writer, integer};
@@ -24,7 +24,7 @@ const BATCH: &str = "N";
 
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct ExportOptions<'a> {
-    /// End with the softmax that the imported model had; otherwise outputs are logits.
+    /// End with the softmax or sigmoid that the imported model had; otherwise outputs are logits.
     pub tail: bool,
     /// Kept in the file as `metadata_props`, such as tier, widths and round.
     pub metadata: &'a [(&'a str, String)],
@@ -63,7 +63,11 @@ pub fn export(
     }
     if let Some(tail) = graph.output().tail.filter(|_| names.tail) {
         let (from, to) = (names.of(graph.output().value), graph.output().name.clone());
-        writer.push("tail", tail.op_type(), vec![from], to, vec![integer("axis", -1)]);
+        let attributes = match tail {
+            Tail::Softmax | Tail::LogSoftmax => vec![integer("axis", -1)],
+            Tail::Sigmoid => vec![],
+        };
+        writer.push("tail", tail.op_type(), vec![from], to, attributes);
     }
     let Writer { nodes, constants, .. } = writer;
     let initializer = initializers(graph, parameters).into_iter().chain(constants).collect();
@@ -126,7 +130,7 @@ fn value_info(graph: &Graph, value: ValueId, name: &str, elem_type: i32) -> Valu
 /// Names of values, all different and different from those of parameters.
 struct Names {
     values: Vec<String>,
-    /// A softmax comes after the logits.
+    /// A softmax or sigmoid comes after the logits.
     tail: bool,
 }
 

@@ -22,7 +22,7 @@ pub struct Import {
     pub parameters: Vec<f32>,
     /// What was chosen or left out, one sentence each.
     pub notes: Vec<String>,
-    /// The name of the logits in the file: the output itself, or what its softmax reads.
+    /// The name of the logits in the file: the output itself, or what its softmax or sigmoid reads.
     pub logits: String,
     /// Where the file fixes it; a Graph takes any.
     pub batch: Option<usize>,

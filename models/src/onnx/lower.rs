@@ -10,7 +10,7 @@
 //! | Shape, ConstantOfShape, Expand, and arithmetic on sizes | nothing | [`fold`] |
 //! | Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout | the same | here |
 //! | Identity, Cast, ZipMap | nothing: a second name of the same value | here |
-//! | Softmax, LogSoftmax before the output | the Tail | here |
+//! | Softmax, LogSoftmax or Sigmoid before the output | the Tail | here |
 
 use std::collections::{HashMap, HashSet};
 
@@ -57,7 +57,7 @@ pub(super) struct Draft<'a> {
     /// Parameters as the file holds them.
     weights: HashMap<String, Vec<f32>>,
     tail: Option<Tail>,
-    /// Names of what the softmax gives.
+    /// Names of what the tail gives.
     after_tail: HashSet<&'a str>,
     notes: Vec<String>,
 }
@@ -96,10 +96,11 @@ impl<'a> Draft<'a> {
             return Ok(());
         }
         let reads_tail = node.input.iter().any(|name| self.after_tail.contains(name.as_str()));
-        if reads_tail && !matches!(node.op_type.as_str(), "Identity" | "ZipMap" | "Cast") {
+        if reads_tail && !passes(node) {
             return Err(problem(node, "follows a softmax; only the output of the model may"));
         }
-        if reads_tail || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax") {
+        let sigmoid = node.op_type == "Sigmoid" && self.ends_with(output);
+        if reads_tail || sigmoid || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax") {
             self.after_tail.insert(output);
         }
         let known = match self.fold(node)? {
@@ -123,6 +124,10 @@ impl<'a> Draft<'a> {
                     true => self.activate(node, Activation::LeakyRelu { slope }),
                     false => Err(problem(node, format!("has slope {slope}; it must be positive"))),
                 }
+            }
+            "Sigmoid" if self.ends_with(node.output.first().map_or("", String::as_str)) => {
+                self.tail = Some(Tail::Sigmoid);
+                self.input(node, 0)
             }
             "Sigmoid" => self.activate(node, Activation::Sigmoid),
             "Tanh" => self.activate(node, Activation::Tanh),
@@ -278,6 +283,22 @@ impl<'a> Draft<'a> {
         self.values.insert(name, known);
     }
 
+    /// Nothing is computed from a value; it is the output, under whatever name.
+    fn ends_with(&self, value: &str) -> bool {
+        // Only a damaged file goes round in circles; it has fewer nodes than this many steps.
+        let (mut open, mut steps) = (vec![value], self.source.graph.node.len());
+        while let Some(value) = open.pop() {
+            for reader in self.readers.get(value).into_iter().flatten() {
+                if !passes(reader) || steps == 0 {
+                    return false;
+                }
+                steps -= 1;
+                open.extend(reader.output.iter().map(String::as_str));
+            }
+        }
+        true
+    }
+
     /// The only node that reads a value, if it is of this kind.
     fn only_reader(&self, value: &str, op: &str) -> Option<&'a NodeProto> {
         match self.readers.get(value).map(Vec::as_slice) {
@@ -285,6 +306,11 @@ impl<'a> Draft<'a> {
             _ => None,
         }
     }
+}
+
+/// Gives what it reads, under another name.
+fn passes(node: &NodeProto) -> bool {
+    matches!(node.op_type.as_str(), "Identity" | "ZipMap" | "Cast")
 }
 
 fn problem(node: &NodeProto, problem: impl Into<String>) -> ImportError {

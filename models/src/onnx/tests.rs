@@ -1,3 +1,4 @@
+use common::plan::Loss;
 use proptest::prelude::*;
 use prost::Message;
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::{
     graph::{Op, Tail},
-    plan::{PlanOptions, compile},
+    plan::{PlanOptions, compile, default_loss},
     zoo,
 };
 
@@ -143,6 +144,14 @@ fn factors_of_gemm_go_into_the_weights() {
     assert_eq!(scaled[28..], plain[28..]);
     let none = changed(|graph| graph.node[1].attribute.push(factor("beta", 0.0))).unwrap();
     assert_eq!(none.parameters.len(), plain.len() - 4);
+    // The same initializer in two layers, times different factors.
+    let text = refused(|graph| {
+        graph.initializer[0] = float_tensor("w1", &[6, 6], &[0.5; 36]);
+        graph.node[1] = node("fc1", "Gemm", &["f", "w1"], "h", &[]);
+        graph.node[3] = node("fc2", "Gemm", &["a", "w1"], "y", &[]);
+        graph.node[3].attribute.push(factor("alpha", 2.0));
+    });
+    assert!(text.contains("two layers use parameter 'w1' in different ways"), "{text}");
     let text = refused(|graph| graph.node[1].attribute.push(factor("alpha", f32::INFINITY)));
     assert!(text.contains("makes weights infinite"), "{text}");
 }
@@ -196,6 +205,29 @@ fn nodes_that_do_nothing_and_the_tail() {
     assert_eq!((import.graph.nodes().len(), import.logits.as_str()), (5, "z"));
     assert_eq!(import.graph.nodes()[3].op, Op::Dropout { rate: 0.5 });
     assert_eq!(import.notes.len(), 1);
+}
+
+#[test]
+fn a_sigmoid_is_a_tail_only_at_the_end() {
+    for same in [None, Some("Identity")] {
+        let import = changed(|graph| {
+            graph.node[2] = node("act", "Sigmoid", &["h"], "a", &[]);
+            graph.node[3].output[0] = "z".into();
+            let last = if same.is_some() { "s" } else { "y" };
+            graph.node.push(node("sigmoid", "Sigmoid", &["z"], last, &[]));
+            graph.node.extend(same.map(|op| node("same", op, &["s"], "y", &[])));
+        })
+        .unwrap();
+        let names: Vec<&str> = import.graph.nodes().iter().map(|node| node.op.name()).collect();
+        assert_eq!(names, ["Flatten", "Dense", "Sigmoid", "Dense"]);
+        assert_eq!((import.graph.output().tail, import.logits.as_str()), (Some(Tail::Sigmoid), "z"));
+        assert_eq!(default_loss(&import.graph), Loss::Sigmoid);
+        assert_eq!(import.notes, ["Sigmoid before the output left out in training"]);
+        let exported = export(&import.graph, &import.parameters, &ExportOptions::default()).unwrap();
+        assert_eq!(Graph::from_onnx(&exported).unwrap(), (import.graph, import.parameters));
+        let file = ModelProto::decode(&exported[..]).unwrap().graph.unwrap();
+        assert_eq!(file.node.last().unwrap().op_type, "Sigmoid");
+    }
 }
 
 #[test]

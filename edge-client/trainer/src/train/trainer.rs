@@ -26,6 +26,7 @@ use common::{
 use super::{Backend, Descent, Mode, Tally, Target, TrainError, apply, backward, executor::scale_gradient};
 use crate::data::{Part, Shard};
 
+pub(super) mod augment;
 mod batch;
 mod check;
 

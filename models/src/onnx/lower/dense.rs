@@ -19,6 +19,8 @@ struct Matrix {
     /// `[outputs][inputs]` in the file.
     outputs_first: bool,
     data: Vec<f32>,
+    /// What `data` has been multiplied by.
+    factor: f32,
 }
 
 impl<'a> Draft<'a> {
@@ -33,6 +35,7 @@ impl<'a> Draft<'a> {
         let (alpha, beta) = (float(node, "alpha").unwrap_or(1.0), float(node, "beta").unwrap_or(1.0));
         let mut matrix = self.matrix(node, integer(node, "transB").unwrap_or(0) != 0)?;
         scale(node, &mut matrix.data, alpha)?;
+        matrix.factor = alpha;
         let bias = match node.input.get(2).filter(|name| !name.is_empty() && beta != 0.0) {
             Some(name) => {
                 let bias = self.source.constants.floats(name);
@@ -40,7 +43,7 @@ impl<'a> Draft<'a> {
                 let (param, mut numbers) = broadcast(node, name, bias, matrix.outputs)?;
                 scale(node, &mut numbers, beta)?;
                 self.weights.insert(name.clone(), numbers);
-                Some(param)
+                Some(Param { factor: beta, ..param })
             }
             None => None,
         };
@@ -84,7 +87,7 @@ impl<'a> Draft<'a> {
         matrix: Matrix,
         bias: Option<Param>,
     ) -> Result<View, ImportError> {
-        let Matrix { name, inputs, outputs, outputs_first, data } = matrix;
+        let Matrix { name, inputs, outputs, outputs_first, data, factor } = matrix;
         let (view, stored) = if view.axes == [Axis::Batch, Axis::ChannelLast] {
             // The columns of the weights are turned instead of the image.
             let columns = [Which::Inner, Which::Outer].map(|which| Part { dim: 1, which }).to_vec();
@@ -97,7 +100,7 @@ impl<'a> Draft<'a> {
             (self.plain(node, view)?, stored)
         };
         self.weights.insert(name.clone(), data);
-        let weight = Param { name, stored };
+        let weight = Param { factor, ..Param::stored(name, stored) };
         let units = u32::try_from(outputs).unwrap_or(u32::MAX);
         let value = self.builder.dense(&title(node), view.value, inputs, units, weight, bias)?;
         Ok(self.named(node, View { value, ..view }))
@@ -121,7 +124,7 @@ impl<'a> Draft<'a> {
             return Err(problem(node, format!("the weights have shape {dims:?} and hold nothing")));
         }
         let (inputs, outputs) = if outputs_first { (columns, rows) } else { (rows, columns) };
-        Ok(Matrix { name: name.clone(), inputs, outputs, outputs_first, data })
+        Ok(Matrix { name: name.clone(), inputs, outputs, outputs_first, data, factor: 1.0 })
     }
 
     fn is_output(&self, name: &str) -> bool {
@@ -152,9 +155,12 @@ fn broadcast(
         ([ones @ .., n], _) if *n == outputs && ones.iter().all(|&size| size == 1) => {
             let mut stored = vec![vec![]; ones.len()];
             stored.push(vec![Part::whole(0)]);
-            Ok((Param { name: name.to_owned(), stored: Stored(stored) }, data))
+            Ok((Param::stored(name, Stored(stored)), data))
         }
-        (_, [one]) => Ok((Param::plain(name), vec![*one; outputs])),
+        (_, [one]) => {
+            let spread = Param { spread: Some(dims.clone()), ..Param::plain(name) };
+            Ok((spread, vec![*one; outputs]))
+        }
         _ => Err(problem(node, format!("the bias has shape {dims:?}; expected [{outputs}]"))),
     }
 }

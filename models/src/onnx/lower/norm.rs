@@ -179,7 +179,7 @@ impl<'a> Draft<'a> {
         stored.push(vec![Part::whole(0)]);
         stored.extend(vec![vec![]; pixels]);
         self.weights.insert(name.clone(), floats.data);
-        Ok(Param { name, stored: Stored(stored) })
+        Ok(Param::stored(name, Stored(stored)))
     }
 
     fn sized(&mut self, node: &'a NodeProto, place: usize, len: usize) -> Result<Param, ImportError> {

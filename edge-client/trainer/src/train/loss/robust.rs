@@ -1,4 +1,4 @@
-//! Local self-regularisation against noisy labels. With `z` the logits of a sample, `z'` those of its noisy
+//! Local self-regularisation against noisy labels. With `z` the logits of a sample, `z'` those of its augmented
 //! copy, `r` the share of the first in the mixture, `a = 1/sharpen`:
 //!
 //! ```text
@@ -183,9 +183,12 @@ fn held<T: Float>(probability: T) -> T {
 
 #[cfg(test)]
 mod tests {
+    use common::brief::Augment;
+
     use super::*;
 
-    const TERMS: SelfRegular = SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, noise: 0.05 };
+    const TERMS: SelfRegular =
+        SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, augment: Augment::Noise(0.05) };
 
     fn loss(clean: &[f64], noisy: &[f64]) -> f64 {
         Pair::new(&TERMS, 0.3, clean, noisy).loss(clean, noisy, 1).0

@@ -1,8 +1,9 @@
 //! Whole Plans in `f64`: every parameter's gradient against central differences.
 
 use common::{
-    brief::SelfRegular,
+    brief::{Augment, SelfRegular},
     plan::{Loss, Pass, Step},
+    rng::Rng,
 };
 
 use super::plans::{ALL, BATCH, anything};
@@ -26,7 +27,16 @@ fn loss(plan: &TestPlan, arena: &mut [f64], rows: usize, robust: Option<&SelfReg
 }
 
 fn assert_gradients(name: &str, plan: &TestPlan, rows: usize, robust: Option<&SelfRegular>) {
-    let mut arena = plan.arena(9, |x| x);
+    assert_gradients_at(name, plan, rows, robust, plan.arena(9, |x| x));
+}
+
+fn assert_gradients_at(
+    name: &str,
+    plan: &TestPlan,
+    rows: usize,
+    robust: Option<&SelfRegular>,
+    mut arena: Vec<f64>,
+) {
     loss(plan, &mut arena, rows, robust);
     backward(plan.plan(), &mut arena, rows, MODE, Target::Grads, &mut Portable::plain()).unwrap();
     let params = plan.info.params as usize;
@@ -65,12 +75,31 @@ fn gradients_without_biases_match_finite_differences() {
 
 #[test]
 fn self_regularisation_gives_both_branches_their_gradient() {
-    let terms = SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, noise: 0.05 };
+    let terms = SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, augment: Augment::Noise(0.05) };
     for (name, build) in ALL {
         let plan = build(PLAIN);
         if matches!(plan.info.loss, Loss::Softmax { .. }) {
             assert_gradients(name, &plan, 2, Some(&terms));
         }
+    }
+}
+
+#[test]
+fn gradients_are_right_where_the_copy_is_a_shifted_image() {
+    let augment = Augment::Shift { channels: 2, height: 9, width: 8, pixels: 2, flip: true };
+    let terms = SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, augment };
+    let plan = ALL[1].1(PLAIN);
+    let (input, width) = (plan.info.input as usize, plan.info.inputs as usize);
+    for seed in 0..3 {
+        let mut arena = plan.arena(9, |x| x);
+        let sample: Vec<f32> = arena[input..][..width].iter().map(|&x| x as f32).collect();
+        let mut copy = vec![0.0; width];
+        crate::train::trainer::augment::augment(augment, &sample, &mut copy, &mut Rng::new(seed));
+        assert_ne!(sample, copy);
+        for (place, &x) in arena[input..].iter_mut().zip(sample.iter().chain(&copy)) {
+            *place = x.into();
+        }
+        assert_gradients_at("shifted image", &plan, 2, Some(&terms), arena);
     }
 }
 

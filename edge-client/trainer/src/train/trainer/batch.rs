@@ -10,12 +10,12 @@ use crate::{
     data::{DataError, Part, Shard},
     train::{
         Backend, Mode, Tally, TrainError, Truth, forward, loss_and_gradient, robust_gradient, robust_score,
-        score,
+        score, trainer::augment::augment,
     },
 };
 
 /// Parts of the seed, so that they do not share streams with the order of samples (which takes the epochs).
-const NOISE: u64 = 1 << 40;
+const AUGMENT: u64 = 1 << 40;
 const MIX: u64 = 2 << 40;
 
 /// Consecutive places of one pass over a part of the shard.
@@ -26,7 +26,7 @@ pub(super) struct Batch<'a, S: ?Sized> {
     pub first: u32,
     pub rows: u32,
     pub order: Order,
-    /// Of the batch in the whole work; noise follows from it.
+    /// Of the batch in the whole work; copies of samples follow from it.
     pub number: u32,
 }
 
@@ -102,7 +102,7 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
         let len = width.saturating_mul(self.passed(brief));
         let missing = TrainError::Arena { need: info.arena as usize, have: arena.len() };
         let rows = arena.get_mut(at..at.saturating_add(len)).ok_or(missing)?;
-        let (clean, noisy) = rows.split_at_mut(width.saturating_mul(self.rows as usize).min(rows.len()));
+        let (clean, copies) = rows.split_at_mut(width.saturating_mul(self.rows as usize).min(rows.len()));
         for (place, row) in clean.chunks_exact_mut(width.max(1)).enumerate() {
             let index = self.index(place);
             self.shard.sample(self.part, index, row)?;
@@ -111,10 +111,9 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
             }
         }
         if let (Some(brief), Some(terms)) = (brief, robust(brief)) {
-            let mut rng = Rng::new(derive(brief.seed, NOISE + u64::from(self.number)));
-            for (noisy, &clean) in noisy.iter_mut().zip(&*clean) {
-                *noisy = clean + terms.noise * rng.normal() as f32;
-            }
+            let mut rng = Rng::new(derive(brief.seed, AUGMENT + u64::from(self.number)));
+            let pairs = clean.chunks_exact(width.max(1)).zip(copies.chunks_exact_mut(width.max(1)));
+            pairs.for_each(|(sample, copy)| augment(terms.augment, sample, copy, &mut rng));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What must hold before any work: each refusal says what to change.
 
 use common::{
-    brief::{Brief, Objective, Optimizer, Product},
+    brief::{Augment, Brief, Objective, Optimizer, Product},
     plan::{Loss, Node, Op, Pass, Plan},
 };
 
@@ -88,21 +88,31 @@ fn numbers(brief: &Brief) -> Result<(), TrainError> {
         let above = |x: f32| x.is_finite() && x > 0.0;
         let fine = above(terms.sharpen) && above(terms.soften);
         sound(fine, "temperatures of self-regularisation must be above zero")?;
-        let fine = terms.gamma.is_finite() && terms.noise.is_finite() && terms.noise >= 0.0;
+        let fine = match terms.augment {
+            Augment::Noise(noise) => noise.is_finite() && noise >= 0.0,
+            Augment::Shift { .. } => true,
+        };
+        let fine = fine && terms.gamma.is_finite();
         sound(fine, "weight and noise of self-regularisation must be finite")?;
     }
     Ok(())
 }
 
 fn robust(plan: Plan<'_>, objective: &Objective) -> Result<(), TrainError> {
-    if objective.robust.is_none() {
-        return Ok(());
-    }
+    let Some(terms) = &objective.robust else { return Ok(()) };
     if !matches!(plan.info().loss, Loss::Softmax { .. }) {
         return Err(TrainError::Objective(ROBUST_LOSS));
     }
     if plan.forward().first().is_some_and(|node| matches!(node.op, Op::Embed { .. })) {
-        return Err(TrainError::Objective("self-regularisation adds noise, which tokens can not take"));
+        return Err(TrainError::Objective("self-regularisation changes samples, which tokens can not take"));
+    }
+    if let Augment::Shift { channels, height, width, .. } = terms.augment {
+        let image = u64::from(channels) * u64::from(height) * u64::from(width);
+        if image != u64::from(plan.info().inputs) {
+            return Err(TrainError::Objective(
+                "images that self-regularisation shifts must have as many numbers as a sample",
+            ));
+        }
     }
     if plan.info().batch < 2 {
         return Err(TrainError::Batch { rows: 2, batch: plan.info().batch.into() });

@@ -1,7 +1,7 @@
 use common::{Code, message::Scalars};
 
 use common::{
-    brief::{Objective, Optimizer, PropFair, SelfRegular},
+    brief::{Augment, Objective, Optimizer, PropFair, SelfRegular},
     plan::Loss,
 };
 
@@ -360,7 +360,7 @@ fn group_weights_weigh_samples() {
 
 #[test]
 fn self_regularisation_trains() {
-    let terms = SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, noise: 0.05 };
+    let terms = SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, augment: Augment::Noise(0.05) };
     let objective = Objective { robust: Some(terms), ..Objective::default() };
     let brief = Brief { objective, epochs: 5, batch: 6, ..brief() };
     let (update, scalars) = trained(brief.clone(), PLAIN, 12);
@@ -371,6 +371,25 @@ fn self_regularisation_trains() {
     let mut arena = plan.arena(1, |x| x as f32);
     let refused = Work::begin(&Task::Train(brief), plan.plan(), &mut arena, &small()).unwrap_err();
     assert_eq!(refused, TrainError::Batch { rows: 12, batch: 8 });
+}
+
+#[test]
+fn self_regularisation_shifts_images() {
+    let brief = |height: u16, pixels: u8, seed: u64| {
+        let augment = Augment::Shift { channels: 1, height, width: 8, pixels, flip: false };
+        let terms = SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, augment };
+        let objective = Objective { robust: Some(terms), ..Objective::default() };
+        Brief { objective, epochs: 5, batch: 6, seed, ..brief() }
+    };
+    let (update, scalars) = trained(brief(8, 1, 5), PLAIN, 12);
+    assert!(scalars.loss_after.unwrap() < 0.9 * scalars.loss_before);
+    assert_eq!(update, trained(brief(8, 1, 5), PLAIN, 12).0, "the seed decides");
+    assert_ne!(update, trained(brief(8, 2, 5), PLAIN, 12).0);
+    let plan = small_plan(PLAIN);
+    let mut arena = plan.arena(1, |x| x as f32);
+    let task = Task::Train(brief(7, 1, 5));
+    let refused = Work::begin(&task, plan.plan(), &mut arena, &small()).unwrap_err();
+    assert!(refused.to_string().contains("as many numbers as a sample"), "{refused}");
 }
 
 #[test]

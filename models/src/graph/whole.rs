@@ -1,0 +1,65 @@
+//! Hidden axes that every tier keeps whole, and why.
+//!
+//! Some are whole by design: outputs, embeddings, and what is added to them or to the input. The others are
+//! axes that a user expects to be cut and that can not be, so a rate below 1 is refused unless
+//! the tier says that they may stay whole.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A hidden axis that no tier cuts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Whole {
+    /// The layers whose units it counts, in model order.
+    pub layers: Vec<String>,
+    pub width: u32,
+    /// The node (or shared parameter) where it can not be cut.
+    pub node: String,
+    pub reason: Reason,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    Output,
+    Embedding,
+    /// With a size that is never cut.
+    Agrees,
+    Groups,
+    Places,
+    Merged,
+    Positions,
+}
+
+impl Reason {
+    /// Cutting the axis would change what the model takes or gives, or is not wanted.
+    pub fn is_by_design(self) -> bool {
+        match self {
+            Self::Output | Self::Embedding | Self::Agrees => true,
+            Self::Groups | Self::Places | Self::Merged | Self::Positions => false,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Output => "they are the outputs of the model",
+            Self::Embedding => "they are the width of an embedding, which is not cut",
+            Self::Agrees => "they must agree with a size that no tier cuts, such as the model's input",
+            Self::Groups => "channels fall into groups, and a prefix of them is no prefix of every group",
+            Self::Places => "they are added to units that lie at other places",
+            Self::Merged => "a reshape merges them with another axis or parts them",
+            Self::Positions => "they are used as positions (pixels, steps) and not as features",
+        })
+    }
+}
+
+impl fmt::Display for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layers: Vec<String> = self.layers.iter().map(|layer| format!("'{layer}'")).collect();
+        let (width, layers) = (self.width, layers.join(", "));
+        write!(f, "the {width} units of {layers} can not be cut: at '{}' {}", self.node, self.reason)
+    }
+}
