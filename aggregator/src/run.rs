@@ -40,6 +40,8 @@ impl Run {
         let needs = method.needs();
         config.suits(method.name(), needs)?;
         let (model, initial) = open_model(config, needs)?;
+        let dims = &model.graph.input().shape.dims;
+        method.see_images(&dims.iter().map(|dim| dim.size(model.graph.full())).collect::<Vec<_>>());
         check_fixed_tiers(config, model.plans.len())?;
         method.fits(&model.regions)?;
         let saved = open_run(&mut *store, &model, config, initial)?;

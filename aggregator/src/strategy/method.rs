@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use common::{
     DeviceId,
-    brief::{Brief, SelfRegular},
+    brief::{Augment, Brief, SelfRegular},
     region::RegionMap,
 };
 use serde::{Deserialize, Serialize};
@@ -144,7 +144,7 @@ impl Lsr {
             sharpen: self.ts as f32,
             soften: self.td as f32,
             gamma: self.gamma_reg as f32,
-            noise: 0.05,
+            augment: Augment::Noise(0.05),
         })
     }
 }
@@ -163,6 +163,14 @@ impl Method {
         match regions.tiers() {
             tiers if tiers > 1 && self.varp.is_some() => Err(StrategyError::OneTier { key: "varp", tiers }),
             _ => self.strategy.fits(regions),
+        }
+    }
+
+    /// Self-regularisation of models of images shifts them, and mirrors those in colour; others get noise.
+    pub fn see_images(&mut self, shape: &[usize]) {
+        if let (Some(lsr), &[channels, height, width]) = (&mut self.lsr, shape) {
+            let [channels, height, width] = [channels, height, width].map(|size| size as u16);
+            lsr.augment = Augment::Shift { channels, height, width, pixels: 2, flip: channels == 3 };
         }
     }
 
