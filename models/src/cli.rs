@@ -145,6 +145,12 @@ pub struct Need {
     /// Room for what a lossy codec has not sent yet
     #[arg(long)]
     pub error_feedback: bool,
+    /// Room for a second vector: a fair gradient that is sent along, or a first step that is sent back
+    #[arg(long)]
+    pub guide: bool,
+    /// Room for a personal model that stays on the device
+    #[arg(long)]
+    pub personal: bool,
     /// Multiply what cut layers give by HeteroFL's scaler
     #[arg(long)]
     pub scaler: bool,

@@ -131,6 +131,8 @@ fn plan(source: &Source, need: &Need) -> Result<Report> {
     let options = PlanOptions {
         moments,
         error_feedback: need.error_feedback,
+        guide: need.guide,
+        personal: need.personal,
         scaler: need.scaler,
         ..PlanOptions::train(need.batch)
     };

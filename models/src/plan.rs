@@ -51,8 +51,10 @@ pub struct PlanOptions {
     pub moments: u8,
     /// Room for what a lossy codec has not sent yet.
     pub error_feedback: bool,
-    /// Room for a vector that the aggregator sends along.
+    /// Room for a second vector on its way: one that the aggregator sends along, or a first step.
     pub guide: bool,
+    /// Room for a personal model that stays on the device.
+    pub personal: bool,
     /// No room for gradients of parameters: each is applied as soon as it is known (plain SGD).
     pub fused: bool,
     /// HeteroFL's scaler: what a layer gives is divided by the share of its units that the tier keeps.
@@ -76,6 +78,7 @@ impl PlanOptions {
             moments: 0,
             error_feedback: false,
             guide: false,
+            personal: false,
             fused: false,
             scaler: false,
             loss: None,
@@ -227,11 +230,12 @@ fn segments(params: u64, stats: u64, options: &PlanOptions) -> (Segments, u64) {
     };
     let segments = Segments {
         anchor: of_params(true),
+        guide: of_params(options.guide),
         grads: of_params(!options.fused),
         residual: of_params(options.error_feedback),
         moment1: of_params(options.moments > 0),
         moment2: of_params(options.moments > 1),
-        guide: of_params(options.guide),
+        personal: of_params(options.personal),
         stats: None,
     };
     let stats_at = (stats > 0).then_some(end as u32);
@@ -273,7 +277,7 @@ fn allocations(
         let (at, len) = (at.into(), len.into());
         Allocation { name: name.to_owned(), at, len, live: None }
     };
-    let names = ["anchor", "gradients", "residual", "moment 1", "moment 2", "guide"];
+    let names = ["anchor", "guide", "gradients", "residual", "moment 1", "moment 2", "personal model"];
     let segments = names.iter().zip(info.segments.of_params());
     let mut list = vec![fixed("weights", 0, info.params)];
     list.extend(segments.filter_map(|(name, start)| start.map(|start| fixed(name, start, info.params))));

@@ -56,7 +56,7 @@ fn sgd() -> Brief {
 }
 
 /// Ways to train, with the Plan that each needs.
-fn settings() -> [(&'static str, PlanOptions, Brief); 4] {
+fn settings() -> [(&'static str, PlanOptions, Brief); 6] {
     let train = PlanOptions::train(BATCH);
     let momentum = Optimizer::Sgd { momentum: 0.9, nesterov: true, decay: 1e-3 };
     let mut guided = Brief { optimizer: momentum, clip: Some(5.0), ..sgd() };
@@ -65,6 +65,12 @@ fn settings() -> [(&'static str, PlanOptions, Brief); 4] {
         ("fused", PlanOptions { fused: true, ..train }, sgd()),
         ("sgd", train, sgd()),
         ("guided", PlanOptions { moments: 1, error_feedback: true, guide: true, ..train }, guided),
+        (
+            "personal",
+            PlanOptions { fused: true, personal: true, ..train },
+            Brief { personal: Some(0.5), ..sgd() },
+        ),
+        ("both", PlanOptions { guide: true, ..train }, Brief { product: Product::Both, ..sgd() }),
         ("adam", PlanOptions { moments: 2, ..train }, Brief { optimizer: Optimizer::ADAM, ..sgd() }),
     ]
 }

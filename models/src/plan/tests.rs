@@ -236,9 +236,15 @@ fn segments_follow_the_options() {
     assert_eq!(arena(PlanOptions { error_feedback: true, ..train }), plain + 2_410);
     assert_eq!(arena(PlanOptions { moments: 2, guide: true, ..train }), plain + 3 * 2_410);
     assert_eq!(arena(PlanOptions { fused: true, ..train }), plain - 2_410);
-    let all = PlanOptions { error_feedback: true, moments: 2, guide: true, ..train };
+    let all = PlanOptions { error_feedback: true, moments: 2, guide: true, personal: true, ..train };
     let segments = compile(&graph, graph.full(), &all).unwrap().info.segments;
-    assert_eq!(segments.of_params(), [1, 2, 3, 4, 5, 6].map(|number| Some(number * 2_410)));
+    assert_eq!(segments.of_params(), [1, 2, 3, 4, 5, 6, 7].map(|number| Some(number * 2_410)));
+    assert_eq!((segments.guide, segments.personal), (Some(2 * 2_410), Some(7 * 2_410)));
+    // A personal model asks no more of the optimiser than the other one does.
+    let lean = PlanOptions { fused: true, personal: true, ..train };
+    let lean = compile(&graph, graph.full(), &lean).unwrap();
+    assert_eq!(lean.info.segments.of_params()[6], Some(2 * 2_410));
+    assert!(lean.buffers.iter().any(|buffer| buffer.name == "personal model" && buffer.at == 2 * 2_410));
     let refused = compile(&graph, graph.full(), &PlanOptions { fused: true, moments: 1, ..train });
     assert_eq!(refused, Err(CompileError::Fused));
 }

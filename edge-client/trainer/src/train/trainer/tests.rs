@@ -5,7 +5,7 @@ use common::{
     plan::Loss,
 };
 
-use super::*;
+use super::{pass::factor, *};
 use crate::{
     data::{Samples, VecShard, digits},
     train::{
