@@ -38,6 +38,12 @@ pub struct DataArgs {
     /// Column of the label in the CSV file: first, last, a number from 1, or a name of the header
     #[arg(long, default_value = "last")]
     pub label_column: LabelColumn,
+    /// Column of a sensitive attribute in the CSV file, which is then no feature; written as the label's
+    #[arg(long, requires = "csv")]
+    pub attribute: Option<LabelColumn>,
+    /// How many values the attribute has in the whole fleet, numbered from 0
+    #[arg(long, default_value_t = 2, requires = "attribute")]
+    pub attributes: u32,
     /// Factor for numbers of the CSV file
     #[arg(long, default_value_t = 1.0)]
     pub scale: f32,
@@ -96,7 +102,11 @@ impl DataArgs {
                 load::idx(images, labels, 1.0 / 255.0)?
             }
             (None, Some(csv)) => {
-                load::csv(csv, &CsvOptions { label: self.label_column.clone(), scale: self.scale })?
+                let attribute = self.attribute.clone().map(|column| (column, self.attributes));
+                load::csv(
+                    csv,
+                    &CsvOptions { label: self.label_column.clone(), scale: self.scale, attribute },
+                )?
             }
             (None, None) => Samples::of(&digits::all(), Part::Train)?,
         })

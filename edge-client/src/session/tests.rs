@@ -31,11 +31,12 @@ const PLAN: PlanInfo = PlanInfo {
     stats: 0,
     segments: Segments {
         anchor: Some(6),
+        guide: None,
         grads: Some(12),
         residual: None,
         moment1: None,
         moment2: None,
-        guide: None,
+        personal: None,
         stats: None,
     },
     input: 18,
@@ -71,7 +72,7 @@ impl<'a> Device<'a> {
     fn new(arena: &'a mut [f32]) -> Self {
         let device = "d1".parse().unwrap();
         let budget = common::Budget { ram: 104, ..common::Budget::UNLIMITED };
-        let profile = Profile { device, budget, data: shard().summary() };
+        let profile = Profile { device, budget, data: shard().summary(), secret: 0 };
         Self { session: Session::new(profile, arena), now: Instant::ZERO }
     }
 
@@ -150,7 +151,7 @@ fn model_bytes() -> Vec<u8> {
 fn assignment() -> Assignment {
     let brief = Brief { loss_after: true, ..Brief::sgd(2, 2, 0.5, 3) };
     let model = Blob { transfer: 1, bytes: 24, check: crc32(&model_bytes()) };
-    Assignment { ticket: TICKET, task: Task::Train(brief), model, codec: Codec::F32 }
+    Assignment { ticket: TICKET, task: Task::Train(brief), model, codec: Codec::F32, guide: None }
 }
 
 #[test]

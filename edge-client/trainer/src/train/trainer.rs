@@ -101,6 +101,11 @@ pub enum Progress {
 }
 
 impl Work {
+    /// Whether a task is sound and the Plan has the segments for it, before anything is received.
+    pub fn check(task: &Task, plan: Plan<'_>) -> Result<(), TrainError> {
+        check::task(&plainly(task.clone()), plan)
+    }
+
     /// [`Work::begin_as`] for a device that was never asked before.
     pub fn begin(
         task: &Task,
@@ -120,7 +125,9 @@ impl Work {
         shard: &(impl Shard + ?Sized),
     ) -> Result<Self, TrainError> {
         let task = plainly(task.clone());
-        check::task(&task, &own, plan, arena.len(), shard)?;
+        check::sizes(plan, arena.len(), shard)?;
+        check::task(&task, plan)?;
+        check::samples(&task, &own, shard)?;
         let mut work = Self {
             own,
             sizes: Sizes {

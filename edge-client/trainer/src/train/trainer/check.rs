@@ -15,31 +15,18 @@ use crate::{
     },
 };
 
-pub(super) fn task(
-    task: &Task,
-    own: &Own,
-    plan: Plan<'_>,
-    have: usize,
-    shard: &(impl Shard + ?Sized),
-) -> Result<(), TrainError> {
-    sizes(plan, have, shard)?;
+/// Whether the task is sound and the Plan has what it needs.
+pub(super) fn task(task: &Task, plan: Plan<'_>) -> Result<(), TrainError> {
     match task {
         Task::Train(asked) => {
-            brief(plan, asked)?;
-            groups(plan, asked.groups.as_ref(), &asked.objective, shard)?;
-            if asked.gap {
-                validation(shard)?;
-                own.baseline.ok_or(TrainError::NoBaseline)?;
-            }
-            Ok(())
+            report(plan, asked.groups.as_ref())?;
+            brief(plan, asked)
         }
-        Task::Evaluate(report) => groups(plan, report.as_ref(), &Objective::default(), shard),
+        Task::Evaluate(asked) => report(plan, asked.as_ref()),
         Task::Alone(Alone { brief: asked, window, tolerance }) => {
-            brief(plan, asked)?;
-            groups(plan, None, &asked.objective, shard)?;
             sound(*window > 0, "window of epochs must be above zero")?;
             sound(tolerance.is_finite() && *tolerance >= 0.0, "tolerance must be zero or more")?;
-            validation(shard)
+            brief(plan, asked)
         }
         Task::Try(steps) => {
             anchor(plan)?;
@@ -49,26 +36,43 @@ pub(super) fn task(
     }
 }
 
+/// Whether the device's samples, and what it knows, are enough for the task.
+pub(super) fn samples(task: &Task, own: &Own, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
+    match task {
+        Task::Train(brief) => {
+            groups(brief.groups.is_some(), &brief.objective, shard)?;
+            if brief.gap {
+                validation(shard)?;
+                own.baseline.ok_or(TrainError::NoBaseline)?;
+            }
+            Ok(())
+        }
+        Task::Evaluate(report) => groups(report.is_some(), &Objective::default(), shard),
+        Task::Alone(alone) => {
+            groups(false, &alone.brief.objective, shard)?;
+            validation(shard)
+        }
+        Task::Try(_) => Ok(()),
+    }
+}
+
 fn validation(shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
     let samples = shard.train_len();
     if Subset::Held.len(samples) == 0 { Err(TrainError::NoValidation { samples }) } else { Ok(()) }
 }
 
-fn groups(
-    plan: Plan<'_>,
-    report: Option<&GroupReport>,
-    objective: &Objective,
-    shard: &(impl Shard + ?Sized),
-) -> Result<(), TrainError> {
+fn groups(reported: bool, objective: &Objective, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
     let groups = shard.groups() as usize;
+    let told = (1..=MAX_GROUPS).contains(&groups);
     // One weight is one for all samples, which need no attribute for that.
-    if objective.groups.len() > 1 && groups == 0 {
-        return Err(TrainError::NoGroups);
-    }
+    let missing = objective.groups.len() > 1 && groups == 0;
+    if missing || reported && !told { Err(TrainError::NoGroups) } else { Ok(()) }
+}
+
+fn report(plan: Plan<'_>, report: Option<&GroupReport>) -> Result<(), TrainError> {
     let Some(report) = report else { return Ok(()) };
     sound(report.cap > 0.0, "cap of a group's losses must be above zero")?;
-    sound(plan.info().loss != Loss::Squared, "losses of groups need a classifier")?;
-    if (1..=MAX_GROUPS).contains(&groups) { Ok(()) } else { Err(TrainError::NoGroups) }
+    sound(plan.info().loss != Loss::Squared, "losses of groups need a classifier")
 }
 
 fn sound(ok: bool, what: &'static str) -> Result<(), TrainError> {
@@ -87,7 +91,7 @@ fn needs(
     }
 }
 
-fn sizes(plan: Plan<'_>, have: usize, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
+pub(super) fn sizes(plan: Plan<'_>, have: usize, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
     let info = plan.info();
     let need = info.arena as usize;
     if have < need {
