@@ -292,10 +292,8 @@ impl Work {
                     None => segments::restore(plan, arena),
                 }
             }
-            Phase::Epoch { model: Model::Personal, epoch: 0 } if personal => {
-                if self.own.personal {
-                    segments::take_personal(plan, arena);
-                }
+            Phase::Epoch { model: Model::Personal, epoch: 0 } if personal && self.own.personal => {
+                segments::take_personal(plan, arena);
             }
             Phase::Epoch { model: Model::Trained, epoch: 0 } if personal => {
                 segments::keep_personal(plan, arena);
