@@ -62,6 +62,7 @@ pub struct Profile {
 
 /// What the driver may want to know.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is no heap to put the large one on")]
 pub enum Event {
     /// The aggregator has given the device its tier and Plan.
     Joined { run: RunId, tier: Tier, parameters: u32 },

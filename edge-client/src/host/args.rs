@@ -173,7 +173,34 @@ impl FromStr for Bytes {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::data::Shard;
+
+    #[derive(Parser, Debug)]
+    struct Command {
+        #[command(flatten)]
+        data: DataArgs,
+    }
+
+    #[test]
+    fn an_attribute_makes_groups() {
+        let path = std::env::temp_dir().join(format!("fairtier-groups-{}.csv", std::process::id()));
+        std::fs::write(&path, "x,sex,y\n1,0,0\n2,1,1\n3,1,1\n4,1,0\n").unwrap();
+        let file = path.to_str().unwrap();
+        let parse = |more: &[&str]| {
+            let base = ["run", "--csv", file, "--test-fraction", "0", "--partition", "iid"];
+            Command::try_parse_from(base.iter().chain(more))
+        };
+        let shard = parse(&["--attribute", "sex", "--attributes", "3"]).unwrap().data.shard().unwrap();
+        assert_eq!((shard.inputs(), shard.summary().groups.as_slice()), (1, &[1, 1, 0, 0, 2, 0][..]));
+        let plain = parse(&[]).unwrap().data.shard().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((plain.inputs(), plain.summary().groups.len()), (2, 0));
+        assert!(parse(&["--attributes", "3"]).is_err());
+        assert!(Command::try_parse_from(["run", "--attribute", "sex"]).is_err());
+    }
 
     #[test]
     fn sizes_and_shares_as_people_write_them() {
