@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Parser, Subcommand, ValueEnum};
-use common::DeviceId;
+use common::{DeviceId, message::Score};
 use edge_client::{
     Event, Profile,
     data::Shard,
@@ -30,6 +30,8 @@ Examples:
       take part with the built-in digits
   edge-client run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k
       take part with own data, within 256 KiB of memory
+  edge-client run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex
+      also tell groups apart, for strategies that treat them alike
   edge-client run --server gw:4433 --identity cam-1.pem --save-model model.onnx
       and keep the device's sub-model
   edge-client predict --model model.onnx --csv samples.csv
@@ -114,10 +116,12 @@ fn run(args: &RunArgs) -> Result<()> {
             stem.parse().context("--identity names no device; give its name with --device")?
         }
     };
+    let identity = Identity::load(&args.identity)?;
+    let secret = identity.secret()?;
     let client = Client {
         server: resolve(&args.server)?,
-        identity: Identity::load(&args.identity)?,
-        profile: Profile { device, budget: args.budget.budget(), data: shard.summary() },
+        identity,
+        profile: Profile { device, budget: args.budget.budget(), data: shard.summary(), secret },
         save_model: args.save_model.clone().map(|path| (path, args.save_every)),
         give_up_after: args.give_up_after.map(Duration::from_secs),
     };
@@ -141,10 +145,14 @@ fn run(args: &RunArgs) -> Result<()> {
 
 fn report(event: &Event) {
     if let Event::Answered { round, scalars, refused: None } = event {
-        let test = scalars.test.map_or(String::new(), |score| {
-            format!(", test loss {:.4}, accuracy {:.4}", score.loss, score.accuracy())
-        });
-        tracing::info!("round {round}: loss {:.4}{test}", scalars.loss_before);
+        let score = |name: &str, score: Option<Score>| {
+            score.map_or(String::new(), |score| {
+                format!(", {name} loss {:.4}, accuracy {:.4}", score.loss, score.accuracy())
+            })
+        };
+        let (test, personal) = (score("test", scalars.test), score("personal", scalars.personal));
+        let gap = scalars.gap.map_or(String::new(), |gap| format!(", gap {gap:+.4}"));
+        tracing::info!("round {round}: loss {:.4}{test}{personal}{gap}", scalars.loss_before);
     }
 }
 

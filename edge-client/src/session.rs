@@ -12,34 +12,40 @@
 //! link:  Down -> Greeting -> Planning -> Up            (again after every lost connection)
 //! job:   Free -> Downloading -> Working -> Offering -> Free   (survives lost connections)
 //! ```
+//! A round may have several exchanges (stages), each with an Assignment of its own. What an earlier one has
+//! brought and nothing has changed since is not fetched again. What a device keeps for itself (a personal
+//! model, the loss it reaches alone) lives as long as the Session and its Plan.
+//!
 //! Every request is repeated until it is answered, so the Session needs nothing of a link but that
 //! frames arrive sometimes.
 
 use common::{
     Budget, Code, DeviceId, Duration, Instant, RunId, Tier,
     message::{
-        Assignment, Blob, DataSummary, Hello, Offer, Progress as SignOfLife, Refusal, Scalars, Task,
-        ToAggregator,
+        Assignment, DataSummary, Hello, Offer, Progress as SignOfLife, Refusal, Scalars, Task, ToAggregator,
     },
     plan::{MAX_NODES, PlanStore},
-    transfer::{Incoming, Lane, LinkLimits, Outgoing},
-    wire::{self, Crc32},
+    transfer::{Lane, LinkLimits, Outgoing},
+    wire,
 };
 use heapless::Deque;
 
 use crate::{
     data::Shard,
-    train::{Backend, Progress, TrainError, Work, finish_update},
+    train::{Backend, Own, Progress, TrainError, Work},
 };
 
 mod arena;
+mod download;
 mod inbox;
 #[cfg(test)]
 mod tests;
+mod upload;
 
 pub use arena::Arena;
 #[cfg(feature = "host")]
 pub use arena::HeapArena;
+use download::{Download, Held};
 
 /// How often a device in training gives a sign of life.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
@@ -50,10 +56,13 @@ pub struct Profile {
     pub device: DeviceId,
     pub budget: Budget,
     pub data: DataSummary,
+    /// What noise for privacy is drawn from; nobody else may know it.
+    pub secret: u64,
 }
 
 /// What the driver may want to know.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is no heap to put the large one on")]
 pub enum Event {
     /// The aggregator has given the device its tier and Plan.
     Joined { run: RunId, tier: Tier, parameters: u32 },
@@ -81,12 +90,9 @@ enum Link {
 #[expect(clippy::large_enum_variant, reason = "there is one, and no heap to put the large ones on")]
 enum Job {
     Free,
-    Downloading {
-        assignment: Assignment,
-        incoming: Incoming,
-        crc: Crc32,
-    },
-    /// The model is in the weights; `work` begins with the first call that brings the shard.
+    /// The model, then the guide if there is one.
+    Downloading(Download),
+    /// The model is in the weights (and the guide in its segment); `work` begins with the first call that brings the shard.
     Working {
         assignment: Assignment,
         work: Option<Work>,
@@ -110,6 +116,10 @@ pub struct Session<A, const NODES: usize = MAX_NODES> {
     plan: Option<PlanStore<NODES>>,
     /// The arena is laid out for this Plan and may hold a residual.
     placed: bool,
+    held: Held,
+    own: Own,
+    /// Which run and Plan the own baseline belongs to.
+    baseline_of: Option<(RunId, u32)>,
     job: Job,
     /// When to repeat the present request.
     retry: Option<Instant>,
@@ -121,6 +131,7 @@ pub struct Session<A, const NODES: usize = MAX_NODES> {
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
     pub fn new(profile: Profile, arena: A) -> Self {
         Self {
+            own: Own { secret: profile.secret, ..Own::default() },
             profile,
             limits: LinkLimits::QUIC,
             arena,
@@ -129,6 +140,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             tier: None,
             plan: None,
             placed: false,
+            held: Held::default(),
+            baseline_of: None,
             job: Job::Free,
             retry: None,
             sign_of_life: Instant::ZERO,
@@ -155,7 +168,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.messages.clear();
         // The aggregator says from where on it wants the update, in chunks that fit this link.
         if let Job::Offering { offer, task, outgoing } = &mut self.job {
-            *outgoing = outgoing_of(&offer.update, task, limits);
+            *outgoing = upload::outgoing(&offer.update, task, limits);
         }
         self.request(now);
     }
@@ -195,17 +208,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
                 return Some((Lane::Control, len));
             }
         }
-        let Job::Offering { offer, task: Task::Train(brief), outgoing } = &mut self.job else { return None };
-        let info = self.plan.as_ref()?.info();
-        let range = outgoing.poll_chunk()?;
-        let len = (range.end - range.start) as usize;
-        let (first, count) = (brief.codec.index_at(range.start)?, brief.codec.count_in(len)?);
-        let at = info.segments.anchor? as usize + first;
-        let values = self.arena.floats().get(at..at + count)?;
-        let fill = |to: &mut [u8]| _ = brief.codec.encode(values, first, brief.seed, to);
-        let transfer = offer.update.transfer;
-        let len = wire::encode_chunk(transfer, range.start, len, out, fill).ok()?;
-        Some((Lane::Transfer(transfer), len))
+        self.poll_chunk(out)
     }
 
     /// True while there is something to compute.
@@ -245,9 +248,15 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         let arena = self.arena.floats();
         let work = match work {
             Some(work) => work,
-            None => work.insert(Work::begin(&assignment.task, plan, arena, shard)?),
+            None => {
+                let begun = Work::begin_as(self.own, &assignment.task, plan, arena, shard)?;
+                self.held.begin(&assignment.task);
+                work.insert(begun)
+            }
         };
-        let scalars = match work.step(plan, arena, shard, backend)? {
+        let progress = work.step(plan, arena, shard, backend);
+        self.own = work.own();
+        let scalars = match progress? {
             Progress::Done(scalars) => scalars,
             Progress::Busy { step, steps } => {
                 let ticket = assignment.ticket;
@@ -258,17 +267,15 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
                 return Ok(());
             }
         };
+        work.finish(plan, arena)?;
+        self.held.end(assignment);
         let (ticket, task) = (assignment.ticket, assignment.task.clone());
-        let bytes = match &task {
-            Task::Evaluate(None) => 0,
-            Task::Train(brief) => {
-                finish_update(plan, arena, brief.product)?;
-                brief.codec.encoded_len(plan.info().params as usize).unwrap_or(0)
-            }
-        };
-        let update = Blob { transfer: ticket.round, bytes, check: 0 };
+        if matches!(task, Task::Alone(_)) {
+            self.baseline_of = Some((ticket.run, plan.info().digest));
+        }
+        let update = upload::blob(ticket, &task, plan.info());
         let offer = Offer { ticket, update, model_check: assignment.model.check, scalars };
-        let outgoing = outgoing_of(&update, &task, self.limits);
+        let outgoing = upload::outgoing(&update, &task, self.limits);
         self.job = Job::Offering { offer, task, outgoing };
         if self.link == Link::Up {
             self.request(now);
@@ -283,7 +290,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             (Link::Greeting, _) => ToAggregator::Hello(Hello {
                 device: self.profile.device.clone(),
                 budget: self.profile.budget,
-                data: self.profile.data,
+                data: self.profile.data.clone(),
                 max_chunk: self.limits.chunk,
                 max_nodes: NODES.min(usize::from(u16::MAX)) as u16,
             }),
@@ -292,7 +299,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
                 ToAggregator::PlanRequest { node: node as u16, step: step as u16 }
             }
             (Link::Up, Job::Free) => ToAggregator::Ready,
-            (Link::Up, Job::Downloading { incoming, .. }) => ToAggregator::Fetch(incoming.fetch()),
+            (Link::Up, Job::Downloading(download)) => ToAggregator::Fetch(download.fetch()),
             (Link::Up, Job::Offering { offer, .. }) => ToAggregator::Offer(offer.clone()),
             (Link::Up, Job::Working { .. }) => {
                 self.retry = None;
@@ -318,12 +325,4 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         }
         let _ = self.events.push_back(event);
     }
-}
-
-fn outgoing_of(update: &Blob, task: &Task, limits: LinkLimits) -> Outgoing {
-    let align = match task {
-        Task::Evaluate(None) => 1,
-        Task::Train(brief) => brief.codec.align(),
-    };
-    Outgoing::new(update.transfer, update.bytes, align, limits)
 }

@@ -183,6 +183,10 @@ fn plan_finds_what_fits() {
     for expected in ["RAM: fits", "flash: fits", "gradient of relu1", "anchor", "always"] {
         assert!(text.contains(expected), "{expected} is not in\n{text}");
     }
+    let more = json(&[&base[..], &["--guide", "--personal", "--buffers"]].concat());
+    let names: Vec<&str> =
+        more["buffers"].as_array().unwrap().iter().filter_map(|buffer| buffer["name"].as_str()).collect();
+    assert_eq!(names[..5], ["weights", "anchor", "guide", "gradients", "personal model"]);
     let short = models(&["plan", "mnist-mlp", "--ram", "64k"]);
     assert_eq!(short.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&short.stdout).contains("bytes too many"));

@@ -38,6 +38,12 @@ pub struct DataArgs {
     /// Column of the label in the CSV file: first, last, a number from 1, or a name of the header
     #[arg(long, default_value = "last")]
     pub label_column: LabelColumn,
+    /// Column of a sensitive attribute in the CSV file, which is then no feature; written as the label's
+    #[arg(long, requires = "csv")]
+    pub attribute: Option<LabelColumn>,
+    /// How many values the attribute has in the whole fleet, numbered from 0
+    #[arg(long, default_value_t = 2, requires = "attribute")]
+    pub attributes: u32,
     /// Factor for numbers of the CSV file
     #[arg(long, default_value_t = 1.0)]
     pub scale: f32,
@@ -96,7 +102,11 @@ impl DataArgs {
                 load::idx(images, labels, 1.0 / 255.0)?
             }
             (None, Some(csv)) => {
-                load::csv(csv, &CsvOptions { label: self.label_column.clone(), scale: self.scale })?
+                let attribute = self.attribute.clone().map(|column| (column, self.attributes));
+                load::csv(
+                    csv,
+                    &CsvOptions { label: self.label_column.clone(), scale: self.scale, attribute },
+                )?
             }
             (None, None) => Samples::of(&digits::all(), Part::Train)?,
         })
@@ -163,7 +173,34 @@ impl FromStr for Bytes {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::data::Shard;
+
+    #[derive(Parser, Debug)]
+    struct Command {
+        #[command(flatten)]
+        data: DataArgs,
+    }
+
+    #[test]
+    fn an_attribute_makes_groups() {
+        let path = std::env::temp_dir().join(format!("fairtier-groups-{}.csv", std::process::id()));
+        std::fs::write(&path, "x,sex,y\n1,0,0\n2,1,1\n3,1,1\n4,1,0\n").unwrap();
+        let file = path.to_str().unwrap();
+        let parse = |more: &[&str]| {
+            let base = ["run", "--csv", file, "--test-fraction", "0", "--partition", "iid"];
+            Command::try_parse_from(base.iter().chain(more))
+        };
+        let shard = parse(&["--attribute", "sex", "--attributes", "3"]).unwrap().data.shard().unwrap();
+        assert_eq!((shard.inputs(), shard.summary().groups.as_slice()), (1, &[1, 1, 0, 0, 2, 0][..]));
+        let plain = parse(&[]).unwrap().data.shard().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((plain.inputs(), plain.summary().groups.len()), (2, 0));
+        assert!(parse(&["--attributes", "3"]).is_err());
+        assert!(Command::try_parse_from(["run", "--attribute", "sex"]).is_err());
+    }
 
     #[test]
     fn sizes_and_shares_as_people_write_them() {

@@ -92,6 +92,7 @@ impl Client {
             frame: vec![0; LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD],
             started: time::Instant::now(),
             end: Conclusion { tier: None, run: None, rounds: 0, finished: false },
+            last_round: None,
         };
         let mut rng = Rng::new(u64::from(wire::crc32(self.profile.device.as_str().as_bytes())));
         let mut pause = FIRST_PAUSE;
@@ -142,6 +143,7 @@ struct Driver<'a> {
     frame: Vec<u8>,
     started: time::Instant,
     end: Conclusion,
+    last_round: Option<u32>,
 }
 
 impl Driver<'_> {
@@ -251,8 +253,12 @@ impl Driver<'_> {
             }
             Event::Assigned { round } => debug!(round, "assigned"),
             Event::Answered { round, refused: Some(code), .. } => warn!(round, "update refused: {code}"),
-            Event::Answered { round, scalars, refused: None } => {
+            Event::Answered { round, ref scalars, refused: None } => {
                 debug!(round, loss = scalars.loss_before, "update accepted");
+                // A round may have several exchanges.
+                if self.last_round.replace(round) == Some(round) {
+                    return Ok(false);
+                }
                 self.end.rounds += 1;
                 if let Some((_, every)) = &self.client.save_model
                     && *every > 0

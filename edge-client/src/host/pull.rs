@@ -14,6 +14,7 @@ pub(super) struct Pull {
 
 /// What a frame meant for the pull.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "looked at once and dropped")]
 pub(super) enum Step {
     /// Nothing: the frame is for somebody else.
     Other,

@@ -2,13 +2,12 @@
 
 use common::{
     Code, Instant,
-    message::{Assignment, PlanPart, Receipt, Refusal, Task, ToAggregator, ToDevice, Welcome},
+    message::{PlanPart, Receipt, Refusal, ToAggregator, ToDevice, Welcome},
     plan::PlanStore,
-    transfer::{Arrival, Incoming},
-    wire::{self, Crc32, Frame},
+    wire::{self, Frame},
 };
 
-use super::{Arena, Event, Job, Link, Session};
+use super::{Arena, Event, Held, Job, Link, Session};
 
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
     /// A frame has arrived. Damaged frames are named and otherwise ignored: a serial line goes on, a
@@ -67,6 +66,11 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         if !same {
             self.job = Job::Free;
             self.placed = false;
+            self.held = Held::default();
+            self.own.personal = false;
+            if self.baseline_of != Some((welcome.run, welcome.plan.digest)) {
+                self.own.baseline = None;
+            }
             self.run = Some(welcome.run);
             self.tier = Some(welcome.tier);
             match PlanStore::new(welcome.plan) {
@@ -122,72 +126,12 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.request(now);
     }
 
-    fn handle_assignment(&mut self, assignment: Assignment, now: Instant) {
-        let present = match &self.job {
-            Job::Free => None,
-            Job::Downloading { assignment, .. } | Job::Working { assignment, .. } => Some(assignment.ticket),
-            Job::Offering { offer, .. } => Some(offer.ticket),
-        };
-        if present == Some(assignment.ticket) {
-            return;
-        }
-        // The receipt of the earlier round was lost. Asking for it once more costs one answer; not
-        // knowing it would cost what a lossy codec has not sent yet.
-        if matches!(self.job, Job::Offering { .. }) {
-            return self.request(now);
-        }
-        let Some(plan) = &self.plan else { return };
-        if assignment.codec.encoded_len(plan.info().params as usize) != Some(assignment.model.bytes) {
-            return self.refuse(Code::WrongShape.into(), now);
-        }
-        self.event(Event::Assigned { round: assignment.ticket.round });
-        let incoming = Incoming::new(assignment.model.transfer, assignment.model.bytes);
-        self.job = Job::Downloading { assignment, incoming, crc: Crc32::default() };
-        self.request(now);
-    }
-
-    fn handle_chunk(&mut self, transfer: u32, offset: u32, data: &[u8], now: Instant) {
-        let Job::Downloading { assignment, incoming, crc } = &mut self.job else { return };
-        let codec = assignment.codec;
-        let (Some(first), Some(count)) = (codec.index_at(offset), codec.count_in(data.len())) else { return };
-        let Some(plan) = &self.plan else { return };
-        let params = plan.info().params as usize;
-        let weights = self.arena.floats().get_mut(..params).unwrap_or_default();
-        // Looked up before the transfer moves on, so that what counts as received is also stored.
-        let Some(place) = weights.get_mut(first..first + count) else { return };
-        let answer = match incoming.handle_chunk(transfer, offset, data.len()) {
-            Arrival::Fresh => {
-                let _ = codec.decode(data, place);
-                crc.update(data);
-                ToAggregator::Ack(incoming.ack())
-            }
-            Arrival::Known => ToAggregator::Ack(incoming.ack()),
-            Arrival::Gap => match incoming.refetch() {
-                Some(fetch) => ToAggregator::Fetch(fetch),
-                None => return,
-            },
-            Arrival::Foreign => return,
-        };
-        self.retry = Some(now + self.limits.timeout);
-        if incoming.is_done() {
-            if core::mem::take(crc).finish() == assignment.model.check {
-                let assignment = assignment.clone();
-                self.job = Job::Working { assignment, work: None };
-                self.retry = None;
-            } else {
-                *incoming = Incoming::new(assignment.model.transfer, assignment.model.bytes);
-                return self.request(now);
-            }
-        }
-        self.say(answer);
-    }
-
     fn handle_receipt(&mut self, receipt: Receipt, now: Instant) {
         let Job::Offering { offer, task, .. } = &self.job else { return };
         if offer.ticket != receipt.ticket {
             return;
         }
-        let (scalars, task) = (offer.scalars, task.clone());
+        let (scalars, task) = (offer.scalars.clone(), task.clone());
         self.job = Job::Free;
         if receipt.refused.is_none() {
             self.keep_residual(&task);
@@ -196,21 +140,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.request(now);
     }
 
-    /// Remembers what a lossy codec has not sent.
-    fn keep_residual(&mut self, task: &Task) {
-        let (Some(plan), Task::Train(brief)) = (&self.plan, task) else { return };
-        let info = plan.info();
-        let (Some(anchor), Some(residual)) = (info.segments.anchor, info.segments.residual) else { return };
-        let segment = |at: u32| at as usize..at as usize + info.params as usize;
-        if let Ok([anchor, residual]) =
-            self.arena.floats().get_disjoint_mut([segment(anchor), segment(residual)])
-        {
-            brief.codec.residual(anchor, brief.seed, residual);
-        }
-    }
-
     /// Tells both ends that this can not go on.
-    fn refuse(&mut self, refusal: Refusal, now: Instant) {
+    pub(super) fn refuse(&mut self, refusal: Refusal, now: Instant) {
         self.say(ToAggregator::Refusal(refusal));
         self.event(Event::Refused(refusal));
         self.retry = Some(now + self.limits.timeout);

@@ -18,6 +18,8 @@ use crate::{
     train::Portable,
 };
 
+mod stages;
+
 const LIMITS: LinkLimits = LinkLimits { chunk: 8, window: 64, timeout: Duration::from_millis(100) };
 const TICKET: Ticket = Ticket { run: RunId(9), round: 1, stage: 0, attempt: 0 };
 /// `y = W x + b` with two inputs and two classes.
@@ -31,11 +33,12 @@ const PLAN: PlanInfo = PlanInfo {
     stats: 0,
     segments: Segments {
         anchor: Some(6),
+        guide: None,
         grads: Some(12),
         residual: None,
         moment1: None,
         moment2: None,
-        guide: None,
+        personal: None,
         stats: None,
     },
     input: 18,
@@ -65,14 +68,21 @@ fn shard() -> BytesShard<'static> {
 struct Device<'a> {
     session: Session<&'a mut [f32], 4>,
     now: Instant,
+    plan: PlanInfo,
+    node: Node,
+    shard: BytesShard<'static>,
 }
 
 impl<'a> Device<'a> {
     fn new(arena: &'a mut [f32]) -> Self {
+        Self::with(arena, PLAN, NODE, shard())
+    }
+
+    fn with(arena: &'a mut [f32], plan: PlanInfo, node: Node, shard: BytesShard<'static>) -> Self {
         let device = "d1".parse().unwrap();
         let budget = common::Budget { ram: 104, ..common::Budget::UNLIMITED };
-        let profile = Profile { device, budget, data: shard().summary() };
-        Self { session: Session::new(profile, arena), now: Instant::ZERO }
+        let profile = Profile { device, budget, data: shard.summary(), secret: 0 };
+        Self { session: Session::new(profile, arena), now: Instant::ZERO, plan, node, shard }
     }
 
     fn hear(&mut self, message: &ToDevice) {
@@ -82,9 +92,12 @@ impl<'a> Device<'a> {
     }
 
     fn hear_chunk(&mut self, offset: u32, data: &[u8]) {
-        let mut frame = [0; 64];
-        let len =
-            wire::encode_chunk(1, offset, data.len(), &mut frame, |out| out.copy_from_slice(data)).unwrap();
+        self.hear_transfer(1, offset, data);
+    }
+
+    fn hear_transfer(&mut self, transfer: u32, offset: u32, data: &[u8]) {
+        let (mut frame, fill) = ([0; 64], |out: &mut [u8]| out.copy_from_slice(data));
+        let len = wire::encode_chunk(transfer, offset, data.len(), &mut frame, fill).unwrap();
         self.session.handle_frame(&frame[..len], self.now).unwrap();
     }
 
@@ -94,7 +107,9 @@ impl<'a> Device<'a> {
         while let Some((lane, len)) = self.session.poll_transmit(&mut out) {
             match (lane, Frame::decode(&out[..len]).unwrap()) {
                 (Lane::Control, Frame::Control(body)) => messages.push(wire::message(body).unwrap()),
-                (Lane::Transfer(1), Frame::Chunk { transfer: 1, data, .. }) => bytes.extend_from_slice(data),
+                (Lane::Transfer(lane), Frame::Chunk { transfer, data, .. }) if lane == transfer => {
+                    bytes.extend_from_slice(data);
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -107,17 +122,21 @@ impl<'a> Device<'a> {
     }
 
     fn join(&mut self) {
-        self.session.handle_connected(LIMITS, self.now);
-        self.hear(&ToDevice::Welcome(Welcome { run: TICKET.run, tier: Tier::new(3).unwrap(), plan: PLAN }));
-        let nodes = heapless::Vec::from_slice(&[NODE]).unwrap();
+        self.connect(TICKET.run);
+        let nodes = heapless::Vec::from_slice(&[self.node]).unwrap();
         self.hear(&ToDevice::PlanPart(PlanPart {
-            digest: PLAN.digest,
+            digest: self.plan.digest,
             node: 0,
             step: 0,
             nodes,
             steps: heapless::Vec::new(),
         }));
         self.say();
+    }
+
+    fn connect(&mut self, run: RunId) {
+        self.session.handle_connected(LIMITS, self.now);
+        self.hear(&ToDevice::Welcome(Welcome { run, tier: Tier::new(3).unwrap(), plan: self.plan }));
     }
 
     fn download(&mut self) {
@@ -132,7 +151,7 @@ impl<'a> Device<'a> {
     fn train(&mut self) -> Offer {
         let mut batches = 0;
         while self.session.has_work() {
-            self.session.work(&shard(), &mut Portable::plain(), self.now).unwrap();
+            self.session.work(&self.shard, &mut Portable::plain(), self.now).unwrap();
             batches += 1;
             assert!(batches < 100);
         }
@@ -150,7 +169,7 @@ fn model_bytes() -> Vec<u8> {
 fn assignment() -> Assignment {
     let brief = Brief { loss_after: true, ..Brief::sgd(2, 2, 0.5, 3) };
     let model = Blob { transfer: 1, bytes: 24, check: crc32(&model_bytes()) };
-    Assignment { ticket: TICKET, task: Task::Train(brief), model, codec: Codec::F32 }
+    Assignment { ticket: TICKET, task: Task::Train(brief), model, codec: Codec::F32, guide: None }
 }
 
 #[test]

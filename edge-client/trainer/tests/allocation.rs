@@ -10,13 +10,13 @@ use std::{
 };
 
 use common::{
-    brief::{Brief, Optimizer},
-    message::Task,
+    brief::{Brief, GroupReport, Laplace, Optimizer, Product, Signal},
+    message::{Alone, Task},
     plan::{Activation, Loss, PoolKind},
 };
 use trainer::{
     data::{Samples, VecShard},
-    train::{Backend, Fast, Portable, Progress, Work},
+    train::{Backend, Fast, Own, Portable, Progress, Work},
 };
 
 use crate::plan::{Builder, Options, PLAIN, TestPlan, window};
@@ -55,7 +55,7 @@ fn count(f: impl FnOnce()) -> usize {
 
 /// Two images and a sequence in one plan would be odd, so two plans hold all operations.
 fn plans() -> [TestPlan; 2] {
-    let options = Options { moments: 2, in_place: true, ..PLAIN };
+    let options = Options { moments: 2, in_place: true, guide: true, personal: true, ..PLAIN };
     let (mut b, x) = Builder::new(2 * 8 * 8, 4);
     let x = b.conv(x, 4, 1, window(8, 8, 3, 1, 1));
     let x = b.batchnorm(x, 4);
@@ -80,7 +80,7 @@ fn plans() -> [TestPlan; 2] {
     [image, b.finish(Loss::Softmax { classes: 3 }, options)]
 }
 
-/// Calls `each` around every step of a whole task.
+/// Calls `each` around every step of every kind of task.
 fn work<B: Backend<f32>>(
     plan: &TestPlan,
     backend: &mut B,
@@ -88,17 +88,38 @@ fn work<B: Backend<f32>>(
 ) {
     let inputs = plan.info.inputs as usize;
     let samples = Samples::new(vec![1.0; 9 * inputs], vec![2; 9], inputs).unwrap();
+    let samples = samples.with_attributes(&[0, 1, 0, 1, 0, 1, 0, 1, 0], 2).unwrap();
     let shard = VecShard::new(samples.clone(), samples).unwrap();
     let mut arena = plan.arena(1, |x| x as f32);
-    let brief =
+    let plain =
         Brief { loss_after: true, clip: Some(1.0), optimizer: Optimizer::ADAM, ..Brief::sgd(2, 4, 0.01, 1) };
-    let mut work = Work::begin(&Task::Train(brief), plan.plan(), &mut arena, &shard).unwrap();
-    let mut done = false;
-    while !done {
-        each(backend, &mut |backend| {
-            let progress = work.step(plan.plan(), &mut arena, &shard, backend).unwrap();
-            done = matches!(progress, Progress::Done(_));
-        });
+    let mut full = Brief {
+        product: Product::Both,
+        groups: Some(GroupReport { signal: Signal::CrossEntropy, cap: 5.0 }),
+        gap: true,
+        personal: Some(0.1),
+        ..plain.clone()
+    };
+    full.objective.groups = heapless::Vec::from_slice(&[1.0, 1.0, 1.0, 1.0, 0.5, 1.5]).unwrap();
+    let privacy = Some(Laplace { sums: 1.0, clip_l1: 1.0, update: 0.1 });
+    let alone = Alone { brief: plain.clone(), window: 1, tolerance: 0.0 };
+    let own = Own { baseline: Some(0.5), ..Own::default() };
+    for task in [
+        Task::Train(plain.clone()),
+        Task::Train(full),
+        Task::Train(Brief { privacy, product: Product::Gradient, ..plain }),
+        Task::Alone(alone),
+        Task::Try(heapless::Vec::from_slice(&[0.1, 0.2]).unwrap()),
+    ] {
+        let mut work = Work::begin_as(own, &task, plan.plan(), &mut arena, &shard).unwrap();
+        let mut done = false;
+        while !done {
+            each(backend, &mut |backend| {
+                let progress = work.step(plan.plan(), &mut arena, &shard, backend).unwrap();
+                done = matches!(progress, Progress::Done(_));
+            });
+        }
+        assert_eq!(count(|| work.finish(plan.plan(), &mut arena).unwrap()), 0);
     }
 }
 

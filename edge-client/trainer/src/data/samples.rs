@@ -14,6 +14,8 @@ pub struct Samples {
     values: Vec<f32>,
     /// One per sample, or none.
     groups: Vec<u32>,
+    /// How many groups there are, also those that have no sample here.
+    group_count: u32,
     inputs: usize,
     targets: usize,
 }
@@ -59,8 +61,31 @@ impl Samples {
             let (features, inputs) = (self.features.len(), self.inputs);
             return Err(DataError::Lengths { features, labels: groups.len(), inputs });
         }
+        self.group_count = groups.iter().max().map_or(0, |&group| group.saturating_add(1));
         self.groups = groups;
         Ok(self)
+    }
+
+    /// Says which of `count` attributes each sample has; groups are label x attribute. There are two classes
+    /// at least, whatever labels this device has seen.
+    pub fn with_attributes(self, attributes: &[u32], count: u32) -> Result<Self, DataError> {
+        let rows = self.labels.chunks_exact(self.targets.max(1)).map(|row| row.first().copied());
+        if attributes.len() != self.len() || rows.len() != self.len() {
+            let (features, inputs) = (self.features.len(), self.inputs);
+            return Err(DataError::Lengths { features, labels: attributes.len(), inputs });
+        }
+        let wrong = |index: usize, attribute| DataError::Attribute {
+            index: index as u32,
+            attribute,
+            attributes: count,
+        };
+        let group = |(index, (label, &attribute)): (usize, (Option<u32>, &u32))| {
+            let group = label.unwrap_or(0).checked_mul(count).and_then(|group| group.checked_add(attribute));
+            group.filter(|_| attribute < count).ok_or(wrong(index, attribute))
+        };
+        let groups = rows.zip(attributes).enumerate().map(group).collect::<Result<_, _>>()?;
+        let group_count = self.classes().max(2).saturating_mul(count);
+        Ok(Self { group_count, ..self.with_groups(groups)? })
     }
 
     fn check(features: &[f32], labels: usize, inputs: usize, targets: usize) -> Result<(), DataError> {
@@ -99,7 +124,12 @@ impl Samples {
             Self::with_labels(features, labels, inputs, targets as usize)?
         };
         let groups: Vec<u32> = (0..len).map(|index| shard.group(part, index)).collect();
-        if groups.iter().all(|&group| group == 0) { Ok(samples) } else { samples.with_groups(groups) }
+        if shard.groups() == 0 && groups.iter().all(|&group| group == 0) {
+            return Ok(samples);
+        }
+        let samples = samples.with_groups(groups)?;
+        let group_count = samples.group_count.max(shard.groups());
+        Ok(Self { group_count, ..samples })
     }
 
     pub fn len(&self) -> usize {
@@ -146,7 +176,8 @@ impl Samples {
 
     /// The samples with these indices, in this order.
     pub fn select(&self, indices: &[u32]) -> Result<Self, DataError> {
-        let mut chosen = Self { inputs: self.inputs, targets: self.targets, ..Self::default() };
+        let Self { inputs, targets, group_count, .. } = *self;
+        let mut chosen = Self { inputs, targets, group_count, ..Self::default() };
         chosen.features.reserve(indices.len() * self.inputs);
         for &index in indices {
             let missing = DataError::NoSample { index, len: self.len() as u32 };
@@ -253,6 +284,10 @@ impl Shard for VecShard {
     fn group(&self, part: Part, index: u32) -> u32 {
         self.part(part).groups.get(index as usize).copied().unwrap_or(0)
     }
+
+    fn groups(&self) -> u32 {
+        self.train.group_count.max(self.test.group_count)
+    }
 }
 
 impl VecShard {
@@ -304,6 +339,26 @@ mod tests {
         assert_eq!(good.select(&[1, 2]), Err(DataError::NoSample { index: 2, len: 2 }));
         let narrow = Samples::new(vec![0.0; 2], vec![0, 1], 1).unwrap();
         assert!(VecShard::new(good, narrow).is_err());
+    }
+
+    #[test]
+    fn groups_are_labels_by_attributes() {
+        let samples = Samples::new(vec![0.0; 4], vec![0, 1, 1, 0], 1).unwrap();
+        let grouped = samples.clone().with_attributes(&[2, 0, 2, 2], 3).unwrap();
+        let shard = VecShard::new(grouped.clone(), grouped.select(&[1]).unwrap()).unwrap();
+        assert_eq!((0..4).map(|at| shard.group(Part::Train, at)).collect::<Vec<_>>(), [2, 3, 5, 2]);
+        assert_eq!(shard.summary().groups, [0, 0, 2, 1, 0, 1]);
+        // One class only, and all groups are there nevertheless.
+        let part = VecShard::new(grouped.select(&[0, 3]).unwrap(), Samples::default()).unwrap();
+        assert_eq!(part.summary().groups, [0, 0, 2, 0, 0, 0]);
+        assert_eq!(Samples::of(&part, Part::Train).unwrap(), *part.part(Part::Train));
+
+        let wrong = DataError::Attribute { index: 1, attribute: 2, attributes: 2 };
+        assert_eq!(samples.clone().with_attributes(&[0, 2, 0, 0], 2), Err(wrong));
+        assert!(samples.clone().with_attributes(&[0], 2).is_err());
+        let many = samples.with_attributes(&[0; 4], 9).unwrap();
+        let many = VecShard::new(many, Samples::default()).unwrap();
+        assert_eq!((many.groups(), many.summary().groups.len()), (18, 0));
     }
 
     #[test]

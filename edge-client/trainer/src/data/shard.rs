@@ -42,8 +42,14 @@ pub trait Shard {
         self.label_at(part, index, position).map(|label| label as f32)
     }
 
-    /// Which group (such as label x attribute) a sample belongs to; groups have weights in a Brief.
+    /// Which group a sample belongs to: label x number of attributes + attribute. Groups have weights in a
+    /// Brief.
     fn group(&self, _part: Part, _index: u32) -> u32 {
+        0
+    }
+
+    /// How many groups there are in the fleet; 0 where samples have no attribute.
+    fn groups(&self) -> u32 {
         0
     }
 
@@ -56,12 +62,21 @@ pub trait Shard {
 
     /// What the aggregator may know.
     fn summary(&self) -> DataSummary {
-        DataSummary {
+        let mut summary = DataSummary {
             train_samples: self.train_len(),
             test_samples: self.test_len(),
             inputs: self.inputs(),
             classes: self.classes(),
+            ..DataSummary::default()
+        };
+        // Of more groups than a message holds, nothing is said.
+        if summary.groups.resize(self.groups() as usize, 0).is_ok() {
+            for index in 0..self.train_len() {
+                let group = self.group(Part::Train, index) as usize;
+                summary.groups.get_mut(group).into_iter().for_each(|count| *count += 1);
+            }
         }
+        summary
     }
 }
 
@@ -84,8 +99,10 @@ pub enum DataError {
         "number {position} of sample {index} is not a whole number below the {entries} entries of the table"
     )]
     Token { index: u32, position: u32, entries: u32 },
-    #[error("sample {index} is in group {group}, but only {groups} groups have a weight")]
+    #[error("sample {index} is in group {group}, but there are only {groups} groups")]
     Group { index: u32, group: u32, groups: u32 },
+    #[error("sample {index} has attribute {attribute}, but there are only {attributes}, from 0 on")]
+    Attribute { index: u32, attribute: u32, attributes: u32 },
     #[error("more samples than this device can count")]
     TooMany,
 }

@@ -31,6 +31,16 @@ pub enum TrainError {
     Classes { plan: u32, classes: u32 },
     #[error("the model has {plan} targets per sample, the samples have {shard}")]
     Targets { plan: u32, shard: u32 },
+    #[error(
+        "{samples} training samples are too few to keep every fifth for validation; give this device more"
+    )]
+    NoValidation { samples: u32 },
+    #[error(
+        "this device does not know what it can reach alone; it must train alone once before gaps are asked"
+    )]
+    NoBaseline,
+    #[error("the samples have no attribute, or more groups than can be told; name the attribute's column")]
+    NoGroups,
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
@@ -53,6 +63,9 @@ impl TrainError {
             | Self::Segment { .. } => Code::BadPlan,
             Self::Brief { .. } | Self::Objective(_) => Code::BadConfig,
             Self::EmptyShard => Code::EmptyShard,
+            Self::NoValidation { .. } => Code::NoValidation,
+            Self::NoBaseline => Code::NoBaseline,
+            Self::NoGroups => Code::NoGroups,
             Self::Inputs { .. } | Self::Classes { .. } | Self::Targets { .. } | Self::Data(_) => {
                 Code::WrongData
             }

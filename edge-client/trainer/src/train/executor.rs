@@ -71,6 +71,21 @@ pub fn score<T: Float>(
     Ok(loss::score(plan.info(), arena.get(logits).unwrap_or_default(), truth)?)
 }
 
+/// Like [`score`] for one row.
+pub(super) fn score_row<T: Float>(
+    plan: Plan<'_>,
+    arena: &[T],
+    row: usize,
+    truth: &(impl Truth + ?Sized),
+) -> Result<Tally, TrainError> {
+    check(plan, arena.len(), row.saturating_add(1))?;
+    let logits = plan.info().logits as usize;
+    let logits = logits + outputs(plan, row)..logits + outputs(plan, row + 1);
+    let mut tally = Tally::default();
+    loss::score_row(plan.info(), row, arena.get(logits).unwrap_or_default(), truth, &mut tally)?;
+    Ok(tally)
+}
+
 /// Loss of the batch, weighted by sample, and its gradient where [`backward`] reads it.
 ///
 /// The loss of a batch is `sum / targets`; `targets` may exceed those of these rows where gradients are

@@ -108,17 +108,29 @@ pub(super) fn score<T: Float>(
 ) -> Result<Tally, DataError> {
     let mut tally = Tally::default();
     for (row, outputs) in outputs.chunks_exact((info.outputs as usize).max(1)).enumerate() {
-        tally.samples += 1;
-        for (position, outputs) in outputs.chunks_exact(per_target(info)).enumerate() {
-            let (loss, correct) = match info.loss {
-                Loss::Softmax { classes } => softmax::score(outputs, label(truth, row, position, classes)?),
-                Loss::Sigmoid => regress::sigmoid(first(outputs), target(truth, row, position)?),
-                Loss::Squared => regress::squared(first(outputs), target(truth, row, position)?),
-            };
-            tally.add(loss, correct);
-        }
+        score_row(info, row, outputs, truth, &mut tally)?;
     }
     Ok(tally)
+}
+
+/// Adds one sample.
+pub(super) fn score_row<T: Float>(
+    info: &PlanInfo,
+    row: usize,
+    outputs: &[T],
+    truth: &(impl Truth + ?Sized),
+    tally: &mut Tally,
+) -> Result<(), DataError> {
+    tally.samples += 1;
+    for (position, outputs) in outputs.chunks_exact(per_target(info)).enumerate() {
+        let (loss, correct) = match info.loss {
+            Loss::Softmax { classes } => softmax::score(outputs, label(truth, row, position, classes)?),
+            Loss::Sigmoid => regress::sigmoid(first(outputs), target(truth, row, position)?),
+            Loss::Squared => regress::squared(first(outputs), target(truth, row, position)?),
+        };
+        tally.add(loss, correct);
+    }
+    Ok(())
 }
 
 /// Replaces outputs by `scale * v * dl/doutput`; the tally holds `v * l`.

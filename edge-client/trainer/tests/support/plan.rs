@@ -20,10 +20,18 @@ pub struct Options {
     pub bias: bool,
     pub moments: usize,
     pub guide: bool,
+    pub personal: bool,
 }
 
-pub const PLAIN: Options =
-    Options { grads: true, residual: false, in_place: false, bias: true, moments: 0, guide: false };
+pub const PLAIN: Options = Options {
+    grads: true,
+    residual: false,
+    in_place: false,
+    bias: true,
+    moments: 0,
+    guide: false,
+    personal: false,
+};
 
 #[derive(Clone)]
 pub struct TestPlan {
@@ -147,11 +155,12 @@ impl Builder {
         let mut segment = |there: bool| there.then(|| (end, end += self.params).0);
         let mut segments = Segments {
             anchor: segment(true),
+            guide: segment(options.guide),
             grads: segment(options.grads),
             residual: segment(options.residual),
             moment1: segment(options.moments > 0),
             moment2: segment(options.moments > 1),
-            guide: segment(options.guide),
+            personal: segment(options.personal),
             stats: None,
         };
         segments.stats = (self.stats > 0).then(|| (end, end += self.stats).0);

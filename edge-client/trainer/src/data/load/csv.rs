@@ -1,7 +1,8 @@
 //! Numbers in text: one sample per line, columns separated by comma, semicolon or tab.
 //!
 //! A first line with anything but numbers is a header. One column is the label, a whole number from 0 on;
-//! all others are features. Names of classes are refused because devices could not agree on their numbers.
+//! one may be an attribute (such as a sex, a site), a whole number below a given count; all others are
+//! features. Names of classes are refused because devices could not agree on their numbers.
 
 use std::{path::Path, str::FromStr};
 
@@ -13,11 +14,13 @@ pub struct CsvOptions {
     pub label: LabelColumn,
     /// `feature = scale * number`.
     pub scale: f32,
+    /// Column of the attribute, which is no feature, and how many attributes there are in the fleet.
+    pub attribute: Option<(LabelColumn, u32)>,
 }
 
 impl Default for CsvOptions {
     fn default() -> Self {
-        Self { label: LabelColumn::Last, scale: 1.0 }
+        Self { label: LabelColumn::Last, scale: 1.0, attribute: None }
     }
 }
 
@@ -51,7 +54,8 @@ impl FromStr for LabelColumn {
 
 pub fn csv(path: &Path, options: &CsvOptions) -> Result<Samples, LoadError> {
     let mut source = Source::open(path, LIMIT)?;
-    let mut table = Table { options, columns: None, features: Vec::new(), labels: Vec::new() };
+    let mut table =
+        Table { options, columns: None, features: Vec::new(), labels: Vec::new(), attributes: Vec::new() };
     let (mut buffer, mut number) = (String::new(), 0);
     while let Some(line) = source.line(&mut buffer)? {
         number += 1;
@@ -62,12 +66,16 @@ pub fn csv(path: &Path, options: &CsvOptions) -> Result<Samples, LoadError> {
             table.add(line).map_err(wrong)?;
         }
     }
-    let inputs = table.columns.map_or(0, |columns| columns.count - 1);
+    let inputs = table.columns.map_or(0, |columns| columns.features());
     if table.labels.is_empty() {
         return Err(LoadError::Format { path: path.into(), problem: "holds no samples".into() });
     }
-    Samples::new(table.features, table.labels, inputs)
-        .map_err(|source| LoadError::Data { path: path.into(), source })
+    let samples = Samples::new(table.features, table.labels, inputs);
+    let samples = match &options.attribute {
+        Some((_, count)) => samples.and_then(|samples| samples.with_attributes(&table.attributes, *count)),
+        None => samples,
+    };
+    samples.map_err(|source| LoadError::Data { path: path.into(), source })
 }
 
 struct Table<'a> {
@@ -76,12 +84,20 @@ struct Table<'a> {
     columns: Option<Columns>,
     features: Vec<f32>,
     labels: Vec<u32>,
+    attributes: Vec<u32>,
 }
 
 #[derive(Copy, Clone)]
 struct Columns {
     count: usize,
     label: usize,
+    attribute: Option<usize>,
+}
+
+impl Columns {
+    fn features(&self) -> usize {
+        self.count - 1 - usize::from(self.attribute.is_some())
+    }
 }
 
 impl Table<'_> {
@@ -108,7 +124,9 @@ impl Table<'_> {
                 .parse()
                 .map_err(|_| format!("column {} is `{}`, not a number", column + 1, excerpt(field)))?;
             if column == columns.label {
-                self.labels.push(label(value)?);
+                self.labels.push(whole("label", value)?);
+            } else if columns.attribute == Some(column) {
+                self.attributes.push(whole("attribute", value)?);
             } else {
                 let feature = self.options.scale * value as f32;
                 if !feature.is_finite() {
@@ -123,34 +141,48 @@ impl Table<'_> {
     fn locate<'b>(
         &self,
         count: usize,
-        header: Option<impl Iterator<Item = &'b str>>,
+        header: Option<impl Iterator<Item = &'b str> + Clone>,
     ) -> Result<Columns, String> {
-        if count < 2 {
+        let named = &self.options.attribute;
+        if count < 2 + usize::from(named.is_some()) {
             return Err("needs at least one feature and a label, separated by comma, semicolon or tab".into());
         }
-        let label = match &self.options.label {
-            LabelColumn::First => 0,
-            LabelColumn::Last => count - 1,
-            LabelColumn::Number(number) => number.wrapping_sub(1),
-            LabelColumn::Named(name) => header
-                .ok_or_else(|| format!("has no header, so there is no column `{name}`; give its number"))?
-                .position(|field| field == name)
-                .ok_or_else(|| format!("has no column `{name}`"))?,
-        };
-        if label >= count {
-            return Err(format!("has {count} columns, so there is no column {}", label.wrapping_add(1)));
+        let label = place(&self.options.label, count, header.clone())?;
+        let attribute = named.as_ref().map(|(column, _)| place(column, count, header)).transpose()?;
+        if attribute == Some(label) {
+            return Err(format!("column {} can not be both label and attribute", label + 1));
         }
-        Ok(Columns { count, label })
+        Ok(Columns { count, label, attribute })
     }
 }
 
-fn label(value: f64) -> Result<u32, String> {
+fn place<'b>(
+    column: &LabelColumn,
+    count: usize,
+    header: Option<impl Iterator<Item = &'b str>>,
+) -> Result<usize, String> {
+    let at = match column {
+        LabelColumn::First => 0,
+        LabelColumn::Last => count - 1,
+        LabelColumn::Number(number) => number.wrapping_sub(1),
+        LabelColumn::Named(name) => header
+            .ok_or_else(|| format!("has no header, so there is no column `{name}`; give its number"))?
+            .position(|field| field == name)
+            .ok_or_else(|| format!("has no column `{name}`"))?,
+    };
+    if at >= count {
+        return Err(format!("has {count} columns, so there is no column {}", at.wrapping_add(1)));
+    }
+    Ok(at)
+}
+
+fn whole(what: &str, value: f64) -> Result<u32, String> {
     let whole = value as u32;
     if f64::from(whole) == value && whole < MAX_CLASSES {
         Ok(whole)
     } else {
         Err(format!(
-            "label {value} is not a whole number from 0 to {}; is it the right column?",
+            "{what} {value} is not a whole number from 0 to {}; is it the right column?",
             MAX_CLASSES - 1
         ))
     }
@@ -166,13 +198,18 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::data::{Shard, VecShard};
 
     fn load(text: &str, label: &str, scale: f32) -> Result<Samples, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data.csv");
         fs::write(&path, text).unwrap();
-        let options = CsvOptions { label: label.parse().unwrap(), scale };
-        csv(&path, &options).map_err(|error| {
+        let options = CsvOptions { label: label.parse().unwrap(), scale, attribute: None };
+        read(&dir, &path, &options)
+    }
+
+    fn read(dir: &tempfile::TempDir, path: &Path, options: &CsvOptions) -> Result<Samples, String> {
+        csv(path, options).map_err(|error| {
             error.to_string().replace(&*dir.path().to_string_lossy(), "").trim_start_matches('/').to_owned()
         })
     }
@@ -190,6 +227,25 @@ mod tests {
         expect("1\t2.0\t3\n", "2", &[1.0, 3.0], &[2]);
         expect("\u{feff}a,\"class\",b\n1,2,3", "class", &[1.0, 3.0], &[2]);
         expect("a,b\n1,2\n", "last", &[1.0], &[2]);
+    }
+
+    #[test]
+    fn an_attribute_is_no_feature() {
+        let load = |text: &str, attribute: &str, count: u32| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("data.csv");
+            fs::write(&path, text).unwrap();
+            let attribute = Some((attribute.parse().unwrap(), count));
+            read(&dir, &path, &CsvOptions { attribute, ..CsvOptions::default() })
+        };
+        let samples = load("x,sex,y\n5,1,0\n6,0,1\n7,1,1\n", "sex", 2).unwrap();
+        assert_eq!((samples.features(), samples.labels()), (&[5.0, 6.0, 7.0][..], &[0, 1, 1][..]));
+        let shard = VecShard::new(samples, Samples::default()).unwrap();
+        assert_eq!(shard.summary().groups, [0, 1, 1, 1]);
+        assert!(load("1,2,0\n", "2", 2).unwrap_err().contains("attribute 2, but there are only 2"));
+        assert!(load("1,0.5,0\n", "2", 2).unwrap_err().contains("attribute 0.5 is not a whole number"));
+        assert!(load("1,2,0\n", "last", 2).unwrap_err().contains("both label and attribute"));
+        assert!(load("2,0\n", "first", 2).unwrap_err().contains("at least one feature"));
     }
 
     #[test]

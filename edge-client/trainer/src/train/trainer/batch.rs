@@ -6,6 +6,7 @@ use common::{
     rng::{Permutation, Rng, derive},
 };
 
+use super::{groups, subset::Subset};
 use crate::{
     data::{DataError, Part, Shard},
     train::{
@@ -23,9 +24,13 @@ pub(super) struct Batch<'a, S: ?Sized> {
     pub plan: Plan<'a>,
     pub shard: &'a S,
     pub part: Part,
+    /// Of the part.
+    pub subset: Subset,
     pub first: u32,
     pub rows: u32,
     pub order: Order,
+    /// What the weights of groups are multiplied by: n/V.
+    pub share: f32,
     /// Of the batch in the whole work; copies of samples follow from it.
     pub number: u32,
 }
@@ -118,12 +123,12 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
         Ok(())
     }
 
-    fn index(&self, row: usize) -> u32 {
+    pub fn index(&self, row: usize) -> u32 {
         let place = self.first + row as u32;
-        match self.order {
+        self.subset.index(match self.order {
             Order::Natural => place,
             Order::Shuffled(order) => order.at(place),
-        }
+        })
     }
 }
 
@@ -132,9 +137,9 @@ fn robust(brief: Option<&Brief>) -> Option<&SelfRegular> {
 }
 
 /// The batch's targets, and weights by group.
-struct Weighted<'a, S: ?Sized> {
-    batch: &'a Batch<'a, S>,
-    groups: &'a [f32],
+pub(super) struct Weighted<'a, S: ?Sized> {
+    pub batch: &'a Batch<'a, S>,
+    pub groups: &'a [f32],
 }
 
 impl<S: Shard + ?Sized> Truth for Weighted<'_, S> {
@@ -150,9 +155,7 @@ impl<S: Shard + ?Sized> Truth for Weighted<'_, S> {
         if self.groups.is_empty() {
             return Ok(1.0);
         }
-        let index = self.batch.index(row);
-        let group = self.batch.shard.group(self.batch.part, index);
-        let wrong = DataError::Group { index, group, groups: self.groups.len() as u32 };
-        self.groups.get(group as usize).copied().ok_or(wrong)
+        let Batch { shard, part, share, .. } = *self.batch;
+        Ok(share * groups::weight(shard, part, self.batch.index(row), self.groups)?)
     }
 }

@@ -1,10 +1,12 @@
 //! What must hold before any work: each refusal says what to change.
 
 use common::{
-    brief::{Augment, Brief, Objective, Optimizer, Product},
+    brief::{Augment, Brief, GroupReport, MAX_GROUPS, Objective, Optimizer, Product},
+    message::{Alone, Task},
     plan::{Loss, Node, Op, Pass, Plan},
 };
 
+use super::{Own, subset::Subset};
 use crate::{
     data::Shard,
     train::{
@@ -12,6 +14,82 @@ use crate::{
         executor::{ROBUST_LOSS, has_parameters, shares_parameters},
     },
 };
+
+/// Whether the task is sound and the Plan has what it needs.
+pub(super) fn task(task: &Task, plan: Plan<'_>) -> Result<(), TrainError> {
+    match task {
+        Task::Train(asked) => {
+            report(plan, asked.groups.as_ref())?;
+            brief(plan, asked)
+        }
+        Task::Evaluate(asked) => report(plan, asked.as_ref()),
+        Task::Alone(Alone { brief: asked, window, tolerance }) => {
+            sound(*window > 0, "window of epochs must be above zero")?;
+            sound(tolerance.is_finite() && *tolerance >= 0.0, "tolerance must be zero or more")?;
+            brief(plan, asked)
+        }
+        Task::Try(steps) => {
+            anchor(plan)?;
+            needs(plan.info().segments.guide, true, "steps along a direction", "guide")?;
+            sound(steps.iter().all(|step| step.is_finite()), "steps to try must be finite")
+        }
+    }
+}
+
+/// Whether the device's samples, and what it knows, are enough for the task.
+pub(super) fn samples(task: &Task, own: &Own, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
+    match task {
+        Task::Train(brief) => {
+            groups(brief.groups.is_some(), &brief.objective, shard)?;
+            if brief.gap {
+                validation(shard)?;
+                own.baseline.ok_or(TrainError::NoBaseline)?;
+            }
+            Ok(())
+        }
+        Task::Evaluate(report) => groups(report.is_some(), &Objective::default(), shard),
+        Task::Alone(alone) => {
+            groups(false, &alone.brief.objective, shard)?;
+            validation(shard)
+        }
+        Task::Try(_) => Ok(()),
+    }
+}
+
+fn validation(shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
+    let samples = shard.train_len();
+    if Subset::Held.len(samples) == 0 { Err(TrainError::NoValidation { samples }) } else { Ok(()) }
+}
+
+fn groups(reported: bool, objective: &Objective, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
+    let groups = shard.groups() as usize;
+    let told = (1..=MAX_GROUPS).contains(&groups);
+    // One weight is one for all samples, which need no attribute for that.
+    let missing = objective.groups.len() > 1 && groups == 0;
+    if missing || reported && !told { Err(TrainError::NoGroups) } else { Ok(()) }
+}
+
+fn report(plan: Plan<'_>, report: Option<&GroupReport>) -> Result<(), TrainError> {
+    let Some(report) = report else { return Ok(()) };
+    sound(report.cap > 0.0, "cap of a group's losses must be above zero")?;
+    sound(plan.info().loss != Loss::Squared, "losses of groups need a classifier")
+}
+
+fn sound(ok: bool, what: &'static str) -> Result<(), TrainError> {
+    if ok { Ok(()) } else { Err(TrainError::Objective(what)) }
+}
+
+fn needs(
+    segment: Option<u32>,
+    wanted: bool,
+    what: &'static str,
+    name: &'static str,
+) -> Result<(), TrainError> {
+    match segment {
+        None if wanted => Err(TrainError::Segment { what, segment: name }),
+        _ => Ok(()),
+    }
+}
 
 pub(super) fn sizes(plan: Plan<'_>, have: usize, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
     let info = plan.info();
@@ -40,7 +118,7 @@ pub(super) fn anchor(plan: Plan<'_>) -> Result<usize, TrainError> {
     plan.info().segments.anchor.map(|at| at as usize).ok_or(TrainError::InferenceOnly)
 }
 
-pub(super) fn brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
+fn brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
     if brief.batch == 0 || !(brief.lr.is_finite() && brief.lr > 0.0) {
         return Err(TrainError::Brief { batch: brief.batch, lr: brief.lr });
     }
@@ -62,7 +140,6 @@ pub(super) fn brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
 
 fn numbers(brief: &Brief) -> Result<(), TrainError> {
     let Objective { weight, prox, align, transform, groups, robust } = &brief.objective;
-    let sound = |ok: bool, what: &'static str| if ok { Ok(()) } else { Err(TrainError::Objective(what)) };
     let share = |x: f32| (0.0..1.0).contains(&x);
     match brief.optimizer {
         Optimizer::Sgd { momentum, decay, .. } => {
@@ -79,7 +156,8 @@ fn numbers(brief: &Brief) -> Result<(), TrainError> {
     sound(weight.is_finite(), "weight of the local gradient must be finite")?;
     sound(prox.is_finite() && *prox >= 0.0, "proximal pull must be zero or more")?;
     sound((0.0..=1.0).contains(align), "share of the received vector must be in [0, 1]")?;
-    sound(groups.iter().all(|weight| weight.is_finite()), "weights of groups must be finite")?;
+    let fine = groups.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
+    sound(fine, "weights of groups must be finite and zero or more")?;
     if let Some(transform) = transform {
         let fine = transform.m.is_finite() && transform.eps.is_finite() && transform.eps > 0.0;
         sound(fine, "transform needs a finite M and an epsilon above zero")?;
@@ -94,6 +172,20 @@ fn numbers(brief: &Brief) -> Result<(), TrainError> {
         };
         let fine = fine && terms.gamma.is_finite();
         sound(fine, "weight and noise of self-regularisation must be finite")?;
+    }
+    if brief.product == Product::Both {
+        sound(*align == 0.0, "first step takes the place of the guide, so it can not be aligned")?;
+        sound(brief.privacy.is_none(), "noise is made for one vector, not for two")?;
+    }
+    if let Some(pull) = brief.personal {
+        sound(pull.is_finite() && pull >= 0.0, "pull of the personal model must be zero or more")?;
+        let whole = matches!(brief.product, Product::Update | Product::Both);
+        sound(whole, "personal model is trained as long as the other one, not for a single step")?;
+    }
+    if let Some(laplace) = brief.privacy {
+        let scale = |x: f32| x.is_finite() && x >= 0.0;
+        sound(scale(laplace.sums) && scale(laplace.update), "scales of noise must be zero or more")?;
+        sound(laplace.clip_l1 > 0.0, "norm to which updates are cut must be above zero")?;
     }
     Ok(())
 }
@@ -123,10 +215,6 @@ fn robust(plan: Plan<'_>, objective: &Objective) -> Result<(), TrainError> {
 /// Segments that the brief needs, in the order in which a plan would be widened.
 fn segments(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
     let held = plan.info().segments;
-    let needs = |segment: Option<u32>, wanted: bool, what, name| match segment {
-        None if wanted => Err(TrainError::Segment { what, segment: name }),
-        _ => Ok(()),
-    };
     if held.grads.is_none() {
         if shares_parameters(plan) {
             return Err(TrainError::SharedParameters);
@@ -143,5 +231,7 @@ fn segments(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
     let moments = brief.optimizer.moments();
     needs(held.moment1, moments > 0, "momentum or Adam", "first moment")?;
     needs(held.moment2, moments > 1, "Adam", "second moment")?;
-    needs(held.guide, brief.objective.align > 0.0, "alignment with a received vector", "guide")
+    needs(held.guide, brief.objective.align > 0.0, "alignment with a received vector", "guide")?;
+    needs(held.guide, brief.product == Product::Both, "its first step beside the update", "guide")?;
+    needs(held.personal, brief.personal.is_some(), "a personal model", "personal")
 }

@@ -5,7 +5,7 @@ use common::{
     plan::Loss,
 };
 
-use super::*;
+use super::{pass::factor, *};
 use crate::{
     data::{Samples, VecShard, digits},
     train::{
@@ -13,6 +13,12 @@ use crate::{
         test_plan::{Builder, Options, PLAIN, TestPlan},
     },
 };
+
+mod alone;
+mod groups;
+mod personal;
+mod privacy;
+mod trials;
 
 fn brief() -> Brief {
     Brief { loss_after: true, ..Brief::sgd(2, 7, 0.1, 5) }
@@ -36,17 +42,82 @@ fn run(
     shard: &dyn Shard,
     backend: &mut dyn Backend<f32>,
 ) -> Result<Scalars, TrainError> {
-    let mut work = Work::begin(task, plan.plan(), arena, shard)?;
+    run_as(Own::default(), task, plan, arena, shard, backend).map(|(scalars, _)| scalars)
+}
+
+fn run_as(
+    own: Own,
+    task: &Task,
+    plan: &TestPlan,
+    arena: &mut [f32],
+    shard: &dyn Shard,
+    backend: &mut dyn Backend<f32>,
+) -> Result<(Scalars, Work), TrainError> {
+    let mut work = Work::begin_as(own, task, plan.plan(), arena, shard)?;
     let mut calls = 0;
     loop {
         calls += 1;
         match work.step(plan.plan(), arena, shard, backend)? {
             Progress::Busy { step, steps } => assert!(step == calls && step < steps),
             Progress::Done(scalars) => {
-                assert_eq!(calls, work.steps, "announced and made steps");
-                return Ok(scalars);
+                if !matches!(task, Task::Alone(_)) {
+                    assert_eq!(calls, work.steps, "announced and made steps");
+                }
+                return Ok((scalars, work));
             }
         }
+    }
+}
+
+/// `z = w x + b`, binary.
+fn logistic(batch: u16, options: Options) -> TestPlan {
+    let (mut b, x) = Builder::new(1, batch);
+    let _ = b.dense(x, 1, 1);
+    b.finish(Loss::Sigmoid, options)
+}
+
+/// The same with two logits: 0 and `w x + b`.
+fn softmax(batch: u16) -> TestPlan {
+    TestPlan::new(&[1, 2], batch, PLAIN)
+}
+
+/// Ten samples of one number, with labels that overlap.
+fn ten() -> Samples {
+    let features = vec![-1.0, 2.0, 0.5, 3.0, -2.0, 0.25, 1.5, -0.5, 1.0, -1.5];
+    Samples::new(features, vec![0, 1, 1, 0, 0, 1, 1, 0, 1, 1], 1).unwrap()
+}
+
+fn shard(train: Samples) -> VecShard {
+    VecShard::new(train, Samples::default()).unwrap()
+}
+
+fn segment(plan: &TestPlan, at: Option<u32>) -> core::ops::Range<usize> {
+    let at = at.unwrap() as usize;
+    at..at + plan.info.params as usize
+}
+
+/// Binary cross-entropy of a logit.
+fn entropy(z: f64, label: u32) -> f64 {
+    (1.0 + z.exp()).ln() - z * f64::from(label)
+}
+
+/// Mean loss of `z = w x + b` and its gradient, each sample with its weight.
+fn reference([w, b]: [f64; 2], samples: &Samples, weights: &[f64]) -> (f64, [f64; 2]) {
+    let (mut loss, mut grad) = (0.0, [0.0; 2]);
+    for ((&x, &label), weight) in samples.features().iter().zip(samples.labels()).zip(weights) {
+        let z = w * f64::from(x) + b;
+        loss += weight * entropy(z, label);
+        let slope = weight * (1.0 / (1.0 + (-z).exp()) - f64::from(label));
+        grad = [grad[0] + slope * f64::from(x), grad[1] + slope];
+    }
+    let total: f64 = weights.iter().sum();
+    (loss / total, grad.map(|grad| grad / total))
+}
+
+fn assert_close(got: &[f32], want: &[f64]) {
+    assert_eq!(got.len(), want.len());
+    for (got, want) in got.iter().zip(want) {
+        assert!((f64::from(*got) - want).abs() < 1e-6, "{got} {want}");
     }
 }
 
@@ -333,29 +404,6 @@ fn clipping_bounds_the_step() {
     let (update, _) = trained(brief, PLAIN, 8);
     let norm = update.iter().map(|update| update * update).sum::<f32>().sqrt();
     assert!((norm - 0.01).abs() < 1e-6, "{norm}");
-}
-
-#[test]
-fn group_weights_weigh_samples() {
-    let samples = small().part(Part::Train).clone();
-    let groups: Vec<u32> = (0..50).map(|index| index % 2).collect();
-    let all = VecShard::new(samples.clone().with_groups(groups).unwrap(), Samples::default()).unwrap();
-    let even: Vec<u32> = (0..50).step_by(2).collect();
-    let even = VecShard::new(samples.select(&even).unwrap(), Samples::default()).unwrap();
-    let gradient = |shard: &VecShard, weights: &[f32]| {
-        let plan = small_plan(PLAIN);
-        let mut arena = plan.arena(1, |x| x as f32);
-        let groups = heapless::Vec::from_slice(weights).unwrap();
-        let objective = Objective { groups, ..Objective::default() };
-        let brief = Brief { product: Product::Gradient, objective, ..brief() };
-        run(&Task::Train(brief), &plan, &mut arena, shard, &mut Portable::plain()).map(|_| {
-            arena[plan.info.segments.grads.unwrap() as usize..][..plan.info.params as usize].to_vec()
-        })
-    };
-    // Twice the weight on half of the samples and nothing on the others.
-    assert_near(&gradient(&even, &[]).unwrap(), &gradient(&all, &[2.0, 0.0]).unwrap(), 1e-4);
-    let error = gradient(&all, &[1.0]).unwrap_err();
-    assert_eq!(error, crate::data::DataError::Group { index: 1, group: 1, groups: 1 }.into());
 }
 
 #[test]

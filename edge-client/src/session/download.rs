@@ -1,0 +1,208 @@
+//! Fetching what an Assignment names: the model into the weights, then the guide into its segment.
+
+use core::ops::Range;
+
+use common::{
+    Code, Codec, Instant,
+    brief::Product,
+    message::{Assignment, Blob, Fetch, Task, ToAggregator},
+    plan::PlanInfo,
+    transfer::{Arrival, Incoming},
+    wire::Crc32,
+};
+
+use super::{Arena, Event, Job, Session};
+use crate::train::Work;
+
+#[derive(Debug)]
+pub(super) struct Download {
+    pub assignment: Assignment,
+    vector: Vector,
+    incoming: Incoming,
+    crc: Crc32,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Vector {
+    Model,
+    Guide,
+}
+
+/// What the arena still holds of what was received, bit for bit.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Held {
+    model: Option<Content>,
+    guide: Option<Content>,
+}
+
+/// The same bytes in the same codec are the same numbers.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Content {
+    codec: Codec,
+    bytes: u32,
+    check: u32,
+}
+
+impl Content {
+    fn of(blob: &Blob, codec: Codec) -> Self {
+        Self { codec, bytes: blob.bytes, check: blob.check }
+    }
+}
+
+impl Held {
+    /// A task begins; it may move the weights, and keep its first step where the guide was.
+    pub fn begin(&mut self, task: &Task) {
+        self.model = None;
+        if matches!(task, Task::Train(brief) if brief.product == Product::Both) {
+            self.guide = None;
+        }
+    }
+
+    /// A task has ended; most leave the model as it was.
+    pub fn end(&mut self, assignment: &Assignment) {
+        let moved = matches!(&assignment.task, Task::Train(brief) if brief.product != Product::Gradient);
+        self.model = (!moved).then_some(Content::of(&assignment.model, assignment.codec));
+    }
+
+    fn of(&mut self, vector: Vector) -> &mut Option<Content> {
+        match vector {
+            Vector::Model => &mut self.model,
+            Vector::Guide => &mut self.guide,
+        }
+    }
+}
+
+impl Download {
+    fn new(assignment: Assignment, vector: Vector, blob: &Blob) -> Self {
+        let incoming = Incoming::new(blob.transfer, blob.bytes);
+        Self { assignment, vector, incoming, crc: Crc32::default() }
+    }
+
+    /// Starts, or resumes where it was.
+    pub fn fetch(&mut self) -> Fetch {
+        self.incoming.fetch()
+    }
+
+    fn blob(&self) -> Blob {
+        match (self.vector, self.assignment.guide) {
+            (Vector::Guide, Some(guide)) => guide,
+            _ => self.assignment.model,
+        }
+    }
+
+    /// Where the vector goes; nowhere if there is no such segment.
+    fn place(&self, info: &PlanInfo) -> Range<usize> {
+        let at = match self.vector {
+            Vector::Model => Some(0),
+            Vector::Guide => info.segments.guide,
+        };
+        at.map_or(0..0, |at| at as usize..at as usize + info.params as usize)
+    }
+}
+
+impl<A: Arena, const NODES: usize> Session<A, NODES> {
+    pub(super) fn handle_assignment(&mut self, assignment: Assignment, now: Instant) {
+        let present = match &self.job {
+            Job::Free => None,
+            Job::Downloading(Download { assignment, .. }) | Job::Working { assignment, .. } => {
+                Some(assignment.ticket)
+            }
+            Job::Offering { offer, .. } => Some(offer.ticket),
+        };
+        if present == Some(assignment.ticket) {
+            return;
+        }
+        // The receipt of the earlier round was lost. Asking for it once more costs one answer; not
+        // knowing it would cost what a lossy codec has not sent yet.
+        if matches!(self.job, Job::Offering { .. }) {
+            return self.request(now);
+        }
+        let Some(store) = &self.plan else { return };
+        let len = assignment.codec.encoded_len(store.info().params as usize);
+        let blobs = [Some(assignment.model), assignment.guide];
+        if blobs.iter().flatten().any(|blob| Some(blob.bytes) != len) {
+            return self.refuse(Code::WrongShape.into(), now);
+        }
+        let possible = store.plan().map_err(Into::into).and_then(|plan| Work::check(&assignment.task, plan));
+        let room = assignment.guide.is_none() || store.info().segments.guide.is_some();
+        let code = match possible {
+            Err(error) => Some(error.code()),
+            Ok(()) if !room => Some(Code::BadPlan),
+            Ok(()) if needs_guide(&assignment.task) && assignment.guide.is_none() => Some(Code::BadConfig),
+            Ok(()) => None,
+        };
+        if let Some(code) = code {
+            return self.decline(assignment.ticket.round, code, now);
+        }
+        self.event(Event::Assigned { round: assignment.ticket.round });
+        self.fetch_next(assignment, now);
+    }
+
+    /// Fetches what is not there yet; then there is work.
+    fn fetch_next(&mut self, assignment: Assignment, now: Instant) {
+        let wanted = [(Vector::Model, Some(assignment.model)), (Vector::Guide, assignment.guide)];
+        for (vector, blob) in wanted {
+            let Some(blob) = blob else { continue };
+            let held = self.held.of(vector);
+            if *held != Some(Content::of(&blob, assignment.codec)) {
+                *held = None;
+                self.job = Job::Downloading(Download::new(assignment, vector, &blob));
+                return self.request(now);
+            }
+        }
+        self.job = Job::Working { assignment, work: None };
+        self.retry = None;
+    }
+
+    pub(super) fn handle_chunk(&mut self, transfer: u32, offset: u32, data: &[u8], now: Instant) {
+        let (Job::Downloading(download), Some(plan)) = (&mut self.job, &self.plan) else { return };
+        let codec = download.assignment.codec;
+        let (Some(first), Some(count)) = (codec.index_at(offset), codec.count_in(data.len())) else { return };
+        let vector = self.arena.floats().get_mut(download.place(plan.info())).unwrap_or_default();
+        // Looked up before the transfer moves on, so that what counts as received is also stored.
+        let Some(place) = vector.get_mut(first..first + count) else { return };
+        let incoming = &mut download.incoming;
+        let answer = match incoming.handle_chunk(transfer, offset, data.len()) {
+            Arrival::Fresh => {
+                let _ = codec.decode(data, place);
+                download.crc.update(data);
+                ToAggregator::Ack(incoming.ack())
+            }
+            Arrival::Known => ToAggregator::Ack(incoming.ack()),
+            Arrival::Gap => match incoming.refetch() {
+                Some(fetch) => ToAggregator::Fetch(fetch),
+                None => return,
+            },
+            Arrival::Foreign => return,
+        };
+        self.retry = Some(now + self.limits.timeout);
+        if !incoming.is_done() {
+            return self.say(answer);
+        }
+        let blob = download.blob();
+        let assignment = download.assignment.clone();
+        if core::mem::take(&mut download.crc).finish() == blob.check {
+            *self.held.of(download.vector) = Some(Content::of(&blob, codec));
+            self.say(answer);
+        }
+        // What was damaged is not held, so it is fetched again.
+        self.fetch_next(assignment, now);
+    }
+
+    /// Tells the aggregator that this device can not do what it was asked to.
+    fn decline(&mut self, round: u32, code: Code, now: Instant) {
+        self.job = Job::Free;
+        self.say(ToAggregator::Refusal(code.into()));
+        self.event(Event::Failed { round, code });
+        self.retry = Some(now + self.limits.timeout);
+    }
+}
+
+fn needs_guide(task: &Task) -> bool {
+    match task {
+        Task::Train(brief) => brief.objective.align > 0.0,
+        Task::Try(_) => true,
+        Task::Alone(alone) => alone.brief.objective.align > 0.0,
+        Task::Evaluate(_) => false,
+    }
+}

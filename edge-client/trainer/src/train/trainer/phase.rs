@@ -1,0 +1,181 @@
+//! The order of one Assignment's work. Every task takes the same course and leaves out what it does not need.
+//!
+//! ```text
+//! Statistics -> Before -> Validate -> Test                     the received model
+//!   (Statistics -> Trial) for each step                        Task::Try
+//!   Epochs -> Statistics -> Test                               the personal model
+//!   Epochs or Gradient -> Statistics -> After -> Validate      the trained model
+//! Done
+//! ```
+//! Statistics are collected where the model has batch normalisation. A phase that passes over no samples is
+//! left out.
+
+use common::{
+    brief::{Brief, Product},
+    message::Task,
+};
+
+use super::Work;
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Statistics(Model),
+    Before,
+    Validate(Model),
+    Test(Model),
+    Trial(u16),
+    Epoch { model: Model, epoch: u16 },
+    Gradient,
+    After,
+    Done,
+}
+
+/// What is in the weights.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Model {
+    Received,
+    Tried(u16),
+    Personal,
+    Trained,
+}
+
+impl Phase {
+    pub const FIRST: Self = Self::Statistics(Model::Received);
+
+    /// What follows a phase that was worked through.
+    pub fn completed(self) -> Self {
+        match self {
+            Self::Epoch { model, epoch } => Self::Epoch { model, epoch: epoch.saturating_add(1) },
+            Self::Trial(number) => Self::Statistics(Model::Tried(number.saturating_add(1))),
+            phase => phase.skipped(),
+        }
+    }
+
+    /// What follows a phase in which there is nothing (more) to do.
+    pub fn skipped(self) -> Self {
+        match self {
+            Self::Statistics(Model::Received) => Self::Before,
+            Self::Before => Self::Validate(Model::Received),
+            Self::Validate(Model::Received) => Self::Test(Model::Received),
+            Self::Test(Model::Received) => Self::Statistics(Model::Tried(0)),
+            Self::Statistics(Model::Tried(number)) => Self::Trial(number),
+            Self::Trial(_) => Self::Epoch { model: Model::Personal, epoch: 0 },
+            Self::Epoch { model: Model::Personal, .. } => Self::Statistics(Model::Personal),
+            Self::Statistics(Model::Personal) => Self::Test(Model::Personal),
+            Self::Test(_) => Self::Epoch { model: Model::Trained, epoch: 0 },
+            Self::Epoch { .. } => Self::Gradient,
+            Self::Gradient => Self::Statistics(Model::Trained),
+            Self::Statistics(Model::Trained) => Self::After,
+            Self::After => Self::Validate(Model::Trained),
+            Self::Validate(_) | Self::Done => Self::Done,
+        }
+    }
+
+    /// Concerns the personal model, which must not change what is drawn for the other one.
+    pub fn is_personal(self) -> bool {
+        let personal = Model::Personal;
+        self == Self::Statistics(personal)
+            || self == Self::Test(personal)
+            || matches!(self, Self::Epoch { model: Model::Personal, .. })
+    }
+}
+
+/// How many samples there are of each kind.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Sizes {
+    /// To train on.
+    pub train: u32,
+    pub held: u32,
+    pub test: u32,
+    /// Samples in one pass.
+    pub batch: u32,
+    /// The model has statistics to collect.
+    pub stats: bool,
+}
+
+impl Work {
+    pub(super) fn brief(&self) -> Option<&Brief> {
+        match &self.task {
+            Task::Train(brief) => Some(brief),
+            Task::Alone(alone) => Some(&alone.brief),
+            Task::Evaluate(_) | Task::Try(_) => None,
+        }
+    }
+
+    pub(super) fn trials(&self) -> &[f32] {
+        if let Task::Try(steps) = &self.task { steps } else { &[] }
+    }
+
+    /// Samples that a phase passes over; 0: it is left out.
+    pub(super) fn samples(&self, phase: Phase) -> u32 {
+        let Sizes { train, held, test, stats, .. } = self.sizes;
+        let brief = self.brief();
+        let alone = matches!(self.task, Task::Alone(_));
+        let personal = brief.is_some_and(|brief| brief.personal.is_some());
+        let product = brief.map(|brief| brief.product);
+        let after = brief.is_some_and(|brief| brief.loss_after && brief.product != Product::Gradient);
+        let more = |epoch: u16| self.share > 0.0 && brief.is_some_and(|brief| epoch < brief.epochs);
+        let tried = |number: u16| self.trials().len() > usize::from(number);
+        let (wanted, samples) = match phase {
+            Phase::Statistics(Model::Received) => (stats, train),
+            Phase::Statistics(Model::Tried(number)) => (stats && tried(number), train),
+            Phase::Statistics(Model::Personal) => (stats && personal && test > 0, train),
+            Phase::Statistics(Model::Trained) => (stats && (after || alone), train),
+            Phase::Before => (true, train),
+            Phase::Validate(Model::Trained) => (alone, held),
+            Phase::Validate(_) => (!alone && brief.is_some_and(|brief| brief.gap), held),
+            Phase::Test(Model::Personal) => (personal, test),
+            Phase::Test(_) => (matches!(self.task, Task::Train(_) | Task::Evaluate(_)), test),
+            Phase::Trial(number) => (tried(number), train),
+            Phase::Epoch { model: Model::Personal, epoch } => (personal && more(epoch), train),
+            Phase::Epoch { epoch, .. } => {
+                let over = match product {
+                    Some(Product::FirstStep) => epoch > 0 || self.trained > 0,
+                    Some(Product::Gradient) => true,
+                    _ => self.flat.is_reached(),
+                };
+                (more(epoch) && !over, train)
+            }
+            Phase::Gradient => (product == Some(Product::Gradient) && self.share > 0.0, train),
+            Phase::After => (after, train),
+            Phase::Done => (false, 0),
+        };
+        if wanted { samples } else { 0 }
+    }
+
+    /// Samples that a pass has room for: half as many where each comes with a copy.
+    pub(super) fn room(&self, phase: Phase) -> u32 {
+        let robust = self.brief().is_some_and(|brief| brief.objective.robust.is_some());
+        let copied = matches!(phase, Phase::Before | Phase::After | Phase::Epoch { .. } | Phase::Gradient);
+        (self.sizes.batch / if robust && copied { 2 } else { 1 }).max(1)
+    }
+
+    /// Passes of the whole work, if it does not end early.
+    pub(super) fn count_steps(&self) -> u32 {
+        let (mut phase, mut steps) = (Phase::FIRST, 0u32);
+        while phase != Phase::Done {
+            let samples = self.samples(phase);
+            if samples > 0 {
+                steps = steps.saturating_add(self.passes(phase, samples));
+                phase = phase.completed();
+            } else {
+                phase = phase.skipped();
+            }
+        }
+        steps
+    }
+
+    fn passes(&self, phase: Phase, samples: u32) -> u32 {
+        let passes = |samples: u32| samples.div_ceil(self.room(phase));
+        match (phase, self.brief()) {
+            (Phase::Epoch { .. }, Some(brief)) => {
+                let size = u32::from(brief.batch).max(1);
+                if brief.product == Product::FirstStep {
+                    return passes(size.min(samples));
+                }
+                (samples / size).saturating_mul(passes(size)).saturating_add(passes(samples % size))
+            }
+            _ => passes(samples),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Copies between segments of the arena: which model is where, and when.
+
+use common::{
+    brief::{Brief, Product},
+    message::Task,
+    plan::Plan,
+};
+
+use super::finish::segment;
+
+/// Keeps the received model as anchor, and clears what a round starts afresh.
+pub(super) fn prepare(task: &Task, plan: Plan<'_>, arena: &mut [f32]) {
+    if matches!(task, Task::Evaluate(_)) {
+        return;
+    }
+    copy(plan, arena, Some(0), plan.info().segments.anchor);
+    clear_moments(plan, arena);
+    // Of training that makes no step at all, the first one is zero.
+    if matches!(task, Task::Train(Brief { product: Product::Both, .. })) {
+        fill(plan, arena, plan.info().segments.guide);
+    }
+}
+
+/// The received model into the weights.
+pub(super) fn restore(plan: Plan<'_>, arena: &mut [f32]) {
+    copy(plan, arena, plan.info().segments.anchor, Some(0));
+}
+
+pub(super) fn take_personal(plan: Plan<'_>, arena: &mut [f32]) {
+    copy(plan, arena, plan.info().segments.personal, Some(0));
+}
+
+pub(super) fn keep_personal(plan: Plan<'_>, arena: &mut [f32]) {
+    copy(plan, arena, Some(0), plan.info().segments.personal);
+}
+
+/// `weights = anchor - step * guide`.
+pub(super) fn try_step(plan: Plan<'_>, arena: &mut [f32], step: f32) {
+    let [weights, anchor, guide] = three(plan, arena);
+    for ((weight, &anchor), &guide) in weights.iter_mut().zip(&*anchor).zip(&*guide) {
+        *weight = anchor - step * guide;
+    }
+}
+
+/// `guide = weights - anchor`.
+pub(super) fn keep_first_step(plan: Plan<'_>, arena: &mut [f32]) {
+    let [weights, anchor, guide] = three(plan, arena);
+    for ((&mut weight, &anchor), guide) in weights.iter_mut().zip(&*anchor).zip(guide) {
+        *guide = weight - anchor;
+    }
+}
+
+pub(super) fn clear_moments(plan: Plan<'_>, arena: &mut [f32]) {
+    fill(plan, arena, plan.info().segments.moment1);
+    fill(plan, arena, plan.info().segments.moment2);
+}
+
+pub(super) fn clear_gradient(plan: Plan<'_>, arena: &mut [f32]) {
+    fill(plan, arena, plan.info().segments.grads);
+}
+
+pub(super) fn scale_gradient(plan: Plan<'_>, arena: &mut [f32], factor: f32) {
+    let grads = plan.info().segments.grads.map_or(0..0, |at| segment(plan, at));
+    arena.get_mut(grads).unwrap_or_default().iter_mut().for_each(|grad| *grad *= factor);
+}
+
+pub(super) fn clear_statistics(plan: Plan<'_>, arena: &mut [f32]) {
+    if let Some(at) = plan.info().segments.stats {
+        let stats = at as usize..at as usize + plan.info().stats as usize;
+        arena.get_mut(stats).unwrap_or_default().fill(0.0);
+    }
+}
+
+/// Weights, anchor and guide. The arena was found long enough, and the Plan keeps segments apart.
+fn three<'a>(plan: Plan<'_>, arena: &'a mut [f32]) -> [&'a mut [f32]; 3] {
+    let segments = plan.info().segments;
+    let of = |at: Option<u32>| at.map_or(0..0, |at| segment(plan, at));
+    let ranges = [segment(plan, 0), of(segments.anchor), of(segments.guide)];
+    arena.get_disjoint_mut(ranges).unwrap_or_default()
+}
+
+fn copy(plan: Plan<'_>, arena: &mut [f32], from: Option<u32>, to: Option<u32>) {
+    if let (Some(from), Some(to)) = (from, to)
+        && segment(plan, from.max(to)).end <= arena.len()
+    {
+        arena.copy_within(segment(plan, from), to as usize);
+    }
+}
+
+fn fill(plan: Plan<'_>, arena: &mut [f32], at: Option<u32>) {
+    let place = at.map_or(0..0, |at| segment(plan, at));
+    arena.get_mut(place).unwrap_or_default().fill(0.0);
+}
