@@ -7,4 +7,5 @@
 
 pub mod data;
 pub mod demo;
+pub mod partition;
 pub mod report;
