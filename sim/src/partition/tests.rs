@@ -123,8 +123,8 @@ fn fractions_of_groups_are_those_asked_for() {
     let view = View::new(&set, &partition, &split, 0);
     let members = |group| view.clients.iter().map(|client| client.per_group[group]).sum::<usize>() as f64;
     for (client, shares) in view.clients.iter().zip([[0.5, 0.2], [0.3, 0.4], [0.2, 0.4]]) {
-        for group in 0..2 {
-            assert!((client.per_group[group] as f64 - shares[group] * members(group)).abs() <= 1.0);
+        for (group, share) in shares.into_iter().enumerate() {
+            assert!((client.per_group[group] as f64 - share * members(group)).abs() <= 1.0);
         }
     }
     assert!(split.left_out.is_empty() && split.left_out_test.is_empty());
