@@ -23,38 +23,39 @@ const TENSORFLOW: &str =
 const STEPS: usize = 50;
 
 /// Which number a character has.
-struct Alphabet(&'static str);
+struct Alphabet {
+    letters: &'static str,
+    /// The token of every ASCII character, since a search per character would be felt.
+    table: [u8; 128],
+    blank: u8,
+}
 
 impl Alphabet {
+    fn new(letters: &'static str) -> Self {
+        let find = |wanted| letters.chars().position(|letter| letter == wanted);
+        let blank = find(' ').unwrap_or(0);
+        let token = |code| find(char::from(code as u8)).unwrap_or(blank) as u8;
+        Self { letters, table: std::array::from_fn(token), blank: blank as u8 }
+    }
+
     fn len(&self) -> u32 {
-        self.0.len() as u32
-    }
-
-    fn token(&self, character: char) -> u8 {
-        let find = |wanted| self.0.chars().position(|other| other == wanted);
-        find(character).or_else(|| find(' ')).unwrap_or(0) as u8
-    }
-
-    /// The token of every ASCII character, since a search per character would be felt.
-    fn table(&self) -> [u8; 128] {
-        std::array::from_fn(|code| self.token(char::from(code as u8)))
+        self.letters.len() as u32
     }
 
     fn encode(&self, text: &str) -> Vec<u8> {
-        let table = self.table();
-        let blank = self.token(' ');
-        text.chars().map(|character| table.get(character as usize).copied().unwrap_or(blank)).collect()
+        let token = |letter| self.table.get(letter as usize).copied().unwrap_or(self.blank);
+        text.chars().map(token).collect()
     }
 
     fn names(&self) -> Vec<String> {
-        self.0.chars().map(|character| character.escape_default().to_string()).collect()
+        self.letters.chars().map(|letter| letter.escape_default().to_string()).collect()
     }
 }
 
 /// From a file with the whole text of every role.
 pub fn sequences(name: &str, roles: &Path) -> Result<DataSet, SetError> {
     let leaf = leaf::read(roles)?;
-    let alphabet = Alphabet(TENSORFLOW);
+    let alphabet = Alphabet::new(TENSORFLOW);
     let mut parts = [Part::default(), Part::default()];
     let mut names = Vec::new();
     for (role, user) in users(&leaf) {
@@ -79,7 +80,7 @@ pub fn sequences(name: &str, roles: &Path) -> Result<DataSet, SetError> {
 /// From LEAF's files of windows.
 pub fn windows(name: &str, train: &Path, test: &Path) -> Result<DataSet, SetError> {
     let files = [(train, leaf::read(train)?), (test, leaf::read(test)?)];
-    let alphabet = Alphabet(LEAF);
+    let alphabet = Alphabet::new(LEAF);
     let names = leaf::people(files.iter().map(|(_, leaf)| leaf));
     let length = files.iter().flat_map(|(_, leaf)| users(leaf)).find_map(|(_, user)| match user.x.first() {
         Some(Cell::Text(text)) => Some(text.chars().count()),
@@ -169,7 +170,7 @@ mod tests {
             letters.dedup();
             assert_eq!((letters.len(), alphabet.len()), (size, size));
         }
-        let alphabet = Alphabet(LEAF);
+        let alphabet = Alphabet::new(LEAF);
         assert_eq!(alphabet.encode("\n }é~"), [0, 1, 79, 1, 1]);
     }
 
