@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::{DataSet, SetError, source};
 pub use table::ALL;
 
-/// Sums of the files as they are usually distributed.
+/// Sums of the files that this was written with.
 const SUMS: &str = include_str!("known/SHA256SUMS");
 
 /// A data set that can be asked for by name.
@@ -39,7 +39,8 @@ pub struct File {
     /// From the place where data sets are, without `.gz` or `.xz`.
     pub path: &'static str,
     pub need: Need,
-    /// Samples it adds to training and to test, where that is known.
+    /// Samples of training and of test that come with it, where that is known. Tables are divided anew, so
+    /// these are not its rows.
     pub samples: (u32, u32),
 }
 
@@ -86,8 +87,8 @@ pub enum State {
 pub struct Sum {
     pub path: PathBuf,
     pub sha256: String,
-    /// `None` where no sum is known.
-    pub as_published: Option<bool>,
+    /// Whether it is the known sum; `None` where none is known.
+    pub matches: Option<bool>,
 }
 
 pub fn by_name(name: &str) -> Result<&'static Known, SetError> {
@@ -201,7 +202,7 @@ fn sum(path: &Path, place: &Path) -> Result<Sum, SetError> {
     let sha256: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let short = path.strip_prefix(place).unwrap_or(path).to_string_lossy().replace('\\', "/");
     let known = SUMS.lines().filter_map(|line| line.split_once("  ")).find(|(_, name)| *name == short);
-    Ok(Sum { path: path.into(), as_published: known.map(|(sum, _)| sum == sha256), sha256 })
+    Ok(Sum { path: path.into(), matches: known.map(|(sum, _)| sum == sha256), sha256 })
 }
 
 #[cfg(test)]
@@ -250,7 +251,7 @@ mod tests {
         fs::write(second.join("adult/adult.test.gz"), "").unwrap();
         assert_eq!(adult.listing(&places).state, State::Found { place: second.clone(), absent: vec![] });
         let sums = adult.sums(&places).unwrap();
-        assert_eq!((sums.len(), sums[0].as_published, sums[1].as_published), (2, Some(false), None));
+        assert_eq!((sums.len(), sums[0].matches, sums[1].matches), (2, Some(false), None));
         assert!(sums[0].sha256.starts_with("e3b0c44298fc1c14"), "that of nothing");
     }
 

@@ -1,16 +1,20 @@
 //! The loaders on the real files, where they are at hand; each test says so where they are not.
 
+use std::path::Path;
+
 use super::{DataSet, Overview, Places, known};
 
-/// Tests run in the crate's directory, people in the workspace's.
 fn load(name: &str) -> Option<DataSet> {
     let mut places = Places::usual(None);
-    places.0.push("../../shared/data".into());
-    // From a worktree beside the workspace.
-    places.0.push("../../../shared/data".into());
+    // Tests run in the crate's directory, people in the workspace's or elsewhere below it.
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    places.0.extend(above.map(|dir| dir.join("shared/data")));
     match known::load(name, &places, 0) {
         Ok(set) => {
             check_sums(name, &places);
+            let listing = known::by_name(name).unwrap().listing(&places);
+            let counts = (Some(set.train.len() as u32), Some(set.test.len() as u32));
+            assert_eq!((listing.train, listing.test), counts, "{name}");
             Some(set)
         }
         Err(super::SetError::Missing { .. }) => {
@@ -23,7 +27,7 @@ fn load(name: &str) -> Option<DataSet> {
 
 fn check_sums(name: &str, places: &Places) {
     for sum in known::by_name(name).unwrap().sums(places).unwrap() {
-        assert_ne!(sum.as_published, Some(false), "{}", sum.path.display());
+        assert_ne!(sum.matches, Some(false), "{}", sum.path.display());
     }
 }
 

@@ -88,7 +88,7 @@ pub fn partition_html(view: &View) -> String {
         let caption = format!("One column per client. Hover to read how many samples of a {}.", stack.what);
         el("section")
             .with(el("h2").text(format_args!("By {}", stack.what)))
-            .with(el("figure").with(shares(stack)).with(el("figcaption").text(caption)))
+            .with(el("figure").class("wide").with(shares(stack)).with(el("figcaption").text(caption)))
     };
     let main = el("main")
         .with(el("header").with(el("h1").text(&title)).with(el("p").class("lead").text(summary(view))))

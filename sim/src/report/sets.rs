@@ -34,20 +34,24 @@ fn list(out: &mut String, listings: &[Listing]) -> fmt::Result {
                 writeln!(
                     out,
                     "{}",
-                    if absent.is_empty() {
-                        String::new()
-                    } else {
-                        format!(", without {}", absent.join(", "))
-                    }
+                    if absent.is_empty() { String::new() } else { format!(", without {}", some(absent)) }
                 )?;
             }
             State::Missing { files, how } => {
-                writeln!(out, "{:<wide$}  no {}", "", files.join(", "))?;
+                writeln!(out, "{:<wide$}  no {}", "", some(files))?;
                 writeln!(out, "{:<wide$}  {how}", "")?;
             }
         }
     }
     Ok(())
+}
+
+/// The first of many names.
+fn some(names: &[&str]) -> String {
+    match names {
+        [first, _, _, ..] => format!("{first} and {} more", names.len() - 1),
+        few => few.join(", "),
+    }
 }
 
 /// What is in a set, and the sums of its files.
@@ -83,9 +87,9 @@ fn describe(out: &mut String, overview: &Overview, sums: &[Sum]) -> fmt::Result 
         )?;
     }
     for sum in sums {
-        let verdict = match sum.as_published {
-            Some(true) => "as published",
-            Some(false) => "NOT the file whose sum is known",
+        let verdict = match sum.matches {
+            Some(true) => "as known",
+            Some(false) => "NOT the known sum",
             None => "no sum is known",
         };
         writeln!(out, "  sha256 {} {} ({verdict})", sum.sha256, sum.path.display())?;
