@@ -1,9 +1,16 @@
 //! The command line.
 
-use std::path::PathBuf;
+pub mod data;
+pub mod partition;
+
+use std::{io, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sim::demo::{BadOption, DemoOptions};
+use sim::{
+    data::SetError,
+    demo::{BadOption, DemoOptions},
+    partition::PartitionError,
+};
 
 #[derive(Parser, Debug)]
 #[command(
@@ -22,6 +29,26 @@ pub enum Command {
     /// Trains one fleet with HeteroFL and with FairHeteroFL, and shows who gains and who pays
     #[command(after_help = EXAMPLES)]
     Demo(DemoArgs),
+    /// Data sets: which there are, and what is in them
+    Data(data::DataArgs),
+    /// Divides a data set among clients and shows who has what
+    #[command(after_help = partition::EXAMPLES)]
+    Partition(partition::PartitionArgs),
+}
+
+/// What can go wrong with data sets and partitions.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error(transparent)]
+    Set(#[from] SetError),
+    #[error(transparent)]
+    Partition(#[from] PartitionError),
+    #[error("can not write JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("can not write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("{}: a partition is drawn to a file that ends in .html or .svg", .0.display())]
+    Ending(PathBuf),
 }
 
 const EXAMPLES: &str = "\
@@ -97,7 +124,8 @@ mod tests {
     use super::*;
 
     fn options(args: &[&str]) -> Result<DemoOptions, BadOption> {
-        let Command::Demo(demo) = Cli::try_parse_from([&["sim", "demo"], args].concat()).unwrap().command;
+        let cli = Cli::try_parse_from([&["sim", "demo"], args].concat()).unwrap();
+        let Command::Demo(demo) = cli.command else { panic!("another command") };
         demo.options()
     }
 

@@ -1,4 +1,4 @@
-//! `sim demo`: see `--help`.
+//! `sim demo`, `sim data`, `sim partition`: see `--help`.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -24,11 +24,18 @@ use cli::{Cli, Command, DemoArgs, Format};
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    let Command::Demo(args) = Cli::parse().command;
+    let command = Cli::parse().command;
     // Silent unless asked for, as in RUST_LOG=info.
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "off".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
-    match demo(&args) {
+    let done = match &command {
+        Command::Demo(args) => demo(args),
+        Command::Data(args) => cli::data::run(args).map_err(Into::into).and_then(|text| print(&text)),
+        Command::Partition(args) => {
+            cli::partition::run(args).map_err(Into::into).and_then(|text| print(&text))
+        }
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if matches!(error.downcast_ref(), Some(DemoError::Stopped)) => {
             eprintln!("stopped; nothing was written");
@@ -65,7 +72,11 @@ fn demo(args: &DemoArgs) -> Result<()> {
     if let Some(path) = &args.picture {
         write(path, &report::picture(&result), args.quiet)?;
     }
-    // Not print!, which panics when the reader has gone.
+    print(&text)
+}
+
+/// Not print!, which panics when the reader has gone.
+fn print(text: &str) -> Result<()> {
     io::stdout().write_all(text.as_bytes()).context("can not print the result")
 }
 

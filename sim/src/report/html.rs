@@ -1,14 +1,12 @@
 //! The report as one page that needs nothing but a browser: no network, no script.
 
 use super::{
-    PLOT_STYLE,
+    PLOT_STYLE, STYLE,
     markup::{Element, el},
     number, plot,
     rows::{self, COLUMNS, Group},
 };
 use crate::demo::{Change, DemoResult, Setup, StrategyRun, change};
-
-const STYLE: &str = include_str!("style.css");
 
 /// A complete HTML document.
 pub fn html(result: &DemoResult) -> String {

@@ -1,7 +1,7 @@
 //! The main comparison as one SVG file, for a README: the devices' losses under a headline.
 
 use super::{
-    PLOT_STYLE,
+    PICTURE_STYLE, PLOT_STYLE,
     markup::el,
     number,
     plot::{self, Place, Spacing},
@@ -31,7 +31,7 @@ pub fn picture(result: &DemoResult) -> String {
         .at("height", (height + HEAD) * 1.35)
         .set("role", "img")
         .set("aria-label", format_args!("{title}. {headline}. {about}"))
-        .with(el("style").text(PLOT_STYLE).text("svg .head { font-size: 19px; font-weight: 700; } svg .back { fill: #ffffff; } @media (prefers-color-scheme: dark) { svg .back { fill: #0d1117; } }"))
+        .with(el("style").text(PLOT_STYLE).text(PICTURE_STYLE))
         .with(el("rect").class("back").set("width", "100%").set("height", "100%"))
         .with(text(28.0, "head", &title))
         .with(text(50.0, "row", &headline))

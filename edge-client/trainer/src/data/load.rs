@@ -17,7 +17,7 @@ mod csv;
 mod idx;
 
 pub use csv::{BadColumn, CsvOptions, LabelColumn, csv};
-pub use idx::idx;
+pub use idx::{IdxImages, idx, idx_images};
 
 /// Bytes read from one file at most, after decompression.
 pub const LIMIT: u64 = 1 << 30;
@@ -40,25 +40,36 @@ pub enum LoadError {
 }
 
 /// A file that is decompressed if it starts like gzip, whatever its name, and ends at a limit.
-struct Source {
+///
+/// Other crates read their own formats through it, so that all files have the same bounds and errors.
+pub struct Source {
     path: PathBuf,
     reader: Take<Box<dyn BufRead>>,
     limit: u64,
 }
 
 impl Source {
-    fn open(path: &Path, limit: u64) -> Result<Self, LoadError> {
+    pub fn open(path: &Path, limit: u64) -> Result<Self, LoadError> {
         let failed = |source| LoadError::Read { path: path.into(), source };
         let mut file = BufReader::new(File::open(path).map_err(failed)?);
         let compressed = file.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
         let reader: Box<dyn BufRead> =
             if compressed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) };
+        Ok(Self::new(path, reader, limit))
+    }
+
+    /// What `reader` gives, under the name of the file it comes from.
+    pub fn new(path: &Path, reader: Box<dyn BufRead>, limit: u64) -> Self {
         // One more than allowed, so that the limit itself can be told from an excess.
-        Ok(Self { path: path.into(), reader: reader.take(limit.saturating_add(1)), limit })
+        Self { path: path.into(), reader: reader.take(limit.saturating_add(1)), limit }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The next line without its end; `None` after the last.
-    fn line<'a>(&mut self, line: &'a mut String) -> Result<Option<&'a str>, LoadError> {
+    pub fn line<'a>(&mut self, line: &'a mut String) -> Result<Option<&'a str>, LoadError> {
         line.clear();
         let read = self.reader.read_line(line);
         let read = read.map_err(|source| LoadError::Read { path: self.path.clone(), source })?;
@@ -66,7 +77,8 @@ impl Source {
         Ok((read > 0).then(|| line.trim_end_matches(['\n', '\r'])))
     }
 
-    fn bytes(&mut self) -> Result<Vec<u8>, LoadError> {
+    /// All that is left.
+    pub fn bytes(&mut self) -> Result<Vec<u8>, LoadError> {
         let mut bytes = Vec::new();
         let read = self.reader.read_to_end(&mut bytes);
         read.map_err(|source| LoadError::Read { path: self.path.clone(), source })?;
@@ -79,6 +91,12 @@ impl Source {
             return Err(LoadError::TooLarge { path: self.path.clone(), limit: self.limit });
         }
         Ok(())
+    }
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source").field("path", &self.path).field("limit", &self.limit).finish_non_exhaustive()
     }
 }
 

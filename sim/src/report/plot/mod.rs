@@ -7,16 +7,19 @@
 //! | strip | every device's loss, by tier | `strip` |
 //! | histogram | the same losses without tiers | `histogram` |
 //! | bars | accuracy by tier | `bars` |
+//! | shares | who has which samples | `shares` |
 
 mod bars;
 mod curves;
 mod frame;
 mod histogram;
+mod shares;
 mod strip;
 
 pub use bars::bars;
 pub use curves::curves;
 pub use histogram::histogram;
+pub use shares::{Stack, shares, shares_parts};
 pub use strip::{Place, Spacing, strip, strip_parts};
 
 use crate::demo::{DemoResult, StrategyRun};

@@ -1,0 +1,96 @@
+//! `sim data list` and `sim data check`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use sim::{
+    data::{
+        Overview, Places,
+        known::{self, Listing, Sum},
+    },
+    report,
+};
+
+use super::{CommandError, Format};
+
+#[derive(Args, Debug)]
+pub struct DataArgs {
+    #[command(subcommand)]
+    command: DataCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum DataCommand {
+    /// Every known data set: where it is, or what is missing and how to get it
+    List(ListArgs),
+    /// Loads data sets and says what is in them
+    Check(CheckArgs),
+}
+
+#[derive(Args, Debug)]
+struct ListArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// How to print the list
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Args, Debug)]
+struct CheckArgs {
+    /// Names of data sets
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Seed of sets that are drawn, or divided into training and test
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Args, Debug)]
+struct PlaceArgs {
+    /// Where data sets are looked for first; then in $FAIRTIER_DATA and ../shared/data
+    #[arg(long = "data", alias = "data-dir", value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    #[serde(flatten)]
+    overview: Overview,
+    files: Vec<Sum>,
+}
+
+pub fn run(args: &DataArgs) -> Result<String, CommandError> {
+    match &args.command {
+        DataCommand::List(args) => {
+            let places = Places::usual(args.place.dir.as_deref());
+            let listings: Vec<Listing> = known::ALL.iter().map(|known| known.listing(&places)).collect();
+            Ok(match args.format {
+                Format::Table => report::sets_table(&listings),
+                Format::Json => serde_json::to_string(&listings)? + "\n",
+            })
+        }
+        DataCommand::Check(args) => {
+            let places = Places::usual(args.place.dir.as_deref());
+            let mut checked = Vec::new();
+            for name in &args.names {
+                let known = known::by_name(name)?;
+                let overview = Overview::new(&known.load(&places, args.seed)?);
+                checked.push(Checked { overview, files: known.sums(&places)? });
+            }
+            Ok(match args.format {
+                Format::Table => {
+                    let table = |set: &Checked| report::set_table(&set.overview, &set.files);
+                    checked.iter().map(table).collect::<Vec<_>>().join("\n")
+                }
+                Format::Json => serde_json::to_string(&checked)? + "\n",
+            })
+        }
+    }
+}

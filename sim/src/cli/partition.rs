@@ -1,0 +1,142 @@
+//! `sim partition`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use sim::{
+    data::{Places, known},
+    partition::{Partition, Testing, View},
+    report,
+};
+
+use super::{CommandError, Format};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  sim partition dominant:0.8 --data mnist --clients 100 --out mnist.html
+  sim partition dirichlet:0.1 --data fashion-mnist --test proportional --out dir.svg
+  sim partition groups:medium --data fedfb
+  sim partition strata:80/20,20/80 --data adult --format json
+  sim partition natural:50:10 --data shakespeare-leaf --test proportional
+
+Partitions: iid, shards:K, dominant:SHARE, extreme, pat:K, dirichlet:ALPHA (everybody gets some),
+dirichlet-free:ALPHA (whatever comes out), natural:TRAIN:TEST (fewest samples of a client),
+groups:PERCENT/PERCENT,... (one list per group; also low, medium, high), strata:... (the same by what
+the source divides by). `sim data list` names the data sets.";
+
+#[derive(Args, Debug)]
+pub struct PartitionArgs {
+    /// How to divide
+    #[arg(value_name = "PARTITION")]
+    partition: Partition,
+    /// What to divide
+    #[arg(long, value_name = "SET")]
+    data: String,
+    /// Among how many; all natural clients, or as many as there are percentages, or 100
+    #[arg(long, value_name = "N")]
+    clients: Option<usize>,
+    /// Seed of the data set and of the partition
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Samples to test on: a share of each client's own (as in 0.1), or the set's test part, `proportional`
+    #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = testing)]
+    test: Testing,
+    /// Share of each client's training samples to choose parameters by
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    valid: f64,
+    /// Share of training labels that are made wrong
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    noise: f64,
+    /// Draw it, to a file that ends in .html or .svg
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Where data sets are looked for first; then in $FAIRTIER_DATA and ../shared/data
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// How to print the partition
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+pub fn run(args: &PartitionArgs) -> Result<String, CommandError> {
+    let draw = args.out.as_deref().map(|path| Ok::<_, CommandError>((path, drawing(path)?))).transpose()?;
+    let set = known::load(&args.data, &Places::usual(args.data_dir.as_deref()), args.seed)?;
+    let set = set.with_label_noise(args.noise, args.seed)?;
+    let known = matches!(args.partition, Partition::Natural { .. } | Partition::Fractions { .. });
+    let clients = args.clients.or((!known).then_some(100));
+    let split = args.partition.split(&set, clients, args.test, args.seed)?;
+    let split = split.with_validation(args.valid, args.seed)?;
+    let view = View::new(&set, &args.partition, &split, args.seed);
+    if let Some((path, draw)) = draw {
+        let write = |source| CommandError::Write { path: path.into(), source };
+        fs::write(path, draw(&view)).map_err(write)?;
+    }
+    Ok(match args.format {
+        Format::Table => report::partition_table(&view),
+        Format::Json => serde_json::to_string(&view)? + "\n",
+    })
+}
+
+fn drawing(path: &Path) -> Result<fn(&View) -> String, CommandError> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("html") => Ok(report::partition_html),
+        Some("svg") => Ok(report::partition_picture),
+        _ => Err(CommandError::Ending(path.into())),
+    }
+}
+
+fn testing(text: &str) -> Result<Testing, String> {
+    match text.parse() {
+        _ if text == "proportional" => Ok(Testing::Proportional),
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(Testing::HoldOut(share)),
+        _ => Err("a share from 0 to 1, or `proportional`".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn run_line(args: &[&str]) -> Result<String, String> {
+        let line = [&["sim", "partition"], args].concat();
+        let cli = Cli::try_parse_from(line).map_err(|error| error.to_string())?;
+        let Command::Partition(args) = cli.command else { panic!("another command") };
+        run(&args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn tables_json_and_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("p.html");
+        let line = ["pat-2", "--data", "digits", "--clients", "20", "--seed", "3"];
+        let table = run_line(&[&line[..], &["--out", &out.to_string_lossy()]].concat()).unwrap();
+        assert!(table.contains("digits divided by pat:2 among 20 clients, seed 3"), "{table}");
+        assert!(fs::read_to_string(&out).unwrap().contains("</html>"));
+        let json = run_line(&[&line[..], &["--format", "json", "--valid", "0.25"]].concat()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (json["partition"].as_str(), json["clients"].as_array().unwrap().len()),
+            (Some("pat:2"), 20)
+        );
+        assert!(json["clients"][0]["valid"].as_u64().unwrap() > 30);
+        let natural = run_line(&["natural", "--data", "eagle", "--test", "proportional"]).unwrap();
+        assert!(natural.contains("among 3 clients"), "{natural}");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let fail = |args: &[&str]| run_line(args).unwrap_err();
+        assert!(fail(&["iid", "--data", "digits", "--out", "x.png"]).contains("x.png: a partition is drawn"));
+        assert!(fail(&["iid", "--data", "imagenet"]).contains("sim data list"));
+        assert!(fail(&["magic", "--data", "digits"]).contains("its name is unknown"));
+        assert!(fail(&["iid", "--data", "digits", "--test", "2"]).contains("proportional"));
+        assert!(fail(&["iid", "--data", "digits", "--valid", "7"]).contains("from 0 to 1"));
+        assert!(fail(&["iid", "--data", "digits", "--noise", "7"]).contains("from 0 to 1"));
+    }
+}

@@ -1,0 +1,39 @@
+//! Data sets: one type for all of them, loaders of the usual files, and generators.
+//!
+//! | part | is | file |
+//! |---|---|---|
+//! | [`DataSet`], [`Records`] | samples of training and test, with their groups and natural clients | `set`, `records` |
+//! | [`DeviceShard`] | what one device sees of a shared data set | `shard` |
+//! | [`known`] | every set by name: where it is looked for, what is missing, how it is loaded | `known` |
+//! | [`Overview`] | what is in a set, in numbers | `overview` |
+//! | images | IDX (MNIST and relatives), CIFAR-10 binary | `images` |
+//! | text | LEAF JSON (FEMNIST, Shakespeare), roles of plays | `leaf`, `text` |
+//! | tables | CSV with a declared schema (Adult, COMPAS, Bank), ARFF (WISDM) | `table` |
+//! | motion | accelerometer windows from a tar archive | `motion` |
+//! | [`synthetic`] | generators of EAGLE, FedFB and the stand-in for images | `synthetic` |
+//!
+//! Files may be compressed with gzip or xz; what they hold decides, not their names. Every error names the
+//! file, and the line or offset where there is one. Nothing is allocated because a header says so.
+
+mod images;
+pub mod known;
+mod leaf;
+mod motion;
+mod noise;
+mod overview;
+mod records;
+mod set;
+mod shard;
+mod source;
+pub mod synthetic;
+mod table;
+mod text;
+
+pub use known::{Known, Places};
+pub use overview::{Overview, PartOverview};
+pub use records::{Features, Records};
+pub use set::{DataSet, SetError};
+pub use shard::{DeviceShard, Held};
+
+#[cfg(test)]
+mod real;

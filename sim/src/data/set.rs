@@ -1,0 +1,174 @@
+//! A data set: what partitions divide and devices train on.
+
+use std::path::PathBuf;
+
+use edge_client::data::{DataError, load::LoadError};
+
+use super::Records;
+
+/// Samples of training and test with what is known about them. Loaded once, shared by all devices.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct DataSet {
+    pub name: String,
+    /// Of one sample, as the models expect it: channels first.
+    pub shape: Vec<usize>,
+    pub classes: u32,
+    /// Entries of the table of tokens, where samples are sequences of tokens.
+    pub tokens: Option<u32>,
+    pub train: Records,
+    pub test: Records,
+    /// Names of classes; empty where numbers say it all.
+    pub class_names: Vec<String>,
+    /// Names of the values of the sensitive attribute; empty where there is none.
+    pub group_names: Vec<String>,
+    /// Names of natural clients, or of the values by which a source divides its samples; empty where there
+    /// are none.
+    pub client_names: Vec<String>,
+}
+
+impl DataSet {
+    /// Checks that the parts fit each other.
+    pub fn new(
+        name: &str,
+        shape: Vec<usize>,
+        classes: u32,
+        train: Records,
+        test: Records,
+    ) -> Result<Self, DataError> {
+        let inputs = shape.iter().product();
+        for part in [&train, &test] {
+            if part.is_empty() {
+                continue;
+            }
+            if part.inputs() != inputs {
+                return Err(DataError::Room { inputs: part.inputs(), room: inputs });
+            }
+            let largest = part.labels().iter().enumerate().max_by_key(|(_, label)| **label);
+            if let Some((at, &label)) = largest.filter(|(_, label)| **label >= classes) {
+                return Err(DataError::Label { index: (at / part.targets()) as u32, label, classes });
+            }
+        }
+        if train.targets() != test.targets() && !test.is_empty() && !train.is_empty() {
+            let (position, targets) = (test.targets() as u32, train.targets() as u32);
+            return Err(DataError::NoTarget { index: 0, position, targets });
+        }
+        Ok(Self { name: name.into(), shape, classes, train, test, ..Self::default() })
+    }
+
+    #[must_use]
+    pub fn with_class_names(mut self, names: &[&str]) -> Self {
+        self.class_names = names.iter().map(|&name| name.into()).collect();
+        self
+    }
+
+    /// Names the groups that the records already have.
+    pub fn with_group_names(mut self, names: Vec<String>) -> Result<Self, DataError> {
+        for part in [&self.train, &self.test] {
+            let beyond = part.groups().iter().position(|&group| usize::from(group) >= names.len());
+            if let Some(index) = beyond.or((part.groups().len() != part.len()).then_some(0)) {
+                let group = part.groups().get(index).map_or(0, |&group| group.into());
+                return Err(DataError::Group { index: index as u32, group, groups: names.len() as u32 });
+            }
+        }
+        self.group_names = names;
+        Ok(self)
+    }
+
+    /// Names the natural clients that the records already have.
+    pub fn with_client_names(mut self, names: Vec<String>) -> Result<Self, DataError> {
+        for part in [&self.train, &self.test] {
+            let beyond = part.clients().iter().find(|&&client| client as usize >= names.len());
+            if let Some(&index) = beyond.or((part.clients().len() != part.len()).then_some(&u32::MAX)) {
+                return Err(DataError::NoSample { index, len: names.len() as u32 });
+            }
+        }
+        self.client_names = names;
+        Ok(self)
+    }
+
+    /// Numbers per sample.
+    pub fn inputs(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Labels per sample: one, or one per token.
+    pub fn targets(&self) -> usize {
+        self.train.targets().max(self.test.targets())
+    }
+
+    /// Values of the sensitive attribute (A); 1 where there is none.
+    pub fn groups(&self) -> u32 {
+        self.group_names.len().max(1) as u32
+    }
+
+    /// A class as people call it.
+    pub fn class_name(&self, class: u32) -> String {
+        self.class_names.get(class as usize).cloned().unwrap_or_else(|| class.to_string())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetError {
+    #[error("there is no data set `{name}`; `sim data list` shows all")]
+    Unknown { name: String },
+    #[error("{name} is not here: no {missing} in {looked}. {how}")]
+    Missing { name: &'static str, missing: String, looked: String, how: &'static str },
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("{name}: {source}")]
+    Data { name: String, source: DataError },
+    #[error("{}: {problem}", path.display())]
+    Json { path: PathBuf, problem: serde_json::Error },
+    #[error("a share of wrong labels is a number from 0 to 1, not {0}")]
+    Noise(f64),
+}
+
+impl SetError {
+    pub(super) fn format(path: &std::path::Path, problem: impl Into<String>) -> Self {
+        LoadError::Format { path: path.into(), problem: problem.into() }.into()
+    }
+
+    pub(super) fn line(path: &std::path::Path, line: usize, problem: impl Into<String>) -> Self {
+        LoadError::Line { path: path.into(), line, problem: problem.into() }.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Features;
+
+    fn records(labels: &[u32]) -> Records {
+        let features = Features::Floats(vec![0.0; 4 * labels.len()]);
+        Records::new(features, labels.to_vec(), 4, 1).unwrap()
+    }
+
+    #[test]
+    fn parts_must_fit() {
+        let set = |shape: &[usize], classes, test| {
+            DataSet::new("x", shape.to_vec(), classes, records(&[0, 2]), test)
+        };
+        assert_eq!(set(&[2, 2], 3, records(&[1])).unwrap().inputs(), 4);
+        assert_eq!(set(&[2, 2], 3, Records::default()).unwrap().targets(), 1);
+        assert_eq!(set(&[5], 3, records(&[1])), Err(DataError::Room { inputs: 4, room: 5 }));
+        assert_eq!(set(&[4], 2, records(&[1])), Err(DataError::Label { index: 1, label: 2, classes: 2 }));
+    }
+
+    #[test]
+    fn names_must_cover_what_is_named() {
+        let train = records(&[0, 1]).with_groups(vec![0, 2]).unwrap().with_clients(vec![3, 0]).unwrap();
+        let set = DataSet::new("x", vec![4], 2, train, Records::default()).unwrap();
+        let names = |count: usize| vec!["name".to_owned(); count];
+        assert_eq!(
+            set.clone().with_group_names(names(2)),
+            Err(DataError::Group { index: 1, group: 2, groups: 2 })
+        );
+        assert_eq!(set.clone().with_group_names(names(3)).unwrap().groups(), 3);
+        assert!(set.clone().with_client_names(names(3)).is_err());
+        assert!(set.with_client_names(names(4)).is_ok());
+        let bare = DataSet::new("x", vec![4], 2, records(&[0]), Records::default()).unwrap();
+        assert!(bare.clone().with_group_names(names(1)).is_err());
+        assert!(bare.with_client_names(names(1)).is_err());
+    }
+}

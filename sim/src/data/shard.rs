@@ -1,0 +1,159 @@
+//! What one device sees of a data set: indices into records that all devices share.
+//!
+//! A thousand devices take the memory of the data once, and of one number per sample.
+
+use std::sync::Arc;
+
+use edge_client::data::{DataError, Part, Shard};
+
+use super::{DataSet, Records};
+
+/// Where samples that a device does not train on come from.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Held {
+    /// They were taken out of the training records.
+    #[default]
+    Train,
+    /// They are records of the set's own test part.
+    Test,
+}
+
+/// A device's samples. Groups are cells (label, attribute): `label * groups + attribute`, the order in which
+/// strategies give weights.
+#[derive(Clone, Debug)]
+pub struct DeviceShard {
+    data: Arc<DataSet>,
+    train: Arc<[u32]>,
+    test: Arc<[u32]>,
+    held: Held,
+}
+
+impl DeviceShard {
+    /// `train` are indices into the training records, `test` into those that `held` says.
+    pub fn new(
+        data: Arc<DataSet>,
+        train: Arc<[u32]>,
+        test: Arc<[u32]>,
+        held: Held,
+    ) -> Result<Self, DataError> {
+        let shard = Self { data, train, test, held };
+        for part in [Part::Train, Part::Test] {
+            let (records, indices) = shard.place(part);
+            let len = records.len() as u32;
+            if let Some(&index) = indices.iter().find(|&&index| index >= len) {
+                return Err(DataError::NoSample { index, len });
+            }
+        }
+        Ok(shard)
+    }
+
+    /// The set that all devices share.
+    pub fn data(&self) -> &Arc<DataSet> {
+        &self.data
+    }
+
+    /// Value of the sensitive attribute of a sample; 0 where there is none.
+    pub fn attribute(&self, part: Part, index: u32) -> u32 {
+        let (records, indices) = self.place(part);
+        let at = indices.get(index as usize);
+        at.and_then(|&at| records.groups().get(at as usize)).map_or(0, |&group| group.into())
+    }
+
+    fn place(&self, part: Part) -> (&Records, &[u32]) {
+        match (part, self.held) {
+            (Part::Train, _) => (&self.data.train, &self.train),
+            (Part::Test, Held::Train) => (&self.data.train, &self.test),
+            (Part::Test, Held::Test) => (&self.data.test, &self.test),
+        }
+    }
+
+    fn at(&self, part: Part, index: u32) -> Result<(&Records, u32), DataError> {
+        let (records, indices) = self.place(part);
+        let missing = DataError::NoSample { index, len: indices.len() as u32 };
+        Ok((records, *indices.get(index as usize).ok_or(missing)?))
+    }
+}
+
+impl Shard for DeviceShard {
+    fn train_len(&self) -> u32 {
+        self.train.len() as u32
+    }
+
+    fn test_len(&self) -> u32 {
+        self.test.len() as u32
+    }
+
+    fn inputs(&self) -> u32 {
+        self.data.inputs() as u32
+    }
+
+    fn classes(&self) -> u32 {
+        self.data.classes
+    }
+
+    fn label(&self, part: Part, index: u32) -> Result<u32, DataError> {
+        self.label_at(part, index, 0)
+    }
+
+    fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
+        let (records, at) = self.at(part, index)?;
+        records.read(at, out)?;
+        records.label(at, 0)
+    }
+
+    fn targets(&self) -> u32 {
+        self.data.targets() as u32
+    }
+
+    fn label_at(&self, part: Part, index: u32, position: u32) -> Result<u32, DataError> {
+        let (records, at) = self.at(part, index)?;
+        records.label(at, position)
+    }
+
+    fn group(&self, part: Part, index: u32) -> u32 {
+        if self.data.group_names.is_empty() {
+            return 0;
+        }
+        let label = self.label(part, index).unwrap_or(0);
+        label.saturating_mul(self.data.groups()).saturating_add(self.attribute(part, index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Features;
+
+    fn set() -> Arc<DataSet> {
+        let bytes = |data: &[u8]| Features::Bytes { data: data.to_vec(), scale: 1.0 };
+        let train = Records::new(bytes(&[0, 1, 2, 3]), vec![0, 1, 1, 0], 1, 1).unwrap();
+        let train = train.with_groups(vec![0, 1, 2, 0]).unwrap();
+        let test = Records::new(bytes(&[9, 8]), vec![1, 0], 1, 1).unwrap().with_groups(vec![2, 1]).unwrap();
+        let set = DataSet::new("x", vec![1], 2, train, test).unwrap();
+        Arc::new(set.with_group_names(vec!["a".into(), "b".into(), "c".into()]).unwrap())
+    }
+
+    #[test]
+    fn indices_lead_to_the_shared_records() {
+        let shard = DeviceShard::new(set(), [3, 1].into(), [0].into(), Held::Test).unwrap();
+        let mut row = [0.0];
+        assert_eq!(shard.sample(Part::Train, 1, &mut row), Ok(1));
+        assert_eq!((row, shard.group(Part::Train, 1)), ([1.0], 3 + 1));
+        assert_eq!(shard.sample(Part::Test, 0, &mut row), Ok(1));
+        assert_eq!((row, shard.group(Part::Test, 0), shard.attribute(Part::Test, 0)), ([9.0], 3 + 2, 2));
+        let missing = DataError::NoSample { index: 2, len: 2 };
+        assert_eq!(shard.sample(Part::Train, 2, &mut row), Err(missing));
+        let shard = DeviceShard::new(set(), [3, 1].into(), [2].into(), Held::Train).unwrap();
+        assert_eq!(shard.sample(Part::Test, 0, &mut row), Ok(1));
+        assert_eq!((row, shard.summary().train_samples, shard.summary().classes), ([2.0], 2, 2));
+    }
+
+    #[test]
+    fn indices_beyond_the_records_are_refused() {
+        let new =
+            |train: &[u32], test: &[u32], held| DeviceShard::new(set(), train.into(), test.into(), held);
+        assert_eq!(new(&[4], &[], Held::Train).unwrap_err(), DataError::NoSample { index: 4, len: 4 });
+        assert_eq!(new(&[0], &[2], Held::Test).unwrap_err(), DataError::NoSample { index: 2, len: 2 });
+        assert!(new(&[0], &[2], Held::Train).is_ok());
+    }
+}

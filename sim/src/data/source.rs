@@ -1,0 +1,71 @@
+//! Files, plain or compressed with gzip or xz, whatever their names.
+
+use std::{
+    fs::File,
+    io::{BufReader, Read, Seek},
+    path::Path,
+};
+
+use edge_client::data::load::{LIMIT, LoadError, Source};
+use lzma_rust2::XzReader;
+
+const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
+/// Memory for the dictionary of a file; `xz -9` needs 65 MiB.
+const XZ_KIB: u32 = 128 << 10;
+
+pub fn open(path: &Path) -> Result<Source, LoadError> {
+    let failed = |source| LoadError::Read { path: path.into(), source };
+    let mut file = File::open(path).map_err(failed)?;
+    let mut start = [0; 6];
+    let compressed = file.read_exact(&mut start).is_ok() && start == XZ;
+    if !compressed {
+        return Source::open(path, LIMIT);
+    }
+    file.rewind().map_err(failed)?;
+    let reader = XzReader::new_mem_limit(BufReader::new(file), true, XZ_KIB);
+    Ok(Source::new(path, Box::new(BufReader::new(reader)), LIMIT))
+}
+
+/// The bytes of a file as they lie there.
+pub fn raw(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let failed = |source| LoadError::Read { path: path.into(), source };
+    let file = File::open(path).map_err(failed)?;
+    Source::new(path, Box::new(BufReader::new(file)), LIMIT).bytes()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::{fs, io::Write};
+
+    use lzma_rust2::{XzOptions, XzWriter};
+
+    use super::*;
+
+    pub fn xz(bytes: &[u8]) -> Vec<u8> {
+        let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(1)).unwrap();
+        writer.write_all(bytes).unwrap();
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn xz_is_recognised_by_content_and_damage_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plain-name");
+        let packed = xz(&[7; 1000]);
+        fs::write(&path, &packed).unwrap();
+        assert_eq!(open(&path).unwrap().bytes().unwrap(), [7; 1000]);
+        for end in [8, 20, packed.len() - 1] {
+            fs::write(&path, &packed[..end]).unwrap();
+            let error = open(&path).unwrap().bytes().unwrap_err().to_string();
+            assert!(error.contains("plain-name"), "{error}");
+        }
+        let mut wrong = packed.clone();
+        let middle = wrong.len() / 2;
+        wrong[middle] ^= 0x55;
+        fs::write(&path, &wrong).unwrap();
+        assert!(open(&path).unwrap().bytes().is_err());
+        fs::write(&path, b"abc").unwrap();
+        assert_eq!(open(&path).unwrap().bytes().unwrap(), b"abc");
+        assert!(open(&dir.path().join("absent")).unwrap_err().to_string().contains("absent"));
+    }
+}

@@ -1,0 +1,249 @@
+//! One data set divided among many clients. Deterministic in the seed; every sample goes to exactly one client or is
+//! named as left out.
+//!
+//! | partition | text | who gets what |
+//! |---|---|---|
+//! | [`Partition::Iid`] | `iid` | shuffle, equal slices |
+//! | [`Partition::Shards`] | `shards:2` | sort by label, cut into K per client, K at random each |
+//! | [`Partition::Dominant`] | `dominant:0.8` | this share from class `i mod classes`, the rest from the others in turn |
+//! | [`Partition::Extreme`] | `extreme` | at most two classes: `shards:2` |
+//! | [`Partition::Pat`] | `pat:2` | exactly K classes each, every class in equal parts |
+//! | [`Partition::Dirichlet`] | `dirichlet:0.1` | each class by a Dirichlet draw; full clients get none, all get some |
+//! | [`Partition::DirichletFree`] | `dirichlet-free:0.1` | each class by a Dirichlet draw, whatever comes out |
+//! | [`Partition::Natural`] | `natural:50:10` | everybody's own, from this many training and test samples on |
+//! | [`Partition::Fractions`] | `groups:50/30/20,20/40/40` | of each group these percentages to the clients |
+//! | | `strata:80/20,20/80` | the same by natural division, such as kind of work |
+//!
+//! | part | file |
+//! |---|---|
+//! | [`Split`]: indices for each client, shards of devices | `split` |
+//! | draws of Dirichlet, and whole numbers from shares | `dirichlet` |
+//! | classes of Pat-k | `pat` |
+//! | a partition as text | `text` |
+//! | [`View`]: a partition in numbers, for tables and plots | `view` |
+
+mod dirichlet;
+mod pat;
+mod split;
+mod text;
+mod view;
+
+use common::rng::{Rng, derive};
+use edge_client::data::partition as basic;
+use serde::{Deserialize, Serialize};
+
+pub use split::{Share, Split};
+pub use text::BadPartition;
+pub use view::{ClientView, View};
+
+use crate::data::{DataSet, Held, Records};
+
+/// How samples are divided; see the table above.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Partition {
+    Iid,
+    Shards { per_client: usize },
+    Dominant { share: f64 },
+    Extreme,
+    Pat { classes: usize },
+    Dirichlet { alpha: f64 },
+    DirichletFree { alpha: f64 },
+    Natural { train: usize, test: usize },
+    Fractions { by: Stratum, shares: Vec<Vec<f64>> },
+}
+
+/// What fractions are fractions of.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Stratum {
+    /// Values of the sensitive attribute.
+    Group,
+    /// Natural clients, or what the source divides by.
+    Client,
+}
+
+/// Where samples to evaluate on come from.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Testing {
+    /// This share of each client's own training samples.
+    HoldOut(f64),
+    /// The set's test part, divided in the proportions of training: by class, or by what the partition goes by.
+    Proportional,
+}
+
+/// A tenth of what a client has.
+impl Default for Testing {
+    fn default() -> Self {
+        Self::HoldOut(0.1)
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartitionError {
+    #[error("`{0}` needs a number of clients")]
+    NoClients(Partition),
+    #[error("{clients} clients can not share {samples} samples; every one needs some")]
+    TooManyClients { clients: usize, samples: usize },
+    #[error("{set} has no natural clients; `sim data check {set}` shows what it has")]
+    NoNatural { set: String },
+    #[error("{set} has no groups; `sim data check {set}` shows what it has")]
+    NoGroups { set: String },
+    #[error(
+        "only {there} natural clients have enough samples, not {wanted}; ask for fewer clients or samples"
+    )]
+    TooFew { there: usize, wanted: usize },
+    #[error("{rows} lists of percentages for {strata} {what}")]
+    Strata { rows: usize, strata: usize, what: &'static str },
+    #[error("the percentages are for {there} clients, not {wanted}")]
+    Columns { there: usize, wanted: usize },
+    #[error(
+        "{clients} clients with {classes} of {present} classes each do not fit: a client has at most all classes, and every class needs a client"
+    )]
+    Pat { clients: usize, classes: usize, present: usize },
+    #[error(
+        "Dirichlet({alpha}) gave no {clients} clients with at least {least} samples each in {tries} draws; take fewer clients, a larger alpha, or dirichlet-free"
+    )]
+    Floor { alpha: f64, clients: usize, least: usize, tries: u32 },
+    #[error("a share to hold out is a number from 0 to 1, not {0}")]
+    HoldOut(f64),
+}
+
+impl Partition {
+    /// Divides a set. `clients` may be left out where the partition knows: all natural clients, or as many as there
+    /// are percentages.
+    pub fn split(
+        &self,
+        set: &DataSet,
+        clients: Option<usize>,
+        testing: Testing,
+        seed: u64,
+    ) -> Result<Split, PartitionError> {
+        let parts = self.parts(set, clients, derive(seed, PARTS))?;
+        let mut split = Split::new(parts, set);
+        if let Self::Natural { .. } = self {
+            split.name_clients(&set.client_names);
+        }
+        match testing {
+            Testing::HoldOut(share) => split.hold_out(share, derive(seed, TEST))?,
+            Testing::Proportional => {
+                let keys = |records| self.keys(records);
+                split.divide_test(&keys(&set.train), &keys(&set.test), derive(seed, TEST));
+                split.held = Held::Test;
+            }
+        }
+        if let Self::Natural { train, test } = *self {
+            split.keep(clients, |share| share.train.len() >= train.max(1) && share.test.len() >= test)?;
+        }
+        Ok(split)
+    }
+
+    /// Training samples of each client.
+    fn parts(
+        &self,
+        set: &DataSet,
+        clients: Option<usize>,
+        seed: u64,
+    ) -> Result<Vec<Vec<u32>>, PartitionError> {
+        let samples = set.train.len();
+        let count = || match clients {
+            None | Some(0) => Err(PartitionError::NoClients(self.clone())),
+            Some(clients) if clients > samples => Err(PartitionError::TooManyClients { clients, samples }),
+            Some(clients) => Ok(clients),
+        };
+        let labels = || set.train.first_labels().collect::<Vec<u32>>();
+        Ok(match *self {
+            Self::Iid => basic::iid(samples, count()?, seed),
+            Self::Shards { per_client } => basic::label_shards(&labels(), count()?, per_client, seed),
+            Self::Extreme => basic::label_shards(&labels(), count()?, 2, seed),
+            Self::Dominant { share } => basic::dominant_class(&labels(), count()?, share, seed),
+            Self::Pat { classes } => pat::pat(&labels(), count()?, classes, seed)?,
+            Self::Dirichlet { alpha } => dirichlet::with_floor(&labels(), count()?, alpha, seed)?,
+            Self::DirichletFree { alpha } => dirichlet::free(&labels(), count()?, alpha, seed),
+            Self::Natural { .. } => {
+                self.check_strata(set)?;
+                let mut parts = vec![Vec::new(); set.client_names.len()];
+                for (index, &client) in (0..).zip(set.train.clients()) {
+                    if let Some(part) = parts.get_mut(client as usize) {
+                        part.push(index);
+                    }
+                }
+                parts
+            }
+            Self::Fractions { ref shares, .. } => {
+                self.check_strata(set)?;
+                let there = shares.first().map_or(0, Vec::len);
+                if let Some(wanted) = clients.filter(|&wanted| wanted != there) {
+                    return Err(PartitionError::Columns { there, wanted });
+                }
+                let pools = pools(&self.keys(&set.train), seed);
+                let mut parts = vec![Vec::new(); there];
+                for (stratum, pool) in pools {
+                    let shares = shares.get(stratum as usize).map_or(&[][..], Vec::as_slice);
+                    deal(&mut parts, &pool, &dirichlet::apportion(shares, pool.len()));
+                }
+                parts
+            }
+        })
+    }
+
+    fn check_strata(&self, set: &DataSet) -> Result<(), PartitionError> {
+        let name = || set.name.clone();
+        match self {
+            Self::Natural { .. } | Self::Fractions { by: Stratum::Client, .. }
+                if set.client_names.is_empty() =>
+            {
+                return Err(PartitionError::NoNatural { set: name() });
+            }
+            Self::Fractions { by: Stratum::Group, .. } if set.group_names.is_empty() => {
+                return Err(PartitionError::NoGroups { set: name() });
+            }
+            _ => {}
+        }
+        let Self::Fractions { by, shares } = self else { return Ok(()) };
+        let (strata, what) = match by {
+            Stratum::Group => (set.group_names.len(), "groups"),
+            Stratum::Client => (set.client_names.len(), "natural clients"),
+        };
+        let rows = shares.len();
+        if rows == strata { Ok(()) } else { Err(PartitionError::Strata { rows, strata, what }) }
+    }
+
+    /// What decides where a sample may go: its natural client, its group, or else its class.
+    fn keys(&self, records: &Records) -> Vec<u32> {
+        match self {
+            Self::Natural { .. } | Self::Fractions { by: Stratum::Client, .. } => records.clients().to_vec(),
+            Self::Fractions { by: Stratum::Group, .. } => {
+                records.groups().iter().map(|&group| group.into()).collect()
+            }
+            _ => records.first_labels().collect(),
+        }
+    }
+}
+
+/// Parts of the seed.
+const PARTS: u64 = 0;
+const TEST: u64 = 1;
+const VALID: u64 = 2;
+
+/// Samples by key, in random order; keys ascend.
+fn pools(keys: &[u32], seed: u64) -> Vec<(u32, Vec<u32>)> {
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+    Rng::new(seed).shuffle(&mut order);
+    let key = |index: &u32| keys.get(*index as usize).copied().unwrap_or(0);
+    order.sort_by_key(key);
+    order.chunk_by(|a, b| key(a) == key(b)).map(|pool| (pool.first().map_or(0, key), pool.to_vec())).collect()
+}
+
+/// Gives the first of a pool to the first part, and so on.
+fn deal(parts: &mut [Vec<u32>], pool: &[u32], counts: &[usize]) {
+    let mut rest = pool;
+    for (part, &count) in parts.iter_mut().zip(counts) {
+        let (head, tail) = rest.split_at(count.min(rest.len()));
+        part.extend_from_slice(head);
+        rest = tail;
+    }
+}
+
+#[cfg(test)]
+mod tests;

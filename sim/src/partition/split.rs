@@ -1,0 +1,162 @@
+//! What a partition leads to: for each client, which samples.
+
+use std::sync::Arc;
+
+use common::rng::{Rng, derive};
+use edge_client::data::{DataError, partition as basic};
+
+use super::{PartitionError, VALID, deal, dirichlet::apportion, pools};
+use crate::data::{DataSet, DeviceShard, Held};
+
+/// Samples of all clients.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Split {
+    pub clients: Vec<Share>,
+    /// Which records the indices in [`Share::test`] mean.
+    pub held: Held,
+    /// Training records that nobody has.
+    pub left_out: Vec<u32>,
+    /// Test records that nobody has; with [`Held::Train`] nobody has any, and they serve as the common test set.
+    pub left_out_test: Vec<u32>,
+}
+
+/// Samples of one client.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Share {
+    pub name: String,
+    /// Indices into the training records.
+    pub train: Vec<u32>,
+    /// Indices into the training records: held out to choose parameters by, never to report on.
+    pub valid: Vec<u32>,
+    /// Indices into the records that [`Split::held`] says.
+    pub test: Vec<u32>,
+}
+
+impl Split {
+    pub(super) fn new(parts: Vec<Vec<u32>>, set: &DataSet) -> Self {
+        let share = |(client, train)| Share { name: format!("client {client}"), train, ..Share::default() };
+        let mut split =
+            Self { clients: parts.into_iter().enumerate().map(share).collect(), ..Self::default() };
+        split.left_out = missing(set.train.len(), split.clients.iter().map(|share| &*share.train));
+        split.left_out_test = (0..set.test.len() as u32).collect();
+        split
+    }
+
+    /// Holds out a share of what each client trains on, to choose parameters by.
+    pub fn with_validation(mut self, share: f64, seed: u64) -> Result<Self, PartitionError> {
+        check(share)?;
+        for (number, client) in (0..).zip(&mut self.clients) {
+            let seed = derive(derive(seed, VALID), number);
+            (client.train, client.valid) = basic::hold_out(&client.train, share, seed);
+        }
+        Ok(self)
+    }
+
+    /// What each device sees; its test part are the samples to report on.
+    pub fn shards(&self, data: &Arc<DataSet>) -> Result<Vec<DeviceShard>, DataError> {
+        let shard = |share: &Share| {
+            DeviceShard::new(
+                data.clone(),
+                share.train.as_slice().into(),
+                share.test.as_slice().into(),
+                self.held,
+            )
+        };
+        self.clients.iter().map(shard).collect()
+    }
+
+    /// The same with validation samples in place of test samples.
+    pub fn validation_shards(&self, data: &Arc<DataSet>) -> Result<Vec<DeviceShard>, DataError> {
+        let shard = |share: &Share| {
+            let (train, valid) = (share.train.as_slice().into(), share.valid.as_slice().into());
+            DeviceShard::new(data.clone(), train, valid, Held::Train)
+        };
+        self.clients.iter().map(shard).collect()
+    }
+
+    pub(super) fn name_clients(&mut self, names: &[String]) {
+        for (share, name) in self.clients.iter_mut().zip(names) {
+            share.name.clone_from(name);
+        }
+    }
+
+    pub(super) fn hold_out(&mut self, share: f64, seed: u64) -> Result<(), PartitionError> {
+        check(share)?;
+        for (number, client) in (0..).zip(&mut self.clients) {
+            (client.train, client.test) = basic::hold_out(&client.train, share, derive(seed, number));
+        }
+        Ok(())
+    }
+
+    /// Test records with a key go to clients as training records with that key did.
+    pub(super) fn divide_test(&mut self, train: &[u32], test: &[u32], seed: u64) {
+        let mut owners = vec![None; train.len()];
+        for (number, share) in self.clients.iter().enumerate() {
+            for &index in &share.train {
+                if let Some(owner) = owners.get_mut(index as usize) {
+                    *owner = Some(number);
+                }
+            }
+        }
+        let mut parts = vec![Vec::new(); self.clients.len()];
+        for (key, pool) in pools(test, seed) {
+            let mut held = vec![0.0; self.clients.len()];
+            let same = train.iter().zip(&owners).filter(|(other, _)| **other == key);
+            for owner in same.filter_map(|(_, owner)| *owner) {
+                if let Some(held) = held.get_mut(owner) {
+                    *held += 1.0;
+                }
+            }
+            deal(&mut parts, &pool, &apportion(&held, pool.len()));
+        }
+        // In random order, not class after class.
+        for (number, (share, mut part)) in (0..).zip(self.clients.iter_mut().zip(parts)) {
+            Rng::new(derive(seed, number)).shuffle(&mut part);
+            share.test = part;
+        }
+        self.left_out_test = missing(test.len(), self.clients.iter().map(|share| &*share.test));
+    }
+
+    /// Keeps the first clients that are good enough, and leaves out the samples of others.
+    pub(super) fn keep(
+        &mut self,
+        wanted: Option<usize>,
+        good: impl Fn(&Share) -> bool,
+    ) -> Result<(), PartitionError> {
+        let there = self.clients.iter().filter(|share| good(share)).count();
+        let wanted = wanted.unwrap_or(there);
+        if there < wanted || there == 0 {
+            return Err(PartitionError::TooFew { there, wanted: wanted.max(1) });
+        }
+        let (mut kept, mut gone) = (Vec::new(), Vec::new());
+        for share in std::mem::take(&mut self.clients) {
+            if kept.len() < wanted && good(&share) { kept.push(share) } else { gone.push(share) }
+        }
+        self.clients = kept;
+        for mut share in gone {
+            self.left_out.append(&mut share.train);
+            match self.held {
+                Held::Train => self.left_out.append(&mut share.test),
+                Held::Test => self.left_out_test.append(&mut share.test),
+            }
+        }
+        self.left_out.sort_unstable();
+        self.left_out_test.sort_unstable();
+        Ok(())
+    }
+}
+
+fn check(share: f64) -> Result<(), PartitionError> {
+    if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(PartitionError::HoldOut(share)) }
+}
+
+/// Of `0..len`, what is in none of the lists.
+fn missing<'a>(len: usize, lists: impl Iterator<Item = &'a [u32]>) -> Vec<u32> {
+    let mut seen = vec![false; len];
+    for &index in lists.flatten() {
+        if let Some(seen) = seen.get_mut(index as usize) {
+            *seen = true;
+        }
+    }
+    (0..).zip(seen).filter(|(_, seen)| !seen).map(|(index, _)| index).collect()
+}

@@ -1,0 +1,102 @@
+//! A partition in numbers: who has how many samples of which class and group.
+
+use serde::Serialize;
+
+use super::{Partition, Share, Split};
+use crate::data::DataSet;
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct View {
+    pub data: String,
+    pub partition: Partition,
+    pub seed: u64,
+    pub classes: Vec<String>,
+    /// Empty where there are none.
+    pub groups: Vec<String>,
+    pub clients: Vec<ClientView>,
+    /// Training samples of the smallest, the middle and the largest client.
+    pub least: usize,
+    pub median: usize,
+    pub most: usize,
+    /// Classes that a client has, on average.
+    pub classes_per_client: f64,
+    /// How far clients' shares of classes are from those of all: total variation distance, 0 (the same) to 1, averaged
+    /// over clients.
+    pub skew: f64,
+    pub left_out: usize,
+    pub left_out_test: usize,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ClientView {
+    pub name: String,
+    pub train: usize,
+    pub valid: usize,
+    pub test: usize,
+    /// Training samples by (first) label.
+    pub per_class: Vec<usize>,
+    /// Training samples by group; empty where there are none.
+    pub per_group: Vec<usize>,
+}
+
+impl View {
+    pub fn new(set: &DataSet, partition: &Partition, split: &Split, seed: u64) -> Self {
+        let labels: Vec<u32> = set.train.first_labels().collect();
+        let groups: Vec<u32> = set.train.groups().iter().map(|&group| group.into()).collect();
+        let client = |share: &Share| ClientView {
+            name: share.name.clone(),
+            train: share.train.len(),
+            valid: share.valid.len(),
+            test: share.test.len(),
+            per_class: count(&share.train, &labels, set.classes as usize),
+            per_group: count(&share.train, &groups, set.group_names.len()),
+        };
+        let clients: Vec<ClientView> = split.clients.iter().map(client).collect();
+        let mut sizes: Vec<usize> = clients.iter().map(|client| client.train).collect();
+        sizes.sort_unstable();
+        let present = |client: &ClientView| client.per_class.iter().filter(|&&count| count > 0).count();
+        let mean = |sum: f64| sum / clients.len().max(1) as f64;
+        Self {
+            data: set.name.clone(),
+            partition: partition.clone(),
+            seed,
+            classes: (0..set.classes).map(|class| set.class_name(class)).collect(),
+            groups: set.group_names.clone(),
+            least: sizes.first().copied().unwrap_or(0),
+            median: sizes.get(sizes.len() / 2).copied().unwrap_or(0),
+            most: sizes.last().copied().unwrap_or(0),
+            classes_per_client: mean(clients.iter().map(|client| present(client) as f64).sum()),
+            skew: mean(skew(&clients)),
+            left_out: split.left_out.len(),
+            left_out_test: split.left_out_test.len(),
+            clients,
+        }
+    }
+}
+
+/// Sum over clients; one without samples does not differ from anybody.
+fn skew(clients: &[ClientView]) -> f64 {
+    let classes = clients.first().map_or(0, |client| client.per_class.len());
+    let mut all = vec![0.0; classes];
+    for client in clients {
+        all.iter_mut().zip(&client.per_class).for_each(|(all, &count)| *all += count as f64);
+    }
+    let total: f64 = all.iter().sum();
+    let of = |client: &ClientView| {
+        let own = client.train.max(1) as f64;
+        let distance =
+            client.per_class.iter().zip(&all).map(|(&count, all)| (count as f64 / own - all / total).abs());
+        if client.train == 0 { 0.0 } else { 0.5 * distance.sum::<f64>() }
+    };
+    clients.iter().map(of).sum()
+}
+
+fn count(samples: &[u32], keys: &[u32], len: usize) -> Vec<usize> {
+    let mut counts = vec![0; len];
+    for key in samples.iter().filter_map(|&index| keys.get(index as usize)) {
+        if let Some(count) = counts.get_mut(*key as usize) {
+            *count += 1;
+        }
+    }
+    counts
+}

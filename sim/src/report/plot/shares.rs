@@ -1,0 +1,124 @@
+//! Who has what: one column per client, stacked by class or by group.
+
+use super::frame::{Frame, canvas, text};
+use crate::report::{
+    markup::{Element, el},
+    scale::{Scale, step},
+};
+
+const WIDTH: f64 = 1080.0;
+const HEIGHT: f64 = 380.0;
+const LEGEND_ROW: f64 = 20.0;
+/// Colours of the style sheet; the last one stands for all that is left.
+const COLOURS: usize = 12;
+
+/// What is stacked: counts of every client for every kind.
+#[derive(Clone, Debug)]
+pub struct Stack<'a> {
+    /// What kinds are, as in `class`.
+    pub what: &'a str,
+    pub kinds: &'a [String],
+    /// Name, and count of each kind.
+    pub clients: Vec<(&'a str, &'a [usize])>,
+}
+
+pub fn shares(stack: &Stack<'_>) -> Element {
+    let (height, parts) = shares_parts(stack);
+    canvas(WIDTH, height, &about(stack)).all(parts)
+}
+
+/// Height and elements, for those who make their own canvas of 1080 units.
+pub fn shares_parts(stack: &Stack<'_>) -> (f64, Vec<Element>) {
+    let bands = bands(stack);
+    let (legend, rows) = legend(&bands);
+    let head = rows as f64 * LEGEND_ROW + 18.0;
+    let height = HEIGHT + head;
+    let frame = Frame { left: 60.0, right: WIDTH - 16.0, top: head, bottom: height - 48.0 };
+    let total = |counts: &[usize]| counts.iter().sum::<usize>();
+    let most = stack.clients.iter().map(|(_, counts)| total(counts)).max().unwrap_or(0).max(1) as f64;
+    let unit = step(most / 5.0).max(1.0);
+    let y = Scale::linear((0.0, (most / unit).ceil() * unit), (frame.bottom, frame.top));
+    let wide = (frame.right - frame.left) / stack.clients.len().max(1) as f64;
+    let gap = if wide > 6.0 { wide * 0.12 } else { 0.0 };
+    let columns = stack.clients.iter().enumerate().map(|(at, (name, counts))| {
+        let left = frame.left + at as f64 * wide;
+        let mut below = 0;
+        let parts = bands.iter().enumerate().filter_map(|(index, band)| {
+            let count: usize = band.kinds.iter().filter_map(|&kind| counts.get(kind)).sum();
+            let (low, high) = (y.at(below as f64), y.at((below + count) as f64));
+            below += count;
+            let part = el("rect")
+                .class(format_args!("k{index}"))
+                .at("x", left + gap / 2.0)
+                .at("y", high)
+                .at("width", wide - gap)
+                .at("height", low - high);
+            let hint = format!("{name}: {count} of {} {} {}", total(counts), stack.what, band.name);
+            (count > 0).then(|| part.hint(hint))
+        });
+        el("g").all(parts)
+    });
+    let every = step((stack.clients.len() as f64 / 20.0).max(1.0)).round().max(1.0) as usize;
+    let numbers = (0..stack.clients.len()).step_by(every).map(|client| {
+        let x = frame.left + (client as f64 + 0.5) * wide;
+        text(x, frame.bottom + 17.0, "middle", &client.to_string()).class("tick")
+    });
+    let mut parts = vec![legend, frame.rows(&y, &y.ticks(5))];
+    parts.extend(columns);
+    parts.extend(numbers);
+    parts.push(frame.name_x(&format!("client; height: training samples by {}", stack.what)));
+    (height, parts)
+}
+
+/// Kinds with the same colour.
+struct Band {
+    name: String,
+    kinds: Vec<usize>,
+}
+
+/// One per kind, or the largest ones and the rest.
+fn bands(stack: &Stack<'_>) -> Vec<Band> {
+    let one =
+        |kind: usize| Band { name: stack.kinds.get(kind).cloned().unwrap_or_default(), kinds: vec![kind] };
+    if stack.kinds.len() <= COLOURS {
+        return (0..stack.kinds.len()).map(one).collect();
+    }
+    let size =
+        |kind: &usize| -> usize { stack.clients.iter().filter_map(|(_, counts)| counts.get(*kind)).sum() };
+    let mut order: Vec<usize> = (0..stack.kinds.len()).collect();
+    order.sort_by_key(|kind| std::cmp::Reverse(size(kind)));
+    let rest = order.split_off(COLOURS - 1);
+    let other = Band { name: format!("{} others", rest.len()), kinds: rest };
+    order.into_iter().map(one).chain([other]).collect()
+}
+
+/// The legend, and how many rows it takes.
+fn legend(bands: &[Band]) -> (Element, usize) {
+    let (mut x, mut row) = (60.0, 0);
+    let entry = |(index, band): (usize, &Band)| {
+        // About the width of the letters.
+        let width = 28.0 + 8.0 * band.name.chars().count() as f64;
+        if x + width > WIDTH - 16.0 {
+            (x, row) = (60.0, row + 1);
+        }
+        let y = 4.0 + row as f64 * LEGEND_ROW;
+        let sample = el("rect").class(format_args!("k{index}")).at("x", x).at("y", y);
+        let sample = sample.at("width", 12.0).at("height", 12.0);
+        let name = text(x + 17.0, y + 11.0, "start", &band.name).class("axis");
+        x += width;
+        el("g").with(sample).with(name)
+    };
+    let entries: Vec<Element> = bands.iter().enumerate().map(entry).collect();
+    (el("g").all(entries), row + 1)
+}
+
+fn about(stack: &Stack<'_>) -> String {
+    let sizes = stack.clients.iter().map(|(_, counts)| counts.iter().sum::<usize>());
+    format!(
+        "Training samples of {} clients by {}; the smallest has {}, the largest {}.",
+        stack.clients.len(),
+        stack.what,
+        sizes.clone().min().unwrap_or(0),
+        sizes.max().unwrap_or(0)
+    )
+}
