@@ -42,6 +42,7 @@ pub const PLAN_STEPS: usize = 16;
 pub const MAX_TRIALS: usize = 12;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "there is no heap to put the large one on")]
 pub enum ToAggregator {
     Hello(Hello),
     /// Asks for nodes and steps of the Plan from these numbers on.

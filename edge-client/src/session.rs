@@ -161,6 +161,17 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.arena.floats().get(..params).unwrap_or_default()
     }
 
+    pub fn arena_mut(&mut self) -> &mut A {
+        &mut self.arena
+    }
+
+    /// Goes on in another arena, which must have the room that was reserved in the old one. What lay there is
+    /// forgotten, so this is for a device between two jobs.
+    pub fn replace_arena(&mut self, arena: A) -> A {
+        self.held = Held::default();
+        core::mem::replace(&mut self.arena, arena)
+    }
+
     /// There is a link to the aggregator.
     pub fn handle_connected(&mut self, limits: LinkLimits, now: Instant) {
         self.limits = limits;

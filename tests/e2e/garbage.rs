@@ -3,9 +3,9 @@
 
 use common::{
     Budget, Code, Codec, Duration, RunId, Tier,
-    brief::{Brief, Optimizer},
+    brief::{Brief, GroupReport, Laplace, Optimizer, Product, Signal},
     message::{
-        Ack, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
+        Ack, Alone, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
         Scalars, Task, Ticket, ToAggregator, ToDevice, Welcome,
     },
     plan::{Activation, Grad, Op, Pass, Step},
@@ -124,9 +124,28 @@ fn to_device(rng: &mut Rng, world: &World, run: RunId) -> ToDevice {
             let right = codec.encoded_len(plan.info.params as usize).unwrap();
             let bytes = if rng.below(4) == 0 { word(rng) } else { right };
             let model = Blob { transfer: rng.below(4) as u32, bytes, check: word(rng) };
-            let task = match rng.below(3) {
-                0 => Task::Evaluate(None),
+            let guide = (rng.below(3) == 0).then(|| Blob { transfer: rng.below(9) as u32, ..model });
+            let groups = (rng.below(3) == 0)
+                .then(|| GroupReport { signal: Signal::CrossEntropy, cap: loss(rng) as f32 });
+            let task = match rng.below(6) {
+                0 => Task::Evaluate(groups),
+                1 => Task::Try((0..rng.below(13)).map(|_| loss(rng) as f32).collect()),
+                2 => Task::Alone(Alone {
+                    brief: Brief::sgd(rng.below(9) as u16, 8, 0.1, 1),
+                    window: rng.below(3) as u16,
+                    tolerance: loss(rng) as f32,
+                }),
                 _ => Task::Train(Brief {
+                    product: [Product::Update, Product::FirstStep, Product::Gradient, Product::Both]
+                        [rng.below(4) as usize],
+                    groups,
+                    gap: rng.below(4) == 0,
+                    personal: (rng.below(4) == 0).then(|| loss(rng) as f32),
+                    privacy: (rng.below(4) == 0).then(|| Laplace {
+                        sums: loss(rng) as f32,
+                        clip_l1: loss(rng) as f32,
+                        update: 1.0,
+                    }),
                     optimizer: if rng.below(3) == 0 { Optimizer::ADAM } else { Optimizer::default() },
                     clip: (rng.below(3) == 0).then(|| loss(rng) as f32),
                     loss_after: rng.below(2) == 0,
@@ -134,7 +153,7 @@ fn to_device(rng: &mut Rng, world: &World, run: RunId) -> ToDevice {
                     ..Brief::sgd(rng.below(4) as u16, rng.below(20) as u16, loss(rng) as f32, rng.next_u64())
                 }),
             };
-            ToDevice::Assignment(Assignment { ticket: ticket(rng, run), task, model, codec })
+            ToDevice::Assignment(Assignment { ticket: ticket(rng, run), task, model, codec, guide })
         }
         4 => ToDevice::Wait(Duration::from_millis(rng.below(100))),
         5 => ToDevice::Fetch(fetch(rng)),
@@ -156,6 +175,7 @@ fn to_aggregator(rng: &mut Rng, run: RunId) -> ToAggregator {
                 test_samples: rng.below(30) as u32,
                 inputs: if rng.below(4) == 0 { word(rng) } else { 64 },
                 classes: rng.below(12) as u32,
+                groups: (0..rng.below(17)).map(|_| word(rng)).collect(),
             },
             max_chunk: word(rng),
             max_nodes: rng.below(80) as u16,
@@ -175,6 +195,12 @@ fn to_aggregator(rng: &mut Rng, run: RunId) -> ToAggregator {
                 loss_after: (rng.below(2) == 0).then(|| loss(rng)),
                 test: None,
                 steps: word(rng),
+                gap: (rng.below(2) == 0).then(|| loss(rng)),
+                mass: (rng.below(2) == 0).then(|| loss(rng)),
+                group_losses: (0..rng.below(17)).map(|_| loss(rng)).collect(),
+                group_counts: (0..rng.below(17)).map(|_| word(rng)).collect(),
+                trials: (0..rng.below(13)).map(|_| loss(rng)).collect(),
+                ..Scalars::default()
             },
         }),
         8 => ToAggregator::Refusal(refusal(rng)),

@@ -147,13 +147,16 @@ fn who_does_not_fit_is_told_why() {
         );
 
         let data = hello("bad").data;
-        let fate = greet(&town, Hello { data: DataSummary { inputs: 784, ..data }, ..hello("bad") }).await;
+        let fate =
+            greet(&town, Hello { data: DataSummary { inputs: 784, ..data.clone() }, ..hello("bad") }).await;
         assert_refused("other samples", fate, Code::WrongData);
         assert_eq!(fate.refusal, Some(Refusal { code: Code::WrongData, need: 64, have: 784 }));
-        let fate = greet(&town, Hello { data: DataSummary { classes: 11, ..data }, ..hello("bad") }).await;
+        let fate =
+            greet(&town, Hello { data: DataSummary { classes: 11, ..data.clone() }, ..hello("bad") }).await;
         assert_refused("too many classes", fate, Code::WrongData);
         let fate =
-            greet(&town, Hello { data: DataSummary { train_samples: 0, ..data }, ..hello("bad") }).await;
+            greet(&town, Hello { data: DataSummary { train_samples: 0, ..data.clone() }, ..hello("bad") })
+                .await;
         assert_refused("no samples", fate, Code::EmptyShard);
         let fate = greet(&town, Hello { max_nodes: 2, ..hello("bad") }).await;
         assert_refused("no room for the plan", fate, Code::DoesNotFit);
@@ -262,13 +265,14 @@ fn lies_in_an_update_are_refused_and_do_not_count() {
                     assert_eq!(raw.deliver(&offer, &update).await, Some(Code::WrongShape));
                 }
                 "bad-inf-loss" => {
-                    let offer = with(&good, Scalars { loss_after: Some(f64::INFINITY), ..good.scalars });
+                    let offer =
+                        with(&good, Scalars { loss_after: Some(f64::INFINITY), ..good.scalars.clone() });
                     assert_eq!(raw.deliver(&offer, &update).await, Some(Code::NonFiniteLoss));
                     // Once refused, the device's seat is taken: a better offer comes too late.
                     assert_eq!(raw.deliver(&good, &update).await, Some(Code::NonFiniteLoss));
                 }
                 "bad-loss" => {
-                    let offer = with(&good, Scalars { loss_before: -1.0, ..good.scalars });
+                    let offer = with(&good, Scalars { loss_before: -1.0, ..good.scalars.clone() });
                     assert_eq!(raw.deliver(&offer, &update).await, Some(Code::NonFiniteLoss));
                 }
                 "bad-model" => {
@@ -291,11 +295,11 @@ fn lies_in_an_update_are_refused_and_do_not_count() {
                     offer.ticket.attempt += 1;
                     assert_eq!(raw.deliver(&offer, &update).await, Some(Code::WrongRound));
                     // None of these was about this round, so the seat is still free.
-                    let offer = with(&good, Scalars { loss_before: f64::NAN, ..good.scalars });
+                    let offer = with(&good, Scalars { loss_before: f64::NAN, ..good.scalars.clone() });
                     assert_eq!(raw.deliver(&offer, &update).await, Some(Code::NonFiniteLoss));
                 }
                 "bad-samples" => {
-                    let offer = with(&good, Scalars { samples: 0, ..good.scalars });
+                    let offer = with(&good, Scalars { samples: 0, ..good.scalars.clone() });
                     assert_eq!(raw.deliver(&offer, &update).await, Some(Code::EmptyShard));
                 }
                 _ => {

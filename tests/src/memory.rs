@@ -237,7 +237,7 @@ impl World {
     }
 
     pub fn run_id(&mut self) -> RunId {
-        self.keeper.store.load(&server::mark(&self.model)).unwrap().unwrap().run.run
+        self.keeper.store.load(&aggregator::server::mark(&self.model)).unwrap().unwrap().run.run
     }
 
     /// Delivers a frame that nobody has sent.
@@ -473,7 +473,7 @@ fn member(setup: &Setup, model: &TieredModel, index: usize, tier: usize) -> Memb
     let shard = shard(index, setup.samples);
     let need = model.plans[tier % model.plans.len()].info.arena_bytes();
     let budget = Budget { ram: need, ..Budget::UNLIMITED };
-    let profile = Profile { device: device.clone(), budget, data: shard.summary() };
+    let profile = Profile { device: device.clone(), budget, data: shard.summary(), secret: 0 };
     let session = Session::new(profile, HeapArena::new(budget.ram));
     Member { device, session, shard, conn: None, working: false, done: false, gone: false }
 }

@@ -86,7 +86,7 @@ fn client(
     Ok(Client {
         server: server.address(),
         identity,
-        profile: Profile { device: device.device.clone(), budget, data: device.shard.summary() },
+        profile: Profile { device: device.device.clone(), budget, data: device.shard.summary(), secret: 0 },
         save_model: None,
         give_up_after: Some(GIVE_UP),
     })

@@ -46,8 +46,7 @@ use pool::Pool;
 pub type SharedShard = Arc<dyn Shard + Send + Sync>;
 
 /// Frames as large as the format allows, and no waiting: nothing is ever lost.
-const LINK: LinkLimits =
-    LinkLimits { chunk: 512 * 1024, window: 16, ..LinkLimits::QUIC };
+const LINK: LinkLimits = LinkLimits { chunk: 512 * 1024, window: 16, ..LinkLimits::QUIC };
 
 /// One member of the simulated fleet.
 #[derive(Clone)]
@@ -249,7 +248,8 @@ impl Engine {
                 let task = round.tasks.get(&device.id)?;
                 let plan = model.plans.get(device.tier()?.index())?;
                 let guided = !round.guide.is_empty();
-                let cost = cost::of(task, plan, device.shard.as_ref(), self.run.coordinator.settings().down, guided);
+                let cost =
+                    cost::of(task, plan, device.shard.as_ref(), self.run.coordinator.settings().down, guided);
                 let span = self.chances.span(&cost, &device.hardware, number, stage, &device.id)?;
                 Some((opened + span, index))
             })
@@ -285,7 +285,9 @@ impl Engine {
         while !quiet && !self.devices[index].has_work() {
             quiet = true;
             let conn = self.devices[index].conn;
-            while let Some((_, len)) = self.devices[index].session.as_mut().and_then(|s| s.poll_transmit(&mut frame)) {
+            while let Some((_, len)) =
+                self.devices[index].session.as_mut().and_then(|s| s.poll_transmit(&mut frame))
+            {
                 quiet = false;
                 self.account_up(index, len);
                 // A refusal is said on the link, too.

@@ -1,0 +1,71 @@
+//! Small fleets on the built-in digits.
+
+use aggregator::config::Config;
+use edge_client::data::{Part, Samples, digits};
+
+use super::*;
+
+/// Five devices, one per tier, with their own digits.
+fn members() -> Vec<Member> {
+    let all = Samples::of(&digits::all(), Part::Train).unwrap();
+    let member = |index: usize| {
+        let chosen: Vec<u32> = (index * 60..(index + 1) * 60).map(|at| at as u32).collect();
+        let shard = all.select(&chosen).unwrap().split(0.25, index as u64).unwrap();
+        Member {
+            device: format!("d{index}").parse().unwrap(),
+            tier: Tier::new(index).unwrap(),
+            hardware: Hardware { macs_per_s: 1e7 / (index + 1) as f64, ..Hardware::default() },
+            shard: Arc::new(shard),
+        }
+    };
+    (0..5).map(member).collect()
+}
+
+fn engine(config: &str, chances: Chances, threads: usize) -> Engine {
+    Engine::new(&Config::parse(config).unwrap(), members(), chances, threads).unwrap()
+}
+
+fn bits(engine: &Engine) -> Vec<u32> {
+    engine.parameters().iter().map(|value| value.to_bits()).collect()
+}
+
+const HETEROFL: &str = "run = { rounds = 10 }\ntraining = { lr = 0.3 }\nstrategy = { name = \"heterofl\" }";
+
+#[test]
+fn a_fleet_learns_and_threads_do_not_matter() {
+    let mut one = engine(HETEROFL, Chances::default(), 1);
+    let mut seen = 0;
+    let reports = one.run(|_| seen += 1).unwrap();
+    assert_eq!((reports.len(), seen), (11, 11));
+    assert!(reports[10].loss.mean < 0.7 * reports[0].loss.mean);
+    assert!(reports.iter().all(|report| report.devices.len() == 5));
+    for threads in [1, 2, 3] {
+        let mut again = engine(HETEROFL, Chances::default(), threads);
+        assert_eq!(again.run(|_| {}).unwrap(), reports);
+        assert_eq!(bits(&again), bits(&one));
+    }
+    let account = &one.account().tiers;
+    assert!(account.windows(2).all(|pair| pair[0].bytes_up > pair[1].bytes_up));
+}
+
+#[test]
+fn who_is_too_slow_misses_the_deadline_and_who_drops_out_is_not_heard() {
+    let config = format!("{HETEROFL}\nround = {{ deadline_s = 0.2, quorum = 0.4 }}");
+    let mut engine = engine(&config, Chances { dropout: 0.2, seed: 3, ..Chances::default() }, 2);
+    let reports = engine.run(|_| {}).unwrap();
+    let silent: usize = reports.iter().map(|report| report.silent.len()).sum();
+    assert!(silent > 0);
+    for report in &reports {
+        assert!(report.devices.len() >= 2 && report.devices.len() + report.silent.len() == 5);
+    }
+    // The slowest tier never makes it in time.
+    let slowest = reports.iter().take(10).filter(|report| report.devices.iter().any(|line| line.tier == 4));
+    assert_eq!(slowest.count(), 0);
+}
+
+#[test]
+fn a_fleet_that_can_not_reach_its_quorum_is_an_error_not_a_hang() {
+    let config = format!("{HETEROFL}\nround = {{ deadline_s = 1, quorum = 1.0 }}");
+    let mut engine = engine(&config, Chances { dropout: 1.0, ..Chances::default() }, 1);
+    assert!(matches!(engine.run(|_| {}), Err(EngineError::Stuck { round: 1, answered: 0, asked: 5 })));
+}
