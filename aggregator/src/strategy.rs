@@ -32,6 +32,8 @@ mod heterofl;
 mod method;
 mod mix;
 mod per_tier;
+mod simplex;
+mod softmax;
 mod weights;
 
 pub use direction::Direction;
