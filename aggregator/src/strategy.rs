@@ -25,32 +25,47 @@ use serde_json::Value;
 use crate::combine::{Cohort, Grams, Scope, TierSums};
 
 mod direction;
+mod ditto;
 mod exchange;
 mod fairheterofl;
 mod fedavg;
+mod fedprox;
+mod fedsgd;
 mod heterofl;
 mod method;
 mod mix;
 mod per_tier;
+mod propfair;
 mod simplex;
 mod softmax;
+mod term;
 mod weights;
 
 pub use direction::Direction;
+pub use ditto::{Ditto, DittoParams};
 pub use exchange::{Ask, Exchange, Kind, Member};
 pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, Norm, Step};
 pub use fedavg::{AverageParams, FedAvg};
+pub use fedprox::{FedProx, FedProxParams};
+pub use fedsgd::{FedSgd, FedSgdParams};
 pub use heterofl::HeteroFl;
 pub use method::{Method, Momentum, Varp, by_name};
 pub use mix::Mix;
 pub use per_tier::PerTier;
+pub use propfair::{PropFair, PropFairParams};
+pub use term::{Term, TermParams};
 pub use weights::{Weight, Weights};
 
 /// Every strategy, by name.
 pub const ALL: &[Entry] = &[
     Entry { name: "fedavg", build: build::<FedAvg> },
     Entry { name: "heterofl", build: build::<HeteroFl> },
+    Entry { name: "fedsgd", build: build::<FedSgd> },
+    Entry { name: "fedprox", build: build::<FedProx> },
     Entry { name: "fairheterofl", build: build::<FairHeteroFl> },
+    Entry { name: "term", build: build::<Term> },
+    Entry { name: "propfair", build: build::<PropFair> },
+    Entry { name: "ditto", build: build::<Ditto> },
 ];
 
 /// See the module for its parts. All methods but `begin`, `learn` and `restore` only look.
