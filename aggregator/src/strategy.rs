@@ -24,6 +24,7 @@ use serde_json::Value;
 
 use crate::combine::{Cohort, Grams, Scope, TierSums};
 
+mod afl;
 mod direction;
 mod ditto;
 mod exchange;
@@ -36,11 +37,13 @@ mod method;
 mod mix;
 mod per_tier;
 mod propfair;
+mod qffl;
 mod simplex;
 mod softmax;
 mod term;
 mod weights;
 
+pub use afl::{Afl, AflParams};
 pub use direction::Direction;
 pub use ditto::{Ditto, DittoParams};
 pub use exchange::{Ask, Exchange, Kind, Member};
@@ -53,6 +56,7 @@ pub use method::{Method, Momentum, Varp, by_name};
 pub use mix::Mix;
 pub use per_tier::PerTier;
 pub use propfair::{PropFair, PropFairParams};
+pub use qffl::{Qffl, QfflParams, Weighting};
 pub use term::{Term, TermParams};
 pub use weights::{Weight, Weights};
 
@@ -62,7 +66,9 @@ pub const ALL: &[Entry] = &[
     Entry { name: "heterofl", build: build::<HeteroFl> },
     Entry { name: "fedsgd", build: build::<FedSgd> },
     Entry { name: "fedprox", build: build::<FedProx> },
+    Entry { name: "qffl", build: build::<Qffl> },
     Entry { name: "fairheterofl", build: build::<FairHeteroFl> },
+    Entry { name: "afl", build: build::<Afl> },
     Entry { name: "term", build: build::<Term> },
     Entry { name: "propfair", build: build::<PropFair> },
     Entry { name: "ditto", build: build::<Ditto> },
