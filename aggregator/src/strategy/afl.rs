@@ -25,6 +25,9 @@ use crate::combine::{Cohort, sum};
 /// By how much the lambdas of a state may exceed 1 in sum: they may have been printed and read.
 const TOLERANCE: f64 = 1e-6;
 
+/// A rest of 1 that is only rounding: clients whose lambda is 0 must not seem to have more than others.
+const NOTHING: f64 = 1e-14;
+
 /// Largest addition to a lambda; more would only take digits from the sums.
 const MOST: f64 = 1e300;
 
@@ -104,9 +107,9 @@ impl Strategy for Afl {
             other => other,
         };
         let lambda = state::<State>(self.name(), saved)?.map(|state| state.lambda).unwrap_or_default();
-        let possible = lambda.values().all(|&lambda| lambda >= 0.0);
         let all = sum(lambda.values().copied());
-        if !possible || !(all <= 1.0 + TOLERANCE) {
+        let possible = lambda.values().all(|&lambda| lambda >= 0.0) && all <= 1.0 + TOLERANCE;
+        if !possible {
             let why = format!("`lambda` must be 0 or more and at most 1 in sum, which is {all}");
             return Err(StrategyError::State { strategy: self.name(), why });
         }
@@ -129,7 +132,7 @@ impl Afl {
             cohort.participants().iter().map(|participant| &participant.device).filter(unknown).count();
         let count = cohort.clients().saturating_sub(self.lambda.len()).max(here);
         let rest = 1.0 - sum(self.lambda.values().copied());
-        if count > 0 { rest.max(0.0) / count as f64 } else { 0.0 }
+        if count > 0 && rest > NOTHING { rest / count as f64 } else { 0.0 }
     }
 }
 

@@ -148,7 +148,7 @@ mod tests {
     fn annealing_by_the_round() {
         let tau = |anneal, round| EbaParams { anneal, ..params() }.annealed(round);
         let kinds = [Anneal::Constant, Anneal::Linear, Anneal::Concave, Anneal::Convex];
-        assert_close(&kinds.map(|kind| tau(kind, 11)), &[1.0, 0.5, 0.70710678, 0.125], 1e-8);
+        assert_close(&kinds.map(|kind| tau(kind, 11)), &[1.0, 0.5, 0.5f64.sqrt(), 0.125], 1e-12);
         assert_eq!(kinds.map(|kind| tau(kind, 1)), [1.0; 4]);
         assert_eq!(kinds.map(|kind| tau(kind, 0)), [1.0; 4]);
     }

@@ -160,7 +160,8 @@ impl FedEbaPlus {
 fn angle(cohort: &Cohort<'_>) -> f64 {
     let losses = || cohort.participants().iter().map(Participant::loss);
     let top = greatest(losses());
-    if !(top > 0.0) {
+    // Nobody, or nothing but zeros.
+    if top <= 0.0 {
         return 0.0;
     }
     let squares = sum(losses().map(|loss| (loss / top).powi(2)));

@@ -14,12 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Build, Mix, Strategy, Weights, not_negative, positive,
-    softmax::{at, by_region, exp_shares, holders},
+    softmax::{at, by_region, exp_shares, floored_loss, holders},
 };
 use crate::combine::{Cohort, TierSums, sum};
-
-/// Losses below are taken as this, so that their logarithm exists.
-const LEAST_LOSS: f64 = 1e-10;
 
 /// Parameters of `qffl`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -100,7 +97,8 @@ impl Qffl {
             Weighting::Data => cohort.data_shares(),
         };
         let log = |(index, default): (usize, &f64)| {
-            cohort.device_weight(index).unwrap_or(*default).ln() + self.params.q * loss(cohort, index).ln()
+            cohort.device_weight(index).unwrap_or(*default).ln()
+                + self.params.q * floored_loss(cohort, index).ln()
         };
         default.iter().enumerate().map(log).collect()
     }
@@ -109,17 +107,11 @@ impl Qffl {
     fn bound(&self, cohort: &Cohort<'_>, index: usize) -> f64 {
         let l = self.params.l.unwrap_or(1.0 / cohort.lr);
         if self.params.q > 0.0 {
-            1.0 + self.params.q * l * cohort.norm(index) / loss(cohort, index)
+            1.0 + self.params.q * l * cohort.norm(index) / floored_loss(cohort, index)
         } else {
             1.0
         }
     }
-}
-
-/// F_i, floored.
-fn loss(cohort: &Cohort<'_>, index: usize) -> f64 {
-    let participant = cohort.participants().get(index);
-    participant.map_or(LEAST_LOSS, |participant| participant.loss().max(LEAST_LOSS))
 }
 
 #[cfg(test)]
