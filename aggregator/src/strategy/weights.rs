@@ -63,7 +63,7 @@ impl Weights {
         &self.shares
     }
 
-    /// [`Weights::shares`] of weights that are used up.
+    /// The same, of weights that are used up.
     pub fn into_shares(self) -> Vec<f64> {
         self.shares
     }
