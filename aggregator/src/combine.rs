@@ -151,9 +151,10 @@ pub fn combine<P: Scalar, U: Updates>(
     let strategy = &*method.strategy;
     let Found { mut step, shares, rho, notes } = match (&blocks, &method.varp) {
         (Some(blocks), _) => direct(strategy, cohort, blocks, updates)?,
-        (None, None) => average(strategy, cohort, updates)?,
+        (None, None) => average(strategy, cohort, strategy.weigh(cohort), updates)?,
         (None, Some(varp)) => {
-            let mut found = average(strategy, cohort, &mut Corrected::new(updates, varp))?;
+            let weights = varp::weigh(strategy, cohort);
+            let mut found = average(strategy, cohort, weights, &mut Corrected::new(updates, varp))?;
             found.step.shift = varp.mean(cohort);
             found
         }
@@ -224,10 +225,10 @@ struct Found<'a> {
 fn average<'a, U: Updates>(
     strategy: &dyn Strategy,
     cohort: &Cohort<'a>,
+    weights: Weights,
     updates: &mut U,
 ) -> Result<Found<'a>, CombineError<U::Error>> {
     let regions = cohort.regions();
-    let weights = strategy.weigh(cohort);
     let main = fold(cohort, &weights, updates, |index, participant| Row::Update(index, participant))?;
     let sums = main.sums();
     let mix = strategy.mix(cohort, &sums);

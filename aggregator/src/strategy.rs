@@ -24,31 +24,65 @@ use serde_json::Value;
 
 use crate::combine::{Cohort, Grams, Scope, TierSums};
 
+mod afl;
 mod direction;
+mod ditto;
+mod entropy;
 mod exchange;
 mod fairheterofl;
 mod fedavg;
+mod fedeba;
+mod fedeba_plus;
+mod fedprox;
+mod fedsgd;
 mod heterofl;
 mod method;
 mod mix;
 mod per_tier;
+mod prac_fedeba;
+mod propfair;
+mod qffl;
+mod simplex;
+mod softmax;
+mod term;
 mod weights;
 
+pub use afl::{Afl, AflParams};
 pub use direction::Direction;
+pub use ditto::{Ditto, DittoParams};
+pub use entropy::{Anneal, EbaParams, Prior};
 pub use exchange::{Ask, Exchange, Kind, Member};
 pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, Norm, Step};
 pub use fedavg::{AverageParams, FedAvg};
+pub use fedeba::FedEba;
+pub use fedeba_plus::{Align, FedEbaPlus, FedEbaPlusParams};
+pub use fedprox::{FedProx, FedProxParams};
+pub use fedsgd::{FedSgd, FedSgdParams};
 pub use heterofl::HeteroFl;
 pub use method::{Method, Momentum, Varp, by_name};
 pub use mix::Mix;
 pub use per_tier::PerTier;
+pub use prac_fedeba::{PracFedEba, PracFedEbaParams};
+pub use propfair::{PropFair, PropFairParams};
+pub use qffl::{Qffl, QfflParams, Weighting};
+pub use term::{Term, TermParams};
 pub use weights::{Weight, Weights};
 
 /// Every strategy, by name.
 pub const ALL: &[Entry] = &[
     Entry { name: "fedavg", build: build::<FedAvg> },
     Entry { name: "heterofl", build: build::<HeteroFl> },
+    Entry { name: "fedsgd", build: build::<FedSgd> },
+    Entry { name: "fedprox", build: build::<FedProx> },
+    Entry { name: "qffl", build: build::<Qffl> },
     Entry { name: "fairheterofl", build: build::<FairHeteroFl> },
+    Entry { name: "afl", build: build::<Afl> },
+    Entry { name: "term", build: build::<Term> },
+    Entry { name: "propfair", build: build::<PropFair> },
+    Entry { name: "ditto", build: build::<Ditto> },
+    Entry { name: "fedeba", build: build::<FedEba> },
+    Entry { name: "prac_fedeba", build: build::<PracFedEba> },
+    Entry { name: "fedeba_plus", build: build::<FedEbaPlus> },
 ];
 
 /// See the module for its parts. All methods but `begin`, `learn` and `restore` only look.
@@ -239,6 +273,8 @@ fn share(key: &str, value: f64) -> Result<f64, String> {
     }
 }
 
+#[cfg(test)]
+mod averaging;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]

@@ -7,7 +7,17 @@
 //! other strategies keep their own weights in the first sum.
 
 use super::{Cohort, CombineError, Row, Scalar, Updates, sum};
-use crate::strategy::Varp;
+use crate::strategy::{Strategy, Varp, Weights};
+
+/// How much each participant counts: the same for all where the strategy would go by samples.
+pub(super) fn weigh(strategy: &dyn Strategy, cohort: &Cohort<'_>) -> Weights {
+    let mut weights = strategy.weigh(cohort);
+    let data = cohort.data_shares();
+    if weights.shares().iter().zip(&data).all(|(share, data)| (share - data).abs() <= 1e-12) {
+        weights.level();
+    }
+    weights
+}
 
 /// Updates minus what the device sent last.
 pub(super) struct Corrected<'a, U> {

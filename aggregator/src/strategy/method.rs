@@ -258,3 +258,6 @@ struct Saved {
     momentum: Option<Momentum>,
     varp: Option<Varp>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,7 +47,23 @@ impl Weights {
         Weight::PerRegion(self.fold.get(range).unwrap_or(&[]))
     }
 
+    /// Everybody counts the same; what weights sum to, in every region, stays.
+    pub(crate) fn level(&mut self) {
+        let count = self.shares.len();
+        let columns = self.regions.max(1);
+        for column in 0..columns {
+            let mean = sum(self.fold.iter().skip(column).step_by(columns).copied()) / count as f64;
+            self.fold.iter_mut().skip(column).step_by(columns).for_each(|weight| *weight = mean);
+        }
+        self.shares = normalised(&vec![1.0; count]);
+    }
+
     /// Over all participants; they sum to 1, or are all 0.
+    pub(crate) fn shares(&self) -> &[f64] {
+        &self.shares
+    }
+
+    /// The same, of weights that are used up.
     pub fn into_shares(self) -> Vec<f64> {
         self.shares
     }

@@ -1,0 +1,90 @@
+//! Ditto: the global model is that of FedAvg; each device also trains a personal model v that stays there.
+//!
+//! ```text
+//! v -= lr * (grad F_i(v) + lambda * (v - theta))       as many steps, after theta has been received
+//! ```
+
+use common::{DeviceId, brief::Brief};
+use serde::{Deserialize, Serialize};
+
+use super::{Build, Exchange, Needs, Strategy, Weights, not_negative};
+use crate::combine::Cohort;
+
+/// Parameters of `ditto`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DittoParams {
+    /// Pull of the personal models towards the global one; 0: purely local models.
+    pub lambda: f64,
+}
+
+impl Default for DittoParams {
+    fn default() -> Self {
+        Self { lambda: 0.5 }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Ditto {
+    params: DittoParams,
+}
+
+impl Build for Ditto {
+    type Params = DittoParams;
+
+    fn build(params: DittoParams) -> Result<Self, String> {
+        // As devices will see it.
+        not_negative("lambda", f64::from(params.lambda as f32))?;
+        Ok(Self { params })
+    }
+}
+
+impl Strategy for Ditto {
+    fn name(&self) -> &'static str {
+        "ditto"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { personal: true, ..Needs::default() }
+    }
+
+    fn brief(&self, _: &DeviceId, _: &[Exchange<'_>], brief: &mut Brief) {
+        brief.personal = Some(self.params.lambda as f32);
+    }
+
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        Weights::per_device(cohort.data_shares())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{
+        super::{by_name, fleet::Fleet},
+        *,
+    };
+
+    #[test]
+    fn devices_keep_a_model_and_the_server_averages() {
+        let personal = |params: Value| {
+            let mut brief = Brief::sgd(1, 10, 0.1, 0);
+            by_name("ditto", params).unwrap().brief(&"a".parse().unwrap(), &[], &mut brief);
+            brief.personal
+        };
+        assert_eq!([personal(Value::Null), personal(json!({"lambda": 0}))], [Some(0.5), Some(0.0)]);
+        assert!(by_name("ditto", Value::Null).unwrap().needs().personal);
+        let fleet = Fleet::random(4, 3, false);
+        let run = |name| fleet.combine(&mut by_name(name, Value::Null).unwrap());
+        assert_eq!(run("ditto"), run("fedavg"));
+    }
+
+    #[test]
+    fn parameters_are_checked() {
+        for lambda in [-1.0, 1e39] {
+            let why = by_name("ditto", json!({"lambda": lambda})).unwrap_err().to_string();
+            assert!(why.contains("`lambda` must be 0 or more"), "{why}");
+        }
+    }
+}
