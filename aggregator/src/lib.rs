@@ -5,6 +5,7 @@
 //! | [`coordinator`], [`round`], [`fleet`] | the protocol, sans-io | sockets, disks, clocks |
 //! | [`combine`] | updates, weights, regions, the fold in `f64` | which strategy, where updates lie |
 //! | [`strategy`] | how much every update counts in every region | sockets, selection, disks |
+//! | [`roundfile`] | one round as an open file, to check or to compute again | live rounds |
 //! | [`store`] | disks | what an update means |
 //! | [`quic`], [`ca`] | sockets and certificates | rounds |
 //! | [`hub`], [`keeper`], [`server`] | how these meet | |
@@ -21,6 +22,7 @@ pub mod model;
 pub mod quic;
 pub mod report;
 pub mod round;
+pub mod roundfile;
 pub mod server;
 pub mod store;
 pub mod strategy;
