@@ -141,7 +141,7 @@ fn a_malformed_file_names_the_key() {
         ("/version", json!(2), "version: "),
         ("/parameters", json!("x"), "parameters: "),
         ("/parameters/1", json!("NaN"), "parameters: "),
-        ("/parameters", json!({ "npy": "gone.npy" }), "parameters.npy: gone.npy: "),
+        ("/parameters", json!({ "npy": "gone.npy" }), "parameters.npy: ./gone.npy: "),
         ("/tiers", json!([]), "tiers: "),
         ("/tiers/1/indices", json!([1, 0]), "tiers[1].indices: "),
         ("/tiers/1/indices", json!([0, 3]), "tiers[1].indices: "),
