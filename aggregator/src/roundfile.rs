@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::{combine::CombineError, strategy::StrategyError};
 
 mod answer;
+mod cohort;
 mod json;
 mod read;
 mod record;

@@ -139,10 +139,7 @@ fn devices(root: &Node<'_>, regions: &RegionMap) -> Result<Vec<Device>> {
 fn device(node: &Node<'_>, regions: &RegionMap, counted: bool) -> Result<Device> {
     let tier = tier(node, regions)?;
     let scalar = |name: &str| node.field(name)?.map(|value| value.number()).transpose();
-    let vector = |name: &str| {
-        let vector = node.optional(name)?.map(|value| packed(&value, tier, regions)).transpose();
-        vector
-    };
+    let vector = |name: &str| node.optional(name)?.map(|value| packed(&value, tier, regions)).transpose();
     let samples = match counted {
         true => node.required("samples")?.whole()?,
         false => 1,

@@ -4,16 +4,17 @@
 //! the next one, what devices would be told is the result: the fair gradient, or a direction with the steps
 //! to try.
 
-use common::{Code, DeviceId, brief::Product, message::Scalars, metrics::WeightFigures};
+use common::{DeviceId, brief::Product, metrics::WeightFigures};
 use serde_json::{Map, Value, json};
 
 use super::{
     Answer, Device, RoundFile, RoundFileError,
     answer::BriefAnswer,
+    cohort::missing,
     vectors::{Sent, Vectors},
 };
 use crate::{
-    combine::{Absent, Cohort, Outcome, check_update, combine, conflicts, direction, weighted_mean},
+    combine::{Cohort, Outcome, combine, conflicts, direction, weighted_mean},
     strategy::{self, Ask, Exchange, Kind, Member, Method, Weights},
 };
 
@@ -98,6 +99,10 @@ pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) 
             Ask::Train { guide: Some(guide) } if has(Sent::Gradient) => {
                 Some(fair_gradient(&guide, &cohort, &mut vectors)?)
             }
+            Ask::Train { guide: None } if has(Sent::Gradient) && method.needs().guide => {
+                notes.insert("guide".into(), json!("none is needed: losses are equal enough"));
+                Some(BriefAnswer::default())
+            }
             Ask::Train { .. } => return Err(missing(0, trained.key(), method)),
             Ask::Try { steps } if file.devices.iter().all(|device| device.trial_losses.is_none()) => {
                 let direction = direction(&*method.strategy, &cohort, &mut vectors)?;
@@ -133,95 +138,6 @@ pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) 
 /// Strategies whose step depends on the learning rate of the devices.
 const LR: [&str; 3] = ["fedsgd", "qffl", "fairheterofl"];
 
-/// Whether a strategy looks at F. New ones do until they are named here.
-fn looks_at_loss(name: &str, ready: bool, device: &Device) -> bool {
-    match name {
-        "fedavg" | "heterofl" | "fedsgd" | "fedprox" | "propfair" | "ditto" | "fedeba" => false,
-        "fedmgda_plus" | "eagle" | "fairfed" => false,
-        // Only for the fair gradient.
-        "fedeba_plus" => !ready,
-        // Only for client parity.
-        "fedfb" => device.group_counts.is_empty(),
-        _ => true,
-    }
-}
-
-impl RoundFile {
-    /// `ready`: devices have sent what the round is combined from.
-    fn cohort(&self, method: &Method, lr: f64, sent: Sent, ready: bool) -> Result<Cohort<'_>> {
-        let mut cohort = Cohort::new(&self.regions, lr);
-        cohort.round = self.round;
-        cohort.set_clients(self.clients.unwrap_or(self.devices.len()));
-        cohort.set_layers(&self.layers);
-        for (at, device) in self.devices.iter().enumerate() {
-            let name = method.name();
-            if device.loss_before.is_none() && looks_at_loss(name, ready, device) {
-                return Err(missing(at, "loss_before", method));
-            }
-            if ready && device.loss_after.is_none() && method.needs().loss_after {
-                return Err(missing(at, "loss_after", method));
-            }
-            let first = device.first_update.as_ref().filter(|_| method.needs().product == Product::Both);
-            let norms = match sent.of(device) {
-                Some(vector) => {
-                    check_update(vector, self.regions.pieces(device.tier), self.regions.sets().len())
-                }
-                None if ready => return Err(missing(at, sent.key(), method)),
-                None => Ok(vec![0.0; self.regions.sets().len()]),
-            };
-            let sound = |value: &f64| value.is_finite();
-            let tried = device.trial_losses.iter().flatten().all(|(_, loss)| *loss >= 0.0 && sound(loss));
-            let checked = match norms {
-                Ok(_) if first.is_some_and(|first| !first.iter().all(sound)) => Err(Code::NonFiniteUpdate),
-                Ok(_) if !tried => Err(Code::NonFiniteLoss),
-                other => other,
-            };
-            match checked {
-                Ok(norms) => {
-                    if cohort.admit(device.id.clone(), device.tier, scalars(device), &norms).is_ok()
-                        && let Some(weight) = device.weight
-                    {
-                        // It is in the cohort, and the weight was checked when the file was read.
-                        let _ = cohort.set_device_weight(&device.id, weight);
-                    }
-                }
-                Err(code) => cohort.refuse(device.id.clone(), code),
-            }
-        }
-        for (tier, weight) in (0..).map_while(common::Tier::new).zip(&self.tier_weights) {
-            if let Some(weight) = *weight {
-                let _ = cohort.set_tier_weight(tier, weight);
-            }
-        }
-        for past in &self.history {
-            let lr = past.lr.unwrap_or(lr);
-            cohort.remember(Absent { device: past.id.clone(), tier: past.tier, round: past.round, lr });
-        }
-        Ok(cohort)
-    }
-
-    /// Gives every participant its losses at these steps. One that a device has not tried is never chosen.
-    fn set_trials(&self, cohort: &mut Cohort<'_>, steps: &[f64]) -> Result<()> {
-        for (at, device) in self.devices.iter().enumerate() {
-            let key = || format!("devices[{at}].trial_losses");
-            let tried = device.trial_losses.as_ref();
-            let tried =
-                tried.ok_or_else(|| RoundFileError::key(key(), "is missing; other devices have it"))?;
-            let at_step = |&step: &f64| {
-                let same = |(other, _): &&(f64, f64)| (other - step).abs() <= 1e-9 * step.abs();
-                tried.iter().find(same).map_or(f64::INFINITY, |&(_, loss)| loss)
-            };
-            let losses: Vec<f64> = steps.iter().map(at_step).collect();
-            if losses.iter().all(|loss| loss.is_infinite()) {
-                let steps = steps.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
-                return Err(RoundFileError::key(key(), format!("has none of the steps {steps}")));
-            }
-            cohort.set_trials(&device.id, &losses);
-        }
-        Ok(())
-    }
-}
-
 /// State of the file, or that of a first round. Gives the name of another strategy whose state it was.
 fn start<'f>(file: &'f RoundFile, method: &mut Method, cohort: &Cohort<'_>) -> Result<Option<&'f str>> {
     let other = file.strategy.as_ref().filter(|(name, _)| name != method.name());
@@ -242,19 +158,6 @@ fn start<'f>(file: &'f RoundFile, method: &mut Method, cohort: &Cohort<'_>) -> R
         method.set_state(file.state.clone()).map_err(fault)?;
     }
     Ok(foreign)
-}
-
-fn scalars(device: &Device) -> Scalars {
-    Scalars {
-        samples: device.samples,
-        loss_before: device.loss_before.unwrap_or(0.0),
-        loss_after: device.loss_after,
-        gap: device.gap,
-        mass: device.sample_mass,
-        group_losses: device.group_loss_sums.iter().copied().collect(),
-        group_counts: device.group_counts.iter().copied().collect(),
-        ..Scalars::default()
-    }
 }
 
 fn fair_gradient(guide: &Weights, cohort: &Cohort<'_>, vectors: &mut Vectors<'_>) -> Result<BriefAnswer> {
@@ -293,13 +196,9 @@ fn diagnostics(
         }
     }
     // A gradient is not an update, so its conflicts would have the wrong sign.
-    if method.needs().product != Product::Gradient {
+    if method.needs().product != Product::Gradient && !notes.contains_key("conflicts") {
         let found = conflicts(cohort, &file.parameters, theta, vectors)?;
         notes.insert("conflicts".into(), json!(found));
     }
     Ok(notes)
-}
-
-fn missing(at: usize, key: &str, method: &Method) -> RoundFileError {
-    RoundFileError::key(format!("devices[{at}].{key}"), format!("is missing; {} needs it", method.name()))
 }

@@ -39,7 +39,7 @@ impl GroupFairness {
     /// times samples for a randomised classifier. `None` unless both have the same even length.
     pub fn of(positive: &[f64], counts: &[f64]) -> Option<Self> {
         let attributes = counts.len() / 2;
-        if attributes == 0 || counts.len() % 2 != 0 || positive.len() != counts.len() {
+        if attributes == 0 || !counts.len().is_multiple_of(2) || positive.len() != counts.len() {
             return None;
         }
         let (no, yes) = (0..attributes, attributes..2 * attributes);

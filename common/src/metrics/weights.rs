@@ -26,11 +26,12 @@ impl WeightFigures {
             let off = weight - share;
             if share > 0.0 { off * off / share } else { 0.0 }
         };
-        (squares > 0.0).then(|| Self {
-            entropy: pairs.clone().map(surprise).sum(),
-            chi_square: pairs.clone().map(distance).sum(),
-            effective: 1.0 / squares,
-        })
+        if squares == 0.0 {
+            return None;
+        }
+        // Not -0 where one device has all the weight.
+        let entropy = pairs.clone().map(surprise).sum::<f64>() + 0.0;
+        Some(Self { entropy, chi_square: pairs.map(distance).sum(), effective: 1.0 / squares })
     }
 }
 
@@ -45,6 +46,7 @@ mod tests {
         assert_eq!((even.chi_square, even.effective), (0.0, 4.0));
         let one = WeightFigures::of([(1.0, 0.5), (0.0, 0.25), (0.0, 0.25)].into_iter()).unwrap();
         assert_eq!((one.entropy, one.chi_square, one.effective), (0.0, 1.0, 1.0));
+        assert!(one.entropy.is_sign_positive());
         assert_eq!(WeightFigures::of([(0.0, 1.0)].into_iter()), None);
     }
 }
