@@ -6,6 +6,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use aggregator::store::{Commit, DiskStore, ModelMark, Options, RoundRecord, RunRecord, Store};
+use common::RunId;
 use models::npy::{Array, Data};
 use serde_json::{Value, json};
 
@@ -67,6 +69,16 @@ fn arrays_beside_the_file_are_read() {
     assert_eq!(answer["refused"], refused);
     assert!(answer.get("brief").is_none() && answer.get("state").is_none());
 
+    // A recorded round names its strategy, which need not be said again.
+    let mut recorded = file();
+    recorded["strategy"] = json!({ "name": "heterofl", "params": { "eta": 2 } });
+    write(&inner, &recorded);
+    assert_eq!(run(&inner, &["combine", "round.json"], None).stdout, output.stdout);
+    let other: Value =
+        serde_json::from_slice(&run(&inner, &["combine", "round.json", "--strategy", "fedavg"], None).stdout)
+            .expect("JSON");
+    assert_eq!(other["parameters"], json!([4.0, 2.5, 9.0]), "parameters of another strategy are not taken");
+
     // From standard input, files are found from where one stands.
     let args = ["combine", "--strategy", "heterofl", "--params", "{\"eta\": 2}", "-", "--format", "json"];
     let piped = run(&inner, &args, Some(&file().to_string()));
@@ -106,9 +118,39 @@ fn mistakes_end_with_code_2_and_name_the_key() {
 }
 
 #[test]
-fn history_says_where_it_looks() {
+fn history_is_one_line_per_round() {
     let dir = tempfile::tempdir().expect("a directory");
-    let output = run(dir.path(), &["history", "--format", "csv"], None);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("gateway/store"));
+    let missing = run(dir.path(), &["history", "--format", "csv"], None);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("gateway/store"));
+
+    let model = ModelMark { digest: 1, parameters: 1, tiers: vec![1] };
+    let record = RunRecord { run: RunId(7), model, config: String::new() };
+    let mut store = DiskStore::open(&dir.path().join("gateway/store"), Options::default()).expect("a store");
+    store.begin_run(&record, &[0.0]).expect("a run");
+    for round in 1..=2 {
+        store.open_round(&RoundRecord { number: round, selected: vec![] }).expect("a round");
+        let report = json!({
+            "round": round, "lr": 0.5, "devices": [{}], "refused": [], "silent": [],
+            "loss": { "mean": 1.25, "variance": 0.5 }, "loss_by_tier": [{ "count": 1, "mean": 1.25 }],
+        })
+        .to_string();
+        let commit = Commit { round, parameters: &[0.0], strategy_state: &[], report: &report };
+        store.commit_round(&commit).expect("a commit");
+    }
+    drop(store);
+    let text = |format: &str| {
+        let output = run(dir.path(), &["history", "--format", format], None);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let csv = text("csv");
+    let lines: Vec<_> = csv.lines().collect();
+    assert!(lines[0].starts_with("round,devices,") && lines[0].ends_with("loss_tier0,accuracy_tier0"));
+    assert!(lines[2].starts_with("2,1,0,0,0.5,1.25,0.5,") && lines[2].ends_with(",1.25,"));
+    let table = text("table");
+    assert_eq!(table.lines().count(), 3);
+    assert!(table.lines().last().is_some_and(|line| line.contains("1.2500")));
+    let reports: Value = serde_json::from_str(&text("json")).expect("JSON");
+    assert_eq!((reports[0]["round"].clone(), reports[1]["loss"]["mean"].clone()), (json!(1), json!(1.25)));
 }

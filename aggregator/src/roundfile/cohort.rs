@@ -64,13 +64,11 @@ impl RoundFile {
         Ok(cohort)
     }
 
-    /// Gives every participant its losses at these steps. One that a device has not tried is never chosen.
+    /// Gives every device that tried them its losses at these steps. One that it has not tried is never chosen.
     pub(super) fn set_trials(&self, cohort: &mut Cohort<'_>, steps: &[f64]) -> Result<()> {
         for (at, device) in self.devices.iter().enumerate() {
-            let key = || format!("devices[{at}].trial_losses");
-            let tried = device.trial_losses.as_ref();
-            let tried =
-                tried.ok_or_else(|| RoundFileError::key(key(), "is missing; other devices have it"))?;
+            let counts = cohort.refused().iter().all(|refused| refused.device != device.id);
+            let Some(tried) = device.trial_losses.as_ref().filter(|_| counts) else { continue };
             let at_step = |&step: &f64| {
                 let same = |(other, _): &&(f64, f64)| (other - step).abs() <= 1e-9 * step.abs();
                 tried.iter().find(same).map_or(f64::INFINITY, |&(_, loss)| loss)
@@ -78,7 +76,8 @@ impl RoundFile {
             let losses: Vec<f64> = steps.iter().map(at_step).collect();
             if losses.iter().all(|loss| loss.is_infinite()) {
                 let steps = steps.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
-                return Err(RoundFileError::key(key(), format!("has none of the steps {steps}")));
+                let key = format!("devices[{at}].trial_losses");
+                return Err(RoundFileError::key(key, format!("has none of the steps {steps}")));
             }
             cohort.set_trials(&device.id, &losses);
         }

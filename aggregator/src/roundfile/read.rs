@@ -196,7 +196,8 @@ fn trials(node: &Node<'_>) -> Result<Option<Vec<(f64, f64)>>> {
         &[step, loss] if step.is_finite() => Ok((step, loss)),
         _ => Err(node.fault("expected [step, loss]")),
     };
-    list.items()?.into_iter().map(pair).collect::<Result<_>>().map(Some)
+    let pairs = list.items()?.into_iter().map(pair).collect::<Result<Vec<_>>>()?;
+    Ok((!pairs.is_empty()).then_some(pairs))
 }
 
 /// Sums and counts by label x attributes + attribute.
