@@ -5,7 +5,7 @@
 //! round-000007.json       { "format": "fairtier-round", "version": 1, "parameters": .., "devices": [..], .. }
 //! round-000007/*.npy      large arrays, named in the JSON as {"npy": "round-000007/device-a.npy"}
 //! ```
-//! Everything is `f64` here. [`RoundFile::open`] reads and checks, [`replay`] computes, [`record`] writes.
+//! Everything is `f64` here. [`RoundFile::open`] reads and checks, [`replay()`] computes, [`record()`] writes.
 
 use std::{io, ops::Range, path::PathBuf};
 

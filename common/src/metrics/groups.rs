@@ -9,7 +9,7 @@
 //! The two kinds of numbers are not comparable: with two groups the disparity lies between half the pair
 //! difference and all of it. Groups without samples in the condition are left out.
 
-/// Counts are [label x A + attribute], as in reports of devices.
+/// Disparities of a classifier.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 #[cfg_attr(feature = "std", derive(serde::Serialize))]
 pub struct GroupFairness {
@@ -35,7 +35,7 @@ pub struct Disparity {
 }
 
 impl GroupFairness {
-    /// From the samples of each group and how many of them were predicted positive; mean predicted rates
+    /// From the samples of each group (label x A + attribute) and how many of them were predicted positive; mean predicted rates
     /// times samples for a randomised classifier. `None` unless both have the same even length.
     pub fn of(positive: &[f64], counts: &[f64]) -> Option<Self> {
         let attributes = counts.len() / 2;
