@@ -18,12 +18,17 @@ use common::{Code, DeviceId};
 use models::{Graph, onnx};
 use tracing::info;
 
+mod combine;
+mod history;
+
 const EXAMPLES: &str = "\
 Examples:
   aggregator init gateway                      create configuration and certificates
   aggregator enroll --dir gateway cam-1 cam-2  write cam-1.pem and cam-2.pem for two devices
   aggregator serve --dir gateway               serve until the run is over or Ctrl-C
   aggregator status --dir gateway              how the last round went, tier by tier
+  aggregator history --dir gateway --format csv  one line per round
+  aggregator combine --strategy fedlf round.json  compute a recorded round again, with any strategy
   aggregator export --dir gateway --out onnx   the present model as ONNX, one file per tier";
 
 /// Trains one model fairly on unequal devices: the gateway.
@@ -73,6 +78,15 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
     },
+    /// Show all rounds: one line each
+    History {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: history::Format,
+    },
+    /// Compute a round from its file, with any strategy
+    Combine(combine::Args),
     /// Write the present model as ONNX, whole and for every tier
     Export {
         #[arg(long, default_value = "gateway")]
@@ -103,6 +117,8 @@ impl Cli {
             Command::Enroll { dir, out, devices } => enroll(&dir, &out, &devices),
             Command::Serve { dir, listen, exit_when_done } => serve(&dir, listen, exit_when_done),
             Command::Status { dir, format } => status(&dir, format),
+            Command::History { dir, format } => history::history(&dir, format),
+            Command::Combine(args) => combine::combine(args),
             Command::Export { dir, out, format } => export(&dir, &out, format),
             Command::Codes { format } => {
                 codes(format);

@@ -42,6 +42,7 @@ pub struct Config {
     pub wire: WireConfig,
     pub server: ServerConfig,
     pub store: StoreConfig,
+    pub report: ReportConfig,
     pub devices: BTreeMap<DeviceId, Tier>,
 }
 
@@ -119,6 +120,13 @@ pub struct ServerConfig {
 pub struct StoreConfig {
     pub keep_models: usize,
     pub keep_spool: bool,
+    pub record: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReportConfig {
+    pub conflicts: bool,
 }
 
 impl Default for ModelConfig {
@@ -170,7 +178,7 @@ impl Default for ServerConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { keep_models: 2, keep_spool: false }
+        Self { keep_models: 2, keep_spool: false, record: false }
     }
 }
 

@@ -5,6 +5,7 @@
 //! | [`coordinator`], [`round`], [`stage`], [`fleet`] | the protocol, sans-io | sockets, disks, clocks |
 //! | [`combine`] | updates, weights, regions, the fold in `f64` | which strategy, where updates lie |
 //! | [`strategy`] | how much every update counts in every region | sockets, selection, disks |
+//! | [`roundfile`] | one round as an open file, to check or to compute again | live rounds |
 //! | [`store`] | disks | what an update means |
 //! | [`quic`], [`ca`] | sockets and certificates | rounds |
 //! | [`run`], [`hub`], [`keeper`], [`server`] | how these meet | |
@@ -22,6 +23,7 @@ pub mod quic;
 pub mod report;
 pub mod round;
 pub mod run;
+pub mod roundfile;
 pub mod server;
 pub mod stage;
 pub mod store;

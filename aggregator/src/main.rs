@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use aggregator::roundfile::RoundFileError;
 use clap::Parser;
 
 mod cli;
@@ -11,7 +12,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", common::error::explain(error.as_ref()));
-            ExitCode::FAILURE
+            // As for a wrong argument: what was given has to be mended.
+            if error.is::<RoundFileError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

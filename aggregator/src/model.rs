@@ -1,6 +1,6 @@
 //! The global model of a run: its graph, its tiers and what each of them sends to devices.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use common::{
@@ -63,6 +63,8 @@ pub struct TieredModel {
     pub masks: Vec<WidthMask>,
     pub plans: Vec<TierPlan>,
     pub regions: Arc<RegionMap>,
+    /// Where each layer lies in the flat vector, in model order: weight and bias of a layer together.
+    pub layers: Vec<Range<usize>>,
 }
 
 impl TieredModel {
@@ -81,7 +83,8 @@ impl TieredModel {
         };
         let plans = masks.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
         let regions = Arc::new(RegionMap::new(graph.layout(), &masks));
-        Ok(Self { graph, masks, plans, regions })
+        let layers = graph.layers();
+        Ok(Self { graph, masks, plans, regions, layers })
     }
 
     /// Every tier's slice of `parameters`, encoded once and shared by all its devices.
@@ -111,5 +114,40 @@ impl Published {
         let _ = codec.encode(slice, 0, 0, &mut bytes);
         let check = crc32(&bytes);
         Self { bytes: bytes.into(), check }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use models::zoo;
+
+    use super::*;
+
+    #[test]
+    fn layers_cover_the_model_and_keep_tensors_whole() {
+        for entry in zoo::ALL {
+            let (graph, _) = entry.build(0);
+            let (masks, full) = (vec![graph.full().clone()], graph.full().clone());
+            let model = TieredModel::new(graph, masks, &PlanOptions::train(1)).unwrap();
+            let mut end = 0;
+            for layer in &model.layers {
+                assert_eq!(layer.start, end, "{}", entry.name);
+                assert!(layer.end > layer.start, "{}", entry.name);
+                end = layer.end;
+            }
+            assert_eq!(end, model.regions.parameters(), "{}", entry.name);
+            // A layer starts where a tensor does.
+            let offsets = model.graph.offsets(&full);
+            assert!(model.layers.iter().all(|layer| offsets.contains(&layer.start)), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn weight_and_bias_are_one_layer() {
+        let (graph, _) = zoo::by_name("digits-mlp").unwrap().build(0);
+        let masks = vec![graph.full().clone()];
+        let model = TieredModel::new(graph, masks, &PlanOptions::train(1)).unwrap();
+        let names: Vec<_> = model.graph.params().iter().map(|param| param.name.as_str()).collect();
+        assert_eq!(model.layers.len() * 2, names.len(), "{names:?}");
     }
 }

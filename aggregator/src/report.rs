@@ -1,15 +1,19 @@
 //! What a round leaves behind: who took part, how it went for whom, and how fair that is.
 
 use common::{
-    Tier,
-    metrics::{Better, Summary, TierSplit},
+    Code, DeviceId, Tier,
+    brief::Signal,
+    message::Score,
+    metrics::{Better, Gaps, GroupFairness, Summary, TierSplit, WeightFigures},
 };
 use serde::Serialize;
 
 use crate::{
-    combine::Outcome,
+    combine::{Conflicts, Outcome, RegionNote},
     round::{ClosedRound, Purpose},
 };
+
+pub mod history;
 
 /// One round in numbers. Losses and accuracies are those of the model that devices received.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -25,6 +29,38 @@ pub struct RoundReport {
     pub loss_split: TierSplit,
     pub accuracy: Summary,
     pub accuracy_by_tier: Vec<Summary>,
+    pub accuracy_split: TierSplit,
+    /// All test samples together, each under its device's own sub-model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pooled: Option<Pooled>,
+    /// Devices without test samples, which the figures of accuracy leave out.
+    pub untested: usize,
+    pub participation: Vec<Participation>,
+    /// Models that stay on devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub personal: Option<Personal>,
+    /// Where devices know what they reach alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gaps: Option<Gaps>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps_by_tier: Vec<Gaps>,
+    /// Where devices report wrong predictions by group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<GroupFairness>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups_by_tier: Vec<Option<GroupFairness>>,
+    /// How evenly devices count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightFigures>,
+    /// Share of all weight, by tier.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub weight_by_tier: Vec<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflicts: Option<Conflicts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub traffic_by_tier: Vec<Traffic>,
     pub devices: Vec<DeviceLine>,
     pub refused: Vec<RefusedLine>,
     /// Asked, but not heard in time.
@@ -47,9 +83,48 @@ pub struct DeviceLine {
     pub test_loss: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_accuracy: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub personal_loss: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub personal_accuracy: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<f64>,
     /// Share in the new model, over all participants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
+}
+
+/// Test samples of all devices together.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct Pooled {
+    pub samples: u64,
+    pub loss: f64,
+    pub accuracy: f64,
+}
+
+/// What became of the devices of a tier that were asked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Participation {
+    pub asked: usize,
+    pub delivered: usize,
+    pub refused: usize,
+    pub silent: usize,
+}
+
+/// Scores of personal models.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Personal {
+    pub loss: Summary,
+    pub loss_by_tier: Vec<Summary>,
+    pub accuracy: Summary,
+    pub accuracy_by_tier: Vec<Summary>,
+}
+
+/// Bytes of models, guides and updates, without frames and repeats.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Traffic {
+    pub up: u64,
+    pub down: u64,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -76,27 +151,16 @@ pub struct RegionLine {
 
 impl RoundReport {
     pub fn new(closed: &ClosedRound, purpose: Purpose, outcome: Option<&Outcome>, tiers: usize) -> Self {
-        let weight = |index: usize| outcome.and_then(|outcome| outcome.weights.get(index).copied());
-        let devices: Vec<_> = closed
-            .delivered
-            .iter()
-            .enumerate()
-            .map(|(index, (device, tier, scalars))| DeviceLine {
-                device: device.to_string(),
-                tier: tier.index(),
-                samples: scalars.samples,
-                loss_before: scalars.loss_before,
-                loss_after: scalars.loss_after,
-                test_loss: scalars.test.map(|score| score.loss),
-                test_accuracy: scalars.test.map(|score| score.accuracy()),
-                weight: weight(index),
-            })
-            .collect();
+        let devices = device_lines(closed, outcome);
         let loss = |line: &DeviceLine| Some(line.test_loss.unwrap_or(line.loss_before));
-        let accuracy = |line: &DeviceLine| line.test_accuracy;
         let (loss, loss_by_tier) = summaries(&devices, tiers, Better::Low, loss);
-        let (accuracy, accuracy_by_tier) = summaries(&devices, tiers, Better::High, accuracy);
-        let split = loss_by_tier.iter().map(|tier: &Summary| (tier.count, tier.mean, tier.variance));
+        let (accuracy, accuracy_by_tier) =
+            summaries(&devices, tiers, Better::High, |line| line.test_accuracy);
+        let weighed = devices.iter().any(|line| line.weight.is_some());
+        let weight_in = |tier: usize| {
+            devices.iter().filter(|line| line.tier == tier).filter_map(|line| line.weight).sum()
+        };
+        let (gaps, gaps_by_tier) = gaps(&devices, tiers);
         Self {
             round: closed.number,
             purpose: match purpose {
@@ -105,11 +169,25 @@ impl RoundReport {
             },
             lr: closed.lr,
             seconds: (closed.closed - closed.opened).as_millis() as f64 / 1000.0,
-            loss_split: TierSplit::of(split),
+            loss_split: split(&loss_by_tier),
             loss,
             loss_by_tier,
+            accuracy_split: split(&accuracy_by_tier),
             accuracy,
             accuracy_by_tier,
+            pooled: pooled(closed.delivered.iter().filter_map(|(.., scalars)| scalars.test)),
+            untested: devices.iter().filter(|line| line.test_loss.is_none()).count(),
+            participation: participation(closed, tiers),
+            personal: personal(&devices, tiers),
+            gaps,
+            gaps_by_tier,
+            groups: None,
+            groups_by_tier: vec![],
+            weights: weight_figures(&devices),
+            weight_by_tier: if weighed { (0..tiers).map(weight_in).collect() } else { vec![] },
+            conflicts: None,
+            traffic: None,
+            traffic_by_tier: vec![],
             devices,
             refused: closed.refused.iter().map(refused_line).collect(),
             silent: closed
@@ -118,16 +196,139 @@ impl RoundReport {
                 .map(|(device, tier)| SilentLine { device: device.to_string(), tier: tier.index() })
                 .collect(),
             regions: outcome.map_or(vec![], |outcome| outcome.regions.iter().map(region_line).collect()),
-            kept: outcome.and_then(|outcome| outcome.kept).map(common::Code::number),
+            kept: outcome.and_then(|outcome| outcome.kept).map(Code::number),
         }
+    }
+
+    /// Adds what was sent to and from each tier.
+    #[must_use]
+    pub fn with_traffic(mut self, by_tier: Vec<Traffic>) -> Self {
+        let sum = |sum: Traffic, tier: &Traffic| Traffic { up: sum.up + tier.up, down: sum.down + tier.down };
+        self.traffic = Some(by_tier.iter().fold(Traffic::default(), sum));
+        self.traffic_by_tier = by_tier;
+        self
+    }
+
+    #[must_use]
+    pub fn with_conflicts(mut self, conflicts: Conflicts) -> Self {
+        self.conflicts = Some(conflicts);
+        self
+    }
+
+    /// Adds group fairness, overall and by tier, if devices were asked for this signal: only wrong
+    /// predictions say how often a prediction is positive.
+    #[must_use]
+    pub fn with_groups(mut self, closed: &ClosedRound, signal: Signal) -> Self {
+        let tiers = self.loss_by_tier.len();
+        if signal == Signal::ZeroOne {
+            self.groups = groups(closed, None);
+            let by_tier = (0..tiers).map(|tier| groups(closed, Some(tier)));
+            self.groups_by_tier = if self.groups.is_some() { by_tier.collect() } else { vec![] };
+        }
+        self
     }
 }
 
-fn refused_line((device, tier, code): &(common::DeviceId, Tier, common::Code)) -> RefusedLine {
+/// Weights are those of the participants: delivered devices that combining has not refused.
+fn device_lines(closed: &ClosedRound, outcome: Option<&Outcome>) -> Vec<DeviceLine> {
+    let mut weights = outcome.map_or(&[][..], |outcome| &outcome.weights).iter().copied();
+    let refused = |device: &DeviceId| {
+        outcome.is_some_and(|outcome| outcome.refused.iter().any(|refused| refused.device == *device))
+    };
+    let mut lines = Vec::with_capacity(closed.delivered.len());
+    for (device, tier, scalars) in &closed.delivered {
+        lines.push(DeviceLine {
+            device: device.to_string(),
+            tier: tier.index(),
+            samples: scalars.samples,
+            loss_before: scalars.loss_before,
+            loss_after: scalars.loss_after,
+            test_loss: scalars.test.map(|score| score.loss),
+            test_accuracy: scalars.test.map(|score| score.accuracy()),
+            personal_loss: scalars.personal.map(|score| score.loss),
+            personal_accuracy: scalars.personal.map(|score| score.accuracy()),
+            gap: scalars.gap,
+            weight: if refused(device) { None } else { weights.next() },
+        });
+    }
+    lines
+}
+
+fn split(tiers: &[Summary]) -> TierSplit {
+    TierSplit::of(tiers.iter().map(|tier| (tier.count, tier.mean, tier.variance)))
+}
+
+fn pooled(scores: impl Iterator<Item = Score> + Clone) -> Option<Pooled> {
+    let samples: u64 = scores.clone().map(|score| u64::from(score.samples)).sum();
+    let correct: u64 = scores.clone().map(|score| u64::from(score.correct)).sum();
+    let loss: f64 = scores.map(|score| score.loss * f64::from(score.samples)).sum();
+    (samples > 0).then(|| Pooled {
+        samples,
+        loss: loss / samples as f64,
+        accuracy: correct as f64 / samples as f64,
+    })
+}
+
+fn participation(closed: &ClosedRound, tiers: usize) -> Vec<Participation> {
+    let of = |wanted: usize| {
+        let own = |tier: &Tier| tier.index() == wanted;
+        let delivered = closed.delivered.iter().filter(|(_, tier, _)| own(tier)).count();
+        let refused = closed.refused.iter().filter(|(_, tier, _)| own(tier)).count();
+        let silent = closed.silent.iter().filter(|(_, tier)| own(tier)).count();
+        Participation { asked: delivered + refused + silent, delivered, refused, silent }
+    };
+    (0..tiers).map(of).collect()
+}
+
+fn personal(devices: &[DeviceLine], tiers: usize) -> Option<Personal> {
+    devices.iter().any(|line| line.personal_loss.is_some()).then(|| {
+        let (loss, loss_by_tier) = summaries(devices, tiers, Better::Low, |line| line.personal_loss);
+        let (accuracy, accuracy_by_tier) =
+            summaries(devices, tiers, Better::High, |line| line.personal_accuracy);
+        Personal { loss, loss_by_tier, accuracy, accuracy_by_tier }
+    })
+}
+
+fn gaps(devices: &[DeviceLine], tiers: usize) -> (Option<Gaps>, Vec<Gaps>) {
+    let of = |wanted: Option<usize>| {
+        let chosen = devices.iter().filter(|line| wanted.is_none_or(|tier| tier == line.tier));
+        Gaps::of(&chosen.filter_map(|line| line.gap).collect::<Vec<_>>())
+    };
+    match of(None) {
+        all if all.count > 0 => (Some(all), (0..tiers).map(|tier| of(Some(tier))).collect()),
+        _ => (None, vec![]),
+    }
+}
+
+fn weight_figures(devices: &[DeviceLine]) -> Option<WeightFigures> {
+    let weighed = || devices.iter().filter_map(|line| Some((line.weight?, f64::from(line.samples))));
+    let all: f64 = weighed().map(|(_, samples)| samples).sum();
+    let pairs: Vec<_> = weighed().map(|(weight, samples)| (weight, samples / all)).collect();
+    WeightFigures::of(pairs.into_iter())
+}
+
+/// Wrong predictions of all devices (of a tier) that report as many groups as the first does.
+fn groups(closed: &ClosedRound, wanted: Option<usize>) -> Option<GroupFairness> {
+    let own = closed.delivered.iter().filter(|(_, tier, _)| wanted.is_none_or(|index| index == tier.index()));
+    let (mut errors, mut counts): (Vec<f64>, Vec<f64>) = Default::default();
+    for (.., scalars) in own {
+        let (sums, samples) = (&scalars.group_losses, &scalars.group_counts);
+        if counts.is_empty() {
+            (errors, counts) = (vec![0.0; sums.len()], vec![0.0; samples.len()]);
+        }
+        if sums.len() == errors.len() && samples.len() == counts.len() {
+            errors.iter_mut().zip(sums).for_each(|(sum, value)| *sum += value);
+            counts.iter_mut().zip(samples).for_each(|(sum, &value)| *sum += f64::from(value));
+        }
+    }
+    GroupFairness::of_errors(&errors, &counts, &mut vec![0.0; counts.len()])
+}
+
+fn refused_line((device, tier, code): &(DeviceId, Tier, Code)) -> RefusedLine {
     RefusedLine { device: device.to_string(), tier: tier.index(), code: code.number(), why: code.text() }
 }
 
-fn region_line(note: &crate::combine::RegionNote) -> RegionLine {
+fn region_line(note: &RegionNote) -> RegionLine {
     let tiers = note.tiers.iter().map(Tier::index).collect();
     RegionLine { tiers, participants: note.participants, rho: note.rho }
 }
@@ -145,3 +346,6 @@ fn summaries(
     };
     (of(None), (0..tiers).map(|tier| of(Some(tier))).collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,28 @@
-//! Fairness figures of one number per device (a loss or an accuracy), without a heap.
+//! Fairness figures, without a heap.
 //!
-//! Variances have divisor N, as in the published tables. "Worst" is the highest loss or the lowest
-//! accuracy; [`Better`] says which.
+//! | figure | of what | |
+//! |---|---|---|
+//! | [`Summary`] | one number per device, a loss or an accuracy | mean, variance, worst and best, angle, .. |
+//! | [`TierSplit`] | the same, tier by tier | variance inside and between tiers |
+//! | [`Gaps`] | how far each device is from what it reaches alone | largest, variance, agent awareness |
+//! | [`GroupFairness`] | predictions by label and attribute | demographic parity, equal opportunity, .. |
+//! | [`WeightFigures`] | how much each device counts | entropy, distance to data weights, effective number |
+//! | [`Spread`] | one number per run | mean and deviation over seeds |
+//!
+//! Variances have divisor N, as in the published tables, unless called "sample variance". "Worst" is the
+//! highest loss or the lowest accuracy; [`Better`] says which.
 
 use libm::{acos, ceil, log, sqrt};
+
+mod gaps;
+mod groups;
+mod spread;
+mod weights;
+
+pub use gaps::Gaps;
+pub use groups::{Disparity, GroupFairness};
+pub use spread::Spread;
+pub use weights::WeightFigures;
 
 /// Which end of a distribution is good.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -20,6 +39,8 @@ pub struct Summary {
     pub mean: f64,
     pub variance: f64,
     pub std: f64,
+    /// Divisor N - 1; 0 for one device.
+    pub sample_variance: f64,
     pub worst10: f64,
     pub best10: f64,
     pub worst5: f64,
@@ -28,11 +49,14 @@ pub struct Summary {
     pub cv: f64,
     /// Between the vector and the all-ones vector, in radians.
     pub angle: f64,
+    /// Of that angle.
+    pub cosine: f64,
     pub jain: f64,
     /// Natural logarithm; at most ln N.
     pub entropy: f64,
     /// ln N - entropy.
     pub kl_uniform: f64,
+    /// Largest difference of two devices: the disparity of client parity.
     pub max_min: f64,
 }
 
@@ -54,12 +78,14 @@ impl Summary {
             mean,
             variance,
             std: sqrt(variance),
+            sample_variance: sample_variance(values),
             worst10: mean_of(&values[values.len() - share(values.len(), 10.0)..]),
             best10: mean_of(&values[..share(values.len(), 10.0)]),
             worst5: mean_of(&values[values.len() - share(values.len(), 5.0)..]),
             best5: mean_of(&values[..share(values.len(), 5.0)]),
             cv: if mean == 0.0 { 0.0 } else { sqrt(variance) / mean },
             angle: acos(cosine),
+            cosine,
             jain: cosine * cosine,
             entropy,
             kl_uniform: log(values.len() as f64) - entropy,
@@ -109,6 +135,12 @@ pub fn mean_variance(values: &[f64]) -> (f64, f64) {
     (mean, deviation / values.len() as f64)
 }
 
+/// Variance with divisor N - 1; 0 for fewer than two values.
+pub fn sample_variance(values: &[f64]) -> f64 {
+    let (_, variance) = mean_variance(values);
+    if values.len() < 2 { 0.0 } else { variance * values.len() as f64 / (values.len() - 1) as f64 }
+}
+
 /// `max(1, ceil(percent * N / 100))` devices.
 fn share(count: usize, percent: f64) -> usize {
     (ceil(percent * count as f64 / 100.0) as usize).clamp(1, count.max(1))
@@ -142,6 +174,11 @@ mod tests {
         near(summary.std, 0.187_082_869_3);
         near(summary.cv, 0.267_261_241_9);
         near(summary.angle, 0.261_157_410_9);
+        assert!((summary.angle.to_degrees() - 14.9632).abs() < 5e-5);
+        near(summary.cosine, summary.angle.cos());
+        near(summary.cosine * summary.cosine, summary.jain);
+        near(summary.sample_variance, 0.035 * 4.0 / 3.0);
+        near(summary.max_min, 0.5);
         near(summary.jain, 0.933_333_333_3);
         near(summary.entropy, 1.347_308_009_6);
         near(summary.kl_uniform, 0.038_986_351_6);

@@ -17,7 +17,6 @@ pub mod grad;
 pub mod graph;
 #[cfg(feature = "tract")]
 pub mod infer;
-#[cfg(feature = "tools")]
 pub mod npy;
 pub mod onnx;
 pub mod plan;

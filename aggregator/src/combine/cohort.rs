@@ -35,6 +35,11 @@ impl Participant {
         self.loss_after.unwrap_or(self.loss)
     }
 
+    /// FK_i, if the device has reported it.
+    pub fn reported_loss_after(&self) -> Option<f64> {
+        self.loss_after
+    }
+
     /// r_k
     pub fn gap(&self) -> Option<f64> {
         self.more.as_ref().and_then(|more| more.gap)

@@ -1,0 +1,102 @@
+//! `aggregator combine`: a round file in, the next model or the next brief out.
+
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use aggregator::roundfile::{Answer, RoundFile, RoundFileError, replay};
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::Format;
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Name of the strategy; absent: that of the run that recorded the file
+    #[arg(long, value_name = "NAME")]
+    strategy: Option<String>,
+    /// Parameters of the strategy as JSON; `eta` and `L` are taken with any strategy
+    #[arg(long, value_name = "JSON")]
+    params: Option<String>,
+    /// A round file, or - for standard input
+    file: PathBuf,
+    #[arg(long, default_value = "json")]
+    format: Format,
+}
+
+pub(super) fn combine(args: Args) -> Result<()> {
+    let file = if args.file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("standard input")?;
+        RoundFile::parse(&text, Path::new(""))?
+    } else {
+        RoundFile::open(&args.file)?
+    };
+    let given = args.params.as_deref().map(parse_params).transpose()?;
+    let (name, params) = match (args.strategy, &file.strategy) {
+        (Some(name), Some((own, params))) if name == *own => (name, given.unwrap_or_else(|| params.clone())),
+        (Some(name), _) => (name, given.unwrap_or_default()),
+        (None, Some((own, params))) => (own.clone(), given.unwrap_or_else(|| params.clone())),
+        (None, None) => {
+            let why = "the file names none; give one with --strategy".to_owned();
+            return Err(RoundFileError::Key { key: "strategy".into(), why }.into());
+        }
+    };
+    let answer = replay(&file, &name, params)?;
+    match args.format {
+        Format::Json => println!("{}", serde_json::to_string(&answer)?),
+        Format::Table => table(&file, &answer),
+    }
+    Ok(())
+}
+
+fn parse_params(text: &str) -> Result<Value, RoundFileError> {
+    let fault = |error: serde_json::Error| RoundFileError::Key {
+        key: "--params".into(),
+        why: format!("no JSON: {error}"),
+    };
+    serde_json::from_str(text).map_err(fault)
+}
+
+fn table(file: &RoundFile, answer: &Answer) {
+    println!("round {}, {} devices, {} parameters", file.round, file.devices.len(), file.parameters.len());
+    if !answer.parameters.is_empty() {
+        let steps = answer.parameters.iter().zip(&file.parameters).map(|(new, old)| new - old);
+        let length = steps.map(|step| step * step).sum::<f64>().sqrt();
+        println!("the model moves by {length:.6}");
+    }
+    if !answer.weights.is_empty() {
+        println!("{:>20} {:>12}", "device", "weight");
+        answer.weights.iter().for_each(|(device, weight)| println!("{device:>20} {weight:>12.6}"));
+    }
+    if !answer.regions.is_empty() {
+        println!("{:>20} {:>12} {:>9}", "tiers of a region", "parameters", "rho");
+        for region in &answer.regions {
+            let tiers = region.tiers.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+            let rho = region.rho.map_or("-".to_owned(), |rho| format!("{rho:.4}"));
+            println!("{tiers:>20} {:>12} {rho:>9}", region.indices.len());
+        }
+    }
+    let brief = &answer.brief;
+    if !brief.devices.is_empty() {
+        println!("{:>20} {:>12}", "device", "next weight");
+        brief.devices.iter().for_each(|(device, next)| println!("{device:>20} {:>12.6}", next.weight));
+    }
+    for (label, weights) in brief.sample_weights.iter().enumerate() {
+        println!("next weights of samples with label {label}: {weights:?}");
+    }
+    let length = |vector: &[f64]| vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+    if !brief.gfair.is_empty() {
+        println!("the fair gradient has length {:.6}; --format json prints it", length(&brief.gfair));
+    }
+    if !brief.direction.is_empty() {
+        println!("the direction has length {:.6}; try steps {:?}", length(&brief.direction), brief.steps);
+    }
+    for refused in &answer.refused {
+        println!("refused: {} (E{} {})", refused.id, refused.code, refused.why);
+    }
+    for (key, value) in &answer.diagnostics {
+        println!("{key}: {value}");
+    }
+}
