@@ -25,6 +25,7 @@ use serde_json::Value;
 use crate::combine::{Cohort, Grams, Scope, TierSums};
 
 mod direction;
+mod eagle;
 mod exchange;
 mod fairheterofl;
 mod fedavg;
@@ -35,6 +36,7 @@ mod per_tier;
 mod weights;
 
 pub use direction::Direction;
+pub use eagle::{Eagle, EagleNorm, EagleParams};
 pub use exchange::{Ask, Exchange, Kind, Member};
 pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, Norm, Step};
 pub use fedavg::{AverageParams, FedAvg};
@@ -49,6 +51,7 @@ pub const ALL: &[Entry] = &[
     Entry { name: "fedavg", build: build::<FedAvg> },
     Entry { name: "heterofl", build: build::<HeteroFl> },
     Entry { name: "fairheterofl", build: build::<FairHeteroFl> },
+    Entry { name: "eagle", build: build::<Eagle> },
 ];
 
 /// See the module for its parts. All methods but `begin`, `learn` and `restore` only look.
