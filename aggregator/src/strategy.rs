@@ -33,6 +33,8 @@ mod heterofl;
 mod method;
 mod mix;
 mod per_tier;
+mod simplex;
+mod softmax;
 mod weights;
 
 pub use direction::Direction;

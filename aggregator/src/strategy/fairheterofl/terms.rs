@@ -7,7 +7,7 @@
 
 use common::Tier;
 
-use super::{FairHeteroFlParams, GroupWeight};
+use super::{super::softmax::log_sum_exp, FairHeteroFlParams, GroupWeight};
 use crate::combine::{Cohort, Participant, sum};
 
 /// Losses below are taken as this, so that their logarithm exists.
@@ -86,9 +86,4 @@ fn of_tier(
         weight: sum(weights.iter().map(|&(_, weight)| weight)),
         weights,
     })
-}
-
-fn log_sum_exp(terms: impl Iterator<Item = f64> + Clone) -> f64 {
-    let top = terms.clone().fold(f64::NEG_INFINITY, f64::max);
-    if top == f64::NEG_INFINITY { top } else { top + sum(terms.map(|term| (term - top).exp())).ln() }
 }
