@@ -27,8 +27,10 @@ use crate::combine::{Cohort, Grams, Scope, TierSums};
 mod direction;
 mod eagle;
 mod exchange;
+mod fairfed;
 mod fairheterofl;
 mod fedavg;
+pub mod fedfb;
 mod heterofl;
 mod method;
 mod mix;
@@ -40,8 +42,10 @@ mod weights;
 pub use direction::Direction;
 pub use eagle::{Eagle, EagleNorm, EagleParams};
 pub use exchange::{Ask, Exchange, Kind, Member};
+pub use fairfed::{FairFed, FairFedParams, GroupGap};
 pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, Norm, Step};
 pub use fedavg::{AverageParams, FedAvg};
+pub use fedfb::{FedFb, FedFbParams};
 pub use heterofl::HeteroFl;
 pub use method::{Method, Momentum, Varp, by_name};
 pub use mix::Mix;
@@ -54,6 +58,8 @@ pub const ALL: &[Entry] = &[
     Entry { name: "heterofl", build: build::<HeteroFl> },
     Entry { name: "fairheterofl", build: build::<FairHeteroFl> },
     Entry { name: "eagle", build: build::<Eagle> },
+    Entry { name: "fedfb", build: build::<FedFb> },
+    Entry { name: "fairfed", build: build::<FairFed> },
 ];
 
 /// See the module for its parts. All methods but `begin`, `learn` and `restore` only look.
@@ -155,6 +161,8 @@ pub struct Needs {
     pub validation: bool,
     /// Samples with an attribute.
     pub groups: bool,
+    /// Labels 0 and 1 only.
+    pub binary: bool,
     /// Local SGD; the strategy means nothing with another optimiser.
     pub sgd: bool,
     /// The last updates of this many absent devices.
@@ -248,3 +256,5 @@ fn share(key: &str, value: f64) -> Result<f64, String> {
 mod contract;
 #[cfg(test)]
 mod fleet;
+#[cfg(test)]
+mod secure;
