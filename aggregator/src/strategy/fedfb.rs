@@ -5,9 +5,9 @@
 //! device i:   minimises (1/V_i) sum_k v(y_k, a_k) l_k,  V_i = sum of v over its samples
 //!             reports S^(i)_{y,a}, the losses of the received model summed over each cell, and n^(i)_{y,a}
 //! theta^(j) += sum_{C(j)} V_i D_i^(j) / sum_{C(j)} V_i
-//! lambda    <- nearest point to lambda + alpha_t * mu(S, n),  v from lambda        (see [`fairbatch`])
+//! lambda    <- nearest point to lambda + alpha_t * mu(S, n),  v from lambda        (see [`FairBatch`])
 //! ```
-//! notion dp, eo, eodds: among groups, [`fairbatch`]; cp: among devices, [`clients`], where v scales V_i only
+//! notion dp, eo, eodds: among groups, [`FairBatch`]; cp: among devices, [`ClientParity`], where v scales V_i only
 //! and the aggregator forms it.
 //!
 //! Sums arrive as they are and are treated here, so that a live round and its replay agree: each is brought
@@ -281,9 +281,9 @@ impl FedFb {
             };
             let loss = match self.params.signal() {
                 Signal::ZeroOne => wrong().unwrap_or(participant.loss()),
-                Signal::CrossEntropy => participant.loss(),
+                Signal::CrossEntropy => participant.loss().min(self.params.cap()),
             };
-            (&participant.device, self.quantised(loss.min(self.params.cap())))
+            (&participant.device, self.quantised(loss))
         });
         clients.step(heard, self.params.pace(), self.step_number(cohort));
         clients

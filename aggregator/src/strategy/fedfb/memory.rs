@@ -54,7 +54,7 @@ impl Groups {
             state.insert("counts".into(), json!(counts.rows()));
         }
         if let Some(lambda) = &self.lambda {
-            let by_label = || lambda.chunks((lambda.len() / 2).max(1)).collect::<Vec<_>>();
+            let by_label = || lambda.split_at(lambda.len() / 2);
             let lambda = if notion == Notion::Eodds { json!(by_label()) } else { json!(lambda) };
             state.insert("lambda".into(), lambda);
         }

@@ -381,7 +381,7 @@ proptest! {
         seed: u64,
         tiers in 1usize..5,
         nested: bool,
-        attributes in 2usize..5,
+        attributes in 1usize..5,
         notion in prop::sample::select(vec!["dp", "eo", "eodds", "cp"]),
         normalize: bool,
         bits in prop::option::of(1u32..12),
@@ -417,12 +417,13 @@ proptest! {
         notion in prop::sample::select(vec!["dp", "eo", "eodds", "cp"]),
         values in prop::collection::vec(prop::sample::select(vec![0.0, -1e300, 1e300, 1e-300, f64::MAX]), 6),
         mass in prop::option::of(prop::sample::select(vec![0.0, 1e-300, f64::MAX])),
+        losses in prop::sample::select(vec!["received", "new"]),
     ) {
         let mut fleet = random(seed, tiers, true, 3);
         fleet.devices[0].more.group_losses = values.into_iter().collect();
         fleet.devices[0].more.mass = mass;
         fleet.devices[0].loss = 1e300;
-        let mut method = fedfb(json!({"notion": notion}));
+        let mut method = fedfb(json!({"notion": notion, "losses": losses}));
         for _ in 0..3 {
             let (theta, outcome) = fleet.combine(&mut method);
             prop_assert!(theta.iter().chain(&outcome.weights).all(|value| value.is_finite()));
