@@ -12,6 +12,9 @@ use common::TierSet;
 use super::Weights;
 use crate::combine::{Cohort, sum};
 
+/// Losses below are taken as this, so that their logarithm exists.
+const LEAST_LOSS: f64 = 1e-10;
+
 /// `ln sum exp`; of nothing: minus infinity.
 pub(super) fn log_sum_exp(terms: impl Iterator<Item = f64> + Clone) -> f64 {
     let top = greatest(terms.clone());
@@ -59,6 +62,12 @@ pub(super) fn by_region(cohort: &Cohort<'_>, weigh: impl Fn(&[usize]) -> Vec<f64
 pub(super) fn holders(cohort: &Cohort<'_>, tiers: TierSet) -> Vec<usize> {
     let participants = cohort.participants().iter().enumerate();
     participants.filter(|(_, participant)| tiers.contains(participant.tier)).map(|(index, _)| index).collect()
+}
+
+/// F_i, floored.
+pub(super) fn floored_loss(cohort: &Cohort<'_>, index: usize) -> f64 {
+    let participant = cohort.participants().get(index);
+    participant.map_or(LEAST_LOSS, |participant| participant.loss().max(LEAST_LOSS))
 }
 
 /// The entries of `values` at the given places.

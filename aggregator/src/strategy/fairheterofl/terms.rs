@@ -7,11 +7,9 @@
 
 use common::Tier;
 
+pub(super) use super::super::softmax::floored_loss as loss;
 use super::{super::softmax::log_sum_exp, FairHeteroFlParams, GroupWeight};
 use crate::combine::{Cohort, Participant, sum};
-
-/// Losses below are taken as this, so that their logarithm exists.
-const LEAST_LOSS: f64 = 1e-10;
 
 pub(super) struct Terms {
     pub tier: Tier,
@@ -26,12 +24,6 @@ pub(super) struct Terms {
     pub weights: Vec<(usize, f64)>,
     /// Sum of u_i.
     pub weight: f64,
-}
-
-/// f_i, floored.
-pub(super) fn loss(cohort: &Cohort<'_>, index: usize) -> f64 {
-    let participant = cohort.participants().get(index);
-    participant.map_or(LEAST_LOSS, |participant| participant.loss().max(LEAST_LOSS))
 }
 
 /// Terms of every tier that has a participant and a weight above 0.

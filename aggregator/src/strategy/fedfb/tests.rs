@@ -365,10 +365,12 @@ fn random(seed: u64, tiers: usize, nested: bool, attributes: usize) -> Fleet {
     let mut fleet = Fleet::random(seed, tiers, nested);
     let mut rng = Rng::new(seed ^ 7);
     for member in &mut fleet.devices {
-        let counts: Vec<u32> =
+        let mut counts: Vec<u32> =
             (0..2 * attributes).map(|_| (rng.below(3) > 0) as u32 * rng.below(40) as u32).collect();
+        // Every sample is in a cell, and every device has one.
+        counts[0] += u32::from(counts.iter().all(|&n| n == 0));
         let losses: Vec<f64> = counts.iter().map(|&n| (rng.unit_f64() * f64::from(n)).floor()).collect();
-        member.samples = counts.iter().sum::<u32>().max(1);
+        member.samples = counts.iter().sum();
         member.more = groups(&counts, &losses);
     }
     fleet
