@@ -27,12 +27,15 @@ use crate::combine::{Cohort, Grams, Scope, TierSums};
 mod afl;
 mod direction;
 mod ditto;
+mod eagle;
 mod entropy;
 mod exchange;
+mod fairfed;
 mod fairheterofl;
 mod fedavg;
 mod fedeba;
 mod fedeba_plus;
+pub mod fedfb;
 mod fedprox;
 mod fedsgd;
 mod heterofl;
@@ -50,12 +53,15 @@ mod weights;
 pub use afl::{Afl, AflParams};
 pub use direction::Direction;
 pub use ditto::{Ditto, DittoParams};
+pub use eagle::{Eagle, EagleNorm, EagleParams};
 pub use entropy::{Anneal, EbaParams, Prior};
 pub use exchange::{Ask, Exchange, Kind, Member};
+pub use fairfed::{FairFed, FairFedParams, GroupGap};
 pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, Norm, Step};
 pub use fedavg::{AverageParams, FedAvg};
 pub use fedeba::FedEba;
 pub use fedeba_plus::{Align, FedEbaPlus, FedEbaPlusParams};
+pub use fedfb::{FedFb, FedFbParams};
 pub use fedprox::{FedProx, FedProxParams};
 pub use fedsgd::{FedSgd, FedSgdParams};
 pub use heterofl::HeteroFl;
@@ -83,6 +89,9 @@ pub const ALL: &[Entry] = &[
     Entry { name: "fedeba", build: build::<FedEba> },
     Entry { name: "prac_fedeba", build: build::<PracFedEba> },
     Entry { name: "fedeba_plus", build: build::<FedEbaPlus> },
+    Entry { name: "eagle", build: build::<Eagle> },
+    Entry { name: "fedfb", build: build::<FedFb> },
+    Entry { name: "fairfed", build: build::<FairFed> },
 ];
 
 /// See the module for its parts. All methods but `begin`, `learn` and `restore` only look.
@@ -184,6 +193,8 @@ pub struct Needs {
     pub validation: bool,
     /// Samples with an attribute.
     pub groups: bool,
+    /// Labels 0 and 1 only.
+    pub binary: bool,
     /// Local SGD; the strategy means nothing with another optimiser.
     pub sgd: bool,
     /// The last updates of this many absent devices.
@@ -279,3 +290,5 @@ mod averaging;
 mod contract;
 #[cfg(test)]
 mod fleet;
+#[cfg(test)]
+mod secure;

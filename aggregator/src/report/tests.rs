@@ -25,6 +25,8 @@ fn closed() -> ClosedRound {
         ..Scalars::default()
     };
     ClosedRound {
+        stage: 0,
+        kind: crate::strategy::Kind::Train,
         number: 7,
         lr: 0.1,
         opened: Instant::from_millis(1000),

@@ -14,7 +14,6 @@ pub(super) fn project_simplex(v: &[f64], c: f64) -> Vec<f64> {
 }
 
 /// Nearest point with `x >= 0` and `sum x <= c`.
-#[cfg_attr(not(test), expect(dead_code, reason = "for strategies with a bounded sum"))]
 pub(super) fn project_below(v: &[f64], c: f64) -> Vec<f64> {
     let clipped: Vec<f64> = v.iter().map(|value| value.max(0.0)).collect();
     if sum(clipped.iter().copied()) <= c { clipped } else { project_simplex(v, c) }

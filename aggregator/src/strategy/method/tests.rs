@@ -76,7 +76,8 @@ fn self_regularisation_reaches_devices() {
         method.brief(&"a".parse().unwrap(), &[], &mut brief);
         (brief.objective, method.needs().gradients)
     };
-    let default = SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, noise: 0.05 };
+    let default =
+        SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, augment: common::brief::Augment::Noise(0.05) };
     for name in ["fedavg", "prac_fedeba", "term"] {
         let (objective, gradients) = told(name, json!({"lsr": true}));
         assert_eq!((objective.robust, gradients), (Some(default), true), "{name}");
