@@ -30,10 +30,12 @@ use crate::{
     strategy::Method,
 };
 
+mod books;
 mod conduct;
 mod files;
 
-use conduct::Losses;
+pub use books::Books;
+pub use conduct::Losses;
 
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
 const GROUP: usize = 32;
@@ -88,6 +90,7 @@ pub struct Keeper {
     pub fleet: BTreeMap<DeviceId, DeviceRecord>,
     /// The round that is open.
     pub open: Option<RoundRecord>,
+    pub books: Books,
     /// Who was lost in the exchanges of the open round.
     pub losses: Losses,
     /// Where `status.json` and `model.onnx` go.

@@ -183,6 +183,12 @@ impl<'a> Cohort<'a> {
         self.participants.get(row).map_or_else(absent, |participant| Some(participant.tier))
     }
 
+    /// Forgets all line searches.
+    pub fn clear_trials(&mut self) {
+        let more = self.participants.iter_mut().filter_map(|participant| participant.more.as_mut());
+        more.for_each(|more| more.trials.clear());
+    }
+
     /// Gives a participant the losses it found at the steps of a line search.
     pub fn set_trials(&mut self, device: &DeviceId, trials: &[f64]) {
         if let Ok(index) = self.find(device)
