@@ -24,22 +24,26 @@ use serde_json::Value;
 
 use crate::combine::{Cohort, Grams, Scope, TierSums};
 
+mod algebra;
 mod direction;
 mod exchange;
 mod fairheterofl;
 mod fedavg;
 mod heterofl;
 mod method;
+mod minnorm;
 mod mix;
 mod per_tier;
 mod weights;
 
+pub use algebra::Products;
 pub use direction::Direction;
 pub use exchange::{Ask, Exchange, Kind, Member};
 pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, Norm, Step};
 pub use fedavg::{AverageParams, FedAvg};
 pub use heterofl::HeteroFl;
 pub use method::{Method, Momentum, Varp, by_name};
+pub use minnorm::{min_norm, min_norm_in_box, project, residual};
 pub use mix::Mix;
 pub use per_tier::PerTier;
 pub use weights::{Weight, Weights};
