@@ -29,6 +29,10 @@ mod direction;
 mod exchange;
 mod fairheterofl;
 mod fedavg;
+mod fedfv;
+mod fedlf;
+mod fedmdfg;
+mod fedmgda_plus;
 mod heterofl;
 mod method;
 mod minnorm;
@@ -41,6 +45,10 @@ pub use direction::Direction;
 pub use exchange::{Ask, Exchange, Kind, Member};
 pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, Norm, Step};
 pub use fedavg::{AverageParams, FedAvg};
+pub use fedfv::{FedFv, FedFvParams};
+pub use fedlf::{FedLf, FedLfParams};
+pub use fedmdfg::{FedMdfg, FedMdfgParams};
+pub use fedmgda_plus::{FedMgdaPlus, FedMgdaPlusParams, Lambda0};
 pub use heterofl::HeteroFl;
 pub use method::{Method, Momentum, Varp, by_name};
 pub use minnorm::{min_norm, min_norm_in_box, project, residual};
@@ -53,6 +61,10 @@ pub const ALL: &[Entry] = &[
     Entry { name: "fedavg", build: build::<FedAvg> },
     Entry { name: "heterofl", build: build::<HeteroFl> },
     Entry { name: "fairheterofl", build: build::<FairHeteroFl> },
+    Entry { name: "fedfv", build: build::<FedFv> },
+    Entry { name: "fedmgda_plus", build: build::<FedMgdaPlus> },
+    Entry { name: "fedmdfg", build: build::<FedMdfg> },
+    Entry { name: "fedlf", build: build::<FedLf> },
 ];
 
 /// See the module for its parts. All methods but `begin`, `learn` and `restore` only look.

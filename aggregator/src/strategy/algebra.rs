@@ -40,6 +40,23 @@ impl Products {
         self.values.iter_mut().zip(&other.values).for_each(|(value, other)| *value += other);
     }
 
+    /// Of some of the vectors, each multiplied by a factor.
+    pub fn select(&self, members: &[usize], factors: &[f64]) -> Self {
+        Self::new(members.len(), |i, j| self.at(members[i], members[j]) * factors[i] * factors[j])
+    }
+
+    /// With a combination of the vectors as one more vector, the last.
+    pub fn extended(&self, coefficients: &[f64]) -> Self {
+        let along = self.with(coefficients);
+        let own = dot(&along, coefficients).max(0.0);
+        let at = |i: usize, j: usize| match (i == self.len, j == self.len) {
+            (true, true) => own,
+            (true, false) => along[j],
+            _ => self.at(i, j),
+        };
+        Self::new(self.len + 1, at)
+    }
+
     /// How many vectors.
     pub fn len(&self) -> usize {
         self.len

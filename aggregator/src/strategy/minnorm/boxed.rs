@@ -5,10 +5,10 @@
 
 use super::{Products, dot};
 
-const STEPS: usize = 20_000;
+const STEPS: usize = 5_000;
 /// Steps between two looks at how far it is.
 const LOOK: usize = 20;
-const GAP: f64 = 1e-15;
+const GAP: f64 = 1e-14;
 
 /// Weights of the vectors. The limits must leave room for a sum of 1.
 pub fn min_norm_in_box(products: &Products, lo: &[f64], hi: &[f64]) -> Vec<f64> {
@@ -40,7 +40,7 @@ pub fn min_norm_in_box(products: &Products, lo: &[f64], hi: &[f64]) -> Vec<f64> 
             {
                 return exact;
             }
-            if gap(&unit, &x, lo, hi) <= 0.0 {
+            if gap(&unit, &x, lo, hi) <= GAP {
                 break;
             }
         }
