@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 use crate::combine::{Cohort, Gram, Grams};
 
 mod conflicts;
+#[cfg(test)]
+pub(super) mod gradients;
 
 /// How many of the rows of a block are participants: they come first.
 pub(super) fn participants(cohort: &Cohort<'_>, gram: &Gram) -> usize {
