@@ -62,6 +62,10 @@ impl Products {
         self.len
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     pub fn at(&self, i: usize, j: usize) -> f64 {
         self.values.get(i * self.len + j).copied().unwrap_or(0.0)
     }

@@ -34,13 +34,14 @@ pub fn min_norm(products: &Products) -> Vec<f64> {
     let mut corral = Corral::new(&unit, shortest);
     let mut best = f64::INFINITY;
     for _ in 0..TURNS {
-        let behind = Behind::of(&unit, corral.weights());
+        let now = corral.weights();
+        let behind = Behind::of(&unit, &now);
         // Rounding has the last word: a turn that gained nothing is undone by keeping the weights before it.
         if behind.square >= best {
             break;
         }
         best = behind.square;
-        weights = corral.weights();
+        weights = now;
         if behind.gap() <= GAP || corral.contains(behind.index) {
             break;
         }
@@ -54,7 +55,7 @@ pub fn min_norm(products: &Products) -> Vec<f64> {
 /// How far weights are from the best ones: the largest `p.p - v_i.p`, relative to the longest vector's square.
 pub fn residual(products: &Products, weights: &[f64]) -> f64 {
     let scale = (0..products.len()).map(|i| products.at(i, i)).fold(0.0, f64::max);
-    if scale > 0.0 { Behind::of(products, weights.to_vec()).gap() / scale } else { 0.0 }
+    if scale > 0.0 { Behind::of(products, weights).gap() / scale } else { 0.0 }
 }
 
 /// The vector that looks furthest back from a point.
@@ -67,9 +68,9 @@ struct Behind {
 }
 
 impl Behind {
-    fn of(products: &Products, weights: Vec<f64>) -> Self {
-        let along = products.with(&weights);
-        let square = dot(&along, &weights);
+    fn of(products: &Products, weights: &[f64]) -> Self {
+        let along = products.with(weights);
+        let square = dot(&along, weights);
         let index = (0..along.len()).min_by(|&i, &j| along[i].total_cmp(&along[j])).unwrap_or(0);
         Self { along, square, index }
     }
@@ -83,7 +84,7 @@ impl Behind {
 /// vector furthest ahead to the one furthest behind, pair by pair, as far as that helps.
 fn polish(unit: &Products, weights: &mut [f64]) {
     for _ in 0..20 * unit.len() {
-        let behind = Behind::of(unit, weights.to_vec());
+        let behind = Behind::of(unit, weights);
         let held = (0..weights.len()).filter(|&i| weights[i] > 0.0);
         let ahead = held.max_by(|&i, &j| behind.along[i].total_cmp(&behind.along[j]));
         let Some(ahead) = ahead.filter(|&ahead| behind.gap() > 1e-12 && ahead != behind.index) else {

@@ -17,7 +17,6 @@ pub struct Gradients {
     /// In DeviceId order.
     pub clients: Vec<Vec<f64>>,
     pub losses: Vec<f64>,
-    pub samples: Vec<f64>,
     /// Absent clients: when they were last seen, and their gradient.
     pub past: Vec<(u32, Vec<f64>)>,
 }
@@ -42,7 +41,6 @@ impl Gradients {
         Self {
             clients: devices.iter().map(|member| pick(member.tier, &member.update)).collect(),
             losses: devices.iter().map(|member| member.loss).collect(),
-            samples: devices.iter().map(|member| f64::from(member.samples)).collect(),
             past: past.map(|(absent, update)| (absent.round, pick(absent.tier.index(), update))).collect(),
         }
     }

@@ -16,7 +16,7 @@ fn worked(params: Value) -> Vec<f64> {
 
 #[test]
 fn worked_numbers() {
-    let mean = [0.7 / 3.0, 1.6 / 3.0];
+    let mean: [f64; 2] = [0.7 / 3.0, 1.6 / 3.0];
     assert!((mean[0].hypot(mean[1]) - 0.5821416399).abs() < 1e-10);
     assert_close(&worked(json!({"alpha": 0, "tau": 0})), &[0.2603416559, 0.5206833117], 1e-10);
     assert_close(&worked(json!({"alpha": 0.5})), &[0.1411900865, 0.5647603460], 1e-10);

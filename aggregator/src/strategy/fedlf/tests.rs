@@ -247,7 +247,7 @@ fn plain(
             return (p.iter().map(|value| value * factor).collect(), blocks, shortest);
         }
     }
-    (vec![0.0; all.size()], vec![0..all.size()], 1.0)
+    (vec![0.0; all.size()], vec![], 1.0)
 }
 
 fn negative(values: &[f64]) -> Vec<f64> {

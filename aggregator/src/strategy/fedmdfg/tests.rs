@@ -86,10 +86,14 @@ fn pair(losses: [f64; 2], trials: [&[f64]; 2], params: Value) -> (Vec<f64>, Valu
 #[test]
 fn the_first_step_that_is_good_for_all_is_taken() {
     let step = |a: &[f64], b: &[f64]| pair([1.0, 1.0], [a, b], Value::Null);
-    assert_eq!(step(&[], &[]), (vec![0.5, 0.5], Value::Null));
-    assert_eq!(step(&[0.9, 0.9], &[0.9, 0.9]), (vec![0.5, 0.5], json!(1.0)));
+    let same = |(found, step): (Vec<f64>, Value), expected: f64, accepted: Value| {
+        assert_close(&found, &[expected, expected], 1e-12);
+        assert_eq!(step, accepted);
+    };
+    same(step(&[], &[]), 0.5, Value::Null);
+    same(step(&[0.9, 0.9], &[0.9, 0.9]), 0.5, json!(1.0));
     // Too little descent at step 1: 1e-4 * 0.5 is promised.
-    assert_eq!(step(&[0.9999, 0.9], &[0.99996, 0.9]), (vec![0.25, 0.25], json!(0.5)));
+    same(step(&[0.9999, 0.9], &[0.99996, 0.9]), 0.25, json!(0.5));
     assert_eq!(step(&[0.9, 0.9], &[0.99994, 0.9]).1, json!(1.0));
     // Never good for all: the first with a lower sum.
     assert_eq!(step(&[1.5, 0.5, 0.4], &[1.1, 1.1, 1.1]).1, json!(0.5));
