@@ -182,9 +182,12 @@ impl FedMdfg {
         let losses = losses(cohort, gram);
         let guidance = Guidance::of(&clients.iter().map(|&i| losses[i]).collect::<Vec<_>>());
         let guided = guidance.angle > self.params.theta_deg.to_radians();
+        // A sum of many rows is known less well than one.
+        let mut longest = rows.longest();
         let mut weights = if guided {
             let length = dot(&guidance.v, &guidance.v).sqrt();
             let mut pull: Vec<f64> = guidance.v.iter().map(|v| v / length).collect();
+            longest = longest.max(pull.iter().map(|pull| pull.abs()).sum());
             pull.resize(members.len(), 0.0);
             let mut weights = min_norm(&rows.extended(&pull));
             let own = weights.pop().unwrap_or(0.0);
@@ -194,7 +197,7 @@ impl FedMdfg {
             min_norm(&rows)
         };
         let length = rows.norm(&weights);
-        let zero = length <= NOTHING * rows.longest();
+        let zero = length <= NOTHING * longest;
         let factor = if zero { 0.0 } else { rows.mean_norm(clients.len()) / length };
         weights.iter_mut().for_each(|weight| *weight *= factor);
         let products = rows.with(&weights);

@@ -9,6 +9,9 @@ use crate::strategy::{
     minnorm::min_norm,
 };
 
+/// Relative to its terms, a g_P this short has too few digits left to say where it points.
+const CANCELLED: f64 = 1e-5;
+
 /// Which rows a region has.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rows {
@@ -60,7 +63,10 @@ pub fn solve(products: &Products, rows: &Rows) -> Solved {
     for ((&member, weight), factor) in members.iter().zip(&weights).zip(&factors) {
         coefficients[member] = weight * factor * unit;
     }
-    Solved { coefficients, norm: norm * unit, is_zero: norm <= rows.ztol * whole.longest() }
+    // Where the terms of g_P cancel, its products are known less well, and so is the length of the point.
+    let noise = pull.as_ref().map_or(0.0, |pull| NOTHING * terms(&base, pull));
+    let is_zero = norm <= noise.max(rows.ztol * whole.longest());
+    Solved { coefficients, norm: norm * unit, is_zero }
 }
 
 /// g_P as a combination of the base rows, in their unit; `None` where it is 0.
@@ -68,13 +74,17 @@ fn pull(base: &Products, rows: &Rows, clients: &[usize], factors: &[f64], mean: 
     // The true rows are the base rows divided by their factors.
     let q = |(&client, factor): (&usize, &f64)| rows.q.get(client).copied().unwrap_or(0.0) / factor;
     let mut pull: Vec<f64> = clients.iter().zip(factors).map(q).collect();
-    let terms: f64 = pull.iter().enumerate().map(|(i, pull)| pull.abs() * base.length(i)).sum();
     pull.resize(base.len(), 0.0);
     let length = base.norm(&pull);
-    if length <= 1e-12 * mean || length <= NOTHING * terms {
+    if length <= 1e-12 * mean || length <= CANCELLED * terms(base, &pull) {
         return None;
     }
     let unit = if rows.normalize { length } else { factors.first().map_or(1.0, |factor| 1.0 / factor) };
     pull.iter_mut().for_each(|pull| *pull /= unit);
     Some(pull)
+}
+
+/// Sum of the lengths of a combination's terms.
+fn terms(products: &Products, coefficients: &[f64]) -> f64 {
+    coefficients.iter().enumerate().map(|(i, coefficient)| coefficient.abs() * products.length(i)).sum()
 }
