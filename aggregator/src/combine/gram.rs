@@ -16,9 +16,9 @@ use super::{
 };
 
 /// Numbers of the model that are gathered at a time.
-const STRETCH: usize = 8192;
+const STRETCH: usize = 4096;
 /// Rows that are multiplied at a time.
-const PANEL: usize = 24;
+const PANEL: usize = 56;
 
 /// Inner products of the rows that hold each block.
 #[derive(Clone, PartialEq, Debug)]
