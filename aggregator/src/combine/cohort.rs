@@ -125,6 +125,8 @@ pub struct Cohort<'a> {
     refused: Vec<Refused>,
     /// By round, then by DeviceId.
     absent: Vec<Absent>,
+    /// Where the losses of a line search were taken; empty = at the strategy's own steps.
+    pub steps: Vec<f64>,
     /// In model order; empty = the model is one layer.
     layers: &'a [Range<usize>],
 }
@@ -143,6 +145,7 @@ impl<'a> Cohort<'a> {
             tier_weights: Vec::new(),
             refused: Vec::new(),
             absent: Vec::new(),
+            steps: Vec::new(),
             layers: &[],
         }
     }

@@ -10,6 +10,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -174,6 +175,25 @@ impl DiskStore {
         })
     }
 
+    /// Lets the spool that an update is in be read.
+    fn spool_of(
+        &mut self,
+        entry: &Entry,
+        read: impl FnOnce(&mut Spool) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let round = entry.header.ticket.round;
+        match &mut self.spool {
+            Some(spool) if spool.round == round => read(spool),
+            _ => {
+                let entries = self.of_rounds(round, round)?;
+                if entries.is_empty() {
+                    return Err(StoreError::WrongRound { open: self.open_number(), got: round });
+                }
+                read(&mut Spool::open(&self.spools, round, &entries)?)
+            }
+        }
+    }
+
     fn damaged(&self, what: &str) -> StoreError {
         StoreError::Damaged { path: self.ledger.path().to_owned(), what: what.to_owned() }
     }
@@ -294,17 +314,16 @@ impl Store for DiskStore {
     }
 
     fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
-        let round = entry.header.ticket.round;
-        match &mut self.spool {
-            Some(spool) if spool.round == round => spool.read(entry, payload),
-            _ => {
-                let entries = self.of_rounds(round, round)?;
-                if entries.is_empty() {
-                    return Err(StoreError::WrongRound { open: self.open_number(), got: round });
-                }
-                Spool::open(&self.spools, round, &entries)?.read(entry, payload)
-            }
-        }
+        self.spool_of(entry, |spool| spool.read(entry, payload))
+    }
+
+    fn read_part(
+        &mut self,
+        entry: &Entry,
+        bytes: Range<usize>,
+        payload: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.spool_of(entry, |spool| spool.read_part(entry, bytes, payload))
     }
 
     fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
