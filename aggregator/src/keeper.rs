@@ -42,6 +42,7 @@ const GROUP: usize = 32;
 const GROUP_WAIT: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
 pub enum Job {
     Do(Action),
     Stop,

@@ -215,6 +215,8 @@ pub struct Needs {
     pub sgd: bool,
     /// The last updates of this many absent devices.
     pub history: usize,
+    /// Of those seen in so many rounds before; 0 = whenever that was.
+    pub recent: u32,
 }
 
 /// What follows from a round for the next one.

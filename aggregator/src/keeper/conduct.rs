@@ -205,10 +205,15 @@ impl Keeper {
     }
 
     fn past(&self, round: u32) -> Result<Vec<Entry>, CombineError<StoreError>> {
-        match self.method.needs().history {
-            0 => Ok(vec![]),
-            _ => self.store.past(round).map_err(CombineError::Read),
+        let needs = self.method.needs();
+        if needs.history == 0 {
+            return Ok(vec![]);
         }
+        let mut past = self.store.past(round).map_err(CombineError::Read)?;
+        if needs.recent > 0 {
+            past.retain(|entry| entry.header.ticket.round.saturating_add(needs.recent) >= round);
+        }
+        Ok(past)
     }
 
     /// Combines and commits.

@@ -130,8 +130,8 @@ fn exchanges_of_a_round_are_kept_apart_and_last_updates_stay_as_long_as_wanted()
         let mut tried = header("a", 1, 1);
         (tried.ticket.stage, tried.kind, tried.vectors) = (1, Kind::Try, 0);
         let tried = UpdateRecord { header: tried, payload: &[] };
-        assert_eq!(store.append(&[tried.clone()]).unwrap(), [Kept::New]);
-        assert_eq!(store.append(&[tried]).unwrap(), [Kept::Known]);
+        assert_eq!(store.append(std::slice::from_ref(&tried)).unwrap(), [Kept::New]);
+        assert_eq!(store.append(std::slice::from_ref(&tried)).unwrap(), [Kept::Known]);
         assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
         assert_eq!(names(&store.updates(1, 1).unwrap()), ["a"]);
         assert!(store.past(1).unwrap().is_empty());

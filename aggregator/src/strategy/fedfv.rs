@@ -56,7 +56,8 @@ impl Strategy for FedFv {
     }
 
     fn needs(&self) -> Needs {
-        Needs { history: if self.params.tau > 0 { usize::MAX } else { 0 }, ..Needs::default() }
+        let history = if self.params.tau > 0 { usize::MAX } else { 0 };
+        Needs { history, recent: self.params.tau, ..Needs::default() }
     }
 
     fn weigh(&self, cohort: &Cohort<'_>) -> Weights {

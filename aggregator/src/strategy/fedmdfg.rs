@@ -85,7 +85,7 @@ impl Strategy for FedMdfg {
 
     fn needs(&self) -> Needs {
         let history = if self.params.history { usize::MAX } else { 0 };
-        Needs { guide: true, history, ..Needs::default() }
+        Needs { guide: true, history, recent: 1, ..Needs::default() }
     }
 
     fn next(&self, made: &[Exchange<'_>], _selected: &[DeviceId]) -> Option<Ask> {
