@@ -57,7 +57,7 @@ fn single_exchange() {
 
 #[test]
 fn probe_and_train() {
-    let strategy = "name = \"fedeba_plus\"\nparams = { alpha = 0.5, tau = 1.0 }";
+    let strategy = "name = \"fedeba_plus\"\nparams = { alpha = 0.1, tau = 1.0 }";
     assert_learned(strategy, &run(strategy).0);
 }
 

@@ -22,7 +22,7 @@ fn a_wrong_configuration_is_named() {
         ("[training]\nlr = nan", "E50", "training.lr"),
         ("[wire]\nup = \"int4\"", "E50", "int4"),
         ("not toml at all", "E50", "fairtier.toml"),
-        ("strategy = { name = \"fedprox\" }", "E50", "known are fedavg"),
+        ("strategy = { name = \"fedproxy\" }", "E50", "known are fedavg"),
         ("strategy = { params = { qq = 1 } }", "E50", "qq"),
         ("strategy = { params = { q = -1 } }", "E50", "`q`"),
         ("strategy = { params = { q_m = [0.1, 0.2] } }", "E50", "5 tiers"),
