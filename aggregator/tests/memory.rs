@@ -88,7 +88,7 @@ fn peak(strategy: &str, regions: &RegionMap, devices: usize) -> usize {
     drop(buffer);
     let outcome = combine(&mut strategy, &cohort, &[], &mut updates, &mut theta).unwrap();
     assert_eq!((outcome.kept, outcome.weights.len()), (None, devices));
-    assert!(theta.iter().all(|&value| value > 0.0));
+    assert!(theta.iter().all(|&value| value != 0.0));
     PEAK.load(Ordering::Relaxed) - before
 }
 

@@ -134,3 +134,41 @@ fn who_can_not_take_part_is_told_before_the_round() {
     let output = gateway.device(&serving, "cam-0", "0/5", &[]).fail();
     assert!(output.contains("E39"), "{output}");
 }
+
+/// Every round of a run, replayed from its file, gives the model of the next round's file.
+#[test]
+fn recorded_rounds_replay() {
+    for strategy in [
+        "name = \"fedlf\"",
+        "name = \"fedmdfg\"",
+        "name = \"fedeba_plus\"\nparams = { alpha = 0.1, tau = 1.0 }",
+        "name = \"afl\"\nparams = { server_momentum = 0.5 }",
+    ] {
+        let config = format!(
+            "run = {{ rounds = 3, min_devices = 5 }}\nround = {{ quorum = 1.0 }}\nstore = {{ record = true }}\n\
+             [strategy]\n{strategy}"
+        );
+        let gateway = Gateway::new(&config, &DEVICES);
+        let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
+        let devices = start(&gateway, &serving);
+        devices.into_iter().for_each(|device| drop(device.succeed()));
+        serving.process.succeed();
+        let after = |round: usize| -> Vec<f32> {
+            let file = gateway.text(&format!("gw/rounds/round-{round:06}.json"));
+            let output = Process::start("combine", "aggregator", &["combine", &file, "--format", "json"]);
+            let answer: Value = serde_json::from_str(&output.succeed()).unwrap();
+            let parameters = answer["parameters"].as_array().unwrap().iter();
+            parameters.map(|value| value.as_f64().unwrap() as f32).collect()
+        };
+        // Round files hold f64 sums of what the store holds as f32.
+        let close = |a: &[f32], b: &[f32]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-5 * a.abs().max(1e-2))
+        };
+        assert!(close(&after(3), &gateway.parameters()), "{strategy}");
+        let other = gateway.text("gw/rounds/round-000003.json");
+        let args = ["combine", "--strategy", "heterofl", &other, "--format", "json"];
+        let answer: Value =
+            serde_json::from_str(&Process::start("combine", "aggregator", &args).succeed()).unwrap();
+        assert_ne!(answer["parameters"][0], Value::Null, "{strategy}");
+    }
+}
