@@ -1,4 +1,4 @@
-//! `sim demo`, `sim data`, `sim partition`: see `--help`.
+//! `sim run`, `sim sweep`, `sim compare`, `sim demo`, `sim data`, `sim partition`: see `--help`.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -34,6 +34,9 @@ fn main() -> ExitCode {
         Command::Partition(args) => {
             cli::partition::run(args).map_err(Into::into).and_then(|text| print(&text))
         }
+        Command::Run(args) => cli::run::run(args).map_err(Into::into).and_then(|text| print(&text)),
+        Command::Sweep(args) => cli::run::sweep(args).map_err(Into::into).and_then(|text| print(&text)),
+        Command::Compare(args) => cli::run::compare(args).map_err(Into::into).and_then(|text| print(&text)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
