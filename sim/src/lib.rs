@@ -1,8 +1,9 @@
 //! Whole fleets in one process.
 //!
 //! [`data`] holds data sets and [`partition`] divides them among devices.
-//! [`engine`] simulates whole fleets in virtual time. [`demo`] runs a real aggregator and real clients over loopback QUIC and compares strategies on
-//! them; [`report`] turns what came out into a table, a self-contained page or a picture.
+//! [`engine`] simulates whole fleets in virtual time; [`results`] is what experiments on it leave behind.
+//! [`demo`] runs a real aggregator and real clients over loopback QUIC and compares strategies on them;
+//! [`report`] turns what came out into a table, a self-contained page or a picture.
 #![forbid(unsafe_code)]
 
 pub mod data;
@@ -10,3 +11,4 @@ pub mod demo;
 pub mod engine;
 pub mod partition;
 pub mod report;
+pub mod results;
