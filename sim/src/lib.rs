@@ -6,6 +6,7 @@
 //! [`report`] turns what came out into a table, a self-contained page or a picture.
 #![forbid(unsafe_code)]
 
+pub mod claims;
 pub mod data;
 pub mod demo;
 pub mod engine;

@@ -1,28 +1,29 @@
-//! How a check is computed: each way is one small function over [`Numbers`].
+//! How a check is computed: each way is one small function over the results of one experiment.
 //!
-//! Arms are compared seed by seed, over the seeds that both have.
-
-use std::collections::BTreeSet;
+//! Settings are compared seed by seed, over the seeds that both have.
 
 use common::metrics::Spread;
 
-use super::{ArmNumbers, Metric, Numbers};
+use super::{Bench, Evidence, figure};
+use crate::results::{Direction, How, Value};
 
-/// What is computed from the results of an experiment.
+/// What is computed. Figures and settings go by their names.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub enum Measure {
-    /// Relative change of a metric from one arm to another.
-    Change { metric: Metric, from: &'static str, to: &'static str, want: Want },
-    /// Difference of a metric from one arm to another.
-    Difference { metric: Metric, from: &'static str, to: &'static str, want: Want },
-    /// Relative change from one metric to another of the same arm.
-    Between { arm: &'static str, from: Metric, to: Metric, want: Want },
-    /// The metric itself.
-    Level { metric: Metric, arm: &'static str, want: Want },
-    /// The metric falls from each arm to the next; yields the relative change from first to last.
-    Falls { metric: Metric, arms: &'static [&'static str] },
-    /// No other arm of the experiment is better; yields the difference to the best other.
-    Best { metric: Metric, arm: &'static str },
+pub enum Measure<'a> {
+    /// Relative change of a figure from one setting to another.
+    Change { figure: &'a str, from: &'a str, to: &'a str, want: Want },
+    /// Its difference.
+    Difference { figure: &'a str, from: &'a str, to: &'a str, want: Want },
+    /// `to / from`.
+    Ratio { figure: &'a str, from: &'a str, to: &'a str, want: Want },
+    /// Relative change from one figure to another of the same setting.
+    Between { of: &'a str, from: &'a str, to: &'a str, want: Want },
+    /// The figure itself.
+    Level { figure: &'a str, of: &'a str, want: Want },
+    /// The figure falls from each setting to the next; yields the relative change from first to last.
+    Falls { figure: &'a str, settings: &'a [&'a str] },
+    /// No other setting of the experiment is better; yields the difference to the best other.
+    Best { figure: &'a str, of: &'a str },
     /// Nothing that our experiments compute.
     Nothing,
 }
@@ -30,26 +31,36 @@ pub enum Measure {
 /// When the direction is reached.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Want {
+    Below(f64),
+    Above(f64),
     AtMost(f64),
     AtLeast(f64),
-    /// No further from 0 than this.
-    Within(f64),
+    /// From the first to the second.
+    In(f64, f64),
 }
 
 impl Want {
-    pub const LOWER: Self = Self::AtMost(-1e-12);
-    pub const HIGHER: Self = Self::AtLeast(1e-12);
+    pub const LOWER: Self = Self::Below(0.0);
+    pub const HIGHER: Self = Self::Above(0.0);
+
+    /// No further from 0 than this.
+    pub const fn within(bound: f64) -> Self {
+        Self::In(-bound, bound)
+    }
 
     fn holds(self, value: f64) -> bool {
         match self {
+            Self::Below(bound) => value < bound,
+            Self::Above(bound) => value > bound,
             Self::AtMost(bound) => value <= bound,
             Self::AtLeast(bound) => value >= bound,
-            Self::Within(bound) => value.abs() <= bound,
+            Self::In(low, high) => (low..=high).contains(&value),
         }
     }
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Reached,
     /// Some checks of a claim, but not all.
@@ -58,106 +69,175 @@ pub enum Verdict {
     NotRun,
 }
 
+impl Verdict {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Reached => "yes",
+            Self::InPart => "in part",
+            Self::Missed => "no",
+            Self::NotRun => "not run",
+        }
+    }
+}
+
 /// What a check came to.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Finding {
     pub verdict: Verdict,
-    /// Arm, metric and its spread over seeds, for all that were compared.
-    pub parts: Vec<(String, Metric, Spread)>,
+    /// All that was compared.
+    pub parts: Vec<Part>,
     /// What the measure yields, over seeds.
     pub effect: Option<Spread>,
     /// Of our effect to the published one.
     pub ratio: Option<f64>,
-    /// Seeds in which the direction is reached, of how many.
-    pub agree: (usize, usize),
-    /// Of the runs compared; the least where they differ.
-    pub rounds: u32,
+    /// Seeds in which the direction is reached.
+    pub agree: usize,
+    /// Rounds of the runs compared; the least where they differ.
+    pub rounds: usize,
     pub profile: String,
 }
 
+/// One figure of one setting.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Part {
+    pub label: String,
+    pub figure: String,
+    pub spread: Spread,
+}
+
 impl Finding {
-    fn not_run() -> Self {
+    pub(super) fn not_run(profile: &str) -> Self {
         Self {
             verdict: Verdict::NotRun,
             parts: vec![],
             effect: None,
             ratio: None,
-            agree: (0, 0),
+            agree: 0,
             rounds: 0,
-            profile: String::new(),
+            profile: profile.into(),
         }
+    }
+
+    /// `heterofl 0.036 ± 0.002 → fair 0.029 ± 0.001`.
+    pub fn show_parts(&self) -> String {
+        let parts = self.parts.iter();
+        let parts =
+            parts.map(|part| format!("{} {}", part.label, figure::show_spread(&part.figure, &part.spread)));
+        parts.collect::<Vec<_>>().join(" → ")
     }
 }
 
-/// What is read from which arm.
-type Read<'a> = (&'a str, Metric);
+/// A setting and one of its figures.
+type Read<'a> = (&'a str, &'a str);
 
-impl Measure {
-    pub(super) fn find(&self, numbers: &Numbers, experiment: &str, published: Option<f64>) -> Finding {
-        let finding = match *self {
-            Self::Change { metric, from, to, want } => {
-                compare(numbers, experiment, [(from, metric), (to, metric)], relative, want)
+impl<'a> Measure<'a> {
+    /// How an experiment's own claim is decided.
+    pub fn of_value(
+        value: &'a Value,
+        direction: Direction,
+        bar: Option<f64>,
+        published: Option<f64>,
+    ) -> Self {
+        let zero = if value.how == How::Ratio { 1.0 } else { 0.0 };
+        let want = match (direction, bar) {
+            (Direction::AtMost, Some(bar)) => Want::AtMost(bar),
+            (Direction::AtLeast, Some(bar)) => Want::AtLeast(bar),
+            (Direction::AtMost, None) => Want::Below(zero),
+            (Direction::AtLeast, None) => Want::Above(zero),
+            (Direction::About, _) => {
+                let [a, b] = [0.5, 2.0].map(|factor| published.unwrap_or(f64::NAN) * factor);
+                Want::In(a.min(b), a.max(b))
             }
-            Self::Difference { metric, from, to, want } => {
-                compare(numbers, experiment, [(from, metric), (to, metric)], difference, want)
-            }
-            Self::Between { arm, from, to, want } => {
-                compare(numbers, experiment, [(arm, from), (arm, to)], relative, want)
-            }
-            Self::Level { metric, arm, want } => level(numbers, experiment, (arm, metric), want),
-            Self::Falls { metric, arms } => falls(numbers, experiment, metric, arms),
-            Self::Best { metric, arm } => best(numbers, experiment, metric, arm),
-            Self::Nothing => None,
         };
-        let mut finding = finding.unwrap_or_else(Finding::not_run);
-        finding.ratio = finding.effect.zip(published).and_then(|(ours, theirs)| {
-            let ratio = ours.mean / theirs;
-            ratio.is_finite().then_some(ratio)
-        });
-        finding
+        let figure = value.figure.as_str();
+        let to = value.of.as_str();
+        match (value.how, value.against.as_deref()) {
+            (How::Mean, _) | (_, None) => Self::Level { figure, of: to, want },
+            (How::Difference, Some(from)) => Self::Difference { figure, from, to, want },
+            (How::Ratio, Some(from)) => Self::Ratio { figure, from, to, want },
+            (How::Change, Some(from)) => Self::Change { figure, from, to, want },
+        }
     }
 
-    /// In words, for the record.
-    pub fn describe(&self) -> String {
-        match *self {
-            Self::Change { metric, from, to, .. } => format!("change of {}, {from} → {to}", metric.name()),
-            Self::Difference { metric, from, to, .. } => {
-                format!("difference of {}, {from} → {to}", metric.name())
+    /// In the profile that has what is needed, the full one if both have.
+    pub fn find(&self, evidence: &Evidence, experiment: &str, published: Option<f64>) -> Finding {
+        let found = evidence.of(experiment).find_map(|bench| self.find_in(bench, published));
+        found.unwrap_or_else(|| Finding::not_run(""))
+    }
+
+    /// `None` if runs that are needed are not there.
+    pub fn find_in(&self, bench: &Bench, published: Option<f64>) -> Option<Finding> {
+        let mut finding = match *self {
+            Self::Change { figure, from, to, want } => {
+                compare(bench, [(from, figure), (to, figure)], relative, want)
             }
-            Self::Between { arm, from, to, .. } => format!("{} against {}, {arm}", to.name(), from.name()),
-            Self::Level { metric, arm, .. } => format!("{}, {arm}", metric.name()),
-            Self::Falls { metric, arms } => format!("{} falls: {}", metric.name(), arms.join(" > ")),
-            Self::Best { metric, arm } => format!("{} has the best {}", arm, metric.name()),
-            Self::Nothing => "–".into(),
-        }
-    }
-
-    /// Whether what it yields is relative, to be read in percent.
-    pub fn is_relative(&self) -> bool {
-        matches!(self, Self::Change { .. } | Self::Between { .. } | Self::Falls { .. })
-    }
-
-    /// The metric it is about, the later one where there are two.
-    pub fn metric(&self) -> Option<Metric> {
-        match *self {
-            Self::Change { metric, .. }
-            | Self::Difference { metric, .. }
-            | Self::Level { metric, .. }
-            | Self::Falls { metric, .. }
-            | Self::Best { metric, .. } => Some(metric),
-            Self::Between { to, .. } => Some(to),
+            Self::Difference { figure, from, to, want } => {
+                compare(bench, [(from, figure), (to, figure)], |from, to| to - from, want)
+            }
+            Self::Ratio { figure, from, to, want } => {
+                compare(bench, [(from, figure), (to, figure)], |from, to| to / from, want)
+            }
+            Self::Between { of, from, to, want } => compare(bench, [(of, from), (of, to)], relative, want),
+            Self::Level { figure, of, want } => level(bench, (of, figure), want),
+            Self::Falls { figure, settings } => falls(bench, figure, settings),
+            Self::Best { figure, of } => best(bench, figure, of),
             Self::Nothing => None,
+        }?;
+        let ratio = finding.effect.zip(published).map(|(ours, theirs)| ours.mean / theirs);
+        finding.ratio = ratio.filter(|ratio| ratio.is_finite());
+        Some(finding)
+    }
+
+    /// In words.
+    pub fn describe(&self) -> String {
+        let title = figure::title;
+        match *self {
+            Self::Change { figure, from, to, .. } => format!("{}, {from} → {to}, change", title(figure)),
+            Self::Difference { figure, from, to, .. } => {
+                format!("{}, {from} → {to}, difference", title(figure))
+            }
+            Self::Ratio { figure, from, to, .. } => format!("{}, {to} / {from}", title(figure)),
+            Self::Between { of, from, to, .. } => {
+                format!("{of}: {} against {}", title(to), title(from))
+            }
+            Self::Level { figure, of, .. } => format!("{}, {of}", title(figure)),
+            Self::Falls { figure, settings } => format!("{} falls: {}", title(figure), settings.join(" > ")),
+            Self::Best { figure, of } => format!("{of} has the best {}", title(figure)),
+            Self::Nothing => "nothing that our experiments compute".into(),
         }
     }
 
-    /// Arms it needs.
-    pub fn arms(&self) -> Vec<&'static str> {
+    /// A number of the kind that it yields.
+    pub fn show(&self, value: f64) -> String {
         match *self {
-            Self::Change { from, to, .. } | Self::Difference { from, to, .. } => vec![from, to],
-            Self::Between { arm, .. } | Self::Level { arm, .. } | Self::Best { arm, .. } => vec![arm],
-            Self::Falls { arms, .. } => arms.to_vec(),
+            Self::Change { .. } | Self::Between { .. } | Self::Falls { .. } => {
+                crate::report::number::change(value)
+            }
+            Self::Difference { figure, .. } | Self::Best { figure, .. } => {
+                figure::show_difference(figure, value)
+            }
+            Self::Level { figure, .. } => figure::show(figure, value),
+            Self::Ratio { .. } | Self::Nothing => crate::report::number::figure(value),
+        }
+    }
+
+    /// Settings that it needs.
+    pub fn settings(&self) -> Vec<&'a str> {
+        match *self {
+            Self::Change { from, to, .. }
+            | Self::Difference { from, to, .. }
+            | Self::Ratio { from, to, .. } => {
+                vec![from, to]
+            }
+            Self::Between { of, .. } | Self::Level { of, .. } | Self::Best { of, .. } => vec![of],
+            Self::Falls { settings, .. } => settings.to_vec(),
             Self::Nothing => vec![],
         }
+    }
+
+    /// Whether both compute the same number.
+    pub fn is_like(&self, other: &Measure<'_>) -> bool {
+        self.describe() == other.describe()
     }
 }
 
@@ -166,78 +246,66 @@ fn relative(from: f64, to: f64) -> f64 {
     if from == to { 0.0 } else { (to - from) / from.abs() }
 }
 
-fn difference(from: f64, to: f64) -> f64 {
-    to - from
+fn compare(bench: &Bench, reads: [Read<'_>; 2], effect: fn(f64, f64) -> f64, want: Want) -> Option<Finding> {
+    let [from, to] = reads;
+    finding(bench, &reads, &paired(bench, from, to, effect), want)
 }
 
-fn compare(
-    numbers: &Numbers,
-    experiment: &str,
-    [from, to]: [Read<'_>; 2],
-    effect: fn(f64, f64) -> f64,
-    want: Want,
-) -> Option<Finding> {
-    let [old, new] = [numbers.arm(experiment, from.0)?, numbers.arm(experiment, to.0)?];
-    let effects = paired(old, from.1, new, to.1, effect);
-    finding(&[(from, old), (to, new)], &effects, want)
+fn level(bench: &Bench, read: Read<'_>, want: Want) -> Option<Finding> {
+    let values: Vec<f64> = bench.units(read.0).filter_map(|unit| figure::read(unit, read.1)).collect();
+    finding(bench, &[read], &values, want)
 }
 
-fn level(numbers: &Numbers, experiment: &str, read: Read<'_>, want: Want) -> Option<Finding> {
-    let arm = numbers.arm(experiment, read.0)?;
-    let values: Vec<f64> = arm.runs.iter().filter_map(|run| run.value(read.1)).collect();
-    finding(&[(read, arm)], &values, want)
-}
-
-fn falls(numbers: &Numbers, experiment: &str, metric: Metric, arms: &[&'static str]) -> Option<Finding> {
-    let all: Option<Vec<(Read<'_>, &ArmNumbers)>> =
-        arms.iter().map(|&arm| Some(((arm, metric), numbers.arm(experiment, arm)?))).collect();
-    let all = all?;
-    let (first, last) = (all.first()?.1, all.last()?.1);
-    let effects = paired(first, metric, last, metric, relative);
-    let mut finding = finding(&all, &effects, Want::LOWER)?;
-    let means: Vec<f64> = finding.parts.iter().map(|(_, _, spread)| spread.mean).collect();
-    let ordered = means.len() == arms.len() && means.windows(2).all(|pair| pair[1] < pair[0]);
-    finding.verdict = if ordered { Verdict::Reached } else { Verdict::Missed };
+fn falls(bench: &Bench, figure: &str, settings: &[&str]) -> Option<Finding> {
+    let reads: Vec<Read<'_>> = settings.iter().map(|&setting| (setting, figure)).collect();
+    let effects = paired(bench, *reads.first()?, *reads.last()?, relative);
+    let mut finding = finding(bench, &reads, &effects, Want::LOWER)?;
+    if finding.parts.len() < settings.len() {
+        return None;
+    }
+    let falls = finding.parts.is_sorted_by(|a, b| b.spread.mean < a.spread.mean);
+    finding.verdict = if falls { Verdict::Reached } else { Verdict::Missed };
     Some(finding)
 }
 
-/// Against the best of all other arms, by mean.
-fn best(numbers: &Numbers, experiment: &str, metric: Metric, arm: &str) -> Option<Finding> {
-    let ours = numbers.arm(experiment, arm)?;
-    let sign = if metric.high_is_good() { 1.0 } else { -1.0 };
-    let others = numbers.arms(experiment).filter(|&other| other != arm).filter_map(|other| {
-        let numbers = numbers.arm(experiment, other)?;
-        Some((other, numbers, numbers.spread(metric)?.mean * sign))
+/// Against the best of all other settings, by mean.
+fn best(bench: &Bench, name: &str, of: &str) -> Option<Finding> {
+    let high = figure::high_is_good(name);
+    let others = bench.record.settings.iter().filter(|setting| setting.id != of).filter_map(|setting| {
+        let mean = bench.spread(&setting.id, name)?.mean;
+        Some((setting.id.as_str(), if high { mean } else { -mean }))
     });
-    let (other, rival, _) = others.max_by(|a, b| a.2.total_cmp(&b.2))?;
-    let want = if metric.high_is_good() { Want::AtLeast(0.0) } else { Want::AtMost(0.0) };
-    let effects = paired(rival, metric, ours, metric, difference);
-    finding(&[((other, metric), rival), ((arm, metric), ours)], &effects, want)
+    let (rival, _) = others.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let want = if high { Want::AtLeast(0.0) } else { Want::AtMost(0.0) };
+    compare(bench, [(rival, name), (of, name)], |from, to| to - from, want)
 }
 
-/// Effects of the seeds that both arms have.
-fn paired(old: &ArmNumbers, from: Metric, new: &ArmNumbers, to: Metric, effect: fn(f64, f64) -> f64) -> Vec<f64> {
-    let pairs = old.runs.iter().filter_map(|run| {
-        let other = new.runs.iter().find(|other| other.seed == run.seed)?;
-        Some(effect(run.value(from)?, other.value(to)?))
+/// Effects of the seeds that both settings have.
+fn paired(bench: &Bench, from: Read<'_>, to: Read<'_>, effect: fn(f64, f64) -> f64) -> Vec<f64> {
+    let pairs = bench.units(from.0).filter_map(|unit| {
+        let other = bench.units(to.0).find(|other| other.unit.seed == unit.unit.seed)?;
+        Some(effect(figure::read(unit, from.1)?, figure::read(other, to.1)?))
     });
     pairs.filter(|effect| effect.is_finite()).collect()
 }
 
-fn finding(arms: &[(Read<'_>, &ArmNumbers)], effects: &[f64], want: Want) -> Option<Finding> {
+fn finding(bench: &Bench, reads: &[Read<'_>], effects: &[f64], want: Want) -> Option<Finding> {
     if effects.is_empty() {
         return None;
     }
-    let parts = arms.iter().filter_map(|&((name, metric), arm)| Some((name.into(), metric, arm.spread(metric)?)));
+    let part = |&(setting, figure): &Read<'_>| {
+        let spread = bench.spread(setting, figure)?;
+        Some(Part { label: bench.label(setting).into(), figure: figure.into(), spread })
+    };
     let spread = Spread::of(effects);
-    let profiles: BTreeSet<&str> = arms.iter().map(|(_, arm)| arm.profile.as_str()).collect();
+    let rounds = reads.iter().flat_map(|read| bench.units(read.0)).map(|unit| unit.rounds.len());
     Some(Finding {
         verdict: if want.holds(spread.mean) { Verdict::Reached } else { Verdict::Missed },
-        parts: parts.collect(),
+        parts: reads.iter().filter_map(part).collect(),
         effect: Some(spread),
         ratio: None,
-        agree: (effects.iter().filter(|&&effect| want.holds(effect)).count(), effects.len()),
-        rounds: arms.iter().flat_map(|(_, arm)| arm.runs.iter().map(|run| run.rounds)).min().unwrap_or(0),
-        profile: profiles.into_iter().collect::<Vec<_>>().join("/"),
+        agree: effects.iter().filter(|&&effect| want.holds(effect)).count(),
+        rounds: rounds.min().unwrap_or(0),
+        profile: bench.record.profile.clone(),
     })
 }

@@ -1,65 +1,37 @@
 //! What the five sources claim, and whether our runs show it.
 //!
 //! A [`Claim`] is data: a sentence of the specification with the [`Check`]s that decide it. A check names an
-//! experiment, how it is [measured](Measure) on the results and what was published. [`assess`] compares.
+//! experiment, how it is [measured](Measure) on the results and what was published. Experiments may bring
+//! checks of their own ([`results::Claim`](crate::results::Claim)); they join the claim with the same id.
 //!
 //! ```text
-//! change   ours = mean over seeds of (to - from) / |from|, seed by seed
-//! ratio    ours / published, of the same kind of number: 1 is full agreement, 0.5..2 the goal
+//! change   mean over seeds of (to - from) / |from|, seed by seed
+//! ratio    ours / published, of the same kind of number: 1 is full agreement, 0.5 to 2 the goal
 //! reached  the direction alone, on the mean over seeds
 //! ```
 //!
-//! | source | file |
+//! | part | file |
 //! |---|---|
-//! | FairHeteroFL | `fairheterofl` |
-//! | FedEBA+ | `fedeba` |
-//! | EAGLE | `eagle` |
-//! | FedLF | `fedlf` |
-//! | FedFB | `fedfb` |
+//! | claims by source | `fairheterofl`, `fedeba`, `eagle`, `fedlf`, `fedfb` |
+//! | how checks are computed | `measure` |
+//! | results, ready to be asked; figures by name | `evidence`, `figure` |
+//! | REPRODUCTION.md | `record` |
 
 mod eagle;
+mod evidence;
 mod fairheterofl;
 mod fedeba;
 mod fedfb;
 mod fedlf;
+pub mod figure;
 mod measure;
-mod metric;
-mod numbers;
-mod published;
 mod record;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-pub use measure::{Finding, Measure, Verdict, Want};
-pub use metric::Metric;
-pub use numbers::{ArmNumbers, Numbers, RunNumbers};
-pub use published::{PAPERS, Published, published};
+pub use evidence::{Bench, Evidence};
+pub use measure::{Finding, Measure, Part, Verdict, Want};
 pub use record::record;
-
-/// One claim of a source.
-#[derive(Copy, Clone, Debug)]
-pub struct Claim {
-    pub id: &'static str,
-    /// Section of the specification, and its number there.
-    pub section: &'static str,
-    pub text: &'static str,
-    pub checks: &'static [Check],
-    /// What is doubtful about the source, or about how we show it.
-    pub doubt: &'static str,
-}
-
-/// One comparison that a claim rests on.
-#[derive(Copy, Clone, Debug)]
-pub struct Check {
-    /// Which data, models or arms, for people.
-    pub what: &'static str,
-    /// Name of the experiment that serves it; empty where there is none, and `published` is all there is.
-    pub experiment: &'static str,
-    pub measure: Measure,
-    pub published: &'static str,
-    /// The published number of the kind that the measure yields.
-    pub effect: Option<f64>,
-}
 
 /// A source with its claims.
 #[derive(Copy, Clone, Debug)]
@@ -71,42 +43,127 @@ pub struct Source {
     pub doubts: &'static [&'static str],
 }
 
+/// One claim of a source.
+#[derive(Copy, Clone, Debug)]
+pub struct Claim {
+    /// Section of the specification and number there.
+    pub id: &'static str,
+    pub text: &'static str,
+    pub checks: &'static [Check],
+    /// What is doubtful about it in the source, or about how we show it.
+    pub doubt: &'static str,
+}
+
+/// One comparison that a claim rests on.
+#[derive(Copy, Clone, Debug)]
+pub struct Check {
+    /// Which data, model or setting, for people.
+    pub what: &'static str,
+    /// Name of the experiment that serves it; empty where none does.
+    pub experiment: &'static str,
+    pub measure: Measure<'static>,
+    pub published: &'static str,
+    /// The published number of the kind that the measure yields.
+    pub effect: Option<f64>,
+}
+
 /// All sources, in the order of the specification.
 pub const ALL: &[Source] =
     &[fairheterofl::SOURCE, fedeba::SOURCE, eagle::SOURCE, fedlf::SOURCE, fedfb::SOURCE];
 
 /// What became of one claim.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct Assessment {
-    pub claim: &'static Claim,
-    /// One for each check.
-    pub findings: Vec<Finding>,
+    pub id: &'static str,
+    pub text: &'static str,
+    pub verdict: Verdict,
+    pub rows: Vec<Row>,
+    pub doubt: &'static str,
 }
 
-/// Every claim against what was measured.
-pub fn assess(source: &Source, numbers: &Numbers) -> Vec<Assessment> {
-    let of = |claim: &'static Claim| Assessment {
-        claim,
-        findings: claim.checks.iter().map(|check| check.find(numbers)).collect(),
-    };
-    source.claims.iter().map(of).collect()
+/// One check and what it came to.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Row {
+    pub what: String,
+    pub experiment: String,
+    pub how: String,
+    pub published: String,
+    /// What the measure yields, written out: mean and deviation over seeds.
+    pub ours: String,
+    pub finding: Finding,
 }
 
-impl Check {
-    pub fn find(&self, numbers: &Numbers) -> Finding {
-        self.measure.find(numbers, self.experiment, self.effect)
+/// Every claim of a source against the results.
+pub fn assess(source: &Source, evidence: &Evidence) -> Vec<Assessment> {
+    source.claims.iter().map(|claim| claim.assess(evidence)).collect()
+}
+
+impl Claim {
+    fn assess(&self, evidence: &Evidence) -> Assessment {
+        let mut rows: Vec<Row> = self.checks.iter().map(|check| check.row(evidence)).collect();
+        for bench in &evidence.benches {
+            rows.extend(own_rows(bench, |own| {
+                own.id == self.id && !self.covers(&bench.record.experiment, own)
+            }));
+        }
+        Assessment { id: self.id, text: self.text, verdict: verdict(&rows), rows, doubt: self.doubt }
+    }
+
+    /// Whether a check of ours computes what the experiment's own claim does.
+    fn covers(&self, experiment: &str, own: &crate::results::Claim) -> bool {
+        let measure = Measure::of_value(&own.value, own.direction, own.bar, own.published);
+        self.checks.iter().any(|check| check.experiment == experiment && check.measure.is_like(&measure))
     }
 }
 
-impl Assessment {
-    /// Reached or missed only if all checks that were run agree.
-    pub fn verdict(&self) -> Verdict {
-        let count = |verdict| self.findings.iter().filter(|finding| finding.verdict == verdict).count();
-        match (count(Verdict::Reached), count(Verdict::Missed)) {
-            (0, 0) => Verdict::NotRun,
-            (_, 0) => Verdict::Reached,
-            (0, _) => Verdict::Missed,
-            _ => Verdict::InPart,
+impl Check {
+    fn row(&self, evidence: &Evidence) -> Row {
+        let finding = self.measure.find(evidence, self.experiment, self.effect);
+        Row::new(self.what, self.experiment, &self.measure, self.published.into(), finding)
+    }
+}
+
+/// Claims that the experiment's file makes, as far as `wanted`.
+pub fn own_rows(bench: &Bench, wanted: impl Fn(&crate::results::Claim) -> bool) -> Vec<Row> {
+    let row = |own: &crate::results::Claim| {
+        let measure = Measure::of_value(&own.value, own.direction, own.bar, own.published);
+        let finding =
+            measure.find_in(bench, own.published).unwrap_or_else(|| Finding::not_run(&bench.record.profile));
+        let published = own.published.map_or("direction only".into(), |value| measure.show(value));
+        Row::new(&own.text, &bench.record.experiment, &measure, published, finding)
+    };
+    bench.record.claims.iter().filter(|own| wanted(own)).map(row).collect()
+}
+
+impl Row {
+    fn new(what: &str, experiment: &str, measure: &Measure<'_>, published: String, finding: Finding) -> Self {
+        let ours = finding.effect.map_or("–".into(), |effect| match effect.runs {
+            1 => measure.show(effect.mean),
+            _ => format!("{} (± {})", measure.show(effect.mean), plain(&measure.show(effect.std))),
+        });
+        Self {
+            what: what.into(),
+            experiment: experiment.into(),
+            how: measure.describe(),
+            published,
+            ours,
+            finding,
         }
+    }
+}
+
+/// A deviation has no sign.
+fn plain(text: &str) -> &str {
+    text.trim_start_matches(['+', '±'])
+}
+
+/// Reached or missed only if all checks that were run agree.
+fn verdict(rows: &[Row]) -> Verdict {
+    let count = |verdict| rows.iter().filter(|row| row.finding.verdict == verdict).count();
+    match (count(Verdict::Reached), count(Verdict::Missed)) {
+        (0, 0) => Verdict::NotRun,
+        (_, 0) => Verdict::Reached,
+        (0, _) => Verdict::Missed,
+        _ => Verdict::InPart,
     }
 }

@@ -13,7 +13,7 @@
 
 mod html;
 mod markup;
-mod number;
+pub(crate) mod number;
 mod partition;
 mod picture;
 mod plot;

@@ -32,7 +32,8 @@ pub struct Series<'a> {
 
 impl Columns<'_> {
     pub fn draw(&self) -> Element {
-        let values = || self.series.iter().flat_map(|series| series.values.iter().copied()).filter(|x| x.is_finite());
+        let values =
+            || self.series.iter().flat_map(|series| series.values.iter().copied()).filter(|x| x.is_finite());
         let top = self.top.unwrap_or_else(|| values().fold(0.0, f64::max) * 1.05).max(1e-9);
         let y = Scale::linear((0.0, top), (FRAME.bottom, FRAME.top));
         let tiers = self.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
@@ -69,7 +70,12 @@ impl Columns<'_> {
             let values: Vec<String> = series.values.iter().map(|&value| short(value)).collect();
             format!("{} {}", series.name, values.join(", "))
         });
-        format!("{} in {}, tier by tier, widest first: {}.", self.title, self.unit, series.collect::<Vec<_>>().join("; "))
+        format!(
+            "{} in {}, tier by tier, widest first: {}.",
+            self.title,
+            self.unit,
+            series.collect::<Vec<_>>().join("; ")
+        )
     }
 }
 

@@ -44,7 +44,8 @@ impl Lines<'_> {
     /// From the least to the largest number that can be shown; panels may share the hull of theirs.
     pub fn domain(&self) -> Option<(f64, f64)> {
         let shown = |value: &f64| value.is_finite() && (!self.log || *value > 0.0);
-        let values = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.mean)).filter(shown);
+        let values =
+            self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.mean)).filter(shown);
         let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
         (low <= high).then_some((low, high))
     }

@@ -29,7 +29,8 @@ pub struct Lorenz<'a> {
 
 /// Points from (0, 0) to (1, 1); none where there is nothing to share. Negative numbers count as 0.
 pub fn curve(values: &[f64]) -> Vec<(f64, f64)> {
-    let mut values: Vec<f64> = values.iter().filter(|value| value.is_finite()).map(|value| value.max(0.0)).collect();
+    let mut values: Vec<f64> =
+        values.iter().filter(|value| value.is_finite()).map(|value| value.max(0.0)).collect();
     values.sort_unstable_by(f64::total_cmp);
     let (count, all) = (values.len() as f64, values.iter().sum::<f64>());
     if all <= 0.0 {
@@ -100,7 +101,8 @@ mod tests {
 
     #[test]
     fn curves_are_drawn() {
-        let text = lorenz("accuracy", &[Lorenz { index: 0, name: "a", curve: curve(&[1.0, 3.0]) }]).to_string();
+        let text =
+            lorenz("accuracy", &[Lorenz { index: 0, name: "a", curve: curve(&[1.0, 3.0]) }]).to_string();
         assert!(text.contains("<polyline") && text.contains("a 0.00"), "{text}");
         assert!(lorenz("accuracy", &[]).to_string().starts_with("<svg"));
     }

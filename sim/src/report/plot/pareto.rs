@@ -37,11 +37,10 @@ pub struct Axes<'a> {
 /// Arms that none is at least as good as in both and better in one, fairest first.
 pub fn front<'a, 'b>(arms: &'b [Arm<'a>]) -> Vec<&'b Arm<'a>> {
     let beats = |a: &Arm<'_>, b: &Arm<'_>| {
-        a.unfair.0 <= b.unfair.0
-            && a.good.0 >= b.good.0
-            && (a.unfair.0 < b.unfair.0 || a.good.0 > b.good.0)
+        a.unfair.0 <= b.unfair.0 && a.good.0 >= b.good.0 && (a.unfair.0 < b.unfair.0 || a.good.0 > b.good.0)
     };
-    let mut front: Vec<&Arm<'_>> = arms.iter().filter(|arm| !arms.iter().any(|other| beats(other, arm))).collect();
+    let mut front: Vec<&Arm<'_>> =
+        arms.iter().filter(|arm| !arms.iter().any(|other| beats(other, arm))).collect();
     front.sort_by(|a, b| a.unfair.0.total_cmp(&b.unfair.0));
     front
 }
@@ -100,7 +99,8 @@ fn labels(arms: &[Arm<'_>], x: &Scale, y: &Scale) -> Vec<Element> {
         ];
         let free = places.into_iter().find_map(|(at, base, anchor, left)| {
             let shape = [left, base - 11.0, left + wide, base + 3.0];
-            let inside = shape[0] > FRAME.left && shape[2] < WIDTH && shape[1] > 20.0 && shape[3] < FRAME.bottom;
+            let inside =
+                shape[0] > FRAME.left && shape[2] < WIDTH && shape[1] > 20.0 && shape[3] < FRAME.bottom;
             let apart = |other: &[f64; 4]| {
                 shape[2] < other[0] || other[2] < shape[0] || shape[3] < other[1] || other[3] < shape[1]
             };

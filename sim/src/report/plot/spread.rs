@@ -46,13 +46,16 @@ pub fn spread(what: &str, rows: &[Row<'_>]) -> Element {
     let about = format!("{what}, median and 5 to 95 %: {}.", medians.join(", "));
     let draw = |(at, row): (usize, &Row<'_>)| {
         let y = TOP + at as f64 * (tall + GAP) + GAP / 2.0;
-        el("g")
-            .with(name(row.name, y + tall / 2.0 + 4.0))
-            .all(shape(row, y, tall, &x))
-            .all(row.devices.iter().filter(|device| device.1.is_finite()).map(|&(tier, value)| {
+        el("g").with(name(row.name, y + tall / 2.0 + 4.0)).all(shape(row, y, tall, &x)).all(
+            row.devices.iter().filter(|device| device.1.is_finite()).map(|&(tier, value)| {
                 let y = y + (tier as f64 + 0.5) * tall / lanes as f64;
-                el("circle").class(format_args!("device {}", class(row.index))).at("cx", x.at(value)).at("cy", y).at("r", 2.2)
-            }))
+                el("circle")
+                    .class(format_args!("device {}", class(row.index)))
+                    .at("cx", x.at(value))
+                    .at("cy", y)
+                    .at("r", 2.2)
+            }),
+        )
     };
     described(WIDTH, bottom + 48.0, what, &about)
         .with(frame.columns(&x, &x.ticks(6)))
@@ -89,7 +92,8 @@ fn shape(row: &Row<'_>, y: f64, tall: f64, x: &Scale) -> Vec<Element> {
 
 /// 5, 25, 50, 75 and 95 %, between neighbours in proportion.
 fn quantiles(row: &Row<'_>) -> Option<[f64; 5]> {
-    let mut values: Vec<f64> = row.devices.iter().map(|device| device.1).filter(|value| value.is_finite()).collect();
+    let mut values: Vec<f64> =
+        row.devices.iter().map(|device| device.1).filter(|value| value.is_finite()).collect();
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
     Some([0.05, 0.25, 0.5, 0.75, 0.95].map(|share| {
@@ -112,7 +116,11 @@ mod tests {
 
     #[test]
     fn every_device_is_a_dot() {
-        let row = Row { index: 0, name: "a name that is much too long", devices: vec![(0, 1.0), (4, 2.0), (1, f64::NAN)] };
+        let row = Row {
+            index: 0,
+            name: "a name that is much too long",
+            devices: vec![(0, 1.0), (4, 2.0), (1, f64::NAN)],
+        };
         let text = spread("loss", &[row]).to_string();
         assert_eq!(text.matches("class=\"device").count(), 2);
         assert!(text.contains('…') && !text.contains("NaN"));
