@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod partition;
+pub mod report;
 
 use std::{io, path::PathBuf};
 
@@ -34,6 +35,11 @@ pub enum Command {
     /// Divides a data set among clients and shows who has what
     #[command(after_help = partition::EXAMPLES)]
     Partition(partition::PartitionArgs),
+    /// Saved results as one self-contained page, Markdown or JSON: published against ours
+    #[command(after_help = report::EXAMPLES)]
+    Report(report::ReportArgs),
+    /// Saved results as a record of every published claim: reached or not
+    Reproduce(report::ReproduceArgs),
 }
 
 /// What can go wrong with data sets and partitions.

@@ -1,4 +1,4 @@
-//! `sim demo`, `sim data`, `sim partition`: see `--help`.
+//! `sim demo`, `sim data`, `sim partition`, `sim report`, `sim reproduce`: see `--help`.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -33,6 +33,10 @@ fn main() -> ExitCode {
         Command::Data(args) => cli::data::run(args).map_err(Into::into).and_then(|text| print(&text)),
         Command::Partition(args) => {
             cli::partition::run(args).map_err(Into::into).and_then(|text| print(&text))
+        }
+        Command::Report(args) => cli::report::report(args).map_err(Into::into).and_then(|text| print(&text)),
+        Command::Reproduce(args) => {
+            cli::report::reproduce(args).map_err(Into::into).and_then(|text| print(&text))
         }
     };
     match done {

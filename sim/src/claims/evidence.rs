@@ -21,11 +21,7 @@ pub struct Bench {
 }
 
 impl Evidence {
-    /// A directory that is not there holds no results.
     pub fn read(dir: &Path) -> Result<Self, ResultsError> {
-        if !dir.exists() {
-            return Ok(Self::default());
-        }
         let all = results::read_all(dir)?;
         Ok(Self { benches: all.into_iter().map(|(record, units)| Bench { record, units }).collect() })
     }

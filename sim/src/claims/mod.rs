@@ -121,6 +121,22 @@ impl Check {
         let finding = self.measure.find(evidence, self.experiment, self.effect);
         Row::new(self.what, self.experiment, &self.measure, self.published.into(), finding)
     }
+
+    fn row_in(&self, bench: &Bench) -> Row {
+        let finding = self.measure.find_in(bench, self.effect);
+        let finding = finding.unwrap_or_else(|| Finding::not_run(&bench.record.profile));
+        Row::new(self.what, self.experiment, &self.measure, self.published.into(), finding)
+    }
+}
+
+/// Everything that claims say about one experiment, on its results in one profile.
+pub fn rows_of(bench: &Bench) -> Vec<Row> {
+    let claims = || ALL.iter().flat_map(|source| source.claims);
+    let ours =
+        claims().flat_map(|claim| claim.checks).filter(|check| check.experiment == bench.record.experiment);
+    let mut rows: Vec<Row> = ours.map(|check| check.row_in(bench)).collect();
+    rows.extend(own_rows(bench, |own| !claims().any(|claim| claim.covers(&bench.record.experiment, own))));
+    rows
 }
 
 /// Claims that the experiment's file makes, as far as `wanted`.
