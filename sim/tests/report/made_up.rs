@@ -149,10 +149,10 @@ fn record(experiment: &str, title: &str, settings: &[(&str, &str)]) -> Experimen
     };
     let own = Claim {
         id: "1.5.1".into(),
-        text: "mean loss of the fairest, made up".into(),
+        text: "variance of the fairest, made up".into(),
         published: Some(-0.1),
         value: Value {
-            figure: "loss.mean".into(),
+            figure: "loss.variance".into(),
             of: "q10".into(),
             against: Some("heterofl".into()),
             how: How::Change,
