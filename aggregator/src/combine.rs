@@ -76,6 +76,16 @@ pub trait Updates {
         row: Row<'_>,
         buffer: &'a mut Vec<Self::Value>,
     ) -> Result<&'a [Self::Value], Self::Error>;
+
+    /// Part of a packed vector, from `start` on. Returns how many numbers the whole vector has; where it has
+    /// fewer than asked for, the rest of `out` stays as it is.
+    fn part(&mut self, row: Row<'_>, start: usize, out: &mut [f64]) -> Result<usize, Self::Error> {
+        let mut buffer = Vec::new();
+        let whole = self.read(row, &mut buffer)?;
+        let part = whole.get(start..).unwrap_or(&[]);
+        out.iter_mut().zip(part).for_each(|(out, value)| *out = value.wide());
+        Ok(whole.len())
+    }
 }
 
 /// Updates held in memory, in DeviceId order.

@@ -74,6 +74,7 @@ impl Settings {
 
 /// What the driver must do, in this order.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
 pub enum Action {
     /// Remember a device.
     Register(DeviceRecord),

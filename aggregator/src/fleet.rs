@@ -66,6 +66,9 @@ impl Fleet {
             let (need, have) = (MIN_VALIDATED.into(), hello.data.train_samples.into());
             return Err(Refusal { code: Code::NoValidation, need, have });
         }
+        if needs.binary && hello.data.classes > 2 {
+            return Err(Refusal { code: Code::WrongData, need: 2, have: hello.data.classes.into() });
+        }
         if needs.groups && hello.data.groups.is_empty() {
             return Err(Code::NoGroups.into());
         }

@@ -30,16 +30,19 @@ use crate::{
     strategy::Method,
 };
 
+mod books;
 mod conduct;
 mod files;
 
-use conduct::Losses;
+pub use books::Books;
+pub use conduct::Losses;
 
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
 const GROUP: usize = 32;
 const GROUP_WAIT: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
 pub enum Job {
     Do(Action),
     Stop,
@@ -88,6 +91,7 @@ pub struct Keeper {
     pub fleet: BTreeMap<DeviceId, DeviceRecord>,
     /// The round that is open.
     pub open: Option<RoundRecord>,
+    pub books: Books,
     /// Who was lost in the exchanges of the open round.
     pub losses: Losses,
     /// Where `status.json` and `model.onnx` go.

@@ -23,7 +23,7 @@ mod replay;
 mod vectors;
 
 pub use answer::Answer;
-pub use record::{Probe, RecordError, RoundDump, record};
+pub use record::{RecordError, RoundDump, record};
 pub use replay::{Overrides, replay, replay_with};
 
 /// What the first two keys of a file must say.

@@ -9,7 +9,7 @@ use common::{Instant, transfer::LinkLimits};
 use crate::{
     config::Config,
     coordinator::{Coordinator, OpenRound, Start},
-    keeper::{Keeper, Observer},
+    keeper::{Books, Keeper, Observer},
     server::{ServerError, check_fixed_tiers, open_method, open_model, open_run},
     store::Store,
 };
@@ -58,6 +58,7 @@ impl Run {
             settings: settings.clone(),
             fleet,
             open: None,
+            books: Books::new(config),
             losses: Default::default(),
             dir,
             observer,

@@ -157,8 +157,8 @@ impl Server {
 /// The model under its tiers, and its initial parameters.
 pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32>), ServerError> {
     let source = &config.model.source;
-    let (graph, parameters) = match zoo::by_name(source) {
-        Some(entry) => entry.build(config.model.seed),
+    let (graph, parameters) = match zoo::build(source, config.model.seed) {
+        Some(built) => built,
         None => {
             let path = PathBuf::from(source);
             if !path.exists() {

@@ -9,7 +9,10 @@
 //! ```
 //! [`DiskStore`] keeps everything in one directory; [`MemoryStore`] is for simulations and forgets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use common::{
     Code, Codec, DeviceId, RunId, Tier,
@@ -59,6 +62,15 @@ pub trait Store: Send {
 
     /// Reads the payload of an update, replacing `payload`; fails unless it is what was appended.
     fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError>;
+
+    /// Reads these bytes of the payload alone, replacing `payload`. What lies beyond its end is left
+    /// out. They are not checked: read the whole update once before.
+    fn read_part(
+        &mut self,
+        entry: &Entry,
+        bytes: Range<usize>,
+        payload: &mut Vec<u8>,
+    ) -> Result<(), StoreError>;
 
     /// Closes the open round with its result, all or nothing.
     fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError>;

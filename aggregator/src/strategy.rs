@@ -25,6 +25,7 @@ use serde_json::Value;
 use crate::combine::{Cohort, Grams, Scope, TierSums};
 
 mod afl;
+mod algebra;
 mod direction;
 mod ditto;
 mod eagle;
@@ -36,10 +37,15 @@ mod fedavg;
 mod fedeba;
 mod fedeba_plus;
 pub mod fedfb;
+mod fedfv;
+mod fedlf;
+mod fedmdfg;
+mod fedmgda_plus;
 mod fedprox;
 mod fedsgd;
 mod heterofl;
 mod method;
+mod minnorm;
 mod mix;
 mod per_tier;
 mod prac_fedeba;
@@ -51,6 +57,7 @@ mod term;
 mod weights;
 
 pub use afl::{Afl, AflParams};
+pub use algebra::Products;
 pub use direction::Direction;
 pub use ditto::{Ditto, DittoParams};
 pub use eagle::{Eagle, EagleNorm, EagleParams};
@@ -62,10 +69,15 @@ pub use fedavg::{AverageParams, FedAvg};
 pub use fedeba::FedEba;
 pub use fedeba_plus::{Align, FedEbaPlus, FedEbaPlusParams};
 pub use fedfb::{FedFb, FedFbParams};
+pub use fedfv::{FedFv, FedFvParams};
+pub use fedlf::{FedLf, FedLfParams};
+pub use fedmdfg::{FedMdfg, FedMdfgParams};
+pub use fedmgda_plus::{FedMgdaPlus, FedMgdaPlusParams, Lambda0};
 pub use fedprox::{FedProx, FedProxParams};
 pub use fedsgd::{FedSgd, FedSgdParams};
 pub use heterofl::HeteroFl;
 pub use method::{Method, Momentum, Varp, by_name};
+pub use minnorm::{min_norm, min_norm_in_box, project, residual};
 pub use mix::Mix;
 pub use per_tier::PerTier;
 pub use prac_fedeba::{PracFedEba, PracFedEbaParams};
@@ -92,6 +104,10 @@ pub const ALL: &[Entry] = &[
     Entry { name: "eagle", build: build::<Eagle> },
     Entry { name: "fedfb", build: build::<FedFb> },
     Entry { name: "fairfed", build: build::<FairFed> },
+    Entry { name: "fedfv", build: build::<FedFv> },
+    Entry { name: "fedmgda_plus", build: build::<FedMgdaPlus> },
+    Entry { name: "fedmdfg", build: build::<FedMdfg> },
+    Entry { name: "fedlf", build: build::<FedLf> },
 ];
 
 /// See the module for its parts. All methods but `begin`, `learn` and `restore` only look.
@@ -199,6 +215,8 @@ pub struct Needs {
     pub sgd: bool,
     /// The last updates of this many absent devices.
     pub history: usize,
+    /// Of those seen in so many rounds before; 0 = whenever that was.
+    pub recent: u32,
 }
 
 /// What follows from a round for the next one.

@@ -111,6 +111,19 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
+/// A model by its name with weights drawn from `seed`: one of [`ALL`], or dense layers with ReLU between them
+/// whose widths the name says, as in `mlp:784-100-10`.
+pub fn build(name: &str, seed: u64) -> Option<(Graph, Vec<f32>)> {
+    if let Some(entry) = by_name(name) {
+        return Some(entry.build(seed));
+    }
+    let widths: Vec<u32> =
+        name.strip_prefix("mlp:")?.split('-').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let graph = mlp(name, &widths).ok()?;
+    let parameters = initial(&graph, seed);
+    Some((graph, parameters))
+}
+
 pub fn by_name(name: &str) -> Option<Entry> {
     ALL.iter().find(|entry| entry.name == name).copied()
 }
@@ -209,6 +222,16 @@ mod tests {
             assert_eq!(tiers.collect::<Vec<_>>(), counts, "{name}");
         }
         assert_eq!(by_name("resnet-50"), None);
+    }
+
+    #[test]
+    fn dense_layers_by_their_widths() {
+        let (graph, parameters) = build("mlp:7-4-1", 0).unwrap();
+        assert_eq!((parameters.len(), graph.layers().len()), (7 * 4 + 4 + 4 + 1, 2));
+        assert_eq!(build("mlp:784-200-100-10", 3).unwrap().1, by_name("mnist-mlp").unwrap().build(3).1);
+        for wrong in ["mlp:", "mlp:3", "mlp:3-x", "mlp:3-0", "mlp"] {
+            assert!(build(wrong, 0).is_none(), "{wrong}");
+        }
     }
 
     #[test]

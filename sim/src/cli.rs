@@ -3,6 +3,7 @@
 pub mod data;
 pub mod partition;
 pub mod report;
+pub mod run;
 
 use std::{io, path::PathBuf};
 
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sim::{
     data::SetError,
     demo::{BadOption, DemoOptions},
+    experiment::ExperimentError,
     partition::PartitionError,
 };
 
@@ -40,15 +42,26 @@ pub enum Command {
     Report(report::ReportArgs),
     /// Saved results as a record of every published claim: reached or not
     Reproduce(report::ReproduceArgs),
+    /// Runs an experiment of the papers, or one of your own
+    #[command(after_help = run::RUN_EXAMPLES)]
+    Run(run::RunArgs),
+    /// Runs an experiment for several values of its keys
+    #[command(after_help = run::SWEEP_EXAMPLES)]
+    Sweep(run::SweepArgs),
+    /// Compares results: two strategies, or two directories
+    #[command(after_help = run::COMPARE_EXAMPLES)]
+    Compare(run::CompareArgs),
 }
 
-/// What can go wrong with data sets and partitions.
+/// What can go wrong with data sets, partitions and experiments.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error(transparent)]
     Set(#[from] SetError),
     #[error(transparent)]
     Partition(#[from] PartitionError),
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
     #[error("can not write JSON: {0}")]
     Json(#[from] serde_json::Error),
     #[error("can not write {}: {source}", path.display())]

@@ -1,7 +1,8 @@
 //! Whole fleets in one process.
 //!
 //! [`data`] holds data sets and [`partition`] divides them among devices.
-//! [`engine`] simulates whole fleets in virtual time; [`results`] is what experiments on it leave behind.
+//! [`engine`] simulates whole fleets in virtual time; [`experiment`] runs the papers' experiments on it, and
+//! [`results`] is what they leave behind.
 //! [`demo`] runs a real aggregator and real clients over loopback QUIC and compares strategies on them;
 //! [`report`] turns what came out into a table, a self-contained page or a picture.
 #![forbid(unsafe_code)]
@@ -10,6 +11,7 @@ pub mod claims;
 pub mod data;
 pub mod demo;
 pub mod engine;
+pub mod experiment;
 pub mod partition;
 pub mod report;
 pub mod results;

@@ -1,4 +1,5 @@
-//! `sim demo`, `sim data`, `sim partition`, `sim report`, `sim reproduce`: see `--help`.
+//! `sim run`, `sim sweep`, `sim compare`, `sim report`, `sim reproduce`, `sim demo`, `sim data`,
+//! `sim partition`: see `--help`.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -38,6 +39,9 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => {
             cli::report::reproduce(args).map_err(Into::into).and_then(|text| print(&text))
         }
+        Command::Run(args) => cli::run::run(args).map_err(Into::into).and_then(|text| print(&text)),
+        Command::Sweep(args) => cli::run::sweep(args).map_err(Into::into).and_then(|text| print(&text)),
+        Command::Compare(args) => cli::run::compare(args).map_err(Into::into).and_then(|text| print(&text)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

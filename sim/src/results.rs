@@ -125,6 +125,8 @@ pub enum Direction {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct UnitResult {
     pub format: u32,
+    /// Of everything that the result depends on; a unit with another one is run again.
+    pub fingerprint: String,
     pub unit: UnitId,
     pub label: String,
     pub strategy: String,
@@ -242,6 +244,9 @@ pub struct Final {
     /// Mean over rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflicts: Option<ConflictLine>,
+    /// Mean over devices, on samples that are held out to choose parameters by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation_loss: Option<f64>,
 }
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]

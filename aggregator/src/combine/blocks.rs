@@ -25,6 +25,8 @@ pub struct Block {
 pub struct BlockPiece {
     /// Where it starts in the packed slice.
     pub packed: usize,
+    /// Where it starts in the whole model.
+    pub full: usize,
     pub len: usize,
     pub block: usize,
 }
@@ -57,19 +59,19 @@ impl Blocks {
                     let end =
                         starts.get(layer + 1).copied().unwrap_or(usize::MAX).min(piece.full + piece.len);
                     let block = Block { region: piece.region.index(), layer };
-                    cut.push((piece.packed + (at - piece.full), end - at, block));
+                    cut.push((piece.packed + (at - piece.full), at, end - at, block));
                     at = end;
                 }
             }
             cut
         };
         let by_tier: Vec<_> = (0..regions.tiers()).map_while(Tier::new).map(cut).collect();
-        let mut list: Vec<Block> = by_tier.iter().flatten().map(|&(_, _, block)| block).collect();
+        let mut list: Vec<Block> = by_tier.iter().flatten().map(|&(_, _, _, block)| block).collect();
         list.sort_unstable();
         list.dedup();
-        let number = |(packed, len, block): &(usize, usize, Block)| {
+        let number = |&(packed, full, len, ref block): &(usize, usize, usize, Block)| {
             let block = list.binary_search(block).unwrap_or(0);
-            BlockPiece { packed: *packed, len: *len, block }
+            BlockPiece { packed, full, len, block }
         };
         let pieces = by_tier.iter().map(|tier| tier.iter().map(number).collect()).collect();
         Self { list, pieces }
@@ -106,9 +108,10 @@ mod tests {
         let block = |region, layer| Block { region, layer };
         assert_eq!(blocks.list(), [block(0, 0), block(0, 1), block(0, 2), block(1, 0), block(1, 1)]);
         assert_eq!((blocks.of_region(0), blocks.of_region(1)), (0..3, 3..5));
-        let piece = |packed, len, block| BlockPiece { packed, len, block };
-        assert_eq!(blocks.pieces(one), [piece(0, 3, 0), piece(3, 2, 1), piece(5, 3, 2)]);
-        let widest = [piece(0, 3, 0), piece(3, 1, 3), piece(4, 1, 4), piece(5, 2, 1), piece(7, 3, 2)];
+        let piece = |packed, full, len, block| BlockPiece { packed, full, len, block };
+        assert_eq!(blocks.pieces(one), [piece(0, 0, 3, 0), piece(3, 5, 2, 1), piece(5, 7, 3, 2)]);
+        let widest =
+            [piece(0, 0, 3, 0), piece(3, 3, 1, 3), piece(4, 4, 1, 4), piece(5, 5, 2, 1), piece(7, 7, 3, 2)];
         assert_eq!(blocks.pieces(zero), widest);
         assert_eq!(Blocks::new(&regions, &[0..4, 4..10], Scope::Region).list(), [block(0, 0), block(1, 0)]);
     }

@@ -125,6 +125,8 @@ pub struct Cohort<'a> {
     refused: Vec<Refused>,
     /// By round, then by DeviceId.
     absent: Vec<Absent>,
+    /// Where the losses of a line search were taken; empty = at the strategy's own steps.
+    pub steps: Vec<f64>,
     /// In model order; empty = the model is one layer.
     layers: &'a [Range<usize>],
 }
@@ -143,6 +145,7 @@ impl<'a> Cohort<'a> {
             tier_weights: Vec::new(),
             refused: Vec::new(),
             absent: Vec::new(),
+            steps: Vec::new(),
             layers: &[],
         }
     }
@@ -181,6 +184,12 @@ impl<'a> Cohort<'a> {
     pub fn row_tier(&self, row: usize) -> Option<Tier> {
         let absent = || self.absent.get(row - self.participants.len()).map(|absent| absent.tier);
         self.participants.get(row).map_or_else(absent, |participant| Some(participant.tier))
+    }
+
+    /// Forgets all line searches.
+    pub fn clear_trials(&mut self) {
+        let more = self.participants.iter_mut().filter_map(|participant| participant.more.as_mut());
+        more.for_each(|more| more.trials.clear());
     }
 
     /// Gives a participant the losses it found at the steps of a line search.

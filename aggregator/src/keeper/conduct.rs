@@ -3,9 +3,11 @@
 //! What was asked follows from the strategy's state and from what the store holds of the round, so after a
 //! restart the open exchange is formed again and means the same.
 
+use std::ops::Range;
+
 use common::{
     Code, DeviceId, Tier,
-    brief::{Brief, Objective, Product},
+    brief::{Brief, GroupReport, Objective, Product},
     message::{Alone, Task},
     region::RegionMap,
     rng,
@@ -13,9 +15,9 @@ use common::{
 };
 use tracing::{error, info, warn};
 
-use super::{Keeper, KeeperError, Reply};
+use super::{Keeper, KeeperError, Reply, books::Trained};
 use crate::{
-    combine::{Absent, Cohort, CombineError, Outcome, combine, direction, weighted_mean},
+    combine::{Absent, Cohort, CombineError, Conflicts, Outcome, combine, direction, weighted_mean},
     fleet::DeviceRecord,
     model::Published,
     report::RoundReport,
@@ -117,8 +119,9 @@ impl Keeper {
             .map(|stage| self.store.updates(record.number, stage as u8))
             .collect::<Result<_, _>>()
             .map_err(CombineError::Read)?;
-        let (regions, past) = (self.model.regions.clone(), self.past(record.number)?);
-        let scene = self.scene(&regions, record.number, lr, &past);
+        let (regions, layers) = (self.model.regions.clone(), self.model.layers.clone());
+        let past = self.past(record.number)?;
+        let scene = self.scene(&regions, &layers, record.number, lr, &past);
         let exchange = |(stage, entries): (&StageRecord, &Vec<Entry>)| Exchange {
             kind: stage.kind,
             cohort: scene.cohort(entries),
@@ -189,16 +192,28 @@ impl Keeper {
         })
     }
 
-    fn scene<'a>(&self, regions: &'a RegionMap, round: u32, lr: f32, past: &'a [Entry]) -> Scene<'a> {
+    fn scene<'a>(
+        &self,
+        regions: &'a RegionMap,
+        layers: &'a [Range<usize>],
+        round: u32,
+        lr: f32,
+        past: &'a [Entry],
+    ) -> Scene<'a> {
         let refused = self.losses.refused.clone();
-        Scene { regions, round, lr: lr.into(), clients: self.fleet.len(), refused, past }
+        Scene { regions, layers, round, lr: lr.into(), clients: self.fleet.len(), refused, past }
     }
 
     fn past(&self, round: u32) -> Result<Vec<Entry>, CombineError<StoreError>> {
-        match self.method.needs().history {
-            0 => Ok(vec![]),
-            _ => self.store.past(round).map_err(CombineError::Read),
+        let needs = self.method.needs();
+        if needs.history == 0 {
+            return Ok(vec![]);
         }
+        let mut past = self.store.past(round).map_err(CombineError::Read)?;
+        if needs.recent > 0 {
+            past.retain(|entry| entry.header.ticket.round.saturating_add(needs.recent) >= round);
+        }
+        Ok(past)
     }
 
     /// Combines and commits.
@@ -217,8 +232,8 @@ impl Keeper {
             Some(stage) => self.store.updates(record.number, stage as u8)?,
             None => vec![],
         };
-        let outcome = match failed {
-            Some(code) => kept(code),
+        let (outcome, conflicts) = match failed {
+            Some(code) => (kept(code), None),
             None => self.combine(&record, closed.lr, train, &entries),
         };
         if let Some(code) = outcome.kept {
@@ -232,7 +247,17 @@ impl Keeper {
             silent: std::mem::take(&mut self.losses.silent),
             ..closed.clone()
         };
-        let report = RoundReport::new(&closed, Purpose::Train, Some(&outcome), self.model.plans.len());
+        let stages: Vec<_> = (0..record.stages.len())
+            .map(|stage| self.store.updates(record.number, stage as u8))
+            .collect::<Result<_, _>>()?;
+        let mut report = RoundReport::new(&closed, Purpose::Train, Some(&outcome), self.model.plans.len())
+            .with_traffic(self.traffic(&record, &stages));
+        if let Some(conflicts) = conflicts {
+            report = report.with_conflicts(conflicts);
+        }
+        if let Some(groups) = self.group_report() {
+            report = report.with_groups(&closed, groups.signal);
+        }
         let (lost, refused) = (report.silent.len(), report.refused.len());
         info!(
             round = closed.number,
@@ -255,15 +280,29 @@ impl Keeper {
         Ok(Reply::Committed)
     }
 
+    /// What devices are asked to say about groups.
+    fn group_report(&self) -> Option<GroupReport> {
+        let mut brief = self.settings.brief.clone();
+        let anybody = self.fleet.keys().next()?;
+        self.method.brief(anybody, &[], &mut brief);
+        brief.groups
+    }
+
     /// The next model, or the present one and the reason why it stays.
-    fn combine(&mut self, record: &RoundRecord, lr: f32, train: Option<usize>, entries: &[Entry]) -> Outcome {
-        let Some(train) = train else { return kept(Code::EmptyRound) };
+    fn combine(
+        &mut self,
+        record: &RoundRecord,
+        lr: f32,
+        train: Option<usize>,
+        entries: &[Entry],
+    ) -> (Outcome, Option<Conflicts>) {
+        let Some(train) = train else { return (kept(Code::EmptyRound), None) };
         let combined = self.try_combine(record, lr, train, entries);
         combined.unwrap_or_else(|failed| {
             error!(round = record.number, "{failed}");
             match failed {
-                CombineError::Read(failed) => kept(failed.code()),
-                _ => kept(Code::NonFiniteResult),
+                CombineError::Read(failed) => (kept(failed.code()), None),
+                _ => (kept(Code::NonFiniteResult), None),
             }
         })
     }
@@ -274,25 +313,35 @@ impl Keeper {
         lr: f32,
         train: usize,
         entries: &[Entry],
-    ) -> Result<Outcome, CombineError<StoreError>> {
-        let (regions, past) = (self.model.regions.clone(), self.past(record.number)?);
-        let scene = self.scene(&regions, record.number, lr, &past);
+    ) -> Result<(Outcome, Option<Conflicts>), CombineError<StoreError>> {
+        let (regions, layers) = (self.model.regions.clone(), self.model.layers.clone());
+        let past = self.past(record.number)?;
+        let scene = self.scene(&regions, &layers, record.number, lr, &past);
+        let mut gradients = vec![];
         let mut made = Vec::with_capacity(record.stages.len());
         for (number, stage) in record.stages.iter().enumerate() {
             let entries = self.store.updates(record.number, number as u8).map_err(CombineError::Read)?;
             made.push(Exchange { kind: stage.kind, cohort: scene.cohort(&entries) });
+            if stage.kind == Kind::Gradients {
+                gradients = entries;
+            }
         }
         let (earlier, rest) = made.split_at_mut(train);
         let Some((Exchange { cohort, .. }, later)) = rest.split_first_mut() else {
-            return Ok(kept(Code::EmptyRound));
+            return Ok((kept(Code::EmptyRound), None));
         };
         for tried in later.iter().filter(|exchange| exchange.kind == Kind::Try) {
             for participant in tried.cohort.participants() {
                 cohort.set_trials(&participant.device, participant.trials());
             }
         }
+        let trained = Trained { cohort, entries, past: &past, earlier, gradients: &gradients };
+        self.write_round(&trained);
+        let before = if self.books.conflicts { self.parameters.clone() } else { vec![] };
         let mut updates = Spooled::new(&mut *self.store, entries).with_past(&past);
-        combine(&mut self.method, cohort, earlier, &mut updates, &mut self.parameters)
+        let outcome = combine(&mut self.method, cohort, earlier, &mut updates, &mut self.parameters)?;
+        let conflicts = self.count_conflicts(&before, &trained);
+        Ok((outcome, conflicts))
     }
 }
 
@@ -304,6 +353,7 @@ fn member(record: &DeviceRecord) -> Member<'_> {
 /// What the exchanges of a round have in common.
 struct Scene<'a> {
     regions: &'a RegionMap,
+    layers: &'a [Range<usize>],
     round: u32,
     lr: f64,
     clients: usize,
@@ -316,6 +366,7 @@ impl<'a> Scene<'a> {
         let mut cohort = Cohort::new(self.regions, self.lr);
         cohort.round = self.round;
         cohort.set_clients(self.clients);
+        cohort.set_layers(self.layers);
         cohort.reserve(entries.len());
         for Entry { header, .. } in entries {
             let Header { device, tier, scalars, norms, .. } = header;

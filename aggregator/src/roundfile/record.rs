@@ -10,11 +10,12 @@
 //! each of them a tier keeps.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
 
-use common::{Tier, brief::Product};
+use common::{DeviceId, Tier, brief::Product};
 use models::npy::{Array, Data};
 use serde_json::{Map, Value, json};
 
@@ -38,14 +39,8 @@ pub struct RoundDump<'a, U> {
     pub updates: &'a mut U,
     /// What the trial losses of the participants belong to.
     pub steps: &'a [f64],
-    pub probe: Option<Probe<'a, U>>,
-}
-
-/// Gradients that were asked for before training.
-#[derive(Debug)]
-pub struct Probe<'a, U> {
-    pub cohort: &'a Cohort<'a>,
-    pub gradients: &'a mut U,
+    /// Gradients that were asked for before training.
+    pub gradients: &'a BTreeMap<DeviceId, Vec<f32>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +54,7 @@ pub enum RecordError<E> {
 
 /// Writes the round below `dir` and says where.
 pub fn record<U: Updates>(dir: &Path, dump: RoundDump<'_, U>) -> Result<PathBuf, RecordError<U::Error>> {
-    let RoundDump { model, parameters, method, params, cohort, updates, steps, probe } = dump;
+    let RoundDump { model, parameters, method, params, cohort, updates, steps, gradients } = dump;
     let name = format!("round-{:06}", cohort.round);
     let rounds = dir.join("rounds");
     let files = Files { dir: rounds.join(&name), name };
@@ -78,17 +73,11 @@ pub fn record<U: Updates>(dir: &Path, dump: RoundDump<'_, U>) -> Result<PathBuf,
             let first = files.row(updates, Row::First(index, participant), "first", 1.0)?;
             entry.insert("first_update".into(), first);
         }
-        devices.push(entry);
-    }
-    if let Some(Probe { cohort: asked, gradients }) = probe {
-        for (index, participant) in asked.participants().iter().enumerate() {
-            let id = participant.device.as_str();
-            let entry = devices.iter_mut().find(|entry| entry.get("id").and_then(Value::as_str) == Some(id));
-            if let Some(entry) = entry {
-                let vector = files.row(gradients, Row::Update(index, participant), "gradient", 1.0)?;
-                entry.insert("gradient".into(), vector);
-            }
+        if let Some(gradient) = gradients.get(&participant.device) {
+            let name = format!("gradient-{}", participant.device);
+            entry.insert("gradient".into(), files.array(&name, Data::F32(gradient.clone()))?);
         }
+        devices.push(entry);
     }
     let mut file = json!({
         "format": FORMAT,

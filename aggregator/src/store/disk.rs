@@ -8,8 +8,9 @@
 //! A round counts once its model is committed; the spool is removed after that.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -59,6 +60,8 @@ pub struct DiskStore {
     run: Option<RunId>,
     /// Of the open round.
     spool: Option<Spool>,
+    /// Of rounds before, opened as they are read; until the next commit.
+    old: BTreeMap<u32, Spool>,
 }
 
 impl DiskStore {
@@ -84,7 +87,7 @@ impl DiskStore {
     }
 
     fn new(ledger: Ledger, spools: &Path, options: Options) -> Self {
-        Self { ledger, spools: spools.to_owned(), options, run: None, spool: None }
+        Self { ledger, spools: spools.to_owned(), options, run: None, spool: None, old: BTreeMap::new() }
     }
 
     /// Fails if something is damaged that a run needs to go on.
@@ -172,6 +175,26 @@ impl DiskStore {
             complete("the registry of devices", devices.len(), table.len()?)?;
             Ok(devices)
         })
+    }
+
+    /// Lets the spool that an update is in be read.
+    fn spool_of(
+        &mut self,
+        entry: &Entry,
+        read: impl FnOnce(&mut Spool) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let round = entry.header.ticket.round;
+        if let Some(spool) = self.spool.as_mut().filter(|spool| spool.round == round) {
+            return read(spool);
+        }
+        if !self.old.contains_key(&round) {
+            let entries = self.of_rounds(round, round)?;
+            if entries.is_empty() {
+                return Err(StoreError::WrongRound { open: self.open_number(), got: round });
+            }
+            self.old.insert(round, Spool::open(&self.spools, round, &entries)?);
+        }
+        self.old.get_mut(&round).map_or(Ok(()), read)
     }
 
     fn damaged(&self, what: &str) -> StoreError {
@@ -294,17 +317,16 @@ impl Store for DiskStore {
     }
 
     fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
-        let round = entry.header.ticket.round;
-        match &mut self.spool {
-            Some(spool) if spool.round == round => spool.read(entry, payload),
-            _ => {
-                let entries = self.of_rounds(round, round)?;
-                if entries.is_empty() {
-                    return Err(StoreError::WrongRound { open: self.open_number(), got: round });
-                }
-                Spool::open(&self.spools, round, &entries)?.read(entry, payload)
-            }
-        }
+        self.spool_of(entry, |spool| spool.read(entry, payload))
+    }
+
+    fn read_part(
+        &mut self,
+        entry: &Entry,
+        bytes: Range<usize>,
+        payload: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.spool_of(entry, |spool| spool.read_part(entry, bytes, payload))
     }
 
     fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
@@ -320,6 +342,7 @@ impl Store for DiskStore {
         let dropped: Vec<_> = entries.iter().filter(|entry| !options.keep_spool && !stays(entry)).collect();
         self.ledger.write(|txn| write_commit(txn, commit, &options, &dropped))?;
         self.spool = None;
+        self.old.clear();
         if !options.keep_spool {
             let needed: BTreeSet<u32> = kept.iter().map(|(ticket, _)| ticket.round).collect();
             // The round is closed whatever happens here; a file that stays is removed on the next start.
@@ -383,10 +406,11 @@ fn insert_model(txn: &WriteTransaction, round: u32, parameters: &[f32]) -> Resul
     Ok(())
 }
 
+/// Round, exchange and DeviceId of an update.
+type Key<'a> = AccessGuard<'a, (u32, u8, &'static str)>;
+
 /// A row of the index.
-fn entry(
-    (key, value): (AccessGuard<'_, (u32, u8, &str)>, AccessGuard<'_, &[u8]>),
-) -> Result<(u32, Entry), Fault> {
+fn entry((key, value): (Key<'_>, AccessGuard<'_, &[u8]>)) -> Result<(u32, Entry), Fault> {
     let (round, stage, device) = key.value();
     Ok((round, ledger::decode(&update_tag(round, stage, device), value.value())?))
 }

@@ -1,6 +1,6 @@
 //! A store that forgets, for simulations and tests.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use common::DeviceId;
 
@@ -112,6 +112,15 @@ impl Store for MemoryStore {
     }
 
     fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
+        self.read_part(entry, 0..entry.payload_len(), payload)
+    }
+
+    fn read_part(
+        &mut self,
+        entry: &Entry,
+        range: Range<usize>,
+        payload: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
         let ticket = entry.header.ticket;
         let open = self.open.as_ref().map(|round| round.number);
         let (_, bytes) = self
@@ -120,7 +129,8 @@ impl Store for MemoryStore {
             .filter(|(kept, _)| kept.header.ticket == ticket)
             .ok_or(StoreError::WrongRound { open, got: ticket.round })?;
         payload.clear();
-        payload.extend_from_slice(bytes);
+        let end = range.end.min(bytes.len());
+        payload.extend_from_slice(bytes.get(range.start..end).unwrap_or(&[]));
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 use std::{
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom, Write},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -112,6 +113,21 @@ impl Spool {
             return Err(damaged("has another header than the index"));
         }
         Ok(())
+    }
+
+    /// Some bytes of a payload, as they are.
+    pub fn read_part(
+        &mut self,
+        entry: &Entry,
+        bytes: Range<usize>,
+        payload: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let head = head(&entry.header, entry.payload_len()).ok_or(StoreError::TooLong)?;
+        payload.clear();
+        payload.resize(bytes.end.min(entry.payload_len()).saturating_sub(bytes.start), 0);
+        let start = entry.offset + (head.len() + bytes.start) as u64;
+        let read = self.file.seek(SeekFrom::Start(start)).and_then(|_| self.file.read_exact(payload));
+        read.map_err(|source| StoreError::Io { path: self.path.clone(), source })
     }
 
     /// After a failed write: the tail is cut off again, or on the next start.

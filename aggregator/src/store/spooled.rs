@@ -1,4 +1,6 @@
-//! The updates of a round, read back from a store one at a time for combining.
+//! The updates of a round, read back from a store for combining: whole, or a stretch at a time.
+
+use common::codec::BLOCK;
 
 use super::{Entry, Store, StoreError};
 use crate::combine::{Row, Updates};
@@ -7,22 +9,66 @@ use crate::combine::{Row, Updates};
 #[derive(Debug)]
 pub struct Spooled<'a, S: ?Sized> {
     store: &'a mut S,
-    entries: &'a [Entry],
-    past: &'a [Entry],
+    now: Shelf<'a>,
+    past: Shelf<'a>,
     payload: Vec<u8>,
-    /// Both vectors of an update that came with its first step.
-    both: Vec<f32>,
+    numbers: Vec<f32>,
+}
+
+/// Entries in DeviceId order, and whether their checksum has been seen to be right.
+#[derive(Debug)]
+struct Shelf<'a> {
+    entries: &'a [Entry],
+    checked: Vec<bool>,
+}
+
+impl<'a> Shelf<'a> {
+    fn new(entries: &'a [Entry]) -> Self {
+        Self { entries, checked: vec![false; entries.len()] }
+    }
+}
+
+/// Where the numbers of a row lie in the payload of its entry.
+struct Place<'a> {
+    entry: &'a Entry,
+    index: usize,
+    past: bool,
+    /// The first of them, and how many there are.
+    first: usize,
+    count: usize,
 }
 
 impl<'a, S: Store + ?Sized> Spooled<'a, S> {
     /// `entries` in DeviceId order, as [`Store::updates`] gives them.
     pub fn new(store: &'a mut S, entries: &'a [Entry]) -> Self {
-        Self { store, entries, past: &[], payload: Vec::new(), both: Vec::new() }
+        let (now, past) = (Shelf::new(entries), Shelf::new(&[]));
+        Self { store, now, past, payload: Vec::new(), numbers: Vec::new() }
     }
 
     /// Also reads the last updates of absent devices, as [`Store::past`] gives them.
     pub fn with_past(self, past: &'a [Entry]) -> Self {
-        Self { past, ..self }
+        Self { past: Shelf::new(past), ..self }
+    }
+
+    /// A row that is not there has no place; it then reads as empty, which combining refuses by length.
+    fn find(&self, row: Row<'_>) -> Option<Place<'a>> {
+        let (shelf, device, number, past) = match row {
+            Row::Update(_, participant) => (&self.now, &participant.device, 0, false),
+            Row::First(_, participant) => (&self.now, &participant.device, 1, false),
+            Row::Absent(_, absent) => (&self.past, &absent.device, 0, true),
+        };
+        let entries = shelf.entries;
+        let index = entries.binary_search_by(|entry| entry.header.device.cmp(device)).ok()?;
+        let entry = entries.get(index)?;
+        let vectors = usize::from(entry.header.vectors.max(1));
+        let count = entry.header.codec.count_in(entry.payload_len())? / vectors;
+        (number < vectors).then_some(Place { entry, index, past, first: number * count, count })
+    }
+
+    /// Decodes a stretch of an entry's payload into `numbers`; false if it does not decode.
+    fn decode(&mut self, entry: &Entry, count: usize) -> bool {
+        self.numbers.resize(count, 0.0);
+        entry.header.codec.decode(&self.payload, &mut self.numbers).is_ok()
     }
 }
 
@@ -32,28 +78,40 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
 
     fn read<'b>(&'b mut self, row: Row<'_>, buffer: &'b mut Vec<f32>) -> Result<&'b [f32], StoreError> {
         buffer.clear();
-        let (entries, device) = match row {
-            Row::Update(_, participant) | Row::First(_, participant) => (self.entries, &participant.device),
-            Row::Absent(_, absent) => (self.past, &absent.device),
-        };
-        // A device without an entry reads as an empty update, which combining refuses by length.
-        let found = entries.binary_search_by(|entry| entry.header.device.cmp(device));
-        let Some(entry) = found.ok().and_then(|index| entries.get(index)) else { return Ok(buffer) };
+        let Some(Place { entry, first, count, .. }) = self.find(row) else { return Ok(buffer) };
         self.store.read(entry, &mut self.payload)?;
-        let (codec, vectors) = (entry.header.codec, usize::from(entry.header.vectors.max(1)));
-        let first = matches!(row, Row::First(..));
-        if let Some(count) = codec.count_in(self.payload.len()).filter(|_| !first || vectors > 1) {
-            let whole = if vectors > 1 { &mut self.both } else { &mut *buffer };
-            whole.resize(count, 0.0);
-            if codec.decode(&self.payload, whole).is_err() {
-                whole.clear();
+        let all = entry.header.codec.count_in(entry.payload_len()).unwrap_or(0);
+        if all == count {
+            // The usual case needs no copy.
+            buffer.resize(count, 0.0);
+            if entry.header.codec.decode(&self.payload, buffer).is_err() {
+                buffer.clear();
             }
-            if vectors > 1 {
-                let half = self.both.len() / vectors;
-                let range = if first { half..2 * half } else { 0..half };
-                buffer.extend_from_slice(self.both.get(range).unwrap_or(&[]));
-            }
+        } else if self.decode(entry, all) {
+            buffer.extend_from_slice(self.numbers.get(first..first + count).unwrap_or(&[]));
         }
         Ok(buffer)
+    }
+
+    /// Reads no more than the blocks of the codec that the part lies in, after one look at the whole.
+    fn part(&mut self, row: Row<'_>, start: usize, out: &mut [f64]) -> Result<usize, StoreError> {
+        let Some(Place { entry, index, past, first, count }) = self.find(row) else { return Ok(0) };
+        let codec = entry.header.codec;
+        let shelf = if past { &mut self.past } else { &mut self.now };
+        if !std::mem::replace(&mut shelf.checked[index], true) {
+            self.store.read(entry, &mut self.payload)?;
+        }
+        let all = codec.count_in(entry.payload_len()).unwrap_or(0);
+        let (from, to) = (first + start, first + count.min(start + out.len()));
+        let (from_block, to_block) = (from / BLOCK * BLOCK, to.next_multiple_of(BLOCK).min(all));
+        let bytes = codec.encoded_len(from_block).zip(codec.encoded_len(to_block));
+        let Some((head, tail)) = bytes.filter(|_| from < to) else { return Ok(count) };
+        self.store.read_part(entry, head as usize..tail as usize, &mut self.payload)?;
+        if !self.decode(entry, to_block - from_block) {
+            return Ok(0);
+        }
+        let part = self.numbers.iter().skip(from - from_block);
+        out.iter_mut().take(to - from).zip(part).for_each(|(out, &value)| *out = f64::from(value));
+        Ok(count)
     }
 }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    combine::{Cohort, check_encoded, combine},
+    combine::{Cohort, Updates, check_encoded, combine},
     strategy::by_name,
 };
 
@@ -130,8 +130,8 @@ fn exchanges_of_a_round_are_kept_apart_and_last_updates_stay_as_long_as_wanted()
         let mut tried = header("a", 1, 1);
         (tried.ticket.stage, tried.kind, tried.vectors) = (1, Kind::Try, 0);
         let tried = UpdateRecord { header: tried, payload: &[] };
-        assert_eq!(store.append(&[tried.clone()]).unwrap(), [Kept::New]);
-        assert_eq!(store.append(&[tried]).unwrap(), [Kept::Known]);
+        assert_eq!(store.append(std::slice::from_ref(&tried)).unwrap(), [Kept::New]);
+        assert_eq!(store.append(std::slice::from_ref(&tried)).unwrap(), [Kept::Known]);
         assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
         assert_eq!(names(&store.updates(1, 1).unwrap()), ["a"]);
         assert!(store.past(1).unwrap().is_empty());
@@ -427,4 +427,46 @@ fn open_and_load(dir: &Path) -> Result<Option<Saved>, StoreError> {
 
 fn spool_of(dir: &TempDir, round: u32) -> PathBuf {
     spool::path_of(&dir.path().join("spool"), round)
+}
+
+#[test]
+fn parts_of_updates_are_those_of_the_whole() {
+    let dir = TempDir::new().unwrap();
+    let mut disk = DiskStore::open(dir.path(), Options::default()).unwrap();
+    let mut memory = MemoryStore::new();
+    let stores: [&mut dyn Store; 2] = [&mut disk, &mut memory];
+    let count = 1000;
+    let regions = RegionMap::from_runs(count, 1, [(0, count, TierSet::first(1))]);
+    let values: Vec<f32> = (0..count).map(|i| (i as f32).sin()).collect();
+    for store in stores {
+        store.begin_run(&run(), &[0.0; 3]).unwrap();
+        store.open_round(&round(1)).unwrap();
+        let mut cohort = Cohort::new(&regions, 0.1);
+        for (name, codec) in ["a", "b", "c"].into_iter().zip(Codec::ALL) {
+            let mut payload = vec![0; codec.encoded_len(count).unwrap() as usize];
+            codec.encode(&values, 0, 7, &mut payload).unwrap();
+            let header = Header { codec, ..header(name, 1, 1) };
+            store.append(&[UpdateRecord { header, payload: &payload }]).unwrap();
+            let scalars = Scalars { samples: 1, loss_before: 1.0, ..Scalars::default() };
+            cohort.admit(id(name), Tier::new(0).unwrap(), scalars, &[1.0]).unwrap();
+        }
+        let entries = store.updates(1, 0).unwrap();
+        let mut spooled = Spooled::new(store, &entries);
+        for (index, participant) in cohort.participants().iter().enumerate() {
+            let row = crate::combine::Row::Update(index, participant);
+            let mut buffer = Vec::new();
+            let whole: Vec<f64> =
+                spooled.read(row, &mut buffer).unwrap().iter().map(|&value| f64::from(value)).collect();
+            for (start, len) in
+                [(0, 1000), (0, 1), (63, 2), (64, 64), (1, 998), (960, 40), (999, 1), (500, 0)]
+            {
+                let mut out = vec![9.0; len];
+                assert_eq!(spooled.part(row, start, &mut out).unwrap(), count);
+                assert_eq!(out, whole[start..start + len], "{start} {len}");
+            }
+            let mut beyond = [9.0; 4];
+            assert_eq!(spooled.part(row, 998, &mut beyond).unwrap(), count);
+            assert_eq!(beyond, [whole[998], whole[999], 9.0, 9.0]);
+        }
+    }
 }

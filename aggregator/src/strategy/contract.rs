@@ -137,7 +137,10 @@ proptest! {
         each(|name, mut strategy| {
             let (_, outcome) = Fleet::random(seed, tiers, nested).combine(&mut strategy);
             assert!(outcome.weights.iter().all(|&weight| weight >= 0.0));
-            assert!((outcome.weights.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{name}");
+            // The direction may be 0 everywhere where gradients oppose each other.
+            let all = outcome.weights.iter().sum::<f64>();
+            let still = strategy.strategy.scope().is_some() && outcome.regions.iter().all(|region| !region.moved);
+            assert!((all - if still { 0.0 } else { 1.0 }).abs() < 1e-12, "{name}");
         });
     }
 
@@ -153,7 +156,9 @@ proptest! {
                 assert_eq!(theta[at], fleet.theta[at], "{name}");
             }
             for region in &outcome.regions {
-                assert_eq!(region.participants > 0, region.moved, "{name}");
+                // The direction of a region may be 0 where gradients oppose each other.
+                let still = strategy.strategy.scope().is_some() && !region.moved;
+                assert!(still || (region.participants > 0) == region.moved, "{name}");
             }
         });
     }

@@ -2,7 +2,22 @@
 
 use serde_json::{Map, Value};
 
-use crate::combine::Grams;
+use crate::combine::{Cohort, Gram, Grams};
+
+mod conflicts;
+#[cfg(test)]
+pub(super) mod gradients;
+
+/// How many of the rows of a block are participants: they come first.
+pub(super) fn participants(cohort: &Cohort<'_>, gram: &Gram) -> usize {
+    gram.rows.partition_point(|&row| row < cohort.participants().len())
+}
+
+/// Losses of the participants that hold a block, in the order of its rows.
+pub(super) fn losses(cohort: &Cohort<'_>, gram: &Gram) -> Vec<f64> {
+    let all = cohort.participants();
+    gram.rows.iter().filter_map(|&row| all.get(row)).map(|participant| participant.loss()).collect()
+}
 
 /// Coefficients `c[row][block]`: the step of a block is `sum_rows c * D`.
 ///
@@ -41,12 +56,19 @@ impl Direction {
         self.coefficients.get(row * self.blocks..(row + 1) * self.blocks).unwrap_or(&[])
     }
 
-    /// Multiplies the step of a block.
-    pub fn scale_block(&mut self, block: usize, factor: f64) {
-        for row in self.coefficients.chunks_mut(self.blocks.max(1)) {
-            if let Some(slot) = row.get_mut(block) {
-                *slot *= factor;
-            }
+    /// Coefficients of the rows that hold a block, each multiplied by `factor`.
+    pub fn set_block(&mut self, block: usize, gram: &Gram, coefficients: &[f64], factor: f64) {
+        for (&row, coefficient) in gram.rows.iter().zip(coefficients) {
+            self.set(row, block, coefficient * factor);
         }
+    }
+
+    /// Multiplies the whole step.
+    pub fn scale(&mut self, factor: f64) {
+        self.coefficients.iter_mut().for_each(|coefficient| *coefficient *= factor);
+    }
+
+    pub fn note(&mut self, key: &str, value: impl Into<Value>) {
+        self.notes.insert(key.to_owned(), value.into());
     }
 }

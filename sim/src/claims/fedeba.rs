@@ -15,7 +15,6 @@ pub const SOURCE: Source = Source {
 
 const FMNIST: &str = "fedeba-fmnist";
 const CIFAR: &str = "fedeba-cifar";
-const ABLATION: &str = "fedeba-ablation";
 
 const VARIANCE: &str = "accuracy.variance";
 const ACCURACY: &str = "accuracy.mean";
@@ -46,14 +45,14 @@ const LOWER_VARIANCE: Claim = Claim {
     id: "2.4.1",
     text: "Variance below FedAvg by about 30 % (FedEBA+) and about 27 % (Prac), at equal or higher accuracy.",
     checks: &[
-        variance("Fashion-MNIST, FedEBA+: variance", FMNIST, "fedeba_plus", "62.44 → 43.41", -0.305),
-        accuracy("Fashion-MNIST, FedEBA+: accuracy", FMNIST, "fedeba_plus", "86.49 → 87.50 %", 0.0101),
-        variance("Fashion-MNIST, Prac: variance", FMNIST, "prac_fedeba", "62.44 → 46.41", -0.257),
-        accuracy("Fashion-MNIST, Prac: accuracy", FMNIST, "prac_fedeba", "86.49 → 86.62 %", 0.0013),
-        variance("CIFAR-10, FedEBA+: variance", CIFAR, "fedeba_plus", "103.83 → 68.71", -0.338),
-        accuracy("CIFAR-10, FedEBA+: accuracy", CIFAR, "fedeba_plus", "67.79 → 72.75 %", 0.0496),
-        variance("CIFAR-10, Prac: variance", CIFAR, "prac_fedeba", "103.83 → 74.16", -0.286),
-        accuracy("CIFAR-10, Prac: accuracy", CIFAR, "prac_fedeba", "67.79 → 69.83 %", 0.0204),
+        variance("Fashion-MNIST, FedEBA+: variance", FMNIST, "plus", "62.44 → 43.41", -0.305),
+        accuracy("Fashion-MNIST, FedEBA+: accuracy", FMNIST, "plus", "86.49 → 87.50 %", 0.0101),
+        variance("Fashion-MNIST, Prac: variance", FMNIST, "prac", "62.44 → 46.41", -0.257),
+        accuracy("Fashion-MNIST, Prac: accuracy", FMNIST, "prac", "86.49 → 86.62 %", 0.0013),
+        variance("CIFAR-10, FedEBA+: variance", CIFAR, "plus", "103.83 → 68.71", -0.338),
+        accuracy("CIFAR-10, FedEBA+: accuracy", CIFAR, "plus", "67.79 → 72.75 %", 0.0496),
+        variance("CIFAR-10, Prac: variance", CIFAR, "prac", "103.83 → 74.16", -0.286),
+        accuracy("CIFAR-10, Prac: accuracy", CIFAR, "prac", "67.79 → 69.83 %", 0.0204),
     ],
     doubt: "The Fashion-MNIST rows give 25.7 % for Prac, not 27. CIFAR-10 with the 20,000 records at hand.",
 };
@@ -64,10 +63,7 @@ const ORDER: Claim = Claim {
     checks: &[Check {
         what: "Fashion-MNIST",
         experiment: FMNIST,
-        measure: Measure::Falls {
-            figure: VARIANCE,
-            settings: &["fedavg", "fedeba", "prac_fedeba", "fedeba_plus"],
-        },
+        measure: Measure::Falls { figure: VARIANCE, settings: &["fedavg", "eba", "prac", "plus"] },
         published: "62.44 > 50.27 > 46.41 > 43.41",
         effect: Some(-0.305),
     }],
@@ -80,24 +76,19 @@ const PARTS: Claim = Claim {
     checks: &[
         Check {
             what: "Fashion-MNIST: accuracy of alignment against that of reweighting",
-            experiment: ABLATION,
-            measure: Measure::Difference {
-                figure: ACCURACY,
-                from: "fedeba",
-                to: "alignment",
-                want: Want::HIGHER,
-            },
+            experiment: FMNIST,
+            measure: Measure::Difference { figure: ACCURACY, from: "eba", to: "align", want: Want::HIGHER },
             published: "86.70 → 87.42 %",
             effect: Some(0.0072),
         },
         Check {
             what: "Fashion-MNIST: variance of reweighting against that of alignment",
-            experiment: ABLATION,
-            measure: Measure::Change { figure: VARIANCE, from: "alignment", to: "fedeba", want: Want::LOWER },
+            experiment: FMNIST,
+            measure: Measure::Change { figure: VARIANCE, from: "align", to: "eba", want: Want::LOWER },
             published: "60.08 → 50.27",
             effect: Some(-0.163),
         },
-        variance("Fashion-MNIST: variance of reweighting", ABLATION, "fedeba", "62.44 → 50.27", -0.195),
+        variance("Fashion-MNIST: variance of reweighting", FMNIST, "eba", "62.44 → 50.27", -0.195),
     ],
     doubt: "On CIFAR-10 the published ablation says otherwise: alignment alone (75.73) has a lower variance than reweighting alone (89.49).",
 };
@@ -108,25 +99,20 @@ const TEMPERATURE: Claim = Claim {
     checks: &[
         Check {
             what: "Fashion-MNIST, alpha 0.9: tau 5 → 0.05",
-            experiment: ABLATION,
-            measure: Measure::Change { figure: VARIANCE, from: "tau5", to: "tau0.05", want: Want::LOWER },
+            experiment: "",
+            measure: Measure::Nothing,
             published: "55.52 → 50.46",
-            effect: Some(-0.091),
+            effect: None,
         },
         Check {
             what: "Fashion-MNIST, tau 0.1: alpha 0.1 → 0.7",
-            experiment: ABLATION,
-            measure: Measure::Change {
-                figure: VARIANCE,
-                from: "alpha0.1",
-                to: "alpha0.7",
-                want: Want::LOWER,
-            },
+            experiment: "",
+            measure: Measure::Nothing,
             published: "53.26 → 40.46",
-            effect: Some(-0.24),
+            effect: None,
         },
     ],
-    doubt: "",
+    doubt: "No experiment varies these parameters; sim sweep does.",
 };
 
 const ANGLE: Claim = Claim {
@@ -135,25 +121,20 @@ const ANGLE: Claim = Claim {
     checks: &[
         Check {
             what: "Fashion-MNIST, 0 → 90 degrees: bytes",
-            experiment: ABLATION,
-            measure: Measure::Change {
-                figure: "cost.bytes",
-                from: "theta0",
-                to: "theta90",
-                want: Want::LOWER,
-            },
+            experiment: "",
+            measure: Measure::Nothing,
             published: "+50 % → 0 % over FedAvg",
-            effect: Some(-0.333),
+            effect: None,
         },
         Check {
             what: "Fashion-MNIST, 0 → 90 degrees: variance",
-            experiment: ABLATION,
-            measure: Measure::Change { figure: VARIANCE, from: "theta0", to: "theta90", want: Want::HIGHER },
+            experiment: "",
+            measure: Measure::Nothing,
             published: "43.41 → 48.91",
-            effect: Some(0.127),
+            effect: None,
         },
     ],
-    doubt: "",
+    doubt: "No experiment varies these parameters; sim sweep does.",
 };
 
 const BYTES: Claim = Claim {
@@ -166,7 +147,7 @@ const BYTES: Claim = Claim {
             measure: Measure::Change {
                 figure: "cost.bytes",
                 from: "fedavg",
-                to: "prac_fedeba",
+                to: "prac",
                 want: Want::within(0.01),
             },
             published: "3.04 → 3.04 MB per client and round",
@@ -175,12 +156,7 @@ const BYTES: Claim = Claim {
         Check {
             what: "Fashion-MNIST, FedEBA+: bytes",
             experiment: FMNIST,
-            measure: Measure::Change {
-                figure: "cost.bytes",
-                from: "fedavg",
-                to: "fedeba_plus",
-                want: Want::HIGHER,
-            },
+            measure: Measure::Change { figure: "cost.bytes", from: "fedavg", to: "plus", want: Want::HIGHER },
             published: "3.04 → 4.56 MB per client and round",
             effect: Some(0.5),
         },

@@ -235,9 +235,21 @@ impl<'a> Measure<'a> {
         }
     }
 
-    /// Whether both compute the same number.
+    /// Whether both compare the same numbers, be it as change, difference or ratio.
     pub fn is_like(&self, other: &Measure<'_>) -> bool {
-        self.describe() == other.describe()
+        self.compared().is_some_and(|compared| other.compared() == Some(compared))
+    }
+
+    /// Figure, setting and what it is compared with.
+    fn compared(&self) -> Option<(&'a str, &'a str, Option<&'a str>)> {
+        match *self {
+            Self::Change { figure, from, to, .. }
+            | Self::Difference { figure, from, to, .. }
+            | Self::Ratio { figure, from, to, .. } => Some((figure, to, Some(from))),
+            Self::Between { of, to, .. } => Some((to, of, None)),
+            Self::Level { figure, of, .. } => Some((figure, of, None)),
+            Self::Falls { .. } | Self::Best { .. } | Self::Nothing => None,
+        }
     }
 }
 

@@ -103,14 +103,23 @@ impl Claim {
         let mut rows: Vec<Row> = self.checks.iter().map(|check| check.row(evidence)).collect();
         for bench in &evidence.benches {
             rows.extend(own_rows(bench, |own| {
-                own.id == self.id && !self.covers(&bench.record.experiment, own)
+                self.is_said_by(own) && !self.covers(&bench.record.experiment, own)
             }));
         }
         Assessment { id: self.id, text: self.text, verdict: verdict(&rows), rows, doubt: self.doubt }
     }
 
-    /// Whether a check of ours computes what the experiment's own claim does.
+    /// Experiments number parts of a claim as they like: `1.5.4b`, `1.5.4-hessian`.
+    fn is_said_by(&self, own: &crate::results::Claim) -> bool {
+        let rest = own.id.strip_prefix(self.id);
+        rest.is_some_and(|rest| !rest.starts_with(|next: char| next == '.' || next.is_ascii_digit()))
+    }
+
+    /// Whether a check of ours says what the experiment's own claim does; a bar is always its own.
     fn covers(&self, experiment: &str, own: &crate::results::Claim) -> bool {
+        if own.bar.is_some_and(|bar| bar != 0.0) {
+            return false;
+        }
         let measure = Measure::of_value(&own.value, own.direction, own.bar, own.published);
         self.checks.iter().any(|check| check.experiment == experiment && check.measure.is_like(&measure))
     }
@@ -146,7 +155,11 @@ pub fn own_rows(bench: &Bench, wanted: impl Fn(&crate::results::Claim) -> bool) 
         let finding =
             measure.find_in(bench, own.published).unwrap_or_else(|| Finding::not_run(&bench.record.profile));
         let published = own.published.map_or("direction only".into(), |value| measure.show(value));
-        Row::new(&own.text, &bench.record.experiment, &measure, published, finding)
+        let what = match own.bar {
+            Some(bar) if bar != 0.0 => format!("{} (bar: {})", own.text, measure.show(bar)),
+            _ => own.text.clone(),
+        };
+        Row::new(&what, &bench.record.experiment, &measure, published, finding)
     };
     bench.record.claims.iter().filter(|own| wanted(own)).map(row).collect()
 }

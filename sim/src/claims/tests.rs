@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::experiment::Loaded;
 use crate::results::{
     Claim as OwnClaim, Direction, ExperimentRecord, FORMAT, Figures, Final, GroupFigures, How, Role,
     RoundLine, SettingRecord, TierLine, UnitId, UnitResult, Value,
@@ -176,9 +177,9 @@ fn claims_of_experiments_are_decided_and_join_theirs() {
     bench.record.claims = vec![
         own("1.5.4", How::Change, Direction::AtMost, None),
         own("1.5.4", How::Change, Direction::AtMost, Some(-0.5)),
-        own("1.5.4", How::Ratio, Direction::AtLeast, None),
-        own("1.5.4", How::Change, Direction::About, None),
-        own("9.9.9", How::Difference, Direction::AtMost, None),
+        own("1.5.4b", How::Ratio, Direction::AtLeast, None),
+        own("1.5.4-x", How::Change, Direction::About, None),
+        own("1.5.41", How::Difference, Direction::AtMost, None),
     ];
     let verdicts: Vec<Verdict> = own_rows(&bench, |_| true).iter().map(|row| row.finding.verdict).collect();
     use Verdict::{Missed, Reached};
@@ -205,6 +206,33 @@ fn ids_are_unique_and_of_their_section() {
     }
     // As many as the specification lists.
     assert_eq!(ALL.iter().map(|source| source.claims.len()).collect::<Vec<_>>(), [5, 6, 4, 5, 5]);
+}
+
+#[test]
+fn checks_name_experiments_and_settings_that_exist() {
+    for (source, claim, check) in ALL
+        .iter()
+        .flat_map(|source| source.claims.iter().map(move |claim| (source, claim)))
+        .flat_map(|(source, claim)| claim.checks.iter().map(move |check| (source, claim, check)))
+        .filter(|(.., check)| check.measure != Measure::Nothing)
+    {
+        let loaded = Loaded::open(check.experiment, "full", &[]).unwrap();
+        let named = format!("{} {}: {}", source.name, claim.id, check.what);
+        for setting in check.measure.settings() {
+            assert!(loaded.settings.iter().any(|known| known.id == setting), "{named}: no setting {setting}");
+        }
+    }
+}
+
+#[test]
+fn claims_of_experiments_are_among_those_of_the_sources() {
+    for &(name, text) in crate::experiment::ALL.iter().filter(|(name, _)| *name != "tour") {
+        for own in Loaded::parse(name, text, "full", &[]).unwrap().record().claims {
+            let known =
+                ALL.iter().flat_map(|source| source.claims).filter(|claim| claim.is_said_by(&own)).count();
+            assert_eq!(known, 1, "{name}: {}", own.id);
+        }
+    }
 }
 
 #[test]

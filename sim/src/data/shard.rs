@@ -52,6 +52,11 @@ impl DeviceShard {
         &self.data
     }
 
+    /// Which training records the device has.
+    pub fn train_indices(&self) -> &[u32] {
+        &self.train
+    }
+
     /// Value of the sensitive attribute of a sample; 0 where there is none.
     pub fn attribute(&self, part: Part, index: u32) -> u32 {
         let (records, indices) = self.place(part);
@@ -116,6 +121,12 @@ impl Shard for DeviceShard {
         }
         let label = self.label(part, index).unwrap_or(0);
         label.saturating_mul(self.data.groups()).saturating_add(self.attribute(part, index))
+    }
+
+    /// Also where this device has seen one class only.
+    fn groups(&self) -> u32 {
+        let attributes = self.data.group_names.len() as u32;
+        if attributes == 0 { 0 } else { self.data.classes.max(2).saturating_mul(attributes) }
     }
 }
 

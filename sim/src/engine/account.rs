@@ -1,7 +1,9 @@
-//! What a simulated run costs: bytes, time and energy, by tier.
+//! What a simulated run costs: bytes, time and energy, by tier, and who answered.
 
-use common::Tier;
+use common::{Duration, Tier};
 use serde::Serialize;
+
+use super::cost::{Cost, Hardware};
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Account {
@@ -14,6 +16,14 @@ pub struct TierAccount {
     pub bytes_down: u64,
     /// From devices.
     pub bytes_up: u64,
+    /// Sum over devices of the time in which they worked and sent.
+    pub busy_s: f64,
+    /// Of computing and of the link.
+    pub joules: f64,
+    /// Exchanges that devices were asked to.
+    pub asked: u64,
+    /// Exchanges that they answered in time.
+    pub answered: u64,
 }
 
 impl Account {
@@ -22,14 +32,31 @@ impl Account {
     }
 
     pub fn up(&mut self, tier: Tier, bytes: usize) {
-        if let Some(account) = self.tiers.get_mut(tier.index()) {
-            account.bytes_up += bytes as u64;
-        }
+        self.with(tier, |account| account.bytes_up += bytes as u64);
     }
 
     pub fn down(&mut self, tier: Tier, bytes: usize) {
+        self.with(tier, |account| account.bytes_down += bytes as u64);
+    }
+
+    pub fn asked(&mut self, tier: Tier) {
+        self.with(tier, |account| account.asked += 1);
+    }
+
+    /// A device has worked; `in_time` if it was heard.
+    pub fn worked(&mut self, tier: Tier, cost: &Cost, span: Duration, hardware: &Hardware, in_time: bool) {
+        let computing = hardware.mj_per_mmac * cost.macs / 1e6;
+        let link = hardware.mj_per_kb * (cost.down + cost.up) / 1e3;
+        self.with(tier, |account| {
+            account.busy_s += span.as_millis() as f64 / 1000.0;
+            account.joules += (computing + link) / 1000.0;
+            account.answered += u64::from(in_time);
+        });
+    }
+
+    fn with(&mut self, tier: Tier, change: impl FnOnce(&mut TierAccount)) {
         if let Some(account) = self.tiers.get_mut(tier.index()) {
-            account.bytes_down += bytes as u64;
+            change(account);
         }
     }
 }

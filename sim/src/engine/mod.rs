@@ -79,6 +79,14 @@ pub enum EngineError {
     Thread,
 }
 
+/// When an asked device will have answered, and what that costs it.
+#[derive(Copy, Clone, Debug)]
+struct Due {
+    finish: Instant,
+    index: usize,
+    cost: cost::Cost,
+}
+
 /// A run that is being simulated.
 #[derive(Debug)]
 pub struct Engine {
@@ -140,16 +148,24 @@ impl Engine {
     }
 
     /// Simulates to the end of the run and gives the reports of all rounds, the final scores last.
-    /// `progress` is called after every round with the rounds made so far.
-    pub fn run(&mut self, mut progress: impl FnMut(&RoundReport)) -> Result<Vec<RoundReport>, EngineError> {
+    /// `progress` is called after every round with its report and the model that it has led to.
+    pub fn run(
+        &mut self,
+        mut progress: impl FnMut(&RoundReport, &[f32]),
+    ) -> Result<Vec<RoundReport>, EngineError> {
         let mut told = 0;
         while !self.run.coordinator.is_finished() {
             self.exchange()?;
             let fresh: Vec<_> = lock(&self.reports).iter().skip(told).cloned().collect();
             told += fresh.len();
-            fresh.iter().for_each(&mut progress);
+            fresh.iter().for_each(|report| progress(report, &self.run.keeper.parameters));
         }
         Ok(lock(&self.reports).clone())
+    }
+
+    /// Virtual time since the start.
+    pub fn now(&self) -> Instant {
+        self.now
     }
 
     /// The global model now.
@@ -187,29 +203,49 @@ impl Engine {
         let Some(round) = self.run.coordinator.round() else { return Err(EngineError::Thread) };
         let (number, stage, opened) = (round.number, round.stage, round.opened);
         let asked = round.seats.len();
+        for device in self.devices.iter().filter(|device| round.tasks.contains_key(&device.id)) {
+            if let Some(tier) = device.tier() {
+                self.account.asked(tier);
+            }
+        }
         let deadline = opened + self.run.coordinator.settings().patience.deadline;
         let mut due = self.due(number, stage, opened);
         let width = self.pool.threads() + 2;
-        let mut flight: VecDeque<(usize, Instant)> = VecDeque::new();
+        let mut flight: VecDeque<Due> = VecDeque::new();
         let mut answered = 0;
         loop {
             while flight.len() < width
-                && let Some(&(finish, index)) = due.front()
-                && (finish <= deadline || self.overdue(deadline)?)
+                && due.front().is_some_and(|next| next.finish <= deadline)
+                && let Some(next) = due.pop_front()
             {
-                due.pop_front();
-                self.start(index, opened)?;
-                flight.push_back((index, finish));
+                self.start(next.index, opened)?;
+                flight.push_back(next);
             }
-            let Some((index, finish)) = flight.pop_front() else { break };
+            if flight.is_empty()
+                && let Some(late) = due.pop_front()
+            {
+                // Only who is later than the deadline is left. Without a quorum they are waited for.
+                if !self.overdue(deadline)? {
+                    self.spend(&late, opened, false);
+                    due.iter().for_each(|late| self.spend(late, opened, false));
+                    return Ok(());
+                }
+                self.start(late.index, opened)?;
+                flight.push_back(late);
+            }
+            let Some(first) = flight.pop_front() else { break };
+            let Due { finish, index, .. } = first;
             self.now = self.now.max(finish);
             self.finish(index, finish)?;
+            self.spend(&first, opened, true);
             answered += 1;
             if !self.is_open(number, stage) {
                 // Closed before everybody has answered.
-                for (index, _) in flight.drain(..) {
+                for late in flight.drain(..) {
+                    let index = late.index;
                     self.devices[index].session = Some(self.pool.wait(index).ok_or(EngineError::Thread)?);
                     self.devices[index].give_back(&mut self.pool.arenas);
+                    self.spend(&late, opened, false);
                 }
                 return Ok(());
             }
@@ -237,7 +273,7 @@ impl Engine {
     }
 
     /// When each asked device will have answered, the first first. Who drops out is not there.
-    fn due(&self, number: u32, stage: u8, opened: Instant) -> VecDeque<(Instant, usize)> {
+    fn due(&self, number: u32, stage: u8, opened: Instant) -> VecDeque<Due> {
         let Some(round) = self.run.coordinator.round() else { return VecDeque::new() };
         let model = &self.run.keeper.model;
         let mut due: Vec<_> = self
@@ -251,11 +287,19 @@ impl Engine {
                 let cost =
                     cost::of(task, plan, device.shard.as_ref(), self.run.coordinator.settings().down, guided);
                 let span = self.chances.span(&cost, &device.hardware, number, stage, &device.id)?;
-                Some((opened + span, index))
+                Some(Due { finish: opened + span, index, cost })
             })
             .collect();
-        due.sort_unstable();
+        due.sort_unstable_by_key(|due| (due.finish, due.index));
         due.into()
+    }
+
+    /// Puts what a device has spent on its tier's account.
+    fn spend(&mut self, due: &Due, opened: Instant, in_time: bool) {
+        let device = &self.devices[due.index];
+        if let Some(tier) = device.tier() {
+            self.account.worked(tier, &due.cost, due.finish - opened, &device.hardware, in_time);
+        }
     }
 
     /// The model goes down; then the device is on its own.

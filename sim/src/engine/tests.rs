@@ -14,7 +14,7 @@ fn members() -> Vec<Member> {
         Member {
             device: format!("d{index}").parse().unwrap(),
             tier: Tier::new(index).unwrap(),
-            hardware: Hardware { macs_per_s: 1e7 / (index + 1) as f64, ..Hardware::default() },
+            hardware: Hardware { macs_per_s: if index == 4 { 1e5 } else { 1e7 }, ..Hardware::default() },
             shard: Arc::new(shard),
         }
     };
@@ -35,16 +35,18 @@ const HETEROFL: &str = "run = { rounds = 10 }\ntraining = { lr = 0.3 }\nstrategy
 fn a_fleet_learns_and_threads_do_not_matter() {
     let mut one = engine(HETEROFL, Chances::default(), 1);
     let mut seen = 0;
-    let reports = one.run(|_| seen += 1).unwrap();
+    let reports = one.run(|_, _| seen += 1).unwrap();
     assert_eq!((reports.len(), seen), (11, 11));
     assert!(reports[10].loss.mean < 0.9 * reports[0].loss.mean);
     assert!(reports.iter().all(|report| report.devices.len() == 5));
     for threads in [1, 2, 3] {
         let mut again = engine(HETEROFL, Chances::default(), threads);
-        assert_eq!(again.run(|_| {}).unwrap(), reports);
+        assert_eq!(again.run(|_, _| {}).unwrap(), reports);
         assert_eq!(bits(&again), bits(&one));
     }
     let account = &one.account().tiers;
+    assert!(account.iter().all(|tier| (tier.asked, tier.answered) == (11, 11) && tier.joules > 0.0));
+    assert!(account[4].busy_s > account[0].busy_s);
     assert!(account.windows(2).all(|pair| pair[0].bytes_up > pair[1].bytes_up));
 }
 
@@ -52,12 +54,14 @@ fn a_fleet_learns_and_threads_do_not_matter() {
 fn who_is_too_slow_misses_the_deadline_and_who_drops_out_is_not_heard() {
     let config = format!("{HETEROFL}\nround = {{ deadline_s = 0.2, quorum = 0.4 }}");
     let mut engine = engine(&config, Chances { dropout: 0.2, seed: 3, ..Chances::default() }, 2);
-    let reports = engine.run(|_| {}).unwrap();
+    let reports = engine.run(|_, _| {}).unwrap();
     let silent: usize = reports.iter().map(|report| report.silent.len()).sum();
     assert!(silent > 0);
     for report in &reports {
         assert!(report.devices.len() >= 2 && report.devices.len() + report.silent.len() == 5);
     }
+    let account = engine.account().tiers[4];
+    assert!(account.asked == 11 && account.answered == 0 && account.busy_s > 1.0);
     // The slowest tier never makes it in time.
     let slowest = reports.iter().take(10).filter(|report| report.devices.iter().any(|line| line.tier == 4));
     assert_eq!(slowest.count(), 0);
@@ -67,5 +71,5 @@ fn who_is_too_slow_misses_the_deadline_and_who_drops_out_is_not_heard() {
 fn a_fleet_that_can_not_reach_its_quorum_is_an_error_not_a_hang() {
     let config = format!("{HETEROFL}\nround = {{ deadline_s = 1, quorum = 1.0 }}");
     let mut engine = engine(&config, Chances { dropout: 1.0, ..Chances::default() }, 1);
-    assert!(matches!(engine.run(|_| {}), Err(EngineError::Stuck { round: 1, answered: 0, asked: 5 })));
+    assert!(matches!(engine.run(|_, _| {}), Err(EngineError::Stuck { round: 1, answered: 0, asked: 5 })));
 }

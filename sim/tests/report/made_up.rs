@@ -20,7 +20,7 @@ pub const SETTINGS: [(&str, &str); 4] = [
     ("late", "Not yet run"),
 ];
 /// One that claims are about.
-pub const MAIN: &str = "fairheterofl-q-mnist-noniid";
+pub const MAIN: &str = "fairheterofl-mnist-noniid";
 
 /// Three experiments: one with tiers, one with groups, one without any run.
 pub fn write_all(dir: &Path) {
@@ -32,10 +32,10 @@ pub fn write_all(dir: &Path) {
         }
     }
     let settings = [("fedavg", "FedAvg"), ("fedfb", "FedFB")];
-    let groups = self::record("fedfb-logistic", "FedFB: synthetic, logistic (made up)", &settings);
+    let groups = self::record("fedfb-synthetic-logistic", "FedFB: synthetic, logistic (made up)", &settings);
     save_record(dir, &groups);
     for (at, (id, label)) in settings.iter().enumerate() {
-        let mut unit = unit("fedfb-logistic", id, label, at, 1, 1);
+        let mut unit = unit("fedfb-synthetic-logistic", id, label, at, 1, 1);
         unit.last.groups = Some(GroupFigures {
             accuracy: 0.88 - 0.15 * at as f64,
             constant: 0.6,
@@ -154,7 +154,7 @@ fn record(experiment: &str, title: &str, settings: &[(&str, &str)]) -> Experimen
         value: Value {
             figure: "loss.variance".into(),
             of: "q10".into(),
-            against: Some("heterofl".into()),
+            against: Some("q0".into()),
             how: How::Change,
         },
         direction: Direction::AtMost,

@@ -94,8 +94,10 @@ impl Live {
 
     fn record(&self, dir: &Path, method: &Method, params: &Value) -> PathBuf {
         let mut updates = Source(self.updates.0.clone(), self.updates.1.clone());
-        let mut gradients =
-            Source(self.updates.0.iter().map(|u| u.iter().map(|x| x * 3.0).collect()).collect(), vec![]);
+        let cohort = self.cohort();
+        let tripled = |update: &Vec<f32>| update.iter().map(|x| x * 3.0).collect();
+        let names = cohort.participants().iter().map(|participant| participant.device.clone());
+        let gradients = names.zip(self.updates.0.iter().map(tripled)).collect();
         let empty = Map::new();
         let dump = RoundDump {
             model: &self.model,
@@ -105,7 +107,7 @@ impl Live {
             cohort: &self.cohort(),
             updates: &mut updates,
             steps: &[1.0, 0.5],
-            probe: Some(Probe { cohort: &self.cohort(), gradients: &mut gradients }),
+            gradients: &gradients,
         };
         record(dir, dump).unwrap()
     }

@@ -30,7 +30,12 @@ fn losses(plan: &TestPlan, model: &[f32], report: GroupReport) -> Scalars {
     assert_eq!(trained.group_losses, scalars.group_losses);
     if plan.info.loss != Loss::Sigmoid {
         arena[..model.len()].copy_from_slice(model);
-        let terms = SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, noise: 0.05 };
+        let terms = SelfRegular {
+            sharpen: 0.5,
+            soften: 3.0,
+            gamma: 0.4,
+            augment: common::brief::Augment::Noise(0.05),
+        };
         let objective = Objective { robust: Some(terms), ..Objective::default() };
         let robust = Task::Train(Brief { objective, batch: 1, ..train });
         trained = run(&robust, plan, &mut arena, &shard(four()), &mut Portable::plain()).unwrap();

@@ -62,7 +62,12 @@ fn the_other_model_does_not_notice() {
         let plan = build(pull.is_some());
         let mut arena = build(false).arena(1, |x| x as f32);
         arena.resize(plan.info.arena as usize, 0.0);
-        let terms = SelfRegular { sharpen: 0.5, soften: 3.0, gamma: 0.4, noise: 0.05 };
+        let terms = SelfRegular {
+            sharpen: 0.5,
+            soften: 3.0,
+            gamma: 0.4,
+            augment: common::brief::Augment::Noise(0.05),
+        };
         let objective = Objective { robust: Some(terms), weight: 0.5, ..Objective::default() };
         let optimizer = Optimizer::ADAM;
         let task = Task::Train(Brief { personal: pull, optimizer, objective, lr: 0.01, batch: 4, ..brief() });

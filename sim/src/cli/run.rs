@@ -1,0 +1,197 @@
+//! `sim run`, `sim sweep`, `sim compare`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use sim::{
+    experiment::{self, ALL, ExperimentError, Loaded, RunOptions, Side},
+    results::{ExperimentRecord, UnitResult},
+};
+
+use super::{CommandError, Format};
+use crate::progress;
+
+pub const RUN_EXAMPLES: &str = "\
+Examples:
+  sim run fairheterofl-mnist-noniid                      the quick profile, at most 2 minutes
+  sim run fairheterofl-mnist-noniid --profile full --seeds 5
+  sim run fedeba-fmnist --set rounds=50 --set training.lr=0.05
+  sim run mine.toml --out elsewhere
+  sim run --list
+
+Results are one JSON and one CSV file per strategy and seed under results/EXPERIMENT/PROFILE. What is there
+already is not run again, so an interrupted run goes on where it was.";
+
+pub const SWEEP_EXAMPLES: &str = "\
+Examples:
+  sim sweep fairheterofl-mnist-iid --set strategies.reweight.params.q=0,1,10
+  sim sweep tour --set training.lr=0.05,0.1 --set rounds=10,20";
+
+pub const COMPARE_EXAMPLES: &str = "\
+Examples:
+  sim compare heterofl reweight --in results/fairheterofl-mnist-noniid/quick
+  sim compare results/fedeba-fmnist/quick:fedavg results/fedeba-fmnist/quick:prac
+  sim compare results/tour/quick elsewhere/tour/quick --format json";
+
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Name of an experiment, or a file that ends in .toml
+    #[arg(value_name = "EXPERIMENT", required_unless_present = "list")]
+    experiment: Option<String>,
+    /// Names all experiments
+    #[arg(long)]
+    list: bool,
+    /// Sets a key of the experiment, as in training.lr=0.05 or strategies.fair.params.q=1
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct SweepArgs {
+    /// Name of an experiment, or a file that ends in .toml
+    #[arg(value_name = "EXPERIMENT")]
+    experiment: String,
+    /// A key and its values; with several keys, every combination is run
+    #[arg(long, value_name = "KEY=VALUE,VALUE,..", required = true)]
+    set: Vec<String>,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+#[derive(Args, Debug)]
+struct HowArgs {
+    /// quick or full
+    #[arg(long, value_name = "PROFILE", default_value = "quick")]
+    profile: String,
+    /// How many seeds (1, 2, ..), or a list of them (3,5,8)
+    #[arg(long, value_name = "N")]
+    seeds: Option<String>,
+    /// Threads that train; as many as there are cores
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Where data sets are looked for first; then in $FAIRTIER_DATA and ../shared/data
+    #[arg(long = "data", alias = "data-dir", value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where results go
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    out: PathBuf,
+    /// How to print the figures
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CompareArgs {
+    /// A directory of results, or DIR:SETTING, or with --in the id of a setting
+    #[arg(value_name = "A")]
+    a: String,
+    #[arg(value_name = "B")]
+    b: String,
+    /// Directory of an experiment's results, as in results/tour/quick
+    #[arg(long = "in", value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// How to print the differences
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Output<'a> {
+    #[serde(flatten)]
+    record: &'a ExperimentRecord,
+    units: &'a [UnitResult],
+}
+
+pub fn run(args: &RunArgs) -> Result<String, CommandError> {
+    let Some(name) = args.experiment.as_ref().filter(|_| !args.list) else { return list() };
+    let loaded = args.how.open(name, &args.set)?;
+    args.how.run(&[loaded])
+}
+
+pub fn sweep(args: &SweepArgs) -> Result<String, CommandError> {
+    let loaded = args.how.open(&args.experiment, &[])?;
+    args.how.run(&experiment::sweep(&loaded, &args.set)?)
+}
+
+pub fn compare(args: &CompareArgs) -> Result<String, CommandError> {
+    let side = |text: &str| Side::parse(text, args.dir.as_deref());
+    let all = experiment::compare(&side(&args.a), &side(&args.b))?;
+    Ok(match args.format {
+        Format::Table => all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        Format::Json => serde_json::to_string(&all)? + "\n",
+    })
+}
+
+fn list() -> Result<String, CommandError> {
+    let mut out = String::new();
+    for (name, _) in ALL {
+        let loaded = Loaded::open(name, "quick", &[])?;
+        out += &format!("{name:<28} {}\n", loaded.experiment.title);
+    }
+    Ok(out)
+}
+
+impl HowArgs {
+    fn open(&self, name: &str, set: &[String]) -> Result<Loaded, CommandError> {
+        let mut keys = set.to_vec();
+        if let Some(seeds) = &self.seeds {
+            keys.push(format!("seeds={}", seed_list(seeds)?));
+        }
+        Ok(Loaded::open(name, &self.profile, &keys)?)
+    }
+
+    fn run(&self, all: &[Loaded]) -> Result<String, CommandError> {
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
+        let options = RunOptions {
+            out: self.out.clone(),
+            data: self.data.clone(),
+            threads: threads.unwrap_or(1).max(1),
+        };
+        let mut out = Vec::new();
+        for loaded in all {
+            let mut observe = progress::experiment(&loaded.name, self.quiet);
+            let ran = experiment::run(loaded, &options, &mut observe)?;
+            out.push(match self.format {
+                Format::Table => experiment::summary(&ran.record, &ran.units),
+                Format::Json => {
+                    serde_json::to_string(&Output { record: &ran.record, units: &ran.units })? + "\n"
+                }
+            });
+        }
+        Ok(out.join(if self.format == Format::Table { "\n" } else { "" }))
+    }
+}
+
+/// `3` as `[1, 2, 3]`, `3,5` as it is.
+fn seed_list(text: &str) -> Result<String, ExperimentError> {
+    let wrong = || experiment::KeyError::Form(format!("--seeds {text}"));
+    if text.contains(',') {
+        let seeds: Result<Vec<u64>, _> = text.split(',').map(|seed| seed.trim().parse()).collect();
+        return Ok(format!("{:?}", seeds.map_err(|_| wrong())?));
+    }
+    let count: u64 = text.trim().parse().map_err(|_| wrong())?;
+    if !(1..=10_000).contains(&count) {
+        return Err(wrong().into());
+    }
+    Ok(format!("{:?}", (1..=count).collect::<Vec<_>>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_number_or_a_list() {
+        assert_eq!(seed_list("3").unwrap(), "[1, 2, 3]");
+        assert_eq!(seed_list("7, 9").unwrap(), "[7, 9]");
+        for wrong in ["0", "x", "1,x", "-1", "99999999"] {
+            assert!(seed_list(wrong).is_err(), "{wrong}");
+        }
+    }
+}

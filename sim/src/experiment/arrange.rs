@@ -1,0 +1,162 @@
+//! Who has which samples and which hardware, for one seed.
+
+use std::sync::Arc;
+
+use aggregator::config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig};
+use common::{
+    DeviceId, Tier,
+    rng::{Rng, derive},
+};
+use edge_client::data::Shard;
+
+use super::{
+    ExperimentError,
+    spec::{Base, DataSpec},
+};
+use crate::{
+    data::{DataSet, DeviceShard, Held, Places, known},
+    engine::{Chances, Hardware, Member},
+};
+
+/// Parts of the seed.
+const TIERS: u64 = 10;
+const SAMPLES: u64 = 11;
+const CHANCES: u64 = 12;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Arranged {
+    pub data: Arc<DataSet>,
+    pub devices: Vec<Placed>,
+    /// The set's own test part as a whole.
+    pub common: Option<DeviceShard>,
+    pub seed: u64,
+}
+
+/// One client on its device.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    pub device: DeviceId,
+    pub tier: Tier,
+    pub hardware: Hardware,
+    /// Its test part are the samples to report on.
+    pub shard: Arc<DeviceShard>,
+    /// The same training samples, with those to choose parameters by in place of test samples.
+    pub valid: DeviceShard,
+}
+
+/// Loads a set as the seed draws it, with noise and size as asked for.
+pub fn load(spec: &DataSpec, places: &Places, seed: u64) -> Result<Arc<DataSet>, ExperimentError> {
+    let mut set = known::load(&spec.set, places, seed)?.with_label_noise(spec.noise, seed)?;
+    for (part, wanted) in [(&mut set.train, spec.samples), (&mut set.test, spec.test_samples)] {
+        if let Some(wanted) = wanted.filter(|&wanted| wanted < part.len()) {
+            let mut order: Vec<u32> = (0..part.len() as u32).collect();
+            Rng::new(derive(seed, SAMPLES)).shuffle(&mut order);
+            order.truncate(wanted);
+            order.sort_unstable();
+            *part = part.select(&order)?;
+        }
+    }
+    Ok(Arc::new(set))
+}
+
+impl Arranged {
+    pub fn new(base: &Base, data: Arc<DataSet>, seed: u64) -> Result<Self, ExperimentError> {
+        let spec = &base.data;
+        let split = spec.partition.split(&data, spec.clients, spec.testing.into(), seed)?;
+        let split = split.with_validation(spec.validation, seed)?;
+        let (shards, valid) = (split.shards(&data)?, split.validation_shards(&data)?);
+        let (count, tiers) = (shards.len(), base.fleet.tiers.len().max(1));
+        let mut order: Vec<usize> = (0..count).collect();
+        Rng::new(derive(seed, TIERS)).shuffle(&mut order);
+        let mut tier_of = vec![0; count];
+        for (place, &client) in order.iter().enumerate() {
+            if let Some(tier) = tier_of.get_mut(client) {
+                *tier = place * tiers / count;
+            }
+        }
+        let hardware = hardware(&base.fleet.hardware, tiers)?;
+        let mut devices = Vec::with_capacity(count);
+        for (client, ((shard, valid), tier)) in shards.into_iter().zip(valid).zip(tier_of).enumerate() {
+            // Names of this form are always legal, and there are fewer tiers than fit.
+            let (Ok(device), Some(place)) = (format!("c{client:04}").parse(), Tier::new(tier)) else {
+                continue;
+            };
+            let hardware = hardware.get(tier).copied().unwrap_or_default();
+            devices.push(Placed { device, tier: place, hardware, shard: Arc::new(shard), valid });
+        }
+        let all: Vec<u32> = (0..data.test.len() as u32).collect();
+        let common = (spec.global && !all.is_empty())
+            .then(|| DeviceShard::new(data.clone(), [].into(), all.into(), Held::Test))
+            .transpose()?;
+        Ok(Self { data, devices, common, seed })
+    }
+
+    pub fn members(&self) -> Vec<Member> {
+        let member = |placed: &Placed| Member {
+            device: placed.device.clone(),
+            tier: placed.tier,
+            hardware: placed.hardware,
+            shard: placed.shard.clone(),
+        };
+        self.devices.iter().map(member).collect()
+    }
+
+    /// The run of a strategy, as an aggregator would be configured for it.
+    pub fn config(
+        &self,
+        base: &Base,
+        name: &str,
+        params: &serde_json::Map<String, serde_json::Value>,
+    ) -> Config {
+        let inputs = self.data.inputs().to_string();
+        let source = match base.model.strip_prefix("mlp:") {
+            Some(widths) => {
+                let widths = widths.split('-').map(|width| if width == "in" { &inputs } else { width });
+                format!("mlp:{}", widths.collect::<Vec<_>>().join("-"))
+            }
+            None => base.model.clone(),
+        };
+        Config {
+            model: ModelConfig { source, seed: self.seed, tiers: base.fleet.tiers.clone() },
+            strategy: StrategyConfig { name: name.into(), params: params.clone() },
+            run: RunConfig { rounds: base.rounds, min_devices: self.devices.len(), seed: self.seed },
+            round: RoundConfig {
+                participation: base.fleet.participation,
+                deadline_s: base.fleet.deadline_s,
+                quorum: base.fleet.quorum,
+            },
+            training: base.training.clone(),
+            report: ReportConfig { conflicts: base.conflicts },
+            devices: self.devices.iter().map(|placed| (placed.device.clone(), placed.tier)).collect(),
+            ..Config::default()
+        }
+    }
+
+    pub fn chances(&self, base: &Base) -> Chances {
+        Chances { seed: derive(self.seed, CHANCES), ..base.fleet.chances }
+    }
+
+    /// Everybody's training samples in one place.
+    pub fn pooled(&self) -> Result<DeviceShard, ExperimentError> {
+        let mut train = Vec::new();
+        for placed in &self.devices {
+            train.extend_from_slice(placed.shard.train_indices());
+        }
+        train.sort_unstable();
+        Ok(DeviceShard::new(self.data.clone(), train.into(), [].into(), Held::Train)?)
+    }
+
+    pub fn test_samples(&self) -> u32 {
+        self.devices.iter().map(|placed| placed.shard.test_len()).sum()
+    }
+}
+
+fn hardware(given: &[Hardware], tiers: usize) -> Result<Vec<Hardware>, ExperimentError> {
+    match given {
+        [] => Ok(vec![Hardware::default(); tiers]),
+        [one] => Ok(vec![*one; tiers]),
+        given if given.len() == tiers => Ok(given.to_vec()),
+        given => Err(ExperimentError::Hardware { got: given.len(), tiers }),
+    }
+}

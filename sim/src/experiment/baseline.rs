@@ -1,0 +1,225 @@
+//! What the papers compare with and no aggregator runs.
+//!
+//! ```text
+//! local        every device alone, from the initial model, for `alone.epochs`
+//! ufl          every client its own FairBatch (own counts, own lambda); judged as the mixture that picks one
+//!              client's model at random
+//! ffl_fedavg   the same, but after each round the models are averaged by samples; lambda stays local
+//! cfl          FairBatch on everybody's samples in one place
+//! ```
+//! A round has the epochs of `training`; the losses behind a step of lambda are those of the model that the
+//! round began with, as in `fedfb`.
+
+use aggregator::{
+    config::Config,
+    model::TieredModel,
+    server::open_model,
+    strategy::{
+        Needs,
+        fedfb::{Cells, FairBatch, FedFbParams, Notion, Pace, Parity},
+    },
+};
+use common::{
+    Tier,
+    brief::{Brief, GroupReport, Signal},
+    rng::derive,
+};
+use edge_client::{
+    data::Shard,
+    train::{Fast, LOSS_CAP},
+};
+
+use super::{
+    Arranged, ExperimentError,
+    lines::{distribution, rescore},
+    lone,
+    score::{Weights, score_all},
+    spec::Base,
+    unit::Trained,
+};
+use crate::{
+    data::DeviceShard,
+    results::{RoundLine, TierLine},
+};
+
+/// Which baseline.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Baseline {
+    Local,
+    Ufl,
+    FflFedAvg,
+    Cfl,
+}
+
+impl Baseline {
+    pub fn by_name(name: &str) -> Option<Self> {
+        [Self::Local, Self::Ufl, Self::FflFedAvg, Self::Cfl].into_iter().find(|known| known.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Ufl => "ufl",
+            Self::FflFedAvg => "ffl_fedavg",
+            Self::Cfl => "cfl",
+        }
+    }
+
+    pub fn train(
+        self,
+        base: &Base,
+        params: &serde_json::Map<String, serde_json::Value>,
+        arranged: &Arranged,
+        threads: usize,
+        tick: &mut dyn FnMut(),
+    ) -> Result<Trained, ExperimentError> {
+        let config = arranged.config(base, "fedavg", &Default::default());
+        match self {
+            Self::Local => {
+                let (model, weights) = alone(base, arranged)?;
+                tick();
+                Ok(Trained::of(model, weights, None))
+            }
+            _ => self.fair(base, &config, params, arranged, threads, tick),
+        }
+    }
+
+    fn fair(
+        self,
+        base: &Base,
+        config: &Config,
+        params: &serde_json::Map<String, serde_json::Value>,
+        arranged: &Arranged,
+        threads: usize,
+        tick: &mut dyn FnMut(),
+    ) -> Result<Trained, ExperimentError> {
+        let fault = |source| ExperimentError::Parameters { name: self.name(), source };
+        let params: FedFbParams = serde_json::from_value(params.clone().into()).map_err(fault)?;
+        let parity = match params.notion {
+            Notion::Eo => Parity::Opportunity,
+            Notion::Eodds => Parity::Odds,
+            Notion::Dp | Notion::Cp => Parity::Demographic,
+        };
+        let signal = match (params.signal, parity) {
+            (Some(signal), _) => signal,
+            (None, Parity::Demographic) => Signal::ZeroOne,
+            (None, _) => Signal::CrossEntropy,
+        };
+        let pace = Pace { alpha: params.alpha, decay: params.decay, normalize: params.normalize_mu };
+        let (model, initial) = open_model(config, Needs::default())?;
+        let pooled = arranged.pooled()?;
+        let shards: Vec<&DeviceShard> = match self {
+            Self::Cfl => vec![&pooled],
+            _ => arranged.devices.iter().map(|placed| &*placed.shard).collect(),
+        };
+        let no_groups = || ExperimentError::NoGroups { name: self.name(), set: arranged.data.name.clone() };
+        let mut batches = Vec::new();
+        for shard in &shards {
+            let counts = Cells::counts(&shard.summary().groups).ok_or_else(no_groups)?;
+            batches.push(FairBatch::new(parity, counts));
+        }
+        let plan = model.plans.first().ok_or_else(no_groups)?;
+        let mut models = vec![initial.clone(); shards.len()];
+        let mut backend = Fast::new();
+        let mut lines = Vec::new();
+        let place = |models: &[Vec<f32>]| place(self, arranged, models);
+        for round in 1..=base.rounds {
+            let lr = base.training.lr * base.training.lr_decay.powi(round as i32 - 1);
+            lines.push(self.line(round, &model, arranged, &place(&models), threads)?);
+            for (client, ((shard, batch), weights)) in
+                shards.iter().zip(&mut batches).zip(&mut models).enumerate()
+            {
+                let seed = derive(derive(arranged.seed, u64::from(round)), client as u64);
+                let mut brief = brief(base, lr, seed);
+                brief.groups = Some(GroupReport { signal, cap: LOSS_CAP as f32 });
+                brief.objective.groups =
+                    batch.sample_weights().values().iter().map(|&weight| weight as f32).collect();
+                let scalars = lone::train(plan, weights, brief, shard, &mut backend)?;
+                let losses = Cells::new(scalars.group_losses.to_vec()).ok_or_else(no_groups)?;
+                let counts = Cells::counts(&scalars.group_counts).ok_or_else(no_groups)?;
+                batch.step(&losses, &counts, pace, round);
+            }
+            if self == Self::FflFedAvg {
+                let samples: Vec<f64> = shards.iter().map(|shard| f64::from(shard.train_len())).collect();
+                let mean = average(&models, &samples);
+                models.fill(mean);
+            }
+            tick();
+        }
+        lines.push(self.line(base.rounds + 1, &model, arranged, &place(&models), threads)?);
+        let weights = place(&models);
+        let whole = (self != Self::Ufl).then(|| weights.iter().take(1).cloned().collect());
+        Ok(Trained { rounds: lines, mixture: self == Self::Ufl, ..Trained::of(model, weights, whole) })
+    }
+
+    fn line(
+        self,
+        round: u32,
+        model: &TieredModel,
+        arranged: &Arranged,
+        weights: &[Weights],
+        threads: usize,
+    ) -> Result<RoundLine, ExperimentError> {
+        let jobs: Vec<_> =
+            weights.iter().zip(&arranged.devices).map(|(w, placed)| (w, &*placed.shard)).collect();
+        let scored = score_all(&model.plans, &jobs, threads)?;
+        let tiers = vec![0; scored.len()];
+        let mut line = RoundLine {
+            round,
+            devices: distribution(&tiers, &scored, 1).tiers.first().map_or(0, |tier| tier.devices),
+            tiers: vec![TierLine::default()],
+            ..RoundLine::default()
+        };
+        rescore(&mut line, &tiers, &scored);
+        Ok(line)
+    }
+}
+
+/// Every device's own model, trained from its slice of the initial one.
+pub fn alone(base: &Base, arranged: &Arranged) -> Result<(TieredModel, Vec<Weights>), ExperimentError> {
+    let config = arranged.config(base, "fedavg", &Default::default());
+    let (model, initial) = open_model(&config, Needs::default())?;
+    let epochs = base.alone.as_ref().map_or(base.training.epochs, |alone| alone.epochs);
+    let lr = base.alone.as_ref().and_then(|alone| alone.lr).unwrap_or(base.training.lr);
+    let mut backend = Fast::new();
+    let mut all = Vec::new();
+    for (number, placed) in (0..).zip(&arranged.devices) {
+        let mut weights = Vec::new();
+        model.regions.gather(placed.tier, &initial, &mut weights);
+        let brief = Brief { epochs, ..brief(base, lr, derive(arranged.seed, number)) };
+        if let Some(plan) = model.plans.get(placed.tier.index()) {
+            lone::train(plan, &mut weights, brief, &placed.shard, &mut backend)?;
+        }
+        all.push(Weights { tier: placed.tier, values: weights.into() });
+    }
+    Ok((model, all))
+}
+
+fn brief(base: &Base, lr: f64, seed: u64) -> Brief {
+    let training = &base.training;
+    Brief {
+        optimizer: training.optimizer(),
+        clip: (training.clip > 0.0).then_some(training.clip),
+        ..Brief::sgd(training.epochs, training.batch, lr as f32, seed)
+    }
+}
+
+/// Which model each device uses.
+fn place(baseline: Baseline, arranged: &Arranged, models: &[Vec<f32>]) -> Vec<Weights> {
+    let Some(tier) = Tier::new(0) else { return vec![] };
+    let whole = |values: &Vec<f32>| Weights { tier, values: values.as_slice().into() };
+    let all: Vec<Weights> = models.iter().map(whole).collect();
+    match (baseline, all.first()) {
+        (Baseline::Cfl, Some(one)) => vec![one.clone(); arranged.devices.len()],
+        _ => all,
+    }
+}
+
+fn average(models: &[Vec<f32>], samples: &[f64]) -> Vec<f32> {
+    let all: f64 = samples.iter().sum();
+    let mut sums = vec![0.0f64; models.first().map_or(0, Vec::len)];
+    for (model, &samples) in models.iter().zip(samples) {
+        sums.iter_mut().zip(model).for_each(|(sum, &value)| *sum += samples * f64::from(value));
+    }
+    sums.iter().map(|sum| (sum / all.max(1.0)) as f32).collect()
+}

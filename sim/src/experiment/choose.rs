@@ -1,0 +1,126 @@
+//! Parameters chosen on validation data.
+//!
+//! All combinations of a grid are trained once each. The winner has the best figure on samples that nobody
+//! trains on and nothing is reported on, among those whose mean validation loss is low enough.
+
+use serde_json::{Map, Value};
+
+use super::{
+    ExperimentError, Setting,
+    spec::Choose,
+    unit::{Around, Trained, train, validate},
+};
+use crate::results::Candidate;
+
+type Chosen = (Map<String, Value>, Trained, Vec<Candidate>);
+
+pub fn choose(
+    setting: &Setting,
+    choose: &Choose,
+    around: &mut Around<'_>,
+) -> Result<Chosen, ExperimentError> {
+    let limit = limit(setting, choose, around)?;
+    let mut tried: Vec<(Candidate, Trained)> = Vec::new();
+    let mut failed = String::new();
+    for params in combinations(&setting.strategy.params, &choose.grid)? {
+        let trained = match train(&setting.base, &setting.strategy.name, &params, around) {
+            Ok(trained) => trained,
+            Err(error) => {
+                failed = error.to_string();
+                continue;
+            }
+        };
+        let figures = validate(&trained, around.arranged, around.threads)?;
+        let score = figures.figure(&choose.by).ok_or_else(|| ExperimentError::Figure(choose.by.clone()))?;
+        let candidate = Candidate { params, score, mean_loss: figures.loss.mean, chosen: false };
+        tried.push((candidate, trained));
+        drop_losers(&mut tried, choose, limit);
+    }
+    let Some(winner) = winner(&tried, choose, limit) else {
+        return Err(ExperimentError::NoCandidate(setting.id.clone(), failed));
+    };
+    tried[winner].0.chosen = true;
+    let choice = tried.iter().map(|(candidate, _)| candidate.clone()).collect();
+    let (candidate, trained) = tried.swap_remove(winner);
+    Ok((candidate.params, trained, choice))
+}
+
+/// The largest mean loss that may win.
+fn limit(
+    setting: &Setting,
+    choose: &Choose,
+    around: &mut Around<'_>,
+) -> Result<Option<f64>, ExperimentError> {
+    let Some(slack) = choose.slack else { return Ok(None) };
+    let mean = match (&setting.reference, around.reference) {
+        (None, _) => return Ok(None),
+        (Some(_), Some(mean)) => mean,
+        (Some(reference), None) => {
+            let trained = train(&setting.base, &reference.name, &reference.params, around)?;
+            validate(&trained, around.arranged, around.threads)?.loss.mean
+        }
+    };
+    Ok(Some(mean * (1.0 + slack)))
+}
+
+/// Index of the best candidate that is good enough; if none is, of the one with the lowest mean loss.
+fn winner(tried: &[(Candidate, Trained)], choose: &Choose, limit: Option<f64>) -> Option<usize> {
+    let lowest = |of: &dyn Fn(&Candidate) -> f64, allowed: &dyn Fn(&Candidate) -> bool| {
+        let allowed = tried.iter().enumerate().filter(|(_, (candidate, _))| allowed(candidate));
+        allowed.min_by(|(_, (a, _)), (_, (b, _))| of(a).total_cmp(&of(b))).map(|(index, _)| index)
+    };
+    let best = lowest(&|candidate| candidate.mean_loss, &|_| true)?;
+    let limit = limit.or_else(|| Some(tried.get(best)?.0.mean_loss * (1.0 + choose.slack?)));
+    let sign = if choose.by.contains("accuracy") && !choose.by.ends_with("variance") { -1.0 } else { 1.0 };
+    let allowed = |candidate: &Candidate| limit.is_none_or(|limit| candidate.mean_loss <= limit);
+    Some(lowest(&|candidate| sign * candidate.score, &allowed).unwrap_or(best))
+}
+
+/// Forgets the models of candidates that can not win any more: one model's weights per candidate may be much.
+fn drop_losers(tried: &mut [(Candidate, Trained)], choose: &Choose, limit: Option<f64>) {
+    // With a limit that is still unknown, the first may come back.
+    if limit.is_none() && choose.slack.is_some() {
+        return;
+    }
+    let Some(winner) = winner(tried, choose, limit) else { return };
+    for (index, (_, trained)) in tried.iter_mut().enumerate() {
+        if index != winner {
+            trained.weights.clear();
+            trained.whole = None;
+            trained.rounds.clear();
+        }
+    }
+}
+
+/// The strategy's own parameters with every combination of the grid; the last key changes fastest.
+pub fn combinations(
+    params: &Map<String, Value>,
+    grid: &Map<String, Value>,
+) -> Result<Vec<Map<String, Value>>, ExperimentError> {
+    let mut all = vec![params.clone()];
+    for (key, values) in grid {
+        let values = values.as_array().ok_or_else(|| ExperimentError::Grid(key.clone()))?;
+        let with = |params: &Map<String, Value>, value: &Value| {
+            let mut params = params.clone();
+            params.insert(key.clone(), value.clone());
+            params
+        };
+        all = all.iter().flat_map(|params| values.iter().map(move |value| with(params, value))).collect();
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_combinations_keep_what_is_fixed() {
+        let object = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap();
+        let all =
+            combinations(&object(r#"{"step": "x"}"#), &object(r#"{"q": [1, 2], "q_m": [0, 1, 2]}"#)).unwrap();
+        assert_eq!(all.len(), 6);
+        assert_eq!(all[4], object(r#"{"step": "x", "q": 2, "q_m": 1}"#));
+        assert!(combinations(&object("{}"), &object(r#"{"q": 1}"#)).is_err());
+    }
+}

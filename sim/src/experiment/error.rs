@@ -1,0 +1,70 @@
+//! What can go wrong with an experiment.
+
+use std::{io, path::PathBuf};
+
+use aggregator::{server::ServerError, strategy::StrategyError};
+use edge_client::{data::DataError, train::TrainError};
+
+use super::text::KeyError;
+use crate::{data::SetError, engine::EngineError, partition::PartitionError, results::ResultsError};
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExperimentError {
+    #[error("there is no experiment `{name}`; known are {known}; a file must end in .toml")]
+    Unknown { name: String, known: String },
+    #[error("{}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("experiment {name}: {source}")]
+    Parse { name: String, source: Box<toml::de::Error> },
+    #[error("there is no profile `{0}`; known are quick, full")]
+    Profile(String),
+    #[error("there is no strategy with id `{0}` in this experiment")]
+    NoStrategy(String),
+    #[error("there is no setting `{setting}` in {}; there are {known}", dir.display())]
+    NoSetting { setting: String, dir: PathBuf, known: String },
+    #[error("`{0}`: ids are made of letters, digits, `-`, `_` and `.`, because files are named after them")]
+    Id(String),
+    #[error("two settings are called `{0}`; give them ids of their own")]
+    Twice(String),
+    #[error("choose.grid.{0}: expected a list of values")]
+    Grid(String),
+    #[error("choose.by = \"{0}\": there is no such figure")]
+    Figure(String),
+    #[error("every candidate of {0} has failed; the last one: {1}")]
+    NoCandidate(String, String),
+    #[error("{setting}, seed {seed}: {source}")]
+    Unit { setting: String, seed: u64, source: Box<ExperimentError> },
+    #[error("a list of hardware has one entry or one per tier; here are {got} for {tiers} tiers")]
+    Hardware { got: usize, tiers: usize },
+    #[error(
+        "{name} needs samples with an attribute and two classes; `sim data check {set}` shows what it has"
+    )]
+    NoGroups { name: &'static str, set: String },
+    #[error("parameters of {name}: {source}")]
+    Parameters { name: &'static str, source: serde_json::Error },
+    #[error("models with batch normalisation can not be scored apart from their devices")]
+    Statistics,
+    #[error("there is nothing to compare: {0}")]
+    Nothing(String),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Set(#[from] SetError),
+    #[error(transparent)]
+    Partition(#[from] PartitionError),
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+    #[error("training failed: {0}")]
+    Train(#[from] TrainError),
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+    #[error("can not write JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}

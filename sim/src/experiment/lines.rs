@@ -1,0 +1,155 @@
+//! From reports and scores to the figures of results.
+
+use aggregator::report::RoundReport;
+use common::metrics::{Better, GroupFairness, Summary, TierSplit, mean_variance};
+
+use super::score::Scored;
+use crate::{
+    engine::Engine,
+    results::{ConflictLine, Cost, Figures, Final, GroupFigures, RoundLine, TierCost, TierLine, WeightLine},
+};
+
+impl From<&Summary> for Figures {
+    fn from(summary: &Summary) -> Self {
+        let &Summary { mean, variance, worst10, best10, worst5, best5, angle, jain, max_min, .. } = summary;
+        Self { mean, variance, worst10, best10, worst5, best5, angle, jain, max_min }
+    }
+}
+
+pub fn figures(values: impl Iterator<Item = f64>, better: Better) -> Figures {
+    (&Summary::of(&mut values.collect::<Vec<_>>(), better)).into()
+}
+
+/// One round, over those who took part.
+pub fn round_line(report: &RoundReport) -> RoundLine {
+    let tier = |tier: usize| {
+        let (loss, accuracy) = (report.loss_by_tier.get(tier), report.accuracy_by_tier.get(tier));
+        let part = report.participation.get(tier).copied().unwrap_or_default();
+        TierLine {
+            devices: loss.map_or(0, |loss| loss.count),
+            loss: loss.map_or(0.0, |loss| loss.mean),
+            loss_variance: loss.map_or(0.0, |loss| loss.variance),
+            accuracy: accuracy.map_or(0.0, |accuracy| accuracy.mean),
+            accuracy_variance: accuracy.map_or(0.0, |accuracy| accuracy.variance),
+            asked: part.asked,
+            delivered: part.delivered,
+        }
+    };
+    let traffic = report.traffic.unwrap_or_default();
+    RoundLine {
+        round: report.round,
+        seconds: report.seconds,
+        devices: report.devices.len(),
+        loss: (&report.loss).into(),
+        accuracy: (&report.accuracy).into(),
+        tiers: (0..report.loss_by_tier.len()).map(tier).collect(),
+        inter: report.loss_split.inter,
+        bytes_up: traffic.up,
+        bytes_down: traffic.down,
+        conflicts: report.conflicts.as_ref().map(|conflicts| ConflictLine {
+            model: conflicts.model as f64,
+            layers: conflicts.layers.iter().map(|&count| count as f64).collect(),
+        }),
+        effective: report.weights.map(|weights| weights.effective),
+    }
+}
+
+/// Replaces the scores of a round by those of all devices.
+pub fn rescore(line: &mut RoundLine, tiers: &[usize], scored: &[Scored]) {
+    let last = distribution(tiers, scored, line.tiers.len());
+    let parts: Vec<_> = line.tiers.iter().map(|tier| (tier.asked, tier.delivered)).collect();
+    (line.loss, line.accuracy, line.inter, line.tiers) = (last.loss, last.accuracy, last.inter, last.tiers);
+    for (tier, (asked, delivered)) in line.tiers.iter_mut().zip(parts) {
+        (tier.asked, tier.delivered) = (asked, delivered);
+    }
+}
+
+/// Figures over devices with test samples; `tiers` says the tier of each.
+pub fn distribution(tiers: &[usize], scored: &[Scored], count: usize) -> Final {
+    let tested = || tiers.iter().zip(scored).filter(|(_, scored)| scored.targets > 0);
+    let of = |wanted: usize| {
+        let own = || tested().filter(move |(tier, _)| **tier == wanted).map(|(_, scored)| scored);
+        let (loss, loss_variance) = mean_variance(&own().map(Scored::mean_loss).collect::<Vec<_>>());
+        let (accuracy, accuracy_variance) = mean_variance(&own().map(Scored::accuracy).collect::<Vec<_>>());
+        TierLine {
+            devices: own().count(),
+            loss,
+            loss_variance,
+            accuracy,
+            accuracy_variance,
+            ..TierLine::default()
+        }
+    };
+    let lines: Vec<TierLine> = (0..count).map(of).collect();
+    let split = TierSplit::of(lines.iter().map(|tier| (tier.devices, tier.loss, tier.loss_variance)));
+    Final {
+        loss: figures(tested().map(|(_, scored)| scored.mean_loss()), Better::Low),
+        accuracy: figures(tested().map(|(_, scored)| scored.accuracy()), Better::High),
+        tiers: lines,
+        within: split.within,
+        inter: split.inter,
+        ..Final::default()
+    }
+}
+
+/// Pooled predictions; `None` without groups.
+pub fn groups(scored: &[Scored]) -> Option<GroupFigures> {
+    let cells = scored.iter().map(|scored| scored.counts.len()).max()?;
+    let mut sums = [vec![0.0; cells], vec![0.0; cells]];
+    for scored in scored {
+        for (sum, values) in sums.iter_mut().zip([&scored.positive, &scored.counts]) {
+            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+    }
+    let [positive, counts] = &sums;
+    let fairness = GroupFairness::of(positive, counts)?;
+    let all: f64 = counts.iter().sum();
+    Some(GroupFigures {
+        accuracy: fairness.accuracy,
+        constant: fairness.constant_accuracy,
+        dp: fairness.dp.overall,
+        eo: fairness.eo.overall,
+        eodds: fairness.eodds.overall,
+        spd: fairness.dp.pair,
+        positive: positive.iter().sum::<f64>() / all.max(1.0),
+    })
+}
+
+pub fn cost(engine: &Engine) -> Cost {
+    let tier = |tier: &crate::engine::TierAccount| TierCost {
+        bytes_down: tier.bytes_down,
+        bytes_up: tier.bytes_up,
+        busy_s: tier.busy_s,
+        joules: tier.joules,
+        asked: tier.asked,
+        answered: tier.answered,
+    };
+    let seconds = (engine.now() - common::Instant::ZERO).as_millis() as f64 / 1000.0;
+    Cost { seconds, tiers: engine.account().tiers.iter().map(tier).collect() }
+}
+
+/// Means over the rounds that have them.
+pub fn weights(reports: &[RoundReport]) -> Option<WeightLine> {
+    let all: Vec<_> = reports.iter().filter_map(|report| report.weights).collect();
+    let mean = |of: fn(&common::metrics::WeightFigures) -> f64| {
+        all.iter().map(of).sum::<f64>() / all.len().max(1) as f64
+    };
+    (!all.is_empty()).then(|| WeightLine {
+        entropy: mean(|weights| weights.entropy),
+        chi2: mean(|weights| weights.chi_square),
+        effective: mean(|weights| weights.effective),
+    })
+}
+
+pub fn conflicts(lines: &[RoundLine]) -> Option<ConflictLine> {
+    let all: Vec<_> = lines.iter().filter_map(|line| line.conflicts.as_ref()).collect();
+    let rounds = all.len() as f64;
+    let layers = all.first()?.layers.len();
+    let mean = |of: &dyn Fn(&ConflictLine) -> f64| all.iter().map(|line| of(line)).sum::<f64>() / rounds;
+    Some(ConflictLine {
+        model: mean(&|line| line.model),
+        layers: (0..layers)
+            .map(|layer| mean(&|line| line.layers.get(layer).copied().unwrap_or(0.0)))
+            .collect(),
+    })
+}

@@ -1,0 +1,37 @@
+//! A device that trains without an aggregator.
+
+use aggregator::model::TierPlan;
+use common::{
+    brief::Brief,
+    message::{Scalars, Task},
+    plan::Plan,
+};
+use edge_client::train::{Fast, Progress, TrainError, Work};
+
+use crate::data::DeviceShard;
+
+/// Trains `weights` as the brief says; what was reported on the way.
+pub fn train(
+    tier: &TierPlan,
+    weights: &mut [f32],
+    brief: Brief,
+    shard: &DeviceShard,
+    backend: &mut Fast,
+) -> Result<Scalars, TrainError> {
+    let info = &tier.info;
+    let missing = || TrainError::Arena { need: info.arena as usize, have: weights.len() };
+    let Ok(plan) = Plan::check(info, &tier.nodes, &tier.schedule) else { return Err(missing()) };
+    let mut arena = vec![0.0; info.arena as usize];
+    let count = weights.len();
+    match arena.get_mut(..count) {
+        Some(room) => room.copy_from_slice(weights),
+        None => return Err(missing()),
+    }
+    let mut work = Work::begin(&Task::Train(brief), plan, &mut arena, shard)?;
+    loop {
+        if let Progress::Done(scalars) = work.step(plan, &mut arena, shard, backend)? {
+            weights.copy_from_slice(arena.get(..count).unwrap_or_default());
+            return Ok(scalars);
+        }
+    }
+}

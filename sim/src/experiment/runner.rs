@@ -1,0 +1,242 @@
+//! All units of an experiment, one after the other. What is there already is not run again.
+
+use std::{path::PathBuf, sync::Arc};
+
+use super::{
+    Arranged, ExperimentError, Loaded, Setting, arrange,
+    choose::combinations,
+    unit::{self, Around},
+};
+use crate::{
+    data::{DataSet, Places},
+    results::{self, ExperimentRecord, RoundLine, UnitId, UnitResult},
+};
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunOptions {
+    /// Where results go.
+    pub out: PathBuf,
+    pub data: Option<PathBuf>,
+    /// Threads that train.
+    pub threads: usize,
+}
+
+/// What happens, for whoever watches.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// Units that are there already, units to run, and rounds in them.
+    Begin {
+        there: usize,
+        units: usize,
+        rounds: u64,
+    },
+    Unit {
+        label: String,
+        seed: u64,
+    },
+    Round,
+    Written(PathBuf),
+}
+
+/// An experiment that was run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ran {
+    pub record: ExperimentRecord,
+    /// Setting by setting, seed by seed.
+    pub units: Vec<UnitResult>,
+    /// Units that were there before.
+    pub there: usize,
+}
+
+pub fn run(
+    loaded: &Loaded,
+    options: &RunOptions,
+    observe: &mut dyn FnMut(Event),
+) -> Result<Ran, ExperimentError> {
+    let places = Places::usual(options.data.as_deref());
+    let seeds = &loaded.experiment.seeds;
+    let all: Vec<(&Setting, u64)> =
+        seeds.iter().flat_map(|&seed| loaded.settings.iter().map(move |setting| (setting, seed))).collect();
+    let (mut missing, mut rounds) = (Vec::new(), 0);
+    for (setting, seed) in &all {
+        if finished(loaded, options, setting, *seed).is_none() {
+            missing.push((*setting, *seed));
+            rounds += ticks(setting)?;
+        }
+    }
+    let there = all.len() - missing.len();
+    let record = loaded.record();
+    let home = options.out.join(&loaded.name).join(&loaded.profile);
+    results::write(&home.join("experiment.json"), &serde_json::to_string_pretty(&record)?)?;
+    observe(Event::Begin { there, units: missing.len(), rounds });
+    let mut cache = Cache::default();
+    for (setting, seed) in missing {
+        observe(Event::Unit { label: setting.label.clone(), seed });
+        let place =
+            |source| ExperimentError::Unit { setting: setting.id.clone(), seed, source: Box::new(source) };
+        let result = one(loaded, options, &places, &mut cache, setting, seed, observe).map_err(place)?;
+        let path = options.out.join(result.unit.file());
+        results::write(&path.with_extension("csv"), &csv(&result.rounds))?;
+        results::write(&path, &serde_json::to_string(&result)?)?;
+        observe(Event::Written(path));
+    }
+    let units = results::read_units(&home, &record)?;
+    Ok(Ran { record, units, there })
+}
+
+fn one(
+    loaded: &Loaded,
+    options: &RunOptions,
+    places: &Places,
+    cache: &mut Cache,
+    setting: &Setting,
+    seed: u64,
+    observe: &mut dyn FnMut(Event),
+) -> Result<UnitResult, ExperimentError> {
+    let arranged = cache.arranged(setting, places, seed)?;
+    let alone = cache.alone(setting, &arranged, options.threads)?;
+    // The reference is usually a setting of its own, and was run before.
+    let reference = setting.reference.as_ref().and_then(|reference| {
+        let same = |other: &&Setting| other.strategy == *reference && other.base == setting.base;
+        let other = loaded.settings.iter().find(same)?;
+        finished(loaded, options, other, seed)?.last.validation_loss
+    });
+    let around = Around {
+        arranged: &arranged,
+        alone: alone.as_deref(),
+        reference,
+        threads: options.threads,
+        tick: &mut || observe(Event::Round),
+    };
+    unit::run(setting, id(loaded, setting, seed), around)
+}
+
+fn id(loaded: &Loaded, setting: &Setting, seed: u64) -> UnitId {
+    UnitId {
+        experiment: loaded.name.clone(),
+        profile: loaded.profile.clone(),
+        setting: setting.id.clone(),
+        seed,
+    }
+}
+
+/// The unit's result, if it was made of the same setting.
+fn finished(loaded: &Loaded, options: &RunOptions, setting: &Setting, seed: u64) -> Option<UnitResult> {
+    let path = options.out.join(id(loaded, setting, seed).file());
+    let unit: UnitResult = results::read(&path).ok()?;
+    (unit.fingerprint == setting.fingerprint(seed)).then_some(unit)
+}
+
+/// How often a unit ticks.
+fn ticks(setting: &Setting) -> Result<u64, ExperimentError> {
+    let runs = match &setting.strategy.choose {
+        Some(choose) => combinations(&setting.strategy.params, &choose.grid)?.len() as u64,
+        None => 1,
+    };
+    // One more for the final scores.
+    Ok(runs * (u64::from(setting.base.rounds) + 1))
+}
+
+/// What successive units share: the last of each kind.
+#[derive(Default)]
+struct Cache {
+    data: Option<(String, Arc<DataSet>)>,
+    arranged: Option<(String, Arc<Arranged>)>,
+    alone: Option<(String, Arc<[f64]>)>,
+}
+
+impl Cache {
+    fn arranged(
+        &mut self,
+        setting: &Setting,
+        places: &Places,
+        seed: u64,
+    ) -> Result<Arc<Arranged>, ExperimentError> {
+        let base = &setting.base;
+        let spec = &base.data;
+        let of_data =
+            serde_json::json!([spec.set, spec.noise, spec.samples, spec.test_samples, seed]).to_string();
+        let data = match &self.data {
+            Some((key, data)) if *key == of_data => data.clone(),
+            _ => arrange::load(spec, places, seed)?,
+        };
+        self.data = Some((of_data, data.clone()));
+        let key = serde_json::json!([spec, base.fleet, seed]).to_string();
+        let arranged = match &self.arranged {
+            Some((known, arranged)) if *known == key => arranged.clone(),
+            _ => Arc::new(Arranged::new(base, data, seed)?),
+        };
+        self.arranged = Some((key, arranged.clone()));
+        Ok(arranged)
+    }
+
+    fn alone(
+        &mut self,
+        setting: &Setting,
+        arranged: &Arranged,
+        threads: usize,
+    ) -> Result<Option<Arc<[f64]>>, ExperimentError> {
+        let base = &setting.base;
+        let Some(spec) = &base.alone else { return Ok(None) };
+        // A strategy may train in its own way; who trains alone does it as `alone` says.
+        let mut training = base.training.clone();
+        if spec.lr.is_some() {
+            training.lr = 0.0;
+        }
+        training.epochs = 0;
+        let key = serde_json::json!([base.data, base.fleet, base.model, training, spec, arranged.seed]);
+        let key = key.to_string();
+        let alone = match &self.alone {
+            Some((known, alone)) if *known == key => alone.clone(),
+            _ => unit::alone_losses(base, arranged, threads)?.into(),
+        };
+        self.alone = Some((key, alone.clone()));
+        Ok(Some(alone))
+    }
+}
+
+/// Rounds, one line each.
+fn csv(rounds: &[RoundLine]) -> String {
+    let tiers = rounds.iter().map(|line| line.tiers.len()).max().unwrap_or(0);
+    let layers = rounds.iter().filter_map(|line| Some(line.conflicts.as_ref()?.layers.len())).max();
+    let mut out = String::from(
+        "round,seconds,devices,loss_mean,loss_variance,loss_worst10,loss_best10,accuracy_mean,\
+         accuracy_variance,accuracy_worst5,accuracy_best5,inter,bytes_up,bytes_down",
+    );
+    for tier in 0..tiers {
+        out += &format!(",tier{tier}_loss,tier{tier}_loss_variance,tier{tier}_accuracy,tier{tier}_delivered");
+    }
+    if let Some(layers) = layers {
+        out += ",conflicts_model";
+        (0..layers).for_each(|layer| out += &format!(",conflicts_layer{layer}"));
+    }
+    out += "\n";
+    for line in rounds {
+        let RoundLine { round, seconds, devices, loss, accuracy, inter, bytes_up, bytes_down, .. } = line;
+        out += &format!(
+            "{round},{seconds},{devices},{},{},{},{},{},{},{},{},{inter},{bytes_up},{bytes_down}",
+            loss.mean,
+            loss.variance,
+            loss.worst10,
+            loss.best10,
+            accuracy.mean,
+            accuracy.variance,
+            accuracy.worst5,
+            accuracy.best5
+        );
+        for tier in &line.tiers {
+            out += &format!(",{},{},{},{}", tier.loss, tier.loss_variance, tier.accuracy, tier.delivered);
+        }
+        if let Some(layers) = layers {
+            match &line.conflicts {
+                Some(conflicts) => {
+                    out += &format!(",{}", conflicts.model);
+                    conflicts.layers.iter().for_each(|count| out += &format!(",{count}"));
+                }
+                None => out += &",".repeat(layers + 1),
+            }
+        }
+        out += "\n";
+    }
+    out
+}

@@ -1,0 +1,160 @@
+//! Models on test samples: losses, hits, and positive predictions by group.
+//!
+//! Every job is scored by one thread from first to last sample, and results lie in the order of jobs, so
+//! they do not depend on the number of threads.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use aggregator::model::{TierPlan, TieredModel};
+use common::{
+    Tier,
+    plan::{Loss, Plan},
+};
+use edge_client::{
+    data::{Part, Shard},
+    train::{Fast, Labels, Mode, TrainError, forward, score},
+};
+
+use super::ExperimentError;
+use crate::data::DeviceShard;
+
+/// A slice of a model, and the tier whose Plan executes it.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    pub tier: Tier,
+    pub values: Arc<[f32]>,
+}
+
+/// How a model does on some samples.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Scored {
+    pub samples: u32,
+    pub targets: u64,
+    pub correct: u64,
+    /// Sum over targets.
+    pub loss: f64,
+    /// Samples of each group (label x A + attribute), and how many of them were predicted positive; empty
+    /// where there are no groups.
+    pub counts: Vec<f64>,
+    pub positive: Vec<f64>,
+}
+
+impl Scored {
+    pub fn mean_loss(&self) -> f64 {
+        if self.targets == 0 { 0.0 } else { self.loss / self.targets as f64 }
+    }
+
+    pub fn accuracy(&self) -> f64 {
+        if self.targets == 0 { 0.0 } else { self.correct as f64 / self.targets as f64 }
+    }
+}
+
+/// Each tier's slice of a whole model.
+pub fn slices(model: &TieredModel, parameters: &[f32]) -> Vec<Weights> {
+    let slice = |tier: Tier| {
+        let mut values = Vec::new();
+        model.regions.gather(tier, parameters, &mut values);
+        Weights { tier, values: values.into() }
+    };
+    (0..model.plans.len()).filter_map(Tier::new).map(slice).collect()
+}
+
+/// Scores each model on the test part of its shard.
+pub fn score_all(
+    plans: &[TierPlan],
+    jobs: &[(&Weights, &DeviceShard)],
+    threads: usize,
+) -> Result<Vec<Scored>, ExperimentError> {
+    if plans.iter().any(|plan| plan.info.stats > 0) {
+        return Err(ExperimentError::Statistics);
+    }
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(vec![None; jobs.len()]);
+    let work = || {
+        let (mut arena, mut backend) = (Vec::new(), Fast::new());
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some((weights, shard)) = jobs.get(at) else { return };
+            let Some(plan) = plans.get(weights.tier.index()) else { return };
+            let scored = score_one(plan, &weights.values, shard, &mut arena, &mut backend);
+            if let Some(slot) = done.lock().unwrap_or_else(PoisonError::into_inner).get_mut(at) {
+                *slot = Some(scored);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.max(1).min(jobs.len().max(1)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.into_iter()
+        .map(|scored| Ok(scored.unwrap_or(Err(TrainError::Arena { need: 0, have: 0 }))?))
+        .collect()
+}
+
+fn score_one(
+    tier: &TierPlan,
+    weights: &[f32],
+    shard: &DeviceShard,
+    arena: &mut Vec<f32>,
+    backend: &mut Fast,
+) -> Result<Scored, TrainError> {
+    let info = &tier.info;
+    let Ok(plan) = Plan::check(info, &tier.nodes, &tier.schedule) else {
+        return Err(TrainError::Arena { need: info.arena as usize, have: 0 });
+    };
+    let missing = TrainError::Arena { need: info.arena as usize, have: weights.len() };
+    arena.clear();
+    arena.resize(info.arena as usize, 0.0);
+    arena.get_mut(..weights.len()).ok_or(missing)?.copy_from_slice(weights);
+    let groups = if shard.targets() == 1 { shard.groups() as usize } else { 0 };
+    let mut scored = Scored { counts: vec![0.0; groups], positive: vec![0.0; groups], ..Scored::default() };
+    let (batch, inputs, targets) = (u32::from(info.batch.max(1)), info.inputs as usize, shard.targets());
+    let mut labels = Vec::new();
+    for first in (0..shard.test_len()).step_by(batch as usize) {
+        let rows = batch.min(shard.test_len() - first);
+        labels.clear();
+        let at = info.input as usize;
+        let room = arena.get_mut(at..at + inputs * rows as usize).unwrap_or_default();
+        for (index, row) in (first..).zip(room.chunks_exact_mut(inputs.max(1))) {
+            shard.sample(Part::Test, index, row)?;
+            for position in 0..targets {
+                labels.push(shard.label_at(Part::Test, index, position)?);
+            }
+        }
+        forward(plan, arena, rows as usize, Mode::Evaluate, backend)?;
+        let truth = Labels { labels: &labels, per_row: targets as usize };
+        let tally = score(plan, arena, rows as usize, &truth)?;
+        scored.samples += rows;
+        scored.targets += u64::from(tally.targets);
+        scored.correct += u64::from(tally.correct);
+        scored.loss += tally.loss;
+        if groups > 0 {
+            let outputs = info.outputs as usize;
+            let logits = arena.get(info.logits as usize..).unwrap_or_default();
+            for (index, logits) in (first..first + rows).zip(logits.chunks_exact(outputs.max(1))) {
+                let cell = shard.group(Part::Test, index) as usize;
+                if let (Some(count), Some(positive)) =
+                    (scored.counts.get_mut(cell), scored.positive.get_mut(cell))
+                {
+                    *count += 1.0;
+                    *positive += f64::from(is_positive(info.loss, logits));
+                }
+            }
+        }
+    }
+    Ok(scored)
+}
+
+fn is_positive(loss: Loss, logits: &[f32]) -> u8 {
+    u8::from(match (loss, logits) {
+        (Loss::Softmax { .. }, [no, yes, ..]) => yes > no,
+        (_, [logit, ..]) => *logit > 0.0,
+        _ => false,
+    })
+}

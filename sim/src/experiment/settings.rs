@@ -1,0 +1,165 @@
+//! From an experiment file to its settings: profile, keys set by hand, variants times strategies.
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+use toml::{Table, Value};
+
+use super::{
+    ALL, ExperimentError,
+    spec::{Base, Experiment, StrategySpec},
+    text,
+};
+use crate::results::{ExperimentRecord, FORMAT, SettingRecord};
+
+/// Names of profiles.
+pub const PROFILES: [&str; 2] = ["quick", "full"];
+
+/// An experiment, ready to run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loaded {
+    pub name: String,
+    pub profile: String,
+    /// Profile and keys applied.
+    pub table: Table,
+    pub experiment: Experiment,
+    pub settings: Vec<Setting>,
+}
+
+/// A strategy under certain circumstances.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setting {
+    pub id: String,
+    pub label: String,
+    pub base: Base,
+    pub strategy: StrategySpec,
+    /// Where validation compares with another strategy.
+    pub reference: Option<StrategySpec>,
+}
+
+impl Loaded {
+    /// By the name of an embedded experiment, or by the path of a file that ends in `.toml`.
+    pub fn open(name: &str, profile: &str, keys: &[String]) -> Result<Self, ExperimentError> {
+        let (name, text) = if name.ends_with(".toml") {
+            let path = Path::new(name);
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| ExperimentError::Read { path: path.into(), source })?;
+            (path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy().into_owned()), text)
+        } else {
+            let unknown = || {
+                let known = ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+                ExperimentError::Unknown { name: name.into(), known }
+            };
+            let (name, text) = ALL.iter().find(|(known, _)| *known == name).ok_or_else(unknown)?;
+            ((*name).to_owned(), (*text).to_owned())
+        };
+        Self::parse(&name, &text, profile, keys)
+    }
+
+    pub fn parse(name: &str, text: &str, profile: &str, keys: &[String]) -> Result<Self, ExperimentError> {
+        let fault = |source| ExperimentError::Parse { name: name.into(), source: Box::new(source) };
+        if !PROFILES.contains(&profile) {
+            return Err(ExperimentError::Profile(profile.into()));
+        }
+        let mut table: Table = text.parse().map_err(fault)?;
+        let mut profiles = PROFILES.map(|name| (name, table.remove(name)));
+        for (known, over) in &mut profiles {
+            if let Some(Value::Table(over)) = over.take().filter(|_| *known == profile) {
+                text::merge(&mut table, &over);
+            }
+        }
+        for key in keys {
+            let (key, value) = text::assignment(key)?;
+            text::set(&mut table, &key, value)?;
+        }
+        Self::of(name, profile, table)
+    }
+
+    pub fn of(name: &str, profile: &str, table: Table) -> Result<Self, ExperimentError> {
+        let fault = |source| ExperimentError::Parse { name: name.into(), source: Box::new(source) };
+        let experiment: Experiment = table.clone().try_into().map_err(fault)?;
+        let settings = settings(name, &table, &experiment)?;
+        Ok(Self { name: name.into(), profile: profile.into(), table, experiment, settings })
+    }
+
+    pub fn record(&self) -> ExperimentRecord {
+        let setting = |setting: &Setting| SettingRecord {
+            id: setting.id.clone(),
+            label: setting.label.clone(),
+            strategy: setting.strategy.name.clone(),
+            params: setting.strategy.params.clone(),
+            role: setting.strategy.role,
+            seeds: self.experiment.seeds.clone(),
+        };
+        ExperimentRecord {
+            format: FORMAT,
+            experiment: self.name.clone(),
+            profile: self.profile.clone(),
+            title: self.experiment.title.clone(),
+            notes: self.experiment.notes.clone(),
+            toml: toml::to_string(&self.table).unwrap_or_default(),
+            settings: self.settings.iter().map(setting).collect(),
+            claims: self.experiment.claims.clone(),
+        }
+    }
+}
+
+impl Setting {
+    /// Changes with everything that the result depends on.
+    pub fn fingerprint(&self, seed: u64) -> String {
+        let all = serde_json::json!([FORMAT, self.base, self.strategy, self.reference, seed]).to_string();
+        Sha256::digest(all.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+fn settings(name: &str, table: &Table, experiment: &Experiment) -> Result<Vec<Setting>, ExperimentError> {
+    let fault = |source| ExperimentError::Parse { name: name.into(), source: Box::new(source) };
+    let mut settings: Vec<Setting> = Vec::new();
+    let none = [super::spec::Variant { id: String::new(), label: String::new(), with: Table::new() }];
+    let variants = if experiment.variants.is_empty() { &none[..] } else { &experiment.variants };
+    if let Some(unknown) =
+        experiment.only.iter().find(|id| experiment.strategies.iter().all(|strategy| strategy.id != **id))
+    {
+        return Err(ExperimentError::NoStrategy(unknown.clone()));
+    }
+    let wanted =
+        |strategy: &&StrategySpec| experiment.only.is_empty() || experiment.only.contains(&strategy.id);
+    for variant in variants {
+        for strategy in experiment.strategies.iter().filter(wanted) {
+            let mut own = table.clone();
+            text::merge(&mut own, &variant.with);
+            text::merge(&mut own, &strategy.with);
+            // Once more with all keys, so that unknown ones in `with` are refused.
+            let base = Experiment::deserialize_all(own).map_err(fault)?.base;
+            let label = strategy.label.clone().unwrap_or_else(|| strategy.id.clone());
+            let (id, label) = match variant {
+                variant if variant.id.is_empty() => (strategy.id.clone(), label),
+                variant => {
+                    let about = if variant.label.is_empty() { &variant.id } else { &variant.label };
+                    (format!("{}-{}", variant.id, strategy.id), format!("{about}: {label}"))
+                }
+            };
+            if !id.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter)) {
+                return Err(ExperimentError::Id(id));
+            }
+            if settings.iter().any(|other| other.id == id) {
+                return Err(ExperimentError::Twice(id));
+            }
+            let reference = strategy.choose.as_ref().and_then(|choose| choose.reference.as_ref());
+            let reference = reference
+                .map(|id| {
+                    let found = experiment.strategies.iter().find(|strategy| strategy.id == *id);
+                    found.cloned().ok_or_else(|| ExperimentError::NoStrategy(id.clone()))
+                })
+                .transpose()?;
+            settings.push(Setting { id, label, base, strategy: strategy.clone(), reference });
+        }
+    }
+    Ok(settings)
+}
+
+impl Experiment {
+    fn deserialize_all(table: Table) -> Result<Self, toml::de::Error> {
+        table.try_into()
+    }
+}

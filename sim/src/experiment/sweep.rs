@@ -1,0 +1,53 @@
+//! One experiment under many values of some keys: every combination is an experiment of its own.
+
+use toml::Value;
+
+use super::{ExperimentError, Loaded, text};
+
+/// `keys` are `KEY=VALUE,VALUE,...`. If all of them are about certain strategies, only these are run.
+pub fn sweep(loaded: &Loaded, keys: &[String]) -> Result<Vec<Loaded>, ExperimentError> {
+    let keys: Vec<(String, Vec<Value>)> =
+        keys.iter().map(|key| text::alternatives(key)).collect::<Result<_, _>>()?;
+    let mut tables = vec![(String::new(), loaded.table.clone())];
+    for (key, values) in &keys {
+        let short = key.rsplit('.').next().unwrap_or(key);
+        let mut next = Vec::new();
+        for (name, table) in &tables {
+            for value in values {
+                let mut table = table.clone();
+                text::set(&mut table, key, value.clone())?;
+                next.push((format!("{name}+{short}={}", plain(value)), table));
+            }
+        }
+        tables = next;
+    }
+    let only: Option<Vec<Value>> = keys.iter().map(|(key, _)| strategy(loaded, key)).collect();
+    let mut all = Vec::new();
+    for (suffix, mut table) in tables {
+        if let Some(only) = &only {
+            table.insert("only".into(), Value::Array(only.clone()));
+        }
+        all.push(Loaded::of(&format!("{}{suffix}", loaded.name), &loaded.profile, table)?);
+    }
+    Ok(all)
+}
+
+/// Id of the strategy that a key is about.
+fn strategy(loaded: &Loaded, key: &str) -> Option<Value> {
+    let part = key.strip_prefix("strategies.")?.split('.').next()?;
+    let strategies = &loaded.experiment.strategies;
+    let by_number = part.parse::<usize>().ok().and_then(|at| strategies.get(at));
+    let found = by_number.or_else(|| strategies.iter().find(|strategy| strategy.id == part))?;
+    Some(Value::String(found.id.clone()))
+}
+
+/// As part of a file's name.
+fn plain(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let legal =
+        |letter: char| if letter.is_ascii_alphanumeric() || ".-_".contains(letter) { letter } else { '_' };
+    text.chars().map(legal).collect()
+}

@@ -1,0 +1,278 @@
+//! One setting with one seed: trained, scored, written down.
+
+use std::time::Instant;
+
+use aggregator::{model::TieredModel, report::RoundReport};
+use common::metrics::Better;
+use edge_client::data::Shard;
+
+use super::{
+    Arranged, ExperimentError, Setting,
+    baseline::{self, Baseline},
+    choose, lines,
+    score::{Scored, Weights, score_all, slices},
+    spec::Base,
+};
+use crate::{
+    data::DeviceShard,
+    engine::Engine,
+    results::{
+        Cost, DeviceScore, FORMAT, Final, GapFigures, GlobalScore, PersonalFigures, RoundLine, UnitId,
+        UnitResult, WeightLine,
+    },
+};
+
+type Params = serde_json::Map<String, serde_json::Value>;
+
+/// What training has led to.
+#[derive(Debug)]
+pub struct Trained {
+    pub model: TieredModel,
+    /// What each device uses.
+    pub weights: Vec<Weights>,
+    /// Slices of the common model, by tier; `None` where there is none.
+    pub whole: Option<Vec<Weights>>,
+    /// Predictions are those of a device's model picked at random.
+    pub mixture: bool,
+    pub rounds: Vec<RoundLine>,
+    /// Test loss and accuracy of personal models, last known.
+    pub personal: Vec<Option<(f64, f64)>>,
+    /// Rounds in which each device was heard.
+    pub heard: Vec<u32>,
+    pub cost: Cost,
+    pub weight_line: Option<WeightLine>,
+}
+
+impl Trained {
+    pub fn of(model: TieredModel, weights: Vec<Weights>, whole: Option<Vec<Weights>>) -> Self {
+        let (personal, heard) = (vec![None; weights.len()], vec![0; weights.len()]);
+        Self {
+            model,
+            weights,
+            whole,
+            mixture: false,
+            rounds: vec![],
+            personal,
+            heard,
+            cost: Cost::default(),
+            weight_line: None,
+        }
+    }
+}
+
+/// What a unit needs to know besides its setting.
+pub struct Around<'a> {
+    pub arranged: &'a Arranged,
+    /// Test losses of devices that have trained alone.
+    pub alone: Option<&'a [f64]>,
+    /// Mean validation loss of the setting's reference, where it is known already.
+    pub reference: Option<f64>,
+    pub threads: usize,
+    /// Called after every round.
+    pub tick: &'a mut dyn FnMut(),
+}
+
+impl std::fmt::Debug for Around<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Around").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+/// Runs a unit.
+pub fn run(setting: &Setting, unit: UnitId, mut around: Around<'_>) -> Result<UnitResult, ExperimentError> {
+    let started = Instant::now();
+    let (params, trained, choice) = match &setting.strategy.choose {
+        Some(choose) => choose::choose(setting, choose, &mut around)?,
+        None => {
+            let params = setting.strategy.params.clone();
+            (params.clone(), train(&setting.base, &setting.strategy.name, &params, &mut around)?, vec![])
+        }
+    };
+    let last = score(&trained, &around)?;
+    Ok(UnitResult {
+        format: FORMAT,
+        fingerprint: setting.fingerprint(unit.seed),
+        unit,
+        label: setting.label.clone(),
+        strategy: setting.strategy.name.clone(),
+        params,
+        choice,
+        rounds: trained.rounds,
+        last,
+        account: trained.cost,
+        seconds: started.elapsed().as_secs_f64(),
+    })
+}
+
+/// Trains by any strategy or baseline.
+pub fn train(
+    base: &Base,
+    name: &str,
+    params: &Params,
+    around: &mut Around<'_>,
+) -> Result<Trained, ExperimentError> {
+    match Baseline::by_name(name) {
+        Some(baseline) => baseline.train(base, params, around.arranged, around.threads, around.tick),
+        None => fleet(base, name, params, around),
+    }
+}
+
+/// Trains the fleet with an aggregator's strategy.
+fn fleet(
+    base: &Base,
+    name: &str,
+    params: &Params,
+    around: &mut Around<'_>,
+) -> Result<Trained, ExperimentError> {
+    let Around { arranged, threads, tick, .. } = around;
+    let config = arranged.config(base, name, params);
+    let mut engine = Engine::new(&config, arranged.members(), arranged.chances(base), *threads)?;
+    let model = engine.keeper().model.clone();
+    let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
+    let every = base.evaluate_every;
+    // Scores of the model that the next round begins with.
+    let score_now = |parameters: &[f32]| {
+        let slices = slices(&model, parameters);
+        score_devices(&model, &place(&slices, &tiers), arranged, |placed| &placed.shard, *threads)
+    };
+    let mut next = if every > 0 { Some(score_now(engine.parameters())) } else { None };
+    let (mut rounds, mut fault) = (Vec::new(), None);
+    let reports = engine.run(|report, parameters| {
+        let mut line = lines::round_line(report);
+        match next.take() {
+            Some(Ok(scored)) => lines::rescore(&mut line, &tiers, &scored),
+            Some(Err(error)) => fault = Some(error),
+            None => {}
+        }
+        rounds.push(line);
+        if every > 0 && report.purpose == "train" && report.round.is_multiple_of(every) {
+            next = Some(score_now(parameters));
+        }
+        tick();
+    })?;
+    if let Some(fault) = fault {
+        return Err(fault);
+    }
+    let whole = slices(&model, engine.parameters());
+    let weights = place(&whole, &tiers);
+    let mut trained = Trained::of(model.clone(), weights, Some(whole));
+    (trained.rounds, trained.cost) = (rounds, lines::cost(&engine));
+    trained.weight_line = lines::weights(&reports);
+    for (index, placed) in arranged.devices.iter().enumerate() {
+        let name = placed.device.as_str();
+        let own = |report: &RoundReport| report.devices.iter().find(|line| line.device == name).cloned();
+        for (report, line) in reports.iter().filter_map(|report| Some((report, own(report)?))) {
+            if let (Some(loss), Some(accuracy)) = (line.personal_loss, line.personal_accuracy) {
+                trained.personal[index] = Some((loss, accuracy));
+            }
+            trained.heard[index] += u32::from(report.purpose == "train");
+        }
+    }
+    Ok(trained)
+}
+
+fn place(slices: &[Weights], tiers: &[usize]) -> Vec<Weights> {
+    tiers.iter().filter_map(|&tier| slices.get(tier)).cloned().collect()
+}
+
+/// Every device's model on samples of that device.
+pub fn score_devices(
+    model: &TieredModel,
+    weights: &[Weights],
+    arranged: &Arranged,
+    shard: impl Fn(&super::arrange::Placed) -> &DeviceShard,
+    threads: usize,
+) -> Result<Vec<Scored>, ExperimentError> {
+    let jobs: Vec<_> =
+        weights.iter().zip(&arranged.devices).map(|(own, placed)| (own, shard(placed))).collect();
+    score_all(&model.plans, &jobs, threads)
+}
+
+/// Test losses of models that devices have trained alone.
+pub fn alone_losses(base: &Base, arranged: &Arranged, threads: usize) -> Result<Vec<f64>, ExperimentError> {
+    let (model, weights) = baseline::alone(base, arranged)?;
+    let scored = score_devices(&model, &weights, arranged, |placed| &placed.shard, threads)?;
+    Ok(scored.iter().map(Scored::mean_loss).collect())
+}
+
+fn score(trained: &Trained, around: &Around<'_>) -> Result<Final, ExperimentError> {
+    let &Around { arranged, alone, threads, .. } = around;
+    let scored = score_devices(&trained.model, &trained.weights, arranged, |placed| &placed.shard, threads)?;
+    let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
+    let mut last = lines::distribution(&tiers, &scored, trained.model.plans.len());
+    last.devices = devices(trained, arranged, &scored, alone);
+    if trained.personal.iter().any(Option::is_some) {
+        let of = |read: fn((f64, f64)) -> f64| trained.personal.iter().flatten().map(move |&both| read(both));
+        last.personal = Some(PersonalFigures {
+            loss: lines::figures(of(|both| both.0), Better::Low),
+            accuracy: lines::figures(of(|both| both.1), Better::High),
+        });
+    }
+    if let (Some(whole), Some(common)) = (&trained.whole, &arranged.common) {
+        let jobs: Vec<_> = whole.iter().map(|weights| (weights, common)).collect();
+        let global = |scored: &Scored| GlobalScore {
+            samples: scored.samples.into(),
+            loss: scored.mean_loss(),
+            accuracy: scored.accuracy(),
+        };
+        last.global = score_all(&trained.model.plans, &jobs, threads)?.iter().map(global).collect();
+    }
+    if alone.is_some() {
+        let gaps: Vec<f64> =
+            last.devices.iter().filter_map(|device| Some(device.loss - device.alone?)).collect();
+        let gaps = common::metrics::Gaps::of(&gaps);
+        let common::metrics::Gaps { max, min, mean, variance, awareness: faa, .. } = gaps;
+        last.gaps = Some(GapFigures { max, min, mean, variance, faa });
+    }
+    last.groups = if trained.mixture {
+        // Everybody's model on everybody's samples: rates are means over models.
+        let jobs: Vec<_> = trained
+            .weights
+            .iter()
+            .flat_map(|weights| arranged.devices.iter().map(move |placed| (weights, &*placed.shard)))
+            .collect();
+        lines::groups(&score_all(&trained.model.plans, &jobs, threads)?)
+    } else {
+        lines::groups(&scored)
+    };
+    last.weights = trained.weight_line;
+    last.conflicts = lines::conflicts(&trained.rounds);
+    if arranged.devices.iter().any(|placed| placed.valid.test_len() > 0) {
+        let valid = validate(trained, arranged, threads)?;
+        last.validation_loss = Some(valid.loss.mean);
+    }
+    Ok(last)
+}
+
+/// Figures on validation data.
+pub fn validate(trained: &Trained, arranged: &Arranged, threads: usize) -> Result<Final, ExperimentError> {
+    let scored = score_devices(&trained.model, &trained.weights, arranged, |placed| &placed.valid, threads)?;
+    let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
+    let mut figures = lines::distribution(&tiers, &scored, trained.model.plans.len());
+    figures.groups = lines::groups(&scored);
+    Ok(figures)
+}
+
+fn devices(
+    trained: &Trained,
+    arranged: &Arranged,
+    scored: &[Scored],
+    alone: Option<&[f64]>,
+) -> Vec<DeviceScore> {
+    let score = |(index, (placed, scored)): (usize, (&super::arrange::Placed, &Scored))| {
+        let personal = trained.personal.get(index).copied().flatten();
+        DeviceScore {
+            device: placed.device.to_string(),
+            tier: placed.tier.index(),
+            train_samples: placed.shard.train_len(),
+            test_samples: placed.shard.test_len(),
+            loss: scored.mean_loss(),
+            accuracy: scored.accuracy(),
+            alone: alone.and_then(|alone| alone.get(index)).copied(),
+            personal_loss: personal.map(|(loss, _)| loss),
+            personal_accuracy: personal.map(|(_, accuracy)| accuracy),
+            rounds: trained.heard.get(index).copied().unwrap_or(0),
+        }
+    };
+    arranged.devices.iter().zip(scored).enumerate().map(score).collect()
+}
