@@ -96,7 +96,13 @@ pub fn show_spread(name: &str, spread: &common::metrics::Spread) -> String {
     match mean.split_once(' ') {
         // The unit stands once, after both.
         Some((number, "%")) => format!("{number} ± {:.1} %", 100.0 * spread.std),
-        _ => format!("{mean} ± {}", show(name, spread.std)),
+        Some(_) => format!("{mean} ± {}", show(name, spread.std)),
+        // As many decimals as the mean has.
+        None => {
+            let decimals = mean.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+            let factor = if kind(name) == Kind::SquaredShare { 1e4 } else { 1.0 };
+            format!("{mean} ± {:.decimals$}", spread.std * factor)
+        }
     }
 }
 

@@ -91,7 +91,7 @@ fn changes_are_taken_seed_by_seed() {
     assert!((effect.mean + 0.45).abs() < 1e-12 && (effect.std - 0.1 / 2f64.sqrt()).abs() < 1e-12);
     assert!((finding.ratio.unwrap() - 0.5).abs() < 1e-12);
     assert_eq!((finding.verdict, finding.agree, finding.rounds), (Verdict::Reached, 2, 7));
-    assert_eq!(finding.show_parts(), "OLD 0.500 ± 0.100 → NEW 0.250 ± 0.0707");
+    assert_eq!(finding.show_parts(), "OLD 0.500 ± 0.100 → NEW 0.250 ± 0.071");
     let other = Measure::Change { figure: "loss.variance", from: "old", to: "new", want: Want::HIGHER };
     assert_eq!(other.find_in(&two(), None).unwrap().verdict, Verdict::Missed);
 }

@@ -146,6 +146,7 @@ fn experiment(experiment: &ExperimentDigest) -> Element {
         .with(tables::figures(experiment))
         .with(legend(experiment.run().map(|(index, setting)| (index, setting.label.as_str()))))
         .with(el("div").class("pair").all(overview(experiment)))
+        .with(losses(experiment))
         .with(el("h3").text("By round"))
         .with(el("p").class("soft").text(
             "Scores of the model that devices received, over those that took part, and at the end over all. Bands: one \
@@ -174,19 +175,15 @@ fn overview(experiment: &ExperimentDigest) -> Vec<Element> {
     let figure =
         |plot: Element, caption: String| el("figure").with(plot).with(el("figcaption").text(caption));
     let (unfair, good) = plots::judged(experiment);
-    let tiers = if experiment.tiers() > 1 { " Lanes of a row are tiers, the widest on top." } else { "" };
     vec![
         figure(
             plots::pareto(experiment),
             format!(
-                "{} against {}, with one standard deviation over seeds. The broken line joins what nothing else beats in both.",
-                figure::title(good),
-                figure::title(unfair)
+                "Fairness against quality: {} and {}, with one standard deviation over seeds. The broken line joins \
+                 what nothing else beats in both.",
+                figure::title(unfair),
+                figure::title(good)
             ),
-        ),
-        figure(
-            plots::losses(experiment),
-            format!("Every device of the first finished seed; boxes are quartiles, lines 5 to 95 %.{tiers}"),
         ),
         figure(
             plots::lorenz(experiment),
@@ -195,6 +192,14 @@ fn overview(experiment: &ExperimentDigest) -> Vec<Element> {
                 .into(),
         ),
     ]
+}
+
+/// Every device's loss.
+fn losses(experiment: &ExperimentDigest) -> Element {
+    let tiers = if experiment.tiers() > 1 { " Lanes of a row are tiers, the widest on top." } else { "" };
+    let caption =
+        format!("Every device of the first finished seed; boxes are quartiles, lines 5 to 95 %.{tiers}");
+    el("figure").class("wide").with(plots::losses(experiment)).with(el("figcaption").text(caption))
 }
 
 fn details(title: &str, inside: Element) -> Element {

@@ -44,7 +44,10 @@ pub fn claims(digest: &Digest) -> Element {
                 .with(el("th").set("scope", "row").text(claim.id))
                 .with(el("td").class("words").text(claim.text))
                 .with(el("td").with(badge(claim.verdict)))
-                .with(el("td").text(format_args!("{reached} of {}", claim.rows.len() - open)))
+                .with(el("td").text(match claim.rows.len() - open {
+                    0 => "–".into(),
+                    run => format!("{reached} of {run}"),
+                }))
         };
         let name = el("th").set("scope", "rowgroup").set("colspan", 4).text(source.name);
         el("tbody").with(el("tr").class("group").with(name)).all(source.claims.iter().map(row))

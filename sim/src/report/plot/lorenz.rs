@@ -6,7 +6,7 @@
 //! ```
 
 use super::{
-    frame::{Frame, described, line},
+    frame::{Frame, described, line, text},
     series::class,
 };
 use crate::report::{
@@ -15,9 +15,9 @@ use crate::report::{
     scale::Scale,
 };
 
-const WIDTH: f64 = 480.0;
+const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 400.0;
-const FRAME: Frame = Frame { left: 48.0, right: WIDTH - 14.0, top: 14.0, bottom: HEIGHT - 48.0 };
+const FRAME: Frame = Frame { left: 48.0, right: WIDTH - 14.0, top: 34.0, bottom: HEIGHT - 48.0 };
 
 /// One curve.
 #[derive(Clone, Debug)]
@@ -79,7 +79,8 @@ pub fn lorenz(what: &str, lines: &[Lorenz<'_>]) -> Element {
         .with(FRAME.columns(&x, &x.ticks(5)))
         .with(line(FRAME.left, FRAME.bottom, FRAME.right, FRAME.top).class("zero"))
         .all(lines.iter().map(stroke))
-        .with(FRAME.name_x(&format!("share of devices, worst-off first, and of all {what}")))
+        .with(text(FRAME.left, 16.0, "start", &format!("↑ share of all {what}")).class("axis"))
+        .with(FRAME.name_x("share of devices, worst-off first"))
 }
 
 #[cfg(test)]

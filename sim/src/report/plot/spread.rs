@@ -10,13 +10,13 @@ use crate::report::{
     scale::{Scale, step},
 };
 
-const WIDTH: f64 = 560.0;
-const LEFT: f64 = 150.0;
+const WIDTH: f64 = 1060.0;
+const LEFT: f64 = 210.0;
 const TOP: f64 = 12.0;
 const LANE: f64 = 6.0;
 const GAP: f64 = 12.0;
 /// Letters that the margin holds.
-const LETTERS: usize = 21;
+const LETTERS: usize = 28;
 
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
@@ -34,7 +34,7 @@ pub fn spread(what: &str, rows: &[Row<'_>]) -> Element {
     let frame = Frame { left: LEFT, right: WIDTH - 16.0, top: TOP, bottom };
     let values = rows.iter().flat_map(|row| row.devices.iter().map(|device| device.1));
     let top = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
-    let unit = step((top / 6.0).max(1e-6));
+    let unit = step((top / 10.0).max(1e-6));
     let x = Scale::linear((0.0, (top / unit).ceil().max(1.0) * unit), (frame.left, frame.right));
     let medians: Vec<String> = rows
         .iter()
@@ -58,7 +58,7 @@ pub fn spread(what: &str, rows: &[Row<'_>]) -> Element {
         )
     };
     described(WIDTH, bottom + 48.0, what, &about)
-        .with(frame.columns(&x, &x.ticks(6)))
+        .with(frame.columns(&x, &x.ticks(10)))
         .all(rows.iter().enumerate().map(draw))
         .with(frame.name_x(what))
 }
@@ -118,7 +118,7 @@ mod tests {
     fn every_device_is_a_dot() {
         let row = Row {
             index: 0,
-            name: "a name that is much too long",
+            name: "a name that is much too long for it",
             devices: vec![(0, 1.0), (4, 2.0), (1, f64::NAN)],
         };
         let text = spread("loss", &[row]).to_string();
