@@ -29,6 +29,7 @@ pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
     }
     UnitResult {
         format: FORMAT,
+        fingerprint: String::new(),
         unit: UnitId { experiment: "e".into(), profile: "quick".into(), setting: setting.into(), seed },
         label: setting.into(),
         strategy: setting.into(),

@@ -90,6 +90,7 @@ fn unit(experiment: &str, id: &str, label: &str, setting: usize, seed: u64, tier
     let means: Vec<f64> = tier_lines.iter().map(|tier| tier.loss).collect();
     UnitResult {
         format: FORMAT,
+        fingerprint: String::new(),
         unit: UnitId { experiment: experiment.into(), profile: "quick".into(), setting: id.into(), seed },
         label: label.into(),
         strategy: "fairheterofl".into(),
