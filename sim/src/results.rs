@@ -341,7 +341,7 @@ impl Final {
     /// A figure by its name; `None` if there is none of this name or the unit has not got it.
     ///
     /// `loss.*` and `accuracy.*` (fields of [`Figures`]), `within`, `inter`, `tier.N.loss|accuracy|
-    /// loss_variance|accuracy_variance`, `device.N.loss|accuracy|gap`, `global.loss|accuracy`, `gaps.*`,
+    /// loss_variance|accuracy_variance`, `tiers.ratio` (loss of the narrowest by that of the widest), `device.N.loss|accuracy|gap`, `global.loss|accuracy`, `gaps.*`,
     /// `groups.*`, `personal.loss.*`, `personal.accuracy.*`, `conflicts.model`, `conflicts.layers` (their
     /// mean), `weights.*`.
     pub fn figure(&self, name: &str) -> Option<f64> {
@@ -352,6 +352,7 @@ impl Final {
             ("inter", None) => Some(self.inter),
             ("loss", Some(rest)) => self.loss.figure(rest),
             ("accuracy", Some(rest)) => self.accuracy.figure(rest),
+            ("tiers", Some("ratio")) => Some(self.tiers.last()?.loss / self.tiers.first()?.loss),
             ("tier", Some(rest)) => {
                 let (tier, rest) = rest.split_once('.')?;
                 field(self.tiers.get(tier.parse::<usize>().ok()?)?, rest)

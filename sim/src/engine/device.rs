@@ -39,6 +39,8 @@ pub(super) struct Device {
     pub refused: Option<Code>,
     /// Something in its arena must survive the round: a personal model, what a lossy codec owes.
     pub keeps: bool,
+    /// It has heard all it needs; what else the aggregator says waits until it has room to work in again.
+    pub deaf: bool,
 }
 
 impl std::fmt::Debug for Device {
@@ -52,7 +54,7 @@ impl Device {
         let Member { device: id, hardware, shard, .. } = member;
         let profile = Profile { device: id.clone(), budget, data: shard.summary(), secret };
         let session = Some(Box::new(Session::new(profile, LentArena::default())));
-        Self { id, conn, hardware, shard, session, refused: None, keeps }
+        Self { id, conn, hardware, shard, session, refused: None, keeps, deaf: false }
     }
 
     pub fn tier(&self) -> Option<Tier> {
@@ -87,7 +89,8 @@ impl Device {
         while let Some(event) = session.poll_event() {
             match event {
                 Event::Refused(refusal) => self.refused = Some(refusal.code),
-                Event::Failed { code, .. } => self.refused = Some(code),
+                Event::Failed { code, .. } => (self.refused, self.deaf) = (Some(code), true),
+                Event::Joined { .. } | Event::Answered { .. } => self.deaf = true,
                 _ => {}
             }
         }

@@ -305,7 +305,14 @@ impl Engine {
     /// The model goes down; then the device is on its own.
     fn start(&mut self, index: usize, now: Instant) -> Result<(), EngineError> {
         self.devices[index].lend(&mut self.pool.arenas);
-        self.talk(index, now)?;
+        // What it has not delivered in an earlier exchange is refused first.
+        for _ in 0..2 {
+            self.devices[index].deaf = false;
+            self.talk(index, now)?;
+            if self.devices[index].has_work() {
+                break;
+            }
+        }
         let device = &mut self.devices[index];
         if let Some(session) = device.session.take() {
             self.pool.submit(index, session, device.shard.clone());
@@ -339,6 +346,7 @@ impl Engine {
                 self.carry_out()?;
             }
             while !self.devices[index].has_work()
+                && !self.devices[index].deaf
                 && self.run.coordinator.poll_transmit(conn, &mut answer).is_some()
             {
                 quiet = false;
@@ -346,8 +354,8 @@ impl Engine {
                 if let Some(session) = &mut self.devices[index].session {
                     let _ = session.handle_frame(&answer, now);
                 }
+                self.devices[index].note_events();
             }
-            self.devices[index].note_events();
         }
         self.frame = frame;
         Ok(())

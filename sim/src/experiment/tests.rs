@@ -1,1 +1,219 @@
 //! Whole experiments on small fleets.
+
+use std::path::Path;
+
+use super::*;
+use crate::{
+    data::{Places, SetError},
+    results::UnitResult,
+};
+
+const SMALL: &str = r#"
+title = "small"
+model = "digits-mlp"
+rounds = 3
+seeds = [1, 2]
+evaluate_every = 2
+data = { set = "digits", partition = "dominant:0.8", clients = 6, testing = 0.2, validation = 0.1, samples = 600 }
+fleet = { tiers = [1, 0.5], participation = 0.67 }
+training = { lr = 0.1 }
+alone = { epochs = 2 }
+
+[[strategies]]
+id = "heterofl"
+name = "heterofl"
+
+[[strategies]]
+id = "fair"
+name = "fairheterofl"
+role = "ours"
+params = { step = "reweight" }
+choose = { grid = { q = [0, 5] }, by = "loss.variance", slack = 0.5, reference = "heterofl" }
+
+[[strategies]]
+id = "local"
+name = "local"
+
+[full]
+rounds = 7
+"#;
+
+fn run_small(dir: &Path, threads: usize, keys: &[&str]) -> Ran {
+    let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+    let loaded = Loaded::parse("small", SMALL, "quick", &keys).unwrap();
+    let options = RunOptions { out: dir.into(), data: None, threads };
+    run(&loaded, &options, &mut |_| {}).unwrap()
+}
+
+/// All but the time it took.
+fn timeless(units: &[UnitResult]) -> Vec<UnitResult> {
+    units.iter().map(|unit| UnitResult { seconds: 0.0, ..unit.clone() }).collect()
+}
+
+#[test]
+fn threads_repetition_and_resumption_give_the_same_bits() {
+    let [one, two, again] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let first = run_small(one.path(), 1, &[]);
+    assert_eq!((first.there, first.units.len()), (0, 6));
+    assert_eq!(timeless(&run_small(two.path(), 2, &[]).units), timeless(&first.units));
+    assert_eq!(timeless(&run_small(again.path(), 1, &[]).units), timeless(&first.units));
+    // Two units are lost; the others are not run again.
+    for unit in [&first.units[0], &first.units[3]] {
+        std::fs::remove_file(one.path().join(unit.unit.file())).unwrap();
+    }
+    let resumed = run_small(one.path(), 2, &[]);
+    assert_eq!(resumed.there, 4);
+    assert_eq!(timeless(&resumed.units), timeless(&first.units));
+    for kept in [1, 2, 4, 5] {
+        assert_eq!(resumed.units[kept], first.units[kept], "the same down to the seconds");
+    }
+    // Another setting is another result.
+    assert_eq!(run_small(one.path(), 1, &["rounds=2"]).there, 0);
+}
+
+#[test]
+fn a_unit_tells_how_everybody_fares() {
+    let dir = tempfile::tempdir().unwrap();
+    let ran = run_small(dir.path(), 2, &["seeds=[1]"]);
+    let [heterofl, fair, local] = &ran.units[..] else { panic!("three units") };
+    for unit in &ran.units {
+        let last = &unit.last;
+        assert_eq!(last.devices.len(), 6);
+        assert!(last.devices.iter().all(|device| device.loss > 0.0 && device.test_samples >= 15));
+        assert_eq!(last.devices.iter().filter(|device| device.tier == 1).count(), 3);
+        let losses = last.devices.iter().map(|device| device.loss).sum::<f64>() / 6.0;
+        assert!((last.loss.mean - losses).abs() < 1e-12);
+        assert_eq!(last.gaps.unwrap().faa, last.gaps.unwrap().max - last.gaps.unwrap().min);
+    }
+    assert_eq!(local.last.gaps.unwrap().variance, 0.0, "everybody is as good as alone");
+    assert_eq!(heterofl.last.global.len(), 2);
+    assert_eq!(heterofl.rounds.len(), 4);
+    assert_eq!(heterofl.rounds[3].loss, heterofl.last.loss, "device and simulator score alike");
+    assert_eq!(heterofl.rounds[0].tiers.iter().map(|tier| tier.devices).sum::<usize>(), 6);
+    assert_eq!(heterofl.rounds[1].tiers.iter().map(|tier| tier.devices).sum::<usize>(), 4);
+    assert_eq!(heterofl.last.devices.iter().map(|device| device.rounds).sum::<u32>(), 12);
+    assert!(heterofl.account.tiers.iter().all(|tier| tier.joules > 0.0 && tier.answered > 0));
+    assert_eq!((fair.choice.len(), fair.choice.iter().filter(|one| one.chosen).count()), (2, 1));
+    assert_eq!(fair.choice.iter().find(|one| one.chosen).unwrap().params, fair.params);
+    let csv = std::fs::read_to_string(dir.path().join(fair.unit.file()).with_extension("csv")).unwrap();
+    assert_eq!(csv.lines().count(), 5);
+    let columns: Vec<_> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert!(columns.iter().all(|count| *count == columns[0]), "{columns:?}");
+    let side = |id: &str| Side::parse(id, Some(&dir.path().join("small/quick")));
+    let compared = compare(&side("heterofl"), &side("fair")).unwrap();
+    let variance = compared[0].differences.iter().find(|line| line.figure == "loss.variance").unwrap();
+    assert_eq!(variance.difference.mean, fair.last.loss.variance - heterofl.last.loss.variance);
+    assert!(compare(&side("heterofl"), &side("nobody")).unwrap_err().to_string().contains("fair, local"));
+    assert!(summary(&ran.record, &ran.units).contains("heterofl"));
+}
+
+#[test]
+fn baselines_of_group_fairness() {
+    let text = r#"
+title = "groups"
+model = "fairness-logistic"
+rounds = 6
+seeds = [1]
+data = { set = "fedfb", partition = "groups:medium", testing = "proportional", samples = 1200 }
+training = { epochs = 10, batch = 128, lr = 0.02, lr_decay = 1.0, optimizer = "adam" }
+[[strategies]]
+id = "fedavg"
+name = "fedavg"
+[[strategies]]
+id = "fedfb"
+name = "fedfb"
+[[strategies]]
+id = "ufl"
+name = "ufl"
+[[strategies]]
+id = "ffl"
+name = "ffl_fedavg"
+[[strategies]]
+id = "cfl"
+name = "cfl"
+"#;
+    let dir = tempfile::tempdir().unwrap();
+    let loaded = Loaded::parse("groups", text, "quick", &[]).unwrap();
+    let options = RunOptions { out: dir.path().into(), data: None, threads: 2 };
+    let units = run(&loaded, &options, &mut |_| {}).unwrap().units;
+    let dp: Vec<f64> = units.iter().map(|unit| unit.last.groups.unwrap().dp).collect();
+    let [fedavg, fedfb, ufl, ffl, cfl] = dp[..] else { panic!("five units") };
+    assert!(fedavg > 0.25, "{dp:?}");
+    assert!(fedfb < 0.5 * fedavg && cfl < 0.5 * fedavg, "{dp:?}");
+    assert!(ufl < fedavg && ffl < fedavg, "{dp:?}");
+    let groups = units[0].last.groups.unwrap();
+    assert!((0.5..0.7).contains(&groups.constant) && groups.accuracy > 0.8, "{groups:?}");
+    // With one model for all, pooled accuracy is that on the whole test set.
+    assert!((groups.accuracy - units[0].last.global[0].accuracy).abs() < 1e-12);
+}
+
+#[test]
+fn keys_profiles_and_sweeps() {
+    let open = |profile: &str, keys: &[&str]| {
+        let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        Loaded::parse("small", SMALL, profile, &keys)
+    };
+    assert_eq!(open("full", &[]).unwrap().experiment.base.rounds, 7);
+    assert_eq!(open("quick", &["rounds=9"]).unwrap().experiment.base.rounds, 9);
+    for (key, named) in [
+        ("round=9", "round"),
+        ("data.sett=9", "sett"),
+        ("training.rate=9", "rate"),
+        ("strategies.fair.nam=9", "nam"),
+        ("fleet.tier=[1]", "tier"),
+        ("only=['nobody']", "nobody"),
+        ("strategies.fair.id='a/b'", "a/b"),
+        ("strategies.fair.id='heterofl'", "heterofl"),
+        ("strategies.0.with={ dta = 1 }", "dta"),
+    ] {
+        let error = open("quick", &[key]).unwrap_err().to_string();
+        assert!(error.contains(named), "{key}: {error}");
+    }
+    assert!(open("fast", &[]).unwrap_err().to_string().contains("quick"));
+    let swept = sweep(&open("quick", &[]).unwrap(), &["strategies.fair.params.q=0,10".into()]).unwrap();
+    assert_eq!(swept.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["small+q=0", "small+q=10"]);
+    assert_eq!(swept[1].settings.len(), 1);
+    assert_eq!(swept[1].settings[0].strategy.params["q"], 10);
+}
+
+/// Every file is sound, its data can be divided as it says, and its claims name settings and figures.
+#[test]
+fn experiments_that_come_with_the_simulator() {
+    let places = Places::usual(None);
+    for (name, _) in ALL {
+        for profile in PROFILES {
+            let loaded = Loaded::open(name, profile, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let ids: Vec<_> = loaded.settings.iter().map(|setting| setting.id.as_str()).collect();
+            let complete = Loaded::open(name, profile, &["only=[]".into()]).unwrap();
+            for claim in &loaded.experiment.claims {
+                for id in [Some(&claim.value.of), claim.value.against.as_ref()].into_iter().flatten() {
+                    let known = complete.settings.iter().any(|setting| setting.id == *id);
+                    assert!(
+                        known || profile == "quick",
+                        "{name} {profile}: claim {}: {id} of {ids:?}",
+                        claim.id
+                    );
+                }
+            }
+            for setting in &loaded.settings {
+                let strategy = &setting.strategy;
+                if baseline::Baseline::by_name(&strategy.name).is_none() {
+                    let params = strategy.params.clone().into();
+                    aggregator::strategy::by_name(&strategy.name, params)
+                        .unwrap_or_else(|error| panic!("{name}: {error}"));
+                }
+            }
+        }
+        let loaded = Loaded::open(name, "quick", &[]).unwrap();
+        let Some(setting) = loaded.settings.first() else { panic!("{name} has no settings") };
+        match arrange::load(&setting.base.data, &places, 1) {
+            Ok(data) => {
+                let arranged =
+                    Arranged::new(&setting.base, data, 1).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert!(arranged.test_samples() > 0, "{name}");
+            }
+            Err(ExperimentError::Set(SetError::Missing { .. })) => {}
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+}

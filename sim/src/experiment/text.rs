@@ -13,11 +13,22 @@ pub enum KeyError {
     Leaf { key: String, part: String },
 }
 
-/// Lays one table over another: tables are merged, everything else is replaced.
+/// Lays one table over another: tables are merged, everything else is replaced. A table over a list is laid
+/// over its entries, by their ids.
 pub fn merge(base: &mut Table, over: &Table) {
     for (key, value) in over {
         match (base.get_mut(key), value) {
             (Some(Value::Table(base)), Value::Table(over)) => merge(base, over),
+            (Some(Value::Array(list)), Value::Table(over)) => {
+                for (id, over) in over {
+                    let entry = position(list, id).and_then(|at| list.get_mut(at));
+                    match (entry, over) {
+                        (Some(Value::Table(entry)), Value::Table(over)) => merge(entry, over),
+                        // Whoever reads the list finds that something is missing there.
+                        _ => list.push(over.clone()),
+                    }
+                }
+            }
             _ => {
                 base.insert(key.clone(), value.clone());
             }
@@ -124,6 +135,9 @@ mod tests {
         merge(&mut base, &table("rounds = 2\n[data]\nclients = 5\n[list]\nx = [3]\n[new]\ny = 1"));
         let expected = table("rounds = 2\n[data]\nset = 'a'\nclients = 5\n[list]\nx = [3]\n[new]\ny = 1");
         assert_eq!(base, expected);
+        let mut base = table("s = [{ id = 'x', p = { q = [1, 2] } }, { id = 'y' }]");
+        merge(&mut base, &table("[s.x.p]\nq = [3]"));
+        assert_eq!(base, table("s = [{ id = 'x', p = { q = [3] } }, { id = 'y' }]"));
     }
 
     #[test]
