@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod partition;
+pub mod report;
 pub mod run;
 
 use std::{io, path::PathBuf};
@@ -36,6 +37,11 @@ pub enum Command {
     /// Divides a data set among clients and shows who has what
     #[command(after_help = partition::EXAMPLES)]
     Partition(partition::PartitionArgs),
+    /// Saved results as one self-contained page, Markdown or JSON: published against ours
+    #[command(after_help = report::EXAMPLES)]
+    Report(report::ReportArgs),
+    /// Saved results as a record of every published claim: reached or not
+    Reproduce(report::ReproduceArgs),
     /// Runs an experiment of the papers, or one of your own
     #[command(after_help = run::RUN_EXAMPLES)]
     Run(run::RunArgs),

@@ -4,9 +4,11 @@
 //! [`engine`] simulates whole fleets in virtual time; [`experiment`] runs the papers' experiments on it, and
 //! [`results`] is what they leave behind.
 //! [`demo`] runs a real aggregator and real clients over loopback QUIC and compares strategies on them;
-//! [`report`] turns what came out into a table, a self-contained page or a picture.
+//! [`claims`] is what the papers say and whether results show it; [`report`] turns what came out into a table,
+//! a self-contained page or a picture.
 #![forbid(unsafe_code)]
 
+pub mod claims;
 pub mod data;
 pub mod demo;
 pub mod engine;

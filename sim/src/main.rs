@@ -1,4 +1,5 @@
-//! `sim run`, `sim sweep`, `sim compare`, `sim demo`, `sim data`, `sim partition`: see `--help`.
+//! `sim run`, `sim sweep`, `sim compare`, `sim report`, `sim reproduce`, `sim demo`, `sim data`,
+//! `sim partition`: see `--help`.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -33,6 +34,10 @@ fn main() -> ExitCode {
         Command::Data(args) => cli::data::run(args).map_err(Into::into).and_then(|text| print(&text)),
         Command::Partition(args) => {
             cli::partition::run(args).map_err(Into::into).and_then(|text| print(&text))
+        }
+        Command::Report(args) => cli::report::report(args).map_err(Into::into).and_then(|text| print(&text)),
+        Command::Reproduce(args) => {
+            cli::report::reproduce(args).map_err(Into::into).and_then(|text| print(&text))
         }
         Command::Run(args) => cli::run::run(args).map_err(Into::into).and_then(|text| print(&text)),
         Command::Sweep(args) => cli::run::sweep(args).map_err(Into::into).and_then(|text| print(&text)),

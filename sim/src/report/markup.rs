@@ -88,7 +88,7 @@ impl Display for Element {
 
 /// HTML knows these without an end; all others get one, which SVG accepts as well.
 fn is_void(name: &str) -> bool {
-    matches!(name, "meta" | "br" | "circle" | "line" | "path" | "rect" | "polyline")
+    matches!(name, "meta" | "br" | "circle" | "line" | "path" | "rect" | "polyline" | "polygon")
 }
 
 fn escape(text: &str, quotes: bool) -> String {

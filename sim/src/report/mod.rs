@@ -7,10 +7,12 @@
 //! | [`picture`] | the main comparison as one SVG file | `picture` |
 //! | [`partition_table`], [`partition_html`], [`partition_picture`] | who has which samples | `partition` |
 //! | [`set_table`], [`sets_table`] | what is in a data set, and which there are | `sets` |
+//! | [`Digest`], [`experiments_html`], [`experiments_markdown`] | saved results of experiments | `experiment` |
 //! | rows | which figures are compared, for table and page alike | `rows` |
 //! | plots | one file each | `plot` |
 //! | tools | elements, numbers, axes | `markup`, `number`, `scale` |
 
+mod experiment;
 mod html;
 mod markup;
 pub(crate) mod number;
@@ -22,6 +24,10 @@ mod scale;
 mod sets;
 mod table;
 
+pub use experiment::{
+    CurvePoint, Digest, ExperimentDigest, SettingDigest, SourceDigest, TierDigest, experiments_html,
+    experiments_markdown,
+};
 pub use html::html;
 pub use partition::{partition_html, partition_picture, partition_table};
 pub use picture::picture;

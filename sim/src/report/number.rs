@@ -39,6 +39,21 @@ pub fn kibibytes(bytes: u64) -> String {
     format!("{:.1} KiB", bytes as f64 / 1024.0)
 }
 
+/// Bytes as `30.2 MB`.
+pub fn bytes(bytes: f64) -> String {
+    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let unit = units.into_iter().find(|(size, _)| bytes.abs() >= *size);
+    unit.map_or_else(|| format!("{bytes:.0} B"), |(size, name)| format!("{} {name}", figure(bytes / size)))
+}
+
+/// Seconds as `12.3 s`, `4.5 min` or `2.1 h`.
+pub fn seconds(seconds: f64) -> String {
+    let units = [(3600.0, "h"), (60.0, "min")];
+    let unit = units.into_iter().find(|(size, _)| seconds.abs() >= *size);
+    let (size, name) = unit.unwrap_or((1.0, "s"));
+    format!("{} {name}", figure(seconds / size))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +81,11 @@ mod tests {
         assert_eq!(change(-0.000_01), "±0.0 %");
         assert_eq!(change(f64::INFINITY), "–");
         assert_eq!(points(0.0123), "+1.2 points");
+    }
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!([12.0, 3.04e6, 2e9].map(bytes), ["12 B", "3.04 MB", "2.00 GB"]);
+        assert_eq!([12.34, 90.0, 7200.0].map(seconds), ["12.3 s", "1.50 min", "2.00 h"]);
     }
 }

@@ -23,6 +23,13 @@ pub fn canvas(width: f64, height: f64, about: &str) -> Element {
         .set("aria-label", about)
 }
 
+/// The same with a name and a description of their own.
+pub fn described(width: f64, height: f64, title: &str, about: &str) -> Element {
+    canvas(width, height, &format!("{title}. {about}"))
+        .with(el("title").text(title))
+        .with(el("desc").text(about))
+}
+
 /// Text with its anchor: `start`, `middle` or `end`.
 pub fn text(x: f64, y: f64, anchor: &str, what: &str) -> Element {
     el("text").at("x", x).at("y", y).set("text-anchor", anchor).text(what)

@@ -8,12 +8,25 @@
 //! | histogram | the same losses without tiers | `histogram` |
 //! | bars | accuracy by tier | `bars` |
 //! | shares | who has which samples | `shares` |
+//! | lines | anything by round, with a band over seeds | `lines` |
+//! | spread | every device of every arm over a box of quartiles | `spread` |
+//! | pareto | fairness against accuracy | `pareto` |
+//! | lorenz | who has how much of the whole | `lorenz` |
+//! | columns | anything by tier | `columns` |
+//!
+//! Those of experiments take any number of series, with the styles of `series`.
 
 mod bars;
+pub mod columns;
 mod curves;
 mod frame;
 mod histogram;
+pub mod lines;
+pub mod lorenz;
+pub mod pareto;
+pub mod series;
 mod shares;
+pub mod spread;
 mod strip;
 
 pub use bars::bars;

@@ -1,0 +1,178 @@
+//! Figures by name: what they are called, how they are written, and which way is good.
+//!
+//! Beside those of [`Final::figure`](crate::results::Final::figure) a unit has `cost.bytes`, `cost.bytes_up`,
+//! `cost.bytes_down`, `cost.seconds` (virtual), `cost.busy_s` and `cost.joules`.
+
+use crate::{
+    report::number,
+    results::{TierCost, UnitResult},
+};
+
+/// Of one unit; `None` if it has no such figure or the figure is no number.
+pub fn read(unit: &UnitResult, name: &str) -> Option<f64> {
+    let sum = |of: fn(&TierCost) -> f64| {
+        let tiers = &unit.account.tiers;
+        (!tiers.is_empty()).then(|| tiers.iter().map(of).sum::<f64>())
+    };
+    let value = match name {
+        "cost.bytes" => sum(|tier| (tier.bytes_up + tier.bytes_down) as f64),
+        "cost.bytes_up" => sum(|tier| tier.bytes_up as f64),
+        "cost.bytes_down" => sum(|tier| tier.bytes_down as f64),
+        "cost.busy_s" => sum(|tier| tier.busy_s),
+        "cost.joules" => sum(|tier| tier.joules),
+        "cost.seconds" => Some(unit.account.seconds),
+        _ => unit.last.figure(name),
+    };
+    value.filter(|value| value.is_finite())
+}
+
+/// For people.
+pub fn title(name: &str) -> String {
+    let known = match name {
+        "loss.mean" => "mean loss",
+        "loss.variance" => "variance of loss",
+        "loss.worst10" => "loss, worst 10 %",
+        "loss.best10" => "loss, best 10 %",
+        "loss.max_min" => "largest difference of losses",
+        "inter" => "variance of tier means",
+        "within" => "variance inside tiers",
+        "accuracy.mean" => "accuracy",
+        "accuracy.variance" => "variance of accuracy (percent²)",
+        "accuracy.worst5" => "accuracy, worst 5 %",
+        "accuracy.best5" => "accuracy, best 5 %",
+        "accuracy.worst10" => "accuracy, worst 10 %",
+        "accuracy.angle" => "angle of accuracy (rad)",
+        "accuracy.jain" => "Jain's index of accuracy",
+        "global.accuracy" => "accuracy on the common test set",
+        "global.loss" => "loss on the common test set",
+        "gaps.max" => "largest gap",
+        "gaps.min" => "least gap",
+        "gaps.variance" => "variance of gaps",
+        "groups.accuracy" => "accuracy",
+        "groups.constant" => "constant predictor",
+        "groups.dp" => "DP disparity",
+        "groups.eo" => "EO disparity",
+        "groups.eodds" => "EOdds disparity",
+        "conflicts.model" => "model conflicts",
+        "conflicts.layers" => "layer conflicts",
+        "cost.bytes" => "bytes",
+        "cost.bytes_up" => "bytes up",
+        "cost.bytes_down" => "bytes down",
+        "cost.seconds" => "virtual time",
+        "cost.busy_s" => "time of devices",
+        "cost.joules" => "energy of devices",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return known.into();
+    }
+    let mut parts = name.split('.');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("tier"), Some(tier), Some(what)) => format!("{} of tier {tier}", what.replace('_', " ")),
+        (Some("device"), Some(device), Some(what)) => {
+            format!("{} of device {device}", what.replace('_', " "))
+        }
+        _ => name.replace(['.', '_'], " "),
+    }
+}
+
+/// A value of the figure as tables show it.
+pub fn show(name: &str, value: f64) -> String {
+    match kind(name) {
+        Kind::Share => number::percent(value),
+        Kind::SquaredShare => number::figure(value * 1e4),
+        Kind::Bytes => number::bytes(value),
+        Kind::Seconds => number::seconds(value),
+        Kind::Plain => number::figure(value),
+    }
+}
+
+/// Mean and deviation, with its sign only where there are several runs.
+pub fn show_spread(name: &str, spread: &common::metrics::Spread) -> String {
+    let mean = show(name, spread.mean);
+    if spread.runs < 2 {
+        return mean;
+    }
+    match mean.split_once(' ') {
+        // The unit stands once, after both.
+        Some((number, "%")) => format!("{number} ± {:.1} %", 100.0 * spread.std),
+        Some(_) => format!("{mean} ± {}", show(name, spread.std)),
+        // As many decimals as the mean has.
+        None => {
+            let decimals = mean.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+            let factor = if kind(name) == Kind::SquaredShare { 1e4 } else { 1.0 };
+            format!("{mean} ± {:.decimals$}", spread.std * factor)
+        }
+    }
+}
+
+/// A difference of two values of the figure.
+pub fn show_difference(name: &str, value: f64) -> String {
+    match kind(name) {
+        Kind::Share => number::points(value),
+        _ if value < 0.0 => format!("−{}", show(name, -value)),
+        _ => format!("+{}", show(name, value)),
+    }
+}
+
+/// Whether more is better.
+pub fn high_is_good(name: &str) -> bool {
+    kind(name) == Kind::Share || name == "accuracy.jain"
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Kind {
+    Plain,
+    Share,
+    SquaredShare,
+    Bytes,
+    Seconds,
+}
+
+fn kind(name: &str) -> Kind {
+    match name {
+        "cost.seconds" | "cost.busy_s" => Kind::Seconds,
+        _ if name.starts_with("cost.bytes") => Kind::Bytes,
+        "groups.constant" | "groups.accuracy" | "global.accuracy" => Kind::Share,
+        _ if name.ends_with("accuracy") => Kind::Share,
+        _ if name.contains("accuracy") && name.ends_with("variance") => Kind::SquaredShare,
+        _ if name.contains("accuracy.") && !name.ends_with("angle") && !name.ends_with("jain") => Kind::Share,
+        _ => Kind::Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::metrics::Spread;
+
+    use super::*;
+    use crate::claims::tests::unit;
+
+    #[test]
+    fn figures_are_written_in_their_unit() {
+        let spread = Spread { runs: 3, mean: 0.8649, std: 0.0009 };
+        assert_eq!(show_spread("accuracy.mean", &spread), "86.5 ± 0.1 %");
+        assert_eq!(show_spread("loss.mean", &Spread { runs: 1, ..spread }), "0.865");
+        assert_eq!(show("accuracy.variance", 0.006_244), "62.4");
+        assert_eq!(show("accuracy.angle", 0.17), "0.170");
+        assert_eq!(show_difference("accuracy.mean", -0.004), "−0.4 points");
+        assert_eq!(show_difference("loss.mean", -0.5), "−0.500");
+        assert!(high_is_good("accuracy.worst5") && high_is_good("groups.accuracy"));
+        assert!(
+            !high_is_good("accuracy.variance")
+                && !high_is_good("accuracy.angle")
+                && !high_is_good("groups.dp")
+        );
+        assert_eq!(title("tier.3.loss"), "loss of tier 3");
+    }
+
+    #[test]
+    fn costs_are_sums_over_tiers() {
+        let mut unit = unit("a", 1, &[]);
+        assert_eq!(read(&unit, "cost.bytes"), None);
+        let tier = TierCost { bytes_up: 3, bytes_down: 4, busy_s: 0.5, ..Default::default() };
+        unit.account.tiers = vec![tier; 2];
+        assert_eq!(read(&unit, "cost.bytes"), Some(14.0));
+        assert_eq!(read(&unit, "cost.busy_s"), Some(1.0));
+    }
+}

@@ -1,0 +1,270 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::experiment::Loaded;
+use crate::results::{
+    Claim as OwnClaim, Direction, ExperimentRecord, FORMAT, Figures, Final, GroupFigures, How, Role,
+    RoundLine, SettingRecord, TierLine, UnitId, UnitResult, Value,
+};
+
+/// A made-up run with the figures named; those of losses, accuracies, tiers and groups.
+pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
+    let mut last = Final::default();
+    for &(name, value) in figures {
+        match name {
+            "loss.mean" => last.loss.mean = value,
+            "loss.variance" => last.loss.variance = value,
+            "inter" => last.inter = value,
+            "within" => last.within = value,
+            "accuracy.mean" => last.accuracy.mean = value,
+            "accuracy.variance" => last.accuracy.variance = value,
+            "accuracy.worst5" => last.accuracy.worst5 = value,
+            "groups.dp" => last.groups.get_or_insert(GroupFigures::default()).dp = value,
+            "tier.0.loss" | "tier.1.loss" => {
+                last.tiers.resize(2, TierLine::default());
+                last.tiers[usize::from(name.contains('1'))].loss = value;
+            }
+            other => panic!("no made-up {other}"),
+        }
+    }
+    UnitResult {
+        format: FORMAT,
+        fingerprint: String::new(),
+        unit: UnitId { experiment: "e".into(), profile: "quick".into(), setting: setting.into(), seed },
+        label: setting.into(),
+        strategy: setting.into(),
+        params: Default::default(),
+        choice: vec![],
+        rounds: vec![RoundLine { loss: Figures::default(), ..Default::default() }; 7],
+        last,
+        account: Default::default(),
+        seconds: 60.0,
+    }
+}
+
+pub fn bench(experiment: &str, profile: &str, units: Vec<UnitResult>) -> Bench {
+    let mut ids: Vec<String> = vec![];
+    for unit in &units {
+        if !ids.contains(&unit.unit.setting) {
+            ids.push(unit.unit.setting.clone());
+        }
+    }
+    let setting = |id: &String| SettingRecord {
+        id: id.clone(),
+        label: id.to_uppercase(),
+        strategy: id.clone(),
+        params: Default::default(),
+        role: Role::Baseline,
+        seeds: vec![1, 2, 3],
+    };
+    let record = ExperimentRecord {
+        format: FORMAT,
+        experiment: experiment.into(),
+        profile: profile.into(),
+        title: "Made up".into(),
+        notes: "Numbers of no run.".into(),
+        toml: String::new(),
+        settings: ids.iter().map(setting).collect(),
+        claims: vec![],
+    };
+    Bench { record, units }
+}
+
+/// `old` and `new` with three seeds; the third is missing of `new`.
+fn two() -> Bench {
+    let old = [0.4, 0.5, 0.6];
+    let mut units: Vec<UnitResult> =
+        old.iter().zip(1..).map(|(&value, seed)| unit("old", seed, &[("loss.variance", value)])).collect();
+    units.push(unit("new", 1, &[("loss.variance", 0.2)]));
+    units.push(unit("new", 2, &[("loss.variance", 0.3)]));
+    bench("e", "quick", units)
+}
+
+const CHANGE: Measure<'_> =
+    Measure::Change { figure: "loss.variance", from: "old", to: "new", want: Want::LOWER };
+
+#[test]
+fn changes_are_taken_seed_by_seed() {
+    let finding = CHANGE.find_in(&two(), Some(-0.9)).unwrap();
+    let effect = finding.effect.unwrap();
+    // (0.2 - 0.4) / 0.4 and (0.3 - 0.5) / 0.5.
+    assert_eq!(effect.runs, 2);
+    assert!((effect.mean + 0.45).abs() < 1e-12 && (effect.std - 0.1 / 2f64.sqrt()).abs() < 1e-12);
+    assert!((finding.ratio.unwrap() - 0.5).abs() < 1e-12);
+    assert_eq!((finding.verdict, finding.agree, finding.rounds), (Verdict::Reached, 2, 7));
+    assert_eq!(finding.show_parts(), "OLD 0.500 ± 0.100 → NEW 0.250 ± 0.071");
+    let other = Measure::Change { figure: "loss.variance", from: "old", to: "new", want: Want::HIGHER };
+    assert_eq!(other.find_in(&two(), None).unwrap().verdict, Verdict::Missed);
+}
+
+#[test]
+fn nothing_is_computed_from_what_is_not_there() {
+    let absent = Measure::Change { figure: "loss.variance", from: "old", to: "none", want: Want::LOWER };
+    assert_eq!(absent.find_in(&two(), None), None);
+    let figure = Measure::Level { figure: "gaps.max", of: "old", want: Want::LOWER };
+    assert_eq!(figure.find_in(&two(), None), None);
+    assert_eq!(CHANGE.find(&Evidence::default(), "e", None).verdict, Verdict::NotRun);
+}
+
+#[test]
+fn the_full_profile_is_preferred_where_it_has_the_runs() {
+    let full = bench("e", "full", vec![unit("old", 1, &[("loss.variance", 1.0)])]);
+    let mut evidence = Evidence { benches: vec![two(), full] };
+    assert_eq!(CHANGE.find(&evidence, "e", None).profile, "quick");
+    evidence.benches[1].units.push(unit("new", 1, &[("loss.variance", 1.5)]));
+    let finding = CHANGE.find(&evidence, "e", None);
+    assert_eq!((finding.profile.as_str(), finding.verdict), ("full", Verdict::Missed));
+}
+
+#[test]
+fn falls_needs_every_step() {
+    let units = |values: &[f64]| {
+        let names = ["a", "b", "c"];
+        bench(
+            "e",
+            "quick",
+            names.iter().zip(values).map(|(name, &x)| unit(name, 1, &[("inter", x)])).collect(),
+        )
+    };
+    let falls = Measure::Falls { figure: "inter", settings: &["a", "b", "c"] };
+    let verdict = |values: &[f64]| falls.find_in(&units(values), None).map(|finding| finding.verdict);
+    assert_eq!(verdict(&[3.0, 2.0, 1.0]), Some(Verdict::Reached));
+    assert_eq!(verdict(&[3.0, 4.0, 1.0]), Some(Verdict::Missed));
+    assert_eq!(verdict(&[3.0, 2.0]), None);
+    let effect = falls.find_in(&units(&[4.0, 2.0, 1.0]), None).unwrap().effect.unwrap();
+    assert_eq!(effect.mean, -0.75);
+}
+
+#[test]
+fn the_best_is_best_of_all_in_the_figures_own_direction() {
+    let run = |name: &str, worst, loss| unit(name, 1, &[("accuracy.worst5", worst), ("loss.mean", loss)]);
+    let bench = bench("e", "quick", vec![run("a", 0.5, 1.0), run("b", 0.6, 2.0), run("c", 0.4, 0.5)]);
+    let verdict = |figure, of| Measure::Best { figure, of }.find_in(&bench, None).unwrap().verdict;
+    assert_eq!(verdict("accuracy.worst5", "b"), Verdict::Reached);
+    assert_eq!(verdict("accuracy.worst5", "a"), Verdict::Missed);
+    assert_eq!(verdict("loss.mean", "c"), Verdict::Reached);
+    let effect = Measure::Best { figure: "accuracy.worst5", of: "b" }.find_in(&bench, None).unwrap().effect;
+    assert!((effect.unwrap().mean - 0.1).abs() < 1e-12);
+}
+
+#[test]
+fn levels_and_tiers() {
+    let run = unit("a", 1, &[("groups.dp", 0.03), ("tier.0.loss", 0.2), ("tier.1.loss", 0.5)]);
+    let bench = bench("e", "quick", vec![run]);
+    let level =
+        |want| Measure::Level { figure: "groups.dp", of: "a", want }.find_in(&bench, None).unwrap().verdict;
+    assert_eq!(level(Want::AtMost(0.03)), Verdict::Reached);
+    assert_eq!(level(Want::AtMost(0.02)), Verdict::Missed);
+    assert_eq!(level(Want::within(0.03)), Verdict::Reached);
+    let between = Measure::Between { of: "a", from: "tier.0.loss", to: "tier.1.loss", want: Want::HIGHER };
+    let effect = between.find_in(&bench, Some(3.0)).unwrap();
+    assert!((effect.effect.unwrap().mean - 1.5).abs() < 1e-12 && (effect.ratio.unwrap() - 0.5).abs() < 1e-12);
+}
+
+fn own(id: &str, how: How, direction: Direction, bar: Option<f64>) -> OwnClaim {
+    OwnClaim {
+        id: id.into(),
+        text: "variance falls".into(),
+        published: Some(-0.5),
+        value: Value { figure: "loss.variance".into(), of: "new".into(), against: Some("old".into()), how },
+        direction,
+        bar,
+    }
+}
+
+#[test]
+fn claims_of_experiments_are_decided_and_join_theirs() {
+    let mut bench = two();
+    bench.record.claims = vec![
+        own("1.5.4", How::Change, Direction::AtMost, None),
+        own("1.5.4", How::Change, Direction::AtMost, Some(-0.5)),
+        own("1.5.4b", How::Ratio, Direction::AtLeast, None),
+        own("1.5.4-x", How::Change, Direction::About, None),
+        own("1.5.41", How::Difference, Direction::AtMost, None),
+    ];
+    let verdicts: Vec<Verdict> = own_rows(&bench, |_| true).iter().map(|row| row.finding.verdict).collect();
+    use Verdict::{Missed, Reached};
+    assert_eq!(verdicts, [Reached, Missed, Missed, Reached, Reached]);
+    let evidence = Evidence { benches: vec![bench] };
+    let tuned = assess(&ALL[0], &evidence).into_iter().find(|claim| claim.id == "1.5.4").unwrap();
+    assert_eq!(tuned.rows.iter().filter(|row| row.experiment == "e").count(), 4);
+    assert_eq!(tuned.verdict, Verdict::InPart);
+}
+
+#[test]
+fn ids_are_unique_and_of_their_section() {
+    let mut seen = BTreeSet::new();
+    for source in ALL {
+        for (number, claim) in source.claims.iter().enumerate() {
+            assert_eq!(claim.id, format!("{}.{}", source.section, number + 1));
+            assert!(seen.insert(claim.id) && !claim.checks.is_empty());
+            for check in claim.checks {
+                assert!(!check.published.is_empty(), "{}", check.what);
+                assert_eq!(check.experiment.is_empty(), check.measure == Measure::Nothing, "{}", check.what);
+                assert!(check.effect.is_none_or(|effect| effect != 0.0), "{}", check.what);
+            }
+        }
+    }
+    // As many as the specification lists.
+    assert_eq!(ALL.iter().map(|source| source.claims.len()).collect::<Vec<_>>(), [5, 6, 4, 5, 5]);
+}
+
+#[test]
+fn checks_name_experiments_and_settings_that_exist() {
+    for (source, claim, check) in ALL
+        .iter()
+        .flat_map(|source| source.claims.iter().map(move |claim| (source, claim)))
+        .flat_map(|(source, claim)| claim.checks.iter().map(move |check| (source, claim, check)))
+        .filter(|(.., check)| check.measure != Measure::Nothing)
+    {
+        let loaded = Loaded::open(check.experiment, "full", &[]).unwrap();
+        let named = format!("{} {}: {}", source.name, claim.id, check.what);
+        for setting in check.measure.settings() {
+            assert!(loaded.settings.iter().any(|known| known.id == setting), "{named}: no setting {setting}");
+        }
+    }
+}
+
+#[test]
+fn claims_of_experiments_are_among_those_of_the_sources() {
+    for &(name, text) in crate::experiment::ALL.iter().filter(|(name, _)| *name != "tour") {
+        for own in Loaded::parse(name, text, "full", &[]).unwrap().record().claims {
+            let known =
+                ALL.iter().flat_map(|source| source.claims).filter(|claim| claim.is_said_by(&own)).count();
+            assert_eq!(known, 1, "{name}: {}", own.id);
+        }
+    }
+}
+
+#[test]
+fn the_record_has_every_claim_and_says_what_was_not_run() {
+    let empty = record(&Evidence::default());
+    for claim in ALL.iter().flat_map(|source| source.claims) {
+        assert!(empty.contains(&format!("\n### {} {}\n", claim.id, claim.text)), "{}", claim.id);
+    }
+    assert!(empty.contains("Nothing yet.") && !empty.contains("**yes**") && !empty.contains("**no**"));
+    // Every line of a table has the columns of its head.
+    let mut columns = None;
+    for line in empty.lines() {
+        let bars = line.replace("\\|", "").matches('|').count();
+        match columns {
+            Some(count) if line.starts_with('|') => assert_eq!(bars, count, "{line}"),
+            _ => columns = line.starts_with('|').then_some(bars),
+        }
+    }
+}
+
+#[test]
+fn the_record_shows_what_was_computed() {
+    let check = ALL[0].claims[0].checks[0];
+    let Measure::Change { from, to, .. } = check.measure else { panic!("another measure") };
+    let units = vec![unit(from, 1, &[("inter", 0.02)]), unit(to, 1, &[("inter", 0.01)])];
+    let text = record(&Evidence { benches: vec![bench(check.experiment, "full", units)] });
+    let line = text.lines().find(|line| line.starts_with(&format!("| {} |", check.what))).unwrap();
+    for part in
+        [check.published, "−50.0 %", "**yes** (1 of 1)", "0.73", "full, 1 seeds, 7 rounds", "0.0200 → "]
+    {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(text.contains("4 runs"), "missing seeds are said");
+}

@@ -1,0 +1,96 @@
+//! `sim report` and `sim reproduce`: pages and records from saved results.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueEnum};
+use sim::{
+    claims::{self, Evidence},
+    report::{Digest, experiments_html, experiments_markdown},
+    results::ResultsError,
+};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  sim report                         results/ as one page, report.html
+  sim report results --format md     its tables, printed
+  sim report --format json | jq '.experiments[].checks'";
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    #[error("there is no directory {}: sim run EXPERIMENT makes results/, or name another one", .0.display())]
+    NoResults(PathBuf),
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+    #[error("can not write JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("can not write {}: {source}", path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+}
+
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Directory of results
+    #[arg(value_name = "DIR", default_value = "results")]
+    pub dir: PathBuf,
+    /// Where to write; - prints. The page goes to report.html, others are printed, unless told otherwise
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// A self-contained page, the tables in Markdown, or every number
+    #[arg(long, value_enum, default_value_t = ReportFormat::Html)]
+    pub format: ReportFormat,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ReportFormat {
+    Html,
+    Md,
+    Json,
+}
+
+#[derive(Args, Debug)]
+pub struct ReproduceArgs {
+    /// Directory of results
+    #[arg(value_name = "DIR", default_value = "results")]
+    pub dir: PathBuf,
+    /// Where to write; - prints
+    #[arg(long, value_name = "FILE", default_value = "REPRODUCTION.md")]
+    pub out: PathBuf,
+}
+
+/// What is to be printed.
+pub fn report(args: &ReportArgs) -> Result<String, ReportError> {
+    let digest = Digest::new(&evidence(&args.dir)?);
+    let text = match args.format {
+        ReportFormat::Html => experiments_html(&digest),
+        ReportFormat::Md => experiments_markdown(&digest),
+        ReportFormat::Json => serde_json::to_string_pretty(&digest)? + "\n",
+    };
+    let page = (args.format == ReportFormat::Html).then(|| PathBuf::from("report.html"));
+    deliver(text, args.out.clone().or(page).as_deref())
+}
+
+/// What is to be printed.
+pub fn reproduce(args: &ReproduceArgs) -> Result<String, ReportError> {
+    deliver(claims::record(&evidence(&args.dir)?), Some(&args.out))
+}
+
+fn evidence(dir: &Path) -> Result<Evidence, ReportError> {
+    if !dir.is_dir() {
+        return Err(ReportError::NoResults(dir.into()));
+    }
+    Ok(Evidence::read(dir)?)
+}
+
+fn deliver(text: String, out: Option<&Path>) -> Result<String, ReportError> {
+    match out.filter(|path| path.as_os_str() != "-") {
+        None => Ok(text),
+        Some(path) => {
+            fs::write(path, text).map_err(|source| ReportError::Write { path: path.into(), source })?;
+            Ok(format!("wrote {}\n", path.display()))
+        }
+    }
+}

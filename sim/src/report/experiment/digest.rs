@@ -1,0 +1,252 @@
+//! Saved results as the report shows them: means and deviations over seeds.
+
+use std::collections::BTreeMap;
+
+use common::metrics::Spread;
+use serde::Serialize;
+
+use super::curve::{self, CurvePoint};
+use crate::{
+    claims::{self, Assessment, Bench, Evidence, Row, figure},
+    report::plot::lorenz::gini,
+    results::{Role, SettingRecord, UnitResult},
+};
+
+/// Figures in the order of the report; a table has those that any of its settings has.
+pub const FIGURES: &[&str] = &[
+    "groups.accuracy",
+    "groups.constant",
+    "groups.dp",
+    "groups.eo",
+    "groups.eodds",
+    "loss.mean",
+    "loss.variance",
+    "loss.worst10",
+    "loss.best10",
+    "inter",
+    "within",
+    "accuracy.mean",
+    "accuracy.variance",
+    "accuracy.worst10",
+    "accuracy.worst5",
+    "accuracy.best5",
+    "accuracy.angle",
+    "accuracy.jain",
+    "gaps.max",
+    "gaps.min",
+    "gaps.variance",
+    "global.accuracy",
+    "personal.accuracy.mean",
+    "personal.accuracy.variance",
+    "conflicts.model",
+    "conflicts.layers",
+    "cost.bytes",
+    "cost.seconds",
+];
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Digest {
+    pub sources: Vec<SourceDigest>,
+    pub experiments: Vec<ExperimentDigest>,
+}
+
+/// Claims of a source.
+#[derive(Clone, Debug, Serialize)]
+pub struct SourceDigest {
+    pub name: &'static str,
+    pub section: &'static str,
+    pub claims: Vec<Assessment>,
+}
+
+/// One experiment in one profile.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExperimentDigest {
+    pub experiment: String,
+    pub profile: String,
+    pub title: String,
+    pub notes: String,
+    /// The most that any run has.
+    pub rounds: usize,
+    /// Published against ours.
+    pub checks: Vec<Row>,
+    /// Names of the figures that any setting has.
+    pub figures: Vec<&'static str>,
+    pub settings: Vec<SettingDigest>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct SettingDigest {
+    pub id: String,
+    pub label: String,
+    pub strategy: String,
+    /// As used, one for every finished seed: validation may have chosen differently.
+    pub params: Vec<String>,
+    pub role: Role,
+    pub seeds: Vec<u64>,
+    pub missing: Vec<u64>,
+    pub figures: BTreeMap<&'static str, Spread>,
+    /// Of the accuracies of devices.
+    pub gini: Option<Spread>,
+    pub tiers: Vec<TierDigest>,
+    pub curve: Vec<CurvePoint>,
+    /// Tier, loss and accuracy of every device in the first finished seed.
+    pub devices: Vec<(usize, f64, f64)>,
+    /// Wall time of all its runs.
+    pub seconds: f64,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TierDigest {
+    pub devices: usize,
+    pub loss: Spread,
+    pub loss_variance: Spread,
+    pub accuracy: Spread,
+    pub accuracy_variance: Spread,
+    pub bytes_up: Spread,
+    pub bytes_down: Spread,
+    /// Sum over devices of the time they worked and sent.
+    pub busy_s: Spread,
+    pub joules: Spread,
+    pub asked: Spread,
+    pub answered: Spread,
+}
+
+impl Digest {
+    pub fn new(evidence: &Evidence) -> Self {
+        let source = |source: &claims::Source| SourceDigest {
+            name: source.name,
+            section: source.section,
+            claims: claims::assess(source, evidence),
+        };
+        Self {
+            sources: claims::ALL.iter().map(source).collect(),
+            experiments: evidence.benches.iter().map(ExperimentDigest::new).collect(),
+        }
+    }
+}
+
+impl ExperimentDigest {
+    pub fn new(bench: &Bench) -> Self {
+        let record = &bench.record;
+        let settings: Vec<SettingDigest> =
+            record.settings.iter().map(|setting| SettingDigest::new(bench, setting)).collect();
+        let tiers = settings.iter().map(|setting| setting.tiers.len()).max().unwrap_or(0);
+        let shown = |name: &&&str| {
+            // Between and within what, if there is one tier.
+            let tells = tiers > 1 || !matches!(**name, "inter" | "within");
+            tells && settings.iter().any(|setting| setting.figures.contains_key(**name))
+        };
+        Self {
+            experiment: record.experiment.clone(),
+            profile: record.profile.clone(),
+            title: record.title.clone(),
+            notes: record.notes.clone(),
+            rounds: bench.units.iter().map(|unit| unit.rounds.len()).max().unwrap_or(0),
+            checks: claims::rows_of(bench),
+            figures: FIGURES.iter().filter(shown).copied().collect(),
+            settings,
+        }
+    }
+
+    /// Settings that have at least one run, with their index in the report.
+    pub fn run(&self) -> impl Iterator<Item = (usize, &SettingDigest)> + Clone {
+        self.settings.iter().enumerate().filter(|(_, setting)| !setting.seeds.is_empty())
+    }
+
+    pub fn tiers(&self) -> usize {
+        self.settings.iter().map(|setting| setting.tiers.len()).max().unwrap_or(0)
+    }
+
+    /// What was wanted and is not there, in words.
+    pub fn missing(&self) -> Vec<String> {
+        let say = |setting: &SettingDigest| {
+            let seeds: Vec<String> = setting.missing.iter().map(u64::to_string).collect();
+            match (setting.seeds.is_empty(), seeds.len()) {
+                (true, 0) => Some(format!("{}: no run, and none was asked for", setting.label)),
+                (true, _) => Some(format!("{}: no run yet (seeds {})", setting.label, seeds.join(", "))),
+                (_, 0) => None,
+                (_, 1) => Some(format!("{}: no run with seed {}", setting.label, seeds.join(", "))),
+                _ => Some(format!("{}: no runs with seeds {}", setting.label, seeds.join(", "))),
+            }
+        };
+        self.settings.iter().filter_map(say).collect()
+    }
+}
+
+impl SettingDigest {
+    fn new(bench: &Bench, setting: &SettingRecord) -> Self {
+        let units: Vec<&UnitResult> = bench.units(&setting.id).collect();
+        let spread = |name: &&'static str| Some((*name, bench.spread(&setting.id, name)?));
+        let accuracies =
+            |unit: &UnitResult| unit.last.devices.iter().map(|device| device.accuracy).collect::<Vec<_>>();
+        let ginis: Vec<f64> = units.iter().filter_map(|unit| gini(&accuracies(unit))).collect();
+        let first = units.first().map_or(&[][..], |unit| &unit.last.devices);
+        Self {
+            id: setting.id.clone(),
+            label: setting.label.clone(),
+            strategy: setting.strategy.clone(),
+            params: params(setting, &units),
+            role: setting.role,
+            seeds: units.iter().map(|unit| unit.unit.seed).collect(),
+            missing: bench.missing(setting),
+            figures: FIGURES.iter().filter_map(spread).collect(),
+            gini: (!ginis.is_empty()).then(|| Spread::of(&ginis)),
+            tiers: tiers(&units),
+            curve: curve::curve(&units),
+            devices: first.iter().map(|device| (device.tier, device.loss, device.accuracy)).collect(),
+            seconds: units.iter().map(|unit| unit.seconds).sum(),
+        }
+    }
+
+    pub fn figure(&self, name: &str) -> Option<&Spread> {
+        self.figures.get(name)
+    }
+}
+
+/// Once where all seeds agree.
+fn params(setting: &SettingRecord, units: &[&UnitResult]) -> Vec<String> {
+    let show = |params: &serde_json::Map<String, serde_json::Value>| {
+        serde_json::Value::from(params.clone()).to_string()
+    };
+    let mut all: Vec<String> = units.iter().map(|unit| show(&unit.params)).collect();
+    if all.is_empty() {
+        all.push(show(&setting.params));
+    }
+    all.dedup();
+    all
+}
+
+fn tiers(units: &[&UnitResult]) -> Vec<TierDigest> {
+    let count = units.iter().map(|unit| unit.last.tiers.len()).max().unwrap_or(0);
+    let of = |tier: usize| {
+        let score = |name: &str| {
+            let name = format!("tier.{tier}.{name}");
+            let values: Vec<f64> = units.iter().filter_map(|unit| figure::read(unit, &name)).collect();
+            Spread::of(&values)
+        };
+        let cost = |of: fn(&crate::results::TierCost) -> f64| {
+            let values: Vec<f64> =
+                units.iter().filter_map(|unit| unit.account.tiers.get(tier).map(of)).collect();
+            Spread::of(&values)
+        };
+        TierDigest {
+            devices: units
+                .iter()
+                .filter_map(|unit| unit.last.tiers.get(tier))
+                .map(|line| line.devices)
+                .max()
+                .unwrap_or(0),
+            loss: score("loss"),
+            loss_variance: score("loss_variance"),
+            accuracy: score("accuracy"),
+            accuracy_variance: score("accuracy_variance"),
+            bytes_up: cost(|tier| tier.bytes_up as f64),
+            bytes_down: cost(|tier| tier.bytes_down as f64),
+            busy_s: cost(|tier| tier.busy_s),
+            joules: cost(|tier| tier.joules),
+            asked: cost(|tier| tier.asked as f64),
+            answered: cost(|tier| tier.answered as f64),
+        }
+    };
+    (0..count).map(of).collect()
+}

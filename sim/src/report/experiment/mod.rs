@@ -1,0 +1,21 @@
+//! The report of experiments: one page, Markdown or JSON from the same digest of saved results.
+//!
+//! | part | is | file |
+//! |---|---|---|
+//! | [`Digest`] | every number that is shown, over seeds | `digest`, `curve` |
+//! | [`html`](experiments_html) | one self-contained page | `page`, `tables`, `plots` |
+//! | [`markdown`](experiments_markdown) | the tables alone | `markdown` |
+//!
+//! What is missing is said where its numbers would stand.
+
+mod curve;
+mod digest;
+mod markdown;
+mod page;
+mod plots;
+mod tables;
+
+pub use curve::CurvePoint;
+pub use digest::{Digest, ExperimentDigest, SettingDigest, SourceDigest, TierDigest};
+pub use markdown::markdown as experiments_markdown;
+pub use page::html as experiments_html;

@@ -1,0 +1,152 @@
+//! Which plots an experiment has, and from which numbers.
+
+use common::metrics::Spread;
+
+use super::{
+    curve::CurvePoint,
+    digest::{ExperimentDigest, SettingDigest, TierDigest},
+};
+use crate::{
+    claims::figure,
+    report::{
+        markup::Element,
+        plot::{
+            columns::{Columns, Series},
+            lines::{Line, Lines, Point},
+            lorenz::{self, Lorenz},
+            pareto::{self, Arm, Axes},
+            spread::{self, Row},
+        },
+    },
+};
+
+/// Names of the figures that fairness and quality are judged by here: groups, gaps or devices.
+pub fn judged(experiment: &ExperimentDigest) -> (&'static str, &'static str) {
+    let has = |name: &str| experiment.figures.contains(&name);
+    match experiment.tiers() {
+        _ if has("groups.dp") => ("groups.dp", "groups.accuracy"),
+        _ if has("gaps.variance") => ("gaps.variance", "accuracy.mean"),
+        0 | 1 => ("accuracy.variance", "accuracy.mean"),
+        _ => ("loss.variance", "accuracy.mean"),
+    }
+}
+
+pub fn pareto(experiment: &ExperimentDigest) -> Element {
+    let (unfair, good) = judged(experiment);
+    let factor = |name: &str| match name {
+        "accuracy.variance" => 1e4,
+        _ if figure::high_is_good(name) => 100.0,
+        _ => 1.0,
+    };
+    let scaled = |spread: &Spread, name| (spread.mean * factor(name), spread.std * factor(name));
+    let arm = |(index, setting): (usize, &'_ SettingDigest)| -> Option<Arm<'_>> {
+        let (x, y) = (setting.figure(unfair)?, setting.figure(good)?);
+        Some(Arm { index, name: label(experiment, index), unfair: scaled(x, unfair), good: scaled(y, good) })
+    };
+    let arms: Vec<Arm<'_>> = experiment.run().filter_map(arm).collect();
+    let axes = Axes { unfair: &figure::title(unfair), good: &format!("{}, percent", figure::title(good)) };
+    pareto::pareto(axes, &arms)
+}
+
+pub fn losses(experiment: &ExperimentDigest) -> Element {
+    let row = |(index, setting): (usize, &SettingDigest)| Row {
+        index,
+        name: label(experiment, index),
+        devices: setting.devices.iter().map(|&(tier, loss, _)| (tier, loss)).collect(),
+    };
+    let rows: Vec<Row<'_>> = experiment.run().map(row).collect();
+    spread::spread("test loss of a device (nats)", &rows)
+}
+
+/// Curves of every tier with the same axes, then of all devices.
+pub fn curves(experiment: &ExperimentDigest) -> Vec<Element> {
+    let tiers = experiment.tiers();
+    let mut panels = vec![];
+    if tiers > 1 {
+        let of = |what, log, read: &dyn Fn(&CurvePoint, usize) -> Option<Spread>| -> Vec<Element> {
+            let panels: Vec<Lines<'_>> = (0..tiers)
+                .map(|tier| {
+                    panel(experiment, format!("Tier {tier}: {what}"), what, log, &|point| read(point, tier))
+                })
+                .collect();
+            let hull = panels.iter().filter_map(Lines::domain).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+            panels.iter().map(|panel| panel.draw(hull)).collect()
+        };
+        panels.extend(of("mean loss", true, &|point, tier| Some(point.tiers.get(tier)?.loss)));
+        panels.extend(of("accuracy, percent", false, &|point, tier| {
+            Some(percent(point.tiers.get(tier)?.accuracy))
+        }));
+    }
+    panels.extend([
+        panel(experiment, "All: mean loss".into(), "mean loss", true, &|point| Some(point.loss)).draw(None),
+        panel(experiment, "All: accuracy, percent".into(), "accuracy, percent", false, &|point| {
+            Some(percent(point.accuracy))
+        })
+        .draw(None),
+        panel(experiment, "All: variance of loss".into(), "variance of loss", true, &|point| {
+            Some(point.variance)
+        })
+        .draw(None),
+    ]);
+    panels
+}
+
+fn panel<'a>(
+    experiment: &'a ExperimentDigest,
+    title: String,
+    what: &'static str,
+    log: bool,
+    read: &dyn Fn(&CurvePoint) -> Option<Spread>,
+) -> Lines<'a> {
+    let line = |(index, setting): (usize, &SettingDigest)| Line {
+        index,
+        name: label(experiment, index),
+        points: setting
+            .curve
+            .iter()
+            .filter_map(|point| {
+                let spread = read(point).filter(|spread| spread.runs > 0)?;
+                Some(Point { x: point.rounds.into(), mean: spread.mean, std: spread.std })
+            })
+            .collect(),
+    };
+    Lines { title, what, log, lines: experiment.run().map(line).collect() }
+}
+
+fn percent(spread: Spread) -> Spread {
+    Spread { mean: 100.0 * spread.mean, std: 100.0 * spread.std, ..spread }
+}
+
+pub fn lorenz(experiment: &ExperimentDigest) -> Element {
+    let line = |(index, setting): (usize, &SettingDigest)| {
+        let accuracies: Vec<f64> = setting.devices.iter().map(|device| device.2).collect();
+        Lorenz { index, name: label(experiment, index), curve: lorenz::curve(&accuracies) }
+    };
+    let lines: Vec<Lorenz<'_>> = experiment.run().map(line).collect();
+    lorenz::lorenz("accuracy", &lines)
+}
+
+/// Participation, bytes and time by tier.
+pub fn costs(experiment: &ExperimentDigest) -> Vec<Element> {
+    let columns = |title, unit, top, read: fn(&TierDigest) -> f64| {
+        let series = experiment.run().map(|(index, setting)| Series {
+            index,
+            name: label(experiment, index),
+            values: setting.tiers.iter().map(read).collect(),
+        });
+        Columns { title, unit, top, series: series.collect() }.draw()
+    };
+    vec![
+        columns("Participation", "percent of requests answered", Some(100.0), |tier| {
+            100.0 * tier.answered.mean / tier.asked.mean
+        }),
+        columns("Traffic, both ways", "MB in a run", None, |tier| {
+            (tier.bytes_up.mean + tier.bytes_down.mean) / 1e6
+        }),
+        columns("Time of devices", "virtual seconds in a run, sum of devices", None, |tier| tier.busy_s.mean),
+    ]
+}
+
+fn label(experiment: &ExperimentDigest, index: usize) -> &str {
+    experiment.settings.get(index).map_or("", |setting| &setting.label)
+}

@@ -1,0 +1,179 @@
+//! Tables of the page. Cells carry the number as it is beside the one that is shown.
+
+use common::metrics::Spread;
+
+use super::digest::{Digest, ExperimentDigest, SettingDigest, TierDigest};
+use crate::{
+    claims::{Row, Verdict, figure},
+    report::{
+        markup::{Element, el},
+        number,
+    },
+};
+
+/// A table in a box that scrolls sideways.
+fn scroll(name: &str, table: Element) -> Element {
+    el("div").class("scroll").set("tabindex", 0).set("role", "region").set("aria-label", name).with(table)
+}
+
+fn head(names: &[&str]) -> Element {
+    let cell = |(at, name): (usize, &&str)| {
+        let cell = el("th").set("scope", "col").text(name);
+        if at == 0 { cell.class("left") } else { cell }
+    };
+    el("thead").with(el("tr").all(names.iter().enumerate().map(cell)))
+}
+
+pub fn badge(verdict: Verdict) -> Element {
+    let (class, sign) = match verdict {
+        Verdict::Reached => ("good", "✓ "),
+        Verdict::InPart => ("part", "◐ "),
+        Verdict::Missed => ("bad", "✗ "),
+        Verdict::NotRun => ("soft", ""),
+    };
+    el("span").class(format_args!("badge {class}")).text(format_args!("{sign}{}", verdict.word()))
+}
+
+/// Every claim in one line.
+pub fn claims(digest: &Digest) -> Element {
+    let body = |source: &super::SourceDigest| {
+        let row = |claim: &crate::claims::Assessment| {
+            let count = |verdict| claim.rows.iter().filter(|row| row.finding.verdict == verdict).count();
+            let (reached, open) = (count(Verdict::Reached), count(Verdict::NotRun));
+            el("tr")
+                .with(el("th").set("scope", "row").text(claim.id))
+                .with(el("td").class("words").text(claim.text))
+                .with(el("td").with(badge(claim.verdict)))
+                .with(el("td").text(match claim.rows.len() - open {
+                    0 => "–".into(),
+                    run => format!("{reached} of {run}"),
+                }))
+        };
+        let name = el("th").set("scope", "rowgroup").set("colspan", 4).text(source.name);
+        el("tbody").with(el("tr").class("group").with(name)).all(source.claims.iter().map(row))
+    };
+    let table = el("table")
+        .class("claims")
+        .with(head(&["Claim", "", "Direction", "Checks"]))
+        .all(digest.sources.iter().map(body));
+    scroll("Claims", table)
+}
+
+/// Published against ours; nothing where an experiment has no claims.
+pub fn checks(experiment: &ExperimentDigest) -> Option<Element> {
+    let row = |row: &Row| {
+        let finding = &row.finding;
+        let ratio = finding.ratio.map_or("–".into(), |ratio| format!("{ratio:.2}"));
+        let ours = match finding.effect {
+            Some(effect) => el("td").set("data-value", effect.mean),
+            None => el("td").class("soft"),
+        };
+        let ours = ours.text(&row.ours);
+        el("tr")
+            .with(el("th").set("scope", "row").class("words").text(&row.what))
+            .with(el("td").text(&row.published))
+            .with(ours)
+            .with(el("td").with(badge(finding.verdict)))
+            .with(el("td").text(ratio))
+            .with(el("td").class("words soft").text(finding.show_parts()))
+    };
+    let names = ["Check", "Published", "Ours", "Direction", "Ratio", "Mean ± std over seeds"];
+    let table = el("table").with(head(&names)).with(el("tbody").all(experiment.checks.iter().map(row)));
+    (!experiment.checks.is_empty()).then(|| scroll("Paper against ours", table))
+}
+
+/// All figures of all settings; the best of each column is marked.
+pub fn figures(experiment: &ExperimentDigest) -> Element {
+    let titles: Vec<String> = experiment.figures.iter().map(|name| figure::title(name)).collect();
+    let names: Vec<&str> =
+        ["Setting", "Seeds"].into_iter().chain(titles.iter().map(String::as_str)).collect();
+    let best: Vec<Option<f64>> = experiment.figures.iter().map(|name| best(experiment, name)).collect();
+    let row = |setting: &SettingDigest| {
+        let cells = experiment.figures.iter().zip(&best).map(|(name, best)| match setting.figure(name) {
+            Some(spread) => {
+                let cell = el("td").set("data-value", spread.mean).text(figure::show_spread(name, spread));
+                if *best == Some(spread.mean) { cell.class("best") } else { cell }
+            }
+            None => el("td").class("soft").text("–"),
+        });
+        let wanted = setting.seeds.len() + setting.missing.len();
+        el("tr")
+            .with(el("th").set("scope", "row").text(&setting.label))
+            .with(el("td").text(format_args!("{} of {wanted}", setting.seeds.len())))
+            .all(cells)
+    };
+    let body = el("tbody").all(experiment.settings.iter().map(row));
+    scroll("All figures", el("table").class("figures").with(head(&names)).with(body))
+}
+
+/// None where which way is good can not be said, or all are the same.
+fn best(experiment: &ExperimentDigest, name: &str) -> Option<f64> {
+    let means = || experiment.settings.iter().filter_map(|setting| Some(setting.figure(name)?.mean));
+    let (low, high) = (means().reduce(f64::min)?, means().reduce(f64::max)?);
+    let judged = !matches!(name, "groups.constant" | "gaps.min");
+    (judged && low < high).then_some(if figure::high_is_good(name) { high } else { low })
+}
+
+/// What the plots by tier show.
+pub fn tiers(experiment: &ExperimentDigest) -> Element {
+    let names = [
+        "Setting",
+        "Tier",
+        "Devices",
+        "Mean loss",
+        "Variance of loss",
+        "Accuracy",
+        "Variance (percent²)",
+        "Up",
+        "Down",
+        "Time",
+        "Energy",
+        "Answered",
+    ];
+    let body = |(_, setting): (usize, &SettingDigest)| {
+        let mut name =
+            Some(el("th").set("scope", "rowgroup").set("rowspan", setting.tiers.len()).text(&setting.label));
+        let rows = setting.tiers.iter().enumerate().map(|(at, tier)| tier_row(name.take(), at, tier));
+        el("tbody").all(rows.collect::<Vec<_>>())
+    };
+    let table = el("table").with(head(&names)).all(experiment.run().map(body));
+    scroll("Figures by tier", table)
+}
+
+fn tier_row(name: Option<Element>, at: usize, tier: &TierDigest) -> Element {
+    let cell = |spread: &Spread, text: String| el("td").set("data-value", spread.mean).text(text);
+    let scored = |spread: &Spread, figure: &str| cell(spread, figure::show_spread(figure, spread));
+    let mean = |spread: &Spread, show: fn(f64) -> String| cell(spread, show(spread.mean));
+    el("tr")
+        .all(name)
+        .with(el("td").text(at))
+        .with(el("td").text(tier.devices))
+        .with(scored(&tier.loss, "loss.mean"))
+        .with(scored(&tier.loss_variance, "loss.variance"))
+        .with(scored(&tier.accuracy, "accuracy.mean"))
+        .with(scored(&tier.accuracy_variance, "accuracy.variance"))
+        .with(mean(&tier.bytes_up, number::bytes))
+        .with(mean(&tier.bytes_down, number::bytes))
+        .with(mean(&tier.busy_s, number::seconds))
+        .with(mean(&tier.joules, |joules| format!("{} J", number::figure(joules))))
+        .with(el("td").text(format_args!("{:.0} of {:.0}", tier.answered.mean, tier.asked.mean)))
+}
+
+/// What was run: strategies, parameters, Gini indices, time.
+pub fn settings(experiment: &ExperimentDigest) -> Element {
+    let row = |setting: &SettingDigest| {
+        let params = setting.params.iter().map(|params| el("div").with(el("code").text(params)));
+        let seeds: Vec<String> = setting.seeds.iter().map(u64::to_string).collect();
+        let gini = setting.gini.map_or("–".into(), |gini| figure::show_spread("", &gini));
+        el("tr")
+            .with(el("th").set("scope", "row").text(&setting.label))
+            .with(el("td").class("left").with(el("code").text(&setting.strategy)))
+            .with(el("td").class("left words").all(params))
+            .with(el("td").text(if seeds.is_empty() { "–".into() } else { seeds.join(", ") }))
+            .with(el("td").text(gini))
+            .with(el("td").text(number::seconds(setting.seconds)))
+    };
+    let names = ["Setting", "Strategy", "Parameters as used", "Seeds", "Gini of accuracy", "Wall time"];
+    let body = el("tbody").all(experiment.settings.iter().map(row));
+    scroll("Settings", el("table").with(head(&names)).with(body))
+}

@@ -1,0 +1,138 @@
+//! Numbers by round: one line per series with a band of one standard deviation over seeds.
+
+use super::{
+    frame::{Frame, described, text},
+    series::class,
+};
+use crate::report::{
+    markup::{Element, el},
+    number::figure,
+    scale::Scale,
+};
+
+const WIDTH: f64 = 340.0;
+const HEIGHT: f64 = 240.0;
+const FRAME: Frame = Frame { left: 48.0, right: WIDTH - 12.0, top: 30.0, bottom: HEIGHT - 42.0 };
+/// Points that a line of this width can show.
+const POINTS: usize = 100;
+
+/// One panel.
+#[derive(Clone, Debug)]
+pub struct Lines<'a> {
+    pub title: String,
+    /// What is shown, as in `mean loss`.
+    pub what: &'static str,
+    pub log: bool,
+    pub lines: Vec<Line<'a>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Line<'a> {
+    pub index: usize,
+    pub name: &'a str,
+    pub points: Vec<Point>,
+}
+
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Point {
+    pub x: f64,
+    pub mean: f64,
+    pub std: f64,
+}
+
+impl Lines<'_> {
+    /// From the least to the largest number that can be shown; panels may share the hull of theirs.
+    pub fn domain(&self) -> Option<(f64, f64)> {
+        let shown = |value: &f64| value.is_finite() && (!self.log || *value > 0.0);
+        let values =
+            self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.mean)).filter(shown);
+        let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
+        (low <= high).then_some((low, high))
+    }
+
+    pub fn draw(&self, domain: Option<(f64, f64)>) -> Element {
+        let (low, high) = domain.or_else(|| self.domain()).unwrap_or((0.1, 1.0));
+        let y = if self.log {
+            Scale::log((low * 0.9, high * 1.1), (FRAME.bottom, FRAME.top))
+        } else {
+            let edge = ((high - low) * 0.05).max(1e-6);
+            Scale::linear((low - edge, high + edge), (FRAME.bottom, FRAME.top))
+        };
+        let last = self.lines.iter().flat_map(|line| line.points.last()).map(|point| point.x);
+        let x = Scale::linear((0.0, last.fold(1.0, f64::max)), (FRAME.left, FRAME.right));
+        let whole: Vec<f64> = x.ticks(4).into_iter().filter(|tick| tick.fract() == 0.0).collect();
+        described(WIDTH, HEIGHT, &self.title, &self.about())
+            .with(text(FRAME.left, 17.0, "start", &self.title).class("panel"))
+            .with(FRAME.rows(&y, &y.ticks(6)))
+            .with(FRAME.columns(&x, &whole))
+            .with(FRAME.name_x("rounds"))
+            .all(self.lines.iter().filter_map(|line| line.band(&x, &y)))
+            .all(self.lines.iter().map(|line| line.stroke(self.what, &x, &y)))
+    }
+
+    fn about(&self) -> String {
+        let ends: Vec<String> = self
+            .lines
+            .iter()
+            .filter_map(|line| Some(format!("{} ends at {}", line.name, figure(line.points.last()?.mean))))
+            .collect();
+        let scale = if self.log { ", logarithmic" } else { "" };
+        format!("{} by round{scale}: {}.", self.what, ends.join(", "))
+    }
+}
+
+impl Line<'_> {
+    fn shown(&self) -> impl DoubleEndedIterator<Item = &Point> {
+        let stride = self.points.len().div_ceil(POINTS).max(1);
+        let last = self.points.len().saturating_sub(1);
+        let shown = self.points.iter().enumerate().filter(move |(at, _)| at % stride == 0 || *at == last);
+        shown.map(|(_, point)| point).filter(|point| point.mean.is_finite())
+    }
+
+    fn stroke(&self, what: &str, x: &Scale, y: &Scale) -> Element {
+        let points: Vec<String> =
+            self.shown().map(|point| format!("{:.1},{:.1}", x.at(point.x), y.at(point.mean))).collect();
+        let end = self.points.last().map_or(f64::NAN, |point| point.mean);
+        el("polyline")
+            .class(format_args!("line {}", class(self.index)))
+            .set("points", points.join(" "))
+            .hint(format_args!("{}: {what} {} at the end", self.name, figure(end)))
+    }
+
+    /// Nothing where there is one seed.
+    fn band(&self, x: &Scale, y: &Scale) -> Option<Element> {
+        self.points.iter().any(|point| point.std > 0.0).then(|| {
+            let edge = |point: &Point, side: f64| {
+                format!("{:.1},{:.1}", x.at(point.x), y.at(point.mean + side * point.std))
+            };
+            let upper = self.shown().map(|point| edge(point, 1.0));
+            let lower = self.shown().rev().map(|point| edge(point, -1.0));
+            let points: Vec<String> = upper.chain(lower).collect();
+            el("polygon").class(format_args!("band {}", class(self.index))).set("points", points.join(" "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_drawn_and_bands_only_where_seeds_differ() {
+        let point = |x, mean, std| Point { x, mean, std };
+        let panel = Lines {
+            title: "Tier 0".into(),
+            what: "mean loss",
+            log: true,
+            lines: vec![
+                Line { index: 0, name: "a", points: vec![point(0.0, 2.0, 0.1), point(1.0, 1.0, 0.1)] },
+                Line { index: 1, name: "b", points: vec![point(0.0, 2.0, 0.0), point(1.0, f64::NAN, 0.0)] },
+            ],
+        };
+        let text = panel.draw(None).to_string();
+        assert_eq!((text.matches("<polyline").count(), text.matches("<polygon").count()), (2, 1));
+        assert!(text.contains("a ends at 1.00") && !text.contains("NaN"), "{text}");
+        let empty = Lines { title: String::new(), what: "", log: false, lines: vec![] };
+        assert!(empty.draw(None).to_string().starts_with("<svg"));
+    }
+}

@@ -1,0 +1,129 @@
+//! Every device of every arm as a dot, one lane per tier, over a box of quartiles and whiskers (5 and 95 %).
+
+use super::{
+    frame::{Frame, described, line, text},
+    series::class,
+};
+use crate::report::{
+    markup::{Element, el},
+    number::figure,
+    scale::{Scale, step},
+};
+
+const WIDTH: f64 = 1060.0;
+const LEFT: f64 = 210.0;
+const TOP: f64 = 12.0;
+const LANE: f64 = 6.0;
+const GAP: f64 = 12.0;
+/// Letters that the margin holds.
+const LETTERS: usize = 28;
+
+#[derive(Clone, Debug)]
+pub struct Row<'a> {
+    pub index: usize,
+    pub name: &'a str,
+    /// Tier and number of every device.
+    pub devices: Vec<(usize, f64)>,
+}
+
+/// `what` names the numbers.
+pub fn spread(what: &str, rows: &[Row<'_>]) -> Element {
+    let lanes = rows.iter().flat_map(|row| row.devices.iter().map(|device| device.0 + 1)).max().unwrap_or(1);
+    let tall = (lanes as f64 * LANE).max(18.0);
+    let bottom = TOP + rows.len().max(1) as f64 * (tall + GAP);
+    let frame = Frame { left: LEFT, right: WIDTH - 16.0, top: TOP, bottom };
+    let values = rows.iter().flat_map(|row| row.devices.iter().map(|device| device.1));
+    let top = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
+    let unit = step((top / 10.0).max(1e-6));
+    let x = Scale::linear((0.0, (top / unit).ceil().max(1.0) * unit), (frame.left, frame.right));
+    let medians: Vec<String> = rows
+        .iter()
+        .filter_map(|row| {
+            let [low, _, middle, _, high] = quantiles(row)?;
+            Some(format!("{} {} ({} to {})", row.name, figure(middle), figure(low), figure(high)))
+        })
+        .collect();
+    let about = format!("{what}, median and 5 to 95 %: {}.", medians.join(", "));
+    let draw = |(at, row): (usize, &Row<'_>)| {
+        let y = TOP + at as f64 * (tall + GAP) + GAP / 2.0;
+        el("g").with(name(row.name, y + tall / 2.0 + 4.0)).all(shape(row, y, tall, &x)).all(
+            row.devices.iter().filter(|device| device.1.is_finite()).map(|&(tier, value)| {
+                let y = y + (tier as f64 + 0.5) * tall / lanes as f64;
+                el("circle")
+                    .class(format_args!("device {}", class(row.index)))
+                    .at("cx", x.at(value))
+                    .at("cy", y)
+                    .at("r", 2.2)
+            }),
+        )
+    };
+    described(WIDTH, bottom + 48.0, what, &about)
+        .with(frame.columns(&x, &x.ticks(10)))
+        .all(rows.iter().enumerate().map(draw))
+        .with(frame.name_x(what))
+}
+
+/// Whole, or cut where the margin ends.
+fn name(name: &str, y: f64) -> Element {
+    let short = if name.chars().count() > LETTERS {
+        name.chars().take(LETTERS - 1).chain(['…']).collect()
+    } else {
+        name.to_owned()
+    };
+    text(LEFT - 8.0, y, "end", &short).class("row").hint(name)
+}
+
+fn shape(row: &Row<'_>, y: f64, tall: f64, x: &Scale) -> Vec<Element> {
+    let Some(ends) = quantiles(row) else { return vec![] };
+    let [low, first, middle, third, high] = ends.map(|value| x.at(value));
+    let style = class(row.index);
+    let quarter = el("rect").class(format_args!("box {style}")).at("x", first).at("y", y);
+    vec![
+        line(low, y + tall / 2.0, high, y + tall / 2.0).class(format_args!("whisker {style}")),
+        quarter.at("width", (third - first).max(0.5)).at("height", tall).hint(format_args!(
+            "{}: half of the devices between {} and {}",
+            row.name,
+            figure(ends[1]),
+            figure(ends[3])
+        )),
+        line(middle, y, middle, y + tall).class(format_args!("middle {style}")),
+    ]
+}
+
+/// 5, 25, 50, 75 and 95 %, between neighbours in proportion.
+fn quantiles(row: &Row<'_>) -> Option<[f64; 5]> {
+    let mut values: Vec<f64> =
+        row.devices.iter().map(|device| device.1).filter(|value| value.is_finite()).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    Some([0.05, 0.25, 0.5, 0.75, 0.95].map(|share| {
+        let at = share * last as f64;
+        let (below, above) = (values[at.floor() as usize], values[(at.ceil() as usize).min(last)]);
+        below + (above - below) * at.fract()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles() {
+        let row = Row { index: 0, name: "a", devices: (0..=20).map(|value| (0, f64::from(value))).collect() };
+        assert_eq!(quantiles(&row), Some([1.0, 5.0, 10.0, 15.0, 19.0]));
+        assert_eq!(quantiles(&Row { devices: vec![], ..row }), None);
+    }
+
+    #[test]
+    fn every_device_is_a_dot() {
+        let row = Row {
+            index: 0,
+            name: "a name that is much too long for it",
+            devices: vec![(0, 1.0), (4, 2.0), (1, f64::NAN)],
+        };
+        let text = spread("loss", &[row]).to_string();
+        assert_eq!(text.matches("class=\"device").count(), 2);
+        assert!(text.contains('…') && !text.contains("NaN"));
+        assert!(spread("loss", &[]).to_string().starts_with("<svg"));
+    }
+}

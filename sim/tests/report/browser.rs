@@ -1,0 +1,72 @@
+//! The page in headless Chromium: it must be laid out and complain about nothing.
+
+use std::{env, fs, path::Path, process::Command};
+
+use crate::{
+    made_up::{self, SETTINGS},
+    sim,
+};
+
+const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// Fails where there is none: a test that is left out in silence proves nothing.
+fn chromium() -> std::path::PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let dirs: Vec<_> = env::split_paths(&path).collect();
+    let found =
+        NAMES.iter().flat_map(|name| dirs.iter().map(move |dir| dir.join(name))).find(|file| file.is_file());
+    found.expect("no Chromium on PATH: scripts/setup installs it, or apt-get install chromium")
+}
+
+/// Standard output and error of one visit.
+fn visit(page: &Path, profile: &Path, extra: &[&str]) -> (String, String) {
+    let output = Command::new(chromium())
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--enable-logging=stderr",
+        ])
+        .args(["--no-first-run", "--disable-extensions", "--disable-background-networking"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(extra)
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (out, err)
+}
+
+/// Lines of the page's own console, as Chromium logs them.
+fn console(log: &str) -> Vec<&str> {
+    log.lines().filter(|line| line.contains(":CONSOLE")).collect()
+}
+
+#[test]
+fn a_browser_shows_tables_and_plots_and_has_nothing_to_complain_about() {
+    let dir = tempfile::tempdir().unwrap();
+    made_up::write_all(&dir.path().join("results"));
+    sim(&["report"], dir.path());
+    let page = dir.path().join("report.html");
+    let (dom, log) = visit(&page, &dir.path().join("profile"), &["--dump-dom"]);
+    let written = fs::read_to_string(&page).unwrap();
+    for tag in ["<table", "<svg", "<tr", "<td", "<polyline", "<circle", "<section"] {
+        assert_eq!(dom.matches(tag).count(), written.matches(tag).count(), "{tag}\n{log}");
+    }
+    assert!(dom.contains("<table") && dom.contains("</html>"), "{log}");
+    for (_, label) in SETTINGS {
+        let escaped = label.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        assert!(dom.contains(&escaped), "{label}");
+    }
+    assert_eq!(console(&log), [""; 0]);
+}
+
+#[test]
+fn complaints_are_heard() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("bad.html");
+    fs::write(&page, "<!DOCTYPE html><p><script>throw new Error('loud')</script>").unwrap();
+    let (_, log) = visit(&page, &dir.path().join("profile"), &["--dump-dom"]);
+    assert!(console(&log).iter().any(|line| line.contains("loud")), "{log}");
+}

@@ -1,0 +1,213 @@
+use std::{fs, path::Path};
+
+use roxmltree::{Document, Node};
+use serde_json::Value;
+
+use crate::{
+    made_up::{self, MAIN, PER_TIER, ROUNDS, SEEDS, SETTINGS, TIERS},
+    sim,
+};
+
+/// The page of made-up results.
+fn page(dir: &Path) -> String {
+    made_up::write_all(&dir.join("results"));
+    sim(&["report"], dir);
+    fs::read_to_string(dir.join("report.html")).unwrap()
+}
+
+/// Every element is closed and every attribute quoted, so the page is XML as well.
+fn parse(page: &str) -> Document<'_> {
+    let page = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
+    Document::parse(page).unwrap()
+}
+
+fn all<'a>(node: Node<'a, 'a>, name: &'static str) -> impl Iterator<Item = Node<'a, 'a>> {
+    node.descendants().filter(move |node| node.tag_name().name() == name)
+}
+
+fn with_class<'a>(node: Node<'a, 'a>, class: &'static str) -> impl Iterator<Item = Node<'a, 'a>> {
+    let has = move |node: &Node<'_, '_>| {
+        node.attribute("class").is_some_and(|classes| classes.split(' ').any(|name| name == class))
+    };
+    node.descendants().filter(has)
+}
+
+fn text(node: Node<'_, '_>) -> String {
+    node.descendants().filter(Node::is_text).filter_map(|node| node.text()).collect()
+}
+
+/// The section of an experiment.
+fn section<'a>(document: &'a Document<'a>, experiment: &str) -> Node<'a, 'a> {
+    let id = format!("{experiment}-quick");
+    all(document.root(), "section").find(|node| node.attribute("aria-labelledby") == Some(&id)).unwrap()
+}
+
+#[test]
+fn every_plot_has_its_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = page(dir.path());
+    let document = parse(&page);
+    let main = section(&document, MAIN);
+    let run = SETTINGS.len() - 1;
+    let svgs: Vec<Node<'_, '_>> =
+        all(main, "svg").filter(|svg| svg.attribute("role") == Some("img")).collect();
+    // Pareto, losses, Lorenz; loss and accuracy of every tier and three of all; participation, bytes, time.
+    assert_eq!(svgs.len(), 3 + 2 * TIERS + 3 + 3);
+    for svg in &svgs {
+        let says = |name| all(*svg, name).next().is_some_and(|node| !text(node).is_empty());
+        assert!(says("title") && says("desc") && svg.attribute("aria-label").is_some());
+    }
+    assert_eq!(with_class(main, "device").count(), run * TIERS * PER_TIER, "dots");
+    let panels = all(main, "svg").filter(|svg| with_class(*svg, "panel").next().is_some());
+    for panel in panels {
+        let (lines, columns) = (with_class(panel, "line"), with_class(panel, "column").count());
+        let points: Vec<usize> =
+            lines.map(|line| line.attribute("points").unwrap().split(' ').count()).collect();
+        assert!(points == vec![ROUNDS as usize + 1; run] || columns == run * TIERS, "{points:?} {columns}");
+    }
+    let pareto = svgs[0];
+    assert_eq!(with_class(pareto, "mark").count(), run);
+    assert_eq!(all(svgs[1], "polyline").count(), run, "Lorenz");
+}
+
+#[test]
+fn figures_are_means_over_seeds_of_what_was_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = page(dir.path());
+    let document = parse(&page);
+    let table = with_class(section(&document, MAIN), "figures").next().unwrap();
+    let heads: Vec<String> =
+        all(table, "th").filter(|th| th.attribute("scope") == Some("col")).map(text).collect();
+    let column = heads.iter().position(|head| head == "mean loss").unwrap();
+    let rows: Vec<Node<'_, '_>> = all(table, "tr").skip(1).collect();
+    assert_eq!(rows.len(), SETTINGS.len());
+    for (at, seeds) in [(0, &SEEDS[..]), (1, &SEEDS[..]), (2, &SEEDS[..2])] {
+        let mean = |&seed: &u64| {
+            let losses: Vec<f64> =
+                (0..TIERS * PER_TIER).map(|device| made_up::loss(at, seed, device, ROUNDS)).collect();
+            made_up::variance(&losses).0
+        };
+        let means: Vec<f64> = seeds.iter().map(mean).collect();
+        let (expected, variance) = made_up::variance(&means);
+        let count = means.len() as f64;
+        let std = (variance * count / (count - 1.0)).sqrt();
+        let cell = rows[at].children().nth(column).unwrap();
+        let shown: f64 = cell.attribute("data-value").unwrap().parse().unwrap();
+        assert!((shown - expected).abs() < 1e-12, "{shown} {expected}");
+        assert_eq!(text(cell), format!("{expected:.3} ± {std:.3}"));
+    }
+    assert_eq!(text(rows[3].children().nth(column).unwrap()), "–");
+}
+
+#[test]
+fn tables_and_json_have_the_same_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = page(dir.path());
+    let document = parse(&page);
+    let json: Value = serde_json::from_str(&sim(&["report", "--format", "json"], dir.path())).unwrap();
+    let experiments = json["experiments"].as_array().unwrap();
+    assert_eq!(experiments.len(), 3);
+    for experiment in experiments {
+        let name = experiment["experiment"].as_str().unwrap();
+        let mut expected: Vec<f64> = vec![];
+        let settings = experiment["settings"].as_array().unwrap();
+        for row in experiment["checks"].as_array().unwrap() {
+            expected.extend(row["finding"]["effect"]["mean"].as_f64());
+        }
+        for setting in settings {
+            let figures = experiment["figures"].as_array().unwrap().iter();
+            expected.extend(figures.filter_map(|name| setting["figures"][name.as_str()?]["mean"].as_f64()));
+        }
+        for tier in settings.iter().flat_map(|setting| setting["tiers"].as_array().unwrap()) {
+            let names = [
+                "loss",
+                "loss_variance",
+                "accuracy",
+                "accuracy_variance",
+                "bytes_up",
+                "bytes_down",
+                "busy_s",
+                "joules",
+            ];
+            expected.extend(names.map(|name| tier[name]["mean"].as_f64().unwrap()));
+        }
+        let shown: Vec<f64> = section(&document, name)
+            .descendants()
+            .filter_map(|node| node.attribute("data-value")?.parse().ok())
+            .collect();
+        assert_eq!(shown, expected, "{name}");
+    }
+}
+
+#[test]
+fn claims_stand_beside_what_came_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = page(dir.path());
+    let document = parse(&page);
+    let main = text(section(&document, MAIN));
+    // The made-up tiers move together as the formula says; the claim's published value stands beside it.
+    for part in
+        ["0.173 → 0.037", "MNIST non-IID, q over 0, 1, 10", "variance of the fairest, made up", "✓ yes"]
+    {
+        assert!(main.contains(part), "{part}");
+    }
+    let record = {
+        sim(&["reproduce"], dir.path());
+        fs::read_to_string(dir.path().join("REPRODUCTION.md")).unwrap()
+    };
+    let line = record.lines().find(|line| line.contains("MNIST non-IID, q = 10 |")).unwrap();
+    let inter = |setting: usize, seed: u64| {
+        let mean = |tier: usize| {
+            let losses: Vec<f64> = (tier * PER_TIER..(tier + 1) * PER_TIER)
+                .map(|device| made_up::loss(setting, seed, device, ROUNDS))
+                .collect();
+            made_up::variance(&losses).0
+        };
+        made_up::variance(&(0..TIERS).map(mean).collect::<Vec<_>>()).1
+    };
+    // Tiers of the third setting lie a third as far apart: 1 - 1/9 less variance, with every seed.
+    let change = inter(2, 1) / inter(0, 1) - 1.0;
+    assert!((change + 8.0 / 9.0).abs() < 1e-9);
+    for part in ["−88.9 %", "**yes** (2 of 2)", "1.13", "quick, 2 seeds, 12 rounds"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(record.contains("| 5.6.1 |") && record.contains("not run"));
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = page(dir.path());
+    let document = parse(&page);
+    let note = text(with_class(section(&document, MAIN), "note").next().unwrap());
+    assert!(
+        note.contains("no run with seed 3") && note.contains("Not yet run: no run yet (seeds 1, 2, 3)"),
+        "{note}"
+    );
+    assert!(text(section(&document, "empty")).contains("A: no run yet (seeds 1)"));
+    let markdown = sim(&["report", "--format", "md"], dir.path());
+    assert!(markdown.contains("- Not yet run: no run yet (seeds 1, 2, 3)"));
+}
+
+#[test]
+fn nothing_at_all_is_a_page_too() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("results")).unwrap();
+    for format in ["html", "md", "json"] {
+        let text = sim(&["report", "--format", format, "--out", "-"], dir.path());
+        assert!(!text.contains("NaN"), "{format}");
+        if format == "html" {
+            assert!(parse(&text).root().has_children() && text.contains("no results yet"));
+        }
+    }
+    assert!(sim(&["reproduce", "--out", "-"], dir.path()).contains("Nothing yet."));
+}
+
+#[test]
+fn the_page_needs_no_network_and_no_script() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = page(dir.path()).replace("http://www.w3.org/2000/svg", "");
+    for foreign in ["http:", "https:", "<script", "<link", "@import", "url(", "src=", "NaN", "inf\""] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+}
