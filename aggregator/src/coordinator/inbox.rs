@@ -167,8 +167,7 @@ impl Coordinator {
         let (number, lr, purpose) = (round.number, round.lr, round.purpose);
         let member = self.fleet.member(device)?;
         let slice = self.published.get(member.record.tier.index())?.clone();
-        let mut limits = self.settings.limits;
-        limits.chunk = limits.chunk.min(member.max_chunk);
+        let limits = self.settings.limits.for_peer(member.max_chunk);
         let outbox = self.conns.get_mut(&member.conn?)?;
         let codec = self.settings.down;
         let model = outbox.publish(number, slice.bytes, codec.align(), limits, slice.check);

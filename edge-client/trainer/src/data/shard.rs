@@ -86,6 +86,8 @@ pub enum DataError {
     Token { index: u32, position: u32, entries: u32 },
     #[error("sample {index} is in group {group}, but only {groups} groups have a weight")]
     Group { index: u32, group: u32, groups: u32 },
+    #[error("there are no samples here, or fewer than their header says")]
+    NoFile,
     #[error("more samples than this device can count")]
     TooMany,
 }

@@ -8,10 +8,10 @@ use common::plan::Conv;
 /// A matrix to read: element `(i, j)` lies at `i * strides.0 + j * strides.1`.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a, T> {
-    pub(super) data: &'a [T],
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-    pub(super) strides: (usize, usize),
+    pub data: &'a [T],
+    pub rows: usize,
+    pub columns: usize,
+    pub strides: (usize, usize),
 }
 
 impl<'a, T> View<'a, T> {
@@ -40,10 +40,10 @@ impl<'a, T> View<'a, T> {
 /// A matrix to write, rows `stride` apart.
 #[derive(Debug)]
 pub struct ViewMut<'a, T> {
-    pub(super) data: &'a mut [T],
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-    pub(super) stride: usize,
+    pub data: &'a mut [T],
+    pub rows: usize,
+    pub columns: usize,
+    pub stride: usize,
 }
 
 impl<'a, T> ViewMut<'a, T> {

@@ -1,0 +1,35 @@
+//! The firmware of an emulated board: identity and samples from their pages, training over the UART.
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+use common::sealed::{Nonces, Page};
+use cortex_m_rt::entry;
+use edge_client::data::BytesShard;
+use firmware::{
+    Best,
+    board::{self, Uart, clock},
+    node::{self, Limits},
+};
+
+#[entry]
+fn main() -> ! {
+    clock::start();
+    board::run(|spawner| {
+        if let Ok(token) = take_part() {
+            spawner.spawn(token);
+        }
+    })
+}
+
+#[embassy_executor::task]
+async fn take_part() {
+    let uart = Uart::start();
+    // Without an identity or samples there is nothing to take part with; whoever looks sees a silent line.
+    let Ok(page) = Page::decode(board::identity()) else { return };
+    let Ok(shard) = BytesShard::parse(board::shard()) else { return };
+    let nonces = Nonces::new(page.seed, u64::from(board::starts()) << 32);
+    let limits = Limits { board: board::NAME, chunk: board::CHUNK, flash: 64 << 10 };
+    node::run::<{ board::NODES }>(uart, page, nonces, limits, board::arena(), &shard, &mut Best::default())
+        .await
+}
