@@ -2,14 +2,13 @@
 
 use std::{fs, io::Write, path::PathBuf, process::Command, time::Duration};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use common::sealed::Page;
+use anyhow::{Context, Result, anyhow, ensure};
 use edge_client::{
-    data::{BytesShard, Images, Part, Shard},
+    data::Shard,
     host::{
         Identity,
         args::DataArgs,
-        board::Board,
+        board::{Board, pack_shard, refreshed_page},
         bridge::{
             Bridge,
             port::{self, PortSpec},
@@ -81,49 +80,16 @@ pub(super) fn flash(args: &FlashArgs) -> Result<()> {
     );
     let dir = tempfile::tempdir()?;
     let page = dir.path().join("page");
-    fs::write(&page, refreshed(&args.page)?)?;
-    let status = match board.qemu(&image, &page, &args.shard, &args.serial) {
-        Some(arguments) => {
-            let mut qemu = Command::new("qemu-system-arm");
-            qemu.args(arguments).status().context("qemu-system-arm: install the package of that name")?
-        }
-        None => probe(
-            &board,
-            &[(&image, None), (&page, Some(board.memory.identity)), (&args.shard, Some(board.memory.shard))],
-        )?,
+    let original = fs::read(&args.page).with_context(|| args.page.display().to_string())?;
+    fs::write(&page, refreshed_page(&original).with_context(|| args.page.display().to_string())?)?;
+    let Some(arguments) = board.qemu(&image, &page, &args.shard, &args.serial) else {
+        return Ok(board.download(&image, &page, &args.shard)?);
     };
+    let mut qemu = Command::new("qemu-system-arm");
+    let status =
+        qemu.args(arguments).status().context("qemu-system-arm: install the package of that name")?;
     ensure!(status.success(), "{status}");
     Ok(())
-}
-
-/// The page with a new seed, so that no two starts of a board use the same nonces.
-fn refreshed(path: &PathBuf) -> Result<Vec<u8>> {
-    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
-    let mut page = Page::decode(&bytes).with_context(|| path.display().to_string())?;
-    let random = rustls::crypto::ring::default_provider().secure_random;
-    random.fill(&mut page.seed).map_err(|_| anyhow!("the system has no randomness"))?;
-    Ok(page.encode().to_vec())
-}
-
-/// Writes image and pages with probe-rs.
-fn probe(board: &Board, files: &[(&PathBuf, Option<u32>)]) -> Result<std::process::ExitStatus> {
-    let Some(chip) = &board.chip else { bail!("{} has neither a machine nor a chip", board.name) };
-    if Command::new("probe-rs").arg("--version").output().is_err() {
-        bail!("real boards are flashed with probe-rs; get it with `cargo install probe-rs-tools --locked`");
-    }
-    let mut last = None;
-    for (file, address) in files {
-        let mut command = Command::new("probe-rs");
-        command.args(["download", "--chip", chip]);
-        if let Some(address) = address {
-            command.args(["--binary-format", "bin", "--base-address", &format!("{address:#x}")]);
-        }
-        let status = command.arg(file).status()?;
-        ensure!(status.success(), "probe-rs download {}: {status}", file.display());
-        last = Some(status);
-    }
-    Command::new("probe-rs").args(["reset", "--chip", chip]).status()?;
-    last.ok_or_else(|| anyhow!("nothing to flash"))
 }
 
 #[derive(clap::Args, Debug)]
@@ -191,7 +157,7 @@ pub(super) struct ShardArgs {
 
 pub(super) fn shard(args: &ShardArgs) -> Result<()> {
     let shard = args.data.shard()?;
-    let file = pack(&shard, args.levels)?;
+    let file = pack_shard(&shard, args.levels)?;
     fs::write(&args.out, &file).with_context(|| args.out.display().to_string())?;
     println!(
         "{}: {} training and {} test samples, {} bytes",
@@ -202,36 +168,4 @@ pub(super) fn shard(args: &ShardArgs) -> Result<()> {
     );
     std::io::stdout().flush()?;
     Ok(())
-}
-
-/// Samples as bytes; refuses what bytes can not say exactly.
-fn pack(shard: &impl Shard, levels: u8) -> Result<Vec<u8>> {
-    ensure!(levels > 0, "--levels 0 leaves nothing to tell");
-    let inputs = shard.inputs() as usize;
-    let part = |part: Part| -> Result<(Vec<u8>, Vec<u8>)> {
-        let (mut features, mut labels) = (vec![], vec![]);
-        let mut row = vec![0.0; inputs];
-        for index in 0..shard.len(part) {
-            let label = shard.sample(part, index, &mut row)?;
-            labels.push(u8::try_from(label).context("a label above 255")?);
-            for &value in &row {
-                let byte = (value * f32::from(levels)).round();
-                let exact = (0.0..=255.0).contains(&byte) && (byte / f32::from(levels) - value).abs() < 1e-6;
-                ensure!(
-                    exact,
-                    "{value} is not a multiple of 1/{levels} from 0 to {}",
-                    255.0 / f32::from(levels)
-                );
-                features.push(byte as u8);
-            }
-        }
-        Ok((features, labels))
-    };
-    let (train, test) = (part(Part::Train)?, part(Part::Test)?);
-    let shard = BytesShard::new(
-        Images::new(&train.0, &train.1, inputs)?,
-        Images::new(&test.0, &test.1, inputs)?,
-        1.0 / f32::from(levels),
-    )?;
-    Ok(shard.encode())
 }

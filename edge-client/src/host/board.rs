@@ -2,10 +2,15 @@
 
 use std::{
     ffi::OsString,
+    io,
     path::{Path, PathBuf},
+    process::Command,
 };
 
+use common::sealed::{Page, PageError};
 use serde::Deserialize;
+
+use crate::data::{BytesShard, DataError, Images, Part, Shard};
 
 /// The descriptions that the firmware was built with.
 const BOARDS: [&str; 7] = [
@@ -77,6 +82,68 @@ pub struct UnknownBoard {
     known: String,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlashError {
+    #[error("{0} has neither a machine of QEMU nor a chip of probe-rs")]
+    NoWay(String),
+    #[error(
+        "real boards are flashed with probe-rs; get it with `cargo install probe-rs-tools --locked` \
+         and attach the board's debug probe"
+    )]
+    NoProbe,
+    #[error("probe-rs could not write {file}")]
+    Probe { file: PathBuf },
+    #[error("probe-rs: {0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Page(#[from] PageError),
+    #[error("the system has no randomness")]
+    Randomness,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackError {
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error("{value} is not a multiple of 1/{levels} that a byte can say; try another number of levels")]
+    Level { value: f32, levels: u8 },
+    #[error("a label above 255")]
+    Label,
+}
+
+/// A page with a new seed, so that no two starts of a board use the same nonces.
+pub fn refreshed_page(bytes: &[u8]) -> Result<Vec<u8>, FlashError> {
+    let mut page = Page::decode(bytes)?;
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut page.seed).map_err(|_| FlashError::Randomness)?;
+    Ok(page.encode().to_vec())
+}
+
+/// Samples as a file for a board's flash: `levels * feature` as a byte each, where that is exact.
+pub fn pack_shard(shard: &impl Shard, levels: u8) -> Result<Vec<u8>, PackError> {
+    let (inputs, scale) = (shard.inputs() as usize, f32::from(levels.max(1)));
+    let part = |part: Part| -> Result<(Vec<u8>, Vec<u8>), PackError> {
+        let (mut features, mut labels, mut row) = (vec![], vec![], vec![0.0; inputs]);
+        for index in 0..shard.len(part) {
+            let label = shard.sample(part, index, &mut row)?;
+            labels.push(u8::try_from(label).map_err(|_| PackError::Label)?);
+            for &value in &row {
+                let byte = (value * scale).round();
+                if !(0.0..=255.0).contains(&byte) || byte * (1.0 / scale) != value {
+                    return Err(PackError::Level { value, levels });
+                }
+                features.push(byte as u8);
+            }
+        }
+        Ok((features, labels))
+    };
+    let (train, test) = (part(Part::Train)?, part(Part::Test)?);
+    let train = Images::new(&train.0, &train.1, inputs)?;
+    Ok(BytesShard::new(train, Images::new(&test.0, &test.1, inputs)?, 1.0 / scale)?.encode())
+}
+
 impl Board {
     pub fn all() -> Vec<Self> {
         BOARDS.iter().filter_map(|text| toml::from_str(text).ok()).collect()
@@ -109,11 +176,48 @@ impl Board {
         }
         Some(args)
     }
+
+    /// Writes image and pages to a real board with probe-rs, and starts it.
+    pub fn download(&self, image: &Path, page: &Path, shard: &Path) -> Result<(), FlashError> {
+        let chip = self.chip.as_deref().ok_or_else(|| FlashError::NoWay(self.name.clone()))?;
+        if Command::new("probe-rs").arg("--version").output().is_err() {
+            return Err(FlashError::NoProbe);
+        }
+        let Memory { identity, shard: samples, .. } = self.memory;
+        for (file, address) in [(image, None), (page, Some(identity)), (shard, Some(samples))] {
+            let mut command = Command::new("probe-rs");
+            command.args(["download", "--chip", chip]);
+            if let Some(address) = address {
+                command.args(["--binary-format", "bin", "--base-address", &format!("{address:#x}")]);
+            }
+            if !command.arg(file).status()?.success() {
+                return Err(FlashError::Probe { file: file.to_owned() });
+            }
+        }
+        Command::new("probe-rs").args(["reset", "--chip", chip]).status()?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_are_packed_exactly_and_other_numbers_are_refused() {
+        use crate::data::{Samples, digits};
+        let digits = Samples::of(&digits::all(), Part::Test).unwrap().select(&[0, 1, 2, 3]).unwrap();
+        let shard = digits.split(0.25, 1).unwrap();
+        let file = pack_shard(&shard, 16).unwrap();
+        let read = BytesShard::parse(&file).unwrap();
+        let (mut ours, mut theirs) = ([0.0; 64], [0.0; 64]);
+        for index in 0..shard.train_len() {
+            let label = shard.sample(Part::Train, index, &mut theirs).unwrap();
+            assert_eq!(read.sample(Part::Train, index, &mut ours), Ok(label));
+            assert_eq!(ours, theirs);
+        }
+        assert!(matches!(pack_shard(&shard, 3), Err(PackError::Level { .. })));
+    }
 
     #[test]
     fn every_description_is_read_and_consistent() {

@@ -31,6 +31,8 @@ pub enum TrainError {
     Classes { plan: u32, classes: u32 },
     #[error("the model has {plan} targets per sample, the samples have {shard}")]
     Targets { plan: u32, shard: u32 },
+    #[error("this program was built without what the plan or the brief needs; build it with feature `full`")]
+    LeftOut,
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
@@ -50,6 +52,7 @@ impl TrainError {
             | Self::Overlap
             | Self::InferenceOnly
             | Self::SharedParameters
+            | Self::LeftOut
             | Self::Segment { .. } => Code::BadPlan,
             Self::Brief { .. } | Self::Objective(_) => Code::BadConfig,
             Self::EmptyShard => Code::EmptyShard,

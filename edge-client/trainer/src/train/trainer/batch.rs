@@ -9,8 +9,8 @@ use common::{
 use crate::{
     data::{DataError, Part, Shard},
     train::{
-        Backend, Mode, Tally, TrainError, Truth, forward, loss_and_gradient, robust_gradient, robust_score,
-        score,
+        Backend, Mode, Tally, TrainError, Truth, executor::FULL, forward, loss_and_gradient, robust_gradient,
+        robust_score, score,
     },
 };
 
@@ -129,7 +129,7 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
 }
 
 fn robust(brief: Option<&Brief>) -> Option<&SelfRegular> {
-    brief.and_then(|brief| brief.objective.robust.as_ref())
+    brief.and_then(|brief| brief.objective.robust.as_ref()).filter(|_| FULL)
 }
 
 /// The batch's targets, and weights by group.

@@ -9,7 +9,7 @@ use crate::{
     data::Shard,
     train::{
         Descent, TrainError,
-        executor::{ROBUST_LOSS, has_parameters, shares_parameters},
+        executor::{ROBUST_LOSS, full, has_parameters, shares_parameters},
     },
 };
 
@@ -98,6 +98,7 @@ fn robust(plan: Plan<'_>, objective: &Objective) -> Result<(), TrainError> {
     if objective.robust.is_none() {
         return Ok(());
     }
+    full()?;
     if !matches!(plan.info().loss, Loss::Softmax { .. }) {
         return Err(TrainError::Objective(ROBUST_LOSS));
     }
