@@ -3,13 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use fleet::hil::{
-    self,
-    boards::BenchBoard,
-    run::{self, Boards, Outcome},
+use edge_client::host::board::{Arithmetic, Board};
+use fleet::{
+    hil::{
+        self,
+        boards::BenchBoard,
+        faults::{self, Badness},
+        figures,
+        run::{self, Boards, Outcome, TRAINING},
+    },
+    seeds::for_seeds,
 };
-
-const TRAINING: &str = "training = { epochs = 1, batch = 16, lr = 0.5, lr_decay = 0.99 }\n";
 
 fn bits(outcome: &Outcome) -> Vec<u32> {
     outcome.parameters.iter().map(|value| value.to_bits()).collect()
@@ -56,4 +60,38 @@ fn fairness_reaches_the_boards() {
     );
     assert!(after.variance <= 0.8 * before.variance, "variance {} -> {}", before.variance, after.variance);
     assert!(after.mean <= 1.05 * before.mean, "mean {} -> {}", before.mean, after.mean);
+}
+
+/// 100,000 lines as bad as their seeds make them.
+#[test]
+fn no_fault_on_a_line_changes_the_model_or_stops_the_run() {
+    let good = faults::in_process(Badness::NONE, 0);
+    for_seeds(100_000, |seed| {
+        let badness = Badness::drawn(&mut common::rng::Rng::new(seed));
+        assert_eq!(faults::in_process(badness, seed), good, "{badness:?}");
+    });
+}
+
+/// 50 rounds of emulated boards whose lines are bad and who are reset again and again.
+#[test]
+fn faults_do_not_change_what_boards_learn() {
+    faults::in_qemu(50);
+}
+
+#[test]
+fn figures_stay_within_their_limits() {
+    let figures: Vec<_> =
+        Board::all().iter().filter(|board| board.machine.is_some()).map(figures::measure).collect();
+    println!("{}", figures::table(&figures));
+    let of = |name: &str| figures.iter().find(|figures| figures.board.name == name).unwrap();
+    let m4 = of("mps2-an386");
+    assert!(m4.instructions <= figures::MAX_FPU && m4.flash <= 64 << 10 && m4.ram <= 40 << 10, "{m4:?}");
+    assert!(of("mps2-an385").instructions <= 8_900_000);
+    // The same arithmetic gives the same bits on every core.
+    for arithmetic in [Arithmetic::Fused, Arithmetic::Plain] {
+        let same =
+            figures.iter().filter(|figures| figures.board.arithmetic == arithmetic && figures.hidden == 32);
+        let bits: BTreeSet<_> = same.map(|figures| (&figures.loss, &figures.weights)).collect();
+        assert!(bits.len() <= 1, "{arithmetic:?}: {bits:?}");
+    }
 }

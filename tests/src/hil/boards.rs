@@ -65,12 +65,15 @@ impl Drop for Emulated {
 
 impl Emulated {
     /// Starts `board` with this identity and these samples, its UART connected to the socket at `serial`.
+    /// Its monitor is the socket `monitor` in `dir`.
     pub fn start(board: &Board, dir: &Path, page: &[u8], shard: &[u8], serial: &str) -> Self {
         let (page_file, shard_file) = (dir.join("page"), dir.join("shard"));
         fs::create_dir_all(dir).unwrap();
         fs::write(&page_file, refreshed_page(page).unwrap()).unwrap();
         fs::write(&shard_file, shard).unwrap();
-        let args = board.qemu(&board.image(&images()), &page_file, &shard_file, serial).unwrap();
+        let mut args = board.qemu(&board.image(&images()), &page_file, &shard_file, serial).unwrap();
+        let monitor = args.iter().position(|arg| arg == "-monitor").unwrap();
+        args[monitor + 1] = format!("unix:{},server=on,wait=off", dir.join("monitor").display()).into();
         let mut qemu = Command::new("qemu-system-arm");
         qemu.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self { qemu: qemu.spawn().expect("qemu-system-arm is needed; run scripts/setup") }

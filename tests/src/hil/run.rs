@@ -21,7 +21,10 @@ use edge_client::{
 use sim::demo::{Fleet, FleetDevice};
 use tokio::task::JoinSet;
 
-use super::boards::{BenchBoard, Emulated, shard_file};
+use super::{
+    boards::{BenchBoard, Emulated, shard_file},
+    faults::{Noise, carry_badly, reset_in_turn},
+};
 use crate::gateway::parameters;
 
 /// Who computes for the boards.
@@ -61,11 +64,28 @@ pub fn config(strategy: &str, rounds: u32, devices: usize, seed: u64, more: &str
 
 /// Runs to the end.
 pub fn run(config: &Config, fleet: &Fleet, boards: &[BenchBoard], who: Boards) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(run_async(config, fleet, boards, who))
+    run_with(config, fleet, boards, who, None)
 }
 
-async fn run_async(config: &Config, fleet: &Fleet, boards: &[BenchBoard], who: Boards) -> Outcome {
+/// The same, with lines of emulated boards that are bad.
+pub fn run_with(
+    config: &Config,
+    fleet: &Fleet,
+    boards: &[BenchBoard],
+    who: Boards,
+    noise: Option<&Noise>,
+) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(run_async(config, fleet, boards, who, noise))
+}
+
+async fn run_async(
+    config: &Config,
+    fleet: &Fleet,
+    boards: &[BenchBoard],
+    who: Boards,
+    noise: Option<&Noise>,
+) -> Outcome {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
     let reports = Arc::new(Mutex::new(Vec::new()));
@@ -107,14 +127,29 @@ async fn run_async(config: &Config, fleet: &Fleet, boards: &[BenchBoard], who: B
         Bridge { server: server.address(), identity: identity(&authority, "bridge"), ports, ask: None };
     tasks.spawn(async move { bridge.run(std::future::pending()).await.unwrap() });
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let serial = format!("unix:{}", dir.path().join("boards.sock").display());
-    let _boards: Vec<Emulated> = emulated
-        .iter()
-        .map(|(board, dir, page, shard)| Emulated::start(board, dir, page, shard, &serial))
-        .collect();
+    let socket = dir.path().join("boards.sock");
+    let mut running = vec![];
+    for (number, (board, dir, page, shard)) in emulated.iter().enumerate() {
+        std::fs::create_dir_all(dir).unwrap();
+        let serial = match noise {
+            None => socket.clone(),
+            Some(noise) => {
+                let bad = dir.join("line");
+                let listener = tokio::net::UnixListener::bind(&bad).unwrap();
+                tasks.spawn(carry_badly(noise.clone(), number as u64, listener, socket.clone()));
+                bad
+            }
+        };
+        running.push(Emulated::start(board, dir, page, shard, &format!("unix:{}", serial.display())));
+    }
+    if let Some(noise) = noise {
+        let monitors = emulated.iter().map(|(_, dir, ..)| dir.join("monitor")).collect();
+        tasks.spawn(reset_in_turn(noise.clone(), monitors));
+    }
     let finished = tokio::time::timeout(Duration::from_secs(1800), server.finished()).await;
     tasks.shutdown().await;
     server.stop().await.unwrap();
+    drop(running);
     finished.expect("the run takes half an hour already");
     let reports = std::mem::take(&mut *reports.lock().unwrap());
     let parameters = parameters(&dir.path().join("model.onnx"));
@@ -168,20 +203,18 @@ const STRATEGIES: [&str; 2] = [
 
 /// HeteroFL and FairHeteroFL on the same fleet from the same start.
 pub fn contest(fleet: &Fleet, boards: &[BenchBoard], who: Boards) -> [Outcome; 2] {
-    contest_with(fleet, boards, who, SEED, ROUNDS, STRATEGIES, TRAINING)
+    contest_with(fleet, boards, who, SEED, ROUNDS)
 }
 
-/// The same with other settings.
+/// The same with another seed or number of rounds.
 pub fn contest_with(
     fleet: &Fleet,
     boards: &[BenchBoard],
     who: Boards,
     seed: u64,
     rounds: u32,
-    strategies: [&str; 2],
-    training: &str,
 ) -> [Outcome; 2] {
-    let more = format!("model = {{ seed = {seed} }}\n{training}");
-    strategies
+    let more = format!("model = {{ seed = {seed} }}\n{TRAINING}");
+    STRATEGIES
         .map(|strategy| run(&config(strategy, rounds, fleet.devices.len(), seed, &more), fleet, boards, who))
 }
