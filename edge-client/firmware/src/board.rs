@@ -70,6 +70,39 @@ pub fn starts() -> u32 {
     }
 }
 
+unsafe extern "C" {
+    /// Where static data ends; the stack grows down to here.
+    static mut __sheap: u32;
+    static mut _stack_start: u32;
+}
+
+const PAINT: u32 = 0xc0de_cafe;
+
+/// Marks the unused stack, so that [`stack_used`] can tell how deep it got.
+pub fn paint_stack() {
+    let mut place = ptr::addr_of_mut!(__sheap);
+    let end = cortex_m::register::msp::read() as usize - 128;
+    while (place as usize) < end {
+        // SAFETY: between static data and what the stack holds now, nobody has anything.
+        unsafe {
+            place.write_volatile(PAINT);
+            place = place.add(1);
+        }
+    }
+}
+
+/// The most bytes of stack that were in use since [`paint_stack`].
+pub fn stack_used() -> u32 {
+    let mut place = ptr::addr_of!(__sheap);
+    let end = ptr::addr_of!(_stack_start) as usize;
+    // SAFETY: reads RAM up to the stack's end.
+    while (place as usize) < end && unsafe { place.read_volatile() } == PAINT {
+        // SAFETY: as above.
+        place = unsafe { place.add(1) };
+    }
+    (end - place as usize) as u32
+}
+
 static PENDING: AtomicBool = AtomicBool::new(false);
 
 #[unsafe(export_name = "__pender")]

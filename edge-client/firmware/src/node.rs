@@ -1,8 +1,7 @@
 //! The one task of a board: bytes in, bytes out, a batch in between.
 //!
 //! A batch is the longest the line has to wait, and the UART's interrupt takes what arrives meanwhile. The
-//! aggregator never has more on its way than two chunks and a message, for which a buffer of
-//! [`RX_BUFFER`] bytes has room.
+//! aggregator never has more on its way than two chunks and a message: four chunks of room are enough.
 
 use common::{
     Budget, Instant,
@@ -21,9 +20,6 @@ use embassy_futures::{
 use embassy_time::Timer;
 use embedded_io_async::{Read, Write};
 
-/// What a UART must be able to keep for the task.
-pub const RX_BUFFER: usize = 1024;
-
 /// What the board is, beyond its identity.
 #[derive(Copy, Clone, Debug)]
 pub struct Limits {
@@ -32,6 +28,8 @@ pub struct Limits {
     pub chunk: u32,
     /// Bytes of flash that may hold parameters.
     pub flash: u64,
+    /// Bytes of stack that were in use at some time, or 0.
+    pub stack: fn() -> u32,
 }
 
 /// Takes part in rounds for ever.
@@ -51,6 +49,9 @@ pub async fn run<const NODES: usize>(
     let mut device = SerialDevice::<_, NODES>::new(page, profile, limits.board, arena, link, nonces);
     let mut bytes = [0; 64];
     loop {
+        if device.is_asked() {
+            device.note_stack((limits.stack)());
+        }
         while let Some(line) = device.poll_transmit(now()) {
             send(&mut uart, line, &mut bytes).await;
         }

@@ -2,7 +2,8 @@
 //!
 //! Give it what arrives ([`SerialDevice::handle_bytes`]) and the time, send what
 //! [`SerialDevice::poll_transmit`] gives until it gives nothing, and compute while
-//! [`SerialDevice::has_work`], a batch at a time.
+//! [`SerialDevice::has_work`], a batch at a time. These are never inlined into their caller: one frame with
+//! room for all of them would be most of a small board's stack.
 
 use common::{
     Duration, Instant,
@@ -45,6 +46,7 @@ pub struct SerialDevice<A, const NODES: usize> {
 
 impl<A: Arena, const NODES: usize> SerialDevice<A, NODES> {
     /// `nonces` must give others at every start; see [`Nonces`].
+    #[inline(never)]
     pub fn new(
         page: Page,
         profile: Profile,
@@ -67,6 +69,7 @@ impl<A: Arena, const NODES: usize> SerialDevice<A, NODES> {
             refused: None,
             arena: u32::try_from(profile.budget.ram).unwrap_or(u32::MAX),
             train_samples: profile.data.train_samples,
+            stack: 0,
             damaged: 0,
             rejected: 0,
         };
@@ -87,11 +90,22 @@ impl<A: Arena, const NODES: usize> SerialDevice<A, NODES> {
         &self.status
     }
 
+    /// Somebody wants to know how the board is doing.
+    pub fn is_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// What the driver knows of its stack, for the next answer.
+    pub fn note_stack(&mut self, bytes: u32) {
+        self.status.stack = bytes;
+    }
+
     pub fn session(&mut self) -> &mut Session<A, NODES> {
         &mut self.session
     }
 
     /// Bytes have arrived. None of them can do worse than be ignored.
+    #[inline(never)]
     pub fn handle_bytes(&mut self, bytes: &[u8], now: Instant) {
         for &byte in bytes {
             match self.decoder.push(byte) {
@@ -140,6 +154,7 @@ impl<A: Arena, const NODES: usize> SerialDevice<A, NODES> {
         Some(Encoder::new(self.packet.get(..len)?))
     }
 
+    #[inline(never)]
     fn next_packet(&mut self, now: Instant) -> Option<usize> {
         if self.asked {
             self.asked = false;
@@ -172,6 +187,7 @@ impl<A: Arena, const NODES: usize> SerialDevice<A, NODES> {
     }
 
     /// Computes one batch.
+    #[inline(never)]
     pub fn work(
         &mut self,
         shard: &(impl Shard + ?Sized),

@@ -32,6 +32,8 @@ pub struct Status {
     /// Bytes of the arena.
     pub arena: u32,
     pub train_samples: u32,
+    /// Bytes of stack that were in use at some time; 0 = not measured.
+    pub stack: u32,
     /// Packets that were noise, and packets that were whole but not from the aggregator.
     pub damaged: u32,
     pub rejected: u32,

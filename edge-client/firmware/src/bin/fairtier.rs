@@ -14,6 +14,7 @@ use firmware::{
 
 #[entry]
 fn main() -> ! {
+    board::paint_stack();
     clock::start();
     board::run(|spawner| {
         if let Ok(token) = take_part() {
@@ -29,7 +30,7 @@ async fn take_part() {
     let Ok(page) = Page::decode(board::identity()) else { return };
     let Ok(shard) = BytesShard::parse(board::shard()) else { return };
     let nonces = Nonces::new(page.seed, u64::from(board::starts()) << 32);
-    let limits = Limits { board: board::NAME, chunk: board::CHUNK, flash: 64 << 10 };
+    let limits = Limits { board: board::NAME, chunk: board::CHUNK, flash: 64 << 10, stack: board::stack_used };
     node::run::<{ board::NODES }>(uart, page, nonces, limits, board::arena(), &shard, &mut Best::default())
         .await
 }

@@ -7,9 +7,10 @@ use critical_section::Mutex;
 use embassy_sync::waitqueue::WakerRegistration;
 use embedded_io_async::{ErrorType, Read, Write};
 
-use super::{UART_RX_IRQ, UART_TX_IRQ, registers, ring::Ring};
-use crate::node::RX_BUFFER;
+use super::{CHUNK, UART_RX_IRQ, UART_TX_IRQ, registers, ring::Ring};
 
+/// Two chunks with what is around them, and a message.
+const RX_BUFFER: usize = 4 * CHUNK as usize;
 const TX_BUFFER: usize = 128;
 
 struct State {

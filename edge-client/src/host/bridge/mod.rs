@@ -199,12 +199,13 @@ impl Line {
 
 /// One line of a log.
 pub fn report(line: &str, status: &Status) {
-    let Status { device, board, uptime_ms, open, round, batches, accepted, damaged, rejected, .. } = status;
+    let Status { device, board, uptime_ms, open, round, batches, accepted, stack, damaged, rejected, .. } =
+        status;
     let tier = status.tier.map_or_else(|| "no tier".into(), |tier| tier.to_string());
     let doing = if status.working { format!("batch {batches}") } else { "waiting".into() };
     info!(
         line,
-        "{device} ({board}): up {} s, {}, {tier}, round {round}, {doing}, {accepted} accepted, {damaged} damaged, {rejected} rejected",
+        "{device} ({board}): up {} s, {}, {tier}, round {round}, {doing}, {accepted} accepted, stack {stack}, {damaged} damaged, {rejected} rejected",
         uptime_ms / 1000,
         if *open { "connected" } else { "not connected" },
     );

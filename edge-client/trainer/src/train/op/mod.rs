@@ -24,12 +24,10 @@ const LANES: usize = 8;
 /// Every row becomes the bias, or zeros.
 fn fill_rows<T: Float>(width: usize, bias: Option<&[T]>, y: &mut [T]) {
     match bias {
-        Some(bias) => y.chunks_exact_mut(width.max(1)).for_each(|row| {
-            for (y, &bias) in row.iter_mut().zip(bias) {
-                *y = bias;
-            }
-        }),
-        None => y.fill(T::ZERO),
+        Some(bias) if bias.len() == width => {
+            y.chunks_exact_mut(width.max(1)).for_each(|row| row.copy_from_slice(bias));
+        }
+        _ => y.fill(T::ZERO),
     }
 }
 
