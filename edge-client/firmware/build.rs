@@ -67,6 +67,8 @@ fn main() {
     }
     map.push_str("}\n");
     fs::write(out.join("memory.x"), map).expect("OUT_DIR can be written");
+    // The interrupts are in the vector table below, not in weak symbols.
+    fs::write(out.join("device.x"), "").expect("OUT_DIR can be written");
     println!("cargo::rustc-link-search={}", out.display());
     println!("cargo::rustc-cfg=uart=\"{}\"", uart.kind);
 

@@ -129,11 +129,20 @@ pub fn run(start: impl FnOnce(embassy_executor::Spawner)) -> ! {
     }
 }
 
+const INTERRUPTS: usize = (if UART_RX_IRQ > UART_TX_IRQ { UART_RX_IRQ } else { UART_TX_IRQ }) as usize + 1;
+
+/// The vector table after the core's own exceptions. All of it is the UART's; no other interrupt is on.
+#[unsafe(link_section = ".vector_table.interrupts")]
+#[unsafe(no_mangle)]
+static __INTERRUPTS: [unsafe extern "C" fn(); INTERRUPTS] = [uart_interrupt; INTERRUPTS];
+
+extern "C" fn uart_interrupt() {
+    uart::interrupt();
+}
+
 #[exception]
-unsafe fn DefaultHandler(irq: i16) {
-    if irq == UART_RX_IRQ || irq == UART_TX_IRQ {
-        uart::interrupt();
-    }
+unsafe fn DefaultHandler(_irq: i16) {
+    SCB::sys_reset();
 }
 
 #[exception]

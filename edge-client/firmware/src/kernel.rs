@@ -1,5 +1,5 @@
 //! Matrix products of cores with a single-precision FPU: tiles of 4x4 sums in registers, one `vfma` per
-//! multiply-accumulate.
+//! multiply-accumulate; and the loops that touch every number.
 //!
 //! Every sum starts at zero, runs over k in ascending order in one register and is rounded once per step:
 //! the bits are those of `Portable::fused()`. What is then done with it (store, or `c + factor * sum` with
@@ -57,6 +57,49 @@ impl Backend<f32> for Fpu {
     ) {
         Portable::fused().conv_weight_grad(conv, samples, factor, dy, x, dw);
     }
+
+    fn relu(&mut self, values: &mut [f32]) {
+        let (fours, rest) = values.as_chunks_mut::<SIDE>();
+        if !fours.is_empty() {
+            // SAFETY: so many times four numbers.
+            unsafe { fairtier_relu(fours.as_mut_ptr().cast(), fours.len()) };
+        }
+        rest.iter_mut().filter(|value| **value < 0.0).for_each(|value| *value = 0.0);
+    }
+
+    fn relu_grad(&mut self, y: &[f32], gradient: &mut [f32]) {
+        let len = y.len().min(gradient.len());
+        let ((y, y_rest), (fours, rest)) =
+            (y[..len].as_chunks::<SIDE>(), gradient[..len].as_chunks_mut::<SIDE>());
+        if !fours.is_empty() {
+            // SAFETY: both hold so many times four numbers.
+            unsafe { fairtier_relu_grad(y.as_ptr().cast(), fours.as_mut_ptr().cast(), fours.len()) };
+        }
+        for (gradient, &y) in rest.iter_mut().zip(y_rest) {
+            *gradient = if y > 0.0 { *gradient } else { 0.0 };
+        }
+    }
+
+    fn column_sums(&mut self, stride: usize, factor: f32, rows: &[f32], sums: &mut [f32]) {
+        let width = sums.len().min(stride);
+        let count = rows.len().checked_div(stride).unwrap_or(0);
+        let (fours, rest) = sums[..width].as_chunks_mut::<SIDE>();
+        let done = fours.len() * SIDE;
+        if count == 0 {
+            return;
+        }
+        for (block, fours) in fours.iter_mut().enumerate() {
+            // SAFETY: `count` whole rows of `stride` numbers, of which these four columns are a part.
+            unsafe {
+                let rows = rows[block * SIDE..].as_ptr();
+                fairtier_column_sums(rows, stride * 4, count, fours.as_mut_ptr(), factor);
+            }
+        }
+        for (column, sum) in rest.iter_mut().enumerate() {
+            let column = rows[done + column..].iter().step_by(stride).take(count);
+            *sum += factor * column.fold(0.0, |total, value| total + value);
+        }
+    }
 }
 
 /// Along which index neighbours in memory lie, in `a` and in `b`.
@@ -70,7 +113,7 @@ enum Kind {
     Outer,
 }
 
-/// What the assembler is told; it moves `b`, `c` and `tiles` on. Strides are in bytes.
+/// What the assembler is told; it moves `b` and `tiles` on. Strides are in bytes.
 #[repr(C)]
 struct Job {
     a: *const f32,
@@ -92,6 +135,9 @@ unsafe extern "C" {
     fn fairtier_tiles_dots(job: *mut Job);
     fn fairtier_tiles_rows(job: *mut Job);
     fn fairtier_tiles_outer(job: *mut Job);
+    fn fairtier_relu(values: *mut f32, fours: usize);
+    fn fairtier_relu_grad(y: *const f32, gradient: *mut f32, fours: usize);
+    fn fairtier_column_sums(rows: *const f32, stride: usize, count: usize, sums: *mut f32, factor: f32);
     fn fairtier_dot(a: *const f32, a_stride: usize, b: *const f32, b_stride: usize, k: usize) -> f32;
 }
 
@@ -150,13 +196,25 @@ impl<'a> Product<'a> {
         (top, left): (usize, usize),
         (skip_rows, skip_columns): (usize, usize),
     ) {
-        let mut sums = [0.0; SIDE * SIDE];
-        // SAFETY: `sums` holds one tile.
-        unsafe { self.tiles((top, left), 1, Store::Replace, sums.as_mut_ptr(), SIDE) };
-        for (row, sums) in sums.chunks_exact(SIDE).enumerate().skip(skip_rows) {
-            let at = (top + row) * c.stride + left;
-            for (place, &sum) in c.data[at..].iter_mut().zip(sums).skip(skip_columns) {
-                put(place, sum, store);
+        let place = top * c.stride + left;
+        let mut before = [[0.0; SIDE]; SIDE];
+        for (row, before) in before.iter_mut().enumerate() {
+            if let Some(there) = c.data[place + row * c.stride..].first_chunk() {
+                *before = *there;
+            }
+        }
+        // SAFETY: the tile lies inside `c`.
+        unsafe { self.tiles((top, left), 1, store, c.data[place..].as_mut_ptr(), c.stride) };
+        for (row, before) in before.iter().enumerate() {
+            let there = &mut c.data[place + row * c.stride..];
+            if row < skip_rows {
+                if let Some(there) = there.first_chunk_mut() {
+                    *there = *before;
+                }
+            } else {
+                for (there, before) in there.iter_mut().zip(before).take(skip_columns) {
+                    *there = *before;
+                }
             }
         }
     }
@@ -309,19 +367,18 @@ global_asm!(
     "FT_SIXTEEN s16, s17, s18, s19, s24, s25, s26, s27",
     "FT_SIXTEEN s20, s21, s22, s23, s28, s29, s30, s31",
     ".endm",
-    // Saves registers; r12 holds the job. From 7 on once per tile: zeroes the sums.
+    // Saves registers; r12 holds the job, lr walks along c. From 7 on once per tile: zeroes the sums.
     ".macro FT_BEGIN",
     "push {{r4-r11, lr}}",
     "sub sp, sp, #4",
     "vpush {{s16-s31}}",
     "mov r12, r0",
+    "ldr lr, [r12, #20]",
     "7:",
     "adr r1, fairtier_zeros",
     "vldmia r1, {{s0-s15}}",
-    "ldr r0, [r12, #0]",
-    "ldr r8, [r12, #4]",
-    "ldr r4, [r12, #8]",
-    "ldr r9, [r12, #12]",
+    "ldrd r0, r8, [r12, #0]",
+    "ldrd r4, r9, [r12, #8]",
     "ldr r10, [r12, #16]",
     ".endm",
     // One row of c: c + factor * sum. `vmla` rounds twice, unlike `vfma`.
@@ -336,8 +393,8 @@ global_asm!(
     ".endm",
     // Stores a tile, goes on to the next, and returns after the last.
     ".macro FT_END",
-    "ldrd r0, r1, [r12, #20]",
-    "ldr r2, [r12, #28]",
+    "mov r0, lr",
+    "ldrd r1, r2, [r12, #24]",
     "cmp r2, #0",
     "beq 8f",
     "vldr s20, [r12, #32]",
@@ -361,9 +418,7 @@ global_asm!(
     "ldr r0, [r12, #8]",
     "add r0, r0, r3",
     "str r0, [r12, #8]",
-    "ldr r0, [r12, #20]",
-    "add r0, r0, #16",
-    "str r0, [r12, #20]",
+    "add lr, lr, #16",
     "bne 7b",
     "vpop {{s16-s31}}",
     "add sp, sp, #4",
@@ -487,6 +542,94 @@ global_asm!(
     "subs r12, r12, #1",
     "bne 1b",
     "pop {{r4, pc}}",
+    // values, fours: below zero becomes zero; NaN is not below.
+    ".balign 4",
+    ".global fairtier_relu",
+    ".type fairtier_relu, %function",
+    ".thumb_func",
+    "fairtier_relu:",
+    "movs r2, #0",
+    "vmov s8, r2",
+    "1:",
+    "vldmia r0, {{s0-s3}}",
+    "vcmp.f32 s0, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it mi",
+    "vmovmi.f32 s0, s8",
+    "vcmp.f32 s1, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it mi",
+    "vmovmi.f32 s1, s8",
+    "vcmp.f32 s2, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it mi",
+    "vmovmi.f32 s2, s8",
+    "vcmp.f32 s3, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it mi",
+    "vmovmi.f32 s3, s8",
+    "vstmia r0!, {{s0-s3}}",
+    "subs r1, r1, #1",
+    "bne 1b",
+    "bx lr",
+    // y, gradient, fours: zero where y is not above zero, or NaN.
+    ".balign 4",
+    ".global fairtier_relu_grad",
+    ".type fairtier_relu_grad, %function",
+    ".thumb_func",
+    "fairtier_relu_grad:",
+    "movs r3, #0",
+    "vmov s8, r3",
+    "1:",
+    "vldmia r0!, {{s0-s3}}",
+    "vldmia r1, {{s4-s7}}",
+    "vcmp.f32 s0, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it le",
+    "vmovle.f32 s4, s8",
+    "vcmp.f32 s1, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it le",
+    "vmovle.f32 s5, s8",
+    "vcmp.f32 s2, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it le",
+    "vmovle.f32 s6, s8",
+    "vcmp.f32 s3, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it le",
+    "vmovle.f32 s7, s8",
+    "vstmia r1!, {{s4-s7}}",
+    "subs r2, r2, #1",
+    "bne 1b",
+    "bx lr",
+    // rows, stride, count, sums; the factor is s0. Four columns from above to below.
+    ".balign 4",
+    ".global fairtier_column_sums",
+    ".type fairtier_column_sums, %function",
+    ".thumb_func",
+    "fairtier_column_sums:",
+    "mov r12, #0",
+    "vmov s4, r12",
+    "vmov.f32 s5, s4",
+    "vmov.f32 s6, s4",
+    "vmov.f32 s7, s4",
+    "1:",
+    "vldmia r0, {{s8-s11}}",
+    "add r0, r0, r1",
+    "vadd.f32 s4, s4, s8",
+    "vadd.f32 s5, s5, s9",
+    "vadd.f32 s6, s6, s10",
+    "vadd.f32 s7, s7, s11",
+    "subs r2, r2, #1",
+    "bne 1b",
+    "vldmia r3, {{s8-s11}}",
+    "vmla.f32 s8, s4, s0",
+    "vmla.f32 s9, s5, s0",
+    "vmla.f32 s10, s6, s0",
+    "vmla.f32 s11, s7, s0",
+    "vstmia r3, {{s8-s11}}",
+    "bx lr",
     ".purgem FT_SIXTEEN",
     ".purgem FT_DOTS_PAIR",
     ".purgem FT_ROWS_PAIR",

@@ -32,8 +32,14 @@ pub struct Limits {
     pub stack: fn() -> u32,
 }
 
+/// Room for what a board with such chunks sends; see [`SerialDevice`].
+pub const fn send_room(chunk: u32) -> usize {
+    let chunk = chunk as usize + 35;
+    if chunk > 256 { chunk } else { 256 }
+}
+
 /// Takes part in rounds for ever.
-pub async fn run<const NODES: usize>(
+pub async fn run<const NODES: usize, const SEND: usize>(
     mut uart: impl Read + Write,
     page: Page,
     nonces: Nonces,
@@ -46,7 +52,7 @@ pub async fn run<const NODES: usize>(
     let budget = Budget { ram, flash: limits.flash, macs_per_s: 0, link_bytes_per_s: 0 };
     let profile = Profile { device: page.device.clone(), budget, data: shard.summary() };
     let link = serial::limits(limits.chunk);
-    let mut device = SerialDevice::<_, NODES>::new(page, profile, limits.board, arena, link, nonces);
+    let mut device = SerialDevice::<_, NODES, SEND>::new(page, profile, limits.board, arena, link, nonces);
     let mut bytes = [0; 64];
     loop {
         if device.is_asked() {

@@ -29,14 +29,15 @@ const ROOM: usize = MAX_PACKET + 4;
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// See the module for how to drive it.
+/// See the module for how to drive it. `SEND` is room for the longest packet it sends: a chunk and 35 bytes
+/// around it, and at least 256.
 #[derive(Debug)]
-pub struct SerialDevice<A, const NODES: usize> {
+pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     session: Session<A, NODES>,
     caller: Caller,
     limits: LinkLimits,
     decoder: Decoder<ROOM>,
-    packet: [u8; MAX_PACKET],
+    packet: [u8; SEND],
     /// When to hail (again), while there is no session.
     hail_at: Option<Instant>,
     pause: Duration,
@@ -44,7 +45,7 @@ pub struct SerialDevice<A, const NODES: usize> {
     status: Status,
 }
 
-impl<A: Arena, const NODES: usize> SerialDevice<A, NODES> {
+impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEND> {
     /// `nonces` must give others at every start; see [`Nonces`].
     #[inline(never)]
     pub fn new(
@@ -78,7 +79,7 @@ impl<A: Arena, const NODES: usize> SerialDevice<A, NODES> {
             caller: Caller::new(page.device, page.key, nonces),
             limits,
             decoder: Decoder::default(),
-            packet: [0; MAX_PACKET],
+            packet: [0; SEND],
             hail_at: Some(Instant::ZERO),
             pause: limits.timeout,
             asked: false,

@@ -30,7 +30,16 @@ async fn take_part() {
     let Ok(page) = Page::decode(board::identity()) else { return };
     let Ok(shard) = BytesShard::parse(board::shard()) else { return };
     let nonces = Nonces::new(page.seed, u64::from(board::starts()) << 32);
-    let limits = Limits { board: board::NAME, chunk: board::CHUNK, flash: 64 << 10, stack: board::stack_used };
-    node::run::<{ board::NODES }>(uart, page, nonces, limits, board::arena(), &shard, &mut Best::default())
-        .await
+    let limits =
+        Limits { board: board::NAME, chunk: board::CHUNK, flash: 64 << 10, stack: board::stack_used };
+    node::run::<{ board::NODES }, { node::send_room(board::CHUNK) }>(
+        uart,
+        page,
+        nonces,
+        limits,
+        board::arena(),
+        &shard,
+        &mut Best::default(),
+    )
+    .await
 }

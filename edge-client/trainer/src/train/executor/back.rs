@@ -3,7 +3,7 @@
 
 use core::ops::Range;
 
-use common::plan::{Grad, Node, Op, Plan};
+use common::plan::{Activation, Grad, Node, Op, Plan};
 
 use super::{
     Mode, Target, TrainError, disjoint, forth::kept, full, has_parameters, input, output, parameters, span,
@@ -78,9 +78,15 @@ fn input_grad<T: Float>(
         }
         Op::Activate { kind, .. } => {
             let y = output(node, node.output, rows);
+            if kind != Activation::Relu {
+                full()?;
+            }
             if in_place {
                 let [y, gradient] = disjoint(arena, [y, dx])?;
-                activate::backward_in_place(kind, y, gradient);
+                match kind {
+                    Activation::Relu => backend.relu_grad(y, gradient),
+                    kind => activate::backward_in_place(kind, y, gradient),
+                }
             } else {
                 let [y, dy, dx] = disjoint(arena, [y, dy, dx])?;
                 activate::backward(kind, y, dy, grad.add, dx);

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use common::plan::{Node, Op, Plan};
+use common::plan::{Activation, Node, Op, Plan};
 
 use super::{Mode, TrainError, disjoint, full, input, output, parameters, span};
 use crate::{
@@ -35,7 +35,11 @@ pub(super) fn node<T: Float>(
             let [x, w, b, y] = disjoint(arena, [x, first, second, y])?;
             conv::forward(backend, &op, rows, x, w, op.bias.map(|_| &*b), y);
         }
-        Op::Activate { kind, .. } => activate::forward(kind, moved(arena, x, y)?),
+        Op::Activate { kind: Activation::Relu, .. } => backend.relu(moved(arena, x, y)?),
+        Op::Activate { kind, .. } => {
+            full()?;
+            activate::forward(kind, moved(arena, x, y)?);
+        }
         Op::Pool(op) => {
             full()?;
             let [x, y] = disjoint(arena, [x, y])?;

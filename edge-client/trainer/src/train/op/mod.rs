@@ -25,7 +25,13 @@ const LANES: usize = 8;
 fn fill_rows<T: Float>(width: usize, bias: Option<&[T]>, y: &mut [T]) {
     match bias {
         Some(bias) if bias.len() == width => {
-            y.chunks_exact_mut(width.max(1)).for_each(|row| row.copy_from_slice(bias));
+            // Four at a time: two instructions of a microcontroller.
+            let (from, from_rest) = bias.as_chunks::<4>();
+            for row in y.chunks_exact_mut(width.max(1)) {
+                let (to, to_rest) = row.as_chunks_mut::<4>();
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                to_rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
+            }
         }
         _ => y.fill(T::ZERO),
     }
@@ -33,7 +39,7 @@ fn fill_rows<T: Float>(width: usize, bias: Option<&[T]>, y: &mut [T]) {
 
 /// `sums[j] += factor * sum_r rows[r][j]` for rows `stride` apart; one accumulator per column, rows in
 /// ascending order.
-fn column_sums<T: Float>(stride: usize, factor: T, rows: &[T], sums: &mut [T]) {
+pub(super) fn column_sums<T: Float>(stride: usize, factor: T, rows: &[T], sums: &mut [T]) {
     for (block, sums) in sums.chunks_mut(LANES).enumerate() {
         let mut totals = [T::ZERO; LANES];
         for row in rows.chunks(stride.max(1)) {
