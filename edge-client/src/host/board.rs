@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::data::{BytesShard, DataError, Images, Part, Shard};
 
 /// The descriptions that the firmware was built with.
-const BOARDS: [&str; 7] = [
+const BOARDS: [&str; 9] = [
     include_str!("../../firmware/boards/mps2-an386.toml"),
     include_str!("../../firmware/boards/mps2-an500.toml"),
     include_str!("../../firmware/boards/mps2-an385.toml"),
@@ -21,6 +21,8 @@ const BOARDS: [&str; 7] = [
     include_str!("../../firmware/boards/mps3-an547.toml"),
     include_str!("../../firmware/boards/lm3s6965evb.toml"),
     include_str!("../../firmware/boards/microbit.toml"),
+    include_str!("../../firmware/boards/nrf52840.toml"),
+    include_str!("../../firmware/boards/stm32f407.toml"),
 ];
 
 /// A kind of board.

@@ -6,6 +6,7 @@
 //! hil figures                           instructions, flash and RAM of every kind of board
 //! hil faults --cases 1000               emulated boards on bad lines
 //! ```
+//! `FAIRTIER_LOG=info` shows what aggregator, bridge and clients say.
 
 use std::path::PathBuf;
 

@@ -75,6 +75,12 @@ pub fn run_with(
     who: Boards,
     noise: Option<&Noise>,
 ) -> Outcome {
+    if let Ok(level) = std::env::var("FAIRTIER_LOG") {
+        let filter = tracing_subscriber::EnvFilter::new(level);
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // The second run of a process has it already.
+        let _ = log.try_init();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(run_async(config, fleet, boards, who, noise))
 }
@@ -194,7 +200,7 @@ async fn stand_in(client: Client, device: FleetDevice, arithmetic: Arithmetic) {
 /// Of the comparison; chosen for nothing.
 pub const SEED: u64 = 1;
 /// Enough to see the difference.
-pub const ROUNDS: u32 = 30;
+pub const ROUNDS: u32 = 16;
 pub const TRAINING: &str = "training = { epochs = 1, batch = 16, lr = 0.5, lr_decay = 0.99 }\n";
 const STRATEGIES: [&str; 2] = [
     "{ name = \"heterofl\" }",

@@ -43,8 +43,10 @@ pub(super) fn interrupt() {
 }
 
 impl State {
-    /// Gives the UART what it takes. Its interrupt is on only while something waits.
+    /// Gives the UART what it takes. Its interrupt is on only while something waits, and from before the UART
+    /// is found to be full: a byte that leaves in between must not go unnoticed.
     fn pump(&mut self) {
+        registers::announce_room(!self.to_send.is_empty());
         registers::acknowledge_sent();
         while !self.to_send.is_empty() && registers::can_send() {
             if let Some(byte) = self.to_send.pop() {
