@@ -1,5 +1,4 @@
 //! Boards in QEMU, with the images that would be flashed.
-#![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 use std::collections::BTreeSet;
 
