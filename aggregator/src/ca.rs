@@ -4,6 +4,8 @@
 //! identity/ca.crt  ca.key        the authority; the key never leaves this directory
 //! identity/server.crt  server.key
 //! identity/devices/<device>.crt  who is enrolled: to revoke a device, delete its file
+//! identity/serial/<device>.key   the key that a device behind a bridge shares with us; delete to revoke
+//! <device>.page                  the flash page with which such a device gets its name and key
 //! <device>.pem                   what the device gets: its certificate, its key, the authority
 //! ```
 //! A device is who its certificate says, and only while that very certificate is in `devices/`:
@@ -15,11 +17,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{DeviceId, wire::SERVER_NAME};
+use common::{
+    DeviceId,
+    sealed::{Key, Page},
+    wire::SERVER_NAME,
+};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, date_time_ymd,
 };
+use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +42,8 @@ pub enum CaError {
     Exists(PathBuf),
     #[error("no authority in {0}; create one with `aggregator init`")]
     Missing(PathBuf),
+    #[error("the system has no randomness for a key")]
+    Randomness,
     #[error("certificate: {0}")]
     Certificate(#[from] rcgen::Error),
 }
@@ -86,6 +95,29 @@ impl Authority {
         let bundle = format!("{}{}{}", cert.pem(), key.serialize_pem(), self.read("ca.crt")?);
         self.write(&format!("devices/{device}.crt"), &cert.pem(), Secrecy::Public)?;
         Ok(bundle)
+    }
+
+    /// Makes a serial device a member and returns the page its board needs. Enrolling again replaces the
+    /// earlier key.
+    pub fn enroll_serial(&self, device: &DeviceId) -> Result<[u8; Page::LEN], CaError> {
+        let mut page = Page { device: device.clone(), key: [0; 32], seed: [0; 16] };
+        let random = SystemRandom::new();
+        let filled = random.fill(&mut page.key).and_then(|()| random.fill(&mut page.seed));
+        filled.map_err(|_| CaError::Randomness)?;
+        let dir = self.path("serial");
+        fs::create_dir_all(&dir).map_err(|source| CaError::Io { path: dir, source })?;
+        let text: String = page.key.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.write(&format!("serial/{device}.key"), &text, Secrecy::Secret)?;
+        Ok(page.encode())
+    }
+
+    /// The key of a serial device, if it is enrolled.
+    pub fn serial_key(&self, device: &DeviceId) -> Option<Key> {
+        let text = self.read(&format!("serial/{device}.key")).ok()?;
+        let digits: Option<Vec<u8>> =
+            text.trim().chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
+        let bytes: Vec<u8> = digits?.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect();
+        bytes.try_into().ok()
     }
 
     /// Whose certificate this is, if that device is enrolled with it.
@@ -144,7 +176,7 @@ pub enum Secrecy {
 }
 
 /// Writes a file with its permissions from the first moment on.
-pub fn write_file(path: &Path, text: &str, secrecy: Secrecy) -> io::Result<()> {
+pub fn write_file(path: &Path, text: impl AsRef<[u8]>, secrecy: Secrecy) -> io::Result<()> {
     use std::io::Write;
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -157,7 +189,7 @@ pub fn write_file(path: &Path, text: &str, secrecy: Secrecy) -> io::Result<()> {
             fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         }
     }
-    options.open(path)?.write_all(text.as_bytes())
+    options.open(path)?.write_all(text.as_ref())
 }
 
 /// The same every time, so that the issuer of a new certificate is the one of all earlier ones.
@@ -205,6 +237,21 @@ mod tests {
 
         authority.enroll(&device).unwrap();
         assert_eq!(authority.device_of(&certificate), None, "an earlier certificate is no longer good");
+    }
+
+    #[test]
+    fn a_serial_device_is_known_by_its_key_until_it_is_revoked() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let device: DeviceId = "board-1".parse().unwrap();
+        assert_eq!(authority.serial_key(&device), None);
+        let page = Page::decode(&authority.enroll_serial(&device).unwrap()).unwrap();
+        assert_eq!((&page.device, Some(page.key)), (&device, authority.serial_key(&device)));
+        let again = Page::decode(&authority.enroll_serial(&device).unwrap()).unwrap();
+        assert_ne!(again.key, page.key);
+        assert_eq!(authority.serial_key(&device), Some(again.key));
+        fs::remove_file(dir.path().join("identity/serial/board-1.key")).unwrap();
+        assert_eq!(authority.serial_key(&device), None);
     }
 
     #[test]

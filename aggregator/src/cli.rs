@@ -25,6 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   aggregator init gateway                      create configuration and certificates
   aggregator enroll --dir gateway cam-1 cam-2  write cam-1.pem and cam-2.pem for two devices
+  aggregator enroll --dir gateway --serial m4  write m4.page for a board behind a bridge
   aggregator serve --dir gateway               serve until the run is over or Ctrl-C
   aggregator status --dir gateway              how the last round went, tier by tier
   aggregator history --dir gateway --format csv  one line per round
@@ -56,6 +57,9 @@ enum Command {
         /// Where to put NAME.pem
         #[arg(long, default_value = ".")]
         out: PathBuf,
+        /// For boards behind a bridge: a key instead of a certificate, as NAME.page for their flash
+        #[arg(long)]
+        serial: bool,
         /// Names of devices: up to 32 of a-z A-Z 0-9 . _ -
         #[arg(required = true)]
         devices: Vec<DeviceId>,
@@ -114,7 +118,7 @@ impl Cli {
         start_log(&self.log)?;
         match self.command {
             Command::Init { dir } => init(&dir),
-            Command::Enroll { dir, out, devices } => enroll(&dir, &out, &devices),
+            Command::Enroll { dir, out, serial, devices } => enroll(&dir, &out, serial, &devices),
             Command::Serve { dir, listen, exit_when_done } => serve(&dir, listen, exit_when_done),
             Command::Status { dir, format } => status(&dir, format),
             Command::History { dir, format } => history::history(&dir, format),
@@ -151,12 +155,15 @@ fn init(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn enroll(dir: &Path, out: &Path, devices: &[DeviceId]) -> Result<()> {
+fn enroll(dir: &Path, out: &Path, serial: bool, devices: &[DeviceId]) -> Result<()> {
     let authority = Authority::open(dir)?;
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     for device in devices {
-        let path = out.join(format!("{device}.pem"));
-        let bundle = authority.enroll(device)?;
+        let path = out.join(format!("{device}.{}", if serial { "page" } else { "pem" }));
+        let bundle = match serial {
+            true => authority.enroll_serial(device)?.to_vec(),
+            false => authority.enroll(device)?.into_bytes(),
+        };
         write_file(&path, &bundle, Secrecy::Secret).with_context(|| path.display().to_string())?;
         println!("{}", path.display());
     }

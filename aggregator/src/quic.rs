@@ -1,7 +1,8 @@
 //! The QUIC server: one task group per connection, mutual TLS, frames in and out.
 //!
 //! The device opens one bidirectional stream for control frames. Each side opens a unidirectional
-//! stream per transfer for its chunks. Every frame has its length before it.
+//! stream per transfer for its chunks. Every frame has its length before it. A bridge, which speaks another
+//! ALPN, opens a bidirectional stream per serial device instead.
 
 use std::{
     io,
@@ -25,6 +26,8 @@ use crate::{
     fleet::ConnId,
     hub::{Hub, Line},
 };
+
+mod bridged;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -73,7 +76,7 @@ fn server_config(authority: &Authority) -> Result<quinn::ServerConfig, QuicError
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate], key)?;
-    tls.alpn_protocols = vec![wire::ALPN.to_vec()];
+    tls.alpn_protocols = vec![wire::ALPN.to_vec(), wire::BRIDGE_ALPN.to_vec()];
     let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(Arc::new(transport()));
@@ -116,12 +119,15 @@ pub async fn accept(endpoint: Endpoint, hub: Arc<Hub>, authority: Arc<Authority>
     }
 }
 
-async fn serve(connection: Connection, hub: &Hub, authority: &Authority) {
+async fn serve(connection: Connection, hub: &Arc<Hub>, authority: &Authority) {
     let peer = connection.remote_address();
     let Some(device) = identify(&connection, authority) else {
         warn!(%peer, "refused: {}", Code::UnknownDevice);
         return close(&connection, Code::UnknownDevice);
     };
+    if is_bridge(&connection) {
+        return bridged::serve(&connection, hub, authority, &device).await;
+    }
     let (conn, line) = hub.connect(device.clone());
     debug!(%device, %peer, "connected");
     let end = converse(&connection, hub, conn, &line, &device).await;
@@ -243,6 +249,13 @@ async fn write_frames(
         }
         line.woken().await;
     }
+}
+
+fn is_bridge(connection: &Connection) -> bool {
+    let handshake = connection.handshake_data().and_then(|data| data.downcast().ok());
+    handshake.is_some_and(|data: Box<quinn::crypto::rustls::HandshakeData>| {
+        data.protocol.as_deref() == Some(wire::BRIDGE_ALPN)
+    })
 }
 
 fn identify(connection: &Connection, authority: &Authority) -> Option<DeviceId> {

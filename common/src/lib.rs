@@ -11,6 +11,7 @@
 //! | Plan | a sliced model compiled to an op list over one arena | [`plan`] |
 //! | Brief | how a device is told to train | [`brief`] |
 //! | Message, Frame | meaning, and its bytes | [`message`], [`wire`] |
+//! | sealed frame | a frame that whoever carries it can not read or forge (feature `sealed`) | `sealed` |
 //! | Transfer | a tensor on its way in acknowledged chunks | [`transfer`] |
 //! | Codec | how numbers become bytes | [`codec`] |
 //! | Code | the number by which both ends name an error | [`error`] |
@@ -30,6 +31,8 @@ pub mod metrics;
 pub mod plan;
 pub mod region;
 pub mod rng;
+#[cfg(feature = "sealed")]
+pub mod sealed;
 pub mod slice;
 pub mod tier;
 pub mod time;

@@ -26,6 +26,21 @@ pub struct LinkLimits {
 impl LinkLimits {
     /// QUIC retransmits by itself: long chunks, a window that covers the path, a patient timer.
     pub const QUIC: Self = Self { chunk: 64 << 10, window: 1 << 20, timeout: Duration::from_secs(10) };
+
+    /// Chunks longer than this need more memory than a microcontroller gives its line.
+    const SMALL: u32 = 1024;
+
+    /// For a peer that takes chunks up to this length. One that takes only small ones sits on a line that
+    /// may lose bytes and has room for two chunks, so it gets these two and a short timer.
+    #[must_use]
+    pub fn for_peer(self, chunk: u32) -> Self {
+        let chunk = chunk.min(self.chunk);
+        if chunk > Self::SMALL {
+            return Self { chunk, ..self };
+        }
+        let timeout = self.timeout.min(Duration::from_millis(1500));
+        Self { chunk, window: self.window.min(chunk.saturating_mul(2)), timeout }
+    }
 }
 
 /// The sending side.

@@ -18,6 +18,8 @@ use crate::error::Code;
 pub const PROTOCOL_VERSION: u8 = 3;
 /// How QUIC peers name this protocol in their handshake.
 pub const ALPN: &[u8] = b"fairtier/1";
+/// How a bridge does, whose streams carry packets of serial devices.
+pub const BRIDGE_ALPN: &[u8] = b"fairtier-bridge/1";
 /// The name in every aggregator's certificate. Trust comes from the fleet's own CA, not from DNS, so
 /// a gateway may change its address without new certificates.
 pub const SERVER_NAME: &str = "aggregator.fairtier.internal";

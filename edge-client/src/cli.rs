@@ -21,6 +21,7 @@ use edge_client::{
 
 use tracing::level_filters::LevelFilter;
 
+mod boards;
 #[cfg(feature = "infer")]
 mod predict;
 
@@ -34,6 +35,10 @@ Examples:
       also tell groups apart, for strategies that treat them alike
   edge-client run --server gw:4433 --identity cam-1.pem --save-model model.onnx
       and keep the device's sub-model
+  edge-client bridge --server gw:4433 --identity bridge.pem --port '/dev/ttyACM*'
+      carry boards on serial ports to the aggregator
+  edge-client flash mps2-an386 --page m4.page --shard m4.shard --serial unix:boards.sock
+      start an emulated board that is plugged into the bridge's socket
   edge-client predict --model model.onnx --csv samples.csv
       run that sub-model (in builds with tract)";
 
@@ -52,6 +57,14 @@ pub(crate) struct Cli {
 enum Command {
     /// Take part in rounds until the run is over; lost links are opened again
     Run(Box<RunArgs>),
+    /// Carry serial devices to the aggregator
+    Bridge(boards::BridgeArgs),
+    /// Put the firmware onto a board, or start an emulated one
+    Flash(boards::FlashArgs),
+    /// Ask a board how it is doing
+    Monitor(boards::MonitorArgs),
+    /// Write a board's samples as a file for its flash
+    Shard(boards::ShardArgs),
     /// Run the device's current ONNX sub-model through tract
     #[cfg(feature = "infer")]
     Predict(Box<predict::PredictArgs>),
@@ -101,6 +114,10 @@ impl Cli {
             .init();
         match self.command {
             Command::Run(args) => run(&args),
+            Command::Bridge(args) => boards::bridge(&args),
+            Command::Flash(args) => boards::flash(&args),
+            Command::Monitor(args) => boards::monitor(&args),
+            Command::Shard(args) => boards::shard(&args),
             #[cfg(feature = "infer")]
             Command::Predict(args) => predict::predict(&args),
         }

@@ -5,6 +5,7 @@
 //! | [`gateway`], [`process`] | the real programs, in a temporary directory |
 //! | [`raw`] | a QUIC client that says what it likes, for hostile devices |
 //! | [`memory`], [`link`] | Coordinator, Keeper and Sessions in one thread, over a link that loses, repeats, reorders, garbles and breaks, in virtual time |
+//! | [`hil`] | boards, emulated or real, in a fleet with Linux clients |
 //! | [`seeds`] | many runs on all processors |
 //!
 //! Everything here may panic: it is only ever part of a test, and a panic with a reason is its answer.
@@ -12,6 +13,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is a failed test")]
 
 pub mod gateway;
+pub mod hil;
 pub mod link;
 pub mod memory;
 pub mod process;

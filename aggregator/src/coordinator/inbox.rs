@@ -169,8 +169,7 @@ impl Coordinator {
         let tier = member.record.tier.index();
         let slice = self.published.get(tier)?.clone();
         let guide = round.guide.get(tier).cloned();
-        let mut limits = self.settings.limits;
-        limits.chunk = limits.chunk.min(member.max_chunk);
+        let limits = self.settings.limits.for_peer(member.max_chunk);
         let outbox = self.conns.get_mut(&member.conn?)?;
         let codec = self.settings.down;
         let model = outbox.publish(number, slice.bytes, codec.align(), limits, slice.check);

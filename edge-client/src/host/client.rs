@@ -341,7 +341,7 @@ async fn say(link: &mut QuicLink, message: &ToAggregator) -> Result<(), LinkErro
 }
 
 /// Refusals that no later attempt will change.
-fn is_final(code: Code) -> bool {
+pub(super) fn is_final(code: Code) -> bool {
     !matches!(code, Code::Busy | Code::NotReady | Code::Unexpected | Code::BadChecksum | Code::BadFrame)
 }
 

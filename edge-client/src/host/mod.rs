@@ -1,6 +1,8 @@
 //! The device on a machine with an operating system: QUIC link, reconnecting driver, files.
 
 pub mod args;
+pub mod board;
+pub mod bridge;
 mod client;
 mod identity;
 mod pull;

@@ -63,22 +63,35 @@ pub(super) fn endpoint(server: SocketAddr) -> std::io::Result<Endpoint> {
     Endpoint::client(if server.ip().is_loopback() { loopback } else { any })
 }
 
+/// Opens a connection that speaks `alpn`.
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    server: SocketAddr,
+    identity: &Identity,
+    alpn: &[u8],
+) -> Result<Connection, LinkError> {
+    let mut tls = (*identity.tls()).clone();
+    tls.alpn_protocols = vec![alpn.to_vec()];
+    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls)
+        .map_err(|error| LinkError::Lost(error.to_string()))?;
+    let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+    config.transport_config(Arc::new(transport()));
+    let connecting = endpoint
+        .connect_with(config, server, SERVER_NAME)
+        .map_err(|error| LinkError::Lost(error.to_string()))?;
+    let connection = tokio::time::timeout(Duration::from_secs(10), connecting)
+        .await
+        .map_err(|_| LinkError::Lost("no answer within 10 s".into()))??;
+    Ok(connection)
+}
+
 impl QuicLink {
     pub(super) async fn connect(
         endpoint: &Endpoint,
         server: SocketAddr,
         identity: &Identity,
     ) -> Result<Self, LinkError> {
-        let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(identity.tls())
-            .map_err(|error| LinkError::Lost(error.to_string()))?;
-        let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-        config.transport_config(Arc::new(transport()));
-        let connecting = endpoint
-            .connect_with(config, server, SERVER_NAME)
-            .map_err(|error| LinkError::Lost(error.to_string()))?;
-        let connection = tokio::time::timeout(Duration::from_secs(10), connecting)
-            .await
-            .map_err(|_| LinkError::Lost("no answer within 10 s".into()))??;
+        let connection = connect(endpoint, server, identity, wire::ALPN).await?;
         let (control, receive) = connection.open_bi().await?;
         let (sender, frames) = mpsc::channel(32);
         let mut readers = JoinSet::new();

@@ -1,6 +1,13 @@
-//! Samples as bytes, where the firmware's linker put them: `feature = scale * byte`.
+//! Samples as bytes, where the firmware's linker or a loader put them: `feature = scale * byte`.
+//!
+//! ```text
+//! file   "FTS1", u32 numbers per sample, u32 training samples, u32 test samples, f32 scale,
+//!        training features, training labels, test features, test labels     (little-endian, a byte each)
+//! ```
 
 use super::{DataError, Part, Shard};
+
+const MAGIC: &[u8] = b"FTS1";
 
 /// One set of byte features with byte labels; lengths are checked once.
 #[derive(Copy, Clone, Debug)]
@@ -45,6 +52,37 @@ pub struct BytesShard<'a> {
 }
 
 impl<'a> BytesShard<'a> {
+    /// Reads a file; what follows it is ignored, as in a page of flash.
+    pub fn parse(file: &'a [u8]) -> Result<Self, DataError> {
+        let wrong = DataError::NoFile;
+        let rest = file.strip_prefix(MAGIC).ok_or(wrong)?;
+        let (header, mut rest) = rest.split_first_chunk::<16>().ok_or(wrong)?;
+        let [inputs, train, test, scale] = *header.as_chunks::<4>().0 else { return Err(wrong) };
+        let [inputs, train, test] = [inputs, train, test].map(|bytes| u32::from_le_bytes(bytes) as usize);
+        let mut part = |count: usize| {
+            let (features, after) = rest.split_at_checked(count.checked_mul(inputs)?)?;
+            let (labels, after) = after.split_at_checked(count)?;
+            rest = after;
+            Some(Images::new(features, labels, inputs))
+        };
+        let (train, test) = (part(train).ok_or(wrong)??, part(test).ok_or(wrong)??);
+        Self::new(train, test, f32::from_le_bytes(scale))
+    }
+
+    /// The file that [`Self::parse`] reads.
+    #[cfg(feature = "host")]
+    pub fn encode(&self) -> std::vec::Vec<u8> {
+        let mut file = std::vec::Vec::from(MAGIC);
+        for number in [self.inputs(), self.train_len(), self.test_len(), self.scale.to_bits()] {
+            file.extend_from_slice(&number.to_le_bytes());
+        }
+        for part in [&self.train, &self.test] {
+            file.extend_from_slice(part.features);
+            file.extend_from_slice(part.labels);
+        }
+        file
+    }
+
     pub fn new(train: Images<'a>, test: Images<'a>, scale: f32) -> Result<Self, DataError> {
         if train.inputs != test.inputs {
             return Err(DataError::Room { inputs: test.inputs, room: train.inputs });
@@ -110,6 +148,24 @@ mod tests {
         assert_eq!(row, [127.5, 32.0]);
         assert_eq!(shard.sample(Part::Test, 0, &mut row), Ok(0));
         assert_eq!(row, [1.0, 2.0]);
+    }
+
+    #[cfg(feature = "host")]
+    #[test]
+    fn files_come_back_and_short_ones_are_refused() {
+        let train = Images::new(&[0, 16, 8, 4], &[1, 4], 2).unwrap();
+        let shard = BytesShard::new(train, Images::new(&[2, 4], &[0], 2).unwrap(), 1.0 / 16.0).unwrap();
+        let mut file = shard.encode();
+        let len = file.len();
+        file.extend_from_slice(&[0xff; 9]);
+        let read = BytesShard::parse(&file).unwrap();
+        assert_eq!((read.inputs(), read.train_len(), read.test_len(), read.classes()), (2, 2, 1, 5));
+        let mut row = [0.0; 2];
+        assert_eq!(read.sample(Part::Train, 0, &mut row), Ok(1));
+        assert_eq!(row, [0.0, 1.0]);
+        for short in 0..len {
+            assert!(BytesShard::parse(&file[..short]).is_err(), "{short}");
+        }
     }
 
     #[test]

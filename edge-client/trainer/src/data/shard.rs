@@ -103,6 +103,8 @@ pub enum DataError {
     Group { index: u32, group: u32, groups: u32 },
     #[error("sample {index} has attribute {attribute}, but there are only {attributes}, from 0 on")]
     Attribute { index: u32, attribute: u32, attributes: u32 },
+    #[error("there are no samples here, or fewer than their header says")]
+    NoFile,
     #[error("more samples than this device can count")]
     TooMany,
 }

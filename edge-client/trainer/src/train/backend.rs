@@ -1,17 +1,22 @@
-//! What is worth a second version: matrix products and convolutions.
+//! What is worth a second version: matrix products, convolutions, and what boards do with every number.
 //!
 //! Dense layers, recurrent layers and (on hosts) convolutions are written once, on [`Backend::gemm`];
 //! everything else of training is the same code everywhere.
 
-use common::plan::Conv;
+use common::plan::{Activation, Conv};
+
+use super::{
+    Float,
+    op::{activate, column_sums},
+};
 
 /// A matrix to read: element `(i, j)` lies at `i * strides.0 + j * strides.1`.
 #[derive(Copy, Clone, Debug)]
 pub struct View<'a, T> {
-    pub(super) data: &'a [T],
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-    pub(super) strides: (usize, usize),
+    pub data: &'a [T],
+    pub rows: usize,
+    pub columns: usize,
+    pub strides: (usize, usize),
 }
 
 impl<'a, T> View<'a, T> {
@@ -40,10 +45,10 @@ impl<'a, T> View<'a, T> {
 /// A matrix to write, rows `stride` apart.
 #[derive(Debug)]
 pub struct ViewMut<'a, T> {
-    pub(super) data: &'a mut [T],
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-    pub(super) stride: usize,
+    pub data: &'a mut [T],
+    pub rows: usize,
+    pub columns: usize,
+    pub stride: usize,
 }
 
 impl<'a, T> ViewMut<'a, T> {
@@ -94,4 +99,28 @@ pub trait Backend<T> {
 
     /// `dW += factor * (dy * x)`.
     fn conv_weight_grad(&mut self, conv: &Conv, samples: usize, factor: T, dy: &[T], x: &[T], dw: &mut [T]);
+
+    /// Zero where a value is below it.
+    fn relu(&mut self, values: &mut [T])
+    where
+        T: Float,
+    {
+        activate::forward(Activation::Relu, values);
+    }
+
+    /// Zero where `y` is not above it.
+    fn relu_grad(&mut self, y: &[T], gradient: &mut [T])
+    where
+        T: Float,
+    {
+        activate::backward_in_place(Activation::Relu, y, gradient);
+    }
+
+    /// `sums_j += factor * sum_i rows[i][j]` with rows of `stride` numbers.
+    fn column_sums(&mut self, stride: usize, factor: T, rows: &[T], sums: &mut [T])
+    where
+        T: Float,
+    {
+        column_sums(stride, factor, rows, sums);
+    }
 }

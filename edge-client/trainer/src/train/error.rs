@@ -41,6 +41,8 @@ pub enum TrainError {
     NoBaseline,
     #[error("the samples have no attribute, or more groups than can be told; name the attribute's column")]
     NoGroups,
+    #[error("this program was built without what the plan or the brief needs; build it with feature `full`")]
+    LeftOut,
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
@@ -60,6 +62,7 @@ impl TrainError {
             | Self::Overlap
             | Self::InferenceOnly
             | Self::SharedParameters
+            | Self::LeftOut
             | Self::Segment { .. } => Code::BadPlan,
             Self::Brief { .. } | Self::Objective(_) => Code::BadConfig,
             Self::EmptyShard => Code::EmptyShard,

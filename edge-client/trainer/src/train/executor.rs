@@ -20,6 +20,15 @@ use super::{
 mod back;
 mod forth;
 
+/// Firmware of small boards is built without what its models do not use: see feature `full`.
+pub(super) const FULL: bool = cfg!(feature = "full");
+
+/// An error where only whole builds go on; what follows is then left out of the program.
+#[inline(always)]
+pub(super) fn full() -> Result<(), TrainError> {
+    if FULL { Ok(()) } else { Err(TrainError::LeftOut) }
+}
+
 /// What a pass over the nodes is for.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Mode {

@@ -16,7 +16,7 @@ use common::{
     plan::Plan,
 };
 
-use super::{Float, TrainError};
+use super::{Float, TrainError, executor::full};
 
 /// Plain SGD with what may be part of it when gradients are applied as soon as they are known.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -98,6 +98,7 @@ pub fn apply<T: Float>(
             sgd(lr, momentum, nesterov, decay, weights, grads, moment);
         }
         Optimizer::Adam { .. } => {
+            full()?;
             let first = first.ok_or(missing("first moment"))?;
             let second = segment(segments.moment2.ok_or(missing("second moment"))?);
             let [weights, grads, first, second] = disjoint(arena, [0..params, grads, first, second])?;

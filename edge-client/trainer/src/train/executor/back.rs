@@ -3,10 +3,10 @@
 
 use core::ops::Range;
 
-use common::plan::{Grad, Node, Op, Plan};
+use common::plan::{Activation, Grad, Node, Op, Plan};
 
 use super::{
-    Mode, Target, TrainError, disjoint, forth::kept, has_parameters, input, output, parameters, span,
+    Mode, Target, TrainError, disjoint, forth::kept, full, has_parameters, input, output, parameters, span,
 };
 use crate::train::{
     Backend, Float,
@@ -72,20 +72,28 @@ fn input_grad<T: Float>(
             dense::input_grad(backend, sizes, dy, w, grad.add, dx);
         }
         Op::Conv(op) => {
+            full()?;
             let [w, dy, dx] = disjoint(arena, [w, dy, dx])?;
             conv::input_grad(backend, &op, rows, dy, w, grad.add, dx);
         }
         Op::Activate { kind, .. } => {
             let y = output(node, node.output, rows);
+            if kind != Activation::Relu {
+                full()?;
+            }
             if in_place {
                 let [y, gradient] = disjoint(arena, [y, dx])?;
-                activate::backward_in_place(kind, y, gradient);
+                match kind {
+                    Activation::Relu => backend.relu_grad(y, gradient),
+                    kind => activate::backward_in_place(kind, y, gradient),
+                }
             } else {
                 let [y, dy, dx] = disjoint(arena, [y, dy, dx])?;
                 activate::backward(kind, y, dy, grad.add, dx);
             }
         }
         Op::Pool(op) => {
+            full()?;
             // The input of an average may be gone; something else may lie there.
             let x = if node.op.backward_reads_input() { x } else { 0..0 };
             let [x, dy, dx] = disjoint(arena, [x, dy, dx])?;
@@ -99,6 +107,7 @@ fn input_grad<T: Float>(
             }
         }
         Op::Gru(op) => {
+            full()?;
             let [w, scratch, dx] = disjoint(arena, [w, scratch(node, rows), dx])?;
             gru::input_grad(backend, gru::Sizes::new(&op, rows), scratch, w, grad.add, dx);
         }
@@ -121,10 +130,12 @@ fn input_grad<T: Float>(
             }
         }
         Op::Norm(op) => {
+            full()?;
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             norm::input_grad(&op, x, scale, dy, grad.add, dx);
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
+            full()?;
             let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             batchnorm::input_grad(sizes, x, scale, dy, grad.add, dx);
@@ -179,14 +190,17 @@ fn param_grad<T: Float>(
             dense::param_grad(backend, sizes, factor, dy, x, dw, db);
         }
         Op::Conv(op) => {
+            full()?;
             let [dw, db, dy, x] = disjoint(arena, [first, second, dy, x])?;
             conv::param_grad(backend, &op, rows, factor, dy, x, dw, db);
         }
         Op::Embed { entries, width, .. } => {
+            full()?;
             let [table, dy, x] = disjoint(arena, [first, dy, x])?;
             embed::param_grad(entries as usize, width as usize, factor, x, dy, table);
         }
         Op::Gru(op) => {
+            full()?;
             let (y, keep) = (output(node, node.output, rows), kept(node, rows));
             let scratch = scratch(node, rows);
             let [dw, dr, db, x, y, keep, dy, scratch] =
@@ -195,10 +209,12 @@ fn param_grad<T: Float>(
             gru::param_grad(backend, gru::Sizes::new(&op, rows), factor, &tape, scratch, dw, dr, db);
         }
         Op::Norm(op) => {
+            full()?;
             let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
             norm::param_grad(&op, factor, x, dy, dscale, dbias);
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
+            full()?;
             let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
             let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
             batchnorm::param_grad(sizes, factor, x, dy, dscale, dbias);
@@ -221,6 +237,7 @@ fn gru_gates<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
     let Op::Gru(op) = node.op else { return Ok(()) };
+    full()?;
     let [_, recurrent, _] = parameters(node, 0);
     let (x, y) = (input(node, node.input.at, rows), output(node, node.output, rows));
     let [recurrent, x, y, keep, dy, scratch] =

@@ -2,9 +2,9 @@
 
 use core::ops::Range;
 
-use common::plan::{Node, Op, Plan};
+use common::plan::{Activation, Node, Op, Plan};
 
-use super::{Mode, TrainError, disjoint, input, output, parameters, span};
+use super::{Mode, TrainError, disjoint, full, input, output, parameters, span};
 use crate::{
     data::DataError,
     train::{
@@ -31,11 +31,17 @@ pub(super) fn node<T: Float>(
             dense::forward(backend, sizes, x, w, bias.map(|_| &*b), y);
         }
         Op::Conv(op) => {
+            full()?;
             let [x, w, b, y] = disjoint(arena, [x, first, second, y])?;
             conv::forward(backend, &op, rows, x, w, op.bias.map(|_| &*b), y);
         }
-        Op::Activate { kind, .. } => activate::forward(kind, moved(arena, x, y)?),
+        Op::Activate { kind: Activation::Relu, .. } => backend.relu(moved(arena, x, y)?),
+        Op::Activate { kind, .. } => {
+            full()?;
+            activate::forward(kind, moved(arena, x, y)?);
+        }
         Op::Pool(op) => {
+            full()?;
             let [x, y] = disjoint(arena, [x, y])?;
             pool::forward(&op, x, y);
         }
@@ -46,6 +52,7 @@ pub(super) fn node<T: Float>(
             add::forward(second, y);
         }
         Op::Embed { rows: tokens, entries, width, .. } => {
+            full()?;
             let [x, table, y] = disjoint(arena, [x, first, y])?;
             let looked_up = embed::forward(entries as usize, width as usize, x, table, y);
             looked_up.map_err(|row| {
@@ -55,6 +62,7 @@ pub(super) fn node<T: Float>(
             })?;
         }
         Op::Gru(op) => {
+            full()?;
             let keep = kept(node, rows);
             let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
             let weights = gru::Weights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
@@ -67,10 +75,12 @@ pub(super) fn node<T: Float>(
             }
         }
         Op::Norm(op) => {
+            full()?;
             let [x, scale, bias, y] = disjoint(arena, [x, first, second, y])?;
             norm::forward(&op, x, scale, bias, y);
         }
         Op::BatchNorm { channels, inner, epsilon, stats, .. } => {
+            full()?;
             let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
             let base = plan.info().segments.stats.unwrap_or(0);
             let segment = span(base.saturating_add(stats), 2 * sizes.channels);

@@ -4,7 +4,7 @@
 //! dx = dy W          dW += s * dy^T x          db_o += s * sum_r dy[r][o]
 //! ```
 
-use super::{column_sums, fill_rows};
+use super::fill_rows;
 use crate::train::{Backend, Float, Store, View, ViewMut};
 
 #[derive(Copy, Clone, Debug)]
@@ -53,7 +53,7 @@ pub(in crate::train) fn param_grad<T: Float>(
     dw: &mut [T],
     db: &mut [T],
 ) {
-    column_sums(outputs, factor, dy, db);
+    backend.column_sums(outputs, factor, dy, db);
     let (dy, x) = (View::new(dy, rows, outputs), View::new(x, rows, inputs));
     backend.gemm(dy.transposed(), x, Store::Add(factor), ViewMut::new(dw, outputs, inputs));
 }

@@ -24,18 +24,22 @@ const LANES: usize = 8;
 /// Every row becomes the bias, or zeros.
 fn fill_rows<T: Float>(width: usize, bias: Option<&[T]>, y: &mut [T]) {
     match bias {
-        Some(bias) => y.chunks_exact_mut(width.max(1)).for_each(|row| {
-            for (y, &bias) in row.iter_mut().zip(bias) {
-                *y = bias;
+        Some(bias) if bias.len() == width => {
+            // Four at a time: two instructions of a microcontroller.
+            let (from, from_rest) = bias.as_chunks::<4>();
+            for row in y.chunks_exact_mut(width.max(1)) {
+                let (to, to_rest) = row.as_chunks_mut::<4>();
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                to_rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
             }
-        }),
-        None => y.fill(T::ZERO),
+        }
+        _ => y.fill(T::ZERO),
     }
 }
 
 /// `sums[j] += factor * sum_r rows[r][j]` for rows `stride` apart; one accumulator per column, rows in
 /// ascending order.
-fn column_sums<T: Float>(stride: usize, factor: T, rows: &[T], sums: &mut [T]) {
+pub(super) fn column_sums<T: Float>(stride: usize, factor: T, rows: &[T], sums: &mut [T]) {
     for (block, sums) in sums.chunks_mut(LANES).enumerate() {
         let mut totals = [T::ZERO; LANES];
         for row in rows.chunks(stride.max(1)) {

@@ -10,8 +10,8 @@ use super::{groups, subset::Subset};
 use crate::{
     data::{DataError, Part, Shard},
     train::{
-        Backend, Mode, Tally, TrainError, Truth, forward, loss_and_gradient, robust_gradient, robust_score,
-        score, trainer::augment::augment,
+        Backend, Mode, Tally, TrainError, Truth, executor::FULL, forward, loss_and_gradient, robust_gradient,
+        robust_score, score, trainer::augment::augment,
     },
 };
 
@@ -133,7 +133,7 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
 }
 
 fn robust(brief: Option<&Brief>) -> Option<&SelfRegular> {
-    brief.and_then(|brief| brief.objective.robust.as_ref())
+    brief.and_then(|brief| brief.objective.robust.as_ref()).filter(|_| FULL)
 }
 
 /// The batch's targets, and weights by group.

@@ -11,7 +11,7 @@ use crate::{
     data::Shard,
     train::{
         Descent, TrainError,
-        executor::{ROBUST_LOSS, has_parameters, shares_parameters},
+        executor::{ROBUST_LOSS, full, has_parameters, shares_parameters},
     },
 };
 
@@ -192,6 +192,7 @@ fn numbers(brief: &Brief) -> Result<(), TrainError> {
 
 fn robust(plan: Plan<'_>, objective: &Objective) -> Result<(), TrainError> {
     let Some(terms) = &objective.robust else { return Ok(()) };
+    full()?;
     if !matches!(plan.info().loss, Loss::Softmax { .. }) {
         return Err(TrainError::Objective(ROBUST_LOSS));
     }

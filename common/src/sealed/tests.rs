@@ -1,0 +1,158 @@
+//! Device, gate, and a bridge in between that may do what it likes.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const KEY: Key = [7; 32];
+
+fn caller() -> Caller {
+    Caller::new("board-1".parse().unwrap(), KEY, Nonces::new([3; 16], 0))
+}
+
+fn key_of(device: &DeviceId) -> Option<Key> {
+    (device.as_str() == "board-1").then_some(KEY)
+}
+
+fn hail(caller: &mut Caller) -> Vec<u8> {
+    let mut packet = [0; MAX_PLAIN];
+    let len = caller.hail(&mut packet);
+    packet[..len].to_vec()
+}
+
+fn answer(gate: &mut Gate, packet: &[u8], nonce: u8) -> Vec<u8> {
+    let mut reply = [0; MAX_PLAIN];
+    match gate.handle(&mut packet.to_vec(), &mut reply, key_of, || [nonce; 16]) {
+        Knock::Reply(len) => reply[..len].to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn connect(nonce: u8) -> (Caller, Gate) {
+    let (mut caller, mut gate) = (caller(), Gate::default());
+    let mut challenge = answer(&mut gate, &hail(&mut caller), nonce);
+    assert_eq!(caller.handle(&mut challenge), Heard::Connected);
+    (caller, gate)
+}
+
+fn sealed(frame: &[u8], seal: impl FnOnce(&mut [u8], usize) -> Option<usize>) -> Vec<u8> {
+    let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
+    packet[SEAL_HEAD..SEAL_HEAD + frame.len()].copy_from_slice(frame);
+    assert_eq!(seal(&mut packet, frame.len()), Some(packet.len()));
+    packet
+}
+
+fn receive(gate: &mut Gate, packet: &[u8]) -> Result<(bool, Vec<u8>), SealError> {
+    let mut reply = [0; MAX_PLAIN];
+    match gate.handle(&mut packet.to_vec(), &mut reply, key_of, || unreachable!()) {
+        Knock::Frame { fresh, frame, .. } => Ok((fresh, frame.to_vec())),
+        Knock::Rejected(error) => Err(error),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn frames_pass_both_ways_once_and_in_order() {
+    let (mut caller, mut gate) = connect(9);
+    let first = sealed(b"first", |p, n| caller.seal(p, n));
+    let second = sealed(b"second", |p, n| caller.seal(p, n));
+    assert!(!first.windows(5).any(|part| part == b"first"));
+    assert_eq!(receive(&mut gate, &first), Ok((true, b"first".to_vec())));
+    assert_eq!(receive(&mut gate, &first), Err(SealError::Replayed));
+    assert_eq!(receive(&mut gate, &second), Ok((false, b"second".to_vec())));
+    assert_eq!(receive(&mut gate, &first), Err(SealError::Replayed));
+    let mut back = sealed(b"back", |p, n| gate.seal(p, n));
+    assert_eq!(caller.handle(&mut back.clone()), Heard::Frame(b"back"));
+    assert_eq!(caller.handle(&mut back), Heard::Rejected(SealError::Replayed));
+}
+
+#[test]
+fn an_earlier_session_can_not_be_played_again() {
+    let (mut caller, mut gate) = connect(9);
+    let old = sealed(b"update", |p, n| caller.seal(p, n));
+    receive(&mut gate, &old).unwrap();
+    // The device starts again, and the gate with a nonce that nobody could foresee.
+    let mut challenge = answer(&mut gate, &hail(&mut caller), 10);
+    assert_eq!(caller.handle(&mut challenge), Heard::Connected);
+    let new = sealed(b"hello", |p, n| caller.seal(p, n));
+    assert_eq!(receive(&mut gate, &new), Ok((true, b"hello".to_vec())));
+    assert!(receive(&mut gate, &old).is_err());
+    // Nor can an old conversation be played to a gate that knows nothing: the challenge differs.
+    let mut gate = Gate::default();
+    assert_eq!(answer(&mut gate, &old, 1), [STRANGER]);
+}
+
+#[test]
+fn a_repeated_hail_has_the_same_answer_and_an_open_session_outlives_it() {
+    let (mut caller, mut gate) = connect(9);
+    receive(&mut gate, &sealed(b"a", |p, n| caller.seal(p, n))).unwrap();
+    let mut stranger = Caller::new("board-1".parse().unwrap(), [1; 32], Nonces::new([0; 16], 0));
+    let knock = hail(&mut stranger);
+    let challenge = answer(&mut gate, &knock, 11);
+    assert_eq!(challenge, answer(&mut gate, &knock, 12));
+    // Without the key the challenge is worth nothing, and the true device is not disturbed.
+    assert_eq!(stranger.handle(&mut challenge.clone()), Heard::Rejected(SealError::Forged));
+    assert_eq!(receive(&mut gate, &sealed(b"b", |p, n| caller.seal(p, n))), Ok((false, b"b".to_vec())));
+}
+
+#[test]
+fn who_is_not_enrolled_is_told_so() {
+    let mut caller = Caller::new("nobody".parse().unwrap(), KEY, Nonces::new([3; 16], 0));
+    let mut refusal = answer(&mut Gate::default(), &hail(&mut caller), 1);
+    assert_eq!(caller.handle(&mut refusal), Heard::Refused(Code::UnknownDevice));
+}
+
+#[test]
+fn a_lost_session_is_noticed_and_the_next_hail_is_another() {
+    let (mut caller, _) = connect(9);
+    let packet = sealed(b"a", |p, n| caller.seal(p, n));
+    let mut answer = answer(&mut Gate::default(), &packet, 1);
+    assert_eq!(caller.handle(&mut answer), Heard::Lost);
+    let first = hail(&mut caller);
+    assert_eq!(first, hail(&mut caller), "repeated until it is answered");
+    caller.hang_up();
+    assert_ne!(first, hail(&mut caller));
+}
+
+#[test]
+fn pages_come_back_and_damage_is_noticed() {
+    let page = Page { device: "board-1".parse().unwrap(), key: KEY, seed: [5; 16] };
+    let bytes = page.encode();
+    assert_eq!(Page::decode(&bytes), Ok(page));
+    assert_eq!(Page::decode(&[0xff; 128]), Err(PageError::Missing));
+    assert_eq!(Page::decode(&bytes[..40]), Err(PageError::Missing));
+    for at in 4..bytes.len() {
+        let mut bytes = bytes;
+        bytes[at] ^= 1;
+        assert_eq!(Page::decode(&bytes), Err(PageError::Damaged), "{at}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_changed_bit_is_never_taken(frame: Vec<u8>, at: prop::sample::Index, bit in 0u8..8) {
+        let (mut caller, mut gate) = connect(9);
+        let good = sealed(&frame, |p, n| caller.seal(p, n));
+        let mut packet = good.clone();
+        packet[at.index(good.len())] ^= 1 << bit;
+        let mut reply = [0; MAX_PLAIN];
+        let knock = gate.handle(&mut packet, &mut reply, key_of, || [1; 16]);
+        let taken = matches!(knock, Knock::Frame { .. });
+        prop_assert!(!taken);
+        prop_assert_eq!(receive(&mut gate, &good), Ok((true, frame)));
+    }
+
+    #[test]
+    fn garbage_never_panics(mut packet: Vec<u8>, kind in 0u8..8) {
+        let (mut caller, mut gate) = connect(9);
+        if let Some(first) = packet.first_mut() {
+            *first = kind;
+        }
+        let mut reply = [0; MAX_PLAIN];
+        let _ = gate.handle(&mut packet.clone(), &mut reply, key_of, || [1; 16]);
+        let _ = caller.handle(&mut packet.clone());
+        caller.hang_up();
+        hail(&mut caller);
+        let _ = caller.handle(&mut packet);
+    }
+}

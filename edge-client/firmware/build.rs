@@ -1,0 +1,97 @@
+//! Reads the board's description and writes what the compiler and the linker need of it.
+
+use std::{env, fmt::Write, fs, path::PathBuf};
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Board {
+    name: String,
+    memory: Memory,
+    uart: Uart,
+    clock: Clock,
+    limits: Limits,
+}
+
+#[derive(Deserialize)]
+struct Memory {
+    flash: Region,
+    ram: Region,
+    identity: u32,
+    shard: u32,
+}
+
+#[derive(Deserialize)]
+struct Region {
+    origin: u32,
+    length: u32,
+}
+
+#[derive(Deserialize)]
+struct Uart {
+    kind: String,
+    base: u32,
+    rx_irq: i16,
+    tx_irq: i16,
+}
+
+#[derive(Deserialize)]
+struct Clock {
+    systick_hz: u32,
+}
+
+#[derive(Deserialize)]
+struct Limits {
+    arena: usize,
+    nodes: usize,
+    chunk: u32,
+}
+
+fn main() {
+    println!("cargo::rerun-if-env-changed=FAIRTIER_BOARD");
+    println!("cargo::rustc-check-cfg=cfg(uart, values(\"cmsdk\", \"pl011\", \"nrf51\"))");
+    if env::var_os("CARGO_FEATURE_EMULATED").is_none() {
+        return;
+    }
+    let name = env::var("FAIRTIER_BOARD").expect("FAIRTIER_BOARD names a file of boards/, as in mps2-an386");
+    let path = format!("boards/{name}.toml");
+    println!("cargo::rerun-if-changed={path}");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let board: Board = toml::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let Board { name, memory, uart, clock, limits } = board;
+
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let mut map = String::from("MEMORY {\n");
+    for (region, Region { origin, length }) in [("FLASH", &memory.flash), ("RAM", &memory.ram)] {
+        writeln!(map, "  {region} : ORIGIN = {origin:#x}, LENGTH = {length:#x}").expect("a String takes all");
+    }
+    map.push_str("}\n");
+    fs::write(out.join("memory.x"), map).expect("OUT_DIR can be written");
+    // The interrupts are in the vector table below, not in weak symbols.
+    fs::write(out.join("device.x"), "").expect("OUT_DIR can be written");
+    println!("cargo::rustc-link-search={}", out.display());
+    println!("cargo::rustc-cfg=uart=\"{}\"", uart.kind);
+
+    let constants = format!(
+        "pub const NAME: &str = {name:?};\n\
+         pub const IDENTITY: usize = {:#x};\n\
+         pub const SHARD: usize = {:#x};\n\
+         pub const UART: usize = {:#x};\n\
+         pub const UART_RX_IRQ: i16 = {};\n\
+         pub const UART_TX_IRQ: i16 = {};\n\
+         pub const SYSTICK_HZ: u32 = {};\n\
+         pub const ARENA: usize = {};\n\
+         pub const NODES: usize = {};\n\
+         pub const CHUNK: u32 = {};\n",
+        memory.identity,
+        memory.shard,
+        uart.base,
+        uart.rx_irq,
+        uart.tx_irq,
+        clock.systick_hz,
+        limits.arena,
+        limits.nodes,
+        limits.chunk,
+    );
+    fs::write(out.join("board.rs"), constants).expect("OUT_DIR can be written");
+}

@@ -1,0 +1,78 @@
+//! Firmware of the nRF52840 DK: UARTE0 on P0.06 (out) and P0.08 (in), which the board's debugger shows as a serial port, 115,200 baud.
+//!
+//! Builds and links; it has not been run on hardware by its authors. The seed of the nonces comes from the
+//! part's random number generator at every start.
+#![no_std]
+#![no_main]
+#![deny(unsafe_code)]
+
+use common::sealed::{Nonces, Page};
+use cortex_m::peripheral::SCB;
+use edge_client::data::BytesShard;
+use embassy_executor::Spawner;
+use embassy_nrf::{
+    bind_interrupts, buffered_uarte,
+    buffered_uarte::BufferedUarte,
+    peripherals,
+    rng::Rng,
+    uarte::{Baudrate, Config},
+};
+use firmware::{
+    Best,
+    node::{self, Limits},
+};
+use static_cell::ConstStaticCell;
+
+const CHUNK: u32 = 256;
+/// Where `edge-client flash` writes them; see `boards/nrf52840.toml`.
+const IDENTITY: usize = 0xd_8000;
+const SHARD: usize = 0xd_9000;
+
+bind_interrupts!(struct Irqs {
+    UARTE0 => buffered_uarte::InterruptHandler<peripherals::UARTE0>;
+});
+
+static ARENA: ConstStaticCell<[f32; 16_384]> = ConstStaticCell::new([0.0; 16_384]);
+static RECEIVED: ConstStaticCell<[u8; 1024]> = ConstStaticCell::new([0; 1024]);
+static TO_SEND: ConstStaticCell<[u8; 128]> = ConstStaticCell::new([0; 128]);
+
+#[embassy_executor::main]
+async fn main(_spawner: Spawner) {
+    let p = embassy_nrf::init(embassy_nrf::config::Config::default());
+    let mut seed = [0; 16];
+    Rng::new_blocking(p.RNG).blocking_fill_bytes(&mut seed);
+    let mut config = Config::default();
+    config.baudrate = Baudrate::Baud115200;
+    let uart = BufferedUarte::new(
+        p.UARTE0,
+        p.TIMER0,
+        p.PPI_CH0,
+        p.PPI_CH1,
+        p.PPI_GROUP0,
+        p.P0_08,
+        p.P0_06,
+        Irqs,
+        config,
+        RECEIVED.take(),
+        TO_SEND.take(),
+    );
+    let Ok(page) = Page::decode(flash(IDENTITY, 4096)) else { return };
+    let Ok(shard) = BytesShard::parse(flash(SHARD, 0x1f000)) else { return };
+    let limits = Limits { board: "nrf52840", chunk: CHUNK, flash: 64 << 10, stack: || 0 };
+    let nonces = Nonces::new(seed, 0);
+    let backend = &mut Best::default();
+    node::run::<24, { node::send_room(CHUNK) }>(uart, page, nonces, limits, ARENA.take(), &shard, backend)
+        .await
+}
+
+/// What was written beside the program.
+#[allow(unsafe_code, reason = "flash that the memory map keeps free of the program")]
+fn flash(address: usize, len: usize) -> &'static [u8] {
+    // SAFETY: flash outside the program's part of it, which nobody writes while we run.
+    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(address), len) }
+}
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    SCB::sys_reset();
+}

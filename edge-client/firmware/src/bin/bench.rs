@@ -1,0 +1,156 @@
+//! How many instructions one optimiser step takes, and its bits: 64-32-10, batch 16, plain SGD.
+//!
+//! Run under `-icount shift=0`, where every instruction takes 1 ns, SysTick counts instructions. A count of
+//! instructions is not one of cycles. Prints one line per number and then `done`.
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+use core::fmt::Write as _;
+
+use common::{
+    plan::{Activation, Grad, Loss, Node, Op, PlanInfo, PlanStore, Port, Segments},
+    rng::Rng,
+    wire::Crc32,
+};
+use cortex_m_rt::entry;
+use edge_client::train::{Descent, Labels, Mode, Target, backward, forward, loss_and_gradient};
+use embedded_io_async::Write;
+use firmware::{
+    Best,
+    board::{self, SYSTICK_HZ, Uart, clock},
+};
+
+const BATCH: u32 = 16;
+const INPUTS: u32 = 64;
+const HIDDEN: u32 = if board::ARENA >= 28_000 { 32 } else { 4 };
+const OUTPUTS: u32 = 10;
+const PARAMS: u32 = HIDDEN * (INPUTS + 1) + OUTPUTS * (HIDDEN + 1);
+const STEPS: u32 = 4;
+
+/// As the compiler in `models` lays such a model out: gradients are applied as they are computed.
+fn plan() -> PlanStore<3> {
+    let (weight2, input) = (HIDDEN * (INPUTS + 1), PARAMS);
+    let hidden = input + BATCH * INPUTS;
+    let gradient = hidden + BATCH * HIDDEN;
+    let logits = gradient + BATCH * HIDDEN;
+    let info = PlanInfo {
+        digest: 0,
+        inputs: INPUTS,
+        outputs: OUTPUTS,
+        loss: Loss::Softmax { classes: OUTPUTS },
+        batch: BATCH as u16,
+        params: PARAMS,
+        stats: 0,
+        segments: Segments::default(),
+        input,
+        logits,
+        arena: logits + BATCH * OUTPUTS,
+        nodes: 3,
+        forward: 3,
+        schedule: 0,
+    };
+    let node = |op, input, output, output_grad| Node {
+        op,
+        input,
+        second: None,
+        output,
+        output_grad: Some(output_grad),
+        keep: None,
+        scratch: None,
+    };
+    let dense = |inputs, outputs, weight| Op::Dense {
+        rows: 1,
+        inputs,
+        outputs,
+        weight,
+        bias: Some(weight + inputs * outputs),
+    };
+    let onto = |at| Some(Grad { at, add: false });
+    let mut store = match PlanStore::new(info) {
+        Ok(store) => store,
+        Err(_) => return plan(),
+    };
+    store.push(node(dense(INPUTS, HIDDEN, 0), Port { at: input, grad: None }, hidden, gradient));
+    let relu = Op::Activate { kind: Activation::Relu, len: HIDDEN };
+    store.push(node(relu, Port { at: hidden, grad: onto(gradient) }, hidden, gradient));
+    let last = dense(HIDDEN, OUTPUTS, weight2);
+    store.push(node(last, Port { at: hidden, grad: onto(gradient) }, logits, logits));
+    store
+}
+
+#[entry]
+fn main() -> ! {
+    clock::start();
+    board::run(|spawner| {
+        if let Ok(token) = bench() {
+            spawner.spawn(token);
+        }
+    })
+}
+
+#[embassy_executor::task]
+async fn bench() {
+    let mut uart = Uart::start();
+    let mut text = Text::default();
+    match measure(&mut text) {
+        Ok(()) => _ = writeln!(text, "done"),
+        Err(why) => _ = writeln!(text, "failed: {why}"),
+    }
+    let _ = uart.write_all(&text.bytes[..text.len]).await;
+    let _ = uart.flush().await;
+}
+
+fn measure(text: &mut Text) -> Result<(), &'static str> {
+    let (arena, store) = (board::arena(), plan());
+    let plan = store.plan().map_err(|_| "plan")?;
+    let arena = arena.get_mut(..plan.info().arena as usize).ok_or("arena")?;
+    // The same numbers on every machine: weights of He's size, pixels of which half are paper.
+    let mut rng = Rng::new(7);
+    let (weights, rest) = arena.split_at_mut(PARAMS as usize);
+    weights.iter_mut().for_each(|weight| *weight = (rng.unit_f32() - 0.5) * 0.4);
+    for pixel in rest.iter_mut().take((BATCH * INPUTS) as usize) {
+        *pixel = (rng.below(32).saturating_sub(15)) as f32 / 16.0;
+    }
+    let labels: [u32; BATCH as usize] = core::array::from_fn(|row| row as u32 % OUTPUTS);
+    let truth = Labels { labels: &labels, per_row: 1 };
+    let descent = Descent::new(0.1);
+    let (rows, mut backend, mode) = (BATCH as usize, Best::default(), Mode::Train { seed: 0, step: 0 });
+    let mut loss = 0.0;
+    let begin = clock::counts();
+    for _ in 0..STEPS {
+        forward(plan, arena, rows, mode, &mut backend).map_err(|_| "forward")?;
+        loss = loss_and_gradient(plan, arena, rows, BATCH, &truth).map_err(|_| "loss")?.loss;
+        backward(plan, arena, rows, mode, Target::Weights(descent), &mut backend).map_err(|_| "backward")?;
+    }
+    let counts = clock::counts() - begin;
+    let instructions = counts * (1_000_000_000 / u64::from(SYSTICK_HZ)) / u64::from(STEPS);
+    let mut crc = Crc32::default();
+    arena[..PARAMS as usize].iter().for_each(|weight| crc.update(&weight.to_le_bytes()));
+    let _ = writeln!(text, "hidden {HIDDEN}");
+    let _ = writeln!(text, "instructions {instructions}");
+    let _ = writeln!(text, "loss {:016x}", loss.to_bits());
+    let _ = writeln!(text, "weights {:08x}", crc.finish());
+    Ok(())
+}
+
+struct Text {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self { bytes: [0; 256], len: 0 }
+    }
+}
+
+impl core::fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        for byte in text.bytes() {
+            *self.bytes.get_mut(self.len).ok_or(core::fmt::Error)? = byte;
+            self.len += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! The firmware of an emulated board: identity and samples from their pages, training over the UART.
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+use common::sealed::{Nonces, Page};
+use cortex_m_rt::entry;
+use edge_client::data::BytesShard;
+use firmware::{
+    Best,
+    board::{self, Uart, clock},
+    node::{self, Limits},
+};
+
+#[entry]
+fn main() -> ! {
+    board::paint_stack();
+    clock::start();
+    board::run(|spawner| {
+        if let Ok(token) = take_part() {
+            spawner.spawn(token);
+        }
+    })
+}
+
+#[embassy_executor::task]
+async fn take_part() {
+    let uart = Uart::start();
+    // Without an identity or samples there is nothing to take part with; whoever looks sees a silent line.
+    let Ok(page) = Page::decode(board::identity()) else { return };
+    let Ok(shard) = BytesShard::parse(board::shard()) else { return };
+    let nonces = Nonces::new(page.seed, u64::from(board::starts()) << 32);
+    let limits =
+        Limits { board: board::NAME, chunk: board::CHUNK, flash: 64 << 10, stack: board::stack_used };
+    node::run::<{ board::NODES }, { node::send_room(board::CHUNK) }>(
+        uart,
+        page,
+        nonces,
+        limits,
+        board::arena(),
+        &shard,
+        &mut Best::default(),
+    )
+    .await
+}

@@ -1,0 +1,157 @@
+//! The boards that QEMU emulates. What differs between them is in `boards/*.toml`, and the registers of
+//! their UARTs in a file each; here is what they share: start, pages, arena, and sleeping.
+#![allow(unsafe_code, reason = "registers, linker symbols and the one mutable static of the arena")]
+
+use core::{
+    ptr, slice,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use cortex_m::{asm, interrupt, peripheral::SCB};
+use cortex_m_rt::{ExceptionFrame, exception};
+use embassy_executor::raw;
+
+pub mod clock;
+#[cfg_attr(uart = "cmsdk", path = "board/cmsdk.rs")]
+#[cfg_attr(uart = "pl011", path = "board/pl011.rs")]
+#[cfg_attr(uart = "nrf51", path = "board/nrf51.rs")]
+mod registers;
+mod ring;
+mod uart;
+
+pub use uart::Uart;
+
+include!(concat!(env!("OUT_DIR"), "/board.rs"));
+
+/// Longest identity page and shard that are looked at.
+const PAGE: usize = 0x1000;
+const SHARD_ROOM: usize = 0x1f000;
+
+/// The page that says who the board is.
+pub fn identity() -> &'static [u8] {
+    // SAFETY: the board's description reserves this flash for the page; nobody writes it while we run.
+    unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(IDENTITY), PAGE) }
+}
+
+/// The samples that were put beside the program.
+pub fn shard() -> &'static [u8] {
+    // SAFETY: as above.
+    unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(SHARD), SHARD_ROOM) }
+}
+
+static mut FLOATS: [f32; ARENA / 4] = [0.0; ARENA / 4];
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The arena, once; then nothing.
+pub fn arena() -> &'static mut [f32] {
+    // Interrupts do not call this, so a load and a store are enough (and all that a Cortex-M0 has).
+    if TAKEN.load(Ordering::Relaxed) {
+        return &mut [];
+    }
+    TAKEN.store(true, Ordering::Relaxed);
+    // SAFETY: the flag makes this the only reference there ever is.
+    unsafe { &mut *ptr::addr_of_mut!(FLOATS) }
+}
+
+/// How often the board was started since it has power: RAM that the start-up code leaves alone.
+#[unsafe(link_section = ".uninit.STARTS")]
+static mut STARTS: [u32; 2] = [0; 2];
+
+/// A number that differs from start to start while there is power.
+pub fn starts() -> u32 {
+    const MARK: u32 = 0x5741_524d;
+    let place = ptr::addr_of_mut!(STARTS);
+    // SAFETY: called from the one task, with volatile access because the content outlives the program.
+    unsafe {
+        let [mark, count] = place.read_volatile();
+        let count = if mark == MARK { count.wrapping_add(1) } else { 0 };
+        place.write_volatile([MARK, count]);
+        count
+    }
+}
+
+unsafe extern "C" {
+    /// Where static data ends; the stack grows down to here.
+    static mut __sheap: u32;
+    static mut _stack_start: u32;
+}
+
+const PAINT: u32 = 0xc0de_cafe;
+
+/// Marks the unused stack, so that [`stack_used`] can tell how deep it got.
+pub fn paint_stack() {
+    let mut place = ptr::addr_of_mut!(__sheap);
+    let end = cortex_m::register::msp::read() as usize - 128;
+    while (place as usize) < end {
+        // SAFETY: between static data and what the stack holds now, nobody has anything.
+        unsafe {
+            place.write_volatile(PAINT);
+            place = place.add(1);
+        }
+    }
+}
+
+/// The most bytes of stack that were in use since [`paint_stack`].
+pub fn stack_used() -> u32 {
+    let mut place = ptr::addr_of!(__sheap);
+    let end = ptr::addr_of!(_stack_start) as usize;
+    // SAFETY: reads RAM up to the stack's end.
+    while (place as usize) < end && unsafe { place.read_volatile() } == PAINT {
+        // SAFETY: as above.
+        place = unsafe { place.add(1) };
+    }
+    (end - place as usize) as u32
+}
+
+static PENDING: AtomicBool = AtomicBool::new(false);
+
+#[unsafe(export_name = "__pender")]
+fn pender(_context: *mut ()) {
+    PENDING.store(true, Ordering::Relaxed);
+}
+
+/// Runs tasks for ever and sleeps when there is nothing to do. WFI, because QEMU takes WFE for a busy loop.
+pub fn run(start: impl FnOnce(embassy_executor::Spawner)) -> ! {
+    let executor = raw::Executor::new(ptr::null_mut());
+    // SAFETY: this function never returns, so the executor lives as long as the program.
+    let executor: &'static raw::Executor = unsafe { &*ptr::addr_of!(executor) };
+    start(executor.spawner());
+    loop {
+        PENDING.store(false, Ordering::Relaxed);
+        // SAFETY: the only place that polls.
+        unsafe { executor.poll() };
+        interrupt::free(|_| {
+            // An interrupt that comes now wakes the core all the same, and is served after.
+            if !PENDING.load(Ordering::Relaxed) {
+                asm::wfi();
+            }
+        });
+    }
+}
+
+const INTERRUPTS: usize = (if UART_RX_IRQ > UART_TX_IRQ { UART_RX_IRQ } else { UART_TX_IRQ }) as usize + 1;
+
+/// The vector table after the core's own exceptions. All of it is the UART's; no other interrupt is on.
+#[unsafe(link_section = ".vector_table.interrupts")]
+#[unsafe(no_mangle)]
+static __INTERRUPTS: [unsafe extern "C" fn(); INTERRUPTS] = [uart_interrupt; INTERRUPTS];
+
+extern "C" fn uart_interrupt() {
+    uart::interrupt();
+}
+
+#[exception]
+unsafe fn DefaultHandler(_irq: i16) {
+    SCB::sys_reset();
+}
+
+#[exception]
+unsafe fn HardFault(_frame: &ExceptionFrame) -> ! {
+    SCB::sys_reset();
+}
+
+/// There is nobody to tell: start again, and take up the round where the aggregator has it.
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    SCB::sys_reset();
+}

@@ -1,0 +1,640 @@
+//! Matrix products of cores with a single-precision FPU: tiles of 4x4 sums in registers, one `vfma` per
+//! multiply-accumulate; and the loops that touch every number.
+//!
+//! Every sum starts at zero, runs over k in ascending order in one register and is rounded once per step:
+//! the bits are those of `Portable::fused()`. What is then done with it (store, or `c + factor * sum` with
+//! two roundings) is also the same.
+//!
+//! # Audit
+//! - `Product::new` checks, before any assembler is called, that every element of the product lies inside the
+//!   slices it was given. The assembler reads exactly `k` numbers along each of the rows and columns of its
+//!   tiles and writes (with `add`, also reads) 4 rows of 4 numbers per tile.
+//! - It uses r0-r12, lr and s0-s31. Of these the procedure call standard wants r4-r11 and s16-s31 kept: they
+//!   are pushed first and popped last. The stack pointer stays a multiple of 8.
+//! - It calls nothing, is not interrupted in any way it would notice (the FPU's registers are stacked by the
+//!   core), and has no other effect.
+#![allow(unsafe_code, reason = "the one file of assembler; see the audit")]
+
+use core::arch::global_asm;
+
+use common::plan::Conv;
+use edge_client::train::{Backend, Portable, Store, View, ViewMut};
+
+const SIDE: usize = 4;
+
+/// The backend of cores with an FPU.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Fpu;
+
+impl Backend<f32> for Fpu {
+    fn gemm(&mut self, a: View<'_, f32>, b: View<'_, f32>, store: Store<f32>, c: ViewMut<'_, f32>) {
+        let inner = a.columns.min(b.rows);
+        let (rows, columns) = (a.rows.min(c.rows), b.columns.min(c.columns));
+        let (a, b) = (View { rows, columns: inner, ..a }, View { rows: inner, columns, ..b });
+        let mut c = ViewMut { rows, columns, ..c };
+        match Product::new(&a, &b, &c) {
+            Some(product) => product.run(store, &mut c),
+            None => one_by_one(a, b, store, &mut c),
+        }
+    }
+
+    fn conv(&mut self, conv: &Conv, samples: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
+        Portable::fused().conv(conv, samples, x, w, y);
+    }
+
+    fn conv_input_grad(&mut self, conv: &Conv, samples: usize, dy: &[f32], w: &[f32], dx: &mut [f32]) {
+        Portable::fused().conv_input_grad(conv, samples, dy, w, dx);
+    }
+
+    fn conv_weight_grad(
+        &mut self,
+        conv: &Conv,
+        samples: usize,
+        factor: f32,
+        dy: &[f32],
+        x: &[f32],
+        dw: &mut [f32],
+    ) {
+        Portable::fused().conv_weight_grad(conv, samples, factor, dy, x, dw);
+    }
+
+    fn relu(&mut self, values: &mut [f32]) {
+        let (fours, rest) = values.as_chunks_mut::<SIDE>();
+        if !fours.is_empty() {
+            // SAFETY: so many times four numbers.
+            unsafe { fairtier_relu(fours.as_mut_ptr().cast(), fours.len()) };
+        }
+        rest.iter_mut().filter(|value| **value < 0.0).for_each(|value| *value = 0.0);
+    }
+
+    fn relu_grad(&mut self, y: &[f32], gradient: &mut [f32]) {
+        let len = y.len().min(gradient.len());
+        let ((y, y_rest), (fours, rest)) =
+            (y[..len].as_chunks::<SIDE>(), gradient[..len].as_chunks_mut::<SIDE>());
+        if !fours.is_empty() {
+            // SAFETY: both hold so many times four numbers.
+            unsafe { fairtier_relu_grad(y.as_ptr().cast(), fours.as_mut_ptr().cast(), fours.len()) };
+        }
+        for (gradient, &y) in rest.iter_mut().zip(y_rest) {
+            *gradient = if y > 0.0 { *gradient } else { 0.0 };
+        }
+    }
+
+    fn column_sums(&mut self, stride: usize, factor: f32, rows: &[f32], sums: &mut [f32]) {
+        let width = sums.len().min(stride);
+        let count = rows.len().checked_div(stride).unwrap_or(0);
+        let (fours, rest) = sums[..width].as_chunks_mut::<SIDE>();
+        let done = fours.len() * SIDE;
+        if count == 0 {
+            return;
+        }
+        for (block, fours) in fours.iter_mut().enumerate() {
+            // SAFETY: `count` whole rows of `stride` numbers, of which these four columns are a part.
+            unsafe {
+                let rows = rows[block * SIDE..].as_ptr();
+                fairtier_column_sums(rows, stride * 4, count, fours.as_mut_ptr(), factor);
+            }
+        }
+        for (column, sum) in rest.iter_mut().enumerate() {
+            let column = rows[done + column..].iter().step_by(stride).take(count);
+            *sum += factor * column.fold(0.0, |total, value| total + value);
+        }
+    }
+}
+
+/// Along which index neighbours in memory lie, in `a` and in `b`.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Kind {
+    /// Both along k: `x W^T`.
+    Dots,
+    /// `a` along k, `b` along its columns: `dy W`.
+    Rows,
+    /// `a` along its rows, `b` along its columns: `dy^T x`.
+    Outer,
+}
+
+/// What the assembler is told; it moves `b` and `tiles` on. Strides are in bytes.
+#[repr(C)]
+struct Job {
+    a: *const f32,
+    a_stride: usize,
+    b: *const f32,
+    b_stride: usize,
+    k: usize,
+    c: *mut f32,
+    c_stride: usize,
+    /// 0: store; 1: add `factor` times the sum.
+    add: u32,
+    factor: f32,
+    /// From a tile to the one on its right.
+    b_next: usize,
+    tiles: usize,
+}
+
+unsafe extern "C" {
+    fn fairtier_tiles_dots(job: *mut Job);
+    fn fairtier_tiles_rows(job: *mut Job);
+    fn fairtier_tiles_outer(job: *mut Job);
+    fn fairtier_relu(values: *mut f32, fours: usize);
+    fn fairtier_relu_grad(y: *const f32, gradient: *mut f32, fours: usize);
+    fn fairtier_column_sums(rows: *const f32, stride: usize, count: usize, sums: *mut f32, factor: f32);
+    fn fairtier_dot(a: *const f32, a_stride: usize, b: *const f32, b_stride: usize, k: usize) -> f32;
+}
+
+/// A product of at least 4x4 sums whose operands were found to lie inside their slices.
+struct Product<'a> {
+    kind: Kind,
+    a: &'a View<'a, f32>,
+    b: &'a View<'a, f32>,
+}
+
+impl<'a> Product<'a> {
+    fn new(a: &'a View<'a, f32>, b: &'a View<'a, f32>, c: &ViewMut<'_, f32>) -> Option<Self> {
+        let kind = match (a.strides, b.strides) {
+            ((_, 1), (1, _)) => Kind::Dots,
+            ((_, 1), (_, 1)) => Kind::Rows,
+            ((1, _), (_, 1)) => Kind::Outer,
+            _ => return None,
+        };
+        let last = |rows: usize, columns: usize, strides: (usize, usize)| {
+            let row = rows.checked_sub(1)?.checked_mul(strides.0)?;
+            row.checked_add(columns.checked_sub(1)?.checked_mul(strides.1)?)
+        };
+        let inside = last(a.rows, a.columns, a.strides)? < a.data.len()
+            && last(b.rows, b.columns, b.strides)? < b.data.len()
+            && last(c.rows, c.columns, (c.stride, 1))? < c.data.len();
+        (inside && c.rows >= SIDE && c.columns >= SIDE).then_some(Self { kind, a, b })
+    }
+
+    fn run(&self, store: Store<f32>, c: &mut ViewMut<'_, f32>) {
+        let mut row = 0;
+        while row < c.rows {
+            // The last tiles reach back over sums that are there already, and leave them alone.
+            let top = row.min(c.rows - SIDE);
+            let mut column = 0;
+            if top == row {
+                let tiles = c.columns / SIDE;
+                let place = c.data[top * c.stride..].as_mut_ptr();
+                // SAFETY: the tiles cover rows `top..top + 4` and the first `4 * tiles` columns of `c`.
+                unsafe { self.tiles((top, 0), tiles, store, place, c.stride) };
+                column = tiles * SIDE;
+            }
+            while column < c.columns {
+                let left = column.min(c.columns - SIDE);
+                self.part(store, c, (top, left), (row - top, column - left));
+                column = left + SIDE;
+            }
+            row = top + SIDE;
+        }
+    }
+
+    /// A tile of which the first rows and columns are left alone.
+    fn part(
+        &self,
+        store: Store<f32>,
+        c: &mut ViewMut<'_, f32>,
+        (top, left): (usize, usize),
+        (skip_rows, skip_columns): (usize, usize),
+    ) {
+        let place = top * c.stride + left;
+        let mut before = [[0.0; SIDE]; SIDE];
+        for (row, before) in before.iter_mut().enumerate() {
+            if let Some(there) = c.data[place + row * c.stride..].first_chunk() {
+                *before = *there;
+            }
+        }
+        // SAFETY: the tile lies inside `c`.
+        unsafe { self.tiles((top, left), 1, store, c.data[place..].as_mut_ptr(), c.stride) };
+        for (row, before) in before.iter().enumerate() {
+            let there = &mut c.data[place + row * c.stride..];
+            if row < skip_rows {
+                if let Some(there) = there.first_chunk_mut() {
+                    *there = *before;
+                }
+            } else {
+                for (there, before) in there.iter_mut().zip(before).take(skip_columns) {
+                    *there = *before;
+                }
+            }
+        }
+    }
+
+    /// Tiles side by side, the first at (`top`, `left`).
+    ///
+    /// # Safety
+    /// Tiles must lie inside the product, and `c` must hold four rows, `c_stride` apart, of as many tiles.
+    unsafe fn tiles(
+        &self,
+        (top, left): (usize, usize),
+        tiles: usize,
+        store: Store<f32>,
+        c: *mut f32,
+        c_stride: usize,
+    ) {
+        let Self { kind, a, b } = self;
+        let (a_stride, b_stride) = match kind {
+            Kind::Dots => (a.strides.0, b.strides.1),
+            Kind::Rows => (a.strides.0, b.strides.0),
+            Kind::Outer => (a.strides.1, b.strides.0),
+        };
+        let (add, factor) = match store {
+            Store::Replace => (0, 0.0),
+            Store::Add(factor) => (1, factor),
+        };
+        let mut job = Job {
+            a: a.data[top * a.strides.0..].as_ptr(),
+            a_stride: a_stride * 4,
+            b: b.data[left * b.strides.1..].as_ptr(),
+            b_stride: b_stride * 4,
+            k: a.columns,
+            c,
+            c_stride: c_stride * 4,
+            add,
+            factor,
+            b_next: SIDE * b.strides.1 * 4,
+            tiles,
+        };
+        // SAFETY: `new` has checked that the whole product lies inside the slices; the rest is the caller's.
+        unsafe {
+            match kind {
+                Kind::Dots => fairtier_tiles_dots(&raw mut job),
+                Kind::Rows => fairtier_tiles_rows(&raw mut job),
+                Kind::Outer => fairtier_tiles_outer(&raw mut job),
+            }
+        }
+    }
+}
+
+fn put(place: &mut f32, sum: f32, store: Store<f32>) {
+    match store {
+        Store::Replace => *place = sum,
+        Store::Add(factor) => *place += factor * sum,
+    }
+}
+
+/// Any strides and sizes.
+fn one_by_one(a: View<'_, f32>, b: View<'_, f32>, store: Store<f32>, c: &mut ViewMut<'_, f32>) {
+    for row in 0..a.rows {
+        for column in 0..b.columns {
+            let sum = dot(
+                a.data.get(row * a.strides.0..).unwrap_or_default(),
+                a.strides.1,
+                b.data.get(column * b.strides.1..).unwrap_or_default(),
+                b.strides.0,
+                a.columns,
+            );
+            if let Some(place) = c.data.get_mut(row * c.stride + column) {
+                put(place, sum, store);
+            }
+        }
+    }
+}
+
+/// `k` products of numbers `strides` apart, or as many as there are.
+fn dot(a: &[f32], a_stride: usize, b: &[f32], b_stride: usize, k: usize) -> f32 {
+    let there = |slice: &[f32], stride: usize| match (slice.len(), stride) {
+        (0, _) => 0,
+        (_, 0) => k,
+        (len, stride) => (len - 1) / stride + 1,
+    };
+    let k = k.min(there(a, a_stride)).min(there(b, b_stride));
+    if k == 0 {
+        return 0.0;
+    }
+    // SAFETY: `k` was cut to what both slices hold.
+    unsafe { fairtier_dot(a.as_ptr(), a_stride * 4, b.as_ptr(), b_stride * 4, k) }
+}
+
+// Sums are s0-s15, row by row. Four steps of k per turn, because a turn costs two instructions.
+global_asm!(
+    ".syntax unified",
+    ".thumb",
+    ".fpu fpv4-sp-d16",
+    ".section .text.fairtier_kernel,\"ax\",%progbits",
+    // Sixteen multiply-accumulates of a column of a and a row of b.
+    ".macro FT_SIXTEEN a0, a1, a2, a3, b0, b1, b2, b3",
+    "vfma.f32 s0, \\a0, \\b0",
+    "vfma.f32 s1, \\a0, \\b1",
+    "vfma.f32 s2, \\a0, \\b2",
+    "vfma.f32 s3, \\a0, \\b3",
+    "vfma.f32 s4, \\a1, \\b0",
+    "vfma.f32 s5, \\a1, \\b1",
+    "vfma.f32 s6, \\a1, \\b2",
+    "vfma.f32 s7, \\a1, \\b3",
+    "vfma.f32 s8, \\a2, \\b0",
+    "vfma.f32 s9, \\a2, \\b1",
+    "vfma.f32 s10, \\a2, \\b2",
+    "vfma.f32 s11, \\a2, \\b3",
+    "vfma.f32 s12, \\a3, \\b0",
+    "vfma.f32 s13, \\a3, \\b1",
+    "vfma.f32 s14, \\a3, \\b2",
+    "vfma.f32 s15, \\a3, \\b3",
+    ".endm",
+    // Two steps of each kind.
+    ".macro FT_DOTS_PAIR",
+    "vldmia r0!, {{s16, s17}}",
+    "vldmia r1!, {{s18, s19}}",
+    "vldmia r2!, {{s20, s21}}",
+    "vldmia r3!, {{s22, s23}}",
+    "vldmia r4!, {{s24, s25}}",
+    "vldmia r5!, {{s26, s27}}",
+    "vldmia r6!, {{s28, s29}}",
+    "vldmia r7!, {{s30, s31}}",
+    "FT_SIXTEEN s16, s18, s20, s22, s24, s26, s28, s30",
+    "FT_SIXTEEN s17, s19, s21, s23, s25, s27, s29, s31",
+    ".endm",
+    ".macro FT_ROWS_PAIR",
+    "vldmia r0!, {{s16, s17}}",
+    "vldmia r1!, {{s18, s19}}",
+    "vldmia r2!, {{s20, s21}}",
+    "vldmia r3!, {{s22, s23}}",
+    "vldmia r4, {{s24-s27}}",
+    "add r4, r4, r9",
+    "vldmia r4, {{s28-s31}}",
+    "add r4, r4, r9",
+    "FT_SIXTEEN s16, s18, s20, s22, s24, s25, s26, s27",
+    "FT_SIXTEEN s17, s19, s21, s23, s28, s29, s30, s31",
+    ".endm",
+    ".macro FT_OUTER_PAIR",
+    "vldmia r0, {{s16-s19}}",
+    "add r0, r0, r8",
+    "vldmia r4, {{s24-s27}}",
+    "add r4, r4, r9",
+    "vldmia r0, {{s20-s23}}",
+    "add r0, r0, r8",
+    "vldmia r4, {{s28-s31}}",
+    "add r4, r4, r9",
+    "FT_SIXTEEN s16, s17, s18, s19, s24, s25, s26, s27",
+    "FT_SIXTEEN s20, s21, s22, s23, s28, s29, s30, s31",
+    ".endm",
+    // Saves registers; r12 holds the job, lr walks along c. From 7 on once per tile: zeroes the sums.
+    ".macro FT_BEGIN",
+    "push {{r4-r11, lr}}",
+    "sub sp, sp, #4",
+    "vpush {{s16-s31}}",
+    "mov r12, r0",
+    "ldr lr, [r12, #20]",
+    "7:",
+    "adr r1, fairtier_zeros",
+    "vldmia r1, {{s0-s15}}",
+    "ldrd r0, r8, [r12, #0]",
+    "ldrd r4, r9, [r12, #8]",
+    "ldr r10, [r12, #16]",
+    ".endm",
+    // One row of c: c + factor * sum. `vmla` rounds twice, unlike `vfma`.
+    ".macro FT_ADD_ROW a, b, c, d",
+    "vldmia r0, {{s16-s19}}",
+    "vmla.f32 s16, \\a, s20",
+    "vmla.f32 s17, \\b, s20",
+    "vmla.f32 s18, \\c, s20",
+    "vmla.f32 s19, \\d, s20",
+    "vstmia r0, {{s16-s19}}",
+    "add r0, r0, r1",
+    ".endm",
+    // Stores a tile, goes on to the next, and returns after the last.
+    ".macro FT_END",
+    "mov r0, lr",
+    "ldrd r1, r2, [r12, #24]",
+    "cmp r2, #0",
+    "beq 8f",
+    "vldr s20, [r12, #32]",
+    "FT_ADD_ROW s0, s1, s2, s3",
+    "FT_ADD_ROW s4, s5, s6, s7",
+    "FT_ADD_ROW s8, s9, s10, s11",
+    "FT_ADD_ROW s12, s13, s14, s15",
+    "b 9f",
+    "8:",
+    "vstmia r0, {{s0-s3}}",
+    "add r0, r0, r1",
+    "vstmia r0, {{s4-s7}}",
+    "add r0, r0, r1",
+    "vstmia r0, {{s8-s11}}",
+    "add r0, r0, r1",
+    "vstmia r0, {{s12-s15}}",
+    "9:",
+    "ldrd r3, r4, [r12, #36]",
+    "subs r4, r4, #1",
+    "str r4, [r12, #40]",
+    "ldr r0, [r12, #8]",
+    "add r0, r0, r3",
+    "str r0, [r12, #8]",
+    "add lr, lr, #16",
+    "bne 7b",
+    "vpop {{s16-s31}}",
+    "add sp, sp, #4",
+    "pop {{r4-r11, pc}}",
+    ".endm",
+    ".balign 4",
+    "fairtier_zeros:",
+    ".zero 64",
+    // Both along k: four pointers each.
+    ".balign 4",
+    ".global fairtier_tiles_dots",
+    ".type fairtier_tiles_dots, %function",
+    ".thumb_func",
+    "fairtier_tiles_dots:",
+    "FT_BEGIN",
+    "add r1, r0, r8",
+    "add r2, r1, r8",
+    "add r3, r2, r8",
+    "add r5, r4, r9",
+    "add r6, r5, r9",
+    "add r7, r6, r9",
+    "lsrs r11, r10, #2",
+    "beq 2f",
+    "1:",
+    "FT_DOTS_PAIR",
+    "FT_DOTS_PAIR",
+    "subs r11, r11, #1",
+    "bne 1b",
+    "2:",
+    "tst r10, #2",
+    "beq 3f",
+    "FT_DOTS_PAIR",
+    "3:",
+    "tst r10, #1",
+    "beq 4f",
+    "vldr s16, [r0]",
+    "vldr s18, [r1]",
+    "vldr s20, [r2]",
+    "vldr s22, [r3]",
+    "vldr s24, [r4]",
+    "vldr s26, [r5]",
+    "vldr s28, [r6]",
+    "vldr s30, [r7]",
+    "FT_SIXTEEN s16, s18, s20, s22, s24, s26, s28, s30",
+    "4:",
+    "FT_END",
+    // a along k, b along its columns.
+    ".balign 4",
+    ".global fairtier_tiles_rows",
+    ".type fairtier_tiles_rows, %function",
+    ".thumb_func",
+    "fairtier_tiles_rows:",
+    "FT_BEGIN",
+    "add r1, r0, r8",
+    "add r2, r1, r8",
+    "add r3, r2, r8",
+    "lsrs r11, r10, #2",
+    "beq 2f",
+    "1:",
+    "FT_ROWS_PAIR",
+    "FT_ROWS_PAIR",
+    "subs r11, r11, #1",
+    "bne 1b",
+    "2:",
+    "tst r10, #2",
+    "beq 3f",
+    "FT_ROWS_PAIR",
+    "3:",
+    "tst r10, #1",
+    "beq 4f",
+    "vldr s16, [r0]",
+    "vldr s18, [r1]",
+    "vldr s20, [r2]",
+    "vldr s22, [r3]",
+    "vldmia r4, {{s24-s27}}",
+    "FT_SIXTEEN s16, s18, s20, s22, s24, s25, s26, s27",
+    "4:",
+    "FT_END",
+    // a along its rows, b along its columns.
+    ".balign 4",
+    ".global fairtier_tiles_outer",
+    ".type fairtier_tiles_outer, %function",
+    ".thumb_func",
+    "fairtier_tiles_outer:",
+    "FT_BEGIN",
+    "lsrs r11, r10, #2",
+    "beq 2f",
+    "1:",
+    "FT_OUTER_PAIR",
+    "FT_OUTER_PAIR",
+    "subs r11, r11, #1",
+    "bne 1b",
+    "2:",
+    "tst r10, #2",
+    "beq 3f",
+    "FT_OUTER_PAIR",
+    "3:",
+    "tst r10, #1",
+    "beq 4f",
+    "vldmia r0, {{s16-s19}}",
+    "vldmia r4, {{s24-s27}}",
+    "FT_SIXTEEN s16, s17, s18, s19, s24, s25, s26, s27",
+    "4:",
+    "FT_END",
+    // One sum: a, stride, b, stride; k is on the stack.
+    ".balign 4",
+    ".global fairtier_dot",
+    ".type fairtier_dot, %function",
+    ".thumb_func",
+    "fairtier_dot:",
+    "ldr r12, [sp]",
+    "push {{r4, lr}}",
+    "movs r4, #0",
+    "vmov s0, r4",
+    "1:",
+    "vldr s1, [r0]",
+    "add r0, r0, r1",
+    "vldr s2, [r2]",
+    "add r2, r2, r3",
+    "vfma.f32 s0, s1, s2",
+    "subs r12, r12, #1",
+    "bne 1b",
+    "pop {{r4, pc}}",
+    // values, fours: below zero becomes zero; NaN is not below.
+    ".balign 4",
+    ".global fairtier_relu",
+    ".type fairtier_relu, %function",
+    ".thumb_func",
+    "fairtier_relu:",
+    "movs r2, #0",
+    "vmov s8, r2",
+    "1:",
+    "vldmia r0, {{s0-s3}}",
+    "vcmp.f32 s0, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it mi",
+    "vmovmi.f32 s0, s8",
+    "vcmp.f32 s1, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it mi",
+    "vmovmi.f32 s1, s8",
+    "vcmp.f32 s2, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it mi",
+    "vmovmi.f32 s2, s8",
+    "vcmp.f32 s3, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it mi",
+    "vmovmi.f32 s3, s8",
+    "vstmia r0!, {{s0-s3}}",
+    "subs r1, r1, #1",
+    "bne 1b",
+    "bx lr",
+    // y, gradient, fours: zero where y is not above zero, or NaN.
+    ".balign 4",
+    ".global fairtier_relu_grad",
+    ".type fairtier_relu_grad, %function",
+    ".thumb_func",
+    "fairtier_relu_grad:",
+    "movs r3, #0",
+    "vmov s8, r3",
+    "1:",
+    "vldmia r0!, {{s0-s3}}",
+    "vldmia r1, {{s4-s7}}",
+    "vcmp.f32 s0, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it le",
+    "vmovle.f32 s4, s8",
+    "vcmp.f32 s1, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it le",
+    "vmovle.f32 s5, s8",
+    "vcmp.f32 s2, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it le",
+    "vmovle.f32 s6, s8",
+    "vcmp.f32 s3, #0.0",
+    "vmrs APSR_nzcv, fpscr",
+    "it le",
+    "vmovle.f32 s7, s8",
+    "vstmia r1!, {{s4-s7}}",
+    "subs r2, r2, #1",
+    "bne 1b",
+    "bx lr",
+    // rows, stride, count, sums; the factor is s0. Four columns from above to below.
+    ".balign 4",
+    ".global fairtier_column_sums",
+    ".type fairtier_column_sums, %function",
+    ".thumb_func",
+    "fairtier_column_sums:",
+    "mov r12, #0",
+    "vmov s4, r12",
+    "vmov.f32 s5, s4",
+    "vmov.f32 s6, s4",
+    "vmov.f32 s7, s4",
+    "1:",
+    "vldmia r0, {{s8-s11}}",
+    "add r0, r0, r1",
+    "vadd.f32 s4, s4, s8",
+    "vadd.f32 s5, s5, s9",
+    "vadd.f32 s6, s6, s10",
+    "vadd.f32 s7, s7, s11",
+    "subs r2, r2, #1",
+    "bne 1b",
+    "vldmia r3, {{s8-s11}}",
+    "vmla.f32 s8, s4, s0",
+    "vmla.f32 s9, s5, s0",
+    "vmla.f32 s10, s6, s0",
+    "vmla.f32 s11, s7, s0",
+    "vstmia r3, {{s8-s11}}",
+    "bx lr",
+    ".purgem FT_SIXTEEN",
+    ".purgem FT_DOTS_PAIR",
+    ".purgem FT_ROWS_PAIR",
+    ".purgem FT_OUTER_PAIR",
+    ".purgem FT_BEGIN",
+    ".purgem FT_ADD_ROW",
+    ".purgem FT_END",
+);

@@ -1,0 +1,102 @@
+//! The one task of a board: bytes in, bytes out, a batch in between.
+//!
+//! A batch is the longest the line has to wait, and the UART's interrupt takes what arrives meanwhile. The
+//! aggregator never has more on its way than two chunks and a message: four chunks of room are enough.
+
+use common::{
+    Budget, Instant,
+    sealed::{Nonces, Page},
+};
+use edge_client::{
+    Profile,
+    data::Shard,
+    serial::{self, SerialDevice},
+    train::Backend,
+};
+use embassy_futures::{
+    select::{Either, select},
+    yield_now,
+};
+use embassy_time::Timer;
+use embedded_io_async::{Read, Write};
+
+/// What the board is, beyond its identity.
+#[derive(Copy, Clone, Debug)]
+pub struct Limits {
+    pub board: &'static str,
+    /// Longest chunk on the line.
+    pub chunk: u32,
+    /// Bytes of flash that may hold parameters.
+    pub flash: u64,
+    /// Bytes of stack that were in use at some time, or 0.
+    pub stack: fn() -> u32,
+}
+
+/// Room for what a board with such chunks sends; see [`SerialDevice`].
+pub const fn send_room(chunk: u32) -> usize {
+    let chunk = chunk as usize + 35;
+    if chunk > 256 { chunk } else { 256 }
+}
+
+/// Takes part in rounds for ever.
+pub async fn run<const NODES: usize, const SEND: usize>(
+    mut uart: impl Read + Write,
+    page: Page,
+    nonces: Nonces,
+    limits: Limits,
+    arena: &'static mut [f32],
+    shard: &impl Shard,
+    backend: &mut impl Backend<f32>,
+) -> ! {
+    let ram = size_of_val(arena) as u64;
+    let budget = Budget { ram, flash: limits.flash, macs_per_s: 0, link_bytes_per_s: 0 };
+    let profile = Profile { device: page.device.clone(), budget, data: shard.summary() };
+    let link = serial::limits(limits.chunk);
+    let mut device = SerialDevice::<_, NODES, SEND>::new(page, profile, limits.board, arena, link, nonces);
+    let mut bytes = [0; 64];
+    loop {
+        if device.is_asked() {
+            device.note_stack((limits.stack)());
+        }
+        while let Some(line) = device.poll_transmit(now()) {
+            send(&mut uart, line, &mut bytes).await;
+        }
+        let working = device.has_work();
+        let wait = async {
+            match device.poll_timeout() {
+                _ if working => {}
+                Some(at) => Timer::at(embassy_time::Instant::from_millis(at.as_millis())).await,
+                None => core::future::pending().await,
+            }
+        };
+        match select(uart.read(&mut bytes), wait).await {
+            Either::First(Ok(len)) => device.handle_bytes(bytes.get(..len).unwrap_or_default(), now()),
+            // Noise on the line, or a full buffer: what was lost is asked for again.
+            Either::First(Err(_)) => {}
+            Either::Second(()) => {
+                device.handle_timeout(now());
+                if working {
+                    // The aggregator is told of an error, and this device waits for the next round.
+                    let _ = device.work(shard, backend, now());
+                    yield_now().await;
+                }
+            }
+        }
+    }
+}
+
+async fn send(uart: &mut impl Write, line: impl Iterator<Item = u8>, bytes: &mut [u8]) {
+    let mut line = line.peekable();
+    while line.peek().is_some() {
+        let mut len = 0;
+        for (place, byte) in bytes.iter_mut().zip(line.by_ref()) {
+            *place = byte;
+            len += 1;
+        }
+        let _ = uart.write_all(bytes.get(..len).unwrap_or_default()).await;
+    }
+}
+
+fn now() -> Instant {
+    Instant::from_millis(embassy_time::Instant::now().as_millis())
+}

@@ -1,0 +1,66 @@
+//! Products without an FPU: every multiplication is a call of some fifty instructions, so the best loop is
+//! the plain one that leaves out what changes nothing.
+//!
+//! A product with zero adds a zero. A sum that begins with +0 is never -0 (only -0 + -0 is), so adding a
+//! zero of either sign leaves its bits alone, unless the other factor is infinite or NaN. Pixels of paper
+//! and units at rest are zeros: about half of all factors. The bits are those of `Portable::plain()`.
+
+use common::plan::Conv;
+use edge_client::train::{Backend, Portable, Store, View, ViewMut};
+
+/// The backend of cores without an FPU.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Soft;
+
+impl Backend<f32> for Soft {
+    fn gemm(&mut self, a: View<'_, f32>, b: View<'_, f32>, store: Store<f32>, c: ViewMut<'_, f32>) {
+        let (inner, rows, columns) = (a.columns.min(b.rows), a.rows.min(c.rows), b.columns.min(c.columns));
+        let (a_step, b_step) = (a.strides.1.max(1), b.strides.0.max(1));
+        for row in 0..rows {
+            let a = a.data.get(row * a.strides.0..).unwrap_or_default();
+            let Some(c) = c.data.get_mut(row * c.stride..) else { return };
+            for (column, place) in c.iter_mut().enumerate().take(columns) {
+                let b = b.data.get(column * b.strides.1..).unwrap_or_default();
+                let mut sum = 0.0;
+                for (&a, &b) in a.iter().step_by(a_step).zip(b.iter().step_by(b_step)).take(inner) {
+                    if counts(a, b) {
+                        sum += a * b;
+                    }
+                }
+                match store {
+                    Store::Replace => *place = sum,
+                    Store::Add(1.0) => *place += sum,
+                    Store::Add(factor) => *place += factor * sum,
+                }
+            }
+        }
+    }
+
+    fn conv(&mut self, conv: &Conv, samples: usize, x: &[f32], w: &[f32], y: &mut [f32]) {
+        Portable::plain().conv(conv, samples, x, w, y);
+    }
+
+    fn conv_input_grad(&mut self, conv: &Conv, samples: usize, dy: &[f32], w: &[f32], dx: &mut [f32]) {
+        Portable::plain().conv_input_grad(conv, samples, dy, w, dx);
+    }
+
+    fn conv_weight_grad(
+        &mut self,
+        conv: &Conv,
+        samples: usize,
+        factor: f32,
+        dy: &[f32],
+        x: &[f32],
+        dw: &mut [f32],
+    ) {
+        Portable::plain().conv_weight_grad(conv, samples, factor, dy, x, dw);
+    }
+}
+
+/// False if `a * b` is a zero, told from the bits.
+#[inline(always)]
+fn counts(a: f32, b: f32) -> bool {
+    const INFINITE: u32 = 0x7f80_0000;
+    let (a, b) = (a.to_bits() & !(1 << 31), b.to_bits() & !(1 << 31));
+    (a != 0 || b >= INFINITE) && (b != 0 || a >= INFINITE)
+}

@@ -1,0 +1,86 @@
+//! Firmware of the STM32F407G-DISC1: USART2 on PA2 (out) and PA3 (in), 115,200 baud.
+//!
+//! Builds and links; it has not been run on hardware by its authors. The seed of the nonces comes from the
+//! part's random number generator at every start.
+#![no_std]
+#![no_main]
+#![deny(unsafe_code)]
+
+use common::sealed::{Nonces, Page};
+use cortex_m::peripheral::SCB;
+use edge_client::data::BytesShard;
+use embassy_executor::Spawner;
+use embassy_stm32::{
+    bind_interrupts, peripherals,
+    rcc::{Hse, HseMode, Pll, PllMul, PllPDiv, PllPreDiv, PllQDiv, PllSource, Sysclk},
+    rng::{self, Rng},
+    time::Hertz,
+    usart::{self, BufferedUart},
+};
+use firmware::{
+    Best,
+    node::{self, Limits},
+};
+use static_cell::ConstStaticCell;
+
+const CHUNK: u32 = 256;
+/// Where `edge-client flash` writes them; see `boards/stm32f407.toml`.
+const IDENTITY: usize = 0x080c_0000;
+const SHARD: usize = 0x080e_0000;
+
+bind_interrupts!(struct Irqs {
+    USART2 => usart::BufferedInterruptHandler<peripherals::USART2>;
+    RNG => rng::InterruptHandler<peripherals::RNG>;
+});
+
+static ARENA: ConstStaticCell<[f32; 16_384]> = ConstStaticCell::new([0.0; 16_384]);
+static RECEIVED: ConstStaticCell<[u8; 1024]> = ConstStaticCell::new([0; 1024]);
+static TO_SEND: ConstStaticCell<[u8; 128]> = ConstStaticCell::new([0; 128]);
+
+#[embassy_executor::main]
+async fn main(_spawner: Spawner) {
+    // 168 MHz from the board's crystal of 8 MHz; the generator needs the 48 MHz of the PLL's Q output.
+    let mut config = embassy_stm32::Config::default();
+    config.rcc.hse = Some(Hse { freq: Hertz(8_000_000), mode: HseMode::Oscillator });
+    config.rcc.pll_src = PllSource::HSE;
+    config.rcc.pll = Some(Pll {
+        prediv: PllPreDiv::DIV4,
+        mul: PllMul::MUL168,
+        divp: Some(PllPDiv::DIV2),
+        divq: Some(PllQDiv::DIV7),
+        divr: None,
+    });
+    config.rcc.ahb_pre = embassy_stm32::rcc::AHBPrescaler::DIV1;
+    config.rcc.apb1_pre = embassy_stm32::rcc::APBPrescaler::DIV4;
+    config.rcc.apb2_pre = embassy_stm32::rcc::APBPrescaler::DIV2;
+    config.rcc.sys = Sysclk::PLL1_P;
+    let p = embassy_stm32::init(config);
+    let mut seed = [0; 16];
+    if Rng::new(p.RNG, Irqs).async_fill_bytes(&mut seed).await.is_err() {
+        SCB::sys_reset();
+    }
+    let config = usart::Config::default();
+    let Ok(uart) = BufferedUart::new(p.USART2, p.PA3, p.PA2, TO_SEND.take(), RECEIVED.take(), Irqs, config)
+    else {
+        return;
+    };
+    let Ok(page) = Page::decode(flash(IDENTITY, 4096)) else { return };
+    let Ok(shard) = BytesShard::parse(flash(SHARD, 0x1f000)) else { return };
+    let limits = Limits { board: "stm32f407", chunk: CHUNK, flash: 64 << 10, stack: || 0 };
+    let nonces = Nonces::new(seed, 0);
+    let backend = &mut Best::default();
+    node::run::<24, { node::send_room(CHUNK) }>(uart, page, nonces, limits, ARENA.take(), &shard, backend)
+        .await
+}
+
+/// What was written beside the program.
+#[allow(unsafe_code, reason = "flash that the memory map keeps free of the program")]
+fn flash(address: usize, len: usize) -> &'static [u8] {
+    // SAFETY: flash outside the program's part of it, which nobody writes while we run.
+    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(address), len) }
+}
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    SCB::sys_reset();
+}

@@ -1,0 +1,171 @@
+//! Commands for boards: bridge, flash, monitor, shard.
+
+use std::{fs, io::Write, path::PathBuf, process::Command, time::Duration};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use edge_client::{
+    data::Shard,
+    host::{
+        Identity,
+        args::DataArgs,
+        board::{Board, pack_shard, refreshed_page},
+        bridge::{
+            Bridge,
+            port::{self, PortSpec},
+            report,
+        },
+    },
+    serial::{
+        MAX_PACKET, PING, Status,
+        line::{Decoder, Encoder},
+    },
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{resolve, stop_signal};
+
+#[derive(clap::Args, Debug)]
+pub(super) struct BridgeArgs {
+    /// Address of the aggregator
+    #[arg(long, default_value = "127.0.0.1:4433")]
+    server: String,
+    /// What `aggregator enroll` wrote for the bridge
+    #[arg(long)]
+    identity: PathBuf,
+    /// Where boards are: /dev/ttyACM0, '/dev/ttyUSB*@921600', unix:PATH, tcp:ADDRESS, connect:ADDRESS
+    #[arg(long = "port", required = true)]
+    ports: Vec<PortSpec>,
+    /// Ask boards for their status every so many seconds, and log it
+    #[arg(long)]
+    ask: Option<u64>,
+}
+
+pub(super) fn bridge(args: &BridgeArgs) -> Result<()> {
+    let bridge = Bridge {
+        server: resolve(&args.server)?,
+        identity: Identity::load(&args.identity)?,
+        ports: args.ports.clone(),
+        ask: args.ask.filter(|&seconds| seconds > 0).map(Duration::from_secs),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async { Ok(bridge.run(stop_signal()?).await?) })
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct FlashArgs {
+    /// Kind of board, as in mps2-an386
+    board: String,
+    /// What `aggregator enroll --serial` wrote for the board
+    #[arg(long)]
+    page: PathBuf,
+    /// What `edge-client shard` wrote for the board
+    #[arg(long)]
+    shard: PathBuf,
+    /// Where `scripts/firmware` has put the images
+    #[arg(long, default_value = "target/firmware")]
+    images: PathBuf,
+    /// Emulated boards: QEMU's end of the serial line, as in unix:PATH or tcp:ADDRESS of a bridge
+    #[arg(long, default_value = "unix:boards.sock")]
+    serial: String,
+}
+
+pub(super) fn flash(args: &FlashArgs) -> Result<()> {
+    let board = Board::by_name(&args.board)?;
+    let image = board.image(&args.images);
+    ensure!(
+        image.exists(),
+        "{} is missing; build it with `scripts/firmware {}`",
+        image.display(),
+        board.name
+    );
+    let dir = tempfile::tempdir()?;
+    let page = dir.path().join("page");
+    let original = fs::read(&args.page).with_context(|| args.page.display().to_string())?;
+    fs::write(&page, refreshed_page(&original).with_context(|| args.page.display().to_string())?)?;
+    let Some(arguments) = board.qemu(&image, &page, &args.shard, &args.serial) else {
+        return Ok(board.download(&image, &page, &args.shard)?);
+    };
+    let mut qemu = Command::new("qemu-system-arm");
+    let status =
+        qemu.args(arguments).status().context("qemu-system-arm: install the package of that name")?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct MonitorArgs {
+    /// Where the board is, as for `bridge` (which must not have it open; it has --ask)
+    port: PortSpec,
+    /// Ask so many times; without it, until Ctrl-C
+    #[arg(long)]
+    count: Option<u32>,
+    /// Seconds between questions
+    #[arg(long, default_value_t = 1)]
+    every: u64,
+}
+
+pub(super) fn monitor(args: &MonitorArgs) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (arrived, mut ports) = tokio::sync::mpsc::channel(1);
+        let watcher = tokio::spawn(port::watch(args.port.clone(), arrived));
+        let mut port = ports.recv().await.ok_or_else(|| anyhow!("the port can not be opened"))?;
+        let stop = stop_signal()?;
+        tokio::pin!(stop);
+        let mut clock = tokio::time::interval(Duration::from_secs(args.every.max(1)));
+        let mut decoder = Decoder::<{ MAX_PACKET + 4 }>::default();
+        let (mut bytes, mut answers) = ([0; 256], 0);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                _ = clock.tick() => {
+                    let ping: Vec<u8> = Encoder::new(&[PING]).collect();
+                    port.stream.write_all(&ping).await?;
+                }
+                len = port.stream.read(&mut bytes) => {
+                    let len = len?;
+                    ensure!(len > 0, "the board is gone");
+                    for &byte in bytes.iter().take(len) {
+                        if let Some(Ok(packet)) = decoder.push(byte)
+                            && let Some(status) = Status::decode(packet)
+                        {
+                            report(&port.name, &status);
+                            answers += 1;
+                        }
+                    }
+                    if args.count.is_some_and(|count| answers >= count) {
+                        break;
+                    }
+                }
+            }
+        }
+        watcher.abort();
+        Ok(())
+    })
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct ShardArgs {
+    #[command(flatten)]
+    data: DataArgs,
+    /// Features are whole multiples of 1/LEVELS: 16 for the built-in digits, 255 for images
+    #[arg(long, default_value_t = 16)]
+    levels: u8,
+    #[arg(long)]
+    out: PathBuf,
+}
+
+pub(super) fn shard(args: &ShardArgs) -> Result<()> {
+    let shard = args.data.shard()?;
+    let file = pack_shard(&shard, args.levels)?;
+    fs::write(&args.out, &file).with_context(|| args.out.display().to_string())?;
+    println!(
+        "{}: {} training and {} test samples, {} bytes",
+        args.out.display(),
+        shard.train_len(),
+        shard.test_len(),
+        file.len()
+    );
+    std::io::stdout().flush()?;
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! The kinds of boards: what `firmware/boards/*.toml` says of them, and how their firmware is started.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use common::sealed::{Page, PageError};
+use serde::Deserialize;
+
+use crate::data::{BytesShard, DataError, Images, Part, Shard};
+
+/// The descriptions that the firmware was built with.
+const BOARDS: [&str; 9] = [
+    include_str!("../../firmware/boards/mps2-an386.toml"),
+    include_str!("../../firmware/boards/mps2-an500.toml"),
+    include_str!("../../firmware/boards/mps2-an385.toml"),
+    include_str!("../../firmware/boards/mps2-an505.toml"),
+    include_str!("../../firmware/boards/mps3-an547.toml"),
+    include_str!("../../firmware/boards/lm3s6965evb.toml"),
+    include_str!("../../firmware/boards/microbit.toml"),
+    include_str!("../../firmware/boards/nrf52840.toml"),
+    include_str!("../../firmware/boards/stm32f407.toml"),
+];
+
+/// A kind of board.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Board {
+    pub name: String,
+    /// What the compiler calls it.
+    pub target: String,
+    pub core: String,
+    pub arithmetic: Arithmetic,
+    /// QEMU's name for it; absent on real parts.
+    pub machine: Option<String>,
+    /// What `probe-rs` calls it; absent on emulated ones.
+    pub chip: Option<String>,
+    pub memory: Memory,
+    pub clock: Clock,
+    pub limits: Limits,
+}
+
+/// How multiply-accumulates are rounded.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arithmetic {
+    Fused,
+    Plain,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Memory {
+    pub flash: Region,
+    pub ram: Region,
+    /// Where the identity page and the samples lie.
+    pub identity: u32,
+    pub shard: u32,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Region {
+    pub origin: u32,
+    pub length: u32,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Clock {
+    pub systick_hz: u32,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Limits {
+    pub arena: u32,
+    pub nodes: usize,
+    pub chunk: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("there is no board `{name}`; there are {known}")]
+pub struct UnknownBoard {
+    name: String,
+    known: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlashError {
+    #[error("{0} has neither a machine of QEMU nor a chip of probe-rs")]
+    NoWay(String),
+    #[error(
+        "real boards are flashed with probe-rs; get it with `cargo install probe-rs-tools --locked` \
+         and attach the board's debug probe"
+    )]
+    NoProbe,
+    #[error("probe-rs could not write {file}")]
+    Probe { file: PathBuf },
+    #[error("probe-rs: {0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Page(#[from] PageError),
+    #[error("the system has no randomness")]
+    Randomness,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackError {
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error("{value} is not a multiple of 1/{levels} that a byte can say; try another number of levels")]
+    Level { value: f32, levels: u8 },
+    #[error("a label above 255")]
+    Label,
+}
+
+/// A page with a new seed, so that no two starts of a board use the same nonces.
+pub fn refreshed_page(bytes: &[u8]) -> Result<Vec<u8>, FlashError> {
+    let mut page = Page::decode(bytes)?;
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut page.seed).map_err(|_| FlashError::Randomness)?;
+    Ok(page.encode().to_vec())
+}
+
+/// Samples as a file for a board's flash: `levels * feature` as a byte each, where that is exact.
+pub fn pack_shard(shard: &impl Shard, levels: u8) -> Result<Vec<u8>, PackError> {
+    let (inputs, scale) = (shard.inputs() as usize, f32::from(levels.max(1)));
+    let part = |part: Part| -> Result<(Vec<u8>, Vec<u8>), PackError> {
+        let (mut features, mut labels, mut row) = (vec![], vec![], vec![0.0; inputs]);
+        for index in 0..shard.len(part) {
+            let label = shard.sample(part, index, &mut row)?;
+            labels.push(u8::try_from(label).map_err(|_| PackError::Label)?);
+            for &value in &row {
+                let byte = (value * scale).round();
+                if !(0.0..=255.0).contains(&byte) || byte * (1.0 / scale) != value {
+                    return Err(PackError::Level { value, levels });
+                }
+                features.push(byte as u8);
+            }
+        }
+        Ok((features, labels))
+    };
+    let (train, test) = (part(Part::Train)?, part(Part::Test)?);
+    let train = Images::new(&train.0, &train.1, inputs)?;
+    Ok(BytesShard::new(train, Images::new(&test.0, &test.1, inputs)?, 1.0 / scale)?.encode())
+}
+
+impl Board {
+    pub fn all() -> Vec<Self> {
+        BOARDS.iter().filter_map(|text| toml::from_str(text).ok()).collect()
+    }
+
+    pub fn by_name(name: &str) -> Result<Self, UnknownBoard> {
+        let all = Self::all();
+        let known = all.iter().map(|board| board.name.as_str()).collect::<Vec<_>>().join(", ");
+        all.into_iter().find(|board| board.name == name).ok_or(UnknownBoard { name: name.into(), known })
+    }
+
+    /// Where `scripts/firmware` puts the image.
+    pub fn image(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("{}.elf", self.name))
+    }
+
+    /// QEMU's arguments to run an image with its pages, its UART at `serial` (a chardev of QEMU).
+    pub fn qemu(&self, image: &Path, page: &Path, shard: &Path, serial: &str) -> Option<Vec<OsString>> {
+        let machine = self.machine.as_deref()?;
+        let mut args: Vec<OsString> =
+            ["-M", machine, "-display", "none", "-monitor", "none", "-nodefaults", "-nic", "none"]
+                .map(OsString::from)
+                .to_vec();
+        args.extend(["-kernel".into(), image.into(), "-serial".into(), serial.into()]);
+        for (file, address) in [(page, self.memory.identity), (shard, self.memory.shard)] {
+            // QEMU doubles commas in names.
+            let file = file.display().to_string().replace(',', ",,");
+            args.push("-device".into());
+            args.push(format!("loader,file={file},addr={address:#x},force-raw=on").into());
+        }
+        Some(args)
+    }
+
+    /// Writes image and pages to a real board with probe-rs, and starts it.
+    pub fn download(&self, image: &Path, page: &Path, shard: &Path) -> Result<(), FlashError> {
+        let chip = self.chip.as_deref().ok_or_else(|| FlashError::NoWay(self.name.clone()))?;
+        if Command::new("probe-rs").arg("--version").output().is_err() {
+            return Err(FlashError::NoProbe);
+        }
+        let Memory { identity, shard: samples, .. } = self.memory;
+        for (file, address) in [(image, None), (page, Some(identity)), (shard, Some(samples))] {
+            let mut command = Command::new("probe-rs");
+            command.args(["download", "--chip", chip]);
+            if let Some(address) = address {
+                command.args(["--binary-format", "bin", "--base-address", &format!("{address:#x}")]);
+            }
+            if !command.arg(file).status()?.success() {
+                return Err(FlashError::Probe { file: file.to_owned() });
+            }
+        }
+        Command::new("probe-rs").args(["reset", "--chip", chip]).status()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_packed_exactly_and_other_numbers_are_refused() {
+        use crate::data::{Samples, digits};
+        let digits = Samples::of(&digits::all(), Part::Test).unwrap().select(&[0, 1, 2, 3]).unwrap();
+        let shard = digits.split(0.25, 1).unwrap();
+        let file = pack_shard(&shard, 16).unwrap();
+        let read = BytesShard::parse(&file).unwrap();
+        let (mut ours, mut theirs) = ([0.0; 64], [0.0; 64]);
+        for index in 0..shard.train_len() {
+            let label = shard.sample(Part::Train, index, &mut theirs).unwrap();
+            assert_eq!(read.sample(Part::Train, index, &mut ours), Ok(label));
+            assert_eq!(ours, theirs);
+        }
+        assert!(matches!(pack_shard(&shard, 3), Err(PackError::Level { .. })));
+    }
+
+    #[test]
+    fn every_description_is_read_and_consistent() {
+        let boards = Board::all();
+        assert_eq!(boards.len(), BOARDS.len());
+        for board in boards {
+            let Memory { flash, ram, identity, shard } = board.memory;
+            assert!(board.limits.arena < ram.length, "{}", board.name);
+            assert!(identity >= flash.origin + flash.length && shard >= identity + 0x1000, "{}", board.name);
+            assert_eq!(
+                board.target.ends_with("eabihf"),
+                board.arithmetic == Arithmetic::Fused,
+                "{}",
+                board.name
+            );
+            assert!(board.limits.chunk <= crate::serial::MAX_CHUNK);
+        }
+        assert!(Board::by_name("toaster").unwrap_err().to_string().contains("microbit"));
+    }
+}

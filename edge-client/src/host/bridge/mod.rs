@@ -1,0 +1,247 @@
+//! Carries serial devices to the aggregator: one QUIC connection, one stream per device.
+//!
+//! ```text
+//! board == COBS packets ==> port -> line -> stream == packets with their length ==> aggregator
+//! ```
+//! A bridge reads packets' ends, not their contents: frames are sealed between board and aggregator. What
+//! it can do is drop them, which a lossy cable does as well. Boards come and go, and so does the aggregator;
+//! neither waits for the other.
+
+use std::{net::SocketAddr, time::Duration};
+
+use common::{
+    Code,
+    sealed::STRANGER,
+    wire::{BRIDGE_ALPN, frame_prefix},
+};
+use quinn::{RecvStream, SendStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    client::{ClientError, is_final},
+    identity::Identity,
+    quic::{self, LinkError},
+};
+use crate::serial::{
+    MAX_PACKET, PING, Status,
+    line::{Decoder, Encoder},
+};
+
+pub mod port;
+
+use port::{Port, PortSpec};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(300);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const ROOM: usize = MAX_PACKET + 4;
+
+/// Where boards are, and whom they talk to.
+#[derive(Clone, Debug)]
+pub struct Bridge {
+    pub server: SocketAddr,
+    pub identity: Identity,
+    pub ports: Vec<PortSpec>,
+    /// Ask every board for its status this often, and log it.
+    pub ask: Option<Duration>,
+}
+
+type Uplink = watch::Receiver<Option<quinn::Connection>>;
+
+impl Bridge {
+    /// Carries packets until `stop` resolves or the aggregator does not want this bridge.
+    pub async fn run(&self, stop: impl Future<Output = ()>) -> Result<(), ClientError> {
+        let (connected, uplink) = watch::channel(None);
+        let mut lines = JoinSet::new();
+        let (arrived, mut ports) = mpsc::channel::<Port>(16);
+        for spec in self.ports.clone() {
+            lines.spawn(port::watch(spec, arrived.clone()));
+        }
+        let ask = self.ask;
+        let accept = async {
+            while let Some(port) = ports.recv().await {
+                while lines.try_join_next().is_some() {}
+                lines.spawn(carry(port, uplink.clone(), ask));
+            }
+        };
+        tokio::select! {
+            error = self.keep_connected(&connected) => Err(error),
+            () = accept => Ok(()),
+            () = stop => Ok(()),
+        }
+    }
+
+    /// Opens the connection again whenever it is lost; returns only if there is no point in trying.
+    async fn keep_connected(&self, connected: &watch::Sender<Option<quinn::Connection>>) -> ClientError {
+        let endpoint = match quic::endpoint(self.server) {
+            Ok(endpoint) => endpoint,
+            Err(error) => return ClientError::Socket(error),
+        };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let reason = match quic::connect(&endpoint, self.server, &self.identity, BRIDGE_ALPN).await {
+                Ok(connection) => {
+                    info!("connected to {}", self.server);
+                    pause = FIRST_PAUSE;
+                    connected.send_replace(Some(connection.clone()));
+                    let reason = connection.closed().await.into();
+                    connected.send_replace(None);
+                    reason
+                }
+                Err(error) => error,
+            };
+            match reason {
+                LinkError::Refused(code) if is_final(code) => {
+                    return ClientError::Refused { refusal: code.into() };
+                }
+                LinkError::Refused(Code::NotReady) => info!("the aggregator has stopped"),
+                other => warn!("link lost ({other}); trying again in {pause:.1?}"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// One board, from the moment it is plugged in until it is unplugged.
+async fn carry(port: Port, mut uplink: Uplink, ask: Option<Duration>) {
+    let name = port.name;
+    info!(line = name, "plugged in");
+    let (read, write) = tokio::io::split(port.stream);
+    let (sender, packets) = mpsc::channel(16);
+    let reader = tokio::spawn(read_line(read, sender));
+    let mut line = Line { name: name.clone(), packets, write, ask };
+    let end = loop {
+        let connection = match uplink.wait_for(Option::is_some).await {
+            Ok(connection) => connection.clone(),
+            Err(_) => break "bridge stops".into(),
+        };
+        let Some(connection) = connection else { continue };
+        let Ok((send, receive)) = connection.open_bi().await else {
+            tokio::time::sleep(FIRST_PAUSE).await;
+            continue;
+        };
+        match line.carry(send, receive).await {
+            Ended::Line(reason) => break reason,
+            Ended::Uplink => tokio::time::sleep(FIRST_PAUSE).await,
+        }
+    };
+    reader.abort();
+    info!(line = name, "unplugged: {end}");
+}
+
+enum Ended {
+    Line(String),
+    Uplink,
+}
+
+struct Line {
+    name: String,
+    packets: mpsc::Receiver<Vec<u8>>,
+    write: WriteHalf<port::Stream>,
+    ask: Option<Duration>,
+}
+
+impl Line {
+    async fn carry(&mut self, mut send: SendStream, receive: RecvStream) -> Ended {
+        // A board with a session of an earlier stream begins a new one at once.
+        if let Err(error) = self.put(&[STRANGER]).await {
+            return Ended::Line(error);
+        }
+        let (sender, mut answers) = mpsc::channel(4);
+        let reader = tokio::spawn(read_stream(receive, sender));
+        let mut clock = self.ask.map(tokio::time::interval);
+        let ended = loop {
+            let tick = async {
+                match &mut clock {
+                    Some(clock) => _ = clock.tick().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                packet = self.packets.recv() => match packet {
+                    None => break Ended::Line("line closed".into()),
+                    Some(packet) => match Status::decode(&packet) {
+                        Some(status) => report(&self.name, &status),
+                        None => {
+                            let prefix = frame_prefix(packet.len());
+                            if send.write_all(&prefix).await.is_err() || send.write_all(&packet).await.is_err() {
+                                break Ended::Uplink;
+                            }
+                        }
+                    },
+                },
+                answer = answers.recv() => match answer {
+                    None => break Ended::Uplink,
+                    Some(answer) => if let Err(error) = self.put(&answer).await {
+                        break Ended::Line(error);
+                    },
+                },
+                () = tick => if let Err(error) = self.put(&[PING]).await {
+                    break Ended::Line(error);
+                },
+            }
+        };
+        reader.abort();
+        ended
+    }
+
+    async fn put(&mut self, packet: &[u8]) -> Result<(), String> {
+        let bytes: Vec<u8> = Encoder::new(packet).collect();
+        self.write.write_all(&bytes).await.map_err(|error| error.to_string())?;
+        self.write.flush().await.map_err(|error| error.to_string())
+    }
+}
+
+/// One line of a log.
+pub fn report(line: &str, status: &Status) {
+    let Status { device, board, uptime_ms, open, round, batches, accepted, stack, damaged, rejected, .. } =
+        status;
+    let tier = status.tier.map_or_else(|| "no tier".into(), |tier| tier.to_string());
+    let doing = if status.working { format!("batch {batches}") } else { "waiting".into() };
+    info!(
+        line,
+        "{device} ({board}): up {} s, {}, {tier}, round {round}, {doing}, {accepted} accepted, stack {stack}, {damaged} damaged, {rejected} rejected",
+        uptime_ms / 1000,
+        if *open { "connected" } else { "not connected" },
+    );
+}
+
+async fn read_line(mut port: ReadHalf<port::Stream>, packets: mpsc::Sender<Vec<u8>>) {
+    let mut decoder = Decoder::<ROOM>::default();
+    let mut bytes = [0; 1024];
+    while let Ok(len @ 1..) = port.read(&mut bytes).await {
+        for &byte in bytes.iter().take(len) {
+            match decoder.push(byte) {
+                None => {}
+                Some(Err(error)) => debug!("noise: {error}"),
+                Some(Ok(packet)) => {
+                    let packet = packet.to_vec();
+                    // While there is no aggregator, what boards say is forgotten; they say it again.
+                    if packets.try_send(packet).is_err() && packets.is_closed() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn read_stream(mut stream: RecvStream, packets: mpsc::Sender<Vec<u8>>) {
+    let mut prefix = [0; 4];
+    while stream.read_exact(&mut prefix).await.is_ok() {
+        let len = u32::from_le_bytes(prefix) as usize;
+        if len == 0 || len > MAX_PACKET {
+            warn!("the aggregator sent {len} bytes, more than a serial line takes");
+            return;
+        }
+        let mut packet = vec![0; len];
+        if stream.read_exact(&mut packet).await.is_err() || packets.send(packet).await.is_err() {
+            return;
+        }
+    }
+}

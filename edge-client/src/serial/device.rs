@@ -1,0 +1,218 @@
+//! A board: Session, seal and line in one, sans-io.
+//!
+//! Give it what arrives ([`SerialDevice::handle_bytes`]) and the time, send what
+//! [`SerialDevice::poll_transmit`] gives until it gives nothing, and compute while
+//! [`SerialDevice::has_work`], a batch at a time. These are never inlined into their caller: one frame with
+//! room for all of them would be most of a small board's stack.
+
+use common::{
+    Duration, Instant,
+    sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD},
+    transfer::LinkLimits,
+};
+
+use super::{
+    MAX_PACKET,
+    line::{Decoder, Encoder},
+    status::{PING, Status},
+};
+use crate::{
+    Event, Profile, Session,
+    data::Shard,
+    session::Arena,
+    train::{Backend, TrainError},
+};
+
+/// Packet and checksum.
+const ROOM: usize = MAX_PACKET + 4;
+/// How long a device that was refused waits before it asks again.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// See the module for how to drive it. `SEND` is room for the longest packet it sends: a chunk and 35 bytes
+/// around it, and at least 256.
+#[derive(Debug)]
+pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
+    session: Session<A, NODES>,
+    caller: Caller,
+    limits: LinkLimits,
+    decoder: Decoder<ROOM>,
+    packet: [u8; SEND],
+    /// When to hail (again), while there is no session.
+    hail_at: Option<Instant>,
+    pause: Duration,
+    asked: bool,
+    status: Status,
+}
+
+impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEND> {
+    /// `nonces` must give others at every start; see [`Nonces`].
+    #[inline(never)]
+    pub fn new(
+        page: Page,
+        profile: Profile,
+        board: &str,
+        arena: A,
+        limits: LinkLimits,
+        nonces: Nonces,
+    ) -> Self {
+        let status = Status {
+            device: page.device.clone(),
+            board: board.try_into().unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").try_into().unwrap_or_default(),
+            uptime_ms: 0,
+            open: false,
+            tier: None,
+            round: 0,
+            batches: 0,
+            working: false,
+            accepted: 0,
+            refused: None,
+            arena: u32::try_from(profile.budget.ram).unwrap_or(u32::MAX),
+            train_samples: profile.data.train_samples,
+            stack: 0,
+            damaged: 0,
+            rejected: 0,
+        };
+        Self {
+            session: Session::new(profile, arena),
+            caller: Caller::new(page.device, page.key, nonces),
+            limits,
+            decoder: Decoder::default(),
+            packet: [0; SEND],
+            hail_at: Some(Instant::ZERO),
+            pause: limits.timeout,
+            asked: false,
+            status,
+        }
+    }
+
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Somebody wants to know how the board is doing.
+    pub fn is_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// What the driver knows of its stack, for the next answer.
+    pub fn note_stack(&mut self, bytes: u32) {
+        self.status.stack = bytes;
+    }
+
+    pub fn session(&mut self) -> &mut Session<A, NODES> {
+        &mut self.session
+    }
+
+    /// Bytes have arrived. None of them can do worse than be ignored.
+    #[inline(never)]
+    pub fn handle_bytes(&mut self, bytes: &[u8], now: Instant) {
+        for &byte in bytes {
+            match self.decoder.push(byte) {
+                None => {}
+                Some(Err(_)) => self.status.damaged = self.status.damaged.saturating_add(1),
+                Some(Ok([PING])) => self.asked = true,
+                Some(Ok(packet)) => match self.caller.handle(packet) {
+                    Heard::Nothing => {}
+                    Heard::Connected => {
+                        (self.hail_at, self.pause) = (None, self.limits.timeout);
+                        self.session.handle_connected(self.limits, now);
+                    }
+                    Heard::Lost => {
+                        self.hail_at = Some(now);
+                        self.session.handle_disconnected();
+                    }
+                    Heard::Frame(frame) => {
+                        if self.session.handle_frame(frame, now).is_err() {
+                            self.status.rejected = self.status.rejected.saturating_add(1);
+                        }
+                    }
+                    Heard::Refused(code) => {
+                        self.status.refused = Some(code);
+                        self.hail_at = Some(now + PATIENCE);
+                    }
+                    Heard::Rejected(_) => self.status.rejected = self.status.rejected.saturating_add(1),
+                },
+            }
+        }
+        self.note_events();
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.session.handle_timeout(now);
+        self.note_events();
+    }
+
+    /// When to call [`Self::handle_timeout`] and [`Self::poll_transmit`] at the latest.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.hail_at.into_iter().chain(self.session.poll_timeout()).min()
+    }
+
+    /// The next bytes for the line.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Encoder<'_>> {
+        let len = self.next_packet(now)?;
+        Some(Encoder::new(self.packet.get(..len)?))
+    }
+
+    #[inline(never)]
+    fn next_packet(&mut self, now: Instant) -> Option<usize> {
+        if self.asked {
+            self.asked = false;
+            self.status.uptime_ms = now.as_millis();
+            self.status.open = self.caller.is_open();
+            self.status.working = self.session.has_work();
+            return Some(self.status.encode(&mut self.packet));
+        }
+        if self.hail_at.is_some_and(|at| now >= at) {
+            self.hail_at = Some(now + self.pause);
+            self.pause = self.pause.doubled(LONGEST_PAUSE);
+            return Some(self.caller.hail(&mut self.packet));
+        }
+        if !self.caller.is_open() {
+            return None;
+        }
+        let (_, len) = self.session.poll_transmit(self.packet.get_mut(SEAL_HEAD..)?)?;
+        let sealed = self.caller.seal(&mut self.packet, len);
+        if sealed.is_none() {
+            // The counter is used up, or a frame leaves no room for its seal: begin anew.
+            self.caller.hang_up();
+            self.session.handle_disconnected();
+            self.hail_at = Some(now);
+        }
+        sealed
+    }
+
+    pub fn has_work(&self) -> bool {
+        self.session.has_work()
+    }
+
+    /// Computes one batch.
+    #[inline(never)]
+    pub fn work(
+        &mut self,
+        shard: &(impl Shard + ?Sized),
+        backend: &mut (impl Backend<f32> + ?Sized),
+        now: Instant,
+    ) -> Result<(), TrainError> {
+        self.status.batches = self.status.batches.saturating_add(1);
+        let outcome = self.session.work(shard, backend, now);
+        self.note_events();
+        outcome
+    }
+
+    fn note_events(&mut self) {
+        while let Some(event) = self.session.poll_event() {
+            let status = &mut self.status;
+            match event {
+                Event::Joined { tier, .. } => status.tier = Some(tier),
+                Event::Assigned { round } => (status.round, status.batches) = (round, 0),
+                Event::Answered { refused: None, .. } => status.accepted = status.accepted.saturating_add(1),
+                Event::Answered { refused, .. } => status.refused = refused,
+                Event::Failed { code, .. } => status.refused = Some(code),
+                Event::Refused(refusal) => status.refused = Some(refusal.code),
+                Event::Finished { .. } => {}
+            }
+        }
+    }
+}

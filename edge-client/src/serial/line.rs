@@ -1,0 +1,182 @@
+//! Packets on a line of bytes: COBS between zero bytes, with a checksum.
+//!
+//! ```text
+//! 0 | COBS of (packet, CRC-32) | 0
+//! ```
+//! COBS replaces every zero by the distance to the next one, so a zero is always the end of a packet and
+//! a receiver is in step again after the next one, whatever it has missed. The zero in front ends the noise
+//! before. The checksum tells noise from forgery: what arrives whole and does not open was not sent by a
+//! friend.
+
+use common::wire::crc32;
+
+const CHECK: usize = 4;
+/// Longest stretch without a zero that one code byte covers.
+const STRETCH: usize = 254;
+
+/// The bytes of one packet on the line, one after the other.
+#[derive(Clone, Debug)]
+pub struct Encoder<'a> {
+    packet: &'a [u8],
+    check: [u8; CHECK],
+    /// Of the packet and its checksum: what is on the line already.
+    done: usize,
+    /// Bytes that follow before the next code.
+    left: usize,
+    /// The stretch ends with a zero of the packet, which its code stands for.
+    zero: bool,
+    phase: Phase,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Phase {
+    Open,
+    Code,
+    Data,
+    Over,
+}
+
+impl<'a> Encoder<'a> {
+    pub fn new(packet: &'a [u8]) -> Self {
+        let check = crc32(packet).to_le_bytes();
+        Self { packet, check, done: 0, left: 0, zero: false, phase: Phase::Open }
+    }
+
+    fn at(&self, index: usize) -> Option<u8> {
+        match self.packet.get(index) {
+            Some(byte) => Some(*byte),
+            None => self.check.get(index - self.packet.len()).copied(),
+        }
+    }
+
+    fn code(&mut self) -> u8 {
+        let run = (0..STRETCH).take_while(|ahead| self.at(self.done + ahead).is_some_and(|b| b != 0)).count();
+        self.left = run;
+        self.zero = run < STRETCH && self.at(self.done + run).is_some();
+        self.after();
+        run as u8 + 1
+    }
+
+    /// What follows once `left` bytes are out.
+    fn after(&mut self) {
+        if self.left > 0 {
+            self.phase = Phase::Data;
+            return;
+        }
+        let ends_here = self.at(self.done).is_none();
+        self.done += usize::from(self.zero);
+        // A zero at the very end needs one more code; a full stretch at the end needs none.
+        self.phase = if ends_here && !self.zero { Phase::Over } else { Phase::Code };
+        self.zero = false;
+    }
+}
+
+impl Iterator for Encoder<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        match self.phase {
+            Phase::Open => {
+                self.phase = Phase::Code;
+                Some(0)
+            }
+            Phase::Code => Some(self.code()),
+            Phase::Data => {
+                let byte = self.at(self.done);
+                self.done += 1;
+                self.left -= 1;
+                self.after();
+                byte
+            }
+            Phase::Over if self.done == usize::MAX => None,
+            Phase::Over => {
+                self.done = usize::MAX;
+                Some(0)
+            }
+        }
+    }
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LineError {
+    #[error("packet is longer than its buffer")]
+    TooLong,
+    #[error("packet is damaged")]
+    Damaged,
+}
+
+/// Packets from the bytes of a line.
+#[derive(Clone, Debug)]
+pub struct Decoder<const ROOM: usize> {
+    buffer: [u8; ROOM],
+    len: usize,
+    /// Bytes until the next code.
+    left: u8,
+    /// A zero is due when they are out.
+    zero: bool,
+    state: Reading,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Reading {
+    Good,
+    TooLong,
+    /// Already handed out; the next byte begins a packet.
+    Over,
+}
+
+impl<const ROOM: usize> Default for Decoder<ROOM> {
+    fn default() -> Self {
+        Self { buffer: [0; ROOM], len: 0, left: 0, zero: false, state: Reading::Good }
+    }
+}
+
+impl<const ROOM: usize> Decoder<ROOM> {
+    /// Takes a byte; gives a packet when it is whole.
+    pub fn push(&mut self, byte: u8) -> Option<Result<&mut [u8], LineError>> {
+        if self.state == Reading::Over {
+            (self.len, self.left, self.zero, self.state) = (0, 0, false, Reading::Good);
+        }
+        if byte == 0 {
+            return self.end();
+        }
+        if self.left > 0 {
+            self.left -= 1;
+            self.put(byte);
+        } else {
+            if self.zero {
+                self.put(0);
+            }
+            self.left = byte - 1;
+            self.zero = byte != u8::MAX;
+        }
+        None
+    }
+
+    fn put(&mut self, byte: u8) {
+        match self.buffer.get_mut(self.len) {
+            Some(place) => {
+                *place = byte;
+                self.len += 1;
+            }
+            None => self.state = Reading::TooLong,
+        }
+    }
+
+    fn end(&mut self) -> Option<Result<&mut [u8], LineError>> {
+        let (state, cut) = (self.state, self.left > 0);
+        self.state = Reading::Over;
+        if state == Reading::TooLong {
+            return Some(Err(LineError::TooLong));
+        }
+        let packet = self.buffer.get_mut(..self.len).unwrap_or_default();
+        if packet.is_empty() && !cut {
+            return None;
+        }
+        let Some((packet, check)) = packet.split_last_chunk_mut::<CHECK>() else {
+            return Some(Err(LineError::Damaged));
+        };
+        let good = !cut && !packet.is_empty() && crc32(packet).to_le_bytes() == *check;
+        Some(if good { Ok(packet) } else { Err(LineError::Damaged) })
+    }
+}

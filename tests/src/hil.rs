@@ -1,0 +1,30 @@
+//! Hardware in the loop: boards, emulated or real, beside Linux clients in one fleet.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`boards`] | `tests/hil/boards/*.toml`; starts emulated boards, flashes real ones |
+//! | [`run`] | one run of one strategy with aggregator, bridge, boards and clients |
+//! | [`figures`] | instructions per step, flash and RAM of every kind of board |
+//! | [`faults`] | boards on a line that drops, flips and repeats bytes, and resets |
+//!
+//! A board can also be stood in for by a host with the same arithmetic; then everything must come out the
+//! same, bit for bit.
+
+pub mod boards;
+pub mod faults;
+pub mod figures;
+pub mod run;
+
+use sim::demo::{DemoOptions, Fleet};
+
+/// Devices of each tier; the last one of the fleet is left out, so that 8 boards and 6 others remain.
+const PER_TIER: usize = 3;
+const DEVICES: usize = 14;
+
+/// The fleet of the hardware tests: the demo's data in five tiers.
+pub fn fleet(seed: u64) -> Fleet {
+    let options = DemoOptions { seed, devices_per_tier: PER_TIER, ..DemoOptions::default() };
+    let mut fleet = Fleet::new(&options).unwrap();
+    fleet.devices.truncate(DEVICES);
+    fleet
+}

@@ -1,0 +1,86 @@
+//! Boards as data, and how they are started.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use edge_client::host::board::{Board, pack_shard, refreshed_page};
+use serde::Deserialize;
+use sim::demo::FleetDevice;
+
+/// One board of the bench.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BenchBoard {
+    /// Which device of the fleet it is.
+    pub device: String,
+    pub kind: String,
+    /// `emulated`, or the serial port of a real board.
+    pub port: String,
+}
+
+impl BenchBoard {
+    /// All boards of `tests/hil/boards`, in order of their file names.
+    pub fn all() -> Vec<Self> {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("hil/boards");
+        let mut files: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files.iter().map(|file| toml::from_str(&fs::read_to_string(file).unwrap()).unwrap()).collect()
+    }
+
+    pub fn board(&self) -> Board {
+        Board::by_name(&self.kind).unwrap()
+    }
+
+    pub fn is_emulated(&self) -> bool {
+        self.port == "emulated"
+    }
+}
+
+/// Where `scripts/firmware` puts images.
+pub fn images() -> PathBuf {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/firmware");
+    assert!(
+        target.join("mps2-an386.elf").exists(),
+        "no firmware in {}; run scripts/firmware",
+        target.display()
+    );
+    target
+}
+
+/// An emulated board that is running; it does not outlive this.
+#[derive(Debug)]
+pub struct Emulated {
+    qemu: Child,
+}
+
+impl Drop for Emulated {
+    fn drop(&mut self) {
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+impl Emulated {
+    /// Starts `board` with this identity and these samples, its UART connected to the socket at `serial`.
+    /// Its monitor is the socket `monitor` in `dir`.
+    pub fn start(board: &Board, dir: &Path, page: &[u8], shard: &[u8], serial: &str) -> Self {
+        let (page_file, shard_file) = (dir.join("page"), dir.join("shard"));
+        fs::create_dir_all(dir).unwrap();
+        fs::write(&page_file, refreshed_page(page).unwrap()).unwrap();
+        fs::write(&shard_file, shard).unwrap();
+        let mut args = board.qemu(&board.image(&images()), &page_file, &shard_file, serial).unwrap();
+        let monitor = args.iter().position(|arg| arg == "-monitor").unwrap();
+        args[monitor + 1] = format!("unix:{},server=on,wait=off", dir.join("monitor").display()).into();
+        let mut qemu = Command::new("qemu-system-arm");
+        qemu.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self { qemu: qemu.spawn().expect("qemu-system-arm is needed; run scripts/setup") }
+    }
+}
+
+/// A device's samples as its board has them.
+pub fn shard_file(device: &FleetDevice) -> Vec<u8> {
+    pack_shard(&device.shard, 16).unwrap()
+}

@@ -1,0 +1,400 @@
+//! Boards on bad lines: bytes that are lost, flipped or repeated, packets that are lost or repeated, boards
+//! that are reset, bridges that start anew.
+//!
+//! [`in_process`] is one seeded case with the whole stack (Session, seal, line, Gate, Coordinator, Keeper) in
+//! virtual time, [`Noise`] is for emulated boards. The claim is the same: the run comes to its end, and its
+//! model is, bit for bit, that of a run without faults. So no hang, and no wrong update was accepted.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use aggregator::{
+    config::Config,
+    coordinator::{Action, Coordinator},
+    fleet::ConnId,
+    keeper::{Keeper, Reply},
+    run::{Run, Surroundings},
+    store::MemoryStore,
+};
+use common::{
+    Budget, DeviceId, Instant,
+    rng::{Rng, derive},
+    sealed::{Gate, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, STRANGER},
+    transfer::LinkLimits,
+};
+use edge_client::{
+    Profile,
+    data::{Shard, VecShard},
+    serial::{
+        self, MAX_PACKET, SerialDevice,
+        line::{Decoder, Encoder},
+    },
+    session::HeapArena,
+    train::Portable,
+};
+
+use super::{
+    boards::BenchBoard,
+    run::{self, Boards},
+};
+use crate::memory::shard;
+
+/// A case that takes more events goes round in circles.
+const MAX_EVENTS: u32 = 200_000;
+const CONFIG: &str = "run = { rounds = 1 }\nround = { quorum = 1.0, deadline_s = 86400 }\n\
+                      model = { tiers = [0.125] }\nstrategy = { name = \"heterofl\" }";
+
+/// How bad a line is: probabilities per byte, per packet, and per packet again.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Badness {
+    pub bytes: f64,
+    pub packets: f64,
+    pub resets: f64,
+}
+
+impl Badness {
+    pub const NONE: Self = Self { bytes: 0.0, packets: 0.0, resets: 0.0 };
+
+    /// As drawn by a seed: from nearly harmless to hardly usable.
+    pub fn drawn(rng: &mut Rng) -> Self {
+        let mut up_to = |limit: f64| limit * rng.unit_f64();
+        Self { bytes: up_to(0.002), packets: up_to(0.15), resets: up_to(0.01) }
+    }
+
+    /// What arrives of the bytes of a packet.
+    pub fn spoil(&self, bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
+        let copies = match rng.unit_f64() {
+            chance if chance < self.packets / 2.0 => 0,
+            chance if chance < self.packets => 2,
+            _ => 1,
+        };
+        (0..copies).flat_map(|_| self.spoil_bytes(bytes, rng)).collect()
+    }
+
+    /// Bytes alone.
+    pub fn spoil_bytes(&self, bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
+        let mut out = Vec::with_capacity(bytes.len());
+        for &byte in bytes {
+            if rng.unit_f64() >= self.bytes {
+                out.push(byte);
+                continue;
+            }
+            match rng.below(4) {
+                0 => {}
+                1 => out.push(byte ^ 1 << rng.below(8)),
+                2 => out.extend([byte, byte]),
+                _ => out.extend([byte, rng.below(256) as u8]),
+            }
+        }
+        out
+    }
+}
+
+/// One case; gives the bits of the model.
+pub fn in_process(badness: Badness, seed: u64) -> Vec<u32> {
+    let mut case = Case::new(badness, seed);
+    for _ in 0..MAX_EVENTS {
+        if case.coordinator.is_finished() {
+            return case.keeper.parameters.iter().map(|value| value.to_bits()).collect();
+        }
+        case.step();
+    }
+    panic!("no end after {MAX_EVENTS} events, at {} ms: {:?}", case.now, case.device.status());
+}
+
+struct Case {
+    badness: Badness,
+    rng: Rng,
+    now: u64,
+    page: Page,
+    shard: VecShard,
+    device: SerialDevice<HeapArena, 16>,
+    starts: u64,
+    gate: Gate,
+    decoder: Decoder<{ MAX_PACKET + 4 }>,
+    conn: Option<ConnId>,
+    conns: u64,
+    coordinator: Coordinator,
+    keeper: Keeper,
+    /// Bytes on their way, with the time of their arrival.
+    to_device: VecDeque<(u64, Vec<u8>)>,
+    to_gate: VecDeque<(u64, Vec<u8>)>,
+}
+
+impl Case {
+    fn new(badness: Badness, seed: u64) -> Self {
+        static CONFIGURED: OnceLock<Config> = OnceLock::new();
+        let config = CONFIGURED.get_or_init(|| Config::parse(CONFIG).unwrap());
+        let (store, now) = (Box::new(MemoryStore::new()), Instant::ZERO);
+        let around = Surroundings { store, limits: LinkLimits::QUIC, dir: None, observer: None, now };
+        let Run { coordinator, keeper } = Run::open(config, around).unwrap();
+        let page = Page { device: "board".parse().unwrap(), key: [9; 32], seed: [4; 16] };
+        let shard = shard(0, 8);
+        let device = board(&page, &shard, 0);
+        Self {
+            badness,
+            rng: Rng::new(derive(seed, 2)),
+            now: 0,
+            page,
+            shard,
+            device,
+            starts: 0,
+            gate: Gate::default(),
+            decoder: Decoder::default(),
+            conn: None,
+            conns: 0,
+            coordinator,
+            keeper,
+            to_device: VecDeque::new(),
+            to_gate: VecDeque::new(),
+        }
+    }
+
+    fn time(&self) -> Instant {
+        Instant::from_millis(self.now)
+    }
+
+    fn step(&mut self) {
+        self.serve_device();
+        self.serve_aggregator();
+        let now = self.time();
+        let arrivals =
+            [self.to_device.front(), self.to_gate.front()].into_iter().flatten().map(|(at, _)| *at);
+        let timers = [self.device.poll_timeout(), self.coordinator.poll_timeout()];
+        let work = self.device.has_work().then_some(self.now + 1);
+        let timers = timers.into_iter().flatten().map(Instant::as_millis);
+        let next = arrivals.chain(timers).chain(work).min().expect("nothing will ever happen again");
+        self.now = self.now.max(next);
+        if let Some(bytes) = arrived(&mut self.to_device, self.now) {
+            self.device.handle_bytes(&bytes, self.time());
+        } else if let Some(bytes) = arrived(&mut self.to_gate, self.now) {
+            self.hear(&bytes);
+        } else if self.device.has_work() {
+            self.device.work(&self.shard, &mut Portable::plain(), now).unwrap();
+        } else {
+            self.device.handle_timeout(self.time());
+            self.coordinator.handle_timeout(self.time());
+        }
+    }
+
+    fn serve_device(&mut self) {
+        let now = self.time();
+        loop {
+            let Some(line) = self.device.poll_transmit(now) else { return };
+            let bytes: Vec<u8> = line.collect();
+            if self.rng.unit_f64() < self.badness.resets {
+                match self.rng.below(3) {
+                    0 => self.restart_bridge(),
+                    _ => self.reset_device(),
+                }
+                continue;
+            }
+            let bytes = self.badness.spoil(&bytes, &mut self.rng);
+            self.to_gate.push_back((self.now + 1, bytes));
+        }
+    }
+
+    /// Nothing of what the board was doing survives, nor what was on its way to it.
+    fn reset_device(&mut self) {
+        self.starts += 1;
+        self.device = board(&self.page, &self.shard, self.starts);
+        self.to_device.clear();
+    }
+
+    fn restart_bridge(&mut self) {
+        let now = self.time();
+        self.gate = Gate::default();
+        self.decoder = Decoder::default();
+        self.to_gate.clear();
+        if let Some(conn) = self.conn.take() {
+            self.coordinator.handle_disconnected(conn, now);
+        }
+        self.say(&[STRANGER]);
+    }
+
+    fn say(&mut self, packet: &[u8]) {
+        let bytes: Vec<u8> = Encoder::new(packet).collect();
+        let bytes = self.badness.spoil(&bytes, &mut self.rng);
+        self.to_device.push_back((self.now + 1, bytes));
+    }
+
+    /// Bridge and gate.
+    fn hear(&mut self, bytes: &[u8]) {
+        let packets: Vec<Vec<u8>> =
+            bytes.iter().filter_map(|&byte| Some(self.decoder.push(byte)?.ok()?.to_vec())).collect();
+        for mut packet in packets {
+            let (mut reply, key, fresh) = ([0; MAX_PLAIN], self.page.key, self.rng.next_u64());
+            let nonce = || {
+                let mut nonce = [0; 16];
+                nonce[..8].copy_from_slice(&fresh.to_le_bytes());
+                nonce
+            };
+            let key_of = |device: &DeviceId| (device.as_str() == "board").then_some(key);
+            match self.gate.handle(&mut packet, &mut reply, key_of, nonce) {
+                Knock::Nothing | Knock::Rejected(_) => {}
+                Knock::Reply(len) => self.say(&reply[..len]),
+                Knock::Frame { device, fresh, frame } => {
+                    let (now, frame) = (Instant::from_millis(self.now), frame.to_vec());
+                    if fresh {
+                        self.conns += 1;
+                        if let Some(old) = self.conn.replace(ConnId(self.conns)) {
+                            self.coordinator.handle_disconnected(old, now);
+                        }
+                        self.coordinator.handle_connected(ConnId(self.conns), device);
+                    }
+                    let told = self.coordinator.handle_frame(ConnId(self.conns), &frame, now);
+                    told.expect("what passes the seal was said by the device");
+                }
+            }
+        }
+    }
+
+    fn serve_aggregator(&mut self) {
+        let now = self.time();
+        while let Some(action) = self.coordinator.poll_action() {
+            match action {
+                Action::Disconnect(conn) => panic!("the aggregator drops {conn:?}"),
+                action => match self.keeper.act(action).unwrap() {
+                    Some(Reply::Finished) | None => {}
+                    Some(reply) => self.keeper.tell(reply, &mut self.coordinator, now),
+                },
+            }
+        }
+        while self.coordinator.poll_wake().is_some() {}
+        let mut frame = vec![];
+        while let Some(conn) = self.conn
+            && self.coordinator.poll_transmit(conn, &mut frame).is_some()
+        {
+            let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
+            packet[SEAL_HEAD..SEAL_HEAD + frame.len()].copy_from_slice(&frame);
+            self.gate.seal(&mut packet, frame.len()).unwrap();
+            self.say(&packet);
+        }
+    }
+}
+
+fn arrived(line: &mut VecDeque<(u64, Vec<u8>)>, now: u64) -> Option<Vec<u8>> {
+    if line.front()?.0 > now {
+        return None;
+    }
+    line.pop_front().map(|(_, bytes)| bytes)
+}
+
+fn board(page: &Page, shard: &VecShard, starts: u64) -> SerialDevice<HeapArena, 16> {
+    let budget = Budget { ram: 16 << 10, ..Budget::UNLIMITED };
+    let profile = Profile { device: page.device.clone(), budget, data: shard.summary(), secret: 0 };
+    let limits = serial::limits(256);
+    let nonces = Nonces::new(page.seed, starts << 32);
+    SerialDevice::new(page.clone(), profile, "host", HeapArena::new(budget.ram), limits, nonces)
+}
+
+/// What happens to emulated boards during a run.
+#[derive(Clone, Debug)]
+pub struct Noise {
+    pub badness: Badness,
+    pub seed: u64,
+    /// Resets of boards, one after the other, this far apart.
+    pub reset_every: std::time::Duration,
+    /// What was done to the bytes, for the report.
+    pub done: Arc<Mutex<Done>>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Done {
+    pub bytes: u64,
+    pub spoilt: u64,
+    pub resets: u64,
+}
+
+/// Boards of five kinds on bad lines, reset in turn, until they have been through so many rounds together;
+/// then the model must be that of hosts without any fault.
+pub fn in_qemu(cases: u32) -> Done {
+    let boards: Vec<BenchBoard> = ["mps2-an386", "mps2-an385", "lm3s6965evb", "mps2-an505", "microbit"]
+        .iter()
+        .enumerate()
+        .map(|(index, kind)| BenchBoard {
+            device: format!("t4-{index:02}"),
+            kind: (*kind).into(),
+            port: "emulated".into(),
+        })
+        .collect();
+    let mut fleet = super::fleet(7);
+    fleet.devices.truncate(boards.len());
+    for (device, board) in fleet.devices.iter_mut().zip(&boards) {
+        (device.device, device.tier) = (board.device.parse().unwrap(), 4);
+        device.shard = shard(usize::from(board.device.as_bytes()[4]), 64);
+    }
+    let rounds = cases.div_ceil(boards.len() as u32);
+    let config = run::config("{ name = \"heterofl\" }", rounds, boards.len(), 7, run::TRAINING);
+    let noise = Noise {
+        badness: Badness { bytes: 0.0004, ..Badness::NONE },
+        seed: 7,
+        reset_every: std::time::Duration::from_secs(4),
+        done: Arc::default(),
+    };
+    let hosts = run::run(&config, &fleet, &boards, Boards::StoodInFor);
+    let bad = run::run_with(&config, &fleet, &boards, Boards::Real, Some(&noise));
+    let bits = |outcome: &run::Outcome| outcome.parameters.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&bad), bits(&hosts));
+    let done = *noise.done.lock().unwrap();
+    println!("{cases} board rounds in {:.0} s: {done:?}", bad.seconds);
+    assert!(done.spoilt > 0 && done.resets > 0, "{done:?}");
+    done
+}
+
+/// Carries bytes between an emulated board and the bridge, badly.
+pub async fn carry_badly(
+    noise: Noise,
+    number: u64,
+    board: tokio::net::UnixListener,
+    bridge: std::path::PathBuf,
+) {
+    while let Ok((stream, _)) = board.accept().await {
+        let Ok(uplink) = tokio::net::UnixStream::connect(&bridge).await else { continue };
+        let ((from_board, to_board), (from_bridge, to_bridge)) = (stream.into_split(), uplink.into_split());
+        let (up, down) = (noise.clone(), noise.clone());
+        tokio::select! {
+            () = copy(up, 2 * number, from_board, to_bridge) => {}
+            () = copy(down, 2 * number + 1, from_bridge, to_board) => {}
+        }
+    }
+}
+
+async fn copy(
+    noise: Noise,
+    number: u64,
+    mut from: tokio::net::unix::OwnedReadHalf,
+    mut to: tokio::net::unix::OwnedWriteHalf,
+) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut rng = Rng::new(derive(noise.seed, number));
+    let mut bytes = [0; 512];
+    while let Ok(len @ 1..) = from.read(&mut bytes).await {
+        let spoilt = noise.badness.spoil_bytes(&bytes[..len], &mut rng);
+        {
+            let mut done = noise.done.lock().unwrap();
+            done.bytes += len as u64;
+            done.spoilt += u64::from(spoilt != bytes[..len]);
+        }
+        if to.write_all(&spoilt).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Resets boards in turn, through their QEMU's monitors.
+pub async fn reset_in_turn(noise: Noise, monitors: Vec<std::path::PathBuf>) {
+    use tokio::io::AsyncWriteExt;
+    for monitor in monitors.iter().cycle() {
+        tokio::time::sleep(noise.reset_every).await;
+        if let Ok(mut monitor) = tokio::net::UnixStream::connect(monitor).await
+            && monitor.write_all(b"system_reset\n").await.is_ok()
+        {
+            noise.done.lock().unwrap().resets += 1;
+            // QEMU reads the command before it notices that nobody listens to the answer.
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! One run: the real aggregator, a real bridge, boards behind it, Linux clients beside it.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use aggregator::{ca::Authority, config::Config, report::RoundReport, server::Server};
+use common::Budget;
+use edge_client::{
+    Profile,
+    data::Shard,
+    host::{
+        Client, Identity,
+        board::Arithmetic,
+        bridge::{Bridge, port::PortSpec},
+    },
+    train::Portable,
+};
+use sim::demo::{Fleet, FleetDevice};
+use tokio::task::JoinSet;
+
+use super::{
+    boards::{BenchBoard, Emulated, shard_file},
+    faults::{Noise, carry_badly, reset_in_turn},
+};
+use crate::gateway::parameters;
+
+/// Who computes for the boards.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Boards {
+    /// They do.
+    Real,
+    /// Hosts with the same arithmetic, over QUIC.
+    StoodInFor,
+}
+
+/// What a run leaves behind.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Of all rounds; the scores of the final model are the last.
+    pub reports: Vec<RoundReport>,
+    pub parameters: Vec<f32>,
+    pub seconds: f64,
+}
+
+impl Outcome {
+    pub fn last(&self) -> &RoundReport {
+        self.reports.last().unwrap()
+    }
+}
+
+/// Settings under which everybody takes part in every round.
+pub fn config(strategy: &str, rounds: u32, devices: usize, seed: u64, more: &str) -> Config {
+    Config::parse(&format!(
+        "strategy = {strategy}\n\
+         run = {{ rounds = {rounds}, min_devices = {devices}, seed = {seed} }}\n\
+         round = {{ participation = 1.0, deadline_s = 600, quorum = 1.0 }}\n\
+         server = {{ listen = \"127.0.0.1:0\" }}\n{more}"
+    ))
+    .unwrap()
+}
+
+/// Runs to the end.
+pub fn run(config: &Config, fleet: &Fleet, boards: &[BenchBoard], who: Boards) -> Outcome {
+    run_with(config, fleet, boards, who, None)
+}
+
+/// The same, with lines of emulated boards that are bad.
+pub fn run_with(
+    config: &Config,
+    fleet: &Fleet,
+    boards: &[BenchBoard],
+    who: Boards,
+    noise: Option<&Noise>,
+) -> Outcome {
+    if let Ok(level) = std::env::var("FAIRTIER_LOG") {
+        let filter = tracing_subscriber::EnvFilter::new(level);
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // The second run of a process has it already.
+        let _ = log.try_init();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(run_async(config, fleet, boards, who, noise))
+}
+
+async fn run_async(
+    config: &Config,
+    fleet: &Fleet,
+    boards: &[BenchBoard],
+    who: Boards,
+    noise: Option<&Noise>,
+) -> Outcome {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::create(dir.path()).unwrap();
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let log = reports.clone();
+    let record = move |report: &RoundReport| log.lock().unwrap().push(report.clone());
+    let mut config = config.clone();
+    for device in &fleet.devices {
+        config.devices.insert(device.device.clone(), common::Tier::new(device.tier).unwrap());
+    }
+    let started = Instant::now();
+    let server = Server::start(&config, dir.path(), Some(Box::new(record))).unwrap();
+    let mut tasks = JoinSet::new();
+    let mut emulated = vec![];
+    let mut ports = vec![PortSpec::Unix(dir.path().join("boards.sock"))];
+    for device in &fleet.devices {
+        let board = boards.iter().find(|board| board.device == device.device.as_str());
+        match board {
+            Some(bench) if who == Boards::Real => {
+                let page = authority.enroll_serial(&device.device).unwrap();
+                if bench.is_emulated() {
+                    emulated.push((
+                        bench.board(),
+                        dir.path().join(device.device.as_str()),
+                        page,
+                        shard_file(device),
+                    ));
+                } else {
+                    flash(bench, dir.path(), &page, device);
+                    ports.push(bench.port.parse().unwrap());
+                }
+            }
+            _ => {
+                let arithmetic = board.map_or(Arithmetic::Plain, |board| board.board().arithmetic);
+                tasks.spawn(stand_in(client(&server, &authority, device), device.clone(), arithmetic));
+            }
+        }
+    }
+    let bridge =
+        Bridge { server: server.address(), identity: identity(&authority, "bridge"), ports, ask: None };
+    tasks.spawn(async move { bridge.run(std::future::pending()).await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let socket = dir.path().join("boards.sock");
+    let mut running = vec![];
+    for (number, (board, dir, page, shard)) in emulated.iter().enumerate() {
+        std::fs::create_dir_all(dir).unwrap();
+        let serial = match noise {
+            None => socket.clone(),
+            Some(noise) => {
+                let bad = dir.join("line");
+                let listener = tokio::net::UnixListener::bind(&bad).unwrap();
+                tasks.spawn(carry_badly(noise.clone(), number as u64, listener, socket.clone()));
+                bad
+            }
+        };
+        running.push(Emulated::start(board, dir, page, shard, &format!("unix:{}", serial.display())));
+    }
+    if let Some(noise) = noise {
+        let monitors = emulated.iter().map(|(_, dir, ..)| dir.join("monitor")).collect();
+        tasks.spawn(reset_in_turn(noise.clone(), monitors));
+    }
+    let finished = tokio::time::timeout(Duration::from_secs(1800), server.finished()).await;
+    tasks.shutdown().await;
+    server.stop().await.unwrap();
+    drop(running);
+    finished.expect("the run takes half an hour already");
+    let reports = std::mem::take(&mut *reports.lock().unwrap());
+    let parameters = parameters(&dir.path().join("model.onnx"));
+    Outcome { reports, parameters, seconds: started.elapsed().as_secs_f64() }
+}
+
+fn flash(bench: &BenchBoard, dir: &Path, page: &[u8], device: &FleetDevice) {
+    let board = bench.board();
+    let dir = dir.join(&bench.device);
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("page"), page).unwrap();
+    std::fs::write(dir.join("shard"), shard_file(device)).unwrap();
+    let image = board.image(&super::boards::images());
+    board.download(&image, &dir.join("page"), &dir.join("shard")).unwrap();
+}
+
+fn identity(authority: &Authority, name: &str) -> Identity {
+    Identity::parse(authority.enroll(&name.parse().unwrap()).unwrap().as_bytes()).unwrap()
+}
+
+fn client(server: &Server, authority: &Authority, device: &FleetDevice) -> Client {
+    let profile = Profile {
+        device: device.device.clone(),
+        budget: Budget::UNLIMITED,
+        data: device.shard.summary(),
+        secret: 0,
+    };
+    Client {
+        server: server.address(),
+        identity: identity(authority, device.device.as_str()),
+        profile,
+        save_model: None,
+        give_up_after: Some(Duration::from_secs(60)),
+    }
+}
+
+async fn stand_in(client: Client, device: FleetDevice, arithmetic: Arithmetic) {
+    let never = std::future::pending();
+    match arithmetic {
+        Arithmetic::Plain => client.run(&device.shard, &mut Portable::plain(), never, |_| {}).await,
+        Arithmetic::Fused => client.run(&device.shard, &mut Portable::fused(), never, |_| {}).await,
+    }
+    .unwrap();
+}
+
+/// Of the comparison; chosen for nothing.
+pub const SEED: u64 = 1;
+/// Enough to see the difference.
+pub const ROUNDS: u32 = 16;
+pub const TRAINING: &str = "training = { epochs = 1, batch = 16, lr = 0.5, lr_decay = 0.99 }\n";
+const STRATEGIES: [&str; 2] = [
+    "{ name = \"heterofl\" }",
+    "{ name = \"fairheterofl\", params = { q = 1, q_m = 0.1, step = \"reweight\" } }",
+];
+
+/// HeteroFL and FairHeteroFL on the same fleet from the same start.
+pub fn contest(fleet: &Fleet, boards: &[BenchBoard], who: Boards) -> [Outcome; 2] {
+    contest_with(fleet, boards, who, SEED, ROUNDS)
+}
+
+/// The same with another seed or number of rounds.
+pub fn contest_with(
+    fleet: &Fleet,
+    boards: &[BenchBoard],
+    who: Boards,
+    seed: u64,
+    rounds: u32,
+) -> [Outcome; 2] {
+    let more = format!("model = {{ seed = {seed} }}\n{TRAINING}");
+    STRATEGIES
+        .map(|strategy| run(&config(strategy, rounds, fleet.devices.len(), seed, &more), fleet, boards, who))
+}
