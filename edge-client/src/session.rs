@@ -22,7 +22,8 @@
 use common::{
     Budget, Code, DeviceId, Duration, Instant, RunId, Tier,
     message::{
-        Assignment, DataSummary, Hello, Offer, Progress as SignOfLife, Refusal, Scalars, Task, ToAggregator,
+        Ack, Assignment, DataSummary, Fetch, Hello, Offer, Progress as SignOfLife, Refusal, Scalars, Task,
+        ToAggregator,
     },
     plan::{MAX_NODES, PlanStore},
     transfer::{Lane, LinkLimits, Outgoing},
@@ -78,6 +79,18 @@ pub enum Event {
     Finished { round: u32 },
 }
 
+/// A message that waits to be sent. Requests are formed when their turn comes, because a board has no room for
+/// several of the long ones.
+#[derive(Copy, Clone, PartialEq, Debug)]
+enum Said {
+    /// Whatever the device wants now.
+    Request,
+    Fetch(Fetch),
+    Ack(Ack),
+    Progress(SignOfLife),
+    Refusal(Refusal),
+}
+
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Link {
     Down,
@@ -124,8 +137,8 @@ pub struct Session<A, const NODES: usize = MAX_NODES> {
     /// When to repeat the present request.
     retry: Option<Instant>,
     sign_of_life: Instant,
-    messages: Deque<ToAggregator, 4>,
-    events: Deque<Event, 4>,
+    messages: Deque<Said, 4>,
+    events: Deque<Event, 2>,
 }
 
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
@@ -214,8 +227,9 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 
     /// Writes the next frame into `out` and says which way it goes and how long it is.
     pub fn poll_transmit(&mut self, out: &mut [u8]) -> Option<(Lane, usize)> {
-        while let Some(message) = self.messages.pop_front() {
-            if let Ok(len) = wire::encode_control(&message, out) {
+        while let Some(said) = self.messages.pop_front() {
+            if let Some(len) = self.message(said).and_then(|message| wire::encode_control(&message, out).ok())
+            {
                 return Some((Lane::Control, len));
             }
         }
@@ -239,7 +253,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             && let Job::Working { assignment, .. } = core::mem::replace(&mut self.job, Job::Free)
         {
             let code = error.code();
-            self.say(ToAggregator::Refusal(code.into()));
+            self.say(Said::Refusal(code.into()));
             self.event(Event::Failed { round: assignment.ticket.round, code });
             self.retry = Some(now + self.limits.timeout);
         }
@@ -273,7 +287,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
                 let ticket = assignment.ticket;
                 if self.link == Link::Up && now - self.sign_of_life >= SIGN_OF_LIFE {
                     self.sign_of_life = now;
-                    self.say(ToAggregator::Progress(SignOfLife { ticket, step, steps }));
+                    self.say(Said::Progress(SignOfLife { ticket, step, steps }));
                 }
                 return Ok(());
             }
@@ -296,8 +310,30 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 
     /// Says (again) what the device wants now.
     fn request(&mut self, now: Instant) {
-        let message = match (self.link, &mut self.job) {
-            (Link::Down, _) => return,
+        match (self.link, &self.job) {
+            (Link::Down, _) => {}
+            (Link::Up, Job::Working { .. }) => self.retry = None,
+            _ => {
+                self.say(Said::Request);
+                self.retry = Some(now + self.limits.timeout);
+            }
+        }
+    }
+
+    /// What a queued word means now.
+    fn message(&mut self, said: Said) -> Option<ToAggregator> {
+        Some(match said {
+            Said::Request => return self.wish(),
+            Said::Fetch(fetch) => ToAggregator::Fetch(fetch),
+            Said::Ack(ack) => ToAggregator::Ack(ack),
+            Said::Progress(progress) => ToAggregator::Progress(progress),
+            Said::Refusal(refusal) => ToAggregator::Refusal(refusal),
+        })
+    }
+
+    fn wish(&mut self) -> Option<ToAggregator> {
+        Some(match (self.link, &mut self.job) {
+            (Link::Down, _) | (Link::Up, Job::Working { .. }) => return None,
             (Link::Greeting, _) => ToAggregator::Hello(Hello {
                 device: self.profile.device.clone(),
                 budget: self.profile.budget,
@@ -312,18 +348,12 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             (Link::Up, Job::Free) => ToAggregator::Ready,
             (Link::Up, Job::Downloading(download)) => ToAggregator::Fetch(download.fetch()),
             (Link::Up, Job::Offering { offer, .. }) => ToAggregator::Offer(offer.clone()),
-            (Link::Up, Job::Working { .. }) => {
-                self.retry = None;
-                return;
-            }
-        };
-        self.say(message);
-        self.retry = Some(now + self.limits.timeout);
+        })
     }
 
     /// Queues a message. The queue only overflows if the link takes nothing; then the oldest goes,
     /// because requests are repeated.
-    fn say(&mut self, message: ToAggregator) {
+    fn say(&mut self, message: Said) {
         if self.messages.is_full() {
             self.messages.pop_front();
         }

@@ -50,7 +50,9 @@ pub async fn run<const NODES: usize, const SEND: usize>(
 ) -> ! {
     let ram = size_of_val(arena) as u64;
     let budget = Budget { ram, flash: limits.flash, macs_per_s: 0, link_bytes_per_s: 0 };
-    let profile = Profile { device: page.device.clone(), budget, data: shard.summary() };
+    // Noise against the aggregator's curiosity must come from what it does not know.
+    let secret = page.seed.iter().fold(0u64, |secret, &byte| secret.rotate_left(8) ^ u64::from(byte));
+    let profile = Profile { device: page.device.clone(), budget, data: shard.summary(), secret };
     let link = serial::limits(limits.chunk);
     let mut device = SerialDevice::<_, NODES, SEND>::new(page, profile, limits.board, arena, link, nonces);
     let mut bytes = [0; 64];

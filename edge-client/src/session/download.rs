@@ -5,13 +5,13 @@ use core::ops::Range;
 use common::{
     Code, Codec, Instant,
     brief::Product,
-    message::{Assignment, Blob, Fetch, Task, ToAggregator},
+    message::{Assignment, Blob, Fetch, Task},
     plan::PlanInfo,
     transfer::{Arrival, Incoming},
     wire::Crc32,
 };
 
-use super::{Arena, Event, Job, Session};
+use super::{Arena, Event, Job, Said, Session};
 use crate::train::Work;
 
 #[derive(Debug)]
@@ -166,11 +166,11 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             Arrival::Fresh => {
                 let _ = codec.decode(data, place);
                 download.crc.update(data);
-                ToAggregator::Ack(incoming.ack())
+                Said::Ack(incoming.ack())
             }
-            Arrival::Known => ToAggregator::Ack(incoming.ack()),
+            Arrival::Known => Said::Ack(incoming.ack()),
             Arrival::Gap => match incoming.refetch() {
-                Some(fetch) => ToAggregator::Fetch(fetch),
+                Some(fetch) => Said::Fetch(fetch),
                 None => return,
             },
             Arrival::Foreign => return,
@@ -192,7 +192,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     /// Tells the aggregator that this device can not do what it was asked to.
     fn decline(&mut self, round: u32, code: Code, now: Instant) {
         self.job = Job::Free;
-        self.say(ToAggregator::Refusal(code.into()));
+        self.say(Said::Refusal(code.into()));
         self.event(Event::Failed { round, code });
         self.retry = Some(now + self.limits.timeout);
     }

@@ -2,12 +2,12 @@
 
 use common::{
     Code, Instant,
-    message::{PlanPart, Receipt, Refusal, ToAggregator, ToDevice, Welcome},
+    message::{PlanPart, Receipt, Refusal, ToDevice, Welcome},
     plan::PlanStore,
     wire::{self, Frame},
 };
 
-use super::{Arena, Event, Held, Job, Link, Session};
+use super::{Arena, Event, Held, Job, Link, Said, Session};
 
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
     /// A frame has arrived. Damaged frames are named and otherwise ignored: a serial line goes on, a
@@ -142,7 +142,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 
     /// Tells both ends that this can not go on.
     pub(super) fn refuse(&mut self, refusal: Refusal, now: Instant) {
-        self.say(ToAggregator::Refusal(refusal));
+        self.say(Said::Refusal(refusal));
         self.event(Event::Refused(refusal));
         self.retry = Some(now + self.limits.timeout);
     }
