@@ -12,9 +12,9 @@ pub struct Account {
 
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize)]
 pub struct TierAccount {
-    /// To devices.
+    /// Models and guides to devices, without frames and repeats.
     pub bytes_down: u64,
-    /// From devices.
+    /// Updates from devices, likewise.
     pub bytes_up: u64,
     /// Sum over devices of the time in which they worked and sent.
     pub busy_s: f64,
@@ -31,14 +31,6 @@ impl Account {
         Self { tiers: vec![TierAccount::default(); tiers] }
     }
 
-    pub fn up(&mut self, tier: Tier, bytes: usize) {
-        self.with(tier, |account| account.bytes_up += bytes as u64);
-    }
-
-    pub fn down(&mut self, tier: Tier, bytes: usize) {
-        self.with(tier, |account| account.bytes_down += bytes as u64);
-    }
-
     pub fn asked(&mut self, tier: Tier) {
         self.with(tier, |account| account.asked += 1);
     }
@@ -48,6 +40,8 @@ impl Account {
         let computing = hardware.mj_per_mmac * cost.macs / 1e6;
         let link = hardware.mj_per_kb * (cost.down + cost.up) / 1e3;
         self.with(tier, |account| {
+            account.bytes_down += cost.down as u64;
+            account.bytes_up += cost.up as u64;
             account.busy_s += span.as_millis() as f64 / 1000.0;
             account.joules += (computing + link) / 1000.0;
             account.answered += u64::from(in_time);

@@ -340,7 +340,6 @@ impl Engine {
                 self.devices[index].session.as_mut().and_then(|s| s.poll_transmit(&mut frame))
             {
                 quiet = false;
-                self.account_up(index, len);
                 // A refusal is said on the link, too.
                 let _ = self.run.coordinator.handle_frame(conn, frame.get(..len).unwrap_or_default(), now);
                 self.carry_out()?;
@@ -350,7 +349,6 @@ impl Engine {
                 && self.run.coordinator.poll_transmit(conn, &mut answer).is_some()
             {
                 quiet = false;
-                self.account_down(index, answer.len());
                 if let Some(session) = &mut self.devices[index].session {
                     let _ = session.handle_frame(&answer, now);
                 }
@@ -359,18 +357,6 @@ impl Engine {
         }
         self.frame = frame;
         Ok(())
-    }
-
-    fn account_up(&mut self, index: usize, bytes: usize) {
-        if let Some(tier) = self.devices[index].tier() {
-            self.account.up(tier, bytes);
-        }
-    }
-
-    fn account_down(&mut self, index: usize, bytes: usize) {
-        if let Some(tier) = self.devices[index].tier() {
-            self.account.down(tier, bytes);
-        }
     }
 
     fn carry_out(&mut self) -> Result<(), EngineError> {
