@@ -1,4 +1,4 @@
-//! `sim demo`, `sim data`, `sim partition`: see `--help`.
+//! `sim demo`, `sim attack`, `sim data`, `sim partition`: see `--help`.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
     let done = match &command {
         Command::Demo(args) => demo(args),
+        Command::Attack(args) => cli::attack::run(args).map_err(Into::into).and_then(|text| print(&text)),
         Command::Data(args) => cli::data::run(args).map_err(Into::into).and_then(|text| print(&text)),
         Command::Partition(args) => {
             cli::partition::run(args).map_err(Into::into).and_then(|text| print(&text))

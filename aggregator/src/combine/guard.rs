@@ -188,7 +188,12 @@ impl Guard {
             if let Some(&cosine) = cosines.get(&device) {
                 let points_away = cosine < -self.config.screen;
                 let (least, most) = AWAY;
-                past.away = if points_away { (past.away + 1).min(most) } else { past.away.saturating_sub(1) };
+                // In between nothing changes: who was found out is not forgotten when all grow quiet.
+                if points_away {
+                    past.away = (past.away + 1).min(most);
+                } else if cosine > 0.0 {
+                    past.away = past.away.saturating_sub(1);
+                }
                 if points_away && past.away >= least {
                     lines.push(GuardLine {
                         device: device.to_string(),
