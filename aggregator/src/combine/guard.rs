@@ -155,14 +155,7 @@ impl Guard {
                 past.loss = place.or(past.loss);
             }
         }
-        let after: Vec<f64> = cohort.participants().iter().map(|p| p.loss_after()).collect();
-        for (index, (belief, _)) in self.beliefs(cohort, &after, |_| None).into_iter().enumerate() {
-            let reported = cohort.participants().get(index).and_then(|p| p.reported_loss_after());
-            if let (Belief::Less(counted, why), Some(said)) = (belief, reported) {
-                findings.note(cohort, index, "loss_after", Code::ImplausibleLoss, (said, counted), why);
-                cohort.believe_loss_after(index, counted);
-            }
-        }
+        self.check_losses_after(cohort, &mut findings);
         self.check_norms(cohort, kind, &mut findings, &mut next);
         let Findings { mut refused, mut verdict, .. } = findings;
         verdict.next = next;
@@ -268,6 +261,22 @@ impl Guard {
                     counted: f64::from(SCREENED),
                 });
                 cohort.set_credit(index, SCREENED);
+            }
+        }
+    }
+
+    /// A loss after training is also believed where it has hardly grown from the one before.
+    fn check_losses_after(&self, cohort: &mut Cohort<'_>, findings: &mut Findings) {
+        let after: Vec<f64> = cohort.participants().iter().map(|p| p.loss_after()).collect();
+        let bands = bands(cohort, &after, &self.config);
+        for index in 0..after.len() {
+            let Some(participant) = cohort.participants().get(index) else { continue };
+            let Some(band) = bands.get(participant.tier.index()).copied().flatten() else { continue };
+            let Some(said) = participant.reported_loss_after() else { continue };
+            if said > band.limit && said > STEADY * participant.loss() {
+                let numbers = (said, band.largest);
+                findings.note(cohort, index, "loss_after", Code::ImplausibleLoss, numbers, PEERS);
+                cohort.believe_loss_after(index, band.largest);
             }
         }
     }

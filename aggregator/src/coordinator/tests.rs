@@ -278,7 +278,7 @@ fn more_are_asked_than_wanted_and_the_first_of_each_tier_are_enough() {
     let wanted = gateway.coordinator.round().unwrap().wanted.clone();
     assert_eq!(wanted.iter().sum::<usize>(), 3);
     assert!(seats.len() > 3, "{seats:?}");
-    for (tier, &wanted) in wanted.iter().enumerate() {
+    for (tier, &wanted) in wanted.iter().enumerate().filter(|(_, wanted)| **wanted > 0) {
         let own = of(tier);
         assert!(own.len() >= wanted && own.len() <= wanted + 2);
         assert!(closed(&mut gateway).is_none());

@@ -248,7 +248,7 @@ fn an_update_that_points_away_counts_a_tenth_after_two_rounds_and_comes_back() {
             let cosines = screen::cosines(&cohort, &mut raw.as_slice()).unwrap();
             let counts = cohort.participants()[3].samples();
             assert!(
-                cosines.iter().all(|(device, &cosine)| (device.as_str() == "d3") == (cosine < 0.9)
+                cosines.iter().all(|(device, &cosine)| (device.as_str() == "d3") == (cosine < 0.5)
                     || fleet[3].update[0] > 0.0)
             );
             guard.learn(verdict, &cosines);
@@ -323,12 +323,12 @@ fn a_fifth_of_the_devices_can_not_turn_a_robust_step() {
             let mut method = by_name(strategy, params).unwrap();
             let raw = updates(&hostile);
             combine(&mut method, &cohort, &[], &mut raw.as_slice(), &mut theta).unwrap();
-            // qFFL's step has a length of its own; its direction is what the honest ones want.
-            let scale = theta[0];
-            assert!(scale > 0.0, "{strategy} {robust}: {theta:?}");
+            // A step may have another length in every region; its direction is what the honest ones want.
             for (at, value) in theta.iter().enumerate() {
-                let honest = 1.0 + 0.1 * at as f64;
-                assert!((value / scale - honest).abs() < 0.2, "{strategy} {robust}: {theta:?}");
+                let first = if at < 4 { 0 } else { 4 };
+                let honest = (1.0 + 0.1 * at as f64) / (1.0 + 0.1 * first as f64);
+                let turned = (value / theta[first] - honest).abs() > 0.2 || theta[first] <= 0.0;
+                assert!(!turned, "{strategy} {robust}: {theta:?}");
             }
         }
     }
