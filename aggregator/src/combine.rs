@@ -26,6 +26,7 @@ mod cohort;
 mod conflicts;
 mod fold;
 mod gram;
+pub mod guard;
 mod kernel;
 mod sums;
 mod varp;
@@ -37,6 +38,7 @@ pub use cohort::{Absent, Cohort, Participant, Refused};
 pub use conflicts::{Conflicts, conflicts};
 pub use fold::Fold;
 pub use gram::{Gram, Grams};
+use guard::Robust;
 pub use kernel::{Scalar, sum};
 pub use sums::TierSums;
 use varp::Corrected;
@@ -167,7 +169,11 @@ pub fn combine<P: Scalar, U: Updates>(
         (None, Some(varp)) => {
             let weights = varp::weigh(strategy, cohort);
             let mut found = average(strategy, cohort, weights, &mut Corrected::new(updates, varp))?;
-            found.step.shift = varp.mean(cohort);
+            let mean = varp.mean(cohort);
+            match found.step.shift.is_empty() {
+                true => found.step.shift = mean,
+                false => found.step.shift.iter_mut().zip(mean).for_each(|(shift, mean)| *shift += mean),
+            }
             found
         }
     };
@@ -250,7 +256,11 @@ fn average<'a, U: Updates>(
     let mut moved: Vec<bool> =
         regions.sets().iter().enumerate().map(|(region, tiers)| counts(region, tiers)).collect();
     let rho = (0..regions.sets().len()).map(|region| mix.rho(region)).collect();
-    let mut folds = vec![(main, mix)];
+    let (mut folds, mut shift) = (vec![], vec![]);
+    match cohort.robust {
+        Robust::Off => folds.push((main, mix)),
+        robust => shift = guard::robust::step(robust, cohort, &weights, &mix, updates)?,
+    }
     if let Some((weights, share)) = strategy.first(cohort) {
         let first = fold(cohort, &weights, updates, |index, participant| Row::First(index, participant))?;
         let mut mix = Mix::mean(regions, &first.sums());
@@ -260,7 +270,7 @@ fn average<'a, U: Updates>(
         });
         folds.push((first, mix));
     }
-    let step = Step { folds, shift: vec![], moved };
+    let step = Step { folds, shift, moved };
     Ok(Found { step, shares: weights.into_shares(), rho, notes: Map::new() })
 }
 

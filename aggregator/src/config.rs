@@ -8,14 +8,19 @@ use std::{
 };
 
 use common::{
-    Codec, DeviceId, Duration, Tier,
+    Codec, DeviceId, Tier,
     brief::{Brief, Optimizer},
     transfer::LinkLimits,
 };
 use models::{plan::PlanOptions, tiers::TierSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::{coordinator::Settings, round::Patience, strategy::Needs};
+use crate::{
+    combine::guard::GuardConfig,
+    coordinator::Settings,
+    patience::Patience,
+    strategy::{Needs, PerTier},
+};
 
 /// The documented configuration, as `aggregator init` writes it.
 pub const DEFAULT: &str = include_str!("default.toml");
@@ -38,6 +43,7 @@ pub struct Config {
     pub strategy: StrategyConfig,
     pub run: RunConfig,
     pub round: RoundConfig,
+    pub guard: GuardConfig,
     pub training: TrainingConfig,
     pub wire: WireConfig,
     pub server: ServerConfig,
@@ -73,8 +79,11 @@ pub struct RunConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct RoundConfig {
     pub participation: f64,
-    pub deadline_s: f64,
-    pub quorum: f64,
+    pub deadline_s: PerTier,
+    pub quorum: PerTier,
+    pub give_up_s: f64,
+    pub over_selection: f64,
+    pub arrivals_per_s: f64,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -150,7 +159,14 @@ impl Default for RunConfig {
 
 impl Default for RoundConfig {
     fn default() -> Self {
-        Self { participation: 1.0, deadline_s: 300.0, quorum: 0.5 }
+        Self {
+            participation: 1.0,
+            deadline_s: 300.0.into(),
+            quorum: 0.5.into(),
+            give_up_s: 1200.0,
+            over_selection: 1.0,
+            arrivals_per_s: 100.0,
+        }
     }
 }
 
@@ -221,7 +237,13 @@ impl Config {
         let Self { round, training, run, .. } = self;
         let share_below_1 = |x: f32| (0.0..1.0).contains(&x);
         let not_negative = |x: f32| x >= 0.0 && x.is_finite();
-        let rules: [(&'static str, String, bool, &'static str); 12] = [
+        let listed = |list: &[f64]| list.len() == self.model.tiers.len();
+        let shown = |values: &PerTier| match values {
+            PerTier::All(value) => value.to_string(),
+            PerTier::Each(list) => format!("{list:?}"),
+        };
+        self.guard.check().map_err(|(key, value, why)| ConfigError::Value { key, value, why })?;
+        let rules: [(&'static str, String, bool, &'static str); 15] = [
             (
                 "training.momentum",
                 training.momentum.to_string(),
@@ -248,11 +270,38 @@ impl Config {
                 share(round.participation),
                 "must lie in (0, 1]",
             ),
-            ("round.quorum", round.quorum.to_string(), share(round.quorum), "must lie in (0, 1]"),
+            (
+                "round.quorum",
+                shown(&round.quorum),
+                match &round.quorum {
+                    PerTier::All(quorum) => share(*quorum),
+                    PerTier::Each(list) => listed(list) && list.iter().all(|x| (0.0..=1.0).contains(x)),
+                },
+                "must lie in (0, 1], or be a list with one number in [0, 1] per tier",
+            ),
             (
                 "round.deadline_s",
-                round.deadline_s.to_string(),
-                positive(round.deadline_s),
+                shown(&round.deadline_s),
+                round.deadline_s.values().iter().all(|&x| positive(x))
+                    && (matches!(round.deadline_s, PerTier::All(_)) || listed(round.deadline_s.values())),
+                "must be positive, or a list with one positive number per tier",
+            ),
+            (
+                "round.give_up_s",
+                round.give_up_s.to_string(),
+                round.give_up_s >= 0.0 && round.give_up_s.is_finite(),
+                "must be 0 (never) or more",
+            ),
+            (
+                "round.over_selection",
+                round.over_selection.to_string(),
+                (1.0..=10.0).contains(&round.over_selection),
+                "must lie in [1, 10]",
+            ),
+            (
+                "round.arrivals_per_s",
+                round.arrivals_per_s.to_string(),
+                positive(round.arrivals_per_s),
                 "must be positive",
             ),
             ("training.epochs", training.epochs.to_string(), training.epochs > 0, "must be at least 1"),
@@ -318,9 +367,12 @@ impl Config {
             min_devices: self.run.min_devices,
             participation: self.round.participation,
             patience: Patience {
-                deadline: Duration::from_millis((self.round.deadline_s * 1000.0) as u64),
-                quorum: self.round.quorum,
+                deadline_s: self.round.deadline_s.clone(),
+                quorum: self.round.quorum.clone(),
+                give_up_s: self.round.give_up_s,
             },
+            over_selection: self.round.over_selection,
+            arrivals_per_s: self.round.arrivals_per_s,
             brief,
             lr: self.training.lr,
             lr_decay: self.training.lr_decay,
@@ -351,11 +403,25 @@ mod tests {
     }
 
     #[test]
+    fn deadlines_and_quorums_may_differ_between_tiers() {
+        let text = "[model]\ntiers = [1.0, 0.5]\n[round]\ndeadline_s = [60, 300]\nquorum = [0.8, 0]";
+        let settings = Config::parse(text).unwrap().settings(Needs::default());
+        let slow = Tier::new(1).unwrap();
+        assert_eq!(settings.patience.deadline(slow), common::Duration::from_secs(300));
+        assert_eq!(settings.patience.least_quorum(), 0.0);
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let error = |text: &str| Config::parse(text).unwrap_err().to_string();
         assert!(error("[training]\nlearning_rate = 0.1").contains("learning_rate"));
         assert!(error("[round]\nquorum = 1.5").contains("round.quorum = 1.5"));
         assert!(error("[model]\ntiers = []").contains("model.tiers"));
+        assert!(error("[round]\nquorum = 0").contains("round.quorum = 0"));
+        assert!(error("[round]\ndeadline_s = [1, 2]").contains("one positive number per tier"));
+        assert!(error("[round]\nover_selection = 0.5").contains("over_selection"));
+        assert!(error("[guard]\nrobust = \"trimmed:0.7\"").contains("trimmed"));
+        assert!(error("[guard]\nspread = 0.5").contains("guard.spread = 0.5"));
         assert!(error("[wire]\nup = \"int4\"").contains("int4"));
         assert!(error("[devices]\n\"..\" = 1").contains("device name"));
         assert!(error("[training]\nlr = nan").contains("training.lr"));

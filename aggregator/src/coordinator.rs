@@ -29,7 +29,8 @@ use common::{
 use crate::{
     fleet::{ConnId, DeviceRecord, Fleet},
     model::{Published, TieredModel},
-    round::{ClosedRound, Patience, Purpose, Round, Seat},
+    patience::Patience,
+    round::{ClosedRound, Purpose, Round, Seat},
     stage::Stage,
     strategy::{Kind, Needs},
 };
@@ -50,6 +51,10 @@ pub struct Settings {
     /// Share of the connected devices asked in a round.
     pub participation: f64,
     pub patience: Patience,
+    /// How many more devices are asked than are wanted; the round closes with the wanted number of each tier.
+    pub over_selection: f64,
+    /// Devices without work that may come back in one second.
+    pub arrivals_per_s: f64,
     /// What devices are told, but for the learning rate and the seed.
     pub brief: Brief,
     pub lr: f64,
@@ -148,6 +153,8 @@ pub struct Coordinator {
     /// Whose updates count in the round that was closed last: a device whose receipt was lost with
     /// its connection may ask for it after the next round has begun.
     counted: (Ticket, BTreeSet<DeviceId>),
+    /// Updates of each tier that the open round is content with; empty: all. After a restart it wants all.
+    wanted: Vec<usize>,
     conns: BTreeMap<ConnId, Outbox>,
     awake: BTreeSet<ConnId>,
     actions: VecDeque<Action>,
@@ -170,7 +177,21 @@ impl Coordinator {
         let (conns, awake, actions) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
         let Start { run, committed, .. } = start;
         let counted = (Ticket { run, round: committed, stage: 0, attempt: 0 }, BTreeSet::new());
-        Self { settings, model, run, committed, published, fleet, phase, counted, conns, awake, actions }
+        let wanted = vec![];
+        Self {
+            settings,
+            model,
+            run,
+            committed,
+            published,
+            fleet,
+            phase,
+            counted,
+            wanted,
+            conns,
+            awake,
+            actions,
+        }
     }
 
     pub fn run(&self) -> RunId {
@@ -217,7 +238,9 @@ impl Coordinator {
     /// An exchange is recorded: devices may be told.
     pub fn handle_opened(&mut self, stage: Stage, now: Instant) {
         if matches!(self.phase, Phase::Opening | Phase::Closing) {
-            self.phase = Phase::Collecting(Round::open(stage, Purpose::Train, now));
+            let mut round = Round::open(stage, Purpose::Train, now);
+            round.wanted.clone_from(&self.wanted);
+            self.phase = Phase::Collecting(round);
             self.announce();
         }
         // Nobody may be left to be asked.
@@ -241,6 +264,7 @@ impl Coordinator {
                     Ok(()) => Seat::Delivered(std::mem::take(scalars)),
                     Err(code) => Seat::Refused(code),
                 };
+                round.note_delivered(device, now, &self.settings.patience);
             }
             self.receipt(device, ticket, result.err());
         }
@@ -273,17 +297,20 @@ impl Coordinator {
             }
         }
         self.advance(now);
-        let deadline = self.settings.patience.deadline;
+        let patience = &self.settings.patience;
         if let Phase::Collecting(round) = &mut self.phase {
-            round.overdue = now >= round.opened + deadline;
+            round.look_at(now, patience);
         }
     }
 
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let waiting = self.round().filter(|round| !round.overdue);
-        let deadline = waiting.map(|round| round.opened + self.settings.patience.deadline);
         let transfers = self.conns.values().filter_map(Outbox::poll_timeout);
-        deadline.into_iter().chain(transfers).min()
+        self.poll_limit().into_iter().chain(transfers).min()
+    }
+
+    /// The next moment at which time alone may close the exchange that is open.
+    pub fn poll_limit(&self) -> Option<Instant> {
+        self.round().and_then(|round| round.next_limit(&self.settings.patience))
     }
 
     pub fn poll_action(&mut self) -> Option<Action> {
@@ -299,7 +326,7 @@ impl Coordinator {
     fn advance(&mut self, now: Instant) {
         match &self.phase {
             Phase::Gathering => self.gather(now),
-            Phase::Collecting(round) if round.may_close(now, self.settings.patience) => self.close(now),
+            Phase::Collecting(round) if round.may_close(now, &self.settings.patience) => self.close(now),
             _ => {}
         }
     }
@@ -308,7 +335,7 @@ impl Coordinator {
         let mut present: Vec<_> =
             self.fleet.connected().map(|(device, member, _)| (device.clone(), member.record.tier)).collect();
         // The first round waits for the fleet; later ones go on with what a quorum allows.
-        let share = if self.committed == 0 { 1.0 } else { self.settings.patience.quorum };
+        let share = if self.committed == 0 { 1.0 } else { self.settings.patience.least_quorum() };
         let needed = (share * self.settings.min_devices as f64).ceil().max(1.0) as usize;
         if present.len() < needed {
             return;
@@ -325,16 +352,37 @@ impl Coordinator {
         }
         rng::Rng::new(rng::derive(self.settings.seed, u64::from(number))).shuffle(&mut present);
         let wanted = (self.settings.participation * present.len() as f64).round().max(1.0) as usize;
-        present.truncate(wanted);
+        let rest = present.split_off(wanted.min(present.len()));
+        self.wanted = self.select_more(&mut present, rest);
         present.sort();
         self.actions.push_back(Action::OpenRound { number, seats: present });
         self.phase = Phase::Opening;
     }
 
+    /// Asks more devices than are wanted, tier by tier; gives how many are wanted, empty if nobody was added.
+    fn select_more(&self, seats: &mut Vec<(DeviceId, Tier)>, rest: Vec<(DeviceId, Tier)>) -> Vec<usize> {
+        let mut wanted = vec![0; self.model.plans.len()];
+        for (_, tier) in &*seats {
+            if let Some(wanted) = wanted.get_mut(tier.index()) {
+                *wanted += 1;
+            }
+        }
+        let more = |wanted: &usize| (*wanted as f64 * (self.settings.over_selection - 1.0)).ceil().max(0.0);
+        let mut room: Vec<usize> = wanted.iter().map(|wanted| more(wanted) as usize).collect();
+        let before = seats.len();
+        for (device, tier) in rest {
+            if let Some(room) = room.get_mut(tier.index()).filter(|room| **room > 0) {
+                *room -= 1;
+                seats.push((device, tier));
+            }
+        }
+        if seats.len() > before { wanted } else { vec![] }
+    }
+
     fn close(&mut self, now: Instant) {
         let Phase::Collecting(round) = std::mem::replace(&mut self.phase, Phase::Closing) else { return };
         let late: Vec<_> = round.seats.keys().cloned().collect();
-        let closed = round.settle(now);
+        let closed = round.settle(now, |device| self.fleet.is_connected(device));
         match round.purpose {
             Purpose::Train => {
                 let ticket = self.ticket(&round);

@@ -18,7 +18,7 @@ use models::onnx;
 use tracing::{error, info, warn};
 
 use crate::{
-    combine::{check_encoded, check_update},
+    combine::{check_encoded, check_update, guard::Guard},
     coordinator::{Action, Coordinator, Settings, StoredUpdate},
     fleet::{ConnId, DeviceRecord},
     hub::Hub,
@@ -33,6 +33,7 @@ use crate::{
 mod books;
 mod conduct;
 mod files;
+pub(crate) mod state;
 
 pub use books::Books;
 pub use conduct::Losses;
@@ -92,6 +93,8 @@ pub struct Keeper {
     /// The round that is open.
     pub open: Option<RoundRecord>,
     pub books: Books,
+    /// What is believed of what devices say.
+    pub guard: Guard,
     /// Who was lost in the exchanges of the open round.
     pub losses: Losses,
     /// Where `status.json` and `model.onnx` go.
@@ -161,6 +164,7 @@ impl Keeper {
         Ok(match action {
             Action::Register(device) => {
                 self.store.register(&device)?;
+                self.guard.enrol(&device);
                 self.fleet.insert(device.device.clone(), device);
                 None
             }

@@ -19,6 +19,7 @@ pub mod fleet;
 pub mod hub;
 pub mod keeper;
 pub mod model;
+pub mod patience;
 pub mod quic;
 pub mod report;
 pub mod round;

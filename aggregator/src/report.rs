@@ -9,7 +9,7 @@ use common::{
 use serde::Serialize;
 
 use crate::{
-    combine::{Conflicts, Outcome, RegionNote},
+    combine::{Conflicts, Outcome, RegionNote, guard::GuardLine},
     round::{ClosedRound, Purpose},
 };
 
@@ -63,6 +63,9 @@ pub struct RoundReport {
     pub traffic_by_tier: Vec<Traffic>,
     pub devices: Vec<DeviceLine>,
     pub refused: Vec<RefusedLine>,
+    /// What was clipped, counted less or only noticed, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guard: Vec<GuardLine>,
     /// Asked, but not heard in time.
     pub silent: Vec<SilentLine>,
     pub regions: Vec<RegionLine>,
@@ -109,6 +112,12 @@ pub struct Participation {
     pub delivered: usize,
     pub refused: usize,
     pub silent: usize,
+    /// Of the delivered: after the deadline.
+    pub late: usize,
+    /// Of the silent: still connected when the round closed.
+    pub stragglers: usize,
+    /// Of the silent: no longer connected.
+    pub dropouts: usize,
 }
 
 /// Scores of personal models.
@@ -190,6 +199,7 @@ impl RoundReport {
             traffic_by_tier: vec![],
             devices,
             refused: closed.refused.iter().map(refused_line).collect(),
+            guard: vec![],
             silent: closed
                 .silent
                 .iter()
@@ -206,6 +216,14 @@ impl RoundReport {
         let sum = |sum: Traffic, tier: &Traffic| Traffic { up: sum.up + tier.up, down: sum.down + tier.down };
         self.traffic = Some(by_tier.iter().fold(Traffic::default(), sum));
         self.traffic_by_tier = by_tier;
+        self
+    }
+
+    /// Adds what was not believed. Who is refused for that has delivered all the same.
+    #[must_use]
+    pub fn with_guard(mut self, lines: Vec<GuardLine>, refused: &[(DeviceId, Tier, Code)]) -> Self {
+        self.guard = lines;
+        self.refused.extend(refused.iter().map(refused_line));
         self
     }
 
@@ -275,7 +293,10 @@ fn participation(closed: &ClosedRound, tiers: usize) -> Vec<Participation> {
         let delivered = closed.delivered.iter().filter(|(_, tier, _)| own(tier)).count();
         let refused = closed.refused.iter().filter(|(_, tier, _)| own(tier)).count();
         let silent = closed.silent.iter().filter(|(_, tier)| own(tier)).count();
-        Participation { asked: delivered + refused + silent, delivered, refused, silent }
+        let late = closed.late.iter().filter(|(_, tier)| own(tier)).count();
+        let dropouts = closed.gone.iter().filter(|(_, tier)| own(tier)).count();
+        let (asked, stragglers) = (delivered + refused + silent, silent.saturating_sub(dropouts));
+        Participation { asked, delivered, refused, silent, late, stragglers, dropouts }
     };
     (0..tiers).map(of).collect()
 }

@@ -1,9 +1,9 @@
 //! One exchange of a Round: who was asked, who has answered, and when it may close.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
-    Code, DeviceId, Duration, Instant, Tier,
+    Code, DeviceId, Instant, Tier,
     message::{Offer, Scalars, Task, Ticket},
     transfer::Incoming,
 };
@@ -11,6 +11,7 @@ use common::{
 use crate::{
     combine::check_scalars,
     model::Published,
+    patience::{Patience, Tally},
     stage::{Stage, upload},
     strategy::Kind,
 };
@@ -53,8 +54,14 @@ pub struct Round {
     pub kind: Kind,
     pub purpose: Purpose,
     pub opened: Instant,
-    /// The deadline has passed without a quorum; the round closes as soon as there is one.
+    /// Every deadline has passed without a quorum; the round closes as soon as there is one.
     pub overdue: bool,
+    /// How far the clock has been looked at.
+    pub seen: Instant,
+    /// By tier: with so many updates it is content. Empty: it wants everybody.
+    pub wanted: Vec<usize>,
+    /// Delivered after the deadline of their tier.
+    pub late: BTreeSet<DeviceId>,
     pub lr: f32,
     pub seats: BTreeMap<DeviceId, (Tier, Seat)>,
     /// What each of them is told.
@@ -78,6 +85,10 @@ pub struct ClosedRound {
     pub refused: Vec<(DeviceId, Tier, Code)>,
     /// Devices that were asked and did not answer in time.
     pub silent: Vec<(DeviceId, Tier)>,
+    /// Those of the silent that had no connection any more.
+    pub gone: Vec<(DeviceId, Tier)>,
+    /// Those of the delivered that came after the deadline of their tier.
+    pub late: Vec<(DeviceId, Tier)>,
 }
 
 impl ClosedRound {
@@ -93,17 +104,10 @@ impl ClosedRound {
             delivered: vec![],
             refused: vec![],
             silent: vec![],
+            gone: vec![],
+            late: vec![],
         }
     }
-}
-
-/// When a round may end.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Patience {
-    /// How long to wait for everybody.
-    pub deadline: Duration,
-    /// Share of the selected devices without which a round does not close.
-    pub quorum: f64,
 }
 
 impl Round {
@@ -117,6 +121,9 @@ impl Round {
             purpose,
             opened,
             overdue: false,
+            seen: opened,
+            wanted: vec![],
+            late: BTreeSet::new(),
             lr,
             seats: seats.iter().map(empty).collect(),
             tasks: seats.into_iter().map(|(device, _, task)| (device, task)).collect(),
@@ -124,19 +131,74 @@ impl Round {
         }
     }
 
-    pub fn is_settled(&self) -> bool {
-        self.seats.values().all(|(_, seat)| matches!(seat, Seat::Delivered(_) | Seat::Refused(_)))
+    /// Everybody has answered; or as many as were wanted; or time is up, every tier has its quorum, and nothing
+    /// is half written; or nobody is waited for any longer.
+    pub fn may_close(&self, now: Instant, patience: &Patience) -> bool {
+        let tallies = self.tallies();
+        let storing: usize = tallies.iter().map(|tally| tally.storing).sum();
+        let delivered: usize = tallies.iter().map(|tally| tally.delivered).sum();
+        if tallies.iter().all(Tally::is_settled) {
+            return true;
+        }
+        let each = |done: &dyn Fn(Tier, &Tally) -> bool| {
+            (0..)
+                .map_while(Tier::new)
+                .zip(&tallies)
+                .all(|(tier, tally)| tally.is_settled() || done(tier, tally))
+        };
+        let content = !self.wanted.is_empty()
+            && each(&|tier, tally| {
+                self.wanted
+                    .get(tier.index())
+                    .is_some_and(|&wanted| tally.delivered >= wanted.min(tally.able()))
+            });
+        let waited = now - self.opened;
+        let late = each(&|tier, tally| patience.may_leave(tier, tally, waited));
+        let over = patience.give_up().is_some_and(|limit| waited >= limit);
+        storing == 0 && (delivered > 0 && (content || late) || over)
     }
 
-    /// Everybody has answered; or time is up, enough have, and nothing is half written.
-    pub fn may_close(&self, now: Instant, patience: Patience) -> bool {
-        let storing = self.seats.values().any(|(_, seat)| matches!(seat, Seat::Storing(_)));
-        // A refused device can not deliver any more; counting it could keep a round open for ever.
-        let refused = self.seats.values().filter(|(_, seat)| matches!(seat, Seat::Refused(_))).count();
-        let able = self.seats.len() - refused;
-        let needed = (patience.quorum * able as f64).ceil().max(1.0) as usize;
-        let late = now >= self.opened + patience.deadline;
-        self.is_settled() || late && !storing && self.delivered().count() >= needed
+    /// The next moment at which time alone may close the round.
+    pub fn next_limit(&self, patience: &Patience) -> Option<Instant> {
+        let tallies = self.tallies();
+        let tiers = (0..).map_while(Tier::new).zip(&tallies).filter(|(_, tally)| tally.asked > 0);
+        let limits = tiers.map(|(tier, _)| patience.deadline(tier)).chain(patience.give_up());
+        limits.map(|limit| self.opened + limit).filter(|&limit| limit > self.seen).min()
+    }
+
+    /// Time has passed.
+    pub fn look_at(&mut self, now: Instant, patience: &Patience) {
+        self.seen = self.seen.max(now);
+        let last = self.seats.values().map(|(tier, _)| patience.deadline(*tier)).max();
+        self.overdue = last.is_some_and(|last| now >= self.opened + last);
+    }
+
+    /// Notes whether an update that has just become durable is late.
+    pub fn note_delivered(&mut self, device: &DeviceId, now: Instant, patience: &Patience) {
+        if let Some((tier, Seat::Delivered(_))) = self.seats.get(device)
+            && now > self.opened + patience.deadline(*tier)
+        {
+            self.late.insert(device.clone());
+        }
+    }
+
+    /// By tier, as far as anybody was asked.
+    fn tallies(&self) -> Vec<Tally> {
+        let mut tallies = Vec::new();
+        for (tier, seat) in self.seats.values() {
+            if tallies.len() <= tier.index() {
+                tallies.resize(tier.index() + 1, Tally::default());
+            }
+            let Some(tally) = tallies.get_mut(tier.index()) else { continue };
+            tally.asked += 1;
+            match seat {
+                Seat::Delivered(_) => tally.delivered += 1,
+                Seat::Refused(_) => tally.refused += 1,
+                Seat::Storing(_) => tally.storing += 1,
+                Seat::Assigned | Seat::Queued(_) | Seat::Uploading(_) => {}
+            }
+        }
+        tallies
     }
 
     pub fn delivered(&self) -> impl Iterator<Item = (&DeviceId, Tier, &Scalars)> {
@@ -147,7 +209,7 @@ impl Round {
     }
 
     /// The outcome, device by device.
-    pub fn settle(&self, closed: Instant) -> ClosedRound {
+    pub fn settle(&self, closed: Instant, connected: impl Fn(&DeviceId) -> bool) -> ClosedRound {
         let mut result = ClosedRound {
             number: self.number,
             stage: self.stage,
@@ -158,12 +220,22 @@ impl Round {
             delivered: vec![],
             refused: vec![],
             silent: vec![],
+            gone: vec![],
+            late: vec![],
         };
         for (device, (tier, seat)) in &self.seats {
+            if self.late.contains(device) {
+                result.late.push((device.clone(), *tier));
+            }
             match seat {
                 Seat::Delivered(scalars) => result.delivered.push((device.clone(), *tier, scalars.clone())),
                 Seat::Refused(code) => result.refused.push((device.clone(), *tier, *code)),
-                _ => result.silent.push((device.clone(), *tier)),
+                _ => {
+                    if !connected(device) {
+                        result.gone.push((device.clone(), *tier));
+                    }
+                    result.silent.push((device.clone(), *tier));
+                }
             }
         }
         result

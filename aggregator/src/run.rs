@@ -7,9 +7,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use common::{Instant, transfer::LinkLimits};
 
 use crate::{
+    combine::guard::Guard,
     config::Config,
     coordinator::{Coordinator, OpenRound, Start},
-    keeper::{Books, Keeper, Observer},
+    keeper::{Books, Keeper, Observer, state},
     server::{ServerError, check_fixed_tiers, open_method, open_model, open_run},
     store::Store,
 };
@@ -45,7 +46,11 @@ impl Run {
         check_fixed_tiers(config, model.plans.len())?;
         method.fits(&model.regions)?;
         let saved = open_run(&mut *store, &model, config, initial)?;
-        method.restore(&saved.strategy_state)?;
+        let (state, past) = state::split(&saved.strategy_state);
+        method.restore(state)?;
+        let mut guard = Guard::new(config.guard.clone());
+        guard.restore(past);
+        saved.devices.iter().for_each(|record| guard.enrol(record));
         let mut settings = config.settings(needs);
         settings.limits = limits;
         let fleet = saved.devices.iter().map(|record| (record.device.clone(), record.clone())).collect();
@@ -59,6 +64,7 @@ impl Run {
             fleet,
             open: None,
             books: Books::new(config),
+            guard,
             losses: Default::default(),
             dir,
             observer,

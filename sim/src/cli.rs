@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod attack;
 pub mod data;
 pub mod partition;
 pub mod report;
@@ -32,6 +33,8 @@ pub enum Command {
     /// Trains one fleet with HeteroFL and with FairHeteroFL, and shows who gains and who pays
     #[command(after_help = EXAMPLES)]
     Demo(DemoArgs),
+    /// Lets some devices lie about their losses and their updates, with and without the guard
+    Attack(attack::AttackArgs),
     /// Data sets: which there are, and what is in them
     Data(data::DataArgs),
     /// Divides a data set among clients and shows who has what

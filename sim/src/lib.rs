@@ -1,6 +1,7 @@
 //! Whole fleets in one process.
 //!
 //! [`data`] holds data sets and [`partition`] divides them among devices.
+//! [`attack`] shows what hostile devices can do.
 //! [`engine`] simulates whole fleets in virtual time; [`experiment`] runs the papers' experiments on it, and
 //! [`results`] is what they leave behind.
 //! [`demo`] runs a real aggregator and real clients over loopback QUIC and compares strategies on them;
@@ -8,6 +9,7 @@
 //! a self-contained page or a picture.
 #![forbid(unsafe_code)]
 
+pub mod attack;
 pub mod claims;
 pub mod data;
 pub mod demo;

@@ -1,4 +1,4 @@
-//! `sim run`, `sim sweep`, `sim compare`, `sim report`, `sim reproduce`, `sim demo`, `sim data`,
+//! `sim run`, `sim sweep`, `sim compare`, `sim report`, `sim reproduce`, `sim attack`, `sim demo`, `sim data`,
 //! `sim partition`: see `--help`.
 #![forbid(unsafe_code)]
 
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
     let done = match &command {
         Command::Demo(args) => demo(args),
+        Command::Attack(args) => cli::attack::run(args).map_err(Into::into).and_then(|text| print(&text)),
         Command::Data(args) => cli::data::run(args).map_err(Into::into).and_then(|text| print(&text)),
         Command::Partition(args) => {
             cli::partition::run(args).map_err(Into::into).and_then(|text| print(&text))

@@ -23,8 +23,8 @@ const RUN: &str = "run = { rounds = 2 }\ntraining = { batch = 8 }";
 fn disturb(seed: u64, sides: &[Side]) {
     let mut setup = Setup::new(RUN).disturbed(seed);
     setup.may_fail = true;
-    setup.config.round.quorum = 0.4;
-    setup.config.round.deadline_s = 2.0;
+    setup.config.round.quorum = 0.4.into();
+    setup.config.round.deadline_s = 2.0.into();
     let mut world = World::new(&setup);
     let mut rng = Rng::new(derive(seed, 9));
     let run = world.run_id();

@@ -90,12 +90,12 @@ fn an_impatient_run_ends_whatever_happens() {
     let mut calm = Setup::new(EXACT);
     // One may leave before the first round, which waits for this many.
     calm.config.run.min_devices = 4;
-    calm.config.round.quorum = 0.4;
+    calm.config.round.quorum = 0.4.into();
     calm.config.server.max_uploads = 1;
     for_seeds(150, |seed| {
         let mut setup = calm.disturbed(seed);
         let mut rng = Rng::new(derive(seed, 3));
-        setup.config.round.deadline_s = 0.2 + 3.0 * rng.unit_f64();
+        setup.config.round.deadline_s = (0.2 + 3.0 * rng.unit_f64()).into();
         let leaving = rng.below(5) as usize;
         setup.accidents = draw(seed, |rng| match rng.below(4) {
             0 => Accident::Crash,

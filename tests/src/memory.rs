@@ -67,8 +67,8 @@ impl Setup {
     pub fn new(config: &str) -> Self {
         let mut config = Config::parse(config).unwrap();
         config.run.min_devices = 5;
-        config.round.quorum = 1.0;
-        config.round.deadline_s = 86_400.0;
+        config.round.quorum = 1.0.into();
+        config.round.deadline_s = 86_400.0.into();
         let limits = LinkLimits { chunk: 200, window: 800, timeout: common::Duration::from_millis(50) };
         Self {
             config,

@@ -103,7 +103,7 @@ impl Step<'_> {
 }
 
 /// Visits the runs of the model, ascending: each with the tiers that hold it and where they do.
-fn each_run<'a>(regions: &'a RegionMap, mut visit: impl FnMut(&[(Tier, &'a Piece)])) {
+pub(super) fn each_run<'a>(regions: &'a RegionMap, mut visit: impl FnMut(&[(Tier, &'a Piece)])) {
     let mut rest: Vec<_> = (0..regions.tiers())
         .map_while(Tier::new)
         .map(|tier| (tier, regions.pieces(tier).iter().peekable()))

@@ -10,7 +10,7 @@ use common::{
     region::RegionMap,
 };
 
-use super::{check::check_scalars, kernel::sum};
+use super::{check::check_scalars, guard::Robust, kernel::sum};
 
 /// A device whose update counts.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,6 +18,8 @@ pub struct Participant {
     pub device: DeviceId,
     pub tier: Tier,
     samples: u32,
+    /// Which part of its samples counts; 1 unless it has lost trust.
+    credit: f32,
     loss: f64,
     loss_after: Option<f64>,
     /// Where a device has said more than most: most fleets are large and say little.
@@ -76,11 +78,16 @@ impl Participant {
             ..Scalars::default()
         };
         let more = (plain != scalars).then(|| Box::new(scalars));
-        Self { device, tier, samples, loss, loss_after, more }
+        Self { device, tier, samples, credit: 1.0, loss, loss_after, more }
     }
 
-    /// n_i
+    /// n_i, as far as it counts.
     pub fn samples(&self) -> f64 {
+        f64::from(self.samples) * f64::from(self.credit)
+    }
+
+    /// The samples it trains on.
+    pub(super) fn samples_believed(&self) -> f64 {
         f64::from(self.samples)
     }
 }
@@ -127,6 +134,8 @@ pub struct Cohort<'a> {
     absent: Vec<Absent>,
     /// Where the losses of a line search were taken; empty = at the strategy's own steps.
     pub steps: Vec<f64>,
+    /// How numbers of several devices become one, for strategies that average.
+    pub robust: Robust,
     /// In model order; empty = the model is one layer.
     layers: &'a [Range<usize>],
 }
@@ -146,6 +155,7 @@ impl<'a> Cohort<'a> {
             refused: Vec::new(),
             absent: Vec::new(),
             steps: Vec::new(),
+            robust: Robust::Off,
             layers: &[],
         }
     }
@@ -256,6 +266,64 @@ impl<'a> Cohort<'a> {
         let refused = Refused { device, code };
         let place = self.refused.partition_point(|other| other.device <= refused.device);
         self.refused.insert(place, refused);
+    }
+
+    /// Takes a participant out and notes why.
+    pub fn dismiss(&mut self, index: usize, code: Code) -> Option<(DeviceId, Tier)> {
+        let regions = self.regions.sets().len();
+        if index >= self.participants.len() {
+            return None;
+        }
+        let Participant { device, tier, .. } = self.participants.remove(index);
+        self.norms.drain(index * regions..(index + 1) * regions);
+        if !self.device_weights.is_empty() {
+            self.device_weights.remove(index);
+        }
+        self.refuse(device.clone(), code);
+        Some((device, tier))
+    }
+
+    /// Another F_i than the one that was said.
+    pub(super) fn believe_loss(&mut self, index: usize, loss: f64) {
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.loss = loss;
+        }
+    }
+
+    /// Another FK_i than the one that was said.
+    pub(super) fn believe_loss_after(&mut self, index: usize, loss: f64) {
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.loss_after = Some(loss);
+        }
+    }
+
+    /// Another n_i than the one that was said.
+    pub(super) fn set_samples(&mut self, index: usize, samples: u32) {
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.samples = samples.max(1);
+        }
+    }
+
+    pub(super) fn samples_said(&self, index: usize) -> u32 {
+        self.participants.get(index).map_or(0, |participant| participant.samples)
+    }
+
+    /// Lets a part of a participant's samples count.
+    pub(super) fn set_credit(&mut self, index: usize, credit: f32) {
+        if let Some(participant) = self.participants.get_mut(index) {
+            participant.credit = credit;
+        }
+    }
+
+    pub(super) fn credit(&self, index: usize) -> f64 {
+        self.participants.get(index).map_or(0.0, |participant| f64::from(participant.credit))
+    }
+
+    /// The update is shortened by this factor.
+    pub(super) fn scale_norms(&mut self, index: usize, scale: f64) {
+        let regions = self.regions.sets().len();
+        let norms = self.norms.get_mut(index * regions..(index + 1) * regions).unwrap_or_default();
+        norms.iter_mut().for_each(|norm| *norm *= scale * scale);
     }
 
     /// Gives an admitted device a weight of its own (p of the algorithms), not negative.

@@ -13,12 +13,10 @@ use common::{
 use super::{Action, Coordinator, GUIDE_TRANSFER, Phase, StoredUpdate};
 use crate::{
     fleet::ConnId,
+    patience::idle,
     round::{Purpose, Seat, Upload},
     stage::upload,
 };
-
-/// How long a device without work waits before it asks again; news reach it earlier.
-const IDLE: Duration = Duration::from_secs(20);
 
 impl Coordinator {
     /// A frame has arrived. Whoever sends what can not be understood is told so and dropped.
@@ -140,11 +138,16 @@ impl Coordinator {
                         None => return,
                     }
                 }
-                _ => ToDevice::Wait(IDLE),
+                _ => ToDevice::Wait(self.idle(device)),
             },
-            _ => ToDevice::Wait(IDLE),
+            _ => ToDevice::Wait(self.idle(device)),
         };
         self.say(device, message);
+    }
+
+    /// How long a device without work waits before it asks again.
+    fn idle(&self, device: &DeviceId) -> Duration {
+        idle(device, u64::from(self.committed), self.conns.len(), self.settings.arrivals_per_s)
     }
 
     /// A device that is free has nothing more to upload: it was restarted, and is asked again instead

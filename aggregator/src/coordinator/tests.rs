@@ -21,7 +21,9 @@ fn settings(devices: usize) -> Settings {
         rounds: 3,
         min_devices: devices,
         participation: 1.0,
-        patience: Patience { deadline: MINUTE, quorum: 0.5 },
+        patience: Patience { deadline_s: 60.0.into(), quorum: 0.5.into(), give_up_s: 0.0 },
+        over_selection: 1.0,
+        arrivals_per_s: 100.0,
         brief: Brief::sgd(1, 16, 0.1, 1),
         lr: 0.1,
         lr_decay: 0.5,
@@ -93,6 +95,22 @@ impl Gateway {
     fn wait(&mut self, span: Duration) {
         self.now = self.now + span;
         self.coordinator.handle_timeout(self.now);
+    }
+
+    /// Opens the round and says who was asked.
+    fn open_some(&mut self) -> Vec<(DeviceId, Tier)> {
+        let seats = self.actions().into_iter().find_map(|action| match action {
+            Action::OpenRound { seats, .. } => Some(seats),
+            _ => None,
+        });
+        let train = |(device, tier): &(DeviceId, Tier)| {
+            (device.clone(), *tier, Task::Train(Brief::sgd(1, 16, 0.1, 1)))
+        };
+        let seats = seats.unwrap();
+        let asked = seats.iter().map(train).collect();
+        let stage = Stage { round: 1, number: 0, kind: Kind::Train, lr: 0.1, seats: asked, guide: vec![] };
+        self.coordinator.handle_opened(stage, self.now);
+        seats
     }
 
     /// Opens the round and gives every device's assignment.
@@ -176,6 +194,119 @@ fn a_round_opens_when_the_fleet_is_there_and_closes_late_with_a_quorum_only() {
     }
 }
 
+/// Two wide devices and three that only hold a narrower tier.
+fn unequal(settings: Settings) -> Gateway {
+    let mut gateway = Gateway::new(settings);
+    gateway.join(0, u64::MAX).unwrap();
+    let wide = match gateway.say(0).as_slice() {
+        [ToDevice::Welcome(welcome)] => welcome.plan.arena_bytes(),
+        other => panic!("{other:?}"),
+    };
+    for conn in 1..5 {
+        gateway.join(conn, if conn < 2 { wide } else { wide - 1 }).unwrap();
+        gateway.say(conn);
+    }
+    gateway
+}
+
+fn closed(gateway: &mut Gateway) -> Option<ClosedRound> {
+    gateway.actions().into_iter().find_map(|action| match action {
+        Action::Close(closed) => Some(closed),
+        _ => None,
+    })
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn every_tier_has_its_own_deadline_and_slow_hardware_is_not_dropped() {
+    let mut settings = settings(5);
+    settings.patience.deadline_s = crate::strategy::PerTier::Each(vec![10.0, 60.0, 1.0, 1.0, 1.0]);
+    let mut gateway = unequal(settings);
+    gateway.open(0..5);
+    ["d0", "d1"].iter().for_each(|name| gateway.coordinator.set_delivered(&id(name)));
+    // Tiers that nobody belongs to are not waited for.
+    assert_eq!(gateway.coordinator.poll_timeout(), Some(Instant::ZERO + Duration::from_secs(10)));
+    gateway.wait(Duration::from_secs(10));
+    assert!(closed(&mut gateway).is_none(), "the wide tier is complete, the narrow one has time");
+    assert_eq!(gateway.coordinator.poll_timeout(), Some(Instant::ZERO + MINUTE));
+    gateway.coordinator.set_delivered(&id("d2"));
+    gateway.wait(Duration::from_secs(50));
+    assert!(closed(&mut gateway).is_none(), "one of three is no quorum, though three of five would be");
+    assert_eq!(gateway.coordinator.poll_timeout(), None);
+    gateway.coordinator.handle_disconnected(ConnId(4), gateway.now);
+    gateway.coordinator.set_storing(&id("d3"));
+    gateway.now = gateway.now + SECOND;
+    let ticket = Ticket { run: RunId(1), round: 1, stage: 0, attempt: 0 };
+    gateway.coordinator.handle_stored(&id("d3"), ticket, Ok(()), gateway.now);
+    let closed = closed(&mut gateway).unwrap();
+    let narrow = Tier::new(1).unwrap();
+    assert_eq!((closed.delivered.len(), &closed.silent[..]), (4, &[(id("d4"), narrow)][..]));
+    assert_eq!((&closed.gone[..], &closed.late[..]), (&[(id("d4"), narrow)][..], &[(id("d3"), narrow)][..]));
+}
+
+#[test]
+fn a_tier_without_quorum_is_given_up_in_the_end() {
+    for delivered in [0, 2] {
+        let mut settings = settings(5);
+        settings.patience.give_up_s = 240.0;
+        let mut gateway = unequal(settings);
+        gateway.open(0..5);
+        (0..delivered).for_each(|at| gateway.coordinator.set_delivered(&id(&format!("d{at}"))));
+        gateway.wait(MINUTE);
+        assert!(closed(&mut gateway).is_none());
+        assert_eq!(gateway.coordinator.poll_timeout(), Some(Instant::ZERO + Duration::from_secs(240)));
+        gateway.wait(Duration::from_secs(179));
+        assert!(closed(&mut gateway).is_none());
+        gateway.wait(SECOND);
+        let closed = closed(&mut gateway).unwrap();
+        assert_eq!((closed.delivered.len(), closed.silent.len()), (delivered, 5 - delivered));
+        // The next round does not ask who is gone.
+        (2..5).for_each(|conn| gateway.coordinator.handle_disconnected(ConnId(conn), gateway.now));
+    }
+}
+
+#[test]
+fn more_are_asked_than_wanted_and_the_first_of_each_tier_are_enough() {
+    let mut settings = settings(5);
+    (settings.participation, settings.over_selection) = (0.6, 1.4);
+    let mut gateway = unequal(settings);
+    let seats = gateway.open_some();
+    let of = |tier: usize| -> Vec<DeviceId> {
+        seats.iter().filter(|(_, own)| own.index() == tier).map(|(device, _)| device.clone()).collect()
+    };
+    let wanted = gateway.coordinator.round().unwrap().wanted.clone();
+    assert_eq!(wanted.iter().sum::<usize>(), 3);
+    assert!(seats.len() > 3, "{seats:?}");
+    for (tier, &wanted) in wanted.iter().enumerate().filter(|(_, wanted)| **wanted > 0) {
+        let own = of(tier);
+        assert!(own.len() >= wanted && own.len() <= wanted + 2);
+        assert!(closed(&mut gateway).is_none());
+        own.iter().take(wanted).for_each(|device| gateway.coordinator.set_delivered(device));
+        gateway.wait(SECOND);
+    }
+    let closed = closed(&mut gateway).unwrap();
+    assert_eq!((closed.delivered.len(), closed.silent.len()), (3, seats.len() - 3));
+}
+
+#[test]
+fn devices_without_work_are_told_different_times() {
+    let mut gateway = Gateway::new(settings(100));
+    let mut waits = vec![];
+    for conn in 0..50 {
+        gateway.join(conn, u64::MAX).unwrap();
+        gateway.say(conn);
+        gateway.hear(conn, &ToAggregator::Ready).unwrap();
+        match gateway.say(conn).as_slice() {
+            [ToDevice::Wait(span)] => waits.push(span.as_millis()),
+            other => panic!("{other:?}"),
+        }
+    }
+    waits.sort_unstable();
+    waits.dedup();
+    assert!(waits.len() > 45 && waits.iter().all(|wait| (10_000..=30_000).contains(wait)));
+}
+
 #[test]
 fn the_learning_rate_decays_from_the_second_round_on() {
     let settings = settings(1);
@@ -202,6 +333,15 @@ fn what_does_not_fit_the_assignment_is_refused_before_a_byte_is_fetched() {
 }
 
 impl Coordinator {
+    /// As if the device's update had arrived and were on its way to the disk.
+    fn set_storing(&mut self, device: &DeviceId) {
+        if let Phase::Collecting(round) = &mut self.phase
+            && let Some((_, seat)) = round.seats.get_mut(device)
+        {
+            *seat = Seat::Storing(Scalars::default());
+        }
+    }
+
     /// As if the device's update had arrived and were durable.
     fn set_delivered(&mut self, device: &DeviceId) {
         let scalars = Scalars {

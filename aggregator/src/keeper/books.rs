@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::Keeper;
 use crate::{
-    combine::{Cohort, Conflicts, Row, Updates, conflicts},
+    combine::{Cohort, Conflicts, Row, Updates, conflicts, guard::Scaled},
     config::Config,
     report::Traffic,
     roundfile::{RoundDump, record},
@@ -42,6 +42,8 @@ pub(super) struct Trained<'a> {
     pub earlier: &'a [Exchange<'a>],
     /// Entries of the exchange of gradients, if there was one.
     pub gradients: &'a [Entry],
+    /// Factors of updates that were shortened.
+    pub scales: &'a BTreeMap<DeviceId, f64>,
 }
 
 impl Keeper {
@@ -59,7 +61,8 @@ impl Keeper {
             }
         }
         let steps = self.steps(round);
-        let mut updates = Spooled::new(&mut *self.store, round.entries).with_past(round.past);
+        let spooled = Spooled::new(&mut *self.store, round.entries).with_past(round.past);
+        let mut updates = Scaled::new(spooled, round.scales);
         let dump = RoundDump {
             model: &self.model,
             parameters: &self.parameters,
@@ -91,7 +94,7 @@ impl Keeper {
     pub(super) fn count_conflicts(&mut self, before: &[f32], round: &Trained<'_>) -> Option<Conflicts> {
         // A gradient points the other way than an update.
         let wanted = self.books.conflicts && self.method.needs().product != Product::Gradient;
-        let mut updates = Spooled::new(&mut *self.store, round.entries);
+        let mut updates = Scaled::new(Spooled::new(&mut *self.store, round.entries), round.scales);
         let counted = wanted.then(|| conflicts(round.cohort, before, &self.parameters, &mut updates))?;
         counted.inspect_err(|failed| warn!("conflicts can not be counted: {failed}")).ok()
     }

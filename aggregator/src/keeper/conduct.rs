@@ -3,7 +3,7 @@
 //! What was asked follows from the strategy's state and from what the store holds of the round, so after a
 //! restart the open exchange is formed again and means the same.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use common::{
     Code, DeviceId, Tier,
@@ -15,9 +15,13 @@ use common::{
 };
 use tracing::{error, info, warn};
 
-use super::{Keeper, KeeperError, Reply, books::Trained};
+use super::{Keeper, KeeperError, Reply, books::Trained, state};
 use crate::{
-    combine::{Absent, Cohort, CombineError, Conflicts, Outcome, combine, direction, weighted_mean},
+    combine::{
+        Absent, Cohort, CombineError, Conflicts, Outcome, combine, direction,
+        guard::{GuardLine, Scaled, Verdict, screen::cosines},
+        weighted_mean,
+    },
     fleet::DeviceRecord,
     model::Published,
     report::RoundReport,
@@ -37,6 +41,9 @@ pub struct Losses {
     opened: Option<common::Instant>,
     refused: Vec<(DeviceId, Tier, Code)>,
     silent: Vec<(DeviceId, Tier)>,
+    gone: Vec<(DeviceId, Tier)>,
+    /// Of the exchange of training.
+    late: Vec<(DeviceId, Tier)>,
 }
 
 impl Keeper {
@@ -63,6 +70,10 @@ impl Keeper {
         closed.opened = *self.losses.opened.get_or_insert(closed.opened);
         self.losses.refused.append(&mut closed.refused);
         self.losses.silent.append(&mut closed.silent);
+        self.losses.gone.append(&mut closed.gone);
+        if closed.kind == Kind::Train {
+            self.losses.late = std::mem::take(&mut closed.late);
+        }
         self.proceed(&closed)
     }
 
@@ -122,9 +133,11 @@ impl Keeper {
         let (regions, layers) = (self.model.regions.clone(), self.model.layers.clone());
         let past = self.past(record.number)?;
         let scene = self.scene(&regions, &layers, record.number, lr, &past);
-        let exchange = |(stage, entries): (&StageRecord, &Vec<Entry>)| Exchange {
-            kind: stage.kind,
-            cohort: scene.cohort(entries),
+        let mut verdicts = Vec::with_capacity(stages.len());
+        let exchange = |(stage, entries): (&StageRecord, &Vec<Entry>)| {
+            let mut cohort = scene.cohort(entries);
+            verdicts.push(self.guard.inspect(&mut cohort, stage.kind));
+            Exchange { kind: stage.kind, cohort }
         };
         let made: Vec<Exchange<'_>> = record.stages.iter().zip(&stages).map(exchange).collect();
         let alive = alive(&record, &stages);
@@ -148,7 +161,8 @@ impl Keeper {
         let vector = match wanted {
             Some((at, weights)) => {
                 let cohort = &made[at].cohort;
-                let mut updates = Spooled::new(&mut *self.store, &stages[at]).with_past(&past);
+                let spooled = Spooled::new(&mut *self.store, &stages[at]).with_past(&past);
+                let mut updates = Scaled::new(spooled, &verdicts[at].scales);
                 Some(match weights {
                     Some(weights) => weighted_mean(weights, cohort, &mut updates)?,
                     None => direction(&*self.method.strategy, cohort, &mut updates)?,
@@ -232,8 +246,8 @@ impl Keeper {
             Some(stage) => self.store.updates(record.number, stage as u8)?,
             None => vec![],
         };
-        let (outcome, conflicts) = match failed {
-            Some(code) => (kept(code), None),
+        let Combined { outcome, conflicts, lines, refused } = match failed {
+            Some(code) => Combined::kept(code),
             None => self.combine(&record, closed.lr, train, &entries),
         };
         if let Some(code) = outcome.kept {
@@ -245,13 +259,16 @@ impl Keeper {
             delivered: entries.iter().map(delivered).collect(),
             refused: std::mem::take(&mut self.losses.refused),
             silent: std::mem::take(&mut self.losses.silent),
+            gone: std::mem::take(&mut self.losses.gone),
+            late: std::mem::take(&mut self.losses.late),
             ..closed.clone()
         };
         let stages: Vec<_> = (0..record.stages.len())
             .map(|stage| self.store.updates(record.number, stage as u8))
             .collect::<Result<_, _>>()?;
         let mut report = RoundReport::new(&closed, Purpose::Train, Some(&outcome), self.model.plans.len())
-            .with_traffic(self.traffic(&record, &stages));
+            .with_traffic(self.traffic(&record, &stages))
+            .with_guard(lines, &refused);
         if let Some(conflicts) = conflicts {
             report = report.with_conflicts(conflicts);
         }
@@ -270,7 +287,7 @@ impl Keeper {
         self.store.commit_round(&Commit {
             round: closed.number,
             parameters: &self.parameters,
-            strategy_state: &self.method.save(),
+            strategy_state: &state::join(self.method.save(), &self.guard.save()),
             report: &serde_json::to_string(&report).unwrap_or_default(),
             history: self.method.needs().history,
         })?;
@@ -295,14 +312,14 @@ impl Keeper {
         lr: f32,
         train: Option<usize>,
         entries: &[Entry],
-    ) -> (Outcome, Option<Conflicts>) {
-        let Some(train) = train else { return (kept(Code::EmptyRound), None) };
+    ) -> Combined {
+        let Some(train) = train else { return Combined::kept(Code::EmptyRound) };
         let combined = self.try_combine(record, lr, train, entries);
         combined.unwrap_or_else(|failed| {
             error!(round = record.number, "{failed}");
             match failed {
-                CombineError::Read(failed) => (kept(failed.code()), None),
-                _ => (kept(Code::NonFiniteResult), None),
+                CombineError::Read(failed) => Combined::kept(failed.code()),
+                _ => Combined::kept(Code::NonFiniteResult),
             }
         })
     }
@@ -313,35 +330,76 @@ impl Keeper {
         lr: f32,
         train: usize,
         entries: &[Entry],
-    ) -> Result<(Outcome, Option<Conflicts>), CombineError<StoreError>> {
+    ) -> Result<Combined, CombineError<StoreError>> {
         let (regions, layers) = (self.model.regions.clone(), self.model.layers.clone());
         let past = self.past(record.number)?;
         let scene = self.scene(&regions, &layers, record.number, lr, &past);
-        let mut gradients = vec![];
+        let (mut gradients, mut verdict) = (vec![], Verdict::default());
         let mut made = Vec::with_capacity(record.stages.len());
         for (number, stage) in record.stages.iter().enumerate() {
             let entries = self.store.updates(record.number, number as u8).map_err(CombineError::Read)?;
-            made.push(Exchange { kind: stage.kind, cohort: scene.cohort(&entries) });
+            let mut cohort = scene.cohort(&entries);
+            let found = self.guard.inspect(&mut cohort, stage.kind);
+            if number == train {
+                verdict = found;
+            }
+            made.push(Exchange { kind: stage.kind, cohort });
             if stage.kind == Kind::Gradients {
                 gradients = entries;
             }
         }
         let (earlier, rest) = made.split_at_mut(train);
         let Some((Exchange { cohort, .. }, later)) = rest.split_first_mut() else {
-            return Ok((kept(Code::EmptyRound), None));
+            return Ok(Combined::kept(Code::EmptyRound));
         };
         for tried in later.iter().filter(|exchange| exchange.kind == Kind::Try) {
             for participant in tried.cohort.participants() {
                 cohort.set_trials(&participant.device, participant.trials());
             }
         }
-        let trained = Trained { cohort, entries, past: &past, earlier, gradients: &gradients };
+        let scales = std::mem::take(&mut verdict.scales);
+        let trained =
+            Trained { cohort, entries, past: &past, earlier, gradients: &gradients, scales: &scales };
         self.write_round(&trained);
         let before = if self.books.conflicts { self.parameters.clone() } else { vec![] };
-        let mut updates = Spooled::new(&mut *self.store, entries).with_past(&past);
+        let spooled = Spooled::new(&mut *self.store, entries).with_past(&past);
+        let mut updates = Scaled::new(spooled, &scales);
         let outcome = combine(&mut self.method, cohort, earlier, &mut updates, &mut self.parameters)?;
+        let cosines = match self.guard.config().screen {
+            0.0 => BTreeMap::new(),
+            _ => cosines(cohort, &mut updates)?,
+        };
         let conflicts = self.count_conflicts(&before, &trained);
-        Ok((outcome, conflicts))
+        let (mut lines, refused) = (std::mem::take(&mut verdict.lines), std::mem::take(&mut verdict.refused));
+        lines.extend(self.guard.learn(verdict, &cosines));
+        for line in &lines {
+            let GuardLine { device, what, action, why, said, counted, .. } = line;
+            warn!(device, what, action, said, counted, "{why}");
+        }
+        Ok(Combined { outcome, conflicts, lines, refused })
+    }
+}
+
+/// What came of a round's updates.
+struct Combined {
+    outcome: Outcome,
+    conflicts: Option<Conflicts>,
+    /// What was not believed.
+    lines: Vec<GuardLine>,
+    refused: Vec<(DeviceId, Tier, Code)>,
+}
+
+impl Combined {
+    /// The model stays as it is.
+    fn kept(code: Code) -> Self {
+        let outcome = Outcome {
+            kept: Some(code),
+            weights: vec![],
+            regions: vec![],
+            refused: vec![],
+            notes: Default::default(),
+        };
+        Self { outcome, conflicts: None, lines: vec![], refused: vec![] }
     }
 }
 
@@ -397,10 +455,6 @@ fn alive(record: &RoundRecord, stages: &[Vec<Entry>]) -> Vec<(DeviceId, Tier)> {
     };
     let selected = record.selected.iter().filter(|selected| !failed(&selected.device));
     selected.map(|selected| (selected.device.clone(), selected.tier)).collect()
-}
-
-fn kept(code: Code) -> Outcome {
-    Outcome { kept: Some(code), weights: vec![], regions: vec![], refused: vec![], notes: Default::default() }
 }
 
 /// Sample order differs between devices and rounds and follows from the run's seed alone.

@@ -39,6 +39,8 @@ fn closed() -> ClosedRound {
         ],
         refused: vec![(id("e"), tier(1), Code::NonFiniteUpdate)],
         silent: vec![(id("f"), tier(0))],
+        gone: vec![(id("f"), tier(0))],
+        late: vec![(id("d"), tier(1))],
     }
 }
 
@@ -72,8 +74,11 @@ fn figures_per_tier_and_overall() {
     assert_eq!((gaps.count, gaps.max, gaps.min), (3, 0.3, -0.1));
     near(gaps.variance, 0.04);
     assert_eq!(report.gaps_by_tier.iter().map(|tier| tier.count).collect::<Vec<_>>(), [2, 1, 0]);
-    let counts = |asked, delivered, refused, silent| Participation { asked, delivered, refused, silent };
-    assert_eq!(report.participation, [counts(3, 2, 0, 1), counts(3, 2, 1, 0), counts(0, 0, 0, 0)]);
+    let counts = |asked, delivered, refused, silent, late| {
+        let (stragglers, dropouts) = (0, silent);
+        Participation { asked, delivered, refused, silent, late, stragglers, dropouts }
+    };
+    assert_eq!(report.participation, [counts(3, 2, 0, 1, 0), counts(3, 2, 1, 0, 1), counts(0, 0, 0, 0, 0)]);
     let weights = report.weights.unwrap();
     near(weights.effective, 4.0);
     near(weights.entropy, 4.0f64.ln());

@@ -12,6 +12,12 @@ pub enum PerTier {
     Each(Vec<f64>),
 }
 
+impl From<f64> for PerTier {
+    fn from(value: f64) -> Self {
+        Self::All(value)
+    }
+}
+
 impl PerTier {
     /// The value of a tier; `None` beyond the end of the list.
     pub fn of(&self, tier: Tier) -> Option<f64> {

@@ -119,7 +119,7 @@ impl DemoOptions {
             strategy: StrategyConfig { name: strategy.name.into(), params: strategy.params.clone() },
             run: RunConfig { rounds: self.rounds, min_devices: devices, seed: self.seed },
             // Everybody takes part in every round; results would depend on timing otherwise.
-            round: RoundConfig { participation: 1.0, deadline_s: 300.0, quorum: 1.0 },
+            round: RoundConfig { quorum: 1.0.into(), ..RoundConfig::default() },
             training: TrainingConfig { epochs, batch, lr, lr_decay, ..TrainingConfig::default() },
             server: ServerConfig {
                 listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),

@@ -19,7 +19,7 @@ use std::{
 
 use aggregator::{
     config::Config,
-    coordinator::Action,
+    coordinator::{Action, StoredUpdate},
     fleet::ConnId,
     keeper::{Observer, Reply},
     report::RoundReport,
@@ -99,6 +99,16 @@ pub struct Engine {
     now: Instant,
     /// Reused by every frame.
     frame: Vec<u8>,
+    tamper: Option<Tamper>,
+}
+
+/// Changes updates on their way in, as hostile devices would.
+pub struct Tamper(pub Box<dyn FnMut(&mut StoredUpdate) + Send>);
+
+impl std::fmt::Debug for Tamper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tamper")
+    }
 }
 
 impl Engine {
@@ -142,9 +152,16 @@ impl Engine {
             account: Account::new(tiers),
             now: Instant::ZERO,
             frame: Vec::new(),
+            tamper: None,
         };
         engine.join()?;
         Ok(engine)
+    }
+
+    /// Lets some devices lie.
+    #[must_use]
+    pub fn with_tamper(self, tamper: Tamper) -> Self {
+        Self { tamper: Some(tamper), ..self }
     }
 
     /// Simulates to the end of the run and gives the reports of all rounds, the final scores last.
@@ -208,7 +225,7 @@ impl Engine {
                 self.account.asked(tier);
             }
         }
-        let deadline = opened + self.run.coordinator.settings().patience.deadline;
+        let deadline = self.run.coordinator.poll_limit().unwrap_or(opened);
         let mut due = self.due(number, stage, opened);
         let width = self.pool.threads() + 2;
         let mut flight: VecDeque<Due> = VecDeque::new();
@@ -224,8 +241,8 @@ impl Engine {
             if flight.is_empty()
                 && let Some(late) = due.pop_front()
             {
-                // Only who is later than the deadline is left. Without a quorum they are waited for.
-                if !self.overdue(deadline)? {
+                // Only who is later than the first deadline is left. Without a quorum they are waited for.
+                if !self.overdue(Some(late.finish))? {
                     self.spend(&late, opened, false);
                     due.iter().for_each(|late| self.spend(late, opened, false));
                     return Ok(());
@@ -250,7 +267,7 @@ impl Engine {
                 return Ok(());
             }
         }
-        if self.is_open(number, stage) && self.overdue(deadline)? {
+        if self.is_open(number, stage) && self.overdue(None)? {
             return Err(EngineError::Stuck { round: number, answered, asked });
         }
         Ok(())
@@ -262,14 +279,22 @@ impl Engine {
             && !self.run.coordinator.is_finished()
     }
 
-    /// Lets the deadline pass; true if the exchange is still open then.
-    fn overdue(&mut self, deadline: Instant) -> Result<bool, EngineError> {
-        let before = self.run.coordinator.round().map(|round| (round.number, round.stage));
-        self.now = self.now.max(deadline);
-        self.run.coordinator.handle_timeout(self.now);
-        self.carry_out()?;
-        Ok(self.run.coordinator.round().map(|round| (round.number, round.stage)) == before
-            && !self.run.coordinator.is_finished())
+    /// Lets the limits before this time pass, or all of them; true if the exchange is still open then.
+    fn overdue(&mut self, until: Option<Instant>) -> Result<bool, EngineError> {
+        let Some(round) = self.run.coordinator.round() else { return Ok(false) };
+        let (number, stage) = (round.number, round.stage);
+        loop {
+            let limit =
+                self.run.coordinator.poll_limit().filter(|limit| until.is_none_or(|until| *limit < until));
+            match limit.filter(|_| self.is_open(number, stage)) {
+                Some(limit) => {
+                    self.now = self.now.max(limit);
+                    self.run.coordinator.handle_timeout(self.now);
+                    self.carry_out()?;
+                }
+                None => return Ok(self.is_open(number, stage)),
+            }
+        }
     }
 
     /// When each asked device will have answered, the first first. Who drops out is not there.
@@ -364,6 +389,13 @@ impl Engine {
             if let Action::Disconnect(_) = action {
                 continue;
             }
+            let action = match (action, &mut self.tamper) {
+                (Action::Store(mut update), Some(Tamper(tamper))) => {
+                    tamper(&mut update);
+                    Action::Store(update)
+                }
+                (action, _) => action,
+            };
             match self.run.keeper.act(action)? {
                 None | Some(Reply::Finished) => {}
                 Some(reply) => self.run.keeper.tell(reply, &mut self.run.coordinator, self.now),

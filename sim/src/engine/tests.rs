@@ -61,7 +61,8 @@ fn a_fleet_learns_and_threads_do_not_matter() {
 
 #[test]
 fn who_is_too_slow_misses_the_deadline_and_who_drops_out_is_not_heard() {
-    let config = format!("{HETEROFL}\nround = {{ deadline_s = 0.2, quorum = 0.4 }}");
+    let config =
+        format!("{HETEROFL}\nround = {{ deadline_s = 0.2, quorum = [0.4, 0.4, 0, 0, 0], give_up_s = 60 }}");
     let mut engine = engine(&config, Chances { dropout: 0.2, seed: 3, ..Chances::default() }, 2);
     let reports = engine.run(|_, _| {}).unwrap();
     let silent: usize = reports.iter().map(|report| report.silent.len()).sum();
@@ -78,7 +79,7 @@ fn who_is_too_slow_misses_the_deadline_and_who_drops_out_is_not_heard() {
 
 #[test]
 fn a_fleet_that_can_not_reach_its_quorum_is_an_error_not_a_hang() {
-    let config = format!("{HETEROFL}\nround = {{ deadline_s = 1, quorum = 1.0 }}");
+    let config = format!("{HETEROFL}\nround = {{ deadline_s = 1, quorum = 1.0, give_up_s = 0 }}");
     let mut engine = engine(&config, Chances { dropout: 1.0, ..Chances::default() }, 1);
     assert!(matches!(engine.run(|_, _| {}), Err(EngineError::Stuck { round: 1, answered: 0, asked: 5 })));
 }
@@ -129,4 +130,20 @@ fn rounds_over_quic_give_the_same_model() {
         let real: Vec<u32> = parameters.iter().map(|value| value.to_bits()).collect();
         assert_eq!(real, bits(&simulated), "{strategy}");
     }
+}
+
+#[test]
+fn a_slow_tier_is_waited_for_unless_its_quorum_is_0_and_an_empty_round_is_given_up() {
+    let config = format!("{HETEROFL}\nround = {{ deadline_s = 0.2, quorum = 0.4 }}");
+    let reports = engine(&config, Chances::default(), 2).run(|_, _| {}).unwrap();
+    assert!(reports.iter().all(|report| report.participation[4].delivered == 1));
+    assert!(reports.iter().take(10).any(|report| report.participation[4].late == 1));
+    let config = format!("{HETEROFL}\nround = {{ deadline_s = 1, quorum = 1.0, give_up_s = 7 }}");
+    let mut nobody = engine(&config, Chances { dropout: 1.0, ..Chances::default() }, 1);
+    let before = bits(&nobody);
+    let reports = nobody.run(|_, _| {}).unwrap();
+    assert_eq!(bits(&nobody), before);
+    let train: Vec<_> = reports.iter().filter(|report| report.purpose == "train").collect();
+    assert!(train.len() == 10 && train.iter().all(|report| report.seconds == 7.0 && report.kept == Some(55)));
+    assert!(train.iter().all(|report| report.participation.iter().all(|tier| tier.stragglers == 1)));
 }

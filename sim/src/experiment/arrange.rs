@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use aggregator::config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig};
+use aggregator::{
+    config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig},
+    strategy::PerTier,
+};
 use common::{
     DeviceId, Tier,
     rng::{Rng, derive},
@@ -123,8 +126,9 @@ impl Arranged {
             run: RunConfig { rounds: base.rounds, min_devices: self.devices.len(), seed: self.seed },
             round: RoundConfig {
                 participation: base.fleet.participation,
-                deadline_s: base.fleet.deadline_s,
-                quorum: base.fleet.quorum,
+                deadline_s: PerTier::All(base.fleet.deadline_s),
+                quorum: PerTier::All(base.fleet.quorum),
+                ..RoundConfig::default()
             },
             training: base.training.clone(),
             report: ReportConfig { conflicts: base.conflicts },

@@ -1,0 +1,426 @@
+//! Devices whose numbers can not be believed.
+//!
+//! Fair weighting listens to whoever says that it is badly off, which invites lying. When a round closes, before
+//! any weight is formed, every loss and every update's norm is held against those of the device's peers (its
+//! tier; the whole round where a tier has few participants) and against the device's own past:
+//!
+//! ```text
+//! x = ln value     c = median of the peers' x     s = 1.4826 median |x - c|
+//! believed    x <= c + max(ln factor, spread * s),   or  value <= 1.25 of what was believed last
+//! and, with a past,   value <= factor * own,         own = max(last believed, exp(c + last place))
+//! otherwise   it counts as the largest value that is believed, or as its own past where that was the reason
+//! ```
+//! Logarithms, because losses of honest fleets are skewed: a device may be ten times worse off than the others if
+//! the others differ, too. The second way to be believed is for those whom the others have left behind: their loss
+//! has not grown. Norms are taken per parameter and per square root of the samples, since more data mean more steps.
+//!
+//! A sample count is held against the one of the first Hello. What was believed, clipped, is the past of the
+//! next round and is saved with the commit. [`screen`] finds updates that point away from all others, [`robust`]
+//! combines so that a few can not decide.
+
+use std::collections::BTreeMap;
+
+use common::{Code, DeviceId, Tier};
+use serde::{Deserialize, Serialize};
+
+use super::{cohort::Cohort, kernel::Scalar};
+use crate::{fleet::DeviceRecord, strategy::Kind};
+use band::{Band, bands};
+
+mod band;
+mod config;
+pub mod robust;
+pub mod scaled;
+pub mod screen;
+#[cfg(test)]
+mod tests;
+
+pub use config::{GuardConfig, Mode};
+pub use robust::Robust;
+pub use scaled::Scaled;
+
+/// What a device that points away from the others still counts.
+const SCREENED: f32 = 0.1;
+/// Rounds running after which it is so, and the most that are remembered.
+const AWAY: (u8, u8) = (2, 4);
+/// A value that has grown no more than this is believed again.
+const STEADY: f64 = 1.25;
+/// What is clipped to a device's own past may grow this much from round to round, so that a device that has really
+/// changed is believed in the end.
+const DRIFT: f64 = 1.05;
+
+/// The rules, and what is remembered of every device.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Guard {
+    config: GuardConfig,
+    devices: BTreeMap<DeviceId, Past>,
+}
+
+/// What is remembered of a device.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Past {
+    /// Training samples at enrolment.
+    samples: u32,
+    tier: Tier,
+    loss: Option<Place>,
+    norm: Option<Place>,
+    /// Rounds in which its update pointed away from the others, less those in which it did not.
+    away: u8,
+}
+
+/// A value that was believed, and how far above the middle of its peers it was.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Place {
+    value: f64,
+    above: f64,
+}
+
+/// One line of a report: what a device said, what counted instead, and why.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GuardLine {
+    pub device: String,
+    pub tier: usize,
+    /// `loss`, `loss_after`, `norm`, `samples`, `tier` or `direction`.
+    pub what: &'static str,
+    /// `clipped`, `refused`, `counted less` or `noted`.
+    pub action: &'static str,
+    pub why: &'static str,
+    pub said: f64,
+    pub counted: f64,
+}
+
+/// What came out of an inspection.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Verdict {
+    pub lines: Vec<GuardLine>,
+    /// Refused devices, with their tier.
+    pub refused: Vec<(DeviceId, Tier, Code)>,
+    /// Factors of updates that are too long.
+    pub scales: BTreeMap<DeviceId, f64>,
+    next: Vec<(DeviceId, Past)>,
+}
+
+#[derive(Copy, Clone, PartialEq, Debug)]
+enum Belief {
+    Whole,
+    /// Counts as this, because of the peers or of its own past.
+    Less(f64, &'static str),
+}
+
+const PEERS: &str = "far above its peers";
+const OWN_PAST: &str = "far above its own past";
+
+impl Guard {
+    pub fn new(config: GuardConfig) -> Self {
+        Self { config, devices: BTreeMap::new() }
+    }
+
+    pub fn config(&self) -> &GuardConfig {
+        &self.config
+    }
+
+    /// Remembers what a device said of itself first.
+    pub fn enrol(&mut self, record: &DeviceRecord) {
+        if self.is_off() {
+            return;
+        }
+        let (samples, tier) = (record.data.train_samples, record.tier);
+        let past = Past { samples, tier, loss: None, norm: None, away: 0 };
+        self.devices.entry(record.device.clone()).or_insert(past);
+    }
+
+    /// Clips or refuses what can not be believed. Looks only: the same cohort gives the same verdict until
+    /// [`Guard::learn`].
+    pub fn inspect(&self, cohort: &mut Cohort<'_>, kind: Kind) -> Verdict {
+        let mut verdict = Verdict::default();
+        cohort.robust = self.config.robust;
+        self.discount(cohort, &mut verdict);
+        if self.config.mode == Mode::Off {
+            verdict.next = self.pasts(cohort);
+            return verdict;
+        }
+        let mut findings = Findings { refuse: self.config.mode == Mode::Refuse, refused: vec![], verdict };
+        self.check_samples(cohort, &mut findings);
+        let mut next = self.pasts(cohort);
+        let losses: Vec<f64> = cohort.participants().iter().map(|p| p.loss()).collect();
+        for (index, (belief, place)) in
+            self.beliefs(cohort, &losses, |past| past.loss).into_iter().enumerate()
+        {
+            let said = losses.get(index).copied().unwrap_or(0.0);
+            if let Belief::Less(counted, why) = belief {
+                findings.note(cohort, index, "loss", Code::ImplausibleLoss, (said, counted), why);
+                cohort.believe_loss(index, counted);
+            }
+            if let Some((_, past)) = next.get_mut(index) {
+                past.loss = place.or(past.loss);
+            }
+        }
+        self.check_losses_after(cohort, &mut findings);
+        self.check_norms(cohort, kind, &mut findings, &mut next);
+        let Findings { mut refused, mut verdict, .. } = findings;
+        verdict.next = next;
+        refused.sort_by_key(|&(index, _)| index);
+        refused.dedup_by_key(|&mut (index, _)| index);
+        for (index, code) in refused.into_iter().rev() {
+            if let Some((device, tier)) = cohort.dismiss(index, code) {
+                verdict.scales.remove(&device);
+                verdict.refused.push((device, tier, code));
+            }
+        }
+        verdict.refused.reverse();
+        verdict
+    }
+
+    /// The round is over: what was believed is remembered. `cosines` are those of [`screen::cosines`].
+    pub fn learn(&mut self, verdict: Verdict, cosines: &BTreeMap<DeviceId, f64>) -> Vec<GuardLine> {
+        if self.is_off() {
+            return vec![];
+        }
+        let mut lines = vec![];
+        for (device, mut past) in verdict.next {
+            if let Some(&cosine) = cosines.get(&device) {
+                let points_away = cosine < -self.config.screen;
+                let (least, most) = AWAY;
+                // In between nothing changes: who was found out is not forgotten when all grow quiet.
+                if points_away {
+                    past.away = (past.away + 1).min(most);
+                } else if cosine > 0.0 {
+                    past.away = past.away.saturating_sub(1);
+                }
+                if points_away && past.away >= least {
+                    lines.push(GuardLine {
+                        device: device.to_string(),
+                        tier: past.tier.index(),
+                        what: "direction",
+                        action: "noted",
+                        why: "points away from the others; counts less from the next round on",
+                        said: cosine,
+                        counted: f64::from(SCREENED),
+                    });
+                }
+            }
+            self.devices.insert(device, past);
+        }
+        lines
+    }
+
+    /// What must survive a restart; empty = nothing.
+    pub fn save(&self) -> Vec<u8> {
+        if self.devices.is_empty() {
+            Vec::new()
+        } else {
+            postcard::to_allocvec(&self.devices).unwrap_or_default()
+        }
+    }
+
+    /// Takes up what [`Guard::save`] gave. A past that can not be read is forgotten: it only makes belief easier.
+    pub fn restore(&mut self, bytes: &[u8]) {
+        self.devices = postcard::from_bytes(bytes).unwrap_or_default();
+    }
+
+    fn is_off(&self) -> bool {
+        self.config.mode == Mode::Off && self.config.screen == 0.0
+    }
+
+    /// Pasts of a cohort's participants; a device that was never enrolled starts with what it says now.
+    fn pasts(&self, cohort: &Cohort<'_>) -> Vec<(DeviceId, Past)> {
+        let past = |participant: &super::Participant| {
+            let fresh = || Past {
+                samples: participant.samples() as u32,
+                tier: participant.tier,
+                loss: None,
+                norm: None,
+                away: 0,
+            };
+            let known = self.devices.get(&participant.device).copied().unwrap_or_else(fresh);
+            // Another slice has other losses and norms.
+            let same = known.tier == participant.tier;
+            let past =
+                if same { known } else { Past { tier: participant.tier, loss: None, norm: None, ..known } };
+            (participant.device.clone(), past)
+        };
+        cohort.participants().iter().map(past).collect()
+    }
+
+    /// Devices that have pointed away from the others count less.
+    fn discount(&self, cohort: &mut Cohort<'_>, verdict: &mut Verdict) {
+        if self.config.screen == 0.0 {
+            return;
+        }
+        for index in 0..cohort.participants().len() {
+            let Some(participant) = cohort.participants().get(index) else { continue };
+            let past = self.devices.get(&participant.device);
+            if past.is_some_and(|past| past.away >= AWAY.0) {
+                verdict.lines.push(GuardLine {
+                    device: participant.device.to_string(),
+                    tier: participant.tier.index(),
+                    what: "direction",
+                    action: "counted less",
+                    why: "has pointed away from the others in two rounds running",
+                    said: 1.0,
+                    counted: f64::from(SCREENED),
+                });
+                cohort.set_credit(index, SCREENED);
+            }
+        }
+    }
+
+    /// A loss after training is also believed where it has hardly grown from the one before.
+    fn check_losses_after(&self, cohort: &mut Cohort<'_>, findings: &mut Findings) {
+        let after: Vec<f64> = cohort.participants().iter().map(|p| p.loss_after()).collect();
+        let bands = bands(cohort, &after, &self.config);
+        for index in 0..after.len() {
+            let Some(participant) = cohort.participants().get(index) else { continue };
+            let Some(band) = bands.get(participant.tier.index()).copied().flatten() else { continue };
+            let Some(said) = participant.reported_loss_after() else { continue };
+            if said > band.limit && said > STEADY * participant.loss() {
+                let numbers = (said, band.largest);
+                findings.note(cohort, index, "loss_after", Code::ImplausibleLoss, numbers, PEERS);
+                cohort.believe_loss_after(index, band.largest);
+            }
+        }
+    }
+
+    fn check_samples(&self, cohort: &mut Cohort<'_>, findings: &mut Findings) {
+        for index in 0..cohort.participants().len() {
+            let Some(participant) = cohort.participants().get(index) else { continue };
+            let Some(past) = self.devices.get(&participant.device) else { continue };
+            if past.tier != participant.tier {
+                let tiers = (participant.tier.index() as f64, past.tier.index() as f64);
+                findings.line(cohort, index, "tier", "noted", tiers, "is no longer in the tier it had");
+            }
+            let (said, enrolled) = (f64::from(cohort.samples_said(index)), f64::from(past.samples));
+            if said > enrolled * self.config.samples || said * self.config.samples < enrolled {
+                let why = "is far from what it enrolled with";
+                findings.note(cohort, index, "samples", Code::ImplausibleSamples, (said, enrolled), why);
+                cohort.set_samples(index, past.samples);
+            }
+        }
+    }
+
+    fn check_norms(
+        &self,
+        cohort: &mut Cohort<'_>,
+        kind: Kind,
+        findings: &mut Findings,
+        next: &mut [(DeviceId, Past)],
+    ) {
+        let length = |index: usize| {
+            let participant = cohort.participants().get(index)?;
+            let size = cohort.regions().slice_len(participant.tier) as f64 * participant.samples_believed();
+            (size > 0.0).then(|| (cohort.norm(index) / size).sqrt())
+        };
+        let norms: Vec<f64> = (0..cohort.participants().len()).map(|i| length(i).unwrap_or(0.0)).collect();
+        if norms.iter().all(|&norm| norm == 0.0) {
+            return;
+        }
+        let trained = kind == Kind::Train;
+        let beliefs = self.beliefs(cohort, &norms, |past| past.norm.filter(|_| trained));
+        for (index, (belief, place)) in beliefs.into_iter().enumerate() {
+            let said = norms.get(index).copied().unwrap_or(0.0);
+            if let Belief::Less(counted, why) = belief {
+                let (scale, whole) = (counted / said, cohort.norm(index).sqrt());
+                findings.note(cohort, index, "norm", Code::ImplausibleNorm, (whole, whole * scale), why);
+                if let Some(participant) = cohort.participants().get(index) {
+                    findings.verdict.scales.insert(participant.device.clone(), scale);
+                }
+                cohort.scale_norms(index, scale);
+            }
+            if let Some((_, past)) = next.get_mut(index).filter(|_| trained) {
+                past.norm = place.or(past.norm);
+            }
+        }
+    }
+
+    /// For every participant: whether its value is believed, and its place if that is known.
+    fn beliefs(
+        &self,
+        cohort: &Cohort<'_>,
+        values: &[f64],
+        past: impl Fn(&Past) -> Option<Place>,
+    ) -> Vec<(Belief, Option<Place>)> {
+        let bands = bands(cohort, values, &self.config);
+        let judge = |(participant, &value): (&super::Participant, &f64)| {
+            let band = bands.get(participant.tier.index()).copied().flatten();
+            let known = self.devices.get(&participant.device);
+            let own = known.filter(|known| known.tier == participant.tier).and_then(&past);
+            self.judge(value, band, own)
+        };
+        cohort.participants().iter().zip(values).map(judge).collect()
+    }
+
+    fn judge(&self, value: f64, band: Option<Band>, past: Option<Place>) -> (Belief, Option<Place>) {
+        let Some(band) = band else {
+            // Too few peers to know a middle: the past alone, as it was.
+            let Some(past) = past else { return (Belief::Whole, None) };
+            if value > self.config.factor * past.value {
+                let counted = DRIFT * past.value;
+                return (Belief::Less(counted, OWN_PAST), Some(Place { value: counted, ..past }));
+            }
+            return (Belief::Whole, Some(Place { value, ..past }));
+        };
+        let place =
+            |value: f64| Some(Place { value, above: value.max(f64::MIN_POSITIVE).ln() - band.middle });
+        let steady = past.is_some_and(|past| value <= STEADY * past.value);
+        if value > band.limit {
+            // Whoever is believed for its past can not climb by it.
+            return match past.filter(|_| steady) {
+                Some(past) => (Belief::Whole, place(value.min(past.value))),
+                None => (Belief::Less(band.largest, PEERS), place(band.largest)),
+            };
+        }
+        let own = past.map(|past| past.value.max((band.middle + past.above).exp()));
+        match own {
+            Some(own) if value > self.config.factor * own => {
+                let counted = (DRIFT * own).min(value);
+                (Belief::Less(counted, OWN_PAST), place(counted))
+            }
+            _ => (Belief::Whole, place(value)),
+        }
+    }
+}
+
+/// What was found so far.
+struct Findings {
+    refuse: bool,
+    refused: Vec<(usize, Code)>,
+    verdict: Verdict,
+}
+
+impl Findings {
+    fn note(
+        &mut self,
+        cohort: &Cohort<'_>,
+        index: usize,
+        what: &'static str,
+        code: Code,
+        numbers: (f64, f64),
+        why: &'static str,
+    ) {
+        let action = if self.refuse { "refused" } else { "clipped" };
+        self.line(cohort, index, what, action, numbers, why);
+        if self.refuse {
+            self.refused.push((index, code));
+        }
+    }
+
+    fn line(
+        &mut self,
+        cohort: &Cohort<'_>,
+        index: usize,
+        what: &'static str,
+        action: &'static str,
+        (said, counted): (f64, f64),
+        why: &'static str,
+    ) {
+        if let Some(participant) = cohort.participants().get(index) {
+            let (device, tier) = (participant.device.to_string(), participant.tier.index());
+            self.verdict.lines.push(GuardLine { device, tier, what, action, why, said, counted });
+        }
+    }
+}
+
+/// Multiplies numbers of any width.
+fn scaled<T: Scalar>(value: T, scale: f64) -> T {
+    T::narrow(value.wide() * scale)
+}

@@ -1,0 +1,290 @@
+//! What hostile devices can do to a fair fleet, with and without the guard.
+//!
+//! | device | says | sends |
+//! |---|---|---|
+//! | honest | its losses | its update |
+//! | hostile | its losses times 10, or times 1e6 | its update, the update with its sign flipped, or ten times the update |
+//!
+//! The reference is the same fleet without the hostile devices. All figures are taken over the honest devices, from
+//! the scores of the final model on their own test samples.
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
+
+use aggregator::{
+    config::{Config, ConfigError},
+    coordinator::StoredUpdate,
+    report::RoundReport,
+};
+use common::{
+    Codec, DeviceId, Tier,
+    metrics::{Better, Summary},
+    rng::{Rng, derive},
+};
+use edge_client::data::{DataError, Part, Samples, digits, partition};
+use serde::Serialize;
+
+use crate::engine::{Chances, Engine, EngineError, Hardware, Member, Tamper};
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttackError {
+    #[error("the built-in digits: {0}")]
+    Data(#[from] DataError),
+    #[error("the configuration: {0}")]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error("the run ended without scores of the final model")]
+    NoScores,
+}
+
+/// What to run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AttackOptions {
+    pub devices: usize,
+    pub rounds: u32,
+    /// Shares of hostile devices.
+    pub shares: Vec<f64>,
+    pub inflations: Vec<f64>,
+    pub lies: Vec<Lie>,
+    /// The defended run's `[guard]`.
+    pub guard: String,
+    pub seed: u64,
+    pub threads: usize,
+}
+
+/// What a hostile device sends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lie {
+    Honest,
+    Flipped,
+    Tenfold,
+}
+
+impl Lie {
+    pub const ALL: [Self; 3] = [Self::Honest, Self::Flipped, Self::Tenfold];
+
+    fn factor(self) -> f32 {
+        match self {
+            Self::Honest => 1.0,
+            Self::Flipped => -1.0,
+            Self::Tenfold => 10.0,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Honest => "honest",
+            Self::Flipped => "flipped",
+            Self::Tenfold => "x10",
+        }
+    }
+}
+
+impl Default for AttackOptions {
+    fn default() -> Self {
+        Self {
+            devices: 40,
+            rounds: 40,
+            shares: vec![0.0, 0.05, 0.2],
+            inflations: vec![10.0, 1e6],
+            lies: Lie::ALL.to_vec(),
+            guard: "screen = 0.2".into(),
+            seed: 1,
+            threads: 2,
+        }
+    }
+}
+
+/// How the final model serves the honest devices.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct Figures {
+    pub loss: f64,
+    pub variance: f64,
+    pub worst10: f64,
+    pub accuracy: f64,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AttackRow {
+    pub share: f64,
+    pub hostile: usize,
+    pub inflation: f64,
+    pub updates: Lie,
+    pub reference: Figures,
+    pub undefended: Figures,
+    pub defended: Figures,
+    /// Hostile devices that a report of the defended run names, and honest ones.
+    pub named: usize,
+    pub named_honest: usize,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AttackResult {
+    pub options: AttackOptions,
+    pub rows: Vec<AttackRow>,
+}
+
+/// Runs every case; `progress` is called with each row.
+pub fn run(
+    options: &AttackOptions,
+    mut progress: impl FnMut(&AttackRow),
+) -> Result<AttackResult, AttackError> {
+    let fleet = fleet(options)?;
+    let mut rows = vec![];
+    for &share in &options.shares {
+        let hostile = hostile(&fleet, share, options.seed);
+        let honest: Vec<Member> =
+            fleet.iter().filter(|member| !hostile.contains(&member.device)).cloned().collect();
+        let (reference, _) = once(options, OFF, honest, &BTreeSet::new(), 1.0, Lie::Honest)?;
+        let mut cases = vec![];
+        for &inflation in &options.inflations {
+            cases.extend(options.lies.iter().map(|&lie| (inflation, lie)));
+        }
+        if hostile.is_empty() {
+            // Nobody lies: what the guard costs.
+            cases = vec![(1.0, Lie::Honest)];
+        }
+        for (inflation, updates) in cases {
+            let case = |guard: &str| once(options, guard, fleet.clone(), &hostile, inflation, updates);
+            let (undefended, _) = case(OFF)?;
+            let (defended, named) = case(&options.guard)?;
+            let row = AttackRow {
+                share,
+                hostile: hostile.len(),
+                inflation,
+                updates,
+                reference,
+                undefended,
+                defended,
+                named: named
+                    .iter()
+                    .filter(|name| hostile.iter().any(|device| device.as_str() == **name))
+                    .count(),
+                named_honest: named
+                    .iter()
+                    .filter(|name| hostile.iter().all(|device| device.as_str() != **name))
+                    .count(),
+            };
+            progress(&row);
+            rows.push(row);
+        }
+    }
+    Ok(AttackResult { options: options.clone(), rows })
+}
+
+const OFF: &str = "mode = \"off\"";
+
+/// One line per case; changes are relative to the reference.
+pub fn table(result: &AttackResult) -> String {
+    let mut text = String::from(
+        "hostile     F x   updates | reference loss    var |   undefended loss         var |     defended loss         var | named  honest named\n",
+    );
+    for row in &result.rows {
+        let change = |now: f64, then: f64| format!("{now:9.4} {:>+7.0}%", 100.0 * (now / then - 1.0));
+        let (reference, bare, guarded) = (&row.reference, &row.undefended, &row.defended);
+        let _ = writeln!(
+            text,
+            "{:3.0} % {:>2} {:>7} {:>9} | {:14.4} {:6.4} | {} {} | {} {} | {:>2}/{:<2}  {}",
+            100.0 * row.share,
+            row.hostile,
+            format!("{:e}", row.inflation),
+            row.updates.name(),
+            reference.loss,
+            reference.variance,
+            change(bare.loss, reference.loss),
+            change(bare.variance, reference.variance),
+            change(guarded.loss, reference.loss),
+            change(guarded.variance, reference.variance),
+            row.named,
+            row.hostile,
+            row.named_honest,
+        );
+    }
+    text
+}
+
+fn config(options: &AttackOptions, guard: &str) -> Result<Config, ConfigError> {
+    Config::parse(&format!(
+        "[model]\ntiers = [1.0, 0.5]\nseed = {seed}\n[run]\nrounds = {rounds}\nseed = {seed}\n\
+         [strategy]\nname = \"fairheterofl\"\nparams = {{ step = \"reweight\", q = 1, q_m = 1 }}\n\
+         [training]\nepochs = 2\nbatch = 8\nlr = 0.1\n[guard]\n{guard}\n",
+        seed = options.seed,
+        rounds = options.rounds,
+    ))
+}
+
+/// Two tiers; a third of every device's samples are of one class.
+fn fleet(options: &AttackOptions) -> Result<Vec<Member>, AttackError> {
+    let all = Samples::of(&digits::all(), Part::Train)?;
+    let parts = partition::dominant_class(all.labels(), options.devices, 0.33, options.seed);
+    let mut members = vec![];
+    for (index, part) in parts.iter().enumerate() {
+        let shard = all.select(part)?.split(0.4, derive(options.seed, index as u64))?;
+        // Names of this form and two tiers are always legal.
+        let (Ok(device), Some(tier)) = (format!("d{index:03}").parse(), Tier::new(index / 10 % 2)) else {
+            continue;
+        };
+        members.push(Member { device, tier, hardware: Hardware::default(), shard: Arc::new(shard) });
+    }
+    Ok(members)
+}
+
+fn hostile(fleet: &[Member], share: f64, seed: u64) -> BTreeSet<DeviceId> {
+    let mut devices: Vec<_> = fleet.iter().map(|member| member.device.clone()).collect();
+    Rng::new(derive(seed, 7)).shuffle(&mut devices);
+    devices.truncate((share * fleet.len() as f64).round() as usize);
+    devices.into_iter().collect()
+}
+
+/// One run: figures over honest devices, and whom the guard has named.
+fn once(
+    options: &AttackOptions,
+    guard: &str,
+    members: Vec<Member>,
+    hostile: &BTreeSet<DeviceId>,
+    inflation: f64,
+    lie: Lie,
+) -> Result<(Figures, BTreeSet<String>), AttackError> {
+    let config = config(options, guard)?;
+    let liars = hostile.clone();
+    let tamper = move |update: &mut StoredUpdate| {
+        if liars.contains(&update.device) {
+            update.scalars.loss_before *= inflation;
+            update.scalars.loss_after = update.scalars.loss_after.map(|loss| loss * inflation);
+            multiply(&mut update.payload, update.codec, lie.factor());
+        }
+    };
+    let engine = Engine::new(&config, members, Chances::default(), options.threads)?;
+    let reports = engine.with_tamper(Tamper(Box::new(tamper))).run(|_, _| {})?;
+    let last = reports.last().ok_or(AttackError::NoScores)?;
+    let named =
+        reports.iter().flat_map(|report| report.guard.iter().map(|line| line.device.clone())).collect();
+    Ok((figures(last, hostile), named))
+}
+
+fn figures(report: &RoundReport, hostile: &BTreeSet<DeviceId>) -> Figures {
+    let honest = || {
+        let honest = |name: &str| hostile.iter().all(|device| device.as_str() != name);
+        report.devices.iter().filter(move |line| honest(&line.device))
+    };
+    let mut losses: Vec<f64> = honest().map(|line| line.test_loss.unwrap_or(line.loss_before)).collect();
+    let mut accuracies: Vec<f64> = honest().filter_map(|line| line.test_accuracy).collect();
+    let loss = Summary::of(&mut losses, Better::Low);
+    let accuracy = Summary::of(&mut accuracies, Better::High);
+    Figures { loss: loss.mean, variance: loss.variance, worst10: loss.worst10, accuracy: accuracy.mean }
+}
+
+/// Multiplies the numbers of an exact update; others can not be changed without decoding them.
+fn multiply(payload: &mut [u8], codec: Codec, factor: f32) {
+    if codec != Codec::F32 || factor == 1.0 {
+        return;
+    }
+    for bytes in payload.as_chunks_mut::<4>().0 {
+        *bytes = (f32::from_le_bytes(*bytes) * factor).to_le_bytes();
+    }
+}
