@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aggregator::{
+    combine::guard::{GuardConfig, Mode as GuardMode},
     config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig},
     strategy::PerTier,
 };
@@ -132,6 +133,8 @@ impl Arranged {
             },
             training: base.training.clone(),
             report: ReportConfig { conflicts: base.conflicts },
+            // The papers' algorithms believe every device.
+            guard: GuardConfig { mode: GuardMode::Off, ..GuardConfig::default() },
             devices: self.devices.iter().map(|placed| (placed.device.clone(), placed.tier)).collect(),
             ..Config::default()
         }

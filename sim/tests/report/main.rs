@@ -6,6 +6,8 @@
 //! | `page` | has every plot its data, and every table the numbers that were saved? |
 //! | `browser` | does a real browser show it without complaint? |
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod browser;
 mod made_up;
 mod page;

@@ -60,7 +60,7 @@ fn cohort<'a>(regions: &'a RegionMap, fleet: &[Device]) -> Cohort<'a> {
 
 fn updates(fleet: &[Device]) -> Vec<Vec<f64>> {
     let mut order: Vec<_> = fleet.iter().collect();
-    order.sort_by(|a, b| id(&a.name).cmp(&id(&b.name)));
+    order.sort_by_key(|member| id(&member.name));
     order.into_iter().map(|device| device.update.clone()).collect()
 }
 
