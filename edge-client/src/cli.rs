@@ -84,6 +84,9 @@ struct RunArgs {
     /// Seconds without a link after which to give up; without it, never
     #[arg(long)]
     give_up_after: Option<u64>,
+    /// Seconds in which nothing arrives after which a link is lost and opened again
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    silence: u64,
 }
 
 #[derive(Copy, Clone, Debug, ValueEnum)]
@@ -124,6 +127,7 @@ fn run(args: &RunArgs) -> Result<()> {
         profile: Profile { device, budget: args.budget.budget(), data: shard.summary(), secret },
         save_model: args.save_model.clone().map(|path| (path, args.save_every)),
         give_up_after: args.give_up_after.map(Duration::from_secs),
+        silence: Duration::from_secs(args.silence),
     };
     let (mut fast, mut portable) = (Fast::new(), Portable::plain());
     let backend: &mut dyn Backend<f32> = match args.backend {

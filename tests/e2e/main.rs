@@ -6,6 +6,7 @@
 //! | `hostile` | devices that lie, and strangers |
 //! | `inference` | the exported models through tract |
 //! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
+//! | `network` | the real programs over a relay that loses, delays, cuts off and changes ports |
 //! | `networks` | convolutional and recurrent models through whole runs in memory |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
@@ -17,6 +18,7 @@ mod hostile;
 #[cfg(feature = "infer")]
 mod inference;
 mod mistakes;
+mod network;
 mod networks;
 mod rounds;
 mod simulation;

@@ -6,5 +6,5 @@ mod identity;
 mod pull;
 mod quic;
 
-pub use client::{Client, ClientError, Conclusion};
+pub use client::{Client, ClientError, Conclusion, SILENCE};
 pub use identity::{Identity, IdentityError};

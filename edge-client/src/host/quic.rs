@@ -68,11 +68,12 @@ impl QuicLink {
         endpoint: &Endpoint,
         server: SocketAddr,
         identity: &Identity,
+        silence: Duration,
     ) -> Result<Self, LinkError> {
         let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(identity.tls())
             .map_err(|error| LinkError::Lost(error.to_string()))?;
         let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-        config.transport_config(Arc::new(transport()));
+        config.transport_config(Arc::new(transport(silence)));
         let connecting = endpoint
             .connect_with(config, server, SERVER_NAME)
             .map_err(|error| LinkError::Lost(error.to_string()))?;
@@ -133,7 +134,7 @@ impl QuicLink {
 }
 
 /// Keeps a sleepy device's connection, and lets a transfer's whole window be on its way.
-fn transport() -> quinn::TransportConfig {
+fn transport(silence: Duration) -> quinn::TransportConfig {
     let window = 2 * LinkLimits::QUIC.window;
     let mut transport = quinn::TransportConfig::default();
     transport
@@ -141,8 +142,9 @@ fn transport() -> quinn::TransportConfig {
         .max_concurrent_uni_streams(VarInt::from_u32(4))
         .stream_receive_window(VarInt::from_u32(window))
         .receive_window(VarInt::from_u32(2 * window))
-        .keep_alive_interval(Some(Duration::from_secs(15)))
-        .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
+        .keep_alive_interval(Some(silence / 4))
+        // The number of milliseconds always fits.
+        .max_idle_timeout(silence.try_into().ok());
     transport
 }
 
