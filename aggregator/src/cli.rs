@@ -20,6 +20,7 @@ use tracing::info;
 
 mod combine;
 mod history;
+mod store;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,6 +29,8 @@ Examples:
   aggregator serve --dir gateway               serve until the run is over or Ctrl-C
   aggregator status --dir gateway              how the last round went, tier by tier
   aggregator history --dir gateway --format csv  one line per round
+  aggregator verify --dir gateway              read everything through, say what is damaged
+  aggregator rollback --dir gateway --to 41    make the model after round 41 the present one
   aggregator combine --strategy fedlf round.json  compute a recorded round again, with any strategy
   aggregator export --dir gateway --out onnx   the present model as ONNX, one file per tier";
 
@@ -85,6 +88,21 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: history::Format,
     },
+    /// Read the whole store through and say what is wrong with it; changes nothing
+    Verify {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
+    /// Go back to the model after an earlier round, if it is kept; `serve` then goes on from there
+    Rollback {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        /// The round whose result becomes the present model; 0 is the initial model
+        #[arg(long)]
+        to: u32,
+    },
     /// Compute a round from its file, with any strategy
     Combine(combine::Args),
     /// Write the present model as ONNX, whole and for every tier
@@ -118,6 +136,8 @@ impl Cli {
             Command::Serve { dir, listen, exit_when_done } => serve(&dir, listen, exit_when_done),
             Command::Status { dir, format } => status(&dir, format),
             Command::History { dir, format } => history::history(&dir, format),
+            Command::Verify { dir, format } => store::verify(&dir, format),
+            Command::Rollback { dir, to } => store::rollback(&dir, to),
             Command::Combine(args) => combine::combine(args),
             Command::Export { dir, out, format } => export(&dir, &out, format),
             Command::Codes { format } => {
