@@ -26,6 +26,8 @@ const EXAMPLES: &str = "\
 Examples:
   aggregator init gateway                      create configuration and certificates
   aggregator enroll --dir gateway cam-1 cam-2  write cam-1.pem and cam-2.pem for two devices
+  aggregator token --dir gateway cam-3         a one-time token: `edge-client enroll --token ..` on the device
+  aggregator revoke --dir gateway cam-2        cam-2 is a stranger from now on
   aggregator serve --dir gateway               serve until the run is over or Ctrl-C
   aggregator status --dir gateway              how the last round went, tier by tier
   aggregator history --dir gateway --format csv  one line per round
@@ -60,6 +62,22 @@ enum Command {
         #[arg(long, default_value = ".")]
         out: PathBuf,
         /// Names of devices: up to 32 of a-z A-Z 0-9 . _ -
+        #[arg(required = true)]
+        devices: Vec<DeviceId>,
+    },
+    /// Print a token with which a device can enrol itself, once
+    Token {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        /// Hours for which it is good
+        #[arg(long, default_value_t = 24)]
+        hours: u32,
+        device: DeviceId,
+    },
+    /// Make devices strangers: their certificates are refused, and open connections closed
+    Revoke {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
         #[arg(required = true)]
         devices: Vec<DeviceId>,
     },
@@ -133,6 +151,12 @@ impl Cli {
         match self.command {
             Command::Init { dir } => init(&dir),
             Command::Enroll { dir, out, devices } => enroll(&dir, &out, &devices),
+            Command::Token { dir, hours, device } => {
+                let good_for = std::time::Duration::from_secs(3600 * u64::from(hours));
+                println!("{}", Authority::open(&dir)?.token(&device, good_for)?);
+                Ok(())
+            }
+            Command::Revoke { dir, devices } => revoke(&dir, &devices),
             Command::Serve { dir, listen, exit_when_done } => serve(&dir, listen, exit_when_done),
             Command::Status { dir, format } => status(&dir, format),
             Command::History { dir, format } => history::history(&dir, format),
@@ -179,6 +203,17 @@ fn enroll(dir: &Path, out: &Path, devices: &[DeviceId]) -> Result<()> {
         let bundle = authority.enroll(device)?;
         write_file(&path, &bundle, Secrecy::Secret).with_context(|| path.display().to_string())?;
         println!("{}", path.display());
+    }
+    Ok(())
+}
+
+fn revoke(dir: &Path, devices: &[DeviceId]) -> Result<()> {
+    let authority = Authority::open(dir)?;
+    for device in devices {
+        if !authority.revoke(device)? {
+            bail!("{device} is not enrolled");
+        }
+        println!("revoked {device}");
     }
     Ok(())
 }

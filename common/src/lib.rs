@@ -12,6 +12,7 @@
 //! | Brief | how a device is told to train | [`brief`] |
 //! | Message, Frame | meaning, and its bytes | [`message`], [`wire`] |
 //! | Transfer | a tensor on its way in acknowledged chunks | [`transfer`] |
+//! | Question | how a device asks for a certificate | [`enrol`] |
 //! | Codec | how numbers become bytes | [`codec`] |
 //! | Code | the number by which both ends name an error | [`error`] |
 //!
@@ -21,6 +22,7 @@
 
 pub mod brief;
 pub mod codec;
+pub mod enrol;
 pub mod error;
 pub mod id;
 pub mod layout;

@@ -15,6 +15,7 @@ use edge_client::{
     host::{
         Client, Identity,
         args::{BudgetArgs, DataArgs},
+        enrol::{self, EnrolError, Token},
     },
     train::{Backend, Fast, Portable},
 };
@@ -26,6 +27,8 @@ mod predict;
 
 const EXAMPLES: &str = "\
 Examples:
+  edge-client enroll --server 192.168.1.10:4433 --token cam-1:..
+      get this device's identity, cam-1.pem
   edge-client run --server 192.168.1.10:4433 --identity cam-1.pem
       take part with the built-in digits
   edge-client run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k
@@ -52,6 +55,26 @@ pub(crate) struct Cli {
 enum Command {
     /// Take part in rounds until the run is over; lost links are opened again
     Run(Box<RunArgs>),
+    /// Trade a token of `aggregator token` for an identity; the key is made here and stays here
+    Enroll {
+        /// Address of the aggregator
+        #[arg(long, default_value = "127.0.0.1:4433")]
+        server: String,
+        /// As `aggregator token` printed it; also from FAIRTIER_TOKEN, which other users can not see
+        #[arg(long, env = "FAIRTIER_TOKEN", hide_env_values = true)]
+        token: Token,
+        /// Where to put NAME.pem
+        #[arg(long, default_value = ".")]
+        out: PathBuf,
+    },
+    /// Replace an identity by one with a new key and certificate
+    Renew {
+        /// Address of the aggregator
+        #[arg(long, default_value = "127.0.0.1:4433")]
+        server: String,
+        #[arg(long)]
+        identity: PathBuf,
+    },
     /// Run the device's current ONNX sub-model through tract
     #[cfg(feature = "infer")]
     Predict(Box<predict::PredictArgs>),
@@ -104,10 +127,28 @@ impl Cli {
             .init();
         match self.command {
             Command::Run(args) => run(&args),
+            Command::Enroll { server, token, out } => {
+                let bundle = block_on(enrol::enrol(resolve(&server)?, &token))?;
+                let path = out.join(format!("{}.pem", token.device));
+                enrol::write_identity(&path, &bundle)?;
+                println!("{}", path.display());
+                Ok(())
+            }
+            Command::Renew { server, identity } => {
+                let bundle = block_on(enrol::renew(resolve(&server)?, &Identity::load(&identity)?))?;
+                enrol::write_identity(&identity, &bundle)?;
+                println!("{}", identity.display());
+                Ok(())
+            }
             #[cfg(feature = "infer")]
             Command::Predict(args) => predict::predict(&args),
         }
     }
+}
+
+fn block_on(enrolment: impl Future<Output = Result<String, EnrolError>>) -> Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(enrolment)?)
 }
 
 fn run(args: &RunArgs) -> Result<()> {

@@ -18,7 +18,8 @@ fn look(bytes: &[u8]) {
     match Frame::decode(bytes) {
         Ok(Frame::Chunk { transfer, offset, data }) => {
             let mut again = vec![0; bytes.len()];
-            let len = wire::encode_chunk(transfer, offset, data.len(), &mut again, |to| to.copy_from_slice(data));
+            let len =
+                wire::encode_chunk(transfer, offset, data.len(), &mut again, |to| to.copy_from_slice(data));
             assert_eq!((len, again.as_slice()), (Ok(bytes.len()), bytes));
         }
         Ok(Frame::Control(body)) => assert_eq!(body.len() + wire::FRAME_OVERHEAD, bytes.len()),

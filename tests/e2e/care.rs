@@ -7,7 +7,8 @@ use fleet::{
     process::Process,
 };
 
-const CONFIG: &str = "run = { rounds = 5, min_devices = 1 }\nstore = { keep_models = 100, keep_spool = true }";
+const CONFIG: &str =
+    "run = { rounds = 5, min_devices = 1 }\nstore = { keep_models = 100, keep_spool = true }";
 
 /// A run of five rounds with one device that is over.
 fn finished() -> Gateway {

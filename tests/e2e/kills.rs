@@ -97,7 +97,10 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
     for (device, output) in DEVICES.iter().zip(&outputs) {
         let acknowledged = acknowledged(output);
         receipts += acknowledged.len();
-        assert!(acknowledged.is_sorted_by(|a, b| a < b), "seed {seed}: {device} was told twice: {acknowledged:?}");
+        assert!(
+            acknowledged.is_sorted_by(|a, b| a < b),
+            "seed {seed}: {device} was told twice: {acknowledged:?}"
+        );
         for &round in acknowledged.iter().filter(|&&round| round <= rounds.len() as u64) {
             let key = ((*device).to_owned(), round);
             assert!(counted.contains_key(&key), "seed {seed}: {device}'s update of round {round} is lost");
@@ -115,5 +118,9 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
     serving.process.succeed();
     let bits = |gateway: &Gateway| gateway.parameters().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(undisturbed.history().len(), rounds.len());
-    assert!(bits(&gateway) == bits(&undisturbed), "seed {seed}: the model differs after {} rounds", rounds.len());
+    assert!(
+        bits(&gateway) == bits(&undisturbed),
+        "seed {seed}: the model differs after {} rounds",
+        rounds.len()
+    );
 }

@@ -6,6 +6,7 @@
 //! | `garbage` | state machines that are told nonsense in any order |
 //! | `hostile` | devices that lie, and strangers |
 //! | `inference` | the exported models through tract |
+//! | `identity` | tokens, renewal, revocation |
 //! | `kills` | `kill -9` at many instants: nothing lost, nothing twice, the same model |
 //! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
 //! | `network` | the real programs over a relay that loses, delays, cuts off and changes ports |
@@ -18,6 +19,7 @@ mod care;
 mod exchanges;
 mod garbage;
 mod hostile;
+mod identity;
 #[cfg(feature = "infer")]
 mod inference;
 mod kills;

@@ -37,14 +37,8 @@ pub struct Weather {
 }
 
 impl Weather {
-    pub const FAIR: Self = Self {
-        delay: Duration::ZERO,
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        repeat: 0.0,
-        reorder: 0.0,
-        rate: 0,
-    };
+    pub const FAIR: Self =
+        Self { delay: Duration::ZERO, jitter: Duration::ZERO, loss: 0.0, repeat: 0.0, reorder: 0.0, rate: 0 };
 
     /// When the copies of a packet leave, after it has come; empty if it is lost.
     pub fn fate(&self, seed: u64, device: u64, way: Way, number: u64) -> Vec<Duration> {

@@ -16,7 +16,8 @@ pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
         });
         println!("{json}");
     } else {
-        let rounds = found.committed.map_or("no run has begun".to_owned(), |n| format!("{n} rounds committed"));
+        let rounds =
+            found.committed.map_or("no run has begun".to_owned(), |n| format!("{n} rounds committed"));
         let open = found.open.map_or(String::new(), |round| format!(", round {round} open"));
         println!("{rounds}{open}");
         println!("models kept: {:?}; {} reports, {} devices", found.models, found.reports, found.devices);

@@ -2,6 +2,7 @@
 
 pub mod args;
 mod client;
+pub mod enrol;
 mod identity;
 mod pull;
 mod quic;
