@@ -71,7 +71,10 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
             thread::sleep(Duration::from_micros(40_000.0f64.mul_add(rng.unit_f64(), 1.0) as u64));
             starting.kill();
         } else {
-            wait_for("a device", || serving.process.output().contains("joined").then_some(()));
+            // Devices pause longer and longer while no round is finished, so all of them are let in first.
+            wait_for("all devices", || {
+                (serving.process.output().matches("joined").count() >= DEVICES.len()).then_some(())
+            });
             thread::sleep(Duration::from_micros((300_000.0 * rng.unit_f64()) as u64));
             serving.process.kill();
         }
