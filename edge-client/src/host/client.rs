@@ -9,10 +9,10 @@ use std::{
 
 use common::{
     Code, Instant, RunId, Tier,
-    message::{Refusal, ToAggregator},
+    message::{Refusal, ToAggregator, ToDevice},
     rng::Rng,
     transfer::{Lane, LinkLimits},
-    wire,
+    wire::{self, Frame},
 };
 use quinn::Endpoint;
 use tracing::{debug, info, warn};
@@ -242,6 +242,11 @@ impl Driver<'_> {
             Step::Quiet => return Ok(()),
             Step::Say(message) => return Ok(say(link, &message).await?),
             Step::Done(file) => return Ok(self.save(&file)?),
+        }
+        if let Ok(Frame::Control(body)) = Frame::decode(frame)
+            && let Ok(ToDevice::Fetch(fetch)) = wire::message(body)
+        {
+            debug!("update wanted from byte {}", fetch.offset);
         }
         let now = self.now();
         self.session.handle_frame(frame, now).map_err(|code| LinkError::Lost(code.to_string()).into())
