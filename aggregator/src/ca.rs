@@ -3,7 +3,7 @@
 //! ```text
 //! identity/ca.crt  ca.key        the authority; the key never leaves this directory
 //! identity/server.crt  server.key
-//! identity/devices/<device>.crt  who is enrolled: to revoke a device, delete its file
+//! identity/devices/<device>.crt  who is enrolled; `aggregator revoke` removes the file
 //! identity/serial/<device>.key   the key that a device behind a bridge shares with us; delete to revoke
 //! <device>.page                  the flash page with which such a device gets its name and key
 //! <device>.pem                   what the device gets: its certificate, its key, the authority
@@ -13,9 +13,15 @@
 //! certificate needs parsing.
 
 use std::{
+    collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
+
+mod tokens;
+
+pub use tokens::{KEY_BYTES, SECRET_BYTES};
 
 use common::{
     DeviceId,
@@ -42,22 +48,29 @@ pub enum CaError {
     Exists(PathBuf),
     #[error("no authority in {0}; create one with `aggregator init`")]
     Missing(PathBuf),
-    #[error("the system has no randomness for a key")]
-    Randomness,
+    #[error("the operating system gives no random numbers")]
+    Random,
+    #[error("a device's key must be an uncompressed point of P-256")]
+    Key,
     #[error("certificate: {0}")]
     Certificate(#[from] rcgen::Error),
 }
+
+/// Where certificates of devices are: in use, and renewed but not used yet.
+const PLACES: [&str; 2] = ["devices", "renewed"];
 
 /// The authority of one fleet.
 #[derive(Clone, Debug)]
 pub struct Authority {
     dir: PathBuf,
+    /// Whose certificates were seen in the directory; a hint where to look, never an answer.
+    seen: Arc<Mutex<HashMap<Vec<u8>, DeviceId>>>,
 }
 
 impl Authority {
     /// Creates keys and certificates under `dir/identity`.
     pub fn create(dir: &Path) -> Result<Self, CaError> {
-        let this = Self { dir: dir.join("identity") };
+        let this = Self { dir: dir.join("identity"), seen: Arc::default() };
         let ca = this.path("ca.crt");
         if ca.exists() {
             return Err(CaError::Exists(ca));
@@ -79,7 +92,7 @@ impl Authority {
     }
 
     pub fn open(dir: &Path) -> Result<Self, CaError> {
-        let this = Self { dir: dir.join("identity") };
+        let this = Self { dir: dir.join("identity"), seen: Arc::default() };
         if this.path("ca.crt").exists() { Ok(this) } else { Err(CaError::Missing(this.dir)) }
     }
 
@@ -93,6 +106,7 @@ impl Authority {
         let params = leaf_params(device.as_str(), ExtendedKeyUsagePurpose::ClientAuth)?;
         let cert = params.signed_by(&key, &issuer)?;
         let bundle = format!("{}{}{}", cert.pem(), key.serialize_pem(), self.read("ca.crt")?);
+        self.revoke(device)?;
         self.write(&format!("devices/{device}.crt"), &cert.pem(), Secrecy::Public)?;
         Ok(bundle)
     }
@@ -103,7 +117,7 @@ impl Authority {
         let mut page = Page { device: device.clone(), key: [0; 32], seed: [0; 16] };
         let random = SystemRandom::new();
         let filled = random.fill(&mut page.key).and_then(|()| random.fill(&mut page.seed));
-        filled.map_err(|_| CaError::Randomness)?;
+        filled.map_err(|_| CaError::Random)?;
         let dir = self.path("serial");
         fs::create_dir_all(&dir).map_err(|source| CaError::Io { path: dir, source })?;
         let text: String = page.key.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -122,13 +136,32 @@ impl Authority {
 
     /// Whose certificate this is, if that device is enrolled with it.
     pub fn device_of(&self, certificate: &CertificateDer<'_>) -> Option<DeviceId> {
-        let entries = fs::read_dir(self.path("devices")).ok()?;
-        entries.flatten().find_map(|entry| {
-            let path = entry.path();
-            let device: DeviceId = path.file_stem()?.to_str()?.parse().ok()?;
-            let enrolled = CertificateDer::from_pem_file(&path).ok()?;
-            (enrolled == *certificate).then_some(device)
-        })
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if !seen.contains_key(certificate.as_ref()) {
+            seen.clear();
+            for place in PLACES {
+                let entries = fs::read_dir(self.path(place)).into_iter().flatten().flatten();
+                seen.extend(entries.filter_map(|entry| {
+                    let path = entry.path();
+                    let device: DeviceId = path.file_stem()?.to_str()?.parse().ok()?;
+                    Some((CertificateDer::from_pem_file(&path).ok()?.to_vec(), device))
+                }));
+            }
+        }
+        let device = seen.get(certificate.as_ref())?.clone();
+        self.is_enrolled(&device, certificate).then_some(device)
+    }
+
+    /// Whether the device is enrolled with this certificate now. The first use of a renewed certificate
+    /// replaces the one before.
+    pub fn is_enrolled(&self, device: &DeviceId, certificate: &CertificateDer<'_>) -> bool {
+        let [present, renewed] = PLACES.map(|place| self.path(&format!("{place}/{device}.crt")));
+        let is = |path| CertificateDer::from_pem_file(path).is_ok_and(|enrolled| enrolled == *certificate);
+        if is(&present) {
+            return true;
+        }
+        // Only a device that is enrolled can be renewed: revoking removes both.
+        is(&renewed) && present.exists() && fs::rename(&renewed, &present).is_ok()
     }
 
     pub fn devices(&self) -> Vec<DeviceId> {

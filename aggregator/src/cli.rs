@@ -20,15 +20,20 @@ use tracing::info;
 
 mod combine;
 mod history;
+mod store;
 
 const EXAMPLES: &str = "\
 Examples:
   aggregator init gateway                      create configuration and certificates
   aggregator enroll --dir gateway cam-1 cam-2  write cam-1.pem and cam-2.pem for two devices
   aggregator enroll --dir gateway --serial m4  write m4.page for a board behind a bridge
+  aggregator token --dir gateway cam-3         a one-time token: `edge-client enroll --token ..` on the device
+  aggregator revoke --dir gateway cam-2        cam-2 is a stranger from now on
   aggregator serve --dir gateway               serve until the run is over or Ctrl-C
   aggregator status --dir gateway              how the last round went, tier by tier
   aggregator history --dir gateway --format csv  one line per round
+  aggregator verify --dir gateway              read everything through, say what is damaged
+  aggregator rollback --dir gateway --to 41    make the model after round 41 the present one
   aggregator combine --strategy fedlf round.json  compute a recorded round again, with any strategy
   aggregator export --dir gateway --out onnx   the present model as ONNX, one file per tier";
 
@@ -64,6 +69,22 @@ enum Command {
         #[arg(required = true)]
         devices: Vec<DeviceId>,
     },
+    /// Print a token with which a device can enrol itself, once
+    Token {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        /// Hours for which it is good
+        #[arg(long, default_value_t = 24)]
+        hours: u32,
+        device: DeviceId,
+    },
+    /// Make devices strangers: their certificates are refused, and open connections closed
+    Revoke {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        #[arg(required = true)]
+        devices: Vec<DeviceId>,
+    },
     /// Serve the fleet; goes on where it was stopped
     Serve {
         #[arg(long, default_value = "gateway")]
@@ -88,6 +109,21 @@ enum Command {
         dir: PathBuf,
         #[arg(long, default_value = "table")]
         format: history::Format,
+    },
+    /// Read the whole store through and say what is wrong with it; changes nothing
+    Verify {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
+    /// Go back to the model after an earlier round, if it is kept; `serve` then goes on from there
+    Rollback {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        /// The round whose result becomes the present model; 0 is the initial model
+        #[arg(long)]
+        to: u32,
     },
     /// Compute a round from its file, with any strategy
     Combine(combine::Args),
@@ -119,9 +155,17 @@ impl Cli {
         match self.command {
             Command::Init { dir } => init(&dir),
             Command::Enroll { dir, out, serial, devices } => enroll(&dir, &out, serial, &devices),
+            Command::Token { dir, hours, device } => {
+                let good_for = std::time::Duration::from_secs(3600 * u64::from(hours));
+                println!("{}", Authority::open(&dir)?.token(&device, good_for)?);
+                Ok(())
+            }
+            Command::Revoke { dir, devices } => revoke(&dir, &devices),
             Command::Serve { dir, listen, exit_when_done } => serve(&dir, listen, exit_when_done),
             Command::Status { dir, format } => status(&dir, format),
             Command::History { dir, format } => history::history(&dir, format),
+            Command::Verify { dir, format } => store::verify(&dir, format),
+            Command::Rollback { dir, to } => store::rollback(&dir, to),
             Command::Combine(args) => combine::combine(args),
             Command::Export { dir, out, format } => export(&dir, &out, format),
             Command::Codes { format } => {
@@ -166,6 +210,17 @@ fn enroll(dir: &Path, out: &Path, serial: bool, devices: &[DeviceId]) -> Result<
         };
         write_file(&path, &bundle, Secrecy::Secret).with_context(|| path.display().to_string())?;
         println!("{}", path.display());
+    }
+    Ok(())
+}
+
+fn revoke(dir: &Path, devices: &[DeviceId]) -> Result<()> {
+    let authority = Authority::open(dir)?;
+    for device in devices {
+        if !authority.revoke(device)? {
+            bail!("{device} is not enrolled");
+        }
+        println!("revoked {device}");
     }
     Ok(())
 }

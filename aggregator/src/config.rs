@@ -121,6 +121,8 @@ pub struct WireConfig {
 pub struct ServerConfig {
     pub listen: SocketAddr,
     pub max_connections: usize,
+    pub max_per_address: usize,
+    pub max_handshakes_per_s: usize,
     pub max_uploads: usize,
 }
 
@@ -188,7 +190,13 @@ impl Default for TrainingConfig {
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 4433)), max_connections: 4096, max_uploads: 32 }
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 4433)),
+            max_connections: 4096,
+            max_per_address: 4096,
+            max_handshakes_per_s: 1000,
+            max_uploads: 32,
+        }
     }
 }
 

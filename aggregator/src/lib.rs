@@ -7,7 +7,7 @@
 //! | [`strategy`] | how much every update counts in every region | sockets, selection, disks |
 //! | [`roundfile`] | one round as an open file, to check or to compute again | live rounds |
 //! | [`store`] | disks | what an update means |
-//! | [`quic`], [`ca`] | sockets and certificates | rounds |
+//! | [`quic`], [`gate`], [`ca`], [`enrol`] | sockets, their limits, certificates | rounds |
 //! | [`run`], [`hub`], [`keeper`], [`server`] | how these meet | |
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,9 @@ pub mod ca;
 pub mod combine;
 pub mod config;
 pub mod coordinator;
+pub mod enrol;
 pub mod fleet;
+pub mod gate;
 pub mod hub;
 pub mod keeper;
 pub mod model;

@@ -8,7 +8,7 @@ use std::{
     io,
     net::{SocketAddr, UdpSocket},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use common::{
@@ -23,11 +23,17 @@ use tracing::{debug, info, warn};
 
 use crate::{
     ca::{Authority, CaError},
+    enrol,
     fleet::ConnId,
+    gate::{Gate, Verdict},
     hub::{Hub, Line},
 };
 
 mod bridged;
+/// Whoever has not proved who it is by then is let go.
+const HANDSHAKE: Duration = Duration::from_secs(20);
+/// How often open connections are compared with who is enrolled.
+const REVOCATION: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -70,13 +76,16 @@ fn server_config(authority: &Authority) -> Result<quinn::ServerConfig, QuicError
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(authority.root()?)?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
+    // Strangers get as far as the protocol of enrolment, where a token is asked for.
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .allow_unauthenticated()
+        .build()?;
     let (certificate, key) = authority.server()?;
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![certificate], key)?;
-    tls.alpn_protocols = vec![wire::ALPN.to_vec(), wire::BRIDGE_ALPN.to_vec()];
+        .with_single_cert(vec![certificate, authority.root()?], key)?;
+    tls.alpn_protocols = vec![wire::ALPN.to_vec(), wire::BRIDGE_ALPN.to_vec(), common::enrol::ALPN.to_vec()];
     let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(Arc::new(transport()));
@@ -99,38 +108,73 @@ fn transport() -> quinn::TransportConfig {
 }
 
 /// Accepts connections until the endpoint is closed.
-pub async fn accept(endpoint: Endpoint, hub: Arc<Hub>, authority: Arc<Authority>, max_connections: usize) {
+pub async fn accept(endpoint: Endpoint, hub: Arc<Hub>, authority: Arc<Authority>, gate: Gate<Connection>) {
+    let gate = Arc::new(gate);
     let mut tasks = JoinSet::new();
+    tasks.spawn(turn_out_the_revoked(gate.clone(), authority.clone()));
     while let Some(incoming) = endpoint.accept().await {
         while tasks.try_join_next().is_some() {}
-        if hub.connections() >= max_connections {
-            warn!(peer = %incoming.remote_address(), "refused: {}", Code::Busy);
-            incoming.refuse();
-            continue;
-        }
-        let (hub, authority) = (hub.clone(), authority.clone());
-        tasks.spawn(async move {
-            let peer = incoming.remote_address();
-            match incoming.await {
-                Ok(connection) => serve(connection, &hub, &authority).await,
-                Err(error) => warn!(%peer, "handshake failed: {error}"),
+        let peer = incoming.remote_address();
+        let pass = match gate.knock(peer.ip(), incoming.remote_address_validated(), Instant::now()) {
+            Verdict::Accept(pass) => pass,
+            Verdict::Retry if incoming.may_retry() => {
+                // It may: that was just asked.
+                let _ = incoming.retry();
+                continue;
             }
+            Verdict::Retry | Verdict::Refuse => {
+                debug!(%peer, "refused: {}", Code::Busy);
+                incoming.refuse();
+                continue;
+            }
+        };
+        let (hub, authority, gate) = (hub.clone(), authority.clone(), gate.clone());
+        tasks.spawn(async move {
+            match tokio::time::timeout(HANDSHAKE, incoming.into_future()).await {
+                Ok(Ok(connection)) => serve(connection, &hub, &authority, &gate).await,
+                Ok(Err(error)) => warn!(%peer, "handshake failed: {error}"),
+                Err(_) => warn!(%peer, "handshake took longer than {HANDSHAKE:?}"),
+            }
+            drop(pass);
         });
     }
 }
 
-async fn serve(connection: Connection, hub: &Arc<Hub>, authority: &Authority) {
+/// Who is revoked while connected is dropped soon.
+async fn turn_out_the_revoked(gate: Arc<Gate<Connection>>, authority: Arc<Authority>) {
+    loop {
+        tokio::time::sleep(REVOCATION).await;
+        let (inside, authority) = (gate.inside(), authority.clone());
+        let check =
+            move || inside.into_iter().filter(|(_, open)| identify(open, &authority).is_none()).collect();
+        let revoked: Vec<_> = tokio::task::spawn_blocking(check).await.unwrap_or_default();
+        for (device, connection) in revoked {
+            warn!(%device, "dropped: {}", Code::UnknownDevice);
+            close(&connection, Code::UnknownDevice);
+        }
+    }
+}
+
+async fn serve(connection: Connection, hub: &Arc<Hub>, authority: &Authority, gate: &Gate<Connection>) {
     let peer = connection.remote_address();
-    let Some(device) = identify(&connection, authority) else {
+    let device = identify(&connection, authority);
+    if protocol(&connection).as_deref() == Some(common::enrol::ALPN) {
+        return enrol::serve(&connection, device, authority).await;
+    }
+    let Some(device) = device else {
         warn!(%peer, "refused: {}", Code::UnknownDevice);
         return close(&connection, Code::UnknownDevice);
     };
-    if is_bridge(&connection) {
+    if protocol(&connection).as_deref() == Some(wire::BRIDGE_ALPN) {
         return bridged::serve(&connection, hub, authority, &device).await;
     }
     let (conn, line) = hub.connect(device.clone());
     debug!(%device, %peer, "connected");
+    if let Some(oldest) = gate.enter(&device, conn.0, connection.clone()) {
+        close(&oldest, Code::Busy);
+    }
     let end = converse(&connection, hub, conn, &line, &device).await;
+    gate.leave(&device, conn.0);
     hub.disconnect(conn);
     match end {
         Err(End::Refused(code)) => {
@@ -251,11 +295,10 @@ async fn write_frames(
     }
 }
 
-fn is_bridge(connection: &Connection) -> bool {
-    let handshake = connection.handshake_data().and_then(|data| data.downcast().ok());
-    handshake.is_some_and(|data: Box<quinn::crypto::rustls::HandshakeData>| {
-        data.protocol.as_deref() == Some(wire::BRIDGE_ALPN)
-    })
+/// What the peers have agreed to speak.
+fn protocol(connection: &Connection) -> Option<Vec<u8>> {
+    let data = connection.handshake_data()?.downcast::<quinn::crypto::rustls::HandshakeData>().ok()?;
+    data.protocol
 }
 
 fn identify(connection: &Connection, authority: &Authority) -> Option<DeviceId> {

@@ -28,6 +28,7 @@ use crate::{
     ca::{Authority, CaError},
     config::{Config, ConfigError},
     coordinator::Coordinator,
+    gate::{Gate, Limits},
     hub::Hub,
     keeper::{KeeperError, Observer},
     model::{ModelError, TieredModel},
@@ -109,8 +110,13 @@ impl Server {
                 result
             })
         };
+        let gate = Gate::new(Limits {
+            connections: config.server.max_connections,
+            per_address: config.server.max_per_address,
+            handshakes: config.server.max_handshakes_per_s,
+        });
         let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(quic::accept(endpoint.clone(), hub.clone(), authority, config.server.max_connections));
+        tasks.spawn(quic::accept(endpoint.clone(), hub.clone(), authority, gate));
         let clock = hub.clone();
         tasks.spawn(async move { clock.keep_time().await });
         // A resumed round may be complete already.

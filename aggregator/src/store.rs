@@ -29,11 +29,13 @@ mod memory;
 mod model;
 mod spool;
 mod spooled;
+mod verify;
 
 pub use disk::{DiskStore, Options};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use spooled::Spooled;
+pub use verify::{RolledBack, Verified};
 
 /// The state of one run.
 pub trait Store: Send {

@@ -13,6 +13,7 @@
 //! | Message, Frame | meaning, and its bytes | [`message`], [`wire`] |
 //! | sealed frame | a frame that whoever carries it can not read or forge (feature `sealed`) | `sealed` |
 //! | Transfer | a tensor on its way in acknowledged chunks | [`transfer`] |
+//! | Question | how a device asks for a certificate | [`enrol`] |
 //! | Codec | how numbers become bytes | [`codec`] |
 //! | Code | the number by which both ends name an error | [`error`] |
 //!
@@ -22,6 +23,7 @@
 
 pub mod brief;
 pub mod codec;
+pub mod enrol;
 pub mod error;
 pub mod id;
 pub mod layout;

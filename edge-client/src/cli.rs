@@ -15,6 +15,7 @@ use edge_client::{
     host::{
         Client, Identity,
         args::{BudgetArgs, DataArgs},
+        enrol::{self, EnrolError, Token},
     },
     train::{Backend, Fast, Portable},
 };
@@ -27,6 +28,8 @@ mod predict;
 
 const EXAMPLES: &str = "\
 Examples:
+  edge-client enroll --server 192.168.1.10:4433 --token cam-1:..
+      get this device's identity, cam-1.pem
   edge-client run --server 192.168.1.10:4433 --identity cam-1.pem
       take part with the built-in digits
   edge-client run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k
@@ -65,6 +68,26 @@ enum Command {
     Monitor(boards::MonitorArgs),
     /// Write a board's samples as a file for its flash
     Shard(boards::ShardArgs),
+    /// Trade a token of `aggregator token` for an identity; the key is made here and stays here
+    Enroll {
+        /// Address of the aggregator
+        #[arg(long, default_value = "127.0.0.1:4433")]
+        server: String,
+        /// As `aggregator token` printed it; also from FAIRTIER_TOKEN, which other users can not see
+        #[arg(long, env = "FAIRTIER_TOKEN", hide_env_values = true)]
+        token: Token,
+        /// Where to put NAME.pem
+        #[arg(long, default_value = ".")]
+        out: PathBuf,
+    },
+    /// Replace an identity by one with a new key and certificate
+    Renew {
+        /// Address of the aggregator
+        #[arg(long, default_value = "127.0.0.1:4433")]
+        server: String,
+        #[arg(long)]
+        identity: PathBuf,
+    },
     /// Run the device's current ONNX sub-model through tract
     #[cfg(feature = "infer")]
     Predict(Box<predict::PredictArgs>),
@@ -97,6 +120,9 @@ struct RunArgs {
     /// Seconds without a link after which to give up; without it, never
     #[arg(long)]
     give_up_after: Option<u64>,
+    /// Seconds in which nothing arrives after which a link is lost and opened again
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    silence: u64,
 }
 
 #[derive(Copy, Clone, Debug, ValueEnum)]
@@ -118,10 +144,28 @@ impl Cli {
             Command::Flash(args) => boards::flash(&args),
             Command::Monitor(args) => boards::monitor(&args),
             Command::Shard(args) => boards::shard(&args),
+            Command::Enroll { server, token, out } => {
+                let bundle = block_on(enrol::enrol(resolve(&server)?, &token))?;
+                let path = out.join(format!("{}.pem", token.device));
+                enrol::write_identity(&path, &bundle)?;
+                println!("{}", path.display());
+                Ok(())
+            }
+            Command::Renew { server, identity } => {
+                let bundle = block_on(enrol::renew(resolve(&server)?, &Identity::load(&identity)?))?;
+                enrol::write_identity(&identity, &bundle)?;
+                println!("{}", identity.display());
+                Ok(())
+            }
             #[cfg(feature = "infer")]
             Command::Predict(args) => predict::predict(&args),
         }
     }
+}
+
+fn block_on(enrolment: impl Future<Output = Result<String, EnrolError>>) -> Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(enrolment)?)
 }
 
 fn run(args: &RunArgs) -> Result<()> {
@@ -141,6 +185,7 @@ fn run(args: &RunArgs) -> Result<()> {
         profile: Profile { device, budget: args.budget.budget(), data: shard.summary(), secret },
         save_model: args.save_model.clone().map(|path| (path, args.save_every)),
         give_up_after: args.give_up_after.map(Duration::from_secs),
+        silence: Duration::from_secs(args.silence),
     };
     let (mut fast, mut portable) = (Fast::new(), Portable::plain());
     let backend: &mut dyn Backend<f32> = match args.backend {

@@ -189,9 +189,18 @@ fn strangers_are_turned_away() {
         };
         assert_eq!(closed, Some(Code::UnknownDevice));
 
+        // Without a certificate there is nothing but enrolment.
+        let nobody = match Raw::connect(&town.serving.address, tls(&own, true)).await {
+            Ok(raw) => raw.fate().await.closed,
+            Err(quinn::ConnectionError::ApplicationClosed(close)) => {
+                u16::try_from(close.error_code.into_inner()).unwrap().try_into().ok()
+            }
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(nobody, Some(Code::UnknownDevice));
+
         // TLS ends these before a word is said, on whichever side notices first.
         for (what, tls) in [
-            ("no certificate", tls(&own, true)),
             ("certificate of another authority", foreign_certificate(&own, &foreign)),
             ("trusts another authority", tls(&foreign, false)),
         ] {

@@ -2,21 +2,29 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `care` | of operators: `verify`, `rollback`, a full disk |
 //! | `garbage` | state machines that are told nonsense in any order |
 //! | `hostile` | devices that lie, and strangers |
 //! | `inference` | the exported models through tract |
+//! | `identity` | tokens, renewal, revocation |
+//! | `kills` | `kill -9` at many instants: nothing lost, nothing twice, the same model |
 //! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
+//! | `network` | the real programs over a relay that loses, delays, cuts off and changes ports |
 //! | `networks` | convolutional and recurrent models through whole runs in memory |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+mod care;
 mod exchanges;
 mod garbage;
 mod hostile;
+mod identity;
 #[cfg(feature = "infer")]
 mod inference;
+mod kills;
 mod mistakes;
+mod network;
 mod networks;
 mod rounds;
 mod simulation;

@@ -3,6 +3,7 @@
 //! | module | what it starts |
 //! |---|---|
 //! | [`gateway`], [`process`] | the real programs, in a temporary directory |
+//! | [`relay`] | UDP between the real programs that loses, repeats, delays, reorders, cuts off, changes ports |
 //! | [`raw`] | a QUIC client that says what it likes, for hostile devices |
 //! | [`memory`], [`link`] | Coordinator, Keeper and Sessions in one thread, over a link that loses, repeats, reorders, garbles and breaks, in virtual time |
 //! | [`hil`] | boards, emulated or real, in a fleet with Linux clients |
@@ -18,4 +19,5 @@ pub mod link;
 pub mod memory;
 pub mod process;
 pub mod raw;
+pub mod relay;
 pub mod seeds;

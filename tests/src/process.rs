@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
     thread,
@@ -51,7 +51,12 @@ pub struct Process {
 impl Process {
     /// Starts a program of this workspace; `name` is how failures call it.
     pub fn start(name: &str, program_name: &str, args: &[&str]) -> Self {
-        let mut child = Command::new(program(program_name))
+        Self::start_program(name, &program(program_name), args)
+    }
+
+    /// Starts any program.
+    pub fn start_program(name: &str, program: &Path, args: &[&str]) -> Self {
+        let mut child = Command::new(program)
             .args(args)
             .env("NO_COLOR", "1")
             .env("FAIRTIER_LOG", "debug")

@@ -44,18 +44,18 @@ impl Default for Options {
 }
 
 /// The meta table of a run that has begun.
-struct Meta {
-    run: RunRecord,
-    next_round: u32,
-    open: Option<RoundRecord>,
+pub(super) struct Meta {
+    pub run: RunRecord,
+    pub next_round: u32,
+    pub open: Option<RoundRecord>,
     strategy_state: Vec<u8>,
 }
 
 /// Keeps a run in one directory: `fairtier.redb` and `spool/round-NNNNNN.spool`.
 #[derive(Debug)]
 pub struct DiskStore {
-    ledger: Ledger,
-    spools: PathBuf,
+    pub(super) ledger: Ledger,
+    pub(super) spools: PathBuf,
     options: Options,
     run: Option<RunId>,
     /// Of the open round.
@@ -86,7 +86,7 @@ impl DiskStore {
         Ok(store)
     }
 
-    fn new(ledger: Ledger, spools: &Path, options: Options) -> Self {
+    pub(super) fn new(ledger: Ledger, spools: &Path, options: Options) -> Self {
         Self { ledger, spools: spools.to_owned(), options, run: None, spool: None, old: BTreeMap::new() }
     }
 
@@ -103,7 +103,7 @@ impl DiskStore {
     }
 
     /// `None` before a run has begun.
-    fn meta(&self) -> Result<Option<Meta>, StoreError> {
+    pub(super) fn meta(&self) -> Result<Option<Meta>, StoreError> {
         self.ledger.read(|txn| {
             let meta = txn.open_table(META)?;
             if meta.len()? == 1 && meta.get("format")?.is_some() {
@@ -122,7 +122,7 @@ impl DiskStore {
         })
     }
 
-    fn begun(&self) -> Result<Meta, StoreError> {
+    pub(super) fn begun(&self) -> Result<Meta, StoreError> {
         self.meta()?.ok_or(StoreError::NotBegun)
     }
 
@@ -131,7 +131,7 @@ impl DiskStore {
     }
 
     /// Rounds with entries in the index, ascending; walks and checks the whole index.
-    fn indexed_rounds(&self) -> Result<Vec<u32>, StoreError> {
+    pub(super) fn indexed_rounds(&self) -> Result<Vec<u32>, StoreError> {
         self.ledger.read(|txn| {
             let updates = txn.open_table(UPDATES)?;
             let mut rounds = Vec::new();
@@ -149,7 +149,7 @@ impl DiskStore {
     }
 
     /// All updates of a span of rounds, by round, exchange and DeviceId.
-    fn of_rounds(&self, first: u32, last: u32) -> Result<Vec<Entry>, StoreError> {
+    pub(super) fn of_rounds(&self, first: u32, last: u32) -> Result<Vec<Entry>, StoreError> {
         self.ledger.read(|txn| {
             let updates = txn.open_table(UPDATES)?;
             let mut entries = Vec::new();
@@ -164,7 +164,7 @@ impl DiskStore {
         })
     }
 
-    fn devices(&self) -> Result<Vec<DeviceRecord>, StoreError> {
+    pub(super) fn devices(&self) -> Result<Vec<DeviceRecord>, StoreError> {
         self.ledger.read(|txn| {
             let table = txn.open_table(DEVICES)?;
             let mut devices = Vec::new();
@@ -420,7 +420,7 @@ fn update_tag(round: u32, stage: u8, device: &str) -> String {
 }
 
 /// A table that was walked must have as many rows as it says.
-fn complete(what: &str, walked: usize, stated: u64) -> Result<(), Fault> {
+pub(super) fn complete(what: &str, walked: usize, stated: u64) -> Result<(), Fault> {
     if walked as u64 == stated {
         Ok(())
     } else {

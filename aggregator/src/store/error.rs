@@ -20,6 +20,10 @@ pub enum StoreError {
     AlreadyBegun,
     #[error("no run has begun in this store")]
     NotBegun,
+    #[error(
+        "the model of round {round} is not kept; kept are those of rounds {kept:?} (store.keep_models says how many)"
+    )]
+    NoModel { round: u32, kept: Vec<u32> },
     #[error("round {got} does not fit: {}", .open.map_or("no round is open".to_owned(), |open| format!("round {open} is open")))]
     WrongRound { open: Option<u32>, got: u32 },
     #[error("round {got} can not be opened; the next one is {next}")]

@@ -48,6 +48,14 @@ impl Spool {
         Ok(Self { round, path, file, end })
     }
 
+    /// Opens the spool of a round for reading alone.
+    pub fn look(dir: &Path, round: u32, entries: &[Entry]) -> Result<Self, StoreError> {
+        let (_, end) = check(dir, round, entries)?;
+        let path = path_of(dir, round);
+        let file = File::open(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
+        Ok(Self { round, path, file, end })
+    }
+
     /// Writes records and waits until the disk has them.
     pub fn append(&mut self, updates: &[&UpdateRecord<'_>]) -> Result<Vec<Entry>, StoreError> {
         let mut entries = Vec::with_capacity(updates.len());

@@ -9,10 +9,10 @@ use std::{
 
 use common::{
     Code, Instant, RunId, Tier,
-    message::{Refusal, ToAggregator},
+    message::{Refusal, ToAggregator, ToDevice},
     rng::Rng,
     transfer::{Lane, LinkLimits},
-    wire,
+    wire::{self, Frame},
 };
 use quinn::Endpoint;
 use tracing::{debug, info, warn};
@@ -28,6 +28,8 @@ use crate::{
     train::Backend,
 };
 
+/// What [`Client::silence`] usually is.
+pub const SILENCE: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long the end of a run may be held up by an ONNX file.
@@ -67,6 +69,8 @@ pub struct Client {
     pub save_model: Option<(PathBuf, u32)>,
     /// Give up if there was no link for so long.
     pub give_up_after: Option<Duration>,
+    /// A link on which nothing arrives for so long is lost; it is kept alive by four packets in this time.
+    pub silence: Duration,
 }
 
 /// Why a link was left.
@@ -148,7 +152,7 @@ struct Driver<'a> {
 
 impl Driver<'_> {
     async fn connect(&self, endpoint: &Endpoint) -> Result<QuicLink, LinkError> {
-        QuicLink::connect(endpoint, self.client.server, &self.client.identity).await
+        QuicLink::connect(endpoint, self.client.server, &self.client.identity, self.client.silence).await
     }
 
     fn now(&self) -> Instant {
@@ -238,6 +242,11 @@ impl Driver<'_> {
             Step::Quiet => return Ok(()),
             Step::Say(message) => return Ok(say(link, &message).await?),
             Step::Done(file) => return Ok(self.save(&file)?),
+        }
+        if let Ok(Frame::Control(body)) = Frame::decode(frame)
+            && let Ok(ToDevice::Fetch(fetch)) = wire::message(body)
+        {
+            debug!("update wanted from byte {}", fetch.offset);
         }
         let now = self.now();
         self.session.handle_frame(frame, now).map_err(|code| LinkError::Lost(code.to_string()).into())

@@ -4,9 +4,10 @@ pub mod args;
 pub mod board;
 pub mod bridge;
 mod client;
+pub mod enrol;
 mod identity;
 mod pull;
 mod quic;
 
-pub use client::{Client, ClientError, Conclusion};
+pub use client::{Client, ClientError, Conclusion, SILENCE};
 pub use identity::{Identity, IdentityError};

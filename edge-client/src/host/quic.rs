@@ -69,13 +69,14 @@ pub(super) async fn connect(
     server: SocketAddr,
     identity: &Identity,
     alpn: &[u8],
+    silence: Duration,
 ) -> Result<Connection, LinkError> {
     let mut tls = (*identity.tls()).clone();
     tls.alpn_protocols = vec![alpn.to_vec()];
     let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls)
         .map_err(|error| LinkError::Lost(error.to_string()))?;
     let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-    config.transport_config(Arc::new(transport()));
+    config.transport_config(Arc::new(transport(silence)));
     let connecting = endpoint
         .connect_with(config, server, SERVER_NAME)
         .map_err(|error| LinkError::Lost(error.to_string()))?;
@@ -90,8 +91,9 @@ impl QuicLink {
         endpoint: &Endpoint,
         server: SocketAddr,
         identity: &Identity,
+        silence: Duration,
     ) -> Result<Self, LinkError> {
-        let connection = connect(endpoint, server, identity, wire::ALPN).await?;
+        let connection = connect(endpoint, server, identity, wire::ALPN, silence).await?;
         let (control, receive) = connection.open_bi().await?;
         let (sender, frames) = mpsc::channel(32);
         let mut readers = JoinSet::new();
@@ -146,7 +148,7 @@ impl QuicLink {
 }
 
 /// Keeps a sleepy device's connection, and lets a transfer's whole window be on its way.
-fn transport() -> quinn::TransportConfig {
+fn transport(silence: Duration) -> quinn::TransportConfig {
     let window = 2 * LinkLimits::QUIC.window;
     let mut transport = quinn::TransportConfig::default();
     transport
@@ -154,8 +156,9 @@ fn transport() -> quinn::TransportConfig {
         .max_concurrent_uni_streams(VarInt::from_u32(4))
         .stream_receive_window(VarInt::from_u32(window))
         .receive_window(VarInt::from_u32(2 * window))
-        .keep_alive_interval(Some(Duration::from_secs(15)))
-        .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
+        .keep_alive_interval(Some(silence / 4))
+        // The number of milliseconds always fits.
+        .max_idle_timeout(silence.try_into().ok());
     transport
 }
 

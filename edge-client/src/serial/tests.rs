@@ -22,7 +22,9 @@ fn packets<const ROOM: usize>(decoder: &mut Decoder<ROOM>, bytes: &[u8]) -> Vec<
 fn stretches_of_all_lengths_come_back() {
     for len in 1..600 {
         for zero_every in [0, 1, 2, 7, 253, 254, 255, 256] {
-            let byte = |i: usize| if zero_every > 0 && i.is_multiple_of(zero_every) { 0 } else { (i % 255) as u8 + 1 };
+            let byte = |i: usize| {
+                if zero_every > 0 && i.is_multiple_of(zero_every) { 0 } else { (i % 255) as u8 + 1 }
+            };
             let packet: Vec<u8> = (0..len).map(byte).collect();
             let bytes = line(&packet);
             assert!(bytes.len() <= len + 4 + (len + 4).div_ceil(254) + 3, "{len}");

@@ -29,6 +29,16 @@ pub mod synthetic;
 mod table;
 mod text;
 
+/// The readers of files by themselves, for whoever has files of these formats (and for fuzzing).
+pub mod files {
+    pub use super::{
+        images::cifar10,
+        leaf::read as leaf,
+        motion::load as motion,
+        table::{ADULT, BANK, COMPAS, Schema, load as table, wisdm},
+    };
+}
+
 pub use known::{Known, Places};
 pub use overview::{Overview, PartOverview};
 pub use records::{Features, Records};

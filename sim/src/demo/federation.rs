@@ -89,6 +89,7 @@ fn client(
         profile: Profile { device: device.device.clone(), budget, data: device.shard.summary(), secret: 0 },
         save_model: None,
         give_up_after: Some(GIVE_UP),
+        silence: edge_client::host::SILENCE,
     })
 }
 

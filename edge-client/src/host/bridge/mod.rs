@@ -23,7 +23,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    client::{ClientError, is_final},
+    client::{ClientError, SILENCE, is_final},
     identity::Identity,
     quic::{self, LinkError},
 };
@@ -83,7 +83,7 @@ impl Bridge {
         };
         let mut pause = FIRST_PAUSE;
         loop {
-            let reason = match quic::connect(&endpoint, self.server, &self.identity, BRIDGE_ALPN).await {
+            let reason = match quic::connect(&endpoint, self.server, &self.identity, BRIDGE_ALPN, SILENCE).await {
                 Ok(connection) => {
                     info!("connected to {}", self.server);
                     pause = FIRST_PAUSE;

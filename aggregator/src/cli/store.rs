@@ -1,0 +1,48 @@
+//! Looking after the store while no server runs.
+
+use std::{fs, path::Path};
+
+use aggregator::store::DiskStore;
+use anyhow::{Context, Result, bail};
+
+use super::Format;
+
+pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
+    let found = DiskStore::verify(&dir.join("store"))?;
+    if format == Format::Json {
+        let json = serde_json::json!({
+            "committed": found.committed, "open": found.open, "models": found.models, "reports": found.reports,
+            "devices": found.devices, "updates": found.updates, "bytes": found.bytes, "problems": found.problems,
+        });
+        println!("{json}");
+    } else {
+        let rounds =
+            found.committed.map_or("no run has begun".to_owned(), |n| format!("{n} rounds committed"));
+        let open = found.open.map_or(String::new(), |round| format!(", round {round} open"));
+        println!("{rounds}{open}");
+        println!("models kept: {:?}; {} reports, {} devices", found.models, found.reports, found.devices);
+        println!("{} updates with {} bytes agree with their checksums", found.updates, found.bytes);
+        for problem in &found.problems {
+            println!("problem: {problem}");
+        }
+    }
+    if found.problems.is_empty() {
+        return Ok(());
+    }
+    bail!("{} problems; nothing was changed", found.problems.len());
+}
+
+pub(super) fn rollback(dir: &Path, to: u32) -> Result<()> {
+    let done = DiskStore::rollback(&dir.join("store"), to)?;
+    // It tells of a round that is undone; the next one writes it again, and `serve` writes the model.
+    let status = dir.join("status.json");
+    if status.exists() {
+        fs::remove_file(&status).with_context(|| status.display().to_string())?;
+    }
+    println!("went back from round {} to the model after round {}", done.from, done.to);
+    if let Some(reports) = done.reports {
+        println!("reports of the rounds between are in {}", reports.display());
+    }
+    println!("next: `aggregator serve --dir {}` goes on with round {}", dir.display(), u64::from(to) + 1);
+    Ok(())
+}

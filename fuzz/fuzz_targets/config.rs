@@ -1,0 +1,17 @@
+//! The aggregator's configuration; one that is accepted can be written and read again.
+#![no_main]
+
+use aggregator::{config::Config, server::open_method};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(config) = Config::parse(text) {
+        if let Ok(method) = open_method(&config) {
+            let needs = method.needs();
+            let _ = config.suits(method.name(), needs);
+            let _ = config.plan_options(needs);
+            let _ = config.settings(needs);
+        }
+    }
+});

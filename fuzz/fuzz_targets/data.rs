@@ -1,0 +1,31 @@
+//! Every reader of data files; the first byte says which.
+#![no_main]
+
+use edge_client::data::load::{self, CsvOptions};
+use libfuzzer_sys::fuzz_target;
+use sim::data::files;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&kind, content)) = data.split_first() else { return };
+    match kind {
+        b'c' => fuzz::with_file("csv", content, |path| drop(load::csv(path, &CsvOptions::default()))),
+        b'i' => {
+            // Images, and then labels of as many samples as fit.
+            let (images, labels) = content.split_at(content.len() / 2);
+            fuzz::with_file("images", images, |images| {
+                fuzz::with_file("labels", labels, |labels| drop(load::idx(images, labels, 1.0)))
+            })
+        }
+        b'a' => fuzz::with_file("arff", content, |path| drop(files::wisdm("arff", path, 1))),
+        b'l' => fuzz::with_file("leaf", content, |path| drop(files::leaf(path))),
+        b'b' => fuzz::with_file("cifar", content, |path| {
+            let paths = [path.to_owned()];
+            drop(files::cifar10("cifar", &paths, &paths));
+        }),
+        b't' => fuzz::with_file("table", content, |path| {
+            drop(files::table("adult", &[path.to_owned()], &files::ADULT, 1));
+        }),
+        b'm' => fuzz::with_file("motion", content, |path| drop(files::motion("motion", path))),
+        _ => {}
+    }
+});

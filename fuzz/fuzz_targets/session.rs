@@ -1,0 +1,28 @@
+//! A device that is told anything, in right frames.
+#![no_main]
+
+use common::{Budget, Instant, message::DataSummary, transfer::LinkLimits, wire};
+use edge_client::{Profile, Session, session::HeapArena};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let data_summary =
+        DataSummary { train_samples: 10, test_samples: 2, inputs: 64, classes: 10, ..DataSummary::default() };
+    let budget = Budget { ram: 1 << 20, flash: 1 << 20, ..Budget::UNLIMITED };
+    let device = "cam-1".parse().expect("a name");
+    let profile = Profile { device, budget, data: data_summary, secret: 1 };
+    let mut session: Session<HeapArena> = Session::new(profile, HeapArena::new(budget.ram));
+    let mut out = vec![0; LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD];
+    session.handle_connected(LinkLimits::QUIC, Instant::ZERO);
+    for (turn, piece) in fuzz::pieces(data).enumerate() {
+        let now = Instant::from_millis(3000 * turn as u64);
+        session.handle_frame(&fuzz::frame(piece), now);
+        session.handle_timeout(now);
+        for _ in 0..8 {
+            if session.poll_transmit(&mut out).is_none() {
+                break;
+            }
+        }
+        while session.poll_event().is_some() {}
+    }
+});

@@ -1,0 +1,41 @@
+//! What several targets need.
+#![forbid(unsafe_code)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use common::wire::{self, PROTOCOL_VERSION};
+
+/// A frame around this kind and body with the right version and checksum, which no fuzzer would find.
+pub fn frame(kind_and_body: &[u8]) -> Vec<u8> {
+    let mut frame = [&[PROTOCOL_VERSION], kind_and_body].concat();
+    let sum = wire::crc32(&frame);
+    frame.extend_from_slice(&sum.to_le_bytes());
+    frame
+}
+
+/// Pieces of an input: each with a byte of length before it, the last with what is left.
+pub fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (&len, rest) = data.split_first()?;
+        let (piece, rest) = rest.split_at(rest.len().min(len.into()));
+        data = rest;
+        Some(piece)
+    })
+}
+
+/// Puts the input into a file (in memory, where the system has such a place) and lets it be read.
+pub fn with_file<T>(name: &str, content: &[u8], read: impl FnOnce(&Path) -> T) -> T {
+    let path = place().join(format!("fairtier-fuzz-{}-{name}", std::process::id()));
+    fs::write(&path, content).expect("the directory for temporary files can be written to");
+    let result = read(&path);
+    let _ = fs::remove_file(&path);
+    result
+}
+
+pub fn place() -> PathBuf {
+    let shm = PathBuf::from("/dev/shm");
+    if shm.is_dir() { shm } else { std::env::temp_dir() }
+}

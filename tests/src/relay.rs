@@ -1,0 +1,379 @@
+//! A UDP relay between real processes that treats packets badly, as its [`Weather`] says and its seed decides.
+//!
+//! ```text
+//! device --> address() [ lose, repeat, hold back, delay ] back socket of this device --> aggregator
+//! ```
+//! What happens to a packet depends on the seed, the device's number, the direction and the packet's number
+//! alone ([`Weather::fate`]): the same seed gives the same decisions, whenever packets come.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    io,
+    net::{SocketAddr, UdpSocket},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::rng::Rng;
+
+/// How bad the way is; shares are probabilities per packet.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Weather {
+    /// Of every packet, each way.
+    pub delay: Duration,
+    /// Up to this much more, by chance.
+    pub jitter: Duration,
+    pub loss: f64,
+    pub repeat: f64,
+    /// Packets that are held back, so that later ones overtake them.
+    pub reorder: f64,
+    /// Bytes per second each way; 0 = no limit.
+    pub rate: u64,
+}
+
+impl Weather {
+    pub const FAIR: Self =
+        Self { delay: Duration::ZERO, jitter: Duration::ZERO, loss: 0.0, repeat: 0.0, reorder: 0.0, rate: 0 };
+
+    /// When the copies of a packet leave, after it has come; empty if it is lost.
+    pub fn fate(&self, seed: u64, device: u64, way: Way, number: u64) -> Vec<Duration> {
+        let stream = (device << 1 | way as u64) << 40 | number;
+        let mut rng = Rng::new(seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut draws = [0.0; 5];
+        draws.fill_with(|| rng.unit_f64());
+        let [loss, repeat, reorder, first, second] = draws;
+        let leave = |jitter: f64| self.delay + self.jitter.mul_f64(jitter);
+        let mut copies = vec![];
+        if loss >= self.loss {
+            let held = if reorder < self.reorder { Duration::from_millis(20) } else { Duration::ZERO };
+            copies.push(leave(first) + held);
+            if repeat < self.repeat {
+                copies.push(leave(second) + Duration::from_millis(1));
+            }
+        }
+        copies
+    }
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    Up = 0,
+    Down = 1,
+}
+
+/// Bytes and packets that were passed on or not, of all devices.
+#[derive(Debug, Default)]
+struct Counters {
+    up: AtomicU64,
+    down: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// Passes packets on until it is dropped.
+#[derive(Debug)]
+pub struct Relay {
+    inner: Arc<Inner>,
+    address: SocketAddr,
+}
+
+#[derive(Debug)]
+struct Inner {
+    front: UdpSocket,
+    server: SocketAddr,
+    seed: u64,
+    weather: Mutex<Weather>,
+    cut: AtomicBool,
+    closed: AtomicBool,
+    devices: Mutex<HashMap<SocketAddr, Device>>,
+    counters: Counters,
+    queue: Mutex<BinaryHeap<Reverse<Packet>>>,
+    arrived: Condvar,
+}
+
+/// What is remembered of a device, by its address.
+#[derive(Debug)]
+struct Device {
+    number: u64,
+    back: Back,
+    packets: [u64; 2],
+    /// When the way is free again, under a rate.
+    free: [Option<Instant>; 2],
+}
+
+/// The socket that the aggregator sees.
+#[derive(Clone, Debug)]
+struct Back {
+    socket: Arc<UdpSocket>,
+    retired: Arc<AtomicBool>,
+}
+
+/// Ordered by the time of leaving, then as it came.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Packet {
+    leaves: Instant,
+    order: u64,
+    device: SocketAddr,
+    up: bool,
+    bytes: Vec<u8>,
+}
+
+impl Relay {
+    pub fn start(server: &str, seed: u64, weather: Weather) -> Self {
+        let front = socket().unwrap();
+        let address = front.local_addr().unwrap();
+        let inner = Arc::new(Inner {
+            front,
+            server: server.parse().unwrap(),
+            seed,
+            weather: Mutex::new(weather),
+            cut: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            devices: Mutex::default(),
+            counters: Counters::default(),
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+        });
+        let (reader, sender) = (inner.clone(), inner.clone());
+        thread::spawn(move || reader.read_front());
+        thread::spawn(move || sender.send_queued());
+        Self { inner, address }
+    }
+
+    /// Where devices find the aggregator.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub fn set(&self, weather: Weather) {
+        *lock(&self.inner.weather) = weather;
+    }
+
+    /// From now on nothing gets through.
+    pub fn cut(&self) {
+        self.inner.cut.store(true, Ordering::SeqCst);
+    }
+
+    pub fn heal(&self) {
+        self.inner.cut.store(false, Ordering::SeqCst);
+    }
+
+    /// All devices have another port from now on, as behind a router that has forgotten them.
+    pub fn change_ports(&self) {
+        for (&address, device) in lock(&self.inner.devices).iter_mut() {
+            device.back.retired.store(true, Ordering::SeqCst);
+            device.back = self.inner.open_back(address).unwrap();
+        }
+    }
+
+    /// Bytes that were passed on to the aggregator.
+    pub fn bytes_up(&self) -> u64 {
+        self.inner.counters.up.load(Ordering::SeqCst)
+    }
+
+    pub fn bytes_down(&self) -> u64 {
+        self.inner.counters.down.load(Ordering::SeqCst)
+    }
+
+    /// Packets that were not passed on.
+    pub fn lost(&self) -> u64 {
+        self.inner.counters.lost.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.inner.closed.store(true, Ordering::SeqCst);
+        self.inner.arrived.notify_all();
+    }
+}
+
+impl Inner {
+    fn read_front(self: &Arc<Self>) {
+        let mut bytes = [0; 2048];
+        while !self.closed.load(Ordering::SeqCst) {
+            let Ok((len, from)) = self.front.recv_from(&mut bytes) else { continue };
+            let mut devices = lock(&self.devices);
+            let number = devices.len() as u64;
+            let device = devices.entry(from).or_insert_with(|| Device {
+                number,
+                back: self.open_back(from).unwrap(),
+                packets: [0; 2],
+                free: [None; 2],
+            });
+            self.take(device, from, Way::Up, &bytes[..len]);
+        }
+    }
+
+    fn open_back(self: &Arc<Self>, device: SocketAddr) -> io::Result<Back> {
+        let back = Back { socket: Arc::new(socket()?), retired: Arc::default() };
+        let (inner, mine) = (self.clone(), back.clone());
+        thread::spawn(move || inner.read_back(device, &mine));
+        Ok(back)
+    }
+
+    fn read_back(&self, address: SocketAddr, back: &Back) {
+        let mut bytes = [0; 2048];
+        while !self.closed.load(Ordering::SeqCst) && !back.retired.load(Ordering::SeqCst) {
+            let Ok(len) = back.socket.recv(&mut bytes) else { continue };
+            // What comes for a port that was given up is lost, as behind a router.
+            if back.retired.load(Ordering::SeqCst) {
+                return;
+            }
+            if let Some(device) = lock(&self.devices).get_mut(&address) {
+                self.take(device, address, Way::Down, &bytes[..len]);
+            }
+        }
+    }
+
+    /// Decides on a packet and puts its copies into the queue.
+    fn take(&self, device: &mut Device, address: SocketAddr, way: Way, bytes: &[u8]) {
+        let weather = *lock(&self.weather);
+        let index = way as usize;
+        let number = device.packets[index];
+        device.packets[index] += 1;
+        let fate = weather.fate(self.seed, device.number, way, number);
+        if fate.is_empty() || self.cut.load(Ordering::SeqCst) {
+            self.counters.lost.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
+        let now = Instant::now();
+        let mut start = now;
+        if weather.rate > 0 {
+            start = device.free[index].map_or(now, |free| free.max(now));
+            // As much as a router keeps; more is lost.
+            if start > now + Duration::from_millis(500) {
+                self.counters.lost.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            start += Duration::from_secs_f64(bytes.len() as f64 / weather.rate as f64);
+            device.free[index] = Some(start);
+        }
+        let mut queue = lock(&self.queue);
+        for delay in fate {
+            let (leaves, up) = (start + delay, way == Way::Up);
+            queue.push(Reverse(Packet { leaves, order: number, device: address, up, bytes: bytes.to_vec() }));
+        }
+        self.arrived.notify_one();
+    }
+
+    fn send_queued(&self) {
+        let mut queue = lock(&self.queue);
+        while !self.closed.load(Ordering::SeqCst) {
+            let now = Instant::now();
+            let wait = match queue.peek() {
+                Some(Reverse(packet)) if packet.leaves <= now => Duration::ZERO,
+                Some(Reverse(packet)) => packet.leaves - now,
+                None => Duration::from_millis(100),
+            };
+            if !wait.is_zero() {
+                queue = self.arrived.wait_timeout(queue, wait).unwrap().0;
+                continue;
+            }
+            if let Some(Reverse(packet)) = queue.pop() {
+                drop(queue);
+                self.send(&packet);
+                queue = lock(&self.queue);
+            }
+        }
+    }
+
+    fn send(&self, packet: &Packet) {
+        let (sent, counter) = if packet.up {
+            let Some(back) = lock(&self.devices).get(&packet.device).map(|device| device.back.clone()) else {
+                return;
+            };
+            (back.socket.send_to(&packet.bytes, self.server), &self.counters.up)
+        } else {
+            (self.front.send_to(&packet.bytes, packet.device), &self.counters.down)
+        };
+        // A full buffer of the system, or a process that is gone, loses packets like any router.
+        match sent {
+            Ok(len) => counter.fetch_add(len as u64, Ordering::SeqCst),
+            Err(_) => self.counters.lost.fetch_add(1, Ordering::SeqCst),
+        };
+    }
+}
+
+/// On the loopback, with a timeout so that readers notice the end.
+fn socket() -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+    Ok(socket)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BAD: Weather = Weather {
+        delay: Duration::from_millis(10),
+        jitter: Duration::from_millis(5),
+        loss: 0.2,
+        repeat: 0.1,
+        reorder: 0.1,
+        rate: 0,
+    };
+
+    #[test]
+    fn the_same_seed_decides_the_same() {
+        let fates = |seed, device, way| -> Vec<_> {
+            (0..1000).map(|number| BAD.fate(seed, device, way, number)).collect()
+        };
+        assert_eq!(fates(7, 3, Way::Up), fates(7, 3, Way::Up));
+        assert_ne!(fates(7, 3, Way::Up), fates(7, 3, Way::Down));
+        assert_ne!(fates(7, 3, Way::Up), fates(8, 3, Way::Up));
+        assert_ne!(fates(7, 3, Way::Up), fates(7, 4, Way::Up));
+        let fates = fates(7, 3, Way::Up);
+        let lost = fates.iter().filter(|fate| fate.is_empty()).count();
+        let twice = fates.iter().filter(|fate| fate.len() == 2).count();
+        assert!((150..250).contains(&lost) && (50..150).contains(&twice), "{lost} lost, {twice} twice");
+        assert!(fates.iter().flatten().all(|delay| (10..=36).contains(&delay.as_millis())));
+    }
+
+    #[test]
+    fn packets_pass_and_are_cut_off() {
+        let server = socket().unwrap();
+        let relay = Relay::start(&server.local_addr().unwrap().to_string(), 1, Weather::FAIR);
+        let device = socket().unwrap();
+        let receive = |socket: &UdpSocket| {
+            let mut bytes = [0; 16];
+            let patience = Instant::now() + Duration::from_secs(10);
+            loop {
+                match socket.recv_from(&mut bytes) {
+                    Ok((len, from)) => return (bytes[..len].to_vec(), from),
+                    Err(error) => assert!(Instant::now() < patience, "{error}"),
+                }
+            }
+        };
+        device.send_to(b"up", relay.address).unwrap();
+        let (bytes, first) = receive(&server);
+        assert_eq!(bytes, b"up");
+        server.send_to(b"down", first).unwrap();
+        assert_eq!(receive(&device), (b"down".to_vec(), relay.address));
+
+        relay.change_ports();
+        device.send_to(b"again", relay.address).unwrap();
+        let (bytes, second) = receive(&server);
+        assert_eq!(bytes, b"again");
+        assert_ne!(first, second);
+
+        relay.cut();
+        device.send_to(b"lost", relay.address).unwrap();
+        while relay.lost() == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        relay.heal();
+        device.send_to(b"healed", relay.address).unwrap();
+        assert_eq!(receive(&server).0, b"healed");
+        assert_eq!((relay.bytes_up(), relay.bytes_down()), (13, 4));
+    }
+}
