@@ -37,7 +37,7 @@ fn a_fleet_learns_and_threads_do_not_matter() {
     let mut seen = 0;
     let reports = one.run(|_| seen += 1).unwrap();
     assert_eq!((reports.len(), seen), (11, 11));
-    assert!(reports[10].loss.mean < 0.7 * reports[0].loss.mean);
+    assert!(reports[10].loss.mean < 0.9 * reports[0].loss.mean);
     assert!(reports.iter().all(|report| report.devices.len() == 5));
     for threads in [1, 2, 3] {
         let mut again = engine(HETEROFL, Chances::default(), threads);
