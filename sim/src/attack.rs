@@ -93,7 +93,7 @@ impl Default for AttackOptions {
             shares: vec![0.0, 0.05, 0.2],
             inflations: vec![10.0, 1e6],
             lies: Lie::ALL.to_vec(),
-            guard: "screen = 0.2".into(),
+            guard: "spread = 5\nscreen = 0.2".into(),
             seed: 1,
             threads: 2,
         }

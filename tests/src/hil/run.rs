@@ -184,6 +184,7 @@ fn client(server: &Server, authority: &Authority, device: &FleetDevice) -> Clien
         secret: 0,
     };
     Client {
+        silence: edge_client::host::SILENCE,
         server: server.address(),
         identity: identity(authority, device.device.as_str()),
         profile,

@@ -34,7 +34,7 @@ impl Default for GuardConfig {
     fn default() -> Self {
         Self {
             mode: Mode::default(),
-            spread: 5.0,
+            spread: 8.0,
             factor: 4.0,
             samples: 2.0,
             robust: Robust::default(),

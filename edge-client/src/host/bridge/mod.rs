@@ -83,17 +83,18 @@ impl Bridge {
         };
         let mut pause = FIRST_PAUSE;
         loop {
-            let reason = match quic::connect(&endpoint, self.server, &self.identity, BRIDGE_ALPN, SILENCE).await {
-                Ok(connection) => {
-                    info!("connected to {}", self.server);
-                    pause = FIRST_PAUSE;
-                    connected.send_replace(Some(connection.clone()));
-                    let reason = connection.closed().await.into();
-                    connected.send_replace(None);
-                    reason
-                }
-                Err(error) => error,
-            };
+            let reason =
+                match quic::connect(&endpoint, self.server, &self.identity, BRIDGE_ALPN, SILENCE).await {
+                    Ok(connection) => {
+                        info!("connected to {}", self.server);
+                        pause = FIRST_PAUSE;
+                        connected.send_replace(Some(connection.clone()));
+                        let reason = connection.closed().await.into();
+                        connected.send_replace(None);
+                        reason
+                    }
+                    Err(error) => error,
+                };
             match reason {
                 LinkError::Refused(code) if is_final(code) => {
                     return ClientError::Refused { refusal: code.into() };
