@@ -11,8 +11,10 @@ use crate::{
     config::Config,
     coordinator::{Coordinator, OpenRound, Start},
     keeper::{Books, Keeper, Observer, state},
+    model::TieredModel,
     server::{ServerError, check_fixed_tiers, open_method, open_model, open_run},
     store::Store,
+    strategy::Method,
 };
 
 /// See the module.
@@ -37,14 +39,8 @@ impl Run {
     /// Starts a run, or goes on with the one in the store.
     pub fn open(config: &Config, around: Surroundings) -> Result<Self, ServerError> {
         let Surroundings { mut store, limits, dir, observer, now } = around;
-        let mut method = open_method(config)?;
+        let (mut method, model, initial) = Self::prepare(config)?;
         let needs = method.needs();
-        config.suits(method.name(), needs)?;
-        let (model, initial) = open_model(config, needs)?;
-        let dims = &model.graph.input().shape.dims;
-        method.see_images(&dims.iter().map(|dim| dim.size(model.graph.full())).collect::<Vec<_>>());
-        check_fixed_tiers(config, model.plans.len())?;
-        method.fits(&model.regions)?;
         let saved = open_run(&mut *store, &model, config, initial)?;
         let (state, past) = state::split(&saved.strategy_state);
         method.restore(state)?;
@@ -87,5 +83,18 @@ impl Run {
         };
         let coordinator = Coordinator::new(settings, model, &keeper.parameters, start, now);
         Ok(Self { coordinator, keeper })
+    }
+
+    /// Everything that a configuration can be wrong in, before anything is written.
+    pub fn prepare(config: &Config) -> Result<(Method, TieredModel, Vec<f32>), ServerError> {
+        let mut method = open_method(config)?;
+        let needs = method.needs();
+        config.suits(method.name(), needs)?;
+        let (model, initial) = open_model(config, needs)?;
+        let dims = &model.graph.input().shape.dims;
+        method.see_images(&dims.iter().map(|dim| dim.size(model.graph.full())).collect::<Vec<_>>());
+        check_fixed_tiers(config, model.plans.len())?;
+        method.fits(&model.regions)?;
+        Ok((method, model, initial))
     }
 }

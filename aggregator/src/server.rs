@@ -81,6 +81,7 @@ impl Server {
     /// Starts, or goes on with the run in `dir`. Needs a tokio runtime around it.
     pub fn start(config: &Config, dir: &Path, observer: Option<Observer>) -> Result<Self, ServerError> {
         let options = Options { keep_models: config.store.keep_models, keep_spool: config.store.keep_spool };
+        Run::prepare(config)?;
         let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
         let around = Surroundings { store, limits, dir: Some(dir.to_owned()), observer, now };

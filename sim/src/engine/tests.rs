@@ -62,13 +62,13 @@ fn a_fleet_learns_and_threads_do_not_matter() {
 #[test]
 fn who_is_too_slow_misses_the_deadline_and_who_drops_out_is_not_heard() {
     let config =
-        format!("{HETEROFL}\nround = {{ deadline_s = 0.2, quorum = [0.4, 0.4, 0, 0, 0], give_up_s = 60 }}");
+        format!("{HETEROFL}\nround = {{ deadline_s = 0.2, quorum = [0, 0, 0, 0, 0], give_up_s = 60 }}");
     let mut engine = engine(&config, Chances { dropout: 0.2, seed: 3, ..Chances::default() }, 2);
     let reports = engine.run(|_, _| {}).unwrap();
     let silent: usize = reports.iter().map(|report| report.silent.len()).sum();
     assert!(silent > 0);
     for report in &reports {
-        assert!(report.devices.len() >= 2 && report.devices.len() + report.silent.len() == 5);
+        assert!(!report.devices.is_empty() && report.devices.len() + report.silent.len() == 5);
     }
     let account = engine.account().tiers[4];
     assert!(account.asked == 11 && account.answered == 0 && account.busy_s > 1.0);

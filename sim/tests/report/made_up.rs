@@ -13,12 +13,8 @@ pub const ROUNDS: u32 = 12;
 pub const SEEDS: [u64; 3] = [1, 2, 3];
 
 /// Of the main experiment: `fair` lacks a seed, `late` all of them. The label would break out if it could.
-pub const SETTINGS: [(&str, &str); 4] = [
-    ("heterofl", "HeteroFL"),
-    ("q1", "FairHeteroFL q=1"),
-    ("q10", "q=10 <b>&\"fair\""),
-    ("late", "Not yet run"),
-];
+pub const SETTINGS: [(&str, &str); 4] =
+    [("q0", "HeteroFL"), ("q1", "FairHeteroFL q=1"), ("q10", "q=10 <b>&\"fair\""), ("late", "Not yet run")];
 /// One that claims are about.
 pub const MAIN: &str = "fairheterofl-mnist-noniid";
 
