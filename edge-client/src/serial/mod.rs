@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | Session | protocol and training | [`crate::session`] |
 //! | seal | only device and aggregator read or write frames | [`common::sealed`] |
-//! | line | where packets begin and end among the bytes, and noise is noticed | [`line`] |
+//! | line | where packets begin and end among the bytes, and noise is noticed | [`mod@line`] |
 //!
 //! [`SerialDevice`] is all three of a board; a driver moves bytes. A bridge only knows the line.
 
