@@ -135,8 +135,10 @@ pub trait Strategy: fmt::Debug + Send {
     /// Changes what a device is told in the next exchange of training.
     fn brief(&self, _device: &DeviceId, _made: &[Exchange<'_>], _brief: &mut Brief) {}
 
-    /// How much each participant counts.
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights;
+    /// How much each participant counts. Default: as many times as it has samples.
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        Weights::per_device(cohort.data_shares())
+    }
 
     /// How the sums of the tiers form the step of each region. Default: the weighted mean.
     fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {

@@ -17,6 +17,11 @@ impl RoundFile {
         cohort.round = self.round;
         cohort.set_clients(self.clients.unwrap_or(self.devices.len()));
         cohort.set_layers(&self.layers);
+        // One device may know nothing of groups; with nobody who does, the strategy would do nothing, silently.
+        let said = |device: &Device| device.sample_mass.is_some() || !device.group_counts.is_empty();
+        if ready && method.needs().groups && !self.devices.is_empty() && !self.devices.iter().any(said) {
+            return Err(missing(0, "group_loss_sums", method));
+        }
         for (at, device) in self.devices.iter().enumerate() {
             let name = method.name();
             if device.loss_before.is_none() && looks_at_loss(name, ready, device) {

@@ -172,6 +172,8 @@ fn a_malformed_file_names_the_key() {
     assert!(without("loss_before").starts_with("devices[3].loss_before: is missing"));
     assert!(without("samples").starts_with("devices[3].samples: is missing"));
     assert!(without("id").starts_with("devices[3].id: is missing"));
+    let nobody_knows = replay(&read(&worked()).unwrap(), "fedfb", Value::Null).unwrap_err().to_string();
+    assert!(nobody_knows.starts_with("devices[0].group_loss_sums: is missing"), "{nobody_knows}");
     for (key, value, name) in [
         ("layers", json!([[0, 2], [1, 3]]), "layers[1]: "),
         ("layers", json!([[0, 4]]), "layers[0]: "),

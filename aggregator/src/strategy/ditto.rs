@@ -7,8 +7,7 @@
 use common::{DeviceId, brief::Brief};
 use serde::{Deserialize, Serialize};
 
-use super::{Build, Exchange, Needs, Strategy, Weights, not_negative};
-use crate::combine::Cohort;
+use super::{Build, Exchange, Needs, Strategy, not_negative};
 
 /// Parameters of `ditto`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -50,10 +49,6 @@ impl Strategy for Ditto {
 
     fn brief(&self, _: &DeviceId, _: &[Exchange<'_>], brief: &mut Brief) {
         brief.personal = Some(self.params.lambda as f32);
-    }
-
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
-        Weights::per_device(cohort.data_shares())
     }
 }
 

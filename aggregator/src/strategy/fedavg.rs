@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Build, Needs, Strategy, Weights};
-use crate::combine::Cohort;
+use super::{Build, Needs, Strategy};
 
 /// Parameters of `fedavg` and `heterofl`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -48,10 +47,6 @@ impl Strategy for FedAvg {
 
     fn needs(&self) -> Needs {
         self.params.needs()
-    }
-
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
-        Weights::per_device(cohort.data_shares())
     }
 
     fn eta(&self) -> Option<f64> {

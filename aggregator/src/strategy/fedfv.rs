@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Build, Direction, Needs, Strategy, Weights,
+    Build, Direction, Needs, Strategy,
     algebra::{NOTHING, Products, add_scaled},
     direction::{losses, participants},
     share,
@@ -58,10 +58,6 @@ impl Strategy for FedFv {
     fn needs(&self) -> Needs {
         let history = if self.params.tau > 0 { usize::MAX } else { 0 };
         Needs { history, recent: self.params.tau, ..Needs::default() }
-    }
-
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
-        Weights::per_device(vec![1.0; cohort.participants().len()])
     }
 
     fn scope(&self) -> Option<Scope> {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Build, Direction, Exchange, Needs, Strategy, StrategyError, Weights,
+    Build, Direction, Exchange, Needs, Strategy, StrategyError,
     algebra::{Guidance, Products},
     direction::{losses, participants},
     not_negative, state,
@@ -86,10 +86,6 @@ impl Strategy for FedLf {
     fn needs(&self) -> Needs {
         let history = if self.params.history { self.params.history_cap.unwrap_or(usize::MAX) } else { 0 };
         Needs { history, ..Needs::default() }
-    }
-
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
-        Weights::per_device(vec![1.0; cohort.participants().len()])
     }
 
     fn scope(&self) -> Option<Scope> {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Ask, Build, Direction, Exchange, Kind, Needs, Strategy, StrategyError, Weights,
+    Ask, Build, Direction, Exchange, Kind, Needs, Strategy, StrategyError,
     algebra::{Guidance, NOTHING, Products, add_scaled, dot},
     direction::{losses, participants},
     minnorm::min_norm,
@@ -95,10 +95,6 @@ impl Strategy for FedMdfg {
         let tried = made.iter().any(|exchange| exchange.kind == Kind::Try);
         let open = !tried && !train.cohort.participants().is_empty();
         open.then(|| Ask::Try { steps: self.steps(&train.cohort) })
-    }
-
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
-        Weights::per_device(vec![1.0; cohort.participants().len()])
     }
 
     fn scope(&self) -> Option<Scope> {

@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Build, Direction, Strategy, Weights,
+    Build, Direction, Strategy,
     algebra::{NOTHING, Products},
     direction::participants,
     minnorm::{min_norm, min_norm_in_box},
@@ -67,10 +67,6 @@ impl Build for FedMgdaPlus {
 impl Strategy for FedMgdaPlus {
     fn name(&self) -> &'static str {
         "fedmgda_plus"
-    }
-
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
-        Weights::per_device(vec![1.0; cohort.participants().len()])
     }
 
     fn scope(&self) -> Option<Scope> {

@@ -3,8 +3,7 @@
 use common::{DeviceId, brief::Brief};
 use serde::{Deserialize, Serialize};
 
-use super::{Build, Exchange, Strategy, Weights, not_negative};
-use crate::combine::Cohort;
+use super::{Build, Exchange, Strategy, not_negative};
 
 /// Parameters of `fedprox`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -42,10 +41,6 @@ impl Strategy for FedProx {
 
     fn brief(&self, _: &DeviceId, _: &[Exchange<'_>], brief: &mut Brief) {
         brief.objective.prox = self.params.mu as f32;
-    }
-
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
-        Weights::per_device(cohort.data_shares())
     }
 }
 

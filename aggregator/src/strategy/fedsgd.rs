@@ -8,7 +8,7 @@
 use common::brief::Product;
 use serde::{Deserialize, Serialize};
 
-use super::{Build, Mix, Needs, Strategy, Weights, positive};
+use super::{Build, Mix, Needs, Strategy, positive};
 use crate::combine::{Cohort, TierSums};
 
 /// Parameters of `fedsgd`.
@@ -40,10 +40,6 @@ impl Strategy for FedSgd {
 
     fn needs(&self) -> Needs {
         Needs { product: Product::Gradient, gradients: true, ..Needs::default() }
-    }
-
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
-        Weights::per_device(cohort.data_shares())
     }
 
     fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {

@@ -12,8 +12,7 @@ use common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Build, Exchange, Strategy, Weights, positive};
-use crate::combine::Cohort;
+use super::{Build, Exchange, Strategy, positive};
 
 /// Parameters of `propfair`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -68,10 +67,6 @@ impl Strategy for PropFair {
 
     fn brief(&self, _: &DeviceId, _: &[Exchange<'_>], brief: &mut Brief) {
         brief.objective.transform = Some(Transform { m: self.params.m as f32, eps: self.params.eps as f32 });
-    }
-
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
-        Weights::per_device(cohort.data_shares())
     }
 }
 
