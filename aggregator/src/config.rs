@@ -98,6 +98,18 @@ pub struct TrainingConfig {
     pub nesterov: bool,
     pub weight_decay: f32,
     pub clip: f32,
+    pub loss: LossBefore,
+}
+
+/// Which loss before training devices report.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LossBefore {
+    /// Of the received model on all training samples, in a pass of its own.
+    #[default]
+    Received,
+    /// Mean over the first epoch while it is trained: cheaper, lower, and noisier.
+    Running,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -184,6 +196,7 @@ impl Default for TrainingConfig {
             nesterov: false,
             weight_decay: 0.0,
             clip: 0.0,
+            loss: LossBefore::Received,
         }
     }
 }
@@ -366,6 +379,7 @@ impl Config {
             optimizer: training.optimizer(),
             clip: (training.clip > 0.0).then_some(training.clip),
             loss_after: needs.loss_after,
+            running: training.loss == LossBefore::Running,
             product: needs.product,
             codec: self.wire.up,
             ..Brief::sgd(training.epochs, training.batch, training.lr as f32, self.run.seed)

@@ -40,6 +40,9 @@ pub struct Brief {
     pub product: Product,
     /// Also report the loss after training.
     pub loss_after: bool,
+    /// Report as loss before training the mean over the first epoch while it is trained: no pass of its own.
+    /// Where something else is read from that pass (groups, privacy), it is made all the same.
+    pub running: bool,
     /// Also report the losses of the groups.
     pub groups: Option<GroupReport>,
     /// Keep every fifth training sample for validation and report how much worse the received model does
@@ -66,6 +69,7 @@ impl Brief {
             objective: Objective::default(),
             product: Product::default(),
             loss_after: false,
+            running: false,
             groups: None,
             gap: false,
             personal: None,

@@ -131,6 +131,7 @@ fn to_device() -> Vec<(&'static str, ToDevice)> {
         },
         product: Product::FirstStep,
         loss_after: true,
+        running: true,
         codec: Codec::Int8,
         ..Brief::sgd(1, 16, 0.1, 42)
     };

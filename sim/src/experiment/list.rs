@@ -11,6 +11,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("fairheterofl-shakespeare", include_str!("../../experiments/fairheterofl-shakespeare.toml")),
     ("fedeba-cifar", include_str!("../../experiments/fedeba-cifar.toml")),
     ("fedeba-fmnist", include_str!("../../experiments/fedeba-fmnist.toml")),
+    ("fedeba-knobs", include_str!("../../experiments/fedeba-knobs.toml")),
     ("fedfb-clients", include_str!("../../experiments/fedfb-clients.toml")),
     ("fedfb-heterogeneity", include_str!("../../experiments/fedfb-heterogeneity.toml")),
     ("fedfb-laplace", include_str!("../../experiments/fedfb-laplace.toml")),
@@ -23,5 +24,6 @@ pub const ALL: &[(&str, &str)] = &[
     ("fedlf-fmnist-dir", include_str!("../../experiments/fedlf-fmnist-dir.toml")),
     ("fedlf-fmnist-pat1", include_str!("../../experiments/fedlf-fmnist-pat1.toml")),
     ("fedlf-fmnist-pat2", include_str!("../../experiments/fedlf-fmnist-pat2.toml")),
+    ("fedlf-online", include_str!("../../experiments/fedlf-online.toml")),
     ("tour", include_str!("../../experiments/tour.toml")),
 ];

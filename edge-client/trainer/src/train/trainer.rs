@@ -266,7 +266,12 @@ impl Work {
                 let loss = if score.loss.is_finite() { score.loss } else { LOSS_CAP };
                 let _ = self.scalars.trials.push(loss);
             }
-            Phase::Epoch { model: Model::Trained, .. } => self.flat.note(score.loss),
+            Phase::Epoch { model: Model::Trained, epoch } => {
+                self.flat.note(score.loss);
+                if epoch == 0 && self.runs() {
+                    (self.scalars.samples, self.scalars.loss_before) = (tally.samples, score.loss);
+                }
+            }
             Phase::After => self.scalars.loss_after = Some(score.loss),
             Phase::Epoch { .. } | Phase::Statistics(_) | Phase::Gradient | Phase::Done => {}
         }

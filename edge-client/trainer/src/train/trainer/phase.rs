@@ -106,6 +106,14 @@ impl Work {
         if let Task::Try(steps) = &self.task { steps } else { &[] }
     }
 
+    /// The loss before training is that of the first epoch.
+    pub(super) fn runs(&self) -> bool {
+        let Task::Train(brief) = &self.task else { return false };
+        let whole = matches!(brief.product, Product::Update | Product::Both) && brief.epochs > 0;
+        let alike = brief.groups.is_none() && brief.privacy.is_none() && brief.objective.groups.is_empty();
+        brief.running && whole && alike
+    }
+
     /// Samples that a phase passes over; 0: it is left out.
     pub(super) fn samples(&self, phase: Phase) -> u32 {
         let Sizes { train, held, test, stats, .. } = self.sizes;
@@ -121,7 +129,7 @@ impl Work {
             Phase::Statistics(Model::Tried(number)) => (stats && tried(number), train),
             Phase::Statistics(Model::Personal) => (stats && personal && test > 0, train),
             Phase::Statistics(Model::Trained) => (stats && (after || alone), train),
-            Phase::Before => (true, train),
+            Phase::Before => (!self.runs(), train),
             Phase::Validate(Model::Trained) => (alone, held),
             Phase::Validate(_) => (!alone && brief.is_some_and(|brief| brief.gap), held),
             Phase::Test(Model::Personal) => (personal, test),

@@ -18,6 +18,7 @@ mod alone;
 mod groups;
 mod personal;
 mod privacy;
+mod reads;
 mod trials;
 
 fn brief() -> Brief {
@@ -184,44 +185,6 @@ fn the_same_work_gives_the_same_bits_however_it_is_interleaved() {
         |arena: &[f32]| arena[..plan.info.params as usize].iter().map(|w| w.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&alone), bits(&a));
     assert_ne!(bits(&a), bits(&b), "the seed decides the order");
-}
-
-#[test]
-fn every_sample_is_seen_once_per_epoch() {
-    /// Counts what is read for training.
-    struct Counting(VecShard, core::cell::RefCell<Vec<u32>>);
-    impl Shard for Counting {
-        fn train_len(&self) -> u32 {
-            self.0.train_len()
-        }
-        fn test_len(&self) -> u32 {
-            0
-        }
-        fn inputs(&self) -> u32 {
-            self.0.inputs()
-        }
-        fn classes(&self) -> u32 {
-            self.0.classes()
-        }
-        fn label(&self, part: Part, index: u32) -> Result<u32, crate::data::DataError> {
-            self.0.label(part, index)
-        }
-        fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, crate::data::DataError> {
-            self.1.borrow_mut().push(index);
-            self.0.sample(part, index, out)
-        }
-    }
-    let (plan, shard) = (small_plan(PLAIN), Counting(small(), Vec::new().into()));
-    let task = Task::Train(Brief { loss_after: false, ..brief() });
-    let scalars =
-        run(&task, &plan, &mut plan.arena(1, |x| x as f32), &shard, &mut Portable::plain()).unwrap();
-    assert_eq!((scalars.test, scalars.loss_after), (None, None));
-    let read = shard.1.into_inner();
-    let mut passes: Vec<Vec<u32>> = read.chunks(50).map(<[_]>::to_vec).collect();
-    assert_eq!(passes.len(), 3);
-    assert!(passes[1] != passes[2] && passes[1] != passes[0], "epochs are shuffled differently");
-    passes.iter_mut().for_each(|pass| pass.sort_unstable());
-    assert!(passes.iter().all(|pass| pass.iter().copied().eq(0..50)));
 }
 
 #[test]
@@ -438,41 +401,6 @@ fn self_regularisation_shifts_images() {
     let task = Task::Train(brief(7, 1, 5));
     let refused = Work::begin(&task, plan.plan(), &mut arena, &small()).unwrap_err();
     assert!(refused.to_string().contains("as many numbers as a sample"), "{refused}");
-}
-
-#[test]
-fn nan_inputs_are_named() {
-    struct Broken(VecShard);
-    impl Shard for Broken {
-        fn train_len(&self) -> u32 {
-            self.0.train_len()
-        }
-        fn test_len(&self) -> u32 {
-            0
-        }
-        fn inputs(&self) -> u32 {
-            self.0.inputs()
-        }
-        fn classes(&self) -> u32 {
-            self.0.classes()
-        }
-        fn label(&self, part: Part, index: u32) -> Result<u32, crate::data::DataError> {
-            self.0.label(part, index)
-        }
-        fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, crate::data::DataError> {
-            let label = self.0.sample(part, index, out);
-            if index == 3 {
-                out[2] = f32::NAN;
-            }
-            label
-        }
-    }
-    let plan = small_plan(PLAIN);
-    let mut arena = plan.arena(1, |x| x as f32);
-    let error =
-        run(&Task::Evaluate(None), &plan, &mut arena, &Broken(small()), &mut Portable::plain()).unwrap_err();
-    assert_eq!(error, crate::data::DataError::NonFinite { index: 3, feature: 2 }.into());
-    assert_eq!(error.code(), Code::WrongData);
 }
 
 /// Statistics are the mean of the batches' figures, weighted by rows; evaluation normalises with them.
