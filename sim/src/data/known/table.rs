@@ -175,10 +175,10 @@ pub const ALL: &[Known] = &[
         "Pack the folder DATA of https://github.com/GeoTecINIT/sp-sw-har-dataset with `tar` to sp-sw-har/DATA.tar",
         |found, _| motion::load("sp-sw-har", found.path(0)),
     ),
-    drawn("eagle", "EAGLE's three clients, the last one turned", (300, 300), |_, seed| {
+    drawn("eagle", "EAGLE's three clients, the last one turned", (300, 6000), |_, seed| {
         made("eagle", Eagle { seed, ..Eagle::default() }.draw())
     }),
-    drawn("eagle-figures", "the same with the last two turned", (300, 300), |_, seed| {
+    drawn("eagle-figures", "the same with the last two turned", (300, 6000), |_, seed| {
         made("eagle-figures", Eagle { seed, rotate: Rotate::LastTwo, ..Eagle::default() }.draw())
     }),
     drawn("fedfb", "FedFB's two groups, for 3 clients", (3500, 1500), |_, seed| {

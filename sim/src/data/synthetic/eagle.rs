@@ -12,8 +12,10 @@ use crate::data::{DataSet, Features, Records};
 
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Eagle {
-    /// Per client, half of each class; as many again for test.
+    /// Per client, half of each class.
     pub points: u32,
+    /// Also per client. Many, so that a reported gap is that of the model and not of the draw.
+    pub test_points: u32,
     pub rotate: Rotate,
     pub seed: u64,
 }
@@ -30,7 +32,7 @@ pub enum Rotate {
 
 impl Default for Eagle {
     fn default() -> Self {
-        Self { points: 100, rotate: Rotate::Last, seed: 0 }
+        Self { points: 100, test_points: 2000, rotate: Rotate::Last, seed: 0 }
     }
 }
 
@@ -39,18 +41,18 @@ const MEANS: [f64; 3] = [2.0, 1.0, 0.5];
 impl Eagle {
     pub fn draw(&self) -> Result<DataSet, DataError> {
         let mut rng = Rng::new(self.seed);
-        let train = self.part(&mut rng)?;
-        let test = self.part(&mut rng)?;
+        let train = self.part(self.points, &mut rng)?;
+        let test = self.part(self.test_points, &mut rng)?;
         let names = (0..MEANS.len()).map(|client| format!("client {client}")).collect();
         let set = DataSet::new("eagle", vec![2], 2, train, test)?.with_client_names(names)?;
         Ok(set.with_class_names(&["-1", "+1"]))
     }
 
-    fn part(&self, rng: &mut Rng) -> Result<Records, DataError> {
+    fn part(&self, points: u32, rng: &mut Rng) -> Result<Records, DataError> {
         let (mut features, mut labels, mut clients) = (Vec::new(), Vec::new(), Vec::new());
         for (client, mean) in MEANS.into_iter().enumerate() {
             let turned = client == 2 || client == 1 && self.rotate == Rotate::LastTwo;
-            for point in 0..self.points {
+            for point in 0..points {
                 let label = point % 2;
                 let center = if label == 0 { -mean } else { mean };
                 let place = [center + rng.normal(), center + rng.normal()];
@@ -77,7 +79,7 @@ mod tests {
     fn means_and_spread_of_all_clients() {
         let root2 = std::f64::consts::SQRT_2;
         for (option, middle) in [(Rotate::Last, [1.0, 1.0]), (Rotate::LastTwo, [0.0, root2])] {
-            let set = Eagle { points: 20_000, rotate: option, seed: 3 }.draw().unwrap();
+            let set = Eagle { points: 20_000, rotate: option, seed: 3, ..Eagle::default() }.draw().unwrap();
             let expected = [[2.0, 2.0], middle, [0.0, root2 / 2.0]];
             for (client, expected) in expected.iter().enumerate() {
                 let (mut sum, mut square, mut count) = ([0.0; 2], [0.0; 2], 0.0);
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn classes_are_balanced_and_seeds_differ() {
         let set = Eagle::default().draw().unwrap();
-        assert_eq!((set.train.len(), set.test.len()), (300, 300));
+        assert_eq!((set.train.len(), set.test.len()), (300, 6000));
         assert_eq!(set.train.labels().iter().sum::<u32>(), 150);
         assert_ne!(set.train, set.test);
         assert_eq!(Eagle::default().draw(), Ok(set.clone()));
