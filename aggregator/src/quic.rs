@@ -50,8 +50,20 @@ pub enum QuicError {
     Listen { address: SocketAddr, source: io::Error },
 }
 
+/// What the server speaks.
+const PROTOCOLS: [&[u8]; 3] = [wire::ALPN, wire::BRIDGE_ALPN, common::enrol::ALPN];
+
 pub fn listen(authority: &Authority, address: SocketAddr) -> Result<Endpoint, QuicError> {
-    let config = server_config(authority)?;
+    listen_as(authority, address, &PROTOCOLS)
+}
+
+/// An endpoint with the server's certificate and transport that speaks other protocols.
+pub fn listen_as(
+    authority: &Authority,
+    address: SocketAddr,
+    protocols: &[&[u8]],
+) -> Result<Endpoint, QuicError> {
+    let config = server_config(authority, protocols)?;
     let failed = |source| QuicError::Listen { address, source };
     let socket = UdpSocket::bind(address).map_err(failed)?;
     let runtime = Arc::new(quinn::TokioRuntime);
@@ -72,7 +84,7 @@ fn endpoint_config(authority: &Authority) -> Result<quinn::EndpointConfig, QuicE
     Ok(config)
 }
 
-fn server_config(authority: &Authority) -> Result<quinn::ServerConfig, QuicError> {
+fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::ServerConfig, QuicError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(authority.root()?)?;
@@ -85,7 +97,7 @@ fn server_config(authority: &Authority) -> Result<quinn::ServerConfig, QuicError
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate, authority.root()?], key)?;
-    tls.alpn_protocols = vec![wire::ALPN.to_vec(), wire::BRIDGE_ALPN.to_vec(), common::enrol::ALPN.to_vec()];
+    tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(Arc::new(transport()));

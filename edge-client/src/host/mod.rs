@@ -11,3 +11,4 @@ mod quic;
 
 pub use client::{Client, ClientError, Conclusion, SILENCE};
 pub use identity::{Identity, IdentityError};
+pub use quic::client_config;
