@@ -35,6 +35,7 @@ pub enum Command {
     #[command(after_help = EXAMPLES)]
     Demo(DemoArgs),
     /// Lets some devices lie about their losses and their updates, with and without the guard
+    #[command(after_help = attack::EXAMPLES)]
     Attack(attack::AttackArgs),
     /// Puts a real aggregator under the load of many devices and measures it
     #[command(after_help = load::EXAMPLES)]
