@@ -23,5 +23,6 @@ pub const ALL: &[(&str, &str)] = &[
     ("fedlf-fmnist-dir", include_str!("../../experiments/fedlf-fmnist-dir.toml")),
     ("fedlf-fmnist-pat1", include_str!("../../experiments/fedlf-fmnist-pat1.toml")),
     ("fedlf-fmnist-pat2", include_str!("../../experiments/fedlf-fmnist-pat2.toml")),
+    ("int8-mnist", include_str!("../../experiments/int8-mnist.toml")),
     ("tour", include_str!("../../experiments/tour.toml")),
 ];
