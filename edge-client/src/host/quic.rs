@@ -152,6 +152,10 @@ impl QuicLink {
         self.frames.try_recv().ok()
     }
 
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Delivers what was sent, then closes.
     pub(super) async fn close(mut self) {
         let _ = self.control.finish();
