@@ -7,12 +7,13 @@
 //! ```text
 //! x = ln value     c = median of the peers' x     s = 1.4826 median |x - c|
 //! believed    x <= c + max(ln factor, spread * s),   or  value <= 1.25 of what was believed last
-//! and, with a past,   value <= factor * own,         own = max(last believed, exp(c + last place))
+//! and, with a past,   value <= factor * max(last believed, own),         own = exp(c + last place)
 //! otherwise   it counts as the middle of its peers, or as its own past where that was the reason
 //! ```
 //! Logarithms, because losses of honest fleets are skewed: a device may be ten times worse off than the others if
 //! the others differ, too. The second way to be believed is for those whom the others have left behind: their loss
-//! has not grown. Norms are taken per parameter and per square root of the samples, since more data mean more steps.
+//! has not grown. Norms are taken per parameter and per square root of the samples, since more data mean more steps;
+//! they differ less than losses, so half the spread is enough for them.
 //!
 //! A sample count is held against the one of the first Hello. What was believed, clipped, is the past of the
 //! next round and is saved with the commit. [`figures`] looks at what only some strategies ask for (masses, gaps,
@@ -146,7 +147,7 @@ impl Guard {
         let mut next = self.pasts(cohort);
         let losses: Vec<f64> = cohort.participants().iter().map(|p| p.loss()).collect();
         for (index, (belief, place)) in
-            self.beliefs(cohort, &losses, |past| past.loss).into_iter().enumerate()
+            self.beliefs(cohort, &losses, &self.config, |past| past.loss).into_iter().enumerate()
         {
             let said = losses.get(index).copied().unwrap_or(0.0);
             if let Belief::Less(counted, why) = belief {
@@ -322,7 +323,8 @@ impl Guard {
             return;
         }
         let trained = kind == Kind::Train;
-        let beliefs = self.beliefs(cohort, &norms, |past| past.norm.filter(|_| trained));
+        let tight = GuardConfig { spread: self.config.spread / 2.0, ..self.config.clone() };
+        let beliefs = self.beliefs(cohort, &norms, &tight, |past| past.norm.filter(|_| trained));
         for (index, (belief, place)) in beliefs.into_iter().enumerate() {
             let said = norms.get(index).copied().unwrap_or(0.0);
             if let Belief::Less(counted, why) = belief {
@@ -344,10 +346,11 @@ impl Guard {
         &self,
         cohort: &Cohort<'_>,
         values: &[f64],
+        config: &GuardConfig,
         past: impl Fn(&Past) -> Option<Place>,
     ) -> Vec<(Belief, Option<Place>)> {
         let known: Vec<_> = values.iter().copied().map(Some).collect();
-        let bands = bands(cohort, &known, &self.config);
+        let bands = bands(cohort, &known, config);
         let judge = |(participant, &value): (&super::Participant, &f64)| {
             let band = bands.get(participant.tier.index()).copied().flatten();
             let known = self.devices.get(&participant.device);
