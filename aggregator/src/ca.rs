@@ -19,8 +19,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+mod membership;
 mod tokens;
 
+pub use membership::Membership;
 pub use tokens::{KEY_BYTES, SECRET_BYTES};
 
 use common::{
@@ -96,18 +98,19 @@ impl Authority {
         if this.path("ca.crt").exists() { Ok(this) } else { Err(CaError::Missing(this.dir)) }
     }
 
-    /// Makes a device a member and returns the PEM bundle it needs. Enrolling again replaces the
-    /// earlier certificate.
+    /// Makes a device a member under the usual terms and returns the PEM bundle it needs. Enrolling again
+    /// replaces the earlier certificate.
     pub fn enroll(&self, device: &DeviceId) -> Result<String, CaError> {
-        let ca_pem = self.read("ca.key")?;
-        let ca_key = KeyPair::from_pem(&ca_pem)?;
-        let issuer = Issuer::new(authority_params()?, &ca_key);
+        self.enroll_under(device, Membership::default())
+    }
+
+    /// The same under other terms.
+    pub fn enroll_under(&self, device: &DeviceId, terms: Membership) -> Result<String, CaError> {
         let key = KeyPair::generate()?;
-        let params = leaf_params(device.as_str(), ExtendedKeyUsagePurpose::ClientAuth)?;
-        let cert = params.signed_by(&key, &issuer)?;
-        let bundle = format!("{}{}{}", cert.pem(), key.serialize_pem(), self.read("ca.crt")?);
+        let certificate = self.certify(device, &key, terms)?;
+        let bundle = format!("{certificate}{}{}", key.serialize_pem(), self.read("ca.crt")?);
         self.revoke(device)?;
-        self.write(&format!("devices/{device}.crt"), &cert.pem(), Secrecy::Public)?;
+        self.write(&format!("devices/{device}.crt"), &certificate, Secrecy::Public)?;
         Ok(bundle)
     }
 

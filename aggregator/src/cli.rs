@@ -21,6 +21,9 @@ use tracing::info;
 mod combine;
 mod history;
 mod store;
+mod terms;
+
+use terms::TermsArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,6 +31,7 @@ Examples:
   aggregator enroll --dir gateway cam-1 cam-2  write cam-1.pem and cam-2.pem for two devices
   aggregator enroll --dir gateway --serial m4  write m4.page for a board behind a bridge
   aggregator token --dir gateway cam-3         a one-time token: `edge-client enroll --token ..` on the device
+  aggregator enroll --dir gateway --tiers 1,2 --days 90 cam-4  good for two tiers; renewed by the device itself
   aggregator revoke --dir gateway cam-2        cam-2 is a stranger from now on
   aggregator serve --dir gateway               serve until the run is over or Ctrl-C
   aggregator status --dir gateway              how the last round went, tier by tier
@@ -65,6 +69,8 @@ enum Command {
         /// For boards behind a bridge: a key instead of a certificate, as NAME.page for their flash
         #[arg(long)]
         serial: bool,
+        #[command(flatten)]
+        terms: TermsArgs,
         /// Names of devices: up to 32 of a-z A-Z 0-9 . _ -
         #[arg(required = true)]
         devices: Vec<DeviceId>,
@@ -76,6 +82,8 @@ enum Command {
         /// Hours for which it is good
         #[arg(long, default_value_t = 24)]
         hours: u32,
+        #[command(flatten)]
+        terms: TermsArgs,
         device: DeviceId,
     },
     /// Make devices strangers: their certificates are refused, and open connections closed
@@ -154,10 +162,12 @@ impl Cli {
         start_log(&self.log)?;
         match self.command {
             Command::Init { dir } => init(&dir),
-            Command::Enroll { dir, out, serial, devices } => enroll(&dir, &out, serial, &devices),
-            Command::Token { dir, hours, device } => {
+            Command::Enroll { dir, out, serial, terms, devices } => {
+                enroll(&dir, &out, serial, &terms, &devices)
+            }
+            Command::Token { dir, hours, terms, device } => {
                 let good_for = std::time::Duration::from_secs(3600 * u64::from(hours));
-                println!("{}", Authority::open(&dir)?.token(&device, good_for)?);
+                println!("{}", Authority::open(&dir)?.token(&device, good_for, terms.membership())?);
                 Ok(())
             }
             Command::Revoke { dir, devices } => revoke(&dir, &devices),
@@ -199,14 +209,14 @@ fn init(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn enroll(dir: &Path, out: &Path, serial: bool, devices: &[DeviceId]) -> Result<()> {
+fn enroll(dir: &Path, out: &Path, serial: bool, terms: &TermsArgs, devices: &[DeviceId]) -> Result<()> {
     let authority = Authority::open(dir)?;
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     for device in devices {
         let path = out.join(format!("{device}.{}", if serial { "page" } else { "pem" }));
         let bundle = match serial {
             true => authority.enroll_serial(device)?.to_vec(),
-            false => authority.enroll(device)?.into_bytes(),
+            false => authority.enroll_under(device, terms.membership())?.into_bytes(),
         };
         write_file(&path, &bundle, Secrecy::Secret).with_context(|| path.display().to_string())?;
         println!("{}", path.display());

@@ -136,6 +136,7 @@ pub struct ServerConfig {
     pub max_per_address: usize,
     pub max_handshakes_per_s: usize,
     pub max_uploads: usize,
+    pub max_downloads: usize,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -209,6 +210,7 @@ impl Default for ServerConfig {
             max_per_address: 4096,
             max_handshakes_per_s: 1000,
             max_uploads: 32,
+            max_downloads: 64,
         }
     }
 }

@@ -18,12 +18,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use common::{
-    Code, Codec, DeviceId, Instant, RunId, Tier,
+    Code, Codec, DeviceId, Instant, RunId, Tier, TierSet,
     brief::Brief,
     message::{Scalars, Task, Ticket, ToDevice},
     rng,
     transfer::LinkLimits,
-    wire::crc32,
 };
 
 use crate::{
@@ -63,7 +62,7 @@ pub struct Settings {
     pub seed: u64,
     /// Encoding of models.
     pub down: Codec,
-    /// Updates held in memory at once; the others wait.
+    /// Updates held in memory at once, until they are durable; the others wait.
     pub max_uploads: usize,
     pub limits: LinkLimits,
     /// What the strategy wants of devices.
@@ -155,6 +154,9 @@ pub struct Coordinator {
     counted: (Ticket, BTreeSet<DeviceId>),
     /// Updates of each tier that the open round is content with; empty: all. After a restart it wants all.
     wanted: Vec<usize>,
+    /// Buffers of updates that are durable, for the next ones: allocating them anew, on one thread after the other,
+    /// makes the process grow.
+    spare: Vec<Vec<u8>>,
     conns: BTreeMap<ConnId, Outbox>,
     awake: BTreeSet<ConnId>,
     actions: VecDeque<Action>,
@@ -188,6 +190,7 @@ impl Coordinator {
             phase,
             counted,
             wanted,
+            spare: vec![],
             conns,
             awake,
             actions,
@@ -227,6 +230,13 @@ impl Coordinator {
         self.conns.insert(conn, Outbox::new(device));
     }
 
+    /// The certificate of a connection allows these tiers only.
+    pub fn allow(&mut self, conn: ConnId, tiers: TierSet) {
+        if let Some(outbox) = self.conns.get_mut(&conn) {
+            outbox.allowed = tiers;
+        }
+    }
+
     pub fn handle_disconnected(&mut self, conn: ConnId, now: Instant) {
         if let Some(outbox) = self.conns.remove(&conn) {
             self.fleet.leave(&outbox.device, conn);
@@ -257,18 +267,28 @@ impl Coordinator {
     ) {
         if let Phase::Collecting(round) = &mut self.phase
             && (ticket.round, ticket.stage) == (round.number, round.stage)
-            && let Some((_, seat)) = round.seats.get_mut(device)
+            && let Some((_, seat)) = round.seats.get(device)
         {
             if let Seat::Storing(scalars) = seat {
-                *seat = match result {
-                    Ok(()) => Seat::Delivered(std::mem::take(scalars)),
+                let seat = match result {
+                    Ok(()) => Seat::Delivered(scalars.clone()),
                     Err(code) => Seat::Refused(code),
                 };
+                round.seats.set(device, seat);
                 round.note_delivered(device, now, &self.settings.patience);
             }
             self.receipt(device, ticket, result.err());
+            self.start_uploads(now);
         }
         self.advance(now);
+    }
+
+    /// Takes back the buffer of an update that was stored.
+    pub fn reuse(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < self.settings.max_uploads {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
     }
 
     /// The round is committed; `parameters` is the new model (or the old one if combining failed).
@@ -283,8 +303,8 @@ impl Coordinator {
     pub fn handle_onnx(&mut self, conn: ConnId, file: bytes::Bytes) {
         let limits = self.settings.limits;
         if let Some(outbox) = self.conns.get_mut(&conn) {
-            let check = crc32(&file);
-            let blob = outbox.publish(ONNX_TRANSFER | self.committed, file, 1, limits, check);
+            let file = Published::new(file);
+            let blob = outbox.publish(ONNX_TRANSFER | self.committed, file, 1, limits);
             outbox.say(ToDevice::Onnx(blob));
             self.awake.insert(conn);
         }
@@ -332,14 +352,14 @@ impl Coordinator {
     }
 
     fn gather(&mut self, now: Instant) {
-        let mut present: Vec<_> =
-            self.fleet.connected().map(|(device, member, _)| (device.clone(), member.record.tier)).collect();
         // The first round waits for the fleet; later ones go on with what a quorum allows.
         let share = if self.committed == 0 { 1.0 } else { self.settings.patience.least_quorum() };
         let needed = (share * self.settings.min_devices as f64).ceil().max(1.0) as usize;
-        if present.len() < needed {
+        if self.fleet.connected().count() < needed {
             return;
         }
+        let mut present: Vec<_> =
+            self.fleet.connected().map(|(device, member, _)| (device.clone(), member.record.tier)).collect();
         let number = self.committed + 1;
         if self.committed >= self.settings.rounds {
             let lr = self.settings.lr_of(number);
@@ -381,7 +401,7 @@ impl Coordinator {
 
     fn close(&mut self, now: Instant) {
         let Phase::Collecting(round) = std::mem::replace(&mut self.phase, Phase::Closing) else { return };
-        let late: Vec<_> = round.seats.keys().cloned().collect();
+        let late: Vec<_> = round.seats.iter().map(|(device, ..)| device.clone()).collect();
         let closed = round.settle(now, |device| self.fleet.is_connected(device));
         match round.purpose {
             Purpose::Train => {
@@ -404,7 +424,7 @@ impl Coordinator {
         let waiting: Vec<_> = match &self.phase {
             Phase::Collecting(round) => {
                 let assigned = |seat: &Seat| matches!(seat, Seat::Assigned);
-                round.seats.iter().filter(|(_, (_, seat))| assigned(seat)).map(|(d, _)| d.clone()).collect()
+                round.seats.iter().filter(|(.., seat)| assigned(seat)).map(|(d, ..)| d.clone()).collect()
             }
             _ => vec![],
         };
@@ -435,9 +455,7 @@ impl OpenRound {
     fn into_round(self, now: Instant) -> Round {
         let mut round = Round::open(self.stage, Purpose::Train, now);
         for (device, scalars) in self.delivered {
-            if let Some((_, seat)) = round.seats.get_mut(&device) {
-                *seat = Seat::Delivered(scalars);
-            }
+            round.seats.set(&device, Seat::Delivered(scalars));
         }
         round
     }

@@ -1,17 +1,19 @@
 //! Enrolment and renewal over QUIC: a connection of its own protocol ([`common::enrol::ALPN`]) with one question and one
 //! answer ([`common::enrol`]).
 //!
-//! Without a certificate a token is needed; with one, a device gets a certificate for a new key.
+//! Without a certificate a token is needed; with one, a device gets a certificate for a new key. A device that is
+//! connected asks on a further stream of its connection ([`renewals`]).
 
 use std::time::Duration;
 
 use common::{Code, DeviceId, enrol::Question, wire};
-use quinn::{Connection, VarInt};
+use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use tracing::{info, warn};
 
 use crate::ca::Authority;
 
 const PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_RENEWALS: Duration = Duration::from_secs(2);
 
 /// Serves one connection; `device` is who its certificate says.
 pub async fn serve(connection: &Connection, device: Option<DeviceId>, authority: &Authority) {
@@ -30,13 +32,40 @@ pub async fn serve(connection: &Connection, device: Option<DeviceId>, authority:
     connection.close(VarInt::from_u32(code.number().into()), code.text().as_bytes());
 }
 
+/// Answers a connected device that asks for a new certificate, for as long as it is connected.
+pub async fn renewals(connection: &Connection, device: &DeviceId, authority: &Authority) -> ConnectionError {
+    loop {
+        let (send, receive) = match connection.accept_bi().await {
+            Ok(streams) => streams,
+            Err(lost) => return lost,
+        };
+        let answered = reply(send, receive, Some(device.clone()), authority);
+        match tokio::time::timeout(PATIENCE, answered).await {
+            Ok(Some(Ok(_))) => info!(%device, "certificate renewed"),
+            Ok(Some(Err(code))) => warn!(%device, "no new certificate: {code}"),
+            Ok(None) | Err(_) => warn!(%device, "no new certificate: {}", Code::BadMessage),
+        }
+        // Signing costs more than asking.
+        tokio::time::sleep(BETWEEN_RENEWALS).await;
+    }
+}
+
 /// `None` if the question can not be understood.
 async fn answer(
     connection: &Connection,
     device: Option<DeviceId>,
     authority: &Authority,
 ) -> Option<Result<DeviceId, Code>> {
-    let (mut send, mut receive) = connection.accept_bi().await.ok()?;
+    let (send, receive) = connection.accept_bi().await.ok()?;
+    reply(send, receive, device, authority).await
+}
+
+async fn reply(
+    mut send: SendStream,
+    mut receive: RecvStream,
+    device: Option<DeviceId>,
+    authority: &Authority,
+) -> Option<Result<DeviceId, Code>> {
     let question = receive.read_to_end(wire::MAX_CONTROL).await.ok()?;
     let Question { secret, key } = wire::message(&question).ok()?;
     let issued = match (secret, device) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use common::{
-    Budget, Code, DeviceId, Instant, Tier,
+    Budget, Code, DeviceId, Instant, Tier, TierSet,
     message::{DataSummary, Hello, Refusal},
 };
 use serde::{Deserialize, Serialize};
@@ -59,9 +59,10 @@ impl Fleet {
         conn: ConnId,
         tiers: &[TierPlan],
         needs: Needs,
+        allowed: TierSet,
         now: Instant,
     ) -> Result<Option<DeviceRecord>, Refusal> {
-        let tier = self.assign(hello, tiers)?;
+        let tier = self.assign(hello, tiers, allowed)?;
         if needs.validation && hello.data.train_samples < MIN_VALIDATED {
             let (need, have) = (MIN_VALIDATED.into(), hello.data.train_samples.into());
             return Err(Refusal { code: Code::NoValidation, need, have });
@@ -85,14 +86,19 @@ impl Fleet {
         Ok(changed)
     }
 
-    /// The widest tier that fits, unless the operator has fixed one (which must fit, too).
-    fn assign(&self, hello: &Hello, tiers: &[TierPlan]) -> Result<Tier, Refusal> {
+    /// The widest tier that fits and that the device's certificate allows, unless the operator has fixed one (which
+    /// must fit and be allowed, too).
+    fn assign(&self, hello: &Hello, tiers: &[TierPlan], allowed: TierSet) -> Result<Tier, Refusal> {
         let numbered = tiers.iter().enumerate().filter_map(|(index, plan)| Some((Tier::new(index)?, plan)));
         let fixed = self.fixed.get(&hello.device);
-        let allowed: Vec<_> = numbered.filter(|(tier, _)| fixed.is_none_or(|fixed| fixed == tier)).collect();
-        let chosen = allowed.iter().find(|(_, plan)| plan.fits(hello)).or(None);
+        let wanted: Vec<_> = numbered.filter(|(tier, _)| fixed.is_none_or(|fixed| fixed == tier)).collect();
+        let fitting = || wanted.iter().filter(|(_, plan)| plan.fits(hello));
+        let chosen = fitting().find(|(tier, _)| allowed.contains(*tier));
+        if chosen.is_none() && fitting().next().is_some() {
+            return Err(Code::TierNotAllowed.into());
+        }
         let Some(&(tier, plan)) = chosen else {
-            let (need, have) = allowed.last().map_or((0, 0), |(_, plan)| plan.shortage(hello));
+            let (need, have) = wanted.last().map_or((0, 0), |(_, plan)| plan.shortage(hello));
             return Err(Refusal { code: Code::DoesNotFit, need, have });
         };
         let data = &hello.data;

@@ -14,7 +14,8 @@ use std::{
     time,
 };
 
-use common::{DeviceId, Instant, transfer::Lane};
+use bytes::Bytes;
+use common::{DeviceId, Instant, TierSet, transfer::Lane};
 use tokio::sync::{Notify, watch};
 
 use crate::{
@@ -22,6 +23,9 @@ use crate::{
     fleet::ConnId,
     keeper::Job,
 };
+
+/// Timers may be late by this much.
+const TIMER_GRAIN_MS: u64 = 20;
 
 #[derive(Debug)]
 pub struct Hub {
@@ -87,11 +91,15 @@ impl Hub {
         result
     }
 
-    pub fn connect(&self, device: DeviceId) -> (ConnId, Arc<Line>) {
+    /// A device has proved who it is; `allowed` are the tiers it may have.
+    pub fn connect(&self, device: DeviceId, allowed: TierSet) -> (ConnId, Arc<Line>) {
         let conn = ConnId(self.next_conn.fetch_add(1, Ordering::Relaxed));
         let line = Arc::new(Line::default());
         lock(&self.lines).insert(conn, line.clone());
-        self.with(|coordinator, _| coordinator.handle_connected(conn, device));
+        self.with(|coordinator, _| {
+            coordinator.handle_connected(conn, device);
+            coordinator.allow(conn, allowed);
+        });
         (conn, line)
     }
 
@@ -104,9 +112,14 @@ impl Hub {
         lock(&self.lines).len()
     }
 
-    /// The next frame for a connection.
-    pub fn next_frame(&self, conn: ConnId, out: &mut Vec<u8>) -> Option<Lane> {
-        lock(&self.coordinator).poll_transmit(conn, out)
+    /// The next frame for a connection; without `chunks`, the next message.
+    pub fn next_frame(&self, conn: ConnId, chunks: bool) -> Option<(Lane, Bytes)> {
+        lock(&self.coordinator).poll_frame(conn, chunks)
+    }
+
+    /// Whether a connection has fetched something and not acknowledged all of it.
+    pub fn is_sending(&self, conn: ConnId) -> bool {
+        lock(&self.coordinator).is_sending(conn)
     }
 
     /// Runs the Coordinator's timers for ever.
@@ -115,7 +128,8 @@ impl Hub {
             let deadline = lock(&self.coordinator).poll_timeout();
             let wait = deadline.map(|deadline| (deadline - self.now()).as_millis().max(1));
             tokio::select! {
-                () = self.timer.notified() => {}
+                // Looking for the next deadline means looking at every connection, so not after every frame.
+                () = self.timer.notified() => sleep(Some(TIMER_GRAIN_MS)).await,
                 () = sleep(wait) => self.with(Coordinator::handle_timeout),
             }
         }

@@ -120,6 +120,9 @@ impl Keeper {
                         let (updates, left) = group(update, jobs);
                         let reply = self.store_updates(&updates);
                         self.pass_on(reply, hub);
+                        hub.with(|coordinator, _| {
+                            updates.into_iter().for_each(|update| coordinator.reuse(update.payload));
+                        });
                         match left {
                             Some(Job::Do(action)) => next = Some(action),
                             Some(Job::Stop) => return Ok(()),

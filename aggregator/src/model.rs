@@ -2,15 +2,17 @@
 
 use std::{ops::Range, sync::Arc};
 
-use bytes::Bytes;
 use common::{
     Codec, Tier, WidthMask,
     message::Hello,
     plan::{Loss, Node, PlanInfo, Step},
     region::RegionMap,
-    wire::crc32,
 };
 use models::{graph::Graph, plan::PlanOptions};
+
+mod published;
+
+pub use published::Published;
 
 /// A tier's Plan, as devices receive it.
 #[derive(Clone, PartialEq, Debug)]
@@ -97,23 +99,6 @@ impl TieredModel {
                 Published::encode(&slice, codec)
             })
             .collect()
-    }
-}
-
-/// The encoded slice of one tier.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Published {
-    pub bytes: Bytes,
-    pub check: u32,
-}
-
-impl Published {
-    fn encode(slice: &[f32], codec: Codec) -> Self {
-        let mut bytes = vec![0; codec.encoded_len(slice.len()).unwrap_or(0) as usize];
-        // The length was just computed for this slice.
-        let _ = codec.encode(slice, 0, 0, &mut bytes);
-        let check = crc32(&bytes);
-        Self { bytes: bytes.into(), check }
     }
 }
 

@@ -1,24 +1,21 @@
 //! The QUIC server: one task group per connection, mutual TLS, frames in and out.
 //!
 //! The device opens one bidirectional stream for control frames. Each side opens a unidirectional
-//! stream per transfer for its chunks. Every frame has its length before it. A bridge, which speaks another
-//! ALPN, opens a bidirectional stream per serial device instead.
+//! stream per transfer for its chunks. Every frame has its length before it. On a further bidirectional stream it may
+//! ask for a new certificate. A bridge, which speaks another ALPN, opens a bidirectional stream per serial device
+//! instead.
 
 use std::{
     io,
     net::{SocketAddr, UdpSocket},
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
-use common::{
-    Code, DeviceId,
-    transfer::{Lane, LinkLimits},
-    wire,
-};
-use quinn::{Connection, Endpoint, RecvStream, SendStream, VarInt};
+use common::{Code, DeviceId, TierSet, certificate::Terms, transfer::LinkLimits, wire};
+use quinn::{Connection, Endpoint, VarInt};
 use rustls::{RootCertStore, pki_types::CertificateDer, server::WebPkiClientVerifier};
-use tokio::task::JoinSet;
+use tokio::{sync::Semaphore, task::JoinSet};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -30,6 +27,11 @@ use crate::{
 };
 
 mod bridged;
+mod reader;
+mod writer;
+
+use writer::Writer;
+
 /// Whoever has not proved who it is by then is let go.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 /// How often open connections are compared with who is enrolled.
@@ -50,8 +52,20 @@ pub enum QuicError {
     Listen { address: SocketAddr, source: io::Error },
 }
 
+/// What the server speaks.
+const PROTOCOLS: [&[u8]; 3] = [wire::ALPN, wire::BRIDGE_ALPN, common::enrol::ALPN];
+
 pub fn listen(authority: &Authority, address: SocketAddr) -> Result<Endpoint, QuicError> {
-    let config = server_config(authority)?;
+    listen_as(authority, address, &PROTOCOLS)
+}
+
+/// An endpoint with the server's certificate and transport that speaks other protocols.
+pub fn listen_as(
+    authority: &Authority,
+    address: SocketAddr,
+    protocols: &[&[u8]],
+) -> Result<Endpoint, QuicError> {
+    let config = server_config(authority, protocols)?;
     let failed = |source| QuicError::Listen { address, source };
     let socket = UdpSocket::bind(address).map_err(failed)?;
     let runtime = Arc::new(quinn::TokioRuntime);
@@ -72,7 +86,7 @@ fn endpoint_config(authority: &Authority) -> Result<quinn::EndpointConfig, QuicE
     Ok(config)
 }
 
-fn server_config(authority: &Authority) -> Result<quinn::ServerConfig, QuicError> {
+fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::ServerConfig, QuicError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(authority.root()?)?;
@@ -85,37 +99,51 @@ fn server_config(authority: &Authority) -> Result<quinn::ServerConfig, QuicError
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate, authority.root()?], key)?;
-    tls.alpn_protocols = vec![wire::ALPN.to_vec(), wire::BRIDGE_ALPN.to_vec(), common::enrol::ALPN.to_vec()];
+    tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(Arc::new(transport()));
     Ok(config)
 }
 
-/// A transfer is never further ahead than its window, so a stream window of that size and a little
-/// more means that writing never waits for the other side's reader.
+/// Bytes that may wait for us on one stream and on one connection: what a device can make us remember. A device far
+/// away (200 ms) still sends 2.5 MB/s.
+const WAITING: [u32; 2] = [512 << 10, 640 << 10];
+
+/// What is sent is shared between devices, so a whole window of a transfer may wait for each of them.
 fn transport() -> quinn::TransportConfig {
-    let window = 2 * LinkLimits::QUIC.window;
+    let [stream, connection] = WAITING;
     let mut transport = quinn::TransportConfig::default();
     transport
-        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        // Messages, and a question for a new certificate.
+        .max_concurrent_bidi_streams(VarInt::from_u32(2))
         .max_concurrent_uni_streams(VarInt::from_u32(4))
-        .stream_receive_window(VarInt::from_u32(window))
-        .receive_window(VarInt::from_u32(2 * window))
-        .send_window(u64::from(2 * window))
+        .stream_receive_window(VarInt::from_u32(stream))
+        .receive_window(VarInt::from_u32(connection))
+        .send_window(u64::from(2 * LinkLimits::QUIC.window))
         .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
     transport
 }
 
+/// What all connections share.
+#[derive(Debug)]
+pub struct Front {
+    pub hub: Arc<Hub>,
+    pub authority: Arc<Authority>,
+    pub gate: Gate<Connection>,
+    /// Places for models on their way to devices.
+    pub downloads: Semaphore,
+}
+
 /// Accepts connections until the endpoint is closed.
-pub async fn accept(endpoint: Endpoint, hub: Arc<Hub>, authority: Arc<Authority>, gate: Gate<Connection>) {
-    let gate = Arc::new(gate);
+pub async fn accept(endpoint: Endpoint, front: Front) {
+    let front = Arc::new(front);
     let mut tasks = JoinSet::new();
-    tasks.spawn(turn_out_the_revoked(gate.clone(), authority.clone()));
+    tasks.spawn(turn_out_the_revoked(front.clone()));
     while let Some(incoming) = endpoint.accept().await {
         while tasks.try_join_next().is_some() {}
         let peer = incoming.remote_address();
-        let pass = match gate.knock(peer.ip(), incoming.remote_address_validated(), Instant::now()) {
+        let pass = match front.gate.knock(peer.ip(), incoming.remote_address_validated(), Instant::now()) {
             Verdict::Accept(pass) => pass,
             Verdict::Retry if incoming.may_retry() => {
                 // It may: that was just asked.
@@ -128,10 +156,10 @@ pub async fn accept(endpoint: Endpoint, hub: Arc<Hub>, authority: Arc<Authority>
                 continue;
             }
         };
-        let (hub, authority, gate) = (hub.clone(), authority.clone(), gate.clone());
+        let front = front.clone();
         tasks.spawn(async move {
             match tokio::time::timeout(HANDSHAKE, incoming.into_future()).await {
-                Ok(Ok(connection)) => serve(connection, &hub, &authority, &gate).await,
+                Ok(Ok(connection)) => serve(connection, &front).await,
                 Ok(Err(error)) => warn!(%peer, "handshake failed: {error}"),
                 Err(_) => warn!(%peer, "handshake took longer than {HANDSHAKE:?}"),
             }
@@ -140,40 +168,50 @@ pub async fn accept(endpoint: Endpoint, hub: Arc<Hub>, authority: Arc<Authority>
     }
 }
 
-/// Who is revoked while connected is dropped soon.
-async fn turn_out_the_revoked(gate: Arc<Gate<Connection>>, authority: Arc<Authority>) {
+/// Who is revoked while connected is dropped soon; whose certificate has expired has to come back with a new one.
+async fn turn_out_the_revoked(front: Arc<Front>) {
     loop {
         tokio::time::sleep(REVOCATION).await;
-        let (inside, authority) = (gate.inside(), authority.clone());
-        let check =
-            move || inside.into_iter().filter(|(_, open)| identify(open, &authority).is_none()).collect();
-        let revoked: Vec<_> = tokio::task::spawn_blocking(check).await.unwrap_or_default();
-        for (device, connection) in revoked {
-            warn!(%device, "dropped: {}", Code::UnknownDevice);
-            close(&connection, Code::UnknownDevice);
+        let (inside, authority) = (front.gate.inside(), front.authority.clone());
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let fault = move |open: &Connection| match identify(open, &authority) {
+            None => Some(Code::UnknownDevice),
+            Some((_, Some(terms))) if terms.expires <= now => Some(Code::NotReady),
+            Some(_) => None,
+        };
+        let check = move || {
+            let faults = inside.into_iter().map(|(device, open)| (device, fault(&open), open));
+            faults.filter_map(|(device, fault, open)| Some((device, fault?, open))).collect()
+        };
+        let dropped: Vec<_> = tokio::task::spawn_blocking(check).await.unwrap_or_default();
+        for (device, code, connection) in dropped {
+            warn!(%device, "dropped: {code}");
+            close(&connection, code);
         }
     }
 }
 
-async fn serve(connection: Connection, hub: &Arc<Hub>, authority: &Authority, gate: &Gate<Connection>) {
+async fn serve(connection: Connection, front: &Front) {
+    let Front { hub, authority, gate, .. } = front;
     let peer = connection.remote_address();
-    let device = identify(&connection, authority);
+    let identity = identify(&connection, authority);
+    let device = identity.as_ref().map(|(device, _)| device.clone());
     if protocol(&connection).as_deref() == Some(common::enrol::ALPN) {
         return enrol::serve(&connection, device, authority).await;
     }
-    let Some(device) = device else {
+    let Some((device, terms)) = identity else {
         warn!(%peer, "refused: {}", Code::UnknownDevice);
         return close(&connection, Code::UnknownDevice);
     };
     if protocol(&connection).as_deref() == Some(wire::BRIDGE_ALPN) {
         return bridged::serve(&connection, hub, authority, &device).await;
     }
-    let (conn, line) = hub.connect(device.clone());
+    let (conn, line) = hub.connect(device.clone(), terms.map_or(TierSet::ALL, |terms| terms.tiers));
     debug!(%device, %peer, "connected");
     if let Some(oldest) = gate.enter(&device, conn.0, connection.clone()) {
         close(&oldest, Code::Busy);
     }
-    let end = converse(&connection, hub, conn, &line, &device).await;
+    let end = converse(&connection, front, conn, &line, &device).await;
     gate.leave(&device, conn.0);
     hub.disconnect(conn);
     match end {
@@ -200,7 +238,7 @@ impl<E: std::error::Error> From<E> for End {
 
 async fn converse(
     connection: &Connection,
-    hub: &Hub,
+    front: &Front,
     conn: ConnId,
     line: &Line,
     device: &DeviceId,
@@ -210,88 +248,10 @@ async fn converse(
     let (send, receive) = first?;
     info!(%device, "joined");
     tokio::select! {
-        end = read_frames(receive, hub, conn) => end,
-        end = read_transfers(connection, hub, conn) => end,
-        end = write_frames(connection, send, hub, conn, line) => end,
-    }
-}
-
-async fn read_transfers(connection: &Connection, hub: &Hub, conn: ConnId) -> Result<(), End> {
-    loop {
-        // One after the other: a device sends one update at a time, and a stream that was given up
-        // ends with its reset.
-        let stream = connection.accept_uni().await?;
-        match read_frames(stream, hub, conn).await {
-            Err(End::Refused(code)) => return Err(End::Refused(code)),
-            Err(End::Link(_)) | Ok(()) => {}
-        }
-    }
-}
-
-async fn read_frames(mut stream: RecvStream, hub: &Hub, conn: ConnId) -> Result<(), End> {
-    let limit = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD;
-    let mut frame = Vec::new();
-    loop {
-        let mut prefix = [0; 4];
-        stream.read_exact(&mut prefix).await?;
-        let outcome = match wire::frame_len(prefix, limit) {
-            Ok(len) => {
-                frame.resize(len, 0);
-                match stream.read_exact(&mut frame).await {
-                    Ok(()) => {}
-                    Err(quinn::ReadExactError::FinishedEarly(_)) => frame.clear(),
-                    Err(lost) => return Err(lost.into()),
-                }
-                hub.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now))
-            }
-            // The Coordinator answers to what is no frame as to any bad one.
-            Err(_) => hub.with(|coordinator, now| coordinator.handle_frame(conn, &[], now)),
-        };
-        if let Err(code) = outcome {
-            // The writer still has to deliver the refusal.
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            return Err(End::Refused(code));
-        }
-    }
-}
-
-async fn write_frames(
-    connection: &Connection,
-    mut control: SendStream,
-    hub: &Hub,
-    conn: ConnId,
-    line: &Line,
-) -> Result<(), End> {
-    let mut transfer: Option<(u32, SendStream)> = None;
-    let mut frame = Vec::new();
-    loop {
-        while let Some(lane) = hub.next_frame(conn, &mut frame) {
-            let stream = match lane {
-                Lane::Control => &mut control,
-                Lane::Transfer(id) => {
-                    if transfer.as_ref().is_none_or(|(open, _)| *open != id) {
-                        if let Some((_, mut done)) = transfer.take() {
-                            let _ = done.finish();
-                        }
-                        let stream = connection.open_uni().await?;
-                        // Short messages go first.
-                        let _ = stream.set_priority(-1);
-                        transfer = Some((id, stream));
-                    }
-                    match &mut transfer {
-                        Some((_, stream)) => stream,
-                        None => &mut control,
-                    }
-                }
-            };
-            stream.write_all(&wire::frame_prefix(frame.len())).await?;
-            stream.write_all(&frame).await?;
-        }
-        if line.is_closing() {
-            let _ = control.finish();
-            return std::future::pending().await;
-        }
-        line.woken().await;
+        end = reader::messages(receive, &front.hub, conn) => end,
+        end = reader::transfers(connection, &front.hub, conn) => end,
+        end = Writer::new(connection, send, front, conn, line).run() => end,
+        end = enrol::renewals(connection, device, &front.authority) => Err(end.into()),
     }
 }
 
@@ -301,10 +261,12 @@ fn protocol(connection: &Connection) -> Option<Vec<u8>> {
     data.protocol
 }
 
-fn identify(connection: &Connection, authority: &Authority) -> Option<DeviceId> {
+/// Who the peer is, and under which terms its certificate says so.
+fn identify(connection: &Connection, authority: &Authority) -> Option<(DeviceId, Option<Terms>)> {
     let identity = connection.peer_identity()?;
     let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    authority.device_of(chain.first()?)
+    let certificate = chain.first()?;
+    Some((authority.device_of(certificate)?, Terms::of(certificate)))
 }
 
 fn close(connection: &Connection, code: Code) {

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
-    Code, DeviceId, Instant, Tier,
+    Code, DeviceId, Duration, Instant, Tier,
     message::{Offer, Scalars, Task, Ticket},
-    transfer::Incoming,
 };
 
 use crate::{
@@ -16,34 +15,19 @@ use crate::{
     strategy::Kind,
 };
 
+mod seats;
+
+pub use seats::{Seat, Seats, Upload};
+
+/// An upload of which nothing arrives for so long gives up its place to one that waits.
+const STALLED: Duration = Duration::from_secs(15);
+
 /// What a round is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Purpose {
     Train,
     /// Scores of the present model, nothing else.
     Evaluate,
-}
-
-/// Where one device stands in the round.
-#[derive(Clone, Debug)]
-pub enum Seat {
-    /// Was told, or will be when it connects.
-    Assigned,
-    /// Has offered an update that waits for a place among the uploads.
-    Queued(Box<Offer>),
-    Uploading(Box<Upload>),
-    /// Complete, not yet durable.
-    Storing(Scalars),
-    Delivered(Scalars),
-    Refused(Code),
-}
-
-/// An update on its way in.
-#[derive(Clone, Debug)]
-pub struct Upload {
-    pub offer: Offer,
-    pub incoming: Incoming,
-    pub bytes: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,7 +47,7 @@ pub struct Round {
     /// Delivered after the deadline of their tier.
     pub late: BTreeSet<DeviceId>,
     pub lr: f32,
-    pub seats: BTreeMap<DeviceId, (Tier, Seat)>,
+    pub seats: Seats,
     /// What each of them is told.
     pub tasks: BTreeMap<DeviceId, Task>,
     /// A vector that is sent along, by tier; empty = none.
@@ -113,7 +97,7 @@ impl ClosedRound {
 impl Round {
     pub fn open(stage: Stage, purpose: Purpose, opened: Instant) -> Self {
         let Stage { round: number, number: stage, kind, lr, seats, guide } = stage;
-        let empty = |(device, tier, _): &(DeviceId, Tier, Task)| (device.clone(), (*tier, Seat::Assigned));
+        let asked = |(device, tier, _): &(DeviceId, Tier, Task)| (device.clone(), *tier);
         Self {
             number,
             stage,
@@ -125,7 +109,7 @@ impl Round {
             wanted: vec![],
             late: BTreeSet::new(),
             lr,
-            seats: seats.iter().map(empty).collect(),
+            seats: Seats::new(seats.iter().map(asked)),
             tasks: seats.into_iter().map(|(device, _, task)| (device, task)).collect(),
             guide,
         }
@@ -134,7 +118,7 @@ impl Round {
     /// Everybody has answered; or as many as were wanted; or time is up, every tier has its quorum, and nothing
     /// is half written; or nobody is waited for any longer.
     pub fn may_close(&self, now: Instant, patience: &Patience) -> bool {
-        let tallies = self.tallies();
+        let tallies = self.seats.tallies();
         let storing: usize = tallies.iter().map(|tally| tally.storing).sum();
         let delivered: usize = tallies.iter().map(|tally| tally.delivered).sum();
         if tallies.iter().all(Tally::is_settled) {
@@ -143,7 +127,7 @@ impl Round {
         let each = |done: &dyn Fn(Tier, &Tally) -> bool| {
             (0..)
                 .map_while(Tier::new)
-                .zip(&tallies)
+                .zip(tallies)
                 .all(|(tier, tally)| tally.is_settled() || done(tier, tally))
         };
         let content = !self.wanted.is_empty()
@@ -160,8 +144,8 @@ impl Round {
 
     /// The next moment at which time alone may close the round.
     pub fn next_limit(&self, patience: &Patience) -> Option<Instant> {
-        let tallies = self.tallies();
-        let tiers = (0..).map_while(Tier::new).zip(&tallies).filter(|(_, tally)| tally.asked > 0);
+        let tallies = self.seats.tallies();
+        let tiers = (0..).map_while(Tier::new).zip(tallies).filter(|(_, tally)| tally.asked > 0);
         let limits = tiers.map(|(tier, _)| patience.deadline(tier)).chain(patience.give_up());
         limits.map(|limit| self.opened + limit).filter(|&limit| limit > self.seen).min()
     }
@@ -169,7 +153,7 @@ impl Round {
     /// Time has passed.
     pub fn look_at(&mut self, now: Instant, patience: &Patience) {
         self.seen = self.seen.max(now);
-        let last = self.seats.values().map(|(tier, _)| patience.deadline(*tier)).max();
+        let last = self.seats.iter().map(|(_, tier, _)| patience.deadline(tier)).max();
         self.overdue = last.is_some_and(|last| now >= self.opened + last);
     }
 
@@ -182,28 +166,9 @@ impl Round {
         }
     }
 
-    /// By tier, as far as anybody was asked.
-    fn tallies(&self) -> Vec<Tally> {
-        let mut tallies = Vec::new();
-        for (tier, seat) in self.seats.values() {
-            if tallies.len() <= tier.index() {
-                tallies.resize(tier.index() + 1, Tally::default());
-            }
-            let Some(tally) = tallies.get_mut(tier.index()) else { continue };
-            tally.asked += 1;
-            match seat {
-                Seat::Delivered(_) => tally.delivered += 1,
-                Seat::Refused(_) => tally.refused += 1,
-                Seat::Storing(_) => tally.storing += 1,
-                Seat::Assigned | Seat::Queued(_) | Seat::Uploading(_) => {}
-            }
-        }
-        tallies
-    }
-
     pub fn delivered(&self) -> impl Iterator<Item = (&DeviceId, Tier, &Scalars)> {
-        self.seats.iter().filter_map(|(device, (tier, seat))| match seat {
-            Seat::Delivered(scalars) => Some((device, *tier, scalars)),
+        self.seats.iter().filter_map(|(device, tier, seat)| match seat {
+            Seat::Delivered(scalars) => Some((device, tier, scalars)),
             _ => None,
         })
     }
@@ -223,43 +188,39 @@ impl Round {
             gone: vec![],
             late: vec![],
         };
-        for (device, (tier, seat)) in &self.seats {
+        for (device, tier, seat) in self.seats.iter() {
             if self.late.contains(device) {
-                result.late.push((device.clone(), *tier));
+                result.late.push((device.clone(), tier));
             }
             match seat {
-                Seat::Delivered(scalars) => result.delivered.push((device.clone(), *tier, scalars.clone())),
-                Seat::Refused(code) => result.refused.push((device.clone(), *tier, *code)),
+                Seat::Delivered(scalars) => result.delivered.push((device.clone(), tier, scalars.clone())),
+                Seat::Refused(code) => result.refused.push((device.clone(), tier, *code)),
                 _ => {
                     if !connected(device) {
-                        result.gone.push((device.clone(), *tier));
+                        result.gone.push((device.clone(), tier));
                     }
-                    result.silent.push((device.clone(), *tier));
+                    result.silent.push((device.clone(), tier));
                 }
             }
         }
         result
     }
 
-    pub fn uploads(&self) -> usize {
-        self.seats.values().filter(|(_, seat)| matches!(seat, Seat::Uploading(_))).count()
-    }
-
-    /// If somebody waits for a place: takes that of an upload whose device is gone. It will offer its
-    /// update again. False if there is none.
-    pub fn interrupt_upload(&mut self, connected: impl Fn(&DeviceId) -> bool) -> bool {
-        let waiting = self.seats.values().any(|(_, seat)| matches!(seat, Seat::Queued(_)));
-        let gone = self
-            .seats
-            .iter_mut()
-            .find(|(device, (_, seat))| matches!(seat, Seat::Uploading(_)) && !connected(device));
-        match gone {
-            Some((_, (_, seat))) if waiting => {
-                *seat = Seat::Assigned;
-                true
-            }
-            _ => false,
+    /// If somebody waits for a place: takes that of an upload whose device is gone, or sends nothing any more.
+    /// It will offer its update again. False if there is none.
+    pub fn interrupt_upload(&mut self, now: Instant, connected: impl Fn(&DeviceId) -> bool) -> bool {
+        if self.seats.first_queued().is_none() {
+            return false;
         }
+        let gone = |(device, _, seat): &(&DeviceId, Tier, &Seat)| match seat {
+            Seat::Uploading(upload) => !connected(device) || now - upload.moved >= STALLED,
+            _ => false,
+        };
+        let Some(device) = self.seats.iter().find(gone).map(|(device, ..)| device.clone()) else {
+            return false;
+        };
+        self.seats.set(&device, Seat::Assigned);
+        true
     }
 
     /// What is wrong with an offer, before a byte of it is fetched.

@@ -117,7 +117,9 @@ impl Server {
             handshakes: config.server.max_handshakes_per_s,
         });
         let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(quic::accept(endpoint.clone(), hub.clone(), authority, gate));
+        let downloads = tokio::sync::Semaphore::new(config.server.max_downloads.max(1));
+        let front = quic::Front { hub: hub.clone(), authority, gate, downloads };
+        tasks.spawn(quic::accept(endpoint.clone(), front));
         let clock = hub.clone();
         tasks.spawn(async move { clock.keep_time().await });
         // A resumed round may be complete already.

@@ -14,6 +14,7 @@
 //! | sealed frame | a frame that whoever carries it can not read or forge (feature `sealed`) | `sealed` |
 //! | Transfer | a tensor on its way in acknowledged chunks | [`transfer`] |
 //! | Question | how a device asks for a certificate | [`enrol`] |
+//! | Terms | what a certificate says beyond a name: allowed tiers, when to renew | [`certificate`] |
 //! | Codec | how numbers become bytes | [`codec`] |
 //! | Code | the number by which both ends name an error | [`error`] |
 //!
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod brief;
+pub mod certificate;
 pub mod codec;
 pub mod enrol;
 pub mod error;

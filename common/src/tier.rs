@@ -39,6 +39,17 @@ impl TierSet {
         Self(if count >= MAX_TIERS { u32::MAX } else { (1u32 << count) - 1 })
     }
 
+    pub const ALL: Self = Self(u32::MAX);
+
+    /// One bit for each tier.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -87,6 +87,11 @@ impl Outgoing {
         self.acked >= self.len
     }
 
+    /// Was asked for, and is not there yet.
+    pub fn is_running(&self) -> bool {
+        self.started && !self.is_done()
+    }
+
     /// Starts, resumes, or goes back. An offset inside a block of the codec is ignored.
     pub fn handle_fetch(&mut self, fetch: Fetch, now: Instant) {
         if fetch.transfer == self.transfer && self.is_boundary(fetch.offset) {

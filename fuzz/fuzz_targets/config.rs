@@ -1,4 +1,4 @@
-//! The aggregator's configuration; one that is accepted can be written and read again.
+//! The aggregator's configuration: one that is accepted gives settings, and can be written and read again.
 #![no_main]
 
 use aggregator::{config::Config, server::open_method};
@@ -6,12 +6,13 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(config) = Config::parse(text) {
-        if let Ok(method) = open_method(&config) {
-            let needs = method.needs();
-            let _ = config.suits(method.name(), needs);
-            let _ = config.plan_options(needs);
-            let _ = config.settings(needs);
-        }
+    let Ok(config) = Config::parse(text) else { return };
+    let written = toml::to_string(&config).expect("a configuration can be written");
+    assert_eq!(Config::parse(&written).expect("own configuration"), config);
+    if let Ok(method) = open_method(&config) {
+        let needs = method.needs();
+        let _ = config.suits(method.name(), needs);
+        let _ = config.plan_options(needs);
+        let _ = config.settings(needs);
     }
 });

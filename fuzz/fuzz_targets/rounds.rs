@@ -1,12 +1,16 @@
-//! Round files, computed again with the simplest strategy where they can be read.
+//! Round files; those that can be read are computed again, with the strategy they name and with plain averaging.
 #![no_main]
 
 use std::path::Path;
 
-use aggregator::roundfile::RoundFile;
+use aggregator::roundfile::{RoundFile, replay};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let _ = RoundFile::parse(text, Path::new("no-such-directory"));
+    let Ok(file) = RoundFile::parse(text, Path::new("no-such-directory")) else { return };
+    let _ = replay(&file, "fedavg", Default::default());
+    if let Some((name, params)) = &file.strategy {
+        let _ = replay(&file, name, params.clone());
+    }
 });

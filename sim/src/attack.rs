@@ -50,9 +50,12 @@ pub struct AttackOptions {
     pub shares: Vec<f64>,
     pub inflations: Vec<f64>,
     pub lies: Vec<Lie>,
-    /// The defended run's `[guard]`.
+    /// The defended run's `[guard]`; empty = the defaults.
     pub guard: String,
+    /// Of the first run.
     pub seed: u64,
+    /// Every case is run with so many seeds; figures are means over them.
+    pub seeds: u64,
     pub threads: usize,
 }
 
@@ -93,8 +96,9 @@ impl Default for AttackOptions {
             shares: vec![0.0, 0.05, 0.2],
             inflations: vec![10.0, 1e6],
             lies: Lie::ALL.to_vec(),
-            guard: "spread = 5\nscreen = 0.2".into(),
+            guard: String::new(),
             seed: 1,
+            seeds: 3,
             threads: 2,
         }
     }
@@ -134,47 +138,98 @@ pub fn run(
     options: &AttackOptions,
     mut progress: impl FnMut(&AttackRow),
 ) -> Result<AttackResult, AttackError> {
-    let fleet = fleet(options)?;
+    let seeds = options.seed..options.seed + options.seeds.max(1);
+    let of_seed = |seed| AttackOptions { seed, ..options.clone() };
+    let fleets: Vec<_> =
+        seeds.map(|seed| Ok((of_seed(seed), fleet(&of_seed(seed))?))).collect::<Result<_, AttackError>>()?;
     let mut rows = vec![];
     for &share in &options.shares {
-        let hostile = hostile(&fleet, share, options.seed);
-        let honest: Vec<Member> =
-            fleet.iter().filter(|member| !hostile.contains(&member.device)).cloned().collect();
-        let (reference, _) = once(options, OFF, honest, &BTreeSet::new(), 1.0, Lie::Honest)?;
+        let sides: Vec<_> = fleets
+            .iter()
+            .map(|(options, fleet)| Sides::new(options, fleet, share))
+            .collect::<Result<_, AttackError>>()?;
         let mut cases = vec![];
         for &inflation in &options.inflations {
             cases.extend(options.lies.iter().map(|&lie| (inflation, lie)));
         }
-        if hostile.is_empty() {
+        if sides.iter().all(|side| side.hostile.is_empty()) {
             // Nobody lies: what the guard costs.
             cases = vec![(1.0, Lie::Honest)];
         }
         for (inflation, updates) in cases {
-            let case = |guard: &str| once(options, guard, fleet.clone(), &hostile, inflation, updates);
-            let (undefended, _) = case(OFF)?;
-            let (defended, named) = case(&options.guard)?;
-            let row = AttackRow {
-                share,
-                hostile: hostile.len(),
-                inflation,
-                updates,
-                reference,
-                undefended,
-                defended,
-                named: named
-                    .iter()
-                    .filter(|name| hostile.iter().any(|device| device.as_str() == **name))
-                    .count(),
-                named_honest: named
-                    .iter()
-                    .filter(|name| hostile.iter().all(|device| device.as_str() != **name))
-                    .count(),
-            };
-            progress(&row);
-            rows.push(row);
+            let each: Vec<_> = sides
+                .iter()
+                .map(|side| side.row(share, inflation, updates))
+                .collect::<Result<_, AttackError>>()?;
+            rows.extend(AttackRow::mean(&each));
+            rows.last().map(&mut progress);
         }
     }
     Ok(AttackResult { options: options.clone(), rows })
+}
+
+/// One fleet, who lies in it, and how it fares without the liars.
+struct Sides<'a> {
+    options: &'a AttackOptions,
+    fleet: &'a [Member],
+    hostile: BTreeSet<DeviceId>,
+    reference: Figures,
+}
+
+impl<'a> Sides<'a> {
+    fn new(options: &'a AttackOptions, fleet: &'a [Member], share: f64) -> Result<Self, AttackError> {
+        let hostile = hostile(fleet, share, options.seed);
+        let honest = fleet.iter().filter(|member| !hostile.contains(&member.device)).cloned().collect();
+        let (reference, _) = once(options, OFF, honest, &BTreeSet::new(), 1.0, Lie::Honest)?;
+        Ok(Self { options, fleet, hostile, reference })
+    }
+
+    fn row(&self, share: f64, inflation: f64, updates: Lie) -> Result<AttackRow, AttackError> {
+        let Self { options, fleet, hostile, reference } = self;
+        let case = |guard: &str| once(options, guard, fleet.to_vec(), hostile, inflation, updates);
+        let (undefended, _) = case(OFF)?;
+        let (defended, named) = case(&options.guard)?;
+        let lies = |name: &String| hostile.iter().any(|device| device.as_str() == name);
+        let caught = named.iter().filter(|name| lies(name)).count();
+        Ok(AttackRow {
+            share,
+            hostile: hostile.len(),
+            inflation,
+            updates,
+            reference: *reference,
+            undefended,
+            defended,
+            named: caught,
+            named_honest: named.len() - caught,
+        })
+    }
+}
+
+impl AttackRow {
+    /// Figures are means, counts are sums.
+    fn mean(rows: &[Self]) -> Option<Self> {
+        let first = rows.first()?.clone();
+        let figures = |of: fn(&Self) -> Figures| {
+            let mean = |figure: fn(&Figures) -> f64| {
+                rows.iter().map(|row| figure(&of(row))).sum::<f64>() / rows.len() as f64
+            };
+            Figures {
+                loss: mean(|figures| figures.loss),
+                variance: mean(|figures| figures.variance),
+                worst10: mean(|figures| figures.worst10),
+                accuracy: mean(|figures| figures.accuracy),
+            }
+        };
+        Some(Self {
+            hostile: rows.iter().map(|row| row.hostile).sum(),
+            named: rows.iter().map(|row| row.named).sum(),
+            named_honest: rows.iter().map(|row| row.named_honest).sum(),
+            reference: figures(|row| row.reference),
+            undefended: figures(|row| row.undefended),
+            defended: figures(|row| row.defended),
+            ..first
+        })
+    }
 }
 
 const OFF: &str = "mode = \"off\"";

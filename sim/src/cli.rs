@@ -2,6 +2,7 @@
 
 pub mod attack;
 pub mod data;
+pub mod load;
 pub mod partition;
 pub mod report;
 pub mod run;
@@ -34,7 +35,13 @@ pub enum Command {
     #[command(after_help = EXAMPLES)]
     Demo(DemoArgs),
     /// Lets some devices lie about their losses and their updates, with and without the guard
+    #[command(after_help = attack::EXAMPLES)]
     Attack(attack::AttackArgs),
+    /// Puts a real aggregator under the load of many devices and measures it
+    #[command(after_help = load::EXAMPLES)]
+    Load(load::LoadArgs),
+    #[command(hide = true)]
+    Bare(load::BareArgs),
     /// Data sets: which there are, and what is in them
     Data(data::DataArgs),
     /// Divides a data set among clients and shows who has what

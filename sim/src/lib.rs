@@ -4,6 +4,7 @@
 //! [`attack`] shows what hostile devices can do.
 //! [`engine`] simulates whole fleets in virtual time; [`experiment`] runs the papers' experiments on it, and
 //! [`results`] is what they leave behind.
+//! [`load`] puts an aggregator under the load of many devices over real QUIC and measures it.
 //! [`demo`] runs a real aggregator and real clients over loopback QUIC and compares strategies on them;
 //! [`claims`] is what the papers say and whether results show it; [`report`] turns what came out into a table,
 //! a self-contained page or a picture.
@@ -15,6 +16,7 @@ pub mod data;
 pub mod demo;
 pub mod engine;
 pub mod experiment;
+pub mod load;
 pub mod partition;
 pub mod report;
 pub mod results;

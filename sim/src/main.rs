@@ -1,5 +1,5 @@
-//! `sim run`, `sim sweep`, `sim compare`, `sim report`, `sim reproduce`, `sim attack`, `sim demo`, `sim data`,
-//! `sim partition`: see `--help`.
+//! `sim run`, `sim sweep`, `sim compare`, `sim report`, `sim reproduce`, `sim attack`, `sim load`, `sim demo`,
+//! `sim data`, `sim partition`: see `--help`.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -33,6 +33,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo(args),
         Command::Attack(args) => cli::attack::run(args).map_err(Into::into).and_then(|text| print(&text)),
         Command::Data(args) => cli::data::run(args).map_err(Into::into).and_then(|text| print(&text)),
+        Command::Load(args) => cli::load::run(args).map_err(Into::into).and_then(|text| print(&text)),
+        Command::Bare(args) => cli::load::bare(args).map_err(Into::into).and_then(|text| print(&text)),
         Command::Partition(args) => {
             cli::partition::run(args).map_err(Into::into).and_then(|text| print(&text))
         }

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use fleet::{
     gateway::{Gateway, Serving},
-    process::Process,
+    process::{Process, wait_for},
 };
 
 const CONFIG: &str = "run = { rounds = 1000000, min_devices = 1 }";
@@ -69,4 +69,67 @@ fn a_token_of_another_fleet_is_not_shown_to_this_one() {
     let output = enroll(&ours, &serving, &token).fail();
     assert!(output.contains("certificate is not from this aggregator"), "{output}");
     assert!(!serving.process.output().contains("enrolment refused"), "{}", serving.process.output());
+}
+
+/// `aggregator enroll` under terms.
+fn enroll_under(gateway: &Gateway, device: &str, terms: &[&str]) {
+    let (dir, out) = (gateway.text("gw"), gateway.text("."));
+    let args = [&["enroll", "--dir", &dir, "--out", &out], terms, &[device]].concat();
+    Process::start("enroll", "aggregator", &args).succeed();
+}
+
+#[test]
+fn a_running_device_renews_its_certificate_before_it_expires() {
+    let gateway = Gateway::new(CONFIG, &[]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    // Good for 17 seconds.
+    enroll_under(&gateway, "cam-1", &["--days", "0.0002"]);
+    let identity = gateway.identity("cam-1");
+    let first = fs::read_to_string(&identity).unwrap();
+    let mut device = gateway.device(&serving, "cam-1", "0/5", &[]);
+    device.wait_line("identity renewed");
+    let second = fs::read_to_string(&identity).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(fs::metadata(&identity).unwrap().permissions().mode() & 0o777, 0o600);
+
+    // The connection ends with the certificate it was opened with; the device comes back with the new one.
+    device.wait_line("link lost");
+    wait_for("the device to come back", || (device.output().matches("joined as").count() >= 2).then_some(()));
+    fs::write(gateway.path("first.pem"), &first).unwrap();
+    let first = gateway.text("first.pem");
+    let args = ["run", "--server", &serving.address, "--identity", &first, "--device", "cam-1"];
+    let output = Process::start("expired", "edge-client", &args).fail();
+    assert!(output.contains("E32") || output.contains("E30"), "{output}");
+    assert!(device.is_running());
+    let renewed = gateway.wait_committed(3);
+    assert!(renewed["committed"].as_u64() >= Some(3), "rounds go on");
+    assert!(!serving.process.output().contains("PRIVATE"), "a key is in the log");
+    device.terminate();
+    device.succeed();
+}
+
+#[test]
+fn a_certificate_allows_some_tiers_only() {
+    let gateway = Gateway::new(CONFIG, &[]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    enroll_under(&gateway, "cam-1", &["--tiers", "3,4"]);
+    let mut device = gateway.device(&serving, "cam-1", "0/5", &[]);
+    let joined = device.wait_line("joined as");
+    assert!(joined.starts_with("tier 3"), "the widest one that is allowed, not {joined}");
+    device.terminate();
+    device.succeed();
+
+    // Its memory is enough for narrow tiers, its certificate for the widest.
+    enroll_under(&gateway, "cam-2", &["--tiers", "0"]);
+    let output = gateway.device(&serving, "cam-2", "1/5", &["--ram", "16k"]).fail();
+    assert!(output.contains("E41") && output.contains("--tiers"), "{output}");
+
+    // Tokens carry terms, too.
+    let dir = gateway.text("gw");
+    let args = ["token", "--dir", &dir, "--tiers", "4", "cam-3"];
+    let token = Process::start("token", "aggregator", &args).succeed();
+    enroll(&gateway, &serving, token.trim()).succeed();
+    let mut device = gateway.device(&serving, "cam-3", "2/5", &[]);
+    let joined = device.wait_line("joined as");
+    assert!(joined.starts_with("tier 4"), "{joined}");
 }

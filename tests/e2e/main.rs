@@ -3,11 +3,13 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `care` | of operators: `verify`, `rollback`, a full disk |
+//! | `gates` | what strangers may cost: handshakes, connections, bytes |
 //! | `garbage` | state machines that are told nonsense in any order |
 //! | `hostile` | devices that lie, and strangers |
 //! | `inference` | the exported models through tract |
-//! | `identity` | tokens, renewal, revocation |
+//! | `identity` | tokens, renewal, revocation, allowed tiers |
 //! | `kills` | `kill -9` at many instants: nothing lost, nothing twice, the same model |
+//! | `load` | the load generator |
 //! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
 //! | `network` | the real programs over a relay that loses, delays, cuts off and changes ports |
 //! | `networks` | convolutional and recurrent models through whole runs in memory |
@@ -18,11 +20,13 @@
 mod care;
 mod exchanges;
 mod garbage;
+mod gates;
 mod hostile;
 mod identity;
 #[cfg(feature = "infer")]
 mod inference;
 mod kills;
+mod load;
 mod mistakes;
 mod network;
 mod networks;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! token text                     NAME:SECRET:FINGERPRINT   (hex; the fingerprint is SHA-256 of ca.crt)
-//! identity/tokens/<hash>         name and expiry; the hash is SHA-256 of the secret, which is kept nowhere
+//! identity/tokens/<hash>         name, expiry and terms; the hash is SHA-256 of the secret, which is kept nowhere
 //! identity/renewed/<device>.crt  a new certificate until it is first used; the old one is good until then
 //! ```
 //! Whoever redeems a token removes its file first, so it is good once, whatever happens afterwards.
@@ -12,11 +12,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use common::DeviceId;
-use rcgen::{ExtendedKeyUsagePurpose, Issuer, KeyPair, PublicKeyData, SignatureAlgorithm};
+use common::{DeviceId, TierSet};
+use rcgen::{PublicKeyData, SignatureAlgorithm};
 use ring::rand::SecureRandom;
 
-use super::{Authority, CaError, Secrecy, authority_params, leaf_params};
+use super::{Authority, CaError, Membership, Secrecy};
 
 /// Bytes of a public key: an uncompressed point of P-256.
 pub const KEY_BYTES: usize = 65;
@@ -24,6 +24,13 @@ pub const SECRET_BYTES: usize = 32;
 
 /// The key that a device has sent.
 struct DeviceKey<'a>(&'a [u8]);
+
+impl<'a> DeviceKey<'a> {
+    /// Uncompressed: a 4 before both coordinates.
+    fn new(key: &'a [u8]) -> Result<Self, CaError> {
+        if key.len() == KEY_BYTES && key.first() == Some(&4) { Ok(Self(key)) } else { Err(CaError::Key) }
+    }
+}
 
 impl PublicKeyData for DeviceKey<'_> {
     fn der_bytes(&self) -> &[u8] {
@@ -37,13 +44,15 @@ impl PublicKeyData for DeviceKey<'_> {
 
 impl Authority {
     /// A token with which the device may enrol once, in this time. It can not be shown again.
-    pub fn token(&self, device: &DeviceId, good_for: Duration) -> Result<String, CaError> {
+    pub fn token(&self, device: &DeviceId, good_for: Duration, terms: Membership) -> Result<String, CaError> {
         let mut secret = [0; SECRET_BYTES];
         ring::rand::SystemRandom::new().fill(&mut secret).map_err(|_| CaError::Random)?;
         let expires = SystemTime::now() + good_for;
         let expires = expires.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         self.make_dir("tokens")?;
-        self.write(&token_file(&secret), &format!("{device}\n{expires}\n"), Secrecy::Secret)?;
+        let (life, tiers) = (terms.good_for.as_secs(), terms.tiers.bits());
+        let text = format!("{device}\n{expires}\n{life}\n{tiers}\n");
+        self.write(&token_file(&secret), &text, Secrecy::Secret)?;
         Ok(format!("{device}:{}:{}", hex(&secret), hex(&digest(&self.root()?))))
     }
 
@@ -71,15 +80,20 @@ impl Authority {
         if now >= expires {
             return Ok(None);
         }
-        let certificate = self.certify(&device, key)?;
+        let life = lines.next().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+        let tiers = lines.next().and_then(|bits| bits.parse().ok()).map(TierSet::from_bits);
+        let usual = Membership::default();
+        let terms =
+            Membership { good_for: life.unwrap_or(usual.good_for), tiers: tiers.unwrap_or(usual.tiers) };
+        let certificate = self.certify(&device, &DeviceKey::new(key)?, terms)?;
         self.write(&format!("devices/{device}.crt"), &certificate, Secrecy::Public)?;
         Ok(Some((device, certificate + &self.read("ca.crt")?)))
     }
 
-    /// A certificate for a new key of an enrolled device. The old one is good until the new one is used, so
-    /// an answer that is lost locks nobody out.
+    /// A certificate for a new key of an enrolled device, under the terms of the present one, which is good until the
+    /// new one is used, so an answer that is lost locks nobody out.
     pub fn renew(&self, device: &DeviceId, key: &[u8]) -> Result<String, CaError> {
-        let certificate = self.certify(device, key)?;
+        let certificate = self.certify(device, &DeviceKey::new(key)?, self.membership(device))?;
         self.make_dir("renewed")?;
         self.write(&format!("renewed/{device}.crt"), &certificate, Secrecy::Public)?;
         Ok(certificate + &self.read("ca.crt")?)
@@ -97,17 +111,6 @@ impl Authority {
             }
         }
         Ok(known)
-    }
-
-    fn certify(&self, device: &DeviceId, key: &[u8]) -> Result<String, CaError> {
-        // Uncompressed: a 4 before both coordinates.
-        if key.len() != KEY_BYTES || key.first() != Some(&4) {
-            return Err(CaError::Key);
-        }
-        let ca_key = KeyPair::from_pem(&self.read("ca.key")?)?;
-        let issuer = Issuer::new(authority_params()?, &ca_key);
-        let params = leaf_params(device.as_str(), ExtendedKeyUsagePurpose::ClientAuth)?;
-        Ok(params.signed_by(&DeviceKey(key), &issuer)?.pem())
     }
 
     fn make_dir(&self, name: &str) -> Result<(), CaError> {
@@ -130,6 +133,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::KeyPair;
     use rustls::pki_types::{CertificateDer, pem::PemObject};
 
     use super::*;
@@ -149,16 +153,17 @@ mod tests {
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
         let key = KeyPair::generate().unwrap();
-        let token = secret(&authority.token(&device, Duration::from_secs(60)).unwrap());
+        let token =
+            secret(&authority.token(&device, Duration::from_secs(60), Membership::default()).unwrap());
         assert!(authority.redeem(&[7; 32], key.der_bytes()).unwrap().is_none(), "another secret");
         let (name, bundle) = authority.redeem(&token, key.der_bytes()).unwrap().unwrap();
         assert_eq!(name, device);
         assert_eq!(authority.device_of(&certificate(&bundle)), Some(device.clone()));
         assert!(authority.redeem(&token, key.der_bytes()).unwrap().is_none(), "a second time");
 
-        let late = secret(&authority.token(&device, Duration::ZERO).unwrap());
+        let late = secret(&authority.token(&device, Duration::ZERO, Membership::default()).unwrap());
         assert!(authority.redeem(&late, key.der_bytes()).unwrap().is_none(), "too late");
-        let bad = secret(&authority.token(&device, Duration::from_secs(60)).unwrap());
+        let bad = secret(&authority.token(&device, Duration::from_secs(60), Membership::default()).unwrap());
         assert!(matches!(authority.redeem(&bad, &[4; 64]), Err(CaError::Key)));
     }
 
@@ -186,7 +191,9 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
-        let token = authority.token(&"cam-1".parse().unwrap(), Duration::from_secs(60)).unwrap();
+        let token = authority
+            .token(&"cam-1".parse().unwrap(), Duration::from_secs(60), Membership::default())
+            .unwrap();
         let secret = token.split(':').nth(1).unwrap();
         let entries: Vec<_> = fs::read_dir(dir.path().join("identity/tokens")).unwrap().flatten().collect();
         assert_eq!(entries.len(), 1);

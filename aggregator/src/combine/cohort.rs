@@ -81,6 +81,11 @@ impl Participant {
         Self { device, tier, samples, credit: 1.0, loss, loss_after, more }
     }
 
+    /// It has said nothing but samples and losses.
+    pub(super) fn is_plain(&self) -> bool {
+        self.more.is_none()
+    }
+
     /// n_i, as far as it counts.
     pub fn samples(&self) -> f64 {
         f64::from(self.samples) * f64::from(self.credit)
@@ -301,6 +306,14 @@ impl<'a> Cohort<'a> {
     pub(super) fn set_samples(&mut self, index: usize, samples: u32) {
         if let Some(participant) = self.participants.get_mut(index) {
             participant.samples = samples.max(1);
+        }
+    }
+
+    /// Other figures than those that were said, of what only some strategies ask for.
+    pub(super) fn amend(&mut self, index: usize, change: impl FnOnce(&mut Scalars)) {
+        if let Some(more) = self.participants.get_mut(index).and_then(|participant| participant.more.as_mut())
+        {
+            change(more);
         }
     }
 

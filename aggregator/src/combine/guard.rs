@@ -7,16 +7,18 @@
 //! ```text
 //! x = ln value     c = median of the peers' x     s = 1.4826 median |x - c|
 //! believed    x <= c + max(ln factor, spread * s),   or  value <= 1.25 of what was believed last
-//! and, with a past,   value <= factor * own,         own = max(last believed, exp(c + last place))
-//! otherwise   it counts as the largest value that is believed, or as its own past where that was the reason
+//! and, with a past,   value <= factor * max(last believed, own),         own = exp(c + last place)
+//! otherwise   it counts as the middle of its peers, or as its own past where that was the reason
 //! ```
 //! Logarithms, because losses of honest fleets are skewed: a device may be ten times worse off than the others if
 //! the others differ, too. The second way to be believed is for those whom the others have left behind: their loss
-//! has not grown. Norms are taken per parameter and per square root of the samples, since more data mean more steps.
+//! has not grown. Norms are taken per parameter and per square root of the samples, since more data mean more steps;
+//! they differ less than losses, so half the spread is enough for them.
 //!
 //! A sample count is held against the one of the first Hello. What was believed, clipped, is the past of the
-//! next round and is saved with the commit. [`screen`] finds updates that point away from all others, [`robust`]
-//! combines so that a few can not decide.
+//! next round and is saved with the commit. [`figures`] looks at what only some strategies ask for (masses, gaps,
+//! trials, losses of groups), [`screen`] finds updates that point away from all others, [`robust`] combines so that
+//! a few can not decide.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +31,7 @@ use band::{Band, bands};
 
 mod band;
 mod config;
+mod figures;
 pub mod robust;
 pub mod scaled;
 pub mod screen;
@@ -46,8 +49,8 @@ const AWAY: (u8, u8) = (2, 4);
 /// A value that has grown no more than this is believed again.
 const STEADY: f64 = 1.25;
 /// What is clipped to a device's own past may grow this much from round to round, so that a device that has really
-/// changed is believed in the end.
-const DRIFT: f64 = 1.05;
+/// changed is believed in the end. A device that says ten times too much needs a hundred rounds for it.
+const DRIFT: f64 = 1.01;
 
 /// The rules, and what is remembered of every device.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -80,7 +83,8 @@ struct Place {
 pub struct GuardLine {
     pub device: String,
     pub tier: usize,
-    /// `loss`, `loss_after`, `norm`, `samples`, `tier` or `direction`.
+    /// `loss`, `loss_after`, `norm`, `samples`, `tier`, `direction`, `mass`, `gap`, `trials`, `group_losses` or
+    /// `group_counts`.
     pub what: &'static str,
     /// `clipped`, `refused`, `counted less` or `noted`.
     pub action: &'static str,
@@ -121,7 +125,7 @@ impl Guard {
 
     /// Remembers what a device said of itself first.
     pub fn enrol(&mut self, record: &DeviceRecord) {
-        if self.is_off() {
+        if self.config.mode == Mode::Off {
             return;
         }
         let (samples, tier) = (record.data.train_samples, record.tier);
@@ -134,17 +138,16 @@ impl Guard {
     pub fn inspect(&self, cohort: &mut Cohort<'_>, kind: Kind) -> Verdict {
         let mut verdict = Verdict::default();
         cohort.robust = self.config.robust;
-        self.discount(cohort, &mut verdict);
         if self.config.mode == Mode::Off {
-            verdict.next = self.pasts(cohort);
             return verdict;
         }
+        self.discount(cohort, &mut verdict);
         let mut findings = Findings { refuse: self.config.mode == Mode::Refuse, refused: vec![], verdict };
         self.check_samples(cohort, &mut findings);
         let mut next = self.pasts(cohort);
         let losses: Vec<f64> = cohort.participants().iter().map(|p| p.loss()).collect();
         for (index, (belief, place)) in
-            self.beliefs(cohort, &losses, |past| past.loss).into_iter().enumerate()
+            self.beliefs(cohort, &losses, &self.config, |past| past.loss).into_iter().enumerate()
         {
             let said = losses.get(index).copied().unwrap_or(0.0);
             if let Belief::Less(counted, why) = belief {
@@ -156,6 +159,7 @@ impl Guard {
             }
         }
         self.check_losses_after(cohort, &mut findings);
+        figures::check(&self.config, cohort, &mut findings);
         self.check_norms(cohort, kind, &mut findings, &mut next);
         let Findings { mut refused, mut verdict, .. } = findings;
         verdict.next = next;
@@ -171,37 +175,45 @@ impl Guard {
         verdict
     }
 
-    /// The round is over: what was believed is remembered. `cosines` are those of [`screen::cosines`].
-    pub fn learn(&mut self, verdict: Verdict, cosines: &BTreeMap<DeviceId, f64>) -> Vec<GuardLine> {
-        if self.is_off() {
-            return vec![];
-        }
-        let mut lines = vec![];
-        for (device, mut past) in verdict.next {
-            if let Some(&cosine) = cosines.get(&device) {
-                let points_away = cosine < -self.config.screen;
-                let (least, most) = AWAY;
-                // In between nothing changes: who was found out is not forgotten when all grow quiet.
-                if points_away {
-                    past.away = (past.away + 1).min(most);
-                } else if cosine > 0.0 {
-                    past.away = past.away.saturating_sub(1);
-                }
-                if points_away && past.away >= least {
-                    lines.push(GuardLine {
-                        device: device.to_string(),
-                        tier: past.tier.index(),
-                        what: "direction",
-                        action: "noted",
-                        why: "points away from the others; counts less from the next round on",
-                        said: cosine,
-                        counted: f64::from(SCREENED),
-                    });
-                }
+    /// Updates that point away from the others count less. `cosines` are those of [`screen::cosines`].
+    pub fn screen(&self, cohort: &mut Cohort<'_>, cosines: &BTreeMap<DeviceId, f64>, verdict: &mut Verdict) {
+        for index in 0..cohort.participants().len() {
+            let Some(participant) = cohort.participants().get(index) else { continue };
+            let Some(&cosine) = cosines.get(&participant.device) else { continue };
+            let known = verdict.next.binary_search_by(|(device, _)| device.cmp(&participant.device));
+            let Some((_, past)) = known.ok().and_then(|at| verdict.next.get_mut(at)) else { continue };
+            let away = cosine < -self.config.screen;
+            if away && cohort.credit(index) == 1.0 {
+                verdict.lines.push(GuardLine {
+                    device: participant.device.to_string(),
+                    tier: participant.tier.index(),
+                    what: "direction",
+                    action: "counted less",
+                    why: "points away from the others",
+                    said: cosine,
+                    counted: f64::from(SCREENED),
+                });
+                cohort.set_credit(index, SCREENED);
             }
-            self.devices.insert(device, past);
+            // In between nothing changes: who was found out is not forgotten when all grow quiet.
+            if away {
+                past.away = (past.away + 1).min(AWAY.1);
+            } else if cosine > 0.0 {
+                past.away = past.away.saturating_sub(1);
+            }
         }
-        lines
+    }
+
+    /// Whether anybody looks where updates point.
+    pub fn screens(&self) -> bool {
+        self.config.mode != Mode::Off && self.config.screen > 0.0
+    }
+
+    /// The round is over: what was believed is remembered.
+    pub fn learn(&mut self, verdict: Verdict) {
+        if self.config.mode != Mode::Off {
+            self.devices.extend(verdict.next);
+        }
     }
 
     /// What must survive a restart; empty = nothing.
@@ -216,10 +228,6 @@ impl Guard {
     /// Takes up what [`Guard::save`] gave. A past that can not be read is forgotten: it only makes belief easier.
     pub fn restore(&mut self, bytes: &[u8]) {
         self.devices = postcard::from_bytes(bytes).unwrap_or_default();
-    }
-
-    fn is_off(&self) -> bool {
-        self.config.mode == Mode::Off && self.config.screen == 0.0
     }
 
     /// Pasts of a cohort's participants; a device that was never enrolled starts with what it says now.
@@ -244,7 +252,7 @@ impl Guard {
 
     /// Devices that have pointed away from the others count less.
     fn discount(&self, cohort: &mut Cohort<'_>, verdict: &mut Verdict) {
-        if self.config.screen == 0.0 {
+        if !self.screens() {
             return;
         }
         for index in 0..cohort.participants().len() {
@@ -267,16 +275,16 @@ impl Guard {
 
     /// A loss after training is also believed where it has hardly grown from the one before.
     fn check_losses_after(&self, cohort: &mut Cohort<'_>, findings: &mut Findings) {
-        let after: Vec<f64> = cohort.participants().iter().map(|p| p.loss_after()).collect();
+        let after: Vec<_> = cohort.participants().iter().map(|p| Some(p.loss_after())).collect();
         let bands = bands(cohort, &after, &self.config);
         for index in 0..after.len() {
             let Some(participant) = cohort.participants().get(index) else { continue };
             let Some(band) = bands.get(participant.tier.index()).copied().flatten() else { continue };
             let Some(said) = participant.reported_loss_after() else { continue };
             if said > band.limit && said > STEADY * participant.loss() {
-                let numbers = (said, band.largest);
-                findings.note(cohort, index, "loss_after", Code::ImplausibleLoss, numbers, PEERS);
-                cohort.believe_loss_after(index, band.largest);
+                let counted = band.usual();
+                findings.note(cohort, index, "loss_after", Code::ImplausibleLoss, (said, counted), PEERS);
+                cohort.believe_loss_after(index, counted);
             }
         }
     }
@@ -315,7 +323,8 @@ impl Guard {
             return;
         }
         let trained = kind == Kind::Train;
-        let beliefs = self.beliefs(cohort, &norms, |past| past.norm.filter(|_| trained));
+        let tight = GuardConfig { spread: self.config.spread / 2.0, ..self.config.clone() };
+        let beliefs = self.beliefs(cohort, &norms, &tight, |past| past.norm.filter(|_| trained));
         for (index, (belief, place)) in beliefs.into_iter().enumerate() {
             let said = norms.get(index).copied().unwrap_or(0.0);
             if let Belief::Less(counted, why) = belief {
@@ -337,9 +346,11 @@ impl Guard {
         &self,
         cohort: &Cohort<'_>,
         values: &[f64],
+        config: &GuardConfig,
         past: impl Fn(&Past) -> Option<Place>,
     ) -> Vec<(Belief, Option<Place>)> {
-        let bands = bands(cohort, values, &self.config);
+        let known: Vec<_> = values.iter().copied().map(Some).collect();
+        let bands = bands(cohort, &known, config);
         let judge = |(participant, &value): (&super::Participant, &f64)| {
             let band = bands.get(participant.tier.index()).copied().flatten();
             let known = self.devices.get(&participant.device);
@@ -366,16 +377,17 @@ impl Guard {
             // Whoever is believed for its past can not climb by it.
             return match past.filter(|_| steady) {
                 Some(past) => (Belief::Whole, place(value.min(past.value))),
-                None => (Belief::Less(band.largest, PEERS), place(band.largest)),
+                None => (Belief::Less(band.usual(), PEERS), place(band.usual())),
             };
         }
-        let own = past.map(|past| past.value.max((band.middle + past.above).exp()));
-        match own {
-            Some(own) if value > self.config.factor * own => {
-                let counted = (DRIFT * own).min(value);
-                (Belief::Less(counted, OWN_PAST), place(counted))
-            }
-            _ => (Belief::Whole, place(value)),
+        let Some(past) = past else { return (Belief::Whole, place(value)) };
+        // Its place among the others, not its last value: when all losses fall, a liar's must fall, too.
+        let own = (band.middle + past.above).exp();
+        if value > self.config.factor * own.max(past.value) {
+            let counted = (DRIFT * own).min(value);
+            (Belief::Less(counted, OWN_PAST), place(counted))
+        } else {
+            (Belief::Whole, place(value))
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What devices say, and what follows from it.
 
 use common::{
-    Code, DeviceId, Duration, Instant, Tier,
+    Code, DeviceId, Duration, Instant, Tier, TierSet,
     message::{
-        Assignment, Fetch, Hello, Offer, PLAN_PART, PLAN_STEPS, PlanPart, Receipt, Refusal, Ticket,
+        Assignment, Blob, Fetch, Hello, Offer, PLAN_PART, PLAN_STEPS, PlanPart, Receipt, Refusal, Ticket,
         ToAggregator, ToDevice, Welcome,
     },
     transfer::{Arrival, Incoming},
@@ -23,16 +23,20 @@ impl Coordinator {
     pub fn handle_frame(&mut self, conn: ConnId, bytes: &[u8], now: Instant) -> Result<(), Code> {
         let result = match Frame::decode(bytes) {
             Ok(Frame::Control(body)) => match wire::message(body) {
-                Ok(message) => self.handle_message(conn, message, now),
+                Ok(message) => {
+                    let result = self.handle_message(conn, message, now);
+                    self.advance(now);
+                    result
+                }
                 Err(error) => Err(error.code().into()),
             },
+            // A chunk moves no phase: what it completes must become durable first.
             Ok(Frame::Chunk { transfer, offset, data }) => {
                 self.handle_chunk(conn, transfer, offset, data, now);
                 Ok(())
             }
             Err(error) => Err(error.code().into()),
         };
-        self.advance(now);
         let Err(refusal) = result else { return Ok(()) };
         if let Some(outbox) = self.conns.get_mut(&conn) {
             outbox.say(ToDevice::Refusal(refusal));
@@ -74,7 +78,7 @@ impl Coordinator {
                     self.awake.insert(conn);
                 }
             }
-            ToAggregator::Offer(offer) => self.handle_offer(&device, offer),
+            ToAggregator::Offer(offer) => self.handle_offer(&device, offer, now),
             ToAggregator::Refusal(refusal) => self.resign(&device, refusal.code),
             ToAggregator::PullOnnx => {
                 if let Some(member) = self.fleet.member(&device) {
@@ -99,7 +103,9 @@ impl Coordinator {
         if hello.device != *device {
             return Err(Code::WrongIdentity.into());
         }
-        if let Some(changed) = self.fleet.admit(hello, conn, &self.model.plans, self.settings.needs, now)? {
+        let allowed = self.conns.get(&conn).map_or(TierSet::ALL, |outbox| outbox.allowed);
+        let admitted = self.fleet.admit(hello, conn, &self.model.plans, self.settings.needs, allowed, now)?;
+        if let Some(changed) = admitted {
             self.actions.push_back(Action::Register(changed));
         }
         if let Some(outbox) = self.conns.get_mut(&conn) {
@@ -175,16 +181,16 @@ impl Coordinator {
         let limits = self.settings.limits.for_peer(member.max_chunk);
         let outbox = self.conns.get_mut(&member.conn?)?;
         let codec = self.settings.down;
-        let model = outbox.publish(number, slice.bytes, codec.align(), limits, slice.check);
+        let model = outbox.publish(number, slice, codec.align(), limits);
         let guide = guide.map(|guide| {
             // Unlike the model, the guide changes from exchange to exchange.
             let transfer = GUIDE_TRANSFER | (number << 3 | u32::from(stage) & 7) & (GUIDE_TRANSFER - 1);
-            outbox.publish(transfer, guide.bytes, codec.align(), limits, guide.check)
+            outbox.publish(transfer, guide, codec.align(), limits)
         });
         Some(Assignment { ticket, task, model, codec, guide })
     }
 
-    fn handle_offer(&mut self, device: &DeviceId, offer: Offer) {
+    fn handle_offer(&mut self, device: &DeviceId, offer: Offer, now: Instant) {
         let (last, devices) = &self.counted;
         if offer.ticket == *last && devices.contains(device) {
             return self.receipt(device, offer.ticket, None);
@@ -223,7 +229,7 @@ impl Coordinator {
             Purpose::Train if offer.update.bytes == 0 => self.store(device, offer, vec![]),
             Purpose::Train => {
                 self.set_seat(device, Seat::Queued(Box::new(offer)));
-                self.start_uploads();
+                self.start_uploads(now);
             }
         }
     }
@@ -233,12 +239,12 @@ impl Coordinator {
         let Phase::Collecting(round) = &mut self.phase else { return };
         let (kind, lr) = (round.kind, round.lr);
         let vectors = round.tasks.get(device).map_or(0, |task| upload(task, 0).0);
-        let Some((tier, seat)) = round.seats.get_mut(device) else { return };
-        *seat = Seat::Storing(offer.scalars.clone());
+        let Some(&(tier, _)) = round.seats.get(device) else { return };
+        round.seats.set(device, Seat::Storing(offer.scalars.clone()));
         self.actions.push_back(Action::Store(StoredUpdate {
             ticket: offer.ticket,
             device: device.clone(),
-            tier: *tier,
+            tier,
             kind,
             vectors,
             lr,
@@ -253,25 +259,28 @@ impl Coordinator {
         let (tier, _) = round.seats.get(device).ok_or(Code::NotSelected)?;
         let slice = self.published.get(tier.index()).ok_or(Code::NotSelected)?;
         let parameters = self.model.regions.slice_len(*tier);
-        round.review(device, offer, self.ticket(round), slice.check, parameters)
+        round.review(device, offer, self.ticket(round), slice.check(), parameters)
     }
 
     /// Lets waiting updates in, as many as memory allows.
-    fn start_uploads(&mut self) {
+    pub(super) fn start_uploads(&mut self, now: Instant) {
         let max = self.settings.max_uploads.max(1);
         while let Phase::Collecting(round) = &mut self.phase {
-            if round.uploads() >= max && !round.interrupt_upload(|device| self.fleet.is_connected(device)) {
+            let Some(device) = round.seats.first_queued().cloned() else { return };
+            if round.seats.held() >= max
+                && !round.interrupt_upload(now, |device| self.fleet.is_connected(device))
+            {
                 return;
             }
-            let queued = round.seats.iter_mut().find(|(_, (_, seat))| matches!(seat, Seat::Queued(_)));
-            let Some((device, (_, seat))) = queued else { return };
-            let device = device.clone();
-            let Seat::Queued(offer) = std::mem::replace(seat, Seat::Assigned) else { return };
-            let incoming = Incoming::new(offer.update.transfer, offer.update.bytes);
-            let fetch = Fetch { transfer: offer.update.transfer, offset: 0 };
-            let bytes = Vec::with_capacity(offer.update.bytes as usize);
-            *seat = Seat::Uploading(Box::new(Upload { offer: *offer, incoming, bytes }));
-            self.say(&device, ToDevice::Fetch(fetch));
+            let Some(Seat::Queued(offer)) = round.seats.set(&device, Seat::Assigned) else { return };
+            let Blob { transfer, bytes, .. } = offer.update;
+            let incoming = Incoming::new(transfer, bytes);
+            let room = bytes as usize;
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.reserve_exact(room);
+            let upload = Upload { offer: *offer, incoming, bytes, moved: now };
+            round.seats.set(&device, Seat::Uploading(Box::new(upload)));
+            self.say(&device, ToDevice::Fetch(Fetch { transfer, offset: 0 }));
         }
     }
 
@@ -280,11 +289,11 @@ impl Coordinator {
         let device = outbox.device.clone();
         self.fleet.seen(&device, now);
         let Phase::Collecting(round) = &mut self.phase else { return };
-        let Some((_, seat)) = round.seats.get_mut(&device) else { return };
-        let Seat::Uploading(upload) = seat else { return };
+        let Some(upload) = round.seats.upload(&device) else { return };
         let answer = match upload.incoming.handle_chunk(transfer, offset, data.len()) {
             Arrival::Fresh => {
                 upload.bytes.extend_from_slice(data);
+                upload.moved = now;
                 ToDevice::Ack(upload.incoming.ack())
             }
             Arrival::Known => ToDevice::Ack(upload.incoming.ack()),
@@ -297,7 +306,7 @@ impl Coordinator {
         if upload.incoming.is_done() {
             let (offer, payload) = (upload.offer.clone(), std::mem::take(&mut upload.bytes));
             self.store(&device, offer, payload);
-            self.start_uploads();
+            self.start_uploads(now);
         }
         self.say(&device, answer);
     }
@@ -322,10 +331,8 @@ impl Coordinator {
     }
 
     fn set_seat(&mut self, device: &DeviceId, new: Seat) {
-        if let Phase::Collecting(round) = &mut self.phase
-            && let Some((_, seat)) = round.seats.get_mut(device)
-        {
-            *seat = new;
+        if let Phase::Collecting(round) = &mut self.phase {
+            round.seats.set(device, new);
         }
     }
 

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use common::{
-    DeviceId, Instant,
+    DeviceId, Instant, TierSet,
     message::{Ack, Blob, Fetch, ToDevice},
     transfer::{Lane, LinkLimits, Outgoing},
     wire,
 };
 
 use super::{Coordinator, GUIDE_TRANSFER, ONNX_TRANSFER};
-use crate::fleet::ConnId;
+use crate::{fleet::ConnId, model::Published};
 
 /// A device that does not read must not make us remember without end: beyond this, the oldest
 /// answer goes, and the device will ask again.
@@ -22,14 +22,16 @@ pub(super) struct Outbox {
     pub(super) device: DeviceId,
     /// Hello was accepted on this connection.
     pub(super) joined: bool,
+    /// Tiers that its certificate allows.
+    pub(super) allowed: TierSet,
     messages: VecDeque<ToDevice>,
     /// The model of the round, a guide, and a file that was asked for.
-    transfers: Vec<(Outgoing, Bytes)>,
+    transfers: Vec<(Outgoing, Published)>,
 }
 
 impl Outbox {
     pub(super) fn new(device: DeviceId) -> Self {
-        Self { device, joined: false, messages: VecDeque::new(), transfers: vec![] }
+        Self { device, joined: false, allowed: TierSet::ALL, messages: VecDeque::new(), transfers: vec![] }
     }
 
     pub(super) fn say(&mut self, message: ToDevice) {
@@ -49,18 +51,17 @@ impl Outbox {
     pub(super) fn publish(
         &mut self,
         transfer: u32,
-        bytes: Bytes,
+        source: Published,
         align: u32,
         limits: LinkLimits,
-        check: u32,
     ) -> Blob {
-        let len = bytes.len() as u32;
+        let (bytes, check) = (source.bytes().len() as u32, source.check());
         if !self.offers(transfer) {
             let other_kind = |id: u32| (id ^ transfer) & (ONNX_TRANSFER | GUIDE_TRANSFER) != 0;
             self.transfers.retain(|(outgoing, _)| other_kind(outgoing.transfer()));
-            self.transfers.push((Outgoing::new(transfer, len, align, limits), bytes));
+            self.transfers.push((Outgoing::new(transfer, bytes, align, limits), source));
         }
-        Blob { transfer, bytes: len, check }
+        Blob { transfer, bytes, check }
     }
 
     pub(super) fn handle_fetch(&mut self, fetch: Fetch, now: Instant) {
@@ -88,30 +89,47 @@ impl Outbox {
         self.transfers.iter().filter_map(|(outgoing, _)| outgoing.poll_timeout()).min()
     }
 
-    fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Lane> {
+    /// Whether a transfer is under way.
+    fn is_sending(&self) -> bool {
+        self.transfers.iter().any(|(outgoing, _)| outgoing.is_running())
+    }
+
+    fn poll_frame(&mut self, chunks: bool) -> Option<(Lane, Bytes)> {
+        let mut out = [0; wire::MAX_CONTROL];
         while let Some(message) = self.messages.pop_front() {
-            out.resize(wire::MAX_CONTROL, 0);
             // A message that does not fit a control frame is a defect of ours, caught by the golden
             // tests; sending nothing makes the device ask again.
-            if let Ok(len) = wire::encode_control(&message, out) {
-                out.truncate(len);
-                return Some(Lane::Control);
+            if let Ok(len) = wire::encode_control(&message, &mut out) {
+                return Some((Lane::Control, Bytes::copy_from_slice(out.get(..len)?)));
             }
         }
-        let next = |(outgoing, bytes): &mut (Outgoing, Bytes)| {
-            outgoing.poll_chunk().map(|range| (outgoing.transfer(), range, bytes.clone()))
+        if !chunks {
+            return None;
+        }
+        let next = |(outgoing, source): &mut (Outgoing, Published)| {
+            let range = outgoing.poll_chunk()?;
+            Some((Lane::Transfer(outgoing.transfer()), source.frame(outgoing.transfer(), range)?))
         };
-        let (transfer, range, bytes) = self.transfers.iter_mut().find_map(next)?;
-        let data = bytes.get(range.start as usize..range.end as usize)?;
-        out.resize(data.len() + wire::CHUNK_OVERHEAD, 0);
-        wire::encode_chunk(transfer, range.start, data.len(), out, |to| to.copy_from_slice(data)).ok()?;
-        Some(Lane::Transfer(transfer))
+        self.transfers.iter_mut().find_map(next)
     }
 }
 
 impl Coordinator {
+    /// The next frame for a connection; without `chunks`, the next message.
+    pub fn poll_frame(&mut self, conn: ConnId, chunks: bool) -> Option<(Lane, Bytes)> {
+        self.conns.get_mut(&conn)?.poll_frame(chunks)
+    }
+
+    /// Whether a connection has fetched something and not acknowledged all of it.
+    pub fn is_sending(&self, conn: ConnId) -> bool {
+        self.conns.get(&conn).is_some_and(Outbox::is_sending)
+    }
+
     /// Writes the next frame for a connection into `out`.
     pub fn poll_transmit(&mut self, conn: ConnId, out: &mut Vec<u8>) -> Option<Lane> {
-        self.conns.get_mut(&conn)?.poll_transmit(out)
+        let (lane, frame) = self.poll_frame(conn, true)?;
+        out.clear();
+        out.extend_from_slice(&frame);
+        Some(lane)
     }
 }

@@ -335,10 +335,8 @@ fn what_does_not_fit_the_assignment_is_refused_before_a_byte_is_fetched() {
 impl Coordinator {
     /// As if the device's update had arrived and were on its way to the disk.
     fn set_storing(&mut self, device: &DeviceId) {
-        if let Phase::Collecting(round) = &mut self.phase
-            && let Some((_, seat)) = round.seats.get_mut(device)
-        {
-            *seat = Seat::Storing(Scalars::default());
+        if let Phase::Collecting(round) = &mut self.phase {
+            round.seats.set(device, Seat::Storing(Scalars::default()));
         }
     }
 
@@ -352,10 +350,8 @@ impl Coordinator {
             steps: 1,
             ..Scalars::default()
         };
-        if let Phase::Collecting(round) = &mut self.phase
-            && let Some((_, seat)) = round.seats.get_mut(device)
-        {
-            *seat = Seat::Delivered(scalars);
+        if let Phase::Collecting(round) = &mut self.phase {
+            round.seats.set(device, Seat::Delivered(scalars));
         }
     }
 }

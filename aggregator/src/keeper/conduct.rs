@@ -3,7 +3,7 @@
 //! What was asked follows from the strategy's state and from what the store holds of the round, so after a
 //! restart the open exchange is formed again and means the same.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeSet, ops::Range};
 
 use common::{
     Code, DeviceId, Tier,
@@ -334,12 +334,13 @@ impl Keeper {
         let (regions, layers) = (self.model.regions.clone(), self.model.layers.clone());
         let past = self.past(record.number)?;
         let scene = self.scene(&regions, &layers, record.number, lr, &past);
-        let (mut gradients, mut verdict) = (vec![], Verdict::default());
+        let (mut gradients, mut verdict, mut named) = (vec![], Verdict::default(), vec![]);
         let mut made = Vec::with_capacity(record.stages.len());
         for (number, stage) in record.stages.iter().enumerate() {
             let entries = self.store.updates(record.number, number as u8).map_err(CombineError::Read)?;
             let mut cohort = scene.cohort(&entries);
-            let found = self.guard.inspect(&mut cohort, stage.kind);
+            let mut found = self.guard.inspect(&mut cohort, stage.kind);
+            named.append(&mut found.lines);
             if number == train {
                 verdict = found;
             }
@@ -358,6 +359,11 @@ impl Keeper {
             }
         }
         let scales = std::mem::take(&mut verdict.scales);
+        if self.guard.screens() {
+            let spooled = Spooled::new(&mut *self.store, entries);
+            let cosines = cosines(cohort, &mut Scaled::new(spooled, &scales))?;
+            self.guard.screen(cohort, &cosines, &mut verdict);
+        }
         let trained =
             Trained { cohort, entries, past: &past, earlier, gradients: &gradients, scales: &scales };
         self.write_round(&trained);
@@ -365,13 +371,13 @@ impl Keeper {
         let spooled = Spooled::new(&mut *self.store, entries).with_past(&past);
         let mut updates = Scaled::new(spooled, &scales);
         let outcome = combine(&mut self.method, cohort, earlier, &mut updates, &mut self.parameters)?;
-        let cosines = match self.guard.config().screen {
-            0.0 => BTreeMap::new(),
-            _ => cosines(cohort, &mut updates)?,
-        };
         let conflicts = self.count_conflicts(&before, &trained);
-        let (mut lines, refused) = (std::mem::take(&mut verdict.lines), std::mem::take(&mut verdict.refused));
-        lines.extend(self.guard.learn(verdict, &cosines));
+        let (mut lines, refused) = (named, std::mem::take(&mut verdict.refused));
+        lines.append(&mut verdict.lines);
+        // What was said in several exchanges is named once.
+        let mut seen = BTreeSet::new();
+        lines.retain(|line| seen.insert((line.device.clone(), line.what)));
+        self.guard.learn(verdict);
         for line in &lines {
             let GuardLine { device, what, action, why, said, counted, .. } = line;
             warn!(device, what, action, said, counted, "{why}");

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    Code, DeviceId,
+    Code, DeviceId, TierSet,
     sealed::{Gate, HAIL, Knock, MAX_PLAIN, Nonce, SEAL_HEAD, SEAL_OVERHEAD},
     transfer::LinkLimits,
     wire,
@@ -53,12 +53,11 @@ struct BridgedLine {
     gate: Gate,
     /// The connection of the device whose session is open.
     device: Option<(DeviceId, ConnId, Arc<Line>)>,
-    frame: Vec<u8>,
 }
 
 impl BridgedLine {
     fn new(hub: Arc<Hub>, authority: Authority) -> Self {
-        Self { hub, authority, gate: Gate::default(), device: None, frame: vec![] }
+        Self { hub, authority, gate: Gate::default(), device: None }
     }
 
     async fn serve(mut self, mut send: SendStream, receive: RecvStream) {
@@ -113,7 +112,7 @@ impl BridgedLine {
                 let frame = frame.to_vec();
                 if fresh {
                     self.leave();
-                    let (conn, line) = self.hub.connect(device.clone());
+                    let (conn, line) = self.hub.connect(device.clone(), TierSet::ALL);
                     info!(%device, "joined over a serial line");
                     self.device = Some((device, conn, line));
                 }
@@ -133,13 +132,13 @@ impl BridgedLine {
     /// Sends what the Coordinator has for the device.
     async fn transmit(&mut self, send: &mut SendStream) -> Result<(), End> {
         let Some((_, conn, line)) = &self.device else { return Ok(()) };
-        while self.hub.next_frame(*conn, &mut self.frame).is_some() {
-            let mut packet = vec![0; self.frame.len() + SEAL_OVERHEAD];
-            if let Some(place) = packet.get_mut(SEAL_HEAD..SEAL_HEAD + self.frame.len()) {
-                place.copy_from_slice(&self.frame);
+        while let Some((_, frame)) = self.hub.next_frame(*conn, true) {
+            let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
+            if let Some(place) = packet.get_mut(SEAL_HEAD..SEAL_HEAD + frame.len()) {
+                place.copy_from_slice(&frame);
             }
             // A session that has used up its counter ends; the device begins another.
-            let len = self.gate.seal(&mut packet, self.frame.len()).ok_or(End::Refused(Code::Unexpected))?;
+            let len = self.gate.seal(&mut packet, frame.len()).ok_or(End::Refused(Code::Unexpected))?;
             write_packet(send, packet.get(..len).unwrap_or_default()).await?;
         }
         if line.is_closing() { Err(End::Link("closed by the aggregator".into())) } else { Ok(()) }

@@ -387,18 +387,24 @@ fn a_truncated_ledger_is_damage() {
 }
 
 #[test]
-fn another_format_is_refused() {
-    let dir = TempDir::new().unwrap();
-    drop(disk(&dir));
-    let path = dir.path().join(ledger::FILE);
-    let db = redb::Database::open(&path).unwrap();
-    let txn = db.begin_write().unwrap();
-    let newer = ledger::encode("format", &(ledger::FORMAT + 1)).unwrap();
-    txn.open_table(ledger::META).unwrap().insert("format", newer.as_slice()).unwrap();
-    txn.commit().unwrap();
-    drop(db);
-    let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
-    assert!(matches!(error, StoreError::Format { found: 3, known: 2, .. }), "{error}");
+fn an_older_or_newer_format_is_refused_and_left_as_it_is() {
+    for found in [ledger::FORMAT - 1, ledger::FORMAT + 1] {
+        let dir = TempDir::new().unwrap();
+        started(&mut disk(&dir));
+        let path = dir.path().join(ledger::FILE);
+        let db = redb::Database::open(&path).unwrap();
+        let txn = db.begin_write().unwrap();
+        let other = ledger::encode("format", &found).unwrap();
+        txn.open_table(ledger::META).unwrap().insert("format", other.as_slice()).unwrap();
+        txn.commit().unwrap();
+        drop(db);
+        let before = (fs::read(&path).unwrap(), fs::read(spool_of(&dir, 1)).unwrap());
+        let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
+        assert!(matches!(error, StoreError::Format { found: it, known: 2, .. } if it == found), "{error}");
+        assert!(error.to_string().contains("use the program that wrote it or another directory"), "{error}");
+        let after = (fs::read(&path).unwrap(), fs::read(spool_of(&dir, 1)).unwrap());
+        assert!(before == after, "format {found}: a file has changed");
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ use super::{
     identity::Identity,
     pull::{Pull, Step},
     quic::{self, LinkError, QuicLink},
+    renewal::Renewal,
 };
 use crate::{
     data::Shard,
@@ -97,6 +98,7 @@ impl Client {
             started: time::Instant::now(),
             end: Conclusion { tier: None, run: None, rounds: 0, finished: false },
             last_round: None,
+            renewal: Renewal::new(self.identity.clone()),
         };
         let mut rng = Rng::new(u64::from(wire::crc32(self.profile.device.as_str().as_bytes())));
         let mut pause = FIRST_PAUSE;
@@ -148,11 +150,12 @@ struct Driver<'a> {
     started: time::Instant,
     end: Conclusion,
     last_round: Option<u32>,
+    renewal: Renewal,
 }
 
 impl Driver<'_> {
     async fn connect(&self, endpoint: &Endpoint) -> Result<QuicLink, LinkError> {
-        QuicLink::connect(endpoint, self.client.server, &self.client.identity, self.client.silence).await
+        QuicLink::connect(endpoint, self.client.server, self.renewal.identity(), self.client.silence).await
     }
 
     fn now(&self) -> Instant {
@@ -219,6 +222,7 @@ impl Driver<'_> {
             tokio::task::yield_now().await;
             return Ok(None);
         }
+        self.renewal.renew_if_due(link).await;
         let wait = self.session.poll_timeout().map(|at| Duration::from_millis((at - self.now()).as_millis()));
         tokio::select! {
             received = link.receive() => self.handle_frame(&received?, link, pull).await?,
@@ -226,6 +230,7 @@ impl Driver<'_> {
                 let now = self.now();
                 self.session.handle_timeout(now);
             }
+            () = sleep(self.renewal.wait()) => {}
             () = stop => return Ok(Some(Left::Stopped)),
         }
         Ok(None)
@@ -362,6 +367,7 @@ fn advice(refusal: &Refusal) -> String {
         }
         Code::UnknownDevice => "; enrol it with `aggregator enroll` and use the new identity".into(),
         Code::BadCertificate => "; use the identity file that this aggregator's `enroll` wrote".into(),
+        Code::TierNotAllowed => "; enrol it with other --tiers, or give it more memory".into(),
         Code::WrongIdentity => "; --device must be the name it was enrolled under".into(),
         _ => String::new(),
     }

@@ -10,7 +10,7 @@ use common::{
     enrol::{ALPN, Question},
     wire::SERVER_NAME,
 };
-use quinn::VarInt;
+use quinn::{Connection, VarInt};
 use rustls::{
     DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
@@ -116,38 +116,54 @@ async fn ask(
     secret: Option<[u8; 32]>,
 ) -> Result<String, EnrolError> {
     tls.alpn_protocols = vec![ALPN.to_vec()];
-    let key = rcgen::KeyPair::generate()?;
-    let public = heapless::Vec::from_slice(rcgen::PublicKeyData::der_bytes(&key)).unwrap_or_default();
-    let question = Question { secret, key: public };
-    let link = |error: &dyn std::error::Error| EnrolError::Link(error.to_string());
     let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).map_err(|error| link(&error))?;
     let endpoint = quic::endpoint(server).map_err(EnrolError::Socket)?;
     let config = quinn::ClientConfig::new(Arc::new(crypto));
     let connecting = endpoint.connect_with(config, server, SERVER_NAME).map_err(|error| link(&error))?;
     let exchange = async {
         let connection = connecting.await.map_err(refused)?;
-        let (mut send, mut receive) = connection.open_bi().await.map_err(refused)?;
-        let mut bytes = [0; 128];
-        let bytes = postcard::to_slice(&question, &mut bytes).map_err(|error| link(&error))?;
-        send.write_all(bytes).await.map_err(|error| link(&error))?;
-        send.finish().map_err(|error| link(&error))?;
-        match receive.read_to_end(MAX_ANSWER).await {
-            Ok(answer) => {
-                connection.close(VarInt::from_u32(0), b"");
-                Ok(answer)
-            }
-            Err(error) => Err(connection.close_reason().map_or_else(|| link(&error), refused)),
-        }
+        let bundle = trade(&connection, secret).await?;
+        connection.close(VarInt::from_u32(0), b"");
+        Ok::<_, EnrolError>(bundle)
     };
-    let answer = tokio::time::timeout(PATIENCE, exchange)
-        .await
-        .map_err(|_| EnrolError::Link(format!("nothing within {PATIENCE:?}")))??;
+    let bundle = tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| late())??;
     endpoint.wait_idle().await;
+    Ok(bundle)
+}
+
+/// Trades the identity of an open connection for one with a new key. The present one is good until the new one is
+/// used.
+pub(super) async fn renew_on(connection: &Connection) -> Result<String, EnrolError> {
+    tokio::time::timeout(PATIENCE, trade(connection, None)).await.map_err(|_| late())?
+}
+
+/// Makes a key, asks for its certificate on a stream of its own, and gives both as a bundle.
+async fn trade(connection: &Connection, secret: Option<[u8; 32]>) -> Result<String, EnrolError> {
+    let key = rcgen::KeyPair::generate()?;
+    let public = heapless::Vec::from_slice(rcgen::PublicKeyData::der_bytes(&key)).unwrap_or_default();
+    let question = Question { secret, key: public };
+    let (mut send, mut receive) = connection.open_bi().await.map_err(refused)?;
+    let mut bytes = [0; 128];
+    let bytes = postcard::to_slice(&question, &mut bytes).map_err(|error| link(&error))?;
+    send.write_all(bytes).await.map_err(|error| link(&error))?;
+    send.finish().map_err(|error| link(&error))?;
+    let answer = receive
+        .read_to_end(MAX_ANSWER)
+        .await
+        .map_err(|error| connection.close_reason().map_or_else(|| link(&error), refused))?;
     let certificates = String::from_utf8(answer).map_err(|error| link(&error))?;
     let bundle = format!("{certificates}{}", key.serialize_pem());
     // Whatever is written can be used.
     Identity::parse(bundle.as_bytes())?;
     Ok(bundle)
+}
+
+fn link(error: &dyn std::error::Error) -> EnrolError {
+    EnrolError::Link(error.to_string())
+}
+
+fn late() -> EnrolError {
+    EnrolError::Link(format!("nothing within {PATIENCE:?}"))
 }
 
 fn refused(error: quinn::ConnectionError) -> EnrolError {

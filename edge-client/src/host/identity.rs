@@ -4,9 +4,10 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, SystemTime},
 };
 
-use common::wire::ALPN;
+use common::{certificate::Terms, wire::ALPN};
 use rustls::{
     RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -29,12 +30,15 @@ pub enum IdentityError {
 #[derive(Clone, Debug)]
 pub struct Identity {
     tls: Arc<rustls::ClientConfig>,
+    terms: Option<Terms>,
+    /// Where it was read from, and where a new one goes.
+    file: Option<PathBuf>,
 }
 
 impl Identity {
     pub fn load(path: &Path) -> Result<Self, IdentityError> {
         let pem = fs::read(path).map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
-        Self::parse(&pem)
+        Ok(Self { file: Some(path.to_owned()), ..Self::parse(&pem)? })
     }
 
     pub fn parse(pem: &[u8]) -> Result<Self, IdentityError> {
@@ -44,6 +48,7 @@ impl Identity {
         let [device, authority] = <[_; 2]>::try_from(certificates)
             .map_err(|found| IdentityError::Bundle(format!("{} certificates instead of 2", found.len())))?;
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(bundle)?;
+        let terms = Terms::of(&device);
         let mut roots = RootCertStore::empty();
         roots.add(authority)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -52,7 +57,7 @@ impl Identity {
             .with_root_certificates(roots)
             .with_client_auth_cert(vec![device], key)?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
-        Ok(Self { tls: Arc::new(tls) })
+        Ok(Self { tls: Arc::new(tls), terms, file: None })
     }
 
     /// A random number that nobody else knows, from the operating system.
@@ -61,6 +66,20 @@ impl Identity {
         let random = self.tls.crypto_provider().secure_random;
         random.fill(&mut bytes).map_err(|_| IdentityError::Random)?;
         Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Where it was read from.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// When it is time for a new one; never if it does not say when it was made. A clock that is behind that moment
+    /// is wrong, so now is as good as any time.
+    pub(super) fn renewal(&self, now: SystemTime) -> Option<SystemTime> {
+        let terms = self.terms?;
+        let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(terms.issued);
+        let due = SystemTime::UNIX_EPOCH + Duration::from_secs(terms.renewal());
+        Some(if now < issued { now } else { due })
     }
 
     pub(super) fn tls(&self) -> Arc<rustls::ClientConfig> {

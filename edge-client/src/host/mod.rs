@@ -8,6 +8,8 @@ pub mod enrol;
 mod identity;
 mod pull;
 mod quic;
+mod renewal;
 
 pub use client::{Client, ClientError, Conclusion, SILENCE};
 pub use identity::{Identity, IdentityError};
+pub use quic::client_config;

@@ -7,7 +7,10 @@ use common::{
     transfer::{Lane, LinkLimits},
     wire::{self, SERVER_NAME},
 };
-use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream, VarInt};
+use quinn::{
+    Connection, ConnectionError, Endpoint, RecvStream, SendStream, VarInt,
+    crypto::rustls::NoInitialCipherSuite,
+};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::identity::Identity;
@@ -63,6 +66,20 @@ pub(super) fn endpoint(server: SocketAddr) -> std::io::Result<Endpoint> {
     Endpoint::client(if server.ip().is_loopback() { loopback } else { any })
 }
 
+/// How a device connects: who it is, what it speaks, and how long it bears silence.
+pub fn client_config(
+    identity: &Identity,
+    alpn: &[u8],
+    silence: Duration,
+) -> Result<quinn::ClientConfig, NoInitialCipherSuite> {
+    let mut tls = (*identity.tls()).clone();
+    tls.alpn_protocols = vec![alpn.to_vec()];
+    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls)?;
+    let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+    config.transport_config(Arc::new(transport(silence)));
+    Ok(config)
+}
+
 /// Opens a connection that speaks `alpn`.
 pub(super) async fn connect(
     endpoint: &Endpoint,
@@ -71,12 +88,8 @@ pub(super) async fn connect(
     alpn: &[u8],
     silence: Duration,
 ) -> Result<Connection, LinkError> {
-    let mut tls = (*identity.tls()).clone();
-    tls.alpn_protocols = vec![alpn.to_vec()];
-    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls)
-        .map_err(|error| LinkError::Lost(error.to_string()))?;
-    let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-    config.transport_config(Arc::new(transport(silence)));
+    let config =
+        client_config(identity, alpn, silence).map_err(|error| LinkError::Lost(error.to_string()))?;
     let connecting = endpoint
         .connect_with(config, server, SERVER_NAME)
         .map_err(|error| LinkError::Lost(error.to_string()))?;
@@ -137,6 +150,10 @@ impl QuicLink {
     /// A frame that is already here.
     pub(super) fn try_receive(&mut self) -> Option<Result<Vec<u8>, LinkError>> {
         self.frames.try_recv().ok()
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     /// Delivers what was sent, then closes.

@@ -8,6 +8,7 @@ fn the_guard_keeps_a_fifth_of_liars_from_hurting_the_others() {
         shares: vec![0.0, 0.2],
         inflations: vec![1e6],
         lies: vec![Lie::Flipped],
+        seeds: 1,
         ..AttackOptions::default()
     };
     let result = run(&options, |_| {}).unwrap();
@@ -19,7 +20,6 @@ fn the_guard_keeps_a_fifth_of_liars_from_hurting_the_others() {
     assert_eq!((attacked.hostile, attacked.named), (8, 8), "{text}");
     let AttackRow { reference, undefended, defended, .. } = attacked;
     assert!(undefended.loss > 1.5 * reference.loss, "{text}");
-    // In so few rounds; the whole table says how near it comes.
-    assert!(defended.loss < 1.15 * reference.loss, "{text}");
+    assert!(defended.loss < 1.1 * reference.loss, "{text}");
     assert!(defended.variance < 1.1 * reference.variance, "{text}");
 }

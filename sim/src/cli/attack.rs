@@ -1,7 +1,16 @@
 //! `sim attack`: a table of what hostile devices can do.
 
 use clap::Args;
-use sim::attack::{AttackError, AttackOptions, run as run_attacks, table};
+use sim::attack::{AttackError, AttackOptions, AttackRow, run as run_attacks, table};
+
+use super::Format;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  sim attack                                 all cases with the default guard, means over 3 seeds
+  sim attack --seeds 1 --rounds 20           a quick look
+  sim attack --guard 'robust = \"median\"'     another defence
+  sim attack --format json | jq .rows";
 
 #[derive(Args, Debug)]
 pub struct AttackArgs {
@@ -12,26 +21,38 @@ pub struct AttackArgs {
     rounds: u32,
     #[arg(long, default_value_t = AttackOptions::default().seed)]
     seed: u64,
+    /// Runs of every case, with this many seeds
+    #[arg(long, default_value_t = AttackOptions::default().seeds)]
+    seeds: u64,
     /// Keys of `[guard]` in the defended runs, as in 'screen = 0.2' or 'robust = "median"'
     #[arg(long, default_value_t = AttackOptions::default().guard)]
     guard: String,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 pub fn run(args: &AttackArgs) -> Result<String, AttackError> {
-    let AttackArgs { devices, rounds, seed, guard, .. } = args;
+    let AttackArgs { devices, rounds, seed, seeds, guard, .. } = args;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let options = AttackOptions {
         devices: *devices,
         rounds: *rounds,
         seed: *seed,
+        seeds: *seeds,
         guard: guard.clone(),
         threads,
         ..AttackOptions::default()
     };
-    let result = run_attacks(&options, |_| {})?;
+    let progress = |row: &AttackRow| {
+        if !args.quiet {
+            eprintln!("{:.0} % hostile, F x {:e}, {:?}: done", 100.0 * row.share, row.inflation, row.updates);
+        }
+    };
+    let result = run_attacks(&options, progress)?;
     let json = || serde_json::to_string(&result).map(|text| text + "\n").unwrap_or_default();
-    Ok(if args.json { json() } else { table(&result) })
+    Ok(if args.format == Format::Json { json() } else { table(&result) })
 }

@@ -132,6 +132,7 @@ impl Arranged {
                 ..RoundConfig::default()
             },
             training: base.training.clone(),
+            wire: base.wire.clone(),
             report: ReportConfig { conflicts: base.conflicts },
             // The papers' algorithms believe every device.
             guard: GuardConfig { mode: GuardMode::Off, ..GuardConfig::default() },

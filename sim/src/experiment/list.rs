@@ -25,5 +25,6 @@ pub const ALL: &[(&str, &str)] = &[
     ("fedlf-fmnist-pat1", include_str!("../../experiments/fedlf-fmnist-pat1.toml")),
     ("fedlf-fmnist-pat2", include_str!("../../experiments/fedlf-fmnist-pat2.toml")),
     ("fedlf-online", include_str!("../../experiments/fedlf-online.toml")),
+    ("int8-mnist", include_str!("../../experiments/int8-mnist.toml")),
     ("tour", include_str!("../../experiments/tour.toml")),
 ];

@@ -19,7 +19,7 @@
 //! ```
 //! A variant or a strategy may lay keys of its own over data, fleet, model and training with `with`.
 
-use aggregator::config::TrainingConfig;
+use aggregator::config::{TrainingConfig, WireConfig};
 use models::tiers::TierSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -59,6 +59,9 @@ pub struct Base {
     pub fleet: FleetSpec,
     pub model: String,
     pub training: TrainingConfig,
+    /// How models and updates are encoded. Left out of fingerprints where it says nothing new.
+    #[serde(default, skip_serializing_if = "is_plain")]
+    pub wire: WireConfig,
     pub rounds: u32,
     /// All devices are scored before every so manieth round, whoever takes part in it; 0: those who do.
     #[serde(default)]
@@ -95,6 +98,10 @@ pub struct DataSpec {
     /// Score the set's own test part as a whole, too.
     #[serde(default = "yes")]
     pub global: bool,
+}
+
+fn is_plain(wire: &WireConfig) -> bool {
+    *wire == WireConfig::default()
 }
 
 fn yes() -> bool {

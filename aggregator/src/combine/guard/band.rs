@@ -13,17 +13,23 @@ const DEVIATION: f64 = 1.4826;
 pub(super) struct Band {
     /// Logarithm of the median.
     pub middle: f64,
-    /// Largest value that can be believed, and the largest one at or below it that a peer has.
+    /// Largest value that can be believed.
     pub limit: f64,
-    pub largest: f64,
+}
+
+impl Band {
+    /// What counts instead of a value that is not believed: nobody gains by saying more than can be believed.
+    pub fn usual(&self) -> f64 {
+        self.middle.exp()
+    }
 }
 
 /// By tier; a tier with few participants takes the band of all together, and nobody has one if they are few, too.
-pub(super) fn bands(cohort: &Cohort<'_>, values: &[f64], config: &GuardConfig) -> Vec<Option<Band>> {
+pub(super) fn bands(cohort: &Cohort<'_>, values: &[Option<f64>], config: &GuardConfig) -> Vec<Option<Band>> {
     let of = |tier: Option<Tier>| {
         let own = cohort.participants().iter().zip(values);
         let own = own.filter(|(participant, _)| tier.is_none_or(|tier| tier == participant.tier));
-        band(&own.map(|(_, &value)| value).collect::<Vec<_>>(), config)
+        band(&own.filter_map(|(_, &value)| value).collect::<Vec<_>>(), config)
     };
     let all = of(None);
     (0..cohort.regions().tiers()).map_while(Tier::new).map(|tier| of(Some(tier)).or(all)).collect()
@@ -37,12 +43,10 @@ fn band(values: &[f64], config: &GuardConfig) -> Option<Band> {
     let middle = median(&mut logs);
     let mut apart: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
     let reach = (DEVIATION * median(&mut apart) * config.spread).max(config.factor.ln());
-    let limit = (middle + reach).exp();
-    let believed = values.iter().copied().filter(|&value| value <= limit);
-    Some(Band { middle, limit, largest: believed.fold(0.0, f64::max) })
+    Some(Band { middle, limit: (middle + reach).exp() })
 }
 
-fn median(values: &mut [f64]) -> f64 {
+pub(super) fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let half = values.len() / 2;
     let upper = values.get(half).copied().unwrap_or(0.0);

@@ -1,68 +1,165 @@
 //! Whose update points away from all others.
 //!
 //! ```text
-//! u_i = D_i / |D_i|       M_i = mean of the other devices' u over each number that they hold, as far as i holds it
-//! cosine_i = u_i . M_i / |M_i|
+//! u_i = D_i / |D_i|       S = sum of c_i u_i over a sample of the model's numbers, c_i what i counts
+//! cosine_i = <u_i, S - c_i u_i> over the numbers of the sample that i holds, normalised
 //! ```
 //! Everybody's direction counts the same, however long the update and whatever weight its loss would give it, so
-//! that the ones looked for can not buy the mean. Two passes over the updates, memory of the order of the model.
+//! that the ones looked for can not buy the mean. The sample is another one in every round; it is read twice, which
+//! costs a small part of combining, and memory of its own size.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
-use common::DeviceId;
+use common::{
+    DeviceId, Tier,
+    region::RegionMap,
+    rng::{Rng, derive},
+};
 
-use super::super::{Cohort, CombineError, Row, Scalar, Updates, weighted_mean};
-use crate::strategy::Weights;
+use super::super::{Cohort, CombineError, Row, Updates};
 
 /// Others without whom a direction says nothing.
 const OTHERS: usize = 3;
+/// Stretches of the model that are looked at, and the length of each; a small model is looked at as a whole.
+const STRETCHES: usize = 24;
+const STRETCH: usize = 1024;
 
 /// Cosine of every participant with the others; absent where it has no direction or too few others.
 pub fn cosines<U: Updates>(
     cohort: &Cohort<'_>,
     updates: &mut U,
 ) -> Result<BTreeMap<DeviceId, f64>, CombineError<U::Error>> {
-    let regions = cohort.regions();
     let participants = cohort.participants();
-    let length = |index: usize| cohort.norm(index).sqrt();
-    let votes: Vec<f64> = (0..participants.len())
-        .map(|index| if length(index) > 0.0 { cohort.credit(index) / length(index) } else { 0.0 })
-        .collect();
-    // The mean divides by the sum of the votes in a region; what is needed is the sum itself.
-    let all: Vec<f64> = regions
-        .sets()
-        .iter()
-        .map(|set| {
-            let reach = participants.iter().zip(&votes).filter(|(p, _)| set.contains(p.tier));
-            reach.map(|(_, vote)| vote).sum()
-        })
-        .collect();
-    let mean = weighted_mean(&Weights::per_device(votes.clone()), cohort, updates)?;
     let mut found = BTreeMap::new();
+    if participants.len() <= OTHERS {
+        return Ok(found);
+    }
+    let sample = Sample::new(cohort.regions(), cohort.round);
+    let vote = |index: usize| match cohort.norm(index).sqrt() {
+        length if length > 0.0 => cohort.credit(index) / length,
+        _ => 0.0,
+    };
+    let mut sum = vec![0.0; sample.len];
     let mut buffer = Vec::new();
     for (index, participant) in participants.iter().enumerate() {
-        let vote = votes.get(index).copied().unwrap_or(0.0);
-        if vote == 0.0 || participants.len() <= OTHERS {
-            continue;
-        }
-        let update =
-            updates.read(Row::Update(index, participant), &mut buffer).map_err(CombineError::Read)?;
-        let (mut product, mut square) = (0.0, 0.0);
-        for piece in regions.pieces(participant.tier) {
-            let total = all.get(piece.region.index()).copied().unwrap_or(0.0);
-            let own = update.get(piece.packed..piece.packed + piece.len).unwrap_or(&[]);
-            let theirs = mean.get(piece.full..piece.full + piece.len).unwrap_or(&[]);
-            for (own, theirs) in own.iter().zip(theirs) {
-                let own = own.wide();
-                let others = total * theirs - vote * own;
+        let vote = vote(index);
+        sample.read(updates, Row::Update(index, participant), participant.tier, &mut buffer, |at, own| {
+            for (sum, own) in sum.iter_mut().skip(at).zip(own) {
+                *sum += vote * own;
+            }
+        })?;
+    }
+    for (index, participant) in participants.iter().enumerate() {
+        let vote = vote(index);
+        let (mut product, mut square, mut length) = (0.0, 0.0, 0.0);
+        sample.read(updates, Row::Update(index, participant), participant.tier, &mut buffer, |at, own| {
+            for (sum, own) in sum.iter().skip(at).zip(own) {
+                let others = sum - vote * own;
                 product += own * others;
                 square += others * others;
+                length += own * own;
             }
-        }
+        })?;
         // What remains of an only holder's numbers is rounding.
-        if square.sqrt() > 1e-9 {
-            found.insert(participant.device.clone(), product / (length(index) * square.sqrt()));
+        if vote > 0.0 && length > 0.0 && square.sqrt() > 1e-9 {
+            found.insert(participant.device.clone(), product / (length * square).sqrt());
         }
     }
     Ok(found)
+}
+
+/// Which numbers are looked at, as tiers hold them.
+struct Sample {
+    /// Numbers of the sample.
+    len: usize,
+    /// By tier: parts of its slice, and what of them belongs to the sample.
+    tiers: Vec<Vec<Part>>,
+}
+
+/// A contiguous part of a slice.
+struct Part {
+    packed: Range<usize>,
+    /// Offset in the part, offset in the sample, length.
+    pieces: Vec<(usize, usize, usize)>,
+}
+
+impl Sample {
+    fn new(regions: &RegionMap, round: u32) -> Self {
+        let stretches = stretches(regions.parameters(), round);
+        let starts: Vec<usize> = stretches
+            .iter()
+            .scan(0, |end, stretch| Some(std::mem::replace(end, *end + stretch.len())))
+            .collect();
+        let part = |tier: Tier, stretch: &Range<usize>, start: usize| {
+            let pieces = regions.pieces(tier);
+            let first = pieces.partition_point(|piece| piece.full + piece.len <= stretch.start);
+            let mut part: Option<Part> = None;
+            for piece in pieces.iter().skip(first).take_while(|piece| piece.full < stretch.end) {
+                let from = piece.full.max(stretch.start);
+                let len = (piece.full + piece.len).min(stretch.end) - from;
+                let packed = piece.packed + from - piece.full;
+                let part = part.get_or_insert(Part { packed: packed..packed, pieces: vec![] });
+                part.packed.end = packed + len;
+                part.pieces.push((packed - part.packed.start, start + from - stretch.start, len));
+            }
+            part
+        };
+        let tiers = (0..regions.tiers()).map_while(Tier::new);
+        let parts =
+            |tier| stretches.iter().zip(&starts).filter_map(|(s, &start)| part(tier, s, start)).collect();
+        Self { len: stretches.iter().map(ExactSizeIterator::len).sum(), tiers: tiers.map(parts).collect() }
+    }
+
+    /// Calls `each` with places in the sample and the numbers of an update from there on.
+    fn read<U: Updates>(
+        &self,
+        updates: &mut U,
+        row: Row<'_>,
+        tier: Tier,
+        buffer: &mut Vec<f64>,
+        mut each: impl FnMut(usize, &[f64]),
+    ) -> Result<(), CombineError<U::Error>> {
+        for part in self.tiers.get(tier.index()).into_iter().flatten() {
+            buffer.clear();
+            buffer.resize(part.packed.len(), 0.0);
+            updates.part(row, part.packed.start, buffer).map_err(CombineError::Read)?;
+            for &(from, at, len) in &part.pieces {
+                each(at, buffer.get(from..from + len).unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One stretch somewhere in each of so many equal parts of the model.
+fn stretches(parameters: usize, round: u32) -> Vec<Range<usize>> {
+    if parameters <= STRETCHES * STRETCH {
+        return std::iter::once(0..parameters).collect();
+    }
+    let mut rng = Rng::new(derive(0x5c4e_e11e, u64::from(round)));
+    let bound = |part: usize| part * parameters / STRETCHES;
+    (0..STRETCHES)
+        .map(|part| {
+            let room = bound(part + 1) - bound(part) - STRETCH;
+            let start = bound(part) + rng.below(room as u64 + 1) as usize;
+            start..start + STRETCH
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_model_is_looked_at_in_every_part_and_elsewhere_in_every_round() {
+        assert_eq!(stretches(2410, 1), [0..2410]);
+        let (first, second) = (stretches(178_110, 1), stretches(178_110, 2));
+        assert_ne!(first, second);
+        for (part, stretch) in first.iter().enumerate() {
+            assert_eq!(stretch.len(), STRETCH);
+            assert!(stretch.start >= part * 178_110 / STRETCHES);
+            assert!(stretch.end <= (part + 1) * 178_110 / STRETCHES);
+        }
+    }
 }

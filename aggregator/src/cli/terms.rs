@@ -1,0 +1,39 @@
+//! Under which terms devices are enrolled.
+
+use std::time::Duration;
+
+use aggregator::ca::Membership;
+use clap::Args;
+use common::{Tier, TierSet};
+
+#[derive(Args, Debug)]
+pub(super) struct TermsArgs {
+    /// Days for which a certificate is good; devices that are connected renew it after two thirds of them
+    #[arg(long, default_value_t = 3650.0, value_parser = days)]
+    days: f64,
+    /// Numbers of the tiers that the device may have, as in 1,2; all if absent
+    #[arg(long, value_delimiter = ',', value_parser = tier)]
+    tiers: Vec<Tier>,
+}
+
+impl TermsArgs {
+    pub fn membership(&self) -> Membership {
+        let good_for = Duration::from_secs_f64(self.days * 24.0 * 3600.0);
+        let tiers = match &self.tiers[..] {
+            [] => TierSet::ALL,
+            some => some.iter().fold(TierSet::EMPTY, |set, &tier| set.with(tier)),
+        };
+        Membership { good_for, tiers }
+    }
+}
+
+fn days(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(days) if days > 0.0 && days <= 7300.0 => Ok(days),
+        _ => Err("must be more than 0 and at most 7300".into()),
+    }
+}
+
+fn tier(text: &str) -> Result<Tier, String> {
+    text.parse().ok().and_then(Tier::new).ok_or_else(|| "must be a number below 32".into())
+}

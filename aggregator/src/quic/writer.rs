@@ -1,0 +1,128 @@
+//! What the Coordinator has to say, onto the streams of one connection.
+//!
+//! Frames of models are shared between all devices that get them and never copied here, so a device that reads
+//! slowly costs nothing. Only so many devices are sent a model at a time (`server.max_downloads`), because a
+//! thousand that start at once lose most of their packets; one that takes long gives up its place and goes on
+//! without it, so that slow devices hold up nobody.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{transfer::Lane, wire};
+use quinn::{Connection, SendStream, WriteError};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::Instant,
+};
+
+use super::{End, Front};
+use crate::{
+    fleet::ConnId,
+    hub::{Hub, Line},
+};
+
+/// How long a device keeps others waiting.
+const HEAD_START: Duration = Duration::from_secs(1);
+
+pub(super) struct Writer<'a> {
+    connection: &'a Connection,
+    control: SendStream,
+    transfer: Option<(u32, SendStream)>,
+    hub: &'a Hub,
+    conn: ConnId,
+    line: &'a Line,
+    downloads: &'a Semaphore,
+    place: Place<'a>,
+}
+
+/// Whether chunks may be sent now.
+enum Place<'a> {
+    None,
+    Held {
+        _permit: SemaphorePermit<'a>,
+        since: Instant,
+    },
+    /// It took long: goes on, and others may start.
+    GivenUp,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(
+        connection: &'a Connection,
+        control: SendStream,
+        front: &'a Front,
+        conn: ConnId,
+        line: &'a Line,
+    ) -> Self {
+        let Front { hub, downloads, .. } = front;
+        Self { connection, control, transfer: None, hub, conn, line, downloads, place: Place::None }
+    }
+
+    pub async fn run(mut self) -> Result<(), End> {
+        loop {
+            let chunks = !matches!(self.place, Place::None);
+            while let Some((lane, frame)) = self.hub.next_frame(self.conn, chunks) {
+                match lane {
+                    Lane::Control => self.message(frame).await?,
+                    Lane::Transfer(transfer) => self.chunk(transfer, frame).await?,
+                }
+            }
+            if self.line.is_closing() {
+                let _ = self.control.finish();
+                return std::future::pending().await;
+            }
+            if !self.hub.is_sending(self.conn) {
+                self.place = Place::None;
+                self.end_transfer();
+                self.line.woken().await;
+                continue;
+            }
+            match &self.place {
+                Place::None => tokio::select! {
+                    permit = self.downloads.acquire() => {
+                        self.place = Place::Held { _permit: permit?, since: Instant::now() };
+                    }
+                    () = self.line.woken() => {}
+                },
+                Place::Held { since, .. } => tokio::select! {
+                    () = tokio::time::sleep_until(*since + HEAD_START) => self.place = Place::GivenUp,
+                    () = self.line.woken() => {}
+                },
+                Place::GivenUp => self.line.woken().await,
+            }
+        }
+    }
+
+    async fn message(&mut self, frame: Bytes) -> Result<(), End> {
+        self.control.write_all(&wire::frame_prefix(frame.len())).await?;
+        self.control.write_chunk(frame).await?;
+        Ok(())
+    }
+
+    async fn chunk(&mut self, transfer: u32, frame: Bytes) -> Result<(), End> {
+        if self.transfer.as_ref().is_none_or(|(open, _)| *open != transfer) {
+            self.end_transfer();
+            let stream = self.connection.open_uni().await?;
+            // Short messages go first.
+            let _ = stream.set_priority(-1);
+            self.transfer = Some((transfer, stream));
+        }
+        let Some((_, stream)) = &mut self.transfer else { return Ok(()) };
+        let prefix = Bytes::copy_from_slice(&wire::frame_prefix(frame.len()));
+        match stream.write_all_chunks(&mut [prefix, frame]).await {
+            Ok(()) => Ok(()),
+            Err(lost @ WriteError::ConnectionLost(_)) => Err(lost.into()),
+            // The device wants no more of this stream; if it wants more of the transfer, it asks.
+            Err(_) => {
+                self.transfer = None;
+                Ok(())
+            }
+        }
+    }
+
+    fn end_transfer(&mut self) {
+        if let Some((_, mut done)) = self.transfer.take() {
+            let _ = done.finish();
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Where every device of an exchange stands, with running counts: a round of thousands is looked at after every
+//! message, and counting anew each time would cost more than the messages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{
+    Code, DeviceId, Instant, Tier,
+    message::{Offer, Scalars},
+    transfer::Incoming,
+};
+
+use crate::patience::Tally;
+
+/// Where one device stands in the round.
+#[derive(Clone, Debug)]
+pub enum Seat {
+    /// Was told, or will be when it connects.
+    Assigned,
+    /// Has offered an update that waits for a place among the uploads.
+    Queued(Box<Offer>),
+    Uploading(Box<Upload>),
+    /// Complete, not yet durable.
+    Storing(Scalars),
+    Delivered(Scalars),
+    Refused(Code),
+}
+
+/// An update on its way in.
+#[derive(Clone, Debug)]
+pub struct Upload {
+    pub offer: Offer,
+    pub incoming: Incoming,
+    pub bytes: Vec<u8>,
+    /// When the last of them arrived.
+    pub moved: Instant,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Seats {
+    seats: BTreeMap<DeviceId, (Tier, Seat)>,
+    /// By tier, as far as anybody was asked.
+    tallies: Vec<Tally>,
+    /// Updates that are in memory, whole or in part.
+    held: usize,
+    queued: BTreeSet<DeviceId>,
+}
+
+impl Seats {
+    /// Everybody was asked, nobody has answered.
+    pub fn new(devices: impl Iterator<Item = (DeviceId, Tier)>) -> Self {
+        let seats: BTreeMap<_, _> = devices.map(|(device, tier)| (device, (tier, Seat::Assigned))).collect();
+        let tiers = seats.values().map(|(tier, _)| tier.index() + 1).max().unwrap_or(0);
+        let mut tallies = vec![Tally::default(); tiers];
+        for (tier, _) in seats.values() {
+            tallies[tier.index()].asked += 1;
+        }
+        Self { seats, tallies, held: 0, queued: BTreeSet::new() }
+    }
+
+    pub fn get(&self, device: &DeviceId) -> Option<&(Tier, Seat)> {
+        self.seats.get(device)
+    }
+
+    /// Gives the seat that the device had; nothing happens if it has none.
+    pub fn set(&mut self, device: &DeviceId, new: Seat) -> Option<Seat> {
+        let (tier, seat) = self.seats.get_mut(device)?;
+        let tier = *tier;
+        let after = Self::counted(&new);
+        let old = std::mem::replace(seat, new);
+        let before = Self::counted(&old);
+        if let Some(tally) = self.tallies.get_mut(tier.index()) {
+            let change = |count: &mut usize, kind: Counted| {
+                *count = *count + usize::from(after == kind) - usize::from(before == kind);
+            };
+            change(&mut tally.delivered, Counted::Delivered);
+            change(&mut tally.refused, Counted::Refused);
+            change(&mut tally.storing, Counted::Storing);
+        }
+        let held = |counted| usize::from(matches!(counted, Counted::Uploading | Counted::Storing));
+        self.held = self.held + held(after) - held(before);
+        if before == Counted::Queued {
+            self.queued.remove(device);
+        }
+        if after == Counted::Queued {
+            self.queued.insert(device.clone());
+        }
+        Some(old)
+    }
+
+    /// The update of a device that is being received.
+    pub fn upload(&mut self, device: &DeviceId) -> Option<&mut Upload> {
+        match self.seats.get_mut(device) {
+            Some((_, Seat::Uploading(upload))) => Some(upload),
+            _ => None,
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&DeviceId, Tier, &Seat)> {
+        self.seats.iter().map(|(device, (tier, seat))| (device, *tier, seat))
+    }
+
+    pub fn len(&self) -> usize {
+        self.seats.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.seats.is_empty()
+    }
+
+    pub fn tallies(&self) -> &[Tally] {
+        &self.tallies
+    }
+
+    /// Updates that are in memory, whole or in part.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// The first device whose update waits for a place.
+    pub fn first_queued(&self) -> Option<&DeviceId> {
+        self.queued.first()
+    }
+
+    fn counted(seat: &Seat) -> Counted {
+        match seat {
+            Seat::Assigned => Counted::Assigned,
+            Seat::Queued(_) => Counted::Queued,
+            Seat::Uploading(_) => Counted::Uploading,
+            Seat::Storing(_) => Counted::Storing,
+            Seat::Delivered(_) => Counted::Delivered,
+            Seat::Refused(_) => Counted::Refused,
+        }
+    }
+}
+
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Counted {
+    Assigned,
+    Queued,
+    Uploading,
+    Storing,
+    Delivered,
+    Refused,
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{
+        RunId,
+        message::{Blob, Ticket},
+        rng::Rng,
+    };
+
+    use super::*;
+
+    fn seat(kind: u64) -> Seat {
+        let ticket = Ticket { run: RunId(1), round: 1, stage: 0, attempt: 0 };
+        let update = Blob { transfer: 1, bytes: 8, check: 0 };
+        let offer = Offer { ticket, update, model_check: 0, scalars: Scalars::default() };
+        match kind {
+            0 => Seat::Assigned,
+            1 => Seat::Queued(Box::new(offer)),
+            2 => Seat::Uploading(Box::new(Upload {
+                offer,
+                incoming: Incoming::new(1, 8),
+                bytes: vec![],
+                moved: Instant::ZERO,
+            })),
+            3 => Seat::Storing(Scalars::default()),
+            4 => Seat::Delivered(Scalars::default()),
+            _ => Seat::Refused(Code::WrongRound),
+        }
+    }
+
+    #[test]
+    fn running_counts_are_those_of_counting_anew() {
+        let device = |index: u64| -> DeviceId { format!("d{index}").parse().unwrap() };
+        let tier = |index: u64| Tier::new(index as usize % 3).unwrap();
+        let mut seats = Seats::new((0..20).map(|index| (device(index), tier(index))));
+        let mut rng = Rng::new(7);
+        for _ in 0..2000 {
+            assert!(seats.set(&device(rng.below(20)), seat(rng.below(6))).is_some());
+            let mut tallies = vec![Tally::default(); 3];
+            let (mut held, mut queued) = (0, vec![]);
+            for (device, tier, seat) in seats.iter() {
+                let tally = &mut tallies[tier.index()];
+                tally.asked += 1;
+                match seat {
+                    Seat::Delivered(_) => tally.delivered += 1,
+                    Seat::Refused(_) => tally.refused += 1,
+                    Seat::Storing(_) => {
+                        tally.storing += 1;
+                        held += 1;
+                    }
+                    Seat::Uploading(_) => held += 1,
+                    Seat::Queued(_) => queued.push(device),
+                    Seat::Assigned => {}
+                }
+            }
+            assert_eq!((seats.tallies(), seats.held()), (&tallies[..], held));
+            assert_eq!(seats.first_queued(), queued.first().copied());
+        }
+        assert!(seats.set(&"stranger".parse().unwrap(), Seat::Assigned).is_none());
+    }
+}

@@ -1,0 +1,247 @@
+//! One device's conversation: the messages, chunks and acknowledgements of a real Session, without an arena.
+
+use std::time::Duration;
+
+use common::{
+    Budget, DeviceId, Instant,
+    message::{Assignment, Blob, DataSummary, Hello, Offer, Scalars, Task, ToAggregator, ToDevice},
+    plan::PlanInfo,
+    transfer::{Arrival, Incoming, LinkLimits, Outgoing},
+    wire::{self, Crc32, Frame},
+};
+use quinn::{Connection, SendStream};
+
+use super::{LoadLog, reader::FrameReader, updates::Updates};
+
+/// When a request is repeated, as a Session does.
+const REPEAT: Duration = Duration::from_millis(LinkLimits::QUIC.timeout.as_millis());
+/// A device that hears nothing for so long gives up.
+const REPEATS: u32 = 60;
+const SAMPLES: u32 = 100;
+
+pub(super) struct Device {
+    index: usize,
+    connection: Connection,
+    control: SendStream,
+    receive: FrameReader,
+    plan: Option<PlanInfo>,
+}
+
+/// What went wrong, in words.
+type Outcome<T> = Result<T, String>;
+
+impl Device {
+    pub async fn open(connection: Connection, index: usize) -> Outcome<Self> {
+        let (control, receive) = connection.open_bi().await.map_err(text)?;
+        Ok(Self { index, connection, control, receive: FrameReader::new(receive), plan: None })
+    }
+
+    /// Says Hello and fetches the Plan.
+    pub async fn join(&mut self, device: &DeviceId) -> Outcome<()> {
+        let (inputs, classes) = (784, 10);
+        let data = DataSummary {
+            train_samples: SAMPLES,
+            test_samples: 0,
+            inputs,
+            classes,
+            ..DataSummary::default()
+        };
+        let hello = Hello {
+            device: device.clone(),
+            budget: Budget::UNLIMITED,
+            data,
+            max_chunk: LinkLimits::QUIC.chunk,
+            max_nodes: u16::MAX,
+        };
+        let welcome = |message: ToDevice| match message {
+            ToDevice::Welcome(welcome) => Some(welcome),
+            _ => None,
+        };
+        let plan = self.ask(&ToAggregator::Hello(hello), welcome).await?.plan;
+        let (mut node, mut step) = (0, 0);
+        while node < plan.nodes || step < plan.schedule {
+            let part = |message: ToDevice| match message {
+                ToDevice::PlanPart(part) if (part.node, part.step) == (node, step) => Some(part),
+                _ => None,
+            };
+            let part = self.ask(&ToAggregator::PlanRequest { node, step }, part).await?;
+            node += part.nodes.len() as u16;
+            step += part.steps.len() as u16;
+        }
+        self.plan = Some(plan);
+        Ok(())
+    }
+
+    /// Delivers an update whenever one is wanted, until the run is over.
+    pub async fn take_part(&mut self, updates: &Updates, log: &LoadLog) -> Outcome<()> {
+        loop {
+            let work = |message: ToDevice| match message {
+                ToDevice::Assignment(assignment) => Some(Some(assignment)),
+                ToDevice::Finished { .. } => Some(None),
+                _ => None,
+            };
+            let Some(assignment) = self.ask(&ToAggregator::Ready, work).await? else { break };
+            log.told(assignment.ticket.round);
+            self.fetch(&assignment.model).await?;
+            let accepted = self.deliver(&assignment, updates).await?;
+            log.answered(assignment.ticket.round, accepted);
+        }
+        self.say(&ToAggregator::Goodbye).await?;
+        let _ = self.control.finish();
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.control.stopped()).await;
+        self.connection.close(0u32.into(), b"");
+        Ok(())
+    }
+
+    /// Receives a model, checks it and forgets it.
+    async fn fetch(&mut self, model: &Blob) -> Outcome<()> {
+        let mut incoming = Incoming::new(model.transfer, model.bytes);
+        let mut crc = Crc32::default();
+        let mut stream: Option<FrameReader> = None;
+        let mut repeats = 0;
+        self.say(&ToAggregator::Fetch(incoming.fetch())).await?;
+        while !incoming.is_done() {
+            let next = async {
+                loop {
+                    match &mut stream {
+                        Some(open) => match open.next().await? {
+                            Some(frame) => return Ok::<_, String>(frame),
+                            None => stream = None,
+                        },
+                        None => {
+                            let opened = self.connection.accept_uni().await.map_err(text)?;
+                            stream = Some(FrameReader::new(opened));
+                        }
+                    }
+                }
+            };
+            let Ok(frame) = tokio::time::timeout(REPEAT, next).await else {
+                repeats += 1;
+                if repeats > REPEATS {
+                    return Err("the model does not arrive".into());
+                }
+                self.say(&ToAggregator::Fetch(incoming.fetch())).await?;
+                continue;
+            };
+            let frame = frame?;
+            let Ok(Frame::Chunk { transfer, offset, data }) = Frame::decode(&frame) else {
+                return Err("what arrives is no chunk".into());
+            };
+            match incoming.handle_chunk(transfer, offset, data.len()) {
+                Arrival::Fresh => crc.update(data),
+                Arrival::Gap => {
+                    if let Some(fetch) = incoming.refetch() {
+                        self.say(&ToAggregator::Fetch(fetch)).await?;
+                    }
+                    continue;
+                }
+                Arrival::Known | Arrival::Foreign => {}
+            }
+            self.say(&ToAggregator::Ack(incoming.ack())).await?;
+        }
+        if crc.finish() == model.check { Ok(()) } else { Err("the model has another checksum".into()) }
+    }
+
+    /// Offers an update and sends it; whether it was accepted.
+    async fn deliver(&mut self, assignment: &Assignment, updates: &Updates) -> Outcome<bool> {
+        let ticket = assignment.ticket;
+        let transfer = ticket.round ^ u32::from(ticket.stage) << 24;
+        let numbers = self.plan.map_or(0, |plan| plan.params as usize);
+        let (frames, loss_after) = match &assignment.task {
+            Task::Train(brief) => {
+                let numbers = numbers * brief.product.vectors();
+                (Some(updates.frames(self.index, transfer, brief.codec, numbers)), brief.loss_after)
+            }
+            Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => (None, false),
+        };
+        let (len, align) = frames.as_ref().map_or((0, 1), |frames| (frames.len, frames.align));
+        let loss = 1.0 + (self.index % 10) as f64 / 10.0;
+        let offer = ToAggregator::Offer(Offer {
+            ticket,
+            update: Blob { transfer, bytes: len, check: 0 },
+            model_check: assignment.model.check,
+            scalars: Scalars {
+                samples: SAMPLES,
+                loss_before: loss,
+                loss_after: loss_after.then_some(0.9 * loss),
+                steps: 1,
+                ..Scalars::default()
+            },
+        });
+        let mut outgoing = Outgoing::new(transfer, len, align, LinkLimits::QUIC);
+        let mut stream = None;
+        let answer = |message: ToDevice| match message {
+            ToDevice::Fetch(_) | ToDevice::Ack(_) | ToDevice::Receipt(_) => Some(message),
+            _ => None,
+        };
+        self.say(&offer).await?;
+        loop {
+            match self.hear(&offer, answer).await? {
+                ToDevice::Receipt(receipt) if receipt.ticket == ticket => {
+                    return Ok(receipt.refused.is_none());
+                }
+                ToDevice::Fetch(fetch) => outgoing.handle_fetch(fetch, Instant::ZERO),
+                ToDevice::Ack(ack) => outgoing.handle_ack(ack, Instant::ZERO),
+                _ => {}
+            }
+            while let Some(range) = outgoing.poll_chunk() {
+                let frame = frames.as_ref().and_then(|frames| frames.at(range.start));
+                let Some(frame) = frame else {
+                    return Err("an update is wanted from the middle of a chunk".into());
+                };
+                let open: &mut SendStream = match &mut stream {
+                    Some(open) => open,
+                    None => stream.insert(self.connection.open_uni().await.map_err(text)?),
+                };
+                open.write_chunk(frame).await.map_err(text)?;
+            }
+        }
+    }
+
+    /// Repeats a request until something of the wanted kind is heard.
+    async fn ask<T>(&mut self, request: &ToAggregator, wanted: impl Fn(ToDevice) -> Option<T>) -> Outcome<T> {
+        self.say(request).await?;
+        self.hear(request, wanted).await
+    }
+
+    /// Waits for something of the wanted kind; now and then repeats what was asked.
+    async fn hear<T>(
+        &mut self,
+        request: &ToAggregator,
+        wanted: impl Fn(ToDevice) -> Option<T>,
+    ) -> Outcome<T> {
+        let mut repeats = 0;
+        loop {
+            match tokio::time::timeout(REPEAT, self.receive.message()).await {
+                Ok(Ok(ToDevice::Refusal(refusal))) => return Err(refusal.code.to_string()),
+                Ok(Ok(message)) => {
+                    if let Some(found) = wanted(message) {
+                        return Ok(found);
+                    }
+                }
+                Ok(Err(lost)) => {
+                    return Err(self.connection.close_reason().map_or(lost, |reason| reason.to_string()));
+                }
+                Err(_) => {
+                    repeats += 1;
+                    if repeats > REPEATS {
+                        return Err("no answer".into());
+                    }
+                    self.say(request).await?;
+                }
+            }
+        }
+    }
+
+    async fn say(&mut self, message: &ToAggregator) -> Outcome<()> {
+        let mut frame = [0; 4 + wire::MAX_CONTROL];
+        let (prefix, rest) = frame.split_at_mut(4);
+        let len = wire::encode_control(message, rest).map_err(text)?;
+        prefix.copy_from_slice(&wire::frame_prefix(len));
+        self.control.write_all(&frame[..4 + len]).await.map_err(text)
+    }
+}
+
+fn text(error: impl std::error::Error) -> String {
+    error.to_string()
+}

@@ -1,0 +1,139 @@
+//! All devices: enrolled, connected a few at a time, and in conversation until the run is over.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use aggregator::ca::Authority;
+use common::{DeviceId, wire};
+use edge_client::host::{Identity, SILENCE, client_config};
+use quinn::{Connection, Endpoint};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use super::{Connected, LoadError, LoadLog, LoadOptions, device::Device, updates::Updates};
+
+/// Devices that share a socket. Real ones have one each, but a socket costs this process 3 MB.
+const PER_SOCKET: usize = 16;
+/// How often a device tries to connect.
+const ATTEMPTS: u64 = 20;
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// A device and what it connects with.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub device: DeviceId,
+    pub identity: Identity,
+}
+
+pub(super) fn enrol(authority: &Authority, devices: usize) -> Result<Vec<Member>, LoadError> {
+    let enrol = |index: usize| {
+        let name = format!("load-{index:05}");
+        let device: DeviceId = name
+            .parse()
+            .map_err(|_| LoadError::Device { device: name, what: "no name of a device".into() })?;
+        let identity = Identity::parse(authority.enroll(&device)?.as_bytes())?;
+        Ok(Member { device, identity })
+    };
+    (0..devices).map(enrol).collect()
+}
+
+/// What all devices share.
+struct Common {
+    server: SocketAddr,
+    updates: Updates,
+    log: Arc<LoadLog>,
+    /// Places for those that are connecting.
+    gate: Semaphore,
+    started: Instant,
+    connected: Mutex<Connected>,
+}
+
+/// Connects everybody and waits for the end of the run.
+pub(super) async fn run(
+    server: SocketAddr,
+    members: &[Member],
+    options: &LoadOptions,
+    log: Arc<LoadLog>,
+) -> Result<Connected, LoadError> {
+    let common = Arc::new(Common {
+        server,
+        updates: Updates::new(options.seed),
+        log,
+        gate: Semaphore::new(options.concurrency.max(1)),
+        started: Instant::now(),
+        connected: Mutex::new(Connected { devices: 0, seconds: 0.0, repeated: 0 }),
+    });
+    let endpoints = endpoints(members.len())?;
+    let mut conversations = JoinSet::new();
+    for (index, member) in members.iter().enumerate() {
+        let endpoint = endpoints[socket_of(index)].clone();
+        conversations.spawn(converse(common.clone(), endpoint, index, member.clone()));
+    }
+    while let Some(ended) = conversations.join_next().await {
+        ended.map_err(|error| LoadError::Device { device: "a device".into(), what: error.to_string() })??;
+    }
+    for endpoint in endpoints {
+        endpoint.wait_idle().await;
+    }
+    let connected = *common.connected.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(connected)
+}
+
+async fn converse(
+    common: Arc<Common>,
+    endpoint: Endpoint,
+    index: usize,
+    member: Member,
+) -> Result<(), LoadError> {
+    let named = |what: String| LoadError::Device { device: member.device.to_string(), what };
+    let mut device = {
+        let _place = common.gate.acquire().await.map_err(|closed| named(closed.to_string()))?;
+        let (connection, repeated) = connect(&endpoint, common.server, &member, wire::ALPN).await?;
+        let mut device = Device::open(connection, index).await.map_err(named)?;
+        device.join(&member.device).await.map_err(named)?;
+        let mut connected = common.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        connected.devices += 1;
+        connected.repeated += repeated;
+        connected.seconds = common.started.elapsed().as_secs_f64();
+        device
+    };
+    device.take_part(&common.updates, &common.log).await.map_err(named)
+}
+
+pub(super) fn socket_of(index: usize) -> usize {
+    index / PER_SOCKET
+}
+
+pub(super) fn endpoints(devices: usize) -> Result<Vec<Endpoint>, LoadError> {
+    let open = |_| {
+        Endpoint::client(([127, 0, 0, 1], 0).into())
+            .map_err(|source| LoadError::Io { what: "can not open a socket".into(), source })
+    };
+    (0..devices.div_ceil(PER_SOCKET)).map(open).collect()
+}
+
+/// Connects, again if need be; says how often it was needed.
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    server: SocketAddr,
+    member: &Member,
+    alpn: &[u8],
+) -> Result<(Connection, u64), LoadError> {
+    let named = |what: String| LoadError::Device { device: member.device.to_string(), what };
+    let mut repeated = 0;
+    loop {
+        let config = client_config(&member.identity, alpn, SILENCE)
+            .map_err(|error| LoadError::Tls(error.to_string()))?;
+        let connecting = endpoint
+            .connect_with(config, server, wire::SERVER_NAME)
+            .map_err(|error| named(error.to_string()))?;
+        match connecting.await {
+            Ok(connection) => return Ok((connection, repeated)),
+            Err(error) if repeated == ATTEMPTS => return Err(named(error.to_string())),
+            Err(_) => repeated += 1,
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,101 @@
+//! The aggregator's process, in a directory of its own.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use aggregator::config::Config;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    process::{Child, Command},
+};
+
+use super::{LoadError, LoadOptions, PATIENCE};
+
+/// A directory that an aggregator can serve.
+#[derive(Debug)]
+pub(super) struct Gateway {
+    program: PathBuf,
+    dir: PathBuf,
+}
+
+#[derive(Debug)]
+pub(super) struct Serving {
+    child: Child,
+    pub address: SocketAddr,
+    pub pid: Option<u32>,
+}
+
+/// One tier, so that every device has the whole model.
+pub(super) fn config(options: &LoadOptions) -> Result<Config, LoadError> {
+    let LoadOptions { devices, rounds, codec, model, strategy, seed, .. } = options;
+    let text = format!(
+        "[model]\nsource = \"{model}\"\ntiers = [1.0]\n[run]\nrounds = {rounds}\nmin_devices = {devices}\nseed = {seed}\n\
+         [strategy]\nname = \"{strategy}\"\n[wire]\ndown = \"{codec}\"\nup = \"{codec}\"\n\
+         [server]\nmax_connections = {most}\nmax_per_address = {most}\n",
+        codec = codec.name(),
+        most = devices + 64,
+    );
+    Ok(Config::parse(&text)?)
+}
+
+impl Gateway {
+    pub fn prepare(dir: &Path, config: &Config) -> Result<Self, LoadError> {
+        let path = dir.join("fairtier.toml");
+        let text = toml::to_string(config).unwrap_or_default();
+        fs::write(&path, text)
+            .map_err(|source| LoadError::Io { what: path.display().to_string(), source })?;
+        Ok(Self { program: beside("aggregator")?, dir: dir.to_owned() })
+    }
+
+    pub async fn start(self) -> Result<Serving, LoadError> {
+        let mut command = Command::new(&self.program);
+        command.args(["--log", "warn", "serve", "--listen", "127.0.0.1:0", "--exit-when-done", "--dir"]);
+        let (child, address) = start("aggregator", command.arg(&self.dir)).await?;
+        Ok(Serving { pid: child.id(), child, address })
+    }
+}
+
+impl Serving {
+    pub async fn stop(mut self) {
+        // It ends by itself once all devices have left; if not, the end of this process ends it.
+        let _ = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+    }
+}
+
+/// Starts a program that says where it is listening.
+pub(super) async fn start(
+    program: &'static str,
+    command: &mut Command,
+) -> Result<(Child, SocketAddr), LoadError> {
+    let failed = |source| LoadError::Io { what: program.into(), source };
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(failed)?;
+    let ended = |said: String| LoadError::Process { program, said };
+    let mut output = BufReader::new(child.stdout.take().ok_or_else(|| ended(String::new()))?);
+    let mut said = String::new();
+    let address = loop {
+        let mut line = String::new();
+        if output.read_line(&mut line).await.map_err(failed)? == 0 {
+            return Err(ended(said));
+        }
+        if let Some(address) = line.strip_prefix("listening on ") {
+            break address.trim().parse().map_err(|_| ended(line.clone()))?;
+        }
+        said += &line;
+    };
+    // Nobody may wait for room to say more.
+    tokio::spawn(async move { output.read_to_end(&mut vec![]).await });
+    Ok((child, address))
+}
+
+/// A program of this workspace: in `FAIRTIER_BIN_DIR`, or where this one is.
+fn beside(name: &str) -> Result<PathBuf, LoadError> {
+    let dir = std::env::var_os("FAIRTIER_BIN_DIR").map(PathBuf::from);
+    let dir = dir.or_else(|| Some(std::env::current_exe().ok()?.parent()?.to_owned()));
+    let path = dir.unwrap_or_default().join(name);
+    if path.is_file() { Ok(path) } else { Err(LoadError::NoProgram(path)) }
+}

@@ -1,0 +1,58 @@
+//! The result as text.
+
+use std::fmt::Write as _;
+
+use super::{LoadResult, LoadRound};
+
+pub fn table(result: &LoadResult) -> String {
+    let LoadResult { options, connect, bytes, .. } = result;
+    let mut text = format!(
+        "{} devices, {} parameters ({}), {} bytes down and {} up per device and round\n",
+        options.devices,
+        result.parameters,
+        options.codec.name(),
+        bytes[0],
+        bytes[1],
+    );
+    let _ = writeln!(
+        text,
+        "connected: {} devices in {:.1} s, {:.0} per second, {} at a time; {} attempts repeated",
+        connect.devices,
+        connect.seconds,
+        connect.devices as f64 / connect.seconds,
+        options.concurrency,
+        connect.repeated,
+    );
+    let _ = writeln!(text, "round    seconds  collecting  accepted  refused  updates/s  peak RSS MB");
+    for LoadRound { round, seconds, collecting_s, accepted, refused, updates_per_s, peak_rss_kb } in
+        &result.rounds
+    {
+        let peak = megabytes(*peak_rss_kb);
+        let _ = writeln!(
+            text,
+            "{round:>5} {seconds:>10.3} {collecting_s:>11.3} {accepted:>9} {refused:>8} {updates_per_s:>10.1} {peak:>12}"
+        );
+    }
+    let _ = writeln!(
+        text,
+        "median round {:.3} s, {:.1} updates/s; {} accepted, {} refused; peak RSS {} MB ({} MB before the first round)",
+        result.round_s,
+        result.updates_per_s,
+        result.accepted,
+        result.refused,
+        megabytes(result.peak_rss_kb),
+        megabytes(result.idle_rss_kb),
+    );
+    if let Some(reference) = &result.reference {
+        let _ = writeln!(
+            text,
+            "bare QUIC streams: median round {:.3} s, {:.1} updates/s; ratio {:.2}",
+            reference.round_s, reference.updates_per_s, reference.ratio
+        );
+    }
+    text
+}
+
+fn megabytes(kilobytes: Option<u64>) -> String {
+    kilobytes.map_or("-".into(), |kb| format!("{:.1}", kb as f64 / 1024.0))
+}
