@@ -70,6 +70,7 @@ codes! {
     NoValidation = 38, "device has too few samples to keep some for validation";
     NoGroups = 39, "device's samples have no attribute, or more groups than can be reported";
     NoBaseline = 40, "device does not know what it can reach alone (it was restarted)";
+    LeftOut = 41, "device was built without what it is asked to do";
 
     // Aggregator.
     BadConfig = 50, "configuration is not valid";

@@ -13,6 +13,7 @@ use common::{
 };
 
 use super::{Arena, Job, Session};
+use crate::train::FULL;
 
 /// What is offered; 0 bytes where the task gives scalars only. Transfers are numbered by round, with the
 /// stage in the upper byte.
@@ -70,7 +71,7 @@ fn unsent(codec: Codec, sent: &[f32], seed: u64, residual: &mut [f32]) {
     codec.residual(sent.get(..alone).unwrap_or_default(), seed, whole);
     let block = sent.get(alone..).unwrap_or_default();
     let block = block.get(..BLOCK).unwrap_or(block);
-    if shared.is_empty() {
+    if !FULL || shared.is_empty() {
         return;
     }
     let (mut bytes, mut decoded) = ([0; 4 * BLOCK], [0.0; BLOCK]);

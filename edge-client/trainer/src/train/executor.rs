@@ -21,7 +21,7 @@ mod back;
 mod forth;
 
 /// Firmware of small boards is built without what its models do not use: see feature `full`.
-pub(super) const FULL: bool = cfg!(feature = "full");
+pub const FULL: bool = cfg!(feature = "full");
 
 /// An error where only whole builds go on; what follows is then left out of the program.
 #[inline(always)]

@@ -87,6 +87,7 @@ pub fn apply<T: Float>(
         }
         return Ok(());
     }
+    full()?;
     let guide = segments.guide.map_or(0..0, segment);
     let [weights, anchor, gradient, guide] = disjoint(arena, [0..params, anchor, grads.clone(), guide])?;
     shape(brief, factor, weights, anchor, gradient, guide);
@@ -98,7 +99,6 @@ pub fn apply<T: Float>(
             sgd(lr, momentum, nesterov, decay, weights, grads, moment);
         }
         Optimizer::Adam { .. } => {
-            full()?;
             let first = first.ok_or(missing("first moment"))?;
             let second = segment(segments.moment2.ok_or(missing("second moment"))?);
             let [weights, grads, first, second] = disjoint(arena, [0..params, grads, first, second])?;

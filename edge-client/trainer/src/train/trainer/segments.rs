@@ -7,6 +7,7 @@ use common::{
 };
 
 use super::finish::segment;
+use crate::train::FULL;
 
 /// Keeps the received model as anchor, and clears what a round starts afresh.
 pub(super) fn prepare(task: &Task, plan: Plan<'_>, arena: &mut [f32]) {
@@ -14,6 +15,9 @@ pub(super) fn prepare(task: &Task, plan: Plan<'_>, arena: &mut [f32]) {
         return;
     }
     copy(plan, arena, Some(0), plan.info().segments.anchor);
+    if !FULL {
+        return;
+    }
     clear_moments(plan, arena);
     // Of training that makes no step at all, the first one is zero.
     if matches!(task, Task::Train(Brief { product: Product::Both, .. })) {
