@@ -298,7 +298,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         if matches!(task, Task::Alone(_)) {
             self.baseline_of = Some((ticket.run, plan.info().digest));
         }
-        let update = upload::blob(ticket, &task, plan.info());
+        let update = upload::blob(ticket, &task, plan);
         let offer = Offer { ticket, update, model_check: assignment.model.check, scalars };
         let outgoing = upload::outgoing(&update, &task, self.limits);
         self.job = Job::Offering { offer, task, outgoing };

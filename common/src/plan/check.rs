@@ -2,7 +2,7 @@
 
 use crate::error::Code;
 
-use super::{Grad, Node, Op, Pass, Plan, PlanInfo, Port, Step};
+use super::{Grad, Node, Op, Pass, Plan, PlanInfo, Port, Step, frozen};
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,7 +56,8 @@ impl<'a> Plan<'a> {
         {
             return Err(PlanError::Inconsistent);
         }
-        let arena = Bounds::new(info).ok_or(PlanError::Inconsistent)?;
+        let frozen = frozen(nodes);
+        let arena = Bounds::new(info, frozen).ok_or(PlanError::Inconsistent)?;
         for (index, node) in nodes.iter().enumerate() {
             arena.check(node).map_err(|fault| fault.at(index))?;
         }
@@ -66,7 +67,7 @@ impl<'a> Plan<'a> {
                 return Err(PlanError::Unsound(step.node.into()));
             }
         }
-        Ok(Self { info, nodes, schedule })
+        Ok(Self { info, nodes, schedule, frozen })
     }
 }
 
@@ -119,9 +120,9 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn new(info: &PlanInfo) -> Option<Self> {
+    fn new(info: &PlanInfo, frozen: u32) -> Option<Self> {
         Some(Self {
-            workspace: info.workspace()?,
+            workspace: info.workspace(info.params.checked_sub(frozen)?)?,
             arena: info.arena.into(),
             params: info.params.into(),
             stats: info.stats.into(),

@@ -11,7 +11,7 @@ use crate::{
     data::Shard,
     train::{
         Descent, TrainError,
-        executor::{FULL, ROBUST_LOSS, full, has_parameters, shares_parameters},
+        executor::{FULL, ROBUST_LOSS, full, is_trained, shares_parameters},
     },
 };
 
@@ -155,7 +155,7 @@ fn brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
         let mut back = plan.backward().filter(|(_, pass)| *pass == Pass::Backward);
         back.any(|(other, _)| other.output_grad.is_some() && other.op == node.op)
     };
-    let trains = |node: &Node| !has_parameters(node) || runs_back(node);
+    let trains = |node: &Node| !is_trained(plan, node) || runs_back(node);
     let has_loss = plan.forward().last().is_some_and(|node| node.output_grad.is_some());
     if !has_loss || !plan.forward().iter().all(trains) {
         return Err(TrainError::InferenceOnly);

@@ -50,7 +50,7 @@ fn finish(
     let product = if FULL { product } else { Product::Update };
     let result = match product {
         Product::Gradient => segment(info.segments.grads.ok_or(missing("a gradient", "gradient"))?),
-        Product::Update | Product::FirstStep | Product::Both => segment(0),
+        Product::Update | Product::FirstStep | Product::Both => segment(plan.frozen()),
     };
     let [result, update, residual] = arena
         .get_disjoint_mut([result, anchor.clone(), residual])
@@ -80,7 +80,7 @@ fn finish(
     if finite { Ok(()) } else { Err(TrainError::NonFiniteUpdate) }
 }
 
-/// A segment of parameter length.
+/// A segment, or what is trained of the weights.
 pub(super) fn segment(plan: Plan<'_>, at: u32) -> Range<usize> {
-    at as usize..(at as usize).saturating_add(plan.info().params as usize)
+    at as usize..(at as usize).saturating_add(plan.trained())
 }
