@@ -76,6 +76,9 @@ pub struct Limits {
     pub arena: u32,
     pub nodes: usize,
     pub chunk: u32,
+    /// Bytes for samples that come over the line.
+    #[serde(default)]
+    pub samples: u32,
 }
 
 #[derive(Debug, thiserror::Error)]
