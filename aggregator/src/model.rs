@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use common::{
     Codec, Tier, WidthMask,
     message::Hello,
-    plan::{Loss, Node, PlanInfo, Step},
+    plan::{Loss, Node, Plan, PlanInfo, Step},
     region::RegionMap,
 };
 use models::{graph::Graph, plan::PlanOptions};
@@ -54,6 +54,11 @@ pub enum ModelError {
     Mask { tier: usize, source: models::graph::SliceError },
     #[error("tier {tier}: {source}")]
     Plan { tier: usize, source: models::plan::CompileError },
+    #[error(
+        "tier {tier}: the strategy sends devices a second vector, which tiers that train their last layers only \
+         have no room for; take another strategy, or leave out `last`"
+    )]
+    Guided { tier: usize },
     #[error("tier {tier}: its slice of {parameters} parameters is too large to send")]
     TooLarge { tier: usize, parameters: usize },
 }
@@ -64,18 +69,35 @@ pub struct TieredModel {
     pub graph: Graph,
     pub masks: Vec<WidthMask>,
     pub plans: Vec<TierPlan>,
+    /// Who trains what; the slices are what devices send back.
     pub regions: Arc<RegionMap>,
+    /// Who holds what; the slices are what devices are sent. The same, unless a tier trains its last layers only.
+    held: Arc<RegionMap>,
     /// Where each layer lies in the flat vector, in model order: weight and bias of a layer together.
     pub layers: Vec<Range<usize>>,
 }
 
 impl TieredModel {
     pub fn new(graph: Graph, masks: Vec<WidthMask>, options: &PlanOptions) -> Result<Self, ModelError> {
+        Self::training(graph, masks, &[], options)
+    }
+
+    /// Tier `m` trains only so many of its last layers, where `last[m]` says so.
+    pub fn training(
+        graph: Graph,
+        masks: Vec<WidthMask>,
+        last: &[Option<u16>],
+        options: &PlanOptions,
+    ) -> Result<Self, ModelError> {
         if masks.is_empty() || masks.len() > common::tier::MAX_TIERS {
             return Err(ModelError::TierCount(masks.len()));
         }
         let compile = |(tier, mask): (usize, &WidthMask)| {
-            let plan = models::plan::compile(&graph, mask, options)
+            let last = last.get(tier).copied().flatten();
+            if last.is_some() && options.guide {
+                return Err(ModelError::Guided { tier });
+            }
+            let plan = models::plan::compile(&graph, mask, &PlanOptions { last, ..*options })
                 .map_err(|source| ModelError::Plan { tier, source })?;
             let parameters = plan.info.params as usize;
             match Codec::F32.encoded_len(parameters) {
@@ -83,10 +105,16 @@ impl TieredModel {
                 None => Err(ModelError::TooLarge { tier, parameters }),
             }
         };
-        let plans = masks.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
-        let regions = Arc::new(RegionMap::new(graph.layout(), &masks));
+        let plans: Vec<TierPlan> = masks.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
+        let held = Arc::new(RegionMap::new(graph.layout(), &masks));
+        let starts: Vec<usize> =
+            plans.iter().zip(&masks).map(|(plan, mask)| start(&graph, mask, plan)).collect();
+        let regions = match starts.iter().all(|&start| start == 0) {
+            true => held.clone(),
+            false => Arc::new(RegionMap::trained(graph.layout(), &masks, &starts)),
+        };
         let layers = graph.layers();
-        Ok(Self { graph, masks, plans, regions, layers })
+        Ok(Self { graph, masks, plans, regions, held, layers })
     }
 
     /// Every tier's slice of `parameters`, encoded once and shared by all its devices.
@@ -95,11 +123,19 @@ impl TieredModel {
         (0..self.plans.len())
             .filter_map(Tier::new)
             .map(|tier| {
-                self.regions.gather(tier, parameters, &mut slice);
+                self.held.gather(tier, parameters, &mut slice);
                 Published::encode(&slice, codec)
             })
             .collect()
     }
+}
+
+/// Where in the whole model the parameters begin that a tier trains.
+fn start(graph: &Graph, mask: &WidthMask, plan: &TierPlan) -> usize {
+    let checked = Plan::check(&plan.info, &plan.nodes, &plan.schedule);
+    let frozen = checked.map_or(0, |plan| plan.frozen() as usize);
+    let tensors = graph.offsets(mask).into_iter().zip(graph.offsets(graph.full()));
+    tensors.filter(|(packed, _)| *packed <= frozen).map(|(_, full)| full).max().unwrap_or(0)
 }
 
 #[cfg(test)]

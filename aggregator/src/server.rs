@@ -183,12 +183,13 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
         spec.mask(&graph).map_err(|source| ModelError::Mask { tier, source })
     };
     let masks: Vec<_> = config.model.tiers.iter().enumerate().map(mask).collect::<Result<_, _>>()?;
+    let last: Vec<_> = config.model.tiers.iter().map(models::tiers::TierSpec::last).collect();
     let options = config.plan_options(needs);
     let unfused = PlanOptions { fused: false, ..options };
     // Layers that share weights need their gradients summed before they are applied.
-    let model = match TieredModel::new(graph.clone(), masks.clone(), &options) {
+    let model = match TieredModel::training(graph.clone(), masks.clone(), &last, &options) {
         Err(ModelError::Plan { source: CompileError::Fused, .. }) => {
-            TieredModel::new(graph, masks, &unfused)?
+            TieredModel::training(graph, masks, &last, &unfused)?
         }
         other => other?,
     };

@@ -16,10 +16,12 @@
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Codec;
+use crate::{codec::Codec, small::only_with};
 
-/// Groups (label x attribute) that can have a weight of their own.
-pub const MAX_GROUPS: usize = 16;
+/// Groups (label x attribute) that can have a weight of their own; none on a board without feature `full`.
+pub const MAX_GROUPS: usize = if cfg!(feature = "full") { 16 } else { 0 };
+
+only_with!("full": SelfRegular, GroupReport, Laplace);
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Brief {
@@ -138,7 +140,8 @@ pub struct PropFair {
 }
 
 /// Local self-regularisation against noisy labels; softmax losses only.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct SelfRegular {
     /// Sharpening temperature Ts.
     pub sharpen: f32,
@@ -184,7 +187,8 @@ impl Product {
 }
 
 /// Sums of a loss over the samples of each group (label x attribute), under the received model.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct GroupReport {
     pub signal: Signal,
     /// Largest loss of one sample that counts.
@@ -202,7 +206,8 @@ pub enum Signal {
 }
 
 /// Scales of Laplace noise, and the bound that gives them a meaning.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct Laplace {
     /// Added to each group's loss sum.
     pub sums: f32,

@@ -70,7 +70,8 @@ codes! {
     NoValidation = 38, "device has too few samples to keep some for validation";
     NoGroups = 39, "device's samples have no attribute, or more groups than can be reported";
     NoBaseline = 40, "device does not know what it can reach alone (it was restarted)";
-    TierNotAllowed = 41, "device's certificate allows no tier that fits it";
+    LeftOut = 41, "device was built without what it is asked to do";
+    TierNotAllowed = 42, "device's certificate allows no tier that fits it";
 
     // Aggregator.
     BadConfig = 50, "configuration is not valid";

@@ -38,6 +38,7 @@ pub mod rng;
 #[cfg(feature = "sealed")]
 pub mod sealed;
 pub mod slice;
+mod small;
 pub mod tier;
 pub mod time;
 pub mod transfer;

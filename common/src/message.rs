@@ -30,6 +30,7 @@ use crate::{
     error::Code,
     id::{DeviceId, RunId},
     plan::{Node, PlanInfo, Step},
+    small::only_with,
     tier::{Budget, Tier},
     time::Duration,
 };
@@ -38,8 +39,8 @@ use crate::{
 pub const PLAN_PART: usize = 3;
 /// Steps of the backward schedule in one [`PlanPart`].
 pub const PLAN_STEPS: usize = 16;
-/// Steps that one [`Task::Try`] can name.
-pub const MAX_TRIALS: usize = 12;
+/// Steps that one [`Task::Try`] can name; none on a board without feature `full`.
+pub const MAX_TRIALS: usize = if cfg!(feature = "full") { 12 } else { 0 };
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "there is no heap to put the large one on")]
@@ -168,8 +169,11 @@ pub enum Task {
     Try(Vec<f32, MAX_TRIALS>),
 }
 
+only_with!("full": Alone);
+
 /// How a device finds out what it can reach without the fleet.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct Alone {
     /// Learning rate, batch, optimiser and seed; its number of epochs is the largest one made.
     pub brief: Brief,

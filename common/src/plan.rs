@@ -12,6 +12,9 @@
 //! order. Everything after is placed by lifetime. An inference Plan has weights, statistics and
 //! activations only.
 //!
+//! A Plan may train the last layers only. Nodes without a gradient are then a frozen prefix, and the segments are
+//! as long as what is trained ([`Plan::trained`]): they begin with the first parameter of a node that has one.
+//!
 //! # Execution
 //! Forward: nodes `0..forward` in order. Loss: the gradient of the loss by the logits is written to
 //! the last forward node's `output_grad`, which may be the logits' own place. Backward: the schedule;
@@ -62,7 +65,7 @@ pub struct PlanInfo {
     pub schedule: u16,
 }
 
-/// Where each segment of parameter length starts. Segments that exist follow each other in this order.
+/// Where each segment starts; all are as long as what is trained, but for the last. Segments that exist follow each other in this order.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Segments {
     /// Received model, later the update. Absent in an inference Plan.
@@ -85,7 +88,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// The segments of parameter length, in order.
+    /// The segments as long as what is trained, in order.
     pub fn of_params(&self) -> [Option<u32>; 7] {
         [self.anchor, self.guide, self.grads, self.residual, self.moment1, self.moment2, self.personal]
     }
@@ -122,14 +125,14 @@ impl PlanInfo {
         }
     }
 
-    /// Where the part after all segments begins; `None` if a segment is out of place.
-    pub fn workspace(&self) -> Option<u64> {
+    /// Where the part after all segments of `trained` numbers begins; `None` if a segment is out of place.
+    pub fn workspace(&self, trained: u32) -> Option<u64> {
         let mut end = u64::from(self.params);
         for at in self.segments.of_params().into_iter().flatten() {
             if u64::from(at) != end {
                 return None;
             }
-            end += u64::from(self.params);
+            end += u64::from(trained);
         }
         match (self.segments.stats, self.stats) {
             (None, 0) => Some(end),
@@ -229,6 +232,11 @@ impl<const NODES: usize> PlanStore<NODES> {
         }
     }
 
+    /// Parameters that are trained.
+    pub fn trained(&self) -> usize {
+        self.info.params.saturating_sub(frozen(&self.nodes)) as usize
+    }
+
     /// The checked Plan.
     pub fn plan(&self) -> Result<Plan<'_>, PlanError> {
         Plan::check(&self.info, &self.nodes, &self.schedule)
@@ -241,11 +249,28 @@ pub struct Plan<'a> {
     info: &'a PlanInfo,
     nodes: &'a [Node],
     schedule: &'a [Step],
+    frozen: u32,
+}
+
+/// Parameters before the first one of a node with a gradient; 0 where there is no such node.
+fn frozen(nodes: &[Node]) -> u32 {
+    let trained = nodes.iter().filter(|node| node.output_grad.is_some());
+    trained.flat_map(|node| node.op.parameters()).flatten().map(|(at, _)| at).min().unwrap_or(0)
 }
 
 impl<'a> Plan<'a> {
     pub fn info(&self) -> &'a PlanInfo {
         self.info
+    }
+
+    /// Parameters before those that are trained.
+    pub fn frozen(&self) -> u32 {
+        self.frozen
+    }
+
+    /// Number of parameters that are trained, and of every segment.
+    pub fn trained(&self) -> usize {
+        self.info.params.saturating_sub(self.frozen) as usize
     }
 
     /// The model, in order of execution.

@@ -30,7 +30,7 @@ mod tests;
 
 pub use channel::{Channel, SEAL_HEAD, SEAL_OVERHEAD, SealError};
 #[cfg(any(feature = "std", test))]
-pub use gate::{Gate, Knock};
+pub use gate::{Gate, Knock, name_in};
 pub use page::{Page, PageError};
 
 pub type Key = [u8; 32];

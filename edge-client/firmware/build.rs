@@ -45,6 +45,9 @@ struct Limits {
     arena: usize,
     nodes: usize,
     chunk: u32,
+    /// Bytes for samples that come over the line.
+    #[serde(default)]
+    samples: usize,
 }
 
 fn main() {
@@ -82,7 +85,8 @@ fn main() {
          pub const SYSTICK_HZ: u32 = {};\n\
          pub const ARENA: usize = {};\n\
          pub const NODES: usize = {};\n\
-         pub const CHUNK: u32 = {};\n",
+         pub const CHUNK: u32 = {};\n\
+         pub const SAMPLES: usize = {};\n",
         memory.identity,
         memory.shard,
         uart.base,
@@ -92,6 +96,7 @@ fn main() {
         limits.arena,
         limits.nodes,
         limits.chunk,
+        limits.samples,
     );
     fs::write(out.join("board.rs"), constants).expect("OUT_DIR can be written");
 }

@@ -66,6 +66,11 @@ enum Command {
     Flash(boards::FlashArgs),
     /// Ask a board how it is doing
     Monitor(boards::MonitorArgs),
+    /// Give a board its samples over the serial line
+    #[command(after_help = "Examples:\n  edge-client provision /dev/ttyACM0 --share 0/14\n  \
+        edge-client provision unix:board.sock --shard m4.shard\n\n\
+        A board keeps them in RAM, so they are gone after a reset. No bridge may have the port open.")]
+    Provision(boards::ProvisionArgs),
     /// Write a board's samples as a file for its flash
     Shard(boards::ShardArgs),
     /// Trade a token of `aggregator token` for an identity; the key is made here and stays here
@@ -143,6 +148,7 @@ impl Cli {
             Command::Bridge(args) => boards::bridge(&args),
             Command::Flash(args) => boards::flash(&args),
             Command::Monitor(args) => boards::monitor(&args),
+            Command::Provision(args) => boards::provision(&args),
             Command::Shard(args) => boards::shard(&args),
             Command::Enroll { server, token, out } => {
                 let bundle = block_on(enrol::enrol(resolve(&server)?, &token))?;

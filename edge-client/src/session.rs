@@ -185,6 +185,13 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         core::mem::replace(&mut self.arena, arena)
     }
 
+    /// The device has other samples from now on. What it was doing with the old ones is dropped.
+    pub fn replace_data(&mut self, data: DataSummary) {
+        self.profile.data = data;
+        self.own.baseline = None;
+        self.job = Job::Free;
+    }
+
     /// There is a link to the aggregator.
     pub fn handle_connected(&mut self, limits: LinkLimits, now: Instant) {
         self.limits = limits;
@@ -298,7 +305,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         if matches!(task, Task::Alone(_)) {
             self.baseline_of = Some((ticket.run, plan.info().digest));
         }
-        let update = upload::blob(ticket, &task, plan.info());
+        let update = upload::blob(ticket, &task, plan);
         let offer = Offer { ticket, update, model_check: assignment.model.check, scalars };
         let outgoing = upload::outgoing(&update, &task, self.limits);
         self.job = Job::Offering { offer, task, outgoing };

@@ -155,6 +155,9 @@ pub struct Need {
     /// Room for a personal model that stays on the device
     #[arg(long)]
     pub personal: bool,
+    /// Train only so many of the last layers
+    #[arg(long, value_name = "LAYERS")]
+    pub last: Option<u16>,
     /// Multiply what cut layers give by HeteroFL's scaler
     #[arg(long)]
     pub scaler: bool,

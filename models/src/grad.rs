@@ -108,9 +108,9 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         let slice = graph.slice(mask)?;
         let packed = graph.gather(mask, parameters)?;
         let options = PlanOptions { loss: Some(loss), ..PlanOptions::train(1) };
-        let one = compile(graph, mask, &options)?.info;
-        let fixed = one.workspace().unwrap_or(0);
-        let per_row = u64::from(one.arena).saturating_sub(fixed).max(1);
+        let one = compile(graph, mask, &options)?;
+        let fixed = one.workspace();
+        let per_row = u64::from(one.info.arena).saturating_sub(fixed).max(1);
         let most = (ROOM.saturating_sub(fixed) / per_row).clamp(1, u16::MAX.into());
         let batch = most.min(rows.max(1) as u64) as u16;
         let mut compiled = compile(graph, mask, &PlanOptions { batch, ..options })?;

@@ -126,6 +126,7 @@ fn plan(source: &Source, need: &Need) -> Result<Report> {
         Optimizer::Adam => 2,
     };
     let options = PlanOptions {
+        last: need.last,
         moments,
         error_feedback: need.error_feedback,
         guide: need.guide,
@@ -262,7 +263,7 @@ impl Model {
     /// By default the whole model.
     fn tier(&self, rate: Option<f64>, widths: Option<&[u32]>) -> TierSpec {
         match widths {
-            Some(widths) => TierSpec::Widths { widths: widths.to_vec() },
+            Some(widths) => TierSpec::widths(widths),
             None => TierSpec::rate(rate.unwrap_or(1.0), self.keep_whole),
         }
     }

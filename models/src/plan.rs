@@ -57,6 +57,8 @@ pub struct PlanOptions {
     pub personal: bool,
     /// No room for gradients of parameters: each is applied as soon as it is known (plain SGD).
     pub fused: bool,
+    /// Train only so many of the last layers: no gradients, and no room for them, before. `None`: all.
+    pub last: Option<u16>,
     /// HeteroFL's scaler: what a layer gives is divided by the share of its units that the tier keeps.
     pub scaler: bool,
     /// By default softmax cross-entropy over the last axis of the output; binary where that has size 1 or the
@@ -81,6 +83,7 @@ impl PlanOptions {
             guide: false,
             personal: false,
             fused: false,
+            last: None,
             scaler: false,
             loss: None,
             recompute: false,
@@ -117,6 +120,12 @@ impl CompiledPlan {
         again.filter_map(|step| self.nodes.get(usize::from(step.node))).map(|node| node.op.macs()).sum()
     }
 
+    /// Numbers of weights and segments, before what is placed by lifetime.
+    pub fn workspace(&self) -> u64 {
+        let trained = self.plan().map_or(self.info.params, |plan| plan.trained() as u32);
+        self.info.workspace(trained).unwrap_or(0)
+    }
+
     pub fn plan(&self) -> Result<Plan<'_>, PlanError> {
         Plan::check(&self.info, &self.nodes, &self.schedule)
     }
@@ -137,6 +146,11 @@ pub enum CompileError {
         "without room for gradients only plain SGD can be run: no momentum, no guide, and no weights shared by layers"
     )]
     Fused,
+    #[error(
+        "the last layers can not be trained alone: there are none, or their parameters do not follow all others'; \
+         train more of them, or all"
+    )]
+    Last,
     #[error("the loss takes {classes} classes, but the model has {outputs} outputs")]
     Loss { classes: u32, outputs: u32 },
     #[error("the compiled plan is refused: {0}")]
@@ -164,11 +178,12 @@ fn compile_within(
 ) -> Result<CompiledPlan, CompileError> {
     check(graph, mask, options)?;
     let train = options.mode == Mode::Train;
-    let program = Program::new(graph, mask, options.scaler && train);
+    let program = Program::new(graph, mask, options.scaler && train, options.last);
     let flow = Flow::new(&program, train);
     let memory = Memory::saving(&flow, target);
     let params = graph.layout().slice_len(mask) as u64;
-    let (segments, workspace) = segments(params, program.stats, options);
+    let frozen = program.frozen().ok_or(CompileError::Last)?;
+    let (segments, workspace) = segments(params, params.saturating_sub(frozen), program.stats, options);
     let batch = u64::from(options.batch);
     let arena = workspace.saturating_add(memory.len().saturating_mul(batch));
     let arena = u32::try_from(arena).map_err(|_| CompileError::TooLarge(arena))?;
@@ -222,11 +237,11 @@ fn can_fuse(graph: &Graph, options: &PlanOptions) -> bool {
 }
 
 /// Where segments start, and where they end.
-fn segments(params: u64, stats: u64, options: &PlanOptions) -> (Segments, u64) {
+fn segments(params: u64, trained: u64, stats: u64, options: &PlanOptions) -> (Segments, u64) {
     let mut end = params;
     let mut of_params = |present: bool| {
         let at = (present && options.mode == Mode::Train).then_some(end as u32);
-        end = end.saturating_add(if at.is_some() { params } else { 0 });
+        end = end.saturating_add(if at.is_some() { trained } else { 0 });
         at
     };
     let segments = Segments {
@@ -281,7 +296,8 @@ fn allocations(
     let names = ["anchor", "guide", "gradients", "residual", "moment 1", "moment 2", "personal model"];
     let segments = names.iter().zip(info.segments.of_params());
     let mut list = vec![fixed("weights", 0, info.params)];
-    list.extend(segments.filter_map(|(name, start)| start.map(|start| fixed(name, start, info.params))));
+    let trained = info.params.saturating_sub(program.frozen().unwrap_or(0) as u32);
+    list.extend(segments.filter_map(|(name, start)| start.map(|start| fixed(name, start, trained))));
     list.extend(info.segments.stats.map(|start| fixed("statistics", start, info.stats)));
     let name = |value: usize| match value.checked_sub(1).and_then(|step| program.steps.get(step)) {
         Some(step) => step.name.clone(),

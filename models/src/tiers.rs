@@ -1,7 +1,7 @@
 //! How an operator writes a tier: as a rate or as explicit widths.
 //!
 //! ```toml
-//! tiers = [1, 0.5, { widths = [16] }, { rate = 0.25, keep_whole = true }]
+//! tiers = [1, 0.5, { widths = [16] }, { rate = 0.25, keep_whole = true }, { rate = 0.5, last = 1 }]
 //! ```
 
 use common::WidthMask;
@@ -15,12 +15,19 @@ pub enum TierSpec {
     /// The share of every hidden axis that the tier keeps, in `(0, 1]`.
     Rate(f64),
     /// Units kept of each hidden axis, in model order.
-    Widths { widths: Vec<u32> },
+    Widths {
+        widths: Vec<u32>,
+        /// Only so many of the last layers are trained.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last: Option<u16>,
+    },
     /// A rate, with axes that can not be cut staying whole if `keep_whole`.
     Partly {
         rate: f64,
         #[serde(default)]
         keep_whole: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last: Option<u16>,
     },
 }
 
@@ -29,14 +36,26 @@ impl TierSpec {
     pub const WHOLE: Self = Self::Rate(1.0);
 
     pub fn rate(rate: f64, keep_whole: bool) -> Self {
-        if keep_whole { Self::Partly { rate, keep_whole } } else { Self::Rate(rate) }
+        if keep_whole { Self::Partly { rate, keep_whole, last: None } } else { Self::Rate(rate) }
+    }
+
+    /// How many of the last layers are trained; `None`: all layers.
+    pub fn last(&self) -> Option<u16> {
+        match self {
+            Self::Rate(_) => None,
+            Self::Widths { last, .. } | Self::Partly { last, .. } => *last,
+        }
+    }
+
+    pub fn widths(widths: &[u32]) -> Self {
+        Self::Widths { widths: widths.to_vec(), last: None }
     }
 
     pub fn mask(&self, graph: &Graph) -> Result<WidthMask, SliceError> {
         match self {
             Self::Rate(rate) => graph.mask_at(*rate, false),
-            Self::Partly { rate, keep_whole } => graph.mask_at(*rate, *keep_whole),
-            Self::Widths { widths } => Ok(graph.full().at_widths(widths)?),
+            Self::Partly { rate, keep_whole, .. } => graph.mask_at(*rate, *keep_whole),
+            Self::Widths { widths, .. } => Ok(graph.full().at_widths(widths)?),
         }
     }
 }
@@ -53,7 +72,7 @@ mod tests {
 
     #[test]
     fn reads_numbers_and_widths() {
-        let expected = [TierSpec::Rate(1.0), TierSpec::Rate(0.5), TierSpec::Widths { widths: vec![16] }];
+        let expected = [TierSpec::Rate(1.0), TierSpec::Rate(0.5), TierSpec::widths(&[16])];
         let toml: Config = toml::from_str("tiers = [1, 0.5, { widths = [16] }]").unwrap();
         assert_eq!(toml.tiers, expected);
         let json: Vec<TierSpec> = serde_json::from_str(r#"[1, 0.5, {"widths": [16]}]"#).unwrap();
@@ -62,8 +81,18 @@ mod tests {
             toml::from_str("tiers = [{ rate = 0.5, keep_whole = true }, { rate = 1 }]").unwrap();
         assert_eq!(
             toml.tiers,
-            [TierSpec::rate(0.5, true), TierSpec::Partly { rate: 1.0, keep_whole: false }]
+            [TierSpec::rate(0.5, true), TierSpec::Partly { rate: 1.0, keep_whole: false, last: None }]
         );
+        let toml: Config =
+            toml::from_str("tiers = [{ rate = 0.5, last = 1 }, { widths = [16], last = 2 }]").unwrap();
+        assert_eq!(
+            toml.tiers,
+            [
+                TierSpec::Partly { rate: 0.5, keep_whole: false, last: Some(1) },
+                TierSpec::Widths { widths: vec![16], last: Some(2) },
+            ]
+        );
+        assert_eq!(toml.tiers.iter().map(TierSpec::last).collect::<Vec<_>>(), [Some(1), Some(2)]);
         assert!(toml::from_str::<Config>("tiers = [\"half\"]").is_err());
     }
 
@@ -71,8 +100,8 @@ mod tests {
     fn masks_fit_the_graph() {
         let (graph, _) = zoo::by_name("mnist-mlp").unwrap().build(0);
         assert_eq!(TierSpec::Rate(0.5).mask(&graph).unwrap().widths(), [100, 50]);
-        assert_eq!(TierSpec::Widths { widths: vec![7, 9] }.mask(&graph).unwrap().widths(), [7, 9]);
-        assert!(TierSpec::Widths { widths: vec![7] }.mask(&graph).is_err());
+        assert_eq!(TierSpec::widths(&[7, 9]).mask(&graph).unwrap().widths(), [7, 9]);
+        assert!(TierSpec::widths(&[7]).mask(&graph).is_err());
         assert!(TierSpec::Rate(1.5).mask(&graph).is_err());
         assert!(TierSpec::WHOLE.mask(&graph).unwrap() == *graph.full());
         // Every model of the zoo can be cut as it says, and a linear one can not be cut at all.

@@ -8,7 +8,7 @@ use crate::graph::{Graph, Op};
 mod nets;
 mod random;
 use nets::Design;
-pub use nets::mlp;
+pub use nets::{cnn, mlp};
 pub use random::random;
 
 const FIVE: &[f64] = &[1.0, 0.75, 0.5, 0.35, 0.25];
@@ -111,15 +111,19 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// A model by its name with weights drawn from `seed`: one of [`ALL`], or dense layers with ReLU between them
-/// whose widths the name says, as in `mlp:784-100-10`.
+/// A model by its name with weights drawn from `seed`: one of [`ALL`], dense layers with ReLU between them
+/// whose widths the name says, as in `mlp:784-100-10`, or convolutions ([`cnn`]) as in `cnn:28-4-8-10`.
 pub fn build(name: &str, seed: u64) -> Option<(Graph, Vec<f32>)> {
     if let Some(entry) = by_name(name) {
         return Some(entry.build(seed));
     }
-    let widths: Vec<u32> =
-        name.strip_prefix("mlp:")?.split('-').map(str::parse).collect::<Result<_, _>>().ok()?;
-    let graph = mlp(name, &widths).ok()?;
+    let (kind, widths) = name.split_once(':')?;
+    let widths: Vec<u32> = widths.split('-').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let graph = match kind {
+        "mlp" => mlp(name, &widths).ok()?,
+        "cnn" => cnn(name, &widths).ok()?,
+        _ => return None,
+    };
     let parameters = initial(&graph, seed);
     Some((graph, parameters))
 }
@@ -230,6 +234,17 @@ mod tests {
         assert_eq!((parameters.len(), graph.layers().len()), (7 * 4 + 4 + 4 + 1, 2));
         assert_eq!(build("mlp:784-200-100-10", 3).unwrap().1, by_name("mnist-mlp").unwrap().build(3).1);
         for wrong in ["mlp:", "mlp:3", "mlp:3-x", "mlp:3-0", "mlp"] {
+            assert!(build(wrong, 0).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn convolutions_by_their_channels() {
+        let (graph, parameters) = build("cnn:28-4-8-10", 0).unwrap();
+        assert_eq!(parameters.len(), (9 * 4 + 4) + (9 * 4 * 8 + 8) + (7 * 7 * 8 * 10 + 10));
+        let half = graph.full().at_rate(0.5).unwrap();
+        assert_eq!(graph.gather(&half, &parameters).unwrap().len(), 20 + 76 + 1970);
+        for wrong in ["cnn:", "cnn:28", "cnn:28-10", "cnn:28-0-10", "cnn:0-4-10", "rnn:28-4-10"] {
             assert!(build(wrong, 0).is_none(), "{wrong}");
         }
     }

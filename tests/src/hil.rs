@@ -5,6 +5,8 @@
 //! | [`boards`] | `tests/hil/boards/*.toml`; starts emulated boards, flashes real ones |
 //! | [`run`] | one run of one strategy with aggregator, bridge, boards and clients |
 //! | [`figures`] | instructions per step, flash and RAM of every kind of board |
+//! | [`images`] | a CNN for 28x28 images on boards with 128 KB |
+//! | [`report`] | what a comparison leaves behind |
 //! | [`faults`] | boards on a line that drops, flips and repeats bytes, and resets |
 //!
 //! A board can also be stood in for by a host with the same arithmetic; then everything must come out the
@@ -13,6 +15,8 @@
 pub mod boards;
 pub mod faults;
 pub mod figures;
+pub mod images;
+pub mod report;
 pub mod run;
 
 use sim::demo::{DemoOptions, Fleet};
@@ -21,10 +25,14 @@ use sim::demo::{DemoOptions, Fleet};
 const PER_TIER: usize = 3;
 const DEVICES: usize = 14;
 
+/// As the demo describes it.
+pub fn options(seed: u64) -> DemoOptions {
+    DemoOptions { seed, rounds: run::ROUNDS, devices_per_tier: PER_TIER, ..DemoOptions::default() }
+}
+
 /// The fleet of the hardware tests: the demo's data in five tiers.
 pub fn fleet(seed: u64) -> Fleet {
-    let options = DemoOptions { seed, devices_per_tier: PER_TIER, ..DemoOptions::default() };
-    let mut fleet = Fleet::new(&options).unwrap();
+    let mut fleet = Fleet::new(&options(seed)).unwrap();
     fleet.devices.truncate(DEVICES);
     fleet
 }

@@ -1,6 +1,8 @@
 //! Stands between whoever wrote a Plan and whoever executes it.
 
-use super::{Grad, Node, Op, Pass, Plan, PlanInfo, Port, Step};
+use crate::error::Code;
+
+use super::{Grad, Node, Op, Pass, Plan, PlanInfo, Port, Step, frozen};
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -15,8 +17,20 @@ pub enum PlanError {
     Overlap(usize),
     #[error("node {0} has sizes that make no sense, or lacks room that it needs")]
     Unsound(usize),
+    #[error("node {0} is an op that this program was built without; build it with feature `full`")]
+    LeftOut(usize),
     #[error("the plan is empty or its sizes contradict each other")]
     Inconsistent,
+}
+
+impl PlanError {
+    /// What the aggregator is told.
+    pub fn code(self) -> Code {
+        match self {
+            Self::LeftOut(_) => Code::LeftOut,
+            _ => Code::BadPlan,
+        }
+    }
 }
 
 impl<'a> Plan<'a> {
@@ -25,6 +39,9 @@ impl<'a> Plan<'a> {
         let got = nodes.len() + schedule.len();
         if nodes.len() != usize::from(info.nodes) || got != announced {
             return Err(PlanError::Incomplete { announced, got });
+        }
+        if let Some(node) = nodes.iter().position(|node| node.op.is_left_out()) {
+            return Err(PlanError::LeftOut(node));
         }
         let forward = nodes.get(..usize::from(info.forward)).ok_or(PlanError::Inconsistent)?;
         let (first, last) = forward.first().zip(forward.last()).ok_or(PlanError::Inconsistent)?;
@@ -39,7 +56,8 @@ impl<'a> Plan<'a> {
         {
             return Err(PlanError::Inconsistent);
         }
-        let arena = Bounds::new(info).ok_or(PlanError::Inconsistent)?;
+        let frozen = frozen(nodes);
+        let arena = Bounds::new(info, frozen).ok_or(PlanError::Inconsistent)?;
         for (index, node) in nodes.iter().enumerate() {
             arena.check(node).map_err(|fault| fault.at(index))?;
         }
@@ -49,7 +67,7 @@ impl<'a> Plan<'a> {
                 return Err(PlanError::Unsound(step.node.into()));
             }
         }
-        Ok(Self { info, nodes, schedule })
+        Ok(Self { info, nodes, schedule, frozen })
     }
 }
 
@@ -102,9 +120,9 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn new(info: &PlanInfo) -> Option<Self> {
+    fn new(info: &PlanInfo, frozen: u32) -> Option<Self> {
         Some(Self {
-            workspace: info.workspace()?,
+            workspace: info.workspace(info.params.checked_sub(frozen)?)?,
             arena: info.arena.into(),
             params: info.params.into(),
             stats: info.stats.into(),
@@ -122,6 +140,7 @@ impl Bounds {
             return Err(Fault::OutOfBounds);
         }
         if let Op::BatchNorm { channels, stats, .. } = *op
+            && !op.is_left_out()
             && !within((stats, 2 * u64::from(channels)), self.stats)
         {
             return Err(Fault::OutOfBounds);

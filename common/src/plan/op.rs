@@ -5,6 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::small::only_with;
+
+only_with!("full": Gru, Norm);
+only_with!("conv": Conv, Pool);
+
 /// What a node computes.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Op {
@@ -122,7 +127,8 @@ impl Window {
 
 /// `y[o] = b[o] + sum_{i,ky,kx} W[o][i][ky][kx] x[i][..]` with
 /// `W[outputs][inputs/groups][kernel]`; depthwise where `groups == inputs`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "conv", derive(Deserialize))]
 pub struct Conv {
     pub inputs: u32,
     pub outputs: u32,
@@ -132,7 +138,8 @@ pub struct Conv {
     pub bias: Option<u32>,
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "conv", derive(Deserialize))]
 pub struct Pool {
     pub kind: PoolKind,
     pub channels: u32,
@@ -158,7 +165,8 @@ pub enum PoolKind {
 /// h' = (1 - z)*n + z*h
 /// ```
 /// `W[3u][inputs]`, `R[3u][u]`, `B[6u]` = Wbz Wbr Wbh Rbz Rbr Rbh. The output is all states, `[steps][u]`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct Gru {
     pub steps: u32,
     pub inputs: u32,
@@ -171,7 +179,8 @@ pub struct Gru {
 
 /// Each of `instances` groups of `channels x inner` consecutive numbers gets mean 0 and variance 1 (divisor
 /// N, `epsilon` added), then `y = scale[c] * x + bias[c]`.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct Norm {
     pub instances: u32,
     pub channels: u32,
@@ -192,10 +201,28 @@ impl Norm {
 }
 
 impl Op {
+    /// Boards are built without the ops that their models do not use: see the features `conv` and `full`.
+    #[inline(always)]
+    pub fn is_left_out(&self) -> bool {
+        match self {
+            Self::Conv(_) | Self::Pool(_) => !cfg!(feature = "conv"),
+            Self::Activate { kind, .. } => !cfg!(feature = "full") && *kind != Activation::Relu,
+            Self::Embed { .. } | Self::Gru(_) | Self::Norm(_) | Self::BatchNorm { .. } => {
+                !cfg!(feature = "full")
+            }
+            Self::Dense { .. }
+            | Self::Add { .. }
+            | Self::Dropout { .. }
+            | Self::Scale { .. }
+            | Self::Last { .. } => false,
+        }
+    }
+
     /// Numbers per sample read and written.
     pub fn sizes(&self) -> (u64, u64) {
         let same = |len: u64| (len, len);
         match *self {
+            _ if self.is_left_out() => (0, 0),
             Self::Dense { rows, inputs, outputs, .. } => (mul(rows, inputs), mul(rows, outputs)),
             Self::Conv(conv) => {
                 let read = u64::from(conv.inputs).saturating_mul(conv.window.area());
@@ -220,6 +247,7 @@ impl Op {
     /// Numbers per sample that forward leaves for backward.
     pub fn keep(&self) -> u64 {
         match *self {
+            _ if self.is_left_out() => 0,
             // The gates z, r, n of every step, and where the reset comes after, the product it resets.
             Self::Gru(gru) => mul(gru.steps, gru.units).saturating_mul(if gru.reset_after { 4 } else { 3 }),
             _ => 0,
@@ -229,6 +257,7 @@ impl Op {
     /// Numbers per sample that backward needs while it runs.
     pub fn scratch(&self) -> u64 {
         match *self {
+            _ if self.is_left_out() => 0,
             // Gradient of the state, and of the inputs of the three gates (and of the reset product) in
             // every step.
             Self::Gru(gru) => {
@@ -256,6 +285,7 @@ impl Op {
     /// Parameter stretches as `(offset, length)`.
     pub fn parameters(&self) -> [Option<(u32, u64)>; 3] {
         match *self {
+            _ if self.is_left_out() => [None; 3],
             Self::Dense { inputs, outputs, weight, bias, .. } => {
                 [Some((weight, mul(inputs, outputs))), bias.map(|bias| (bias, outputs.into())), None]
             }
@@ -321,6 +351,7 @@ impl Op {
             inside && window.output_area() > 0
         };
         match self {
+            _ if self.is_left_out() => false,
             Self::Conv(conv) => {
                 let divides = |count: u32| conv.groups > 0 && count.is_multiple_of(conv.groups);
                 window(&conv.window) && divides(conv.inputs) && divides(conv.outputs)

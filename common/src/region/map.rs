@@ -34,6 +34,28 @@ impl RegionMap {
         Self::from_runs(layout.len(), masks.len(), runs)
     }
 
+    /// Regions of those who train: tier `m` trains nothing before parameter `starts[m]` of the whole model, which
+    /// therefore is not its to average. Its slice here is what it sends back.
+    pub fn trained(layout: Layout<'_>, masks: &[WidthMask], starts: &[usize]) -> Self {
+        let mut runs = Vec::new();
+        for run in Runs::new(layout, masks) {
+            let end = run.start + run.len;
+            let mut cuts: Vec<usize> = starts
+                .iter()
+                .copied()
+                .filter(|&at| run.start < at && at < end)
+                .chain([run.start, end])
+                .collect();
+            cuts.sort_unstable();
+            for pair in cuts.windows(2) {
+                let frozen = |tier: &Tier| starts.get(tier.index()).is_some_and(|&start| pair[0] < start);
+                let set = run.tiers.iter().filter(|tier| !frozen(tier)).fold(TierSet::EMPTY, TierSet::with);
+                runs.push((pair[0], pair[1] - pair[0], set));
+            }
+        }
+        Self::from_runs(layout.len(), masks.len(), runs)
+    }
+
     /// From any ascending, disjoint list of `(start, length, tiers)`.
     pub fn from_runs(
         parameters: usize,

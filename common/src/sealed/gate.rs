@@ -110,6 +110,11 @@ fn refuse<'a>(code: Code, reply: &mut [u8; MAX_PLAIN]) -> Knock<'a> {
     Knock::Reply(3)
 }
 
+/// Whose hail a packet is.
+pub fn name_in(packet: &[u8]) -> Option<DeviceId> {
+    read_hail(packet).map(|(_, device)| device)
+}
+
 fn read_hail(packet: &[u8]) -> Option<(Nonce, DeviceId)> {
     let [HAIL, SEAL_VERSION, rest @ ..] = packet else { return None };
     let (nonce, name) = rest.split_first_chunk::<NONCE>()?;

@@ -53,6 +53,19 @@ pub fn arena() -> &'static mut [f32] {
     unsafe { &mut *ptr::addr_of_mut!(FLOATS) }
 }
 
+static mut SAMPLES_ROOM: [u8; SAMPLES] = [0; SAMPLES];
+
+/// Room for samples that come over the line, once; then nothing.
+pub fn samples_room() -> &'static mut [u8] {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.load(Ordering::Relaxed) {
+        return &mut [];
+    }
+    TAKEN.store(true, Ordering::Relaxed);
+    // SAFETY: the flag makes this the only reference there ever is.
+    unsafe { &mut *ptr::addr_of_mut!(SAMPLES_ROOM) }
+}
+
 /// How often the board was started since it has power: RAM that the start-up code leaves alone.
 #[unsafe(link_section = ".uninit.STARTS")]
 static mut STARTS: [u32; 2] = [0; 2];

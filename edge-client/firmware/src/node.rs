@@ -9,7 +9,7 @@ use common::{
 };
 use edge_client::{
     Profile,
-    data::Shard,
+    data::{BytesShard, Shard},
     serial::{self, SerialDevice},
     train::Backend,
 };
@@ -38,21 +38,22 @@ pub const fn send_room(chunk: u32) -> usize {
     if chunk > 256 { chunk } else { 256 }
 }
 
-/// Takes part in rounds for ever.
+/// Takes part in rounds for ever, with the samples that were flashed (`baked`) until others arrive in `room`.
 pub async fn run<const NODES: usize, const SEND: usize>(
     mut uart: impl Read + Write,
     page: Page,
     nonces: Nonces,
     limits: Limits,
     arena: &'static mut [f32],
-    shard: &impl Shard,
+    baked: BytesShard<'static>,
+    room: &'static mut [u8],
     backend: &mut impl Backend<f32>,
 ) -> ! {
     let ram = size_of_val(arena) as u64;
     let budget = Budget { ram, flash: limits.flash, macs_per_s: 0, link_bytes_per_s: 0 };
     // Noise against the aggregator's curiosity must come from what it does not know.
     let secret = page.seed.iter().fold(0u64, |secret, &byte| secret.rotate_left(8) ^ u64::from(byte));
-    let profile = Profile { device: page.device.clone(), budget, data: shard.summary(), secret };
+    let profile = Profile { device: page.device.clone(), budget, data: baked.summary(), secret };
     let link = serial::limits(limits.chunk);
     let mut device = SerialDevice::<_, NODES, SEND>::new(page, profile, limits.board, arena, link, nonces);
     let mut bytes = [0; 64];
@@ -72,14 +73,17 @@ pub async fn run<const NODES: usize, const SEND: usize>(
             }
         };
         match select(uart.read(&mut bytes), wait).await {
-            Either::First(Ok(len)) => device.handle_bytes(bytes.get(..len).unwrap_or_default(), now()),
+            Either::First(Ok(len)) => {
+                device.handle_bytes(bytes.get(..len).unwrap_or_default(), room, now());
+            }
             // Noise on the line, or a full buffer: what was lost is asked for again.
             Either::First(Err(_)) => {}
             Either::Second(()) => {
                 device.handle_timeout(now());
                 if working {
                     // The aggregator is told of an error, and this device waits for the next round.
-                    let _ = device.work(shard, backend, now());
+                    let shard = device.samples(room).unwrap_or(baked);
+                    let _ = device.work(&shard, backend, now());
                     yield_now().await;
                 }
             }

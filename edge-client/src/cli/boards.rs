@@ -10,10 +10,11 @@ use edge_client::{
         args::DataArgs,
         board::{Board, pack_shard, refreshed_page},
         bridge::{
-            Bridge,
+            Bridge, Ledger,
             port::{self, PortSpec},
             report,
         },
+        provision,
     },
     serial::{
         MAX_PACKET, PING, Status,
@@ -46,6 +47,7 @@ pub(super) fn bridge(args: &BridgeArgs) -> Result<()> {
         identity: Identity::load(&args.identity)?,
         ports: args.ports.clone(),
         ask: args.ask.filter(|&seconds| seconds > 0).map(Duration::from_secs),
+        ledger: Ledger::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { Ok(bridge.run(stop_signal()?).await?) })
@@ -140,6 +142,40 @@ pub(super) fn monitor(args: &MonitorArgs) -> Result<()> {
             }
         }
         watcher.abort();
+        Ok(())
+    })
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct ProvisionArgs {
+    /// Where the board is, as for `bridge`
+    port: PortSpec,
+    /// What `edge-client shard` wrote; without it, samples are chosen as there
+    #[arg(long)]
+    shard: Option<PathBuf>,
+    #[command(flatten)]
+    data: DataArgs,
+    /// Features are whole multiples of 1/LEVELS: 16 for the built-in digits, 255 for images
+    #[arg(long, default_value_t = 16)]
+    levels: u8,
+}
+
+pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
+    let file = match &args.shard {
+        Some(path) => fs::read(path).with_context(|| path.display().to_string())?,
+        None => pack_shard(&args.data.shard()?, args.levels)?,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (arrived, mut ports) = tokio::sync::mpsc::channel(1);
+        let watcher = tokio::spawn(port::watch(args.port.clone(), arrived));
+        let mut port = ports.recv().await.ok_or_else(|| anyhow!("the port can not be opened"))?;
+        let progress = |there: usize| eprint!("\r{there} of {} bytes", file.len());
+        let sent = provision::provision(&mut port.stream, &file, progress).await;
+        eprintln!();
+        watcher.abort();
+        sent?;
+        println!("{}: {} bytes of samples", port.name, file.len());
         Ok(())
     })
 }

@@ -13,8 +13,9 @@ use serde::Deserialize;
 use crate::data::{BytesShard, DataError, Images, Part, Shard};
 
 /// The descriptions that the firmware was built with.
-const BOARDS: [&str; 9] = [
+const BOARDS: [&str; 10] = [
     include_str!("../../firmware/boards/mps2-an386.toml"),
+    include_str!("../../firmware/boards/mps2-an386-cnn.toml"),
     include_str!("../../firmware/boards/mps2-an500.toml"),
     include_str!("../../firmware/boards/mps2-an385.toml"),
     include_str!("../../firmware/boards/mps2-an505.toml"),
@@ -75,6 +76,9 @@ pub struct Limits {
     pub arena: u32,
     pub nodes: usize,
     pub chunk: u32,
+    /// Bytes for samples that come over the line.
+    #[serde(default)]
+    pub samples: u32,
 }
 
 #[derive(Debug, thiserror::Error)]

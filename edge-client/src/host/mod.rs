@@ -6,6 +6,7 @@ pub mod bridge;
 mod client;
 pub mod enrol;
 mod identity;
+pub mod provision;
 mod pull;
 mod quic;
 mod renewal;

@@ -7,18 +7,20 @@
 
 use common::{
     Duration, Instant,
+    message::DataSummary,
     sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD},
     transfer::LinkLimits,
 };
 
 use super::{
     MAX_PACKET,
+    intake::{Intake, SAMPLES, Turn},
     line::{Decoder, Encoder},
     status::{PING, Status},
 };
 use crate::{
     Event, Profile, Session,
-    data::Shard,
+    data::{BytesShard, Shard},
     session::Arena,
     train::{Backend, TrainError},
 };
@@ -43,6 +45,9 @@ pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     pause: Duration,
     asked: bool,
     status: Status,
+    intake: Intake,
+    /// Of the samples that need no intake.
+    baked: DataSummary,
 }
 
 impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEND> {
@@ -74,6 +79,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
             damaged: 0,
             rejected: 0,
         };
+        let baked = profile.data.clone();
         Self {
             session: Session::new(profile, arena),
             caller: Caller::new(page.device, page.key, nonces),
@@ -84,6 +90,8 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
             pause: limits.timeout,
             asked: false,
             status,
+            intake: Intake::default(),
+            baked,
         }
     }
 
@@ -105,14 +113,28 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         &mut self.session
     }
 
-    /// Bytes have arrived. None of them can do worse than be ignored.
+    /// Samples that came over the line; `room` is what [`Self::handle_bytes`] is given.
+    pub fn samples<'a>(&self, room: &'a [u8]) -> Option<BytesShard<'a>> {
+        self.intake.samples(room)
+    }
+
+    /// Bytes have arrived. None of them can do worse than be ignored. Samples among them go into `room`.
     #[inline(never)]
-    pub fn handle_bytes(&mut self, bytes: &[u8], now: Instant) {
+    pub fn handle_bytes(&mut self, bytes: &[u8], room: &mut [u8], now: Instant) {
         for &byte in bytes {
             match self.decoder.push(byte) {
                 None => {}
                 Some(Err(_)) => self.status.damaged = self.status.damaged.saturating_add(1),
                 Some(Ok([PING])) => self.asked = true,
+                Some(Ok([SAMPLES, piece @ ..])) => match self.intake.handle(piece, room) {
+                    Turn::Nothing => {}
+                    Turn::Begun => self.replace_data(self.baked.clone(), now),
+                    Turn::Whole => {
+                        if let Some(samples) = self.intake.samples(room) {
+                            self.replace_data(samples.summary(), now);
+                        }
+                    }
+                },
                 Some(Ok(packet)) => match self.caller.handle(packet) {
                     Heard::Nothing => {}
                     Heard::Connected => {
@@ -139,6 +161,15 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         self.note_events();
     }
 
+    /// Other samples are another device for the aggregator: it is greeted anew.
+    fn replace_data(&mut self, data: DataSummary, now: Instant) {
+        self.status.train_samples = data.train_samples;
+        self.session.replace_data(data);
+        self.caller.hang_up();
+        self.session.handle_disconnected();
+        self.hail_at = Some(now);
+    }
+
     pub fn handle_timeout(&mut self, now: Instant) {
         self.session.handle_timeout(now);
         self.note_events();
@@ -163,6 +194,9 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
             self.status.open = self.caller.is_open();
             self.status.working = self.session.has_work();
             return Some(self.status.encode(&mut self.packet));
+        }
+        if let Some(taken) = self.intake.poll_answer() {
+            return Some(taken.encode(&mut self.packet));
         }
         if self.hail_at.is_some_and(|at| now >= at) {
             self.hail_at = Some(now + self.pause);

@@ -9,6 +9,7 @@
 //! [`SerialDevice`] is all three of a board; a driver moves bytes. A bridge only knows the line.
 
 mod device;
+mod intake;
 pub mod line;
 mod status;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use common::{
 };
 
 pub use device::SerialDevice;
+pub use intake::{PIECE, SAMPLES, TAKEN, Taken};
 pub use status::{PING, STATUS, Status};
 
 /// Room for the longest packet: a sealed control frame, or a chunk that is no longer.

@@ -12,7 +12,7 @@ use common::{
 };
 
 use super::{Arena, Event, Job, Said, Session};
-use crate::train::Work;
+use crate::train::{FULL, Work};
 
 #[derive(Debug)]
 pub(super) struct Download {
@@ -127,6 +127,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         let room = assignment.guide.is_none() || store.info().segments.guide.is_some();
         let code = match possible {
             Err(error) => Some(error.code()),
+            Ok(()) if !FULL && assignment.guide.is_some() => Some(Code::LeftOut),
             Ok(()) if !room => Some(Code::BadPlan),
             Ok(()) if needs_guide(&assignment.task) && assignment.guide.is_none() => Some(Code::BadConfig),
             Ok(()) => None,
@@ -142,7 +143,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     fn fetch_next(&mut self, assignment: Assignment, now: Instant) {
         let wanted = [(Vector::Model, Some(assignment.model)), (Vector::Guide, assignment.guide)];
         for (vector, blob) in wanted {
-            let Some(blob) = blob else { continue };
+            let Some(blob) = blob.filter(|_| FULL || vector == Vector::Model) else { continue };
             let held = self.held.of(vector);
             if *held != Some(Content::of(&blob, assignment.codec)) {
                 *held = None;

@@ -8,6 +8,7 @@ use common::{
 };
 
 use super::{Arena, Event, Held, Job, Link, Said, Session};
+use crate::train::FULL;
 
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
     /// A frame has arrived. Damaged frames are named and otherwise ignored: a serial line goes on, a
@@ -15,12 +16,27 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     pub fn handle_frame(&mut self, bytes: &[u8], now: Instant) -> Result<(), Code> {
         match Frame::decode(bytes).map_err(|error| error.code())? {
             Frame::Control(body) => {
-                let message = wire::message(body).map_err(|error| error.code())?;
+                let message = match wire::message(body) {
+                    Ok(message) => message,
+                    Err(error) => return Err(self.not_understood(error.code(), now)),
+                };
                 self.handle_message(message, now);
             }
             Frame::Chunk { transfer, offset, data } => self.handle_chunk(transfer, offset, data, now),
         }
         Ok(())
+    }
+
+    /// A whole message that does not decode asks for more than this program has room for. Nobody shall wait
+    /// for the answer.
+    fn not_understood(&mut self, code: Code, now: Instant) -> Code {
+        if matches!(self.job, Job::Downloading(_)) {
+            self.job = Job::Free;
+        }
+        if self.link == Link::Planning || self.link == Link::Up && matches!(self.job, Job::Free) {
+            self.refuse(if FULL { code } else { Code::LeftOut }.into(), now);
+        }
+        code
     }
 
     fn handle_message(&mut self, message: ToDevice, now: Instant) {
@@ -104,9 +120,9 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             return self.request(now);
         }
         let info = *store.info();
-        if store.plan().is_err() {
+        if let Err(error) = store.plan() {
             self.plan = None;
-            return self.refuse(Code::BadPlan.into(), now);
+            return self.refuse(error.code().into(), now);
         }
         // A device that comes back with its Plan keeps what is in its arena.
         if !self.placed {

@@ -7,19 +7,20 @@ use common::{
     Codec,
     codec::BLOCK,
     message::{Blob, Task, Ticket},
-    plan::PlanInfo,
+    plan::Plan,
     transfer::{Lane, LinkLimits, Outgoing},
     wire,
 };
 
 use super::{Arena, Job, Session};
+use crate::train::FULL;
 
 /// What is offered; 0 bytes where the task gives scalars only. Transfers are numbered by round, with the
 /// stage in the upper byte.
-pub(super) fn blob(ticket: Ticket, task: &Task, info: &PlanInfo) -> Blob {
+pub(super) fn blob(ticket: Ticket, task: &Task, plan: Plan<'_>) -> Blob {
     let bytes = match task {
         Task::Train(brief) => {
-            let numbers = (info.params as usize).saturating_mul(brief.product.vectors());
+            let numbers = plan.trained().saturating_mul(brief.product.vectors());
             brief.codec.encoded_len(numbers).unwrap_or(0)
         }
         Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => 0,
@@ -53,7 +54,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         let (Some(plan), Task::Train(brief)) = (&self.plan, task) else { return };
         let info = plan.info();
         let (Some(anchor), Some(residual)) = (info.segments.anchor, info.segments.residual) else { return };
-        let params = info.params as usize;
+        let params = plan.trained();
         let sent = anchor as usize..anchor as usize + params * brief.product.vectors();
         let residual = residual as usize..residual as usize + params;
         if let Ok([sent, residual]) = self.arena.floats().get_disjoint_mut([sent, residual]) {
@@ -70,7 +71,7 @@ fn unsent(codec: Codec, sent: &[f32], seed: u64, residual: &mut [f32]) {
     codec.residual(sent.get(..alone).unwrap_or_default(), seed, whole);
     let block = sent.get(alone..).unwrap_or_default();
     let block = block.get(..BLOCK).unwrap_or(block);
-    if shared.is_empty() {
+    if !FULL || shared.is_empty() {
         return;
     }
     let (mut bytes, mut decoded) = ([0; 4 * BLOCK], [0.0; BLOCK]);

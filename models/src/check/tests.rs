@@ -43,7 +43,7 @@ fn problems_are_told() {
         assert!(!found.is_right());
         found.problem.unwrap()
     };
-    let wide = TierSpec::Widths { widths: vec![99] };
+    let wide = TierSpec::widths(&[99]);
     assert!(problem(&wide, &parameters).contains("can not be sliced: hidden axis 0 has 32 units"));
     assert!(problem(&WHOLE, &parameters[1..]).contains("2410"));
     parameters[0] = f32::INFINITY;

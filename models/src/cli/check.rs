@@ -102,7 +102,7 @@ impl fmt::Display for Report {
 fn title(spec: &TierSpec) -> String {
     match spec {
         TierSpec::Rate(rate) | TierSpec::Partly { rate, .. } => rate.to_string(),
-        TierSpec::Widths { widths } => format!("{widths:?}"),
+        TierSpec::Widths { widths, .. } => format!("{widths:?}"),
     }
 }
 

@@ -57,10 +57,10 @@ pub fn fit(
             need = need.min(plan.info.arena_bytes());
         }
         // What the arena needs is a constant plus a multiple of the batch.
-        let one = compile(graph, mask, &PlanOptions { batch: 1, ..summed })?.info;
-        need = need.min(one.arena_bytes());
-        let segments = one.workspace().unwrap_or(0) * 4;
-        let sample = one.arena_bytes() - segments;
+        let one = compile(graph, mask, &PlanOptions { batch: 1, ..summed })?;
+        need = need.min(one.info.arena_bytes());
+        let segments = one.workspace() * 4;
+        let sample = one.info.arena_bytes() - segments;
         let most = ram.saturating_sub(segments).checked_div(sample).unwrap_or(0).min(options.batch.into());
         if most > 0 {
             let batch = even(most as u16, options.batch);
@@ -80,8 +80,8 @@ fn sparing(
     if !options.recompute {
         return compile(graph, mask, options);
     }
-    let plain = compile(graph, mask, &PlanOptions { batch: 1, recompute: false, ..*options })?.info;
-    let room = (ram / 4).saturating_sub(plain.workspace().unwrap_or(0));
+    let plain = compile(graph, mask, &PlanOptions { batch: 1, recompute: false, ..*options })?;
+    let room = (ram / 4).saturating_sub(plain.workspace());
     compile_within(graph, mask, options, room / u64::from(options.batch).max(1))
 }
 

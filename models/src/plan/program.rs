@@ -22,10 +22,16 @@ pub struct Step {
     pub input: usize,
     /// Of an Add.
     pub second: Option<usize>,
+    /// Its parameters stay as they are.
+    pub frozen: bool,
 }
 
 impl Step {
     pub fn trains(&self) -> bool {
+        !self.frozen && self.has_parameters()
+    }
+
+    fn has_parameters(&self) -> bool {
         self.op.parameters().iter().any(Option::is_some)
     }
 
@@ -35,8 +41,9 @@ impl Step {
 }
 
 impl Program {
-    /// With `scaler`, what layers give is divided by the share of units that the tier keeps.
-    pub fn new(graph: &Graph, mask: &WidthMask, scaler: bool) -> Self {
+    /// With `scaler`, what layers give is divided by the share of units that the tier keeps. Of the layers, all or
+    /// the `last` ones are trained.
+    pub fn new(graph: &Graph, mask: &WidthMask, scaler: bool, last: Option<u16>) -> Self {
         let mut lowering = Lowering {
             graph,
             mask,
@@ -54,15 +61,30 @@ impl Program {
                 places[index + 1] = input;
                 continue;
             };
-            steps.push(Step { name: node.name.clone(), op, input, second });
+            steps.push(Step { name: node.name.clone(), op, input, second, frozen: false });
             if let Some(factor) = lowering.factor(node).filter(|_| scaler) {
                 let len = op.sizes().1 as u32;
                 let name = format!("{} (scaler)", node.name);
-                steps.push(Step { name, op: Op::Scale { len, factor }, input: steps.len(), second: None });
+                let (op, input) = (Op::Scale { len, factor }, steps.len());
+                steps.push(Step { name, op, input, second: None, frozen: false });
             }
             places[index + 1] = steps.len();
         }
+        if let Some(last) = last {
+            let layers = steps.iter_mut().rev().filter(|step| step.has_parameters());
+            layers.skip(last.into()).for_each(|step| step.frozen = true);
+        }
         Self { steps, stats: lowering.stats.into() }
+    }
+
+    /// Parameters before those that are trained; `None` if nothing is, or if frozen ones come later.
+    pub fn frozen(&self) -> Option<u64> {
+        let stretches = |frozen: bool| {
+            let steps = self.steps.iter().filter(move |step| step.frozen == frozen);
+            steps.flat_map(|step| step.op.parameters()).flatten()
+        };
+        let first = stretches(false).map(|(at, _)| u64::from(at)).min()?;
+        stretches(true).all(|(at, len)| u64::from(at) + len <= first).then_some(first)
     }
 
     /// Numbers per sample of a value.

@@ -69,7 +69,10 @@ impl<'a> Tracer<'a> {
 
     fn write(&mut self, at: u32, len: u64, cell: Cell) {
         let batch = u64::from(self.plan.info().batch);
-        assert!(u64::from(at) >= self.plan.info().workspace().unwrap(), "{cell:?} lies in a segment");
+        assert!(
+            u64::from(at) >= self.plan.info().workspace(self.plan.trained() as u32).unwrap(),
+            "{cell:?} lies in a segment"
+        );
         self.cells[at as usize..][..(len * batch) as usize].fill(cell);
     }
 

@@ -62,6 +62,23 @@ pub fn mlp(name: &str, widths: &[u32]) -> Result<Graph, GraphError> {
     net.finish()
 }
 
+/// Convolutions 3x3 of stride 2 with ReLU over square grey images, then one dense layer: `sizes` are the side of
+/// an image, channels, classes. Strides in place of pools keep activations small enough for boards.
+pub fn cnn(name: &str, sizes: &[u32]) -> Result<Graph, GraphError> {
+    let [side, channels @ .., classes] = sizes else { return Err(GraphError::NothingToTrain) };
+    if channels.is_empty() {
+        return Err(GraphError::NothingToTrain);
+    }
+    let mut net = Net::new(name, &[1, *side, *side])?;
+    for (index, &channels) in (1..).zip(channels) {
+        net.conv(&format!("conv{index}"), channels, Kernel::square(3, 2, 1))?;
+        net.relu(&format!("relu{index}"));
+    }
+    net.flatten("flatten");
+    net.dense("fc", *classes)?;
+    net.finish()
+}
+
 fn cifar_cnn(name: &str) -> Result<Graph, GraphError> {
     let mut net = Net::new(name, &[3, 32, 32])?;
     net.conv("conv1", 32, Kernel::square(3, 1, 1))?;

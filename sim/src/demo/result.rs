@@ -94,6 +94,18 @@ pub fn change(old: f64, new: f64) -> f64 {
 }
 
 impl DemoResult {
+    /// From runs that somebody else has made, in the order of the strategies: reports of all rounds, and seconds.
+    pub fn of(
+        options: &DemoOptions,
+        fleet: &Fleet,
+        runs: Vec<(Vec<RoundReport>, f64)>,
+    ) -> Result<Self, DemoError> {
+        let strategies = options.strategies();
+        let runs = strategies.iter().zip(&runs);
+        let runs = runs.map(|(strategy, (reports, seconds))| StrategyRun::new(strategy, reports, *seconds));
+        Ok(Self::new(options, fleet, runs.collect::<Result<_, _>>()?))
+    }
+
     pub(super) fn new(options: &DemoOptions, fleet: &Fleet, runs: Vec<StrategyRun>) -> Self {
         let changes = match runs.split_first() {
             Some((base, others)) => others.iter().map(|run| Change::of(base, run)).collect(),

@@ -64,7 +64,9 @@ pub struct Cost {
 
 pub fn of(task: &Task, plan: &TierPlan, shard: &dyn Shard, codec: Codec, guided: bool) -> Cost {
     let params = plan.info.params as usize;
-    let forward = Plan::check(&plan.info, &plan.nodes, &plan.schedule).map_or(0.0, |plan| plan.macs() as f64);
+    let checked = Plan::check(&plan.info, &plan.nodes, &plan.schedule);
+    let forward = checked.map_or(0.0, |plan| plan.macs() as f64);
+    let sent = checked.map_or(params, |plan| plan.trained());
     let (train, test) = (f64::from(shard.train_len()), f64::from(shard.test_len()));
     let evaluated = train + test;
     let samples = match task {
@@ -78,7 +80,7 @@ pub fn of(task: &Task, plan: &TierPlan, shard: &dyn Shard, codec: Codec, guided:
     };
     let model = codec.encoded_len(params).unwrap_or(0);
     let down = f64::from(model) * if guided { 2.0 } else { 1.0 };
-    Cost { macs: forward * samples, down, up: f64::from(upload(task, params).1) }
+    Cost { macs: forward * samples, down, up: f64::from(upload(task, sent).1) }
 }
 
 impl Chances {

@@ -29,7 +29,7 @@ pub fn html(result: &DemoResult) -> String {
     format!("<!DOCTYPE html>\n{page}\n")
 }
 
-fn header(result: &DemoResult) -> Element {
+pub(super) fn header(result: &DemoResult) -> Element {
     let Setup { devices, tiers, rounds, seed, .. } = &result.setup;
     let lead = format!(
         "{devices} devices in {} tiers of hardware trained one model for {rounds} rounds, each the widest slice its memory holds: \
@@ -69,7 +69,7 @@ fn verdict(change: &Change) -> String {
     )
 }
 
-fn cards(result: &DemoResult) -> Element {
+pub(super) fn cards(result: &DemoResult) -> Element {
     let [base, .., last] = &result.runs[..] else { return el("section") };
     let relative = |title, old: f64, new: f64, note| {
         let by = change(old, new);
@@ -110,7 +110,7 @@ fn tone(change: &str, high: bool) -> &'static str {
     }
 }
 
-fn devices(result: &DemoResult) -> Element {
+pub(super) fn devices(result: &DemoResult) -> Element {
     let figure = |plot: Element, caption: &str| el("figure").with(plot).with(el("figcaption").text(caption));
     el("section")
         .set("aria-labelledby", "devices")
@@ -132,7 +132,7 @@ fn devices(result: &DemoResult) -> Element {
         )
 }
 
-fn rounds(result: &DemoResult) -> Element {
+pub(super) fn rounds(result: &DemoResult) -> Element {
     el("section")
         .set("aria-labelledby", "rounds")
         .with(el("h2").set("id", "rounds").text("Loss by round"))
@@ -153,7 +153,7 @@ fn line_legend(runs: &[StrategyRun]) -> Element {
     el("ul").class("legend").all(runs.iter().enumerate().map(entry))
 }
 
-fn comparison(result: &DemoResult) -> Element {
+pub(super) fn comparison(result: &DemoResult) -> Element {
     let columns = COLUMNS.iter().map(|(name, _)| el("th").set("scope", "col").text(name));
     let head = el("tr")
         .with(el("th").set("scope", "col").class("left").text("Devices"))

@@ -8,10 +8,12 @@
 //! | [`partition_table`], [`partition_html`], [`partition_picture`] | who has which samples | `partition` |
 //! | [`set_table`], [`sets_table`] | what is in a data set, and which there are | `sets` |
 //! | [`Digest`], [`experiments_html`], [`experiments_markdown`] | saved results of experiments | `experiment` |
+//! | [`bench_html`], [`bench_markdown`] | the comparison on boards, with what they used | `bench` |
 //! | rows | which figures are compared, for table and page alike | `rows` |
 //! | plots | one file each | `plot` |
 //! | tools | elements, numbers, axes | `markup`, `number`, `scale` |
 
+mod bench;
 mod experiment;
 mod html;
 mod markup;
@@ -24,6 +26,7 @@ mod scale;
 mod sets;
 mod table;
 
+pub use bench::{BoardLine, bench_html, bench_markdown};
 pub use experiment::{
     CurvePoint, Digest, ExperimentDigest, SettingDigest, SourceDigest, TierDigest, experiments_html,
     experiments_markdown,

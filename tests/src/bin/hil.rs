@@ -4,20 +4,27 @@
 //! hil                                   the fleet of tests/hil/boards with both strategies
 //! hil --board /dev/ttyACM0=stm32f407    the same with a real board in place of an emulated one
 //! hil figures                           instructions, flash and RAM of every kind of board
+//! hil images --rounds 30                a CNN for 28x28 images on boards with 128 KB
 //! hil faults --cases 1000               emulated boards on bad lines
+//! hil faults --in-process 100000        the same code in one process, in virtual time
 //! ```
 //! `FAIRTIER_LOG=info` shows what aggregator, bridge and clients say.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 use edge_client::host::board::Board;
-use fleet::hil::{
-    self,
-    boards::BenchBoard,
-    faults, figures,
-    run::{self, Boards, Outcome},
+use fleet::{
+    hil::{
+        self,
+        boards::BenchBoard,
+        faults::{self, Badness},
+        figures, images, report,
+        run::{self, Boards, Outcome},
+    },
+    seeds::for_seeds,
 };
+use sim::demo::DemoOptions;
 
 /// Boards, emulated or real, and Linux clients in one fleet.
 #[derive(Parser, Debug)]
@@ -35,32 +42,64 @@ struct Cli {
     /// Let hosts with the same arithmetic stand in for the boards
     #[arg(long)]
     hosts: bool,
-    /// Also write the result as JSON
-    #[arg(long)]
-    out: Option<PathBuf>,
+    /// Directory for report.html, report.md and report.json
+    #[arg(long, default_value = "target/hil")]
+    out: PathBuf,
 }
 
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Instructions, flash and RAM of every kind of emulated board
-    Figures,
+    Figures {
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// A CNN for 28x28 images: two boards with 128 KB of RAM and two Linux clients, 160 images each
+    Images {
+        #[arg(long, default_value_t = 30)]
+        rounds: u32,
+        #[arg(long, default_value_t = run::SEED)]
+        seed: u64,
+        /// Directory with MNIST's files; without it, the built-in digits drawn at 28x28
+        #[arg(long)]
+        data: Option<PathBuf>,
+        /// Let hosts with the same arithmetic stand in for the boards
+        #[arg(long)]
+        hosts: bool,
+    },
     /// Emulated boards on lines that lose, flip and repeat bytes, and that are reset
     Faults {
         /// Rounds of single boards
         #[arg(long, default_value_t = 50)]
         cases: u32,
+        /// Instead, so many seeded cases in one process, in virtual time
+        #[arg(long)]
+        in_process: Option<u64>,
     },
+}
+
+#[derive(clap::ValueEnum, Copy, Clone, PartialEq, Eq, Debug)]
+enum Format {
+    Text,
+    Json,
 }
 
 fn main() {
     let cli = Cli::parse();
     match cli.command {
-        Some(Command::Figures) => {
+        Some(Command::Figures { format }) => {
             let emulated = Board::all().into_iter().filter(|board| board.machine.is_some());
             let figures: Vec<_> = emulated.map(|board| figures::measure(&board)).collect();
-            print!("{}", figures::table(&figures));
+            match format {
+                Format::Text => print!("{}", figures::table(&figures)),
+                Format::Json => println!("{}", figures::json(&figures)),
+            }
         }
-        Some(Command::Faults { cases }) => _ = faults::in_qemu(cases),
+        Some(Command::Images { rounds, seed, data, hosts }) => {
+            images(rounds, seed, data.as_deref(), hosts);
+        }
+        Some(Command::Faults { in_process: Some(cases), .. }) => faults_in_process(cases),
+        Some(Command::Faults { cases, .. }) => _ = faults::in_qemu(cases),
         None => contest(&cli),
     }
 }
@@ -78,13 +117,65 @@ fn contest(cli: &Cli) {
     let who = if cli.hosts { Boards::StoodInFor } else { Boards::Real };
     let outcomes = run::contest_with(&fleet, &boards, who, cli.seed, cli.rounds);
     print(&boards, &outcomes);
-    if let Some(path) = &cli.out {
-        let reports: Vec<_> = outcomes.iter().map(|outcome| &outcome.reports).collect();
-        let text = serde_json::to_string_pretty(&reports).unwrap_or_default();
-        if let Err(error) = std::fs::write(path, text) {
-            eprintln!("error: {}: {error}", path.display());
+    let options = DemoOptions { rounds: cli.rounds, ..hil::options(cli.seed) };
+    let result = report::result(&options, &fleet, &outcomes);
+    let lines = report::lines(if cli.hosts { &[] } else { &boards }, &fleet, &outcomes);
+    match report::write(&cli.out, &result, &lines) {
+        Ok(()) => println!("{}", cli.out.join("report.html").display()),
+        Err(error) => {
+            eprintln!("error: {}: {error}", cli.out.display());
+            std::process::exit(1);
         }
     }
+}
+
+fn images(rounds: u32, seed: u64, data: Option<&Path>, hosts: bool) {
+    let (fleet, boards) = (images::fleet(data, seed), images::boards());
+    let who = if hosts { Boards::StoodInFor } else { Boards::Real };
+    let outcome = run::run(&images::config(rounds, seed), &fleet, &boards, who);
+    let what = if data.is_some() { "MNIST" } else { "the built-in digits, drawn at 28x28" };
+    println!(
+        "{}, {what}, {} devices with 120 images to train on and 40 to test",
+        images::MODEL,
+        fleet.devices.len()
+    );
+    for report in
+        outcome.reports.iter().filter(|report| report.round % 5 == 1 || report.purpose == "evaluate")
+    {
+        let rounds = report.round - 1;
+        println!(
+            "after {rounds:>3} rounds: loss {:.4}, accuracy {:.1} %",
+            report.loss.mean,
+            100.0 * report.accuracy.mean
+        );
+    }
+    for line in &outcome.last().devices {
+        let used = outcome.carried.get(&line.device);
+        let kind =
+            boards.iter().find(|board| board.device == line.device).map_or("Linux", |board| &board.kind);
+        let accuracy = 100.0 * line.test_accuracy.unwrap_or(0.0);
+        print!("{:<8} {kind:<16} accuracy {accuracy:.1} %", line.device);
+        match used {
+            Some(used) => {
+                println!(", {} bytes down, {} up, stack {}", used.down, used.up, used.stack.unwrap_or(0))
+            }
+            None => println!(),
+        }
+    }
+    println!("{:.0} s", outcome.seconds);
+}
+
+fn faults_in_process(cases: u64) {
+    let good = faults::in_process(Badness::NONE, 0);
+    let (started, done) = (std::time::Instant::now(), std::sync::atomic::AtomicU64::new(0));
+    for_seeds(cases, |seed| {
+        faults::check(seed, &good);
+        let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        if done.is_multiple_of(10_000) {
+            eprintln!("{done} of {cases}, {:.0} s", started.elapsed().as_secs_f64());
+        }
+    });
+    println!("{cases} cases in {:.0} s: no hang, no other model", started.elapsed().as_secs_f64());
 }
 
 fn print(boards: &[BenchBoard], [plain, fair]: &[Outcome; 2]) {

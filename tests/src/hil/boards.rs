@@ -82,5 +82,8 @@ impl Emulated {
 
 /// A device's samples as its board has them.
 pub fn shard_file(device: &FleetDevice) -> Vec<u8> {
-    pack_shard(&device.shard, 16).unwrap()
+    use edge_client::data::Shard;
+    // Levels of the built-in digits, and of images.
+    let levels = if device.shard.inputs() == 64 { 16 } else { 255 };
+    pack_shard(&device.shard, levels).unwrap()
 }

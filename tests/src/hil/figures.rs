@@ -97,6 +97,23 @@ fn sizes(image: &Path) -> (u32, u32) {
     (flash, ram)
 }
 
+/// The same as JSON.
+pub fn json(figures: &[Figures]) -> serde_json::Value {
+    let line = |it: &Figures| {
+        serde_json::json!({
+            "board": it.board.name,
+            "core": it.board.core,
+            "arithmetic": format!("{:?}", it.board.arithmetic).to_lowercase(),
+            "model": format!("64-{}-10", it.hidden),
+            "instructions": it.instructions,
+            "flash": it.flash,
+            "ram": it.ram,
+            "arena": it.board.limits.arena,
+        })
+    };
+    figures.iter().map(line).collect()
+}
+
 /// The table that `hil figures` prints.
 pub fn table(figures: &[Figures]) -> String {
     let mut text = format!(

@@ -1,7 +1,8 @@
 //! One run: the real aggregator, a real bridge, boards behind it, Linux clients beside it.
 
 use std::{
-    path::Path,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -14,12 +15,16 @@ use edge_client::{
     host::{
         Client, Identity,
         board::Arithmetic,
-        bridge::{Bridge, port::PortSpec},
+        bridge::{Bridge, Carried, Ledger, port::PortSpec},
+        provision::{ProvisionError, provision},
     },
     train::Portable,
 };
 use sim::demo::{Fleet, FleetDevice};
-use tokio::task::JoinSet;
+use tokio::{
+    net::{UnixListener, UnixStream},
+    task::JoinSet,
+};
 
 use super::{
     boards::{BenchBoard, Emulated, shard_file},
@@ -43,6 +48,8 @@ pub struct Outcome {
     pub reports: Vec<RoundReport>,
     pub parameters: Vec<f32>,
     pub seconds: f64,
+    /// What went over the lines of boards.
+    pub carried: BTreeMap<String, Carried>,
 }
 
 impl Outcome {
@@ -62,18 +69,28 @@ pub fn config(strategy: &str, rounds: u32, devices: usize, seed: u64, more: &str
     .unwrap()
 }
 
-/// Runs to the end.
-pub fn run(config: &Config, fleet: &Fleet, boards: &[BenchBoard], who: Boards) -> Outcome {
-    run_with(config, fleet, boards, who, None)
+/// How emulated boards hang on the bridge.
+#[derive(Clone, Debug, Default)]
+pub enum Lines {
+    #[default]
+    Good,
+    Bad(Noise),
+    /// Boards have no samples and are given them before they meet the bridge.
+    Provisioned,
 }
 
-/// The same, with lines of emulated boards that are bad.
+/// Runs to the end.
+pub fn run(config: &Config, fleet: &Fleet, boards: &[BenchBoard], who: Boards) -> Outcome {
+    run_with(config, fleet, boards, who, &Lines::Good)
+}
+
+/// The same with other lines of emulated boards.
 pub fn run_with(
     config: &Config,
     fleet: &Fleet,
     boards: &[BenchBoard],
     who: Boards,
-    noise: Option<&Noise>,
+    lines: &Lines,
 ) -> Outcome {
     if let Ok(level) = std::env::var("FAIRTIER_LOG") {
         let filter = tracing_subscriber::EnvFilter::new(level);
@@ -82,7 +99,7 @@ pub fn run_with(
         let _ = log.try_init();
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(run_async(config, fleet, boards, who, noise))
+    runtime.block_on(run_async(config, fleet, boards, who, lines))
 }
 
 async fn run_async(
@@ -90,7 +107,7 @@ async fn run_async(
     fleet: &Fleet,
     boards: &[BenchBoard],
     who: Boards,
-    noise: Option<&Noise>,
+    lines: &Lines,
 ) -> Outcome {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
@@ -129,26 +146,36 @@ async fn run_async(
             }
         }
     }
-    let bridge =
-        Bridge { server: server.address(), identity: identity(&authority, "bridge"), ports, ask: None };
+    let ledger = Ledger::default();
+    let bridge = Bridge {
+        server: server.address(),
+        identity: identity(&authority, "bridge"),
+        ports,
+        ask: Some(Duration::from_secs(2)),
+        ledger: ledger.clone(),
+    };
     tasks.spawn(async move { bridge.run(std::future::pending()).await.unwrap() });
     tokio::time::sleep(Duration::from_millis(300)).await;
     let socket = dir.path().join("boards.sock");
     let mut running = vec![];
     for (number, (board, dir, page, shard)) in emulated.iter().enumerate() {
         std::fs::create_dir_all(dir).unwrap();
-        let serial = match noise {
-            None => socket.clone(),
-            Some(noise) => {
-                let bad = dir.join("line");
-                let listener = tokio::net::UnixListener::bind(&bad).unwrap();
-                tasks.spawn(carry_badly(noise.clone(), number as u64, listener, socket.clone()));
-                bad
+        let own = dir.join("line");
+        let listen = || tokio::net::UnixListener::bind(&own).unwrap();
+        let (serial, baked) = match lines {
+            Lines::Good => (&socket, &shard[..]),
+            Lines::Bad(noise) => {
+                tasks.spawn(carry_badly(noise.clone(), number as u64, listen(), socket.clone()));
+                (&own, &shard[..])
+            }
+            Lines::Provisioned => {
+                tasks.spawn(provision_first(listen(), shard.clone(), socket.clone()));
+                (&own, &[0xff][..])
             }
         };
-        running.push(Emulated::start(board, dir, page, shard, &format!("unix:{}", serial.display())));
+        running.push(Emulated::start(board, dir, page, baked, &format!("unix:{}", serial.display())));
     }
-    if let Some(noise) = noise {
+    if let Lines::Bad(noise) = lines {
         let monitors = emulated.iter().map(|(_, dir, ..)| dir.join("monitor")).collect();
         tasks.spawn(reset_in_turn(noise.clone(), monitors));
     }
@@ -159,7 +186,19 @@ async fn run_async(
     finished.expect("the run takes half an hour already");
     let reports = std::mem::take(&mut *reports.lock().unwrap());
     let parameters = parameters(&dir.path().join("model.onnx"));
-    Outcome { reports, parameters, seconds: started.elapsed().as_secs_f64() }
+    let carried = std::mem::take(&mut *ledger.lock().unwrap());
+    Outcome { reports, parameters, seconds: started.elapsed().as_secs_f64(), carried }
+}
+
+/// Gives a board its samples, then connects it to the bridge.
+async fn provision_first(board: UnixListener, shard: Vec<u8>, bridge: PathBuf) {
+    let (mut board, _) = board.accept().await.unwrap();
+    // More than the board has room for is refused with the figures, and does no harm.
+    let refused = provision(&mut board, &vec![0; 1 << 20], |_| {}).await.unwrap_err();
+    assert!(matches!(refused, ProvisionError::Room { need: 0x10_0000, have: 1.. }), "{refused}");
+    provision(&mut board, &shard, |_| {}).await.unwrap();
+    let mut bridge = UnixStream::connect(bridge).await.unwrap();
+    let _ = tokio::io::copy_bidirectional(&mut board, &mut bridge).await;
 }
 
 fn flash(bench: &BenchBoard, dir: &Path, page: &[u8], device: &FleetDevice) {

@@ -23,7 +23,12 @@ use firmware::{
 
 const BATCH: u32 = 16;
 const INPUTS: u32 = 64;
-const HIDDEN: u32 = if board::ARENA >= 28_000 { 32 } else { 4 };
+/// The widest tier of the digits model that the arena holds: 1, 0.5 or 0.125.
+const HIDDEN: u32 = match board::ARENA {
+    28_000.. => 32,
+    20_000.. => 16,
+    _ => 4,
+};
 const OUTPUTS: u32 = 10;
 const PARAMS: u32 = HIDDEN * (INPUTS + 1) + OUTPUTS * (HIDDEN + 1);
 const STEPS: u32 = 4;

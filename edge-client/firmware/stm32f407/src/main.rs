@@ -35,6 +35,7 @@ bind_interrupts!(struct Irqs {
 
 static ARENA: ConstStaticCell<[f32; 16_384]> = ConstStaticCell::new([0.0; 16_384]);
 static RECEIVED: ConstStaticCell<[u8; 1024]> = ConstStaticCell::new([0; 1024]);
+static ROOM: ConstStaticCell<[u8; 16_384]> = ConstStaticCell::new([0; 16_384]);
 static TO_SEND: ConstStaticCell<[u8; 128]> = ConstStaticCell::new([0; 128]);
 
 #[embassy_executor::main]
@@ -65,12 +66,21 @@ async fn main(_spawner: Spawner) {
         return;
     };
     let Ok(page) = Page::decode(flash(IDENTITY, 4096)) else { return };
-    let Ok(shard) = BytesShard::parse(flash(SHARD, 0x1f000)) else { return };
+    let shard = BytesShard::parse(flash(SHARD, 0x1f000)).unwrap_or(BytesShard::EMPTY);
     let limits = Limits { board: "stm32f407", chunk: CHUNK, flash: 64 << 10, stack: || 0 };
     let nonces = Nonces::new(seed, 0);
     let backend = &mut Best::default();
-    node::run::<24, { node::send_room(CHUNK) }>(uart, page, nonces, limits, ARENA.take(), &shard, backend)
-        .await
+    node::run::<24, { node::send_room(CHUNK) }>(
+        uart,
+        page,
+        nonces,
+        limits,
+        ARENA.take(),
+        shard,
+        ROOM.take(),
+        backend,
+    )
+    .await
 }
 
 /// What was written beside the program.

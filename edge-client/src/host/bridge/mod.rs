@@ -7,11 +7,16 @@
 //! it can do is drop them, which a lossy cable does as well. Boards come and go, and so does the aggregator;
 //! neither waits for the other.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use common::{
     Code,
-    sealed::STRANGER,
+    sealed::{STRANGER, name_in},
     wire::{BRIDGE_ALPN, frame_prefix},
 };
 use quinn::{RecvStream, SendStream};
@@ -48,6 +53,30 @@ pub struct Bridge {
     pub ports: Vec<PortSpec>,
     /// Ask every board for its status this often, and log it.
     pub ask: Option<Duration>,
+    /// What is carried is noted here.
+    pub ledger: Ledger,
+}
+
+/// What a bridge has carried, by device.
+pub type Ledger = Arc<Mutex<BTreeMap<String, Carried>>>;
+
+/// Bytes on the line of one device, with what frames and checks them.
+#[derive(Clone, Debug)]
+pub struct Carried {
+    /// From the device.
+    pub up: u64,
+    /// To the device.
+    pub down: u64,
+    pub first: Instant,
+    pub last: Instant,
+    /// What it last said of its stack; see [`Status`].
+    pub stack: Option<u32>,
+}
+
+impl Carried {
+    pub fn seconds(&self) -> f64 {
+        (self.last - self.first).as_secs_f64()
+    }
 }
 
 type Uplink = watch::Receiver<Option<quinn::Connection>>;
@@ -61,11 +90,11 @@ impl Bridge {
         for spec in self.ports.clone() {
             lines.spawn(port::watch(spec, arrived.clone()));
         }
-        let ask = self.ask;
+        let (ask, ledger) = (self.ask, self.ledger.clone());
         let accept = async {
             while let Some(port) = ports.recv().await {
                 while lines.try_join_next().is_some() {}
-                lines.spawn(carry(port, uplink.clone(), ask));
+                lines.spawn(carry(port, uplink.clone(), ask, ledger.clone()));
             }
         };
         tokio::select! {
@@ -109,13 +138,13 @@ impl Bridge {
 }
 
 /// One board, from the moment it is plugged in until it is unplugged.
-async fn carry(port: Port, mut uplink: Uplink, ask: Option<Duration>) {
+async fn carry(port: Port, mut uplink: Uplink, ask: Option<Duration>, ledger: Ledger) {
     let name = port.name;
     info!(line = name, "plugged in");
     let (read, write) = tokio::io::split(port.stream);
     let (sender, packets) = mpsc::channel(16);
     let reader = tokio::spawn(read_line(read, sender));
-    let mut line = Line { name: name.clone(), packets, write, ask };
+    let mut line = Line { name: name.clone(), packets, write, ask, device: None, ledger };
     let end = loop {
         let connection = match uplink.wait_for(Option::is_some).await {
             Ok(connection) => connection.clone(),
@@ -145,9 +174,22 @@ struct Line {
     packets: mpsc::Receiver<Vec<u8>>,
     write: WriteHalf<port::Stream>,
     ask: Option<Duration>,
+    /// As it calls itself.
+    device: Option<String>,
+    ledger: Ledger,
 }
 
 impl Line {
+    fn note(&mut self, change: impl FnOnce(&mut Carried)) {
+        let Some(device) = &self.device else { return };
+        let now = Instant::now();
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = Carried { up: 0, down: 0, first: now, last: now, stack: None };
+        let carried = ledger.entry(device.clone()).or_insert(none);
+        carried.last = now;
+        change(carried);
+    }
+
     async fn carry(&mut self, mut send: SendStream, receive: RecvStream) -> Ended {
         // A board with a session of an earlier stream begins a new one at once.
         if let Err(error) = self.put(&[STRANGER]).await {
@@ -167,8 +209,17 @@ impl Line {
                 packet = self.packets.recv() => match packet {
                     None => break Ended::Line("line closed".into()),
                     Some(packet) => match Status::decode(&packet) {
-                        Some(status) => report(&self.name, &status),
+                        Some(status) => {
+                            report(&self.name, &status);
+                            self.device = Some(status.device.to_string());
+                            self.note(|carried| carried.stack = Some(status.stack).filter(|&stack| stack > 0));
+                        }
                         None => {
+                            if let Some(device) = name_in(&packet) {
+                                self.device = Some(device.to_string());
+                            }
+                            let len = Encoder::new(&packet).count() as u64;
+                            self.note(|carried| carried.up += len);
                             let prefix = frame_prefix(packet.len());
                             if send.write_all(&prefix).await.is_err() || send.write_all(&packet).await.is_err() {
                                 break Ended::Uplink;
@@ -193,6 +244,7 @@ impl Line {
 
     async fn put(&mut self, packet: &[u8]) -> Result<(), String> {
         let bytes: Vec<u8> = Encoder::new(packet).collect();
+        self.note(|carried| carried.down += bytes.len() as u64);
         self.write.write_all(&bytes).await.map_err(|error| error.to_string())?;
         self.write.flush().await.map_err(|error| error.to_string())
     }

@@ -52,6 +52,12 @@ pub struct BytesShard<'a> {
 }
 
 impl<'a> BytesShard<'a> {
+    /// Of a board that waits for its samples.
+    pub const EMPTY: Self = {
+        let none = Images { features: &[], labels: &[], inputs: 0 };
+        Self { train: none, test: none, scale: 1.0, classes: 0 }
+    };
+
     /// Reads a file; what follows it is ignored, as in a page of flash.
     pub fn parse(file: &'a [u8]) -> Result<Self, DataError> {
         let wrong = DataError::NoFile;

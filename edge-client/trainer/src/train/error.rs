@@ -58,13 +58,12 @@ impl TrainError {
     pub fn code(&self) -> Code {
         match self {
             Self::Arena { .. } | Self::Batch { .. } => Code::DoesNotFit,
-            Self::Plan(_)
-            | Self::Overlap
-            | Self::InferenceOnly
-            | Self::SharedParameters
-            | Self::LeftOut
-            | Self::Segment { .. } => Code::BadPlan,
+            Self::Plan(error) => error.code(),
+            Self::Overlap | Self::InferenceOnly | Self::SharedParameters | Self::Segment { .. } => {
+                Code::BadPlan
+            }
             Self::Brief { .. } | Self::Objective(_) => Code::BadConfig,
+            Self::LeftOut => Code::LeftOut,
             Self::EmptyShard => Code::EmptyShard,
             Self::NoValidation { .. } => Code::NoValidation,
             Self::NoBaseline => Code::NoBaseline,

@@ -21,12 +21,18 @@ mod back;
 mod forth;
 
 /// Firmware of small boards is built without what its models do not use: see feature `full`.
-pub(super) const FULL: bool = cfg!(feature = "full");
+pub const FULL: bool = cfg!(feature = "full");
 
 /// An error where only whole builds go on; what follows is then left out of the program.
 #[inline(always)]
 pub(super) fn full() -> Result<(), TrainError> {
     if FULL { Ok(()) } else { Err(TrainError::LeftOut) }
+}
+
+/// The same for convolutions and pools, which feature `conv` adds without the rest.
+#[inline(always)]
+fn convolves() -> Result<(), TrainError> {
+    if cfg!(feature = "conv") { Ok(()) } else { Err(TrainError::LeftOut) }
 }
 
 /// What a pass over the nodes is for.
@@ -170,7 +176,7 @@ pub fn backward<T: Float>(
     let missing = TrainError::Segment { what: "gradients", segment: "gradient" };
     match target {
         Target::Grads => {
-            let grads = span(grads.ok_or(missing)?, plan.info().params as usize);
+            let grads = span(grads.ok_or(missing)?, plan.trained());
             arena.get_mut(grads).unwrap_or_default().fill(T::ZERO);
         }
         Target::MoreGrads => {
@@ -197,6 +203,11 @@ pub(super) fn shares_parameters(plan: Plan<'_>) -> bool {
         let mine = held(node);
         nodes().skip(index + 1).flat_map(held).any(|theirs| mine.iter().any(|mine| overlap(mine, &theirs)))
     })
+}
+
+/// It has parameters, and they are not in the frozen prefix.
+pub(super) fn is_trained(plan: Plan<'_>, node: &Node) -> bool {
+    node.op.parameters().iter().flatten().any(|(at, _)| *at >= plan.frozen())
 }
 
 pub(super) fn has_parameters(node: &Node) -> bool {

@@ -33,7 +33,7 @@ mod trainer;
 pub use backend::{Backend, Store, View, ViewMut};
 pub use error::TrainError;
 pub use executor::{
-    Mode, Target, backward, forward, loss_and_gradient, robust_gradient, robust_score, score,
+    FULL, Mode, Target, backward, forward, loss_and_gradient, robust_gradient, robust_score, score,
 };
 #[cfg(feature = "host")]
 pub use fast::{Fast, Product};

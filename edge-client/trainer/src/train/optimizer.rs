@@ -72,36 +72,37 @@ pub fn apply<T: Float>(
     number: u32,
     factor: T,
 ) -> Result<(), TrainError> {
-    let params = plan.info().params as usize;
-    let segment = |at: u32| at as usize..(at as usize).saturating_add(params);
+    let segment = |at: u32| at as usize..(at as usize).saturating_add(plan.trained());
+    let trained = segment(plan.frozen());
     let segments = plan.info().segments;
     let missing = |segment| TrainError::Segment { what: "this optimiser", segment };
     let grads = segment(segments.grads.ok_or(missing("gradient"))?);
     let anchor = segments.anchor.map_or(0..0, segment);
     if let Some(descent) = Descent::of(brief) {
-        descent.pull(arena, 0..params, anchor)?;
-        let [weights, grads] = disjoint(arena, [0..params, grads])?;
+        descent.pull(arena, trained.clone(), anchor)?;
+        let [weights, grads] = disjoint(arena, [trained, grads])?;
         for (weight, &grad) in weights.iter_mut().zip(&*grads) {
             let grad = if factor == T::ONE { grad } else { factor * grad };
             *weight -= descent.lr * grad;
         }
         return Ok(());
     }
+    full()?;
     let guide = segments.guide.map_or(0..0, segment);
-    let [weights, anchor, gradient, guide] = disjoint(arena, [0..params, anchor, grads.clone(), guide])?;
+    let [weights, anchor, gradient, guide] =
+        disjoint(arena, [trained.clone(), anchor, grads.clone(), guide])?;
     shape(brief, factor, weights, anchor, gradient, guide);
     let first = segments.moment1.map(segment);
     match brief.optimizer {
         Optimizer::Sgd { momentum, nesterov, decay } => {
-            let [weights, grads, moment] = disjoint(arena, [0..params, grads, first.unwrap_or(0..0)])?;
+            let [weights, grads, moment] = disjoint(arena, [trained, grads, first.unwrap_or(0..0)])?;
             let [lr, momentum, decay] = [brief.lr, momentum, decay].map(T::from_f32);
             sgd(lr, momentum, nesterov, decay, weights, grads, moment);
         }
         Optimizer::Adam { .. } => {
-            full()?;
             let first = first.ok_or(missing("first moment"))?;
             let second = segment(segments.moment2.ok_or(missing("second moment"))?);
-            let [weights, grads, first, second] = disjoint(arena, [0..params, grads, first, second])?;
+            let [weights, grads, first, second] = disjoint(arena, [trained, grads, first, second])?;
             adam(brief, number, weights, grads, first, second);
         }
     }

@@ -29,7 +29,7 @@ use common::{
     rng::{Permutation, derive},
 };
 
-use super::{Backend, LOSS_CAP, Tally, TrainError};
+use super::{Backend, LOSS_CAP, Tally, TrainError, executor::FULL};
 use crate::data::{Part, Shard};
 
 pub(super) mod augment;
@@ -162,6 +162,10 @@ impl Work {
 
     /// What depends on brief and samples.
     fn prepare(&mut self, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
+        if !FULL {
+            self.sizes.train = shard.train_len();
+            return Ok(());
+        }
         if self.brief().is_some_and(|brief| brief.gap) {
             self.subset = Subset::Kept;
         }
@@ -195,22 +199,12 @@ impl Work {
     ) -> Result<Progress, TrainError> {
         let tally = match self.phase {
             Phase::Done => return Ok(Progress::Done(self.report())),
-            Phase::Statistics(_) => {
-                let batch = self.batch(plan, Part::Train, shard);
-                batch.statistics(arena, batch.rows as f32 / self.sizes.train as f32, backend)?
-            }
             Phase::Epoch { epoch, .. } => {
                 let (size, seed) = self.brief().map_or((1, 0), |brief| (brief.batch.into(), brief.seed));
                 let order = Order::Shuffled(Permutation::new(self.sizes.train, derive(seed, epoch.into())));
                 self.train(plan, arena, shard, size, order, backend)?
             }
-            Phase::Gradient => self.train(plan, arena, shard, self.sizes.train, Order::Natural, backend)?,
             Phase::Test(_) => self.batch(plan, Part::Test, shard).evaluate(arena, None, backend)?,
-            Phase::Validate(_) => {
-                let batch = Batch { subset: Subset::Held, ..self.batch(plan, Part::Train, shard) };
-                batch.evaluate(arena, None, backend)?
-            }
-            Phase::Trial(_) => self.batch(plan, Part::Train, shard).evaluate(arena, None, backend)?,
             Phase::Before | Phase::After => {
                 let batch = self.batch(plan, Part::Train, shard);
                 let tally = batch.evaluate(arena, self.brief(), backend)?;
@@ -219,6 +213,18 @@ impl Work {
                 }
                 tally
             }
+            // No samples, so never entered; the compiler leaves out what follows.
+            _ if !FULL => return Err(TrainError::LeftOut),
+            Phase::Statistics(_) => {
+                let batch = self.batch(plan, Part::Train, shard);
+                batch.statistics(arena, batch.rows as f32 / self.sizes.train as f32, backend)?
+            }
+            Phase::Gradient => self.train(plan, arena, shard, self.sizes.train, Order::Natural, backend)?,
+            Phase::Validate(_) => {
+                let batch = Batch { subset: Subset::Held, ..self.batch(plan, Part::Train, shard) };
+                batch.evaluate(arena, None, backend)?
+            }
+            Phase::Trial(_) => self.batch(plan, Part::Train, shard).evaluate(arena, None, backend)?,
         };
         if self.count(tally)? {
             self.conclude();
@@ -258,6 +264,9 @@ impl Work {
                 self.scalars.loss_before = score.loss;
                 self.hide_losses();
             }
+            Phase::After => self.scalars.loss_after = Some(score.loss),
+            Phase::Test(Model::Received) => self.scalars.test = Some(score),
+            _ if !FULL => {}
             Phase::Validate(Model::Trained) => self.own.baseline = Some(score.loss),
             Phase::Validate(_) => self.scalars.gap = self.own.baseline.map(|own| score.loss - own),
             Phase::Test(Model::Personal) => self.scalars.personal = Some(score),
@@ -272,7 +281,6 @@ impl Work {
                     (self.scalars.samples, self.scalars.loss_before) = (tally.samples, score.loss);
                 }
             }
-            Phase::After => self.scalars.loss_after = Some(score.loss),
             Phase::Epoch { .. } | Phase::Statistics(_) | Phase::Gradient | Phase::Done => {}
         }
     }
@@ -287,6 +295,9 @@ impl Work {
 
     /// Puts the model into the weights that a phase begins with.
     fn enter(&mut self, plan: Plan<'_>, arena: &mut [f32]) {
+        if !FULL {
+            return;
+        }
         let personal = self.brief().is_some_and(|brief| brief.personal.is_some());
         if matches!(self.phase, Phase::Statistics(_)) && self.samples(self.phase) > 0 {
             segments::clear_statistics(plan, arena);
@@ -343,6 +354,9 @@ impl Work {
 
 /// Who trains alone sends nothing back and needs no more than losses before, after and on validation data.
 fn plainly(task: Task) -> Task {
+    if !FULL {
+        return task;
+    }
     let Task::Alone(mut alone) = task else { return task };
     let Brief { product, loss_after, gap, groups, personal, privacy, .. } = &mut alone.brief;
     (*product, *loss_after, *gap) = (Product::Update, true, true);

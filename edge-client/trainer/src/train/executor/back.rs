@@ -6,7 +6,8 @@ use core::ops::Range;
 use common::plan::{Activation, Grad, Node, Op, Plan};
 
 use super::{
-    Mode, Target, TrainError, disjoint, forth::kept, full, has_parameters, input, output, parameters, span,
+    Mode, Target, TrainError, convolves, disjoint, forth::kept, full, has_parameters, input, is_trained,
+    output, parameters, span,
 };
 use crate::train::{
     Backend, Float,
@@ -23,8 +24,8 @@ pub(super) fn node<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
     let Some(dy) = node.output_grad.map(|at| output(node, at, rows)) else {
-        // Gradients stop where nothing upstream has parameters.
-        return if has_parameters(node) { Err(TrainError::InferenceOnly) } else { Ok(()) };
+        // Gradients stop where nothing upstream is trained.
+        return if is_trained(plan, node) { Err(TrainError::InferenceOnly) } else { Ok(()) };
     };
     gru_gates(node, arena, rows, dy.clone(), backend)?;
     if let Some(grad) = node.input.grad {
@@ -36,10 +37,12 @@ pub(super) fn node<T: Float>(
     if !has_parameters(node) {
         return Ok(());
     }
+    // Segments begin with the first parameter that is trained.
+    let base = |segment: Option<u32>| segment.unwrap_or(0).saturating_sub(plan.frozen());
     let (base, factor) = match target {
-        Target::Grads | Target::MoreGrads => (plan.info().segments.grads.unwrap_or(0), T::ONE),
+        Target::Grads | Target::MoreGrads => (base(plan.info().segments.grads), T::ONE),
         Target::Weights(descent) => {
-            let anchor = plan.info().segments.anchor.unwrap_or(0);
+            let anchor = base(plan.info().segments.anchor);
             for (weights, anchor) in parameters(node, 0).into_iter().zip(parameters(node, anchor)) {
                 descent.pull(arena, weights, anchor)?;
             }
@@ -72,7 +75,7 @@ fn input_grad<T: Float>(
             dense::input_grad(backend, sizes, dy, w, grad.add, dx);
         }
         Op::Conv(op) => {
-            full()?;
+            convolves()?;
             let [w, dy, dx] = disjoint(arena, [w, dy, dx])?;
             conv::input_grad(backend, &op, rows, dy, w, grad.add, dx);
         }
@@ -93,7 +96,7 @@ fn input_grad<T: Float>(
             }
         }
         Op::Pool(op) => {
-            full()?;
+            convolves()?;
             // The input of an average may be gone; something else may lie there.
             let x = if node.op.backward_reads_input() { x } else { 0..0 };
             let [x, dy, dx] = disjoint(arena, [x, dy, dx])?;
@@ -190,7 +193,7 @@ fn param_grad<T: Float>(
             dense::param_grad(backend, sizes, factor, dy, x, dw, db);
         }
         Op::Conv(op) => {
-            full()?;
+            convolves()?;
             let [dw, db, dy, x] = disjoint(arena, [first, second, dy, x])?;
             conv::param_grad(backend, &op, rows, factor, dy, x, dw, db);
         }

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use common::plan::{Activation, Node, Op, Plan};
 
-use super::{Mode, TrainError, disjoint, full, input, output, parameters, span};
+use super::{Mode, TrainError, convolves, disjoint, full, input, output, parameters, span};
 use crate::{
     data::DataError,
     train::{
@@ -31,7 +31,7 @@ pub(super) fn node<T: Float>(
             dense::forward(backend, sizes, x, w, bias.map(|_| &*b), y);
         }
         Op::Conv(op) => {
-            full()?;
+            convolves()?;
             let [x, w, b, y] = disjoint(arena, [x, first, second, y])?;
             conv::forward(backend, &op, rows, x, w, op.bias.map(|_| &*b), y);
         }
@@ -41,7 +41,7 @@ pub(super) fn node<T: Float>(
             activate::forward(kind, moved(arena, x, y)?);
         }
         Op::Pool(op) => {
-            full()?;
+            convolves()?;
             let [x, y] = disjoint(arena, [x, y])?;
             pool::forward(&op, x, y);
         }

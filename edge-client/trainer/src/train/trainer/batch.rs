@@ -154,7 +154,7 @@ impl<S: Shard + ?Sized> Truth for Weighted<'_, S> {
     }
 
     fn weight(&self, row: usize) -> Result<f32, DataError> {
-        if self.groups.is_empty() {
+        if !FULL || self.groups.is_empty() {
             return Ok(1.0);
         }
         let Batch { shard, part, share, .. } = *self.batch;

@@ -11,13 +11,24 @@ use crate::{
     data::Shard,
     train::{
         Descent, TrainError,
-        executor::{ROBUST_LOSS, full, has_parameters, shares_parameters},
+        executor::{FULL, ROBUST_LOSS, full, is_trained, shares_parameters},
     },
 };
 
 /// Whether the task is sound and the Plan has what it needs.
 pub(super) fn task(task: &Task, plan: Plan<'_>) -> Result<(), TrainError> {
+    let small = match task {
+        Task::Train(asked) => is_small(asked),
+        Task::Evaluate(asked) => asked.is_none(),
+        Task::Alone(_) | Task::Try(_) => false,
+    };
+    if !small {
+        full()?;
+    }
     match task {
+        Task::Evaluate(_) if !FULL => Ok(()),
+        Task::Train(asked) if !FULL => brief(plan, asked),
+        _ if !FULL => Err(TrainError::LeftOut),
         Task::Train(asked) => {
             report(plan, asked.groups.as_ref())?;
             brief(plan, asked)
@@ -36,8 +47,24 @@ pub(super) fn task(task: &Task, plan: Plan<'_>) -> Result<(), TrainError> {
     }
 }
 
+/// What a program without feature `full` can do: plain SGD, an update, losses of all samples together.
+fn is_small(brief: &Brief) -> bool {
+    let Objective { robust, groups, .. } = &brief.objective;
+    Descent::<f32>::of(brief).is_some()
+        && robust.is_none()
+        && groups.is_empty()
+        && matches!(brief.product, Product::Update | Product::FirstStep)
+        && brief.groups.is_none()
+        && brief.personal.is_none()
+        && brief.privacy.is_none()
+        && !brief.gap
+}
+
 /// Whether the device's samples, and what it knows, are enough for the task.
 pub(super) fn samples(task: &Task, own: &Own, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
+    if !FULL {
+        return Ok(());
+    }
     match task {
         Task::Train(brief) => {
             groups(brief.groups.is_some(), &brief.objective, shard)?;
@@ -128,7 +155,7 @@ fn brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
         let mut back = plan.backward().filter(|(_, pass)| *pass == Pass::Backward);
         back.any(|(other, _)| other.output_grad.is_some() && other.op == node.op)
     };
-    let trains = |node: &Node| !has_parameters(node) || runs_back(node);
+    let trains = |node: &Node| !is_trained(plan, node) || runs_back(node);
     let has_loss = plan.forward().last().is_some_and(|node| node.output_grad.is_some());
     if !has_loss || !plan.forward().iter().all(trains) {
         return Err(TrainError::InferenceOnly);
@@ -143,25 +170,29 @@ fn numbers(brief: &Brief) -> Result<(), TrainError> {
     let share = |x: f32| (0.0..1.0).contains(&x);
     match brief.optimizer {
         Optimizer::Sgd { momentum, decay, .. } => {
-            sound(share(momentum), "momentum must be in [0, 1)")?;
+            sound(!FULL || share(momentum), "momentum must be in [0, 1)")?;
             sound(decay.is_finite(), "weight decay must be finite")?;
         }
+        Optimizer::Adam { .. } if !FULL => {}
         Optimizer::Adam { beta1, beta2, epsilon, decay } => {
             sound(share(beta1) && share(beta2), "betas of Adam must be in [0, 1)")?;
             sound(epsilon.is_finite() && epsilon > 0.0, "epsilon of Adam must be above zero")?;
             sound(decay.is_finite(), "weight decay must be finite")?;
         }
     }
-    sound(brief.clip.is_none_or(|clip| clip > 0.0), "largest norm of a gradient must be above zero")?;
     sound(weight.is_finite(), "weight of the local gradient must be finite")?;
     sound(prox.is_finite() && *prox >= 0.0, "proximal pull must be zero or more")?;
-    sound((0.0..=1.0).contains(align), "share of the received vector must be in [0, 1]")?;
-    let fine = groups.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
-    sound(fine, "weights of groups must be finite and zero or more")?;
     if let Some(transform) = transform {
         let fine = transform.m.is_finite() && transform.eps.is_finite() && transform.eps > 0.0;
         sound(fine, "transform needs a finite M and an epsilon above zero")?;
     }
+    if !FULL {
+        return Ok(());
+    }
+    sound(brief.clip.is_none_or(|clip| clip > 0.0), "largest norm of a gradient must be above zero")?;
+    sound((0.0..=1.0).contains(align), "share of the received vector must be in [0, 1]")?;
+    let fine = groups.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
+    sound(fine, "weights of groups must be finite and zero or more")?;
     if let Some(terms) = robust {
         let above = |x: f32| x.is_finite() && x > 0.0;
         let fine = above(terms.sharpen) && above(terms.soften);
@@ -191,8 +222,7 @@ fn numbers(brief: &Brief) -> Result<(), TrainError> {
 }
 
 fn robust(plan: Plan<'_>, objective: &Objective) -> Result<(), TrainError> {
-    let Some(terms) = &objective.robust else { return Ok(()) };
-    full()?;
+    let Some(terms) = objective.robust.as_ref().filter(|_| FULL) else { return Ok(()) };
     if !matches!(plan.info().loss, Loss::Softmax { .. }) {
         return Err(TrainError::Objective(ROBUST_LOSS));
     }
@@ -223,11 +253,14 @@ fn segments(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
         let double = if brief.objective.robust.is_some() { 2 } else { 1 };
         let rows = usize::from(brief.batch) * double;
         let whole = brief.product == Product::Gradient;
-        needs(None, whole, "a gradient over all samples", "gradient")?;
-        needs(None, Descent::<f32>::of(brief).is_none(), "more than plain SGD", "gradient")?;
+        needs(None, FULL && whole, "a gradient over all samples", "gradient")?;
+        needs(None, FULL && Descent::<f32>::of(brief).is_none(), "more than plain SGD", "gradient")?;
         if rows > usize::from(plan.info().batch) {
             return Err(TrainError::Batch { rows, batch: plan.info().batch.into() });
         }
+    }
+    if !FULL {
+        return Ok(());
     }
     let moments = brief.optimizer.moments();
     needs(held.moment1, moments > 0, "momentum or Adam", "first moment")?;

@@ -18,6 +18,7 @@ use super::{
     TrainError, Work,
     noise::{Noise, Use},
 };
+use crate::train::FULL;
 
 impl Work {
     /// After training: puts what is to be sent into the anchor segment; `Product::Both` leaves the first step
@@ -25,7 +26,7 @@ impl Work {
     pub fn finish(&self, plan: Plan<'_>, arena: &mut [f32]) -> Result<(), TrainError> {
         let Task::Train(brief) = &self.task else { return Ok(()) };
         let noise = Noise::new(self.own.secret, brief.seed, Use::Update);
-        finish(plan, arena, brief.product, brief.privacy.map(|laplace| (laplace, noise)))
+        finish(plan, arena, brief.product, brief.privacy.filter(|_| FULL).map(|laplace| (laplace, noise)))
     }
 }
 
@@ -46,9 +47,10 @@ fn finish(
     let missing = |what, segment| TrainError::Segment { what, segment };
     let anchor = segment(info.segments.anchor.ok_or(TrainError::InferenceOnly)?);
     let residual = info.segments.residual.map_or(0..0, segment);
+    let product = if FULL { product } else { Product::Update };
     let result = match product {
         Product::Gradient => segment(info.segments.grads.ok_or(missing("a gradient", "gradient"))?),
-        Product::Update | Product::FirstStep | Product::Both => segment(0),
+        Product::Update | Product::FirstStep | Product::Both => segment(plan.frozen()),
     };
     let [result, update, residual] = arena
         .get_disjoint_mut([result, anchor.clone(), residual])
@@ -78,7 +80,7 @@ fn finish(
     if finite { Ok(()) } else { Err(TrainError::NonFiniteUpdate) }
 }
 
-/// A segment of parameter length.
+/// A segment, or what is trained of the weights.
 pub(super) fn segment(plan: Plan<'_>, at: u32) -> Range<usize> {
-    at as usize..(at as usize).saturating_add(plan.info().params as usize)
+    at as usize..(at as usize).saturating_add(plan.trained())
 }

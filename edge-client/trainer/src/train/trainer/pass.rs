@@ -8,11 +8,13 @@ use common::{
 use super::{
     Work,
     batch::{Batch, Order},
-    segments,
+    phase, segments,
 };
 use crate::{
     data::{Part, Shard},
-    train::{Backend, Descent, Mode, Tally, Target, TrainError, apply, backward, executor::scale_gradient},
+    train::{
+        Backend, Descent, FULL, Mode, Tally, Target, TrainError, apply, backward, executor::scale_gradient,
+    },
 };
 
 impl Work {
@@ -26,8 +28,9 @@ impl Work {
         order: Order,
         backend: &mut (impl Backend<f32> + ?Sized),
     ) -> Result<Tally, TrainError> {
-        let Some(brief) = self.brief() else { return Ok(Tally::default()) };
-        let brief = if self.phase.is_personal() { personal(brief) } else { brief.clone() };
+        let Some(told) = phase::brief(&self.task) else { return Ok(Tally::default()) };
+        let aside = self.phase.is_personal().then(|| personal(told));
+        let brief = aside.as_ref().unwrap_or(told);
         let first = self.done - self.done % size.max(1);
         let whole = size.min(self.sizes.train.saturating_sub(first));
         let end = first + whole;
@@ -40,10 +43,10 @@ impl Work {
         let (fresh, last) = (self.done == first, self.done + batch.rows == end);
         let mode = Mode::Train { seed: brief.seed, step: batch.number };
         let targets = whole.saturating_mul(plan.info().targets());
-        let tally = batch.gradient(arena, &brief, mode, targets, backend)?;
+        let tally = batch.gradient(arena, brief, mode, targets, backend)?;
         self.summed.merge(tally);
-        let factor = factor(&brief, self.summed.loss / f64::from(targets.max(1)));
-        let rows = batch.passed(Some(&brief));
+        let factor = factor(brief, self.summed.loss / f64::from(targets.max(1)));
+        let rows = batch.passed(Some(brief));
         // A step of one pass can have its factor at once, as it must where gradients are not kept.
         let late = if fresh && last {
             if factor != 1.0 {
@@ -54,22 +57,22 @@ impl Work {
             factor
         };
         let kept = plan.info().segments.grads.is_some();
-        let target = match Descent::of(&brief) {
+        let target = match Descent::of(brief) {
             Some(descent) if !kept => Target::Weights(descent),
             _ if fresh => Target::Grads,
             _ => Target::MoreGrads,
         };
         backward(plan, arena, rows, mode, target, backend)?;
         if last {
-            if brief.product == Product::Gradient {
+            if FULL && brief.product == Product::Gradient {
                 segments::scale_gradient(plan, arena, late);
             } else {
                 if kept {
-                    apply(plan, arena, &brief, self.trained + 1, late)?;
+                    apply(plan, arena, brief, self.trained + 1, late)?;
                 }
                 self.trained += 1;
             }
-            if brief.product == Product::Both && self.trained == 1 {
+            if FULL && brief.product == Product::Both && self.trained == 1 {
                 segments::keep_first_step(plan, arena);
             }
             self.summed = Tally::default();

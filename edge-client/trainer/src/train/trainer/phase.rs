@@ -16,6 +16,7 @@ use common::{
 };
 
 use super::Work;
+use crate::train::FULL;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
@@ -73,10 +74,22 @@ impl Phase {
 
     /// Concerns the personal model, which must not change what is drawn for the other one.
     pub fn is_personal(self) -> bool {
+        if !FULL {
+            return false;
+        }
         let personal = Model::Personal;
         self == Self::Statistics(personal)
             || self == Self::Test(personal)
             || matches!(self, Self::Epoch { model: Model::Personal, .. })
+    }
+}
+
+/// By which a task trains.
+pub(super) fn brief(task: &Task) -> Option<&Brief> {
+    match task {
+        Task::Train(brief) => Some(brief),
+        Task::Alone(alone) if FULL => Some(&alone.brief),
+        Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => None,
     }
 }
 
@@ -95,15 +108,14 @@ pub(super) struct Sizes {
 
 impl Work {
     pub(super) fn brief(&self) -> Option<&Brief> {
-        match &self.task {
-            Task::Train(brief) => Some(brief),
-            Task::Alone(alone) => Some(&alone.brief),
-            Task::Evaluate(_) | Task::Try(_) => None,
-        }
+        brief(&self.task)
     }
 
     pub(super) fn trials(&self) -> &[f32] {
-        if let Task::Try(steps) = &self.task { steps } else { &[] }
+        match &self.task {
+            Task::Try(steps) if FULL => steps,
+            _ => &[],
+        }
     }
 
     /// The loss before training is that of the first epoch.
@@ -125,18 +137,10 @@ impl Work {
         let more = |epoch: u16| self.share > 0.0 && brief.is_some_and(|brief| epoch < brief.epochs);
         let tried = |number: u16| self.trials().len() > usize::from(number);
         let (wanted, samples) = match phase {
-            Phase::Statistics(Model::Received) => (stats, train),
-            Phase::Statistics(Model::Tried(number)) => (stats && tried(number), train),
-            Phase::Statistics(Model::Personal) => (stats && personal && test > 0, train),
-            Phase::Statistics(Model::Trained) => (stats && (after || alone), train),
             Phase::Before => (!self.runs(), train),
-            Phase::Validate(Model::Trained) => (alone, held),
-            Phase::Validate(_) => (!alone && brief.is_some_and(|brief| brief.gap), held),
-            Phase::Test(Model::Personal) => (personal, test),
-            Phase::Test(_) => (matches!(self.task, Task::Train(_) | Task::Evaluate(_)), test),
-            Phase::Trial(number) => (tried(number), train),
-            Phase::Epoch { model: Model::Personal, epoch } => (personal && more(epoch), train),
-            Phase::Epoch { epoch, .. } => {
+            Phase::After => (after, train),
+            Phase::Test(Model::Received) => (matches!(self.task, Task::Train(_) | Task::Evaluate(_)), test),
+            Phase::Epoch { model: Model::Trained, epoch } => {
                 let over = match product {
                     Some(Product::FirstStep) => epoch > 0 || self.trained > 0,
                     Some(Product::Gradient) => true,
@@ -144,8 +148,17 @@ impl Work {
                 };
                 (more(epoch) && !over, train)
             }
+            _ if !FULL => (false, 0),
+            Phase::Statistics(Model::Received) => (stats, train),
+            Phase::Statistics(Model::Tried(number)) => (stats && tried(number), train),
+            Phase::Statistics(Model::Personal) => (stats && personal && test > 0, train),
+            Phase::Statistics(Model::Trained) => (stats && (after || alone), train),
+            Phase::Validate(Model::Trained) => (alone, held),
+            Phase::Validate(_) => (!alone && brief.is_some_and(|brief| brief.gap), held),
+            Phase::Test(_) => (personal, test),
+            Phase::Trial(number) => (tried(number), train),
+            Phase::Epoch { epoch, .. } => (personal && more(epoch), train),
             Phase::Gradient => (product == Some(Product::Gradient) && self.share > 0.0, train),
-            Phase::After => (after, train),
             Phase::Done => (false, 0),
         };
         if wanted { samples } else { 0 }
@@ -153,7 +166,7 @@ impl Work {
 
     /// Samples that a pass has room for: half as many where each comes with a copy.
     pub(super) fn room(&self, phase: Phase) -> u32 {
-        let robust = self.brief().is_some_and(|brief| brief.objective.robust.is_some());
+        let robust = FULL && self.brief().is_some_and(|brief| brief.objective.robust.is_some());
         let copied = matches!(phase, Phase::Before | Phase::After | Phase::Epoch { .. } | Phase::Gradient);
         (self.sizes.batch / if robust && copied { 2 } else { 1 }).max(1)
     }

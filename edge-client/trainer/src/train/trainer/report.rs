@@ -9,6 +9,7 @@ use super::{
     Work,
     noise::{Noise, Use},
 };
+use crate::train::FULL;
 
 impl Work {
     pub(super) fn report(&self) -> Scalars {
@@ -21,9 +22,9 @@ impl Work {
 
     pub(super) fn group_report(&self) -> Option<GroupReport> {
         match &self.task {
-            Task::Evaluate(report) => *report,
-            Task::Train(brief) => brief.groups,
-            Task::Alone(_) | Task::Try(_) => None,
+            Task::Evaluate(report) if FULL => *report,
+            Task::Train(brief) if FULL => brief.groups,
+            _ => None,
         }
     }
 
@@ -41,6 +42,6 @@ impl Work {
     /// The noise that is asked for, and the seed of the round.
     fn privacy(&self) -> Option<(Laplace, u64)> {
         let Task::Train(brief) = &self.task else { return None };
-        brief.privacy.map(|laplace| (laplace, brief.seed))
+        brief.privacy.filter(|_| FULL).map(|laplace| (laplace, brief.seed))
     }
 }

@@ -7,13 +7,17 @@ use common::{
 };
 
 use super::finish::segment;
+use crate::train::FULL;
 
 /// Keeps the received model as anchor, and clears what a round starts afresh.
 pub(super) fn prepare(task: &Task, plan: Plan<'_>, arena: &mut [f32]) {
     if matches!(task, Task::Evaluate(_)) {
         return;
     }
-    copy(plan, arena, Some(0), plan.info().segments.anchor);
+    copy(plan, arena, Some(plan.frozen()), plan.info().segments.anchor);
+    if !FULL {
+        return;
+    }
     clear_moments(plan, arena);
     // Of training that makes no step at all, the first one is zero.
     if matches!(task, Task::Train(Brief { product: Product::Both, .. })) {
@@ -23,15 +27,15 @@ pub(super) fn prepare(task: &Task, plan: Plan<'_>, arena: &mut [f32]) {
 
 /// The received model into the weights.
 pub(super) fn restore(plan: Plan<'_>, arena: &mut [f32]) {
-    copy(plan, arena, plan.info().segments.anchor, Some(0));
+    copy(plan, arena, plan.info().segments.anchor, Some(plan.frozen()));
 }
 
 pub(super) fn take_personal(plan: Plan<'_>, arena: &mut [f32]) {
-    copy(plan, arena, plan.info().segments.personal, Some(0));
+    copy(plan, arena, plan.info().segments.personal, Some(plan.frozen()));
 }
 
 pub(super) fn keep_personal(plan: Plan<'_>, arena: &mut [f32]) {
-    copy(plan, arena, Some(0), plan.info().segments.personal);
+    copy(plan, arena, Some(plan.frozen()), plan.info().segments.personal);
 }
 
 /// `weights = anchor - step * guide`.
@@ -75,7 +79,7 @@ pub(super) fn clear_statistics(plan: Plan<'_>, arena: &mut [f32]) {
 fn three<'a>(plan: Plan<'_>, arena: &'a mut [f32]) -> [&'a mut [f32]; 3] {
     let segments = plan.info().segments;
     let of = |at: Option<u32>| at.map_or(0..0, |at| segment(plan, at));
-    let ranges = [segment(plan, 0), of(segments.anchor), of(segments.guide)];
+    let ranges = [segment(plan, plan.frozen()), of(segments.anchor), of(segments.guide)];
     arena.get_disjoint_mut(ranges).unwrap_or_default()
 }
 

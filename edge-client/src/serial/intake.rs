@@ -1,0 +1,191 @@
+//! Samples that arrive over the line, for boards with room for them in RAM.
+//!
+//! ```text
+//! host                                                    board
+//! SAMPLES  offset u32, length of the file u32, bytes   ->
+//!                                                      <- TAKEN  code u16 (0 = fine), next u32, room u32
+//! ```
+//! The file is that of [`BytesShard`]. Pieces are repeated until they are answered, and an answer says which one
+//! comes next. They are not sealed: whoever holds the cable could also flash the board. Samples go to the board
+//! alone; nothing that passes a bridge can read or replace them, because a bridge does not send such packets on.
+
+use common::Code;
+
+use crate::data::{BytesShard, Shard};
+
+/// First byte of a packet with a piece of a file of samples.
+pub const SAMPLES: u8 = 0x12;
+/// First byte of the answer.
+pub const TAKEN: u8 = 0x13;
+/// Bytes in a piece: what surely fits a packet.
+pub const PIECE: usize = 256;
+
+/// What a board says to a piece.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Taken {
+    pub refused: Option<Code>,
+    /// Bytes of the file that are there; the whole file once it is the board's.
+    pub next: u32,
+    /// Bytes that a file may have.
+    pub room: u32,
+}
+
+impl Taken {
+    const LEN: usize = 11;
+
+    /// Writes the packet; 0 if there is no room.
+    pub(super) fn encode(&self, out: &mut [u8]) -> usize {
+        let Some(out) = out.get_mut(..Self::LEN) else { return 0 };
+        out[0] = TAKEN;
+        out[1..3].copy_from_slice(&self.refused.map_or(0, Code::number).to_le_bytes());
+        out[3..7].copy_from_slice(&self.next.to_le_bytes());
+        out[7..].copy_from_slice(&self.room.to_le_bytes());
+        Self::LEN
+    }
+
+    /// Reads a packet.
+    pub fn decode(packet: &[u8]) -> Option<Self> {
+        let [TAKEN, rest @ ..] = packet else { return None };
+        let (code, rest) = rest.split_first_chunk()?;
+        let (next, rest) = rest.split_first_chunk()?;
+        let room = rest.try_into().ok()?;
+        let refused = match u16::from_le_bytes(*code) {
+            0 => None,
+            number => Some(Code::try_from(number).ok()?),
+        };
+        Some(Self { refused, next: u32::from_le_bytes(*next), room: u32::from_le_bytes(room) })
+    }
+}
+
+/// What a piece has led to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    Nothing,
+    /// A new file begins; what was there is gone.
+    Begun,
+    /// The file is whole and good.
+    Whole,
+}
+
+/// How much of a file is there.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Intake {
+    len: u32,
+    next: u32,
+    whole: bool,
+    answer: Option<Taken>,
+}
+
+impl Intake {
+    /// A packet without its first byte.
+    pub fn handle(&mut self, packet: &[u8], room: &mut [u8]) -> Turn {
+        let Some((offset, rest)) = packet.split_first_chunk() else { return Turn::Nothing };
+        let Some((len, piece)) = rest.split_first_chunk() else { return Turn::Nothing };
+        let (offset, len) = (u32::from_le_bytes(*offset), u32::from_le_bytes(*len));
+        if len as usize > room.len() {
+            self.answer(Some(Code::DoesNotFit), room);
+            return Turn::Nothing;
+        }
+        let mut turn = Turn::Nothing;
+        if offset == 0 && (self.len != len || self.next as usize != piece.len() || self.whole) {
+            turn = if self.whole { Turn::Begun } else { Turn::Nothing };
+            (self.len, self.next, self.whole) = (len, 0, false);
+        }
+        let place = room.get_mut(offset as usize..(offset as usize).saturating_add(piece.len()));
+        if offset != self.next || len != self.len || piece.is_empty() || self.whole {
+            self.answer(None, room);
+            return turn;
+        }
+        let Some(place) = place.filter(|_| offset as usize + piece.len() <= len as usize) else {
+            self.answer(Some(Code::WrongData), room);
+            return turn;
+        };
+        place.copy_from_slice(piece);
+        self.next += piece.len() as u32;
+        if self.next < len {
+            self.answer(None, room);
+            return turn;
+        }
+        self.whole = true;
+        let good = self.samples(room).is_some_and(|samples| samples.train_len() > 0);
+        if !good {
+            (self.whole, self.next) = (false, 0);
+        }
+        self.answer((!good).then_some(Code::WrongData), room);
+        if good { Turn::Whole } else { turn }
+    }
+
+    fn answer(&mut self, refused: Option<Code>, room: &[u8]) {
+        let room = u32::try_from(room.len()).unwrap_or(u32::MAX);
+        self.answer = Some(Taken { refused, next: self.next, room });
+    }
+
+    pub fn poll_answer(&mut self) -> Option<Taken> {
+        self.answer.take()
+    }
+
+    /// The samples, once they are whole.
+    pub fn samples<'a>(&self, room: &'a [u8]) -> Option<BytesShard<'a>> {
+        let file = room.get(..self.len as usize).filter(|_| self.whole)?;
+        BytesShard::parse(file).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Images;
+
+    fn file() -> Vec<u8> {
+        let features: Vec<u8> = (0..100).collect();
+        let train = Images::new(&features, &[3; 50], 2).unwrap();
+        BytesShard::new(train, Images::new(&[], &[], 2).unwrap(), 0.5).unwrap().encode()
+    }
+
+    fn piece(file: &[u8], offset: usize, len: usize) -> Vec<u8> {
+        let head = [(offset as u32).to_le_bytes(), (file.len() as u32).to_le_bytes()].concat();
+        [&head[..], &file[offset..file.len().min(offset + len)]].concat()
+    }
+
+    fn taken(intake: &mut Intake) -> Taken {
+        let mut packet = [0; 16];
+        let len = intake.poll_answer().unwrap().encode(&mut packet);
+        Taken::decode(&packet[..len]).unwrap()
+    }
+
+    #[test]
+    fn pieces_may_be_repeated_and_missed() {
+        let (file, mut room, mut intake) = (file(), [0; 300], Intake::default());
+        assert_eq!(intake.handle(&piece(&file, 0, 64), &mut room), Turn::Nothing);
+        assert_eq!(taken(&mut intake), Taken { refused: None, next: 64, room: 300 });
+        // The answer was lost; the piece comes again.
+        assert_eq!(intake.handle(&piece(&file, 0, 64), &mut room), Turn::Nothing);
+        assert_eq!(taken(&mut intake).next, 64);
+        assert_eq!(intake.handle(&piece(&file, 128, 64), &mut room), Turn::Nothing);
+        assert_eq!(taken(&mut intake).next, 64);
+        assert!(intake.samples(&room).is_none());
+        assert_eq!(intake.handle(&piece(&file, 64, 64), &mut room), Turn::Nothing);
+        assert_eq!(intake.handle(&piece(&file, 128, 64), &mut room), Turn::Whole);
+        assert_eq!(taken(&mut intake).next as usize, file.len());
+        assert_eq!(intake.samples(&room).unwrap().train_len(), 50);
+        // Another file takes its place.
+        assert_eq!(intake.handle(&piece(&file, 0, 32), &mut room), Turn::Begun);
+        assert!(intake.samples(&room).is_none());
+    }
+
+    #[test]
+    fn what_does_not_fit_or_is_no_file_is_refused() {
+        let (file, mut room, mut intake) = (file(), [0; 100], Intake::default());
+        assert_eq!(intake.handle(&piece(&file, 0, 64), &mut room), Turn::Nothing);
+        assert_eq!(taken(&mut intake), Taken { refused: Some(Code::DoesNotFit), next: 0, room: 100 });
+        let wrong = [9; 40];
+        assert_eq!(intake.handle(&piece(&wrong, 0, 64), &mut room), Turn::Nothing);
+        assert_eq!(taken(&mut intake).refused, Some(Code::WrongData));
+        for short in 0..8 {
+            assert_eq!(intake.handle(&piece(&wrong, 0, 64)[..short], &mut room), Turn::Nothing);
+        }
+        // Offsets from anywhere.
+        let far = [u32::MAX.to_le_bytes(), 40u32.to_le_bytes()].concat();
+        assert_eq!(intake.handle(&[&far[..], &[1; 9]].concat(), &mut room), Turn::Nothing);
+    }
+}

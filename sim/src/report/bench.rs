@@ -1,0 +1,163 @@
+//! The comparison of a fleet with boards in it: the demo's page with what each board has and used.
+
+use serde::Serialize;
+
+use super::{
+    PLOT_STYLE, STYLE,
+    html::{cards, comparison, devices, header, rounds},
+    markup::{Element, el},
+    number,
+    table::table,
+};
+use crate::demo::DemoResult;
+
+/// One board of the fleet. What nobody measured is absent.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct BoardLine {
+    pub device: String,
+    pub board: String,
+    pub core: String,
+    /// `emulated`, or its serial port.
+    pub port: String,
+    pub tier: usize,
+    /// Bytes of flash, and of RAM that is placed statically.
+    pub flash: Option<u32>,
+    pub ram: Option<u32>,
+    /// Most bytes of stack that were in use.
+    pub stack: Option<u32>,
+    /// Of one SGD step of batch 16 on `model`. Not cycles.
+    pub instructions: Option<u64>,
+    pub model: Option<String>,
+    /// Bytes on the line in all runs, to and from the board.
+    pub down: u64,
+    pub up: u64,
+    /// Seconds from its first byte to its last, in all runs.
+    pub seconds: f64,
+}
+
+const COLUMNS: [&str; 12] = [
+    "Device",
+    "Board",
+    "Core",
+    "Where",
+    "Tier",
+    "Flash, B",
+    "Static RAM, B",
+    "Stack, B",
+    "Instructions per step",
+    "To the board, B",
+    "From the board, B",
+    "Time, s",
+];
+const NOTE: &str = "Instructions: one SGD step of batch 16 from gathered batch to updated weights, QEMU -icount shift=0, on the \
+     model beside it; an instruction count is not a cycle count. Bytes and time are those of the serial line, over both runs.";
+
+impl BoardLine {
+    fn cells(&self) -> [String; 12] {
+        let some = |value: Option<u64>| value.map_or_else(|| "–".into(), |value| value.to_string());
+        let steps = match (&self.model, self.instructions) {
+            (Some(model), Some(count)) => format!("{count} ({model})"),
+            _ => "–".into(),
+        };
+        [
+            self.device.clone(),
+            self.board.clone(),
+            self.core.clone(),
+            self.port.clone(),
+            self.tier.to_string(),
+            some(self.flash.map(Into::into)),
+            some(self.ram.map(Into::into)),
+            some(self.stack.map(Into::into)),
+            steps,
+            self.down.to_string(),
+            self.up.to_string(),
+            format!("{:.1}", self.seconds),
+        ]
+    }
+}
+
+/// A complete HTML document.
+pub fn bench_html(result: &DemoResult, boards: &[BoardLine]) -> String {
+    let head = el("head")
+        .with(el("meta").set("charset", "utf-8"))
+        .with(el("meta").set("name", "viewport").set("content", "width=device-width, initial-scale=1"))
+        .with(el("title").text("FairTier: boards and Linux clients in one fleet"))
+        .with(el("style").text(PLOT_STYLE).text(STYLE));
+    let main = el("main")
+        .with(header(result))
+        .with(cards(result))
+        .with(devices(result))
+        .with(rounds(result))
+        .with(comparison(result))
+        .with(board_section(result, boards))
+        .with(
+            el("footer").text("Written by hil. report.json has every number; hover over a mark to read it."),
+        );
+    let page = el("html").set("lang", "en").with(head).with(el("body").with(main));
+    format!("<!DOCTYPE html>\n{page}\n")
+}
+
+fn board_section(result: &DemoResult, boards: &[BoardLine]) -> Element {
+    let row = |cells: &[String]| el("tr").all(cells.iter().map(|cell| el("td").text(cell)));
+    let table = el("table")
+        .with(el("thead").with(el("tr").all(COLUMNS.map(|name| el("th").set("scope", "col").text(name)))))
+        .with(el("tbody").all(boards.iter().map(|board| row(&board.cells()))));
+    let lead = format!(
+        "{} of the {} devices are microcontrollers behind a bridge, the others Linux clients. Both runs took {}.",
+        boards.len(),
+        result.setup.devices,
+        number::seconds(result.runs.iter().map(|run| run.seconds).sum())
+    );
+    el("section")
+        .set("aria-labelledby", "boards")
+        .with(el("h2").set("id", "boards").text("Boards"))
+        .with(el("p").text(lead))
+        .with(el("div").class("scroll").with(table))
+        .with(el("p").class("soft").text(NOTE))
+}
+
+/// The same as Markdown.
+pub fn bench_markdown(result: &DemoResult, boards: &[BoardLine]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut text = format!("# Boards and Linux clients in one fleet\n\n```\n{}```\n\n", table(result));
+    text += &line(&COLUMNS.map(String::from));
+    text += &format!("|{}\n", "---|".repeat(COLUMNS.len()));
+    for board in boards {
+        text += &line(&board.cells());
+    }
+    text + "\n" + NOTE + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::tests::TINY;
+
+    #[test]
+    fn page_and_text_show_every_board() {
+        let board = BoardLine {
+            device: "t0-00".into(),
+            board: "mps2-an386".into(),
+            core: "Cortex-M4F".into(),
+            port: "emulated".into(),
+            tier: 0,
+            flash: Some(64_000),
+            ram: Some(38_000),
+            stack: None,
+            instructions: Some(159_240),
+            model: Some("64-32-10".into()),
+            down: 12_345,
+            up: 6_789,
+            seconds: 7.25,
+        };
+        for text in [
+            bench_html(&TINY, std::slice::from_ref(&board)),
+            bench_markdown(&TINY, std::slice::from_ref(&board)),
+        ] {
+            for part in ["mps2-an386", "159240 (64-32-10)", "12345", "6789", "7.2", "–", "not a cycle count"]
+            {
+                assert!(text.contains(part), "{part}");
+            }
+        }
+    }
+}
