@@ -43,7 +43,8 @@ pub struct Brief {
     /// Also report the loss after training.
     pub loss_after: bool,
     /// Report as loss before training the mean over the first epoch while it is trained: no pass of its own.
-    /// Where something else is read from that pass (groups, privacy), it is made all the same.
+    /// Where something else is read from that pass (groups, privacy), and on the smallest devices, it is made all
+    /// the same.
     pub running: bool,
     /// Also report the losses of the groups.
     pub groups: Option<GroupReport>,

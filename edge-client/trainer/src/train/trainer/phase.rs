@@ -123,7 +123,7 @@ impl Work {
         let Task::Train(brief) = &self.task else { return false };
         let whole = matches!(brief.product, Product::Update | Product::Both) && brief.epochs > 0;
         let alike = brief.groups.is_none() && brief.privacy.is_none() && brief.objective.groups.is_empty();
-        brief.running && whole && alike
+        FULL && brief.running && whole && alike
     }
 
     /// Samples that a phase passes over; 0: it is left out.
