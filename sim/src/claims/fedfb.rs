@@ -66,7 +66,7 @@ const LOWER_DISPARITY: Claim = Claim {
             -0.216,
         ),
         level(
-            "synthetic, logistic, losses of the new model: disparity at most .03",
+            "synthetic, logistic, losses on the new model: disparity at most .03",
             LOGISTIC,
             DP,
             "fedfb-new",
@@ -75,12 +75,12 @@ const LOWER_DISPARITY: Claim = Claim {
             0.085,
         ),
         level(
-            "synthetic, logistic, losses of the new model: accuracy at least 70 %",
+            "synthetic, logistic, losses on the new model: accuracy at least 70 %",
             LOGISTIC,
             ACCURACY,
             "fedfb-new",
             Want::AtLeast(0.7),
-            ".756",
+            "75.6 %",
             0.756,
         ),
         level(
