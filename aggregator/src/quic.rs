@@ -34,6 +34,8 @@ use writer::Writer;
 
 /// Whoever has not proved who it is by then is let go.
 const HANDSHAKE: Duration = Duration::from_secs(20);
+/// All devices share one socket, and thousands may send at the same moment.
+const SOCKET_BUFFER: usize = 8 << 20;
 /// How often open connections are compared with who is enrolled.
 const REVOCATION: Duration = Duration::from_secs(2);
 
@@ -68,6 +70,9 @@ pub fn listen_as(
     let config = server_config(authority, protocols)?;
     let failed = |source| QuicError::Listen { address, source };
     let socket = UdpSocket::bind(address).map_err(failed)?;
+    // As much as the system gives: what does not fit is lost and sent again.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
     let runtime = Arc::new(quinn::TokioRuntime);
     Endpoint::new(endpoint_config(authority)?, Some(config), socket, runtime).map_err(failed)
 }
