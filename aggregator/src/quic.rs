@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use common::{Code, DeviceId, TierSet, certificate::Terms, transfer::LinkLimits, wire};
+use common::{Code, DeviceId, TierSet, certificate::Terms, wire};
 use quinn::{Connection, Endpoint, VarInt};
 use rustls::{RootCertStore, pki_types::CertificateDer, server::WebPkiClientVerifier};
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -112,10 +112,11 @@ fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::Se
 }
 
 /// Bytes that may wait for us on one stream and on one connection: what a device can make us remember. A device far
-/// away (200 ms) still sends 2.5 MB/s.
-const WAITING: [u32; 2] = [512 << 10, 640 << 10];
+/// away (200 ms) still sends 1.3 MB/s.
+const WAITING: [u32; 2] = [256 << 10, 320 << 10];
+/// Bytes on their way to one device. They are shared, but every packet of them is remembered until it is acknowledged.
+const ON_THE_WAY: u64 = 256 << 10;
 
-/// What is sent is shared between devices, so a whole window of a transfer may wait for each of them.
 fn transport() -> quinn::TransportConfig {
     let [stream, connection] = WAITING;
     let mut transport = quinn::TransportConfig::default();
@@ -125,7 +126,7 @@ fn transport() -> quinn::TransportConfig {
         .max_concurrent_uni_streams(VarInt::from_u32(4))
         .stream_receive_window(VarInt::from_u32(stream))
         .receive_window(VarInt::from_u32(connection))
-        .send_window(u64::from(2 * LinkLimits::QUIC.window))
+        .send_window(ON_THE_WAY)
         .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
     transport
 }
