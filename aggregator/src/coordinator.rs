@@ -113,6 +113,7 @@ pub struct StoredUpdate {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Phase {
     Gathering,
     Opening,

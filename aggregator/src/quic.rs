@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use common::{Code, DeviceId, TierSet, certificate::Terms, transfer::LinkLimits, wire};
+use common::{Code, DeviceId, TierSet, certificate::Terms, wire};
 use quinn::{Connection, Endpoint, VarInt};
 use rustls::{RootCertStore, pki_types::CertificateDer, server::WebPkiClientVerifier};
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -34,6 +34,8 @@ use writer::Writer;
 
 /// Whoever has not proved who it is by then is let go.
 const HANDSHAKE: Duration = Duration::from_secs(20);
+/// All devices share one socket, and thousands may send at the same moment.
+const SOCKET_BUFFER: usize = 8 << 20;
 /// How often open connections are compared with who is enrolled.
 const REVOCATION: Duration = Duration::from_secs(2);
 
@@ -68,6 +70,9 @@ pub fn listen_as(
     let config = server_config(authority, protocols)?;
     let failed = |source| QuicError::Listen { address, source };
     let socket = UdpSocket::bind(address).map_err(failed)?;
+    // As much as the system gives: what does not fit is lost and sent again.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
     let runtime = Arc::new(quinn::TokioRuntime);
     Endpoint::new(endpoint_config(authority)?, Some(config), socket, runtime).map_err(failed)
 }
@@ -107,10 +112,11 @@ fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::Se
 }
 
 /// Bytes that may wait for us on one stream and on one connection: what a device can make us remember. A device far
-/// away (200 ms) still sends 2.5 MB/s.
-const WAITING: [u32; 2] = [512 << 10, 640 << 10];
+/// away (200 ms) still sends 1.3 MB/s.
+const WAITING: [u32; 2] = [256 << 10, 320 << 10];
+/// Bytes on their way to one device. They are shared, but every packet of them is remembered until it is acknowledged.
+const ON_THE_WAY: u64 = 256 << 10;
 
-/// What is sent is shared between devices, so a whole window of a transfer may wait for each of them.
 fn transport() -> quinn::TransportConfig {
     let [stream, connection] = WAITING;
     let mut transport = quinn::TransportConfig::default();
@@ -120,7 +126,7 @@ fn transport() -> quinn::TransportConfig {
         .max_concurrent_uni_streams(VarInt::from_u32(4))
         .stream_receive_window(VarInt::from_u32(stream))
         .receive_window(VarInt::from_u32(connection))
-        .send_window(u64::from(2 * LinkLimits::QUIC.window))
+        .send_window(ON_THE_WAY)
         .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
     transport
 }

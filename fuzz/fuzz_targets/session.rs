@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     session.handle_connected(LinkLimits::QUIC, Instant::ZERO);
     for (turn, piece) in fuzz::pieces(data).enumerate() {
         let now = Instant::from_millis(3000 * turn as u64);
-        session.handle_frame(&fuzz::frame(piece), now);
+        let _ = session.handle_frame(&fuzz::frame(piece), now);
         session.handle_timeout(now);
         for _ in 0..8 {
             if session.poll_transmit(&mut out).is_none() {

@@ -17,9 +17,11 @@ const SHARED_FROM: u32 = 8 << 10;
 pub struct Published {
     bytes: Bytes,
     check: u32,
-    /// By transfer and range.
-    frames: Arc<Mutex<BTreeMap<(u32, u32, u32), Bytes>>>,
+    frames: Arc<Mutex<Frames>>,
 }
+
+/// By transfer and range.
+type Frames = BTreeMap<(u32, u32, u32), Bytes>;
 
 impl PartialEq for Published {
     fn eq(&self, other: &Self) -> bool {

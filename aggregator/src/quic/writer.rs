@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long a device keeps others waiting.
-const HEAD_START: Duration = Duration::from_secs(1);
+const HEAD_START: Duration = Duration::from_secs(3);
 
 pub(super) struct Writer<'a> {
     connection: &'a Connection,

@@ -180,7 +180,7 @@ mod tests {
         let mut rng = Rng::new(7);
         for _ in 0..2000 {
             assert!(seats.set(&device(rng.below(20)), seat(rng.below(6))).is_some());
-            let mut tallies = vec![Tally::default(); 3];
+            let mut tallies = [Tally::default(); 3];
             let (mut held, mut queued) = (0, vec![]);
             for (device, tier, seat) in seats.iter() {
                 let tally = &mut tallies[tier.index()];

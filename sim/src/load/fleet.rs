@@ -18,6 +18,8 @@ use super::{Connected, LoadError, LoadLog, LoadOptions, device::Device, updates:
 const PER_SOCKET: usize = 16;
 /// How often a device tries to connect.
 const ATTEMPTS: u64 = 20;
+/// Lost connections after which a device gives up.
+const LOSSES: u64 = 5;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// A device and what it connects with.
@@ -63,7 +65,7 @@ pub(super) async fn run(
         log,
         gate: Semaphore::new(options.concurrency.max(1)),
         started: Instant::now(),
-        connected: Mutex::new(Connected { devices: 0, seconds: 0.0, repeated: 0 }),
+        connected: Mutex::new(Connected { devices: 0, seconds: 0.0, repeated: 0, lost: 0 }),
     });
     let endpoints = endpoints(members.len())?;
     let mut conversations = JoinSet::new();
@@ -88,18 +90,31 @@ async fn converse(
     member: Member,
 ) -> Result<(), LoadError> {
     let named = |what: String| LoadError::Device { device: member.device.to_string(), what };
-    let mut device = {
-        let _place = common.gate.acquire().await.map_err(|closed| named(closed.to_string()))?;
-        let (connection, repeated) = connect(&endpoint, common.server, &member, wire::ALPN).await?;
-        let mut device = Device::open(connection, index).await.map_err(named)?;
-        device.join(&member.device).await.map_err(named)?;
-        let mut connected = common.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        connected.devices += 1;
-        connected.repeated += repeated;
-        connected.seconds = common.started.elapsed().as_secs_f64();
-        device
-    };
-    device.take_part(&common.updates, &common.log).await.map_err(named)
+    let mut lost = 0;
+    loop {
+        let mut device = {
+            let _place = common.gate.acquire().await.map_err(|closed| named(closed.to_string()))?;
+            let (connection, repeated) = connect(&endpoint, common.server, &member, wire::ALPN).await?;
+            let mut device = Device::open(connection, index).await.map_err(named)?;
+            device.join(&member.device).await.map_err(named)?;
+            let mut connected = common.connected.lock().unwrap_or_else(PoisonError::into_inner);
+            connected.repeated += repeated;
+            if lost == 0 {
+                connected.devices += 1;
+                connected.seconds = common.started.elapsed().as_secs_f64();
+            } else {
+                connected.lost += 1;
+            }
+            device
+        };
+        match device.take_part(&common.updates, &common.log).await {
+            Ok(()) => return Ok(()),
+            // As a real device does.
+            Err(_) if lost < LOSSES => lost += 1,
+            Err(what) => return Err(named(what)),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 pub(super) fn socket_of(index: usize) -> usize {

@@ -69,7 +69,7 @@ impl LoadLog {
         }
         let now = Instant::now();
         let memory = self.pid.and_then(peak_rss_kb);
-        let open = (round <= self.rounds).then(|| Open {
+        let open = (round <= self.rounds).then_some(Open {
             round,
             since: now,
             last_receipt: None,

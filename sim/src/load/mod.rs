@@ -123,6 +123,8 @@ pub struct Connected {
     pub seconds: f64,
     /// Attempts that had to be repeated.
     pub repeated: u64,
+    /// Connections that were lost later and opened again.
+    pub lost: u64,
 }
 
 /// The same bytes without a protocol, a disk or a sum.

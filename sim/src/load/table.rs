@@ -16,12 +16,13 @@ pub fn table(result: &LoadResult) -> String {
     );
     let _ = writeln!(
         text,
-        "connected: {} devices in {:.1} s, {:.0} per second, {} at a time; {} attempts repeated",
+        "connected: {} devices in {:.1} s, {:.0} per second, {} at a time; {} attempts repeated, {} connections lost later",
         connect.devices,
         connect.seconds,
         connect.devices as f64 / connect.seconds,
         options.concurrency,
         connect.repeated,
+        connect.lost,
     );
     let _ = writeln!(text, "round    seconds  collecting  accepted  refused  updates/s  peak RSS MB");
     for LoadRound { round, seconds, collecting_s, accepted, refused, updates_per_s, peak_rss_kb } in
