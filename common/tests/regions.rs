@@ -177,3 +177,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_trains_nothing_has_no_part_in_a_region() {
+    let hidden = Dim::units(AxisId(0));
+    let tensors = [tensor(&[hidden, Dim::fixed(3)]), tensor(&[Dim::fixed(2), hidden])];
+    let full = WidthMask::full(&[4]).unwrap();
+    let layout = Layout { full: &full, tensors: &tensors };
+    let masks = [4, 2].map(|width| full.at_widths(&[width]).unwrap());
+    let [zero, one] = [0, 1].map(|tier| Tier::new(tier).unwrap());
+    assert_eq!(RegionMap::trained(layout, &masks, &[0, 0]), RegionMap::new(layout, &masks));
+    // The first tensor is the wide tier's alone; the second is shared where both hold it.
+    let trained = RegionMap::trained(layout, &masks, &[0, 12]);
+    assert_eq!((trained.slice_len(zero), trained.slice_len(one)), (20, 4));
+    let pieces = trained.pieces(one).iter();
+    let of_one =
+        pieces.map(|piece| (piece.full, piece.packed, piece.len, trained.sets()[piece.region.index()]));
+    assert_eq!(of_one.collect::<Vec<_>>(), [(12, 0, 2, set(&[0, 1])), (16, 2, 2, set(&[0, 1]))]);
+}

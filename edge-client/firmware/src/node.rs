@@ -38,24 +38,37 @@ pub const fn send_room(chunk: u32) -> usize {
     if chunk > 256 { chunk } else { 256 }
 }
 
-/// Takes part in rounds for ever, with the samples that were flashed (`baked`) until others arrive in `room`.
-pub async fn run<const NODES: usize, const SEND: usize>(
-    mut uart: impl Read + Write,
+/// What a board is made of but for its UART, arena and samples.
+pub type Device<const NODES: usize, const SEND: usize> = SerialDevice<&'static mut [f32], NODES, SEND>;
+
+/// To be called in a task itself, so that it is made in the task's static memory: a future that holds it lies on the
+/// stack, perhaps twice, before it is where it belongs.
+#[inline(never)]
+pub fn device<const NODES: usize, const SEND: usize>(
     page: Page,
     nonces: Nonces,
-    limits: Limits,
+    limits: &Limits,
     arena: &'static mut [f32],
-    baked: BytesShard<'static>,
-    room: &'static mut [u8],
-    backend: &mut impl Backend<f32>,
-) -> ! {
+    baked: &BytesShard<'static>,
+) -> Device<NODES, SEND> {
     let ram = size_of_val(arena) as u64;
     let budget = Budget { ram, flash: limits.flash, macs_per_s: 0, link_bytes_per_s: 0 };
     // Noise against the aggregator's curiosity must come from what it does not know.
     let secret = page.seed.iter().fold(0u64, |secret, &byte| secret.rotate_left(8) ^ u64::from(byte));
     let profile = Profile { device: page.device.clone(), budget, data: baked.summary(), secret };
     let link = serial::limits(limits.chunk);
-    let mut device = SerialDevice::<_, NODES, SEND>::new(page, profile, limits.board, arena, link, nonces);
+    SerialDevice::new(page, profile, limits.board, arena, link, nonces)
+}
+
+/// Takes part in rounds for ever, with the samples that were flashed (`baked`) until others arrive in `room`.
+pub async fn run<const NODES: usize, const SEND: usize>(
+    mut uart: impl Read + Write,
+    device: &mut Device<NODES, SEND>,
+    limits: Limits,
+    baked: BytesShard<'static>,
+    room: &'static mut [u8],
+    backend: &mut impl Backend<f32>,
+) -> ! {
     let mut bytes = [0; 64];
     loop {
         if device.is_asked() {

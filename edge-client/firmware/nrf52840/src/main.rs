@@ -19,7 +19,7 @@ use embassy_nrf::{
 };
 use firmware::{
     Best,
-    node::{self, Limits},
+    node::{self, Device, Limits},
 };
 use static_cell::ConstStaticCell;
 
@@ -62,17 +62,9 @@ async fn main(_spawner: Spawner) {
     let limits = Limits { board: "nrf52840", chunk: CHUNK, flash: 64 << 10, stack: || 0 };
     let nonces = Nonces::new(seed, 0);
     let backend = &mut Best::default();
-    node::run::<24, { node::send_room(CHUNK) }>(
-        uart,
-        page,
-        nonces,
-        limits,
-        ARENA.take(),
-        shard,
-        ROOM.take(),
-        backend,
-    )
-    .await
+    let mut device: Device<24, { node::send_room(CHUNK) }> =
+        node::device(page, nonces, &limits, ARENA.take(), &shard);
+    node::run(uart, &mut device, limits, shard, ROOM.take(), backend).await
 }
 
 /// What was written beside the program.

@@ -9,7 +9,7 @@ use edge_client::data::BytesShard;
 use firmware::{
     Best,
     board::{self, Uart, clock},
-    node::{self, Limits},
+    node::{self, Device, Limits},
 };
 
 #[entry]
@@ -33,15 +33,7 @@ async fn take_part() {
     let nonces = Nonces::new(page.seed, u64::from(board::starts()) << 32);
     let limits =
         Limits { board: board::NAME, chunk: board::CHUNK, flash: 64 << 10, stack: board::stack_used };
-    node::run::<{ board::NODES }, { node::send_room(board::CHUNK) }>(
-        uart,
-        page,
-        nonces,
-        limits,
-        board::arena(),
-        shard,
-        board::samples_room(),
-        &mut Best::default(),
-    )
-    .await
+    let mut device: Device<{ board::NODES }, { node::send_room(board::CHUNK) }> =
+        node::device(page, nonces, &limits, board::arena(), &shard);
+    node::run(uart, &mut device, limits, shard, board::samples_room(), &mut Best::default()).await
 }
