@@ -122,7 +122,7 @@ fn a_certificate_allows_some_tiers_only() {
     // Its memory is enough for narrow tiers, its certificate for the widest.
     enroll_under(&gateway, "cam-2", &["--tiers", "0"]);
     let output = gateway.device(&serving, "cam-2", "1/5", &["--ram", "16k"]).fail();
-    assert!(output.contains("E41") && output.contains("--tiers"), "{output}");
+    assert!(output.contains("E42") && output.contains("--tiers"), "{output}");
 
     // Tokens carry terms, too.
     let dir = gateway.text("gw");
