@@ -150,7 +150,7 @@ fn fairness_reaches_the_boards() {
 #[test]
 fn no_fault_on_a_line_changes_the_model_or_stops_the_run() {
     let good = faults::in_process(Badness::NONE, 0);
-    for_seeds(10_000, |seed| faults::check(seed, &good));
+    for_seeds(100_000, |seed| faults::check(seed, &good));
 }
 
 /// 50 rounds of emulated boards whose lines are bad and who are reset again and again.
