@@ -146,7 +146,7 @@ fn fairness_reaches_the_boards() {
     assert!(after.mean <= 1.05 * before.mean, "mean {} -> {}", before.mean, after.mean);
 }
 
-/// Lines as bad as their seeds make them; `hil faults --in-process 100000` does more.
+/// Lines as bad as their seeds make them; `hil faults --in-process N` takes as many as one likes.
 #[test]
 fn no_fault_on_a_line_changes_the_model_or_stops_the_run() {
     let good = faults::in_process(Badness::NONE, 0);
