@@ -27,6 +27,7 @@ mod error;
 mod ledger;
 mod memory;
 mod model;
+mod shelf;
 mod spool;
 mod spooled;
 mod verify;

@@ -1,12 +1,13 @@
 //! A store that forgets, for simulations and tests.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, fs::File, ops::Range};
 
 use common::DeviceId;
 
 use super::{
     Commit, Entry, Header, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
     UpdateRecord,
+    shelf::{Place, Shelf},
 };
 use crate::fleet::DeviceRecord;
 
@@ -20,13 +21,20 @@ pub struct MemoryStore {
     devices: BTreeMap<DeviceId, DeviceRecord>,
     open: Option<RoundRecord>,
     /// By round, exchange and device.
-    updates: BTreeMap<(u32, u8, DeviceId), (Entry, Vec<u8>)>,
+    updates: BTreeMap<(u32, u8, DeviceId), (Entry, Place)>,
+    payloads: Shelf,
     reports: BTreeMap<u32, String>,
 }
 
 impl MemoryStore {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Keeps payloads beyond `limit` bytes in a file, which nobody needs afterwards: memory then does not grow with
+    /// the number of devices.
+    pub fn with_overflow(file: File, limit: usize) -> Self {
+        Self { payloads: Shelf::with_overflow(file, limit), ..Self::default() }
     }
 
     fn run(&self) -> Result<&RunRecord, StoreError> {
@@ -89,14 +97,14 @@ impl Store for MemoryStore {
             }
             let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
             let entry = Entry { header: update.header.clone(), offset: 0, len, crc: 0 };
-            self.updates.insert(key, (entry, update.payload.to_vec()));
+            self.updates.insert(key, (entry, self.payloads.put(update.payload)?));
             Ok(Kept::New)
         };
         updates.iter().map(keep).collect()
     }
 
     fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError> {
-        let of_stage = |((of, at, _), (entry, _)): (&(u32, u8, DeviceId), &(Entry, Vec<u8>))| {
+        let of_stage = |((of, at, _), (entry, _)): (&(u32, u8, DeviceId), &(Entry, Place))| {
             (*of == round && *at == stage).then(|| entry.clone())
         };
         Ok(self.updates.iter().filter_map(of_stage).collect())
@@ -123,15 +131,13 @@ impl Store for MemoryStore {
     ) -> Result<(), StoreError> {
         let ticket = entry.header.ticket;
         let open = self.open.as_ref().map(|round| round.number);
-        let (_, bytes) = self
+        let (_, place) = self
             .updates
             .get(&key(&entry.header))
             .filter(|(kept, _)| kept.header.ticket == ticket)
             .ok_or(StoreError::WrongRound { open, got: ticket.round })?;
         payload.clear();
-        let end = range.end.min(bytes.len());
-        payload.extend_from_slice(bytes.get(range.start..end).unwrap_or(&[]));
-        Ok(())
+        self.payloads.read(place, range, payload)
     }
 
     fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
@@ -148,8 +154,12 @@ impl Store for MemoryStore {
         self.reports.insert(commit.round, commit.report.to_owned());
         let entries: Vec<Entry> = self.updates.values().map(|(entry, _)| entry.clone()).collect();
         let kept = super::kept(&entries, commit.history);
-        self.updates
-            .retain(|_, (entry, _)| kept.contains(&(entry.header.ticket, entry.header.device.clone())));
+        let over = |_: &_, (entry, _): &mut (Entry, Place)| {
+            !kept.contains(&(entry.header.ticket, entry.header.device.clone()))
+        };
+        for (_, (_, place)) in self.updates.extract_if(.., over) {
+            self.payloads.remove(place);
+        }
         self.open = None;
         self.next_round = commit.round + 1;
         Ok(())

@@ -48,6 +48,9 @@ pub type SharedShard = Arc<dyn Shard + Send + Sync>;
 /// Frames as large as the format allows, and no waiting: nothing is ever lost.
 const LINK: LinkLimits = LinkLimits { chunk: 512 * 1024, window: 16, ..LinkLimits::QUIC };
 
+/// Bytes of updates that are kept in memory; a large fleet's others wait in a file.
+const UPDATES: usize = 64 << 20;
+
 /// One member of the simulated fleet.
 #[derive(Clone)]
 pub struct Member {
@@ -75,6 +78,8 @@ pub enum EngineError {
     Refused { device: DeviceId, code: common::Code },
     #[error("round {round} can not close: {answered} of {asked} devices answer, and its quorum needs more")]
     Stuck { round: u32, answered: usize, asked: usize },
+    #[error("updates beyond memory need a temporary file: {0} (TMPDIR says where)")]
+    Temporary(#[from] std::io::Error),
     #[error("a thread that trains has died")]
     Thread,
 }
@@ -125,7 +130,7 @@ impl Engine {
         let mut config = config.clone();
         config.run.min_devices = members.len();
         let around = Surroundings {
-            store: Box::new(MemoryStore::new()),
+            store: Box::new(MemoryStore::with_overflow(tempfile::tempfile()?, UPDATES)),
             limits: LINK,
             dir: None,
             observer: Some(observer),

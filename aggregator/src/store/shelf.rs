@@ -1,0 +1,123 @@
+//! Payloads of a store that forgets: in memory up to a limit, beyond it in a file.
+//!
+//! Payloads come in few lengths, one per tier and codec; so what leaves the file makes room for one of the same
+//! length, and the file does not grow from round to round.
+
+use std::{collections::BTreeMap, fs::File, io, ops::Range, os::unix::fs::FileExt, path::PathBuf};
+
+use super::StoreError;
+
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    overflow: Option<Overflow>,
+    /// Bytes in memory.
+    held: usize,
+}
+
+#[derive(Debug)]
+struct Overflow {
+    file: File,
+    /// Bytes that may be in memory.
+    limit: usize,
+    end: u64,
+    /// Where payloads of each length were.
+    free: BTreeMap<usize, Vec<u64>>,
+}
+
+/// Where a payload is.
+#[derive(Debug)]
+pub(super) enum Place {
+    Memory(Vec<u8>),
+    File { offset: u64, len: usize },
+}
+
+impl Shelf {
+    pub fn with_overflow(file: File, limit: usize) -> Self {
+        Self { overflow: Some(Overflow { file, limit, end: 0, free: BTreeMap::new() }), held: 0 }
+    }
+
+    pub fn put(&mut self, payload: &[u8]) -> Result<Place, StoreError> {
+        let len = payload.len();
+        let held = self.held.saturating_add(len);
+        match &mut self.overflow {
+            Some(overflow) if held > overflow.limit => overflow.put(payload),
+            _ => {
+                self.held = held;
+                Ok(Place::Memory(payload.to_vec()))
+            }
+        }
+    }
+
+    /// Appends a part of a payload.
+    pub fn read(&self, place: &Place, range: Range<usize>, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        match (place, &self.overflow) {
+            (Place::Memory(payload), _) => {
+                let end = range.end.min(payload.len());
+                out.extend_from_slice(payload.get(range.start..end).unwrap_or_default());
+            }
+            (Place::File { offset, len }, Some(overflow)) => {
+                let (from, end) = (out.len(), range.end.min(*len));
+                out.resize(from + end.saturating_sub(range.start), 0);
+                let part = out.get_mut(from..).unwrap_or_default();
+                overflow.file.read_exact_at(part, offset + range.start as u64).map_err(failed)?;
+            }
+            (Place::File { .. }, None) => return Err(failed(io::ErrorKind::NotFound.into())),
+        }
+        Ok(())
+    }
+
+    pub fn remove(&mut self, place: Place) {
+        match (place, &mut self.overflow) {
+            (Place::Memory(payload), _) => self.held = self.held.saturating_sub(payload.len()),
+            (Place::File { offset, len }, Some(overflow)) => {
+                overflow.free.entry(len).or_default().push(offset);
+            }
+            (Place::File { .. }, None) => {}
+        }
+    }
+}
+
+impl Overflow {
+    fn put(&mut self, payload: &[u8]) -> Result<Place, StoreError> {
+        let len = payload.len();
+        let reused = self.free.get_mut(&len).and_then(Vec::pop);
+        let offset = reused.unwrap_or(self.end);
+        self.file.write_all_at(payload, offset).map_err(failed)?;
+        if reused.is_none() {
+            self.end += len as u64;
+        }
+        Ok(Place::File { offset, len })
+    }
+}
+
+fn failed(source: io::Error) -> StoreError {
+    StoreError::Io { path: PathBuf::from("updates beyond memory"), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_goes_to_the_file_and_leaves_room_behind() {
+        let mut shelf = Shelf::with_overflow(tempfile::tempfile().unwrap(), 10);
+        let mut put = |shelf: &mut Shelf, byte: u8, len: usize| shelf.put(&vec![byte; len]).unwrap();
+        let first = put(&mut shelf, 1, 6);
+        let second = put(&mut shelf, 2, 6);
+        let third = put(&mut shelf, 3, 8);
+        assert!(matches!(first, Place::Memory(_)) && matches!(second, Place::File { offset: 0, len: 6 }));
+        assert!(matches!(third, Place::File { offset: 6, len: 8 }));
+        let mut out = vec![9];
+        shelf.read(&second, 1..4, &mut out).unwrap();
+        shelf.read(&third, 6..100, &mut out).unwrap();
+        shelf.read(&first, 5..6, &mut out).unwrap();
+        assert_eq!(out, [9, 2, 2, 2, 3, 3, 1]);
+        shelf.remove(second);
+        shelf.remove(first);
+        assert!(matches!(put(&mut shelf, 4, 6), Place::Memory(_)), "there is memory again");
+        let again = put(&mut shelf, 5, 6);
+        assert!(matches!(again, Place::File { offset: 0, len: 6 }), "{again:?}");
+        shelf.read(&third, 0..1, &mut out).unwrap();
+        assert_eq!(out.last(), Some(&3));
+    }
+}
