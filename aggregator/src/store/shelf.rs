@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_goes_to_the_file_and_leaves_room_behind() {
         let mut shelf = Shelf::with_overflow(tempfile::tempfile().unwrap(), 10);
-        let mut put = |shelf: &mut Shelf, byte: u8, len: usize| shelf.put(&vec![byte; len]).unwrap();
+        let put = |shelf: &mut Shelf, byte: u8, len: usize| shelf.put(&vec![byte; len]).unwrap();
         let first = put(&mut shelf, 1, 6);
         let second = put(&mut shelf, 2, 6);
         let third = put(&mut shelf, 3, 8);
