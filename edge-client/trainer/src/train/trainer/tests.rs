@@ -276,7 +276,7 @@ fn what_does_not_fit_is_refused_before_any_work() {
     assert_eq!(error.to_string(), text);
 
     let mut inference = small_plan(PLAIN);
-    inference.nodes[0].output_grad = None;
+    inference.nodes.iter_mut().for_each(|node| node.output_grad = None);
     assert_eq!(refused(train, &inference, len, &shard), (TrainError::InferenceOnly, Code::BadPlan));
     let mut lossless = small_plan(PLAIN);
     lossless.nodes[2].output_grad = None;
