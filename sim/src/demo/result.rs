@@ -98,10 +98,10 @@ impl DemoResult {
     pub fn of(
         options: &DemoOptions,
         fleet: &Fleet,
-        runs: Vec<(Vec<RoundReport>, f64)>,
+        runs: &[(Vec<RoundReport>, f64)],
     ) -> Result<Self, DemoError> {
         let strategies = options.strategies();
-        let runs = strategies.iter().zip(&runs);
+        let runs = strategies.iter().zip(runs);
         let runs = runs.map(|(strategy, (reports, seconds))| StrategyRun::new(strategy, reports, *seconds));
         Ok(Self::new(options, fleet, runs.collect::<Result<_, _>>()?))
     }

@@ -16,7 +16,7 @@ use super::{
 /// The comparison, as the simulator's demo has it.
 pub fn result(options: &DemoOptions, fleet: &Fleet, outcomes: &[Outcome]) -> DemoResult {
     let runs = outcomes.iter().map(|outcome| (outcome.reports.clone(), outcome.seconds)).collect();
-    DemoResult::of(options, fleet, runs).expect("runs end with scores")
+    DemoResult::of(options, fleet, &runs).expect("runs end with scores")
 }
 
 /// Every board with what it has and what it used.
