@@ -15,7 +15,7 @@ use super::{
 
 /// The comparison, as the simulator's demo has it.
 pub fn result(options: &DemoOptions, fleet: &Fleet, outcomes: &[Outcome]) -> DemoResult {
-    let runs = outcomes.iter().map(|outcome| (outcome.reports.clone(), outcome.seconds)).collect();
+    let runs: Vec<_> = outcomes.iter().map(|outcome| (outcome.reports.clone(), outcome.seconds)).collect();
     DemoResult::of(options, fleet, &runs).expect("runs end with scores")
 }
 
