@@ -50,7 +50,7 @@ fn contradicts(graph: &Graph, half: &[u32], expected: &str) {
     );
     let kept = TierSpec::rate(0.5, true).mask(graph).unwrap();
     assert_eq!(kept.widths(), half);
-    assert_eq!(TierSpec::widths(&half).mask(graph).unwrap(), kept);
+    assert_eq!(TierSpec::widths(half).mask(graph).unwrap(), kept);
     assert!(graph.slice(&kept).is_ok());
     assert_eq!(TierSpec::Rate(1.0).mask(graph).unwrap(), *graph.full());
 }

@@ -157,7 +157,7 @@ fn images(rounds: u32, seed: u64, data: Option<&Path>, hosts: bool) {
         print!("{:<8} {kind:<16} accuracy {accuracy:.1} %", line.device);
         match used {
             Some(used) => {
-                println!(", {} bytes down, {} up, stack {}", used.down, used.up, used.stack.unwrap_or(0))
+                println!(", {} bytes down, {} up, stack {}", used.down, used.up, used.stack.unwrap_or(0));
             }
             None => println!(),
         }
