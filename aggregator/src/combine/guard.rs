@@ -16,7 +16,7 @@
 //! they differ less than losses, so half the spread is enough for them.
 //!
 //! A sample count is held against the one of the first Hello. What was believed, clipped, is the past of the
-//! next round and is saved with the commit. [`figures`] looks at what only some strategies ask for (masses, gaps,
+//! next round and is saved with the commit. `figures` looks at what only some strategies ask for (masses, gaps,
 //! trials, losses of groups), [`screen`] finds updates that point away from all others, [`robust`] combines so that
 //! a few can not decide.
 
