@@ -1,8 +1,8 @@
 //! A real aggregator under load: devices without data and without training, which say and send what real ones
 //! would, over real QUIC with mutual TLS.
 //!
-//! [`gateway`] starts the aggregator's process, [`fleet`] opens the connections, [`device`] holds the conversation
-//! of one device with updates from [`updates`], and [`log`] writes down what happens when. [`bare`] moves the same
+//! `gateway` starts the aggregator's process, `fleet` opens the connections, `device` holds the conversation
+//! of one device with updates from `updates`, and `log` writes down what happens when. `bare` moves the same
 //! bytes through QUIC streams with nothing around them, between two processes, for comparison.
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
