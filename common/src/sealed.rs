@@ -157,6 +157,7 @@ impl Caller {
         }
     }
 
+    #[inline(never)]
     pub fn handle<'a>(&mut self, packet: &'a mut [u8]) -> Heard<'a> {
         match (&mut self.state, packet.first()) {
             (Calling::Hailing(nonce), Some(&CHALLENGE)) => {

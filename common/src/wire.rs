@@ -93,6 +93,8 @@ impl<'a> Frame<'a> {
 }
 
 /// Decodes the message of a control frame; left-over bytes are an error.
+// What decoding needs of the stack is given back before anything is done with the message.
+#[inline(never)]
 pub fn message<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
     match postcard::take_from_bytes(body) {
         Ok((message, [])) => Ok(message),

@@ -25,7 +25,7 @@ use common::{
         Ack, Assignment, DataSummary, Fetch, Hello, Offer, Progress as SignOfLife, Refusal, Scalars, Task,
         ToAggregator,
     },
-    plan::{MAX_NODES, PlanStore},
+    plan::{MAX_NODES, Plan, PlanStore},
     transfer::{Lane, LinkLimits, Outgoing},
     wire,
 };
@@ -278,35 +278,41 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         };
         let plan = store.plan()?;
         let arena = self.arena.floats();
-        let work = match work {
-            Some(work) => work,
-            None => {
-                let begun = Work::begin_as(self.own, &assignment.task, plan, arena, shard)?;
-                self.held.begin(&assignment.task);
-                work.insert(begun)
-            }
-        };
+        if work.is_none() {
+            begin(work, self.own, &assignment.task, plan, arena, shard)?;
+            self.held.begin(&assignment.task);
+        }
+        let Some(work) = work else { return Ok(()) };
         let progress = work.step(plan, arena, shard, backend);
         self.own = work.own();
-        let scalars = match progress? {
-            Progress::Done(scalars) => scalars,
+        match progress? {
+            Progress::Done(scalars) => self.offer(&scalars, now),
             Progress::Busy { step, steps } => {
                 let ticket = assignment.ticket;
                 if self.link == Link::Up && now - self.sign_of_life >= SIGN_OF_LIFE {
                     self.sign_of_life = now;
                     self.say(Said::Progress(SignOfLife { ticket, step, steps }));
                 }
-                return Ok(());
+                Ok(())
             }
+        }
+    }
+
+    /// The work is done; what it led to waits for the aggregator.
+    #[inline(never)]
+    fn offer(&mut self, scalars: &Scalars, now: Instant) -> Result<(), TrainError> {
+        let (Some(store), Job::Working { assignment, work: Some(work) }) = (&self.plan, &mut self.job) else {
+            return Ok(());
         };
-        work.finish(plan, arena)?;
+        let plan = store.plan()?;
+        work.finish(plan, self.arena.floats())?;
         self.held.end(assignment);
         let (ticket, task) = (assignment.ticket, assignment.task.clone());
         if matches!(task, Task::Alone(_)) {
             self.baseline_of = Some((ticket.run, plan.info().digest));
         }
         let update = upload::blob(ticket, &task, plan);
-        let offer = Offer { ticket, update, model_check: assignment.model.check, scalars };
+        let offer = Offer { ticket, update, model_check: assignment.model.check, scalars: scalars.clone() };
         let outgoing = upload::outgoing(&update, &task, self.limits);
         self.job = Job::Offering { offer, task, outgoing };
         if self.link == Link::Up {
@@ -373,4 +379,18 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         }
         let _ = self.events.push_back(event);
     }
+}
+
+/// Never inlined, so that the frame that makes a Work is not there while it is worked on.
+#[inline(never)]
+fn begin(
+    work: &mut Option<Work>,
+    own: Own,
+    task: &Task,
+    plan: Plan<'_>,
+    arena: &mut [f32],
+    shard: &(impl Shard + ?Sized),
+) -> Result<(), TrainError> {
+    *work = Some(Work::begin_as(own, task, plan, arena, shard)?);
+    Ok(())
 }

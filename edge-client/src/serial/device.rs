@@ -162,6 +162,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
     }
 
     /// Other samples are another device for the aggregator: it is greeted anew.
+    #[inline(never)]
     fn replace_data(&mut self, data: DataSummary, now: Instant) {
         self.status.train_samples = data.train_samples;
         self.session.replace_data(data);

@@ -78,6 +78,7 @@ pub(super) struct Intake {
 
 impl Intake {
     /// A packet without its first byte.
+    #[inline(never)]
     pub fn handle(&mut self, packet: &[u8], room: &mut [u8]) -> Turn {
         let Some((offset, rest)) = packet.split_first_chunk() else { return Turn::Nothing };
         let Some((len, piece)) = rest.split_first_chunk() else { return Turn::Nothing };

@@ -101,6 +101,7 @@ impl Download {
 }
 
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
+    #[inline(never)]
     pub(super) fn handle_assignment(&mut self, assignment: Assignment, now: Instant) {
         let present = match &self.job {
             Job::Free => None,
@@ -155,6 +156,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.retry = None;
     }
 
+    #[inline(never)]
     pub(super) fn handle_chunk(&mut self, transfer: u32, offset: u32, data: &[u8], now: Instant) {
         let (Job::Downloading(download), Some(plan)) = (&mut self.job, &self.plan) else { return };
         let codec = download.assignment.codec;

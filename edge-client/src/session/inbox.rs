@@ -13,6 +13,7 @@ use crate::train::FULL;
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
     /// A frame has arrived. Damaged frames are named and otherwise ignored: a serial line goes on, a
     /// driver that has a reliable link may close it.
+    #[inline(never)]
     pub fn handle_frame(&mut self, bytes: &[u8], now: Instant) -> Result<(), Code> {
         match Frame::decode(bytes).map_err(|error| error.code())? {
             Frame::Control(body) => {
@@ -29,6 +30,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 
     /// A whole message that does not decode asks for more than this program has room for. Nobody shall wait
     /// for the answer.
+    #[inline(never)]
     fn not_understood(&mut self, code: Code, now: Instant) -> Code {
         if matches!(self.job, Job::Downloading(_)) {
             self.job = Job::Free;
@@ -39,6 +41,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         code
     }
 
+    #[inline(never)]
     fn handle_message(&mut self, message: ToDevice, now: Instant) {
         match (self.link, message) {
             (_, ToDevice::Refusal(refusal)) => {
@@ -76,6 +79,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         }
     }
 
+    #[inline(never)]
     fn handle_welcome(&mut self, welcome: &Welcome, now: Instant) {
         let same_plan = self.plan.as_ref().is_some_and(|plan| *plan.info() == welcome.plan);
         let same = same_plan && self.run == Some(welcome.run) && self.tier == Some(welcome.tier);
@@ -98,6 +102,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.finish_plan(now);
     }
 
+    #[inline(never)]
     fn handle_plan_part(&mut self, part: &PlanPart, now: Instant) {
         let Some(plan) = &mut self.plan else { return };
         if part.digest == plan.info().digest
@@ -142,6 +147,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.request(now);
     }
 
+    #[inline(never)]
     fn handle_receipt(&mut self, receipt: Receipt, now: Instant) {
         let Job::Offering { offer, task, .. } = &self.job else { return };
         if offer.ticket != receipt.ticket {

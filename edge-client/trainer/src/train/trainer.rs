@@ -190,6 +190,7 @@ impl Work {
     }
 
     /// Works on one batch. Once done, gives the same scalars again.
+    #[inline(never)]
     pub fn step(
         &mut self,
         plan: Plan<'_>,
