@@ -123,8 +123,8 @@ pub enum OptimizerName {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WireConfig {
-    pub down: Codec,
-    pub up: Codec,
+    pub down: PerTier<Codec>,
+    pub up: PerTier<Codec>,
     pub error_feedback: bool,
 }
 
@@ -137,6 +137,7 @@ pub struct ServerConfig {
     pub max_handshakes_per_s: usize,
     pub max_uploads: usize,
     pub max_downloads: usize,
+    pub max_message: u32,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -211,6 +212,7 @@ impl Default for ServerConfig {
             max_handshakes_per_s: 1000,
             max_uploads: 32,
             max_downloads: 64,
+            max_message: 256 << 20,
         }
     }
 }
@@ -257,7 +259,7 @@ impl Config {
     fn check(&self) -> Result<(), ConfigError> {
         let share = |x: f64| x > 0.0 && x <= 1.0;
         let positive = |x: f64| x > 0.0 && x.is_finite();
-        let Self { round, training, run, .. } = self;
+        let Self { round, training, run, wire, .. } = self;
         let share_below_1 = |x: f32| (0.0..1.0).contains(&x);
         let not_negative = |x: f32| x >= 0.0 && x.is_finite();
         let listed = |list: &[f64]| list.len() == self.model.tiers.len();
@@ -265,8 +267,13 @@ impl Config {
             PerTier::All(value) => value.to_string(),
             PerTier::Each(list) => format!("{list:?}"),
         };
+        let each = |codecs: &PerTier<Codec>| codecs.fits("", self.model.tiers.len()).is_ok();
+        let codecs = |codecs: &PerTier<Codec>| {
+            let names: Vec<_> = codecs.values().iter().map(|codec| codec.name()).collect();
+            format!("{names:?}")
+        };
         self.guard.check().map_err(|(key, value, why)| ConfigError::Value { key, value, why })?;
-        let rules: [(&'static str, String, bool, &'static str); 15] = [
+        let rules: [(&'static str, String, bool, &'static str); 17] = [
             (
                 "training.momentum",
                 training.momentum.to_string(),
@@ -327,6 +334,13 @@ impl Config {
                 positive(round.arrivals_per_s),
                 "must be positive",
             ),
+            (
+                "wire.down",
+                codecs(&wire.down),
+                each(&wire.down),
+                "must be one codec, or a list with one per tier",
+            ),
+            ("wire.up", codecs(&wire.up), each(&wire.up), "must be one codec, or a list with one per tier"),
             ("training.epochs", training.epochs.to_string(), training.epochs > 0, "must be at least 1"),
             ("training.batch", training.batch.to_string(), training.batch > 0, "must be at least 1"),
             ("training.lr", training.lr.to_string(), positive(training.lr), "must be positive"),
@@ -383,7 +397,6 @@ impl Config {
             loss_after: needs.loss_after,
             running: training.loss == LossBefore::Running,
             product: needs.product,
-            codec: self.wire.up,
             ..Brief::sgd(training.epochs, training.batch, training.lr as f32, self.run.seed)
         };
         Settings {
@@ -401,7 +414,8 @@ impl Config {
             lr: self.training.lr,
             lr_decay: self.training.lr_decay,
             seed: self.run.seed,
-            down: self.wire.down,
+            down: self.wire.down.clone(),
+            up: self.wire.up.clone(),
             max_uploads: self.server.max_uploads,
             limits: LinkLimits::QUIC,
             needs,
@@ -446,7 +460,8 @@ mod tests {
         assert!(error("[round]\nover_selection = 0.5").contains("over_selection"));
         assert!(error("[guard]\nrobust = \"trimmed:0.7\"").contains("trimmed"));
         assert!(error("[guard]\nspread = 0.5").contains("guard.spread = 0.5"));
-        assert!(error("[wire]\nup = \"int4\"").contains("int4"));
+        assert!(error("[wire]\nup = \"int4\"").contains("expected one of `f32`, `f16`, `int8`"));
+        assert!(error("[wire]\nup = [\"int8\"]").contains("wire.up = [\"int8\"]: must be one codec"));
         assert!(error("[devices]\n\"..\" = 1").contains("device name"));
         assert!(error("[training]\nlr = nan").contains("training.lr"));
     }

@@ -31,7 +31,7 @@ use crate::{
     patience::Patience,
     round::{ClosedRound, Purpose, Round, Seat},
     stage::Stage,
-    strategy::{Kind, Needs},
+    strategy::{Kind, Needs, PerTier},
 };
 
 mod inbox;
@@ -60,8 +60,9 @@ pub struct Settings {
     /// Learning rate of round t is `lr * lr_decay^(t-1)`.
     pub lr_decay: f64,
     pub seed: u64,
-    /// Encoding of models.
-    pub down: Codec,
+    /// Encoding of models and of updates; the brief's is replaced by that of the device's tier.
+    pub down: PerTier<Codec>,
+    pub up: PerTier<Codec>,
     /// Updates held in memory at once, until they are durable; the others wait.
     pub max_uploads: usize,
     pub limits: LinkLimits,
@@ -171,7 +172,7 @@ impl Coordinator {
         start: Start,
         now: Instant,
     ) -> Self {
-        let published = model.publish(parameters, settings.down);
+        let published = model.publish(parameters, &settings.down);
         let phase = match start.open {
             Some(open) => Phase::Collecting(open.into_round(now)),
             None => Phase::Gathering,
@@ -295,7 +296,7 @@ impl Coordinator {
     /// The round is committed; `parameters` is the new model (or the old one if combining failed).
     pub fn handle_committed(&mut self, parameters: &[f32], now: Instant) {
         self.committed += 1;
-        self.published = self.model.publish(parameters, self.settings.down);
+        self.published = self.model.publish(parameters, &self.settings.down);
         self.phase = Phase::Gathering;
         self.advance(now);
     }

@@ -10,6 +10,8 @@ use common::{
 };
 use models::{graph::Graph, plan::PlanOptions};
 
+use crate::strategy::PerTier;
+
 mod published;
 
 pub use published::Published;
@@ -118,13 +120,13 @@ impl TieredModel {
     }
 
     /// Every tier's slice of `parameters`, encoded once and shared by all its devices.
-    pub fn publish(&self, parameters: &[f32], codec: Codec) -> Vec<Published> {
+    pub fn publish(&self, parameters: &[f32], codecs: &PerTier<Codec>) -> Vec<Published> {
         let mut slice = Vec::new();
         (0..self.plans.len())
             .filter_map(Tier::new)
             .map(|tier| {
                 self.held.gather(tier, parameters, &mut slice);
-                Published::encode(&slice, codec)
+                Published::encode(&slice, codecs.of(tier).unwrap_or_default())
             })
             .collect()
     }

@@ -55,6 +55,8 @@ pub enum ServerError {
     UnknownModel { name: String, known: String },
     #[error("{code}: devices.{device} = {tier}, but there are {tiers} tiers (counted from 0)", code = Code::BadConfig)]
     FixedTier { device: String, tier: usize, tiers: usize },
+    #[error("{code}: tier {tier} needs messages of {need} bytes, server.max_message = {max}: raise it, or choose a smaller model or another codec", code = Code::BadConfig)]
+    MaxMessage { tier: usize, need: u64, max: u32 },
     #[error("{code}: {0}", code = .0.code())]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -193,7 +195,25 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
         }
         other => other?,
     };
+    check_messages(config, &model, needs)?;
     Ok((model, parameters))
+}
+
+/// Both directions of every tier, before a device finds out.
+fn check_messages(config: &Config, model: &TieredModel, needs: Needs) -> Result<(), ServerError> {
+    let max = config.server.max_message;
+    for (tier, plan) in model.plans.iter().enumerate().filter_map(|(n, plan)| Some((Tier::new(n)?, plan))) {
+        let (held, trained) = (plan.info.params as usize, model.regions.slice_len(tier));
+        let ways = [(&config.wire.down, held), (&config.wire.up, trained * needs.product.vectors())];
+        for (codecs, numbers) in ways {
+            let bytes = codecs.of(tier).and_then(|codec| codec.encoded_len(numbers));
+            let need = bytes.map_or(u64::MAX, u64::from);
+            if need > u64::from(max) {
+                return Err(ServerError::MaxMessage { tier: tier.index(), need, max });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The strategy of a configuration with its options.

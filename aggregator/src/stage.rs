@@ -1,6 +1,6 @@
 //! One exchange of a round, ready to be announced: who is asked, and for what.
 
-use common::{DeviceId, Tier, message::Task};
+use common::{Codec, DeviceId, Tier, message::Task};
 
 use crate::{model::Published, strategy::Kind};
 
@@ -26,5 +26,13 @@ pub fn upload(task: &Task, parameters: usize) -> (u8, u32) {
             (vectors as u8, bytes)
         }
         Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => (0, 0),
+    }
+}
+
+/// How it is encoded.
+pub fn codec(task: &Task) -> Codec {
+    match task {
+        Task::Train(brief) => brief.codec,
+        Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => Codec::default(),
     }
 }

@@ -21,6 +21,8 @@ fn a_wrong_configuration_is_named() {
         ("[training]\nlr = \"fast\"", "E50", "lr"),
         ("[training]\nlr = nan", "E50", "training.lr"),
         ("[wire]\nup = \"int4\"", "E50", "int4"),
+        ("[wire]\nup = [\"int8\", \"f32\"]", "E50", "one per tier"),
+        ("[server]\nmax_message = 9000", "E50", "tier 0 needs messages of 9640 bytes"),
         ("not toml at all", "E50", "fairtier.toml"),
         ("strategy = { name = \"fedproxy\" }", "E50", "known are fedavg"),
         ("strategy = { params = { qq = 1 } }", "E50", "qq"),

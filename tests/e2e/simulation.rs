@@ -45,6 +45,33 @@ fn a_bad_link_changes_nothing_in_the_model() {
     });
 }
 
+/// Each tier has the codec of its list, in both directions, and a bad link changes nothing.
+#[test]
+fn tiers_have_codecs_of_their_own() {
+    let calm = Setup::new(&format!(
+        "{EXACT}\nwire = {{ up = [\"f32\", \"f16\", \"int8\", \"f32\", \"int8\"], \
+         down = [\"f32\", \"f32\", \"f16\", \"int8\", \"int8\"] }}"
+    ));
+    let [expected, exact] = [&calm, &Setup::new(EXACT)].map(Setup::run);
+    assert_complete(&expected, 3);
+    let traffic = |outcome: &Outcome| outcome.reports[0].traffic_by_tier.clone();
+    // Of bytes in f32: all, half, or a scale per 64 numbers and a byte per number.
+    let rates = [(1.0, 1.0), (0.5, 1.0), (0.266, 0.5), (1.0, 0.266), (0.266, 0.266)];
+    for (tier, ((ours, all), (up, down))) in
+        traffic(&expected).iter().zip(traffic(&exact)).zip(rates).enumerate()
+    {
+        for (bytes, all, rate) in [(ours.up, all.up, up), (ours.down, all.down, down)] {
+            let share = bytes as f64 / all as f64;
+            assert!((share - rate).abs() < 0.01, "tier {tier}: {bytes} of {all} bytes");
+        }
+    }
+    for_seeds(40, |seed| {
+        let outcome = calm.disturbed(seed).run();
+        assert_complete(&outcome, 3);
+        assert_eq!(bits(&outcome.parameters), bits(&expected.parameters));
+    });
+}
+
 #[test]
 fn error_feedback_survives_a_bad_link() {
     let calm = Setup::new(LOSSY_CODEC);

@@ -15,7 +15,7 @@ use crate::{
     fleet::ConnId,
     patience::idle,
     round::{Purpose, Seat, Upload},
-    stage::upload,
+    stage::{codec, upload},
 };
 
 impl Coordinator {
@@ -180,7 +180,7 @@ impl Coordinator {
         let guide = round.guide.get(tier).cloned();
         let limits = self.settings.limits.for_peer(member.max_chunk);
         let outbox = self.conns.get_mut(&member.conn?)?;
-        let codec = self.settings.down;
+        let codec = self.settings.down.of(member.record.tier)?;
         let model = outbox.publish(number, slice, codec.align(), limits);
         let guide = guide.map(|guide| {
             // Unlike the model, the guide changes from exchange to exchange.
@@ -239,6 +239,7 @@ impl Coordinator {
         let Phase::Collecting(round) = &mut self.phase else { return };
         let (kind, lr) = (round.kind, round.lr);
         let vectors = round.tasks.get(device).map_or(0, |task| upload(task, 0).0);
+        let codec = round.tasks.get(device).map(codec).unwrap_or_default();
         let Some(&(tier, _)) = round.seats.get(device) else { return };
         round.seats.set(device, Seat::Storing(offer.scalars.clone()));
         self.actions.push_back(Action::Store(StoredUpdate {
@@ -248,7 +249,7 @@ impl Coordinator {
             kind,
             vectors,
             lr,
-            codec: self.settings.brief.codec,
+            codec,
             scalars: offer.scalars,
             payload,
         }));

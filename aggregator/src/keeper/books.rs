@@ -107,8 +107,9 @@ impl Keeper {
             found.map(|selected| selected.tier)
         };
         let slice = |tier: Tier| {
-            let len = self.settings.down.encoded_len(self.model.regions.slice_len(tier));
-            u64::from(len.unwrap_or(0))
+            let codec = self.settings.down.of(tier)?;
+            let plan = self.model.plans.get(tier.index())?;
+            codec.encoded_len(plan.info.params as usize).map(u64::from)
         };
         let mut fresh = true;
         for (stage, entries) in record.stages.iter().zip(stages) {
@@ -118,7 +119,7 @@ impl Keeper {
             let vectors = u64::from(fresh) + u64::from(guided);
             for tier in stage.asked.iter().filter_map(tier_of) {
                 if let Some(tally) = traffic.get_mut(tier.index()) {
-                    tally.down += vectors * slice(tier);
+                    tally.down += vectors * slice(tier).unwrap_or(0);
                 }
             }
             for entry in entries {

@@ -148,7 +148,7 @@ impl Keeper {
         let seats = alive
             .into_iter()
             .filter_map(|(device, tier)| {
-                let task = self.task(&ask, &device, &made, record.number, lr)?;
+                let task = self.task(&ask, (&device, tier), &made, record.number, lr)?;
                 Some((device, tier, task))
             })
             .collect();
@@ -177,13 +177,21 @@ impl Keeper {
 
     fn slices(&self, vector: &[f64]) -> Vec<Published> {
         let vector: Vec<f32> = vector.iter().map(|&value| value as f32).collect();
-        self.model.publish(&vector, self.settings.down)
+        self.model.publish(&vector, &self.settings.down)
     }
 
     /// What a device is told; `None` if it is not asked.
-    fn task(&self, ask: &Ask, device: &DeviceId, made: &[Exchange<'_>], round: u32, lr: f32) -> Option<Task> {
+    fn task(
+        &self,
+        ask: &Ask,
+        (device, tier): (&DeviceId, Tier),
+        made: &[Exchange<'_>],
+        round: u32,
+        lr: f32,
+    ) -> Option<Task> {
         let seed = device_seed(self.settings.seed, round, device);
-        let mut brief = Brief { lr, seed, ..self.settings.brief.clone() };
+        let codec = self.settings.up.of(tier)?;
+        let mut brief = Brief { lr, seed, codec, ..self.settings.brief.clone() };
         self.method.brief(device, made, &mut brief);
         Some(match ask {
             Ask::Alone { task, devices } => {

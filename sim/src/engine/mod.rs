@@ -312,10 +312,11 @@ impl Engine {
             .enumerate()
             .filter_map(|(index, device)| {
                 let task = round.tasks.get(&device.id)?;
-                let plan = model.plans.get(device.tier()?.index())?;
+                let tier = device.tier()?;
+                let plan = model.plans.get(tier.index())?;
                 let guided = !round.guide.is_empty();
-                let cost =
-                    cost::of(task, plan, device.shard.as_ref(), self.run.coordinator.settings().down, guided);
+                let down = self.run.coordinator.settings().down.of(tier)?;
+                let cost = cost::of(task, plan, device.shard.as_ref(), down, guided);
                 let span = self.chances.span(&cost, &device.hardware, number, stage, &device.id)?;
                 Some(Due { finish: opened + span, index, cost })
             })

@@ -145,7 +145,7 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
     let config = gateway::config(options)?;
     let (model, _) = open_model(&config, Needs::default())?;
     let parameters = model.regions.parameters();
-    let bytes = [config.wire.down, config.wire.up].map(|codec| codec.encoded_len(parameters).unwrap_or(0));
+    let bytes = [options.codec.encoded_len(parameters).unwrap_or(0); 2];
     let dir =
         tempfile::tempdir().map_err(|source| LoadError::Io { what: "temporary files".into(), source })?;
     let home = options.target.as_ref().map_or(dir.path(), |target| &target.dir);
