@@ -119,10 +119,11 @@ impl Keeper {
                     Action::Store(update) => {
                         let (updates, left) = group(update, jobs);
                         let reply = self.store_updates(&updates);
-                        self.pass_on(reply, hub);
+                        // Their memory first: the reply lets the next updates in.
                         hub.with(|coordinator, _| {
                             updates.into_iter().for_each(|update| coordinator.reuse(update.payload));
                         });
+                        self.pass_on(reply, hub);
                         match left {
                             Some(Job::Do(action)) => next = Some(action),
                             Some(Job::Stop) => return Ok(()),

@@ -28,8 +28,10 @@ use crate::{
 
 mod bridged;
 mod reader;
+mod socket;
 mod writer;
 
+use socket::Socket;
 use writer::Writer;
 
 /// Whoever has not proved who it is by then is let go.
@@ -74,7 +76,9 @@ pub fn listen_as(
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
     let runtime = Arc::new(quinn::TokioRuntime);
-    Endpoint::new(endpoint_config(authority)?, Some(config), socket, runtime).map_err(failed)
+    let socket = Socket::new(socket, &*runtime).map_err(failed)?;
+    let endpoint = endpoint_config(authority)?;
+    Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime).map_err(failed)
 }
 
 /// Connections that were open when the aggregator was killed are reset by its successor, because both
@@ -112,8 +116,8 @@ fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::Se
 }
 
 /// Bytes that may wait for us on one stream and on one connection: what a device can make us remember. A device far
-/// away (200 ms) still sends 1.3 MB/s.
-const WAITING: [u32; 2] = [256 << 10, 320 << 10];
+/// away (200 ms) still sends half a megabyte per second.
+const WAITING: [u32; 2] = [96 << 10, 128 << 10];
 /// Bytes on their way to one device. They are shared, but every packet of them is remembered until it is acknowledged.
 const ON_THE_WAY: u64 = 256 << 10;
 

@@ -368,7 +368,7 @@ impl Keeper {
         }
         let scales = std::mem::take(&mut verdict.scales);
         if self.guard.screens() {
-            let spooled = Spooled::new(&mut *self.store, entries);
+            let spooled = Spooled::new(&mut *self.store, entries).unchecked();
             let cosines = cosines(cohort, &mut Scaled::new(spooled, &scales))?;
             self.guard.screen(cohort, &cosines, &mut verdict);
         }

@@ -98,7 +98,6 @@ impl Spool {
         let expected = head(&entry.header, entry.payload_len()).ok_or(StoreError::TooLong)?;
         let mut found = vec![0; expected.len()];
         let mut sum = [0; CHECKSUM as usize];
-        payload.clear();
         payload.resize(entry.payload_len(), 0);
         let read = self
             .file
@@ -131,7 +130,6 @@ impl Spool {
         payload: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
         let head = head(&entry.header, entry.payload_len()).ok_or(StoreError::TooLong)?;
-        payload.clear();
         payload.resize(bytes.end.min(entry.payload_len()).saturating_sub(bytes.start), 0);
         let start = entry.offset + (head.len() + bytes.start) as u64;
         let read = self.file.seek(SeekFrom::Start(start)).and_then(|_| self.file.read_exact(payload));

@@ -50,6 +50,12 @@ impl<'a, S: Store + ?Sized> Spooled<'a, S> {
         Self { past: Shelf::new(past), ..self }
     }
 
+    /// For a look at some stretches before the same updates are read as a whole: their checksums are left to that.
+    pub fn unchecked(mut self) -> Self {
+        self.now.checked.fill(true);
+        self
+    }
+
     /// A row that is not there has no place; it then reads as empty, which combining refuses by length.
     fn find(&self, row: Row<'_>) -> Option<Place<'a>> {
         let (shelf, device, number, past) = match row {
@@ -77,18 +83,23 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
     type Error = StoreError;
 
     fn read<'b>(&'b mut self, row: Row<'_>, buffer: &'b mut Vec<f32>) -> Result<&'b [f32], StoreError> {
-        buffer.clear();
-        let Some(Place { entry, first, count, .. }) = self.find(row) else { return Ok(buffer) };
+        let Some(Place { entry, first, count, .. }) = self.find(row) else {
+            buffer.clear();
+            return Ok(buffer);
+        };
         self.store.read(entry, &mut self.payload)?;
         let all = entry.header.codec.count_in(entry.payload_len()).unwrap_or(0);
         if all == count {
-            // The usual case needs no copy.
+            // The usual case needs no copy, and nothing is filled that decoding overwrites.
             buffer.resize(count, 0.0);
             if entry.header.codec.decode(&self.payload, buffer).is_err() {
                 buffer.clear();
             }
-        } else if self.decode(entry, all) {
-            buffer.extend_from_slice(self.numbers.get(first..first + count).unwrap_or(&[]));
+        } else {
+            buffer.clear();
+            if self.decode(entry, all) {
+                buffer.extend_from_slice(self.numbers.get(first..first + count).unwrap_or(&[]));
+            }
         }
         Ok(buffer)
     }
