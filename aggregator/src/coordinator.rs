@@ -111,6 +111,8 @@ pub struct StoredUpdate {
     pub codec: Codec,
     pub scalars: Scalars,
     pub payload: Vec<u8>,
+    /// Everybody who was asked has answered: no other update is worth waiting for.
+    pub last: bool,
 }
 
 #[derive(Debug)]

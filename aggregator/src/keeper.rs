@@ -249,7 +249,7 @@ impl Keeper {
 fn group(first: StoredUpdate, jobs: &Receiver<Job>) -> (Vec<StoredUpdate>, Option<Job>) {
     let mut updates = vec![first];
     let until = Instant::now() + GROUP_WAIT;
-    while updates.len() < GROUP {
+    while updates.len() < GROUP && updates.last().is_some_and(|update| !update.last) {
         match jobs.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(Job::Do(Action::Store(update))) => updates.push(update),
             Ok(other) => return (updates, Some(other)),

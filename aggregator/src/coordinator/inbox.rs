@@ -242,6 +242,7 @@ impl Coordinator {
         let codec = round.tasks.get(device).map(codec).unwrap_or_default();
         let Some(&(tier, _)) = round.seats.get(device) else { return };
         round.seats.set(device, Seat::Storing(offer.scalars.clone()));
+        let last = round.seats.all_answered();
         self.actions.push_back(Action::Store(StoredUpdate {
             ticket: offer.ticket,
             device: device.clone(),
@@ -252,6 +253,7 @@ impl Coordinator {
             codec,
             scalars: offer.scalars,
             payload,
+            last,
         }));
     }
 

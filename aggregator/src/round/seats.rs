@@ -116,6 +116,11 @@ impl Seats {
         self.held
     }
 
+    /// Nobody is expected any more.
+    pub fn all_answered(&self) -> bool {
+        self.tallies.iter().all(|tally| tally.delivered + tally.refused + tally.storing >= tally.asked)
+    }
+
     /// The first device whose update waits for a place.
     pub fn first_queued(&self) -> Option<&DeviceId> {
         self.queued.first()

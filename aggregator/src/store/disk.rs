@@ -341,13 +341,14 @@ impl Store for DiskStore {
         let stays = |Entry { header, .. }: &Entry| kept.contains(&(header.ticket, header.device.clone()));
         let dropped: Vec<_> = entries.iter().filter(|entry| !options.keep_spool && !stays(entry)).collect();
         self.ledger.write(|txn| write_commit(txn, commit, &options, &dropped))?;
-        self.spool = None;
-        self.old.clear();
+        let files = (self.spool.take(), std::mem::take(&mut self.old));
         if !options.keep_spool {
             let needed: BTreeSet<u32> = kept.iter().map(|(ticket, _)| ticket.round).collect();
             // The round is closed whatever happens here; a file that stays is removed on the next start.
             let _ = spool::sweep(&self.spools, |round| needed.contains(&round));
         }
+        // Closing the last handle gives the blocks back, which takes longer than the commit: nobody waits for it.
+        let _ = std::thread::Builder::new().spawn(move || drop(files));
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use std::{
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom, Write},
     ops::Range,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
@@ -129,10 +130,9 @@ impl Spool {
         bytes: Range<usize>,
         payload: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        let head = head(&entry.header, entry.payload_len()).ok_or(StoreError::TooLong)?;
+        let payload_start = end_of(entry) - CHECKSUM - u64::from(entry.len);
         payload.resize(bytes.end.min(entry.payload_len()).saturating_sub(bytes.start), 0);
-        let start = entry.offset + (head.len() + bytes.start) as u64;
-        let read = self.file.seek(SeekFrom::Start(start)).and_then(|_| self.file.read_exact(payload));
+        let read = self.file.read_exact_at(payload, payload_start + bytes.start as u64);
         read.map_err(|source| StoreError::Io { path: self.path.clone(), source })
     }
 

@@ -44,7 +44,8 @@ pub fn cosines<U: Updates>(
     for (index, participant) in participants.iter().enumerate() {
         let vote = vote(index);
         sample.read(updates, Row::Update(index, participant), participant.tier, &mut buffer, |at, own| {
-            for (sum, own) in sum.iter_mut().skip(at).zip(own) {
+            let sum = sum.get_mut(at..).unwrap_or_default();
+            for (sum, own) in sum.iter_mut().zip(own) {
                 *sum += vote * own;
             }
         })?;
@@ -53,7 +54,8 @@ pub fn cosines<U: Updates>(
         let vote = vote(index);
         let (mut product, mut square, mut length) = (0.0, 0.0, 0.0);
         sample.read(updates, Row::Update(index, participant), participant.tier, &mut buffer, |at, own| {
-            for (sum, own) in sum.iter().skip(at).zip(own) {
+            let sum = sum.get(at..).unwrap_or_default();
+            for (sum, own) in sum.iter().zip(own) {
                 let others = sum - vote * own;
                 product += own * others;
                 square += others * others;
