@@ -137,6 +137,14 @@ fn fairness_reaches_the_boards() {
             assert!(report.refused.is_empty() && report.silent.is_empty());
         }
     }
+    // One that runs over writes into what lies below it, and the board is silent for good.
+    for bench in &boards {
+        let board = bench.board();
+        let used = [&plain, &fair].map(|outcome| outcome.carried.get(&bench.device).and_then(|it| it.stack));
+        let (used, room) = (used.into_iter().flatten().max(), figures::stack_room(&board));
+        println!("{} ({}): {used:?} of {room} bytes of stack", bench.device, board.name);
+        assert!(used.is_some_and(|used| used + 256 <= room), "{}: {used:?} of {room}", bench.device);
+    }
     let (before, after) = (&plain.last().loss, &fair.last().loss);
     println!(
         "variance {:.4} -> {:.4}, mean {:.4} -> {:.4}",

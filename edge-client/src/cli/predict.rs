@@ -38,7 +38,7 @@ pub(crate) fn predict(args: &PredictArgs) -> Result<()> {
     let score = model.score(samples.features(), samples.labels())?;
     let shown = args.show.min(samples.len());
     let logits = model.logits(&samples.features()[..shown * samples.inputs()])?;
-    let predictions: Vec<usize> = logits.chunks(model.outputs()).map(largest).collect();
+    let predictions: Vec<usize> = logits.chunks(model.outputs()).map(class).collect();
     if args.format == Format::Json {
         let score = json!({
             "samples": score.samples, "loss": score.loss, "accuracy": score.accuracy(), "predictions": predictions,
@@ -53,7 +53,11 @@ pub(crate) fn predict(args: &PredictArgs) -> Result<()> {
     Ok(())
 }
 
-fn largest(logits: &[f32]) -> usize {
+/// The likeliest; one number alone says how likely the second of two classes is.
+fn class(logits: &[f32]) -> usize {
+    if let [logit] = logits {
+        return usize::from(*logit > 0.0);
+    }
     let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
     best.map_or(0, |(class, _)| class)
 }

@@ -3,8 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    PLOT_STYLE, STYLE,
-    html::{cards, comparison, devices, header, rounds},
+    html::page,
     markup::{Element, el},
     number,
     table::table,
@@ -78,23 +77,12 @@ impl BoardLine {
 
 /// A complete HTML document.
 pub fn bench_html(result: &DemoResult, boards: &[BoardLine]) -> String {
-    let head = el("head")
-        .with(el("meta").set("charset", "utf-8"))
-        .with(el("meta").set("name", "viewport").set("content", "width=device-width, initial-scale=1"))
-        .with(el("title").text("FairTier: boards and Linux clients in one fleet"))
-        .with(el("style").text(PLOT_STYLE).text(STYLE));
-    let main = el("main")
-        .with(header(result))
-        .with(cards(result))
-        .with(devices(result))
-        .with(rounds(result))
-        .with(comparison(result))
-        .with(board_section(result, boards))
-        .with(
-            el("footer").text("Written by hil. report.json has every number; hover over a mark to read it."),
-        );
-    let page = el("html").set("lang", "en").with(head).with(el("body").with(main));
-    format!("<!DOCTYPE html>\n{page}\n")
+    page(
+        result,
+        "FairTier: boards and Linux clients in one fleet",
+        board_section(result, boards),
+        "Written by hil. report.json has every number; hover over a mark to read it.",
+    )
 }
 
 fn board_section(result: &DemoResult, boards: &[BoardLine]) -> Element {

@@ -10,10 +10,20 @@ use crate::demo::{Change, DemoResult, Setup, StrategyRun, change};
 
 /// A complete HTML document.
 pub fn html(result: &DemoResult) -> String {
+    page(
+        result,
+        "FairTier: HeteroFL and FairHeteroFL on the same fleet",
+        setup(result),
+        "Written by sim demo. Numbers of this page are those of sim demo --format json; hover over a mark to read it.",
+    )
+}
+
+/// What two runs on one fleet have to show, and a last section of whoever made them.
+pub(super) fn page(result: &DemoResult, title: &str, last: Element, footer: &str) -> String {
     let head = el("head")
         .with(el("meta").set("charset", "utf-8"))
         .with(el("meta").set("name", "viewport").set("content", "width=device-width, initial-scale=1"))
-        .with(el("title").text("FairTier: HeteroFL and FairHeteroFL on the same fleet"))
+        .with(el("title").text(title))
         .with(el("style").text(PLOT_STYLE).text(STYLE));
     let main = el("main")
         .with(header(result))
@@ -21,15 +31,13 @@ pub fn html(result: &DemoResult) -> String {
         .with(devices(result))
         .with(rounds(result))
         .with(comparison(result))
-        .with(setup(result))
-        .with(el("footer").text(
-            "Written by sim demo. Numbers of this page are those of sim demo --format json; hover over a mark to read it.",
-        ));
+        .with(last)
+        .with(el("footer").text(footer));
     let page = el("html").set("lang", "en").with(head).with(el("body").with(main));
     format!("<!DOCTYPE html>\n{page}\n")
 }
 
-pub(super) fn header(result: &DemoResult) -> Element {
+fn header(result: &DemoResult) -> Element {
     let Setup { devices, tiers, rounds, seed, .. } = &result.setup;
     let lead = format!(
         "{devices} devices in {} tiers of hardware trained one model for {rounds} rounds, each the widest slice its memory holds: \
@@ -69,7 +77,7 @@ fn verdict(change: &Change) -> String {
     )
 }
 
-pub(super) fn cards(result: &DemoResult) -> Element {
+fn cards(result: &DemoResult) -> Element {
     let [base, .., last] = &result.runs[..] else { return el("section") };
     let relative = |title, old: f64, new: f64, note| {
         let by = change(old, new);
@@ -110,7 +118,7 @@ fn tone(change: &str, high: bool) -> &'static str {
     }
 }
 
-pub(super) fn devices(result: &DemoResult) -> Element {
+fn devices(result: &DemoResult) -> Element {
     let figure = |plot: Element, caption: &str| el("figure").with(plot).with(el("figcaption").text(caption));
     el("section")
         .set("aria-labelledby", "devices")
@@ -132,7 +140,7 @@ pub(super) fn devices(result: &DemoResult) -> Element {
         )
 }
 
-pub(super) fn rounds(result: &DemoResult) -> Element {
+fn rounds(result: &DemoResult) -> Element {
     el("section")
         .set("aria-labelledby", "rounds")
         .with(el("h2").set("id", "rounds").text("Loss by round"))
@@ -153,7 +161,7 @@ fn line_legend(runs: &[StrategyRun]) -> Element {
     el("ul").class("legend").all(runs.iter().enumerate().map(entry))
 }
 
-pub(super) fn comparison(result: &DemoResult) -> Element {
+fn comparison(result: &DemoResult) -> Element {
     let columns = COLUMNS.iter().map(|(name, _)| el("th").set("scope", "col").text(name));
     let head = el("tr")
         .with(el("th").set("scope", "col").class("left").text("Devices"))

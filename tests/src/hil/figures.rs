@@ -48,6 +48,11 @@ pub fn measure(board: &Board) -> Figures {
     }
 }
 
+/// Bytes that the board's image leaves for its stack.
+pub fn stack_room(board: &Board) -> u32 {
+    board.memory.ram.length - sizes(&board.image(&images())).1
+}
+
 fn bench(board: &Board, image: &Path) -> String {
     let out = tempfile::NamedTempFile::new().unwrap();
     let serial = format!("file:{}", out.path().display());
