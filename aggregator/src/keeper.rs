@@ -111,7 +111,6 @@ impl std::fmt::Debug for Keeper {
 impl Keeper {
     /// Works until told to stop. An error means that the run can not go on.
     pub fn run(mut self, jobs: &Receiver<Job>, hub: &Hub) -> Result<(), KeeperError> {
-        self.write_model()?;
         while let Ok(Job::Do(action)) = jobs.recv() {
             let mut next = Some(action);
             while let Some(action) = next.take() {

@@ -88,6 +88,8 @@ impl Server {
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
         let around = Surroundings { store, limits, dir: Some(dir.to_owned()), observer, now };
         let Run { coordinator, keeper } = Run::open(config, around)?;
+        // After a rollback the file is that of another round.
+        keeper.write_model()?;
 
         let authority = Arc::new(Authority::open(dir)?);
         let endpoint = quic::listen(&authority, config.server.listen)?;

@@ -19,7 +19,8 @@ impl Keeper {
         Ok(onnx::export(&self.model.graph.slice(mask)?, &slice, &options)?)
     }
 
-    pub(super) fn write_model(&self) -> Result<(), KeeperError> {
+    /// The present model, for whoever looks at the directory.
+    pub fn write_model(&self) -> Result<(), KeeperError> {
         if self.dir.is_none() {
             return Ok(());
         }

@@ -38,7 +38,28 @@ pub struct Member {
     pub more: Scalars,
 }
 
+/// What a device says of its groups: samples, and a sum of each.
+pub fn groups(counts: &[u32], sums: &[f64]) -> Scalars {
+    Scalars {
+        group_counts: counts.iter().copied().collect(),
+        group_losses: sums.iter().copied().collect(),
+        ..Scalars::default()
+    }
+}
+
 impl Fleet {
+    /// Three devices in two tiers with two groups of two classes.
+    pub fn grouped() -> Self {
+        let mut fleet = Self::new(&[1.0, 2.0], 0.1, &[&[0, 1], &[0]]);
+        fleet.add("a", 0, 50, 0.5, &[0.3, -0.1]);
+        fleet.add("b", 1, 30, 0.9, &[0.6]);
+        fleet.add("c", 1, 20, 0.4, &[0.0]);
+        fleet.devices[0].more = groups(&[20, 10, 10, 10], &[5.0, 2.0, 6.0, 1.0]);
+        fleet.devices[1].more = groups(&[10, 0, 10, 10], &[1.0, 0.0, 4.0, 0.0]);
+        fleet.devices[2].more = groups(&[0, 10, 0, 10], &[0.0, 6.0, 0.0, 2.0]);
+        fleet
+    }
+
     pub fn new(theta: &[f64], lr: f64, tiers: &[&[usize]]) -> Self {
         let tiers: Vec<Vec<usize>> = tiers.iter().map(|tier| tier.to_vec()).collect();
         let holders = |at: usize| {

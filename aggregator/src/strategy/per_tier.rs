@@ -77,20 +77,25 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Values<T> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
-        T::deserialize(value.into_deserializer()).map(PerTier::All)
+        one(value)
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
-        T::deserialize(value.into_deserializer()).map(PerTier::All)
+        one(value)
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
-        T::deserialize(value.into_deserializer()).map(PerTier::All)
+        one(value)
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
-        T::deserialize(value.into_deserializer()).map(PerTier::All)
+        one(value)
     }
+}
+
+fn one<'de, T: Deserialize<'de>, E: Error>(value: impl IntoDeserializer<'de, E>) -> Result<PerTier<T>, E> {
+    let wrong = |error: E| E::custom(format_args!("{error}, or a list with one value per tier"));
+    T::deserialize(value.into_deserializer()).map(PerTier::All).map_err(wrong)
 }
 
 #[cfg(test)]

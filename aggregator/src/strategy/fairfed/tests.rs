@@ -6,31 +6,16 @@ use serde_json::{Value, json};
 
 use super::super::{
     Method, by_name,
-    fleet::{Fleet, Member, assert_close},
+    fleet::{Fleet, Member, assert_close, groups},
 };
 
 fn fairfed(params: Value) -> Method {
     by_name("fairfed", params).unwrap()
 }
 
-fn groups(counts: &[u32], wrong: &[f64]) -> Scalars {
-    Scalars {
-        group_counts: counts.iter().copied().collect(),
-        group_losses: wrong.iter().copied().collect(),
-        ..Scalars::default()
-    }
-}
-
 /// Gaps -0.25, -0.65 and none; of all: 0.32 - 0.70. Accuracy of the third: 0.6, of all 0.73.
 fn worked() -> Fleet {
-    let mut fleet = Fleet::new(&[1.0, 2.0], 0.1, &[&[0, 1], &[0]]);
-    fleet.add("a", 0, 50, 0.5, &[0.3, -0.1]);
-    fleet.add("b", 1, 30, 0.9, &[0.6]);
-    fleet.add("c", 1, 20, 0.4, &[0.0]);
-    fleet.devices[0].more = groups(&[20, 10, 10, 10], &[5.0, 2.0, 6.0, 1.0]);
-    fleet.devices[1].more = groups(&[10, 0, 10, 10], &[1.0, 0.0, 4.0, 0.0]);
-    fleet.devices[2].more = groups(&[0, 10, 0, 10], &[0.0, 6.0, 0.0, 2.0]);
-    fleet
+    Fleet::grouped()
 }
 
 fn normalised(weights: [f64; 3]) -> [f64; 3] {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         Ask, Exchange, Kind, Member, Method, by_name,
-        fleet::{Fleet, assert_close},
+        fleet::{Fleet, assert_close, groups},
     },
     Quantiser,
 };
@@ -20,24 +20,9 @@ fn id(name: &str) -> DeviceId {
     name.parse().unwrap()
 }
 
-fn groups(counts: &[u32], losses: &[f64]) -> Scalars {
-    Scalars {
-        group_counts: counts.iter().copied().collect(),
-        group_losses: losses.iter().copied().collect(),
-        ..Scalars::default()
-    }
-}
-
 /// The worked counts [[30,20],[20,30]] and sums [[6,8],[10,3]], spread over three devices in two tiers.
 fn worked() -> Fleet {
-    let mut fleet = Fleet::new(&[1.0, 2.0], 0.1, &[&[0, 1], &[0]]);
-    fleet.add("a", 0, 50, 0.5, &[0.3, -0.1]);
-    fleet.add("b", 1, 30, 0.9, &[0.6]);
-    fleet.add("c", 1, 20, 0.4, &[0.0]);
-    fleet.devices[0].more = groups(&[20, 10, 10, 10], &[5.0, 2.0, 6.0, 1.0]);
-    fleet.devices[1].more = groups(&[10, 0, 10, 10], &[1.0, 0.0, 4.0, 0.0]);
-    fleet.devices[2].more = groups(&[0, 10, 0, 10], &[0.0, 6.0, 0.0, 2.0]);
-    fleet
+    Fleet::grouped()
 }
 
 /// State and sample weights after the worked round.

@@ -5,7 +5,8 @@
 
 use super::{Products, dot};
 
-const STEPS: usize = 5_000;
+/// Enough where the vectors are many and the point is all but zero.
+const STEPS: usize = 20_000;
 /// Steps between two looks at how far it is.
 const LOOK: usize = 20;
 const GAP: f64 = 1e-14;
