@@ -203,9 +203,12 @@ proptest! {
         let mut found = check(&rows);
         let limits = (vec![0.0; rows.len()], vec![1.0; rows.len()]);
         let boxed = min_norm_in_box(&products, &limits.0, &limits.1);
-        prop_assert!(residual(&products, &boxed) <= 1e-8);
+        let residual = residual(&products, &boxed);
+        prop_assert!(residual <= 1e-8);
+        // The square of the distance to the nearest point is not above the residual, which many more vectors than
+        // dimensions keep from falling further.
         add_scaled(&mut found, -1.0, &point(&rows, &boxed));
-        prop_assert!(norm(&found) <= 2e-6 * products.longest());
+        prop_assert!(norm(&found) <= (2e-6 + residual.max(0.0).sqrt()) * products.longest());
     }
 
     #[test]
