@@ -4,7 +4,7 @@ use std::{fs, io::Write, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use edge_client::{
-    data::Shard,
+    data::{BytesShard, Shard},
     host::{
         Identity,
         args::DataArgs,
@@ -165,6 +165,9 @@ pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
         Some(path) => fs::read(path).with_context(|| path.display().to_string())?,
         None => pack_shard(&args.data.shard()?, args.levels)?,
     };
+    // Before a board is waited for.
+    BytesShard::parse(&file).context("no samples for a board; `edge-client shard` writes such files")?;
+    eprintln!("waiting for the board");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (arrived, mut ports) = tokio::sync::mpsc::channel(1);
