@@ -96,7 +96,7 @@ impl Default for AttackOptions {
             shares: vec![0.0, 0.05, 0.2],
             inflations: vec![10.0, 1e6],
             lies: Lie::ALL.to_vec(),
-            guard: String::new(),
+            guard: "screen = 0.2".into(),
             seed: 1,
             seeds: 3,
             threads: 2,

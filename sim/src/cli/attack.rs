@@ -7,7 +7,7 @@ use super::Format;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  sim attack                                 all cases with the default guard, means over 3 seeds
+  sim attack                                 all cases, updates screened, means over 3 seeds
   sim attack --seeds 1 --rounds 20           a quick look
   sim attack --guard 'robust = \"median\"'     another defence
   sim attack --format json | jq .rows";

@@ -38,7 +38,7 @@ impl Default for GuardConfig {
             factor: 4.0,
             samples: 2.0,
             robust: Robust::default(),
-            screen: 0.2,
+            screen: 0.0,
         }
     }
 }

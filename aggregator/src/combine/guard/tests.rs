@@ -240,7 +240,8 @@ fn who_suddenly_says_much_more_is_held_to_its_past() {
 #[test]
 fn an_update_that_points_away_counts_a_tenth_at_once_and_comes_back() {
     let regions = regions();
-    let mut guard = Guard::default();
+    let mut guard = Guard::new(GuardConfig { screen: 0.2, ..GuardConfig::default() });
+    assert!(guard.screens() && !Guard::default().screens());
     let mut fleet = fleet(7);
     let mut step = |fleet: &[Device]| {
         let mut cohort = cohort(&regions, fleet);
