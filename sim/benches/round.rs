@@ -1,5 +1,5 @@
 //! Time of a whole simulated round beside the time of its bare matrix products: the products that its devices
-//! multiply, on memory of the same shape, by as many threads, in the same run.
+//! multiply, by `matrixmultiply`, on memory of the same shape, by as many threads, in the same run.
 //!
 //! `cargo bench -p sim`. 100 devices with 600 samples of 784 values each in 5 tiers, one local epoch, batch 50,
 //! SGD, everybody in every round. A ratio of 1 means that samples, activations, losses, transfers, checks and
@@ -211,7 +211,7 @@ fn repeat(work: &[Work], threads: usize) -> Duration {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut fast = Fast::new();
+                let mut fast = Fast::general();
                 while let Some(work) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (mut training, mut scoring) = work.products.clone();
                     (0..work.steps).for_each(|_| scoring.multiply(&mut fast));

@@ -1,25 +1,50 @@
-//! Matrix products by `matrixmultiply`, for hosts. The only file with `unsafe` in this crate.
+//! Matrix products for hosts: by [`wide`] where the processor has AVX-512, else by `matrixmultiply`. The only
+//! module with `unsafe` in this crate.
 //!
 //! Fast kernels sum in another order and may fuse, so bits differ from `Portable` and between
 //! processors; results agree to about 1e-6 relative.
-#![expect(unsafe_code, reason = "matrixmultiply takes raw pointers; `gemm` checks every length first")]
+#![expect(unsafe_code, reason = "kernels take raw pointers; `gemm` checks every length first")]
 
 use common::plan::Conv;
 
 use super::{Backend, Store, View, ViewMut};
 
 mod columns;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
-/// The backend of Linux-class devices and of the simulator. Keeps the room that convolutions need.
-#[derive(Clone, Debug, Default)]
+/// The backend of Linux-class devices and of the simulator. Keeps the room that products and convolutions need.
+#[derive(Clone, Debug)]
 pub struct Fast<T = f32> {
     columns: Vec<T>,
+    panel: Vec<T>,
+    wide: bool,
     record: Option<Vec<Product>>,
+}
+
+impl<T> Default for Fast<T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<T> Fast<T> {
     pub fn new() -> Self {
-        Self { columns: Vec::new(), record: None }
+        #[cfg(target_arch = "x86_64")]
+        let wide = wide::is_available();
+        #[cfg(not(target_arch = "x86_64"))]
+        let wide = false;
+        Self { wide, ..Self::general() }
+    }
+
+    /// By `matrixmultiply` on every processor: what benchmarks compare with.
+    pub fn general() -> Self {
+        Self { columns: Vec::new(), panel: Vec::new(), wide: false, record: None }
+    }
+
+    /// Products are made by AVX-512 kernels, whose bits are those of `Portable::fused` for up to 2,048 terms.
+    pub fn is_wide(&self) -> bool {
+        self.wide
     }
 
     /// Notes every product from now on, for benchmarks that repeat them without anything around.
@@ -46,14 +71,14 @@ pub struct Product {
 }
 
 macro_rules! fast {
-    ($float:ty, $kernel:path) => {
+    ($float:ty, $kernel:path, $wide:expr) => {
         impl Backend<$float> for Fast<$float> {
             fn gemm(
                 &mut self,
                 a: View<'_, $float>,
                 b: View<'_, $float>,
                 store: Store<$float>,
-                c: ViewMut<'_, $float>,
+                mut c: ViewMut<'_, $float>,
             ) {
                 let [m, k, n] = [a.rows, a.columns, b.columns];
                 let fit = b.rows == k && c.rows == m && c.columns == n;
@@ -61,16 +86,20 @@ macro_rules! fast {
                     fit && a.holds() && b.holds() && c.holds(),
                     "matrix product {m}x{k}x{n} reaches outside its slices"
                 );
+                if let Some(record) = &mut self.record {
+                    let at = [a.data.as_ptr() as usize, b.data.as_ptr() as usize, c.data.as_ptr() as usize];
+                    let strides = [a.strides, b.strides, (c.stride, 1)];
+                    record.push(Product { sizes: [m, k, n], at, strides, add: store != Store::Replace });
+                }
+                // SAFETY: the views were checked, and `wide` says what the processor has.
+                if self.wide && unsafe { $wide(a, b, store, &mut c, &mut self.panel) } {
+                    return;
+                }
                 let (alpha, beta) = match store {
                     Store::Replace => (1.0, 0.0),
                     Store::Add(factor) => (factor, 1.0),
                 };
                 let ((rsa, csa), (rsb, csb)) = (a.strides, b.strides);
-                if let Some(record) = &mut self.record {
-                    let at = [a.data.as_ptr() as usize, b.data.as_ptr() as usize, c.data.as_ptr() as usize];
-                    let strides = [a.strides, b.strides, (c.stride, 1)];
-                    record.push(Product { sizes: [m, k, n], at, strides, add: beta != 0.0 });
-                }
                 // SAFETY: the assertion above bounds every element the kernel addresses, with all
                 // indices within isize; `c` is a unique borrow, so it overlaps neither `a` nor `b`, and
                 // its row stride is at least `n`, which makes its elements distinct.
@@ -124,5 +153,34 @@ macro_rules! fast {
     };
 }
 
-fast!(f32, matrixmultiply::sgemm);
-fast!(f64, matrixmultiply::dgemm);
+fast!(f32, matrixmultiply::sgemm, wide_product);
+fast!(f64, matrixmultiply::dgemm, no_product);
+
+/// # Safety
+/// As for [`wide::gemm`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn wide_product(
+    a: View<'_, f32>,
+    b: View<'_, f32>,
+    store: Store<f32>,
+    c: &mut ViewMut<'_, f32>,
+    panel: &mut Vec<f32>,
+) -> bool {
+    // SAFETY: the caller's word.
+    unsafe { wide::gemm(a, b, store, c, panel) };
+    true
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use no_product as wide_product;
+
+/// Nothing was computed.
+unsafe fn no_product<T>(
+    _: View<'_, T>,
+    _: View<'_, T>,
+    _: Store<T>,
+    _: &mut ViewMut<'_, T>,
+    _: &mut Vec<T>,
+) -> bool {
+    false
+}

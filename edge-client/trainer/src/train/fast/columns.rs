@@ -18,8 +18,8 @@ use crate::train::{
     portable::{Shape, direct_forward, direct_input_grad, direct_weight_grad},
 };
 
-/// Numbers in a tile of columns: 512 KiB of `f32`.
-const TILE: usize = 1 << 17;
+/// Numbers in a tile of columns: 1 MiB of `f32`.
+const TILE: usize = 1 << 18;
 const BLOCK: usize = 8;
 
 pub(super) fn forward<T: Float>(

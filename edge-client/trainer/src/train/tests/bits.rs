@@ -16,10 +16,13 @@ fn sum(fused: bool, terms: impl Iterator<Item = (f32, f32)>) -> f32 {
     terms.fold(0.0, |sum, (a, b)| if fused { libm::fmaf(a, b, sum) } else { sum + a * b })
 }
 
-fn check_gemm<A: Arithmetic + Default>(fused: bool, sizes: [usize; 3], turned: (bool, bool), seed: u64)
-where
-    Portable<A>: Backend<f32> + Default,
-{
+fn check_gemm(
+    backend: &mut dyn Backend<f32>,
+    fused: bool,
+    sizes: [usize; 3],
+    turned: (bool, bool),
+    seed: u64,
+) {
     let [m, k, n] = sizes;
     let rng = &mut Rng::new(seed);
     let (a, b, gap) = (random(rng, m * k), random(rng, k * n), 3);
@@ -33,7 +36,7 @@ where
     };
     for store in [Store::Replace, Store::Add(-0.7f32)] {
         let mut c = before.clone();
-        Portable::<A>::default().gemm(
+        backend.gemm(
             view(&a, turned.0, m, k),
             view(&b, turned.1, k, n),
             store,
@@ -162,12 +165,41 @@ fn fast_checks_lengths_before_it_uses_pointers() {
     Fast::new().gemm(View::new(&a, 2, 4), View::new(&b, 4, 3), Store::Replace, ViewMut::new(&mut c, 2, 3));
 }
 
+/// More terms than are summed at once, and none at all.
+#[test]
+fn fast_products_of_unusual_depth() {
+    for turned in [false, true] {
+        let (a, b, mut c) = (vec![0.5f32; 3 * 5000], vec![2.0f32; 5000 * 33], vec![1.0f32; 3 * 33]);
+        let view = if turned { View::new(&b, 33, 5000).transposed() } else { View::new(&b, 5000, 33) };
+        let mut fast = Fast::new();
+        fast.gemm(View::new(&a, 3, 5000), view, Store::Add(2.0), ViewMut::new(&mut c, 3, 33));
+        assert_eq!(c, [10_001.0; 99]);
+        fast.gemm(View::new(&a, 3, 5000), view, Store::Replace, ViewMut::new(&mut c, 3, 33));
+        assert_eq!(c, [5000.0; 99]);
+        fast.gemm(View::new(&a, 3, 0), View::new(&b, 0, 33), Store::Add(1.0), ViewMut::new(&mut c, 3, 33));
+        assert_eq!(c, [5000.0; 99]);
+        fast.gemm(View::new(&a, 3, 0), View::new(&b, 0, 33), Store::Replace, ViewMut::new(&mut c, 3, 33));
+        assert_eq!(c, [0.0; 99]);
+    }
+}
+
 proptest! {
     #[test]
     fn products_have_the_bits_of_plain_loops(
         m in 1usize..6, k in 1usize..20, n in 1usize..21, a: bool, b: bool, seed: u64
     ) {
-        check_gemm::<Plain>(false, [m, k, n], (a, b), seed);
-        check_gemm::<Fused>(true, [m, k, n], (a, b), seed);
+        check_gemm(&mut Portable::plain(), false, [m, k, n], (a, b), seed);
+        check_gemm(&mut Portable::fused(), true, [m, k, n], (a, b), seed);
+    }
+
+    /// Where a processor has no AVX-512, `matrixmultiply` is left to its own tests.
+    #[test]
+    fn wide_products_have_the_bits_of_plain_loops(
+        m in 1usize..40, k in 1usize..70, n in 1usize..70, a: bool, b: bool, seed: u64
+    ) {
+        let mut fast = Fast::new();
+        if fast.is_wide() {
+            check_gemm(&mut fast, true, [m, k, n], (a, b), seed);
+        }
     }
 }
