@@ -50,7 +50,10 @@ pub enum Command {
     /// Saved results as one self-contained page, Markdown or JSON: published against ours
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
-    /// Saved results as a record of every published claim: reached or not
+    /// Keeps saved results with the source: every figure, curves with a few points
+    #[command(after_help = report::KEEP_EXAMPLES)]
+    Keep(report::KeepArgs),
+    /// Kept results as a record of every published claim: reached or not
     Reproduce(report::ReproduceArgs),
     /// Runs an experiment of the papers, or one of your own
     #[command(after_help = run::RUN_EXAMPLES)]

@@ -1,5 +1,5 @@
-//! `sim run`, `sim sweep`, `sim compare`, `sim report`, `sim reproduce`, `sim attack`, `sim load`, `sim demo`,
-//! `sim data`, `sim partition`: see `--help`.
+//! `sim run`, `sim sweep`, `sim compare`, `sim report`, `sim keep`, `sim reproduce`, `sim attack`, `sim load`,
+//! `sim demo`, `sim data`, `sim partition`: see `--help`.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -39,6 +39,7 @@ fn main() -> ExitCode {
             cli::partition::run(args).map_err(Into::into).and_then(|text| print(&text))
         }
         Command::Report(args) => cli::report::report(args).map_err(Into::into).and_then(|text| print(&text)),
+        Command::Keep(args) => cli::report::kept(args).map_err(Into::into).and_then(|text| print(&text)),
         Command::Reproduce(args) => {
             cli::report::reproduce(args).map_err(Into::into).and_then(|text| print(&text))
         }

@@ -387,6 +387,13 @@ impl Figures {
     }
 }
 
+impl UnitResult {
+    /// Rounds of the run, also where not every one has a line.
+    pub fn round_count(&self) -> usize {
+        self.rounds.last().map_or(0, |line| line.round as usize)
+    }
+}
+
 impl UnitId {
     /// Where the unit's JSON lies under the directory of results.
     pub fn file(&self) -> PathBuf {

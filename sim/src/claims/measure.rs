@@ -310,7 +310,7 @@ fn finding(bench: &Bench, reads: &[Read<'_>], effects: &[f64], want: Want) -> Op
         Some(Part { label: bench.label(setting).into(), figure: figure.into(), spread })
     };
     let spread = Spread::of(effects);
-    let rounds = reads.iter().flat_map(|read| bench.units(read.0)).map(|unit| unit.rounds.len());
+    let rounds = reads.iter().flat_map(|read| bench.units(read.0)).map(|unit| unit.round_count());
     Some(Finding {
         verdict: if want.holds(spread.mean) { Verdict::Reached } else { Verdict::Missed },
         parts: reads.iter().filter_map(part).collect(),

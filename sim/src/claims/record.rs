@@ -34,7 +34,8 @@ fn write_record(out: &mut String, evidence: &Evidence) -> fmt::Result {
 const HEAD: &str = "\
 # Reproduction record
 
-Written by `sim reproduce` from saved results; do not edit. `sim run EXPERIMENT` makes the results.
+Written by `sim reproduce` from the results kept in `sim/results`; do not edit. `sim run EXPERIMENT` makes results,
+`sim keep` keeps them, `sim report sim/results` shows them as a page.
 
 - *Ours* is the mean over seeds (± standard deviation over seeds, divisor runs − 1) of the number that the check
   computes, setting against setting seed by seed.
@@ -77,7 +78,7 @@ fn runs(out: &mut String, evidence: &Evidence) -> fmt::Result {
     for bench in &evidence.benches {
         let record = &bench.record;
         let seeds = record.settings.iter().map(|setting| setting.seeds.len()).max().unwrap_or(0);
-        let rounds = bench.units.iter().map(|unit| unit.rounds.len()).max().unwrap_or(0);
+        let rounds = bench.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0);
         let missing: usize = record.settings.iter().map(|setting| bench.missing(setting).len()).sum();
         let seconds: f64 = bench.units.iter().map(|unit| unit.seconds).sum();
         hours += seconds / 3600.0;

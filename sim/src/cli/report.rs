@@ -1,4 +1,4 @@
-//! `sim report` and `sim reproduce`: pages and records from saved results.
+//! `sim report`, `sim keep` and `sim reproduce`: pages and records from saved results.
 
 use std::{
     fs,
@@ -8,6 +8,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use sim::{
     claims::{self, Evidence},
+    keep::keep,
     report::{Digest, experiments_html, experiments_markdown},
     results::ResultsError,
 };
@@ -17,6 +18,16 @@ Examples:
   sim report                         results/ as one page, report.html
   sim report results --format md     its tables, printed
   sim report --format json | jq '.experiments[].checks'";
+
+pub const KEEP_EXAMPLES: &str = "\
+Examples:
+  sim run fedfb-tables --profile full    what is to be kept
+  sim keep                               results/ into sim/results, small enough to be committed
+  sim reproduce                          REPRODUCTION.md from what is kept
+  sim report sim/results                 the same as a page";
+
+/// Where results are kept with the source.
+const KEPT: &str = "sim/results";
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
@@ -52,9 +63,19 @@ pub enum ReportFormat {
 }
 
 #[derive(Args, Debug)]
-pub struct ReproduceArgs {
+pub struct KeepArgs {
     /// Directory of results
     #[arg(value_name = "DIR", default_value = "results")]
+    pub dir: PathBuf,
+    /// Where to keep them
+    #[arg(long, value_name = "DIR", default_value = KEPT)]
+    pub out: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct ReproduceArgs {
+    /// Directory of results
+    #[arg(value_name = "DIR", default_value = KEPT)]
     pub dir: PathBuf,
     /// Where to write; - prints
     #[arg(long, value_name = "FILE", default_value = "REPRODUCTION.md")]
@@ -71,6 +92,15 @@ pub fn report(args: &ReportArgs) -> Result<String, ReportError> {
     };
     let page = (args.format == ReportFormat::Html).then(|| PathBuf::from("report.html"));
     deliver(text, args.out.clone().or(page).as_deref())
+}
+
+/// What is to be printed.
+pub fn kept(args: &KeepArgs) -> Result<String, ReportError> {
+    if !args.dir.is_dir() {
+        return Err(ReportError::NoResults(args.dir.clone()));
+    }
+    let written = keep(&args.dir, &args.out)?;
+    Ok(format!("wrote {} files to {}\n", written.len(), args.out.display()))
 }
 
 /// What is to be printed.

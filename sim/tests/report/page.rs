@@ -152,6 +152,7 @@ fn claims_stand_beside_what_came_out() {
         assert!(main.contains(part), "{part}");
     }
     let record = {
+        assert_eq!(sim(&["keep"], dir.path()), "wrote 7 files to sim/results\n");
         sim(&["reproduce"], dir.path());
         fs::read_to_string(dir.path().join("REPRODUCTION.md")).unwrap()
     };
@@ -172,6 +173,15 @@ fn claims_stand_beside_what_came_out() {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert!(record.contains("| 5.6.1 |") && record.contains("not run"));
+}
+
+/// The record at the root of the repository says what the results kept beside it say.
+#[test]
+fn the_record_follows_from_kept_results() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let record = sim(&["reproduce", "--out", "-"], root);
+    let written = fs::read_to_string(root.join("REPRODUCTION.md")).unwrap();
+    assert!(record == written, "REPRODUCTION.md is not up to date: cargo run --release -- reproduce");
 }
 
 #[test]
@@ -200,7 +210,7 @@ fn nothing_at_all_is_a_page_too() {
             assert!(parse(&text).root().has_children() && text.contains("no results yet"));
         }
     }
-    assert!(sim(&["reproduce", "--out", "-"], dir.path()).contains("Nothing yet."));
+    assert!(sim(&["reproduce", "results", "--out", "-"], dir.path()).contains("Nothing yet."));
 }
 
 #[test]

@@ -141,7 +141,7 @@ impl ExperimentDigest {
             profile: record.profile.clone(),
             title: record.title.clone(),
             notes: record.notes.clone(),
-            rounds: bench.units.iter().map(|unit| unit.rounds.len()).max().unwrap_or(0),
+            rounds: bench.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0),
             checks: claims::rows_of(bench),
             figures: FIGURES.iter().filter(shown).copied().collect(),
             settings,
