@@ -57,7 +57,19 @@ pub struct Config {
 pub struct ModelConfig {
     pub source: String,
     pub seed: u64,
+    pub start: Start,
     pub tiers: Vec<TierSpec>,
+}
+
+/// The weights that a run begins with.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// Those that the seed draws, or that the file brings.
+    #[default]
+    Model,
+    /// Nobody is told apart, so nobody is ahead. For models of one layer; others would not learn.
+    Zero,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -157,7 +169,7 @@ pub struct ReportConfig {
 impl Default for ModelConfig {
     fn default() -> Self {
         let tiers = [1.0, 0.7, 0.5, 0.25, 0.125].map(TierSpec::Rate).to_vec();
-        Self { source: "digits-mlp".into(), seed: 0, tiers }
+        Self { source: "digits-mlp".into(), seed: 0, start: Start::default(), tiers }
     }
 }
 

@@ -26,7 +26,7 @@ use tracing::{error, info};
 
 use crate::{
     ca::{Authority, CaError},
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, Start},
     coordinator::Coordinator,
     gate::{Gate, Limits},
     hub::Hub,
@@ -53,6 +53,8 @@ pub enum ServerError {
     Import { path: PathBuf, source: models::onnx::ImportError },
     #[error("{code}: model.source = \"{name}\" is neither a file nor a model of the zoo ({known})", code = Code::BadModel)]
     UnknownModel { name: String, known: String },
+    #[error("{code}: model.start = \"zero\", but the model has {layers} layers: with more than one of them no weight would ever change", code = Code::BadConfig)]
+    ZeroStart { layers: usize },
     #[error("{code}: devices.{device} = {tier}, but there are {tiers} tiers (counted from 0)", code = Code::BadConfig)]
     FixedTier { device: String, tier: usize, tiers: usize },
     #[error("{code}: tier {tier} needs messages of {need} bytes, server.max_message = {max}: raise it, or choose a smaller model or another codec", code = Code::BadConfig)]
@@ -170,7 +172,7 @@ impl Server {
 /// The model under its tiers, and its initial parameters.
 pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32>), ServerError> {
     let source = &config.model.source;
-    let (graph, parameters) = match zoo::build(source, config.model.seed) {
+    let (graph, mut parameters) = match zoo::build(source, config.model.seed) {
         Some(built) => built,
         None => {
             let path = PathBuf::from(source);
@@ -183,6 +185,12 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
             Graph::from_onnx(&file).map_err(|source| ServerError::Import { path, source })?
         }
     };
+    if config.model.start == Start::Zero {
+        match graph.layers().len() {
+            0 | 1 => parameters.fill(0.0),
+            layers => return Err(ServerError::ZeroStart { layers }),
+        }
+    }
     let mask = |(tier, spec): (usize, &models::tiers::TierSpec)| {
         spec.mask(&graph).map_err(|source| ModelError::Mask { tier, source })
     };
@@ -261,4 +269,21 @@ pub fn open_run(
     };
     store.begin_run(&run, &parameters)?;
     Ok(Saved { run, next_round: 1, parameters, strategy_state: vec![], devices: vec![], open: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_of_one_layer_may_start_from_zero() {
+        let open = |source: &str, start: &str| {
+            let text = format!("[model]\nsource = \"{source}\"\nstart = \"{start}\"\ntiers = [1.0]");
+            open_model(&Config::parse(&text).unwrap(), Needs::default())
+        };
+        assert!(open("mlp:3-1", "zero").unwrap().1.iter().all(|&weight| weight == 0.0));
+        assert!(open("mlp:3-1", "model").unwrap().1.iter().all(|&weight| weight != 0.0));
+        let error = open("mlp:3-4-1", "zero").unwrap_err().to_string();
+        assert!(error.contains("model.start") && error.contains("2 layers"), "{error}");
+    }
 }

@@ -237,6 +237,9 @@ pub struct Final {
     pub global: Vec<GlobalScore>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<GapFigures>,
+    /// The same on samples that are held out to choose parameters by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gaps_valid: Option<GapFigures>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupFigures>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -341,7 +344,7 @@ impl Final {
     /// A figure by its name; `None` if there is none of this name or the unit has not got it.
     ///
     /// `loss.*` and `accuracy.*` (fields of [`Figures`]), `within`, `inter`, `tier.N.loss|accuracy|
-    /// loss_variance|accuracy_variance`, `tiers.ratio` (loss of the narrowest by that of the widest), `device.N.loss|accuracy|gap`, `global.loss|accuracy`, `gaps.*`,
+    /// loss_variance|accuracy_variance`, `tiers.ratio` (loss of the narrowest by that of the widest), `device.N.loss|accuracy|gap`, `global.loss|accuracy`, `gaps.*`, `gaps_valid.*`,
     /// `groups.*`, `personal.loss.*`, `personal.accuracy.*`, `conflicts.model`, `conflicts.layers` (their
     /// mean), `weights.*`.
     pub fn figure(&self, name: &str) -> Option<f64> {
@@ -364,6 +367,7 @@ impl Final {
             }
             ("global", Some(rest)) => field(self.global.first()?, rest),
             ("gaps", Some(rest)) => field(&self.gaps?, rest),
+            ("gaps_valid", Some(rest)) => field(&self.gaps_valid?, rest),
             ("groups", Some(rest)) => field(&self.groups?, rest),
             ("weights", Some(rest)) => field(&self.weights?, rest),
             ("personal", Some(rest)) => {

@@ -152,9 +152,7 @@ impl Strategy for Eagle {
         if devices.is_empty() || asked {
             return Some(Ask::train());
         }
-        let brief = Brief::sgd(ALONE_EPOCHS, 1, 0.0, 0);
-        let task = Alone { brief, window: ALONE_WINDOW, tolerance: ALONE_TOLERANCE };
-        Some(Ask::Alone { task, devices })
+        Some(Ask::Alone { task: Self::alone(), devices })
     }
 
     fn brief(&self, device: &DeviceId, made: &[Exchange<'_>], brief: &mut Brief) {
@@ -209,6 +207,12 @@ impl Strategy for Eagle {
 }
 
 impl Eagle {
+    /// When training alone ends; all else is as in the round.
+    pub fn alone() -> Alone {
+        let brief = Brief::sgd(ALONE_EPOCHS, 1, 0.0, 0);
+        Alone { brief, window: ALONE_WINDOW, tolerance: ALONE_TOLERANCE }
+    }
+
     fn weigh_anew(&mut self) {
         let gaps: Vec<f64> = self.known.gap.values().copied().collect();
         self.weights = self.known.gap.keys().cloned().zip(self.params.weights(&gaps)).collect();

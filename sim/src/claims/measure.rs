@@ -86,6 +86,8 @@ pub struct Finding {
     pub verdict: Verdict,
     /// All that was compared.
     pub parts: Vec<Part>,
+    /// Where that is about groups: the accuracy of always predicting the majority, whose disparity is 0.
+    pub constant: Option<Spread>,
     /// What the measure yields, over seeds.
     pub effect: Option<Spread>,
     /// Of our effect to the published one.
@@ -110,6 +112,7 @@ impl Finding {
         Self {
             verdict: Verdict::NotRun,
             parts: vec![],
+            constant: None,
             effect: None,
             ratio: None,
             agree: 0,
@@ -123,9 +126,15 @@ impl Finding {
         let parts = self.parts.iter();
         let parts =
             parts.map(|part| format!("{} {}", part.label, figure::show_spread(&part.figure, &part.spread)));
-        parts.collect::<Vec<_>>().join(" → ")
+        let mut text = parts.collect::<Vec<_>>().join(" → ");
+        if let Some(constant) = &self.constant {
+            text += &format!("; constant predictor {}", figure::show_spread(CONSTANT, constant));
+        }
+        text
     }
 }
+
+const CONSTANT: &str = "groups.constant";
 
 /// A setting and one of its figures.
 type Read<'a> = (&'a str, &'a str);
@@ -310,10 +319,12 @@ fn finding(bench: &Bench, reads: &[Read<'_>], effects: &[f64], want: Want) -> Op
         Some(Part { label: bench.label(setting).into(), figure: figure.into(), spread })
     };
     let spread = Spread::of(effects);
+    let about_groups = reads.iter().find(|(_, figure)| figure.starts_with("groups."));
     let rounds = reads.iter().flat_map(|read| bench.units(read.0)).map(|unit| unit.round_count());
     Some(Finding {
         verdict: if want.holds(spread.mean) { Verdict::Reached } else { Verdict::Missed },
         parts: reads.iter().filter_map(part).collect(),
+        constant: about_groups.and_then(|(setting, _)| bench.spread(setting, CONSTANT)),
         effect: Some(spread),
         ratio: None,
         agree: effects.iter().filter(|&&effect| want.holds(effect)).count(),

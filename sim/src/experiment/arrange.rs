@@ -15,7 +15,7 @@ use edge_client::data::Shard;
 
 use super::{
     ExperimentError,
-    spec::{Base, DataSpec},
+    spec::{Base, DataSpec, ValidationSpec},
 };
 use crate::{
     data::{DataSet, DeviceShard, Held, Places, known},
@@ -45,6 +45,8 @@ pub struct Placed {
     pub hardware: Hardware,
     /// Its test part are the samples to report on.
     pub shard: Arc<DeviceShard>,
+    /// Where validation samples are those that the device keeps itself: what it sees if it is to do so.
+    pub whole: Option<Arc<DeviceShard>>,
     /// The same training samples, with those to choose parameters by in place of test samples.
     pub valid: DeviceShard,
 }
@@ -68,7 +70,13 @@ impl Arranged {
     pub fn new(base: &Base, data: Arc<DataSet>, seed: u64) -> Result<Self, ExperimentError> {
         let spec = &base.data;
         let split = spec.partition.split(&data, spec.clients, spec.testing.into(), seed)?;
-        let split = split.with_validation(spec.validation, seed)?;
+        let (split, whole) = match spec.validation {
+            ValidationSpec::Share(share) => (split.with_validation(share, seed)?, vec![]),
+            ValidationSpec::Word(_) => {
+                let whole = split.shards(&data)?.into_iter().map(Arc::new).collect();
+                (split.with_kept_fifth(), whole)
+            }
+        };
         let (shards, valid) = (split.shards(&data)?, split.validation_shards(&data)?);
         let (count, tiers) = (shards.len(), base.fleet.tiers.len().max(1));
         let mut order: Vec<usize> = (0..count).collect();
@@ -87,7 +95,8 @@ impl Arranged {
                 continue;
             };
             let hardware = hardware.get(tier).copied().unwrap_or_default();
-            devices.push(Placed { device, tier: place, hardware, shard: Arc::new(shard), valid });
+            let whole = whole.get(client).cloned();
+            devices.push(Placed { device, tier: place, hardware, shard: Arc::new(shard), whole, valid });
         }
         let all: Vec<u32> = (0..data.test.len() as u32).collect();
         let common = (spec.global && !all.is_empty())
@@ -96,12 +105,13 @@ impl Arranged {
         Ok(Self { data, devices, common, seed })
     }
 
-    pub fn members(&self) -> Vec<Member> {
+    /// `keep`: devices keep validation samples from training themselves.
+    pub fn members(&self, keep: bool) -> Vec<Member> {
         let member = |placed: &Placed| Member {
             device: placed.device.clone(),
             tier: placed.tier,
             hardware: placed.hardware,
-            shard: placed.shard.clone(),
+            shard: placed.whole.as_ref().filter(|_| keep).unwrap_or(&placed.shard).clone(),
         };
         self.devices.iter().map(member).collect()
     }
@@ -122,7 +132,12 @@ impl Arranged {
             None => base.model.clone(),
         };
         Config {
-            model: ModelConfig { source, seed: self.seed, tiers: base.fleet.tiers.clone() },
+            model: ModelConfig {
+                source,
+                seed: self.seed,
+                start: base.start,
+                tiers: base.fleet.tiers.clone(),
+            },
             strategy: StrategyConfig { name: name.into(), params: params.clone() },
             run: RunConfig { rounds: base.rounds, min_devices: self.devices.len(), seed: self.seed },
             round: RoundConfig {
@@ -153,6 +168,11 @@ impl Arranged {
         }
         train.sort_unstable();
         Ok(DeviceShard::new(self.data.clone(), train.into(), [].into(), Held::Train)?)
+    }
+
+    /// Whether anything is held out to choose parameters by.
+    pub fn has_validation(&self) -> bool {
+        self.devices.iter().any(|placed| placed.valid.test_len() > 0)
     }
 
     pub fn test_samples(&self) -> u32 {

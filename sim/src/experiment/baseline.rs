@@ -1,7 +1,7 @@
 //! What the papers compare with and no aggregator runs.
 //!
 //! ```text
-//! local        every device alone, from the initial model, for `alone.epochs`
+//! local        every device alone, from the initial model, for `alone.epochs`, or until its loss is flat
 //! ufl          every client its own FairBatch (own counts, own lambda); judged as the mixture that picks one
 //!              client's model at random
 //! ffl_fedavg   the same, but after each round the models are averaged by samples; lambda stays local
@@ -15,13 +15,14 @@ use aggregator::{
     model::TieredModel,
     server::open_model,
     strategy::{
-        Needs,
+        Eagle, Needs,
         fedfb::{Cells, FairBatch, FedFbParams, Notion, Pace, Parity},
     },
 };
 use common::{
     Tier,
     brief::{Brief, GroupReport, Signal},
+    message::Alone,
     rng::derive,
 };
 use edge_client::{
@@ -188,7 +189,12 @@ pub fn alone(base: &Base, arranged: &Arranged) -> Result<(TieredModel, Vec<Weigh
         model.regions.gather(placed.tier, &initial, &mut weights);
         let brief = Brief { epochs, ..brief(base, lr, derive(arranged.seed, number)) };
         if let Some(plan) = model.plans.get(placed.tier.index()) {
-            lone::train(plan, &mut weights, brief, &placed.shard, &mut backend)?;
+            if base.alone.as_ref().is_some_and(|alone| alone.flat) {
+                let task = Alone { brief, ..Eagle::alone() };
+                lone::train_until_flat(plan, &mut weights, &task, &placed.shard, &mut backend)?;
+            } else {
+                lone::train(plan, &mut weights, brief, &placed.shard, &mut backend)?;
+            }
         }
         all.push(Weights { tier: placed.tier, values: weights.into() });
     }

@@ -30,7 +30,7 @@ pub fn choose(
                 continue;
             }
         };
-        let figures = validate(&trained, around.arranged, around.threads)?;
+        let figures = validate(&trained, around)?;
         let score = figures.figure(&choose.by).ok_or_else(|| ExperimentError::Figure(choose.by.clone()))?;
         let candidate = Candidate { params, score, mean_loss: figures.loss.mean, chosen: false };
         tried.push((candidate, trained));
@@ -57,7 +57,7 @@ fn limit(
         (Some(_), Some(mean)) => mean,
         (Some(reference), None) => {
             let trained = train(&setting.base, &reference.name, &reference.params, around)?;
-            validate(&trained, around.arranged, around.threads)?.loss.mean
+            validate(&trained, around)?.loss.mean
         }
     };
     Ok(Some(mean * (1.0 + slack)))

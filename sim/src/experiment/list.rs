@@ -16,6 +16,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("fedfb-heterogeneity", include_str!("../../experiments/fedfb-heterogeneity.toml")),
     ("fedfb-laplace", include_str!("../../experiments/fedfb-laplace.toml")),
     ("fedfb-parity", include_str!("../../experiments/fedfb-parity.toml")),
+    ("fedfb-population", include_str!("../../experiments/fedfb-population.toml")),
     ("fedfb-synthetic-logistic", include_str!("../../experiments/fedfb-synthetic-logistic.toml")),
     ("fedfb-synthetic-net", include_str!("../../experiments/fedfb-synthetic-net.toml")),
     ("fedfb-tables", include_str!("../../experiments/fedfb-tables.toml")),

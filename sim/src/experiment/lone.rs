@@ -3,10 +3,11 @@
 use aggregator::model::TierPlan;
 use common::{
     brief::Brief,
-    message::{Scalars, Task},
+    message::{Alone, Scalars, Task},
     plan::Plan,
+    rng::derive,
 };
-use edge_client::train::{Fast, Progress, TrainError, Work};
+use edge_client::train::{Fast, Flat, Progress, TrainError, Work};
 
 use crate::data::DeviceShard;
 
@@ -34,4 +35,24 @@ pub fn train(
             return Ok(scalars);
         }
     }
+}
+
+/// Trains until the loss is flat, as a device does that is asked to train alone and keeps the model to itself.
+pub fn train_until_flat(
+    tier: &TierPlan,
+    weights: &mut [f32],
+    task: &Alone,
+    shard: &DeviceShard,
+    backend: &mut Fast,
+) -> Result<(), TrainError> {
+    let mut flat = Flat::new(task);
+    for epoch in 0..task.brief.epochs {
+        let seed = derive(task.brief.seed, epoch.into());
+        let brief = Brief { epochs: 1, seed, ..task.brief.clone() };
+        flat.note(train(tier, weights, brief, shard, backend)?.loss_before);
+        if flat.is_reached() {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use super::{
     Arranged, ExperimentError, Loaded, Setting, arrange,
     choose::combinations,
-    unit::{self, Around},
+    unit::{self, Alone, Around},
 };
 use crate::{
     data::{DataSet, Places},
@@ -142,7 +142,7 @@ fn ticks(setting: &Setting) -> Result<u64, ExperimentError> {
 struct Cache {
     data: Option<(String, Arc<DataSet>)>,
     arranged: Option<(String, Arc<Arranged>)>,
-    alone: Option<(String, Arc<[f64]>)>,
+    alone: Option<(String, Arc<Alone>)>,
 }
 
 impl Cache {
@@ -175,7 +175,7 @@ impl Cache {
         setting: &Setting,
         arranged: &Arranged,
         threads: usize,
-    ) -> Result<Option<Arc<[f64]>>, ExperimentError> {
+    ) -> Result<Option<Arc<Alone>>, ExperimentError> {
         let base = &setting.base;
         let Some(spec) = &base.alone else { return Ok(None) };
         // A strategy may train in its own way; who trains alone does it as `alone` says.
@@ -184,11 +184,12 @@ impl Cache {
             training.lr = 0.0;
         }
         training.epochs = 0;
-        let key = serde_json::json!([base.data, base.fleet, base.model, training, spec, arranged.seed]);
+        let key =
+            serde_json::json!([base.data, base.fleet, base.model, base.start, training, spec, arranged.seed]);
         let key = key.to_string();
         let alone = match &self.alone {
             Some((known, alone)) if *known == key => alone.clone(),
-            _ => unit::alone_losses(base, arranged, threads)?.into(),
+            _ => Arc::new(unit::alone_losses(base, arranged, threads)?),
         };
         self.alone = Some((key, alone.clone()));
         Ok(Some(alone))

@@ -3,6 +3,7 @@
 //! ```toml
 //! title = "..."
 //! model = "mnist-mlp"                 # zoo name, or mlp:in-100-10 with `in` for the data's inputs
+//! start = "zero"                      # for models of one layer; absent: as the seed draws it
 //! rounds = 300
 //! seeds = [1, 2, 3]
 //! data = { set = "mnist", partition = "dominant:0.8", clients = 100, testing = 0.1, validation = 0.1 }
@@ -19,7 +20,7 @@
 //! ```
 //! A variant or a strategy may lay keys of its own over data, fleet, model and training with `with`.
 
-use aggregator::config::{TrainingConfig, WireConfig};
+use aggregator::config::{Start, TrainingConfig, WireConfig};
 use models::tiers::TierSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -58,6 +59,9 @@ pub struct Base {
     #[serde(default)]
     pub fleet: FleetSpec,
     pub model: String,
+    /// Left out of fingerprints where it says nothing new.
+    #[serde(default, skip_serializing_if = "is_drawn")]
+    pub start: Start,
     pub training: TrainingConfig,
     /// How models and updates are encoded. Left out of fingerprints where it says nothing new.
     #[serde(default, skip_serializing_if = "is_plain")]
@@ -84,9 +88,9 @@ pub struct DataSpec {
     pub clients: Option<usize>,
     #[serde(default)]
     pub testing: TestingSpec,
-    /// Share of training samples held out to choose parameters by.
+    /// Training samples held out to choose parameters by.
     #[serde(default)]
-    pub validation: f64,
+    pub validation: ValidationSpec,
     /// Share of wrong labels.
     #[serde(default)]
     pub noise: f64,
@@ -104,8 +108,38 @@ fn is_plain(wire: &WireConfig) -> bool {
     *wire == WireConfig::default()
 }
 
+fn is_drawn(start: &Start) -> bool {
+    *start == Start::Model
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_no(value: &bool) -> bool {
+    !*value
+}
+
 fn yes() -> bool {
     true
+}
+
+/// A share of each client's training samples, or `"fifth"`: those that devices keep from training themselves
+/// where a strategy goes by loss gaps. All strategies then train on the same samples.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged, expecting = "`validation` must be a share from 0 to 1, or \"fifth\"")]
+pub enum ValidationSpec {
+    Share(f64),
+    Word(Fifth),
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fifth {
+    Fifth,
+}
+
+impl Default for ValidationSpec {
+    fn default() -> Self {
+        Self::Share(0.0)
+    }
 }
 
 /// A share of each client's samples, or `"proportional"`: the set's test part, divided like training.
@@ -171,6 +205,9 @@ pub struct AloneSpec {
     /// Absent: that of training.
     #[serde(default)]
     pub lr: Option<f64>,
+    /// End before that, when the loss is flat, as devices do for EAGLE.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub flat: bool,
 }
 
 /// A whole set of strategies under other circumstances.

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Figures by name (see [`crate::results::Final::figure`]) and what people call them.
-pub const FIGURES: [(&str, &str); 21] = [
+pub const FIGURES: [(&str, &str); 23] = [
     ("loss.mean", "loss"),
     ("loss.variance", "loss var"),
     ("loss.worst10", "loss worst 10%"),
@@ -23,9 +23,11 @@ pub const FIGURES: [(&str, &str); 21] = [
     ("gaps.max", "gap max"),
     ("gaps.min", "gap min"),
     ("gaps.variance", "gap var"),
+    ("gaps_valid.variance", "gap var held out"),
     ("groups.accuracy", "pooled acc"),
     ("groups.constant", "constant"),
     ("groups.dp", "DP"),
+    ("groups.spd", "SPD"),
     ("groups.eo", "EO"),
     ("personal.accuracy.mean", "own acc"),
     ("conflicts.model", "conflicts"),

@@ -147,6 +147,51 @@ name = "cfl"
     assert!((groups.accuracy - units[0].last.global[0].accuracy).abs() < 1e-12);
 }
 
+/// Without a pull towards equal gaps EAGLE is FedAvg, if both train on the same samples.
+#[test]
+fn samples_that_devices_keep_are_kept_by_all_strategies() {
+    let text = r#"
+title = "gaps"
+model = "mlp:in-1"
+start = "zero"
+rounds = 20
+seeds = [1]
+data = { set = "eagle", partition = "natural", testing = "proportional", validation = "fifth" }
+training = { epochs = 1, batch = 100, lr = 0.1, lr_decay = 1.0 }
+alone = { epochs = 50 }
+[[strategies]]
+id = "fedavg"
+name = "fedavg"
+[[strategies]]
+id = "eagle0"
+name = "eagle"
+params = { lambda = 0 }
+[[strategies]]
+id = "eagle5"
+name = "eagle"
+params = { lambda = 5 }
+[[strategies]]
+id = "local"
+name = "local"
+"#;
+    let dir = tempfile::tempdir().unwrap();
+    let loaded = Loaded::parse("gaps", text, "quick", &[]).unwrap();
+    let options = RunOptions { out: dir.path().into(), data: None, threads: 2 };
+    let units = run(&loaded, &options, &mut |_| {}).unwrap().units;
+    let [fedavg, same, eagle, local] = &units[..] else { panic!("four units") };
+    assert!(fedavg.last.devices.iter().all(|device| device.train_samples == 80));
+    let losses = |unit: &UnitResult| unit.last.devices.iter().map(|device| device.loss).collect::<Vec<_>>();
+    for (one, other) in losses(fedavg).iter().zip(losses(same)) {
+        assert!((one - other).abs() < 1e-5, "{one} {other}");
+    }
+    assert!(losses(fedavg).iter().zip(losses(eagle)).any(|(one, other)| (one - other).abs() > 1e-4));
+    assert_eq!(local.last.gaps_valid.unwrap().variance, 0.0, "everybody is as good as alone");
+    let valid = |unit: &UnitResult| unit.last.figure("gaps_valid.variance").unwrap();
+    assert!(valid(eagle) < valid(fedavg));
+    // From zero nobody is predicted anything.
+    assert!((fedavg.rounds[0].loss.mean - std::f64::consts::LN_2).abs() < 1e-6);
+}
+
 #[test]
 fn keys_profiles_and_sweeps() {
     let open = |profile: &str, keys: &[&str]| {
@@ -158,6 +203,8 @@ fn keys_profiles_and_sweeps() {
     for (key, named) in [
         ("round=9", "round"),
         ("data.sett=9", "sett"),
+        ("data.validation='sixth'", "fifth"),
+        ("start='zeros'", "zeros"),
         ("training.rate=9", "rate"),
         ("strategies.fair.nam=9", "nam"),
         ("fleet.tier=[1]", "tier"),

@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
-use aggregator::{model::TieredModel, report::RoundReport};
+use aggregator::{model::TieredModel, report::RoundReport, server::open_method};
 use common::metrics::Better;
 use edge_client::data::Shard;
 
 use super::{
     Arranged, ExperimentError, Setting,
+    arrange::Placed,
     baseline::{self, Baseline},
     choose, lines,
     score::{Scored, Weights, score_all, slices},
@@ -17,8 +18,8 @@ use crate::{
     data::DeviceShard,
     engine::Engine,
     results::{
-        Cost, DeviceScore, FORMAT, Final, GapFigures, GlobalScore, PersonalFigures, RoundLine, UnitId,
-        UnitResult, WeightLine,
+        Cost, DeviceScore, FORMAT, Final, GapFigures, GlobalScore, GroupFigures, PersonalFigures, RoundLine,
+        UnitId, UnitResult, WeightLine,
     },
 };
 
@@ -60,11 +61,18 @@ impl Trained {
     }
 }
 
+/// Losses of devices' models that were trained alone.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Alone {
+    pub test: Vec<f64>,
+    /// On samples that are held out, where there are any.
+    pub valid: Option<Vec<f64>>,
+}
+
 /// What a unit needs to know besides its setting.
 pub struct Around<'a> {
     pub arranged: &'a Arranged,
-    /// Test losses of devices that have trained alone.
-    pub alone: Option<&'a [f64]>,
+    pub alone: Option<&'a Alone>,
     /// Mean validation loss of the setting's reference, where it is known already.
     pub reference: Option<f64>,
     pub threads: usize,
@@ -126,7 +134,8 @@ fn fleet(
 ) -> Result<Trained, ExperimentError> {
     let Around { arranged, threads, tick, .. } = around;
     let config = arranged.config(base, name, params);
-    let mut engine = Engine::new(&config, arranged.members(), arranged.chances(base), *threads)?;
+    let keep = open_method(&config)?.needs().validation;
+    let mut engine = Engine::new(&config, arranged.members(keep), arranged.chances(base), *threads)?;
     let model = engine.keeper().model.clone();
     let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
     let every = base.evaluate_every;
@@ -175,12 +184,33 @@ fn place(slices: &[Weights], tiers: &[usize]) -> Vec<Weights> {
     tiers.iter().filter_map(|&tier| slices.get(tier)).cloned().collect()
 }
 
+/// Predictions by group, from the scores of every device's model on its own samples where that is enough.
+fn groups(
+    trained: &Trained,
+    arranged: &Arranged,
+    shard: impl Fn(&Placed) -> &DeviceShard,
+    scored: &[Scored],
+    threads: usize,
+) -> Result<Option<GroupFigures>, ExperimentError> {
+    if !trained.mixture {
+        return Ok(lines::groups(scored));
+    }
+    // Everybody's model on everybody's samples: rates are means over models.
+    let shards: Vec<&DeviceShard> = arranged.devices.iter().map(shard).collect();
+    let jobs: Vec<_> = trained
+        .weights
+        .iter()
+        .flat_map(|weights| shards.iter().map(move |shard| (weights, *shard)))
+        .collect();
+    Ok(lines::groups(&score_all(&trained.model.plans, &jobs, threads)?))
+}
+
 /// Every device's model on samples of that device.
 pub fn score_devices(
     model: &TieredModel,
     weights: &[Weights],
     arranged: &Arranged,
-    shard: impl Fn(&super::arrange::Placed) -> &DeviceShard,
+    shard: impl Fn(&Placed) -> &DeviceShard,
     threads: usize,
 ) -> Result<Vec<Scored>, ExperimentError> {
     let jobs: Vec<_> =
@@ -188,11 +218,24 @@ pub fn score_devices(
     score_all(&model.plans, &jobs, threads)
 }
 
-/// Test losses of models that devices have trained alone.
-pub fn alone_losses(base: &Base, arranged: &Arranged, threads: usize) -> Result<Vec<f64>, ExperimentError> {
+/// Trains every device alone.
+pub fn alone_losses(base: &Base, arranged: &Arranged, threads: usize) -> Result<Alone, ExperimentError> {
     let (model, weights) = baseline::alone(base, arranged)?;
-    let scored = score_devices(&model, &weights, arranged, |placed| &placed.shard, threads)?;
-    Ok(scored.iter().map(Scored::mean_loss).collect())
+    let losses = |scored: Vec<Scored>| scored.iter().map(Scored::mean_loss).collect();
+    let test = losses(score_devices(&model, &weights, arranged, |placed| &placed.shard, threads)?);
+    let valid = match arranged.has_validation() {
+        true => Some(losses(score_devices(&model, &weights, arranged, |placed| &placed.valid, threads)?)),
+        false => None,
+    };
+    Ok(Alone { test, valid })
+}
+
+/// How much worse the common model is than devices' own.
+fn gaps(scored: &[Scored], alone: &[f64]) -> GapFigures {
+    let gaps: Vec<f64> = scored.iter().zip(alone).map(|(scored, alone)| scored.mean_loss() - alone).collect();
+    let common::metrics::Gaps { max, min, mean, variance, awareness: faa, .. } =
+        common::metrics::Gaps::of(&gaps);
+    GapFigures { max, min, mean, variance, faa }
 }
 
 fn score(trained: &Trained, around: &Around<'_>) -> Result<Final, ExperimentError> {
@@ -200,7 +243,7 @@ fn score(trained: &Trained, around: &Around<'_>) -> Result<Final, ExperimentErro
     let scored = score_devices(&trained.model, &trained.weights, arranged, |placed| &placed.shard, threads)?;
     let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
     let mut last = lines::distribution(&tiers, &scored, trained.model.plans.len());
-    last.devices = devices(trained, arranged, &scored, alone);
+    last.devices = devices(trained, arranged, &scored, alone.map(|alone| &*alone.test));
     if trained.personal.iter().any(Option::is_some) {
         let of = |read: fn((f64, f64)) -> f64| trained.personal.iter().flatten().map(move |&both| read(both));
         last.personal = Some(PersonalFigures {
@@ -217,39 +260,25 @@ fn score(trained: &Trained, around: &Around<'_>) -> Result<Final, ExperimentErro
         };
         last.global = score_all(&trained.model.plans, &jobs, threads)?.iter().map(global).collect();
     }
-    if alone.is_some() {
-        let gaps: Vec<f64> =
-            last.devices.iter().filter_map(|device| Some(device.loss - device.alone?)).collect();
-        let gaps = common::metrics::Gaps::of(&gaps);
-        let common::metrics::Gaps { max, min, mean, variance, awareness: faa, .. } = gaps;
-        last.gaps = Some(GapFigures { max, min, mean, variance, faa });
-    }
-    last.groups = if trained.mixture {
-        // Everybody's model on everybody's samples: rates are means over models.
-        let jobs: Vec<_> = trained
-            .weights
-            .iter()
-            .flat_map(|weights| arranged.devices.iter().map(move |placed| (weights, &*placed.shard)))
-            .collect();
-        lines::groups(&score_all(&trained.model.plans, &jobs, threads)?)
-    } else {
-        lines::groups(&scored)
-    };
+    last.gaps = alone.map(|alone| gaps(&scored, &alone.test));
+    last.groups = groups(trained, arranged, |placed| &placed.shard, &scored, threads)?;
     last.weights = trained.weight_line;
     last.conflicts = lines::conflicts(&trained.rounds);
-    if arranged.devices.iter().any(|placed| placed.valid.test_len() > 0) {
-        let valid = validate(trained, arranged, threads)?;
-        last.validation_loss = Some(valid.loss.mean);
+    if arranged.has_validation() {
+        let valid = validate(trained, around)?;
+        (last.validation_loss, last.gaps_valid) = (Some(valid.loss.mean), valid.gaps);
     }
     Ok(last)
 }
 
 /// Figures on validation data.
-pub fn validate(trained: &Trained, arranged: &Arranged, threads: usize) -> Result<Final, ExperimentError> {
+pub fn validate(trained: &Trained, around: &Around<'_>) -> Result<Final, ExperimentError> {
+    let &Around { arranged, alone, threads, .. } = around;
     let scored = score_devices(&trained.model, &trained.weights, arranged, |placed| &placed.valid, threads)?;
     let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
     let mut figures = lines::distribution(&tiers, &scored, trained.model.plans.len());
-    figures.groups = lines::groups(&scored);
+    figures.groups = groups(trained, arranged, |placed| &placed.valid, &scored, threads)?;
+    figures.gaps = alone.and_then(|alone| Some(gaps(&scored, alone.valid.as_ref()?)));
     Ok(figures)
 }
 
@@ -259,7 +288,7 @@ fn devices(
     scored: &[Scored],
     alone: Option<&[f64]>,
 ) -> Vec<DeviceScore> {
-    let score = |(index, (placed, scored)): (usize, (&super::arrange::Placed, &Scored))| {
+    let score = |(index, (placed, scored)): (usize, (&Placed, &Scored))| {
         let personal = trained.personal.get(index).copied().flatten();
         DeviceScore {
             device: placed.device.to_string(),

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use common::rng::{Rng, derive};
-use edge_client::data::{DataError, partition as basic};
+use edge_client::{
+    data::{DataError, partition as basic},
+    train::HELD_EVERY,
+};
 
 use super::{PartitionError, VALID, deal, dirichlet::apportion, pools};
 use crate::data::{DataSet, DeviceShard, Held};
@@ -50,6 +53,17 @@ impl Split {
             (client.train, client.valid) = basic::hold_out(&client.train, share, seed);
         }
         Ok(self)
+    }
+
+    /// Holds out what devices keep for validation themselves where a strategy goes by loss gaps.
+    pub fn with_kept_fifth(mut self) -> Self {
+        for client in &mut self.clients {
+            let all = std::mem::take(&mut client.train);
+            for (place, index) in (1..).zip(all) {
+                if place % HELD_EVERY == 0 { client.valid.push(index) } else { client.train.push(index) }
+            }
+        }
+        self
     }
 
     /// What each device sees; its test part are the samples to report on.

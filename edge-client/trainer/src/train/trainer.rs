@@ -47,8 +47,9 @@ mod subset;
 
 use batch::{Batch, Order};
 pub use finish::finish_update;
-use flat::Flat;
+pub use flat::Flat;
 use phase::{Model, Phase, Sizes};
+pub use subset::EVERY as HELD_EVERY;
 use subset::Subset;
 
 /// What a device brings to its work and never sends.

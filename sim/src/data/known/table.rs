@@ -181,6 +181,12 @@ pub const ALL: &[Known] = &[
     drawn("eagle-figures", "the same with the last two turned", (300, 6000), |_, seed| {
         made("eagle-figures", Eagle { seed, rotate: Rotate::LastTwo, ..Eagle::default() }.draw())
     }),
+    drawn(
+        "eagle-large",
+        "EAGLE's three clients with 5000 training samples each",
+        (15_000, 6000),
+        |_, seed| made("eagle-large", Eagle { points: 5000, seed, ..Eagle::default() }.draw()),
+    ),
     drawn("fedfb", "FedFB's two groups, for 3 clients", (3500, 1500), |_, seed| {
         made("fedfb", FedFb { samples: 5000, seed }.draw())
     }),

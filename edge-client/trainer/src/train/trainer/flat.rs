@@ -6,7 +6,7 @@ use common::message::Alone;
 /// the last `window` epochs that is no better than the one before them is the same as `window` epochs of
 /// which none improved, and needs no memory of them.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Flat {
+pub struct Flat {
     best: Option<f64>,
     epochs: u32,
     window: u32,

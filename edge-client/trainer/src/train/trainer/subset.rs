@@ -6,7 +6,8 @@
 //! Held            0         1       place p is at 5p + 4
 //! ```
 
-const EVERY: u32 = 5;
+/// One of so many training samples is kept for validation, the last of each stretch.
+pub const EVERY: u32 = 5;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Subset {
