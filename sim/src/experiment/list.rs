@@ -12,6 +12,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("fedeba-cifar", include_str!("../../experiments/fedeba-cifar.toml")),
     ("fedeba-fmnist", include_str!("../../experiments/fedeba-fmnist.toml")),
     ("fedeba-knobs", include_str!("../../experiments/fedeba-knobs.toml")),
+    ("fedeba-small-steps", include_str!("../../experiments/fedeba-small-steps.toml")),
     ("fedfb-clients", include_str!("../../experiments/fedfb-clients.toml")),
     ("fedfb-heterogeneity", include_str!("../../experiments/fedfb-heterogeneity.toml")),
     ("fedfb-laplace", include_str!("../../experiments/fedfb-laplace.toml")),
