@@ -14,7 +14,8 @@ use crate::results::{self, ExperimentRecord, ResultsError, RoundLine, UnitResult
 /// Points of a curve that are kept, at most.
 const POINTS: usize = 12;
 
-/// Writes what is finished under `from` to `to`; units that are there already are replaced. Gives the files.
+/// Writes what is finished under `from` to `to`, in place of what was kept of the same experiment and profile.
+/// Gives the files.
 pub fn keep(from: &Path, to: &Path) -> Result<Vec<PathBuf>, ResultsError> {
     let mut written = Vec::new();
     for (record, units) in results::read_all(from)? {
@@ -22,8 +23,10 @@ pub fn keep(from: &Path, to: &Path) -> Result<Vec<PathBuf>, ResultsError> {
         let home = to.join(first.unit.dir());
         let path = home.join("experiment.json");
         let json = |source| ResultsError::Json { path: path.clone(), source };
-        let before = units_of(&home, &record)?;
-        let record = only_kept(record, before.iter().chain(&units));
+        if home.is_dir() {
+            fs::remove_dir_all(&home).map_err(|source| ResultsError::Io { path: home.clone(), source })?;
+        }
+        let record = only_kept(record, &units);
         results::write(&path, &(serde_json::to_string_pretty(&record).map_err(json)? + "\n"))?;
         written.push(path.clone());
         for unit in units {
@@ -37,18 +40,11 @@ pub fn keep(from: &Path, to: &Path) -> Result<Vec<PathBuf>, ResultsError> {
     Ok(written)
 }
 
-fn units_of(home: &Path, record: &ExperimentRecord) -> Result<Vec<UnitResult>, ResultsError> {
-    if fs::exists(home).unwrap_or(false) { results::read_units(home, record) } else { Ok(Vec::new()) }
-}
-
 /// Without settings and seeds that nobody has run: a kept result is not waiting for anything.
-fn only_kept<'a>(
-    mut record: ExperimentRecord,
-    units: impl Iterator<Item = &'a UnitResult> + Clone,
-) -> ExperimentRecord {
+fn only_kept(mut record: ExperimentRecord, units: &[UnitResult]) -> ExperimentRecord {
     for setting in &mut record.settings {
         let has =
-            |seed: &u64| units.clone().any(|unit| unit.unit.setting == setting.id && unit.unit.seed == *seed);
+            |seed: &u64| units.iter().any(|unit| unit.unit.setting == setting.id && unit.unit.seed == *seed);
         setting.seeds.retain(has);
     }
     record.settings.retain(|setting| !setting.seeds.is_empty());
