@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 
 use crate::strategy::{Exchange, Method, Mix, Strategy, StrategyError, Weight, Weights};
 
+mod ahead;
 mod apply;
 mod blocks;
 mod check;
@@ -67,10 +68,12 @@ impl<'a> Row<'a> {
 }
 
 /// Where the updates of a cohort are read from, one at a time.
-pub trait Updates {
+pub trait Updates: Send {
     /// `f32` on the wire, `f64` in round files.
     type Value: Scalar;
-    type Error;
+    type Error: Send;
+    /// Reading takes long enough to read the next update while one is in use.
+    const AHEAD: bool = false;
 
     /// A packed vector: either borrowed from the source, or read into `buffer`.
     fn read<'a>(
@@ -78,6 +81,15 @@ pub trait Updates {
         row: Row<'_>,
         buffer: &'a mut Vec<Self::Value>,
     ) -> Result<&'a [Self::Value], Self::Error>;
+
+    /// The same as [`Updates::read`], always into `buffer`.
+    fn fill(&mut self, row: Row<'_>, buffer: &mut Vec<Self::Value>) -> Result<(), Self::Error> {
+        let mut raw = Vec::new();
+        let update = self.read(row, &mut raw)?;
+        buffer.clear();
+        buffer.extend_from_slice(update);
+        Ok(())
+    }
 
     /// Part of a packed vector, from `start` on. Returns how many numbers the whole vector has; where it has
     /// fewer than asked for, the rest of `out` stays as it is.
@@ -314,17 +326,18 @@ fn fold<'a, U: Updates>(
     row: impl for<'r> Fn(usize, &'r Participant) -> Row<'r>,
 ) -> Result<Fold<'a>, CombineError<U::Error>> {
     let mut fold = Fold::new(cohort, None);
-    let mut buffer = Vec::new();
-    for (index, participant) in cohort.participants().iter().enumerate() {
-        let weight = weights.of(index);
-        if weight.is_zero() {
-            continue;
+    let counts = |(index, _): &(usize, &Participant)| !weights.of(*index).is_zero();
+    let participants = || cohort.participants().iter().enumerate().filter(counts);
+    let rows = participants().map(|(index, participant)| row(index, participant)).collect();
+    let numbers = participants().map(|(_, participant)| cohort.regions().slice_len(participant.tier)).sum();
+    let add = |row: Row<'_>, update: &[U::Value]| {
+        let (Row::Update(index, participant) | Row::First(index, participant)) = row else { return Ok(()) };
+        match fold.add(participant.tier, update, weights.of(index)) {
+            true => Ok(()),
+            false => Err(wrong_length(cohort, &participant.device, participant.tier, update.len())),
         }
-        let update = updates.read(row(index, participant), &mut buffer).map_err(CombineError::Read)?;
-        if !fold.add(participant.tier, update, weight) {
-            return Err(wrong_length(cohort, &participant.device, participant.tier, update.len()));
-        }
-    }
+    };
+    ahead::each(updates, rows, numbers, add, CombineError::Read)?;
     Ok(fold)
 }
 

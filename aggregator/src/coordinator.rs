@@ -63,7 +63,7 @@ pub struct Settings {
     /// Encoding of models and of updates; the brief's is replaced by that of the device's tier.
     pub down: PerTier<Codec>,
     pub up: PerTier<Codec>,
-    /// Updates held in memory at once, until they are durable; the others wait.
+    /// Updates held in memory at once, until they are written; the others wait.
     pub max_uploads: usize,
     pub limits: LinkLimits,
     /// What the strategy wants of devices.
@@ -158,7 +158,7 @@ pub struct Coordinator {
     counted: (Ticket, BTreeSet<DeviceId>),
     /// Updates of each tier that the open round is content with; empty: all. After a restart it wants all.
     wanted: Vec<usize>,
-    /// Buffers of updates that are durable, for the next ones: allocating them anew, on one thread after the other,
+    /// Buffers of updates that are written, for the next ones: allocating them anew, on one thread after the other,
     /// makes the process grow.
     spare: Vec<Vec<u8>>,
     conns: BTreeMap<ConnId, Outbox>,
@@ -273,7 +273,7 @@ impl Coordinator {
             && (ticket.round, ticket.stage) == (round.number, round.stage)
             && let Some((_, seat)) = round.seats.get(device)
         {
-            if let Seat::Storing(scalars) = seat {
+            if let Seat::Storing(scalars) | Seat::Written(scalars) = seat {
                 let seat = match result {
                     Ok(()) => Seat::Delivered(scalars.clone()),
                     Err(code) => Seat::Refused(code),
@@ -287,11 +287,20 @@ impl Coordinator {
         self.advance(now);
     }
 
-    /// Takes back the buffer of an update that was stored.
-    pub fn reuse(&mut self, mut buffer: Vec<u8>) {
+    /// An update is with the disk and no longer in memory, though not durable yet: the next one may come in. Takes
+    /// back its buffer.
+    pub fn handle_written(&mut self, device: &DeviceId, ticket: Ticket, mut buffer: Vec<u8>, now: Instant) {
         if self.spare.len() < self.settings.max_uploads {
             buffer.clear();
             self.spare.push(buffer);
+        }
+        if let Phase::Collecting(round) = &mut self.phase
+            && (ticket.round, ticket.stage) == (round.number, round.stage)
+            && let Some((_, Seat::Storing(scalars))) = round.seats.get(device)
+        {
+            let written = Seat::Written(scalars.clone());
+            round.seats.set(device, written);
+            self.start_uploads(now);
         }
     }
 

@@ -1,9 +1,8 @@
 //! The one who writes: carries out the Coordinator's actions on the store, combines rounds, and
 //! keeps the files that people read up to date.
 //!
-//! [`Keeper::act`] and [`Keeper::store_updates`] do the work and give a [`Reply`] for the Coordinator.
-//! Behind a [`Hub`] they run on a thread of their own ([`Keeper::run`]), so that a slow disk holds up no
-//! connection; a simulation calls them directly.
+//! [`Keeper::act`] does the work and gives a [`Reply`] for the Coordinator. Behind a [`Hub`] the keeper has a thread
+//! of its own ([`Keeper::run`]), so that a slow disk holds up no connection; a simulation calls it directly.
 
 use std::{
     collections::BTreeMap,
@@ -64,11 +63,14 @@ pub enum KeeperError {
     Write { path: PathBuf, source: io::Error },
 }
 
+/// What became of an update.
+pub type Answer = (DeviceId, Ticket, Result<(), Code>);
+
 /// What the Coordinator must be told once an action is carried out; see [`Keeper::tell`].
 #[derive(Debug)]
 pub enum Reply {
     Opened(Stage),
-    Stored(Vec<(DeviceId, Ticket, Result<(), Code>)>),
+    Stored(Vec<Answer>),
     Committed,
     Onnx {
         conn: ConnId,
@@ -99,6 +101,8 @@ pub struct Keeper {
     pub losses: Losses,
     /// Where `status.json` and `model.onnx` go.
     pub dir: Option<PathBuf>,
+    /// What `status.json` has to say and does not say yet.
+    pub status: Option<String>,
     pub observer: Option<Observer>,
 }
 
@@ -111,26 +115,21 @@ impl std::fmt::Debug for Keeper {
 impl Keeper {
     /// Works until told to stop. An error means that the run can not go on.
     pub fn run(mut self, jobs: &Receiver<Job>, hub: &Hub) -> Result<(), KeeperError> {
-        while let Ok(Job::Do(action)) = jobs.recv() {
+        while let Some(action) = self.await_job(jobs)? {
             let mut next = Some(action);
             while let Some(action) = next.take() {
                 match action {
                     Action::Store(update) => {
-                        let (updates, left) = group(update, jobs);
-                        let reply = self.store_updates(&updates);
-                        // Their memory first: the reply lets the next updates in.
-                        hub.with(|coordinator, _| {
-                            updates.into_iter().for_each(|update| coordinator.reuse(update.payload));
-                        });
+                        let (reply, left) = self.store_group(update, jobs, hub);
                         self.pass_on(reply, hub);
                         match left {
                             Some(Job::Do(action)) => next = Some(action),
-                            Some(Job::Stop) => return Ok(()),
+                            Some(Job::Stop) => return self.write_files(),
                             None => {}
                         }
                     }
                     action => {
-                        if let Some(reply) = self.act(action)? {
+                        if let Some(reply) = self.carry_out(action)? {
                             self.pass_on(reply, hub);
                         }
                     }
@@ -138,6 +137,21 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+
+    /// The next action. Files for people are written while there is none, so that devices wait for no file.
+    fn await_job(&mut self, jobs: &Receiver<Job>) -> Result<Option<Action>, KeeperError> {
+        let job = match jobs.try_recv() {
+            Ok(job) => Some(job),
+            Err(_) => {
+                self.write_files()?;
+                jobs.recv().ok()
+            }
+        };
+        match job {
+            Some(Job::Do(action)) => Ok(Some(action)),
+            Some(Job::Stop) | None => self.write_files().map(|()| None),
+        }
     }
 
     fn pass_on(&self, reply: Reply, hub: &Hub) {
@@ -164,6 +178,13 @@ impl Keeper {
 
     /// Carries out one action.
     pub fn act(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
+        let reply = self.carry_out(action)?;
+        self.write_files()?;
+        Ok(reply)
+    }
+
+    /// The same, but for the files that people read.
+    fn carry_out(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
         Ok(match action {
             Action::Register(device) => {
                 self.store.register(&device)?;
@@ -172,12 +193,16 @@ impl Keeper {
                 None
             }
             Action::OpenRound { number, seats } => Some(self.open_round(number, seats)?),
-            Action::Store(update) => Some(self.store_updates(&[update])),
+            Action::Store(update) => {
+                let answer = self.put(&update);
+                Some(self.settle(vec![answer]))
+            }
             Action::Close(closed) => Some(self.close(closed)?),
             Action::Finish(closed) => {
                 let report = RoundReport::new(&closed, Purpose::Evaluate, None, self.model.plans.len());
                 info!(loss = report.loss.mean, accuracy = report.accuracy.mean, "run is over");
-                self.publish(&report)?;
+                self.publish(&report);
+                self.write_files()?;
                 Some(Reply::Finished)
             }
             Action::Export { conn, tier } => Some(Reply::Onnx { conn, file: self.export(tier)? }),
@@ -186,36 +211,53 @@ impl Keeper {
         })
     }
 
-    /// Checks updates, makes the good ones durable together, then answers all.
-    pub fn store_updates(&mut self, updates: &[StoredUpdate]) -> Reply {
-        let mut answers: Vec<(DeviceId, Ticket, Result<(), Code>)> = Vec::with_capacity(updates.len());
-        let mut records = Vec::with_capacity(updates.len());
-        for update in updates {
-            let checked = self.check(update);
-            let answer = match checked {
-                Ok(norms) => {
-                    let header = Header {
-                        ticket: update.ticket,
-                        device: update.device.clone(),
-                        tier: update.tier,
-                        kind: update.kind,
-                        vectors: update.vectors,
-                        lr: update.lr,
-                        codec: update.codec,
-                        scalars: update.scalars.clone(),
-                        norms,
-                    };
-                    records.push(UpdateRecord { header, payload: &update.payload });
-                    Ok(())
-                }
-                Err(code) => {
-                    warn!(device = %update.device, "update refused: {code}");
-                    Err(code)
-                }
-            };
-            answers.push((update.device.clone(), update.ticket, answer));
+    /// Makes an update durable together with those that arrive shortly after it; also gives the job that ended the
+    /// wait. Each is checked and written as it comes, so that only the disk is left to wait for.
+    fn store_group(&mut self, first: StoredUpdate, jobs: &Receiver<Job>, hub: &Hub) -> (Reply, Option<Job>) {
+        let until = Instant::now() + GROUP_WAIT;
+        let (mut answers, mut next, mut left) = (vec![], Some(first), None);
+        while let Some(update) = next.take() {
+            answers.push(self.put(&update));
+            let StoredUpdate { device, ticket, payload, last, .. } = update;
+            hub.with(|coordinator, now| coordinator.handle_written(&device, ticket, payload, now));
+            if answers.len() >= GROUP || last {
+                break;
+            }
+            match jobs.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Job::Do(Action::Store(update))) => next = Some(update),
+                Ok(other) => left = Some(other),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
         }
-        if let Err(failed) = self.store.append(&records) {
+        (self.settle(answers), left)
+    }
+
+    /// Checks an update and hands it to the store.
+    fn put(&mut self, update: &StoredUpdate) -> Answer {
+        let stored = self.check(update).and_then(|norms| {
+            let header = Header {
+                ticket: update.ticket,
+                device: update.device.clone(),
+                tier: update.tier,
+                kind: update.kind,
+                vectors: update.vectors,
+                lr: update.lr,
+                codec: update.codec,
+                scalars: update.scalars.clone(),
+                norms,
+            };
+            let put = self.store.put(&UpdateRecord { header, payload: &update.payload });
+            put.map(drop).map_err(|failed| failed.code())
+        });
+        if let Err(code) = stored {
+            warn!(device = %update.device, "update refused: {code}");
+        }
+        (update.device.clone(), update.ticket, stored)
+    }
+
+    /// Waits until what was put is durable, then answers all.
+    fn settle(&mut self, mut answers: Vec<Answer>) -> Reply {
+        if let Err(failed) = self.store.settle() {
             error!("updates can not be stored: {failed}");
             for (_, _, answer) in &mut answers {
                 *answer = answer.and(Err(failed.code()));
@@ -242,18 +284,4 @@ impl Keeper {
             }
         }
     }
-}
-
-/// More updates that arrive shortly after the first, and the job that ended the wait.
-fn group(first: StoredUpdate, jobs: &Receiver<Job>) -> (Vec<StoredUpdate>, Option<Job>) {
-    let mut updates = vec![first];
-    let until = Instant::now() + GROUP_WAIT;
-    while updates.len() < GROUP && updates.last().is_some_and(|update| !update.last) {
-        match jobs.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(Job::Do(Action::Store(update))) => updates.push(update),
-            Ok(other) => return (updates, Some(other)),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-        }
-    }
-    (updates, None)
 }

@@ -115,21 +115,28 @@ fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::Se
     Ok(config)
 }
 
-/// Bytes that may wait for us on one stream and on one connection: what a device can make us remember. A device far
-/// away (200 ms) still sends half a megabyte per second.
-const WAITING: [u32; 2] = [96 << 10, 128 << 10];
+/// Bytes that may wait for us on one stream: what a device can make us remember.
+const STREAM: u32 = 96 << 10;
+/// The same on one connection. quinn's lists of what waits stay as long as they ever were, so a device nearby, which
+/// fills its window at once and has no use for a long one, gets a short one. One far away (200 ms) still sends half a
+/// megabyte per second.
+const NEAR: VarInt = VarInt::from_u32(56 << 10);
+const FAR: VarInt = VarInt::from_u32(128 << 10);
+/// How far away that is.
+const FAR_FROM: Duration = Duration::from_millis(50);
 /// Bytes on their way to one device. They are shared, but every packet of them is remembered until it is acknowledged.
 const ON_THE_WAY: u64 = 256 << 10;
 
 fn transport() -> quinn::TransportConfig {
-    let [stream, connection] = WAITING;
     let mut transport = quinn::TransportConfig::default();
     transport
         // Messages, and a question for a new certificate.
         .max_concurrent_bidi_streams(VarInt::from_u32(2))
-        .max_concurrent_uni_streams(VarInt::from_u32(4))
-        .stream_receive_window(VarInt::from_u32(stream))
-        .receive_window(VarInt::from_u32(connection))
+        // A device sends one update at a time. quinn keeps the lists of as many streams as there may be, for good, and
+        // comes round to the last of them only after as many rounds.
+        .max_concurrent_uni_streams(VarInt::from_u32(1))
+        .stream_receive_window(VarInt::from_u32(STREAM))
+        .receive_window(NEAR)
         .send_window(ON_THE_WAY)
         .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
     transport

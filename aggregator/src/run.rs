@@ -63,6 +63,7 @@ impl Run {
             guard,
             losses: Default::default(),
             dir,
+            status: None,
             observer,
         };
         let open = match &saved.open {

@@ -52,9 +52,12 @@ pub trait Store: Send {
     /// Opens the next round, or the next exchange of the open one; its updates stay.
     fn open_round(&mut self, round: &RoundRecord) -> Result<(), StoreError>;
 
-    /// Keeps updates of the open round in one commit. Says for each whether it is new: the first
-    /// update of a device in an exchange stays, so a repeated one does no harm.
-    fn append(&mut self, updates: &[UpdateRecord<'_>]) -> Result<Vec<Kept>, StoreError>;
+    /// Takes an update of the open round. It counts, and is durable, after the next [`Store::settle`]. Says whether it
+    /// is new: the first update of a device in an exchange stays, so a repeated one does no harm.
+    fn put(&mut self, update: &UpdateRecord<'_>) -> Result<Kept, StoreError>;
+
+    /// Makes everything durable that was put since, in one commit. On an error none of it counts.
+    fn settle(&mut self) -> Result<(), StoreError>;
 
     /// The updates of an exchange, in DeviceId order.
     fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError>;
@@ -63,7 +66,7 @@ pub trait Store: Send {
     /// DeviceId order.
     fn past(&self, before: u32) -> Result<Vec<Entry>, StoreError>;
 
-    /// Reads the payload of an update, replacing `payload`; fails unless it is what was appended.
+    /// Reads the payload of an update, replacing `payload`; fails unless it is what was put.
     fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError>;
 
     /// Reads these bytes of the payload alone, replacing `payload`. What lies beyond its end is left
@@ -173,7 +176,7 @@ impl Entry {
     }
 }
 
-/// What became of an appended update.
+/// What became of an update that was put.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Kept {
     New,

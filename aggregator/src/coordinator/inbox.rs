@@ -206,7 +206,7 @@ impl Coordinator {
             Some((_, Seat::Refused(code))) if offer.ticket == ticket => {
                 return self.receipt(device, ticket, Some(*code));
             }
-            Some((_, Seat::Storing(_))) if offer.ticket == ticket => return,
+            Some((_, Seat::Storing(_) | Seat::Written(_))) if offer.ticket == ticket => return,
             Some((_, Seat::Uploading(upload))) if upload.offer == offer => {
                 let fetch = Fetch { transfer: offer.update.transfer, offset: upload.incoming.received() };
                 return self.say(device, ToDevice::Fetch(fetch));

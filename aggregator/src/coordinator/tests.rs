@@ -333,6 +333,34 @@ fn what_does_not_fit_the_assignment_is_refused_before_a_byte_is_fetched() {
     assert_eq!(refused(gateway.say(0)), Some(Code::WrongModel));
 }
 
+#[test]
+fn an_update_makes_room_once_it_is_written_and_is_acknowledged_once_it_is_durable() {
+    let mut gateway = Gateway::new(Settings { max_uploads: 1, ..settings(2) });
+    (0..2).for_each(|conn| gateway.join(conn, u64::MAX).unwrap());
+    let assignments = gateway.open(0..2);
+    for (conn, assignment) in (0..).zip(&assignments) {
+        let offer = offer(assignment, assignment.model.bytes);
+        gateway.hear(conn, &ToAggregator::Offer(offer)).unwrap();
+    }
+    let fetches = |said: Vec<ToDevice>| said.iter().any(|said| matches!(said, ToDevice::Fetch(_)));
+    assert!(fetches(gateway.say(0)) && !fetches(gateway.say(1)));
+    let data = vec![0; assignments[0].model.bytes as usize];
+    let mut frame = vec![0; data.len() + wire::CHUNK_OVERHEAD];
+    wire::encode_chunk(1, 0, data.len(), &mut frame, |to| to.copy_from_slice(&data)).unwrap();
+    gateway.coordinator.handle_frame(ConnId(0), &frame, gateway.now).unwrap();
+    let update = gateway.actions().into_iter().find_map(|action| match action {
+        Action::Store(update) => Some(update),
+        _ => None,
+    });
+    let StoredUpdate { device, ticket, payload, .. } = update.unwrap();
+    assert!(!fetches(gateway.say(1)), "the first one is still in memory");
+    let receipts = |said: Vec<ToDevice>| said.iter().any(|said| matches!(said, ToDevice::Receipt(_)));
+    gateway.coordinator.handle_written(&device, ticket, payload, gateway.now);
+    assert!(fetches(gateway.say(1)) && !receipts(gateway.say(0)));
+    gateway.coordinator.handle_stored(&device, ticket, Ok(()), gateway.now);
+    assert!(receipts(gateway.say(0)));
+}
+
 impl Coordinator {
     /// As if the device's update had arrived and were on its way to the disk.
     fn set_storing(&mut self, device: &DeviceId) {

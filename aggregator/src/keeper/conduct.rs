@@ -300,8 +300,7 @@ impl Keeper {
             history: self.method.needs().history,
         })?;
         self.committed = closed.number;
-        self.write_model()?;
-        self.publish(&report)?;
+        self.publish(&report);
         Ok(Reply::Committed)
     }
 

@@ -30,7 +30,8 @@ impl Keeper {
         self.write("model.onnx", &file)
     }
 
-    pub(super) fn publish(&mut self, report: &RoundReport) -> Result<(), KeeperError> {
+    /// Makes a report known; the files are due.
+    pub(super) fn publish(&mut self, report: &RoundReport) {
         if let Some(observer) = &mut self.observer {
             observer(report);
         }
@@ -40,7 +41,14 @@ impl Keeper {
             "finished": report.purpose == "evaluate",
             "last_round": report,
         });
-        self.write("status.json", status.to_string().as_bytes())
+        self.status = Some(status.to_string());
+    }
+
+    /// Brings the files up to date.
+    pub(super) fn write_files(&mut self) -> Result<(), KeeperError> {
+        let Some(status) = self.status.take() else { return Ok(()) };
+        self.write_model()?;
+        self.write("status.json", status.as_bytes())
     }
 
     /// Whoever reads sees the old file or the new one, never half of one.

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use common::{transfer::LinkLimits, wire};
-use quinn::{Connection, RecvStream};
+use quinn::{Connection, ReadExactError, RecvStream};
 
-use super::End;
+use super::{End, FAR, FAR_FROM, NEAR};
 use crate::{fleet::ConnId, hub::Hub};
 
 /// The control stream, until it ends.
@@ -22,6 +22,7 @@ pub(super) async fn transfers(connection: &Connection, hub: &Hub, conn: ConnId) 
     let limit = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD;
     loop {
         let stream = connection.accept_uni().await?;
+        connection.set_receive_window(if connection.rtt() < FAR_FROM { NEAR } else { FAR });
         match frames(stream, limit, hub, conn).await {
             Err(End::Refused(code)) => return Err(End::Refused(code)),
             Err(End::Link(_)) | Ok(()) => {}
@@ -46,14 +47,13 @@ async fn frames(mut stream: RecvStream, limit: usize, hub: &Hub, conn: ConnId) -
     }
 }
 
-/// A whole frame; empty if the stream ends before it does.
+/// A whole frame; empty if the stream ends before it does. Takes all packets that are there at once: the connection is
+/// locked for every look.
 async fn read(stream: &mut RecvStream, len: usize) -> Result<Vec<u8>, End> {
-    let mut frame = Vec::with_capacity(len);
-    while frame.len() < len {
-        match stream.read_chunk(len - frame.len(), true).await? {
-            Some(chunk) => frame.extend_from_slice(&chunk.bytes),
-            None => return Ok(vec![]),
-        }
+    let mut frame = vec![0; len];
+    match stream.read_exact(&mut frame).await {
+        Ok(()) => Ok(frame),
+        Err(ReadExactError::FinishedEarly(_)) => Ok(vec![]),
+        Err(ReadExactError::ReadError(lost)) => Err(lost.into()),
     }
-    Ok(frame)
 }

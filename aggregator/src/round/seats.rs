@@ -21,6 +21,8 @@ pub enum Seat {
     Uploading(Box<Upload>),
     /// Complete, not yet durable.
     Storing(Scalars),
+    /// The same, but handed over to the disk and no longer in memory.
+    Written(Scalars),
     Delivered(Scalars),
     Refused(Code),
 }
@@ -69,12 +71,12 @@ impl Seats {
         let old = std::mem::replace(seat, new);
         let before = Self::counted(&old);
         if let Some(tally) = self.tallies.get_mut(tier.index()) {
-            let change = |count: &mut usize, kind: Counted| {
-                *count = *count + usize::from(after == kind) - usize::from(before == kind);
+            let change = |count: &mut usize, kinds: &[Counted]| {
+                *count = *count + usize::from(kinds.contains(&after)) - usize::from(kinds.contains(&before));
             };
-            change(&mut tally.delivered, Counted::Delivered);
-            change(&mut tally.refused, Counted::Refused);
-            change(&mut tally.storing, Counted::Storing);
+            change(&mut tally.delivered, &[Counted::Delivered]);
+            change(&mut tally.refused, &[Counted::Refused]);
+            change(&mut tally.storing, &[Counted::Storing, Counted::Written]);
         }
         let held = |counted| usize::from(matches!(counted, Counted::Uploading | Counted::Storing));
         self.held = self.held + held(after) - held(before);
@@ -132,6 +134,7 @@ impl Seats {
             Seat::Queued(_) => Counted::Queued,
             Seat::Uploading(_) => Counted::Uploading,
             Seat::Storing(_) => Counted::Storing,
+            Seat::Written(_) => Counted::Written,
             Seat::Delivered(_) => Counted::Delivered,
             Seat::Refused(_) => Counted::Refused,
         }
@@ -144,6 +147,7 @@ enum Counted {
     Queued,
     Uploading,
     Storing,
+    Written,
     Delivered,
     Refused,
 }
@@ -173,6 +177,7 @@ mod tests {
             })),
             3 => Seat::Storing(Scalars::default()),
             4 => Seat::Delivered(Scalars::default()),
+            5 => Seat::Written(Scalars::default()),
             _ => Seat::Refused(Code::WrongRound),
         }
     }
@@ -184,7 +189,7 @@ mod tests {
         let mut seats = Seats::new((0..20).map(|index| (device(index), tier(index))));
         let mut rng = Rng::new(7);
         for _ in 0..2000 {
-            assert!(seats.set(&device(rng.below(20)), seat(rng.below(6))).is_some());
+            assert!(seats.set(&device(rng.below(20)), seat(rng.below(7))).is_some());
             let mut tallies = [Tally::default(); 3];
             let (mut held, mut queued) = (0, vec![]);
             for (device, tier, seat) in seats.iter() {
@@ -197,6 +202,7 @@ mod tests {
                         tally.storing += 1;
                         held += 1;
                     }
+                    Seat::Written(_) => tally.storing += 1,
                     Seat::Uploading(_) => held += 1,
                     Seat::Queued(_) => queued.push(device),
                     Seat::Assigned => {}

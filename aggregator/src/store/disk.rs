@@ -18,11 +18,11 @@ use common::{RunId, message::Ticket};
 use redb::{AccessGuard, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::{
-    Commit, Entry, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
+    Commit, Entry, Header, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
     UpdateRecord,
     ledger::{self, DEVICES, Fault, Ledger, META, MODELS, REPORTS, UPDATES},
     model,
-    spool::{self, Spool, sync_dir},
+    spool::{self, Spare, Spool, sync_dir},
 };
 use crate::fleet::DeviceRecord;
 
@@ -60,6 +60,10 @@ pub struct DiskStore {
     run: Option<RunId>,
     /// Of the open round.
     spool: Option<Spool>,
+    /// Written, but neither durable nor in the index.
+    unsettled: Vec<Entry>,
+    /// For the next round.
+    spare: Option<Spare>,
     /// Of rounds before, opened as they are read; until the next commit.
     old: BTreeMap<u32, Spool>,
 }
@@ -80,14 +84,16 @@ impl DiskStore {
         let indexed = store.indexed_rounds()?;
         if let Some(round) = open {
             let entries = store.of_rounds(round, round)?;
-            store.spool = Some(Spool::open(&store.spools, round, &entries)?);
+            store.spool = Some(Spool::open(&store.spools, round, &entries, None)?);
         }
+        Spare::sweep(&store.spools);
         spool::sweep(&store.spools, |round| Some(round) == open || indexed.contains(&round))?;
         Ok(store)
     }
 
     pub(super) fn new(ledger: Ledger, spools: &Path, options: Options) -> Self {
-        Self { ledger, spools: spools.to_owned(), options, run: None, spool: None, old: BTreeMap::new() }
+        let (spool, unsettled, spare, old) = (None, vec![], None, BTreeMap::new());
+        Self { ledger, spools: spools.to_owned(), options, run: None, spool, unsettled, spare, old }
     }
 
     /// Fails if something is damaged that a run needs to go on.
@@ -192,7 +198,7 @@ impl DiskStore {
             if entries.is_empty() {
                 return Err(StoreError::WrongRound { open: self.open_number(), got: round });
             }
-            self.old.insert(round, Spool::open(&self.spools, round, &entries)?);
+            self.old.insert(round, Spool::open(&self.spools, round, &entries, None)?);
         }
         self.old.get_mut(&round).map_or(Ok(()), read)
     }
@@ -254,7 +260,7 @@ impl Store for DiskStore {
             return Err(StoreError::NotNext { next, got: round.number });
         }
         if self.open_number() != Some(round.number) {
-            self.spool = Some(Spool::open(&self.spools, round.number, &[])?);
+            self.spool = Some(Spool::open(&self.spools, round.number, &[], self.spare.take())?);
         }
         self.ledger.write(|txn| {
             txn.open_table(META)?.insert("open", ledger::encode("open", &Some(round))?.as_slice())?;
@@ -262,43 +268,36 @@ impl Store for DiskStore {
         })
     }
 
-    fn append(&mut self, updates: &[UpdateRecord<'_>]) -> Result<Vec<Kept>, StoreError> {
+    fn put(&mut self, update: &UpdateRecord<'_>) -> Result<Kept, StoreError> {
         let run = self.run.ok_or(StoreError::NotBegun)?;
-        let open = self.open_number();
-        updates.iter().try_for_each(|update| update.check(run, open))?;
-        let kept = self.ledger.read(|txn| {
-            let index = txn.open_table(UPDATES)?;
-            let mut kept = Vec::with_capacity(updates.len());
-            for (number, UpdateRecord { header, .. }) in updates.iter().enumerate() {
-                let same = |other: &UpdateRecord<'_>| {
-                    other.header.device == header.device && other.header.ticket.stage == header.ticket.stage
-                };
-                let key = (header.ticket.round, header.ticket.stage, header.device.as_str());
-                let known = updates.iter().take(number).any(same) || index.get(key)?.is_some();
-                kept.push(if known { Kept::Known } else { Kept::New });
-            }
-            Ok(kept)
-        })?;
-        let new: Vec<_> = updates
-            .iter()
-            .zip(&kept)
-            .filter(|&(_, &kept)| kept == Kept::New)
-            .map(|(update, _)| update)
-            .collect();
-        let Some(spool) = self.spool.as_mut().filter(|_| !new.is_empty()) else { return Ok(kept) };
-        let entries = spool.append(&new)?;
-        let committed = self.ledger.write(|txn| {
-            let mut index = txn.open_table(UPDATES)?;
-            for entry in &entries {
-                let Ticket { round, stage, .. } = entry.header.ticket;
-                let device = entry.header.device.as_str();
-                let value = ledger::encode(&update_tag(round, stage, device), entry)?;
-                index.insert((round, stage, device), value.as_slice())?;
-            }
-            Ok(())
+        update.check(run, self.open_number())?;
+        let Header { ticket, device, .. } = &update.header;
+        let same =
+            |Entry { header, .. }: &Entry| header.device == *device && header.ticket.stage == ticket.stage;
+        let key = (ticket.round, ticket.stage, device.as_str());
+        let known = self.unsettled.iter().any(same)
+            || self.ledger.read(|txn| Ok(txn.open_table(UPDATES)?.get(key)?.is_some()))?;
+        let Some(spool) = self.spool.as_mut().filter(|_| !known) else { return Ok(Kept::Known) };
+        self.unsettled.push(spool.write(update)?);
+        Ok(Kept::New)
+    }
+
+    fn settle(&mut self) -> Result<(), StoreError> {
+        let entries = std::mem::take(&mut self.unsettled);
+        let Some(spool) = self.spool.as_mut().filter(|_| !entries.is_empty()) else { return Ok(()) };
+        let settled = spool.sync().and_then(|()| {
+            self.ledger.write(|txn| {
+                let mut index = txn.open_table(UPDATES)?;
+                for entry in &entries {
+                    let Ticket { round, stage, .. } = entry.header.ticket;
+                    let device = entry.header.device.as_str();
+                    let value = ledger::encode(&update_tag(round, stage, device), entry)?;
+                    index.insert((round, stage, device), value.as_slice())?;
+                }
+                Ok(())
+            })
         });
-        committed.inspect_err(|_| spool.rewind(&entries))?;
-        Ok(kept)
+        settled.inspect_err(|_| spool.rewind(&entries))
     }
 
     fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError> {
@@ -344,6 +343,9 @@ impl Store for DiskStore {
         let files = (self.spool.take(), std::mem::take(&mut self.old));
         if !options.keep_spool {
             let needed: BTreeSet<u32> = kept.iter().map(|(ticket, _)| ticket.round).collect();
+            if !needed.contains(&commit.round) {
+                self.spare = Spare::set_aside(&self.spools, commit.round);
+            }
             // The round is closed whatever happens here; a file that stays is removed on the next start.
             let _ = spool::sweep(&self.spools, |round| needed.contains(&round));
         }

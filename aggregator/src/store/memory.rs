@@ -86,21 +86,21 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn append(&mut self, updates: &[UpdateRecord<'_>]) -> Result<Vec<Kept>, StoreError> {
+    fn put(&mut self, update: &UpdateRecord<'_>) -> Result<Kept, StoreError> {
         let run = self.run()?.run;
-        let open = self.open.as_ref().map(|round| round.number);
-        updates.iter().try_for_each(|update| update.check(run, open))?;
-        let keep = |update: &UpdateRecord<'_>| {
-            let key = key(&update.header);
-            if self.updates.contains_key(&key) {
-                return Ok(Kept::Known);
-            }
-            let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
-            let entry = Entry { header: update.header.clone(), offset: 0, len, crc: 0 };
-            self.updates.insert(key, (entry, self.payloads.put(update.payload)?));
-            Ok(Kept::New)
-        };
-        updates.iter().map(keep).collect()
+        update.check(run, self.open.as_ref().map(|round| round.number))?;
+        let key = key(&update.header);
+        if self.updates.contains_key(&key) {
+            return Ok(Kept::Known);
+        }
+        let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
+        let entry = Entry { header: update.header.clone(), offset: 0, len, crc: 0 };
+        self.updates.insert(key, (entry, self.payloads.put(update.payload)?));
+        Ok(Kept::New)
+    }
+
+    fn settle(&mut self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError> {

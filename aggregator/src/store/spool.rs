@@ -4,12 +4,15 @@
 //! record  | "FTU2" | header bytes u32 | payload bytes u32 | header, postcard | payload | CRC-32 |
 //! ```
 //! Integers are little-endian; the checksum covers everything before it. What counts is in the ledger's
-//! index; bytes after its last entry are the rest of a crash and are cut off. The headers are there so
+//! index; bytes after its last entry are the rest of a crash or of an earlier round. The headers are there so
 //! that a spool can be read without the ledger.
+//!
+//! A file that is no longer needed is set aside for the next round, which then writes to blocks that the file
+//! system has already given out: half the cost of making an update durable is finding new ones.
 
 use std::{
     fs::{self, File},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, Read, Seek, SeekFrom},
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -22,6 +25,32 @@ use super::{Entry, Header, StoreError, UpdateRecord};
 const MAGIC: [u8; 4] = *b"FTU2";
 const PREFIX: u64 = 12;
 const CHECKSUM: u64 = 4;
+/// The file that waits for the next round.
+const SPARE: &str = "spare.spool";
+
+/// The file of a closed round, until the next round takes it or the store is closed.
+#[derive(Debug)]
+pub(super) struct Spare(PathBuf);
+
+impl Spare {
+    pub fn set_aside(dir: &Path, round: u32) -> Option<Self> {
+        let path = dir.join(SPARE);
+        // Without one the next round begins with an empty file.
+        fs::rename(path_of(dir, round), &path).ok().map(|()| Self(path))
+    }
+
+    /// What a process that was killed has left.
+    pub fn sweep(dir: &Path) {
+        drop(Self(dir.join(SPARE)));
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        // It is not there if a round has taken it.
+        let _ = fs::remove_file(&self.0);
+    }
+}
 
 /// The spool of one round.
 #[derive(Debug)]
@@ -30,23 +59,25 @@ pub(super) struct Spool {
     path: PathBuf,
     file: File,
     end: u64,
+    /// The file's name may not be durable yet. It has to be once an update counts, not when devices are told to work.
+    new: bool,
 }
 
 impl Spool {
-    /// Opens or creates the spool of a round, of which `entries` count.
-    pub fn open(dir: &Path, round: u32, entries: &[Entry]) -> Result<Self, StoreError> {
+    /// Opens or creates the spool of a round, of which `entries` count; `spare` serves for a new one.
+    pub fn open(dir: &Path, round: u32, entries: &[Entry], spare: Option<Spare>) -> Result<Self, StoreError> {
         let (existing, end) = check(dir, round, entries)?;
         let path = path_of(dir, round);
         let wrap = |source| StoreError::Io { path: path.clone(), source };
+        if let Some(Spare(spare)) = spare.as_ref().filter(|_| existing.is_none()) {
+            fs::rename(spare, &path).map_err(wrap)?;
+        }
         let file =
             File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(wrap)?;
-        if existing.is_none() {
-            sync_dir(dir)?;
-        }
         if existing.is_some_and(|len| len > end) {
             file.set_len(end).and_then(|()| file.sync_all()).map_err(wrap)?;
         }
-        Ok(Self { round, path, file, end })
+        Ok(Self { round, path, file, end, new: existing.is_none() })
     }
 
     /// Opens the spool of a round for reading alone.
@@ -54,34 +85,37 @@ impl Spool {
         let (_, end) = check(dir, round, entries)?;
         let path = path_of(dir, round);
         let file = File::open(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
-        Ok(Self { round, path, file, end })
+        Ok(Self { round, path, file, end, new: false })
     }
 
-    /// Writes records and waits until the disk has them.
-    pub fn append(&mut self, updates: &[&UpdateRecord<'_>]) -> Result<Vec<Entry>, StoreError> {
-        let mut entries = Vec::with_capacity(updates.len());
-        let mut end = self.end;
-        for update in updates {
-            let head = head(&update.header, update.payload.len()).ok_or(StoreError::TooLong)?;
-            let mut crc = Crc32::default();
-            crc.update(&head);
-            crc.update(update.payload);
-            let crc = crc.finish();
-            let written = self
-                .file
-                .seek(SeekFrom::Start(end))
-                .and_then(|_| self.file.write_all(&head))
-                .and_then(|()| self.file.write_all(update.payload))
-                .and_then(|()| self.file.write_all(&crc.to_le_bytes()));
-            written.map_err(|source| self.undo(source))?;
-            let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
-            let entry = Entry { header: update.header.clone(), offset: end, len, crc };
-            end += head.len() as u64 + u64::from(len) + CHECKSUM;
-            entries.push(entry);
-        }
+    /// Writes a record; it is durable after [`Spool::sync`].
+    pub fn write(&mut self, update: &UpdateRecord<'_>) -> Result<Entry, StoreError> {
+        let head = head(&update.header, update.payload.len()).ok_or(StoreError::TooLong)?;
+        let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
+        let mut crc = Crc32::default();
+        crc.update(&head);
+        crc.update(update.payload);
+        let crc = crc.finish();
+        let offset = self.end;
+        let payload = offset + head.len() as u64;
+        let written = self
+            .file
+            .write_all_at(&head, offset)
+            .and_then(|()| self.file.write_all_at(update.payload, payload))
+            .and_then(|()| self.file.write_all_at(&crc.to_le_bytes(), payload + u64::from(len)));
+        written.map_err(|source| self.undo(source))?;
+        self.end = payload + u64::from(len) + CHECKSUM;
+        Ok(Entry { header: update.header.clone(), offset, len, crc })
+    }
+
+    /// Waits until the disk has everything that was written.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
         self.file.sync_data().map_err(|source| self.undo(source))?;
-        self.end = end;
-        Ok(entries)
+        if self.new {
+            self.path.parent().map_or(Ok(()), sync_dir)?;
+            self.new = false;
+        }
+        Ok(())
     }
 
     /// Forgets what was written after these bytes; they are overwritten by the next records.

@@ -81,11 +81,17 @@ impl<'a, S: Store + ?Sized> Spooled<'a, S> {
 impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
     type Value = f32;
     type Error = StoreError;
+    const AHEAD: bool = true;
 
     fn read<'b>(&'b mut self, row: Row<'_>, buffer: &'b mut Vec<f32>) -> Result<&'b [f32], StoreError> {
+        self.fill(row, buffer)?;
+        Ok(buffer)
+    }
+
+    fn fill(&mut self, row: Row<'_>, buffer: &mut Vec<f32>) -> Result<(), StoreError> {
         let Some(Place { entry, first, count, .. }) = self.find(row) else {
             buffer.clear();
-            return Ok(buffer);
+            return Ok(());
         };
         self.store.read(entry, &mut self.payload)?;
         let all = entry.header.codec.count_in(entry.payload_len()).unwrap_or(0);
@@ -101,7 +107,7 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
                 buffer.extend_from_slice(self.numbers.get(first..first + count).unwrap_or(&[]));
             }
         }
-        Ok(buffer)
+        Ok(())
     }
 
     /// Reads no more than the blocks of the codec that the part lies in, after one look at the whole.

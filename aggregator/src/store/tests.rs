@@ -73,9 +73,15 @@ fn bytes(value: f32) -> Vec<u8> {
     [value; 3].iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
+fn put_all(store: &mut dyn Store, updates: &[UpdateRecord<'_>]) -> Result<Vec<Kept>, StoreError> {
+    let kept = updates.iter().map(|update| store.put(update)).collect();
+    store.settle()?;
+    kept
+}
+
 fn append(store: &mut dyn Store, name: &str, round: u32, value: f32) -> Vec<Kept> {
     let payload = bytes(value);
-    store.append(&[UpdateRecord { header: header(name, round, 1), payload: &payload }]).unwrap()
+    put_all(store, &[UpdateRecord { header: header(name, round, 1), payload: &payload }]).unwrap()
 }
 
 fn names(entries: &[Entry]) -> Vec<&str> {
@@ -130,8 +136,8 @@ fn exchanges_of_a_round_are_kept_apart_and_last_updates_stay_as_long_as_wanted()
         let mut tried = header("a", 1, 1);
         (tried.ticket.stage, tried.kind, tried.vectors) = (1, Kind::Try, 0);
         let tried = UpdateRecord { header: tried, payload: &[] };
-        assert_eq!(store.append(std::slice::from_ref(&tried)).unwrap(), [Kept::New]);
-        assert_eq!(store.append(std::slice::from_ref(&tried)).unwrap(), [Kept::Known]);
+        assert_eq!(put_all(store, std::slice::from_ref(&tried)).unwrap(), [Kept::New]);
+        assert_eq!(put_all(store, std::slice::from_ref(&tried)).unwrap(), [Kept::Known]);
         assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
         assert_eq!(names(&store.updates(1, 1).unwrap()), ["a"]);
         assert!(store.past(1).unwrap().is_empty());
@@ -195,9 +201,9 @@ fn a_repeated_update_does_no_harm() {
         let payload = bytes(5.0);
         let twice =
             [1, 1, 2].map(|attempt| UpdateRecord { header: header("a", 1, attempt), payload: &payload });
-        assert_eq!(store.append(&twice).unwrap(), [Kept::Known; 3]);
+        assert_eq!(put_all(store, &twice).unwrap(), [Kept::Known; 3]);
         let fresh = [1, 1].map(|attempt| UpdateRecord { header: header("d", 1, attempt), payload: &payload });
-        assert_eq!(store.append(&fresh).unwrap(), [Kept::New, Kept::Known]);
+        assert_eq!(put_all(store, &fresh).unwrap(), [Kept::New, Kept::Known]);
         assert_eq!(payloads(store, 1).unwrap(), [bytes(1.0), bytes(2.0), bytes(3.0), bytes(5.0)]);
     });
 }
@@ -210,7 +216,7 @@ fn what_does_not_fit_is_refused() {
         let mut foreign = header("d", 1, 1);
         foreign.ticket.run = RunId(8);
         for header in [header("d", 2, 1), foreign] {
-            let error = store.append(&[UpdateRecord { header, payload: &payload }]).unwrap_err();
+            let error = put_all(store, &[UpdateRecord { header, payload: &payload }]).unwrap_err();
             assert_eq!(error.code(), Code::WrongRound);
         }
         assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
@@ -283,6 +289,46 @@ fn spools_are_kept_on_request_and_swept_otherwise() {
     assert_eq!(payloads(&mut store, 1).unwrap(), [bytes(1.0), bytes(2.0), bytes(3.0)]);
     assert!(!spool_of(&dir, 77).exists());
     assert_eq!((store.parameters(0).unwrap(), store.parameters(1).unwrap()), (None, Some(vec![1.0; 3])));
+}
+
+#[test]
+fn the_file_of_a_closed_round_serves_the_next_one() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = TempDir::new().unwrap();
+    let mut store = disk(&dir);
+    started(&mut store);
+    let before = fs::metadata(spool_of(&dir, 1)).unwrap();
+    commit(&mut store, 1);
+    store.open_round(&round(2)).unwrap();
+    append(&mut store, "b", 2, 7.0);
+    assert_eq!(payloads(&mut store, 2).unwrap(), [bytes(7.0)]);
+    let after = fs::metadata(spool_of(&dir, 2)).unwrap();
+    assert_eq!((after.ino(), after.len()), (before.ino(), before.len()));
+    // What an earlier round has left in it counts as little as what a crash leaves.
+    drop(store);
+    let mut store = disk(&dir);
+    assert!(fs::metadata(spool_of(&dir, 2)).unwrap().len() < before.len());
+    assert_eq!(payloads(&mut store, 2).unwrap(), [bytes(7.0)]);
+    commit(&mut store, 2);
+    drop(store);
+    assert_eq!(fs::read_dir(dir.path().join("spool")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_not_settled_does_not_count() {
+    let dir = TempDir::new().unwrap();
+    let mut store = disk(&dir);
+    started(&mut store);
+    let payload = bytes(4.0);
+    let update = UpdateRecord { header: header("d", 1, 1), payload: &payload };
+    assert_eq!(store.put(&update).unwrap(), Kept::New);
+    assert_eq!(store.put(&update).unwrap(), Kept::Known);
+    assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
+    drop(store);
+    let mut store = disk(&dir);
+    assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
+    append(&mut store, "d", 1, 4.0);
+    assert_eq!(payloads(&mut store, 1).unwrap().len(), 4);
 }
 
 #[test]
@@ -452,7 +498,7 @@ fn parts_of_updates_are_those_of_the_whole() {
             let mut payload = vec![0; codec.encoded_len(count).unwrap() as usize];
             codec.encode(&values, 0, 7, &mut payload).unwrap();
             let header = Header { codec, ..header(name, 1, 1) };
-            store.append(&[UpdateRecord { header, payload: &payload }]).unwrap();
+            put_all(store, &[UpdateRecord { header, payload: &payload }]).unwrap();
             let scalars = Scalars { samples: 1, loss_before: 1.0, ..Scalars::default() };
             cohort.admit(id(name), Tier::new(0).unwrap(), scalars, &[1.0]).unwrap();
         }

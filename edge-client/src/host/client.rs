@@ -259,6 +259,9 @@ impl Driver<'_> {
 
     /// True once the run is over.
     async fn handle_event(&mut self, event: &Event, link: &mut QuicLink) -> Result<bool, Trouble> {
+        if let Event::Answered { .. } = event {
+            link.end_transfer();
+        }
         match *event {
             Event::Joined { run, tier, parameters } => {
                 info!(%run, "joined as {tier} with {parameters} parameters");

@@ -122,9 +122,8 @@ impl QuicLink {
                 let stream = match self.transfer.take() {
                     Some((open, stream)) if open == id => stream,
                     before => {
-                        if let Some((_, mut done)) = before {
-                            let _ = done.finish();
-                        }
+                        self.transfer = before;
+                        self.end_transfer();
                         self.connection.open_uni().await?
                     }
                 };
@@ -140,6 +139,13 @@ impl QuicLink {
             Ok(()) => Ok(()),
             Err(quinn::WriteError::ConnectionLost(error)) => Err(error.into()),
             Err(error) => Err(LinkError::Lost(error.to_string())),
+        }
+    }
+
+    /// No more of the update is wanted. The aggregator admits one such stream at a time, so the next one need not wait.
+    pub(super) fn end_transfer(&mut self) {
+        if let Some((_, mut done)) = self.transfer.take() {
+            let _ = done.finish();
         }
     }
 

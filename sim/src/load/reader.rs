@@ -8,6 +8,9 @@ use common::{
 };
 use quinn::RecvStream;
 
+/// Packets that are taken from a stream at a time.
+const PACKETS: usize = 32;
+
 #[derive(Debug)]
 pub(super) struct FrameReader {
     stream: RecvStream,
@@ -31,8 +34,12 @@ impl FrameReader {
                 }
                 self.buffer.reserve(4 + len - self.buffer.len());
             }
-            match self.stream.read_chunk(limit, true).await {
-                Ok(Some(chunk)) => self.buffer.extend_from_slice(&chunk.bytes),
+            // All packets that are there at once, as with a real device's reader.
+            let mut chunks = [const { Bytes::new() }; PACKETS];
+            match self.stream.read_chunks(&mut chunks).await {
+                Ok(Some(count)) => {
+                    chunks[..count].iter().for_each(|chunk| self.buffer.extend_from_slice(chunk))
+                }
                 Ok(None) => return Ok(None),
                 Err(error) => return Err(error.to_string()),
             }

@@ -33,6 +33,7 @@ impl<'a, U: Updates> Scaled<'a, U> {
 impl<U: Updates> Updates for Scaled<'_, U> {
     type Value = U::Value;
     type Error = U::Error;
+    const AHEAD: bool = U::AHEAD;
 
     fn read<'a>(
         &'a mut self,
@@ -45,6 +46,14 @@ impl<U: Updates> Updates for Scaled<'_, U> {
         buffer.clear();
         buffer.extend(update.iter().map(|&value| scaled(value, scale)));
         Ok(buffer)
+    }
+
+    fn fill(&mut self, row: Row<'_>, buffer: &mut Vec<U::Value>) -> Result<(), U::Error> {
+        self.updates.fill(row, buffer)?;
+        if let Some(scale) = self.scale(row) {
+            buffer.iter_mut().for_each(|value| *value = scaled(*value, scale));
+        }
+        Ok(())
     }
 
     fn part(&mut self, row: Row<'_>, start: usize, out: &mut [f64]) -> Result<usize, U::Error> {
