@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counted {
 struct Made<'a>(&'a RegionMap);
 
 impl Made<'_> {
-    fn fill(&self, number: usize, tier: Tier, buffer: &mut Vec<f32>) {
+    fn make(&self, number: usize, tier: Tier, buffer: &mut Vec<f32>) {
         buffer.clear();
         buffer.resize(self.0.slice_len(tier), (number % 3) as f32);
     }
@@ -55,7 +55,7 @@ impl Updates for Made<'_> {
 
     fn read<'a>(&'a mut self, row: Row<'_>, buffer: &'a mut Vec<f32>) -> Result<&'a [f32], Infallible> {
         if let Row::Update(index, participant) = row {
-            self.fill(index, participant.tier, buffer);
+            self.make(index, participant.tier, buffer);
         }
         Ok(buffer)
     }
@@ -73,7 +73,7 @@ fn peak(strategy: &str, regions: &RegionMap, devices: usize) -> usize {
     let mut buffer = Vec::new();
     for number in 0..devices {
         let tier = Tier::new(number % regions.tiers()).unwrap();
-        updates.fill(number, tier, &mut buffer);
+        updates.make(number, tier, &mut buffer);
         let norms = check_update(&buffer, regions.pieces(tier), regions.sets().len()).unwrap();
         let scalars = Scalars {
             samples: 10,
