@@ -130,7 +130,7 @@ const SYNTHETIC: Claim = Claim {
             effect: None,
         },
     ],
-    doubt: "The specification's figures are gaps on the 100 points that are trained on: computed literally, FedAvg has (.021, .052, .063) there and (.021, .028, .051) on fresh points. In four such draws the gap of client 2 on its 20 validation points is off by up to .19, while gaps differ by .03; on fresh points the literal EAGLE(5) is not above FedAvg in 9 of 16 draws, and in 12 of 12 with 1000 validation points. That is why there is a variant with 5000 points per client; its variances and losses of client 0 lie in the specification's ranges on test data, its FedAvg gaps, about (.015, .04, .05), a little below.",
+    doubt: "The specification's figures are gaps on the 100 points that are trained on: computed literally, FedAvg has (.021, .052, .063) there and (.021, .028, .051) on fresh points. In four such draws the gap of client 2 on its 20 validation points is off by up to .19, while gaps differ by .03; on fresh points the literal EAGLE(5) is not above FedAvg in 9 of 16 draws, and in 12 of 12 with 1000 validation points. That is why a variant with 5000 points per client was added once this was known; its variances and losses of client 0 lie in the specification's ranges on test data, its FedAvg gaps, about (.015, .04, .05), a little below.",
 };
 
 const fn gap(
