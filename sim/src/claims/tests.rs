@@ -3,8 +3,8 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::experiment::Loaded;
 use crate::results::{
-    Claim as OwnClaim, Direction, ExperimentRecord, FORMAT, Figures, Final, GroupFigures, How, Role,
-    RoundLine, SettingRecord, TierLine, UnitId, UnitResult, Value,
+    Claim as OwnClaim, Direction, ExperimentRecord, FORMAT, Final, GroupFigures, How, Role, RoundLine,
+    SettingRecord, TierLine, UnitId, UnitResult, Value,
 };
 
 /// A made-up run with the figures named; those of losses, accuracies, tiers and groups.
@@ -35,7 +35,7 @@ pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
         strategy: setting.into(),
         params: Default::default(),
         choice: vec![],
-        rounds: vec![RoundLine { loss: Figures::default(), ..Default::default() }; 7],
+        rounds: (1..=7).map(|round| RoundLine { round, ..Default::default() }).collect(),
         last,
         account: Default::default(),
         seconds: 60.0,
