@@ -39,6 +39,10 @@ impl Spare {
         fs::rename(path_of(dir, round), &path).ok().map(|()| Self(path))
     }
 
+    fn serve_as(self, path: &Path) -> io::Result<()> {
+        fs::rename(&self.0, path)
+    }
+
     /// What a process that was killed has left.
     pub fn sweep(dir: &Path) {
         drop(Self(dir.join(SPARE)));
@@ -69,8 +73,8 @@ impl Spool {
         let (existing, end) = check(dir, round, entries)?;
         let path = path_of(dir, round);
         let wrap = |source| StoreError::Io { path: path.clone(), source };
-        if let Some(Spare(spare)) = spare.as_ref().filter(|_| existing.is_none()) {
-            fs::rename(spare, &path).map_err(wrap)?;
+        if let (Some(spare), None) = (spare, existing) {
+            spare.serve_as(&path).map_err(wrap)?;
         }
         let file =
             File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(wrap)?;

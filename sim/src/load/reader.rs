@@ -38,7 +38,7 @@ impl FrameReader {
             let mut chunks = [const { Bytes::new() }; PACKETS];
             match self.stream.read_chunks(&mut chunks).await {
                 Ok(Some(count)) => {
-                    chunks[..count].iter().for_each(|chunk| self.buffer.extend_from_slice(chunk))
+                    chunks[..count].iter().for_each(|chunk| self.buffer.extend_from_slice(chunk));
                 }
                 Ok(None) => return Ok(None),
                 Err(error) => return Err(error.to_string()),
