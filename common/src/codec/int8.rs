@@ -14,7 +14,7 @@ pub(super) fn encode(values: &[f32], first: usize, seed: u64, out: &mut [u8]) {
         for (at, (code, &value)) in codes.iter_mut().zip(values).enumerate() {
             let random = rng::unit_f32(rng::derive(seed, (first + at) as u64));
             // `as i8` saturates, so rounding can not leave -127..=127 by more than the clamp.
-            let level = libm::floorf(value * inverse + random).clamp(-127.0, 127.0) as i8;
+            let level = floor(value * inverse + random).clamp(-127.0, 127.0) as i8;
             *code = level as u8;
         }
     }
@@ -30,7 +30,34 @@ pub(super) fn decode(bytes: &[u8], values: &mut [f32]) {
     }
 }
 
+/// Rounds down numbers that fit an `i32` (others stay beyond it, NaN becomes 0); unlike `libm`'s, without a branch.
+fn floor(value: f32) -> f32 {
+    let whole = value as i32 as f32;
+    if whole > value { whole - 1.0 } else { whole }
+}
+
 /// Unlike `f32::max`, keeps NaN, so that a block with one decodes to NaN.
 fn nan_max(a: f32, b: f32) -> f32 {
     if a.is_nan() || a > b { a } else { b }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_or_too_large_stays_so() {
+        assert_eq!((floor(f32::NAN), floor(-0.5), floor(-1.0)), (0.0, -1.0, -1.0));
+        assert!(floor(f32::INFINITY) > 1e9 && floor(f32::NEG_INFINITY) < -1e9);
+    }
+
+    proptest! {
+        #[test]
+        fn floor_is_that_of_libm(value in -200.0f32..200.0, whole in -200i32..200) {
+            prop_assert_eq!(floor(value), libm::floorf(value));
+            prop_assert_eq!(floor(whole as f32), whole as f32);
+        }
+    }
 }
