@@ -163,11 +163,14 @@ pub struct Incoming {
     next: u32,
     /// The gap that was last asked for, so that a burst of late chunks causes one request.
     asked: Option<u32>,
+    /// What the sender was last told, and when.
+    acked: u32,
+    acked_at: Instant,
 }
 
 impl Incoming {
     pub fn new(transfer: u32, len: u32) -> Self {
-        Self { transfer, len, next: 0, asked: None }
+        Self { transfer, len, next: 0, asked: None, acked: 0, acked_at: Instant::ZERO }
     }
 
     pub fn transfer(&self) -> u32 {
@@ -194,11 +197,24 @@ impl Incoming {
     /// Starts, or resumes where it was.
     pub fn fetch(&mut self) -> Fetch {
         self.asked = None;
+        self.acked = self.next;
         Fetch { transfer: self.transfer, offset: self.next }
     }
 
     pub fn ack(&self) -> Ack {
         Ack { transfer: self.transfer, next: self.next }
+    }
+
+    /// After [`Arrival::Fresh`]: what the sender has to hear now. Four times per window is often enough to keep it going,
+    /// and sooner only if its timer would run out.
+    pub fn poll_ack(&mut self, limits: LinkLimits, now: Instant) -> Option<Ack> {
+        let patience = Duration::from_millis(limits.timeout.as_millis() / 8);
+        let far = self.next.saturating_sub(self.acked) >= limits.window / 4;
+        if !(far || self.is_done() || now >= self.acked_at + patience) {
+            return None;
+        }
+        (self.acked, self.acked_at) = (self.next, now);
+        Some(self.ack())
     }
 
     /// After [`Arrival::Gap`]: what to ask for, once per gap.

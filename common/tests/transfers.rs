@@ -83,7 +83,9 @@ fn run(
                 match incoming.handle_chunk(7, offset, bytes.len()) {
                     Arrival::Fresh => {
                         arrived.extend(bytes);
-                        link.send(Packet::Ack(incoming.ack()));
+                        if let Some(ack) = incoming.poll_ack(limits, now) {
+                            link.send(Packet::Ack(ack));
+                        }
                     }
                     Arrival::Known => link.send(Packet::Ack(incoming.ack())),
                     Arrival::Gap => {
@@ -136,6 +138,34 @@ fn a_good_link_carries_every_byte_once() {
     clean.handle_ack(incoming.ack(), Instant::ZERO);
     assert!(clean.is_done() && incoming.is_done() && clean.poll_timeout().is_none());
     assert_eq!(sent, data.len());
+}
+
+/// A sender with a long window is told four times per window how far it is, and at the end; one whose timer would
+/// run out hears every chunk, and so does one with room for two.
+#[test]
+fn acknowledgements_are_as_few_as_keep_the_sender_going() {
+    let acks = |limits: LinkLimits, millis: u64| {
+        let mut outgoing = Outgoing::new(1, 64_000, 4, limits);
+        let mut incoming = Incoming::new(1, 64_000);
+        let mut now = Instant::from_millis(1_000_000);
+        outgoing.handle_fetch(incoming.fetch(), now);
+        let mut acks = vec![];
+        while let Some(range) = outgoing.poll_chunk() {
+            now = now + Duration::from_millis(millis);
+            outgoing.handle_timeout(now);
+            assert_eq!(incoming.handle_chunk(1, range.start, range.len()), Arrival::Fresh);
+            if let Some(ack) = incoming.poll_ack(limits, now) {
+                outgoing.handle_ack(ack, now);
+                acks.push(ack.next / 1000);
+            }
+        }
+        assert!(outgoing.is_done(), "it went on to the end");
+        acks
+    };
+    let limits = |window| LinkLimits { chunk: 1000, window, timeout: Duration::from_secs(8) };
+    assert_eq!(acks(limits(100_000), 1), [1, 26, 51, 64]);
+    assert_eq!(acks(limits(100_000), 1000), (1..=64).collect::<Vec<_>>());
+    assert_eq!(acks(limits(2_000), 1), (1..=64).collect::<Vec<_>>());
 }
 
 #[test]

@@ -39,7 +39,9 @@ fuzz_target!(|data: &[u8]| {
                     if inc.handle_chunk(7, range.start, range.len()) == Arrival::Gap {
                         let _ = inc.refetch();
                     }
-                    out.handle_ack(inc.ack(), now);
+                    if let Some(ack) = inc.poll_ack(limits, now) {
+                        out.handle_ack(ack, now);
+                    }
                 }
             }
             4 => out.handle_fetch(inc.fetch(), now),

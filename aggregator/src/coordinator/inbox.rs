@@ -6,7 +6,7 @@ use common::{
         Assignment, Blob, Fetch, Hello, Offer, PLAN_PART, PLAN_STEPS, PlanPart, Receipt, Refusal, Ticket,
         ToAggregator, ToDevice, Welcome,
     },
-    transfer::{Arrival, Incoming},
+    transfer::{Arrival, Incoming, LinkLimits},
     wire::{self, Frame},
 };
 
@@ -170,6 +170,12 @@ impl Coordinator {
         self.fleet.member(device).map(|member| member.record.tier)
     }
 
+    /// How the link to a device wants to be used.
+    fn limits(&self, device: &DeviceId) -> LinkLimits {
+        let limits = self.settings.limits;
+        self.fleet.member(device).map_or(limits, |member| limits.for_peer(member.max_chunk))
+    }
+
     fn assignment(&mut self, device: &DeviceId) -> Option<Assignment> {
         let round = self.round()?;
         let (number, stage, ticket) = (round.number, round.stage, self.ticket(round));
@@ -178,7 +184,7 @@ impl Coordinator {
         let tier = member.record.tier.index();
         let slice = self.published.get(tier)?.clone();
         let guide = round.guide.get(tier).cloned();
-        let limits = self.settings.limits.for_peer(member.max_chunk);
+        let limits = self.limits(device);
         let outbox = self.conns.get_mut(&member.conn?)?;
         let codec = self.settings.down.of(member.record.tier)?;
         let model = outbox.publish(number, slice, codec.align(), limits);
@@ -291,27 +297,27 @@ impl Coordinator {
         let Some(outbox) = self.conns.get(&conn) else { return };
         let device = outbox.device.clone();
         self.fleet.seen(&device, now);
+        let limits = self.limits(&device);
         let Phase::Collecting(round) = &mut self.phase else { return };
         let Some(upload) = round.seats.upload(&device) else { return };
         let answer = match upload.incoming.handle_chunk(transfer, offset, data.len()) {
             Arrival::Fresh => {
                 upload.bytes.extend_from_slice(data);
                 upload.moved = now;
-                ToDevice::Ack(upload.incoming.ack())
+                upload.incoming.poll_ack(limits, now).map(ToDevice::Ack)
             }
-            Arrival::Known => ToDevice::Ack(upload.incoming.ack()),
-            Arrival::Gap => match upload.incoming.refetch() {
-                Some(fetch) => ToDevice::Fetch(fetch),
-                None => return,
-            },
-            Arrival::Foreign => return,
+            Arrival::Known => Some(ToDevice::Ack(upload.incoming.ack())),
+            Arrival::Gap => upload.incoming.refetch().map(ToDevice::Fetch),
+            Arrival::Foreign => None,
         };
         if upload.incoming.is_done() {
             let (offer, payload) = (upload.offer.clone(), std::mem::take(&mut upload.bytes));
             self.store(&device, offer, payload);
             self.start_uploads(now);
         }
-        self.say(&device, answer);
+        if let Some(answer) = answer {
+            self.say(&device, answer);
+        }
     }
 
     /// A device can not do what it was asked to.

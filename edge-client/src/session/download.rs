@@ -169,24 +169,24 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             Arrival::Fresh => {
                 let _ = codec.decode(data, place);
                 download.crc.update(data);
-                Said::Ack(incoming.ack())
+                incoming.poll_ack(self.limits, now).map(Said::Ack)
             }
-            Arrival::Known => Said::Ack(incoming.ack()),
+            Arrival::Known => Some(Said::Ack(incoming.ack())),
             Arrival::Gap => match incoming.refetch() {
-                Some(fetch) => Said::Fetch(fetch),
+                Some(fetch) => Some(Said::Fetch(fetch)),
                 None => return,
             },
             Arrival::Foreign => return,
         };
         self.retry = Some(now + self.limits.timeout);
         if !incoming.is_done() {
-            return self.say(answer);
+            return answer.into_iter().for_each(|answer| self.say(answer));
         }
         let blob = download.blob();
         let assignment = download.assignment.clone();
         if core::mem::take(&mut download.crc).finish() == blob.check {
             *self.held.of(download.vector) = Some(Content::of(&blob, codec));
-            self.say(answer);
+            answer.into_iter().for_each(|answer| self.say(answer));
         }
         // What was damaged is not held, so it is fetched again.
         self.fetch_next(assignment, now);

@@ -99,6 +99,7 @@ impl Device {
         let mut crc = Crc32::default();
         let mut stream: Option<FrameReader> = None;
         let mut repeats = 0;
+        let started = tokio::time::Instant::now();
         self.say(&ToAggregator::Fetch(incoming.fetch())).await?;
         while !incoming.is_done() {
             let next = async {
@@ -128,16 +129,21 @@ impl Device {
                 return Err("what arrives is no chunk".into());
             };
             match incoming.handle_chunk(transfer, offset, data.len()) {
-                Arrival::Fresh => crc.update(data),
+                Arrival::Fresh => {
+                    crc.update(data);
+                    let now = Instant::from_millis(started.elapsed().as_millis() as u64);
+                    if let Some(ack) = incoming.poll_ack(LinkLimits::QUIC, now) {
+                        self.say(&ToAggregator::Ack(ack)).await?;
+                    }
+                }
                 Arrival::Gap => {
                     if let Some(fetch) = incoming.refetch() {
                         self.say(&ToAggregator::Fetch(fetch)).await?;
                     }
-                    continue;
                 }
-                Arrival::Known | Arrival::Foreign => {}
+                Arrival::Known => self.say(&ToAggregator::Ack(incoming.ack())).await?,
+                Arrival::Foreign => {}
             }
-            self.say(&ToAggregator::Ack(incoming.ack())).await?;
         }
         if crc.finish() == model.check { Ok(()) } else { Err("the model has another checksum".into()) }
     }
