@@ -20,6 +20,7 @@ use super::{
     LoadError,
     fleet::{self, Member},
     gateway,
+    reader::PACKETS,
 };
 
 /// How peers name this in their handshake.
@@ -149,9 +150,14 @@ async fn exchange(
     Ok(())
 }
 
+/// Takes all packets that are there at once, as the aggregator and the devices under load do.
 async fn drain(mut stream: RecvStream) -> Result<(), LoadError> {
-    while stream.read_chunk(usize::MAX, true).await.map_err(|error| failed(&error))?.is_some() {}
-    Ok(())
+    loop {
+        let mut chunks = [const { Bytes::new() }; PACKETS];
+        if stream.read_chunks(&mut chunks).await.map_err(|error| failed(&error))?.is_none() {
+            return Ok(());
+        }
+    }
 }
 
 fn failed(error: &dyn std::error::Error) -> LoadError {

@@ -1,7 +1,8 @@
 //! All devices: enrolled, connected a few at a time, and in conversation until the run is over.
 
 use std::{
-    net::SocketAddr,
+    io,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -9,7 +10,7 @@ use std::{
 use aggregator::ca::Authority;
 use common::{DeviceId, wire};
 use edge_client::host::{Identity, SILENCE, client_config};
-use quinn::{Connection, Endpoint};
+use quinn::{Connection, Endpoint, EndpointConfig};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{Connected, LoadError, LoadLog, LoadOptions, device::Device, updates::Updates};
@@ -122,11 +123,17 @@ pub(super) fn socket_of(index: usize) -> usize {
 }
 
 pub(super) fn endpoints(devices: usize) -> Result<Vec<Endpoint>, LoadError> {
-    let open = |_| {
-        Endpoint::client(([127, 0, 0, 1], 0).into())
-            .map_err(|source| LoadError::Io { what: "can not open a socket".into(), source })
-    };
+    let open =
+        |_| endpoint().map_err(|source| LoadError::Io { what: "can not open a socket".into(), source });
     (0..devices.div_ceil(PER_SOCKET)).map(open).collect()
+}
+
+fn endpoint() -> io::Result<Endpoint> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    // As much as the system gives: otherwise devices lose what they would not have lost with sockets of their own.
+    let room = rustix::net::sockopt::socket_recv_buffer_size(&socket)?.saturating_mul(PER_SOCKET);
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, room);
+    Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(quinn::TokioRuntime))
 }
 
 /// Connects, again if need be; says how often it was needed.

@@ -9,7 +9,7 @@ use common::{
 use quinn::RecvStream;
 
 /// Packets that are taken from a stream at a time.
-const PACKETS: usize = 32;
+pub(super) const PACKETS: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct FrameReader {
