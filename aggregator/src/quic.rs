@@ -118,9 +118,9 @@ fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::Se
 /// Bytes that may wait for us on one stream: what a device can make us remember.
 const STREAM: u32 = 96 << 10;
 /// The same on one connection. quinn's lists of what waits stay as long as they ever were, so a device nearby, which
-/// fills its window at once and has no use for a long one, gets a short one. One far away (200 ms) still sends half a
-/// megabyte per second.
-const NEAR: VarInt = VarInt::from_u32(56 << 10);
+/// fills its window at once and has no use for a long one, gets a short one: less than 32 packets, which is what tokio's
+/// queues allocate at a time. One far away (200 ms) still sends half a megabyte per second.
+const NEAR: VarInt = VarInt::from_u32(36 << 10);
 const FAR: VarInt = VarInt::from_u32(128 << 10);
 /// How far away that is.
 const FAR_FROM: Duration = Duration::from_millis(50);
