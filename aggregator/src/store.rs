@@ -66,8 +66,14 @@ pub trait Store: Send {
     /// DeviceId order.
     fn past(&self, before: u32) -> Result<Vec<Entry>, StoreError>;
 
-    /// Reads the payload of an update, replacing `payload`; fails unless it is what was put.
-    fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError>;
+    /// Reads the payload of an update into room of its length; fails unless it is what was put.
+    fn read_into(&mut self, entry: &Entry, payload: &mut [u8]) -> Result<(), StoreError>;
+
+    /// The same, replacing `payload`.
+    fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
+        payload.resize(entry.payload_len(), 0);
+        self.read_into(entry, payload)
+    }
 
     /// Reads these bytes of the payload alone, replacing `payload`. What lies beyond its end is left
     /// out. They are not checked: read the whole update once before.

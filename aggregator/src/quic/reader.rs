@@ -1,7 +1,7 @@
 //! What devices send: messages on one stream, updates on streams of their own.
 //!
-//! Room for a frame is made when it has been announced, and given back with it, so that a connection on which
-//! nothing happens costs no buffer.
+//! Room for a frame is made when it has been announced, and given back when its stream ends, so that a connection on
+//! which nothing happens costs no long buffer.
 
 use std::time::Duration;
 
@@ -31,14 +31,13 @@ pub(super) async fn transfers(connection: &Connection, hub: &Hub, conn: ConnId) 
 }
 
 async fn frames(mut stream: RecvStream, limit: usize, hub: &Hub, conn: ConnId) -> Result<(), End> {
+    let mut frame = Vec::new();
     loop {
         let mut prefix = [0; 4];
         stream.read_exact(&mut prefix).await?;
         // The Coordinator answers to what is no frame as to any bad one.
-        let frame = match wire::frame_len(prefix, limit) {
-            Ok(len) => read(&mut stream, len).await?,
-            Err(_) => vec![],
-        };
+        frame.resize(wire::frame_len(prefix, limit).unwrap_or(0), 0);
+        read(&mut stream, &mut frame).await?;
         if let Err(code) = hub.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now)) {
             // The writer still has to deliver the refusal.
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -47,13 +46,13 @@ async fn frames(mut stream: RecvStream, limit: usize, hub: &Hub, conn: ConnId) -
     }
 }
 
-/// A whole frame; empty if the stream ends before it does. Takes all packets that are there at once: the connection is
+/// Fills a whole frame; empty if the stream ends before it does. Takes all packets that are there at once: the connection is
 /// locked for every look.
-async fn read(stream: &mut RecvStream, len: usize) -> Result<Vec<u8>, End> {
-    let mut frame = vec![0; len];
-    match stream.read_exact(&mut frame).await {
-        Ok(()) => Ok(frame),
-        Err(ReadExactError::FinishedEarly(_)) => Ok(vec![]),
-        Err(ReadExactError::ReadError(lost)) => Err(lost.into()),
+async fn read(stream: &mut RecvStream, frame: &mut Vec<u8>) -> Result<(), End> {
+    match stream.read_exact(frame).await {
+        Ok(()) => {}
+        Err(ReadExactError::FinishedEarly(_)) => frame.clear(),
+        Err(ReadExactError::ReadError(lost)) => return Err(lost.into()),
     }
+    Ok(())
 }

@@ -315,7 +315,7 @@ impl Store for DiskStore {
         Ok(entries)
     }
 
-    fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
+    fn read_into(&mut self, entry: &Entry, payload: &mut [u8]) -> Result<(), StoreError> {
         self.spool_of(entry, |spool| spool.read(entry, payload))
     }
 

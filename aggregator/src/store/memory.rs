@@ -40,6 +40,14 @@ impl MemoryStore {
     fn run(&self) -> Result<&RunRecord, StoreError> {
         self.run.as_ref().ok_or(StoreError::NotBegun)
     }
+
+    /// Where the payload of an update is.
+    fn place(&self, entry: &Entry) -> Result<&Place, StoreError> {
+        let ticket = entry.header.ticket;
+        let open = self.open.as_ref().map(|round| round.number);
+        let kept = self.updates.get(&key(&entry.header)).filter(|(kept, _)| kept.header.ticket == ticket);
+        kept.map(|(_, place)| place).ok_or(StoreError::WrongRound { open, got: ticket.round })
+    }
 }
 
 impl Store for MemoryStore {
@@ -119,8 +127,8 @@ impl Store for MemoryStore {
         Ok(entries)
     }
 
-    fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
-        self.read_part(entry, 0..entry.payload_len(), payload)
+    fn read_into(&mut self, entry: &Entry, payload: &mut [u8]) -> Result<(), StoreError> {
+        self.payloads.fill(self.place(entry)?, 0, payload)
     }
 
     fn read_part(
@@ -129,15 +137,9 @@ impl Store for MemoryStore {
         range: Range<usize>,
         payload: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        let ticket = entry.header.ticket;
-        let open = self.open.as_ref().map(|round| round.number);
-        let (_, place) = self
-            .updates
-            .get(&key(&entry.header))
-            .filter(|(kept, _)| kept.header.ticket == ticket)
-            .ok_or(StoreError::WrongRound { open, got: ticket.round })?;
-        payload.clear();
-        self.payloads.read(place, range, payload)
+        let end = range.end.min(entry.payload_len());
+        payload.resize(end.saturating_sub(range.start), 0);
+        self.payloads.fill(self.place(entry)?, range.start, payload)
     }
 
     fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {

@@ -3,7 +3,7 @@
 //! Payloads come in few lengths, one per tier and codec; so what leaves the file makes room for one of the same
 //! length, and the file does not grow from round to round.
 
-use std::{collections::BTreeMap, fs::File, io, ops::Range, os::unix::fs::FileExt, path::PathBuf};
+use std::{collections::BTreeMap, fs::File, io, os::unix::fs::FileExt, path::PathBuf};
 
 use super::StoreError;
 
@@ -48,18 +48,17 @@ impl Shelf {
         }
     }
 
-    /// Appends a part of a payload.
-    pub fn read(&self, place: &Place, range: Range<usize>, out: &mut Vec<u8>) -> Result<(), StoreError> {
+    /// Fills `out` with the bytes of a payload from `start` on; all of them must be there.
+    pub fn fill(&self, place: &Place, start: usize, out: &mut [u8]) -> Result<(), StoreError> {
+        let end = start.saturating_add(out.len());
         match (place, &self.overflow) {
             (Place::Memory(payload), _) => {
-                let end = range.end.min(payload.len());
-                out.extend_from_slice(payload.get(range.start..end).unwrap_or_default());
+                let part = payload.get(start..end).ok_or_else(too_short)?;
+                out.copy_from_slice(part);
             }
-            (Place::File { offset, len }, Some(overflow)) => {
-                let (from, end) = (out.len(), range.end.min(*len));
-                out.resize(from + end.saturating_sub(range.start), 0);
-                let part = out.get_mut(from..).unwrap_or_default();
-                overflow.file.read_exact_at(part, offset + range.start as u64).map_err(failed)?;
+            (Place::File { len, .. }, Some(_)) if end > *len => return Err(too_short()),
+            (Place::File { offset, .. }, Some(overflow)) => {
+                overflow.file.read_exact_at(out, offset + start as u64).map_err(failed)?;
             }
             (Place::File { .. }, None) => return Err(failed(io::ErrorKind::NotFound.into())),
         }
@@ -90,6 +89,10 @@ impl Overflow {
     }
 }
 
+fn too_short() -> StoreError {
+    failed(io::ErrorKind::UnexpectedEof.into())
+}
+
 fn failed(source: io::Error) -> StoreError {
     StoreError::Io { path: PathBuf::from("updates beyond memory"), source }
 }
@@ -107,17 +110,19 @@ mod tests {
         let third = put(&mut shelf, 3, 8);
         assert!(matches!(first, Place::Memory(_)) && matches!(second, Place::File { offset: 0, len: 6 }));
         assert!(matches!(third, Place::File { offset: 6, len: 8 }));
-        let mut out = vec![9];
-        shelf.read(&second, 1..4, &mut out).unwrap();
-        shelf.read(&third, 6..100, &mut out).unwrap();
-        shelf.read(&first, 5..6, &mut out).unwrap();
-        assert_eq!(out, [9, 2, 2, 2, 3, 3, 1]);
+        let mut out = [9; 3];
+        shelf.fill(&second, 1, &mut out).unwrap();
+        assert_eq!(out, [2; 3]);
+        shelf.fill(&third, 6, &mut out[..2]).unwrap();
+        shelf.fill(&first, 5, &mut out[2..]).unwrap();
+        assert_eq!(out, [3, 3, 1]);
+        assert!(shelf.fill(&third, 6, &mut out).is_err() && shelf.fill(&first, 4, &mut out).is_err());
         shelf.remove(second);
         shelf.remove(first);
         assert!(matches!(put(&mut shelf, 4, 6), Place::Memory(_)), "there is memory again");
         let again = put(&mut shelf, 5, 6);
         assert!(matches!(again, Place::File { offset: 0, len: 6 }), "{again:?}");
-        shelf.read(&third, 0..1, &mut out).unwrap();
-        assert_eq!(out.last(), Some(&3));
+        shelf.fill(&third, 0, &mut out).unwrap();
+        assert_eq!(out, [3; 3]);
     }
 }

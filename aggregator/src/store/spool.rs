@@ -129,7 +129,8 @@ impl Spool {
         }
     }
 
-    pub fn read(&mut self, entry: &Entry, payload: &mut Vec<u8>) -> Result<(), StoreError> {
+    /// A payload, into room of its length.
+    pub fn read(&mut self, entry: &Entry, payload: &mut [u8]) -> Result<(), StoreError> {
         let damaged = |what: &str| StoreError::Damaged {
             path: self.path.clone(),
             what: format!("the update of {} {what}", entry.header.device),
@@ -137,7 +138,6 @@ impl Spool {
         let expected = head(&entry.header, entry.payload_len()).ok_or(StoreError::TooLong)?;
         let mut found = vec![0; expected.len()];
         let mut sum = [0; CHECKSUM as usize];
-        payload.resize(entry.payload_len(), 0);
         let read = self
             .file
             .seek(SeekFrom::Start(entry.offset))

@@ -1,6 +1,7 @@
 //! The updates of a round, read back from a store for combining: whole, or a stretch at a time.
 
-use common::codec::BLOCK;
+use common::{Codec, codec::BLOCK};
+use zerocopy::IntoBytes;
 
 use super::{Entry, Store, StoreError};
 use crate::combine::{Row, Updates};
@@ -93,10 +94,15 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
             buffer.clear();
             return Ok(());
         };
-        self.store.read(entry, &mut self.payload)?;
         let all = entry.header.codec.count_in(entry.payload_len()).unwrap_or(0);
+        if all == count && entry.header.codec == Codec::F32 && cfg!(target_endian = "little") {
+            // The usual case: the bytes are the numbers.
+            buffer.resize(count, 0.0);
+            return self.store.read_into(entry, buffer.as_mut_bytes());
+        }
+        self.store.read(entry, &mut self.payload)?;
         if all == count {
-            // The usual case needs no copy, and nothing is filled that decoding overwrites.
+            // No copy, and nothing is filled that decoding overwrites.
             buffer.resize(count, 0.0);
             if entry.header.codec.decode(&self.payload, buffer).is_err() {
                 buffer.clear();

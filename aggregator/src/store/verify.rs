@@ -141,6 +141,7 @@ impl Verified {
         let Some(mut spool) = self.note(Spool::look(spools, round, &entries)) else { return };
         let mut payload = Vec::new();
         for entry in &entries {
+            payload.resize(entry.payload_len(), 0);
             if self.note(spool.read(entry, &mut payload)).is_some() {
                 self.updates += 1;
                 self.bytes += payload.len() as u64;
