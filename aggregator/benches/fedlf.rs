@@ -3,7 +3,8 @@
 //! `cargo bench -p aggregator --bench fedlf` prints, for 10, 50 and 100 devices with the 178,110 parameters of the
 //! 784-200-100-10 network: the whole of combining (inner products by layer, min-norm problems, fold, new
 //! model), and the bare products of the same `f32` updates by the same routine in one piece, without
-//! layers or anything else. The best of several runs each, in turns.
+//! layers or anything else; then the whole of combining beside that of other strategies. The best of several runs
+//! each, in turns.
 
 use std::{hint::black_box, time::Instant};
 
@@ -19,6 +20,7 @@ const RUNS: usize = 9;
 /// As in the aggregator: numbers gathered at a time, and rows multiplied at a time.
 const STRETCH: usize = 4096;
 const PANEL: usize = 56;
+const OTHERS: [&str; 4] = ["fedavg", "fedfv", "fedmdfg", "fedlf"];
 
 fn main() {
     let sizes = [784 * 200 + 200, 200 * 100 + 100, 100 * 10 + 10];
@@ -33,6 +35,7 @@ fn main() {
     let regions = RegionMap::from_runs(len, 1, [(0, len, TierSet::first(1))]);
     println!("{len} parameters in {} layers; milliseconds", layers.len());
     println!("devices   fedlf   of f32 numbers   ratio   of f64 numbers   ratio");
+    let mut others = String::new();
     for devices in [10, 50, 100] {
         let mut rng = Rng::new(1);
         let tier = Tier::new(0).expect("tier 0 exists");
@@ -53,13 +56,8 @@ fn main() {
         let wide: Vec<f64> = updates.iter().flatten().map(|&value| f64::from(value)).collect();
         let mut best = [f64::INFINITY; 3];
         for _ in 0..RUNS {
-            let mut method = by_name("fedlf", Value::Null).expect("a known strategy");
-            let mut theta = vec![0.0f32; len];
             let times = [
-                time(|| {
-                    let done = combine(&mut method, &cohort, &[], &mut updates.as_slice(), &mut theta);
-                    assert!(done.is_ok_and(|outcome| outcome.kept.is_none()));
-                }),
+                whole("fedlf", &cohort, &updates),
                 time(|| drop(black_box(bare(&updates)))),
                 time(|| {
                     let mut products = vec![0.0; devices * devices];
@@ -68,13 +66,33 @@ fn main() {
                 }),
             ];
             best.iter_mut().zip(times).for_each(|(best, time)| *best = best.min(time));
-            black_box(theta);
         }
         let [fedlf, narrow, wide] = best.map(|seconds| 1e3 * seconds);
         let ratios = (fedlf / narrow, fedlf / wide);
         println!("{devices:7} {fedlf:7.1} {narrow:16.1} {:7.2} {wide:16.1} {:7.2}", ratios.0, ratios.1);
+        others += &format!("{devices:7}");
+        for name in OTHERS {
+            let best = (0..RUNS).map(|_| whole(name, &cohort, &updates)).fold(f64::INFINITY, f64::min);
+            others += &format!("{:9.1}", 1e3 * best);
+        }
+        others += "\n";
     }
+    println!("devices{}", OTHERS.map(|name| format!("{name:>9}")).concat());
+    print!("{others}");
     solver();
+}
+
+/// Seconds of combining by a strategy without a past.
+fn whole(strategy: &str, cohort: &Cohort<'_>, updates: &[Vec<f32>]) -> f64 {
+    let mut method = by_name(strategy, Value::Null).expect("a known strategy");
+    let mut theta = vec![0.0f32; updates.first().map_or(0, Vec::len)];
+    let mut updates = updates;
+    let seconds = time(|| {
+        let done = combine(&mut method, cohort, &[], &mut updates, &mut theta);
+        assert!(done.is_ok_and(|outcome| outcome.kept.is_none()));
+    });
+    black_box(theta);
+    seconds
 }
 
 /// The min-norm problem alone: rows that all count, and rows of which few do.

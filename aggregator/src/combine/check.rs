@@ -27,16 +27,13 @@ pub fn check_update<T: Scalar>(update: &[T], pieces: &[Piece], regions: usize) -
     finite(norms)
 }
 
-/// The same for an update as it arrived, without room for all its numbers.
+/// The same for an update as it arrived.
 pub fn check_encoded(bytes: &[u8], codec: Codec, pieces: &[Piece], regions: usize) -> Result<Vec<f64>, Code> {
     if codec.encoded_len(slice_len(pieces)).map(|len| len as usize) != Some(bytes.len()) {
         return Err(Code::WrongShape);
     }
-    if let (Codec::F32, true, Ok(numbers)) =
-        (codec, cfg!(target_endian = "little"), <[f32]>::ref_from_bytes(bytes))
-    {
-        // The usual case: the bytes are the numbers, if they lie where numbers may.
-        return check_update(numbers, pieces, regions);
+    if codec == Codec::F32 {
+        return check_numbers(bytes, pieces, regions);
     }
     let mut norms = vec![0.0; regions];
     let mut block = vec![0.0f32; BLOCK];
@@ -58,6 +55,16 @@ pub fn check_encoded(bytes: &[u8], codec: Codec, pieces: &[Piece], regions: usiz
         }
     }
     finite(norms)
+}
+
+/// The usual codec, whose bytes are the numbers if they lie where numbers may; otherwise the same sums over a copy.
+fn check_numbers(bytes: &[u8], pieces: &[Piece], regions: usize) -> Result<Vec<f64>, Code> {
+    if let (true, Ok(numbers)) = (cfg!(target_endian = "little"), <[f32]>::ref_from_bytes(bytes)) {
+        return check_update(numbers, pieces, regions);
+    }
+    let mut numbers = vec![0.0f32; bytes.len() / size_of::<f32>()];
+    Codec::F32.decode(bytes, &mut numbers).map_err(|_| Code::WrongShape)?;
+    check_update(&numbers, pieces, regions)
 }
 
 /// A device without samples or with an impossible loss is dropped before any weight is formed.
@@ -165,6 +172,13 @@ mod tests {
                 let parts = check_encoded(&bytes, codec, map.pieces(tier), regions).unwrap();
                 for (whole, part) in whole.iter().zip(&parts) {
                     prop_assert!((whole - part).abs() <= 1e-12 * whole);
+                }
+                // Wherever the bytes lie.
+                for shift in 1..4 {
+                    let mut shifted = vec![0; shift];
+                    shifted.extend_from_slice(&bytes);
+                    let again = check_encoded(&shifted[shift..], codec, map.pieces(tier), regions).unwrap();
+                    prop_assert_eq!(&again, &parts);
                 }
             }
         }

@@ -132,7 +132,7 @@ const TEMPERATURE: Claim = Claim {
             -0.240,
         ),
     ],
-    doubt: "In an earlier record whose results were not kept (one seed, 100 rounds) both held: tau 5 to 0.05 lowered the variance by 4.9 %, alpha 0.1 to 0.7 by 38.7 %, at accuracies far below FedAvg's.",
+    doubt: "With the learning rate of 'small steps': with the published one these settings do not train (accuracies of 10 to 66 % after 150 rounds, FedAvg's 78 %), and their variances say nothing.",
 };
 
 const ANGLE: Claim = Claim {
@@ -155,7 +155,7 @@ const ANGLE: Claim = Claim {
             0.127,
         ),
     ],
-    doubt: "In an earlier record whose results were not kept (one seed, 100 rounds) bytes fell by 58.8 % from 0 to 90 degrees, and the variance fell by 23.2 %, against the claim.",
+    doubt: "With the learning rate of 'small steps', as above.",
 };
 
 const BYTES: Claim = Claim {
