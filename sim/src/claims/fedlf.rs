@@ -165,7 +165,7 @@ const FAIREST: Claim = Claim {
             effect: None,
         },
     ],
-    doubt: "The published worst 5 % of CIFAR-10 Pat-1 is FedMDFG's (.544 against .538). 3000 rounds there, far fewer here. An earlier record, before the present matrix products, had FedFV ahead on Pat-1 after 300 rounds with the same seed (51.2 %, FedLF 43.6 %): one seed does not settle it. On Dir(0.1) FedLF has the highest accuracy and FedFV and FedMDFG the better worst 5 %. The CIFAR-10 run is too short to say anything.",
+    doubt: "The published worst 5 % of CIFAR-10 Pat-1 is FedMDFG's (.544 against .538). 3000 rounds there, far fewer here. An earlier record, before the present matrix products, had FedFV ahead on Pat-1 after 300 rounds with the same seed (51.2 %, FedLF 43.6 %): two seeds do not settle the order of these two. On Dir(0.1) FedLF has the highest accuracy and FedFV and FedMDFG the better worst 5 %. The CIFAR-10 run is too short to say anything.",
 };
 
 const NEAR_IID: Claim = Claim {
