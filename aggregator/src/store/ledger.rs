@@ -35,8 +35,8 @@ pub(super) const REPORTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new
 /// Raised whenever a table, a record or the spool changes.
 pub(super) const FORMAT: u32 = 2;
 pub(super) const FILE: &str = "fairtier.redb";
-/// The ledger is small; the default of the database is a gigabyte.
-const CACHE_BYTES: usize = 8 << 20;
+/// The ledger is small and hardly read; the default of the database is a gigabyte, and what is allowed fills up over the rounds.
+const CACHE_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Ledger {
