@@ -1,6 +1,6 @@
 //! `sim load`: an aggregator under the load of many devices.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use common::Codec;
@@ -18,12 +18,15 @@ Examples:
 Devices hold real connections with certificates of their own and follow the whole protocol, but have no data and
 do not train. The aggregator is a process of its own with its durable store in a temporary directory.";
 
+/// A number of things, of which there must be some.
+const SOME: RangeInclusive<i64> = 1..=u32::MAX as i64;
+
 #[derive(Args, Debug)]
 pub struct LoadArgs {
     /// Devices, all connected at once
-    #[arg(long, value_name = "N", default_value_t = LoadOptions::default().devices)]
-    devices: usize,
-    #[arg(long, value_name = "N", default_value_t = LoadOptions::default().rounds)]
+    #[arg(long, value_name = "N", default_value_t = LoadOptions::default().devices as u32, value_parser = clap::value_parser!(u32).range(SOME))]
+    devices: u32,
+    #[arg(long, value_name = "N", default_value_t = LoadOptions::default().rounds, value_parser = clap::value_parser!(u32).range(SOME))]
     rounds: u32,
     /// Connections that are opened at the same time
     #[arg(long, value_name = "N", default_value_t = LoadOptions::default().concurrency)]
@@ -86,8 +89,8 @@ pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
         _ => None,
     };
     let options = LoadOptions {
-        devices: args.devices.max(1),
-        rounds: args.rounds.max(1),
+        devices: args.devices as usize,
+        rounds: args.rounds,
         concurrency: args.concurrency,
         codec: match args.codec {
             LoadCodec::F32 => Codec::F32,
@@ -123,4 +126,25 @@ pub fn bare(args: &BareArgs) -> Result<String, LoadError> {
 fn runtime() -> Result<tokio::runtime::Runtime, LoadError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|source| LoadError::Io { what: "threads".into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Load {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    #[test]
+    fn a_load_of_nothing_is_refused() {
+        let parse =
+            |args: [&str; 3]| Load::try_parse_from(args).map(|Load { load }| (load.devices, load.rounds));
+        assert_eq!(parse(["load", "--devices", "7"]).unwrap(), (7, LoadOptions::default().rounds));
+        assert!(parse(["load", "--devices", "0"]).is_err() && parse(["load", "--rounds", "0"]).is_err());
+    }
 }
