@@ -63,6 +63,18 @@ fn main() {
         let bytes = turn.next().map_or(&[][..], Vec::as_slice);
         black_box(check_encoded(bytes, Codec::F32, regions.pieces(tier), regions.sets().len()).is_ok());
     });
+    let small: Vec<Vec<u8>> = updates.iter().map(|update| int8(update)).collect();
+    let mut turn = small.iter().cycle();
+    let small_arrival = rate(&updates, |_| {
+        let bytes = turn.next().map_or(&[][..], Vec::as_slice);
+        black_box(check_encoded(bytes, Codec::Int8, regions.pieces(tier), regions.sets().len()).is_ok());
+    });
+    let mut turn = small.iter().cycle();
+    let decode = rate(&updates, |_| {
+        let bytes = turn.next().map_or(&[][..], Vec::as_slice);
+        black_box(Codec::Int8.decode(bytes, &mut copy).is_ok());
+    });
+    let encode = rate(&updates, |update| drop(black_box(int8(update))));
     let whole = rate(&updates, |update| {
         let norms = check_update(update, regions.pieces(tier), regions.sets().len());
         if black_box(norms).is_ok() {
@@ -77,11 +89,20 @@ fn main() {
         ("bare fold, f64", bare),
         ("check and norms", check),
         ("the same from bytes", arrival),
+        ("int8: the same", small_arrival),
+        ("int8: decoding", decode),
+        ("int8: encoding", encode),
         ("check, norms, fold", whole),
     ] {
         println!("{name:<20} {rate:6.2} GB/s");
     }
     println!("check, norms, fold / bare fold: {:.2}", whole / bare);
+}
+
+fn int8(update: &[f32]) -> Vec<u8> {
+    let mut bytes = vec![0; Codec::Int8.encoded_len(update.len()).unwrap_or(0) as usize];
+    Codec::Int8.encode(update, 0, 1, &mut bytes).expect("room for just these");
+    bytes
 }
 
 /// Best of several runs, in GB of updates per second.
