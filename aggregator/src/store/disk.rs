@@ -1,8 +1,9 @@
 //! The durable store: one directory with a ledger and a spool file per round.
 //!
 //! ```text
-//! DIR/fairtier.redb              run, devices, rounds, index of updates, models, reports
+//! DIR/fairtier.redb              run, devices, rounds, index of updates and models, reports
 //! DIR/spool/round-000007.spool   updates of round 7 as they arrived
+//! DIR/models/round-000006.model  the model that round 6 gave
 //! ```
 //! An update counts once its index entry is committed, and that happens after its bytes are on the disk.
 //! A round counts once its model is committed; the spool is removed after that.
@@ -21,8 +22,8 @@ use super::{
     Commit, Entry, Header, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
     UpdateRecord,
     ledger::{self, DEVICES, Fault, Ledger, META, MODELS, REPORTS, UPDATES},
-    model,
-    spool::{self, Spare, Spool, sync_dir},
+    model::{ModelRecord, Models},
+    spool::{self, Spare, Spool},
 };
 use crate::fleet::DeviceRecord;
 
@@ -51,11 +52,12 @@ pub(super) struct Meta {
     strategy_state: Vec<u8>,
 }
 
-/// Keeps a run in one directory: `fairtier.redb` and `spool/round-NNNNNN.spool`.
+/// Keeps a run in one directory: see the module.
 #[derive(Debug)]
 pub struct DiskStore {
     pub(super) ledger: Ledger,
     pub(super) spools: PathBuf,
+    pub(super) models: Models,
     options: Options,
     run: Option<RunId>,
     /// Of the open round.
@@ -73,11 +75,11 @@ impl DiskStore {
     pub fn open(dir: &Path, options: Options) -> Result<Self, StoreError> {
         let spools = dir.join("spool");
         fs::create_dir_all(&spools).map_err(|source| StoreError::Io { path: spools.clone(), source })?;
-        sync_dir(dir)?;
+        Models::of(dir).create(dir)?;
         if let Some(ledger) = Ledger::open_copy(dir)? {
-            Self::new(ledger, &spools, options).read_through()?;
+            Self::new(ledger, dir, options).read_through()?;
         }
-        let mut store = Self::new(Ledger::open(dir)?, &spools, options);
+        let mut store = Self::new(Ledger::open(dir)?, dir, options);
         let meta = store.meta()?;
         let open = meta.as_ref().and_then(|meta| meta.open.as_ref()).map(|round| round.number);
         store.run = meta.map(|meta| meta.run.run);
@@ -88,12 +90,15 @@ impl DiskStore {
         }
         Spare::sweep(&store.spools);
         spool::sweep(&store.spools, |round| Some(round) == open || indexed.contains(&round))?;
+        let kept = store.model_rounds()?;
+        store.models.sweep(|round| kept.contains(&round))?;
         Ok(store)
     }
 
-    pub(super) fn new(ledger: Ledger, spools: &Path, options: Options) -> Self {
+    pub(super) fn new(ledger: Ledger, dir: &Path, options: Options) -> Self {
+        let (spools, models) = (dir.join("spool"), Models::of(dir));
         let (spool, unsettled, spare, old) = (None, vec![], None, BTreeMap::new());
-        Self { ledger, spools: spools.to_owned(), options, run: None, spool, unsettled, spare, old }
+        Self { ledger, spools, models, options, run: None, spool, unsettled, spare, old }
     }
 
     /// Fails if something is damaged that a run needs to go on.
@@ -214,13 +219,14 @@ impl Store for DiskStore {
             return Err(StoreError::AlreadyBegun);
         }
         run.model.expect_len(parameters)?;
+        let model = self.models.write(0, parameters)?;
         self.ledger.write(|txn| {
             let mut meta = txn.open_table(META)?;
             meta.insert("run", ledger::encode("run", run)?.as_slice())?;
             meta.insert("next", ledger::encode("next", &1u32)?.as_slice())?;
             meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
             meta.insert("strategy", ledger::seal("strategy", &[]).as_slice())?;
-            insert_model(txn, 0, parameters)
+            insert_model(txn, 0, &model)
         })?;
         self.run = Some(run.run);
         Ok(())
@@ -339,7 +345,8 @@ impl Store for DiskStore {
         let kept = super::kept(&entries, commit.history);
         let stays = |Entry { header, .. }: &Entry| kept.contains(&(header.ticket, header.device.clone()));
         let dropped: Vec<_> = entries.iter().filter(|entry| !options.keep_spool && !stays(entry)).collect();
-        self.ledger.write(|txn| write_commit(txn, commit, &options, &dropped))?;
+        let model = self.models.write(commit.round, commit.parameters)?;
+        self.ledger.write(|txn| write_commit(txn, commit, &model, &options, &dropped))?;
         let files = (self.spool.take(), std::mem::take(&mut self.old));
         if !options.keep_spool {
             let needed: BTreeSet<u32> = kept.iter().map(|(ticket, _)| ticket.round).collect();
@@ -349,20 +356,19 @@ impl Store for DiskStore {
             // The round is closed whatever happens here; a file that stays is removed on the next start.
             let _ = spool::sweep(&self.spools, |round| needed.contains(&round));
         }
+        let oldest = oldest_model(commit.round, &options);
+        let _ = self.models.sweep(|round| round >= oldest);
         // Closing the last handle gives the blocks back, which takes longer than the commit: nobody waits for it.
         let _ = std::thread::Builder::new().spawn(move || drop(files));
         Ok(())
     }
 
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError> {
-        self.ledger.read(|txn| {
+        let kept = self.ledger.read(|txn| {
             let value = txn.open_table(MODELS)?.get(round)?;
-            let decode = |value: AccessGuard<'_, &[u8]>| {
-                model::decode(ledger::unseal(&ledger::tag("model", round, ""), value.value())?)
-                    .ok_or_else(|| Fault::Damaged("a model is cut off".to_owned()))
-            };
-            value.map(decode).transpose()
-        })
+            value.map(|value| ledger::decode(&ledger::tag("model", round, ""), value.value())).transpose()
+        })?;
+        kept.map(|kept| self.models.read(round, kept)).transpose()
     }
 
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError> {
@@ -383,6 +389,7 @@ impl Store for DiskStore {
 fn write_commit(
     txn: &WriteTransaction,
     commit: &Commit<'_>,
+    model: &ModelRecord,
     options: &Options,
     dropped: &[&Entry],
 ) -> Result<(), Fault> {
@@ -391,8 +398,8 @@ fn write_commit(
     meta.insert("strategy", ledger::seal("strategy", commit.strategy_state).as_slice())?;
     meta.insert("next", ledger::encode("next", &next)?.as_slice())?;
     meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
-    insert_model(txn, commit.round, commit.parameters)?;
-    let oldest = next.saturating_sub(u32::try_from(options.keep_models.max(1)).unwrap_or(u32::MAX));
+    insert_model(txn, commit.round, model)?;
+    let oldest = oldest_model(commit.round, options);
     txn.open_table(MODELS)?.retain(|round, _| round >= oldest)?;
     let report = ledger::seal(&ledger::tag("report", commit.round, ""), commit.report.as_bytes());
     txn.open_table(REPORTS)?.insert(commit.round, report.as_slice())?;
@@ -403,8 +410,14 @@ fn write_commit(
     Ok(())
 }
 
-fn insert_model(txn: &WriteTransaction, round: u32, parameters: &[f32]) -> Result<(), Fault> {
-    let value = ledger::seal(&ledger::tag("model", round, ""), &model::encode(parameters));
+/// The first round whose model is kept after this one.
+fn oldest_model(round: u32, options: &Options) -> u32 {
+    let kept = u32::try_from(options.keep_models.max(1)).unwrap_or(u32::MAX);
+    round.saturating_add(1).saturating_sub(kept)
+}
+
+fn insert_model(txn: &WriteTransaction, round: u32, model: &ModelRecord) -> Result<(), Fault> {
+    let value = ledger::encode(&ledger::tag("model", round, ""), model)?;
     txn.open_table(MODELS)?.insert(round, value.as_slice())?;
     Ok(())
 }

@@ -1,6 +1,91 @@
-//! A model as bytes: its parameters, little-endian.
+//! Models of closed rounds: one file each, with its parameters as little-endian `f32` and nothing else.
+//!
+//! The ledger says which of them count, and their checksums. A file is durable before the ledger names it, and a file
+//! that the ledger names is never written again; the others are the rest of a crash, or no longer kept.
 
-pub(super) fn encode(parameters: &[f32]) -> Vec<u8> {
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use common::wire::crc32;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    StoreError,
+    spool::{self, sync_dir},
+};
+
+/// What the ledger knows of a model.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct ModelRecord {
+    bytes: u64,
+    crc: u32,
+}
+
+/// The directory they are in.
+#[derive(Debug)]
+pub(super) struct Models(PathBuf);
+
+impl Models {
+    pub fn of(store: &Path) -> Self {
+        Self(store.join("models"))
+    }
+
+    pub fn create(&self, store: &Path) -> Result<(), StoreError> {
+        fs::create_dir_all(&self.0).map_err(|source| StoreError::Io { path: self.0.clone(), source })?;
+        sync_dir(store)
+    }
+
+    /// Durable when it returns.
+    pub fn write(&self, round: u32, parameters: &[f32]) -> Result<ModelRecord, StoreError> {
+        let path = self.path(round);
+        let bytes = encode(parameters);
+        let written = File::create(&path).and_then(|mut file| {
+            file.write_all(&bytes)?;
+            file.sync_data()
+        });
+        if let Err(source) = written {
+            // The ledger does not know it, and the disk may be full.
+            let _ = fs::remove_file(&path);
+            return Err(StoreError::Io { path, source });
+        }
+        sync_dir(&self.0)?;
+        Ok(ModelRecord { bytes: bytes.len() as u64, crc: crc32(&bytes) })
+    }
+
+    pub fn read(&self, round: u32, kept: ModelRecord) -> Result<Vec<f32>, StoreError> {
+        let path = self.path(round);
+        let damaged = |what: &str| StoreError::Damaged { path: path.clone(), what: what.to_owned() };
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged("the file is missing"));
+            }
+            read => read.map_err(|source| StoreError::Io { path: path.clone(), source })?,
+        };
+        if bytes.len() as u64 != kept.bytes {
+            return Err(damaged(&format!("it has {} bytes instead of {}", bytes.len(), kept.bytes)));
+        }
+        if crc32(&bytes) != kept.crc {
+            return Err(damaged("it has a wrong checksum"));
+        }
+        decode(&bytes).ok_or_else(|| damaged("it ends inside a number"))
+    }
+
+    /// Removes the files of all rounds that the ledger does not name.
+    pub fn sweep(&self, named: impl Fn(u32) -> bool) -> Result<(), StoreError> {
+        spool::sweep_files(&self.0, SUFFIX, named)
+    }
+
+    fn path(&self, round: u32) -> PathBuf {
+        spool::file_of(&self.0, round, SUFFIX)
+    }
+}
+
+const SUFFIX: &str = "model";
+
+fn encode(parameters: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; 4 * parameters.len()];
     for (to, value) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(parameters) {
         *to = value.to_le_bytes();
@@ -9,7 +94,7 @@ pub(super) fn encode(parameters: &[f32]) -> Vec<u8> {
 }
 
 /// `None` if the bytes end inside a number.
-pub(super) fn decode(bytes: &[u8]) -> Option<Vec<f32>> {
+fn decode(bytes: &[u8]) -> Option<Vec<f32>> {
     let (values, []) = bytes.as_chunks::<4>() else { return None };
     Some(values.iter().map(|&value| f32::from_le_bytes(value)).collect())
 }

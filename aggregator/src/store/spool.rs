@@ -25,6 +25,7 @@ use super::{Entry, Header, StoreError, UpdateRecord};
 const MAGIC: [u8; 4] = *b"FTU2";
 const PREFIX: u64 = 12;
 const CHECKSUM: u64 = 4;
+const SUFFIX: &str = "spool";
 /// The file that waits for the next round.
 const SPARE: &str = "spare.spool";
 
@@ -200,27 +201,36 @@ pub(super) fn check(dir: &Path, round: u32, entries: &[Entry]) -> Result<(Option
 
 /// Removes the spools of all rounds that nothing refers to any more.
 pub(super) fn sweep(dir: &Path, needed: impl Fn(u32) -> bool) -> Result<(), StoreError> {
+    sweep_files(dir, SUFFIX, needed)
+}
+
+/// Removes the files of all rounds but the needed ones.
+pub(super) fn sweep_files(dir: &Path, suffix: &str, needed: impl Fn(u32) -> bool) -> Result<(), StoreError> {
     let wrap = |source| StoreError::Io { path: dir.to_owned(), source };
     for file in fs::read_dir(dir).map_err(wrap)? {
         let name = file.map_err(wrap)?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("round-")?.strip_suffix(".spool"));
-        if let Some(round) = number.and_then(|number| number.parse().ok()).filter(|&round| !needed(round)) {
-            remove(dir, round)?;
+        let number = name.to_str().and_then(|name| {
+            name.strip_prefix("round-")?.strip_suffix(suffix)?.strip_suffix('.')?.parse().ok()
+        });
+        let Some(round) = number.filter(|&round| !needed(round)) else { continue };
+        let path = file_of(dir, round, suffix);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::Io { path, source });
+            }
+            _ => {}
         }
     }
     Ok(())
 }
 
-pub(super) fn remove(dir: &Path, round: u32) -> Result<(), StoreError> {
-    let path = path_of(dir, round);
-    match fs::remove_file(&path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(StoreError::Io { path, source }),
-        _ => Ok(()),
-    }
+pub(super) fn path_of(dir: &Path, round: u32) -> PathBuf {
+    file_of(dir, round, SUFFIX)
 }
 
-pub(super) fn path_of(dir: &Path, round: u32) -> PathBuf {
-    dir.join(format!("round-{round:06}.spool"))
+/// What the file of a round is called.
+pub(super) fn file_of(dir: &Path, round: u32, suffix: &str) -> PathBuf {
+    dir.join(format!("round-{round:06}.{suffix}"))
 }
 
 /// A new name in a directory is durable only once the directory is.

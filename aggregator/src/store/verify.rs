@@ -9,8 +9,8 @@ use redb::{ReadableTable, ReadableTableMetadata};
 use super::{
     DiskStore, Options, RoundRecord, Store, StoreError,
     disk::complete,
-    ledger::{self, Fault, Ledger, META, MODELS, REPORTS, UPDATES},
-    model,
+    ledger::{self, Ledger, META, MODELS, REPORTS, UPDATES},
+    model::ModelRecord,
     spool::{self, Spool},
 };
 
@@ -46,7 +46,7 @@ impl DiskStore {
         let mut found = Verified::default();
         let Some(ledger) = Ledger::open_copy(dir)? else { return Err(StoreError::NotBegun) };
         let spools = dir.join("spool");
-        let store = Self::new(ledger, &spools, Options::default());
+        let store = Self::new(ledger, dir, Options::default());
         if let Some(meta) = found.note(store.meta()).flatten() {
             found.committed = Some(meta.next_round.saturating_sub(1));
             found.open = meta.open.map(|round| round.number);
@@ -109,19 +109,19 @@ impl DiskStore {
         })?;
         let needed: BTreeSet<u32> = store.indexed_rounds()?.into_iter().collect();
         spool::sweep(&store.spools, |round| needed.contains(&round))?;
+        store.models.sweep(|round| round <= to)?;
         Ok(RolledBack { from, to, reports })
     }
 
     /// Rounds whose models are kept, ascending.
-    fn model_rounds(&self) -> Result<Vec<u32>, StoreError> {
+    pub(super) fn model_rounds(&self) -> Result<Vec<u32>, StoreError> {
         self.ledger.read(|txn| {
             let table = txn.open_table(MODELS)?;
             let mut rounds = Vec::new();
             for item in table.iter()? {
                 let (round, value) = item?;
                 let round = round.value();
-                let bytes = ledger::unseal(&ledger::tag("model", round, ""), value.value())?;
-                model::decode(bytes).ok_or_else(|| Fault::Damaged("a model is cut off".to_owned()))?;
+                ledger::decode::<ModelRecord>(&ledger::tag("model", round, ""), value.value())?;
                 rounds.push(round);
             }
             complete("the table of models", rounds.len(), table.len()?)?;
