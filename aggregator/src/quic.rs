@@ -115,17 +115,40 @@ fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::Se
     Ok(config)
 }
 
-/// Bytes that may wait for us on one stream: what a device can make us remember.
-const STREAM: u32 = 96 << 10;
-/// The same on one connection. quinn's lists of what waits stay as long as they ever were, so a device nearby, which
-/// fills its window at once and has no use for a long one, gets a short one: less than 32 packets, which is what tokio's
-/// queues allocate at a time. One far away (200 ms) still sends half a megabyte per second.
-const NEAR: VarInt = VarInt::from_u32(36 << 10);
-const FAR: VarInt = VarInt::from_u32(128 << 10);
-/// How far away that is.
-const FAR_FROM: Duration = Duration::from_millis(50);
-/// Bytes on their way to one device. They are shared, but every packet of them is remembered until it is acknowledged.
-const ON_THE_WAY: u64 = 256 << 10;
+/// What one connection may have on its way in either direction. Lists in quinn and tokio stay as long as they ever
+/// were, so with thousands of connections long windows cost memory that fills up round after round; with a few, short
+/// ones cost time. The tight windows are less than 32 packets, or acknowledgements of them, which is what tokio's queues
+/// allocate at a time; at 200 ms they still carry 180 KB per second.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Windows {
+    /// Bytes that may wait for us.
+    receive: u32,
+    /// Bytes on their way to the device: shared between devices, but every packet is remembered until it is acknowledged.
+    send: u32,
+}
+
+impl Windows {
+    const TIGHT: Self = Self { receive: 36 << 10, send: 64 << 10 };
+    const ROOMY: Self = Self { receive: 128 << 10, send: 256 << 10 };
+    /// For all connections together.
+    const ALL: Self = Self { receive: 16 << 20, send: 32 << 20 };
+
+    fn among(connections: usize) -> Self {
+        let connections = u32::try_from(connections).unwrap_or(u32::MAX).max(1);
+        let (tight, roomy) = (Self::TIGHT, Self::ROOMY);
+        Self {
+            receive: (Self::ALL.receive / connections).clamp(tight.receive, roomy.receive),
+            send: (Self::ALL.send / connections).clamp(tight.send, roomy.send),
+        }
+    }
+}
+
+/// Gives a connection the windows that are right among so many.
+pub fn fit(connection: &Connection, connections: usize) {
+    let Windows { receive, send } = Windows::among(connections);
+    connection.set_receive_window(VarInt::from_u32(receive));
+    connection.set_send_window(send.into());
+}
 
 fn transport() -> quinn::TransportConfig {
     let mut transport = quinn::TransportConfig::default();
@@ -135,9 +158,9 @@ fn transport() -> quinn::TransportConfig {
         // A device sends one update at a time. quinn keeps the lists of as many streams as there may be, for good, and
         // comes round to the last of them only after as many rounds.
         .max_concurrent_uni_streams(VarInt::from_u32(1))
-        .stream_receive_window(VarInt::from_u32(STREAM))
-        .receive_window(NEAR)
-        .send_window(ON_THE_WAY)
+        .stream_receive_window(VarInt::from_u32(Windows::ROOMY.receive))
+        .receive_window(VarInt::from_u32(Windows::TIGHT.receive))
+        .send_window(Windows::TIGHT.send.into())
         .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
     transport
 }
@@ -288,4 +311,18 @@ fn identify(connection: &Connection, authority: &Authority) -> Option<(DeviceId,
 
 fn close(connection: &Connection, code: Code) {
     connection.close(VarInt::from_u32(code.number().into()), code.text().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Windows;
+
+    #[test]
+    fn windows_get_shorter_as_the_fleet_grows() {
+        let all = [0, 1, 128, 200, 2000, usize::MAX].map(Windows::among);
+        assert_eq!((all[0], all[2], all[4]), (Windows::ROOMY, Windows::ROOMY, Windows::TIGHT));
+        assert_eq!((all[1], all[5]), (Windows::ROOMY, Windows::TIGHT));
+        assert!(all.is_sorted_by_key(|windows| std::cmp::Reverse((windows.receive, windows.send))));
+        assert!(all[3].receive < Windows::ROOMY.receive && all[3].receive > Windows::TIGHT.receive);
+    }
 }

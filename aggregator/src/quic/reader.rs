@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{transfer::LinkLimits, wire};
 use quinn::{Connection, ReadExactError, RecvStream};
 
-use super::{End, FAR, FAR_FROM, NEAR};
+use super::End;
 use crate::{fleet::ConnId, hub::Hub};
 
 /// The control stream, until it ends.
@@ -22,7 +22,7 @@ pub(super) async fn transfers(connection: &Connection, hub: &Hub, conn: ConnId) 
     let limit = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD;
     loop {
         let stream = connection.accept_uni().await?;
-        connection.set_receive_window(if connection.rtt() < FAR_FROM { NEAR } else { FAR });
+        super::fit(connection, hub.connections());
         match frames(stream, limit, hub, conn).await {
             Err(End::Refused(code)) => return Err(End::Refused(code)),
             Err(End::Link(_)) | Ok(()) => {}

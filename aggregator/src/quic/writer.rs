@@ -102,6 +102,7 @@ impl<'a> Writer<'a> {
     async fn chunk(&mut self, transfer: u32, frame: Bytes) -> Result<(), End> {
         if self.transfer.as_ref().is_none_or(|(open, _)| *open != transfer) {
             self.end_transfer();
+            super::fit(self.connection, self.hub.connections());
             let stream = self.connection.open_uni().await?;
             // Short messages go first.
             let _ = stream.set_priority(-1);
