@@ -83,7 +83,8 @@ impl Settings {
 pub enum Action {
     /// Remember a device.
     Register(DeviceRecord),
-    /// Record that a round begins, then call [`Coordinator::handle_opened`] with its first exchange.
+    /// A round begins: call [`Coordinator::handle_opened`] with its first exchange. It must be recorded before anything
+    /// of it is stored.
     OpenRound { number: u32, seats: Vec<(DeviceId, Tier)> },
     /// Check an update and make it durable, then call [`Coordinator::handle_stored`].
     Store(StoredUpdate),
@@ -304,10 +305,10 @@ impl Coordinator {
         }
     }
 
-    /// The round is committed; `parameters` is the new model (or the old one if combining failed).
-    pub fn handle_committed(&mut self, parameters: &[f32], now: Instant) {
+    /// The round is committed; `published` is the new model (or the old one if combining failed), by tier.
+    pub fn handle_committed(&mut self, published: Vec<Published>, now: Instant) {
         self.committed += 1;
-        self.published = self.model.publish(parameters, &self.settings.down);
+        self.published = published;
         self.phase = Phase::Gathering;
         self.advance(now);
     }

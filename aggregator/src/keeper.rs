@@ -21,7 +21,7 @@ use crate::{
     coordinator::{Action, Coordinator, Settings, StoredUpdate},
     fleet::{ConnId, DeviceRecord},
     hub::Hub,
-    model::TieredModel,
+    model::{Published, TieredModel},
     report::RoundReport,
     round::Purpose,
     stage::Stage,
@@ -71,7 +71,8 @@ pub type Answer = (DeviceId, Ticket, Result<(), Code>);
 pub enum Reply {
     Opened(Stage),
     Stored(Vec<Answer>),
-    Committed,
+    /// What each tier is sent from now on.
+    Committed(Vec<Published>),
     Onnx {
         conn: ConnId,
         file: Vec<u8>,
@@ -94,6 +95,8 @@ pub struct Keeper {
     pub fleet: BTreeMap<DeviceId, DeviceRecord>,
     /// The round that is open.
     pub open: Option<RoundRecord>,
+    /// The store knows of it, and of its present exchange.
+    pub recorded: bool,
     pub books: Books,
     /// What is believed of what devices say.
     pub guard: Guard,
@@ -132,6 +135,7 @@ impl Keeper {
                         if let Some(reply) = self.carry_out(action)? {
                             self.pass_on(reply, hub);
                         }
+                        self.record()?;
                     }
                 }
             }
@@ -170,7 +174,7 @@ impl Keeper {
                     coordinator.handle_stored(&device, ticket, answer, now);
                 }
             }
-            Reply::Committed => coordinator.handle_committed(&self.parameters, now),
+            Reply::Committed(published) => coordinator.handle_committed(published, now),
             Reply::Onnx { conn, file } => coordinator.handle_onnx(conn, file.into()),
             Reply::Finished => {}
         }
@@ -179,11 +183,22 @@ impl Keeper {
     /// Carries out one action.
     pub fn act(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
         let reply = self.carry_out(action)?;
+        self.record()?;
         self.write_files()?;
         Ok(reply)
     }
 
-    /// The same, but for the files that people read.
+    /// Writes down the exchange that was opened last. Devices may have been told by then, but nothing of theirs is
+    /// stored before: after a crash in between, the same exchange is formed again.
+    fn record(&mut self) -> Result<(), KeeperError> {
+        if let Some(open) = self.open.as_ref().filter(|_| !self.recorded) {
+            self.store.open_round(open)?;
+        }
+        self.recorded = true;
+        Ok(())
+    }
+
+    /// The same, but for what can be written while devices are at work: see `record` and `write_files`.
     fn carry_out(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
         Ok(match action {
             Action::Register(device) => {

@@ -59,6 +59,7 @@ impl Run {
             settings: settings.clone(),
             fleet,
             open: None,
+            recorded: true,
             books: Books::new(config),
             guard,
             losses: Default::default(),

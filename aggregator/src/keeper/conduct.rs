@@ -3,7 +3,7 @@
 //! What was asked follows from the strategy's state and from what the store holds of the round, so after a
 //! restart the open exchange is formed again and means the same.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::{collections::BTreeSet, ops::Range, panic::resume_unwind, thread};
 
 use common::{
     Code, DeviceId, Tier,
@@ -109,7 +109,7 @@ impl Keeper {
                 if let Some(record) = &mut self.open {
                     let asked = stage.seats.iter().map(|(device, ..)| device.clone()).collect();
                     record.stages.push(StageRecord { kind: stage.kind, asked });
-                    self.store.open_round(record)?;
+                    self.recorded = false;
                 }
                 Ok(Reply::Opened(stage))
             }
@@ -292,16 +292,23 @@ impl Keeper {
             refused,
             "combined"
         );
-        self.store.commit_round(&Commit {
+        let commit = Commit {
             round: closed.number,
             parameters: &self.parameters,
             strategy_state: &state::join(self.method.save(), &self.guard.save()),
             report: &serde_json::to_string(&report).unwrap_or_default(),
             history: self.method.needs().history,
+        };
+        let (model, codecs) = (&self.model, &self.settings.down);
+        // Encoding takes about as long as the disk.
+        let published = thread::scope(|scope| {
+            let published = scope.spawn(|| model.publish(commit.parameters, codecs));
+            self.store.commit_round(&commit)?;
+            Ok::<_, StoreError>(published.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })?;
         self.committed = closed.number;
         self.publish(&report);
-        Ok(Reply::Committed)
+        Ok(Reply::Committed(published))
     }
 
     /// What devices are asked to say about groups.
