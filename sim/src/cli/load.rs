@@ -39,7 +39,7 @@ pub struct LoadArgs {
     model: String,
     #[arg(long, default_value_t = LoadOptions::default().strategy)]
     strategy: String,
-    /// Also move the same bytes through bare QUIC streams between two processes
+    /// Also move the same bytes through bare QUIC streams between two processes, in turns with the aggregator
     #[arg(long)]
     reference: bool,
     /// An aggregator that runs already on this machine; its `run.min_devices` and model must suit
@@ -75,8 +75,6 @@ pub struct BareArgs {
     dir: PathBuf,
     #[arg(long)]
     devices: usize,
-    #[arg(long)]
-    rounds: u32,
     #[arg(long)]
     down: u32,
     #[arg(long)]
@@ -118,7 +116,7 @@ pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
 }
 
 pub fn bare(args: &BareArgs) -> Result<String, LoadError> {
-    let bare = Bare { devices: args.devices, rounds: args.rounds, bytes: [args.down, args.up] };
+    let bare = Bare { devices: args.devices, bytes: [args.down, args.up] };
     runtime()?.block_on(load::bare::serve(&args.dir, bare, |address| println!("listening on {address}")))?;
     Ok(String::new())
 }

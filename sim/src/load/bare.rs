@@ -1,23 +1,23 @@
 //! The same bytes through QUIC streams with nothing around them: no messages, no checksums, no disk, no sum.
 //!
-//! One process serves and this one has the clients, as with the aggregator. In every round the server opens a
-//! stream to every client and writes a model; the client reads it all and writes an update back on a stream of its
-//! own; when all have arrived, the next round begins.
+//! One process serves and this one has the clients, as with the aggregator. When the server is told so, it opens a
+//! stream to every client and writes a model; each client reads it all and writes an update back on a stream of its
+//! own; when all have arrived, the server says so.
 
-use std::{
-    net::SocketAddr,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    time::Instant,
-};
+use std::{net::SocketAddr, path::Path, process::Stdio, sync::Arc, time::Instant};
 
 use aggregator::{ca::Authority, quic};
 use bytes::Bytes;
 use quinn::{Connection, Endpoint, RecvStream};
-use tokio::{process::Command, sync::Barrier, task::JoinSet};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    sync::Barrier,
+    task::JoinSet,
+};
 
 use super::{
-    LoadError,
+    LoadError, PATIENCE,
     fleet::{self, Member},
     gateway,
     reader::PACKETS,
@@ -30,55 +30,60 @@ const ALPN: &[u8] = b"bare";
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Bare {
     pub devices: usize,
-    pub rounds: u32,
     /// Down and up.
     pub bytes: [u32; 2],
 }
 
-/// Seconds of each round.
-pub(super) async fn run(
-    dir: &Path,
-    members: &[Member],
-    rounds: u32,
-    bytes: [u32; 2],
-) -> Result<Vec<f64>, LoadError> {
-    let program = std::env::current_exe()
-        .map_err(|source| LoadError::Io { what: "this program's path".into(), source })?;
-    let mut command = Command::new(program);
-    command.arg("bare").arg("--dir").arg(dir);
-    command.arg("--devices").arg(members.len().to_string()).arg("--rounds").arg(rounds.to_string());
-    command.arg("--down").arg(bytes[0].to_string()).arg("--up").arg(bytes[1].to_string());
-    let (mut child, server) = gateway::start("sim", &mut command).await?;
-    let starts = Arc::new(Starts::default());
-    let endpoints = fleet::endpoints(members.len())?;
-    let mut clients = JoinSet::new();
-    let update = Bytes::from(vec![7; bytes[1] as usize]);
-    for (index, member) in members.iter().enumerate() {
-        let endpoint = endpoints[fleet::socket_of(index)].clone();
-        clients.spawn(client(endpoint, server, member.clone(), rounds, update.clone(), starts.clone()));
-    }
-    while let Some(ended) = clients.join_next().await {
-        ended.map_err(|error| failed(&error))??;
-    }
-    let _ = child.kill().await;
-    Ok(starts.rounds())
+/// Both ends, connected.
+#[derive(Debug)]
+pub(super) struct Streams {
+    server: Child,
+    go: ChildStdin,
+    done: Lines<BufReader<ChildStdout>>,
+    clients: JoinSet<Result<(), LoadError>>,
 }
 
-/// When each round began, and the end.
-#[derive(Default)]
-struct Starts(Mutex<Vec<Instant>>);
+impl Streams {
+    pub async fn open(dir: &Path, members: &[Member], bytes: [u32; 2]) -> Result<Self, LoadError> {
+        let program = std::env::current_exe()
+            .map_err(|source| LoadError::Io { what: "this program's path".into(), source })?;
+        let mut command = Command::new(program);
+        command.arg("bare").arg("--dir").arg(dir).arg("--devices").arg(members.len().to_string());
+        command.arg("--down").arg(bytes[0].to_string()).arg("--up").arg(bytes[1].to_string());
+        command.stdin(Stdio::piped());
+        let (mut server, address, output) = gateway::start("sim", &mut command).await?;
+        let go = server.stdin.take().ok_or_else(|| failed(&"no way to speak to the server"))?;
+        let endpoints = fleet::endpoints(members.len())?;
+        let update = Bytes::from(vec![7; bytes[1] as usize]);
+        let mut clients = JoinSet::new();
+        for (index, member) in members.iter().enumerate() {
+            let endpoint = endpoints[fleet::socket_of(index)].clone();
+            clients.spawn(client(endpoint, address, member.clone(), update.clone()));
+        }
+        Ok(Self { server, go, done: output.lines(), clients })
+    }
 
-impl Starts {
-    fn note(&self, round: usize) {
-        let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if starts.len() == round {
-            starts.push(Instant::now());
+    /// Moves everything once; says how many seconds that took.
+    pub async fn round(&mut self) -> Result<f64, LoadError> {
+        let begin = Instant::now();
+        self.go.write_all(b"go\n").await.map_err(|lost| failed(&lost))?;
+        tokio::select! {
+            done = self.done.next_line() => match done {
+                Ok(Some(_)) => Ok(begin.elapsed().as_secs_f64()),
+                Ok(None) => Err(failed(&"the server has ended")),
+                Err(lost) => Err(failed(&lost)),
+            },
+            Some(ended) = self.clients.join_next() => {
+                ended.map_err(|error| failed(&error))??;
+                Err(failed(&"a client has ended"))
+            }
         }
     }
 
-    fn rounds(&self) -> Vec<f64> {
-        let starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        starts.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect()
+    pub async fn close(mut self) {
+        // Without anybody to tell it to go on, the server ends, and so do the clients.
+        drop(self.go);
+        let _ = tokio::time::timeout(PATIENCE, self.server.wait()).await;
     }
 }
 
@@ -86,25 +91,20 @@ async fn client(
     endpoint: Endpoint,
     server: SocketAddr,
     member: Member,
-    rounds: u32,
     update: Bytes,
-    starts: Arc<Starts>,
 ) -> Result<(), LoadError> {
     let (connection, _) = fleet::connect(&endpoint, server, &member, ALPN).await?;
-    // One more, whose begin is the end of the last.
-    for round in 0..=rounds as usize {
-        let model = connection.accept_uni().await.map_err(|error| failed(&error))?;
-        starts.note(round);
+    while let Ok(model) = connection.accept_uni().await {
         drain(model).await?;
         let mut stream = connection.open_uni().await.map_err(|error| failed(&error))?;
         stream.write_chunk(update.clone()).await.map_err(|error| failed(&error))?;
         stream.finish().map_err(|error| failed(&error))?;
     }
-    connection.closed().await;
     Ok(())
 }
 
-/// The serving process; calls `listening` with its address.
+/// The serving process; calls `listening` with its address. Every line of its input is a round, after which it writes a
+/// line; it ends with its input.
 pub async fn serve(dir: &Path, bare: Bare, listening: impl FnOnce(SocketAddr)) -> Result<(), LoadError> {
     let authority = Authority::open(dir)?;
     let tls = |error: quic::QuicError| LoadError::Tls(error.to_string());
@@ -113,7 +113,7 @@ pub async fn serve(dir: &Path, bare: Bare, listening: impl FnOnce(SocketAddr)) -
         .local_addr()
         .map_err(|source| LoadError::Io { what: "the socket's address".into(), source })?;
     listening(address);
-    let barrier = Arc::new(Barrier::new(bare.devices));
+    let barrier = Arc::new(Barrier::new(bare.devices + 1));
     let model = Bytes::from(vec![7; bare.bytes[0] as usize]);
     let mut connections = JoinSet::new();
     for _ in 0..bare.devices {
@@ -122,32 +122,37 @@ pub async fn serve(dir: &Path, bare: Bare, listening: impl FnOnce(SocketAddr)) -
         let (barrier, model) = (barrier.clone(), model.clone());
         connections.spawn(async move {
             let connection = incoming.await.map_err(|error| failed(&error))?;
-            exchange(&connection, bare.rounds, &barrier, &model).await
+            quic::fit(&connection, bare.devices);
+            exchange(&connection, &barrier, &model).await
         });
     }
-    while let Some(ended) = connections.join_next().await {
-        ended.map_err(|error| failed(&error))??;
+    let mut input = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(_)) = input.next_line().await {
+        // Begin, and end.
+        for _ in 0..2 {
+            tokio::select! {
+                _ = barrier.wait() => {}
+                Some(ended) = connections.join_next() => ended.map_err(|error| failed(&error))??,
+            }
+        }
+        println!("done");
     }
+    connections.shutdown().await;
+    endpoint.close(0u32.into(), b"");
     endpoint.wait_idle().await;
     Ok(())
 }
 
-async fn exchange(
-    connection: &Connection,
-    rounds: u32,
-    barrier: &Barrier,
-    model: &Bytes,
-) -> Result<(), LoadError> {
-    for _ in 0..=rounds {
+/// Takes part in rounds for ever.
+async fn exchange(connection: &Connection, barrier: &Barrier, model: &Bytes) -> Result<(), LoadError> {
+    loop {
         barrier.wait().await;
         let mut stream = connection.open_uni().await.map_err(|error| failed(&error))?;
         stream.write_chunk(model.clone()).await.map_err(|error| failed(&error))?;
         stream.finish().map_err(|error| failed(&error))?;
         drain(connection.accept_uni().await.map_err(|error| failed(&error))?).await?;
+        barrier.wait().await;
     }
-    barrier.wait().await;
-    connection.close(0u32.into(), b"");
-    Ok(())
 }
 
 /// Takes all packets that are there at once, as the aggregator and the devices under load do.
@@ -160,6 +165,6 @@ async fn drain(mut stream: RecvStream) -> Result<(), LoadError> {
     }
 }
 
-fn failed(error: &dyn std::error::Error) -> LoadError {
+fn failed(error: &dyn std::fmt::Display) -> LoadError {
     LoadError::Device { device: "bare streams".into(), what: error.to_string() }
 }

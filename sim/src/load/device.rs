@@ -11,7 +11,7 @@ use common::{
 };
 use quinn::{Connection, SendStream};
 
-use super::{LoadLog, reader::FrameReader, updates::Updates};
+use super::{LoadLog, reader::FrameReader, turns::Turns, updates::Updates};
 
 /// When a request is repeated, as a Session does.
 const REPEAT: Duration = Duration::from_millis(LinkLimits::QUIC.timeout.as_millis());
@@ -73,7 +73,7 @@ impl Device {
     }
 
     /// Delivers an update whenever one is wanted, until the run is over.
-    pub async fn take_part(&mut self, updates: &Updates, log: &LoadLog) -> Outcome<()> {
+    pub async fn take_part(&mut self, updates: &Updates, log: &LoadLog, turns: &Turns) -> Outcome<()> {
         loop {
             let work = |message: ToDevice| match message {
                 ToDevice::Assignment(assignment) => Some(Some(assignment)),
@@ -81,7 +81,9 @@ impl Device {
                 _ => None,
             };
             let Some(assignment) = self.ask(&ToAggregator::Ready, work).await? else { break };
-            log.told(assignment.ticket.round);
+            log.heard(assignment.ticket.round);
+            turns.before(assignment.ticket.round).await.map_err(text)?;
+            log.begun(assignment.ticket.round);
             self.fetch(&assignment.model).await?;
             let accepted = self.deliver(&assignment, updates).await?;
             log.answered(assignment.ticket.round, accepted);

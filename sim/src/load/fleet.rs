@@ -13,7 +13,7 @@ use edge_client::host::{Identity, SILENCE, client_config};
 use quinn::{Connection, Endpoint, EndpointConfig};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::{Connected, LoadError, LoadLog, LoadOptions, device::Device, updates::Updates};
+use super::{Connected, LoadError, LoadLog, LoadOptions, device::Device, turns::Turns, updates::Updates};
 
 /// Devices that share a socket. Real ones have one each, but a socket costs this process 3 MB.
 const PER_SOCKET: usize = 16;
@@ -47,6 +47,7 @@ struct Common {
     server: SocketAddr,
     updates: Updates,
     log: Arc<LoadLog>,
+    turns: Arc<Turns>,
     /// Places for those that are connecting.
     gate: Semaphore,
     started: Instant,
@@ -59,11 +60,13 @@ pub(super) async fn run(
     members: &[Member],
     options: &LoadOptions,
     log: Arc<LoadLog>,
+    turns: Arc<Turns>,
 ) -> Result<Connected, LoadError> {
     let common = Arc::new(Common {
         server,
         updates: Updates::new(options.seed),
         log,
+        turns,
         gate: Semaphore::new(options.concurrency.max(1)),
         started: Instant::now(),
         connected: Mutex::new(Connected { devices: 0, seconds: 0.0, repeated: 0, lost: 0 }),
@@ -108,7 +111,7 @@ async fn converse(
             }
             device
         };
-        match device.take_part(&common.updates, &common.log).await {
+        match device.take_part(&common.updates, &common.log, &common.turns).await {
             Ok(()) => return Ok(()),
             // As a real device does.
             Err(_) if lost < LOSSES => lost += 1,

@@ -10,7 +10,7 @@ use std::{
 use aggregator::config::Config;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
-    process::{Child, Command},
+    process::{Child, ChildStdout, Command},
 };
 
 use super::{LoadError, LoadOptions, PATIENCE};
@@ -54,7 +54,10 @@ impl Gateway {
     pub async fn start(self) -> Result<Serving, LoadError> {
         let mut command = Command::new(&self.program);
         command.args(["--log", "warn", "serve", "--listen", "127.0.0.1:0", "--exit-when-done", "--dir"]);
-        let (child, address) = start("aggregator", command.arg(&self.dir)).await?;
+        command.stdin(Stdio::null());
+        let (child, address, mut output) = start("aggregator", command.arg(&self.dir)).await?;
+        // It must not wait for room to say more.
+        tokio::spawn(async move { output.read_to_end(&mut vec![]).await });
         Ok(Serving { pid: child.id(), child, address })
     }
 }
@@ -66,13 +69,13 @@ impl Serving {
     }
 }
 
-/// Starts a program that says where it is listening.
+/// Starts a program that says where it is listening; also gives what it says after that.
 pub(super) async fn start(
     program: &'static str,
     command: &mut Command,
-) -> Result<(Child, SocketAddr), LoadError> {
+) -> Result<(Child, SocketAddr, BufReader<ChildStdout>), LoadError> {
     let failed = |source| LoadError::Io { what: program.into(), source };
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
+    command.stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
     let mut child = command.spawn().map_err(failed)?;
     let ended = |said: String| LoadError::Process { program, said };
     let mut output = BufReader::new(child.stdout.take().ok_or_else(|| ended(String::new()))?);
@@ -87,9 +90,7 @@ pub(super) async fn start(
         }
         said += &line;
     };
-    // Nobody may wait for room to say more.
-    tokio::spawn(async move { output.read_to_end(&mut vec![]).await });
-    Ok((child, address))
+    Ok((child, address, output))
 }
 
 /// A program of this workspace: in `FAIRTIER_BIN_DIR`, or where this one is.

@@ -21,7 +21,7 @@ pub struct LoadRound {
     pub accepted: u64,
     pub refused: u64,
     pub updates_per_s: f64,
-    /// Of the aggregator since its start.
+    /// Of the aggregator in this round (since its start where the kernel does not forget).
     pub peak_rss_kb: Option<u64>,
 }
 
@@ -61,30 +61,31 @@ impl LoadLog {
         Self { pid, rounds, progress, state: Mutex::default() }
     }
 
-    /// A device was told that there is work, or that the run is over.
-    pub fn told(&self, round: u32) {
+    /// A device has heard of a round: the one before is over.
+    pub fn heard(&self, round: u32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.open.as_ref().is_some_and(|open| open.round >= round) {
+        if let Some(open) = state.open.take_if(|open| open.round < round) {
+            let ended = open.end(Instant::now(), self.pid.and_then(peak_rss_kb));
+            (self.progress)(&ended);
+            state.done.push(ended);
+        }
+    }
+
+    /// A device sets to work.
+    pub fn begun(&self, round: u32) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = state.open.is_some() || state.done.last().is_some_and(|done| done.round >= round);
+        if known || round > self.rounds {
             return;
         }
-        let now = Instant::now();
-        let memory = self.pid.and_then(peak_rss_kb);
-        let open = (round <= self.rounds).then_some(Open {
-            round,
-            since: now,
-            last_receipt: None,
-            accepted: 0,
-            refused: 0,
-        });
-        match std::mem::replace(&mut state.open, open) {
-            Some(open) => {
-                let ended = open.end(now, memory);
-                (self.progress)(&ended);
-                state.done.push(ended);
-            }
-            None if state.done.is_empty() => state.idle_rss_kb = memory,
-            None => {}
+        if state.done.is_empty() {
+            state.idle_rss_kb = self.pid.and_then(peak_rss_kb);
         }
+        if let Some(pid) = self.pid {
+            forget_peak(pid);
+        }
+        let since = Instant::now();
+        state.open = Some(Open { round, since, last_receipt: None, accepted: 0, refused: 0 });
     }
 
     pub fn answered(&self, round: u32, accepted: bool) {
@@ -121,6 +122,11 @@ impl Open {
     }
 }
 
+/// Lets the kernel count anew. Where it refuses, peaks are those since the process began.
+fn forget_peak(pid: u32) {
+    let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+}
+
 /// The most memory that a process has had, as the kernel counts it.
 fn peak_rss_kb(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -136,17 +142,24 @@ mod tests {
     fn a_round_ends_when_the_next_one_is_heard_of() {
         let log = LoadLog::new(Some(std::process::id()), 2, Box::new(|_| {}));
         for round in [1, 1] {
-            log.told(round);
+            log.heard(round);
+            log.begun(round);
             log.answered(round, true);
         }
-        log.told(2);
+        log.heard(2);
+        // Between two rounds nothing counts, and what is over does not begin again.
+        log.answered(1, true);
+        log.begun(1);
+        log.begun(2);
+        log.heard(1);
         log.answered(1, true);
         log.answered(2, false);
-        log.told(3);
-        log.told(3);
+        log.heard(3);
+        log.begun(3);
+        log.heard(3);
         let (rounds, idle) = log.rounds();
         let counts: Vec<_> = rounds.iter().map(|r| (r.round, r.accepted, r.refused)).collect();
         assert_eq!(counts, [(1, 2, 0), (2, 0, 1)]);
-        assert!(idle > Some(0) && rounds[1].peak_rss_kb >= idle);
+        assert!(idle > Some(0) && rounds[1].peak_rss_kb > Some(0));
     }
 }

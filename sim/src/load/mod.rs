@@ -3,7 +3,7 @@
 //!
 //! `gateway` starts the aggregator's process, `fleet` opens the connections, `device` holds the conversation
 //! of one device with updates from `updates`, and `log` writes down what happens when. `bare` moves the same
-//! bytes through QUIC streams with nothing around them, between two processes, for comparison.
+//! bytes through QUIC streams with nothing around them, between two processes, for comparison, in `turns`.
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -24,12 +24,15 @@ mod gateway;
 mod log;
 mod reader;
 mod table;
+mod turns;
 mod updates;
 
 pub use log::{LoadLog, LoadRound};
 pub use table::table;
 
+use bare::Streams;
 use gateway::Gateway;
+use turns::Turns;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -157,8 +160,8 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
         }
     };
     let members = fleet::enrol(&authority, options.devices)?;
-    let reference = match options.reference {
-        true => Some(bare::run(home, &members, options.rounds, bytes).await?),
+    let streams = match options.reference {
+        true => Some(Streams::open(home, &members, bytes).await?),
         false => None,
     };
     let (server, pid, gateway) = match (gateway, &options.target) {
@@ -170,10 +173,12 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
         (None, None) => return Err(LoadError::NoProgram("aggregator".into())),
     };
     let log = Arc::new(LoadLog::new(pid, options.rounds, progress));
-    let connect = fleet::run(server, &members, options, log.clone()).await?;
+    let turns = Arc::new(Turns::new(streams, options.rounds));
+    let connect = fleet::run(server, &members, options, log.clone(), turns.clone()).await?;
     if let Some(serving) = gateway {
         serving.stop().await;
     }
+    let reference = Some(turns.end().await).filter(|seconds| !seconds.is_empty());
     let (rounds, idle_rss_kb) = log.rounds();
     let round_s = median(rounds.iter().map(|round| round.seconds));
     let updates_per_s = options.devices as f64 / round_s;
