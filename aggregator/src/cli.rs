@@ -34,6 +34,7 @@ Examples:
   aggregator enroll --dir gateway --tiers 1,2 --days 90 cam-4  good for two tiers; renewed by the device itself
   aggregator revoke --dir gateway cam-2        cam-2 is a stranger from now on
   aggregator serve --dir gateway               serve until the run is over or Ctrl-C
+  aggregator resume --dir gateway              the same, but refuses to begin a new run
   aggregator status --dir gateway              how the last round went, tier by tier
   aggregator history --dir gateway --format csv  one line per round
   aggregator verify --dir gateway              read everything through, say what is damaged
@@ -94,16 +95,9 @@ enum Command {
         devices: Vec<DeviceId>,
     },
     /// Serve the fleet; goes on where it was stopped
-    Serve {
-        #[arg(long, default_value = "gateway")]
-        dir: PathBuf,
-        /// Overrides server.listen
-        #[arg(long)]
-        listen: Option<SocketAddr>,
-        /// Stop when the run is over instead of keeping its models available
-        #[arg(long)]
-        exit_when_done: bool,
-    },
+    Serve(ServeArgs),
+    /// The same, but only if there is a run to go on with: a wrong directory starts no new one
+    Resume(ServeArgs),
     /// Show the last round: losses, accuracy and fairness by tier
     Status {
         #[arg(long, default_value = "gateway")]
@@ -151,6 +145,18 @@ enum Command {
     },
 }
 
+#[derive(clap::Args, Debug)]
+struct ServeArgs {
+    #[arg(long, default_value = "gateway")]
+    dir: PathBuf,
+    /// Overrides server.listen
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// Stop when the run is over instead of keeping its models available
+    #[arg(long)]
+    exit_when_done: bool,
+}
+
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 enum Format {
     Table,
@@ -171,7 +177,11 @@ impl Cli {
                 Ok(())
             }
             Command::Revoke { dir, devices } => revoke(&dir, &devices),
-            Command::Serve { dir, listen, exit_when_done } => serve(&dir, listen, exit_when_done),
+            Command::Serve(args) => serve(&args),
+            Command::Resume(args) => {
+                store::expect_run(&args.dir)?;
+                serve(&args)
+            }
             Command::Status { dir, format } => status(&dir, format),
             Command::History { dir, format } => history::history(&dir, format),
             Command::Verify { dir, format } => store::verify(&dir, format),
@@ -243,9 +253,10 @@ fn load(dir: &Path) -> Result<Config> {
     Config::load(&path).with_context(|| format!("{}: {}", Code::BadConfig, path.display()))
 }
 
-fn serve(dir: &Path, listen: Option<SocketAddr>, exit_when_done: bool) -> Result<()> {
+fn serve(args: &ServeArgs) -> Result<()> {
+    let ServeArgs { dir, listen, exit_when_done } = args;
     let mut config = load(dir)?;
-    if let Some(listen) = listen {
+    if let Some(listen) = *listen {
         config.server.listen = listen;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -258,7 +269,7 @@ fn serve(dir: &Path, listen: Option<SocketAddr>, exit_when_done: bool) -> Result
         tokio::select! {
             () = &mut stop => info!("stopping"),
             () = server.finished() => {
-                if exit_when_done {
+                if *exit_when_done {
                     // Devices may still fetch their sub-models.
                     let _ = tokio::time::timeout(std::time::Duration::from_secs(30), server.deserted()).await;
                 } else {

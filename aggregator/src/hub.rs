@@ -26,11 +26,15 @@ use crate::{
 
 /// Timers may be late by this much.
 const TIMER_GRAIN_MS: u64 = 20;
+/// Buffers that are kept for later: as many as updates arrive at a time.
+const MAX_BUFFERS: usize = 32;
 
 #[derive(Debug)]
 pub struct Hub {
     coordinator: Mutex<Coordinator>,
     lines: Mutex<HashMap<ConnId, Arc<Line>>>,
+    /// For frames that arrive, while nobody uses them.
+    buffers: Mutex<Vec<Vec<u8>>>,
     keeper: Mutex<mpsc::Sender<Job>>,
     timer: Notify,
     started: time::Instant,
@@ -61,6 +65,7 @@ impl Hub {
         Self {
             coordinator: Mutex::new(coordinator),
             lines: Mutex::default(),
+            buffers: Mutex::default(),
             keeper: Mutex::new(keeper),
             timer: Notify::new(),
             started: time::Instant::now(),
@@ -110,6 +115,18 @@ impl Hub {
 
     pub fn connections(&self) -> usize {
         lock(&self.lines).len()
+    }
+
+    /// Room for what arrives on one stream.
+    pub fn lend_buffer(&self) -> Vec<u8> {
+        lock(&self.buffers).pop().unwrap_or_default()
+    }
+
+    pub fn take_back(&self, buffer: Vec<u8>) {
+        let mut buffers = lock(&self.buffers);
+        if buffers.len() < MAX_BUFFERS {
+            buffers.push(buffer);
+        }
     }
 
     /// The next frame for a connection; without `chunks`, the next message.

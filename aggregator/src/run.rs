@@ -65,6 +65,7 @@ impl Run {
             losses: Default::default(),
             dir,
             status: None,
+            written: None,
             observer,
         };
         let open = match &saved.open {

@@ -1,4 +1,4 @@
-//! Looking after a gateway: `verify`, `rollback`, and a disk that is full.
+//! Looking after a gateway: `verify`, `resume`, `rollback`, and a disk that is full.
 
 use std::{fs, path::Path};
 
@@ -43,9 +43,32 @@ fn verify_reads_everything_and_names_what_is_damaged() {
     assert_eq!(fs::read(&spool).unwrap(), damaged, "verify changes nothing");
 
     fs::write(&spool, &whole).unwrap();
+    let model = gateway.path("gw/store/models/round-000002.model");
+    let sound = fs::read(&model).unwrap();
+    fs::write(&model, &sound[1..]).unwrap();
+    let output = command(&gateway, &["verify"]).fail();
+    assert!(output.contains("round-000002.model") && output.contains("bytes instead of"), "{output}");
+    fs::write(&model, &sound).unwrap();
     assert!(files(&gateway.path("gw")) == before, "verify changes nothing");
     let output = command(&gateway, &["verify", "--format", "json"]).succeed();
     assert!(output.contains("\"problems\":[]"), "{output}");
+}
+
+#[test]
+fn resume_goes_on_but_begins_nothing() {
+    let gateway = Gateway::new("run = { rounds = 3, min_devices = 1 }", &["cam-0"]);
+    let output = command(&gateway, &["resume", "--listen", "127.0.0.1:0"]).fail();
+    assert!(output.contains("no run has begun") && output.contains("aggregator serve"), "{output}");
+    assert!(!gateway.path("gw/store").exists(), "nothing was begun");
+
+    let gateway = finished();
+    let before = gateway.history().len();
+    command(&gateway, &["rollback", "--to", "4"]).succeed();
+    let serving = gateway.start("resume", "127.0.0.1:0", &["--exit-when-done"]);
+    gateway.device(&serving, "cam-0", "0/5", &[]).succeed();
+    let output = serving.process.succeed();
+    assert!(output.contains("4 rounds are committed; going on with round 5"), "{output}");
+    assert_eq!(gateway.history().len(), before);
 }
 
 #[test]

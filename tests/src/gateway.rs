@@ -56,8 +56,13 @@ impl Gateway {
 
     /// Starts serving; `listen` is an address, with port 0 for any.
     pub fn serve(&self, listen: &str, more: &[&str]) -> Serving {
+        self.start("serve", listen, more)
+    }
+
+    /// `aggregator serve` or `aggregator resume`.
+    pub fn start(&self, command: &str, listen: &str, more: &[&str]) -> Serving {
         let dir = self.text("gw");
-        let args = [&["serve", "--dir", &dir, "--listen", listen], more].concat();
+        let args = [&[command, "--dir", &dir, "--listen", listen], more].concat();
         let mut process = Process::start("aggregator", "aggregator", &args);
         let address = process.wait_line("listening on ");
         Serving { process, address }

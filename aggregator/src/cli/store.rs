@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use aggregator::store::DiskStore;
 use anyhow::{Context, Result, bail};
+use tracing::info;
 
 use super::Format;
 
@@ -30,6 +31,18 @@ pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
         return Ok(());
     }
     bail!("{} problems; nothing was changed", found.problems.len());
+}
+
+/// Says where the run stands; an error if none has begun.
+pub(super) fn expect_run(dir: &Path) -> Result<()> {
+    let Some(committed) = DiskStore::committed(&dir.join("store"))? else {
+        bail!(
+            "no run has begun in {dir}; `aggregator serve --dir {dir}` begins one, `--dir` names another directory",
+            dir = dir.display()
+        );
+    };
+    info!("{committed} rounds are committed; going on with round {}", u64::from(committed) + 1);
+    Ok(())
 }
 
 pub(super) fn rollback(dir: &Path, to: u32) -> Result<()> {

@@ -1,10 +1,12 @@
 //! The two loops that every byte of every update passes: sum of squares, and `acc += w * x`.
 //!
 //! Both read `f32` (or `f64`) and compute in `f64`. Plain code in fixed-size chunks, which the compiler
-//! turns into vector instructions; the lanes are part of the code, so the result does not depend on
-//! how wide the processor's registers are.
+//! turns into vector instructions, once for every processor and once for those with AVX2 (`pulp` decides as the program
+//! runs); the lanes are part of the code, so the result does not depend on how wide the processor's registers are.
 
 use std::fmt;
+
+use pulp::Arch;
 
 /// A number that updates and models are made of.
 pub trait Scalar: Copy + Default + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
@@ -43,26 +45,30 @@ const LANES: usize = 8;
 
 /// Sum of squares in `f64`. Finite exactly if all `f32` inputs are: their squares can not overflow.
 pub(super) fn sum_squares<T: Scalar>(values: &[T]) -> f64 {
-    let (chunks, rest) = values.as_chunks::<LANES>();
-    let mut lanes = [0.0; LANES];
-    for chunk in chunks {
-        for (lane, value) in lanes.iter_mut().zip(chunk) {
+    Arch::new().dispatch(|| {
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        let mut lanes = [0.0; LANES];
+        for chunk in chunks {
+            for (lane, value) in lanes.iter_mut().zip(chunk) {
+                let value = value.wide();
+                *lane += value * value;
+            }
+        }
+        for (lane, value) in lanes.iter_mut().zip(rest) {
             let value = value.wide();
             *lane += value * value;
         }
-    }
-    for (lane, value) in lanes.iter_mut().zip(rest) {
-        let value = value.wide();
-        *lane += value * value;
-    }
-    lanes.iter().sum()
+        lanes.iter().sum()
+    })
 }
 
 /// `acc += weight * values`, elementwise.
 pub(super) fn axpy<T: Scalar>(acc: &mut [f64], weight: f64, values: &[T]) {
-    for (acc, value) in acc.iter_mut().zip(values) {
-        *acc += weight * value.wide();
-    }
+    Arch::new().dispatch(|| {
+        for (acc, value) in acc.iter_mut().zip(values) {
+            *acc += weight * value.wide();
+        }
+    });
 }
 
 /// Sum with compensation (Neumaier), so that a large fleet costs no digits.

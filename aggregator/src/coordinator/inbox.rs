@@ -7,7 +7,7 @@ use common::{
         ToAggregator, ToDevice, Welcome,
     },
     transfer::{Arrival, Incoming, LinkLimits},
-    wire::{self, Frame},
+    wire::{self, Frame, WireError},
 };
 
 use super::{Action, Coordinator, GUIDE_TRANSFER, Phase, StoredUpdate};
@@ -21,7 +21,17 @@ use crate::{
 impl Coordinator {
     /// A frame has arrived. Whoever sends what can not be understood is told so and dropped.
     pub fn handle_frame(&mut self, conn: ConnId, bytes: &[u8], now: Instant) -> Result<(), Code> {
-        let result = match Frame::decode(bytes) {
+        self.handle_decoded(conn, Frame::decode(bytes), now)
+    }
+
+    /// The same for whoever has looked at the frame already: that takes longer than all else, and many can look at once.
+    pub fn handle_decoded(
+        &mut self,
+        conn: ConnId,
+        frame: Result<Frame<'_>, WireError>,
+        now: Instant,
+    ) -> Result<(), Code> {
+        let result = match frame {
             Ok(Frame::Control(body)) => match wire::message(body) {
                 Ok(message) => {
                     let result = self.handle_message(conn, message, now);

@@ -1,11 +1,14 @@
 //! What devices send: messages on one stream, updates on streams of their own.
 //!
-//! Room for a frame is made when it has been announced, and given back when its stream ends, so that a connection on
-//! which nothing happens costs no long buffer.
+//! Room for a frame is made when it has been announced. Long buffers are lent for one stream and used again, so that a
+//! connection on which nothing happens costs none, and nobody fills the heap with holes.
 
 use std::time::Duration;
 
-use common::{transfer::LinkLimits, wire};
+use common::{
+    transfer::LinkLimits,
+    wire::{self, Frame},
+};
 use quinn::{Connection, ReadExactError, RecvStream};
 
 use super::End;
@@ -13,7 +16,7 @@ use crate::{fleet::ConnId, hub::Hub};
 
 /// The control stream, until it ends.
 pub(super) async fn messages(stream: RecvStream, hub: &Hub, conn: ConnId) -> Result<(), End> {
-    frames(stream, wire::MAX_CONTROL, hub, conn).await
+    frames(stream, wire::MAX_CONTROL, &mut Vec::new(), hub, conn).await
 }
 
 /// Streams with chunks, one after the other: a device sends one update at a time, and a stream that was given up
@@ -23,22 +26,31 @@ pub(super) async fn transfers(connection: &Connection, hub: &Hub, conn: ConnId) 
     loop {
         let stream = connection.accept_uni().await?;
         super::fit(connection, hub.connections());
-        match frames(stream, limit, hub, conn).await {
+        let mut frame = hub.lend_buffer();
+        let end = frames(stream, limit, &mut frame, hub, conn).await;
+        hub.take_back(frame);
+        match end {
             Err(End::Refused(code)) => return Err(End::Refused(code)),
             Err(End::Link(_)) | Ok(()) => {}
         }
     }
 }
 
-async fn frames(mut stream: RecvStream, limit: usize, hub: &Hub, conn: ConnId) -> Result<(), End> {
-    let mut frame = Vec::new();
+async fn frames(
+    mut stream: RecvStream,
+    limit: usize,
+    frame: &mut Vec<u8>,
+    hub: &Hub,
+    conn: ConnId,
+) -> Result<(), End> {
     loop {
         let mut prefix = [0; 4];
         stream.read_exact(&mut prefix).await?;
         // The Coordinator answers to what is no frame as to any bad one.
         frame.resize(wire::frame_len(prefix, limit).unwrap_or(0), 0);
-        read(&mut stream, &mut frame).await?;
-        if let Err(code) = hub.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now)) {
+        read(&mut stream, frame).await?;
+        let decoded = Frame::decode(frame);
+        if let Err(code) = hub.with(|coordinator, now| coordinator.handle_decoded(conn, decoded, now)) {
             // The writer still has to deliver the refusal.
             tokio::time::sleep(Duration::from_millis(200)).await;
             return Err(End::Refused(code));

@@ -98,3 +98,54 @@ fn decode(bytes: &[u8]) -> Option<Vec<f32>> {
     let (values, []) = bytes.as_chunks::<4>() else { return None };
     Some(values.iter().map(|&value| f32::from_le_bytes(value)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_comes_back_bit_for_bit_and_damage_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let models = Models::of(dir.path());
+        models.create(dir.path()).unwrap();
+        let parameters = [1.5, -0.0, f32::MIN_POSITIVE];
+        let record = models.write(7, &parameters).unwrap();
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&models.read(7, record).unwrap()), bits(&parameters));
+
+        let path = models.path(7);
+        let whole = fs::read(&path).unwrap();
+        let damaged = || {
+            let error = models.read(7, record).unwrap_err();
+            assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+            assert!(error.to_string().contains("round-000007.model"), "{error}");
+        };
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 0x10;
+            fs::write(&path, &flipped).unwrap();
+            damaged();
+            assert_eq!(fs::read(&path).unwrap(), flipped);
+        }
+        fs::write(&path, &whole[..5]).unwrap();
+        damaged();
+        fs::remove_file(&path).unwrap();
+        damaged();
+    }
+
+    #[test]
+    fn only_what_is_named_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let models = Models::of(dir.path());
+        models.create(dir.path()).unwrap();
+        for round in 1..=3 {
+            models.write(round, &[0.0]).unwrap();
+        }
+        fs::write(models.0.join("notes.txt"), "an operator's").unwrap();
+        models.sweep(|round| round == 2).unwrap();
+        let mut left: Vec<_> =
+            fs::read_dir(&models.0).unwrap().map(|file| file.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["notes.txt", "round-000002.model"]);
+    }
+}

@@ -446,7 +446,10 @@ fn an_older_or_newer_format_is_refused_and_left_as_it_is() {
         drop(db);
         let before = (fs::read(&path).unwrap(), fs::read(spool_of(&dir, 1)).unwrap());
         let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
-        assert!(matches!(error, StoreError::Format { found: it, known: 2, .. } if it == found), "{error}");
+        assert!(
+            matches!(error, StoreError::Format { found: it, known: ledger::FORMAT, .. } if it == found),
+            "{error}"
+        );
         assert!(error.to_string().contains("use the program that wrote it or another directory"), "{error}");
         let after = (fs::read(&path).unwrap(), fs::read(spool_of(&dir, 1)).unwrap());
         assert!(before == after, "format {found}: a file has changed");

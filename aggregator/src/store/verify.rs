@@ -76,6 +76,13 @@ impl DiskStore {
         Ok(found)
     }
 
+    /// How many rounds of a directory's run are committed; `None` if none has begun. Changes nothing.
+    pub fn committed(dir: &Path) -> Result<Option<u32>, StoreError> {
+        let Some(ledger) = Ledger::open_copy(dir)? else { return Ok(None) };
+        let meta = Self::new(ledger, dir, Options::default()).meta()?;
+        Ok(meta.map(|meta| meta.next_round.saturating_sub(1)))
+    }
+
     /// Makes the kept model after round `to` the present one. Later rounds are undone: their reports go to a
     /// file, their updates are dropped, and the strategy starts without memory. Refused while a server runs.
     pub fn rollback(dir: &Path, to: u32) -> Result<RolledBack, StoreError> {

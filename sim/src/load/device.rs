@@ -7,11 +7,16 @@ use common::{
     message::{Assignment, Blob, DataSummary, Hello, Offer, Scalars, Task, ToAggregator, ToDevice},
     plan::PlanInfo,
     transfer::{Arrival, Incoming, LinkLimits, Outgoing},
-    wire::{self, Crc32, Frame},
+    wire::{self, Crc32},
 };
 use quinn::{Connection, SendStream};
 
-use super::{LoadLog, reader::FrameReader, turns::Turns, updates::Updates};
+use super::{
+    LoadLog,
+    reader::{ChunkReader, FrameReader},
+    turns::Turns,
+    updates::Updates,
+};
 
 /// When a request is repeated, as a Session does.
 const REPEAT: Duration = Duration::from_millis(LinkLimits::QUIC.timeout.as_millis());
@@ -99,7 +104,7 @@ impl Device {
     async fn fetch(&mut self, model: &Blob) -> Outcome<()> {
         let mut incoming = Incoming::new(model.transfer, model.bytes);
         let mut crc = Crc32::default();
-        let mut stream: Option<FrameReader> = None;
+        let mut stream: Option<ChunkReader> = None;
         let mut repeats = 0;
         let started = tokio::time::Instant::now();
         self.say(&ToAggregator::Fetch(incoming.fetch())).await?;
@@ -108,17 +113,17 @@ impl Device {
                 loop {
                     match &mut stream {
                         Some(open) => match open.next().await? {
-                            Some(frame) => return Ok::<_, String>(frame),
+                            Some(chunk) => return Ok::<_, String>(chunk),
                             None => stream = None,
                         },
                         None => {
                             let opened = self.connection.accept_uni().await.map_err(text)?;
-                            stream = Some(FrameReader::new(opened));
+                            stream = Some(ChunkReader::new(opened));
                         }
                     }
                 }
             };
-            let Ok(frame) = tokio::time::timeout(REPEAT, next).await else {
+            let Ok(chunk) = tokio::time::timeout(REPEAT, next).await else {
                 repeats += 1;
                 if repeats > REPEATS {
                     return Err("the model does not arrive".into());
@@ -126,13 +131,10 @@ impl Device {
                 self.say(&ToAggregator::Fetch(incoming.fetch())).await?;
                 continue;
             };
-            let frame = frame?;
-            let Ok(Frame::Chunk { transfer, offset, data }) = Frame::decode(&frame) else {
-                return Err("what arrives is no chunk".into());
-            };
-            match incoming.handle_chunk(transfer, offset, data.len()) {
+            let chunk = chunk?;
+            match incoming.handle_chunk(chunk.transfer, chunk.offset, chunk.len) {
                 Arrival::Fresh => {
-                    crc.update(data);
+                    chunk.data.iter().for_each(|piece| crc.update(piece));
                     let now = Instant::from_millis(started.elapsed().as_millis() as u64);
                     if let Some(ack) = incoming.poll_ack(LinkLimits::QUIC, now) {
                         self.say(&ToAggregator::Ack(ack)).await?;

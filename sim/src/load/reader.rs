@@ -1,5 +1,7 @@
 //! Frames of a stream, one at a time. Whoever stops waiting loses nothing.
 
+use std::collections::VecDeque;
+
 use bytes::{Bytes, BytesMut};
 use common::{
     message::ToDevice,
@@ -53,5 +55,87 @@ impl FrameReader {
             Frame::Control(body) => wire::message(body).map_err(|error| error.to_string()),
             Frame::Chunk { .. } => Err("a chunk among the messages".into()),
         }
+    }
+}
+
+/// Chunks of a stream, as the packets they came in: a load generator has no use for them in one piece, and the
+/// processor is the aggregator's. Whoever stops waiting loses nothing.
+#[derive(Debug)]
+pub(super) struct ChunkReader {
+    stream: RecvStream,
+    pieces: VecDeque<Bytes>,
+    /// Bytes of all pieces.
+    held: usize,
+}
+
+/// A chunk; its frame's own checksum is left to that of the whole model.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub transfer: u32,
+    pub offset: u32,
+    pub len: usize,
+    pub data: Vec<Bytes>,
+}
+
+/// Length, version, kind, transfer and offset.
+const HEAD: usize = 4 + 2 + 8;
+
+impl ChunkReader {
+    pub fn new(stream: RecvStream) -> Self {
+        Self { stream, pieces: VecDeque::new(), held: 0 }
+    }
+
+    /// The next chunk; `None` at the end of the stream.
+    pub async fn next(&mut self) -> Result<Option<Chunk>, String> {
+        let limit = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD;
+        loop {
+            if let Some(head) = self.head() {
+                let prefix = head.first_chunk().copied().unwrap_or_default();
+                let len = wire::frame_len(prefix, limit).map_err(|error| error.to_string())?;
+                let len = len.checked_sub(wire::CHUNK_OVERHEAD).ok_or("what arrives is no chunk")?;
+                if self.held >= HEAD + len + 4 {
+                    let word =
+                        |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+                    self.take(HEAD);
+                    let data = self.take(len);
+                    self.take(4);
+                    return Ok(Some(Chunk { transfer: word(6), offset: word(10), len, data }));
+                }
+            }
+            let mut chunks = [const { Bytes::new() }; PACKETS];
+            match self.stream.read_chunks(&mut chunks).await {
+                Ok(Some(count)) => {
+                    for piece in chunks.into_iter().take(count) {
+                        self.held += piece.len();
+                        self.pieces.push_back(piece);
+                    }
+                }
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    fn head(&self) -> Option<[u8; HEAD]> {
+        let mut head = [0; HEAD];
+        let bytes = self.pieces.iter().flat_map(|piece| piece.iter().take(HEAD));
+        let filled = head.iter_mut().zip(bytes).map(|(to, byte)| *to = *byte).count();
+        (filled == HEAD).then_some(head)
+    }
+
+    /// So many of the bytes that are held.
+    fn take(&mut self, mut len: usize) -> Vec<Bytes> {
+        let mut taken = Vec::new();
+        self.held -= len;
+        while len > 0 {
+            let Some(first) = self.pieces.front_mut() else { break };
+            let piece = first.split_to(len.min(first.len()));
+            len -= piece.len();
+            if first.is_empty() {
+                self.pieces.pop_front();
+            }
+            taken.push(piece);
+        }
+        taken
     }
 }
