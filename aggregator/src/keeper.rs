@@ -40,8 +40,6 @@ pub use conduct::Losses;
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
 const GROUP: usize = 32;
 const GROUP_WAIT: Duration = Duration::from_millis(5);
-/// Files for people are not written more often than this, however short rounds are.
-const FILES_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
@@ -108,8 +106,6 @@ pub struct Keeper {
     pub dir: Option<PathBuf>,
     /// What `status.json` has to say and does not say yet.
     pub status: Option<String>,
-    /// When the files were written last.
-    pub written: Option<Instant>,
     pub observer: Option<Observer>,
 }
 
@@ -147,18 +143,14 @@ impl Keeper {
         Ok(())
     }
 
-    /// The next action. Files for people are written while there is none, so that devices wait for no file, and at the end.
+    /// The next action. Files for people are written while there is none, so that devices wait for no file.
     fn await_job(&mut self, jobs: &Receiver<Job>) -> Result<Option<Action>, KeeperError> {
-        let pause = self.written.map_or(Duration::ZERO, |at| FILES_EVERY.saturating_sub(at.elapsed()));
-        let job = match self.status {
-            None => jobs.recv().ok(),
-            Some(_) => match jobs.recv_timeout(pause) {
-                Ok(job) => Some(job),
-                Err(_) => {
-                    self.write_files()?;
-                    jobs.recv().ok()
-                }
-            },
+        let job = match jobs.try_recv() {
+            Ok(job) => Some(job),
+            Err(_) => {
+                self.write_files()?;
+                jobs.recv().ok()
+            }
         };
         match job {
             Some(Job::Do(action)) => Ok(Some(action)),

@@ -65,7 +65,6 @@ impl Run {
             losses: Default::default(),
             dir,
             status: None,
-            written: None,
             observer,
         };
         let open = match &saved.open {

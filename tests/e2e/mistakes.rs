@@ -177,11 +177,15 @@ fn flipped_bytes_in_the_ledger_do_no_harm() {
     let mark = server::mark(&gateway.model());
     let mut noticed = 0;
     let mut rng = Rng::new(5);
-    for _ in 0..240 {
-        // Pages that are in use are those that are not empty; most of them are of transactions before the last.
-        let at = std::iter::repeat_with(|| rng.below(whole.len() as u64) as usize).find(|&at| whole[at] != 0);
+    for _ in 0..160 {
+        // Pages that are in use are those that are not empty; but most of these are of transactions before the last, so
+        // several bytes are flipped at a time.
         let mut damaged = whole.clone();
-        damaged[at.unwrap()] ^= 0x41;
+        for _ in 0..20 {
+            let places = std::iter::repeat_with(|| rng.below(whole.len() as u64) as usize);
+            let at = places.take(1 << 16).find(|&at| whole[at] != 0).unwrap();
+            damaged[at] = whole[at] ^ 0x41;
+        }
         for (path, content) in &before {
             fs::write(path, content).unwrap();
         }
