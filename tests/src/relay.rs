@@ -374,6 +374,11 @@ mod tests {
         relay.heal();
         device.send_to(b"healed", relay.address).unwrap();
         assert_eq!(receive(&server).0, b"healed");
+        // A packet is counted after it was passed on.
+        let patience = Instant::now() + Duration::from_secs(10);
+        while relay.bytes_up() < 13 && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!((relay.bytes_up(), relay.bytes_down()), (13, 4));
     }
 }
