@@ -3,7 +3,7 @@
 //! ```text
 //! averaging, in memory of the order of the model:
 //!   scalars of all devices -> Strategy::weigh -> one weight per device (or per device and region)
-//!   updates, one at a time, in DeviceId order  -> per tier m:  acc_m = sum_i weight_i * D_i   (f64)
+//!   updates, a group at a time, in DeviceId order -> per tier m:  acc_m = sum_i weight_i * D_i   (f64)
 //!   norms of the sums      -> Strategy::mix   -> coefficients c[j][m] per region j and tier m
 //!   for every region j:       theta^(j) += eta * sum_{m in M(j)} c[j][m] * acc_m^(j)
 //!
@@ -28,7 +28,8 @@ mod conflicts;
 mod fold;
 mod gram;
 pub mod guard;
-mod kernel;
+pub(crate) mod kernel;
+mod packed;
 mod sums;
 mod varp;
 
@@ -41,6 +42,7 @@ pub use fold::Fold;
 pub use gram::{Gram, Grams};
 use guard::Robust;
 pub use kernel::{Scalar, sum};
+pub use packed::{Packed, Vector};
 pub use sums::TierSums;
 use varp::Corrected;
 
@@ -82,12 +84,13 @@ pub trait Updates: Send {
         buffer: &'a mut Vec<Self::Value>,
     ) -> Result<&'a [Self::Value], Self::Error>;
 
-    /// The same as [`Updates::read`], always into `buffer`.
-    fn fill(&mut self, row: Row<'_>, buffer: &mut Vec<Self::Value>) -> Result<(), Self::Error> {
+    /// The same as [`Updates::read`], always into `packed`, and as it is kept.
+    fn load(&mut self, row: Row<'_>, packed: &mut Packed<Self::Value>) -> Result<(), Self::Error> {
         let mut raw = Vec::new();
         let update = self.read(row, &mut raw)?;
-        buffer.clear();
-        buffer.extend_from_slice(update);
+        let numbers = packed.numbers();
+        numbers.clear();
+        numbers.extend_from_slice(update);
         Ok(())
     }
 
@@ -330,14 +333,19 @@ fn fold<'a, U: Updates>(
     let participants = || cohort.participants().iter().enumerate().filter(counts);
     let rows = participants().map(|(index, participant)| row(index, participant)).collect();
     let numbers = participants().map(|(_, participant)| cohort.regions().slice_len(participant.tier)).sum();
-    let add = |row: Row<'_>, update: &[U::Value]| {
-        let (Row::Update(index, participant) | Row::First(index, participant)) = row else { return Ok(()) };
-        match fold.add(participant.tier, update, weights.of(index)) {
-            true => Ok(()),
-            false => Err(wrong_length(cohort, &participant.device, participant.tier, update.len())),
+    let mut add = |group: &[(Row<'_>, Vector<'_, U::Value>)]| {
+        let mut rows = Vec::with_capacity(group.len());
+        for &(row, vector) in group {
+            let (Row::Update(index, participant) | Row::First(index, participant)) = row else { continue };
+            if vector.len() != cohort.regions().slice_len(participant.tier) {
+                return Err(wrong_length(cohort, &participant.device, participant.tier, vector.len()));
+            }
+            rows.push((participant.tier, vector, weights.of(index)));
         }
+        fold.add_all(&rows);
+        Ok(())
     };
-    ahead::each(updates, rows, numbers, add, CombineError::Read)?;
+    ahead::each(updates, rows, numbers, &mut add, CombineError::Read)?;
     Ok(fold)
 }
 

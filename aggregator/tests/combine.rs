@@ -147,7 +147,7 @@ fn history_is_one_line_per_round() {
     let csv = text("csv");
     let lines: Vec<_> = csv.lines().collect();
     assert!(lines[0].starts_with("round,devices,") && lines[0].ends_with("loss_tier0,accuracy_tier0"));
-    assert!(lines[2].starts_with("2,1,0,0,0.5,1.25,0.5,") && lines[2].ends_with(",1.25,"));
+    assert!(lines[2].starts_with("2,1,0,0,,,0,0.5,1.25,0.5,") && lines[2].ends_with(",1.25,"));
     let table = text("table");
     assert_eq!(table.lines().count(), 3);
     assert!(table.lines().last().is_some_and(|line| line.contains("1.2500")));

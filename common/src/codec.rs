@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-mod int8;
+pub mod int8;
 
 /// Numbers per `int8` block.
 pub const BLOCK: usize = 64;

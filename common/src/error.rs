@@ -56,7 +56,7 @@ codes! {
     NotSelected = 18, "device was not selected for this round";
     ImplausibleLoss = 19, "loss is far above what the device's peers or its own past allow";
     ImplausibleNorm = 20, "update is far longer than those of the device's peers or its own before";
-    ImplausibleSamples = 21, "number of samples is far from what the device enrolled with";
+    ImplausibleSamples = 21, "number of samples is far from what the device has said before or far above its peers'";
 
     // Devices.
     UnknownDevice = 30, "device is not enrolled";

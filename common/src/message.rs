@@ -39,6 +39,8 @@ use crate::{
 pub const PLAN_PART: usize = 3;
 /// Steps of the backward schedule in one [`PlanPart`].
 pub const PLAN_STEPS: usize = 16;
+/// The shortest [`ToDevice::Wait`].
+pub const IDLE: Duration = Duration::from_secs(10);
 /// Steps that one [`Task::Try`] can name; none on a board without feature `full`.
 pub const MAX_TRIALS: usize = if cfg!(feature = "full") { 12 } else { 0 };
 
@@ -67,7 +69,8 @@ pub enum ToDevice {
     Welcome(Welcome),
     PlanPart(PlanPart),
     Assignment(Assignment),
-    /// Nothing to do now; ask again after this time, or earlier if something arrives.
+    /// Nothing to do now; ask again after this time, or earlier if something arrives. What it is beyond [`IDLE`] is the
+    /// device's place among all of them, so that they do not come at once; also when it comes back after a lost link.
     Wait(Duration),
     Fetch(Fetch),
     Ack(Ack),

@@ -11,6 +11,7 @@ use super::{
     blocks::Blocks,
     cohort::Cohort,
     kernel::{Scalar, axpy, sum_squares},
+    packed::{STRETCH, Vector},
     sums::TierSums,
 };
 use crate::strategy::Weight;
@@ -42,6 +43,36 @@ impl<'a> Fold<'a> {
             acc: (0..regions.tiers()).map(room).collect(),
             sums: TierSums::new(regions.tiers(), regions.sets().len()),
         }
+    }
+
+    /// Adds one after the other, stretch by stretch of all of them. False, and nothing is added, if a length is not the
+    /// slice's.
+    pub fn add_all<T: Scalar>(&mut self, rows: &[(Tier, Vector<'_, T>, Weight<'_>)]) -> bool {
+        let fits = |(tier, update, _): &(Tier, Vector<'_, T>, _)| {
+            self.acc.get(tier.index()).is_some_and(|acc| acc.len() == update.len())
+        };
+        if !rows.iter().all(fits) {
+            return false;
+        }
+        if rows.iter().any(|(.., weight)| !matches!(weight, Weight::Whole(_))) {
+            let mut room = Vec::new();
+            for &(tier, update, weight) in rows {
+                self.add(tier, update.decoded(&mut room), weight);
+            }
+            return true;
+        }
+        let longest = rows.iter().map(|(_, update, _)| update.len()).max().unwrap_or(0);
+        for start in (0..longest).step_by(STRETCH) {
+            for &(tier, update, weight) in rows {
+                let acc = self.acc.get_mut(tier.index()).and_then(|acc| acc.get_mut(start..));
+                if let (Some(acc), Weight::Whole(weight)) = (acc, weight) {
+                    let len = acc.len().min(STRETCH);
+                    update.add_to(&mut acc[..len], weight, start);
+                }
+            }
+        }
+        rows.iter().for_each(|(tier, _, weight)| self.sums.count(*tier, *weight));
+        true
     }
 
     /// `acc_m += weight * update`. False, and nothing is added, if the length is not the slice's.

@@ -1,12 +1,16 @@
-//! The two loops that every byte of every update passes: sum of squares, and `acc += w * x`.
+//! The loops that every number of every update passes: sum of squares, and `acc += w * x`; with `int8` on the wire also its
+//! codec.
 //!
-//! Both read `f32` (or `f64`) and compute in `f64`. Plain code in fixed-size chunks, which the compiler
-//! turns into vector instructions, once for every processor and once for those with AVX2 (`pulp` decides as the program
-//! runs); the lanes are part of the code, so the result does not depend on how wide the processor's registers are.
+//! Sums are computed in `f64`. Plain code in fixed-size chunks, which the compiler turns into vector instructions, once for
+//! every processor and once for those with AVX2 (`pulp` decides as the program runs); the lanes are part of the code, so the
+//! result does not depend on how wide the processor's registers are. Each loop is a type with an inlined `call`, because
+//! what is not inlined is compiled for every processor after all.
 
 use std::fmt;
 
-use pulp::Arch;
+use pulp::{Arch, NullaryFnOnce};
+
+pub(crate) mod int8;
 
 /// A number that updates and models are made of.
 pub trait Scalar: Copy + Default + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
@@ -45,8 +49,17 @@ const LANES: usize = 8;
 
 /// Sum of squares in `f64`. Finite exactly if all `f32` inputs are: their squares can not overflow.
 pub(super) fn sum_squares<T: Scalar>(values: &[T]) -> f64 {
-    Arch::new().dispatch(|| {
-        let (chunks, rest) = values.as_chunks::<LANES>();
+    Arch::new().dispatch(SumSquares(values))
+}
+
+struct SumSquares<'a, T>(&'a [T]);
+
+impl<T: Scalar> NullaryFnOnce for SumSquares<'_, T> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn call(self) -> f64 {
+        let (chunks, rest) = self.0.as_chunks::<LANES>();
         let mut lanes = [0.0; LANES];
         for chunk in chunks {
             for (lane, value) in lanes.iter_mut().zip(chunk) {
@@ -59,16 +72,29 @@ pub(super) fn sum_squares<T: Scalar>(values: &[T]) -> f64 {
             *lane += value * value;
         }
         lanes.iter().sum()
-    })
+    }
 }
 
 /// `acc += weight * values`, elementwise.
 pub(super) fn axpy<T: Scalar>(acc: &mut [f64], weight: f64, values: &[T]) {
-    Arch::new().dispatch(|| {
-        for (acc, value) in acc.iter_mut().zip(values) {
-            *acc += weight * value.wide();
+    Arch::new().dispatch(Axpy { acc, weight, values });
+}
+
+struct Axpy<'a, T> {
+    acc: &'a mut [f64],
+    weight: f64,
+    values: &'a [T],
+}
+
+impl<T: Scalar> NullaryFnOnce for Axpy<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (acc, value) in self.acc.iter_mut().zip(self.values) {
+            *acc += self.weight * value.wide();
         }
-    });
+    }
 }
 
 /// Sum with compensation (Neumaier), so that a large fleet costs no digits.

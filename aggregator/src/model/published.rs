@@ -7,7 +7,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use common::{Codec, wire};
+use common::{Codec, transfer::LinkLimits, wire};
+
+use crate::combine::kernel;
 
 /// Frames with shorter chunks are for boards, one at a time; keeping them would cost more than forming them.
 const SHARED_FROM: u32 = 8 << 10;
@@ -20,8 +22,23 @@ pub struct Published {
     frames: Arc<Mutex<Frames>>,
 }
 
-/// By transfer and range.
-type Frames = BTreeMap<(u32, u32, u32), Bytes>;
+/// Whoever fetches decides where chunks begin, so only so many are kept: twice what all devices have that fetch in order.
+#[derive(Debug, Default)]
+struct Frames {
+    /// By transfer and range.
+    formed: BTreeMap<(u32, u32, u32), Bytes>,
+    bytes: usize,
+}
+
+impl Frames {
+    fn keep(&mut self, key: (u32, u32, u32), frame: Bytes, most: usize) {
+        if self.bytes + frame.len() > most {
+            *self = Self::default();
+        }
+        self.bytes += frame.len();
+        self.formed.insert(key, frame);
+    }
+}
 
 impl PartialEq for Published {
     fn eq(&self, other: &Self) -> bool {
@@ -38,7 +55,7 @@ impl Published {
     pub(super) fn encode(slice: &[f32], codec: Codec) -> Self {
         let mut bytes = vec![0; codec.encoded_len(slice.len()).unwrap_or(0) as usize];
         // The length was just computed for this slice.
-        let _ = codec.encode(slice, 0, 0, &mut bytes);
+        let _ = kernel::int8::encode(codec, slice, 0, &mut bytes);
         Self::new(bytes.into())
     }
 
@@ -58,11 +75,11 @@ impl Published {
         }
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (transfer, range.start, range.end);
-        if let Some(frame) = frames.get(&key) {
+        if let Some(frame) = frames.formed.get(&key) {
             return Some(frame.clone());
         }
         let frame = self.form(transfer, range)?;
-        frames.insert(key, frame.clone());
+        frames.keep(key, frame.clone(), 2 * (self.bytes.len() + LinkLimits::QUIC.chunk as usize));
         Some(frame)
     }
 
@@ -96,5 +113,17 @@ mod tests {
             published.frame(7, 0..100).unwrap().as_ptr()
         );
         assert_eq!(published.frame(7, 30_000..50_000), None);
+    }
+
+    #[test]
+    fn who_fetches_from_everywhere_makes_us_remember_no_more() {
+        let published = Published::new(vec![1; 40_000].into());
+        for start in 0..3000 {
+            assert!(published.frame(7, start..start + 30_000).is_some());
+            let frames = published.frames.lock().unwrap();
+            let kept: usize = frames.formed.values().map(Bytes::len).sum();
+            assert_eq!(kept, frames.bytes);
+            assert!(kept <= 2 * (40_000 + (64 << 10)), "{kept} bytes after {start} fetches");
+        }
     }
 }

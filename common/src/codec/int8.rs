@@ -3,10 +3,12 @@
 use super::{BLOCK, BLOCK_BYTES};
 use crate::rng;
 
-pub(super) fn encode(values: &[f32], first: usize, seed: u64, out: &mut [u8]) {
+/// See [`super::Codec::encode`]; the lengths must match. Like [`each`], it is compiled for the processor of whoever calls it.
+#[inline(always)]
+pub fn encode(values: &[f32], first: usize, seed: u64, out: &mut [u8]) {
     for (block, (values, out)) in values.chunks(BLOCK).zip(out.chunks_mut(BLOCK_BYTES)).enumerate() {
         let first = first + block * BLOCK;
-        let largest = values.iter().fold(0.0f32, |largest, value| nan_max(largest, value.abs()));
+        let largest = largest(values);
         let scale = largest / 127.0;
         let (head, codes) = out.split_at_mut(4);
         head.copy_from_slice(&scale.to_le_bytes());
@@ -21,38 +23,47 @@ pub(super) fn encode(values: &[f32], first: usize, seed: u64, out: &mut [u8]) {
 }
 
 pub(super) fn decode(bytes: &[u8], values: &mut [f32]) {
+    each(bytes, values, |place, value| *place = value);
+}
+
+/// Calls `take` with every number and its place, as many as there are of both. `bytes` begin with a block.
+#[inline(always)]
+pub fn each<T>(bytes: &[u8], places: &mut [T], take: impl Fn(&mut T, f32)) {
     // Whole blocks have lengths that the compiler knows, which makes them nearly twice as fast.
     let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
-    let (whole, last) = values.as_chunks_mut::<BLOCK>();
-    for (block, values) in blocks.iter().zip(whole) {
+    let (whole, last) = places.as_chunks_mut::<BLOCK>();
+    for (block, places) in blocks.iter().zip(whole) {
         if let Some((scale, codes)) = block.split_first_chunk()
             && let Some(codes) = codes.first_chunk::<BLOCK>()
         {
-            scaled(*scale, codes, values);
+            scaled(*scale, codes, places, &take);
         }
     }
     if let Some((scale, codes)) = rest.split_first_chunk() {
-        scaled(*scale, codes, last);
+        scaled(*scale, codes, last, take);
     }
 }
 
 #[inline(always)]
-fn scaled(scale: [u8; 4], codes: &[u8], values: &mut [f32]) {
+fn scaled<T>(scale: [u8; 4], codes: &[u8], places: &mut [T], take: impl Fn(&mut T, f32)) {
     let scale = f32::from_le_bytes(scale);
-    for (value, &code) in values.iter_mut().zip(codes) {
-        *value = f32::from(code as i8) * scale;
+    for (place, &code) in places.iter_mut().zip(codes) {
+        take(place, f32::from(code as i8) * scale);
     }
 }
 
 /// Rounds down numbers that fit an `i32` (others stay beyond it, NaN becomes 0); unlike `libm`'s, without a branch.
+#[inline(always)]
 fn floor(value: f32) -> f32 {
     let whole = value as i32 as f32;
     if whole > value { whole - 1.0 } else { whole }
 }
 
-/// Unlike `f32::max`, keeps NaN, so that a block with one decodes to NaN.
-fn nan_max(a: f32, b: f32) -> f32 {
-    if a.is_nan() || a > b { a } else { b }
+/// The largest absolute value. Numbers without a sign are in the order of their bits, with NaN at the end, so that a block with
+/// one decodes to NaN; and integers need neither an FPU nor an order of comparing.
+#[inline(always)]
+fn largest(values: &[f32]) -> f32 {
+    f32::from_bits(values.iter().fold(0, |largest, value| value.abs().to_bits().max(largest)))
 }
 
 #[cfg(test)]
@@ -65,6 +76,14 @@ mod tests {
     fn what_is_no_number_or_too_large_stays_so() {
         assert_eq!((floor(f32::NAN), floor(-0.5), floor(-1.0)), (0.0, -1.0, -1.0));
         assert!(floor(f32::INFINITY) > 1e9 && floor(f32::NEG_INFINITY) < -1e9);
+    }
+
+    #[test]
+    fn the_largest_is_nan_if_one_is() {
+        assert_eq!(largest(&[1.0, -3.0, 2.0]), 3.0);
+        assert_eq!(largest(&[f32::NEG_INFINITY, 2.0]), f32::INFINITY);
+        assert!(largest(&[1.0, -f32::NAN, f32::INFINITY]).is_nan());
+        assert_eq!(largest(&[]), 0.0);
     }
 
     proptest! {
