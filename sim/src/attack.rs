@@ -2,8 +2,8 @@
 //!
 //! | device | says | sends |
 //! |---|---|---|
-//! | honest | its losses | its update |
-//! | hostile | its losses times 10, or times 1e6 | its update, the update with its sign flipped, or ten times the update |
+//! | honest | its losses, its sample count | its update |
+//! | hostile | its losses times 10 or times 1e6, or (from its first Hello on) its sample count times 100 | its update, the update with its sign flipped, or ten times the update |
 //!
 //! The reference is the same fleet without the hostile devices. All figures are taken over the honest devices, from
 //! the scores of the final model on their own test samples.
@@ -24,7 +24,9 @@ use edge_client::data::{DataError, Part, Samples, digits, partition};
 use serde::Serialize;
 
 use crate::engine::{Chances, Engine, EngineError, Hardware, Member, Tamper};
+use boaster::Boaster;
 
+mod boaster;
 #[cfg(test)]
 mod tests;
 
@@ -48,7 +50,10 @@ pub struct AttackOptions {
     pub rounds: u32,
     /// Shares of hostile devices.
     pub shares: Vec<f64>,
+    /// Factors of losses.
     pub inflations: Vec<f64>,
+    /// Factors of sample counts; losses are honest then.
+    pub boasts: Vec<u32>,
     pub lies: Vec<Lie>,
     /// The defended run's `[guard]`; empty = the defaults.
     pub guard: String,
@@ -95,12 +100,36 @@ impl Default for AttackOptions {
             rounds: 40,
             shares: vec![0.0, 0.05, 0.2],
             inflations: vec![10.0, 1e6],
+            boasts: vec![100],
             lies: Lie::ALL.to_vec(),
             guard: "screen = 0.2".into(),
             seed: 1,
             seeds: 3,
             threads: 2,
         }
+    }
+}
+
+/// What hostile devices do.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct Case {
+    /// Factor of losses.
+    pub inflation: f64,
+    /// Factor of sample counts.
+    pub samples: u32,
+    pub updates: Lie,
+}
+
+impl Case {
+    const HONEST: Self = Self { inflation: 1.0, samples: 1, updates: Lie::Honest };
+
+    fn all(options: &AttackOptions) -> Vec<Self> {
+        let claims = options.inflations.iter().map(|&inflation| (inflation, 1));
+        let claims = claims.chain(options.boasts.iter().map(|&samples| (1.0, samples)));
+        let with = |(inflation, samples)| {
+            options.lies.iter().map(move |&updates| Self { inflation, samples, updates })
+        };
+        claims.flat_map(with).collect()
     }
 }
 
@@ -117,8 +146,8 @@ pub struct Figures {
 pub struct AttackRow {
     pub share: f64,
     pub hostile: usize,
-    pub inflation: f64,
-    pub updates: Lie,
+    #[serde(flatten)]
+    pub case: Case,
     pub reference: Figures,
     pub undefended: Figures,
     pub defended: Figures,
@@ -148,19 +177,12 @@ pub fn run(
             .iter()
             .map(|(options, fleet)| Sides::new(options, fleet, share))
             .collect::<Result<_, AttackError>>()?;
-        let mut cases = vec![];
-        for &inflation in &options.inflations {
-            cases.extend(options.lies.iter().map(|&lie| (inflation, lie)));
-        }
-        if sides.iter().all(|side| side.hostile.is_empty()) {
-            // Nobody lies: what the guard costs.
-            cases = vec![(1.0, Lie::Honest)];
-        }
-        for (inflation, updates) in cases {
-            let each: Vec<_> = sides
-                .iter()
-                .map(|side| side.row(share, inflation, updates))
-                .collect::<Result<_, AttackError>>()?;
+        let nobody = sides.iter().all(|side| side.hostile.is_empty());
+        // Nobody lies: what the guard costs.
+        let cases = if nobody { vec![Case::HONEST] } else { Case::all(options) };
+        for case in cases {
+            let each: Vec<_> =
+                sides.iter().map(|side| side.row(share, case)).collect::<Result<_, AttackError>>()?;
             rows.extend(AttackRow::mean(&each));
             rows.last().map(&mut progress);
         }
@@ -180,22 +202,21 @@ impl<'a> Sides<'a> {
     fn new(options: &'a AttackOptions, fleet: &'a [Member], share: f64) -> Result<Self, AttackError> {
         let hostile = hostile(fleet, share, options.seed);
         let honest = fleet.iter().filter(|member| !hostile.contains(&member.device)).cloned().collect();
-        let (reference, _) = once(options, OFF, honest, &BTreeSet::new(), 1.0, Lie::Honest)?;
+        let (reference, _) = once(options, OFF, honest, &BTreeSet::new(), Case::HONEST)?;
         Ok(Self { options, fleet, hostile, reference })
     }
 
-    fn row(&self, share: f64, inflation: f64, updates: Lie) -> Result<AttackRow, AttackError> {
+    fn row(&self, share: f64, case: Case) -> Result<AttackRow, AttackError> {
         let Self { options, fleet, hostile, reference } = self;
-        let case = |guard: &str| once(options, guard, fleet.to_vec(), hostile, inflation, updates);
-        let (undefended, _) = case(OFF)?;
-        let (defended, named) = case(&options.guard)?;
+        let run = |guard: &str| once(options, guard, fleet.to_vec(), hostile, case);
+        let (undefended, _) = run(OFF)?;
+        let (defended, named) = run(&options.guard)?;
         let lies = |name: &String| hostile.iter().any(|device| device.as_str() == name);
         let caught = named.iter().filter(|name| lies(name)).count();
         Ok(AttackRow {
             share,
             hostile: hostile.len(),
-            inflation,
-            updates,
+            case,
             reference: *reference,
             undefended,
             defended,
@@ -236,19 +257,23 @@ const OFF: &str = "mode = \"off\"";
 
 /// One line per case; changes are relative to the reference.
 pub fn table(result: &AttackResult) -> String {
-    let mut text = String::from(
-        "hostile     F x   updates | reference loss    var |   undefended loss         var |     defended loss         var | named  honest named\n",
-    );
+    let mut text = match result.options.guard.trim() {
+        "" => "defended: [guard] as it is by default\n".to_owned(),
+        keys => format!("defended: [guard] {keys}, all else as it is by default\n"),
+    };
+    let _ = writeln!(text, "undefended: [guard] {OFF}");
+    text += "hostile     F x  n x   updates | reference loss    var |   undefended loss         var |     defended loss         var | named  honest named\n";
     for row in &result.rows {
         let change = |now: f64, then: f64| format!("{now:9.4} {:>+7.0}%", 100.0 * (now / then - 1.0));
         let (reference, bare, guarded) = (&row.reference, &row.undefended, &row.defended);
         let _ = writeln!(
             text,
-            "{:3.0} % {:>2} {:>7} {:>9} | {:14.4} {:6.4} | {} {} | {} {} | {:>2}/{:<2}  {}",
+            "{:3.0} % {:>2} {:>7} {:>4} {:>9} | {:14.4} {:6.4} | {} {} | {} {} | {:>2}/{:<2}  {}",
             100.0 * row.share,
             row.hostile,
-            format!("{:e}", row.inflation),
-            row.updates.name(),
+            format!("{:e}", row.case.inflation),
+            row.case.samples,
+            row.case.updates.name(),
             reference.loss,
             reference.variance,
             change(bare.loss, reference.loss),
@@ -300,18 +325,22 @@ fn hostile(fleet: &[Member], share: f64, seed: u64) -> BTreeSet<DeviceId> {
 fn once(
     options: &AttackOptions,
     guard: &str,
-    members: Vec<Member>,
+    mut members: Vec<Member>,
     hostile: &BTreeSet<DeviceId>,
-    inflation: f64,
-    lie: Lie,
+    case: Case,
 ) -> Result<(Figures, BTreeSet<String>), AttackError> {
     let config = config(options, guard)?;
+    for Member { shard, .. } in members.iter_mut().filter(|member| hostile.contains(&member.device)) {
+        *shard = Arc::new(Boaster { shard: shard.clone(), factor: case.samples });
+    }
     let liars = hostile.clone();
     let tamper = move |update: &mut StoredUpdate| {
         if liars.contains(&update.device) {
-            update.scalars.loss_before *= inflation;
-            update.scalars.loss_after = update.scalars.loss_after.map(|loss| loss * inflation);
-            multiply(&mut update.payload, update.codec, lie.factor());
+            let scalars = &mut update.scalars;
+            scalars.samples = scalars.samples.saturating_mul(case.samples);
+            scalars.loss_before *= case.inflation;
+            scalars.loss_after = scalars.loss_after.map(|loss| loss * case.inflation);
+            multiply(&mut update.payload, update.codec, case.updates.factor());
         }
     };
     let engine = Engine::new(&config, members, Chances::default(), options.threads)?;

@@ -15,10 +15,10 @@
 //! has not grown. Norms are taken per parameter and per square root of the samples, since more data mean more steps;
 //! they differ less than losses, so half the spread is enough for them.
 //!
-//! A sample count is held against the one of the first Hello. What was believed, clipped, is the past of the
-//! next round and is saved with the commit. `figures` looks at what only some strategies ask for (masses, gaps,
-//! trials, losses of groups), [`screen`] finds updates that point away from all others, [`robust`] combines so that
-//! a few can not decide.
+//! What was believed, clipped, is the past of the next round and is saved with the commit. `samples` holds sample
+//! counts against the first Hello and against the peers, `figures` looks at what only some strategies ask for (masses,
+//! gaps, trials, losses of groups), `scores` at what only the report shows, [`screen`] finds updates that point away
+//! from all others, [`robust`] combines so that a few can not decide.
 
 use std::collections::BTreeMap;
 
@@ -28,19 +28,25 @@ use serde::{Deserialize, Serialize};
 use super::{cohort::Cohort, kernel::Scalar};
 use crate::{fleet::DeviceRecord, strategy::Kind};
 use band::{Band, bands};
+use findings::Findings;
 
 mod band;
 mod config;
 mod figures;
+mod findings;
 pub mod robust;
+mod samples;
 pub mod scaled;
+mod scores;
 pub mod screen;
 #[cfg(test)]
 mod tests;
 
 pub use config::{GuardConfig, Mode};
+pub use findings::GuardLine;
 pub use robust::Robust;
 pub use scaled::Scaled;
+pub use scores::count;
 
 /// What a device that points away from the others still counts.
 const SCREENED: f32 = 0.1;
@@ -69,6 +75,9 @@ struct Past {
     norm: Option<Place>,
     /// Rounds in which its update pointed away from the others, less those in which it did not.
     away: u8,
+    /// Has taken part: its sample count is one of those that others are held against. Enrolment alone is not enough,
+    /// or what a round gives would depend on who came while it was open.
+    seen: bool,
 }
 
 /// A value that was believed, and how far above the middle of its peers it was.
@@ -76,21 +85,6 @@ struct Past {
 struct Place {
     value: f64,
     above: f64,
-}
-
-/// One line of a report: what a device said, what counted instead, and why.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct GuardLine {
-    pub device: String,
-    pub tier: usize,
-    /// `loss`, `loss_after`, `norm`, `samples`, `tier`, `direction`, `mass`, `gap`, `trials`, `group_losses` or
-    /// `group_counts`.
-    pub what: &'static str,
-    /// `clipped`, `refused`, `counted less` or `noted`.
-    pub action: &'static str,
-    pub why: &'static str,
-    pub said: f64,
-    pub counted: f64,
 }
 
 /// What came out of an inspection.
@@ -129,7 +123,7 @@ impl Guard {
             return;
         }
         let (samples, tier) = (record.data.train_samples, record.tier);
-        let past = Past { samples, tier, loss: None, norm: None, away: 0 };
+        let past = Past { samples, tier, loss: None, norm: None, away: 0, seen: false };
         self.devices.entry(record.device.clone()).or_insert(past);
     }
 
@@ -239,13 +233,14 @@ impl Guard {
                 loss: None,
                 norm: None,
                 away: 0,
+                seen: true,
             };
             let known = self.devices.get(&participant.device).copied().unwrap_or_else(fresh);
             // Another slice has other losses and norms.
             let same = known.tier == participant.tier;
             let past =
                 if same { known } else { Past { tier: participant.tier, loss: None, norm: None, ..known } };
-            (participant.device.clone(), past)
+            (participant.device.clone(), Past { seen: true, ..past })
         };
         cohort.participants().iter().map(past).collect()
     }
@@ -285,23 +280,6 @@ impl Guard {
                 let counted = band.usual();
                 findings.note(cohort, index, "loss_after", Code::ImplausibleLoss, (said, counted), PEERS);
                 cohort.believe_loss_after(index, counted);
-            }
-        }
-    }
-
-    fn check_samples(&self, cohort: &mut Cohort<'_>, findings: &mut Findings) {
-        for index in 0..cohort.participants().len() {
-            let Some(participant) = cohort.participants().get(index) else { continue };
-            let Some(past) = self.devices.get(&participant.device) else { continue };
-            if past.tier != participant.tier {
-                let tiers = (participant.tier.index() as f64, past.tier.index() as f64);
-                findings.line(cohort, index, "tier", "noted", tiers, "is no longer in the tier it had");
-            }
-            let (said, enrolled) = (f64::from(cohort.samples_said(index)), f64::from(past.samples));
-            if said > enrolled * self.config.samples || said * self.config.samples < enrolled {
-                let why = "is far from what it enrolled with";
-                findings.note(cohort, index, "samples", Code::ImplausibleSamples, (said, enrolled), why);
-                cohort.set_samples(index, past.samples);
             }
         }
     }
@@ -388,46 +366,6 @@ impl Guard {
             (Belief::Less(counted, OWN_PAST), place(counted))
         } else {
             (Belief::Whole, place(value))
-        }
-    }
-}
-
-/// What was found so far.
-struct Findings {
-    refuse: bool,
-    refused: Vec<(usize, Code)>,
-    verdict: Verdict,
-}
-
-impl Findings {
-    fn note(
-        &mut self,
-        cohort: &Cohort<'_>,
-        index: usize,
-        what: &'static str,
-        code: Code,
-        numbers: (f64, f64),
-        why: &'static str,
-    ) {
-        let action = if self.refuse { "refused" } else { "clipped" };
-        self.line(cohort, index, what, action, numbers, why);
-        if self.refuse {
-            self.refused.push((index, code));
-        }
-    }
-
-    fn line(
-        &mut self,
-        cohort: &Cohort<'_>,
-        index: usize,
-        what: &'static str,
-        action: &'static str,
-        (said, counted): (f64, f64),
-        why: &'static str,
-    ) {
-        if let Some(participant) = cohort.participants().get(index) {
-            let (device, tier) = (participant.device.to_string(), participant.tier.index());
-            self.verdict.lines.push(GuardLine { device, tier, what, action, why, said, counted });
         }
     }
 }

@@ -1,13 +1,14 @@
 //! `sim attack`: a table of what hostile devices can do.
 
 use clap::Args;
-use sim::attack::{AttackError, AttackOptions, AttackRow, run as run_attacks, table};
+use sim::attack::{AttackError, AttackOptions, AttackRow, Case, run as run_attacks, table};
 
 use super::Format;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  sim attack                                 all cases, updates screened, means over 3 seeds
+  sim attack                                 all cases, updates screened (screen = 0.2), means over 3 seeds
+  sim attack --guard ''                      the guard as it is by default, which screens no updates
   sim attack --seeds 1 --rounds 20           a quick look
   sim attack --guard 'robust = \"median\"'     another defence
   sim attack --format json | jq .rows";
@@ -24,7 +25,8 @@ pub struct AttackArgs {
     /// Runs of every case, with this many seeds
     #[arg(long, default_value_t = AttackOptions::default().seeds)]
     seeds: u64,
-    /// Keys of `[guard]` in the defended runs, as in 'screen = 0.2' or 'robust = "median"'
+    /// Keys of `[guard]` in the defended runs, as in 'screen = 0.2' or 'robust = "median"'; '' is the guard as it is by
+    /// default (screen = 0). All else is as in the default configuration; undefended runs have mode = "off"
     #[arg(long, default_value_t = AttackOptions::default().guard)]
     guard: String,
     /// How to print the result
@@ -49,7 +51,9 @@ pub fn run(args: &AttackArgs) -> Result<String, AttackError> {
     };
     let progress = |row: &AttackRow| {
         if !args.quiet {
-            eprintln!("{:.0} % hostile, F x {:e}, {:?}: done", 100.0 * row.share, row.inflation, row.updates);
+            let Case { inflation, samples, updates } = row.case;
+            let share = 100.0 * row.share;
+            eprintln!("{share:.0} % hostile, F x {inflation:e}, n x {samples}, {updates:?}: done");
         }
     };
     let result = run_attacks(&options, progress)?;

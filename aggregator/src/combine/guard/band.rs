@@ -26,13 +26,28 @@ impl Band {
 
 /// By tier; a tier with few participants takes the band of all together, and nobody has one if they are few, too.
 pub(super) fn bands(cohort: &Cohort<'_>, values: &[Option<f64>], config: &GuardConfig) -> Vec<Option<Band>> {
-    let of = |tier: Option<Tier>| {
-        let own = cohort.participants().iter().zip(values);
-        let own = own.filter(|(participant, _)| tier.is_none_or(|tier| tier == participant.tier));
-        band(&own.filter_map(|(_, &value)| value).collect::<Vec<_>>(), config)
+    let known = cohort.participants().iter().zip(values);
+    let known: Vec<_> = known.filter_map(|(participant, &value)| Some((participant.tier, value?))).collect();
+    bands_of(&known, cohort.regions().tiers(), config)
+}
+
+/// The same of any values.
+pub(super) fn bands_of(values: &[(Tier, f64)], tiers: usize, config: &GuardConfig) -> Vec<Option<Band>> {
+    by_tier(values, tiers, |values| band(values, config))
+}
+
+/// Of sample counts, which have a band of their own; see `samples`.
+pub(super) fn count_bands(values: &[(Tier, f64)], tiers: usize, config: &GuardConfig) -> Vec<Option<Band>> {
+    by_tier(values, tiers, |values| count_band(values, config))
+}
+
+fn by_tier(values: &[(Tier, f64)], tiers: usize, band: impl Fn(&[f64]) -> Option<Band>) -> Vec<Option<Band>> {
+    let of = |wanted: Option<Tier>| {
+        let own = values.iter().filter(|(tier, _)| wanted.is_none_or(|wanted| wanted == *tier));
+        band(&own.map(|&(_, value)| value).collect::<Vec<_>>())
     };
     let all = of(None);
-    (0..cohort.regions().tiers()).map_while(Tier::new).map(|tier| of(Some(tier)).or(all)).collect()
+    (0..tiers).map_while(Tier::new).map(|tier| of(Some(tier)).or(all)).collect()
 }
 
 fn band(values: &[f64], config: &GuardConfig) -> Option<Band> {
@@ -43,6 +58,21 @@ fn band(values: &[f64], config: &GuardConfig) -> Option<Band> {
     let middle = median(&mut logs);
     let mut apart: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
     let reach = (DEVIATION * median(&mut apart) * config.spread).max(config.factor.ln());
+    Some(Band { middle, limit: (middle + reach).exp() })
+}
+
+fn count_band(counts: &[f64], config: &GuardConfig) -> Option<Band> {
+    if counts.len() < PEERS {
+        return None;
+    }
+    let mut logs: Vec<f64> = counts.iter().map(|count| count.max(1.0).ln()).collect();
+    let middle = median(&mut logs);
+    let mut apart: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
+    // In order, for `median` has sorted them; of two in the middle the lower one, which is no liar's among four.
+    let above: Vec<f64> = logs.iter().map(|log| log - middle).filter(|&above| above >= 0.0).collect();
+    let upper = above.get(above.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
+    let deviation = DEVIATION * upper.min(2.0 * median(&mut apart));
+    let reach = (config.spread / 2.0 * deviation).max(config.peer_samples.ln());
     Some(Band { middle, limit: (middle + reach).exp() })
 }
 

@@ -1,5 +1,8 @@
 //! The rules of `[guard]`.
 
+use std::collections::BTreeSet;
+
+use common::DeviceId;
 use serde::{Deserialize, Serialize};
 
 use super::Robust;
@@ -25,6 +28,10 @@ pub struct GuardConfig {
     pub factor: f64,
     /// By how much a sample count may differ from that of the enrolment.
     pub samples: f64,
+    /// How many times the middle of its peers a sample count may be, however alike they are.
+    pub peer_samples: f64,
+    /// Devices that do have more, by the operator's word.
+    pub large_shards: BTreeSet<DeviceId>,
     pub robust: Robust,
     /// An update points away if its cosine with the others' mean is below minus this; 0 = nobody looks.
     pub screen: f64,
@@ -37,6 +44,8 @@ impl Default for GuardConfig {
             spread: 8.0,
             factor: 4.0,
             samples: 2.0,
+            peer_samples: 30.0,
+            large_shards: BTreeSet::new(),
             robust: Robust::default(),
             screen: 0.0,
         }
@@ -51,6 +60,7 @@ impl GuardConfig {
             ("guard.spread", self.spread, above_1(self.spread), "must be above 1"),
             ("guard.factor", self.factor, above_1(self.factor), "must be above 1"),
             ("guard.samples", self.samples, above_1(self.samples), "must be above 1"),
+            ("guard.peer_samples", self.peer_samples, above_1(self.peer_samples), "must be above 1"),
             ("guard.screen", self.screen, (0.0..1.0).contains(&self.screen), "must lie in [0, 1)"),
         ];
         match rules.into_iter().find(|(.., holds, _)| !holds) {

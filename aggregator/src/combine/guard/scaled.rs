@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use common::DeviceId;
 
 use super::{
-    super::{Row, Updates},
+    super::{Packed, Row, Updates},
     scaled,
 };
 
@@ -48,12 +48,11 @@ impl<U: Updates> Updates for Scaled<'_, U> {
         Ok(buffer)
     }
 
-    fn fill(&mut self, row: Row<'_>, buffer: &mut Vec<U::Value>) -> Result<(), U::Error> {
-        self.updates.fill(row, buffer)?;
-        if let Some(scale) = self.scale(row) {
-            buffer.iter_mut().for_each(|value| *value = scaled(*value, scale));
+    fn load(&mut self, row: Row<'_>, packed: &mut Packed<U::Value>) -> Result<(), U::Error> {
+        if self.scale(row).is_none() {
+            return self.updates.load(row, packed);
         }
-        Ok(())
+        self.read(row, packed.numbers()).map(drop)
     }
 
     fn part(&mut self, row: Row<'_>, start: usize, out: &mut [f64]) -> Result<usize, U::Error> {

@@ -452,3 +452,6 @@ proptest! {
         }
     }
 }
+
+mod samples;
+mod scores;
