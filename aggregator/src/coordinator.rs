@@ -34,12 +34,16 @@ use crate::{
     strategy::{Kind, Needs, PerTier},
 };
 
+mod exports;
 mod inbox;
 mod outbox;
+mod registry;
 #[cfg(test)]
 mod tests;
 
+use exports::Exports;
 use outbox::Outbox;
+use registry::Registry;
 
 /// How a run is conducted.
 #[derive(Clone, PartialEq, Debug)]
@@ -63,7 +67,8 @@ pub struct Settings {
     /// Encoding of models and of updates; the brief's is replaced by that of the device's tier.
     pub down: PerTier<Codec>,
     pub up: PerTier<Codec>,
-    /// Updates held in memory at once, until they are written; the others wait.
+    /// Updates held in memory at once, until they are written; the others wait. Of as many that were interrupted, what has
+    /// arrived is kept.
     pub max_uploads: usize,
     pub limits: LinkLimits,
     /// What the strategy wants of devices.
@@ -93,8 +98,8 @@ pub enum Action {
     Close(ClosedRound),
     /// The scores of the final model are in; the run is over.
     Finish(ClosedRound),
-    /// Export a tier's sub-model, then call [`Coordinator::handle_onnx`].
-    Export { conn: ConnId, tier: Tier },
+    /// Export a tier's sub-model, then call [`Coordinator::handle_onnx`]. There is one at a time for every tier.
+    Export { tier: Tier },
     /// Close a connection once everything queued for it is sent.
     Disconnect(ConnId),
 }
@@ -162,6 +167,8 @@ pub struct Coordinator {
     /// Buffers of updates that are written, for the next ones: allocating them anew, on one thread after the other,
     /// makes the process grow.
     spare: Vec<Vec<u8>>,
+    exports: Exports,
+    registry: Registry,
     conns: BTreeMap<ConnId, Outbox>,
     awake: BTreeSet<ConnId>,
     actions: VecDeque<Action>,
@@ -196,6 +203,8 @@ impl Coordinator {
             counted,
             wanted,
             spare: vec![],
+            exports: Exports::default(),
+            registry: Registry::default(),
             conns,
             awake,
             actions,
@@ -246,6 +255,7 @@ impl Coordinator {
         if let Some(outbox) = self.conns.remove(&conn) {
             self.fleet.leave(&outbox.device, conn);
         }
+        self.exports.forget(conn);
         self.awake.remove(&conn);
         self.advance(now);
     }
@@ -309,19 +319,9 @@ impl Coordinator {
     pub fn handle_committed(&mut self, published: Vec<Published>, now: Instant) {
         self.committed += 1;
         self.published = published;
+        self.exports.expire(self.committed);
         self.phase = Phase::Gathering;
         self.advance(now);
-    }
-
-    /// The file a device has asked for.
-    pub fn handle_onnx(&mut self, conn: ConnId, file: bytes::Bytes) {
-        let limits = self.settings.limits;
-        if let Some(outbox) = self.conns.get_mut(&conn) {
-            let file = Published::new(file);
-            let blob = outbox.publish(ONNX_TRANSFER | self.committed, file, 1, limits);
-            outbox.say(ToDevice::Onnx(blob));
-            self.awake.insert(conn);
-        }
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
@@ -330,6 +330,7 @@ impl Coordinator {
                 self.awake.insert(conn);
             }
         }
+        self.start_uploads(now);
         self.advance(now);
         let patience = &self.settings.patience;
         if let Phase::Collecting(round) = &mut self.phase {
@@ -389,6 +390,7 @@ impl Coordinator {
         let rest = present.split_off(wanted.min(present.len()));
         self.wanted = self.select_more(&mut present, rest);
         present.sort();
+        self.actions.extend(self.registry.catch_up().map(Action::Register));
         self.actions.push_back(Action::OpenRound { number, seats: present });
         self.phase = Phase::Opening;
     }

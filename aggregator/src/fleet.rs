@@ -145,6 +145,11 @@ impl Fleet {
         self.members.iter().filter_map(|(device, member)| Some((device, member, member.conn?)))
     }
 
+    /// How many there are, connected or not.
+    pub fn known(&self) -> usize {
+        self.members.len()
+    }
+
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.values()
     }

@@ -9,6 +9,7 @@
 
 use common::{
     DeviceId, Duration, Tier,
+    message::IDLE,
     rng::{Rng, derive},
     wire::crc32,
 };
@@ -69,20 +70,18 @@ impl Patience {
     }
 }
 
-/// Shortest time after which a device without work asks again; news reach it earlier.
-const IDLE_S: f64 = 10.0;
-/// The times of a small fleet are spread over this much, those of no fleet over more than the second.
-const SPREAD_S: (f64, f64) = (20.0, 900.0);
+/// The times of no fleet are spread over more than this.
+const MAX_SPREAD_S: f64 = 900.0;
 
-/// How long one of `fleet` devices waits before it asks again: spread so wide that no more than
-/// `arrivals_per_s` come back in any second, as far as waiting is bounded. `turn` changes who is first.
+/// How long one of `fleet` devices waits before it asks again (news reach it earlier), or comes back after a lost link:
+/// spread so wide that no more than `arrivals_per_s` come in any second, as far as waiting is bounded. `turn` changes who is
+/// first.
 pub fn idle(device: &DeviceId, turn: u64, fleet: usize, arrivals_per_s: f64) -> Duration {
-    let (least, most) = SPREAD_S;
     // Chance puts devices unevenly: half the rate on average keeps the peaks below it.
-    let spread = (2.0 * fleet as f64 / arrivals_per_s.max(1e-3)).clamp(least, most);
+    let spread = (2.0 * fleet as f64 / arrivals_per_s.max(1e-3)).min(MAX_SPREAD_S);
     let name = u64::from(crc32(device.as_str().as_bytes()));
     let place = Rng::new(derive(derive(turn, fleet as u64), name)).unit_f64();
-    seconds(IDLE_S + spread * place)
+    Duration::from_millis(IDLE.as_millis() + seconds(spread * place).as_millis())
 }
 
 fn seconds(seconds: f64) -> Duration {
@@ -122,7 +121,7 @@ mod tests {
         let waits: Vec<_> = (0..8).map(|turn| idle(&device, turn, 1_000, 10.0).as_millis()).collect();
         assert!(waits.windows(2).all(|pair| pair[0] != pair[1]));
         assert!(idle(&device, 1, 100_000_000, 1.0).as_millis() <= 910_000);
-        assert!(idle(&device, 1, 1, 100.0).as_millis() <= 30_000);
+        assert!(idle(&device, 1, 1, 100.0).as_millis() <= 10_020);
     }
 
     #[test]

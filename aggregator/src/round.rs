@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
-    Code, DeviceId, Duration, Instant, Tier,
-    message::{Offer, Scalars, Task, Ticket},
+    Code, DeviceId, Instant, Tier,
+    message::{Offer, Scalars, Score, Task, Ticket},
 };
 
 use crate::{
@@ -15,12 +15,15 @@ use crate::{
     strategy::Kind,
 };
 
+mod parked;
+mod queue;
 mod seats;
+mod upload;
 
-pub use seats::{Seat, Seats, Upload};
-
-/// An upload of which nothing arrives for so long gives up its place to one that waits.
-const STALLED: Duration = Duration::from_secs(15);
+pub use parked::Parked;
+pub use queue::Queue;
+pub use seats::{Seat, Seats};
+pub use upload::Upload;
 
 /// What a round is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -48,6 +51,7 @@ pub struct Round {
     pub late: BTreeSet<DeviceId>,
     pub lr: f32,
     pub seats: Seats,
+    pub parked: Parked,
     /// What each of them is told.
     pub tasks: BTreeMap<DeviceId, Task>,
     /// A vector that is sent along, by tier; empty = none.
@@ -110,6 +114,7 @@ impl Round {
             late: BTreeSet::new(),
             lr,
             seats: Seats::new(seats.iter().map(asked)),
+            parked: Parked::default(),
             tasks: seats.into_iter().map(|(device, _, task)| (device, task)).collect(),
             guide,
         }
@@ -206,24 +211,43 @@ impl Round {
         result
     }
 
-    /// If somebody waits for a place: takes that of an upload whose device is gone, or sends nothing any more.
-    /// It will offer its update again. False if there is none.
-    pub fn interrupt_upload(&mut self, now: Instant, connected: impl Fn(&DeviceId) -> bool) -> bool {
-        if self.seats.first_queued().is_none() {
-            return false;
+    /// If somebody waits for a place: takes that of an upload whose device is gone, or else of the slowest one that is too
+    /// slow. It will offer its update again and goes on where it was, as far as room for `most` of them allows. False
+    /// if there is none.
+    ///
+    /// Turns of whoever was interrupted before get longer, so that a fleet of which everybody is slow gets done; but not
+    /// for those who come for the first time.
+    pub fn interrupt_upload(
+        &mut self,
+        now: Instant,
+        most: usize,
+        connected: impl Fn(&DeviceId) -> bool,
+    ) -> bool {
+        let queue = &self.seats.queue;
+        let Some(patience) = queue.first().map(|first| queue.lost(first)) else { return false };
+        let gone = self.seats.uploads().find(|(device, _)| !connected(device));
+        let pace = |(device, upload): (_, &Upload)| {
+            Some((upload.is_slow(now, patience.min(queue.lost(device)))?, device))
+        };
+        let slowest = || self.seats.uploads().filter_map(pace).min();
+        let (device, slow) = match gone {
+            Some((device, _)) => (device.clone(), false),
+            None => match slowest() {
+                Some((_, device)) => (device.clone(), true),
+                None => return false,
+            },
+        };
+        if slow {
+            self.seats.queue.note_lost(&device);
         }
-        let gone = |(device, _, seat): &(&DeviceId, Tier, &Seat)| match seat {
-            Seat::Uploading(upload) => !connected(device) || now - upload.moved >= STALLED,
-            _ => false,
-        };
-        let Some(device) = self.seats.iter().find(gone).map(|(device, ..)| device.clone()) else {
-            return false;
-        };
-        self.seats.set(&device, Seat::Assigned);
+        if let Some(Seat::Uploading(upload)) = self.seats.set(&device, Seat::Assigned) {
+            self.parked.park(device, *upload, most);
+        }
         true
     }
 
-    /// What is wrong with an offer, before a byte of it is fetched.
+    /// What is wrong with an offer, before a byte of it is fetched. `targets` are those of the device's test samples, by
+    /// its Hello.
     pub fn review(
         &self,
         device: &DeviceId,
@@ -231,6 +255,7 @@ impl Round {
         ticket: Ticket,
         model_check: u32,
         parameters: usize,
+        targets: u64,
     ) -> Result<(), Code> {
         if offer.ticket != ticket {
             return Err(Code::WrongRound);
@@ -242,13 +267,54 @@ impl Round {
         if offer.update.bytes != upload(task, parameters).1 {
             return Err(Code::WrongShape);
         }
-        review_scalars(&offer.scalars)
+        review_scalars(&offer.scalars, targets)
     }
 }
 
-fn review_scalars(scalars: &Scalars) -> Result<(), Code> {
+/// The largest loss that a device can have computed. Squares of it, as in a variance, are finite.
+const LARGEST_LOSS: f64 = f32::MAX as f64;
+
+fn review_scalars(scalars: &Scalars, targets: u64) -> Result<(), Code> {
     check_scalars(scalars)?;
-    let test = [scalars.test, scalars.personal].into_iter().flatten();
-    let sound = test.map(|score| score.loss).all(|loss| loss.is_finite() && loss >= 0.0);
-    if sound { Ok(()) } else { Err(Code::NonFiniteLoss) }
+    let scores = || [scalars.test, scalars.personal].into_iter().flatten();
+    let losses = [scalars.loss_before].into_iter().chain(scalars.loss_after);
+    if !losses.chain(scores().map(|score| score.loss)).all(|loss| (0.0..=LARGEST_LOSS).contains(&loss)) {
+        return Err(Code::NonFiniteLoss);
+    }
+    let counted = |score: Score| score.correct <= score.samples && u64::from(score.samples) <= targets;
+    if scores().all(counted) { Ok(()) } else { Err(Code::ImplausibleSamples) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_must_be_possible() {
+        let score = |samples, correct, loss| Score { samples, correct, loss };
+        let of =
+            |test, personal| Scalars { samples: 10, loss_before: 1.0, test, personal, ..Scalars::default() };
+        let review = |score: Score| {
+            let verdicts =
+                [of(Some(score), None), of(None, Some(score))].map(|scalars| review_scalars(&scalars, 5));
+            assert_eq!(verdicts[0], verdicts[1]);
+            verdicts[0]
+        };
+        assert_eq!(review_scalars(&of(None, None), 0), Ok(()));
+        for possible in [score(5, 5, 0.0), score(5, 0, 2.3), score(0, 0, 0.0), score(4, 3, f32::MAX.into())] {
+            assert_eq!(review(possible), Ok(()), "{possible:?}");
+        }
+        for counts in [score(5, 6, 1.0), score(6, 6, 1.0), score(u32::MAX, 0, 1.0)] {
+            assert_eq!(review(counts), Err(Code::ImplausibleSamples), "{counts:?}");
+        }
+        for loss in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
+            assert_eq!(review(score(5, 5, loss)), Err(Code::NonFiniteLoss), "{loss}");
+            let before = Scalars { loss_before: loss, ..of(None, None) };
+            let after = Scalars { loss_after: Some(loss), ..of(None, None) };
+            assert_eq!(
+                [before, after].map(|scalars| review_scalars(&scalars, 5)),
+                [Err(Code::NonFiniteLoss); 2]
+            );
+        }
+    }
 }

@@ -3,10 +3,10 @@
 use common::{
     Code, DeviceId, Duration, Instant, Tier, TierSet,
     message::{
-        Assignment, Blob, Fetch, Hello, Offer, PLAN_PART, PLAN_STEPS, PlanPart, Receipt, Refusal, Ticket,
+        Assignment, Fetch, Hello, Offer, PLAN_PART, PLAN_STEPS, PlanPart, Receipt, Refusal, Ticket,
         ToAggregator, ToDevice, Welcome,
     },
-    transfer::{Arrival, Incoming, LinkLimits},
+    transfer::{Arrival, LinkLimits},
     wire::{self, Frame, WireError},
 };
 
@@ -69,7 +69,7 @@ impl Coordinator {
         match message {
             ToAggregator::PlanRequest { node, step } => self.answer_plan(&device, node, step),
             ToAggregator::Ready => {
-                self.forget_offer(&device);
+                self.forget_offer(&device, now);
                 self.answer_ready(&device);
             }
             ToAggregator::Fetch(fetch) => {
@@ -90,11 +90,7 @@ impl Coordinator {
             }
             ToAggregator::Offer(offer) => self.handle_offer(&device, offer, now),
             ToAggregator::Refusal(refusal) => self.resign(&device, refusal.code),
-            ToAggregator::PullOnnx => {
-                if let Some(member) = self.fleet.member(&device) {
-                    self.actions.push_back(Action::Export { conn, tier: member.record.tier });
-                }
-            }
+            ToAggregator::PullOnnx => self.handle_pull(conn, &device),
             ToAggregator::Goodbye => {
                 self.fleet.leave(&device, conn);
             }
@@ -116,7 +112,7 @@ impl Coordinator {
         let allowed = self.conns.get(&conn).map_or(TierSet::ALL, |outbox| outbox.allowed);
         let admitted = self.fleet.admit(hello, conn, &self.model.plans, self.settings.needs, allowed, now)?;
         if let Some(changed) = admitted {
-            self.actions.push_back(Action::Register(changed));
+            self.actions.extend(self.registry.note(changed).map(Action::Register));
         }
         if let Some(outbox) = self.conns.get_mut(&conn) {
             outbox.joined = true;
@@ -163,16 +159,19 @@ impl Coordinator {
 
     /// How long a device without work waits before it asks again.
     fn idle(&self, device: &DeviceId) -> Duration {
-        idle(device, u64::from(self.committed), self.conns.len(), self.settings.arrivals_per_s)
+        // After a restart most of them are still on their way.
+        let fleet = self.conns.len().max(self.fleet.known());
+        idle(device, u64::from(self.committed), fleet, self.settings.arrivals_per_s)
     }
 
     /// A device that is free has nothing more to upload: it was restarted, and is asked again instead
     /// of being waited for until the deadline.
-    fn forget_offer(&mut self, device: &DeviceId) {
-        if let Some(round) = self.round()
-            && matches!(round.seats.get(device), Some((_, Seat::Queued(_) | Seat::Uploading(_))))
-        {
-            self.set_seat(device, Seat::Assigned);
+    fn forget_offer(&mut self, device: &DeviceId, now: Instant) {
+        let Phase::Collecting(round) = &mut self.phase else { return };
+        round.parked.forget(device);
+        if matches!(round.seats.get(device), Some((_, Seat::Queued(_) | Seat::Uploading(_)))) {
+            round.seats.set(device, Seat::Assigned);
+            self.start_uploads(now);
         }
     }
 
@@ -278,28 +277,30 @@ impl Coordinator {
         let (tier, _) = round.seats.get(device).ok_or(Code::NotSelected)?;
         let slice = self.published.get(tier.index()).ok_or(Code::NotSelected)?;
         let parameters = self.model.regions.slice_len(*tier);
-        round.review(device, offer, self.ticket(round), slice.check(), parameters)
+        let tested = self.fleet.member(device).map_or(0, |member| member.record.data.test_samples);
+        let targets = self.model.plans.get(tier.index()).map_or(0, |plan| plan.info.targets());
+        let targets = u64::from(tested) * u64::from(targets);
+        round.review(device, offer, self.ticket(round), slice.check(), parameters, targets)
     }
 
     /// Lets waiting updates in, as many as memory allows.
     pub(super) fn start_uploads(&mut self, now: Instant) {
         let max = self.settings.max_uploads.max(1);
         while let Phase::Collecting(round) = &mut self.phase {
-            let Some(device) = round.seats.first_queued().cloned() else { return };
+            let Some(device) = round.seats.queue.first().cloned() else { return };
             if round.seats.held() >= max
-                && !round.interrupt_upload(now, |device| self.fleet.is_connected(device))
+                && !round.interrupt_upload(now, max, |device| self.fleet.is_connected(device))
             {
                 return;
             }
             let Some(Seat::Queued(offer)) = round.seats.set(&device, Seat::Assigned) else { return };
-            let Blob { transfer, bytes, .. } = offer.update;
-            let incoming = Incoming::new(transfer, bytes);
-            let room = bytes as usize;
-            let mut bytes = self.spare.pop().unwrap_or_default();
-            bytes.reserve_exact(room);
-            let upload = Upload { offer: *offer, incoming, bytes, moved: now };
+            let mut upload = round.parked.take(&device, &offer, now).unwrap_or_else(|| {
+                let buffer = self.spare.pop().unwrap_or_default();
+                Upload::new(*offer, buffer, now)
+            });
+            let fetch = upload.incoming.fetch();
             round.seats.set(&device, Seat::Uploading(Box::new(upload)));
-            self.say(&device, ToDevice::Fetch(Fetch { transfer, offset: 0 }));
+            self.say(&device, ToDevice::Fetch(fetch));
         }
     }
 
@@ -312,8 +313,7 @@ impl Coordinator {
         let Some(upload) = round.seats.upload(&device) else { return };
         let answer = match upload.incoming.handle_chunk(transfer, offset, data.len()) {
             Arrival::Fresh => {
-                upload.bytes.extend_from_slice(data);
-                upload.moved = now;
+                upload.take(data, now);
                 upload.incoming.poll_ack(limits, now).map(ToDevice::Ack)
             }
             Arrival::Known => Some(ToDevice::Ack(upload.incoming.ack())),

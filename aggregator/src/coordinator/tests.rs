@@ -10,6 +10,8 @@ use models::zoo;
 use super::*;
 use crate::server::open_model;
 
+mod floods;
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn id(name: &str) -> DeviceId {
@@ -73,8 +75,12 @@ impl Gateway {
 
     /// Connects `dN` with this much RAM.
     fn join(&mut self, conn: u64, ram: u64) -> Result<(), Code> {
+        self.coordinator.handle_connected(ConnId(conn), id(&format!("d{conn}")));
+        self.hello(conn, ram)
+    }
+
+    fn hello(&mut self, conn: u64, ram: u64) -> Result<(), Code> {
         let device = id(&format!("d{conn}"));
-        self.coordinator.handle_connected(ConnId(conn), device.clone());
         let data = DataSummary {
             train_samples: 10,
             test_samples: 2,

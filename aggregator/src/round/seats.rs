@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
-    Code, DeviceId, Instant, Tier,
+    Code, DeviceId, Tier,
     message::{Offer, Scalars},
-    transfer::Incoming,
 };
 
+use super::{Queue, Upload};
 use crate::patience::Tally;
 
 /// Where one device stands in the round.
@@ -27,16 +27,6 @@ pub enum Seat {
     Refused(Code),
 }
 
-/// An update on its way in.
-#[derive(Clone, Debug)]
-pub struct Upload {
-    pub offer: Offer,
-    pub incoming: Incoming,
-    pub bytes: Vec<u8>,
-    /// When the last of them arrived.
-    pub moved: Instant,
-}
-
 #[derive(Clone, Debug, Default)]
 pub struct Seats {
     seats: BTreeMap<DeviceId, (Tier, Seat)>,
@@ -44,7 +34,8 @@ pub struct Seats {
     tallies: Vec<Tally>,
     /// Updates that are in memory, whole or in part.
     held: usize,
-    queued: BTreeSet<DeviceId>,
+    uploading: BTreeSet<DeviceId>,
+    pub queue: Queue,
 }
 
 impl Seats {
@@ -56,7 +47,7 @@ impl Seats {
         for (tier, _) in seats.values() {
             tallies[tier.index()].asked += 1;
         }
-        Self { seats, tallies, held: 0, queued: BTreeSet::new() }
+        Self { seats, tallies, held: 0, uploading: BTreeSet::new(), queue: Queue::default() }
     }
 
     pub fn get(&self, device: &DeviceId) -> Option<&(Tier, Seat)> {
@@ -80,11 +71,13 @@ impl Seats {
         }
         let held = |counted| usize::from(matches!(counted, Counted::Uploading | Counted::Storing));
         self.held = self.held + held(after) - held(before);
-        if before == Counted::Queued {
-            self.queued.remove(device);
+        match after {
+            Counted::Queued => self.queue.join(device),
+            _ => self.queue.leave(device),
         }
-        if after == Counted::Queued {
-            self.queued.insert(device.clone());
+        match after {
+            Counted::Uploading => _ = self.uploading.insert(device.clone()),
+            _ => _ = self.uploading.remove(device),
         }
         Some(old)
     }
@@ -95,6 +88,14 @@ impl Seats {
             Some((_, Seat::Uploading(upload))) => Some(upload),
             _ => None,
         }
+    }
+
+    /// Everybody whose update is being received.
+    pub fn uploads(&self) -> impl Iterator<Item = (&DeviceId, &Upload)> {
+        self.uploading.iter().filter_map(|device| match self.seats.get(device) {
+            Some((_, Seat::Uploading(upload))) => Some((device, &**upload)),
+            _ => None,
+        })
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&DeviceId, Tier, &Seat)> {
@@ -121,11 +122,6 @@ impl Seats {
     /// Nobody is expected any more.
     pub fn all_answered(&self) -> bool {
         self.tallies.iter().all(|tally| tally.delivered + tally.refused + tally.storing >= tally.asked)
-    }
-
-    /// The first device whose update waits for a place.
-    pub fn first_queued(&self) -> Option<&DeviceId> {
-        self.queued.first()
     }
 
     fn counted(seat: &Seat) -> Counted {
@@ -155,7 +151,7 @@ enum Counted {
 #[cfg(test)]
 mod tests {
     use common::{
-        RunId,
+        Instant, RunId,
         message::{Blob, Ticket},
         rng::Rng,
     };
@@ -169,12 +165,7 @@ mod tests {
         match kind {
             0 => Seat::Assigned,
             1 => Seat::Queued(Box::new(offer)),
-            2 => Seat::Uploading(Box::new(Upload {
-                offer,
-                incoming: Incoming::new(1, 8),
-                bytes: vec![],
-                moved: Instant::ZERO,
-            })),
+            2 => Seat::Uploading(Box::new(Upload::new(offer, vec![], Instant::ZERO))),
             3 => Seat::Storing(Scalars::default()),
             4 => Seat::Delivered(Scalars::default()),
             5 => Seat::Written(Scalars::default()),
@@ -191,7 +182,7 @@ mod tests {
         for _ in 0..2000 {
             assert!(seats.set(&device(rng.below(20)), seat(rng.below(7))).is_some());
             let mut tallies = [Tally::default(); 3];
-            let (mut held, mut queued) = (0, vec![]);
+            let (mut held, mut queued, mut uploading) = (0, BTreeSet::new(), vec![]);
             for (device, tier, seat) in seats.iter() {
                 let tally = &mut tallies[tier.index()];
                 tally.asked += 1;
@@ -203,13 +194,22 @@ mod tests {
                         held += 1;
                     }
                     Seat::Written(_) => tally.storing += 1,
-                    Seat::Uploading(_) => held += 1,
-                    Seat::Queued(_) => queued.push(device),
+                    Seat::Uploading(_) => {
+                        uploading.push(device);
+                        held += 1;
+                    }
+                    Seat::Queued(_) => _ = queued.insert(device),
                     Seat::Assigned => {}
                 }
             }
             assert_eq!((seats.tallies(), seats.held()), (&tallies[..], held));
-            assert_eq!(seats.first_queued(), queued.first().copied());
+            assert_eq!(seats.uploads().map(|(device, _)| device).collect::<Vec<_>>(), uploading);
+            let mut queue = seats.queue.clone();
+            while let Some(first) = queue.first().cloned() {
+                assert!(queued.remove(&first));
+                queue.leave(&first);
+            }
+            assert!(queued.is_empty(), "{queued:?} wait without being in the queue");
         }
         assert!(seats.set(&"stranger".parse().unwrap(), Seat::Assigned).is_none());
     }
