@@ -2,49 +2,35 @@
 
 use std::{
     fs,
-    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
 use aggregator::{
     ca::{Authority, Secrecy, write_file},
     config::{self, Config},
-    server::{Server, open_model},
+    server::open_model,
     strategy::Needs,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use common::{Code, DeviceId};
 use models::{Graph, onnx};
-use tracing::info;
 
 mod combine;
+mod examples;
 mod history;
+mod members;
+mod serve;
+mod status;
 mod store;
 mod terms;
 
+use serve::ServeArgs;
 use terms::TermsArgs;
-
-const EXAMPLES: &str = "\
-Examples:
-  aggregator init gateway                      create configuration and certificates
-  aggregator enroll --dir gateway cam-1 cam-2  write cam-1.pem and cam-2.pem for two devices
-  aggregator enroll --dir gateway --serial m4  write m4.page for a board behind a bridge
-  aggregator token --dir gateway cam-3         a one-time token: `edge-client enroll --token ..` on the device
-  aggregator enroll --dir gateway --tiers 1,2 --days 90 cam-4  good for two tiers; renewed by the device itself
-  aggregator revoke --dir gateway cam-2        cam-2 is a stranger from now on
-  aggregator serve --dir gateway               serve until the run is over or Ctrl-C
-  aggregator resume --dir gateway              the same, but refuses to begin a new run
-  aggregator status --dir gateway              how the last round went, tier by tier
-  aggregator history --dir gateway --format csv  one line per round
-  aggregator verify --dir gateway              read everything through, say what is damaged
-  aggregator rollback --dir gateway --to 41    make the model after round 41 the present one
-  aggregator combine --strategy fedlf round.json  compute a recorded round again, with any strategy
-  aggregator export --dir gateway --out onnx   the present model as ONNX, one file per tier";
 
 /// Trains one model fairly on unequal devices: the gateway.
 #[derive(Parser, Debug)]
-#[command(name = "aggregator", version, after_help = EXAMPLES)]
+#[command(name = "aggregator", version, after_help = examples::ALL)]
 pub(crate) struct Cli {
     /// error, warn, info, debug or trace; also from FAIRTIER_LOG
     #[arg(long, global = true, default_value = "info", env = "FAIRTIER_LOG")]
@@ -56,11 +42,13 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Create a directory with a documented configuration and the fleet's certificates
+    #[command(after_help = examples::INIT)]
     Init {
         #[arg(default_value = "gateway")]
         dir: PathBuf,
     },
     /// Make devices members of the fleet and write the identity file each of them needs
+    #[command(after_help = examples::ENROLL)]
     Enroll {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
@@ -77,6 +65,7 @@ enum Command {
         devices: Vec<DeviceId>,
     },
     /// Print a token with which a device can enrol itself, once
+    #[command(after_help = examples::TOKEN)]
     Token {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
@@ -87,18 +76,32 @@ enum Command {
         terms: TermsArgs,
         device: DeviceId,
     },
-    /// Make devices strangers: their certificates are refused, and open connections closed
+    /// Make devices strangers: certificates, boards' keys and open tokens of these names are no longer good, and open
+    /// connections are closed
+    #[command(after_help = examples::REVOKE)]
     Revoke {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
         #[arg(required = true)]
         devices: Vec<DeviceId>,
     },
-    /// Serve the fleet; goes on where it was stopped
+    /// Serve the fleet; begins a run, or goes on with the one that is there
+    ///
+    /// Ctrl-C or SIGTERM stop it in good order, and nothing is lost if it is killed. If the disk is full or fails, it says so
+    /// and ends with exit code 1.
+    #[command(after_help = examples::SERVE)]
     Serve(ServeArgs),
-    /// The same, but only if there is a run to go on with: a wrong directory starts no new one
+    /// Serve the fleet with the run that is there already; refuses to begin a new one
+    ///
+    /// For service files and after a failure: a wrong --dir then starts no new run. Updates that were acknowledged are not
+    /// asked for again, and devices come back by themselves.
+    #[command(after_help = examples::RESUME)]
     Resume(ServeArgs),
-    /// Show the last round: losses, accuracy and fairness by tier
+    /// Show the last round tier by tier: who took part, losses, accuracy, and what was not believed
+    ///
+    /// Columns: asked, delivered, late (delivered after the deadline), silent (asked, not heard of), refused, clipped (not
+    /// believed; counted as what is usual), and of the losses mean, variance, worst and best tenth. Also while `serve` runs.
+    #[command(after_help = examples::STATUS)]
     Status {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
@@ -106,6 +109,9 @@ enum Command {
         format: Format,
     },
     /// Show all rounds: one line each
+    ///
+    /// Reads store/history.jsonl, so also while `serve` runs. After a crash the last round may be missing until the next start.
+    #[command(after_help = examples::HISTORY)]
     History {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
@@ -113,6 +119,7 @@ enum Command {
         format: history::Format,
     },
     /// Read the whole store through and say what is wrong with it; changes nothing
+    #[command(after_help = examples::VERIFY)]
     Verify {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
@@ -120,6 +127,7 @@ enum Command {
         format: Format,
     },
     /// Go back to the model after an earlier round, if it is kept; `serve` then goes on from there
+    #[command(after_help = examples::ROLLBACK)]
     Rollback {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
@@ -128,8 +136,10 @@ enum Command {
         to: u32,
     },
     /// Compute a round from its file, with any strategy
+    #[command(after_help = examples::COMBINE)]
     Combine(combine::Args),
     /// Write the present model as ONNX, whole and for every tier
+    #[command(after_help = examples::EXPORT)]
     Export {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
@@ -139,22 +149,11 @@ enum Command {
         format: Format,
     },
     /// List the numbered errors
+    #[command(after_help = examples::CODES)]
     Codes {
         #[arg(long, default_value = "table")]
         format: Format,
     },
-}
-
-#[derive(clap::Args, Debug)]
-struct ServeArgs {
-    #[arg(long, default_value = "gateway")]
-    dir: PathBuf,
-    /// Overrides server.listen
-    #[arg(long)]
-    listen: Option<SocketAddr>,
-    /// Stop when the run is over instead of keeping its models available
-    #[arg(long)]
-    exit_when_done: bool,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
@@ -169,20 +168,16 @@ impl Cli {
         match self.command {
             Command::Init { dir } => init(&dir),
             Command::Enroll { dir, out, serial, terms, devices } => {
-                enroll(&dir, &out, serial, &terms, &devices)
+                members::enroll(&dir, &out, serial, &terms, &devices)
             }
-            Command::Token { dir, hours, terms, device } => {
-                let good_for = std::time::Duration::from_secs(3600 * u64::from(hours));
-                println!("{}", Authority::open(&dir)?.token(&device, good_for, terms.membership())?);
-                Ok(())
-            }
-            Command::Revoke { dir, devices } => revoke(&dir, &devices),
-            Command::Serve(args) => serve(&args),
+            Command::Token { dir, hours, terms, device } => members::token(&dir, hours, &terms, &device),
+            Command::Revoke { dir, devices } => members::revoke(&dir, &devices),
+            Command::Serve(args) => serve::serve(&args),
             Command::Resume(args) => {
                 store::expect_run(&args.dir)?;
-                serve(&args)
+                serve::serve(&args)
             }
-            Command::Status { dir, format } => status(&dir, format),
+            Command::Status { dir, format } => status::status(&dir, format),
             Command::History { dir, format } => history::history(&dir, format),
             Command::Verify { dir, format } => store::verify(&dir, format),
             Command::Rollback { dir, to } => store::rollback(&dir, to),
@@ -219,125 +214,12 @@ fn init(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn enroll(dir: &Path, out: &Path, serial: bool, terms: &TermsArgs, devices: &[DeviceId]) -> Result<()> {
-    let authority = Authority::open(dir)?;
-    fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    for device in devices {
-        let path = out.join(format!("{device}.{}", if serial { "page" } else { "pem" }));
-        let bundle = match serial {
-            true => authority.enroll_serial(device)?.to_vec(),
-            false => authority.enroll_under(device, terms.membership())?.into_bytes(),
-        };
-        write_file(&path, &bundle, Secrecy::Secret).with_context(|| path.display().to_string())?;
-        println!("{}", path.display());
-    }
-    Ok(())
-}
-
-fn revoke(dir: &Path, devices: &[DeviceId]) -> Result<()> {
-    let authority = Authority::open(dir)?;
-    for device in devices {
-        if !authority.revoke(device)? {
-            bail!("{device} is not enrolled");
-        }
-        println!("revoked {device}");
-    }
-    Ok(())
-}
-
 fn load(dir: &Path) -> Result<Config> {
     let path = dir.join("fairtier.toml");
     if !path.exists() {
         bail!("{} is missing; create it with `aggregator init {}`", path.display(), dir.display());
     }
     Config::load(&path).with_context(|| format!("{}: {}", Code::BadConfig, path.display()))
-}
-
-fn serve(args: &ServeArgs) -> Result<()> {
-    let ServeArgs { dir, listen, exit_when_done } = args;
-    let mut config = load(dir)?;
-    if let Some(listen) = *listen {
-        config.server.listen = listen;
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let server = Server::start(&config, dir, None)?;
-        // For scripts and tests that let the system choose the port.
-        println!("listening on {}", server.address());
-        let stop = stop_signal()?;
-        tokio::pin!(stop);
-        tokio::select! {
-            () = &mut stop => info!("stopping"),
-            () = server.finished() => {
-                if *exit_when_done {
-                    // Devices may still fetch their sub-models.
-                    let _ = tokio::time::timeout(std::time::Duration::from_secs(30), server.deserted()).await;
-                } else {
-                    info!("the run is over; devices can fetch their models until Ctrl-C");
-                    stop.await;
-                }
-            }
-        }
-        server.stop().await?;
-        Ok(())
-    })
-}
-
-/// Resolves on SIGINT or SIGTERM.
-fn stop_signal() -> Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
-}
-
-fn status(dir: &Path, format: Format) -> Result<()> {
-    let path = dir.join("status.json");
-    let text = fs::read_to_string(&path).with_context(|| {
-        format!("{}: no round is finished yet, or this is not an aggregator's directory", path.display())
-    })?;
-    if format == Format::Json {
-        println!("{text}");
-        return Ok(());
-    }
-    let status: serde_json::Value = serde_json::from_str(&text).context("status.json is damaged")?;
-    let round = &status["last_round"];
-    let state = if status["finished"] == true { "finished" } else { "running" };
-    println!("strategy {}, {} rounds committed, {state}", status["strategy"], status["committed"]);
-    println!(
-        "{:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "tier", "devices", "loss", "variance", "worst10%", "best10%", "accuracy"
-    );
-    let line = |name: &str, loss: &serde_json::Value, accuracy: &serde_json::Value| {
-        let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);
-        println!(
-            "{name:>8} {:>8} {:>9.4} {:>9.4} {:>9.4} {:>9.4} {:>9.4}",
-            loss["count"],
-            number(&loss["mean"]),
-            number(&loss["variance"]),
-            number(&loss["worst10"]),
-            number(&loss["best10"]),
-            number(&accuracy["mean"]),
-        );
-    };
-    let empty = vec![];
-    let tiers = round["loss_by_tier"].as_array().unwrap_or(&empty);
-    for (tier, loss) in tiers.iter().enumerate() {
-        line(&tier.to_string(), loss, &round["accuracy_by_tier"][tier]);
-    }
-    line("all", &round["loss"], &round["accuracy"]);
-    for refused in round["refused"].as_array().unwrap_or(&empty) {
-        println!("refused: {} (E{} {})", refused["device"], refused["code"], refused["why"]);
-    }
-    for silent in round["silent"].as_array().unwrap_or(&empty) {
-        println!("not heard: {} (tier {})", silent["device"], silent["tier"]);
-    }
-    Ok(())
 }
 
 fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {

@@ -12,34 +12,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Code, DeviceId, message::Ticket};
+use common::{Code, DeviceId, Tier, message::Ticket};
 use models::onnx;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     combine::{check_encoded, check_update, guard::Guard},
     coordinator::{Action, Coordinator, Settings, StoredUpdate},
-    fleet::{ConnId, DeviceRecord},
+    fleet::DeviceRecord,
     hub::Hub,
     model::{Published, TieredModel},
     report::RoundReport,
-    round::Purpose,
     stage::Stage,
-    store::{Header, RoundRecord, Store, StoreError, UpdateRecord},
+    store::{Header, RoundRecord, Store, StoreError, UpdateRecord, is_full},
     strategy::Method,
 };
 
+mod belief;
 mod books;
 mod conduct;
 mod files;
 pub(crate) mod state;
 
 pub use books::Books;
-pub use conduct::Losses;
+pub use conduct::{Due, Losses};
 
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
 const GROUP: usize = 32;
 const GROUP_WAIT: Duration = Duration::from_millis(5);
+/// Files for people are not written more often than this, however short rounds are; the last ones always are.
+const FILES_EVERY: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
@@ -51,7 +53,7 @@ pub enum Job {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeeperError {
-    #[error(transparent)]
+    #[error("{code}: {0}", code = .0.code())]
     Store(#[from] StoreError),
     #[error("the model can not be exported: {0}")]
     Export(#[from] onnx::ExportError),
@@ -59,8 +61,19 @@ pub enum KeeperError {
     Slice(#[from] models::graph::SliceError),
     #[error("the model can not be sliced: {0}")]
     Length(#[from] common::slice::WrongLength),
-    #[error("{path}: {source}")]
+    #[error("{path}: {source}", path = .path.display())]
     Write { path: PathBuf, source: io::Error },
+}
+
+impl KeeperError {
+    /// Whether there is no room on the disk for what has to be written.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Store(failed) => failed.is_full(),
+            Self::Write { source, .. } => is_full(source),
+            _ => false,
+        }
+    }
 }
 
 /// What became of an update.
@@ -71,10 +84,12 @@ pub type Answer = (DeviceId, Ticket, Result<(), Code>);
 pub enum Reply {
     Opened(Stage),
     Stored(Vec<Answer>),
-    /// What each tier is sent from now on.
+    /// What each tier is sent from now on; the commit may still be due.
     Committed(Vec<Published>),
     Onnx {
-        conn: ConnId,
+        tier: Tier,
+        /// Of the model.
+        round: u32,
         file: Vec<u8>,
     },
     /// The run is over: this is for the driver.
@@ -97,6 +112,8 @@ pub struct Keeper {
     pub open: Option<RoundRecord>,
     /// The store knows of it, and of its present exchange.
     pub recorded: bool,
+    /// The round before, if the store does not know its result.
+    pub due: Option<Due>,
     pub books: Books,
     /// What is believed of what devices say.
     pub guard: Guard,
@@ -106,6 +123,8 @@ pub struct Keeper {
     pub dir: Option<PathBuf>,
     /// What `status.json` has to say and does not say yet.
     pub status: Option<String>,
+    /// When the files were written last.
+    pub written: Option<Instant>,
     pub observer: Option<Observer>,
 }
 
@@ -118,44 +137,42 @@ impl std::fmt::Debug for Keeper {
 impl Keeper {
     /// Works until told to stop. An error means that the run can not go on.
     pub fn run(mut self, jobs: &Receiver<Job>, hub: &Hub) -> Result<(), KeeperError> {
-        while let Some(action) = self.await_job(jobs)? {
-            let mut next = Some(action);
-            while let Some(action) = next.take() {
-                match action {
-                    Action::Store(update) => {
-                        let (reply, left) = self.store_group(update, jobs, hub);
+        let mut next = None;
+        while let Some(job) = next.take().map_or_else(|| self.await_job(jobs), |job| Ok(Some(job)))? {
+            match job {
+                Job::Stop => break,
+                Job::Do(Action::Store(update)) => {
+                    self.record()?;
+                    let (reply, left) = self.store_group(update, jobs, hub)?;
+                    self.pass_on(reply, hub);
+                    next = left;
+                }
+                Job::Do(action) => {
+                    if let Some(reply) = self.begin(action)? {
                         self.pass_on(reply, hub);
-                        match left {
-                            Some(Job::Do(action)) => next = Some(action),
-                            Some(Job::Stop) => return self.write_files(),
-                            None => {}
-                        }
                     }
-                    action => {
-                        if let Some(reply) = self.carry_out(action)? {
-                            self.pass_on(reply, hub);
-                        }
+                    // What has just been told may be answered with the opening of the next round, which devices wait for.
+                    next = jobs.try_recv().ok();
+                    if next.is_none() {
                         self.record()?;
                     }
                 }
             }
         }
-        Ok(())
+        self.record()?;
+        self.write_files()
     }
 
-    /// The next action. Files for people are written while there is none, so that devices wait for no file.
-    fn await_job(&mut self, jobs: &Receiver<Job>) -> Result<Option<Action>, KeeperError> {
-        let job = match jobs.try_recv() {
-            Ok(job) => Some(job),
-            Err(_) => {
-                self.write_files()?;
-                jobs.recv().ok()
+    /// The next job. Files for people are written while there is none, so that devices wait for no file.
+    fn await_job(&mut self, jobs: &Receiver<Job>) -> Result<Option<Job>, KeeperError> {
+        let pause = self.written.map_or(Duration::ZERO, |at| FILES_EVERY.saturating_sub(at.elapsed()));
+        if self.status.is_some() {
+            match jobs.recv_timeout(pause) {
+                Ok(job) => return Ok(Some(job)),
+                Err(_) => self.write_files()?,
             }
-        };
-        match job {
-            Some(Job::Do(action)) => Ok(Some(action)),
-            Some(Job::Stop) | None => self.write_files().map(|()| None),
         }
+        Ok(jobs.recv().ok())
     }
 
     fn pass_on(&self, reply: Reply, hub: &Hub) {
@@ -175,22 +192,25 @@ impl Keeper {
                 }
             }
             Reply::Committed(published) => coordinator.handle_committed(published, now),
-            Reply::Onnx { conn, file } => coordinator.handle_onnx(conn, file.into()),
+            Reply::Onnx { tier, round, file } => coordinator.handle_onnx(tier, round, file.into()),
             Reply::Finished => {}
         }
     }
 
     /// Carries out one action.
     pub fn act(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
-        let reply = self.carry_out(action)?;
+        let reply = self.begin(action)?;
         self.record()?;
         self.write_files()?;
         Ok(reply)
     }
 
-    /// Writes down the exchange that was opened last. Devices may have been told by then, but nothing of theirs is
-    /// stored before: after a crash in between, the same exchange is formed again.
-    fn record(&mut self) -> Result<(), KeeperError> {
+    /// Writes down what is due: the commit of a round, then the exchange that was opened last.
+    ///
+    /// Devices may have been told of both by then, but nothing of theirs is stored before. After a crash in between, the
+    /// same model follows from the updates that are there, and the same exchange is formed again.
+    pub fn record(&mut self) -> Result<(), KeeperError> {
+        self.commit()?;
         if let Some(open) = self.open.as_ref().filter(|_| !self.recorded) {
             self.store.open_round(open)?;
         }
@@ -198,10 +218,16 @@ impl Keeper {
         Ok(())
     }
 
-    /// The same, but for what can be written while devices are at work: see `record` and `write_files`.
-    fn carry_out(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
+    /// Carries out one action as far as devices wait for it; see [`Keeper::record`] for the rest.
+    pub fn begin(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
+        // Whoever looks at updates of rounds before finds those that the commit keeps.
+        let waits = self.method.needs().history > 0 || self.due.as_ref().is_some_and(Due::may_change);
+        if waits || !matches!(action, Action::OpenRound { .. }) {
+            self.record()?;
+        }
         Ok(match action {
             Action::Register(device) => {
+                debug!(device = %device.device, "registered");
                 self.store.register(&device)?;
                 self.guard.enrol(&device);
                 self.fleet.insert(device.device.clone(), device);
@@ -210,17 +236,21 @@ impl Keeper {
             Action::OpenRound { number, seats } => Some(self.open_round(number, seats)?),
             Action::Store(update) => {
                 let answer = self.put(&update);
-                Some(self.settle(vec![answer]))
+                Some(self.settle(vec![answer])?)
             }
             Action::Close(closed) => Some(self.close(closed)?),
             Action::Finish(closed) => {
-                let report = RoundReport::new(&closed, Purpose::Evaluate, None, self.model.plans.len());
+                let report = self.final_report(closed);
                 info!(loss = report.loss.mean, accuracy = report.accuracy.mean, "run is over");
                 self.publish(&report);
                 self.write_files()?;
                 Some(Reply::Finished)
             }
-            Action::Export { conn, tier } => Some(Reply::Onnx { conn, file: self.export(tier)? }),
+            Action::Export { tier } => {
+                let (round, file) = (self.committed, self.export(tier)?);
+                debug!(tier = tier.index(), round, "exported");
+                Some(Reply::Onnx { tier, round, file })
+            }
             // Connections belong to the driver.
             Action::Disconnect(_) => None,
         })
@@ -228,7 +258,12 @@ impl Keeper {
 
     /// Makes an update durable together with those that arrive shortly after it; also gives the job that ended the
     /// wait. Each is checked and written as it comes, so that only the disk is left to wait for.
-    fn store_group(&mut self, first: StoredUpdate, jobs: &Receiver<Job>, hub: &Hub) -> (Reply, Option<Job>) {
+    fn store_group(
+        &mut self,
+        first: StoredUpdate,
+        jobs: &Receiver<Job>,
+        hub: &Hub,
+    ) -> Result<(Reply, Option<Job>), KeeperError> {
         let until = Instant::now() + GROUP_WAIT;
         let (mut answers, mut next, mut left) = (vec![], Some(first), None);
         while let Some(update) = next.take() {
@@ -244,7 +279,7 @@ impl Keeper {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
         }
-        (self.settle(answers), left)
+        Ok((self.settle(answers)?, left))
     }
 
     /// Checks an update and hands it to the store.
@@ -270,15 +305,19 @@ impl Keeper {
         (update.device.clone(), update.ticket, stored)
     }
 
-    /// Waits until what was put is durable, then answers all.
-    fn settle(&mut self, mut answers: Vec<Answer>) -> Reply {
+    /// Waits until what was put is durable, then answers all. If it can not be made durable these updates are refused
+    /// and the round goes on with others, unless the store has failed as a whole.
+    fn settle(&mut self, mut answers: Vec<Answer>) -> Result<Reply, KeeperError> {
         if let Err(failed) = self.store.settle() {
             error!("updates can not be stored: {failed}");
+            if let Some((_, ticket, _)) = answers.first() {
+                self.store.updates(ticket.round, ticket.stage)?;
+            }
             for (_, _, answer) in &mut answers {
                 *answer = answer.and(Err(failed.code()));
             }
         }
-        Reply::Stored(answers)
+        Ok(Reply::Stored(answers))
     }
 
     /// Squared norms of an update by region; numbers alone have none.

@@ -15,7 +15,8 @@ use crate::{
 
 pub mod history;
 
-/// One round in numbers. Losses and accuracies are those of the model that devices received.
+/// One round in numbers. Losses and accuracies are those of the model that devices received; what can not be believed
+/// stands in `guard`, and what counts instead in all other figures.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RoundReport {
     pub round: u32,

@@ -60,11 +60,13 @@ impl Run {
             fleet,
             open: None,
             recorded: true,
+            due: None,
             books: Books::new(config),
             guard,
             losses: Default::default(),
             dir,
             status: None,
+            written: None,
             observer,
         };
         let open = match &saved.open {
@@ -91,7 +93,7 @@ impl Run {
     pub fn prepare(config: &Config) -> Result<(Method, TieredModel, Vec<f32>), ServerError> {
         let mut method = open_method(config)?;
         let needs = method.needs();
-        config.suits(method.name(), needs)?;
+        config.suits(&method)?;
         let (model, initial) = open_model(config, needs)?;
         let dims = &model.graph.input().shape.dims;
         method.see_images(&dims.iter().map(|dim| dim.size(model.graph.full())).collect::<Vec<_>>());

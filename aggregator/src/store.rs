@@ -24,6 +24,7 @@ use crate::{fleet::DeviceRecord, strategy::Kind};
 
 mod disk;
 mod error;
+mod history;
 mod ledger;
 mod memory;
 mod model;
@@ -34,6 +35,8 @@ mod verify;
 
 pub use disk::{DiskStore, Options};
 pub use error::StoreError;
+pub(crate) use error::is_full;
+pub use history::Reports;
 pub use memory::MemoryStore;
 pub use spooled::Spooled;
 pub use verify::{RolledBack, Verified};

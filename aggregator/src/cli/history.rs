@@ -1,14 +1,18 @@
-//! `aggregator history`: one line per round that the store remembers.
+//! `aggregator history`: one line per round.
 
-use std::path::Path;
+use std::{
+    io::{ErrorKind, Write},
+    path::Path,
+};
 
 use aggregator::{
     report::history::{self, Row},
-    store::{DiskStore, Options, Store},
+    store::Reports,
 };
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde_json::Value;
+use tracing::warn;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub(super) enum Format {
@@ -19,30 +23,38 @@ pub(super) enum Format {
 
 pub(super) fn history(dir: &Path, format: Format) -> Result<()> {
     let path = dir.join("store");
-    if !path.is_dir() {
+    let Some(Reports { reports, damaged }) = Reports::read(&path)? else {
         bail!("{}: no round is finished yet, or this is not an aggregator's directory", path.display());
+    };
+    if !damaged.is_empty() {
+        warn!("{}: lines {damaged:?} of history.jsonl are no reports", path.display());
     }
-    let store = DiskStore::open(&path, Options::default())?;
-    let mut reports: Vec<Value> = Vec::new();
-    for (round, report) in store.history()? {
-        reports.push(serde_json::from_str(&report).with_context(|| format!("report of round {round}"))?);
+    let parse = |(round, report): (u32, String)| {
+        serde_json::from_str(&report).with_context(|| format!("{}: report of round {round}", path.display()))
+    };
+    let reports = reports.into_iter().map(parse).collect::<Result<Vec<Value>>>()?;
+    let text = match format {
+        Format::Json => Value::from(reports).to_string() + "\n",
+        Format::Csv => history::csv(&reports),
+        Format::Table => table(&reports),
+    };
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // As in `aggregator history | head`.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
     }
-    match format {
-        Format::Json => println!("{}", Value::from(reports)),
-        Format::Csv => print!("{}", history::csv(&reports)),
-        Format::Table => {
-            for (name, width, _) in history::COLUMNS {
-                print!("{name:>width$} ");
-            }
-            println!();
-            for row in reports.iter().map(Row::of) {
-                for ((_, width, digits), value) in history::COLUMNS.iter().zip(row.0) {
-                    let text = value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
-                    print!("{text:>width$} ");
-                }
-                println!();
-            }
-        }
+}
+
+fn table(reports: &[Value]) -> String {
+    let line = |cells: Vec<String>| cells.join(" ") + "\n";
+    let names = history::COLUMNS.iter().map(|&(name, width, _)| format!("{name:>width$}"));
+    let mut text = line(names.collect());
+    for row in reports.iter().map(Row::of) {
+        let cell = |(&(_, width, digits), value): (&(&str, usize, usize), Option<f64>)| {
+            let value = value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+            format!("{value:>width$}")
+        };
+        text += &line(history::COLUMNS.iter().zip(row.0).map(cell).collect());
     }
-    Ok(())
+    text
 }

@@ -1,15 +1,16 @@
 //! Looking after the store while no server runs.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use aggregator::store::DiskStore;
 use anyhow::{Context, Result, bail};
 use tracing::info;
 
-use super::Format;
+use super::{Format, status};
 
 pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
-    let found = DiskStore::verify(&dir.join("store"))?;
+    let store = dir.join("store");
+    let found = DiskStore::verify(&store).with_context(|| store.display().to_string())?;
     if format == Format::Json {
         let json = serde_json::json!({
             "committed": found.committed, "open": found.open, "models": found.models, "reports": found.reports,
@@ -30,12 +31,14 @@ pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
     if found.problems.is_empty() {
         return Ok(());
     }
-    bail!("{} problems; nothing was changed", found.problems.len());
+    bail!("{}: {} problems; nothing was changed", store.display(), found.problems.len());
 }
 
 /// Says where the run stands; an error if none has begun.
 pub(super) fn expect_run(dir: &Path) -> Result<()> {
-    let Some(committed) = DiskStore::committed(&dir.join("store"))? else {
+    let store = dir.join("store");
+    let committed = DiskStore::committed(&store).with_context(|| store.display().to_string())?;
+    let Some(committed) = committed else {
         bail!(
             "no run has begun in {dir}; `aggregator serve --dir {dir}` begins one, `--dir` names another directory",
             dir = dir.display()
@@ -46,12 +49,9 @@ pub(super) fn expect_run(dir: &Path) -> Result<()> {
 }
 
 pub(super) fn rollback(dir: &Path, to: u32) -> Result<()> {
-    let done = DiskStore::rollback(&dir.join("store"), to)?;
-    // It tells of a round that is undone; the next one writes it again, and `serve` writes the model.
-    let status = dir.join("status.json");
-    if status.exists() {
-        fs::remove_file(&status).with_context(|| status.display().to_string())?;
-    }
+    let store = dir.join("store");
+    let done = DiskStore::rollback(&store, to).with_context(|| store.display().to_string())?;
+    status::rewrite(dir, &done)?;
     println!("went back from round {} to the model after round {}", done.from, done.to);
     if let Some(reports) = done.reports {
         println!("reports of the rounds between are in {}", reports.display());

@@ -8,7 +8,8 @@ use common::{Tier, TierSet};
 
 #[derive(Args, Debug)]
 pub(super) struct TermsArgs {
-    /// Days for which a certificate is good; devices that are connected renew it after two thirds of them
+    /// Days for which a certificate is good; devices that are connected renew it after two thirds of them. A board's
+    /// key is good as long, and then needs a new page
     #[arg(long, default_value_t = 3650.0, value_parser = days)]
     days: f64,
     /// Numbers of the tiers that the device may have, as in 1,2; all if absent

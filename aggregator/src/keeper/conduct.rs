@@ -3,7 +3,7 @@
 //! What was asked follows from the strategy's state and from what the store holds of the round, so after a
 //! restart the open exchange is formed again and means the same.
 
-use std::{collections::BTreeSet, ops::Range, panic::resume_unwind, thread};
+use std::{collections::BTreeSet, ops::Range};
 
 use common::{
     Code, DeviceId, Tier,
@@ -15,11 +15,16 @@ use common::{
 };
 use tracing::{error, info, warn};
 
-use super::{Keeper, KeeperError, Reply, books::Trained, state};
+use super::{
+    Keeper, KeeperError, Reply,
+    belief::{Delivered, delivered, warn_of},
+    books::Trained,
+    state,
+};
 use crate::{
     combine::{
         Absent, Cohort, CombineError, Conflicts, Outcome, combine, direction,
-        guard::{GuardLine, Scaled, Verdict, screen::cosines},
+        guard::{self, GuardLine, Scaled, Verdict, screen::cosines},
         weighted_mean,
     },
     fleet::DeviceRecord,
@@ -33,6 +38,23 @@ use crate::{
 
 /// Exchanges of a round beyond this many would mean that a strategy goes in circles.
 const MAX_STAGES: usize = 8;
+
+/// What the store has to know of a round that is combined.
+#[derive(Clone, Debug)]
+pub struct Due {
+    report: RoundReport,
+    /// Of the strategy and the guard.
+    state: Vec<u8>,
+    /// Everybody who was asked has delivered, so that the same result would follow from the store.
+    complete: bool,
+}
+
+impl Due {
+    /// Whether a crash before the commit could lead to another model: then nobody may hear of this one before.
+    pub(super) fn may_change(&self) -> bool {
+        !self.complete
+    }
+}
 
 /// Who was asked in a round and did not deliver.
 #[derive(Clone, Debug, Default)]
@@ -54,8 +76,8 @@ impl Keeper {
         seats: Vec<(DeviceId, Tier)>,
     ) -> Result<Reply, KeeperError> {
         if number == 1 {
-            let fleet: Vec<_> = self.fleet.values().map(member).collect();
-            self.method.strategy.begin(&fleet);
+            let fleet = self.guard.enrolled(&self.fleet);
+            self.method.strategy.begin(&fleet.iter().map(member).collect::<Vec<_>>());
         }
         let select = |(device, tier)| Selected { device, tier, attempt: 0 };
         let selected = seats.into_iter().map(select).collect();
@@ -238,7 +260,7 @@ impl Keeper {
         Ok(past)
     }
 
-    /// Combines and commits.
+    /// Combines; the commit is due.
     fn finish(&mut self, closed: &ClosedRound, failed: Option<Code>) -> Result<Reply, KeeperError> {
         let record = self.open.take().unwrap_or_else(|| RoundRecord {
             number: closed.number,
@@ -246,7 +268,8 @@ impl Keeper {
             stages: vec![],
         });
         if record.stages.is_empty() {
-            // A round must be open before it can be committed.
+            // A round must be open before it can be committed, and the one before it be closed.
+            self.commit()?;
             self.store.open_round(&record)?;
         }
         let train = record.stages.iter().rposition(|stage| stage.kind == Kind::Train);
@@ -254,17 +277,18 @@ impl Keeper {
             Some(stage) => self.store.updates(record.number, stage as u8)?,
             None => vec![],
         };
-        let Combined { outcome, conflicts, lines, refused } = match failed {
+        let mut counted = delivered(&entries);
+        let Combined { outcome, conflicts, mut lines, refused } = match failed {
             Some(code) => Combined::kept(code),
-            None => self.combine(&record, closed.lr, train, &entries),
+            None => self.combine(&record, closed.lr, train, &entries, &mut counted),
         };
         if let Some(code) = outcome.kept {
             warn!(round = closed.number, "the model stays as it is: {code}");
         }
-        let delivered =
-            |Entry { header, .. }: &Entry| (header.device.clone(), header.tier, header.scalars.clone());
+        self.guard.check_scores(&mut counted, self.model.plans.len(), &mut lines);
+        warn_of(&lines);
         let closed = ClosedRound {
-            delivered: entries.iter().map(delivered).collect(),
+            delivered: counted,
             refused: std::mem::take(&mut self.losses.refused),
             silent: std::mem::take(&mut self.losses.silent),
             gone: std::mem::take(&mut self.losses.gone),
@@ -292,23 +316,26 @@ impl Keeper {
             refused,
             "combined"
         );
-        let commit = Commit {
-            round: closed.number,
+        let state = state::join(self.method.save(), &self.guard.save());
+        let complete =
+            [closed.silent.len(), closed.gone.len(), closed.late.len(), closed.refused.len()] == [0; 4];
+        self.due = Some(Due { report, state, complete });
+        self.committed = closed.number;
+        Ok(Reply::Committed(self.model.publish(&self.parameters, &self.settings.down)))
+    }
+
+    /// Makes the result of the last round durable, and then known.
+    pub(super) fn commit(&mut self) -> Result<(), KeeperError> {
+        let Some(Due { report, state, .. }) = self.due.take() else { return Ok(()) };
+        self.store.commit_round(&Commit {
+            round: report.round,
             parameters: &self.parameters,
-            strategy_state: &state::join(self.method.save(), &self.guard.save()),
+            strategy_state: &state,
             report: &serde_json::to_string(&report).unwrap_or_default(),
             history: self.method.needs().history,
-        };
-        let (model, codecs) = (&self.model, &self.settings.down);
-        // Encoding takes about as long as the disk.
-        let published = thread::scope(|scope| {
-            let published = scope.spawn(|| model.publish(commit.parameters, codecs));
-            self.store.commit_round(&commit)?;
-            Ok::<_, StoreError>(published.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })?;
-        self.committed = closed.number;
         self.publish(&report);
-        Ok(Reply::Committed(published))
+        Ok(())
     }
 
     /// What devices are asked to say about groups.
@@ -326,9 +353,10 @@ impl Keeper {
         lr: f32,
         train: Option<usize>,
         entries: &[Entry],
+        counted: &mut [Delivered],
     ) -> Combined {
         let Some(train) = train else { return Combined::kept(Code::EmptyRound) };
-        let combined = self.try_combine(record, lr, train, entries);
+        let combined = self.try_combine(record, lr, train, entries, counted);
         combined.unwrap_or_else(|failed| {
             error!(round = record.number, "{failed}");
             match failed {
@@ -344,6 +372,7 @@ impl Keeper {
         lr: f32,
         train: usize,
         entries: &[Entry],
+        counted: &mut [Delivered],
     ) -> Result<Combined, CombineError<StoreError>> {
         let (regions, layers) = (self.model.regions.clone(), self.model.layers.clone());
         let past = self.past(record.number)?;
@@ -354,6 +383,9 @@ impl Keeper {
             let entries = self.store.updates(record.number, number as u8).map_err(CombineError::Read)?;
             let mut cohort = scene.cohort(&entries);
             let mut found = self.guard.inspect(&mut cohort, stage.kind);
+            if number == train {
+                guard::count(counted, &cohort, &found.lines);
+            }
             named.append(&mut found.lines);
             if number == train {
                 verdict = found;
@@ -392,10 +424,6 @@ impl Keeper {
         let mut seen = BTreeSet::new();
         lines.retain(|line| seen.insert((line.device.clone(), line.what)));
         self.guard.learn(verdict);
-        for line in &lines {
-            let GuardLine { device, what, action, why, said, counted, .. } = line;
-            warn!(device, what, action, said, counted, "{why}");
-        }
         Ok(Combined { outcome, conflicts, lines, refused })
     }
 }

@@ -1,6 +1,6 @@
 //! The files that people read: the model, the state of the run.
 
-use std::fs;
+use std::{fs, time::Instant};
 
 use common::Tier;
 use models::onnx::{self, ExportOptions};
@@ -48,7 +48,9 @@ impl Keeper {
     pub(super) fn write_files(&mut self) -> Result<(), KeeperError> {
         let Some(status) = self.status.take() else { return Ok(()) };
         self.write_model()?;
-        self.write("status.json", status.as_bytes())
+        self.write("status.json", status.as_bytes())?;
+        self.written = Some(Instant::now());
+        Ok(())
     }
 
     /// Whoever reads sees the old file or the new one, never half of one.

@@ -1,15 +1,18 @@
 //! The reports of a run as a table: one row per round with the main figures.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde_json::Value;
 
 /// Name, width in a table, and digits after the point.
-pub const COLUMNS: [(&str, usize, usize); 19] = [
+pub const COLUMNS: [(&str, usize, usize); 22] = [
     ("round", 5, 0),
     ("devices", 7, 0),
     ("refused", 7, 0),
     ("silent", 6, 0),
+    ("stragglers", 10, 0),
+    ("late", 4, 0),
+    ("clipped", 7, 0),
     ("lr", 8, 5),
     ("loss", 8, 4),
     ("loss_variance", 13, 5),
@@ -35,6 +38,10 @@ impl Row {
     pub fn of(report: &Value) -> Self {
         let at = |pointer: &str| report.pointer(pointer).and_then(Value::as_f64);
         let count = |key: &str| report[key].as_array().map(|list| list.len() as f64);
+        let sum = |key: &str| {
+            let tiers = report["participation"].as_array()?;
+            Some(tiers.iter().filter_map(|tier| tier[key].as_f64()).sum())
+        };
         // Devices without test samples have no accuracy.
         let tested = at("/accuracy/count").is_some_and(|count| count > 0.0);
         let accuracy = |key: &str| at(&format!("/accuracy/{key}")).filter(|_| tested);
@@ -43,6 +50,9 @@ impl Row {
             count("devices"),
             count("refused"),
             count("silent"),
+            sum("stragglers"),
+            sum("late"),
+            at("/round").map(|_| clipped(report, None) as f64),
             at("/lr"),
             at("/loss/mean"),
             at("/loss/variance"),
@@ -60,6 +70,14 @@ impl Row {
             at("/traffic/down"),
         ])
     }
+}
+
+/// Devices, of a tier or all, of which something was not believed and counted as what is usual.
+pub fn clipped(report: &Value, tier: Option<usize>) -> usize {
+    let lines = report["guard"].as_array().map_or(&[][..], Vec::as_slice);
+    let of_tier = |line: &&Value| tier.is_none_or(|tier| line["tier"].as_u64() == Some(tier as u64));
+    let clipped = lines.iter().filter(of_tier).filter(|line| line["action"] == "clipped");
+    clipped.filter_map(|line| line["device"].as_str()).collect::<BTreeSet<_>>().len()
 }
 
 /// With mean loss and accuracy of every tier in the last columns.
@@ -96,6 +114,12 @@ mod tests {
     fn missing_figures_are_empty_cells() {
         let report = json!({
             "round": 3, "lr": 0.5, "devices": [{}, {}], "refused": [], "silent": [{}],
+            "participation": [{ "stragglers": 1, "late": 2 }, { "stragglers": 0, "late": 1 }],
+            "guard": [
+                { "device": "a", "tier": 0, "what": "loss", "action": "clipped" },
+                { "device": "a", "tier": 0, "what": "norm", "action": "clipped" },
+                { "device": "b", "tier": 1, "what": "tier", "action": "noted" },
+            ],
             "loss": { "mean": 1.5, "variance": 0.25, "worst10": 2.0, "best10": 1.0 },
             "loss_split": { "inter": 0.125 },
             "loss_by_tier": [{ "count": 2, "mean": 1.5 }, { "count": 0, "mean": 0.0 }],
@@ -104,9 +128,9 @@ mod tests {
         });
         let text = csv(&[report]);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].starts_with("round,devices,refused,silent,lr,loss,"));
+        assert!(lines[0].starts_with("round,devices,refused,silent,stragglers,late,clipped,lr,loss,"));
         assert!(lines[0].ends_with(",loss_tier0,loss_tier1,accuracy_tier0,accuracy_tier1"));
-        assert_eq!(lines[1], "3,2,0,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,1.5,,,");
+        assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,1.5,,,");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
         assert_eq!(csv(&[]).lines().count(), 1);
     }

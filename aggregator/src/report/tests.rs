@@ -134,5 +134,5 @@ fn personal_models_traffic_and_conflicts() {
     // Nothing is said of what nobody reported.
     assert!(json.get("groups").is_none() && json.get("weights").is_none());
     let row = history::Row::of(&json);
-    assert_eq!((row.0[0], row.0[1], row.0[17], row.0[18]), (Some(7.0), Some(4.0), Some(11.0), Some(22.0)));
+    assert_eq!((row.0[0], row.0[1], row.0[20], row.0[21]), (Some(7.0), Some(4.0), Some(11.0), Some(22.0)));
 }

@@ -4,6 +4,7 @@
 //! DIR/fairtier.redb              run, devices, rounds, index of updates and models, reports
 //! DIR/spool/round-000007.spool   updates of round 7 as they arrived
 //! DIR/models/round-000006.model  the model that round 6 gave
+//! DIR/history.jsonl              reports of all rounds, also those that have left the ledger
 //! ```
 //! An update counts once its index entry is committed, and that happens after its bytes are on the disk.
 //! A round counts once its model is committed; the spool is removed after that.
@@ -21,6 +22,7 @@ use redb::{AccessGuard, ReadableTable, ReadableTableMetadata, WriteTransaction};
 use super::{
     Commit, Entry, Header, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
     UpdateRecord,
+    history::History,
     ledger::{self, DEVICES, Fault, Ledger, META, MODELS, REPORTS, UPDATES},
     model::{ModelRecord, Models},
     spool::{self, Spare, Spool},
@@ -28,6 +30,8 @@ use super::{
 use crate::fleet::DeviceRecord;
 
 pub(super) const DEFAULT_KEEP_MODELS: usize = 2;
+/// Reports leave the ledger this many rounds at a time, because their file has to be durable before.
+const FORGET_EVERY: u32 = 16;
 
 /// What a [`DiskStore`] keeps beyond what it needs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -36,11 +40,13 @@ pub struct Options {
     pub keep_models: usize,
     /// Keep the updates of closed rounds.
     pub keep_spool: bool,
+    /// Reports in the ledger, at least; all of them are in a file beside it.
+    pub keep_reports: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { keep_models: DEFAULT_KEEP_MODELS, keep_spool: false }
+        Self { keep_models: DEFAULT_KEEP_MODELS, keep_spool: false, keep_reports: 100 }
     }
 }
 
@@ -58,6 +64,7 @@ pub struct DiskStore {
     pub(super) ledger: Ledger,
     pub(super) spools: PathBuf,
     pub(super) models: Models,
+    pub(super) history: History,
     options: Options,
     run: Option<RunId>,
     /// Of the open round.
@@ -73,15 +80,25 @@ pub struct DiskStore {
 impl DiskStore {
     /// Opens the store of a directory, or creates it. Only one process can have it open.
     pub fn open(dir: &Path, options: Options) -> Result<Self, StoreError> {
+        Self::open_for(dir, options, Self::read_through)
+    }
+
+    /// The same; `check` decides on a copy of the ledger whether it is sound enough.
+    pub(super) fn open_for(
+        dir: &Path,
+        options: Options,
+        check: impl FnOnce(Self) -> Result<(), StoreError>,
+    ) -> Result<Self, StoreError> {
         let spools = dir.join("spool");
         fs::create_dir_all(&spools).map_err(|source| StoreError::Io { path: spools.clone(), source })?;
         Models::of(dir).create(dir)?;
         if let Some(ledger) = Ledger::open_copy(dir)? {
-            Self::new(ledger, dir, options).read_through()?;
+            check(Self::new(ledger, dir, options))?;
         }
         let mut store = Self::new(Ledger::open(dir)?, dir, options);
         let meta = store.meta()?;
         let open = meta.as_ref().and_then(|meta| meta.open.as_ref()).map(|round| round.number);
+        let committed = meta.as_ref().map_or(0, |meta| meta.next_round.saturating_sub(1));
         store.run = meta.map(|meta| meta.run.run);
         let indexed = store.indexed_rounds()?;
         if let Some(round) = open {
@@ -92,13 +109,14 @@ impl DiskStore {
         spool::sweep(&store.spools, |round| Some(round) == open || indexed.contains(&round))?;
         let kept = store.model_rounds()?;
         store.models.sweep(|round| kept.contains(&round))?;
+        store.catch_up(committed)?;
         Ok(store)
     }
 
     pub(super) fn new(ledger: Ledger, dir: &Path, options: Options) -> Self {
-        let (spools, models) = (dir.join("spool"), Models::of(dir));
+        let (spools, models, history) = (dir.join("spool"), Models::of(dir), History::of(dir));
         let (spool, unsettled, spare, old) = (None, vec![], None, BTreeMap::new());
-        Self { ledger, spools, models, options, run: None, spool, unsettled, spare, old }
+        Self { ledger, spools, models, history, options, run: None, spool, unsettled, spare, old }
     }
 
     /// Fails if something is damaged that a run needs to go on.
@@ -346,6 +364,9 @@ impl Store for DiskStore {
         let stays = |Entry { header, .. }: &Entry| kept.contains(&(header.ticket, header.device.clone()));
         let dropped: Vec<_> = entries.iter().filter(|entry| !options.keep_spool && !stays(entry)).collect();
         let model = self.models.write(commit.round, commit.parameters)?;
+        if forgets(commit.round) {
+            self.history.sync()?;
+        }
         self.ledger.write(|txn| write_commit(txn, commit, &model, &options, &dropped))?;
         let files = (self.spool.take(), std::mem::take(&mut self.old));
         if !options.keep_spool {
@@ -356,11 +377,11 @@ impl Store for DiskStore {
             // The round is closed whatever happens here; a file that stays is removed on the next start.
             let _ = spool::sweep(&self.spools, |round| needed.contains(&round));
         }
-        let oldest = oldest_model(commit.round, &options);
+        let oldest = first_kept(commit.round, options.keep_models);
         let _ = self.models.sweep(|round| round >= oldest);
         // Closing the last handle gives the blocks back, which takes longer than the commit: nobody waits for it.
         let _ = std::thread::Builder::new().spawn(move || drop(files));
-        Ok(())
+        self.history.append(commit.report)
     }
 
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError> {
@@ -372,17 +393,7 @@ impl Store for DiskStore {
     }
 
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError> {
-        self.ledger.read(|txn| {
-            let mut reports = Vec::new();
-            for item in txn.open_table(REPORTS)?.iter()? {
-                let (round, value) = item?;
-                let tag = ledger::tag("report", round.value(), "");
-                let report = String::from_utf8(ledger::unseal(&tag, value.value())?.to_vec());
-                let report = report.map_err(|_| Fault::Damaged("a report is not text".to_owned()))?;
-                reports.push((round.value(), report));
-            }
-            Ok(reports)
-        })
+        Ok(self.all_reports()?.reports.into_iter().collect())
     }
 }
 
@@ -399,10 +410,14 @@ fn write_commit(
     meta.insert("next", ledger::encode("next", &next)?.as_slice())?;
     meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
     insert_model(txn, commit.round, model)?;
-    let oldest = oldest_model(commit.round, options);
+    let oldest = first_kept(commit.round, options.keep_models);
     txn.open_table(MODELS)?.retain(|round, _| round >= oldest)?;
     let report = ledger::seal(&ledger::tag("report", commit.round, ""), commit.report.as_bytes());
-    txn.open_table(REPORTS)?.insert(commit.round, report.as_slice())?;
+    let mut reports = txn.open_table(REPORTS)?;
+    reports.insert(commit.round, report.as_slice())?;
+    if forgets(commit.round) {
+        reports.retain_in(..first_kept(commit.round, options.keep_reports), |_, _| false)?;
+    }
     let mut updates = txn.open_table(UPDATES)?;
     for Entry { header, .. } in dropped {
         updates.remove((header.ticket.round, header.ticket.stage, header.device.as_str()))?;
@@ -410,10 +425,15 @@ fn write_commit(
     Ok(())
 }
 
-/// The first round whose model is kept after this one.
-fn oldest_model(round: u32, options: &Options) -> u32 {
-    let kept = u32::try_from(options.keep_models.max(1)).unwrap_or(u32::MAX);
-    round.saturating_add(1).saturating_sub(kept)
+/// Whether old reports leave the ledger with this round.
+fn forgets(round: u32) -> bool {
+    round.is_multiple_of(FORGET_EVERY)
+}
+
+/// The first of so many rounds, of which this one is the last; it is always kept itself.
+fn first_kept(round: u32, count: usize) -> u32 {
+    let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+    round.saturating_add(1).saturating_sub(count)
 }
 
 fn insert_model(txn: &WriteTransaction, round: u32, model: &ModelRecord) -> Result<(), Fault> {

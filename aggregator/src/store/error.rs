@@ -1,13 +1,16 @@
 //! What can go wrong with a store, and what to do about it.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use super::ModelMark;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    #[error("{path}: stored data is damaged ({what}); nothing was changed; restore it from a backup or start a new run in another directory", path = .path.display())]
+    #[error("{path}: stored data is damaged ({what}); nothing was changed; {}", remedy(.path), path = .path.display())]
     Damaged { path: PathBuf, what: String },
     #[error("{path} is in use by another process; stop that one or choose another directory", path = .path.display())]
     Locked { path: PathBuf },
@@ -36,4 +39,25 @@ pub enum StoreError {
     Io { path: PathBuf, source: io::Error },
     #[error("{path}: {source}", path = .path.display())]
     Database { path: PathBuf, source: Box<redb::Error> },
+}
+
+impl StoreError {
+    /// Whether there is no room on the disk for what has to be written.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_full(source))
+    }
+}
+
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+fn remedy(path: &Path) -> &'static str {
+    match path.extension().is_some_and(|extension| extension == "model") {
+        true => {
+            "restore it from a backup, go back to an earlier model with `aggregator rollback`, or start a new run in another directory"
+        }
+        false => "restore it from a backup or start a new run in another directory",
+    }
 }

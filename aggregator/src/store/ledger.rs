@@ -18,6 +18,7 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use common::wire::Crc32;
@@ -43,6 +44,8 @@ pub(super) struct Ledger {
     path: PathBuf,
     /// `None` only while it is dropped.
     db: Option<Database>,
+    /// The system's number of the first failure, after which the database refuses everything.
+    broken: OnceLock<i32>,
 }
 
 impl Ledger {
@@ -70,17 +73,16 @@ impl Ledger {
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             return Err(StoreError::Locked { path });
         }
-        fs::copy(&path, &copy).map_err(io)?;
-        let ledger = Self::open_file(&copy, path.clone());
-        fs::remove_file(&copy).map_err(io)?;
-        ledger.map(Some)
+        let copy = Passing(copy);
+        fs::copy(&path, &copy.0).map_err(|source| StoreError::Io { path: copy.0.clone(), source })?;
+        Self::open_file(&copy.0, path.clone()).map(Some)
     }
 
     /// Opens a file; errors speak of `path`.
     fn open_file(file: &Path, path: PathBuf) -> Result<Self, StoreError> {
         let db = caught(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).open(file)?));
         let db = db.map_err(|fault| at(&path, fault))?;
-        let ledger = Self { path, db: Some(db) };
+        let ledger = Self { path, db: Some(db), broken: OnceLock::new() };
         let format = ledger.read(|txn| {
             let value = txn.open_table(META)?.get("format")?;
             value.map(|value| decode::<u32>("format", value.value())).transpose()
@@ -101,7 +103,8 @@ impl Ledger {
     }
 
     pub fn read<T>(&self, look: impl FnOnce(&ReadTransaction) -> Result<T, Fault>) -> Result<T, StoreError> {
-        caught(|| look(&self.db()?.begin_read()?)).map_err(|fault| at(&self.path, fault))
+        self.sound()?;
+        caught(|| look(&self.db()?.begin_read()?)).map_err(|fault| self.failed(fault))
     }
 
     /// All of `change`, durable, or nothing of it.
@@ -115,7 +118,24 @@ impl Ledger {
             txn.commit()?;
             Ok(result)
         };
-        caught(commit).map_err(|fault| at(&self.path, fault))
+        self.sound()?;
+        caught(commit).map_err(|fault| self.failed(fault))
+    }
+
+    /// After a failure of the disk the database answers with nothing until it is opened again; we keep saying why.
+    fn sound(&self) -> Result<(), StoreError> {
+        let again = |&number: &i32| StoreError::Io {
+            path: self.path.clone(),
+            source: io::Error::from_raw_os_error(number),
+        };
+        self.broken.get().map(again).map_or(Ok(()), Err)
+    }
+
+    fn failed(&self, fault: Fault) -> StoreError {
+        if let Fault::Database(redb::Error::Io(source)) = &fault {
+            source.raw_os_error().map(|number| self.broken.set(number));
+        }
+        at(&self.path, fault)
     }
 }
 
@@ -126,6 +146,15 @@ impl Drop for Ledger {
             drop(self.db.take());
             Ok(())
         });
+    }
+}
+
+/// A file that nobody finds later, whatever happens; open handles live on.
+struct Passing(PathBuf);
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -203,14 +232,15 @@ fn checksum(tag: &str, bytes: &[u8]) -> u32 {
 
 /// Complete under another name first, so that a crash leaves either no ledger or a whole one.
 fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
-    let draft = dir.join("fairtier.redb.new");
-    let io = |source| StoreError::Io { path: draft.clone(), source };
-    match fs::remove_file(&draft) {
+    // It is not there any more once it has its own name.
+    let draft = Passing(dir.join("fairtier.redb.new"));
+    let io = |source| StoreError::Io { path: draft.0.clone(), source };
+    match fs::remove_file(&draft.0) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
     }
     let fill = || {
-        let txn_db = Database::builder().set_cache_size(CACHE_BYTES).create(&draft)?;
+        let txn_db = Database::builder().set_cache_size(CACHE_BYTES).create(&draft.0)?;
         let txn = txn_db.begin_write()?;
         txn.open_table(META)?.insert("format", encode("format", &FORMAT)?.as_slice())?;
         txn.open_table(DEVICES)?;
@@ -220,8 +250,8 @@ fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
         txn.commit()?;
         Ok(())
     };
-    fill().map_err(|fault| at(&draft, fault))?;
-    fs::rename(&draft, path).map_err(io)?;
+    fill().map_err(|fault| at(&draft.0, fault))?;
+    fs::rename(&draft.0, path).map_err(io)?;
     sync_dir(dir)
 }
 

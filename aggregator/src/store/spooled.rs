@@ -4,7 +4,7 @@ use common::{Codec, codec::BLOCK};
 use zerocopy::IntoBytes;
 
 use super::{Entry, Store, StoreError};
-use crate::combine::{Row, Updates};
+use crate::combine::{Packed, Row, Updates, kernel};
 
 /// Reads and decodes updates as [`crate::combine::combine`] asks for them.
 #[derive(Debug)]
@@ -75,8 +75,13 @@ impl<'a, S: Store + ?Sized> Spooled<'a, S> {
     /// Decodes a stretch of an entry's payload into `numbers`; false if it does not decode.
     fn decode(&mut self, entry: &Entry, count: usize) -> bool {
         self.numbers.resize(count, 0.0);
-        entry.header.codec.decode(&self.payload, &mut self.numbers).is_ok()
+        kernel::int8::decode(entry.header.codec, &self.payload, &mut self.numbers).is_ok()
     }
+}
+
+/// Whether an entry holds nothing but a vector of so many numbers.
+fn is_whole(entry: &Entry, count: usize) -> bool {
+    entry.header.codec.count_in(entry.payload_len()) == Some(count)
 }
 
 impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
@@ -85,35 +90,31 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
     const AHEAD: bool = true;
 
     fn read<'b>(&'b mut self, row: Row<'_>, buffer: &'b mut Vec<f32>) -> Result<&'b [f32], StoreError> {
-        self.fill(row, buffer)?;
+        buffer.clear();
+        let Some(Place { entry, first, count, .. }) = self.find(row) else { return Ok(buffer) };
+        if entry.header.codec == Codec::F32 && is_whole(entry, count) && cfg!(target_endian = "little") {
+            // The usual case: the bytes are the numbers.
+            buffer.resize(count, 0.0);
+            self.store.read_into(entry, buffer.as_mut_bytes())?;
+            return Ok(buffer);
+        }
+        let all = entry.header.codec.count_in(entry.payload_len()).unwrap_or(0);
+        self.store.read(entry, &mut self.payload)?;
+        if self.decode(entry, all) {
+            buffer.extend_from_slice(self.numbers.get(first..first + count).unwrap_or(&[]));
+        }
         Ok(buffer)
     }
 
-    fn fill(&mut self, row: Row<'_>, buffer: &mut Vec<f32>) -> Result<(), StoreError> {
-        let Some(Place { entry, first, count, .. }) = self.find(row) else {
-            buffer.clear();
-            return Ok(());
-        };
-        let all = entry.header.codec.count_in(entry.payload_len()).unwrap_or(0);
-        if all == count && entry.header.codec == Codec::F32 && cfg!(target_endian = "little") {
-            // The usual case: the bytes are the numbers.
-            buffer.resize(count, 0.0);
-            return self.store.read_into(entry, buffer.as_mut_bytes());
-        }
-        self.store.read(entry, &mut self.payload)?;
-        if all == count {
-            // No copy, and nothing is filled that decoding overwrites.
-            buffer.resize(count, 0.0);
-            if entry.header.codec.decode(&self.payload, buffer).is_err() {
-                buffer.clear();
+    fn load(&mut self, row: Row<'_>, packed: &mut Packed<f32>) -> Result<(), StoreError> {
+        match self.find(row) {
+            Some(Place { entry, count, .. })
+                if entry.header.codec == Codec::Int8 && is_whole(entry, count) =>
+            {
+                self.store.read(entry, packed.int8())
             }
-        } else {
-            buffer.clear();
-            if self.decode(entry, all) {
-                buffer.extend_from_slice(self.numbers.get(first..first + count).unwrap_or(&[]));
-            }
+            _ => self.read(row, packed.numbers()).map(drop),
         }
-        Ok(())
     }
 
     /// Reads no more than the blocks of the codec that the part lies in, after one look at the whole.

@@ -19,6 +19,8 @@ use crate::{
     strategy::by_name,
 };
 
+mod reports;
+
 fn id(name: &str) -> DeviceId {
     name.parse().unwrap()
 }
@@ -278,7 +280,10 @@ fn a_restart_resumes_the_open_round() {
 #[test]
 fn spools_are_kept_on_request_and_swept_otherwise() {
     let dir = TempDir::new().unwrap();
-    let keep = || DiskStore::open(dir.path(), Options { keep_spool: true, keep_models: 1 }).unwrap();
+    let keep = || {
+        DiskStore::open(dir.path(), Options { keep_spool: true, keep_models: 1, ..Options::default() })
+            .unwrap()
+    };
     let mut store = keep();
     started(&mut store);
     commit(&mut store, 1);

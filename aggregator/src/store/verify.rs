@@ -2,12 +2,18 @@
 //!
 //! Both work on the files alone; neither needs the configuration or the model's structure.
 
-use std::{collections::BTreeSet, fs, io::Write, path::Path, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+    path::Path,
+    path::PathBuf,
+};
 
 use redb::{ReadableTable, ReadableTableMetadata};
 
 use super::{
-    DiskStore, Options, RoundRecord, Store, StoreError,
+    DiskStore, Options, Reports, RoundRecord, Store, StoreError,
     disk::complete,
     ledger::{self, Ledger, META, MODELS, REPORTS, UPDATES},
     model::ModelRecord,
@@ -37,6 +43,8 @@ pub struct RolledBack {
     pub to: u32,
     /// Where the reports of the rounds after `to` are now, one line each.
     pub reports: Option<PathBuf>,
+    /// The report of round `to`.
+    pub last: Option<String>,
 }
 
 impl DiskStore {
@@ -64,12 +72,7 @@ impl DiskStore {
             found.models = models;
         }
         found.devices = found.note(store.devices()).map_or(0, |devices| devices.len());
-        for (round, report) in found.note(store.history()).unwrap_or_default() {
-            found.reports += 1;
-            if let Err(wrong) = serde_json::from_str::<serde_json::Value>(&report) {
-                found.problems.push(format!("the report of round {round} is no JSON: {wrong}"));
-            }
-        }
+        found.read_reports(&store);
         for round in found.note(store.indexed_rounds()).unwrap_or_default() {
             found.read_round(&store, &spools, round);
         }
@@ -89,8 +92,10 @@ impl DiskStore {
         if !dir.join(ledger::FILE).exists() {
             return Err(StoreError::NotBegun);
         }
-        // With these options nothing is removed on opening that a run might want to keep.
-        let store = Self::open(dir, Options { keep_models: usize::MAX, keep_spool: true })?;
+        // With these options nothing is removed on opening that a run might want to keep. The present model may be damaged:
+        // that is a reason to go back.
+        let options = Options { keep_models: usize::MAX, keep_spool: true, keep_reports: usize::MAX };
+        let store = Self::open_for(dir, options, |store| store.indexed_rounds().map(drop))?;
         let meta = store.begun()?;
         let from = meta.next_round.saturating_sub(1);
         let kept = store.model_rounds()?;
@@ -100,7 +105,8 @@ impl DiskStore {
         // Read before anything is undone: a damaged model is no place to go back to.
         let parameters = store.parameters(to)?.ok_or(StoreError::NoModel { round: to, kept })?;
         meta.run.model.expect_len(&parameters)?;
-        let undone: Vec<_> = store.history()?.into_iter().filter(|&(round, _)| round > to).collect();
+        let mut kept = store.all_reports()?.reports;
+        let undone = kept.split_off(&to.saturating_add(1));
         let reports = (!undone.is_empty()).then(|| set_aside(dir, from, to, &undone)).transpose()?;
         store.ledger.write(|txn| {
             let mut meta = txn.open_table(META)?;
@@ -117,7 +123,8 @@ impl DiskStore {
         let needed: BTreeSet<u32> = store.indexed_rounds()?.into_iter().collect();
         spool::sweep(&store.spools, |round| needed.contains(&round))?;
         store.models.sweep(|round| round <= to)?;
-        Ok(RolledBack { from, to, reports })
+        store.catch_up(to)?;
+        Ok(RolledBack { from, to, reports, last: kept.remove(&to) })
     }
 
     /// Rounds whose models are kept, ascending.
@@ -143,6 +150,24 @@ impl Verified {
         result.map_err(|error| self.problems.push(error.to_string())).ok()
     }
 
+    fn read_reports(&mut self, store: &DiskStore) {
+        let Some(Reports { reports, damaged }) = self.note(store.all_reports()) else { return };
+        self.reports = reports.len();
+        for (round, report) in &reports {
+            if let Err(wrong) = serde_json::from_str::<serde_json::Value>(report) {
+                self.problems.push(format!("the report of round {round} is no JSON: {wrong}"));
+            }
+        }
+        self.problems.extend(damaged.iter().map(|line| format!("line {line} of history.jsonl is no report")));
+        let missing: Vec<u32> =
+            (1..=self.committed.unwrap_or(0)).filter(|round| !reports.contains_key(round)).collect();
+        if let (Some(first), Some(last)) = (missing.first(), missing.last()) {
+            let count = missing.len();
+            self.problems
+                .push(format!("{count} reports of rounds {first} to {last} are missing in history.jsonl"));
+        }
+    }
+
     fn read_round(&mut self, store: &DiskStore, spools: &Path, round: u32) {
         let Some(entries) = self.note(store.of_rounds(round, round)) else { return };
         let Some(mut spool) = self.note(Spool::look(spools, round, &entries)) else { return };
@@ -158,12 +183,12 @@ impl Verified {
 }
 
 /// Durable before the ledger forgets them; a file that is there already is never overwritten.
-fn set_aside(dir: &Path, from: u32, to: u32, reports: &[(u32, String)]) -> Result<PathBuf, StoreError> {
+fn set_aside(dir: &Path, from: u32, to: u32, reports: &BTreeMap<u32, String>) -> Result<PathBuf, StoreError> {
     let name = |number: u32| dir.join(format!("undone-{from:06}-to-{to:06}.{number}.jsonl"));
     let path = (0..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(u32::MAX));
     let wrap = |source| StoreError::Io { path: path.clone(), source };
     let mut file = fs::File::create_new(&path).map_err(wrap)?;
-    for (_, report) in reports {
+    for report in reports.values() {
         writeln!(file, "{report}").map_err(wrap)?;
     }
     file.sync_all().map_err(wrap)?;

@@ -1,0 +1,244 @@
+//! `aggregator status`: the last round, tier by tier.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use aggregator::{config::Config, report::history::clipped, store::RolledBack};
+use anyhow::{Context, Result, anyhow, bail};
+use common::Code;
+use serde_json::{Value, json};
+
+use super::Format;
+
+const FILE: &str = "status.json";
+const COLUMNS: [&str; 12] = [
+    "tier",
+    "asked",
+    "delivered",
+    "late",
+    "silent",
+    "refused",
+    "clipped",
+    "loss",
+    "variance",
+    "worst10%",
+    "best10%",
+    "accuracy",
+];
+
+pub(super) fn status(dir: &Path, format: Format) -> Result<()> {
+    let path = dir.join(FILE);
+    let text = fs::read_to_string(&path).with_context(|| {
+        format!("{}: no round is finished yet, or this is not an aggregator's directory", path.display())
+    })?;
+    let shown = parse(&text).and_then(|status| show(&status)).with_context(|| path.display().to_string())?;
+    match format {
+        Format::Json => println!("{text}"),
+        Format::Table => print!("{shown}"),
+    }
+    Ok(())
+}
+
+/// After a rollback: the round whose model is the present one. The next round writes the file again.
+pub(super) fn rewrite(dir: &Path, done: &RolledBack) -> Result<()> {
+    let strategy = Config::load(&dir.join("fairtier.toml")).map(|config| config.strategy.name).ok();
+    let report: Option<Value> = done.last.as_deref().and_then(|report| serde_json::from_str(report).ok());
+    let status = json!({
+        "strategy": strategy,
+        "committed": done.to,
+        "finished": false,
+        "rolled_back_from": done.from,
+        "last_round": report,
+    });
+    let (path, part) = (dir.join(FILE), dir.join(".status.json.part"));
+    let written = fs::write(&part, status.to_string()).and_then(|()| fs::rename(&part, &path));
+    written.with_context(|| path.display().to_string())
+}
+
+fn parse(text: &str) -> Result<Value> {
+    let status: Value = serde_json::from_str(text).context("the file is damaged")?;
+    for key in ["strategy", "committed", "last_round"] {
+        if status.get(key).is_none() {
+            bail!("this is not the status of an aggregator: it has no `{key}`");
+        }
+    }
+    Ok(status)
+}
+
+fn show(status: &Value) -> Result<String> {
+    let committed = status["committed"].as_u64().ok_or_else(|| anyhow!("`committed` is no number"))?;
+    let state = match (status["finished"].as_bool(), status["rolled_back_from"].as_u64()) {
+        (Some(true), _) => "finished".to_owned(),
+        (_, Some(from)) => format!("rolled back from round {from}"),
+        _ => "running".to_owned(),
+    };
+    let strategy = status["strategy"].as_str().unwrap_or("-");
+    let mut text = format!("strategy {strategy}, {committed} rounds committed, {state}\n");
+    match &status["last_round"] {
+        Value::Null if committed == 0 => text.push_str("the present model is the initial one\n"),
+        Value::Null => text.push_str("there is no report of the last round\n"),
+        round => show_round(&mut text, round)?,
+    }
+    Ok(text)
+}
+
+fn show_round(text: &mut String, round: &Value) -> Result<()> {
+    let list = |key: &str| round[key].as_array().map_or(&[][..], Vec::as_slice);
+    let tiers = list("loss_by_tier").len();
+    if round["round"].as_u64().is_none() || tiers == 0 {
+        bail!("`last_round` is no report");
+    }
+    let what = if round["purpose"] == "evaluate" { "scores of the final model" } else { "trained" };
+    let seconds = number(&round["seconds"], 1);
+    let _ = writeln!(text, "round {}, {what}, {seconds} s", round["round"]);
+    let refused = |tier: Option<usize>| list("refused").iter().filter(|line| of_tier(line, tier)).count();
+    let asked = |tier: Option<usize>, key: &str| {
+        let counted =
+            list("participation").iter().enumerate().filter(|(at, _)| tier.is_none_or(|tier| tier == *at));
+        let counts: Vec<u64> = counted.filter_map(|(_, counts)| counts[key].as_u64()).collect();
+        if counts.is_empty() { "-".to_owned() } else { counts.iter().sum::<u64>().to_string() }
+    };
+    let row = |tier: Option<usize>| {
+        let (loss, accuracy) = match tier {
+            Some(tier) => (&round["loss_by_tier"][tier], &round["accuracy_by_tier"][tier]),
+            None => (&round["loss"], &round["accuracy"]),
+        };
+        [
+            tier.map_or("all".to_owned(), |tier| tier.to_string()),
+            asked(tier, "asked"),
+            asked(tier, "delivered"),
+            asked(tier, "late"),
+            asked(tier, "silent"),
+            refused(tier).to_string(),
+            clipped(round, tier).to_string(),
+            figure(loss, "mean"),
+            figure(loss, "variance"),
+            figure(loss, "worst10"),
+            figure(loss, "best10"),
+            figure(accuracy, "mean"),
+        ]
+    };
+    let rows: Vec<_> = (0..tiers).map(Some).chain([None]).map(row).collect();
+    table(text, &rows);
+    if let Some(code) = round["kept"].as_u64() {
+        let code = u16::try_from(code).ok().and_then(|number| Code::try_from(number).ok());
+        let _ = writeln!(
+            text,
+            "the model stayed as it was: {}",
+            code.map_or("-".to_owned(), |code| code.to_string())
+        );
+    }
+    for line in list("refused") {
+        let _ = writeln!(
+            text,
+            "refused: {} (E{:02} {})",
+            device(line),
+            line["code"].as_u64().unwrap_or(0),
+            word(&line["why"])
+        );
+    }
+    for line in list("silent") {
+        let _ = writeln!(text, "not heard of: {}", device(line));
+    }
+    for line in list("guard") {
+        let (said, counted) = (number(&line["said"], 4), number(&line["counted"], 4));
+        let (what, action, why) = (word(&line["what"]), word(&line["action"]), word(&line["why"]));
+        let _ =
+            writeln!(text, "guard: {}: {what} {action}, said {said}, counted {counted}: {why}", device(line));
+    }
+    Ok(())
+}
+
+fn of_tier(line: &Value, tier: Option<usize>) -> bool {
+    tier.is_none_or(|tier| line["tier"].as_u64() == Some(tier as u64))
+}
+
+/// As wide as the longest cell of each column.
+fn table(text: &mut String, rows: &[[String; COLUMNS.len()]]) {
+    let width = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or(0).max(COLUMNS[at].len());
+    for row in [COLUMNS.map(str::to_owned)].iter().chain(rows) {
+        let cells: Vec<String> =
+            row.iter().enumerate().map(|(at, cell)| format!("{cell:>0$}", width(at))).collect();
+        let _ = writeln!(text, "{}", cells.join("  "));
+    }
+}
+
+/// A figure of a summary; there is none over nobody.
+fn figure(summary: &Value, key: &str) -> String {
+    match summary["count"].as_u64() {
+        Some(1..) => number(&summary[key], 4),
+        _ => "-".to_owned(),
+    }
+}
+
+fn number(value: &Value, digits: usize) -> String {
+    value.as_f64().map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}
+
+fn device(line: &Value) -> String {
+    format!(
+        "{}, tier {}",
+        word(&line["device"]),
+        line["tier"].as_u64().map_or("-".to_owned(), |tier| tier.to_string())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> Value {
+        let summary = |count: u64, mean: f64| json!({ "count": count, "mean": mean, "variance": 0.25, "worst10": 12.5, "best10": 0.5 });
+        let counts = |asked: u64, delivered: u64, late: u64, silent: u64| json!({ "asked": asked, "delivered": delivered, "late": late, "silent": silent, "refused": 0 });
+        json!({
+            "strategy": "heterofl", "committed": 7, "finished": false,
+            "last_round": {
+                "round": 7, "purpose": "train", "seconds": 2.5,
+                "loss": summary(3, 1.5), "loss_by_tier": [summary(3, 1.5), summary(0, 0.0)],
+                "accuracy": summary(0, 0.0), "accuracy_by_tier": [summary(0, 0.0), summary(0, 0.0)],
+                "participation": [counts(4, 3, 1, 0), counts(1, 0, 0, 1)],
+                "refused": [{ "device": "cam-4", "tier": 0, "code": 12, "why": "update holds NaN or infinity" }],
+                "silent": [{ "device": "cam-5", "tier": 1 }],
+                "guard": [{ "device": "cam-1", "tier": 0, "what": "loss", "action": "clipped",
+                    "why": "far above its peers", "said": 100.0, "counted": 1.25 }],
+            },
+        })
+    }
+
+    #[test]
+    fn every_tier_with_who_took_part_and_what_was_not_believed() {
+        let shown = show(&status()).unwrap();
+        assert_eq!(
+            shown,
+            "\
+strategy heterofl, 7 rounds committed, running
+round 7, trained, 2.5 s
+tier  asked  delivered  late  silent  refused  clipped    loss  variance  worst10%  best10%  accuracy
+   0      4          3     1       0        1        1  1.5000    0.2500   12.5000   0.5000         -
+   1      1          0     0       1        0        0       -         -         -        -         -
+ all      5          3     1       1        1        1  1.5000    0.2500   12.5000   0.5000         -
+refused: cam-4, tier 0 (E12 update holds NaN or infinity)
+not heard of: cam-5, tier 1
+guard: cam-1, tier 0: loss clipped, said 100.0000, counted 1.2500: far above its peers
+"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_is_refused() {
+        for text in ["{}", "[]", "7", "what", "", r#"{"strategy": "x", "committed": 1}"#] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        for (key, value) in
+            [("last_round", json!({})), ("last_round", json!(3)), ("committed", json!("many"))]
+        {
+            let mut status = status();
+            status[key] = value;
+            let error = show(&status).unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
+        }
+    }
+}
