@@ -4,7 +4,8 @@
 //! identity/ca.crt  ca.key        the authority; the key never leaves this directory
 //! identity/server.crt  server.key
 //! identity/devices/<device>.crt  who is enrolled; `aggregator revoke` removes the file
-//! identity/serial/<device>.key   the key that a device behind a bridge shares with us; delete to revoke
+//! identity/serial/<device>.key   the key that a device behind a bridge shares with us, and its terms
+//! identity/lock                  held while any of these change: commands run beside the server
 //! <device>.page                  the flash page with which such a device gets its name and key
 //! <device>.pem                   what the device gets: its certificate, its key, the authority
 //! ```
@@ -14,27 +15,29 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
+mod draft;
 mod membership;
+mod revocation;
+mod serial;
 mod tokens;
 
+pub use draft::{Draft, Secrecy, write_file};
 pub use membership::Membership;
+pub use serial::SerialMember;
 pub use tokens::{KEY_BYTES, SECRET_BYTES};
 
-use common::{
-    DeviceId,
-    sealed::{Key, Page},
-    wire::SERVER_NAME,
-};
+use common::{DeviceId, wire::SERVER_NAME};
+use draft::sync_parent;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, date_time_ymd,
 };
-use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 #[derive(Debug, thiserror::Error)]
@@ -77,8 +80,7 @@ impl Authority {
         if ca.exists() {
             return Err(CaError::Exists(ca));
         }
-        let devices = this.path("devices");
-        fs::create_dir_all(&devices).map_err(|source| CaError::Io { path: devices, source })?;
+        this.make_dir("devices")?;
         let ca_key = KeyPair::generate()?;
         let ca_cert = authority_params()?.self_signed(&ca_key)?;
         let issuer = Issuer::new(authority_params()?, &ca_key);
@@ -87,9 +89,10 @@ impl Authority {
         params.subject_alt_names = vec![rcgen::SanType::DnsName(SERVER_NAME.try_into()?)];
         let server = params.signed_by(&server_key, &issuer)?;
         this.write("ca.key", &ca_key.serialize_pem(), Secrecy::Secret)?;
-        this.write("ca.crt", &ca_cert.pem(), Secrecy::Public)?;
         this.write("server.key", &server_key.serialize_pem(), Secrecy::Secret)?;
         this.write("server.crt", &server.pem(), Secrecy::Public)?;
+        // Last, because where it is the authority is taken for whole.
+        this.write("ca.crt", &ca_cert.pem(), Secrecy::Public)?;
         Ok(this)
     }
 
@@ -109,32 +112,9 @@ impl Authority {
         let key = KeyPair::generate()?;
         let certificate = self.certify(device, &key, terms)?;
         let bundle = format!("{certificate}{}{}", key.serialize_pem(), self.read("ca.crt")?);
-        self.revoke(device)?;
-        self.write(&format!("devices/{device}.crt"), &certificate, Secrecy::Public)?;
+        let _lock = self.lock()?;
+        self.admit(device, &certificate)?;
         Ok(bundle)
-    }
-
-    /// Makes a serial device a member and returns the page its board needs. Enrolling again replaces the
-    /// earlier key.
-    pub fn enroll_serial(&self, device: &DeviceId) -> Result<[u8; Page::LEN], CaError> {
-        let mut page = Page { device: device.clone(), key: [0; 32], seed: [0; 16] };
-        let random = SystemRandom::new();
-        let filled = random.fill(&mut page.key).and_then(|()| random.fill(&mut page.seed));
-        filled.map_err(|_| CaError::Random)?;
-        let dir = self.path("serial");
-        fs::create_dir_all(&dir).map_err(|source| CaError::Io { path: dir, source })?;
-        let text: String = page.key.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.write(&format!("serial/{device}.key"), &text, Secrecy::Secret)?;
-        Ok(page.encode())
-    }
-
-    /// The key of a serial device, if it is enrolled.
-    pub fn serial_key(&self, device: &DeviceId) -> Option<Key> {
-        let text = self.read(&format!("serial/{device}.key")).ok()?;
-        let digits: Option<Vec<u8>> =
-            text.trim().chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
-        let bytes: Vec<u8> = digits?.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect();
-        bytes.try_into().ok()
     }
 
     /// Whose certificate this is, if that device is enrolled with it.
@@ -146,7 +126,7 @@ impl Authority {
                 let entries = fs::read_dir(self.path(place)).into_iter().flatten().flatten();
                 seen.extend(entries.filter_map(|entry| {
                     let path = entry.path();
-                    let device: DeviceId = path.file_stem()?.to_str()?.parse().ok()?;
+                    let device = certified(&path)?;
                     Some((CertificateDer::from_pem_file(&path).ok()?.to_vec(), device))
                 }));
             }
@@ -159,18 +139,28 @@ impl Authority {
     /// replaces the one before.
     pub fn is_enrolled(&self, device: &DeviceId, certificate: &CertificateDer<'_>) -> bool {
         let [present, renewed] = PLACES.map(|place| self.path(&format!("{place}/{device}.crt")));
-        let is = |path| CertificateDer::from_pem_file(path).is_ok_and(|enrolled| enrolled == *certificate);
+        let is =
+            |path: &Path| CertificateDer::from_pem_file(path).is_ok_and(|enrolled| enrolled == *certificate);
         if is(&present) {
             return true;
         }
-        // Only a device that is enrolled can be renewed: revoking removes both.
-        is(&renewed) && present.exists() && fs::rename(&renewed, &present).is_ok()
+        let Ok(_lock) = self.lock() else { return false };
+        // Only a device that is enrolled can be renewed: revoking removes both. Should the power fail before this is
+        // durable, both are as they were and it happens again.
+        let replace = || fs::rename(&renewed, &present).and_then(|()| sync_parent(&present)).is_ok();
+        // Another connection may have been faster.
+        is(&present) || (is(&renewed) && present.exists() && replace())
+    }
+
+    /// This is the device's certificate from now on, and its only one. The lock is held.
+    fn admit(&self, device: &DeviceId, certificate: &str) -> Result<(), CaError> {
+        self.remove(&format!("renewed/{device}.crt"))?;
+        self.write(&format!("devices/{device}.crt"), certificate, Secrecy::Public)
     }
 
     pub fn devices(&self) -> Vec<DeviceId> {
         let entries = fs::read_dir(self.path("devices")).into_iter().flatten().flatten();
-        let mut devices: Vec<DeviceId> =
-            entries.filter_map(|entry| entry.path().file_stem()?.to_str()?.parse().ok()).collect();
+        let mut devices: Vec<DeviceId> = entries.filter_map(|entry| certified(&entry.path())).collect();
         devices.sort();
         devices
     }
@@ -201,31 +191,31 @@ impl Authority {
         let path = self.path(name);
         write_file(&path, text, secrecy).map_err(|source| CaError::Io { path, source })
     }
-}
 
-/// Who may read a file.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Secrecy {
-    Public,
-    /// Only the owner (0600).
-    Secret,
-}
-
-/// Writes a file with its permissions from the first moment on.
-pub fn write_file(path: &Path, text: impl AsRef<[u8]>, secrecy: Secrecy) -> io::Result<()> {
-    use std::io::Write;
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-        let mode = if secrecy == Secrecy::Secret { 0o600 } else { 0o644 };
-        options.mode(mode);
-        if path.exists() {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    fn make_dir(&self, name: &str) -> Result<(), CaError> {
+        let path = self.path(name);
+        if path.is_dir() {
+            return Ok(());
         }
+        let made = fs::create_dir_all(&path).and_then(|()| sync_parent(&path));
+        made.map_err(|source| CaError::Io { path, source })
     }
-    options.open(path)?.write_all(text.as_ref())
+
+    /// Nobody else changes who is a member until this is dropped.
+    fn lock(&self) -> Result<File, CaError> {
+        let path = self.path("lock");
+        let open = || {
+            let file = fs::OpenOptions::new().create(true).append(true).open(&path)?;
+            file.lock()?;
+            Ok(file)
+        };
+        open().map_err(|source| CaError::Io { path: path.clone(), source })
+    }
+}
+
+/// Whose certificate a file is, by its name.
+fn certified(path: &Path) -> Option<DeviceId> {
+    path.file_name()?.to_str()?.strip_suffix(".crt")?.parse().ok()
 }
 
 /// The same every time, so that the issuer of a new certificate is the one of all earlier ones.
@@ -239,14 +229,14 @@ fn authority_params() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// Valid from long ago, because a device without a clock battery wakes up in the past.
+/// Valid from the beginning of time, because a device without a clock battery wakes up there.
 fn leaf_params(common_name: &str, usage: ExtendedKeyUsagePurpose) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(vec![])?;
     params.distinguished_name = name(common_name);
     params.extended_key_usages = vec![usage];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.use_authority_key_identifier_extension = true;
-    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_before = date_time_ymd(1970, 1, 1);
     params.not_after = date_time_ymd(2046, 1, 1);
     Ok(params)
 }
@@ -276,26 +266,32 @@ mod tests {
     }
 
     #[test]
-    fn a_serial_device_is_known_by_its_key_until_it_is_revoked() {
-        let dir = tempfile::tempdir().unwrap();
-        let authority = Authority::create(dir.path()).unwrap();
-        let device: DeviceId = "board-1".parse().unwrap();
-        assert_eq!(authority.serial_key(&device), None);
-        let page = Page::decode(&authority.enroll_serial(&device).unwrap()).unwrap();
-        assert_eq!((&page.device, Some(page.key)), (&device, authority.serial_key(&device)));
-        let again = Page::decode(&authority.enroll_serial(&device).unwrap()).unwrap();
-        assert_ne!(again.key, page.key);
-        assert_eq!(authority.serial_key(&device), Some(again.key));
-        fs::remove_file(dir.path().join("identity/serial/board-1.key")).unwrap();
-        assert_eq!(authority.serial_key(&device), None);
-    }
-
-    #[test]
     fn an_authority_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(Authority::open(dir.path()), Err(CaError::Missing(_))));
         Authority::create(dir.path()).unwrap();
         assert!(matches!(Authority::create(dir.path()), Err(CaError::Exists(_))));
+    }
+
+    #[test]
+    fn a_device_whose_clock_was_never_set_trusts_the_server() {
+        use rustls::{
+            client::{WebPkiServerVerifier, danger::ServerCertVerifier},
+            pki_types::{ServerName, UnixTime},
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(authority.root().unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        let (server, _) = authority.server().unwrap();
+        let name = ServerName::try_from(SERVER_NAME).unwrap();
+        for seconds in [0, 60, 1_800_000_000] {
+            let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+            verifier.verify_server_cert(&server, &[], &name, &[], now).unwrap();
+        }
     }
 
     #[cfg(unix)]

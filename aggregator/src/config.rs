@@ -9,17 +9,17 @@ use std::{
 
 use common::{
     Codec, DeviceId, Tier,
-    brief::{Brief, Optimizer},
+    brief::{Brief, Optimizer, Product},
     transfer::LinkLimits,
 };
 use models::{plan::PlanOptions, tiers::TierSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    combine::guard::GuardConfig,
+    combine::guard::{GuardConfig, Robust},
     coordinator::Settings,
     patience::Patience,
-    strategy::{Needs, PerTier},
+    strategy::{Method, Needs, PerTier},
 };
 
 /// The documented configuration, as `aggregator init` writes it.
@@ -157,6 +157,7 @@ pub struct ServerConfig {
 pub struct StoreConfig {
     pub keep_models: usize,
     pub keep_spool: bool,
+    pub keep_reports: usize,
     pub record: bool,
 }
 
@@ -231,7 +232,7 @@ impl Default for ServerConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { keep_models: 2, keep_spool: false, record: false }
+        Self { keep_models: 2, keep_spool: false, keep_reports: 100, record: false }
     }
 }
 
@@ -369,14 +370,28 @@ impl Config {
         }
     }
 
-    /// Whether the way devices train is one the strategy can work with.
-    pub fn suits(&self, strategy: &'static str, needs: Needs) -> Result<(), ConfigError> {
-        match self.training.optimizer {
-            OptimizerName::Adam if needs.sgd => Err(ConfigError::Value {
+    /// Whether the way devices train and updates are combined is one the strategy can work with.
+    pub fn suits(&self, method: &Method) -> Result<(), ConfigError> {
+        let (strategy, needs, robust) = (method.name(), method.needs(), self.guard.robust);
+        if self.training.optimizer == OptimizerName::Adam && needs.sgd {
+            return Err(ConfigError::Value {
                 key: "training.optimizer",
                 value: format!("adam with strategy {strategy}"),
                 why: "this strategy needs local sgd",
-            }),
+            });
+        }
+        let refused = |why| {
+            let value = format!("\"{robust}\" with strategy {strategy}");
+            Err(ConfigError::Value { key: "guard.robust", value, why })
+        };
+        match robust {
+            Robust::Off => Ok(()),
+            _ if method.strategy.scope().is_some() => refused(
+                "this strategy finds a direction instead of averaging; use \"off\" or another strategy",
+            ),
+            _ if needs.product == Product::Both => {
+                refused("this strategy averages first steps, too, which nothing makes robust; use \"off\"")
+            }
             _ => Ok(()),
         }
     }
@@ -462,6 +477,25 @@ mod tests {
     }
 
     #[test]
+    fn robust_combination_is_refused_where_nothing_is_averaged() {
+        let suits = |robust: &str, strategy: &str, params: serde_json::Value| {
+            let config = Config::parse(&format!("[guard]\nrobust = \"{robust}\"")).unwrap();
+            config.suits(&crate::strategy::by_name(strategy, params).unwrap())
+        };
+        let both = serde_json::json!({ "align": "model" });
+        for robust in ["median", "trimmed:0.2"] {
+            for strategy in ["fedfv", "fedmgda_plus", "fedmdfg", "fedlf"] {
+                let error = suits(robust, strategy, serde_json::Value::Null).unwrap_err().to_string();
+                let named = format!("guard.robust = \"{robust}\" with strategy {strategy}: ");
+                assert!(error.starts_with(&named), "{error}");
+                assert!(suits("off", strategy, serde_json::Value::Null).is_ok());
+            }
+            assert!(suits(robust, "fedeba_plus", both.clone()).is_err());
+            assert!(suits(robust, "fairheterofl", serde_json::Value::Null).is_ok());
+        }
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let error = |text: &str| Config::parse(text).unwrap_err().to_string();
         assert!(error("[training]\nlearning_rate = 0.1").contains("learning_rate"));
@@ -472,6 +506,8 @@ mod tests {
         assert!(error("[round]\nover_selection = 0.5").contains("over_selection"));
         assert!(error("[guard]\nrobust = \"trimmed:0.7\"").contains("trimmed"));
         assert!(error("[guard]\nspread = 0.5").contains("guard.spread = 0.5"));
+        assert!(error("[guard]\npeer_samples = 1").contains("guard.peer_samples = 1"));
+        assert!(error("[guard]\nlarge_shards = [\"..\"]").contains("device name"));
         assert!(error("[wire]\nup = \"int4\"").contains("expected one of `f32`, `f16`, `int8`"));
         assert!(error("[wire]\nup = [\"int8\"]").contains("wire.up = [\"int8\"]: must be one codec"));
         assert!(error("[devices]\n\"..\" = 1").contains("device name"));

@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use common::{Code, DeviceId, enrol::Question, wire};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
+use rustls::pki_types::CertificateDer;
 use tracing::{info, warn};
 
-use crate::ca::Authority;
+use crate::{ca::Authority, quic::certificate};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_RENEWALS: Duration = Duration::from_secs(2);
 
-/// Serves one connection; `device` is who its certificate says.
-pub async fn serve(connection: &Connection, device: Option<DeviceId>, authority: &Authority) {
+/// Serves one connection.
+pub async fn serve(connection: &Connection, authority: &Authority) {
     let peer = connection.remote_address();
-    let code = match tokio::time::timeout(PATIENCE, answer(connection, device, authority)).await {
+    let code = match tokio::time::timeout(PATIENCE, answer(connection, authority)).await {
         Ok(Some(Ok(name))) => {
             info!(device = %name, %peer, "certificate issued");
             // The device closes once it has everything.
@@ -39,7 +40,7 @@ pub async fn renewals(connection: &Connection, device: &DeviceId, authority: &Au
             Ok(streams) => streams,
             Err(lost) => return lost,
         };
-        let answered = reply(send, receive, Some(device.clone()), authority);
+        let answered = reply(send, receive, certificate(connection), authority);
         match tokio::time::timeout(PATIENCE, answered).await {
             Ok(Some(Ok(_))) => info!(%device, "certificate renewed"),
             Ok(Some(Err(code))) => warn!(%device, "no new certificate: {code}"),
@@ -51,29 +52,27 @@ pub async fn renewals(connection: &Connection, device: &DeviceId, authority: &Au
 }
 
 /// `None` if the question can not be understood.
-async fn answer(
-    connection: &Connection,
-    device: Option<DeviceId>,
-    authority: &Authority,
-) -> Option<Result<DeviceId, Code>> {
+async fn answer(connection: &Connection, authority: &Authority) -> Option<Result<DeviceId, Code>> {
     let (send, receive) = connection.accept_bi().await.ok()?;
-    reply(send, receive, device, authority).await
+    reply(send, receive, certificate(connection), authority).await
 }
 
 async fn reply(
     mut send: SendStream,
     mut receive: RecvStream,
-    device: Option<DeviceId>,
+    present: Option<CertificateDer<'static>>,
     authority: &Authority,
 ) -> Option<Result<DeviceId, Code>> {
     let question = receive.read_to_end(wire::MAX_CONTROL).await.ok()?;
     let Question { secret, key } = wire::message(&question).ok()?;
-    let issued = match (secret, device) {
+    let authority = authority.clone();
+    // The disk is waited for.
+    let issue = move || match (secret, present) {
         (Some(secret), _) => authority.redeem(&secret, &key),
-        (None, Some(device)) => authority.renew(&device, &key).map(|bundle| Some((device, bundle))),
+        (None, Some(present)) => authority.renew(&present, &key),
         (None, None) => Ok(None),
     };
-    let (device, certificates) = match issued {
+    let (device, certificates) = match tokio::task::spawn_blocking(issue).await.ok()? {
         Ok(Some(issued)) => issued,
         Ok(None) => return Some(Err(Code::UnknownDevice)),
         Err(error) => {

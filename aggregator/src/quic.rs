@@ -22,7 +22,7 @@ use crate::{
     ca::{Authority, CaError},
     enrol,
     fleet::ConnId,
-    gate::{Gate, Verdict},
+    gate::{Gate, Pass, Verdict},
     hub::{Hub, Line},
 };
 
@@ -34,12 +34,12 @@ mod writer;
 use socket::Socket;
 use writer::Writer;
 
-/// Whoever has not proved who it is by then is let go.
-const HANDSHAKE: Duration = Duration::from_secs(20);
 /// All devices share one socket, and thousands may send at the same moment.
 const SOCKET_BUFFER: usize = 8 << 20;
-/// How often open connections are compared with who is enrolled.
+/// How often open connections and sessions of boards are compared with who is enrolled.
 const REVOCATION: Duration = Duration::from_secs(2);
+/// How often it is looked whether somebody was refused.
+const REFUSALS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -165,6 +165,21 @@ fn transport() -> quinn::TransportConfig {
     transport
 }
 
+/// How long peers are waited for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// Whoever has not proved who it is by then is let go.
+    pub handshake: Duration,
+    /// Whoever has said nothing since.
+    pub hello: Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { handshake: Duration::from_secs(20), hello: Duration::from_secs(20) }
+    }
+}
+
 /// What all connections share.
 #[derive(Debug)]
 pub struct Front {
@@ -173,6 +188,7 @@ pub struct Front {
     pub gate: Gate<Connection>,
     /// Places for models on their way to devices.
     pub downloads: Semaphore,
+    pub waits: Waits,
 }
 
 /// Accepts connections until the endpoint is closed.
@@ -180,28 +196,36 @@ pub async fn accept(endpoint: Endpoint, front: Front) {
     let front = Arc::new(front);
     let mut tasks = JoinSet::new();
     tasks.spawn(turn_out_the_revoked(front.clone()));
+    tasks.spawn(say_who_was_refused(front.clone()));
     while let Some(incoming) = endpoint.accept().await {
         while tasks.try_join_next().is_some() {}
         let peer = incoming.remote_address();
-        let pass = match front.gate.knock(peer.ip(), incoming.remote_address_validated(), Instant::now()) {
+        let mut pass = match front.gate.knock(peer.ip(), incoming.remote_address_validated(), Instant::now())
+        {
             Verdict::Accept(pass) => pass,
             Verdict::Retry if incoming.may_retry() => {
                 // It may: that was just asked.
                 let _ = incoming.retry();
                 continue;
             }
-            Verdict::Retry | Verdict::Refuse => {
-                debug!(%peer, "refused: {}", Code::Busy);
+            // It can not be asked again.
+            Verdict::Retry => {
+                incoming.refuse();
+                continue;
+            }
+            Verdict::Refuse(reason) => {
+                debug!(%peer, "refused: {}", reason.text());
                 incoming.refuse();
                 continue;
             }
         };
         let front = front.clone();
         tasks.spawn(async move {
-            match tokio::time::timeout(HANDSHAKE, incoming.into_future()).await {
-                Ok(Ok(connection)) => serve(connection, &front).await,
+            let limit = front.waits.handshake;
+            match tokio::time::timeout(limit, incoming.into_future()).await {
+                Ok(Ok(connection)) => serve(connection, &front, &mut pass).await,
                 Ok(Err(error)) => warn!(%peer, "handshake failed: {error}"),
-                Err(_) => warn!(%peer, "handshake took longer than {HANDSHAKE:?}"),
+                Err(_) => warn!(%peer, "handshake took longer than {limit:?}"),
             }
             drop(pass);
         });
@@ -231,20 +255,37 @@ async fn turn_out_the_revoked(front: Arc<Front>) {
     }
 }
 
-async fn serve(connection: Connection, front: &Front) {
+/// An operator whose limits are too low for the fleet has to find out.
+async fn say_who_was_refused(front: Arc<Front>) {
+    loop {
+        tokio::time::sleep(REFUSALS).await;
+        if let Some(refused) = front.gate.poll_refusals(Instant::now()) {
+            warn!("connections refused: {refused}");
+        }
+    }
+}
+
+async fn serve(connection: Connection, front: &Front, pass: &mut Pass) {
     let Front { hub, authority, gate, .. } = front;
     let peer = connection.remote_address();
-    let identity = identify(&connection, authority);
-    let device = identity.as_ref().map(|(device, _)| device.clone());
     if protocol(&connection).as_deref() == Some(common::enrol::ALPN) {
-        return enrol::serve(&connection, device, authority).await;
+        return enrol::serve(&connection, authority).await;
     }
-    let Some((device, terms)) = identity else {
+    let Some((device, terms)) = identify(&connection, authority) else {
         warn!(%peer, "refused: {}", Code::UnknownDevice);
         return close(&connection, Code::UnknownDevice);
     };
+    if !pass.admit() {
+        return close(&connection, Code::Busy);
+    }
     if protocol(&connection).as_deref() == Some(wire::BRIDGE_ALPN) {
-        return bridged::serve(&connection, hub, authority, &device).await;
+        // ConnIds are small and this is an address, so they do not meet.
+        let number = connection.stable_id() as u64;
+        if let Some(oldest) = gate.enter(&device, number, connection.clone()) {
+            close(&oldest, Code::Busy);
+        }
+        bridged::serve(&connection, hub, authority, &device).await;
+        return gate.leave(&device, number);
     }
     let (conn, line) = hub.connect(device.clone(), terms.map_or(TierSet::ALL, |terms| terms.tiers));
     debug!(%device, %peer, "connected");
@@ -284,7 +325,7 @@ async fn converse(
     device: &DeviceId,
 ) -> Result<(), End> {
     // Whoever connects and says nothing is let go.
-    let first = tokio::time::timeout(Duration::from_secs(20), connection.accept_bi()).await?;
+    let first = tokio::time::timeout(front.waits.hello, connection.accept_bi()).await?;
     let (send, receive) = first?;
     info!(%device, "joined");
     tokio::select! {
@@ -303,10 +344,14 @@ fn protocol(connection: &Connection) -> Option<Vec<u8>> {
 
 /// Who the peer is, and under which terms its certificate says so.
 fn identify(connection: &Connection, authority: &Authority) -> Option<(DeviceId, Option<Terms>)> {
-    let identity = connection.peer_identity()?;
-    let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    let certificate = chain.first()?;
-    Some((authority.device_of(certificate)?, Terms::of(certificate)))
+    let certificate = certificate(connection)?;
+    Some((authority.device_of(&certificate)?, Terms::of(&certificate)))
+}
+
+/// What the peer proves itself with.
+pub(crate) fn certificate(connection: &Connection) -> Option<CertificateDer<'static>> {
+    let chain = connection.peer_identity()?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    chain.into_iter().next()
 }
 
 fn close(connection: &Connection, code: Code) {

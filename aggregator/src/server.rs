@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/fairtier.toml      configuration
 //! DIR/identity/          authority and enrolled devices
-//! DIR/store/             what survives kill -9
+//! DIR/store/             what survives kill -9; history.jsonl in it has the reports of all rounds
 //! DIR/model.onnx         the global model after the last committed round
 //! DIR/status.json        the last round in numbers
 //! ```
@@ -22,11 +22,12 @@ use models::{
     plan::{CompileError, PlanOptions},
     zoo,
 };
-use tracing::{error, info};
+use tokio::sync::watch;
+use tracing::info;
 
 use crate::{
     ca::{Authority, CaError},
-    config::{Config, ConfigError, Start},
+    config::{Config, ConfigError, Start, StoreConfig},
     coordinator::Coordinator,
     gate::{Gate, Limits},
     hub::Hub,
@@ -78,13 +79,15 @@ pub struct Server {
     address: SocketAddr,
     hub: Arc<Hub>,
     keeper: thread::JoinHandle<Result<(), KeeperError>>,
+    gone: watch::Sender<bool>,
     tasks: tokio::task::JoinSet<()>,
 }
 
 impl Server {
     /// Starts, or goes on with the run in `dir`. Needs a tokio runtime around it.
     pub fn start(config: &Config, dir: &Path, observer: Option<Observer>) -> Result<Self, ServerError> {
-        let options = Options { keep_models: config.store.keep_models, keep_spool: config.store.keep_spool };
+        let StoreConfig { keep_models, keep_spool, keep_reports, .. } = config.store;
+        let options = Options { keep_models, keep_spool, keep_reports };
         Run::prepare(config)?;
         let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
@@ -105,16 +108,12 @@ impl Server {
         );
         let (jobs, inbox) = mpsc::channel();
         let hub = Arc::new(Hub::new(coordinator, jobs));
+        let gone = watch::Sender::new(false);
         let keeper = {
-            let hub = hub.clone();
+            let (hub, ending) = (hub.clone(), Ending(gone.clone()));
             thread::spawn(move || {
-                let result = keeper.run(&inbox, &hub);
-                if let Err(failed) = &result {
-                    error!("{failed}");
-                }
-                // Whoever waits for the end of the run learns of this one, too.
-                hub.finish();
-                result
+                let _ending = ending;
+                keeper.run(&inbox, &hub)
             })
         };
         let gate = Gate::new(Limits {
@@ -124,13 +123,14 @@ impl Server {
         });
         let mut tasks = tokio::task::JoinSet::new();
         let downloads = tokio::sync::Semaphore::new(config.server.max_downloads.max(1));
-        let front = quic::Front { hub: hub.clone(), authority, gate, downloads };
+        let waits = quic::Waits::default();
+        let front = quic::Front { hub: hub.clone(), authority, gate, downloads, waits };
         tasks.spawn(quic::accept(endpoint.clone(), front));
         let clock = hub.clone();
         tasks.spawn(async move { clock.keep_time().await });
         // A resumed round may be complete already.
         hub.with(Coordinator::handle_timeout);
-        Ok(Self { endpoint, address, hub, keeper, tasks })
+        Ok(Self { endpoint, address, hub, keeper, gone, tasks })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -141,9 +141,20 @@ impl Server {
         &self.hub
     }
 
-    /// Resolves when the run is over or can not go on; [`Server::stop`] says which.
-    pub async fn finished(&self) {
-        self.hub.finished().await;
+    /// Resolves when the run is over or can not go on.
+    pub async fn finished(&self) -> End {
+        tokio::select! {
+            biased;
+            () = self.failed() => End::Failed,
+            () = self.hub.finished() => End::Over,
+        }
+    }
+
+    /// Resolves when the keeper is gone without being told to stop; also after the end of the run, when it still exports
+    /// models.
+    pub async fn failed(&self) {
+        // The sender lives in `self`, so waiting can only end well.
+        let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
 
     /// Resolves when no device is connected any more.
@@ -166,6 +177,23 @@ impl Server {
             Ok(Ok(result)) => Ok(result?),
             _ => Err(ServerError::KeeperDied),
         }
+    }
+}
+
+/// How a run has ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    Over,
+    /// It can not go on; [`Server::stop`] says why.
+    Failed,
+}
+
+/// Says that the keeper is gone, also if it has panicked.
+struct Ending(watch::Sender<bool>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
     }
 }
 

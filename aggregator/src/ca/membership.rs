@@ -75,11 +75,14 @@ mod tests {
         let terms = Membership { good_for: Duration::from_secs(900), tiers };
         let of =
             |bundle: &str| Terms::of(&CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()).unwrap();
-        let first = of(&authority.enroll_under(&device, terms).unwrap());
+        let bundle = authority.enroll_under(&device, terms).unwrap();
+        let first = of(&bundle);
         assert_eq!((first.tiers, first.life()), (tiers, 900));
         assert_eq!(first.renewal(), first.issued + 600);
         let key = KeyPair::generate().unwrap();
-        let renewed = of(&authority.renew(&device, key.der_bytes()).unwrap());
+        let present = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();
+        let (_, bundle) = authority.renew(&present, key.der_bytes()).unwrap().unwrap();
+        let renewed = of(&bundle);
         assert_eq!((renewed.tiers, renewed.life()), (tiers, 900));
         assert!(renewed.issued >= first.issued);
         let usual = of(&authority.enroll(&device).unwrap());

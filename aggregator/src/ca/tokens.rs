@@ -7,14 +7,12 @@
 //! ```
 //! Whoever redeems a token removes its file first, so it is good once, whatever happens afterwards.
 
-use std::{
-    fs, io,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use common::{DeviceId, TierSet};
 use rcgen::{PublicKeyData, SignatureAlgorithm};
 use ring::rand::SecureRandom;
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 use super::{Authority, CaError, Membership, Secrecy};
 
@@ -64,16 +62,13 @@ impl Authority {
         key: &[u8],
     ) -> Result<Option<(DeviceId, String)>, CaError> {
         let name = token_file(secret);
+        let _lock = self.lock()?;
         let Ok(text) = self.read(&name) else { return Ok(None) };
-        let path = self.path(&name);
-        match fs::remove_file(&path) {
-            Ok(()) => {}
-            // Somebody else was faster.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(CaError::Io { path, source }),
+        if !self.remove(&name)? {
+            return Ok(None);
         }
-        let mut lines = text.lines();
-        let device = lines.next().and_then(|name| name.parse::<DeviceId>().ok());
+        let device = name_in(text.as_bytes());
+        let mut lines = text.lines().skip(1);
         let expires = lines.next().and_then(|seconds| seconds.parse::<u64>().ok());
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let (Some(device), Some(expires)) = (device, expires) else { return Ok(None) };
@@ -86,37 +81,35 @@ impl Authority {
         let terms =
             Membership { good_for: life.unwrap_or(usual.good_for), tiers: tiers.unwrap_or(usual.tiers) };
         let certificate = self.certify(&device, &DeviceKey::new(key)?, terms)?;
-        self.write(&format!("devices/{device}.crt"), &certificate, Secrecy::Public)?;
+        self.admit(&device, &certificate)?;
         Ok(Some((device, certificate + &self.read("ca.crt")?)))
     }
 
-    /// A certificate for a new key of an enrolled device, under the terms of the present one, which is good until the
-    /// new one is used, so an answer that is lost locks nobody out.
-    pub fn renew(&self, device: &DeviceId, key: &[u8]) -> Result<String, CaError> {
-        let certificate = self.certify(device, &DeviceKey::new(key)?, self.membership(device))?;
+    /// A certificate for a new key of the device that is enrolled with `present`, under the same terms. The present
+    /// one is good until the new one is used, so an answer that is lost locks nobody out. `None` if nobody is enrolled
+    /// with it (any more).
+    pub fn renew(
+        &self,
+        present: &CertificateDer<'_>,
+        key: &[u8],
+    ) -> Result<Option<(DeviceId, String)>, CaError> {
+        let Some(device) = self.device_of(present) else { return Ok(None) };
+        let _lock = self.lock()?;
+        // Who was revoked or replaced just now must not come back this way.
+        let enrolled = CertificateDer::from_pem_file(self.path(&format!("devices/{device}.crt")));
+        if enrolled.ok().as_ref() != Some(present) {
+            return Ok(None);
+        }
+        let certificate = self.certify(&device, &DeviceKey::new(key)?, self.membership(&device))?;
         self.make_dir("renewed")?;
         self.write(&format!("renewed/{device}.crt"), &certificate, Secrecy::Public)?;
-        Ok(certificate + &self.read("ca.crt")?)
+        Ok(Some((device, certificate + &self.read("ca.crt")?)))
     }
+}
 
-    /// The device is a stranger from now on. False if it was one before.
-    pub fn revoke(&self, device: &DeviceId) -> Result<bool, CaError> {
-        let mut known = false;
-        for name in [format!("renewed/{device}.crt"), format!("devices/{device}.crt")] {
-            let path = self.path(&name);
-            match fs::remove_file(&path) {
-                Ok(()) => known = true,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(CaError::Io { path, source }),
-            }
-        }
-        Ok(known)
-    }
-
-    fn make_dir(&self, name: &str) -> Result<(), CaError> {
-        let path = self.path(name);
-        fs::create_dir_all(&path).map_err(|source| CaError::Io { path, source })
-    }
+/// Whom a token's file is for.
+pub(super) fn name_in(file: &[u8]) -> Option<DeviceId> {
+    str::from_utf8(file).ok()?.lines().next()?.parse().ok()
 }
 
 fn token_file(secret: &[u8]) -> String {
@@ -127,14 +120,15 @@ fn digest(bytes: &[u8]) -> Vec<u8> {
     ring::digest::digest(&ring::digest::SHA256, bytes).as_ref().to_vec()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use rcgen::KeyPair;
-    use rustls::pki_types::{CertificateDer, pem::PemObject};
 
     use super::*;
 
@@ -174,7 +168,9 @@ mod tests {
         let device: DeviceId = "cam-1".parse().unwrap();
         let old = certificate(&authority.enroll(&device).unwrap());
         let key = KeyPair::generate().unwrap();
-        let new = certificate(&authority.renew(&device, key.der_bytes()).unwrap());
+        let (name, bundle) = authority.renew(&old, key.der_bytes()).unwrap().unwrap();
+        let new = certificate(&bundle);
+        assert_eq!(name, device);
         assert_eq!(authority.device_of(&old), Some(device.clone()));
         assert_eq!(authority.device_of(&new), Some(device.clone()));
         assert_eq!(authority.device_of(&old), None, "the new one was used");
@@ -182,6 +178,43 @@ mod tests {
 
         assert!(authority.revoke(&device).unwrap());
         assert_eq!(authority.device_of(&new), None);
+        assert!(!authority.revoke(&device).unwrap());
+    }
+
+    #[test]
+    fn who_is_revoked_or_replaced_can_not_renew() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let device: DeviceId = "cam-1".parse().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let stolen = certificate(&authority.enroll(&device).unwrap());
+        let (_, waiting) = authority.renew(&stolen, key.der_bytes()).unwrap().unwrap();
+        let token =
+            secret(&authority.token(&device, Duration::from_secs(60), Membership::default()).unwrap());
+        let (_, own) = authority.redeem(&token, key.der_bytes()).unwrap().unwrap();
+        assert!(authority.renew(&stolen, key.der_bytes()).unwrap().is_none());
+        assert_eq!(authority.device_of(&certificate(&waiting)), None, "renewed with what was replaced since");
+        assert_eq!(authority.device_of(&certificate(&own)), Some(device.clone()));
+
+        authority.revoke(&device).unwrap();
+        assert!(authority.renew(&certificate(&own), key.der_bytes()).unwrap().is_none());
+        assert!(!dir.path().join("identity/renewed/cam-1.crt").exists());
+    }
+
+    #[test]
+    fn open_tokens_of_a_revoked_name_are_not_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let [device, other]: [DeviceId; 2] = ["cam-1", "cam-10"].map(|name| name.parse().unwrap());
+        let key = KeyPair::generate().unwrap();
+        let token = |device| authority.token(device, Duration::from_secs(60), Membership::default()).unwrap();
+        let (first, second, others) =
+            (secret(&token(&device)), secret(&token(&device)), secret(&token(&other)));
+        assert!(authority.revoke(&device).unwrap(), "a token alone is something to revoke");
+        for gone in [first, second] {
+            assert!(authority.redeem(&gone, key.der_bytes()).unwrap().is_none());
+        }
+        assert!(authority.redeem(&others, key.der_bytes()).unwrap().is_some());
         assert!(!authority.revoke(&device).unwrap());
     }
 

@@ -6,25 +6,27 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    Code, DeviceId, TierSet,
+    Code, DeviceId,
     sealed::{Gate, HAIL, Knock, MAX_PLAIN, Nonce, SEAL_HEAD, SEAL_OVERHEAD},
     transfer::LinkLimits,
     wire,
 };
 use quinn::{Connection, RecvStream, SendStream, VarInt};
 use ring::rand::{SecureRandom, SystemRandom};
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{sync::mpsc, task::JoinSet, time::MissedTickBehavior};
 use tracing::{debug, info, warn};
 
-use super::End;
+use super::{End, REVOCATION};
 use crate::{
-    ca::Authority,
+    ca::{Authority, SerialMember},
     fleet::ConnId,
     hub::{Hub, Line},
 };
 
 /// Lines of one bridge.
 const MAX_LINES: u32 = 256;
+/// A line on which nothing is taken for so long is given up: two chunks at a time are on their way to a board.
+const UNREAD: Duration = Duration::from_secs(60);
 const MAX_PACKET: usize = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD + SEAL_OVERHEAD;
 
 /// Serves a bridge until its connection ends.
@@ -51,23 +53,36 @@ struct BridgedLine {
     hub: Arc<Hub>,
     authority: Authority,
     gate: Gate,
-    /// The connection of the device whose session is open.
-    device: Option<(DeviceId, ConnId, Arc<Line>)>,
+    /// With what the last device that hailed was known.
+    hailed: Option<SerialMember>,
+    /// The device whose session is open.
+    device: Option<Seated>,
+}
+
+/// A device that has proved itself.
+struct Seated {
+    device: DeviceId,
+    /// With this; the session ends when it changes.
+    member: SerialMember,
+    conn: ConnId,
+    line: Arc<Line>,
 }
 
 impl BridgedLine {
     fn new(hub: Arc<Hub>, authority: Authority) -> Self {
-        Self { hub, authority, gate: Gate::default(), device: None }
+        Self { hub, authority, gate: Gate::default(), hailed: None, device: None }
     }
 
     async fn serve(mut self, mut send: SendStream, receive: RecvStream) {
         let (sender, mut packets) = mpsc::channel(16);
         // Reading is not cancel safe, so it has a task of its own.
         let reader = tokio::spawn(read_packets(receive, sender));
+        let mut clock = tokio::time::interval(REVOCATION);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = loop {
             let woken = async {
                 match &self.device {
-                    Some((_, _, line)) => line.woken().await,
+                    Some(Seated { line, .. }) => line.woken().await,
                     None => std::future::pending().await,
                 }
             };
@@ -77,6 +92,10 @@ impl BridgedLine {
                     None => break End::Link("line closed".into()),
                 },
                 () = woken => Ok(()),
+                _ = clock.tick() => match &self.device {
+                    Some(Seated { device, member, .. }) => self.check(device, member),
+                    None => Ok(()),
+                },
             };
             let sent = match outcome {
                 Ok(()) => self.transmit(&mut send).await,
@@ -88,8 +107,8 @@ impl BridgedLine {
         };
         reader.abort();
         match (&self.device, end) {
-            (Some((device, ..)), End::Refused(code)) => warn!(%device, "dropped: {code}"),
-            (Some((device, ..)), End::Link(reason)) => debug!(%device, "line ended: {reason}"),
+            (Some(Seated { device, .. }), End::Refused(code)) => warn!(%device, "dropped: {code}"),
+            (Some(Seated { device, .. }), End::Link(reason)) => debug!(%device, "line ended: {reason}"),
             (None, _) => {}
         }
         self.leave();
@@ -100,23 +119,35 @@ impl BridgedLine {
         let mut reply = [0; MAX_PLAIN];
         // Without randomness nobody is let in: an old conversation could be played again.
         let nonce = if packet.first() == Some(&HAIL) { fresh_nonce() } else { None };
-        let key_of = |device: &DeviceId| nonce.and_then(|_| self.authority.serial_key(device));
+        let (authority, hailed) = (&self.authority, &mut self.hailed);
+        let key_of = |device: &DeviceId| {
+            let member = nonce.and_then(|_| authority.serial_member(device));
+            if member.is_none() {
+                warn!(%device, "refused: {}", Code::UnknownDevice);
+            }
+            // Whoever hailed before may still prove itself.
+            *hailed = Some(member?);
+            hailed.as_ref().map(|member| member.key)
+        };
         match self.gate.handle(&mut packet, &mut reply, key_of, || nonce.unwrap_or_default()) {
             Knock::Nothing => Ok(()),
             Knock::Reply(len) => write_packet(send, reply.get(..len).unwrap_or_default()).await,
             Knock::Rejected(error) => {
-                warn!(device = ?self.device.as_ref().map(|(device, ..)| device), "{error}");
+                warn!(device = ?self.device.as_ref().map(|seated| &seated.device), "{error}");
                 Ok(())
             }
             Knock::Frame { device, fresh, frame } => {
                 let frame = frame.to_vec();
                 if fresh {
                     self.leave();
-                    let (conn, line) = self.hub.connect(device.clone(), TierSet::ALL);
+                    let Some(member) = self.hailed.take() else { return Ok(()) };
+                    // Its key may have been removed since it hailed.
+                    self.check(&device, &member)?;
+                    let (conn, line) = self.hub.connect(device.clone(), member.tiers);
                     info!(%device, "joined over a serial line");
-                    self.device = Some((device, conn, line));
+                    self.device = Some(Seated { device, member, conn, line });
                 }
-                let Some((_, conn, _)) = &self.device else { return Ok(()) };
+                let Some(Seated { conn, .. }) = &self.device else { return Ok(()) };
                 let (hub, conn) = (self.hub.clone(), *conn);
                 if let Err(code) = hub.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now)) {
                     // The refusal still has to be delivered.
@@ -129,9 +160,17 @@ impl BridgedLine {
         }
     }
 
+    /// Whether a device is still a member: not revoked, expired or enrolled anew.
+    fn check(&self, device: &DeviceId, member: &SerialMember) -> Result<(), End> {
+        match self.authority.serial_member(device) {
+            Some(present) if present == *member => Ok(()),
+            _ => Err(End::Refused(Code::UnknownDevice)),
+        }
+    }
+
     /// Sends what the Coordinator has for the device.
     async fn transmit(&mut self, send: &mut SendStream) -> Result<(), End> {
-        let Some((_, conn, line)) = &self.device else { return Ok(()) };
+        let Some(Seated { conn, line, .. }) = &self.device else { return Ok(()) };
         while let Some((_, frame)) = self.hub.next_frame(*conn, true) {
             let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
             if let Some(place) = packet.get_mut(SEAL_HEAD..SEAL_HEAD + frame.len()) {
@@ -145,7 +184,7 @@ impl BridgedLine {
     }
 
     fn leave(&mut self) {
-        if let Some((_, conn, _)) = self.device.take() {
+        if let Some(Seated { conn, .. }) = self.device.take() {
             self.hub.disconnect(conn);
         }
     }
@@ -172,8 +211,12 @@ async fn read_packets(mut stream: RecvStream, packets: mpsc::Sender<Vec<u8>>) {
 }
 
 async fn write_packet(stream: &mut SendStream, packet: &[u8]) -> Result<(), End> {
-    stream.write_all(&wire::frame_prefix(packet.len())).await?;
-    stream.write_all(packet).await?;
+    let write = async {
+        stream.write_all(&wire::frame_prefix(packet.len())).await?;
+        stream.write_all(packet).await
+    };
+    // Nothing else happens on this line meanwhile.
+    tokio::time::timeout(UNREAD, write).await??;
     Ok(())
 }
 

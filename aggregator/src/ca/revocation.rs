@@ -1,0 +1,58 @@
+//! How devices cease to be members: everything that could make or keep them one is removed.
+
+use std::{fs, io};
+
+use common::DeviceId;
+
+use super::{Authority, CaError, draft::sync_parent, serial::key_file, tokens::name_in};
+
+impl Authority {
+    /// The device is a stranger from now on, whether it had a certificate, a key or only a token. False if it was
+    /// one before.
+    pub fn revoke(&self, device: &DeviceId) -> Result<bool, CaError> {
+        let _lock = self.lock()?;
+        let mut known = false;
+        // A renewed certificate is worth nothing without the present one.
+        for name in [format!("devices/{device}.crt"), format!("renewed/{device}.crt"), key_file(device)] {
+            known |= self.remove(&name)?;
+        }
+        for token in self.tokens_of(device)? {
+            known |= self.remove(&token)?;
+        }
+        Ok(known)
+    }
+
+    /// Files of open tokens with which this device could enrol.
+    fn tokens_of(&self, device: &DeviceId) -> Result<Vec<String>, CaError> {
+        let dir = self.path("tokens");
+        let entries = match fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            Err(source) => return Err(CaError::Io { path: dir, source }),
+        };
+        let mut found = vec![];
+        for entry in entries.flatten() {
+            let path = entry.path();
+            match fs::read(&path) {
+                Ok(text) if name_in(&text).as_ref() == Some(device) => {
+                    found.push(format!("tokens/{}", entry.file_name().to_string_lossy()));
+                }
+                Ok(_) => {}
+                // It was traded in or replaced just now.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(CaError::Io { path, source }),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes a file for good. False if there was none.
+    pub(super) fn remove(&self, name: &str) -> Result<bool, CaError> {
+        let path = self.path(name);
+        match fs::remove_file(&path).and_then(|()| sync_parent(&path)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(CaError::Io { path, source }),
+        }
+    }
+}
