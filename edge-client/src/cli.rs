@@ -13,7 +13,7 @@ use edge_client::{
     Event, Profile,
     data::Shard,
     host::{
-        Client, Identity,
+        Client, Draft, Identity,
         args::{BudgetArgs, DataArgs},
         enrol::{self, EnrolError, Token},
     },
@@ -151,15 +151,15 @@ impl Cli {
             Command::Provision(args) => boards::provision(&args),
             Command::Shard(args) => boards::shard(&args),
             Command::Enroll { server, token, out } => {
-                let bundle = block_on(enrol::enrol(resolve(&server)?, &token))?;
                 let path = out.join(format!("{}.pem", token.device));
-                enrol::write_identity(&path, &bundle)?;
+                let draft = Draft::open(&path)?;
+                draft.keep(&block_on(enrol::enrol(resolve(&server)?, &token))?)?;
                 println!("{}", path.display());
                 Ok(())
             }
             Command::Renew { server, identity } => {
-                let bundle = block_on(enrol::renew(resolve(&server)?, &Identity::load(&identity)?))?;
-                enrol::write_identity(&identity, &bundle)?;
+                let (present, draft) = (Identity::load(&identity)?, Draft::open(&identity)?);
+                draft.keep(&block_on(enrol::renew(resolve(&server)?, &present))?)?;
                 println!("{}", identity.display());
                 Ok(())
             }

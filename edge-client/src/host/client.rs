@@ -10,7 +10,6 @@ use std::{
 use common::{
     Code, Instant, RunId, Tier,
     message::{Refusal, ToAggregator, ToDevice},
-    rng::Rng,
     transfer::{Lane, LinkLimits},
     wire::{self, Frame},
 };
@@ -19,6 +18,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     identity::Identity,
+    pace::Pace,
     pull::{Pull, Step},
     quic::{self, LinkError, QuicLink},
     renewal::Renewal,
@@ -31,8 +31,6 @@ use crate::{
 
 /// What [`Client::silence`] usually is.
 pub const SILENCE: Duration = Duration::from_secs(60);
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long the end of a run may be held up by an ONNX file.
 const PULL_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -99,9 +97,8 @@ impl Client {
             end: Conclusion { tier: None, run: None, rounds: 0, finished: false },
             last_round: None,
             renewal: Renewal::new(self.identity.clone()),
+            pace: Pace::new(&self.profile.device),
         };
-        let mut rng = Rng::new(u64::from(wire::crc32(self.profile.device.as_str().as_bytes())));
-        let mut pause = FIRST_PAUSE;
         let mut last_link = time::Instant::now();
         tokio::pin!(stop);
         loop {
@@ -113,7 +110,7 @@ impl Client {
                     let left = driver.serve(link, shard, backend, &mut stop, &mut observe).await?;
                     last_link = time::Instant::now();
                     if driver.end.rounds > before {
-                        pause = FIRST_PAUSE;
+                        driver.pace.reset();
                     }
                     match left {
                         Left::Finished | Left::Stopped => {
@@ -131,14 +128,12 @@ impl Client {
             if let Some(limit) = self.give_up_after.filter(|&limit| last_link.elapsed() >= limit) {
                 return Err(ClientError::Unreachable(limit));
             }
-            // Spread over half the pause, so that a fleet does not come back all at once.
-            let jittered = pause.mul_f32(0.75 + 0.5 * rng.unit_f32());
-            warn!("link lost ({reason}); trying again in {jittered:.1?}");
+            let pause = driver.pace.pause();
+            warn!("link lost ({reason}); trying again in {pause:.1?}");
             tokio::select! {
-                () = tokio::time::sleep(jittered) => {}
+                () = tokio::time::sleep(pause) => {}
                 () = &mut stop => return Ok(driver.end),
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }
@@ -151,6 +146,7 @@ struct Driver<'a> {
     end: Conclusion,
     last_round: Option<u32>,
     renewal: Renewal,
+    pace: Pace,
 }
 
 impl Driver<'_> {
@@ -248,10 +244,12 @@ impl Driver<'_> {
             Step::Say(message) => return Ok(say(link, &message).await?),
             Step::Done(file) => return Ok(self.save(&file)?),
         }
-        if let Ok(Frame::Control(body)) = Frame::decode(frame)
-            && let Ok(ToDevice::Fetch(fetch)) = wire::message(body)
-        {
-            debug!("update wanted from byte {}", fetch.offset);
+        if let Ok(Frame::Control(body)) = Frame::decode(frame) {
+            match wire::message(body) {
+                Ok(ToDevice::Fetch(fetch)) => debug!("update wanted from byte {}", fetch.offset),
+                Ok(ToDevice::Wait(wait)) => self.pace.told(wait),
+                _ => {}
+            }
         }
         let now = self.now();
         self.session.handle_frame(frame, now).map_err(|code| LinkError::Lost(code.to_string()).into())

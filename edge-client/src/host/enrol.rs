@@ -3,7 +3,7 @@
 //!
 //! The token names the fleet's authority by its SHA-256, so the first connection is as safe as all later ones.
 
-use std::{fs, io, net::SocketAddr, path::Path, str::FromStr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, str::FromStr, sync::Arc, time::Duration};
 
 use common::{
     DeviceId,
@@ -92,22 +92,6 @@ pub async fn enrol(server: SocketAddr, token: &Token) -> Result<String, EnrolErr
 /// Trades the present identity for one with a new key. The present one is good until the new one is used.
 pub async fn renew(server: SocketAddr, identity: &Identity) -> Result<String, EnrolError> {
     ask(server, identity.tls().as_ref().clone(), None).await
-}
-
-/// Writes an identity so that only its owner can read it, whole or not at all.
-pub fn write_identity(path: &Path, bundle: &str) -> Result<(), EnrolError> {
-    let write = || {
-        let part = path.with_extension("part");
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&part)?;
-        io::Write::write_all(&mut file, bundle.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&part, path)
-    };
-    write().map_err(|source| EnrolError::Write { path: path.display().to_string(), source })
 }
 
 async fn ask(

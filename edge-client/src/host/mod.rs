@@ -4,13 +4,17 @@ pub mod args;
 pub mod board;
 pub mod bridge;
 mod client;
+mod draft;
 pub mod enrol;
 mod identity;
+mod pace;
 pub mod provision;
 mod pull;
 mod quic;
 mod renewal;
 
 pub use client::{Client, ClientError, Conclusion, SILENCE};
+pub use draft::Draft;
 pub use identity::{Identity, IdentityError};
+pub use pace::Pace;
 pub use quic::client_config;

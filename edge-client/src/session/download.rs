@@ -105,6 +105,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     pub(super) fn handle_assignment(&mut self, assignment: Assignment, now: Instant) {
         let present = match &self.job {
             Job::Free => None,
+            // The aggregator was started again and means something else by it.
+            Job::Downloading(download) if download.assignment.model != assignment.model => None,
             Job::Downloading(Download { assignment, .. }) | Job::Working { assignment, .. } => {
                 Some(assignment.ticket)
             }

@@ -31,6 +31,7 @@ use super::{
     client::{ClientError, SILENCE, is_final},
     identity::Identity,
     quic::{self, LinkError},
+    renewal::Renewal,
 };
 use crate::serial::{
     MAX_PACKET, PING, Status,
@@ -110,20 +111,27 @@ impl Bridge {
             Ok(endpoint) => endpoint,
             Err(error) => return ClientError::Socket(error),
         };
+        let mut renewal = Renewal::new(self.identity.clone());
         let mut pause = FIRST_PAUSE;
         loop {
-            let reason =
-                match quic::connect(&endpoint, self.server, &self.identity, BRIDGE_ALPN, SILENCE).await {
-                    Ok(connection) => {
-                        info!("connected to {}", self.server);
-                        pause = FIRST_PAUSE;
-                        connected.send_replace(Some(connection.clone()));
-                        let reason = connection.closed().await.into();
-                        connected.send_replace(None);
-                        reason
-                    }
-                    Err(error) => error,
-                };
+            let identity = renewal.identity();
+            let reason = match quic::connect(&endpoint, self.server, identity, BRIDGE_ALPN, SILENCE).await {
+                Ok(connection) => {
+                    info!("connected to {}", self.server);
+                    pause = FIRST_PAUSE;
+                    connected.send_replace(Some(connection.clone()));
+                    let reason = loop {
+                        tokio::select! {
+                            reason = connection.closed() => break reason.into(),
+                            // All streams of the connection are boards'.
+                            () = renewal.due() => renewal.renew_apart_if_due(self.server).await,
+                        }
+                    };
+                    connected.send_replace(None);
+                    reason
+                }
+                Err(error) => error,
+            };
             match reason {
                 LinkError::Refused(code) if is_final(code) => {
                     return ClientError::Refused { refusal: code.into() };
