@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(Config::parse(&written).expect("own configuration"), config);
     if let Ok(method) = open_method(&config) {
         let needs = method.needs();
-        let _ = config.suits(method.name(), needs);
+        let _ = config.suits(&method);
         let _ = config.plan_options(needs);
         let _ = config.settings(needs);
     }

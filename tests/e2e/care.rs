@@ -1,6 +1,11 @@
-//! Looking after a gateway: `verify`, `resume`, `rollback`, and a disk that is full.
+//! Looking after a gateway: `verify`, `resume`, `rollback`, `status`, `history`, and a disk that is full.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use fleet::{
     gateway::{Gateway, files},
@@ -78,6 +83,11 @@ fn a_rollback_keeps_reports_and_the_run_goes_on_from_there() {
     let output = command(&gateway, &["rollback", "--to", "9"]).fail();
     assert!(output.contains("round 9 is not kept; kept are those of rounds [0, 1, 2, 3, 4, 5]"), "{output}");
 
+    // Also from a model that is damaged, which nothing else goes on with.
+    let model = gateway.path("gw/store/models/round-000005.model");
+    fs::write(&model, &fs::read(&model).unwrap()[4..]).unwrap();
+    let output = gateway.serve_in_vain();
+    assert!(output.contains("round-000005.model") && output.contains("aggregator rollback"), "{output}");
     let output = command(&gateway, &["rollback", "--to", "2"]).succeed();
     assert!(output.contains("from round 5 to the model after round 2"), "{output}");
     assert_eq!(gateway.history().len(), 2);
@@ -97,10 +107,75 @@ fn a_rollback_keeps_reports_and_the_run_goes_on_from_there() {
     assert!(gateway.parameters() == last, "the same rounds give the same model");
 }
 
+/// `aggregator` with a limit on the length of files: writing beyond fails as on a full disk.
+fn limited(gateway: &Gateway, kib: u64, words: &[&str]) -> Process {
+    let program = fleet::process::program("aggregator");
+    let dir = gateway.text("gw");
+    let words = [&words[..1], &["--dir", &dir], &words[1..]].concat();
+    assert!(!dir.contains(' '), "{dir}");
+    let script = format!("trap '' XFSZ; ulimit -f {kib}; exec {} {}", program.display(), words.join(" "));
+    Process::start_program("full disk", Path::new("bash"), &["-c", &script])
+}
+
+fn kib(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len().div_ceil(1024)
+}
+
 #[test]
-fn a_full_disk_is_named_and_loses_nothing() {
-    let rounds = "run = { rounds = 400, min_devices = 1 }\nstore = { keep_models = 1000, keep_spool = true }";
-    let gateway = Gateway::new(rounds, &["cam-0"]);
+fn a_full_disk_is_named_when_the_store_is_opened() {
+    let gateway = finished();
+    let before = files(&gateway.path("gw"));
+    // There is no room for all of the copy that opening begins with.
+    let half = kib(&gateway.path("gw/store/fairtier.redb")) / 2;
+    let listen = ["--listen", "127.0.0.1:0"];
+    for words in [&["serve"][..], &["resume"], &["verify"]] {
+        let output =
+            limited(&gateway, half, &[words, if words == ["verify"] { &[] } else { &listen }].concat())
+                .fail();
+        assert!(output.contains("fairtier.redb") && output.contains("File too large"), "{words:?}: {output}");
+        assert!(words != ["serve"] || output.contains("free some space"), "{words:?}: {output}");
+    }
+    let left: Vec<_> = files(&gateway.path("gw")).into_iter().map(|(path, _)| path).collect();
+    assert!(
+        left == before.into_iter().map(|(path, _)| path).collect::<Vec<_>>(),
+        "something is left: {left:?}"
+    );
+    command(&gateway, &["verify"]).succeed();
+}
+
+const LONG: &str = "run = { rounds = 300, min_devices = 1 }\nstore = { keep_models = 1000, keep_spool = true, keep_reports = 1000 }";
+
+/// What an aggregator says that ran out of space under way.
+fn assert_named(output: &str, why: &str) {
+    assert!(output.contains("the run can not go on") && output.contains(why), "{output}");
+    assert!(output.contains("free some space, then go on with `aggregator resume --dir"), "{output}");
+    assert!(!output.contains("the run is over"), "{output}");
+}
+
+/// Goes on where the disk was full; everything that the device was told to be safe has to count.
+fn assert_complete(gateway: &Gateway, address: &str, device: Process) {
+    command(gateway, &["verify"]).succeed();
+    let serving = gateway.start("resume", address, &["--exit-when-done"]);
+    let output = device.succeed();
+    assert!(output.contains("run is over"), "{output}");
+    serving.process.succeed();
+    let history = gateway.history();
+    let rounds: Vec<_> = history.iter().map(|report| report["round"].as_u64().unwrap()).collect();
+    assert_eq!(rounds, (1..=300).collect::<Vec<_>>());
+    assert_eq!(
+        output.matches("update accepted").count(),
+        301,
+        "once for every round and for the final scores"
+    );
+    assert!(history.iter().all(|report| report["devices"].as_array().unwrap().len() == 1));
+    let verified = command(gateway, &["verify"]).succeed();
+    assert!(verified.contains("300 rounds committed") && verified.contains("300 reports"), "{verified}");
+}
+
+/// Files that may not become longer, in the middle of a run with a device connected.
+#[test]
+fn a_disk_that_fills_up_under_way_ends_the_server_and_loses_nothing() {
+    let gateway = Gateway::new(LONG, &["cam-0"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let address = serving.address.clone();
     let device = gateway.device(&serving, "cam-0", "0/5", &["--silence", "4"]);
@@ -108,22 +183,127 @@ fn a_full_disk_is_named_and_loses_nothing() {
     serving.process.terminate();
     serving.process.succeed();
 
-    // No file may become longer than the ledger is: writing beyond fails as on a full disk.
-    let ledger = gateway.path("gw/store/fairtier.redb");
-    let kib = fs::metadata(&ledger).unwrap().len().div_ceil(1024);
-    let serve = format!(
-        "trap '' XFSZ; ulimit -f {kib}; exec {} serve --dir {} --listen {address}",
-        fleet::process::program("aggregator").display(),
-        gateway.text("gw"),
-    );
-    let output = Process::start_program("full disk", Path::new("bash"), &["-c", &serve]).fail();
-    assert!(output.contains("fairtier.redb") && output.contains("File too large"), "{output}");
-    let verified = command(&gateway, &["verify"]).succeed();
-    assert!(verified.contains("rounds committed"), "{verified}");
+    let limit = kib(&gateway.path("gw/store/fairtier.redb")).max(1024) + 64;
+    let mut serving = limited(&gateway, limit, &["serve", "--listen", &address]);
+    serving.wait_line("listening on ");
+    let output = serving.fail();
+    assert!(output.contains("cam-0"), "the device was there: {output}");
+    assert_named(&output, "File too large");
+    assert_complete(&gateway, &address, device);
+}
 
-    let serving = gateway.serve(&address, &["--exit-when-done"]);
-    let output = device.succeed();
-    assert!(output.contains("run is over"), "{output}");
+/// A file system of its own, gone with the test.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// `None` if this user may not mount anything.
+    fn mount(path: PathBuf) -> Option<Self> {
+        fs::create_dir_all(&path).unwrap();
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=48m", "tmpfs"]).arg(&path).output();
+        mount.is_ok_and(|mount| mount.status.success()).then_some(Self(path))
+    }
+
+    /// Takes all the space that is left.
+    fn fill(&self) {
+        let mut file = File::create(self.0.join("ballast")).unwrap();
+        let mut bytes = vec![1; 1 << 20];
+        while !bytes.is_empty() {
+            if file.write_all(&bytes).is_err() {
+                bytes.truncate(bytes.len() / 2);
+            }
+        }
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.0.join("ballast")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// The same on a small file system, where every write fails at once.
+#[test]
+fn a_full_file_system_ends_the_server_and_loses_nothing() {
+    let gateway = Gateway::new(LONG, &["cam-0"]);
+    let Some(disk) = Disk::mount(gateway.path("gw/store")) else {
+        return println!("only root can mount a small disk; the test with limited files takes its place");
+    };
+    let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
+    let address = serving.address.clone();
+    let device = gateway.device(&serving, "cam-0", "0/5", &["--silence", "4"]);
+    gateway.wait_committed(5);
+    disk.fill();
+    assert_named(&serving.process.fail(), "No space left on device");
+    let output = command(&gateway, &["verify"]).fail();
+    assert!(output.contains("No space left on device"), "{output}");
+    assert!(!gateway.path("gw/store/fairtier.redb.copy").exists());
+    disk.free();
+    assert_complete(&gateway, &address, device);
+}
+
+#[test]
+fn history_and_status_are_read_while_the_server_runs() {
+    let gateway = Gateway::new(
+        "run = { rounds = 100000, min_devices = 1 }\nstore = { keep_models = 100000 }",
+        &["cam-0"],
+    );
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let _device = gateway.device(&serving, "cam-0", "0/5", &[]);
+    gateway.wait_committed(3);
+    let csv = command(&gateway, &["history", "--format", "csv"]).succeed();
+    assert!(csv.starts_with("round,devices,refused,silent,stragglers,late,clipped,"), "{csv}");
+    let rounds: Vec<_> = csv.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert!(rounds.len() >= 3 && rounds[..3] == ["1", "2", "3"], "{csv}");
+    let status = command(&gateway, &["status"]).succeed();
+    assert!(status.contains("asked  delivered  late  silent  refused  clipped"), "{status}");
+    assert!(status.contains("running"), "{status}");
+    let nobody = status.lines().find(|line| line.trim_start().starts_with("1 ")).unwrap();
+    assert!(nobody.contains('-') && !nobody.contains("0.0000"), "{status}");
+    serving.process.terminate();
     serving.process.succeed();
-    assert_eq!(gateway.history().len(), 400);
+
+    let output = command(&gateway, &["rollback", "--to", "2"]).succeed();
+    assert!(output.contains("to the model after round 2"), "{output}");
+    let status = command(&gateway, &["status"]).succeed();
+    assert!(
+        status.contains("2 rounds committed, rolled back from round") && status.contains("round 2,"),
+        "{status}"
+    );
+    assert_eq!(command(&gateway, &["history", "--format", "csv"]).succeed().lines().count(), 3);
+    command(&gateway, &["rollback", "--to", "0"]).succeed();
+    let status = command(&gateway, &["status"]).succeed();
+    assert!(status.contains("0 rounds committed") && status.contains("initial"), "{status}");
+    fs::write(gateway.path("gw/status.json"), "{}").unwrap();
+    for format in ["table", "json"] {
+        let output = command(&gateway, &["status", "--format", format]).fail();
+        assert!(
+            output.contains("status.json") && output.contains("not the status of an aggregator"),
+            "{output}"
+        );
+    }
+}
+
+#[test]
+fn errors_name_the_directory_and_every_command_has_an_example() {
+    let gateway = Gateway::new("", &[]);
+    for words in [&["verify"][..], &["rollback", "--to", "1"]] {
+        let output = command(&gateway, words).fail();
+        assert!(
+            output.contains(&gateway.text("gw/store")) && output.contains("no run has begun"),
+            "{output}"
+        );
+    }
+    let commands = Process::start("help", "aggregator", &["help"]).succeed();
+    let commands = commands.split_once("Commands:").unwrap().1.split_once("Options:").unwrap().0;
+    let names: Vec<_> = commands.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names.into_iter().filter(|&name| name != "help") {
+        let help = Process::start(name, "aggregator", &[name, "--help"]).succeed();
+        assert!(help.contains(&format!("Examples:\n  aggregator {name} ")), "{help}");
+    }
 }

@@ -1,14 +1,37 @@
 //! What strangers and devices may cost: handshakes, connections and bytes are bounded, and who belongs here still
 //! gets in.
 
-use std::{fs, sync::Arc};
+use std::{
+    fs,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
-use common::Code;
+use aggregator::{
+    ca::Authority,
+    gate::{Gate, Limits},
+    hub::Hub,
+    quic::{self, Front, Waits},
+    run::{Run, Surroundings},
+    store::MemoryStore,
+};
+use common::{
+    Code,
+    message::{ToAggregator, ToDevice},
+    transfer::LinkLimits,
+    wire,
+};
 use fleet::{
     gateway::{Gateway, Serving},
     raw::{Raw, hello, tls},
 };
-use quinn::{ConnectionError, Endpoint};
+use quinn::{ClientConfig, ConnectionError, Endpoint};
 
 const DEVICES: [&str; 2] = ["good-0", "good-1"];
 
@@ -56,6 +79,143 @@ fn a_flood_of_handshakes_is_refused_and_devices_still_get_in() {
 }
 
 #[test]
+fn devices_join_while_another_address_floods_the_gateway() {
+    let (gateway, serving) = town("{ max_handshakes_per_s = 8 }");
+    let identity = fs::read(gateway.identity("good-0")).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let flood = {
+        let (server, identity, over) = (serving.address.parse().unwrap(), identity.clone(), over.clone());
+        thread::spawn(move || block_on(knock_without_end(server, &identity, &over)))
+    };
+    thread::sleep(Duration::from_millis(500));
+    block_on(async {
+        for attempt in 0..6 {
+            // A quarter of the handshakes is for this address, whatever happens.
+            let joined = Raw::connect(&serving.address, tls(&identity, false)).await;
+            joined.unwrap_or_else(|error| panic!("attempt {attempt}: {error}")).leave().await;
+            tokio::time::sleep(Duration::from_millis(700)).await;
+        }
+    });
+    assert!(!flood.is_finished());
+    finish(&gateway, serving);
+    over.store(true, Ordering::Relaxed);
+    let (knocks, refused) = flood.join().unwrap();
+    assert!(refused > 100 && refused > knocks / 2, "{refused} of {knocks} were refused");
+}
+
+/// Handshakes without a certificate from another address, one after the other from each of four sockets. Gives how many
+/// there were and how many were refused.
+async fn knock_without_end(server: SocketAddr, identity: &[u8], over: &Arc<AtomicBool>) -> (usize, usize) {
+    let mut strangers = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let (config, over) = (client(tls(identity, true)), over.clone());
+        let endpoint = Endpoint::client(([127, 0, 0, 2], 0).into()).unwrap();
+        strangers.spawn(async move {
+            let (mut knocks, mut refused, start) = (0, 0, Instant::now());
+            while !over.load(Ordering::Relaxed) && start.elapsed() < Duration::from_secs(60) {
+                let connecting = endpoint.connect_with(config.clone(), server, wire::SERVER_NAME).unwrap();
+                knocks += 1;
+                refused += usize::from(connecting.await.is_err_and(|error| is_refused(&error)));
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            (knocks, refused)
+        });
+    }
+    let ended = strangers.join_all().await;
+    ended.into_iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+fn client(tls: rustls::ClientConfig) -> ClientConfig {
+    ClientConfig::new(Arc::new(quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap()))
+}
+
+#[test]
+fn an_operator_hears_that_devices_were_refused() {
+    let (gateway, mut serving) = town("{ max_connections = 1 }");
+    let identity = |device: &str| fs::read(gateway.identity(device)).unwrap();
+    block_on(async {
+        let mut first = Raw::connect(&serving.address, tls(&identity("good-0"), false)).await.unwrap();
+        first.join(hello("good-0")).await;
+        for _ in 0..5 {
+            let error = Raw::connect(&serving.address, tls(&identity("good-1"), false)).await.map(drop);
+            assert!(is_refused(&error.unwrap_err()));
+        }
+        first.leave().await;
+    });
+    let refused = serving.process.wait_line("connections refused: ");
+    assert!(refused.contains("connections full: raise server.max_connections"), "{refused}");
+    let output = serving.process.output();
+    assert_eq!(output.matches("connections refused: ").count(), 1, "{output}");
+}
+
+/// The server of one gateway in this process, with waits and limits of our own.
+fn serve_here(gateway: &Gateway, waits: Waits, limits: Limits) -> String {
+    let authority = Arc::new(Authority::open(&gateway.path("gw")).unwrap());
+    let around = Surroundings {
+        store: Box::new(MemoryStore::default()),
+        limits: LinkLimits::QUIC,
+        dir: None,
+        observer: None,
+        now: common::Instant::ZERO,
+    };
+    let run = Run::open(&gateway.config(), around).unwrap();
+    let hub = Arc::new(Hub::new(run.coordinator, mpsc::channel().0));
+    let endpoint = quic::listen(&authority, ([127, 0, 0, 1], 0).into()).unwrap();
+    let address = endpoint.local_addr().unwrap().to_string();
+    let downloads = tokio::sync::Semaphore::new(1);
+    let front = Front { hub, authority, gate: Gate::new(limits), downloads, waits };
+    tokio::spawn(quic::accept(endpoint, front));
+    address
+}
+
+#[test]
+fn who_connects_and_says_nothing_is_let_go() {
+    let gateway = Gateway::new("run = { min_devices = 2 }", &DEVICES);
+    let identity = |device: &str| fs::read(gateway.identity(device)).unwrap();
+    let waits = Waits { hello: Duration::from_millis(500), ..Waits::default() };
+    let limits = Limits { connections: 9, per_address: 9, handshakes: 99 };
+    block_on(async {
+        let server = serve_here(&gateway, waits, limits);
+        let mut talks = Raw::connect(&server, tls(&identity("good-0"), false)).await.unwrap();
+        talks.join(hello("good-0")).await;
+        let start = Instant::now();
+        Raw::connect(&server, tls(&identity("good-1"), false)).await.unwrap().fate().await;
+        assert!((waits.hello..waits.hello * 10).contains(&start.elapsed()), "{:?}", start.elapsed());
+        // Whoever has spoken stays.
+        talks.say(&ToAggregator::Ready).await;
+        talks.hear_until("Wait", |said| matches!(said, ToDevice::Wait(_)).then_some(())).await;
+    });
+}
+
+#[test]
+fn who_never_ends_its_handshake_loses_its_place() {
+    let gateway = Gateway::new("run = { min_devices = 2 }", &DEVICES);
+    let identity = fs::read(gateway.identity("good-0")).unwrap();
+    let waits = Waits { handshake: Duration::from_secs(2), ..Waits::default() };
+    let limits = Limits { connections: 9, per_address: 1, handshakes: 99 };
+    block_on(async {
+        let server = serve_here(&gateway, waits, limits);
+        // The first packet arrives, and no other, either way.
+        let deaf = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        let to = deaf.local_addr().unwrap();
+        let _connecting =
+            endpoint.connect_with(client(tls(&identity, false)), to, wire::SERVER_NAME).unwrap();
+        let mut packet = [0; 2048];
+        let len = deaf.recv(&mut packet).await.unwrap();
+        deaf.send_to(&packet[..len], &server).await.unwrap();
+        let start = Instant::now();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let error = Raw::connect(&server, tls(&identity, false)).await.map(drop).unwrap_err();
+        assert!(is_refused(&error), "the only place of this address is taken: {error}");
+        while Raw::connect(&server, tls(&identity, false)).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!((waits.handshake..waits.handshake * 5).contains(&start.elapsed()), "{:?}", start.elapsed());
+    });
+}
+
+#[test]
 fn connections_of_a_device_and_of_an_address_are_bounded() {
     let (gateway, serving) = town("{ max_per_address = 3 }");
     let identity = |device: &str| fs::read(gateway.identity(device)).unwrap();
@@ -94,10 +254,8 @@ fn who_has_proved_nothing_can_not_make_the_aggregator_remember_much() {
     tls.alpn_protocols = vec![common::enrol::ALPN.to_vec()];
     let sent = block_on(async {
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
-        let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap();
-        let config = quinn::ClientConfig::new(Arc::new(crypto));
         let server = serving.address.parse().unwrap();
-        let connecting = endpoint.connect_with(config, server, common::wire::SERVER_NAME).unwrap();
+        let connecting = endpoint.connect_with(client(tls), server, wire::SERVER_NAME).unwrap();
         let connection = connecting.await.unwrap();
         let (mut question, _answer) = connection.open_bi().await.unwrap();
         let mut sent = 0;

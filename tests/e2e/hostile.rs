@@ -1,7 +1,15 @@
 //! Devices that lie and strangers, against a running aggregator: each is told what is wrong, by code,
 //! and nothing of it reaches the model. Good devices then complete their rounds.
 
-use std::fs;
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use common::{
     Budget, Code,
@@ -42,8 +50,8 @@ impl Town {
         assert!(now == self.model, "the model file has changed");
     }
 
-    /// Two good devices finish the run, and their rounds count.
-    fn finish_with(self, devices: [&str; 2]) {
+    /// Two good devices finish the run, and their rounds count. Gives what the aggregator has written.
+    fn finish_with(self, devices: [&str; 2]) -> String {
         let Self { gateway, mut serving, .. } = self;
         assert!(serving.process.is_running());
         let start =
@@ -60,7 +68,7 @@ impl Town {
         assert_eq!(named, devices);
         assert!(gateway.parameters().iter().all(|value| value.is_finite()));
         serving.process.terminate();
-        serving.process.succeed();
+        serving.process.succeed()
     }
 }
 
@@ -340,4 +348,43 @@ fn lies_in_an_update_are_refused_and_do_not_count() {
 
 fn with(offer: &Offer, scalars: Scalars) -> Offer {
     Offer { scalars, ..offer.clone() }
+}
+
+#[test]
+fn who_asks_without_end_costs_no_more_than_who_asks_once() {
+    let town = Town::new("run = { rounds = 1, min_devices = 3 }", &["bad", "good-0", "good-1"]);
+    let identity = fs::read(town.gateway.identity("bad")).unwrap();
+    let (address, over) = (town.serving.address.clone(), Arc::new(AtomicBool::new(false)));
+    let flood = {
+        let over = over.clone();
+        thread::spawn(move || block_on(ask_without_end(&address, &identity, &over)))
+    };
+    let output = town.finish_with(["good-0", "good-1"]);
+    over.store(true, Ordering::Relaxed);
+    let asked = flood.join().unwrap();
+    assert!(asked >= 5000, "{asked} questions");
+    let count =
+        |what: &[&str]| output.lines().filter(|line| what.iter().all(|word| line.contains(word))).count();
+    // One of the first model and one of the second; one at first and one for each round.
+    let (exported, registered) = (count(&[" exported"]), count(&[" registered", "bad"]));
+    assert!((1..=2).contains(&exported), "{exported} exports for {asked} questions");
+    assert!((1..=3).contains(&registered), "{registered} registrations for {asked} questions");
+}
+
+/// Other numbers in every Hello, and a file each time; no work is done. Gives how often it asked.
+async fn ask_without_end(server: &str, identity: &[u8], over: &AtomicBool) -> usize {
+    let mut raw = Raw::connect(server, tls(identity, false)).await.unwrap();
+    raw.join(hello("bad")).await;
+    let mut asked = 0;
+    while asked < 5000 || !over.load(Ordering::Relaxed) && asked < 100_000 {
+        for _ in 0..50 {
+            asked += 1;
+            let budget = Budget { ram: Budget::UNLIMITED.ram - asked as u64, ..Budget::UNLIMITED };
+            raw.say(&ToAggregator::Hello(Hello { budget, ..hello("bad") })).await;
+            raw.say(&ToAggregator::PullOnnx).await;
+        }
+        raw.say(&ToAggregator::Refusal(Code::NotReady.into())).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    asked
 }

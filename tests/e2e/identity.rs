@@ -25,8 +25,9 @@ fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
     let gateway = Gateway::new(CONFIG, &[]);
     let mut serving = gateway.serve("127.0.0.1:0", &[]);
     let token = token(&gateway, "cam-9");
-    enroll(&gateway, &serving, &token).succeed();
+    let enrolling = enroll(&gateway, &serving, &token).succeed();
     let identity = gateway.identity("cam-9");
+    let first_key = key_lines(&fs::read_to_string(&identity).unwrap());
     assert_eq!(fs::metadata(&identity).unwrap().permissions().mode() & 0o777, 0o600);
     let again = enroll(&gateway, &serving, &token).fail();
     assert!(again.contains("gives no certificate") && again.contains("good once"), "{again}");
@@ -35,10 +36,10 @@ fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
     device.wait_line("joined as");
     let before = fs::read_to_string(&identity).unwrap();
     let renew = ["renew", "--server", &serving.address, "--identity", identity.to_str().unwrap()];
-    Process::start("renew", "edge-client", &renew).succeed();
+    let renewing = Process::start("renew", "edge-client", &renew).succeed();
     assert_ne!(fs::read_to_string(&identity).unwrap(), before);
     device.terminate();
-    device.succeed();
+    let first_log = device.succeed();
     let mut device = gateway.device(&serving, "cam-9", "0/5", &[]);
     device.wait_line("joined as");
 
@@ -49,16 +50,91 @@ fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
     let output = Process::start("old", "edge-client", &args).fail();
     assert!(output.contains("E30"), "{output}");
 
-    let dir = gateway.text("gw");
-    Process::start("revoke", "aggregator", &["revoke", "--dir", &dir, "cam-9"]).succeed();
+    revoke(&gateway, &["cam-9"]).succeed();
     let output = device.fail();
     assert!(output.contains("E30"), "{output}");
-    let output = Process::start("revoke", "aggregator", &["revoke", "--dir", &dir, "cam-9"]).fail();
-    assert!(output.contains("cam-9 is not enrolled"), "{output}");
+    let revoked = revoke(&gateway, &["cam-9"]).fail();
+    assert!(revoked.contains("cam-9 is not enrolled"), "{revoked}");
 
     assert!(serving.process.is_running());
-    let secret = token.split(':').nth(1).unwrap();
-    assert!(!serving.process.output().contains(secret), "the secret is in the log");
+    let mut secrets = [first_key, key_lines(&fs::read_to_string(&identity).unwrap())].concat();
+    secrets.push(token.split(':').nth(1).unwrap().to_owned());
+    for log in [&serving.process.output(), &output, &enrolling, &again, &first_log, &renewing] {
+        assert!(!log.contains("PRIVATE KEY"), "a key is in the log");
+        assert!(secrets.iter().all(|secret| !log.contains(secret)), "a secret is in the log");
+    }
+}
+
+/// The lines of a bundle that make up its private key.
+fn key_lines(bundle: &str) -> Vec<String> {
+    let key = bundle.split("BEGIN PRIVATE KEY-----").nth(1).unwrap().split("-----END").next().unwrap();
+    key.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+fn revoke(gateway: &Gateway, devices: &[&str]) -> Process {
+    let dir = gateway.text("gw");
+    Process::start("revoke", "aggregator", &[&["revoke", "--dir", &dir], devices].concat())
+}
+
+#[test]
+fn a_token_of_before_the_name_was_revoked_is_not_good() {
+    let gateway = Gateway::new(CONFIG, &["cam-1"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let (of_member, of_nobody) = (token(&gateway, "cam-1"), token(&gateway, "cam-9"));
+    revoke(&gateway, &["cam-1", "cam-9"]).succeed();
+    for token in [of_member, of_nobody] {
+        let output = enroll(&gateway, &serving, &token).fail();
+        assert!(output.contains("E30"), "{output}");
+    }
+    let later = token(&gateway, "cam-9");
+    enroll(&gateway, &serving, &later).succeed();
+}
+
+#[test]
+fn all_names_are_revoked_whatever_is_wrong_with_the_others() {
+    let gateway = Gateway::new(CONFIG, &["cam-1", "cam-2"]);
+    let output = revoke(&gateway, &["nobody", "cam-1", "no-one", "cam-2"]).fail();
+    assert!(output.contains("nobody is not enrolled; no-one is not enrolled"), "{output}");
+    assert!(output.contains("revoked cam-1") && output.contains("revoked cam-2"), "{output}");
+    assert_eq!(fs::read_dir(gateway.path("gw/identity/devices")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_token_is_not_spent_on_an_identity_that_can_not_be_kept() {
+    let gateway = Gateway::new(CONFIG, &[]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let token = token(&gateway, "cam-9");
+    fs::write(gateway.path("file"), "").unwrap();
+    for out in ["missing/dir", "file"] {
+        let out = gateway.text(out);
+        let args = ["enroll", "--server", &serving.address, "--token", &token, "--out", &out];
+        let output = Process::start("enroll", "edge-client", &args).fail();
+        assert!(output.contains(&out), "{output}");
+    }
+    enroll(&gateway, &serving, &token).succeed();
+    assert!(!gateway.path("cam-9.pem~").exists());
+}
+
+#[test]
+fn what_enroll_writes_is_for_its_owner_alone_and_replaces_nothing_in_vain() {
+    let gateway = Gateway::new(CONFIG, &["cam-1"]);
+    let mode = |file: &str| fs::metadata(gateway.path(file)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("cam-1.pem"), 0o600);
+    // Also where a file is replaced that everybody could read.
+    fs::set_permissions(gateway.path("cam-1.pem"), fs::Permissions::from_mode(0o644)).unwrap();
+    gateway.enroll(&["cam-1"]);
+    assert_eq!(mode("cam-1.pem"), 0o600);
+    enroll_under(&gateway, "m4", &["--serial"]);
+    assert_eq!((mode("m4.page"), mode("gw/identity/serial/m4.key")), (0o600, 0o600));
+
+    let certificate = || fs::read(gateway.path("gw/identity/devices/cam-1.crt")).unwrap();
+    let before = certificate();
+    fs::create_dir_all(gateway.path("out/cam-1.pem")).unwrap();
+    let (dir, out) = (gateway.text("gw"), gateway.text("out"));
+    let args = ["enroll", "--dir", &dir, "--out", &out, "cam-1"];
+    let output = Process::start("enroll", "aggregator", &args).fail();
+    assert!(output.contains("cam-1.pem"), "{output}");
+    assert!(certificate() == before, "the device is locked out");
 }
 
 #[test]

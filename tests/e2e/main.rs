@@ -2,7 +2,9 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `care` | of operators: `verify`, `rollback`, a full disk |
+//! | `boards` | behind a bridge: revocation, terms |
+//! | `boasts` | devices that say more of themselves than can be true |
+//! | `care` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
 //! | `gates` | what strangers may cost: handshakes, connections, bytes |
 //! | `garbage` | state machines that are told nonsense in any order |
 //! | `hostile` | devices that lie, and strangers |
@@ -13,10 +15,13 @@
 //! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
 //! | `network` | the real programs over a relay that loses, delays, cuts off and changes ports |
 //! | `networks` | convolutional and recurrent models through whole runs in memory |
+//! | `pace` | a fleet that comes back after its gateway was away |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+mod boards;
+mod boasts;
 mod care;
 mod exchanges;
 mod garbage;
@@ -30,5 +35,6 @@ mod load;
 mod mistakes;
 mod network;
 mod networks;
+mod pace;
 mod rounds;
 mod simulation;

@@ -28,6 +28,11 @@ fn a_wrong_configuration_is_named() {
         ("strategy = { params = { qq = 1 } }", "E50", "qq"),
         ("strategy = { params = { q = -1 } }", "E50", "`q`"),
         ("strategy = { params = { q_m = [0.1, 0.2] } }", "E50", "5 tiers"),
+        (
+            "strategy = { name = \"fedlf\" }\nguard = { robust = \"median\" }",
+            "E50",
+            "guard.robust = \"median\" with strategy fedlf",
+        ),
         ("devices = { cam-1 = 7 }", "E50", "cam-1"),
         ("model = { tiers = [1.0, 2.0] }", "E51", "tier 1"),
         ("model = { source = \"resnet-50\" }", "E51", "digits-mlp"),

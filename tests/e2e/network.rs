@@ -2,9 +2,11 @@
 
 use std::{fs, time::Duration};
 
+use common::message::{ToAggregator, ToDevice};
 use fleet::{
     gateway::Gateway,
     process::{Process, wait_for},
+    raw::{Raw, hello, honest, tls},
     relay::{Relay, Weather},
 };
 
@@ -106,6 +108,40 @@ fn a_port_that_changes_in_mid_upload_does_not_end_the_connection() {
     assert!(!output.contains("link lost"), "{output}");
     assert_eq!(output.matches("joined as").count(), 1, "{output}");
     assert!(bytes > UPDATE && bytes < UPDATE * 13 / 10, "{bytes} bytes went up for an update of {UPDATE}");
+}
+
+/// The same from the other end: the device goes on with another socket. What it sent before is not sent again.
+#[test]
+fn a_device_that_rebinds_its_socket_in_mid_upload_goes_on() {
+    let gateway = Gateway::new("run = { rounds = 1, min_devices = 1 }", &["cam-0"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let identity = fs::read(gateway.identity("cam-0")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut raw = Raw::connect(&serving.address, tls(&identity, false)).await.unwrap();
+        let welcome = raw.join(hello("cam-0")).await;
+        let assignment = raw.assignment().await;
+        let (offer, update) = honest(&assignment, &welcome);
+        raw.say(&ToAggregator::Offer(offer.clone())).await;
+        let fetch = |message: &ToDevice| match message {
+            ToDevice::Fetch(fetch) => Some(*fetch),
+            _ => None,
+        };
+        assert_eq!(raw.hear_until("Fetch", fetch).await.offset, 0);
+        let half = update.len() / 8 * 4;
+        raw.upload(offer.update.transfer, 0, &update[..half]).await;
+        let [before, after] = raw.rebind();
+        assert_ne!(before, after);
+        raw.upload(offer.update.transfer, half as u32, &update[half..]).await;
+        let receipt = |message: &ToDevice| match message {
+            ToDevice::Receipt(receipt) => Some(*receipt),
+            ToDevice::Fetch(fetch) => panic!("asked again for {fetch:?}"),
+            _ => None,
+        };
+        assert_eq!(raw.hear_until("Receipt", receipt).await.refused, None);
+        raw.leave().await;
+    });
+    gateway.wait_committed(1);
 }
 
 #[test]

@@ -113,7 +113,9 @@ fn a_reweighting_strategy_learns_over_quic() {
 }
 
 const LONG: &str =
-    "run = { rounds = 30, min_devices = 5 }\nround = { quorum = 1.0 }\ntraining = { epochs = 3 }";
+    "run = { rounds = 90, min_devices = 5 }\nround = { quorum = 1.0 }\ntraining = { epochs = 3 }";
+/// Enough that a run is still going on when something was seen of it: what people read is a quarter of a second old.
+const LONG_ROUNDS: u32 = 90;
 
 /// Every round was closed once, with everybody.
 fn assert_history(gateway: &Gateway, rounds: u32) -> RunId {
@@ -139,7 +141,7 @@ fn a_killed_aggregator_goes_on_where_it_was() {
         let committed = gateway.status().unwrap()["committed"].as_u64().unwrap();
         let (id, reports) = stored(&gateway);
         assert_eq!(*run.get_or_insert(id), id);
-        assert!(reports.len() as u64 >= committed && (reports.len() as u64) < 30, "{committed}");
+        assert!(reports.len() as u64 >= committed && reports.len() < LONG_ROUNDS as usize, "{committed}");
         assert!(devices.iter_mut().all(Process::is_running), "devices wait for the aggregator");
         let again = gateway.serve(&address, &["--exit-when-done"]);
         assert!(again.process.output().contains(&id.to_string()), "{}", again.process.output());
@@ -147,7 +149,7 @@ fn a_killed_aggregator_goes_on_where_it_was() {
     }
     finish(devices);
     serving.take().unwrap().process.succeed();
-    assert_eq!(Some(assert_history(&gateway, 30)), run);
+    assert_eq!(Some(assert_history(&gateway, LONG_ROUNDS)), run);
     assert_slices(&gateway);
 }
 
@@ -163,7 +165,7 @@ fn a_stopped_aggregator_ends_well_and_goes_on_later() {
     let serving = gateway.serve(&serving.address, &["--exit-when-done"]);
     finish(devices);
     serving.process.succeed();
-    assert_eq!(assert_history(&gateway, 30), run);
+    assert_eq!(assert_history(&gateway, LONG_ROUNDS), run);
 }
 
 #[test]
@@ -178,7 +180,7 @@ fn a_killed_device_comes_back_and_the_run_goes_on() {
     }
     finish(devices);
     serving.process.succeed();
-    assert_history(&gateway, 30);
+    assert_history(&gateway, LONG_ROUNDS);
     assert_slices(&gateway);
 }
 

@@ -1,6 +1,7 @@
 //! Whole runs in memory and virtual time. Whatever the link does to frames, the run ends, and its
 //! model is the model of an undisturbed run, bit for bit.
 
+use aggregator::{report::RoundReport, strategy::PerTier};
 use common::rng::{Rng, derive};
 use fleet::{
     memory::{Accident, Outcome, Setup},
@@ -97,8 +98,9 @@ fn killed_aggregators_and_devices_lose_nothing_and_count_nothing_twice() {
     let expected = calm.run();
     for_seeds(120, |seed| {
         let mut setup = calm.disturbed(seed);
-        setup.accidents = draw(seed, |rng| match rng.below(2) {
+        setup.accidents = draw(seed, |rng| match rng.below(3) {
             0 => Accident::Crash,
+            1 => Accident::CrashUncommitted,
             _ => {
                 let device = rng.below(5) as usize;
                 Accident::Reboot { device, tier: device }
@@ -124,9 +126,10 @@ fn an_impatient_run_ends_whatever_happens() {
         let mut rng = Rng::new(derive(seed, 3));
         setup.config.round.deadline_s = (0.2 + 3.0 * rng.unit_f64()).into();
         let leaving = rng.below(5) as usize;
-        setup.accidents = draw(seed, |rng| match rng.below(4) {
+        setup.accidents = draw(seed, |rng| match rng.below(5) {
             0 => Accident::Crash,
-            1 => Accident::Vanish { device: leaving },
+            1 => Accident::CrashUncommitted,
+            2 => Accident::Vanish { device: leaving },
             _ => Accident::Reboot { device: rng.below(5) as usize, tier: rng.below(5) as usize },
         });
         let outcome = setup.run();
@@ -140,6 +143,72 @@ fn an_impatient_run_ends_whatever_happens() {
             assert!(enough, "round {} closed without a quorum", report.round);
         }
     });
+}
+
+/// What a seed makes of a run besides its link: who is asked, how long is waited, what goes wrong. The model is so small that
+/// tens of thousands of runs take seconds: here only orders of events matter.
+fn any_order(seed: u64) -> Setup {
+    let mut rng = Rng::new(derive(seed, 4));
+    let mut setup = Setup::new(
+        "run = { rounds = 2 }\ntraining = { batch = 4 }\n\
+         model = { source = \"mlp:64-4-10\", tiers = [1.0, 1.0, 0.5, 0.5, 0.25] }",
+    )
+    .disturbed(seed);
+    setup.samples = 4;
+    setup.limits.chunk = 1 << 10;
+    setup.limits.window = 2 << 10;
+    let config = &mut setup.config;
+    // One may leave before the first round, which waits for this many.
+    config.run.min_devices = 3 + rng.below(2) as usize;
+    config.round.participation = if rng.below(2) == 0 { 1.0 } else { 0.6 };
+    config.round.over_selection = 1.0 + rng.below(3) as f64 / 2.0;
+    let each = |rng: &mut Rng, least: f64, most: f64| {
+        (0..5).map(|_| least + (most - least) * rng.unit_f64()).collect::<Vec<_>>()
+    };
+    config.round.deadline_s = PerTier::Each(each(&mut rng, 0.05, 4.0));
+    config.round.quorum = PerTier::Each(each(&mut rng, 0.0, 1.0));
+    config.round.give_up_s = 1.0 + 9.0 * rng.unit_f64();
+    config.server.max_uploads = 1 + rng.below(4) as usize;
+    let leaving = rng.below(5) as usize;
+    setup.accidents = draw(seed, |rng| match rng.below(6) {
+        0 | 1 => Accident::Crash,
+        2 => Accident::CrashUncommitted,
+        3 => Accident::Vanish { device: leaving },
+        _ => Accident::Reboot { device: rng.below(5) as usize, tier: rng.below(5) as usize },
+    });
+    setup
+}
+
+/// Everything at once: per-tier deadlines and quorums, over-selection, crashes before and after commits, devices that leave
+/// or come back as something else, links that lose, repeat, garble and reorder. Every run ends; what was acknowledged
+/// counts, and counts once (`World` compares what is combined with what is stored, `assert_counted` with what devices
+/// were told).
+#[test]
+fn tens_of_thousands_of_orders_of_events() {
+    for_seeds(20_000, |seed| {
+        let outcome = any_order(seed).run();
+        let train = outcome.reports.iter().filter(|report| report.purpose == "train");
+        assert_eq!(train.map(|report| report.round).collect::<Vec<_>>(), [1, 2]);
+        assert!(outcome.parameters.iter().all(|value| value.is_finite()));
+        assert_counted(&outcome);
+    });
+}
+
+/// Whoever was told that its update is accepted is in the report of that round, once. Scores after the last round are not
+/// stored.
+fn assert_counted(outcome: &Outcome) {
+    let train =
+        |round: u32| outcome.reports.iter().find(|report| report.round == round && report.purpose == "train");
+    for ((device, round), answers) in &outcome.answers {
+        let Some(report) = train(*round) else { continue };
+        let lines = |report: &RoundReport| {
+            report.devices.iter().filter(|line| line.device == device.as_str()).count()
+        };
+        let counted = lines(report);
+        assert!(counted <= 1, "{device} counts {counted} times in round {round}");
+        let accepted = answers.iter().any(Option::is_none);
+        assert!(!accepted || counted == 1, "{device} was told that its update of round {round} is accepted");
+    }
 }
 
 #[test]

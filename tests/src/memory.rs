@@ -33,12 +33,16 @@ use crate::link::Faults;
 
 /// No run takes this many events unless it goes round in circles.
 const MAX_EVENTS: u64 = 3_000_000;
+/// How long a commit takes at most.
+const DISK_MS: u64 = 40;
 
 /// What happens to a fleet besides its link, at a time in milliseconds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Accident {
     /// The aggregator is killed and started again.
     Crash,
+    /// It is killed when devices may have heard of a new model and the disk has not.
+    CrashUncommitted,
     /// A device is reset, and comes back with the memory of a tier.
     Reboot { device: usize, tier: usize },
     /// A device is never heard of again.
@@ -124,6 +128,8 @@ enum Happening {
     /// The aggregator notices that a connection is gone.
     Lost(ConnId),
     Work(usize),
+    /// The aggregator's disk has caught up.
+    Record,
     Accident(Accident),
 }
 
@@ -145,6 +151,10 @@ pub struct World {
     keeper: Keeper,
     members: Vec<Member>,
     rng: Rng,
+    /// The disk is at work on a commit.
+    writing: bool,
+    /// It will not finish the next one.
+    doomed: bool,
     now: u64,
     sent: u64,
     /// By time, then in the order of sending.
@@ -174,6 +184,8 @@ impl World {
             members: (0..setup.devices).map(|index| member(setup, &model, index, index)).collect(),
             model,
             rng: Rng::new(derive(setup.seed, 0)),
+            writing: false,
+            doomed: false,
             now: 0,
             sent: 0,
             future: BTreeMap::new(),
@@ -308,7 +320,12 @@ impl World {
                     self.serve(index);
                 }
             }
+            Happening::Record => {
+                self.writing = false;
+                self.keeper.record().unwrap();
+            }
             Happening::Accident(Accident::Crash) => self.crash(),
+            Happening::Accident(Accident::CrashUncommitted) => self.doomed = true,
             Happening::Accident(Accident::Reboot { device, tier }) => self.reboot(device, tier),
             Happening::Accident(Accident::Vanish { device }) => {
                 self.members[device].done = true;
@@ -353,6 +370,7 @@ impl World {
         let store = std::mem::replace(&mut self.keeper.store, Box::new(MemoryStore::new()));
         Run { coordinator: self.coordinator, keeper: self.keeper } =
             open(&self.setup, store, &self.reports, self.now);
+        self.writing = false;
         self.coordinator.handle_timeout(self.time());
         let conns: Vec<_> = self.members.iter().filter_map(|member| member.conn).collect();
         for conn in conns {
@@ -412,7 +430,7 @@ impl World {
             self.note(&action);
             match action {
                 Action::Disconnect(conn) => leaving.push(conn),
-                action => match self.keeper.act(action).unwrap() {
+                action => match self.keeper.begin(action).unwrap() {
                     Some(Reply::Finished) | None => {}
                     Some(reply) => self.keeper.tell(reply, &mut self.coordinator, now),
                 },
@@ -428,6 +446,13 @@ impl World {
             }
         }
         leaving.into_iter().for_each(|conn| self.break_off(conn));
+        if self.keeper.due.is_none() {
+            self.keeper.record().unwrap();
+        } else if !std::mem::replace(&mut self.writing, true) {
+            let crash = std::mem::take(&mut self.doomed).then_some(Happening::Accident(Accident::Crash));
+            let delay = self.rng.below(DISK_MS);
+            self.plan(delay, crash.unwrap_or(Happening::Record));
+        }
     }
 
     /// Checks that what is combined is what was delivered, each update once.

@@ -95,6 +95,14 @@ impl Raw {
         stream.finish().unwrap();
     }
 
+    /// Goes on with another socket, as a device whose address has changed; gives the old and the new port.
+    pub fn rebind(&self) -> [u16; 2] {
+        let port = || self.endpoint.local_addr().unwrap().port();
+        let before = port();
+        self.endpoint.rebind(std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap()).unwrap();
+        [before, port()]
+    }
+
     /// The next message, or `None` when there are no more.
     pub async fn hear(&mut self) -> Option<ToDevice> {
         in_time("an answer", async {

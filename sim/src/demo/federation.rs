@@ -6,7 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aggregator::{ca::Authority, config::Config, keeper::Observer, report::RoundReport, server::Server};
+use aggregator::{
+    ca::Authority,
+    config::Config,
+    keeper::Observer,
+    report::RoundReport,
+    server::{End, Server},
+};
 use common::Budget;
 use edge_client::{
     Profile,
@@ -64,7 +70,11 @@ async fn finish(server: &Server, clients: &mut JoinSet<Ended>) -> Result<(), Dem
     tokio::pin!(finished);
     loop {
         tokio::select! {
-            () = &mut finished => break,
+            end = &mut finished => match end {
+                End::Over => break,
+                // Stopping the server says why.
+                End::Failed => return Ok(()),
+            },
             Some(ended) = clients.join_next() => { ended??; }
         }
     }

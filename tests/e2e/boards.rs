@@ -1,0 +1,191 @@
+//! Boards behind a real bridge: when they and their bridge are members, and for which tiers.
+
+use std::{fs, os::unix::fs::PermissionsExt, thread, time::Duration};
+
+use common::{Code, Tier, wire};
+use fleet::{
+    board::Board,
+    gateway::{Gateway, Serving},
+    process::Process,
+    raw::{Raw, tls},
+};
+
+const CONFIG: &str = "run = { rounds = 1000000, min_devices = 1 }";
+
+/// An aggregator with a bridge that boards can be plugged into.
+struct Village {
+    gateway: Gateway,
+    serving: Serving,
+    bridge: Process,
+}
+
+impl Village {
+    fn new() -> Self {
+        let gateway = Gateway::new(CONFIG, &["bridge"]);
+        let serving = gateway.serve("127.0.0.1:0", &[]);
+        let mut bridge = start_bridge(&gateway, &serving);
+        bridge.wait_line("connected to");
+        Self { gateway, serving, bridge }
+    }
+
+    /// Enrols a board under terms and plugs it in.
+    fn board(&self, name: &str, terms: &[&str]) -> Board {
+        let (dir, out) = (self.gateway.text("gw"), self.gateway.text("."));
+        let args = [&["enroll", "--dir", &dir, "--out", &out, "--serial"], terms, &[name]].concat();
+        Process::start("enroll", "aggregator", &args).succeed();
+        self.plug(name)
+    }
+
+    fn plug(&self, name: &str) -> Board {
+        let page = self.gateway.path(&format!("{name}.page"));
+        Board::plug(&page, &self.gateway.path("boards.sock"))
+    }
+
+    fn revoke(&self, devices: &[&str]) -> Process {
+        let dir = self.gateway.text("gw");
+        Process::start("revoke", "aggregator", &[&["revoke", "--dir", &dir], devices].concat())
+    }
+
+    fn log(&self) -> String {
+        self.serving.process.output()
+    }
+}
+
+fn start_bridge(gateway: &Gateway, serving: &Serving) -> Process {
+    let (identity, port) = (gateway.text("bridge.pem"), format!("unix:{}", gateway.text("boards.sock")));
+    let args = ["bridge", "--server", &serving.address, "--identity", &identity, "--port", &port];
+    Process::start("bridge", "edge-client", &args)
+}
+
+#[test]
+fn a_revoked_board_loses_its_session_and_gets_no_other() {
+    let mut village = Village::new();
+    let (mut revoked, mut stays) = (village.board("m4", &[]), village.board("m5", &[]));
+    revoked.join();
+    stays.join();
+    let output = village.revoke(&["m4"]).succeed();
+    assert!(output.contains("revoked m4"), "{output}");
+    assert!(!village.gateway.path("gw/identity/serial/m4.key").exists());
+    revoked.wait_lost();
+    assert_eq!(revoked.hail(), Err(Code::UnknownDevice));
+    let output = village.revoke(&["m4"]).fail();
+    assert!(output.contains("m4 is not enrolled"), "{output}");
+
+    stays.say(&common::message::ToAggregator::Ready);
+    assert!(!matches!(stays.hear(), fleet::board::Answer::Lost), "another board is cut off as well");
+    assert!(village.bridge.is_running());
+    let log = village.log();
+    assert!(log.contains("dropped: E30"), "{log}");
+
+    // Enrolling again makes another key, under which the session of the first is worth nothing.
+    let mut anew = village.board("m5", &[]);
+    stays.wait_lost();
+    anew.join();
+}
+
+#[test]
+fn a_board_that_hailed_before_it_was_revoked_comes_too_late() {
+    let village = Village::new();
+    let mut board = village.board("m4", &[]);
+    board.hail().unwrap();
+    village.revoke(&["m4"]).succeed();
+    let hello = board.hello();
+    board.say(&hello);
+    board.wait_lost();
+    assert_eq!(board.hail(), Err(Code::UnknownDevice));
+    assert!(!village.log().contains("joined over a serial line"), "{}", village.log());
+}
+
+#[test]
+fn a_revoked_bridge_is_turned_out() {
+    let Village { gateway, serving: mut aggregator, bridge } = Village::new();
+    let dir = gateway.text("gw");
+    Process::start("revoke", "aggregator", &["revoke", "--dir", &dir, "bridge"]).succeed();
+    let output = bridge.fail();
+    assert!(output.contains("E30"), "{output}");
+    let output = start_bridge(&gateway, &aggregator).fail();
+    assert!(output.contains("E30"), "{output}");
+    assert!(aggregator.process.is_running());
+}
+
+#[test]
+fn connections_of_a_bridge_are_bounded() {
+    let gateway = Gateway::new(CONFIG, &["bridge"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let mut tls = tls(&fs::read(gateway.identity("bridge")).unwrap(), false);
+    tls.alpn_protocols = vec![wire::BRIDGE_ALPN.to_vec()];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut raws = vec![];
+        for count in 1..=3 {
+            raws.push(Raw::connect(&serving.address, tls.clone()).await.unwrap());
+            // It is in when the aggregator says so.
+            while serving.process.output().matches("bridge connected").count() < count {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        let fate = raws.remove(0).fate().await;
+        assert_eq!(fate.closed, Some(Code::Busy), "{fate:?}");
+        for raw in raws {
+            raw.leave().await;
+        }
+    });
+}
+
+#[test]
+fn a_bridge_renews_its_certificate_before_it_expires() {
+    let gateway = Gateway::new(CONFIG, &[]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let (dir, out) = (gateway.text("gw"), gateway.text("."));
+    // Good for 17 seconds.
+    let args = ["enroll", "--dir", &dir, "--out", &out, "--days", "0.0002", "bridge"];
+    Process::start("enroll", "aggregator", &args).succeed();
+    let first = fs::read_to_string(gateway.identity("bridge")).unwrap();
+    let mut bridge = start_bridge(&gateway, &serving);
+    bridge.wait_line("identity renewed");
+    assert_ne!(fs::read_to_string(gateway.identity("bridge")).unwrap(), first);
+    // The connection ends with the certificate it was opened with.
+    fleet::process::wait_for("the bridge to come back", || {
+        (bridge.output().matches("connected to").count() >= 2).then_some(())
+    });
+    assert!(bridge.is_running());
+}
+
+#[test]
+fn a_boards_key_is_good_for_some_tiers_and_for_its_time() {
+    let village = Village::new();
+    let welcome = village.board("m4", &["--tiers", "3,4"]).join();
+    assert_eq!(welcome.tier, Tier::new(3).unwrap(), "the widest one that is allowed");
+
+    // Good for 17 seconds.
+    let mut board = village.board("m5", &["--days", "0.0002"]);
+    board.join();
+    board.wait_lost();
+    assert_eq!(board.hail(), Err(Code::UnknownDevice));
+
+    // A key of before terms were kept with it.
+    let mut board = village.board("m6", &["--tiers", "4"]);
+    let file = village.gateway.path("gw/identity/serial/m6.key");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.lines().next().unwrap()).unwrap();
+    assert_eq!(board.join().tier, Tier::new(0).unwrap());
+}
+
+#[test]
+fn a_boards_key_is_readable_by_the_owner_alone_and_in_no_log() {
+    let village = Village::new();
+    let mut board = village.board("m4", &[]);
+    board.join();
+    for file in ["m4.page", "gw/identity/serial/m4.key"] {
+        let mode = fs::metadata(village.gateway.path(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    // What else is in the log is written by now.
+    thread::sleep(Duration::from_millis(300));
+    let key = board.page().key;
+    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let list = format!("{:?}", &key[..8]);
+    for log in [village.log(), village.bridge.output()] {
+        assert!(!log.to_lowercase().contains(&hex) && !log.contains(list.trim_end_matches(']')), "{log}");
+    }
+}

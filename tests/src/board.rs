@@ -1,0 +1,159 @@
+//! A board that says what it likes: sealed frames over a line into a real bridge, without a Session.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use common::{
+    Code,
+    message::{Hello, ToAggregator, ToDevice, Welcome},
+    sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD},
+    wire::{self, Frame},
+};
+use edge_client::serial::{
+    MAX_CHUNK, MAX_PACKET,
+    line::{Decoder, Encoder},
+};
+
+use crate::{
+    process::{PATIENCE, wait_for},
+    raw::{control, hello},
+};
+
+/// How long an answer may take before a packet is sent again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A board on a line.
+#[derive(Debug)]
+pub struct Board {
+    page: Page,
+    caller: Caller,
+    line: UnixStream,
+    decoder: Decoder<{ MAX_PACKET + 4 }>,
+    packets: Vec<Vec<u8>>,
+}
+
+/// What a board is told.
+#[derive(Debug)]
+pub enum Answer {
+    Message(Box<ToDevice>),
+    /// There is no session (any more).
+    Lost,
+    Refused(Code),
+}
+
+impl Board {
+    /// Plugs a board with the page of `aggregator enroll --serial` into a bridge's socket.
+    pub fn plug(page: &Path, socket: &Path) -> Self {
+        let page = Page::decode(&fs::read(page).unwrap()).unwrap();
+        let line = wait_for("the bridge's socket", || UnixStream::connect(socket).ok());
+        line.set_read_timeout(Some(PAUSE)).unwrap();
+        // No two boards of a test have the same seed.
+        let caller = Caller::new(page.device.clone(), page.key, Nonces::new(page.seed, 0));
+        Self { page, caller, line, decoder: Decoder::default(), packets: vec![] }
+    }
+
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+
+    /// Asks for a session until there is one or it is refused.
+    pub fn hail(&mut self) -> Result<(), Code> {
+        let start = Instant::now();
+        loop {
+            assert!(start.elapsed() < PATIENCE, "nobody answers a hail");
+            let mut packet = [0; 64];
+            let len = self.caller.hail(&mut packet);
+            self.put(&packet[..len]);
+            while let Some(mut packet) = self.next_packet() {
+                match self.caller.handle(&mut packet) {
+                    Heard::Connected => return Ok(()),
+                    Heard::Refused(code) => return Err(code),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    pub fn say(&mut self, message: &ToAggregator) {
+        let frame = control(message);
+        let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
+        packet[SEAL_HEAD..SEAL_HEAD + frame.len()].copy_from_slice(&frame);
+        let len = self.caller.seal(&mut packet, frame.len()).unwrap();
+        self.put(&packet[..len]);
+    }
+
+    /// What is said next.
+    pub fn hear(&mut self) -> Answer {
+        let start = Instant::now();
+        loop {
+            assert!(start.elapsed() < PATIENCE, "nothing is heard");
+            let Some(mut packet) = self.next_packet() else { continue };
+            match self.caller.handle(&mut packet) {
+                Heard::Frame(frame) => match Frame::decode(frame).unwrap() {
+                    Frame::Control(body) => return Answer::Message(Box::new(wire::message(body).unwrap())),
+                    Frame::Chunk { .. } => {}
+                },
+                Heard::Lost => return Answer::Lost,
+                Heard::Refused(code) => return Answer::Refused(code),
+                Heard::Nothing | Heard::Connected | Heard::Rejected(_) => {}
+            }
+        }
+    }
+
+    /// Opens a session and says Hello, as a board with room for everything.
+    pub fn join(&mut self) -> Welcome {
+        let start = Instant::now();
+        loop {
+            assert!(start.elapsed() < PATIENCE, "nobody says Welcome");
+            self.hail().unwrap();
+            self.say(&self.hello());
+            loop {
+                match self.hear() {
+                    Answer::Message(message) => {
+                        if let ToDevice::Welcome(welcome) = *message {
+                            return welcome;
+                        }
+                    }
+                    // The bridge has opened another stream.
+                    Answer::Lost => break,
+                    Answer::Refused(code) => panic!("refused: {code}"),
+                }
+            }
+        }
+    }
+
+    pub fn hello(&self) -> ToAggregator {
+        let hello = Hello { max_chunk: MAX_CHUNK, ..hello(self.page.device.as_str()) };
+        ToAggregator::Hello(hello)
+    }
+
+    /// Waits until the session is lost.
+    pub fn wait_lost(&mut self) {
+        while !matches!(self.hear(), Answer::Lost) {}
+    }
+
+    fn put(&mut self, packet: &[u8]) {
+        let bytes: Vec<u8> = Encoder::new(packet).collect();
+        self.line.write_all(&bytes).unwrap();
+    }
+
+    /// `None` if there is none for a while.
+    fn next_packet(&mut self) -> Option<Vec<u8>> {
+        let mut bytes = [0; 1024];
+        while self.packets.is_empty() {
+            let len = self.line.read(&mut bytes).ok()?;
+            assert!(len > 0, "the bridge has unplugged the board");
+            for &byte in &bytes[..len] {
+                if let Some(Ok(packet)) = self.decoder.push(byte) {
+                    self.packets.push(packet.to_vec());
+                }
+            }
+        }
+        Some(self.packets.remove(0))
+    }
+}
