@@ -10,6 +10,9 @@ const STEPS: usize = 20_000;
 /// Steps between two looks at how far it is.
 const LOOK: usize = 20;
 const GAP: f64 = 1e-14;
+/// What the factor's diagonal has more, so that it can always be formed; each further step takes back what this costs.
+const RIDGE: f64 = 1e-11;
+const REFINEMENTS: usize = 3;
 
 /// Weights of the vectors. The limits must leave room for a sum of 1.
 pub fn min_norm_in_box(products: &Products, lo: &[f64], hi: &[f64]) -> Vec<f64> {
@@ -93,32 +96,32 @@ pub(super) fn gap(products: &Products, x: &[f64], lo: &[f64], hi: &[f64]) -> f64
     dot(x, &slope) - corner
 }
 
-/// Keeps weights at their limits and solves for the others: `(G_FF + 1 1^T) x_F = t 1 - c` with `c` what the fixed
-/// ones contribute, and `t` so that all sum to 1. `None` if a weight would leave its limits.
+/// Keeps weights at their limits and solves for the others: `(G_FF + 1 1^T) d = t 1 - slope_F` for the step `d` that
+/// is left, with `t` so that all sum to 1. `None` if a weight would leave its limits.
 fn refine(unit: &Products, x: &[f64], lo: &[f64], hi: &[f64]) -> Option<Vec<f64>> {
     let is_free = |i: &usize| x[*i] > lo[*i] + 1e-9 && x[*i] < hi[*i] - 1e-9;
     let free: Vec<usize> = (0..x.len()).filter(is_free).collect();
     let nearest = |i: usize| if x[i] - lo[i] <= hi[i] - x[i] { lo[i] } else { hi[i] };
-    let mut exact: Vec<f64> = (0..x.len()).map(|i| if is_free(&i) { 0.0 } else { nearest(i) }).collect();
-    let rest = 1.0 - exact.iter().sum::<f64>();
+    let mut exact: Vec<f64> = (0..x.len()).map(|i| if is_free(&i) { x[i] } else { nearest(i) }).collect();
     if free.is_empty() {
-        return (rest.abs() <= 1e-14).then_some(exact);
+        return ((1.0 - exact.iter().sum::<f64>()).abs() <= 1e-14).then_some(exact);
     }
-    let fixed = unit.with(&exact);
-    let pushed: Vec<f64> = free.iter().map(|&i| fixed[i]).collect();
     let factor = factor(&free, unit);
-    let (ones, pushed) = (solve(&factor, vec![1.0; free.len()]), solve(&factor, pushed));
-    let t = (rest + pushed.iter().sum::<f64>()) / ones.iter().sum::<f64>();
-    for ((&i, one), push) in free.iter().zip(&ones).zip(&pushed) {
-        exact[i] = t * one - push;
-        if !(lo[i]..=hi[i]).contains(&exact[i]) {
-            return None;
+    let ones = solve(&factor, vec![1.0; free.len()]);
+    for _ in 0..REFINEMENTS {
+        let slope = unit.with(&exact);
+        let back = solve(&factor, free.iter().map(|&i| slope[i]).collect());
+        let rest = 1.0 - exact.iter().sum::<f64>();
+        let t = (rest + back.iter().sum::<f64>()) / ones.iter().sum::<f64>();
+        for ((&i, one), back) in free.iter().zip(&ones).zip(&back) {
+            exact[i] += t * one - back;
         }
     }
-    Some(exact)
+    free.iter().all(|&i| (lo[i]..=hi[i]).contains(&exact[i])).then_some(exact)
 }
 
-/// Lower triangle of `G_FF + 1 1^T`.
+/// Lower triangle of `G_FF + 1 1^T`, and a little more on the diagonal: where more vectors than dimensions leave many
+/// best weights, the step goes to those nearest by.
 fn factor(free: &[usize], unit: &Products) -> Vec<Vec<f64>> {
     let mut factor: Vec<Vec<f64>> = Vec::with_capacity(free.len());
     for (place, &i) in free.iter().enumerate() {
@@ -126,7 +129,7 @@ fn factor(free: &[usize], unit: &Products) -> Vec<Vec<f64>> {
         for k in 0..place {
             row[k] = (row[k] - dot(&factor[k][..k], &row[..k])) / factor[k][k];
         }
-        let own = unit.at(i, i) + 1.0;
+        let own = unit.at(i, i) + 1.0 + RIDGE;
         row.push((own - dot(&row, &row)).max(1e-15 * own).sqrt());
         factor.push(row);
     }
