@@ -159,8 +159,8 @@ pub enum CombineError<E> {
     Read(E),
 }
 
-/// Replaces `theta` by the next global model, and the method's state by the next one. On an error, both are
-/// untouched. `earlier` are the exchanges of the round before the one that gave the updates.
+/// Replaces `theta` by the next global model, and the method's state by the next one. Where the result is not finite, both
+/// are untouched; after an error of reading, neither may be used any more. `earlier` are the exchanges of the round before the one that gave the updates.
 pub fn combine<P: Scalar, U: Updates>(
     method: &mut Method,
     cohort: &Cohort<'_>,
@@ -180,9 +180,9 @@ pub fn combine<P: Scalar, U: Updates>(
     let strategy = &*method.strategy;
     let Found { mut step, shares, rho, notes } = match (&blocks, &method.varp) {
         (Some(blocks), _) => direct(strategy, cohort, blocks, updates)?,
-        (None, None) => average(strategy, cohort, strategy.weigh(cohort), updates)?,
+        (None, None) => average(strategy, cohort, strategy.weigh(cohort).credited(cohort), updates)?,
         (None, Some(varp)) => {
-            let weights = varp::weigh(strategy, cohort);
+            let weights = varp::weigh(strategy, cohort).credited(cohort);
             let mut found = average(strategy, cohort, weights, &mut Corrected::new(updates, varp))?;
             let mean = varp.mean(cohort);
             match found.step.shift.is_empty() {
@@ -225,7 +225,8 @@ pub fn weighted_mean<U: Updates>(
     cohort: &Cohort<'_>,
     updates: &mut U,
 ) -> Result<Vec<f64>, CombineError<U::Error>> {
-    let fold = fold(cohort, weights, updates, |index, participant| Row::Update(index, participant))?;
+    let weights = weights.clone().credited(cohort);
+    let fold = fold(cohort, &weights, updates, |index, participant| Row::Update(index, participant))?;
     let mix = Mix::mean(cohort.regions(), &fold.sums());
     let step = Step { folds: vec![(fold, mix)], shift: vec![], moved: vec![] };
     Ok(step.vector(cohort.regions()))
@@ -277,6 +278,7 @@ fn average<'a, U: Updates>(
         robust => shift = guard::robust::step(robust, cohort, &weights, &mix, updates)?,
     }
     if let Some((weights, share)) = strategy.first(cohort) {
+        let weights = weights.credited(cohort);
         let first = fold(cohort, &weights, updates, |index, participant| Row::First(index, participant))?;
         let mut mix = Mix::mean(regions, &first.sums());
         mix.scale(share);

@@ -57,6 +57,7 @@ codes! {
     ImplausibleLoss = 19, "loss is far above what the device's peers or its own past allow";
     ImplausibleNorm = 20, "update is far longer than those of the device's peers or its own before";
     ImplausibleSamples = 21, "number of samples is far from what the device has said before or far above its peers'";
+    PointsAway = 22, "updates of the device have pointed away from all others";
 
     // Devices.
     UnknownDevice = 30, "device is not enrolled";

@@ -86,13 +86,8 @@ impl Participant {
         self.more.is_none()
     }
 
-    /// n_i, as far as it counts.
+    /// n_i, as far as it is believed.
     pub fn samples(&self) -> f64 {
-        f64::from(self.samples) * f64::from(self.credit)
-    }
-
-    /// The samples it trains on.
-    pub(super) fn samples_believed(&self) -> f64 {
         f64::from(self.samples)
     }
 }
@@ -321,14 +316,14 @@ impl<'a> Cohort<'a> {
         self.participants.get(index).map_or(0, |participant| participant.samples)
     }
 
-    /// Lets a part of a participant's samples count.
+    /// Lets a participant count for a part of its weight; see [`Weights::credited`](crate::strategy::Weights::credited).
     pub(super) fn set_credit(&mut self, index: usize, credit: f32) {
         if let Some(participant) = self.participants.get_mut(index) {
             participant.credit = credit;
         }
     }
 
-    pub(super) fn credit(&self, index: usize) -> f64 {
+    pub(crate) fn credit(&self, index: usize) -> f64 {
         self.participants.get(index).map_or(0.0, |participant| f64::from(participant.credit))
     }
 

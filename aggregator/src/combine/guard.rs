@@ -27,13 +27,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{cohort::Cohort, kernel::Scalar};
 use crate::{fleet::DeviceRecord, strategy::Kind};
-use band::{Band, bands};
+use band::{Band, bands, bands_of, median};
 use findings::Findings;
+use lean::Lean;
 
 mod band;
 mod config;
 mod figures;
 mod findings;
+mod lean;
 pub mod robust;
 mod samples;
 pub mod scaled;
@@ -50,12 +52,12 @@ pub use scores::count;
 
 /// What a device that points away from the others still counts.
 const SCREENED: f32 = 0.1;
-/// Rounds running after which it is so, and the most that are remembered.
-const AWAY: (u8, u8) = (2, 4);
+/// Samples beyond this many times what is usual, which only a device's own word says it has, make no room for a longer update.
+const LENGTHENING: f64 = 4.0;
 /// A value that has grown no more than this is believed again.
 const STEADY: f64 = 1.25;
-/// What is clipped to a device's own past may grow this much from round to round, so that a device that has really
-/// changed is believed in the end. A device that says ten times too much needs a hundred rounds for it.
+/// What a device's own past allows may grow this much from round to round, so that a device that has really changed is
+/// believed in the end, and whoever climbs in small steps is not.
 const DRIFT: f64 = 1.01;
 
 /// The rules, and what is remembered of every device.
@@ -73,8 +75,7 @@ struct Past {
     tier: Tier,
     loss: Option<Place>,
     norm: Option<Place>,
-    /// Rounds in which its update pointed away from the others, less those in which it did not.
-    away: u8,
+    lean: Lean,
     /// Has taken part: its sample count is one of those that others are held against. Enrolment alone is not enough,
     /// or what a round gives would depend on who came while it was open.
     seen: bool,
@@ -107,6 +108,7 @@ enum Belief {
 
 const PEERS: &str = "far above its peers";
 const OWN_PAST: &str = "far above its own past";
+const AGAINST: &str = "has pointed away from the others whenever these agreed";
 
 impl Guard {
     pub fn new(config: GuardConfig) -> Self {
@@ -123,7 +125,7 @@ impl Guard {
             return;
         }
         let (samples, tier) = (record.data.train_samples, record.tier);
-        let past = Past { samples, tier, loss: None, norm: None, away: 0, seen: false };
+        let past = Past { samples, tier, loss: None, norm: None, lean: Lean::default(), seen: false };
         self.devices.entry(record.device.clone()).or_insert(past);
     }
 
@@ -137,7 +139,7 @@ impl Guard {
         }
         self.discount(cohort, &mut verdict);
         let mut findings = Findings { refuse: self.config.mode == Mode::Refuse, refused: vec![], verdict };
-        self.check_samples(cohort, &mut findings);
+        let usual = self.check_samples(cohort, &mut findings);
         let mut next = self.pasts(cohort);
         let losses: Vec<f64> = cohort.participants().iter().map(|p| p.loss()).collect();
         for (index, (belief, place)) in
@@ -154,7 +156,7 @@ impl Guard {
         }
         self.check_losses_after(cohort, &mut findings);
         figures::check(&self.config, cohort, &mut findings);
-        self.check_norms(cohort, kind, &mut findings, &mut next);
+        self.check_norms(cohort, kind, &usual, &mut findings, &mut next);
         let Findings { mut refused, mut verdict, .. } = findings;
         verdict.next = next;
         refused.sort_by_key(|&(index, _)| index);
@@ -169,31 +171,26 @@ impl Guard {
         verdict
     }
 
-    /// Updates that point away from the others count less. `cosines` are those of [`screen::cosines`].
-    pub fn screen(&self, cohort: &mut Cohort<'_>, cosines: &BTreeMap<DeviceId, f64>, verdict: &mut Verdict) {
-        for index in 0..cohort.participants().len() {
-            let Some(participant) = cohort.participants().get(index) else { continue };
-            let Some(&cosine) = cosines.get(&participant.device) else { continue };
-            let known = verdict.next.binary_search_by(|(device, _)| device.cmp(&participant.device));
-            let Some((_, past)) = known.ok().and_then(|at| verdict.next.get_mut(at)) else { continue };
-            let away = cosine < -self.config.screen;
-            if away && cohort.credit(index) == 1.0 {
+    /// Remembers where updates have pointed, which counts from the next round on: all exchanges of a round see the same.
+    /// `cosines` are those of [`screen::cosines`].
+    pub fn screen(&self, cosines: &BTreeMap<DeviceId, f64>, verdict: &mut Verdict) {
+        let mut all: Vec<f64> = cosines.values().copied().collect();
+        if all.len() < band::PEERS {
+            return;
+        }
+        let middle = median(&mut all);
+        for (device, past) in &mut verdict.next {
+            let Some(&cosine) = cosines.get(device) else { continue };
+            if past.lean.turn(cosine, middle, self.config.screen) {
                 verdict.lines.push(GuardLine {
-                    device: participant.device.to_string(),
-                    tier: participant.tier.index(),
+                    device: device.to_string(),
+                    tier: past.tier.index(),
                     what: "direction",
-                    action: "counted less",
-                    why: "points away from the others",
+                    action: "noted",
+                    why: AGAINST,
                     said: cosine,
                     counted: f64::from(SCREENED),
                 });
-                cohort.set_credit(index, SCREENED);
-            }
-            // In between nothing changes: who was found out is not forgotten when all grow quiet.
-            if away {
-                past.away = (past.away + 1).min(AWAY.1);
-            } else if cosine > 0.0 {
-                past.away = past.away.saturating_sub(1);
             }
         }
     }
@@ -232,7 +229,7 @@ impl Guard {
                 tier: participant.tier,
                 loss: None,
                 norm: None,
-                away: 0,
+                lean: Lean::default(),
                 seen: true,
             };
             let known = self.devices.get(&participant.device).copied().unwrap_or_else(fresh);
@@ -252,20 +249,29 @@ impl Guard {
         }
         for index in 0..cohort.participants().len() {
             let Some(participant) = cohort.participants().get(index) else { continue };
-            let past = self.devices.get(&participant.device);
-            if past.is_some_and(|past| past.away >= AWAY.0) {
-                verdict.lines.push(GuardLine {
-                    device: participant.device.to_string(),
-                    tier: participant.tier.index(),
-                    what: "direction",
-                    action: "counted less",
-                    why: "has pointed away from the others in two rounds running",
-                    said: 1.0,
-                    counted: f64::from(SCREENED),
-                });
-                cohort.set_credit(index, SCREENED);
-            }
+            let Some(past) = self.devices.get(&participant.device).filter(|past| past.lean.away) else {
+                continue;
+            };
+            verdict.lines.push(GuardLine {
+                device: participant.device.to_string(),
+                tier: participant.tier.index(),
+                what: "direction",
+                action: "counted less",
+                why: AGAINST,
+                said: past.lean.sum.into(),
+                counted: f64::from(SCREENED),
+            });
+            cohort.set_credit(index, SCREENED);
         }
+    }
+
+    /// What is remembered of devices that have taken part and do not now.
+    fn absent(&self, cohort: &Cohort<'_>) -> impl Iterator<Item = &Past> {
+        let present = cohort.participants();
+        let is_absent =
+            |device: &DeviceId| present.binary_search_by(|other| other.device.cmp(device)).is_err();
+        let absent = self.devices.iter().filter(move |(device, past)| past.seen && is_absent(device));
+        absent.map(|(_, past)| past)
     }
 
     /// A loss after training is also believed where it has hardly grown from the one before.
@@ -274,10 +280,14 @@ impl Guard {
         let bands = bands(cohort, &after, &self.config);
         for index in 0..after.len() {
             let Some(participant) = cohort.participants().get(index) else { continue };
-            let Some(band) = bands.get(participant.tier.index()).copied().flatten() else { continue };
+            let band = bands.get(participant.tier.index()).copied().flatten();
             let Some(said) = participant.reported_loss_after() else { continue };
-            if said > band.limit && said > STEADY * participant.loss() {
-                let counted = band.usual();
+            // Too few peers to know a middle: the loss before, as far as that was believed.
+            let (limit, counted) = band.map_or_else(
+                || (self.config.factor * participant.loss(), participant.loss()),
+                |band| (band.limit, band.usual()),
+            );
+            if said > limit && said > STEADY * participant.loss() {
                 findings.note(cohort, index, "loss_after", Code::ImplausibleLoss, (said, counted), PEERS);
                 cohort.believe_loss_after(index, counted);
             }
@@ -288,12 +298,15 @@ impl Guard {
         &self,
         cohort: &mut Cohort<'_>,
         kind: Kind,
+        usual: &[Option<f64>],
         findings: &mut Findings,
         next: &mut [(DeviceId, Past)],
     ) {
         let length = |index: usize| {
             let participant = cohort.participants().get(index)?;
-            let size = cohort.regions().slice_len(participant.tier) as f64 * participant.samples_believed();
+            let usual = usual.get(participant.tier.index()).copied().flatten().unwrap_or(f64::INFINITY);
+            let samples = participant.samples().min(LENGTHENING * usual);
+            let size = cohort.regions().slice_len(participant.tier) as f64 * samples;
             (size > 0.0).then(|| (cohort.norm(index) / size).sqrt())
         };
         let norms: Vec<f64> = (0..cohort.participants().len()).map(|i| length(i).unwrap_or(0.0)).collect();
@@ -327,8 +340,13 @@ impl Guard {
         config: &GuardConfig,
         past: impl Fn(&Past) -> Option<Place>,
     ) -> Vec<(Belief, Option<Place>)> {
-        let known: Vec<_> = values.iter().copied().map(Some).collect();
-        let bands = bands(cohort, &known, config);
+        let present = cohort.participants().iter().map(|participant| participant.tier);
+        let mut known: Vec<(Tier, f64)> = present.zip(values.iter().copied()).collect();
+        // So few tell nothing of each other, but all who came before do.
+        if known.len() < band::PEERS {
+            known.extend(self.absent(cohort).filter_map(|known| Some((known.tier, past(known)?.value))));
+        }
+        let bands = bands_of(&known, cohort.regions().tiers(), config);
         let judge = |(participant, &value): (&super::Participant, &f64)| {
             let band = bands.get(participant.tier.index()).copied().flatten();
             let known = self.devices.get(&participant.device);
@@ -341,7 +359,7 @@ impl Guard {
     fn judge(&self, value: f64, band: Option<Band>, past: Option<Place>) -> (Belief, Option<Place>) {
         let Some(band) = band else {
             // Too few peers to know a middle: the past alone, as it was.
-            let Some(past) = past else { return (Belief::Whole, None) };
+            let Some(past) = past else { return (Belief::Whole, Some(Place { value, above: 0.0 })) };
             if value > self.config.factor * past.value {
                 let counted = DRIFT * past.value;
                 return (Belief::Less(counted, OWN_PAST), Some(Place { value: counted, ..past }));
@@ -359,13 +377,14 @@ impl Guard {
             };
         }
         let Some(past) = past else { return (Belief::Whole, place(value)) };
-        // Its place among the others, not its last value: when all losses fall, a liar's must fall, too.
-        let own = (band.middle + past.above).exp();
-        if value > self.config.factor * own.max(past.value) {
+        // Its place among the others, or its last value; and nobody is held below what is usual.
+        let own = (band.middle + past.above).exp().max(past.value).max(band.usual());
+        if value > self.config.factor * own {
             let counted = (DRIFT * own).min(value);
             (Belief::Less(counted, OWN_PAST), place(counted))
         } else {
-            (Belief::Whole, place(value))
+            // Whoever is believed now does not become the measure of the next round, or a few steps would lead anywhere.
+            (Belief::Whole, place(value.min(DRIFT * own)))
         }
     }
 }

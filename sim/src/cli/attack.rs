@@ -7,8 +7,8 @@ use super::Format;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  sim attack                                 all cases, updates screened (screen = 0.2), means over 3 seeds
-  sim attack --guard ''                      the guard as it is by default, which screens no updates
+  sim attack                                 all cases against the guard as it is by default, means over 3 seeds
+  sim attack --guard 'screen = 0'            the same without looking where updates point
   sim attack --seeds 1 --rounds 20           a quick look
   sim attack --guard 'robust = \"median\"'     another defence
   sim attack --format json | jq .rows";
@@ -25,8 +25,8 @@ pub struct AttackArgs {
     /// Runs of every case, with this many seeds
     #[arg(long, default_value_t = AttackOptions::default().seeds)]
     seeds: u64,
-    /// Keys of `[guard]` in the defended runs, as in 'screen = 0.2' or 'robust = "median"'; '' is the guard as it is by
-    /// default (screen = 0). All else is as in the default configuration; undefended runs have mode = "off"
+    /// Keys of `[guard]` in the defended runs that are not as by default, as in 'screen = 0' or 'robust = "median"'.
+    /// Undefended runs have mode = "off"
     #[arg(long, default_value_t = AttackOptions::default().guard)]
     guard: String,
     /// How to print the result
@@ -51,9 +51,11 @@ pub fn run(args: &AttackArgs) -> Result<String, AttackError> {
     };
     let progress = |row: &AttackRow| {
         if !args.quiet {
-            let Case { inflation, samples, updates } = row.case;
+            let Case { inflation, samples, updates, tactic } = row.case;
             let share = 100.0 * row.share;
-            eprintln!("{share:.0} % hostile, F x {inflation:e}, n x {samples}, {updates:?}: done");
+            eprintln!(
+                "{share:.0} % hostile, F x {inflation:e}, n x {samples}, {updates:?}, {tactic:?}: done"
+            );
         }
     };
     let result = run_attacks(&options, progress)?;

@@ -5,7 +5,7 @@ use common::Tier;
 use super::{super::cohort::Cohort, GuardConfig};
 
 /// Participants without which a tier has no middle of its own.
-const PEERS: usize = 4;
+pub(super) const PEERS: usize = 4;
 /// Standard deviations per median absolute deviation, of normal numbers.
 const DEVIATION: f64 = 1.4826;
 
@@ -41,13 +41,20 @@ pub(super) fn count_bands(values: &[(Tier, f64)], tiers: usize, config: &GuardCo
     by_tier(values, tiers, |values| count_band(values, config))
 }
 
+/// A device chooses its tier by the memory it claims, so those who agree on a lie could have one to themselves: a tier whose
+/// middle all others together would not believe is held against everybody.
 fn by_tier(values: &[(Tier, f64)], tiers: usize, band: impl Fn(&[f64]) -> Option<Band>) -> Vec<Option<Band>> {
-    let of = |wanted: Option<Tier>| {
-        let own = values.iter().filter(|(tier, _)| wanted.is_none_or(|wanted| wanted == *tier));
+    let of = |wanted: &dyn Fn(Tier) -> bool| {
+        let own = values.iter().filter(|(tier, _)| wanted(*tier));
         band(&own.map(|&(_, value)| value).collect::<Vec<_>>())
     };
-    let all = of(None);
-    (0..tiers).map_while(Tier::new).map(|tier| of(Some(tier)).or(all)).collect()
+    let all = of(&|_| true);
+    let of_tier = |tier: Tier| {
+        let others = of(&|other| other != tier);
+        let own = of(&|other| other == tier);
+        own.filter(|own| others.is_none_or(|others| own.usual() <= others.limit)).or(all)
+    };
+    (0..tiers).map_while(Tier::new).map(of_tier).collect()
 }
 
 fn band(values: &[f64], config: &GuardConfig) -> Option<Band> {

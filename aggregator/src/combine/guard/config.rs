@@ -33,7 +33,7 @@ pub struct GuardConfig {
     /// Devices that do have more, by the operator's word.
     pub large_shards: BTreeSet<DeviceId>,
     pub robust: Robust,
-    /// An update points away if its cosine with the others' mean is below minus this; 0 = nobody looks.
+    /// The middle of all cosines from which on a round can tell who points away from the others; 0 = nobody looks.
     pub screen: f64,
 }
 
@@ -47,7 +47,7 @@ impl Default for GuardConfig {
             peer_samples: 30.0,
             large_shards: BTreeSet::new(),
             robust: Robust::default(),
-            screen: 0.0,
+            screen: 0.15,
         }
     }
 }

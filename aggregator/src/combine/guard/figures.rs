@@ -43,13 +43,13 @@ fn own_bands(config: &GuardConfig, cohort: &Cohort<'_>, values: &[Option<f64>]) 
 }
 
 fn masses(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings) {
-    let per_sample = |participant: &Participant| Some(participant.mass()? / participant.samples_believed());
+    let per_sample = |participant: &Participant| Some(participant.mass()? / participant.samples());
     let said = values(cohort, per_sample);
     let bands = own_bands(config, cohort, &said);
     for (index, (said, band)) in said.into_iter().zip(bands).enumerate() {
         let (Some(said), Some(band)) = (said, band) else { continue };
         if said > band.limit {
-            let samples = cohort.participants().get(index).map_or(0.0, Participant::samples_believed);
+            let samples = cohort.participants().get(index).map_or(0.0, Participant::samples);
             let (said, counted) = (said * samples, band.usual() * samples);
             findings.note(cohort, index, "mass", Code::ImplausibleLoss, (said, counted), PEERS);
             cohort.amend(index, |more| more.mass = Some(counted));
@@ -105,7 +105,7 @@ fn counts(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings
     for index in 0..cohort.participants().len() {
         let Some(participant) = cohort.participants().get(index) else { continue };
         let said: f64 = participant.group_counts().iter().copied().map(f64::from).sum();
-        let samples = participant.samples_believed();
+        let samples = participant.samples();
         if said > config.samples * samples {
             let why = "has more samples in groups than in all";
             findings.note(cohort, index, "group_counts", Code::ImplausibleSamples, (said, samples), why);

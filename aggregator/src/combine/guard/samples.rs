@@ -24,7 +24,8 @@ use crate::fleet::DeviceRecord;
 const ENROLMENT: &str = "is far from what it enrolled with";
 
 impl Guard {
-    pub(super) fn check_samples(&self, cohort: &mut Cohort<'_>, findings: &mut Findings) {
+    /// Gives what is usual in every tier, as far as that is known.
+    pub(super) fn check_samples(&self, cohort: &mut Cohort<'_>, findings: &mut Findings) -> Vec<Option<f64>> {
         let own: Vec<f64> =
             cohort.participants().iter().map(|participant| self.by_enrolment(participant)).collect();
         let bands = count_bands(&self.counts(cohort, &own), cohort.regions().tiers(), &self.config);
@@ -46,6 +47,7 @@ impl Guard {
                 cohort.set_samples(index, counted as u32);
             }
         }
+        bands.into_iter().map(|band| band.map(|band| band.usual().max(1.0))).collect()
     }
 
     /// The fleet with as many samples as can be believed, for strategies that start from everybody's counts.
@@ -74,7 +76,7 @@ impl Guard {
 
     /// What counts if nobody else is looked at.
     fn by_enrolment(&self, participant: &Participant) -> f64 {
-        let said = participant.samples_believed();
+        let said = participant.samples();
         let known = self.devices.get(&participant.device).map(|past| f64::from(past.samples));
         let differs =
             |&enrolled: &f64| said > enrolled * self.config.samples || said * self.config.samples < enrolled;
@@ -89,11 +91,13 @@ impl Guard {
 
     /// Of everybody who takes part or ever did.
     fn counts(&self, cohort: &Cohort<'_>, own: &[f64]) -> Vec<(Tier, f64)> {
-        let present = cohort.participants();
-        let is_absent =
-            |device: &DeviceId| present.binary_search_by(|other| other.device.cmp(device)).is_err();
-        let absent = self.devices.iter().filter(|(device, past)| past.seen && is_absent(device));
-        let absent = absent.map(|(_, past)| (past.tier, f64::from(past.samples)));
-        present.iter().map(|participant| participant.tier).zip(own.iter().copied()).chain(absent).collect()
+        let absent = self.absent(cohort).map(|past| (past.tier, f64::from(past.samples)));
+        cohort
+            .participants()
+            .iter()
+            .map(|participant| participant.tier)
+            .zip(own.iter().copied())
+            .chain(absent)
+            .collect()
     }
 }

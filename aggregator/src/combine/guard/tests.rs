@@ -17,6 +17,7 @@ fn regions() -> RegionMap {
     RegionMap::from_runs(PARAMETERS, 2, vec![(0, 4, wide.with(one)), (4, 2, wide)])
 }
 
+#[derive(Clone)]
 struct Device {
     name: String,
     tier: usize,
@@ -223,11 +224,16 @@ fn who_suddenly_says_much_more_is_held_to_its_past() {
     // Peers that differ so much that they alone would allow it.
     fleet.iter_mut().enumerate().for_each(|(at, device)| device.loss = 2.0 * (at % 5) as f64 + 0.2);
     assert_eq!(names(&round(&mut guard, &fleet)), []);
-    let honest = fleet[0].loss;
-    fleet[0].loss *= 20.0;
+    // Up to what is usual, and some more, everybody is believed.
+    fleet[0].loss = 4.0;
+    assert_eq!(names(&round(&mut guard.clone(), &fleet)), []);
+    fleet[0].loss = 40.0;
     let verdict = round(&mut guard, &fleet);
     assert_eq!((verdict.lines[0].why, verdict.lines[0].device.as_str()), (OWN_PAST, "d0"));
-    assert!((verdict.lines[0].counted - DRIFT * honest).abs() < 1e-12);
+    assert!(
+        (verdict.lines[0].counted - DRIFT * fleet[3].loss).abs() < 1e-12,
+        "the median, and a little more"
+    );
     // The past survives a restart.
     let mut restored = Guard::default();
     restored.restore(&guard.save());
@@ -235,34 +241,6 @@ fn who_suddenly_says_much_more_is_held_to_its_past() {
     assert_eq!(round(&mut restored, &fleet).lines[0].why, OWN_PAST);
     restored.restore(b"rubbish");
     assert!(restored.devices.is_empty());
-}
-
-#[test]
-fn an_update_that_points_away_counts_a_tenth_at_once_and_comes_back() {
-    let regions = regions();
-    let mut guard = Guard::new(GuardConfig { screen: 0.2, ..GuardConfig::default() });
-    assert!(guard.screens() && !Guard::default().screens());
-    let mut fleet = fleet(7);
-    let mut step = |fleet: &[Device]| {
-        let mut cohort = cohort(&regions, fleet);
-        let mut verdict = guard.inspect(&mut cohort, Kind::Train);
-        let cosines = screen::cosines(&cohort, &mut updates(fleet).as_slice()).unwrap();
-        guard.screen(&mut cohort, &cosines, &mut verdict);
-        let named: Vec<_> = verdict.lines.iter().map(|line| (line.device.clone(), line.action)).collect();
-        guard.learn(verdict);
-        (cohort.participants()[3].samples(), named)
-    };
-    let (counted, named) = step(&fleet);
-    assert_eq!((counted, named.len()), (20.0, 0));
-    fleet[3].update.iter_mut().for_each(|value| *value = -*value);
-    for _ in 0..6 {
-        let (counted, named) = step(&fleet);
-        assert!((counted - 2.0).abs() < 1e-6, "{counted}");
-        assert_eq!(named, [("d3".to_owned(), "counted less")]);
-    }
-    fleet[3].update.iter_mut().for_each(|value| *value = -*value);
-    let counted: Vec<f64> = (0..4).map(|_| step(&fleet).0).collect();
-    assert_eq!(counted[3], 20.0, "{counted:?}");
 }
 
 #[test]
@@ -455,3 +433,4 @@ proptest! {
 
 mod samples;
 mod scores;
+mod tactics;
