@@ -90,7 +90,8 @@ pub enum Action {
     Register(DeviceRecord),
     /// A round begins: call [`Coordinator::handle_opened`] with its first exchange. It must be recorded before anything
     /// of it is stored.
-    OpenRound { number: u32, seats: Vec<(DeviceId, Tier)> },
+    /// `wanted` are the updates of each tier that it is content with; empty: all.
+    OpenRound { number: u32, seats: Vec<(DeviceId, Tier)>, wanted: Vec<usize> },
     /// Check an update and make it durable, then call [`Coordinator::handle_stored`].
     Store(StoredUpdate),
     /// An exchange has ended. Either record the next one and call [`Coordinator::handle_opened`], or combine
@@ -137,6 +138,8 @@ pub struct Start {
     pub run: RunId,
     /// Rounds committed so far.
     pub committed: u32,
+    /// Of the tickets from now on.
+    pub attempt: u16,
     pub devices: Vec<DeviceRecord>,
     /// Tiers fixed by the operator.
     pub fixed: BTreeMap<DeviceId, Tier>,
@@ -147,6 +150,8 @@ pub struct Start {
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenRound {
     pub stage: Stage,
+    /// Updates of each tier that it is content with; empty: all.
+    pub wanted: Vec<usize>,
     pub delivered: Vec<(DeviceId, Scalars)>,
 }
 
@@ -156,13 +161,14 @@ pub struct Coordinator {
     model: TieredModel,
     run: RunId,
     committed: u32,
+    attempt: u16,
     published: Vec<Published>,
     fleet: Fleet,
     phase: Phase,
     /// Whose updates count in the round that was closed last: a device whose receipt was lost with
     /// its connection may ask for it after the next round has begun.
     counted: (Ticket, BTreeSet<DeviceId>),
-    /// Updates of each tier that the open round is content with; empty: all. After a restart it wants all.
+    /// Updates of each tier that the open round is content with; empty: all.
     wanted: Vec<usize>,
     /// Buffers of updates that are written, for the next ones: allocating them anew, on one thread after the other,
     /// makes the process grow.
@@ -183,20 +189,23 @@ impl Coordinator {
         now: Instant,
     ) -> Self {
         let published = model.publish(parameters, &settings.down);
-        let phase = match start.open {
-            Some(open) => Phase::Collecting(open.into_round(now)),
-            None => Phase::Gathering,
+        let (phase, wanted) = match start.open {
+            Some(open) => {
+                let wanted = open.wanted.clone();
+                (Phase::Collecting(open.into_round(now)), wanted)
+            }
+            None => (Phase::Gathering, vec![]),
         };
         let fleet = Fleet::new(start.fixed, start.devices);
         let (conns, awake, actions) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
-        let Start { run, committed, .. } = start;
-        let counted = (Ticket { run, round: committed, stage: 0, attempt: 0 }, BTreeSet::new());
-        let wanted = vec![];
+        let Start { run, committed, attempt, .. } = start;
+        let counted = (Ticket { run, round: committed, stage: 0, attempt }, BTreeSet::new());
         Self {
             settings,
             model,
             run,
             committed,
+            attempt,
             published,
             fleet,
             phase,
@@ -265,8 +274,7 @@ impl Coordinator {
         if matches!(self.phase, Phase::Opening | Phase::Closing) {
             let mut round = Round::open(stage, Purpose::Train, now);
             round.wanted.clone_from(&self.wanted);
-            self.phase = Phase::Collecting(round);
-            self.announce();
+            self.collect(round);
         }
         // Nobody may be left to be asked.
         self.advance(now);
@@ -368,7 +376,7 @@ impl Coordinator {
 
     fn gather(&mut self, now: Instant) {
         // The first round waits for the fleet; later ones go on with what a quorum allows.
-        let share = if self.committed == 0 { 1.0 } else { self.settings.patience.least_quorum() };
+        let share = if self.committed == 0 { 1.0 } else { self.mean_quorum() };
         let needed = (share * self.settings.min_devices as f64).ceil().max(1.0) as usize;
         if self.fleet.connected().count() < needed {
             return;
@@ -381,8 +389,7 @@ impl Coordinator {
             let ask = |(device, tier)| (device, tier, Task::Evaluate(None));
             let seats = present.into_iter().map(ask).collect();
             let stage = Stage { round: number, number: 0, kind: Kind::Losses, lr, seats, guide: vec![] };
-            self.phase = Phase::Collecting(Round::open(stage, Purpose::Evaluate, now));
-            self.announce();
+            self.collect(Round::open(stage, Purpose::Evaluate, now));
             return;
         }
         rng::Rng::new(rng::derive(self.settings.seed, u64::from(number))).shuffle(&mut present);
@@ -391,8 +398,15 @@ impl Coordinator {
         self.wanted = self.select_more(&mut present, rest);
         present.sort();
         self.actions.extend(self.registry.catch_up().map(Action::Register));
-        self.actions.push_back(Action::OpenRound { number, seats: present });
+        self.actions.push_back(Action::OpenRound { number, seats: present, wanted: self.wanted.clone() });
         self.phase = Phase::Opening;
+    }
+
+    /// The share of all devices that are there when every tier has just its quorum.
+    fn mean_quorum(&self) -> f64 {
+        let quorum = |tier| self.settings.patience.quorum.of(tier).unwrap_or(0.0);
+        let sum: f64 = self.fleet.members().map(|member| quorum(member.record.tier)).sum();
+        if self.fleet.known() > 0 { sum / self.fleet.known() as f64 } else { 1.0 }
     }
 
     /// Asks more devices than are wanted, tier by tier; gives how many are wanted, empty if nobody was added.
@@ -419,6 +433,7 @@ impl Coordinator {
         let Phase::Collecting(round) = std::mem::replace(&mut self.phase, Phase::Closing) else { return };
         let late: Vec<_> = round.seats.iter().map(|(device, ..)| device.clone()).collect();
         let closed = round.settle(now, |device| self.fleet.is_connected(device));
+        self.note_answers(&closed);
         match round.purpose {
             Purpose::Train => {
                 let ticket = self.ticket(&round);
@@ -433,6 +448,26 @@ impl Coordinator {
                 }
             }
         }
+    }
+
+    /// A round is open: everybody is told.
+    fn collect(&mut self, mut round: Round) {
+        for member in self.fleet.members().filter(|member| member.missed >= MISSED) {
+            round.seats.expect_nothing_of(&member.record.device);
+        }
+        self.phase = Phase::Collecting(round);
+        self.announce();
+    }
+
+    /// Remembers who was waited for in vain, which needs that its deadline has passed.
+    fn note_answers(&mut self, closed: &ClosedRound) {
+        let waited = closed.closed - closed.opened;
+        for (device, tier) in &closed.silent {
+            if waited >= self.settings.patience.deadline(*tier) {
+                self.fleet.note(device, false);
+            }
+        }
+        closed.delivered.iter().for_each(|(device, ..)| self.fleet.note(device, true));
     }
 
     /// Tells everybody with an empty seat that there is work.
@@ -450,7 +485,7 @@ impl Coordinator {
     }
 
     fn ticket(&self, round: &Round) -> Ticket {
-        Ticket { run: self.run, round: round.number, stage: round.stage, attempt: 0 }
+        Ticket { run: self.run, round: round.number, stage: round.stage, attempt: self.attempt }
     }
 
     fn say(&mut self, device: &DeviceId, message: ToDevice) {
@@ -463,6 +498,9 @@ impl Coordinator {
     }
 }
 
+/// Rounds running after which a device that was waited for in vain is not waited for any more. It is still asked.
+const MISSED: u8 = 2;
+
 /// Transfers of ONNX files and of guides are told apart from those of models by these bits.
 const ONNX_TRANSFER: u32 = 1 << 31;
 const GUIDE_TRANSFER: u32 = 1 << 30;
@@ -470,6 +508,7 @@ const GUIDE_TRANSFER: u32 = 1 << 30;
 impl OpenRound {
     fn into_round(self, now: Instant) -> Round {
         let mut round = Round::open(self.stage, Purpose::Train, now);
+        round.wanted = self.wanted;
         for (device, scalars) in self.delivered {
             round.seats.set(&device, Seat::Delivered(scalars));
         }

@@ -33,6 +33,8 @@ pub struct Member {
     pub conn: Option<ConnId>,
     pub max_chunk: u32,
     pub last_seen: Instant,
+    /// Rounds running in which it was waited for in vain.
+    pub missed: u8,
 }
 
 /// All members, in DeviceId order.
@@ -47,7 +49,7 @@ impl Fleet {
     pub fn new(fixed: BTreeMap<DeviceId, Tier>, known: Vec<DeviceRecord>) -> Self {
         let member = |record: DeviceRecord| {
             let device = record.device.clone();
-            (device, Member { record, conn: None, max_chunk: u32::MAX, last_seen: Instant::ZERO })
+            (device, Member { record, conn: None, max_chunk: u32::MAX, last_seen: Instant::ZERO, missed: 0 })
         };
         Self { members: known.into_iter().map(member).collect(), fixed }
     }
@@ -79,9 +81,10 @@ impl Fleet {
             budget: hello.budget,
             data: hello.data.clone(),
         };
-        let known = self.members.get(&hello.device).map(|member| &member.record);
-        let changed = (known != Some(&record)).then(|| record.clone());
-        let member = Member { record, conn: Some(conn), max_chunk: hello.max_chunk, last_seen: now };
+        let known = self.members.get(&hello.device);
+        let changed = (known.map(|known| &known.record) != Some(&record)).then(|| record.clone());
+        let missed = known.map_or(0, |known| known.missed);
+        let member = Member { record, conn: Some(conn), max_chunk: hello.max_chunk, last_seen: now, missed };
         self.members.insert(hello.device.clone(), member);
         Ok(changed)
     }
@@ -129,6 +132,13 @@ impl Fleet {
     pub fn seen(&mut self, device: &DeviceId, now: Instant) {
         if let Some(member) = self.members.get_mut(device) {
             member.last_seen = now;
+        }
+    }
+
+    /// It has delivered, or was waited for in vain.
+    pub fn note(&mut self, device: &DeviceId, delivered: bool) {
+        if let Some(member) = self.members.get_mut(device) {
+            member.missed = if delivered { 0 } else { member.missed.saturating_add(1) };
         }
     }
 

@@ -3,6 +3,8 @@
 //! ```text
 //! a tier may be left    when its deadline has passed and ceil(quorum * able) of its devices have delivered
 //! a round closes late   when every tier that was asked may be left, so slow hardware is not silently dropped
+//! a round closes early  when all have answered but those who were waited for in vain in the last rounds, and every tier
+//!                       that answers at all has its quorum: who never answers holds up nobody
 //! a round is given up   when nothing helps: it closes with whoever is there, unchanged if that is nobody
 //! ```
 //! Able are devices that were not refused: counting those could keep a round open for ever.
@@ -35,6 +37,8 @@ pub struct Tally {
     pub refused: usize,
     /// Complete, not yet durable.
     pub storing: usize,
+    /// Of those who have not answered, who were waited for in vain before.
+    pub mute: usize,
 }
 
 impl Tally {
@@ -57,16 +61,20 @@ impl Patience {
         (self.give_up_s > 0.0).then(|| seconds(self.give_up_s.max(longest)))
     }
 
-    /// The smallest quorum of all tiers.
-    pub fn least_quorum(&self) -> f64 {
-        self.quorum.values().iter().copied().fold(1.0, f64::min)
-    }
-
     /// Whether a tier is no longer waited for.
     pub fn may_leave(&self, tier: Tier, tally: &Tally, waited: Duration) -> bool {
+        waited >= self.deadline(tier) && self.has_quorum(tier, tally)
+    }
+
+    /// Whether nobody is left in a tier of whom anything is expected.
+    pub fn may_resign(&self, tier: Tier, tally: &Tally) -> bool {
+        let expected = tally.able().saturating_sub(tally.mute);
+        tally.delivered >= expected && (expected == 0 || self.has_quorum(tier, tally))
+    }
+
+    fn has_quorum(&self, tier: Tier, tally: &Tally) -> bool {
         let quorum = self.quorum.of(tier).unwrap_or(0.0);
-        let needed = (quorum * tally.able() as f64).ceil() as usize;
-        waited >= self.deadline(tier) && tally.delivered >= needed
+        tally.delivered >= (quorum * tally.able() as f64).ceil() as usize
     }
 }
 
@@ -131,7 +139,7 @@ mod tests {
             quorum: PerTier::Each(vec![0.5, 1.0]),
             give_up_s: 30.0,
         };
-        let tally = |delivered| Tally { asked: 5, delivered, refused: 1, storing: 0 };
+        let tally = |delivered| Tally { asked: 5, delivered, refused: 1, ..Tally::default() };
         let at = Duration::from_secs;
         assert!(!patience.may_leave(tier(0), &tally(2), at(9)));
         assert!(patience.may_leave(tier(0), &tally(2), at(10)));

@@ -120,7 +120,7 @@ impl Round {
         }
     }
 
-    /// Everybody has answered; or as many as were wanted; or time is up, every tier has its quorum, and nothing
+    /// Everybody has answered, or everybody of whom an answer is expected; or as many as were wanted; or time is up, every tier has its quorum, and nothing
     /// is half written; or nobody is waited for any longer.
     pub fn may_close(&self, now: Instant, patience: &Patience) -> bool {
         let tallies = self.seats.tallies();
@@ -143,8 +143,9 @@ impl Round {
             });
         let waited = now - self.opened;
         let late = each(&|tier, tally| patience.may_leave(tier, tally, waited));
+        let resigned = each(&|tier, tally| patience.may_resign(tier, tally));
         let over = patience.give_up().is_some_and(|limit| waited >= limit);
-        storing == 0 && (delivered > 0 && (content || late) || over)
+        storing == 0 && (delivered > 0 && (content || late || resigned) || over)
     }
 
     /// The next moment at which time alone may close the round.

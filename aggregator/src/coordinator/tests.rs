@@ -11,6 +11,7 @@ use super::*;
 use crate::server::open_model;
 
 mod floods;
+mod silence;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -49,8 +50,14 @@ impl Gateway {
         let (model, parameters) =
             open_model(&crate::config::Config::default(), crate::strategy::Needs::default()).unwrap();
         assert_eq!(parameters.len(), zoo::by_name("digits-mlp").unwrap().build(0).1.len());
-        let start =
-            Start { run: RunId(1), committed: 0, devices: vec![], fixed: BTreeMap::new(), open: None };
+        let start = Start {
+            run: RunId(1),
+            committed: 0,
+            attempt: 0,
+            devices: vec![],
+            fixed: BTreeMap::new(),
+            open: None,
+        };
         Self {
             coordinator: Coordinator::new(settings, model, &parameters, start, Instant::ZERO),
             now: Instant::ZERO,
@@ -123,7 +130,7 @@ impl Gateway {
     /// Opens the round and gives every device's assignment.
     fn open(&mut self, conns: std::ops::Range<u64>) -> Vec<common::message::Assignment> {
         let opened = self.actions().into_iter().find_map(|action| match action {
-            Action::OpenRound { number, seats } => Some((number, seats)),
+            Action::OpenRound { number, seats, .. } => Some((number, seats)),
             _ => None,
         });
         let (round, seats) = opened.unwrap();

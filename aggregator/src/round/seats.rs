@@ -35,6 +35,8 @@ pub struct Seats {
     /// Updates that are in memory, whole or in part.
     held: usize,
     uploading: BTreeSet<DeviceId>,
+    /// Devices that are not waited for unless they begin to answer.
+    mute: BTreeSet<DeviceId>,
     pub queue: Queue,
 }
 
@@ -47,7 +49,16 @@ impl Seats {
         for (tier, _) in seats.values() {
             tallies[tier.index()].asked += 1;
         }
-        Self { seats, tallies, held: 0, uploading: BTreeSet::new(), queue: Queue::default() }
+        Self { seats, tallies, ..Self::default() }
+    }
+
+    /// Does not wait for a device that has not answered yet.
+    pub fn expect_nothing_of(&mut self, device: &DeviceId) {
+        if let Some((tier, Seat::Assigned)) = self.seats.get(device)
+            && self.mute.insert(device.clone())
+        {
+            self.tallies[tier.index()].mute += 1;
+        }
     }
 
     pub fn get(&self, device: &DeviceId) -> Option<&(Tier, Seat)> {
@@ -68,6 +79,9 @@ impl Seats {
             change(&mut tally.delivered, &[Counted::Delivered]);
             change(&mut tally.refused, &[Counted::Refused]);
             change(&mut tally.storing, &[Counted::Storing, Counted::Written]);
+            if self.mute.contains(device) {
+                change(&mut tally.mute, &[Counted::Assigned]);
+            }
         }
         let held = |counted| usize::from(matches!(counted, Counted::Uploading | Counted::Storing));
         self.held = self.held + held(after) - held(before);
@@ -175,12 +189,13 @@ mod tests {
 
     #[test]
     fn running_counts_are_those_of_counting_anew() {
-        let device = |index: u64| -> DeviceId { format!("d{index}").parse().unwrap() };
+        let named = |index: u64| -> DeviceId { format!("d{index}").parse().unwrap() };
         let tier = |index: u64| Tier::new(index as usize % 3).unwrap();
-        let mut seats = Seats::new((0..20).map(|index| (device(index), tier(index))));
+        let mut seats = Seats::new((0..20).map(|index| (named(index), tier(index))));
         let mut rng = Rng::new(7);
+        (0..5).for_each(|index| seats.expect_nothing_of(&named(index)));
         for _ in 0..2000 {
-            assert!(seats.set(&device(rng.below(20)), seat(rng.below(7))).is_some());
+            assert!(seats.set(&named(rng.below(20)), seat(rng.below(7))).is_some());
             let mut tallies = [Tally::default(); 3];
             let (mut held, mut queued, mut uploading) = (0, BTreeSet::new(), vec![]);
             for (device, tier, seat) in seats.iter() {
@@ -199,7 +214,7 @@ mod tests {
                         held += 1;
                     }
                     Seat::Queued(_) => _ = queued.insert(device),
-                    Seat::Assigned => {}
+                    Seat::Assigned => tally.mute += usize::from((0..5).any(|index| *device == named(index))),
                 }
             }
             assert_eq!((seats.tallies(), seats.held()), (&tallies[..], held));
