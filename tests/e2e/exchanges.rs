@@ -109,6 +109,7 @@ fn bad_links_and_crashes_between_exchanges_change_nothing() {
         "name = \"eagle\"",
         "name = \"ditto\"",
         "name = \"fedlf\"",
+        "name = \"afl\"\nparams = { server_momentum = 0.5 }",
     ];
     for strategy in strategies {
         let calm = Setup::new(&format!(

@@ -1,11 +1,13 @@
 //! Whole runs in memory and virtual time. Whatever the link does to frames, the run ends, and its
 //! model is the model of an undisturbed run, bit for bit.
 
+use std::sync::Mutex;
+
 use aggregator::{report::RoundReport, strategy::PerTier};
 use common::rng::{Rng, derive};
 use fleet::{
-    memory::{Accident, Outcome, Setup},
-    seeds::for_seeds,
+    memory::{Accident, Losses, Outcome, Setup, World},
+    seeds::{for_seeds, is_replay},
 };
 
 const EXACT: &str = "run = { rounds = 3 }\ntraining = { batch = 8 }";
@@ -96,11 +98,13 @@ fn draw(seed: u64, mut accident: impl FnMut(&mut Rng) -> Accident) -> Vec<(u64, 
 fn killed_aggregators_and_devices_lose_nothing_and_count_nothing_twice() {
     let calm = Setup::new(EXACT);
     let expected = calm.run();
+    let losses = Mutex::new(Losses::default());
     for_seeds(120, |seed| {
         let mut setup = calm.disturbed(seed);
-        setup.accidents = draw(seed, |rng| match rng.below(3) {
+        setup.accidents = draw(seed, |rng| match rng.below(4) {
             0 => Accident::Crash,
             1 => Accident::CrashUncommitted,
+            2 => Accident::CrashUnsettled,
             _ => {
                 let device = rng.below(5) as usize;
                 Accident::Reboot { device, tier: device }
@@ -109,7 +113,15 @@ fn killed_aggregators_and_devices_lose_nothing_and_count_nothing_twice() {
         let outcome = setup.run();
         assert_complete(&outcome, 3);
         assert_eq!(bits(&outcome.parameters), bits(&expected.parameters));
+        *losses.lock().unwrap() += outcome.losses;
     });
+    assert_hit(losses.into_inner().unwrap());
+}
+
+/// Crashes have come at all the instants that matter. (One seed alone, replayed, need not have them.)
+fn assert_hit(losses: Losses) {
+    let Losses { uncommitted, unsettled, undone } = losses;
+    assert!(is_replay() || uncommitted.min(unsettled).min(undone) > 0, "{losses:?}");
 }
 
 /// Deadlines that are often missed, one upload at a time, devices that leave for good or come back as
@@ -126,10 +138,11 @@ fn an_impatient_run_ends_whatever_happens() {
         let mut rng = Rng::new(derive(seed, 3));
         setup.config.round.deadline_s = (0.2 + 3.0 * rng.unit_f64()).into();
         let leaving = rng.below(5) as usize;
-        setup.accidents = draw(seed, |rng| match rng.below(5) {
+        setup.accidents = draw(seed, |rng| match rng.below(6) {
             0 => Accident::Crash,
             1 => Accident::CrashUncommitted,
-            2 => Accident::Vanish { device: leaving },
+            2 => Accident::CrashUnsettled,
+            3 => Accident::Vanish { device: leaving },
             _ => Accident::Reboot { device: rng.below(5) as usize, tier: rng.below(5) as usize },
         });
         let outcome = setup.run();
@@ -170,10 +183,11 @@ fn any_order(seed: u64) -> Setup {
     config.round.give_up_s = 1.0 + 9.0 * rng.unit_f64();
     config.server.max_uploads = 1 + rng.below(4) as usize;
     let leaving = rng.below(5) as usize;
-    setup.accidents = draw(seed, |rng| match rng.below(6) {
+    setup.accidents = draw(seed, |rng| match rng.below(7) {
         0 | 1 => Accident::Crash,
         2 => Accident::CrashUncommitted,
-        3 => Accident::Vanish { device: leaving },
+        3 => Accident::CrashUnsettled,
+        4 => Accident::Vanish { device: leaving },
         _ => Accident::Reboot { device: rng.below(5) as usize, tier: rng.below(5) as usize },
     });
     setup
@@ -185,13 +199,16 @@ fn any_order(seed: u64) -> Setup {
 /// were told).
 #[test]
 fn tens_of_thousands_of_orders_of_events() {
+    let losses = Mutex::new(Losses::default());
     for_seeds(20_000, |seed| {
         let outcome = any_order(seed).run();
         let train = outcome.reports.iter().filter(|report| report.purpose == "train");
         assert_eq!(train.map(|report| report.round).collect::<Vec<_>>(), [1, 2]);
         assert!(outcome.parameters.iter().all(|value| value.is_finite()));
         assert_counted(&outcome);
+        *losses.lock().unwrap() += outcome.losses;
     });
+    assert_hit(losses.into_inner().unwrap());
 }
 
 /// Whoever was told that its update is accepted is in the report of that round, once. Scores after the last round are not
@@ -209,6 +226,21 @@ fn assert_counted(outcome: &Outcome) {
         let accepted = answers.iter().any(Option::is_none);
         assert!(!accepted || counted == 1, "{device} was told that its update of round {round} is accepted");
     }
+}
+
+/// A restart in the middle of a round with another configuration: what devices have begun by the old one does not count.
+#[test]
+fn a_changed_configuration_counts_from_the_open_round_on() {
+    let before = Setup::new("run = { rounds = 2 }\ntraining = { batch = 8, lr = 0.3 }");
+    let after = Setup::new("run = { rounds = 2 }\ntraining = { batch = 8, lr = 0.1 }").run();
+    assert_ne!(bits(&before.run().parameters), bits(&after.parameters));
+    let mut world = World::new(&before);
+    while world.at_work() < 5 {
+        assert!(world.step() && world.outcome().arrived.is_empty());
+    }
+    world.reconfigure(|config| config.training.lr = 0.1);
+    world.run();
+    assert_eq!(bits(&world.outcome().parameters), bits(&after.parameters));
 }
 
 #[test]

@@ -8,10 +8,22 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+const ONE: &str = "FAIRTIER_SEED";
+
+/// Whether one seed alone is tried.
+pub fn is_replay() -> bool {
+    from_env(ONE).is_some()
+}
+
+/// A number, if the variable is there; anything else in it is a mistake, and all seeds would hide it.
+fn from_env(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|wrong| panic!("{name}={text}: {wrong}")))
+}
+
 /// Runs `check` for many seeds on all processors, and says which one failed.
 pub fn for_seeds(count: u64, check: impl Fn(u64) + Sync) {
-    let from_env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seeds = match from_env("FAIRTIER_SEED") {
+    let seeds = match from_env(ONE) {
         Some(seed) => seed..seed + 1,
         None => 0..from_env("FAIRTIER_SEEDS").unwrap_or(count),
     };
