@@ -473,7 +473,7 @@ mod tests {
         let settings = Config::parse(text).unwrap().settings(Needs::default());
         let slow = Tier::new(1).unwrap();
         assert_eq!(settings.patience.deadline(slow), common::Duration::from_secs(300));
-        assert_eq!(settings.patience.least_quorum(), 0.0);
+        assert_eq!(settings.patience.quorum.of(slow), Some(0.0));
     }
 
     #[test]

@@ -143,6 +143,10 @@ impl Hub {
     pub async fn keep_time(&self) {
         loop {
             let deadline = lock(&self.coordinator).poll_timeout();
+            // A gateway on which something always happens has timers, too.
+            if deadline.is_some_and(|deadline| deadline <= self.now()) {
+                self.with(Coordinator::handle_timeout);
+            }
             let wait = deadline.map(|deadline| (deadline - self.now()).as_millis().max(1));
             tokio::select! {
                 // Looking for the next deadline means looking at every connection, so not after every frame.

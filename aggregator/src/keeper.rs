@@ -14,7 +14,7 @@ use std::{
 
 use common::{Code, DeviceId, Tier, message::Ticket};
 use models::onnx;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     combine::{check_encoded, check_update, guard::Guard},
@@ -105,6 +105,10 @@ pub struct Keeper {
     pub model: TieredModel,
     pub parameters: Vec<f32>,
     pub committed: u32,
+    /// Part of the tickets of the open round and of later ones.
+    pub attempt: u16,
+    /// The strategy has no memory yet and must be shown the fleet.
+    pub fresh: bool,
     pub settings: Settings,
     /// Every device that was ever registered.
     pub fleet: BTreeMap<DeviceId, DeviceRecord>,
@@ -221,7 +225,7 @@ impl Keeper {
     /// Carries out one action as far as devices wait for it; see [`Keeper::record`] for the rest.
     pub fn begin(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
         // Whoever looks at updates of rounds before finds those that the commit keeps.
-        let waits = self.method.needs().history > 0 || self.due.as_ref().is_some_and(Due::may_change);
+        let waits = self.method.needs().history > 0;
         if waits || !matches!(action, Action::OpenRound { .. }) {
             self.record()?;
         }
@@ -233,9 +237,9 @@ impl Keeper {
                 self.fleet.insert(device.device.clone(), device);
                 None
             }
-            Action::OpenRound { number, seats } => Some(self.open_round(number, seats)?),
+            Action::OpenRound { number, seats, wanted } => Some(self.open_round(number, seats, wanted)?),
             Action::Store(update) => {
-                let answer = self.put(&update);
+                let answer = self.put(&update)?;
                 Some(self.settle(vec![answer])?)
             }
             Action::Close(closed) => Some(self.close(closed)?),
@@ -267,7 +271,7 @@ impl Keeper {
         let until = Instant::now() + GROUP_WAIT;
         let (mut answers, mut next, mut left) = (vec![], Some(first), None);
         while let Some(update) = next.take() {
-            answers.push(self.put(&update));
+            answers.push(self.put(&update)?);
             let StoredUpdate { device, ticket, payload, last, .. } = update;
             hub.with(|coordinator, now| coordinator.handle_written(&device, ticket, payload, now));
             if answers.len() >= GROUP || last {
@@ -282,41 +286,40 @@ impl Keeper {
         Ok((self.settle(answers)?, left))
     }
 
-    /// Checks an update and hands it to the store.
-    fn put(&mut self, update: &StoredUpdate) -> Answer {
-        let stored = self.check(update).and_then(|norms| {
-            let header = Header {
-                ticket: update.ticket,
-                device: update.device.clone(),
-                tier: update.tier,
-                kind: update.kind,
-                vectors: update.vectors,
-                lr: update.lr,
-                codec: update.codec,
-                scalars: update.scalars.clone(),
-                norms,
-            };
-            let put = self.store.put(&UpdateRecord { header, payload: &update.payload });
-            put.map(drop).map_err(|failed| failed.code())
-        });
+    /// Checks an update and hands it to the store, once what is due is [recorded](Keeper::record). It counts when it is
+    /// [settled](Keeper::settle). What is wrong with it is the answer; an error is the store's, and no device's fault.
+    pub fn put(&mut self, update: &StoredUpdate) -> Result<Answer, KeeperError> {
+        let stored = match self.check(update) {
+            Err(code) => Err(code),
+            Ok(norms) => {
+                let header = Header {
+                    ticket: update.ticket,
+                    device: update.device.clone(),
+                    tier: update.tier,
+                    kind: update.kind,
+                    vectors: update.vectors,
+                    lr: update.lr,
+                    codec: update.codec,
+                    scalars: update.scalars.clone(),
+                    norms,
+                };
+                match self.store.put(&UpdateRecord { header, payload: &update.payload }) {
+                    Err(refused @ (StoreError::WrongRound { .. } | StoreError::TooLong)) => {
+                        Err(refused.code())
+                    }
+                    put => put.map(|_| Ok(()))?,
+                }
+            }
+        };
         if let Err(code) = stored {
             warn!(device = %update.device, "update refused: {code}");
         }
-        (update.device.clone(), update.ticket, stored)
+        Ok((update.device.clone(), update.ticket, stored))
     }
 
-    /// Waits until what was put is durable, then answers all. If it can not be made durable these updates are refused
-    /// and the round goes on with others, unless the store has failed as a whole.
-    fn settle(&mut self, mut answers: Vec<Answer>) -> Result<Reply, KeeperError> {
-        if let Err(failed) = self.store.settle() {
-            error!("updates can not be stored: {failed}");
-            if let Some((_, ticket, _)) = answers.first() {
-                self.store.updates(ticket.round, ticket.stage)?;
-            }
-            for (_, _, answer) in &mut answers {
-                *answer = answer.and(Err(failed.code()));
-            }
-        }
+    /// Waits until what was put is durable, then answers all.
+    pub fn settle(&mut self, answers: Vec<Answer>) -> Result<Reply, KeeperError> {
+        self.store.settle()?;
         Ok(Reply::Stored(answers))
     }
 
@@ -332,8 +335,13 @@ impl Keeper {
                 let mut values = vec![0.0; len];
                 update.codec.decode(&update.payload, &mut values).map_err(|_| Code::WrongShape)?;
                 let mut parts = values.chunks(len.div_ceil(usize::from(vectors)).max(1));
-                let norms = check_update(parts.next().unwrap_or(&[]), pieces, count)?;
-                parts.try_for_each(|part| check_update(part, pieces, count).map(drop))?;
+                let mut norms = check_update(parts.next().unwrap_or(&[]), pieces, count)?;
+                // The guard clips both by the longer one.
+                parts.try_for_each(|part| {
+                    let others = check_update(part, pieces, count)?;
+                    norms.iter_mut().zip(others).for_each(|(norm, other)| *norm = norm.max(other));
+                    Ok(())
+                })?;
                 Ok(norms)
             }
         }

@@ -56,6 +56,8 @@ impl Run {
             model: model.clone(),
             parameters: saved.parameters,
             committed: saved.next_round - 1,
+            attempt: saved.attempt,
+            fresh: saved.strategy_state.is_empty(),
             settings: settings.clone(),
             fleet,
             open: None,
@@ -74,13 +76,15 @@ impl Run {
                 let scalars =
                     |entry: &crate::store::Entry| (entry.header.device.clone(), entry.header.scalars.clone());
                 let delivered = open.updates.iter().map(scalars).collect();
-                Some(OpenRound { stage: keeper.reopen(open)?, delivered })
+                let wanted = open.record.wanted.clone();
+                Some(OpenRound { stage: keeper.reopen(open)?, wanted, delivered })
             }
             None => None,
         };
         let start = Start {
             run: saved.run.run,
             committed: keeper.committed,
+            attempt: keeper.attempt,
             devices: saved.devices,
             fixed: config.devices.clone().into_iter().collect::<BTreeMap<_, _>>(),
             open,
@@ -100,5 +104,42 @@ impl Run {
         check_fixed_tiers(config, model.plans.len())?;
         method.fits(&model.regions)?;
         Ok((method, model, initial))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{Budget, DeviceId, Tier, message::DataSummary};
+
+    use super::*;
+    use crate::{coordinator::Action, fleet::DeviceRecord, store::MemoryStore};
+
+    fn open(config: &Config, store: Box<dyn Store>) -> Keeper {
+        let limits = LinkLimits::QUIC;
+        let around = Surroundings { store, limits, dir: None, observer: None, now: Instant::ZERO };
+        Run::open(config, around).unwrap().keeper
+    }
+
+    /// One of three is not in the first round, and counts all the same.
+    #[test]
+    fn a_strategy_that_starts_from_the_fleet_is_shown_it_again_after_a_crash() {
+        let config = Config::parse("strategy = { name = \"fedfb\" }").unwrap();
+        let mut keeper = open(&config, Box::new(MemoryStore::new()));
+        let tier = Tier::new(0).unwrap();
+        let devices: [DeviceId; 3] = ["a", "b", "c"].map(|name| name.parse().unwrap());
+        for (device, samples) in devices.iter().zip([10, 30, 50]) {
+            let groups = [samples / 2, samples / 2].into_iter().collect();
+            let data = DataSummary { train_samples: samples, groups, ..DataSummary::default() };
+            let record = DeviceRecord { device: device.clone(), tier, budget: Budget::UNLIMITED, data };
+            keeper.act(Action::Register(record)).unwrap();
+        }
+        let nothing = keeper.method.save();
+        let seats = devices[..2].iter().map(|device| (device.clone(), tier)).collect();
+        keeper.act(Action::OpenRound { number: 1, seats, wanted: vec![1] }).unwrap();
+        let state = keeper.method.save();
+        assert_ne!(state, nothing);
+        let again = open(&config, keeper.store);
+        assert_eq!((again.method.save(), again.attempt), (state, 0));
+        assert_eq!(again.open.map(|open| open.wanted), Some(vec![1]));
     }
 }

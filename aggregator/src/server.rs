@@ -296,7 +296,8 @@ pub fn open_run(
         config: toml::to_string(config).unwrap_or_default(),
     };
     store.begin_run(&run, &parameters)?;
-    Ok(Saved { run, next_round: 1, parameters, strategy_state: vec![], devices: vec![], open: None })
+    let (strategy_state, devices) = (vec![], vec![]);
+    Ok(Saved { run, next_round: 1, attempt: 0, parameters, strategy_state, devices, open: None })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One exchange of a round, ready to be announced: who is asked, and for what.
 
-use common::{Codec, DeviceId, Tier, message::Task};
+use common::{Codec, DeviceId, Tier, message::Task, wire::crc32};
 
 use crate::{model::Published, strategy::Kind};
 
@@ -15,6 +15,16 @@ pub struct Stage {
     pub seats: Vec<(DeviceId, Tier, Task)>,
     /// A vector that is sent along, by tier; empty = none.
     pub guide: Vec<Published>,
+}
+
+impl Stage {
+    /// A checksum of all that devices are told.
+    pub fn digest(&self) -> u32 {
+        let guides: Vec<u32> = self.guide.iter().map(Published::check).collect();
+        let told = (self.round, self.number, self.lr, &self.seats, guides);
+        // Tasks are messages, so they can be encoded.
+        crc32(&postcard::to_allocvec(&told).unwrap_or_default())
+    }
 }
 
 /// What a task makes a device send, beside its scalars: vectors of the slice's length, and bytes.

@@ -121,7 +121,11 @@ pub struct RunRecord {
 pub struct RoundRecord {
     /// From 1.
     pub number: u32,
+    /// Part of its tickets; see [`common::message::Ticket`].
+    pub attempt: u16,
     pub selected: Vec<Selected>,
+    /// Updates of each tier that it is content with; empty: all.
+    pub wanted: Vec<usize>,
     /// The exchanges so far; the last one is open.
     pub stages: Vec<StageRecord>,
 }
@@ -130,6 +134,8 @@ pub struct RoundRecord {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StageRecord {
     pub kind: Kind,
+    /// Of all that devices are told in it.
+    pub digest: u32,
     pub asked: Vec<DeviceId>,
 }
 
@@ -137,7 +143,6 @@ pub struct StageRecord {
 pub struct Selected {
     pub device: DeviceId,
     pub tier: Tier,
-    pub attempt: u16,
 }
 
 /// An update on its way into the store.
@@ -211,6 +216,8 @@ pub struct Saved {
     pub run: RunRecord,
     /// The round that is open, or the one to open next.
     pub next_round: u32,
+    /// The last one that was used in tickets.
+    pub attempt: u16,
     /// The model before that round.
     pub parameters: Vec<f32>,
     pub strategy_state: Vec<u8>,

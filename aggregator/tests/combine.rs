@@ -129,7 +129,15 @@ fn history_is_one_line_per_round() {
     let mut store = DiskStore::open(&dir.path().join("gateway/store"), Options::default()).expect("a store");
     store.begin_run(&record, &[0.0]).expect("a run");
     for round in 1..=2 {
-        store.open_round(&RoundRecord { number: round, selected: vec![], stages: vec![] }).expect("a round");
+        store
+            .open_round(&RoundRecord {
+                number: round,
+                attempt: 0,
+                selected: vec![],
+                wanted: vec![],
+                stages: vec![],
+            })
+            .expect("a round");
         let report = json!({
             "round": round, "lr": 0.5, "devices": [{}], "refused": [], "silent": [],
             "loss": { "mean": 1.25, "variance": 0.5 }, "loss_by_tier": [{ "count": 1, "mean": 1.25 }],

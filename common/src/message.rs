@@ -128,13 +128,15 @@ pub struct PlanPart {
     pub steps: Vec<Step, PLAN_STEPS>,
 }
 
-/// Names one attempt of one device at one round.
+/// Names what one device is asked in one exchange of a round.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Ticket {
     pub run: RunId,
     pub round: u32,
     /// Exchange of the round, from 0.
     pub stage: u8,
+    /// Raised when devices are told something else in the same exchange than before: after a rollback, or when
+    /// the aggregator was started again in the middle of it with another configuration.
     pub attempt: u16,
 }
 

@@ -45,15 +45,6 @@ pub struct Due {
     report: RoundReport,
     /// Of the strategy and the guard.
     state: Vec<u8>,
-    /// Everybody who was asked has delivered, so that the same result would follow from the store.
-    complete: bool,
-}
-
-impl Due {
-    /// Whether a crash before the commit could lead to another model: then nobody may hear of this one before.
-    pub(super) fn may_change(&self) -> bool {
-        !self.complete
-    }
 }
 
 /// Who was asked in a round and did not deliver.
@@ -68,20 +59,35 @@ pub struct Losses {
     late: Vec<(DeviceId, Tier)>,
 }
 
+impl Losses {
+    /// Nobody was lost, so after a crash no more could arrive than is in the store.
+    fn is_empty(&self) -> bool {
+        let Self { refused, silent, gone, late, .. } = self;
+        refused.is_empty() && silent.is_empty() && gone.is_empty() && late.is_empty()
+    }
+
+    /// Whoever has delivered an update is not lost for the round, whatever it was asked for besides, and nobody is lost twice.
+    fn without(&mut self, delivered: &[Delivered]) {
+        let mut seen: BTreeSet<DeviceId> = delivered.iter().map(|(device, ..)| device.clone()).collect();
+        let counted = seen.clone();
+        self.refused.retain(|(device, ..)| seen.insert(device.clone()));
+        self.silent.retain(|(device, _)| seen.insert(device.clone()));
+        let silent: BTreeSet<_> = self.silent.iter().map(|(device, _)| device.clone()).collect();
+        self.gone.retain(|(device, _)| !counted.contains(device) && silent.contains(device));
+    }
+}
+
 impl Keeper {
     /// A round begins: its first exchange.
     pub(super) fn open_round(
         &mut self,
         number: u32,
         seats: Vec<(DeviceId, Tier)>,
+        wanted: Vec<usize>,
     ) -> Result<Reply, KeeperError> {
-        if number == 1 {
-            let fleet = self.guard.enrolled(&self.fleet);
-            self.method.strategy.begin(&fleet.iter().map(member).collect::<Vec<_>>());
-        }
-        let select = |(device, tier)| Selected { device, tier, attempt: 0 };
-        let selected = seats.into_iter().map(select).collect();
-        self.open = Some(RoundRecord { number, selected, stages: vec![] });
+        self.show_fleet();
+        let selected = seats.into_iter().map(|(device, tier)| Selected { device, tier }).collect();
+        self.open = Some(RoundRecord { number, attempt: self.attempt, selected, wanted, stages: vec![] });
         self.losses = Losses::default();
         let opened = common::Instant::ZERO;
         self.proceed(&ClosedRound::empty(number, self.settings.lr_of(number), opened))
@@ -99,10 +105,29 @@ impl Keeper {
         self.proceed(&closed)
     }
 
-    /// The exchange that was open when the aggregator stopped, as it was.
+    /// A strategy without memory is shown the fleet: at the begin of a run, and after going back.
+    fn show_fleet(&mut self) {
+        if self.fresh {
+            let fleet = self.guard.enrolled(&self.fleet);
+            self.method.strategy.begin(&fleet.iter().map(member).collect::<Vec<_>>());
+        }
+    }
+
+    /// The exchange that was open when the aggregator stopped, as it was. If devices are told something else in it now,
+    /// because the configuration has changed, it has another name.
     pub fn reopen(&mut self, open: &OpenRound) -> Result<Stage, KeeperError> {
+        self.show_fleet();
         let mut record = open.record.clone();
         let stage = record.stages.pop();
+        for (number, StageRecord { asked, .. }) in record.stages.iter().enumerate() {
+            let delivered = self.store.updates(record.number, number as u8)?;
+            let tiers =
+                record.selected.iter().filter(|selected| asked.binary_search(&selected.device).is_ok());
+            let missing = tiers.filter(|selected| {
+                delivered.binary_search_by(|entry| entry.header.device.cmp(&selected.device)).is_err()
+            });
+            self.losses.silent.extend(missing.map(|selected| (selected.device.clone(), selected.tier)));
+        }
         self.open = Some(record);
         let lr = self.settings.lr_of(open.record.number);
         let formed = match self.next_stage(lr) {
@@ -113,15 +138,24 @@ impl Keeper {
                 None
             }
         };
-        self.open = Some(open.record.clone());
-        Ok(formed.unwrap_or_else(|| Stage {
+        let formed = formed.unwrap_or_else(|| Stage {
             round: open.record.number,
             number: open.record.stage(),
-            kind: stage.map_or(Kind::Train, |stage| stage.kind),
+            kind: stage.as_ref().map_or(Kind::Train, |stage| stage.kind),
             lr,
             seats: vec![],
             guide: vec![],
-        }))
+        });
+        let mut record = open.record.clone();
+        if let Some(last) = record.stages.last_mut().filter(|last| last.digest != formed.digest()) {
+            warn!(round = record.number, "the configuration has changed: devices are asked once more");
+            last.digest = formed.digest();
+            self.attempt = self.attempt.wrapping_add(1);
+            record.attempt = self.attempt;
+            self.recorded = false;
+        }
+        self.open = Some(record);
+        Ok(formed)
     }
 
     /// The next exchange of the open round, or its end.
@@ -130,13 +164,19 @@ impl Keeper {
             Ok(Some(stage)) => {
                 if let Some(record) = &mut self.open {
                     let asked = stage.seats.iter().map(|(device, ..)| device.clone()).collect();
-                    record.stages.push(StageRecord { kind: stage.kind, asked });
+                    record.stages.push(StageRecord { kind: stage.kind, digest: stage.digest(), asked });
                     self.recorded = false;
+                }
+                // If somebody could still deliver after a crash, this exchange would be another one: nobody hears of it
+                // before the store has.
+                if !self.losses.is_empty() {
+                    self.record()?;
                 }
                 Ok(Reply::Opened(stage))
             }
             Ok(None) => self.finish(closed, None),
-            Err(CombineError::Read(failed)) => self.finish(closed, Some(failed.code())),
+            // Acknowledged updates are not given up because the disk has failed.
+            Err(CombineError::Read(failed)) => Err(failed.into()),
             Err(failed) => {
                 error!(round = closed.number, "the round ends early: {failed}");
                 self.finish(closed, Some(Code::NonFiniteResult))
@@ -182,12 +222,13 @@ impl Keeper {
         };
         let vector = match wanted {
             Some((at, weights)) => {
-                let cohort = &made[at].cohort;
+                let mut cohort = made[at].cohort.clone();
+                self.leave_out(&mut cohort, &mut verdicts[at]);
                 let spooled = Spooled::new(&mut *self.store, &stages[at]).with_past(&past);
                 let mut updates = Scaled::new(spooled, &verdicts[at].scales);
                 Some(match weights {
-                    Some(weights) => weighted_mean(weights, cohort, &mut updates)?,
-                    None => direction(&*self.method.strategy, cohort, &mut updates)?,
+                    Some(weights) => weighted_mean(weights, &cohort, &mut updates)?,
+                    None => direction(&*self.method.strategy, &cohort, &mut updates)?,
                 })
             }
             None => None,
@@ -195,6 +236,23 @@ impl Keeper {
         let guide = vector.map_or(vec![], |vector| self.slices(&vector));
         let (round, number) = (record.number, record.stages.len() as u8);
         Ok(Some(Stage { round, number, kind: ask.kind(), lr, seats, guide }))
+    }
+
+    /// Where a strategy weighs directions against each other, a device that counts for a part only would be the one that all
+    /// others give way to: it does not count at all.
+    fn leave_out(&self, cohort: &mut Cohort<'_>, verdict: &mut Verdict) {
+        if self.method.strategy.scope().is_none() {
+            return;
+        }
+        for index in (0..cohort.participants().len()).rev() {
+            if cohort.credit(index) < 1.0
+                && let Some((device, tier)) = cohort.dismiss(index, Code::PointsAway)
+            {
+                verdict.scales.remove(&device);
+                verdict.refused.push((device, tier, Code::PointsAway));
+            }
+        }
+        verdict.refused.sort_by(|a, b| a.0.cmp(&b.0));
     }
 
     fn slices(&self, vector: &[f64]) -> Vec<Published> {
@@ -264,7 +322,9 @@ impl Keeper {
     fn finish(&mut self, closed: &ClosedRound, failed: Option<Code>) -> Result<Reply, KeeperError> {
         let record = self.open.take().unwrap_or_else(|| RoundRecord {
             number: closed.number,
+            attempt: self.attempt,
             selected: vec![],
+            wanted: vec![],
             stages: vec![],
         });
         if record.stages.is_empty() {
@@ -280,21 +340,19 @@ impl Keeper {
         let mut counted = delivered(&entries);
         let Combined { outcome, conflicts, mut lines, refused } = match failed {
             Some(code) => Combined::kept(code),
-            None => self.combine(&record, closed.lr, train, &entries, &mut counted),
+            None => self.combine(&record, closed.lr, train, &entries, &mut counted)?,
         };
         if let Some(code) = outcome.kept {
             warn!(round = closed.number, "the model stays as it is: {code}");
         }
         self.guard.check_scores(&mut counted, self.model.plans.len(), &mut lines);
         warn_of(&lines);
-        let closed = ClosedRound {
-            delivered: counted,
-            refused: std::mem::take(&mut self.losses.refused),
-            silent: std::mem::take(&mut self.losses.silent),
-            gone: std::mem::take(&mut self.losses.gone),
-            late: std::mem::take(&mut self.losses.late),
-            ..closed.clone()
-        };
+        let mut losses = std::mem::take(&mut self.losses);
+        let complete = losses.is_empty();
+        losses.without(&counted);
+        let Losses { refused: refused_offers, silent, gone, late, .. } = losses;
+        let closed =
+            ClosedRound { delivered: counted, refused: refused_offers, silent, gone, late, ..closed.clone() };
         let stages: Vec<_> = (0..record.stages.len())
             .map(|stage| self.store.updates(record.number, stage as u8))
             .collect::<Result<_, _>>()?;
@@ -317,10 +375,14 @@ impl Keeper {
             "combined"
         );
         let state = state::join(self.method.save(), &self.guard.save());
-        let complete =
-            [closed.silent.len(), closed.gone.len(), closed.late.len(), closed.refused.len()] == [0; 4];
-        self.due = Some(Due { report, state, complete });
+        self.due = Some(Due { report, state });
         self.committed = closed.number;
+        self.fresh = false;
+        // Nobody hears of a model before its commit if a crash could lead to another one, nor of the last one: whoever has
+        // heard that the run is over does not come back.
+        if !complete || self.committed >= self.settings.rounds {
+            self.commit()?;
+        }
         Ok(Reply::Committed(self.model.publish(&self.parameters, &self.settings.down)))
     }
 
@@ -354,16 +416,16 @@ impl Keeper {
         train: Option<usize>,
         entries: &[Entry],
         counted: &mut [Delivered],
-    ) -> Combined {
-        let Some(train) = train else { return Combined::kept(Code::EmptyRound) };
-        let combined = self.try_combine(record, lr, train, entries, counted);
-        combined.unwrap_or_else(|failed| {
-            error!(round = record.number, "{failed}");
-            match failed {
-                CombineError::Read(failed) => Combined::kept(failed.code()),
-                _ => Combined::kept(Code::NonFiniteResult),
+    ) -> Result<Combined, KeeperError> {
+        let Some(train) = train else { return Ok(Combined::kept(Code::EmptyRound)) };
+        match self.try_combine(record, lr, train, entries, counted) {
+            Ok(combined) => Ok(combined),
+            Err(CombineError::Read(failed)) => Err(failed.into()),
+            Err(failed) => {
+                error!(round = record.number, "{failed}");
+                Ok(Combined::kept(Code::NonFiniteResult))
             }
-        })
+        }
     }
 
     fn try_combine(
@@ -408,8 +470,9 @@ impl Keeper {
         if self.guard.screens() {
             let spooled = Spooled::new(&mut *self.store, entries).unchecked();
             let cosines = cosines(cohort, &mut Scaled::new(spooled, &scales))?;
-            self.guard.screen(cohort, &cosines, &mut verdict);
+            self.guard.screen(&cosines, &mut verdict);
         }
+        self.leave_out(cohort, &mut verdict);
         let trained =
             Trained { cohort, entries, past: &past, earlier, gradients: &gradients, scales: &scales };
         self.write_round(&trained);

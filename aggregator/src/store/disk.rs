@@ -54,6 +54,7 @@ impl Default for Options {
 pub(super) struct Meta {
     pub run: RunRecord,
     pub next_round: u32,
+    pub attempt: u16,
     pub open: Option<RoundRecord>,
     strategy_state: Vec<u8>,
 }
@@ -80,20 +81,12 @@ pub struct DiskStore {
 impl DiskStore {
     /// Opens the store of a directory, or creates it. Only one process can have it open.
     pub fn open(dir: &Path, options: Options) -> Result<Self, StoreError> {
-        Self::open_for(dir, options, Self::read_through)
-    }
-
-    /// The same; `check` decides on a copy of the ledger whether it is sound enough.
-    pub(super) fn open_for(
-        dir: &Path,
-        options: Options,
-        check: impl FnOnce(Self) -> Result<(), StoreError>,
-    ) -> Result<Self, StoreError> {
         let spools = dir.join("spool");
         fs::create_dir_all(&spools).map_err(|source| StoreError::Io { path: spools.clone(), source })?;
         Models::of(dir).create(dir)?;
-        if let Some(ledger) = Ledger::open_copy(dir)? {
-            check(Self::new(ledger, dir, options))?;
+        match Ledger::open_copy(dir)? {
+            Some(ledger) => Self::new(ledger, dir, options).read_through()?,
+            None => expect_empty(dir)?,
         }
         let mut store = Self::new(Ledger::open(dir)?, dir, options);
         let meta = store.meta()?;
@@ -145,6 +138,7 @@ impl DiskStore {
             Ok(Some(Meta {
                 run: ledger::decode("run", &bytes("run")?)?,
                 next_round: ledger::decode("next", &bytes("next")?)?,
+                attempt: ledger::decode("attempt", &bytes("attempt")?)?,
                 open: ledger::decode("open", &bytes("open")?)?,
                 strategy_state: ledger::unseal("strategy", &bytes("strategy")?)?.to_vec(),
             }))
@@ -242,6 +236,7 @@ impl Store for DiskStore {
             let mut meta = txn.open_table(META)?;
             meta.insert("run", ledger::encode("run", run)?.as_slice())?;
             meta.insert("next", ledger::encode("next", &1u32)?.as_slice())?;
+            meta.insert("attempt", ledger::encode("attempt", &0u16)?.as_slice())?;
             meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
             meta.insert("strategy", ledger::seal("strategy", &[]).as_slice())?;
             insert_model(txn, 0, &model)
@@ -263,6 +258,7 @@ impl Store for DiskStore {
         Ok(Some(Saved {
             run: meta.run,
             next_round: meta.next_round,
+            attempt: meta.attempt,
             parameters,
             strategy_state: meta.strategy_state,
             devices: self.devices()?,
@@ -287,7 +283,9 @@ impl Store for DiskStore {
             self.spool = Some(Spool::open(&self.spools, round.number, &[], self.spare.take())?);
         }
         self.ledger.write(|txn| {
-            txn.open_table(META)?.insert("open", ledger::encode("open", &Some(round))?.as_slice())?;
+            let mut meta = txn.open_table(META)?;
+            meta.insert("open", ledger::encode("open", &Some(round))?.as_slice())?;
+            meta.insert("attempt", ledger::encode("attempt", &round.attempt)?.as_slice())?;
             Ok(())
         })
     }
@@ -453,6 +451,23 @@ fn entry((key, value): (Key<'_>, AccessGuard<'_, &[u8]>)) -> Result<(u32, Entry)
 
 fn update_tag(round: u32, stage: u8, device: &str) -> String {
     ledger::tag(&format!("update {stage}"), round, device)
+}
+
+/// Without its ledger nobody knows what the files of a run are worth, and a new run would sweep them away.
+fn expect_empty(dir: &Path) -> Result<(), StoreError> {
+    let leftover = |path: PathBuf| fs::metadata(&path).is_ok_and(|file| file.len() > 0).then_some(path);
+    let rounds =
+        [dir.join("spool"), dir.join("models")].into_iter().flat_map(fs::read_dir).flatten().flatten();
+    let named = rounds.map(|file| file.path()).find(|path| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("round-"))
+    });
+    match named.or_else(|| leftover(History::of(dir).path())) {
+        None => Ok(()),
+        Some(file) => Err(StoreError::Damaged {
+            path: dir.join(ledger::FILE),
+            what: format!("it is missing, but {} of a run is there", file.display()),
+        }),
+    }
 }
 
 /// A table that was walked must have as many rows as it says.

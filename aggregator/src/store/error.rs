@@ -54,10 +54,13 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 }
 
 fn remedy(path: &Path) -> &'static str {
-    match path.extension().is_some_and(|extension| extension == "model") {
-        true => {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("model") => {
             "restore it from a backup, go back to an earlier model with `aggregator rollback`, or start a new run in another directory"
         }
-        false => "restore it from a backup or start a new run in another directory",
+        Some("spool") => {
+            "restore it from a backup, give up its round with `aggregator rollback`, or start a new run in another directory"
+        }
+        _ => "restore it from a backup or start a new run in another directory",
     }
 }

@@ -73,6 +73,10 @@ impl History {
         Self(store.join(FILE))
     }
 
+    pub fn path(&self) -> PathBuf {
+        self.0.clone()
+    }
+
     fn read(&self) -> Result<Option<Reports>, StoreError> {
         match fs::read(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

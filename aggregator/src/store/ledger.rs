@@ -2,7 +2,7 @@
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | meta | `format`, `run`, `next`, `open`, `strategy` | number, [`super::RunRecord`], round, [`super::RoundRecord`] or none, bytes |
+//! | meta | `format`, `run`, `next`, `attempt`, `open`, `strategy` | number, [`super::RunRecord`], round, number, [`super::RoundRecord`] or none, bytes |
 //! | devices | DeviceId | [`crate::fleet::DeviceRecord`] |
 //! | updates | round, exchange, DeviceId | [`super::Entry`] |
 //! | models | round it is the result of | [`super::model::ModelRecord`]: length and checksum of its file |
@@ -34,7 +34,7 @@ pub(super) const MODELS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new(
 pub(super) const REPORTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("reports");
 
 /// Raised whenever a table, a record or the spool changes.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
 pub(super) const FILE: &str = "fairtier.redb";
 /// The ledger is small and hardly read; the default of the database is a gigabyte, and what is allowed fills up over the rounds.
 const CACHE_BYTES: usize = 1 << 20;

@@ -1,6 +1,10 @@
 //! A store that forgets, for simulations and tests.
 
-use std::{collections::BTreeMap, fs::File, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    ops::Range,
+};
 
 use common::DeviceId;
 
@@ -11,17 +15,23 @@ use super::{
 };
 use crate::fleet::DeviceRecord;
 
-/// Same behaviour as [`super::DiskStore`], without a disk.
+/// Round, exchange and device.
+type Key = (u32, u8, DeviceId);
+
+/// Same behaviour as [`super::DiskStore`], without a disk: loading it again is coming back after a crash.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     run: Option<RunRecord>,
     next_round: u32,
+    attempt: u16,
     models: BTreeMap<u32, Vec<f32>>,
     strategy_state: Vec<u8>,
     devices: BTreeMap<DeviceId, DeviceRecord>,
     open: Option<RoundRecord>,
     /// By round, exchange and device.
-    updates: BTreeMap<(u32, u8, DeviceId), (Entry, Place)>,
+    updates: BTreeMap<Key, (Entry, Place)>,
+    /// Of these, those that a crash would lose.
+    unsettled: BTreeSet<Key>,
     payloads: Shelf,
     reports: BTreeMap<u32, String>,
 }
@@ -65,9 +75,15 @@ impl Store for MemoryStore {
     fn load(&mut self, model: &ModelMark) -> Result<Option<Saved>, StoreError> {
         let Some(run) = self.run.clone() else { return Ok(None) };
         run.model.expect(model)?;
+        for key in std::mem::take(&mut self.unsettled) {
+            if let Some((_, place)) = self.updates.remove(&key) {
+                self.payloads.remove(place);
+            }
+        }
         Ok(Some(Saved {
             run,
             next_round: self.next_round,
+            attempt: self.attempt,
             parameters: self.models.values().next_back().cloned().unwrap_or_default(),
             strategy_state: self.strategy_state.clone(),
             devices: self.devices.values().cloned().collect(),
@@ -90,6 +106,7 @@ impl Store for MemoryStore {
         if round.number != self.next_round {
             return Err(StoreError::NotNext { next: self.next_round, got: round.number });
         }
+        self.attempt = round.attempt;
         self.open = Some(round.clone());
         Ok(())
     }
@@ -103,19 +120,20 @@ impl Store for MemoryStore {
         }
         let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
         let entry = Entry { header: update.header.clone(), offset: 0, len, crc: 0 };
-        self.updates.insert(key, (entry, self.payloads.put(update.payload)?));
+        self.updates.insert(key.clone(), (entry, self.payloads.put(update.payload)?));
+        self.unsettled.insert(key);
         Ok(Kept::New)
     }
 
     fn settle(&mut self) -> Result<(), StoreError> {
+        self.unsettled.clear();
         Ok(())
     }
 
     fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError> {
-        let of_stage = |((of, at, _), (entry, _)): (&(u32, u8, DeviceId), &(Entry, Place))| {
-            (*of == round && *at == stage).then(|| entry.clone())
-        };
-        Ok(self.updates.iter().filter_map(of_stage).collect())
+        let of_stage = self.updates.iter().filter(|((of, at, _), _)| (*of, *at) == (round, stage));
+        let settled = of_stage.filter(|(key, _)| !self.unsettled.contains(*key));
+        Ok(settled.map(|(_, (entry, _))| entry.clone()).collect())
     }
 
     fn past(&self, before: u32) -> Result<Vec<Entry>, StoreError> {
@@ -176,6 +194,6 @@ impl Store for MemoryStore {
     }
 }
 
-fn key(header: &Header) -> (u32, u8, DeviceId) {
+fn key(header: &Header) -> Key {
     (header.ticket.round, header.ticket.stage, header.device.clone())
 }

@@ -19,6 +19,7 @@ use crate::{
     strategy::by_name,
 };
 
+mod mishaps;
 mod reports;
 
 fn id(name: &str) -> DeviceId {
@@ -34,12 +35,13 @@ fn run() -> RunRecord {
 }
 
 fn round(number: u32) -> RoundRecord {
-    let selected =
-        ["a", "b", "c"].map(|name| Selected { device: id(name), tier: Tier::new(0).unwrap(), attempt: 1 });
+    let selected = ["a", "b", "c"].map(|name| Selected { device: id(name), tier: Tier::new(0).unwrap() });
     RoundRecord {
         number,
+        attempt: 0,
         selected: selected.to_vec(),
-        stages: vec![StageRecord { kind: Kind::Train, asked: vec![] }],
+        wanted: vec![],
+        stages: vec![StageRecord { kind: Kind::Train, digest: 1, asked: vec![] }],
     }
 }
 
@@ -133,7 +135,7 @@ fn exchanges_of_a_round_are_kept_apart_and_last_updates_stay_as_long_as_wanted()
     each(|store| {
         started(store);
         let mut second = round(1);
-        second.stages.push(StageRecord { kind: Kind::Try, asked: vec![id("a")] });
+        second.stages.push(StageRecord { kind: Kind::Try, digest: 2, asked: vec![id("a")] });
         store.open_round(&second).unwrap();
         let mut tried = header("a", 1, 1);
         (tried.ticket.stage, tried.kind, tried.vectors) = (1, Kind::Try, 0);

@@ -92,11 +92,15 @@ impl DiskStore {
         if !dir.join(ledger::FILE).exists() {
             return Err(StoreError::NotBegun);
         }
-        // With these options nothing is removed on opening that a run might want to keep. The present model may be damaged:
-        // that is a reason to go back.
-        let options = Options { keep_models: usize::MAX, keep_spool: true, keep_reports: usize::MAX };
-        let store = Self::open_for(dir, options, |store| store.indexed_rounds().map(drop))?;
+        // Only what is gone back to must be sound: damage to the present model, or to updates of the open round, is a
+        // reason to go back. Nothing is swept before the ledger has forgotten it.
+        if let Some(ledger) = Ledger::open_copy(dir)? {
+            Self::new(ledger, dir, Options::default()).indexed_rounds()?;
+        }
+        let store = Self::new(Ledger::open(dir)?, dir, Options::default());
         let meta = store.begun()?;
+        // What devices still do for rounds that are undone has another name.
+        let attempt = meta.attempt.wrapping_add(1);
         let from = meta.next_round.saturating_sub(1);
         let kept = store.model_rounds()?;
         if !kept.contains(&to) {
@@ -111,6 +115,7 @@ impl DiskStore {
         store.ledger.write(|txn| {
             let mut meta = txn.open_table(META)?;
             meta.insert("next", ledger::encode("next", &to.saturating_add(1))?.as_slice())?;
+            meta.insert("attempt", ledger::encode("attempt", &attempt)?.as_slice())?;
             meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
             if from != to {
                 meta.insert("strategy", ledger::seal("strategy", &[]).as_slice())?;
