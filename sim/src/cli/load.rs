@@ -4,7 +4,10 @@ use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use common::Codec;
-use sim::load::{self, LoadError, LoadOptions, Target, bare::Bare};
+use sim::load::{
+    self, LoadError, LoadOptions, Target,
+    bare::{Bare, Setup},
+};
 
 use super::Format;
 
@@ -13,6 +16,7 @@ Examples:
   sim load                                        2,000 devices, 5 rounds of a 178,110-parameter model
   sim load --devices 50 --rounds 20 --reference   beside bare QUIC streams with the same bytes
   sim load --devices 50 --rounds 20 --codec int8 --reference --format json
+  sim load --devices 50 --rounds 20 --reference tuned   streams with the aggregator's own transport
   sim load --devices 200 --server 127.0.0.1:4433 --dir gateway --pid 4711   one that runs already
 
 Devices hold real connections with certificates of their own and follow the whole protocol, but have no data and
@@ -40,8 +44,8 @@ pub struct LoadArgs {
     #[arg(long, default_value_t = LoadOptions::default().strategy)]
     strategy: String,
     /// Also move the same bytes through bare QUIC streams between two processes, in turns with the aggregator
-    #[arg(long)]
-    reference: bool,
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "plain")]
+    reference: Option<LoadSetup>,
     /// An aggregator that runs already on this machine; its `run.min_devices` and model must suit
     #[arg(long, value_name = "ADDRESS", requires = "dir")]
     server: Option<SocketAddr>,
@@ -68,11 +72,30 @@ enum LoadCodec {
     Int8,
 }
 
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+enum LoadSetup {
+    /// quinn as it comes
+    Plain,
+    /// With the aggregator's transport
+    Tuned,
+}
+
+impl From<LoadSetup> for Setup {
+    fn from(setup: LoadSetup) -> Self {
+        match setup {
+            LoadSetup::Plain => Self::Plain,
+            LoadSetup::Tuned => Self::Tuned,
+        }
+    }
+}
+
 /// The serving side of the reference; started by `sim load`.
 #[derive(Args, Debug)]
 pub struct BareArgs {
     #[arg(long)]
     dir: PathBuf,
+    #[arg(long, value_enum)]
+    setup: LoadSetup,
     #[arg(long)]
     devices: usize,
     #[arg(long)]
@@ -97,7 +120,7 @@ pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
         },
         model: args.model.clone(),
         strategy: args.strategy.clone(),
-        reference: args.reference,
+        reference: args.reference.map(Setup::from),
         target,
         seed: args.seed,
     };
@@ -116,7 +139,7 @@ pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
 }
 
 pub fn bare(args: &BareArgs) -> Result<String, LoadError> {
-    let bare = Bare { devices: args.devices, bytes: [args.down, args.up] };
+    let bare = Bare { setup: args.setup.into(), devices: args.devices, bytes: [args.down, args.up] };
     runtime()?.block_on(load::bare::serve(&args.dir, bare, |address| println!("listening on {address}")))?;
     Ok(String::new())
 }
@@ -144,5 +167,21 @@ mod tests {
             |args: [&str; 3]| Load::try_parse_from(args).map(|Load { load }| (load.devices, load.rounds));
         assert_eq!(parse(["load", "--devices", "7"]).unwrap(), (7, LoadOptions::default().rounds));
         assert!(parse(["load", "--devices", "0"]).is_err() && parse(["load", "--rounds", "0"]).is_err());
+    }
+
+    #[test]
+    fn the_reference_is_plain_unless_told_otherwise() {
+        let parse = |args: &[&str]| {
+            let load = Load::try_parse_from([&["load"], args].concat()).map(|Load { load }| load.reference);
+            load.map(|setup| setup.map(Setup::from))
+        };
+        assert_eq!(parse(&[]).unwrap(), None);
+        assert_eq!(parse(&["--reference", "--quiet"]).unwrap(), Some(Setup::Plain));
+        assert_eq!(parse(&["--reference", "tuned"]).unwrap(), Some(Setup::Tuned));
+        assert!(parse(&["--reference", "fast"]).is_err());
+        // The serving process is told by the same names.
+        for (setup, name) in [(LoadSetup::Plain, "plain"), (LoadSetup::Tuned, "tuned")] {
+            assert_eq!((Setup::from(setup).name(), LoadSetup::from_str(name, false)), (name, Ok(setup)));
+        }
     }
 }

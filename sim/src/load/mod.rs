@@ -30,7 +30,7 @@ mod updates;
 pub use log::{LoadLog, LoadRound};
 pub use table::table;
 
-use bare::Streams;
+use bare::{Setup, Streams};
 use gateway::Gateway;
 use turns::Turns;
 
@@ -68,7 +68,7 @@ pub struct LoadOptions {
     pub model: String,
     pub strategy: String,
     /// Also move the same bytes through bare streams.
-    pub reference: bool,
+    pub reference: Option<Setup>,
     /// An aggregator that is running already.
     pub target: Option<Target>,
     pub seed: u64,
@@ -93,7 +93,7 @@ impl Default for LoadOptions {
             codec: Codec::F32,
             model: "mnist-mlp".into(),
             strategy: "fairheterofl".into(),
-            reference: false,
+            reference: None,
             target: None,
             seed: 1,
         }
@@ -133,6 +133,7 @@ pub struct Connected {
 /// The same bytes without a protocol, a disk or a sum.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Reference {
+    pub setup: Setup,
     pub rounds_s: Vec<f64>,
     pub round_s: f64,
     pub updates_per_s: f64,
@@ -161,8 +162,8 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
     };
     let members = fleet::enrol(&authority, options.devices)?;
     let streams = match options.reference {
-        true => Some(Streams::open(home, &members, bytes).await?),
-        false => None,
+        Some(setup) => Some(Streams::open(home, &members, setup, bytes).await?),
+        None => None,
     };
     let (server, pid, gateway) = match (gateway, &options.target) {
         (Some(gateway), _) => {
@@ -178,7 +179,7 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
     if let Some(serving) = gateway {
         serving.stop().await;
     }
-    let reference = Some(turns.end().await).filter(|seconds| !seconds.is_empty());
+    let reference = options.reference.zip(Some(turns.end().await));
     let (rounds, idle_rss_kb) = log.rounds();
     let round_s = median(rounds.iter().map(|round| round.seconds));
     let updates_per_s = options.devices as f64 / round_s;
@@ -193,9 +194,10 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
         refused: rounds.iter().map(|round| round.refused).sum(),
         idle_rss_kb,
         peak_rss_kb: rounds.iter().filter_map(|round| round.peak_rss_kb).max(),
-        reference: reference.map(|rounds_s| {
+        reference: reference.map(|(setup, rounds_s)| {
             let bare = median(rounds_s.iter().copied());
             Reference {
+                setup,
                 rounds_s,
                 round_s: bare,
                 updates_per_s: options.devices as f64 / bare,

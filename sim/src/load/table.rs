@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{LoadResult, LoadRound};
+use super::{LoadResult, LoadRound, bare::Setup};
 
 pub fn table(result: &LoadResult) -> String {
     let LoadResult { options, connect, bytes, .. } = result;
@@ -47,8 +47,14 @@ pub fn table(result: &LoadResult) -> String {
     if let Some(reference) = &result.reference {
         let _ = writeln!(
             text,
-            "bare QUIC streams: median round {:.3} s, {:.1} updates/s; ratio {:.2}",
-            reference.round_s, reference.updates_per_s, reference.ratio
+            "bare QUIC streams ({}): median round {:.3} s, {:.1} updates/s; ratio {:.2}",
+            match reference.setup {
+                Setup::Plain => "plain: quinn as it comes",
+                Setup::Tuned => "tuned: with the aggregator's transport",
+            },
+            reference.round_s,
+            reference.updates_per_s,
+            reference.ratio,
         );
     }
     text
