@@ -20,7 +20,10 @@ Examples:
   sim load --devices 200 --server 127.0.0.1:4433 --dir gateway --pid 4711   one that runs already
 
 Devices hold real connections with certificates of their own and follow the whole protocol, but have no data and
-do not train. The aggregator is a process of its own with its durable store in a temporary directory.";
+do not train. The aggregator is a process of its own with its durable store in a temporary directory.
+
+With --reference, the aggregator and the streams take turns of up to six rounds. The first of each turn still sees the end of
+the other's and does not count, on either side; there are as many more rounds, so that --rounds of both count.";
 
 /// A number of things, of which there must be some.
 const SOME: RangeInclusive<i64> = 1..=u32::MAX as i64;
@@ -30,6 +33,7 @@ pub struct LoadArgs {
     /// Devices, all connected at once
     #[arg(long, value_name = "N", default_value_t = LoadOptions::default().devices as u32, value_parser = clap::value_parser!(u32).range(SOME))]
     devices: u32,
+    /// Rounds that count
     #[arg(long, value_name = "N", default_value_t = LoadOptions::default().rounds, value_parser = clap::value_parser!(u32).range(SOME))]
     rounds: u32,
     /// Connections that are opened at the same time
@@ -46,7 +50,8 @@ pub struct LoadArgs {
     /// Also move the same bytes through bare QUIC streams between two processes, in turns with the aggregator
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "plain")]
     reference: Option<LoadSetup>,
-    /// An aggregator that runs already on this machine; its `run.min_devices` and model must suit
+    /// An aggregator that runs already on this machine; its `run.min_devices`, `run.rounds` (with --reference one more for
+    /// every five or part of five) and model must suit
     #[arg(long, value_name = "ADDRESS", requires = "dir")]
     server: Option<SocketAddr>,
     /// Its directory, where the devices are enrolled

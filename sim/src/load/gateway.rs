@@ -31,7 +31,8 @@ pub(super) struct Serving {
 
 /// One tier, so that every device has the whole model.
 pub(super) fn config(options: &LoadOptions) -> Result<Config, LoadError> {
-    let LoadOptions { devices, rounds, codec, model, strategy, seed, .. } = options;
+    let LoadOptions { devices, codec, model, strategy, seed, .. } = options;
+    let rounds = options.schedule().total();
     let text = format!(
         "[model]\nsource = \"{model}\"\ntiers = [1.0]\n[run]\nrounds = {rounds}\nmin_devices = {devices}\nseed = {seed}\n\
          [strategy]\nname = \"{strategy}\"\n[wire]\ndown = \"{codec}\"\nup = \"{codec}\"\n\

@@ -8,13 +8,15 @@ use std::{
 
 use serde::Serialize;
 
-use super::Progress;
+use super::{Progress, turns::Schedule};
 
 /// One round, from the first device that hears of it to the first that hears of the next: everything is in it,
 /// also combining and committing.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LoadRound {
     pub round: u32,
+    /// The first of a turn does not count.
+    pub counted: bool,
     pub seconds: f64,
     /// Until the last receipt; the rest is combining and committing.
     pub collecting_s: f64,
@@ -27,7 +29,7 @@ pub struct LoadRound {
 
 pub struct LoadLog {
     pid: Option<u32>,
-    rounds: u32,
+    schedule: Schedule,
     progress: Progress,
     state: Mutex<State>,
 }
@@ -51,21 +53,22 @@ impl std::fmt::Debug for LoadLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LoadLog")
             .field("pid", &self.pid)
-            .field("rounds", &self.rounds)
+            .field("schedule", &self.schedule)
             .finish_non_exhaustive()
     }
 }
 
 impl LoadLog {
-    pub fn new(pid: Option<u32>, rounds: u32, progress: Progress) -> Self {
-        Self { pid, rounds, progress, state: Mutex::default() }
+    pub(super) fn new(pid: Option<u32>, schedule: Schedule, progress: Progress) -> Self {
+        Self { pid, schedule, progress, state: Mutex::default() }
     }
 
     /// A device has heard of a round: the one before is over.
     pub fn heard(&self, round: u32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = state.open.take_if(|open| open.round < round) {
-            let ended = open.end(Instant::now(), self.pid.and_then(peak_rss_kb));
+            let counted = self.schedule.counts(open.round);
+            let ended = open.end(counted, Instant::now(), self.pid.and_then(peak_rss_kb));
             (self.progress)(&ended);
             state.done.push(ended);
         }
@@ -75,7 +78,7 @@ impl LoadLog {
     pub fn begun(&self, round: u32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let known = state.open.is_some() || state.done.last().is_some_and(|done| done.round >= round);
-        if known || round > self.rounds {
+        if known || round > self.schedule.total() {
             return;
         }
         if state.done.is_empty() {
@@ -108,10 +111,11 @@ impl LoadLog {
 }
 
 impl Open {
-    fn end(self, now: Instant, peak_rss_kb: Option<u64>) -> LoadRound {
+    fn end(self, counted: bool, now: Instant, peak_rss_kb: Option<u64>) -> LoadRound {
         let seconds = (now - self.since).as_secs_f64();
         LoadRound {
             round: self.round,
+            counted,
             seconds,
             collecting_s: self.last_receipt.map_or(seconds, |last| (last - self.since).as_secs_f64()),
             accepted: self.accepted,
@@ -140,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_round_ends_when_the_next_one_is_heard_of() {
-        let log = LoadLog::new(Some(std::process::id()), 2, Box::new(|_| {}));
+        let schedule = Schedule { rounds: 1, in_turns: true };
+        let log = LoadLog::new(Some(std::process::id()), schedule, Box::new(|_| {}));
         for round in [1, 1] {
             log.heard(round);
             log.begun(round);
@@ -160,6 +165,7 @@ mod tests {
         let (rounds, idle) = log.rounds();
         let counts: Vec<_> = rounds.iter().map(|r| (r.round, r.accepted, r.refused)).collect();
         assert_eq!(counts, [(1, 2, 0), (2, 0, 1)]);
+        assert!(!rounds[0].counted && rounds[1].counted);
         assert!(idle > Some(0) && rounds[1].peak_rss_kb > Some(0));
     }
 }

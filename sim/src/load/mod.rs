@@ -29,10 +29,11 @@ mod updates;
 
 pub use log::{LoadLog, LoadRound};
 pub use table::table;
+pub use turns::BareRound;
 
 use bare::{Setup, Streams};
 use gateway::Gateway;
-use turns::Turns;
+use turns::{Schedule, Turns};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -61,6 +62,7 @@ pub enum LoadError {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LoadOptions {
     pub devices: usize,
+    /// Rounds that count; with a reference there are more.
     pub rounds: u32,
     /// Connections that are opened at the same time.
     pub concurrency: usize,
@@ -100,6 +102,12 @@ impl Default for LoadOptions {
     }
 }
 
+impl LoadOptions {
+    fn schedule(&self) -> Schedule {
+        Schedule { rounds: self.rounds, in_turns: self.reference.is_some() }
+    }
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LoadResult {
     pub options: LoadOptions,
@@ -108,7 +116,7 @@ pub struct LoadResult {
     pub bytes: [u32; 2],
     pub connect: Connected,
     pub rounds: Vec<LoadRound>,
-    /// Median seconds of a round.
+    /// Median seconds of the rounds that count.
     pub round_s: f64,
     pub updates_per_s: f64,
     pub accepted: u64,
@@ -134,7 +142,8 @@ pub struct Connected {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Reference {
     pub setup: Setup,
-    pub rounds_s: Vec<f64>,
+    pub rounds: Vec<BareRound>,
+    /// Median seconds of those that count.
     pub round_s: f64,
     pub updates_per_s: f64,
     /// Updates per second of the aggregator as a share of these.
@@ -173,15 +182,15 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
         (None, Some(target)) => (target.server, target.pid, None),
         (None, None) => return Err(LoadError::NoProgram("aggregator".into())),
     };
-    let log = Arc::new(LoadLog::new(pid, options.rounds, progress));
-    let turns = Arc::new(Turns::new(streams, options.rounds));
+    let log = Arc::new(LoadLog::new(pid, options.schedule(), progress));
+    let turns = Arc::new(Turns::new(streams, options.schedule()));
     let connect = fleet::run(server, &members, options, log.clone(), turns.clone()).await?;
     if let Some(serving) = gateway {
         serving.stop().await;
     }
     let reference = options.reference.zip(Some(turns.end().await));
     let (rounds, idle_rss_kb) = log.rounds();
-    let round_s = median(rounds.iter().map(|round| round.seconds));
+    let round_s = median(rounds.iter().filter(|round| round.counted).map(|round| round.seconds));
     let updates_per_s = options.devices as f64 / round_s;
     Ok(LoadResult {
         options: options.clone(),
@@ -194,11 +203,11 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
         refused: rounds.iter().map(|round| round.refused).sum(),
         idle_rss_kb,
         peak_rss_kb: rounds.iter().filter_map(|round| round.peak_rss_kb).max(),
-        reference: reference.map(|(setup, rounds_s)| {
-            let bare = median(rounds_s.iter().copied());
+        reference: reference.map(|(setup, rounds)| {
+            let bare = median(rounds.iter().filter(|round| round.counted).map(|round| round.seconds));
             Reference {
                 setup,
-                rounds_s,
+                rounds,
                 round_s: bare,
                 updates_per_s: options.devices as f64 / bare,
                 ratio: bare / round_s,

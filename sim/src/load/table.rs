@@ -25,14 +25,26 @@ pub fn table(result: &LoadResult) -> String {
         connect.lost,
     );
     let _ = writeln!(text, "round    seconds  collecting  accepted  refused  updates/s  peak RSS MB");
-    for LoadRound { round, seconds, collecting_s, accepted, refused, updates_per_s, peak_rss_kb } in
-        &result.rounds
-    {
+    for round in &result.rounds {
+        let LoadRound {
+            round,
+            counted,
+            seconds,
+            collecting_s,
+            accepted,
+            refused,
+            updates_per_s,
+            peak_rss_kb,
+        } = round;
         let peak = megabytes(*peak_rss_kb);
+        let mark = if *counted { "" } else { " *" };
         let _ = writeln!(
             text,
-            "{round:>5} {seconds:>10.3} {collecting_s:>11.3} {accepted:>9} {refused:>8} {updates_per_s:>10.1} {peak:>12}"
+            "{round:>5} {seconds:>10.3} {collecting_s:>11.3} {accepted:>9} {refused:>8} {updates_per_s:>10.1} {peak:>12}{mark}"
         );
+    }
+    if result.reference.is_some() {
+        let _ = writeln!(text, "* not counted: the first round of each turn, here and of the bare streams");
     }
     let _ = writeln!(
         text,
