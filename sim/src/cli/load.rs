@@ -1,6 +1,11 @@
 //! `sim load`: an aggregator under the load of many devices.
 
-use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    ops::RangeInclusive,
+    path::PathBuf,
+};
 
 use clap::{Args, ValueEnum};
 use common::Codec;
@@ -130,17 +135,19 @@ pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
         seed: args.seed,
     };
     let quiet = args.quiet;
-    let progress = move |round: &load::LoadRound| {
+    let progress = move |round: u32, seconds: f64| {
         if !quiet {
-            eprintln!(
-                "round {:>4}: {:.3} s, {:.0} updates/s",
-                round.round, round.seconds, round.updates_per_s
-            );
+            eprintln!("round {round:>4}: {seconds:.3} s");
         }
     };
     let result = runtime()?.block_on(load::run(&options, Box::new(progress)))?;
     let json = || serde_json::to_string(&result).map(|text| text + "\n").unwrap_or_default();
-    Ok(if args.format == Format::Json { json() } else { load::table(&result) })
+    let text = if args.format == Format::Json { json() } else { load::table(&result) };
+    result.complete().inspect_err(|_| {
+        // What was measured is shown all the same; nobody may be left to read it.
+        let _ = io::stdout().write_all(text.as_bytes());
+    })?;
+    Ok(text)
 }
 
 pub fn bare(args: &BareArgs) -> Result<String, LoadError> {

@@ -25,18 +25,9 @@ pub fn table(result: &LoadResult) -> String {
         connect.lost,
     );
     let _ = writeln!(text, "round    seconds  collecting  accepted  refused  updates/s  peak RSS MB");
-    for round in &result.rounds {
-        let LoadRound {
-            round,
-            counted,
-            seconds,
-            collecting_s,
-            accepted,
-            refused,
-            updates_per_s,
-            peak_rss_kb,
-        } = round;
-        let peak = megabytes(*peak_rss_kb);
+    for row in &result.rounds {
+        let LoadRound { round, counted, seconds, collecting_s, accepted, refused, updates_per_s, .. } = row;
+        let peak = megabytes(row.peak_rss_kb);
         let mark = if *counted { "" } else { " *" };
         let _ = writeln!(
             text,
@@ -48,10 +39,11 @@ pub fn table(result: &LoadResult) -> String {
     }
     let _ = writeln!(
         text,
-        "median round {:.3} s, {:.1} updates/s; {} accepted, {} refused; peak RSS {} MB ({} MB before the first round)",
+        "median round {:.3} s, {:.1} updates/s; {} of {} accepted, {} refused; peak RSS {} MB ({} MB before the first round)",
         result.round_s,
         result.updates_per_s,
         result.accepted,
+        result.expected,
         result.refused,
         megabytes(result.peak_rss_kb),
         megabytes(result.idle_rss_kb),
