@@ -114,7 +114,11 @@ async fn converse(
             device
         };
         match device.take_part(&common.updates, &common.log, &common.turns).await {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                // While this one leaves, the others are still there.
+                common.log.look();
+                return Ok(());
+            }
             // As a real device does.
             Err(_) if lost < LOSSES => lost += 1,
             Err(what) => return Err(named(what)),

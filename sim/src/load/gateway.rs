@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Stdio,
+    time::Duration,
 };
 
 use aggregator::config::Config;
@@ -16,6 +17,8 @@ use tokio::{
 use super::{LoadError, LoadOptions, PATIENCE};
 
 const AGGREGATOR: &str = "aggregator";
+/// How often a process that ends is looked at.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A directory that an aggregator can serve.
 #[derive(Debug)]
@@ -74,10 +77,20 @@ impl Serving {
         }
     }
 
-    /// It ends by itself once all devices have left; if not, the end of this process ends it.
-    pub async fn stop(mut self) -> Result<(), LoadError> {
-        let what = || LoadError::Lingers(AGGREGATOR);
-        tokio::time::timeout(PATIENCE, self.ended()).await.map_err(|_| what())?
+    /// It ends by itself once all devices have left; if not, the end of this process ends it. Looks at it until then.
+    pub async fn stop(mut self, look: impl Fn()) -> Result<(), LoadError> {
+        let looked_at = async {
+            loop {
+                look();
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            ended = tokio::time::timeout(PATIENCE, self.ended()) => {
+                ended.map_err(|_| LoadError::Lingers(AGGREGATOR))?
+            }
+            () = looked_at => Ok(()),
+        }
     }
 
     async fn ended(&mut self) -> Result<(), LoadError> {
@@ -133,8 +146,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_aggregator_that_ends_with_an_error_is_one() {
-        assert!(serving(0).await.stop().await.is_ok());
-        let error = serving(3).await.stop().await.unwrap_err();
+        assert!(serving(0).await.stop(|| {}).await.is_ok());
+        let error = serving(3).await.stop(|| {}).await.unwrap_err();
         assert!(error.to_string().contains("exit status: 3"), "{error}");
         // Devices are not waited for.
         let mut failing = serving(4).await;

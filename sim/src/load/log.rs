@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -10,7 +9,11 @@ use std::{
 use common::message::Ticket;
 use serde::Serialize;
 
-use super::{Progress, turns::Schedule};
+use super::{
+    Progress,
+    memory::{Memory, Peaks, Phase, Process},
+    turns::Schedule,
+};
 
 /// One round, from the first device that hears of it to the first that hears of the next: everything is in it,
 /// also combining and committing.
@@ -29,7 +32,7 @@ pub struct LoadRound {
     pub accepted: u64,
     pub refused: u64,
     pub updates_per_s: f64,
-    /// Of the aggregator in this round (since its start where the kernel does not forget).
+    /// Of the aggregator in this round.
     pub peak_rss_kb: Option<u64>,
 }
 
@@ -44,15 +47,13 @@ pub(super) enum Answer {
 }
 
 pub struct LoadLog {
-    pid: Option<u32>,
     schedule: Schedule,
     progress: Progress,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
-    idle_rss_kb: Option<u64>,
+    memory: Memory<Process>,
     /// In their order; only the last one may be open.
     rounds: Vec<Seen>,
 }
@@ -71,25 +72,24 @@ struct Seen {
 
 impl std::fmt::Debug for LoadLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LoadLog")
-            .field("pid", &self.pid)
-            .field("schedule", &self.schedule)
-            .finish_non_exhaustive()
+        f.debug_struct("LoadLog").field("schedule", &self.schedule).finish_non_exhaustive()
     }
 }
 
 impl LoadLog {
     pub(super) fn new(pid: Option<u32>, schedule: Schedule, progress: Progress) -> Self {
-        Self { pid, schedule, progress, state: Mutex::default() }
+        let state = State { memory: Memory::new(Process(pid)), rounds: vec![] };
+        Self { schedule, progress, state: Mutex::new(state) }
     }
 
     /// A device has heard of a round: the one before is over.
     pub fn heard(&self, round: u32) {
-        let mut state = self.state();
-        if let Some(open) = state.rounds.last_mut().filter(|last| last.end.is_none() && last.round < round) {
+        let State { memory, rounds } = &mut *self.state();
+        if let Some(open) = rounds.last_mut().filter(|last| last.end.is_none() && last.round < round) {
             let end = Instant::now();
             open.end = Some(end);
-            open.peak_rss_kb = self.pid.and_then(peak_rss_kb);
+            let last = open.round == self.schedule.total();
+            open.peak_rss_kb = memory.enter(if last { Phase::Leaving } else { Phase::Between });
             (self.progress)(open.round, (end - open.since).as_secs_f64());
         }
     }
@@ -101,12 +101,7 @@ impl LoadLog {
         if known || round > self.schedule.total() {
             return;
         }
-        if state.rounds.is_empty() {
-            state.idle_rss_kb = self.pid.and_then(peak_rss_kb);
-        }
-        if let Some(pid) = self.pid {
-            forget_peak(pid);
-        }
+        state.memory.enter(Phase::Round);
         state.rounds.push(Seen::begin(round));
     }
 
@@ -125,11 +120,16 @@ impl LoadLog {
         seen.exchanges.insert(ticket.stage);
     }
 
-    /// The rounds that have ended, and the aggregator's memory before the first one.
-    pub fn rounds(&self) -> (Vec<LoadRound>, Option<u64>) {
+    /// Looks at the aggregator's memory; the last look at a process that ends is the last that is known of it.
+    pub fn look(&self) {
+        self.state().memory.look();
+    }
+
+    /// The rounds that have ended, and the peaks of all phases.
+    pub fn rounds(&self) -> (Vec<LoadRound>, Peaks) {
         let state = self.state();
         let ended = state.rounds.iter().filter_map(|seen| seen.ended(self.schedule.counts(seen.round)));
-        (ended.collect(), state.idle_rss_kb)
+        (ended.collect(), state.memory.peaks())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -167,18 +167,6 @@ impl Seen {
     }
 }
 
-/// Lets the kernel count anew. Where it refuses, peaks are those since the process began.
-fn forget_peak(pid: u32) {
-    let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
-}
-
-/// The most memory that a process has had, as the kernel counts it.
-fn peak_rss_kb(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use common::RunId;
@@ -208,11 +196,15 @@ mod tests {
         log.begun(3);
         log.answered(&ticket(3, 0), Answer::Numbers);
         log.heard(3);
-        let (rounds, idle) = log.rounds();
+        log.look();
+        let (rounds, peaks) = log.rounds();
         let counts: Vec<_> = rounds.iter().map(|r| (r.round, r.accepted, r.refused)).collect();
         assert_eq!(counts, [(1, 2, 0), (2, 0, 1)]);
         assert!(!rounds[0].counted && rounds[1].counted);
-        assert!(idle > Some(0) && rounds[1].peak_rss_kb > Some(0));
+        let phases = [peaks.connecting, peaks.round, peaks.between, peaks.leaving];
+        assert!(phases.iter().all(|peak| *peak > Some(0)), "{peaks:?}");
+        assert_eq!(Some(&peaks.overall), phases.iter().max());
+        assert_eq!(rounds.iter().map(|round| round.peak_rss_kb).max(), Some(peaks.round));
     }
 
     #[test]

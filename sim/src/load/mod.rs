@@ -2,7 +2,7 @@
 //! would, over real QUIC with mutual TLS.
 //!
 //! `gateway` starts the aggregator's process, `fleet` opens the connections, `device` holds the conversation
-//! of one device with updates from `updates`, and `log` writes down what happens when. `bare` moves the same
+//! of one device with updates from `updates`, and `log` writes down what happens when, with the aggregator's `memory`. `bare` moves the same
 //! bytes through QUIC streams with nothing around them, between two processes, for comparison, in `turns`.
 
 use std::{future, io, net::SocketAddr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
@@ -22,12 +22,14 @@ mod device;
 mod fleet;
 mod gateway;
 mod log;
+mod memory;
 mod reader;
 mod table;
 mod turns;
 mod updates;
 
 pub use log::{LoadLog, LoadRound};
+pub use memory::Peaks;
 pub use table::table;
 pub use turns::BareRound;
 
@@ -133,9 +135,8 @@ pub struct LoadResult {
     /// One update of every device in every exchange that asks for one.
     pub expected: u64,
     pub refused: u64,
-    /// The aggregator's peak memory with all devices connected, before the first round.
-    pub idle_rss_kb: Option<u64>,
-    pub peak_rss_kb: Option<u64>,
+    /// The aggregator's, in all phases.
+    pub peak_rss_kb: Peaks,
     pub reference: Option<Reference>,
 }
 
@@ -207,11 +208,11 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
         failed = failed => return Err(failed),
     };
     if let Some(serving) = gateway {
-        serving.stop().await?;
+        serving.stop(|| log.look()).await?;
     }
     let bare = turns.end().await;
-    let (rounds, idle_rss_kb) = log.rounds();
-    Ok(LoadResult::conclude(options, Seen { parameters, bytes, connect, rounds, bare, idle_rss_kb }))
+    let (rounds, peaks) = log.rounds();
+    Ok(LoadResult::conclude(options, Seen { parameters, bytes, connect, rounds, bare, peaks }))
 }
 
 /// What is known at the end.
@@ -221,12 +222,12 @@ struct Seen {
     connect: Connected,
     rounds: Vec<LoadRound>,
     bare: Vec<BareRound>,
-    idle_rss_kb: Option<u64>,
+    peaks: Peaks,
 }
 
 impl LoadResult {
     fn conclude(options: &LoadOptions, seen: Seen) -> Self {
-        let Seen { parameters, bytes, connect, rounds, bare, idle_rss_kb } = seen;
+        let Seen { parameters, bytes, connect, rounds, bare, peaks } = seen;
         let counted = || rounds.iter().filter(|round| round.counted);
         let updates_per_s = median(counted().map(|round| round.updates_per_s));
         // Of a round that was not held, one update at least was expected.
@@ -242,8 +243,7 @@ impl LoadResult {
             accepted: rounds.iter().map(|round| round.accepted).sum(),
             expected: (options.devices * exchanges) as u64,
             refused: rounds.iter().map(|round| round.refused).sum(),
-            idle_rss_kb,
-            peak_rss_kb: rounds.iter().filter_map(|round| round.peak_rss_kb).max(),
+            peak_rss_kb: peaks,
             reference: options
                 .reference
                 .map(|setup| Reference::of(setup, bare, options.devices, updates_per_s)),
@@ -315,7 +315,7 @@ mod tests {
             connect: Connected { devices: 4, seconds: 1.0, repeated: 0, lost: 0 },
             rounds: accepted.iter().enumerate().map(round).collect(),
             bare: (0..accepted.len()).map(bare).collect(),
-            idle_rss_kb: None,
+            peaks: Peaks::default(),
         };
         LoadResult::conclude(&options, seen)
     }
@@ -350,7 +350,7 @@ mod tests {
             connect: whole.connect,
             rounds,
             bare: vec![],
-            idle_rss_kb: None,
+            peaks: Peaks::default(),
         };
         let mut rounds = whole.rounds.clone();
         rounds.pop();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{LoadResult, LoadRound, bare::Setup};
+use super::{LoadResult, LoadRound, Peaks, bare::Setup};
 
 pub fn table(result: &LoadResult) -> String {
     let LoadResult { options, connect, bytes, .. } = result;
@@ -39,14 +39,18 @@ pub fn table(result: &LoadResult) -> String {
     }
     let _ = writeln!(
         text,
-        "median round {:.3} s, {:.1} updates/s; {} of {} accepted, {} refused; peak RSS {} MB ({} MB before the first round)",
-        result.round_s,
-        result.updates_per_s,
-        result.accepted,
-        result.expected,
-        result.refused,
-        megabytes(result.peak_rss_kb),
-        megabytes(result.idle_rss_kb),
+        "median round {:.3} s, {:.1} updates/s; {} of {} accepted, {} refused",
+        result.round_s, result.updates_per_s, result.accepted, result.expected, result.refused,
+    );
+    let Peaks { connecting, round, between, leaving, overall } = result.peak_rss_kb;
+    let _ = writeln!(
+        text,
+        "peak RSS {} MB: connecting {}, in a round {}, between rounds {}, scoring and leaving {}",
+        megabytes(overall),
+        megabytes(connecting),
+        megabytes(round),
+        megabytes(between),
+        megabytes(leaving),
     );
     if let Some(reference) = &result.reference {
         let _ = writeln!(
