@@ -22,13 +22,20 @@ Examples:
   sim load --devices 50 --rounds 20 --reference   beside bare QUIC streams with the same bytes
   sim load --devices 50 --rounds 20 --codec int8 --reference --format json
   sim load --devices 50 --rounds 20 --reference tuned   streams with the aggregator's own transport
+  sim load --check                                exit code 1 if a bar is missed, and says by how much
+  sim load --devices 50 --rounds 20 --reference --check --format json | jq .checks
   sim load --devices 200 --server 127.0.0.1:4433 --dir gateway --pid 4711   one that runs already
 
 Devices hold real connections with certificates of their own and follow the whole protocol, but have no data and
 do not train. The aggregator is a process of its own with its durable store in a temporary directory.
 
 With --reference, the aggregator and the streams take turns of up to six rounds. The first of each turn still sees the end of
-the other's and does not count, on either side; there are as many more rounds, so that --rounds of both count.";
+the other's and does not count, on either side; there are as many more rounds, so that --rounds of both count.
+
+The bars of --check: every update accepted (without it, too, a run in which some are missing fails); peak memory of the
+aggregator in all phases at most 64 MB and 80 KB for each device (of 1024 bytes); the peak of the last round at most 5 % above
+that of the first; with --reference, at least 0.6 of its updates per second. What can not be measured is missed: growth takes
+two rounds, memory a process (--pid with --server).";
 
 /// A number of things, of which there must be some.
 const SOME: RangeInclusive<i64> = 1..=u32::MAX as i64;
@@ -65,6 +72,9 @@ pub struct LoadArgs {
     /// Its process, to see its memory
     #[arg(long, requires = "server")]
     pid: Option<u32>,
+    /// Fail if a bar is missed: accepted updates, peak memory and its growth, and the ratio if there is a reference
+    #[arg(long)]
+    check: bool,
     #[arg(long, default_value_t = LoadOptions::default().seed)]
     seed: u64,
     /// How to print the result
@@ -143,7 +153,8 @@ pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
     let result = runtime()?.block_on(load::run(&options, Box::new(progress)))?;
     let json = || serde_json::to_string(&result).map(|text| text + "\n").unwrap_or_default();
     let text = if args.format == Format::Json { json() } else { load::table(&result) };
-    result.complete().inspect_err(|_| {
+    let verdict = if args.check { result.check() } else { result.complete() };
+    verdict.inspect_err(|_| {
         // What was measured is shown all the same; nobody may be left to read it.
         let _ = io::stdout().write_all(text.as_bytes());
     })?;

@@ -2,8 +2,9 @@
 //! would, over real QUIC with mutual TLS.
 //!
 //! `gateway` starts the aggregator's process, `fleet` opens the connections, `device` holds the conversation
-//! of one device with updates from `updates`, and `log` writes down what happens when, with the aggregator's `memory`. `bare` moves the same
-//! bytes through QUIC streams with nothing around them, between two processes, for comparison, in `turns`.
+//! of one device with updates from `updates`, and `log` writes down what happens when, with the aggregator's
+//! `memory`. `bare` moves the same bytes through QUIC streams with nothing around them, between two processes, for
+//! comparison, in `turns`. `check` holds the result against the bars.
 
 use std::{future, io, net::SocketAddr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -18,6 +19,7 @@ use edge_client::host::IdentityError;
 use serde::Serialize;
 
 pub mod bare;
+mod check;
 mod device;
 mod fleet;
 mod gateway;
@@ -28,6 +30,7 @@ mod table;
 mod turns;
 mod updates;
 
+pub use check::{Bound, Check, Missed};
 pub use log::{LoadLog, LoadRound};
 pub use memory::Peaks;
 pub use table::table;
@@ -54,6 +57,8 @@ pub enum LoadError {
         "{accepted} updates of {expected} were accepted: {refused} were refused, {lost} connections were lost"
     )]
     Incomplete { accepted: u64, expected: u64, refused: u64, lost: u64 },
+    #[error("missed: {0}")]
+    Missed(Missed),
     #[error(transparent)]
     Authority(#[from] CaError),
     #[error(transparent)]
@@ -138,6 +143,8 @@ pub struct LoadResult {
     /// The aggregator's, in all phases.
     pub peak_rss_kb: Peaks,
     pub reference: Option<Reference>,
+    /// The bars, met or missed.
+    pub checks: Vec<Check>,
 }
 
 /// How the fleet came in.
@@ -233,7 +240,7 @@ impl LoadResult {
         // Of a round that was not held, one update at least was expected.
         let missing = (options.schedule().total() as usize).saturating_sub(rounds.len());
         let exchanges = missing + rounds.iter().map(|round| round.exchanges.max(1)).sum::<usize>();
-        Self {
+        let mut result = Self {
             options: options.clone(),
             parameters,
             bytes,
@@ -248,7 +255,10 @@ impl LoadResult {
                 .reference
                 .map(|setup| Reference::of(setup, bare, options.devices, updates_per_s)),
             rounds,
-        }
+            checks: vec![],
+        };
+        result.checks = check::checks(&result);
+        result
     }
 
     /// Figures of a run in which updates are missing mean nothing.
@@ -258,6 +268,12 @@ impl LoadResult {
             return Ok(());
         }
         Err(LoadError::Incomplete { accepted, expected, refused, lost })
+    }
+
+    /// Whether every bar was met.
+    pub fn check(&self) -> Result<(), LoadError> {
+        let missed: Vec<_> = self.checks.iter().filter(|check| !check.passed).copied().collect();
+        if missed.is_empty() { Ok(()) } else { Err(LoadError::Missed(Missed(missed))) }
     }
 }
 
@@ -290,7 +306,7 @@ mod tests {
     use super::*;
 
     /// Four devices; in every round, the first of which does not count, so many updates are accepted.
-    fn result(accepted: &[u64]) -> LoadResult {
+    pub fn result(accepted: &[u64]) -> LoadResult {
         let options = LoadOptions {
             devices: 4,
             rounds: accepted.len() as u32 - 1,

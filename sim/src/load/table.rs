@@ -65,6 +65,9 @@ pub fn table(result: &LoadResult) -> String {
             reference.ratio,
         );
     }
+    for check in &result.checks {
+        let _ = writeln!(text, "{}: {check}", if check.passed { "met" } else { "missed" });
+    }
     text
 }
 
