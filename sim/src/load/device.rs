@@ -13,6 +13,7 @@ use quinn::{Connection, SendStream};
 
 use super::{
     LoadLog,
+    log::Answer,
     reader::{ChunkReader, FrameReader},
     turns::Turns,
     updates::Updates,
@@ -90,8 +91,8 @@ impl Device {
             turns.before(assignment.ticket.round).await.map_err(text)?;
             log.begun(assignment.ticket.round);
             self.fetch(&assignment.model).await?;
-            let accepted = self.deliver(&assignment, updates).await?;
-            log.answered(assignment.ticket.round, accepted);
+            let answer = self.deliver(&assignment, updates).await?;
+            log.answered(&assignment.ticket, answer);
         }
         self.say(&ToAggregator::Goodbye).await?;
         let _ = self.control.finish();
@@ -152,8 +153,8 @@ impl Device {
         if crc.finish() == model.check { Ok(()) } else { Err("the model has another checksum".into()) }
     }
 
-    /// Offers an update and sends it; whether it was accepted.
-    async fn deliver(&mut self, assignment: &Assignment, updates: &Updates) -> Outcome<bool> {
+    /// Offers an update and sends it; what became of it.
+    async fn deliver(&mut self, assignment: &Assignment, updates: &Updates) -> Outcome<Answer> {
         let ticket = assignment.ticket;
         let transfer = ticket.round ^ u32::from(ticket.stage) << 24;
         let numbers = self.plan.map_or(0, |plan| plan.params as usize);
@@ -188,7 +189,11 @@ impl Device {
         loop {
             match self.hear(&offer, answer).await? {
                 ToDevice::Receipt(receipt) if receipt.ticket == ticket => {
-                    return Ok(receipt.refused.is_none());
+                    return Ok(match (receipt.refused, &frames) {
+                        (Some(_), _) => Answer::Refused,
+                        (None, Some(_)) => Answer::Update,
+                        (None, None) => Answer::Numbers,
+                    });
                 }
                 ToDevice::Fetch(fetch) => outgoing.handle_fetch(fetch, Instant::ZERO),
                 ToDevice::Ack(ack) => outgoing.handle_ack(ack, Instant::ZERO),

@@ -10,7 +10,7 @@ use std::{
 use aggregator::ca::Authority;
 use common::{DeviceId, wire};
 use edge_client::host::{Identity, SILENCE, client_config};
-use quinn::{Connection, Endpoint, EndpointConfig};
+use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{Connected, LoadError, LoadLog, LoadOptions, device::Device, turns::Turns, updates::Updates};
@@ -98,7 +98,9 @@ async fn converse(
     loop {
         let mut device = {
             let _place = common.gate.acquire().await.map_err(|closed| named(closed.to_string()))?;
-            let (connection, repeated) = connect(&endpoint, common.server, &member, wire::ALPN).await?;
+            let config = client_config(&member.identity, wire::ALPN, SILENCE)
+                .map_err(|error| LoadError::Tls(error.to_string()))?;
+            let (connection, repeated) = connect(&endpoint, common.server, &member, &config).await?;
             let mut device = Device::open(connection, index).await.map_err(named)?;
             device.join(&member.device).await.map_err(named)?;
             let mut connected = common.connected.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +114,11 @@ async fn converse(
             device
         };
         match device.take_part(&common.updates, &common.log, &common.turns).await {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                // While this one leaves, the others are still there.
+                common.log.look();
+                return Ok(());
+            }
             // As a real device does.
             Err(_) if lost < LOSSES => lost += 1,
             Err(what) => return Err(named(what)),
@@ -144,15 +150,13 @@ pub(super) async fn connect(
     endpoint: &Endpoint,
     server: SocketAddr,
     member: &Member,
-    alpn: &[u8],
+    config: &ClientConfig,
 ) -> Result<(Connection, u64), LoadError> {
     let named = |what: String| LoadError::Device { device: member.device.to_string(), what };
     let mut repeated = 0;
     loop {
-        let config = client_config(&member.identity, alpn, SILENCE)
-            .map_err(|error| LoadError::Tls(error.to_string()))?;
         let connecting = endpoint
-            .connect_with(config, server, wire::SERVER_NAME)
+            .connect_with(config.clone(), server, wire::SERVER_NAME)
             .map_err(|error| named(error.to_string()))?;
         match connecting.await {
             Ok(connection) => return Ok((connection, repeated)),

@@ -1,10 +1,11 @@
 //! The aggregator's process, in a directory of its own.
 
 use std::{
-    fs,
+    fs, future,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Stdio,
+    time::Duration,
 };
 
 use aggregator::config::Config;
@@ -14,6 +15,10 @@ use tokio::{
 };
 
 use super::{LoadError, LoadOptions, PATIENCE};
+
+const AGGREGATOR: &str = "aggregator";
+/// How often a process that ends is looked at.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A directory that an aggregator can serve.
 #[derive(Debug)]
@@ -31,7 +36,8 @@ pub(super) struct Serving {
 
 /// One tier, so that every device has the whole model.
 pub(super) fn config(options: &LoadOptions) -> Result<Config, LoadError> {
-    let LoadOptions { devices, rounds, codec, model, strategy, seed, .. } = options;
+    let LoadOptions { devices, codec, model, strategy, seed, .. } = options;
+    let rounds = options.schedule().total();
     let text = format!(
         "[model]\nsource = \"{model}\"\ntiers = [1.0]\n[run]\nrounds = {rounds}\nmin_devices = {devices}\nseed = {seed}\n\
          [strategy]\nname = \"{strategy}\"\n[wire]\ndown = \"{codec}\"\nup = \"{codec}\"\n\
@@ -48,14 +54,14 @@ impl Gateway {
         let text = toml::to_string(config).unwrap_or_default();
         fs::write(&path, text)
             .map_err(|source| LoadError::Io { what: path.display().to_string(), source })?;
-        Ok(Self { program: beside("aggregator")?, dir: dir.to_owned() })
+        Ok(Self { program: beside(AGGREGATOR)?, dir: dir.to_owned() })
     }
 
     pub async fn start(self) -> Result<Serving, LoadError> {
         let mut command = Command::new(&self.program);
         command.args(["--log", "warn", "serve", "--listen", "127.0.0.1:0", "--exit-when-done", "--dir"]);
         command.stdin(Stdio::null());
-        let (child, address, mut output) = start("aggregator", command.arg(&self.dir)).await?;
+        let (child, address, mut output) = start(AGGREGATOR, command.arg(&self.dir)).await?;
         // It must not wait for room to say more.
         tokio::spawn(async move { output.read_to_end(&mut vec![]).await });
         Ok(Serving { pid: child.id(), child, address })
@@ -63,9 +69,34 @@ impl Gateway {
 }
 
 impl Serving {
-    pub async fn stop(mut self) {
-        // It ends by itself once all devices have left; if not, the end of this process ends it.
-        let _ = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+    /// Waits for the process to fail, for ever if it does not.
+    pub async fn failed(&mut self) -> LoadError {
+        match self.ended().await {
+            Err(failed) => failed,
+            Ok(()) => future::pending().await,
+        }
+    }
+
+    /// It ends by itself once all devices have left; if not, the end of this process ends it. Looks at it until then.
+    pub async fn stop(mut self, look: impl Fn()) -> Result<(), LoadError> {
+        let looked_at = async {
+            loop {
+                look();
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            ended = tokio::time::timeout(PATIENCE, self.ended()) => {
+                ended.map_err(|_| LoadError::Lingers(AGGREGATOR))?
+            }
+            () = looked_at => Ok(()),
+        }
+    }
+
+    async fn ended(&mut self) -> Result<(), LoadError> {
+        let status = self.child.wait().await;
+        let status = status.map_err(|source| LoadError::Io { what: AGGREGATOR.into(), source })?;
+        if status.success() { Ok(()) } else { Err(LoadError::Failed { program: AGGREGATOR, status }) }
     }
 }
 
@@ -99,4 +130,27 @@ fn beside(name: &str) -> Result<PathBuf, LoadError> {
     let dir = dir.or_else(|| Some(std::env::current_exe().ok()?.parent()?.to_owned()));
     let path = dir.unwrap_or_default().join(name);
     if path.is_file() { Ok(path) } else { Err(LoadError::NoProgram(path)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that listens, in words, and ends with this exit code.
+    async fn serving(code: u8) -> Serving {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("echo listening on 127.0.0.1:1; exit {code}")]);
+        let (child, address, _) = start(AGGREGATOR, &mut command).await.unwrap();
+        Serving { pid: child.id(), child, address }
+    }
+
+    #[tokio::test]
+    async fn an_aggregator_that_ends_with_an_error_is_one() {
+        assert!(serving(0).await.stop(|| {}).await.is_ok());
+        let error = serving(3).await.stop(|| {}).await.unwrap_err();
+        assert!(error.to_string().contains("exit status: 3"), "{error}");
+        // Devices are not waited for.
+        let mut failing = serving(4).await;
+        assert!(matches!(failing.failed().await, LoadError::Failed { .. }));
+    }
 }

@@ -1,165 +1,243 @@
 //! What happens when: rounds as the devices see them, and the aggregator's memory.
 
 use std::{
-    fs,
-    sync::{Mutex, PoisonError},
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
+use common::message::Ticket;
 use serde::Serialize;
 
-use super::Progress;
+use super::{
+    Progress,
+    memory::{Memory, Peaks, Phase, Process},
+    turns::Schedule,
+};
 
 /// One round, from the first device that hears of it to the first that hears of the next: everything is in it,
 /// also combining and committing.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LoadRound {
     pub round: u32,
+    /// The first of a turn does not count.
+    pub counted: bool,
     pub seconds: f64,
-    /// Until the last receipt; the rest is combining and committing.
+    /// Until the last receipt was read; the rest is combining and committing. Somebody may read a receipt only after
+    /// somebody else has heard of the next round, so this may be longer than the round.
     pub collecting_s: f64,
+    /// Exchanges that asked for updates.
+    pub exchanges: usize,
+    /// Updates with a receipt of this round, whenever it was read.
     pub accepted: u64,
     pub refused: u64,
     pub updates_per_s: f64,
-    /// Of the aggregator in this round (since its start where the kernel does not forget).
+    /// Of the aggregator in this round.
     pub peak_rss_kb: Option<u64>,
 }
 
+/// What became of something that was delivered.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    /// An update is durable.
+    Update,
+    /// Numbers without an update are.
+    Numbers,
+    Refused,
+}
+
 pub struct LoadLog {
-    pid: Option<u32>,
-    rounds: u32,
+    schedule: Schedule,
     progress: Progress,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
-    idle_rss_kb: Option<u64>,
-    open: Option<Open>,
-    done: Vec<LoadRound>,
+    memory: Memory<Process>,
+    /// In their order; only the last one may be open.
+    rounds: Vec<Seen>,
 }
 
-struct Open {
+struct Seen {
     round: u32,
     since: Instant,
+    end: Option<Instant>,
     last_receipt: Option<Instant>,
+    /// Stages that asked for updates.
+    exchanges: BTreeSet<u8>,
     accepted: u64,
     refused: u64,
+    peak_rss_kb: Option<u64>,
 }
 
 impl std::fmt::Debug for LoadLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LoadLog")
-            .field("pid", &self.pid)
-            .field("rounds", &self.rounds)
-            .finish_non_exhaustive()
+        f.debug_struct("LoadLog").field("schedule", &self.schedule).finish_non_exhaustive()
     }
 }
 
 impl LoadLog {
-    pub fn new(pid: Option<u32>, rounds: u32, progress: Progress) -> Self {
-        Self { pid, rounds, progress, state: Mutex::default() }
+    pub(super) fn new(pid: Option<u32>, schedule: Schedule, progress: Progress) -> Self {
+        let state = State { memory: Memory::new(Process(pid)), rounds: vec![] };
+        Self { schedule, progress, state: Mutex::new(state) }
     }
 
     /// A device has heard of a round: the one before is over.
     pub fn heard(&self, round: u32) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = state.open.take_if(|open| open.round < round) {
-            let ended = open.end(Instant::now(), self.pid.and_then(peak_rss_kb));
-            (self.progress)(&ended);
-            state.done.push(ended);
+        let State { memory, rounds } = &mut *self.state();
+        if let Some(open) = rounds.last_mut().filter(|last| last.end.is_none() && last.round < round) {
+            let end = Instant::now();
+            open.end = Some(end);
+            let last = open.round == self.schedule.total();
+            open.peak_rss_kb = memory.enter(if last { Phase::Leaving } else { Phase::Between });
+            (self.progress)(open.round, (end - open.since).as_secs_f64());
         }
     }
 
     /// A device sets to work.
     pub fn begun(&self, round: u32) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = state.open.is_some() || state.done.last().is_some_and(|done| done.round >= round);
-        if known || round > self.rounds {
+        let mut state = self.state();
+        let known = state.rounds.last().is_some_and(|last| last.end.is_none() || last.round >= round);
+        if known || round > self.schedule.total() {
             return;
         }
-        if state.done.is_empty() {
-            state.idle_rss_kb = self.pid.and_then(peak_rss_kb);
-        }
-        if let Some(pid) = self.pid {
-            forget_peak(pid);
-        }
-        let since = Instant::now();
-        state.open = Some(Open { round, since, last_receipt: None, accepted: 0, refused: 0 });
+        state.memory.enter(Phase::Round);
+        state.rounds.push(Seen::begin(round));
     }
 
-    pub fn answered(&self, round: u32, accepted: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = state.open.as_mut().filter(|open| open.round == round) {
-            open.last_receipt = Some(Instant::now());
-            if accepted {
-                open.accepted += 1;
-            } else {
-                open.refused += 1;
-            }
+    /// A device has a receipt, perhaps while others are in the next round already.
+    pub(super) fn answered(&self, ticket: &Ticket, answer: Answer) {
+        let mut state = self.state();
+        let Some(seen) = state.rounds.iter_mut().rev().find(|seen| seen.round == ticket.round) else {
+            return;
+        };
+        seen.last_receipt = Some(Instant::now());
+        match answer {
+            Answer::Update => seen.accepted += 1,
+            Answer::Refused => seen.refused += 1,
+            Answer::Numbers => return,
         }
+        seen.exchanges.insert(ticket.stage);
     }
 
-    /// What was written down, and the aggregator's memory before the first round.
-    pub fn rounds(&self) -> (Vec<LoadRound>, Option<u64>) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state.done.clone(), state.idle_rss_kb)
+    /// Looks at the aggregator's memory; the last look at a process that ends is the last that is known of it.
+    pub fn look(&self) {
+        self.state().memory.look();
+    }
+
+    /// The rounds that have ended, and the peaks of all phases.
+    pub fn rounds(&self) -> (Vec<LoadRound>, Peaks) {
+        let state = self.state();
+        let ended = state.rounds.iter().filter_map(|seen| seen.ended(self.schedule.counts(seen.round)));
+        (ended.collect(), state.memory.peaks())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
-    fn end(self, now: Instant, peak_rss_kb: Option<u64>) -> LoadRound {
-        let seconds = (now - self.since).as_secs_f64();
-        LoadRound {
+impl Seen {
+    fn begin(round: u32) -> Self {
+        Self {
+            round,
+            since: Instant::now(),
+            end: None,
+            last_receipt: None,
+            exchanges: BTreeSet::new(),
+            accepted: 0,
+            refused: 0,
+            peak_rss_kb: None,
+        }
+    }
+
+    fn ended(&self, counted: bool) -> Option<LoadRound> {
+        let seconds = (self.end? - self.since).as_secs_f64();
+        Some(LoadRound {
             round: self.round,
+            counted,
             seconds,
             collecting_s: self.last_receipt.map_or(seconds, |last| (last - self.since).as_secs_f64()),
+            exchanges: self.exchanges.len(),
             accepted: self.accepted,
             refused: self.refused,
             updates_per_s: self.accepted as f64 / seconds,
-            peak_rss_kb,
-        }
+            peak_rss_kb: self.peak_rss_kb,
+        })
     }
-}
-
-/// Lets the kernel count anew. Where it refuses, peaks are those since the process began.
-fn forget_peak(pid: u32) {
-    let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
-}
-
-/// The most memory that a process has had, as the kernel counts it.
-fn peak_rss_kb(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use common::RunId;
+
     use super::*;
+
+    fn ticket(round: u32, stage: u8) -> Ticket {
+        Ticket { run: RunId(1), round, stage, attempt: 0 }
+    }
 
     #[test]
     fn a_round_ends_when_the_next_one_is_heard_of() {
-        let log = LoadLog::new(Some(std::process::id()), 2, Box::new(|_| {}));
+        let schedule = Schedule { rounds: 1, in_turns: true };
+        let log = LoadLog::new(Some(std::process::id()), schedule, Box::new(|_, _| {}));
         for round in [1, 1] {
             log.heard(round);
             log.begun(round);
-            log.answered(round, true);
+            log.answered(&ticket(round, 0), Answer::Update);
         }
         log.heard(2);
-        // Between two rounds nothing counts, and what is over does not begin again.
-        log.answered(1, true);
+        // What is over does not begin again.
         log.begun(1);
         log.begun(2);
         log.heard(1);
-        log.answered(1, true);
-        log.answered(2, false);
+        log.answered(&ticket(2, 0), Answer::Refused);
         log.heard(3);
         log.begun(3);
+        log.answered(&ticket(3, 0), Answer::Numbers);
         log.heard(3);
-        let (rounds, idle) = log.rounds();
+        log.look();
+        let (rounds, peaks) = log.rounds();
         let counts: Vec<_> = rounds.iter().map(|r| (r.round, r.accepted, r.refused)).collect();
         assert_eq!(counts, [(1, 2, 0), (2, 0, 1)]);
-        assert!(idle > Some(0) && rounds[1].peak_rss_kb > Some(0));
+        assert!(!rounds[0].counted && rounds[1].counted);
+        let phases = [peaks.connecting, peaks.round, peaks.between, peaks.leaving];
+        assert!(phases.iter().all(|peak| *peak > Some(0)), "{peaks:?}");
+        assert_eq!(Some(&peaks.overall), phases.iter().max());
+        assert_eq!(rounds.iter().map(|round| round.peak_rss_kb).max(), Some(peaks.round));
+    }
+
+    #[test]
+    fn a_receipt_counts_for_its_round_whenever_it_is_read() {
+        let log = LoadLog::new(None, Schedule { rounds: 2, in_turns: false }, Box::new(|_, _| {}));
+        log.heard(1);
+        log.begun(1);
+        log.answered(&ticket(1, 0), Answer::Update);
+        log.heard(2);
+        log.answered(&ticket(1, 0), Answer::Update);
+        log.begun(2);
+        log.answered(&ticket(1, 0), Answer::Update);
+        log.answered(&ticket(2, 0), Answer::Update);
+        log.heard(3);
+        log.answered(&ticket(2, 0), Answer::Update);
+        let (rounds, _) = log.rounds();
+        assert_eq!(rounds.iter().map(|round| round.accepted).collect::<Vec<_>>(), [3, 2]);
+        let per_s = rounds[0].updates_per_s * rounds[0].seconds;
+        assert!((per_s - 3.0).abs() < 1e-9, "{per_s}");
+    }
+
+    #[test]
+    fn only_exchanges_that_ask_for_updates_are_expected_to_give_some() {
+        let log = LoadLog::new(None, Schedule { rounds: 1, in_turns: false }, Box::new(|_, _| {}));
+        log.heard(1);
+        log.begun(1);
+        for (stage, answer) in [(0, Answer::Numbers), (1, Answer::Update), (1, Answer::Update)] {
+            log.answered(&ticket(1, stage), answer);
+        }
+        // Also where none was accepted.
+        log.answered(&ticket(1, 2), Answer::Refused);
+        log.heard(2);
+        let (rounds, _) = log.rounds();
+        assert_eq!((rounds[0].exchanges, rounds[0].accepted, rounds[0].refused), (2, 2, 1));
     }
 }

@@ -2,10 +2,11 @@
 //! would, over real QUIC with mutual TLS.
 //!
 //! `gateway` starts the aggregator's process, `fleet` opens the connections, `device` holds the conversation
-//! of one device with updates from `updates`, and `log` writes down what happens when. `bare` moves the same
-//! bytes through QUIC streams with nothing around them, between two processes, for comparison, in `turns`.
+//! of one device with updates from `updates`, and `log` writes down what happens when, with the aggregator's
+//! `memory`. `bare` moves the same bytes through QUIC streams with nothing around them, between two processes, for
+//! comparison, in `turns`. `check` holds the result against the bars.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{future, io, net::SocketAddr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
 use aggregator::{
     ca::{Authority, CaError},
@@ -18,21 +19,26 @@ use edge_client::host::IdentityError;
 use serde::Serialize;
 
 pub mod bare;
+mod check;
 mod device;
 mod fleet;
 mod gateway;
 mod log;
+mod memory;
 mod reader;
 mod table;
 mod turns;
 mod updates;
 
+pub use check::{Bound, Check, Missed};
 pub use log::{LoadLog, LoadRound};
+pub use memory::Peaks;
 pub use table::table;
+pub use turns::BareRound;
 
-use bare::Streams;
+use bare::{Setup, Streams};
 use gateway::Gateway;
-use turns::Turns;
+use turns::{Schedule, Turns};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -43,6 +49,16 @@ pub enum LoadError {
     NoProgram(PathBuf),
     #[error("{program} has ended before it was listening: {said}")]
     Process { program: &'static str, said: String },
+    #[error("{program} has failed ({status})")]
+    Failed { program: &'static str, status: ExitStatus },
+    #[error("{0} does not end, though all devices have left")]
+    Lingers(&'static str),
+    #[error(
+        "{accepted} updates of {expected} were accepted: {refused} were refused, {lost} connections were lost"
+    )]
+    Incomplete { accepted: u64, expected: u64, refused: u64, lost: u64 },
+    #[error("missed: {0}")]
+    Missed(Missed),
     #[error(transparent)]
     Authority(#[from] CaError),
     #[error(transparent)]
@@ -61,6 +77,7 @@ pub enum LoadError {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LoadOptions {
     pub devices: usize,
+    /// Rounds that count; with a reference there are more.
     pub rounds: u32,
     /// Connections that are opened at the same time.
     pub concurrency: usize,
@@ -68,7 +85,7 @@ pub struct LoadOptions {
     pub model: String,
     pub strategy: String,
     /// Also move the same bytes through bare streams.
-    pub reference: bool,
+    pub reference: Option<Setup>,
     /// An aggregator that is running already.
     pub target: Option<Target>,
     pub seed: u64,
@@ -93,10 +110,16 @@ impl Default for LoadOptions {
             codec: Codec::F32,
             model: "mnist-mlp".into(),
             strategy: "fairheterofl".into(),
-            reference: false,
+            reference: None,
             target: None,
             seed: 1,
         }
+    }
+}
+
+impl LoadOptions {
+    fn schedule(&self) -> Schedule {
+        Schedule { rounds: self.rounds, in_turns: self.reference.is_some() }
     }
 }
 
@@ -108,15 +131,20 @@ pub struct LoadResult {
     pub bytes: [u32; 2],
     pub connect: Connected,
     pub rounds: Vec<LoadRound>,
-    /// Median seconds of a round.
+    /// Median seconds of the rounds that count.
     pub round_s: f64,
+    /// Median of what was accepted per second in the rounds that count.
     pub updates_per_s: f64,
+    /// In all rounds.
     pub accepted: u64,
+    /// One update of every device in every exchange that asks for one.
+    pub expected: u64,
     pub refused: u64,
-    /// The aggregator's peak memory with all devices connected, before the first round.
-    pub idle_rss_kb: Option<u64>,
-    pub peak_rss_kb: Option<u64>,
+    /// The aggregator's, in all phases.
+    pub peak_rss_kb: Peaks,
     pub reference: Option<Reference>,
+    /// The bars, met or missed.
+    pub checks: Vec<Check>,
 }
 
 /// How the fleet came in.
@@ -133,15 +161,17 @@ pub struct Connected {
 /// The same bytes without a protocol, a disk or a sum.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Reference {
-    pub rounds_s: Vec<f64>,
+    pub setup: Setup,
+    pub rounds: Vec<BareRound>,
+    /// Median seconds of those that count.
     pub round_s: f64,
     pub updates_per_s: f64,
     /// Updates per second of the aggregator as a share of these.
     pub ratio: f64,
 }
 
-/// Called when a round has ended.
-pub type Progress = Box<dyn Fn(&LoadRound) + Send + Sync>;
+/// Called when a round has ended, with its seconds. Some receipts of it may not have been read yet.
+pub type Progress = Box<dyn Fn(u32, f64) + Send + Sync>;
 
 /// Puts an aggregator under load.
 pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult, LoadError> {
@@ -161,10 +191,10 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
     };
     let members = fleet::enrol(&authority, options.devices)?;
     let streams = match options.reference {
-        true => Some(Streams::open(home, &members, bytes).await?),
-        false => None,
+        Some(setup) => Some(Streams::open(home, &members, setup, bytes).await?),
+        None => None,
     };
-    let (server, pid, gateway) = match (gateway, &options.target) {
+    let (server, pid, mut gateway) = match (gateway, &options.target) {
         (Some(gateway), _) => {
             let serving = gateway.start().await?;
             (serving.address, serving.pid, Some(serving))
@@ -172,38 +202,89 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
         (None, Some(target)) => (target.server, target.pid, None),
         (None, None) => return Err(LoadError::NoProgram("aggregator".into())),
     };
-    let log = Arc::new(LoadLog::new(pid, options.rounds, progress));
-    let turns = Arc::new(Turns::new(streams, options.rounds));
-    let connect = fleet::run(server, &members, options, log.clone(), turns.clone()).await?;
+    let log = Arc::new(LoadLog::new(pid, options.schedule(), progress));
+    let turns = Arc::new(Turns::new(streams, options.schedule()));
+    let failed = async {
+        match &mut gateway {
+            Some(serving) => serving.failed().await,
+            None => future::pending().await,
+        }
+    };
+    let connect = tokio::select! {
+        connect = fleet::run(server, &members, options, log.clone(), turns.clone()) => connect?,
+        failed = failed => return Err(failed),
+    };
     if let Some(serving) = gateway {
-        serving.stop().await;
+        serving.stop(|| log.look()).await?;
     }
-    let reference = Some(turns.end().await).filter(|seconds| !seconds.is_empty());
-    let (rounds, idle_rss_kb) = log.rounds();
-    let round_s = median(rounds.iter().map(|round| round.seconds));
-    let updates_per_s = options.devices as f64 / round_s;
-    Ok(LoadResult {
-        options: options.clone(),
-        parameters,
-        bytes,
-        connect,
-        round_s,
-        updates_per_s,
-        accepted: rounds.iter().map(|round| round.accepted).sum(),
-        refused: rounds.iter().map(|round| round.refused).sum(),
-        idle_rss_kb,
-        peak_rss_kb: rounds.iter().filter_map(|round| round.peak_rss_kb).max(),
-        reference: reference.map(|rounds_s| {
-            let bare = median(rounds_s.iter().copied());
-            Reference {
-                rounds_s,
-                round_s: bare,
-                updates_per_s: options.devices as f64 / bare,
-                ratio: bare / round_s,
-            }
-        }),
-        rounds,
-    })
+    let bare = turns.end().await;
+    let (rounds, peaks) = log.rounds();
+    Ok(LoadResult::conclude(options, Seen { parameters, bytes, connect, rounds, bare, peaks }))
+}
+
+/// What is known at the end.
+struct Seen {
+    parameters: usize,
+    bytes: [u32; 2],
+    connect: Connected,
+    rounds: Vec<LoadRound>,
+    bare: Vec<BareRound>,
+    peaks: Peaks,
+}
+
+impl LoadResult {
+    fn conclude(options: &LoadOptions, seen: Seen) -> Self {
+        let Seen { parameters, bytes, connect, rounds, bare, peaks } = seen;
+        let counted = || rounds.iter().filter(|round| round.counted);
+        let updates_per_s = median(counted().map(|round| round.updates_per_s));
+        // Of a round that was not held, one update at least was expected.
+        let missing = (options.schedule().total() as usize).saturating_sub(rounds.len());
+        let exchanges = missing + rounds.iter().map(|round| round.exchanges.max(1)).sum::<usize>();
+        let mut result = Self {
+            options: options.clone(),
+            parameters,
+            bytes,
+            connect,
+            round_s: median(counted().map(|round| round.seconds)),
+            updates_per_s,
+            accepted: rounds.iter().map(|round| round.accepted).sum(),
+            expected: (options.devices * exchanges) as u64,
+            refused: rounds.iter().map(|round| round.refused).sum(),
+            peak_rss_kb: peaks,
+            reference: options
+                .reference
+                .map(|setup| Reference::of(setup, bare, options.devices, updates_per_s)),
+            rounds,
+            checks: vec![],
+        };
+        result.checks = check::checks(&result);
+        result
+    }
+
+    /// Figures of a run in which updates are missing mean nothing.
+    pub fn complete(&self) -> Result<(), LoadError> {
+        let Self { accepted, expected, refused, connect: Connected { lost, .. }, .. } = *self;
+        if accepted == expected {
+            return Ok(());
+        }
+        Err(LoadError::Incomplete { accepted, expected, refused, lost })
+    }
+
+    /// Whether every bar was met.
+    pub fn check(&self) -> Result<(), LoadError> {
+        let missed: Vec<_> = self.checks.iter().filter(|check| !check.passed).copied().collect();
+        if missed.is_empty() { Ok(()) } else { Err(LoadError::Missed(Missed(missed))) }
+    }
+}
+
+impl Reference {
+    /// Every bare round ends when all of its updates have arrived.
+    fn of(setup: Setup, rounds: Vec<BareRound>, devices: usize, updates_per_s: f64) -> Self {
+        let round_s = median(rounds.iter().filter(|round| round.counted).map(|round| round.seconds));
+        let counted = rounds.iter().filter(|round| round.counted);
+        let bare = median(counted.map(|round| devices as f64 / round.seconds));
+        Self { setup, rounds, round_s, updates_per_s: bare, ratio: updates_per_s / bare }
+    }
 }
 
 /// How long anything may take that is not a round.
@@ -222,11 +303,76 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::median;
+    use super::*;
+
+    /// Four devices; in every round, the first of which does not count, so many updates are accepted.
+    pub fn result(accepted: &[u64]) -> LoadResult {
+        let options = LoadOptions {
+            devices: 4,
+            rounds: accepted.len() as u32 - 1,
+            reference: Some(Setup::Plain),
+            ..LoadOptions::default()
+        };
+        let round = |(index, &accepted): (usize, &u64)| LoadRound {
+            round: 1 + index as u32,
+            counted: index > 0,
+            seconds: 2.0,
+            collecting_s: 1.0,
+            exchanges: 1,
+            accepted,
+            refused: 0,
+            updates_per_s: accepted as f64 / 2.0,
+            peak_rss_kb: Some(1000),
+        };
+        let bare = |index| BareRound { seconds: if index > 0 { 1.0 } else { 100.0 }, counted: index > 0 };
+        let seen = Seen {
+            parameters: 1,
+            bytes: [4; 2],
+            connect: Connected { devices: 4, seconds: 1.0, repeated: 0, lost: 0 },
+            rounds: accepted.iter().enumerate().map(round).collect(),
+            bare: (0..accepted.len()).map(bare).collect(),
+            peaks: Peaks::default(),
+        };
+        LoadResult::conclude(&options, seen)
+    }
 
     #[test]
     fn the_middle_of_an_even_number_lies_between() {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
+    }
+
+    #[test]
+    fn speed_is_what_was_accepted_in_rounds_that_count() {
+        let whole = result(&[4, 4, 4, 4]);
+        assert_eq!((whole.updates_per_s, whole.round_s), (2.0, 2.0));
+        assert_eq!(whole.reference.map(|bare| (bare.updates_per_s, bare.ratio)), Some((4.0, 0.5)));
+        // Half of the fleet is half of the speed.
+        let half = result(&[4, 2, 2, 2]);
+        assert_eq!((half.updates_per_s, half.reference.map(|bare| bare.ratio)), (1.0, Some(0.25)));
+    }
+
+    #[test]
+    fn missing_updates_are_an_error() {
+        let whole = result(&[4, 4, 4]);
+        assert_eq!((whole.accepted, whole.expected), (12, 12));
+        assert!(whole.complete().is_ok());
+        let error = result(&[4, 3, 4]).complete().unwrap_err().to_string();
+        assert!(error.starts_with("11 updates of 12"), "{error}");
+        // A round that was not held, and an exchange in which nothing was accepted.
+        let seen = |rounds| Seen {
+            parameters: 1,
+            bytes: whole.bytes,
+            connect: whole.connect,
+            rounds,
+            bare: vec![],
+            peaks: Peaks::default(),
+        };
+        let mut rounds = whole.rounds.clone();
+        rounds.pop();
+        let fewer = LoadResult::conclude(&whole.options, seen(rounds.clone()));
+        assert_eq!((fewer.accepted, fewer.expected), (8, 12));
+        rounds[0].exchanges = 2;
+        assert_eq!(LoadResult::conclude(&whole.options, seen(rounds)).expected, 16);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{LoadResult, LoadRound};
+use super::{LoadResult, LoadRound, Peaks, bare::Setup};
 
 pub fn table(result: &LoadResult) -> String {
     let LoadResult { options, connect, bytes, .. } = result;
@@ -25,31 +25,48 @@ pub fn table(result: &LoadResult) -> String {
         connect.lost,
     );
     let _ = writeln!(text, "round    seconds  collecting  accepted  refused  updates/s  peak RSS MB");
-    for LoadRound { round, seconds, collecting_s, accepted, refused, updates_per_s, peak_rss_kb } in
-        &result.rounds
-    {
-        let peak = megabytes(*peak_rss_kb);
+    for row in &result.rounds {
+        let LoadRound { round, counted, seconds, collecting_s, accepted, refused, updates_per_s, .. } = row;
+        let peak = megabytes(row.peak_rss_kb);
+        let mark = if *counted { "" } else { " *" };
         let _ = writeln!(
             text,
-            "{round:>5} {seconds:>10.3} {collecting_s:>11.3} {accepted:>9} {refused:>8} {updates_per_s:>10.1} {peak:>12}"
+            "{round:>5} {seconds:>10.3} {collecting_s:>11.3} {accepted:>9} {refused:>8} {updates_per_s:>10.1} {peak:>12}{mark}"
         );
+    }
+    if result.reference.is_some() {
+        let _ = writeln!(text, "* not counted: the first round of each turn, here and of the bare streams");
     }
     let _ = writeln!(
         text,
-        "median round {:.3} s, {:.1} updates/s; {} accepted, {} refused; peak RSS {} MB ({} MB before the first round)",
-        result.round_s,
-        result.updates_per_s,
-        result.accepted,
-        result.refused,
-        megabytes(result.peak_rss_kb),
-        megabytes(result.idle_rss_kb),
+        "median round {:.3} s, {:.1} updates/s; {} of {} accepted, {} refused",
+        result.round_s, result.updates_per_s, result.accepted, result.expected, result.refused,
+    );
+    let Peaks { connecting, round, between, leaving, overall } = result.peak_rss_kb;
+    let _ = writeln!(
+        text,
+        "peak RSS {} MB: connecting {}, in a round {}, between rounds {}, scoring and leaving {}",
+        megabytes(overall),
+        megabytes(connecting),
+        megabytes(round),
+        megabytes(between),
+        megabytes(leaving),
     );
     if let Some(reference) = &result.reference {
         let _ = writeln!(
             text,
-            "bare QUIC streams: median round {:.3} s, {:.1} updates/s; ratio {:.2}",
-            reference.round_s, reference.updates_per_s, reference.ratio
+            "bare QUIC streams ({}): median round {:.3} s, {:.1} updates/s; ratio {:.2}",
+            match reference.setup {
+                Setup::Plain => "plain: quinn as it comes",
+                Setup::Tuned => "tuned: with the aggregator's transport",
+            },
+            reference.round_s,
+            reference.updates_per_s,
+            reference.ratio,
         );
+    }
+    for check in &result.checks {
+        let _ = writeln!(text, "{}: {check}", if check.passed { "met" } else { "missed" });
     }
     text
 }

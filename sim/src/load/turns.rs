@@ -1,61 +1,132 @@
 //! Rounds of the aggregator and of bare streams in turns, so that both see the same machine in the same state: on a
 //! shared one, its speed changes by a quarter within a minute.
+//!
+//! A turn begins when the first device hears of a round. The aggregator is then still telling the others and committing the
+//! round before, which would slow the first bare round; and when the streams are done, all devices have their
+//! Assignments and nothing is left to commit, which would flatter the aggregator's next round. So the first round of every
+//! turn does not count, on either side, and there are as many more rounds of both.
 
+use serde::Serialize;
 use tokio::sync::Mutex;
 
 use super::{LoadError, bare::Streams};
 
-/// Rounds of one kind in a row. With fewer, what the aggregator does while devices are at work (files for people) would
-/// fall into the other's time.
+/// Counted rounds of one kind in a row. With fewer, what the aggregator does while devices are at work (files for people)
+/// would fall into the other's time.
 const IN_A_ROW: u32 = 5;
+/// With the one that does not count.
+const TURN: u32 = IN_A_ROW + 1;
+
+/// Which rounds there are, counted from 1, and which of them count.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Schedule {
+    /// Rounds that count.
+    pub rounds: u32,
+    pub in_turns: bool,
+}
+
+impl Schedule {
+    /// How many rounds the aggregator has to hold.
+    pub fn total(self) -> u32 {
+        let turns = if self.in_turns { self.rounds.div_ceil(IN_A_ROW) } else { 0 };
+        self.rounds.saturating_add(turns)
+    }
+
+    pub fn counts(self, round: u32) -> bool {
+        round <= self.total() && self.turn_from(round).is_none()
+    }
+
+    /// How many rounds the turn has that begins with this one, if one does.
+    fn turn_from(self, round: u32) -> Option<u32> {
+        let before = round.checked_sub(1)?;
+        let left = self.total().checked_sub(before).filter(|left| *left > 0)?;
+        (self.in_turns && before.is_multiple_of(TURN)).then_some(left.min(TURN))
+    }
+}
+
+/// One round of bare streams.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct BareRound {
+    pub seconds: f64,
+    /// The first of a turn does not count.
+    pub counted: bool,
+}
 
 #[derive(Debug)]
-pub(super) struct Turns(Mutex<State>);
+pub(super) struct Turns {
+    schedule: Schedule,
+    state: Mutex<State>,
+}
 
 #[derive(Debug)]
 struct State {
     streams: Option<Streams>,
     /// The last round of the aggregator that was let through.
     passed: u32,
-    /// How many of them there will be.
-    rounds: u32,
-    seconds: Vec<f64>,
+    rounds: Vec<BareRound>,
 }
 
 impl Turns {
     /// Without streams, nobody waits.
-    pub fn new(streams: Option<Streams>, rounds: u32) -> Self {
-        Self(Mutex::new(State { streams, passed: 0, rounds, seconds: vec![] }))
+    pub fn new(streams: Option<Streams>, schedule: Schedule) -> Self {
+        Self { schedule, state: Mutex::new(State { streams, passed: 0, rounds: vec![] }) }
     }
 
     /// Waits until a round of the aggregator may begin. The first of all devices to ask lets the streams have their turn,
     /// while the others wait for it.
     pub async fn before(&self, round: u32) -> Result<(), LoadError> {
-        let state = &mut *self.0.lock().await;
-        if round <= state.passed || round > state.rounds {
+        let state = &mut *self.state.lock().await;
+        if round <= state.passed {
             return Ok(());
         }
         state.passed = round;
-        if let Some(streams) = &mut state.streams
-            && (round - 1).is_multiple_of(IN_A_ROW)
-        {
-            if round == 1 {
-                // The aggregator's connections have been used for their Plans.
-                streams.round().await?;
-            }
-            for _ in 0..IN_A_ROW.min(state.rounds + 1 - round) {
-                state.seconds.push(streams.round().await?);
+        if let (Some(streams), Some(turn)) = (&mut state.streams, self.schedule.turn_from(round)) {
+            for bare in 0..turn {
+                state.rounds.push(BareRound { seconds: streams.round().await?, counted: bare > 0 });
             }
         }
         Ok(())
     }
 
-    /// Seconds of each round of bare streams.
-    pub async fn end(&self) -> Vec<f64> {
-        let state = &mut *self.0.lock().await;
+    /// All rounds of bare streams.
+    pub async fn end(&self) -> Vec<BareRound> {
+        let state = &mut *self.state.lock().await;
         if let Some(streams) = state.streams.take() {
             streams.close().await;
         }
-        std::mem::take(&mut state.seconds)
+        std::mem::take(&mut state.rounds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_rounds_count_as_were_asked_for_and_never_the_first_of_a_turn() {
+        for rounds in 1..=21 {
+            let schedule = Schedule { rounds, in_turns: true };
+            let all = 1..=schedule.total();
+            assert_eq!(all.clone().filter(|round| schedule.counts(*round)).count(), rounds as usize);
+            // The streams' rounds in the same turns.
+            let turns: Vec<_> = all.clone().filter_map(|round| schedule.turn_from(round)).collect();
+            assert_eq!(turns.iter().map(|turn| turn - 1).sum::<u32>(), rounds);
+            assert!(turns.iter().all(|turn| (2..=TURN).contains(turn)), "{turns:?}");
+            // Scores are collected after the last one.
+            assert_eq!(schedule.turn_from(schedule.total() + 1), None);
+            assert!(!schedule.counts(schedule.total() + 1));
+        }
+        let schedule = Schedule { rounds: 7, in_turns: true };
+        assert_eq!(schedule.total(), 9);
+        let left_out: Vec<_> = (1..=9).filter(|round| !schedule.counts(*round)).collect();
+        assert_eq!(left_out, [1, 7]);
+    }
+
+    #[test]
+    fn without_turns_every_round_counts() {
+        let schedule = Schedule { rounds: 7, in_turns: false };
+        assert_eq!(schedule.total(), 7);
+        assert!((1..=7).all(|round| schedule.counts(round)) && !schedule.counts(8));
+        assert_eq!(Schedule { rounds: u32::MAX, in_turns: true }.total(), u32::MAX);
     }
 }

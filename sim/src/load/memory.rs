@@ -1,0 +1,170 @@
+//! The aggregator's peak memory, phase by phase. Every moment from its start to its end lies in one phase.
+
+use std::fs;
+
+use serde::Serialize;
+
+/// What the fleet is doing.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Connecting,
+    Round,
+    /// From the end of a round to the begin of the next one: with a reference, the turn of the bare streams.
+    Between,
+    /// After the last round: scores are collected and devices leave.
+    Leaving,
+}
+
+/// The most memory in each phase and in all of them; `None` where it could not be seen.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Peaks {
+    pub connecting: Option<u64>,
+    /// In any round.
+    pub round: Option<u64>,
+    pub between: Option<u64>,
+    pub leaving: Option<u64>,
+    pub overall: Option<u64>,
+}
+
+impl Peaks {
+    fn of(&mut self, phase: Phase) -> &mut Option<u64> {
+        match phase {
+            Phase::Connecting => &mut self.connecting,
+            Phase::Round => &mut self.round,
+            Phase::Between => &mut self.between,
+            Phase::Leaving => &mut self.leaving,
+        }
+    }
+}
+
+/// Where peaks are read.
+pub(super) trait Gauge {
+    /// The peak since it was last forgotten.
+    fn peak_kb(&mut self) -> Option<u64>;
+    /// Begins anew; whether that was possible.
+    fn forget(&mut self) -> bool;
+}
+
+/// A process, as the kernel counts.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Process(pub Option<u32>);
+
+impl Gauge for Process {
+    fn peak_kb(&mut self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0?)).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse().ok()
+    }
+
+    fn forget(&mut self) -> bool {
+        self.0.is_some_and(|pid| fs::write(format!("/proc/{pid}/clear_refs"), "5").is_ok())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Memory<G> {
+    gauge: G,
+    phase: Phase,
+    /// Whether what the gauge shows belongs to this phase alone.
+    alone: bool,
+    peaks: Peaks,
+}
+
+impl<G: Gauge> Memory<G> {
+    pub fn new(gauge: G) -> Self {
+        Self { gauge, phase: Phase::Connecting, alone: true, peaks: Peaks::default() }
+    }
+
+    /// Looks again; gives the peak of the phase so far.
+    pub fn look(&mut self) -> Option<u64> {
+        let peak = self.gauge.peak_kb();
+        self.peaks.overall = self.peaks.overall.max(peak);
+        // A peak of something before would hide whether there is growth.
+        let peak = peak.filter(|_| self.alone);
+        let highest = self.peaks.of(self.phase);
+        *highest = (*highest).max(peak);
+        peak
+    }
+
+    /// Ends the phase; gives its peak.
+    pub fn enter(&mut self, phase: Phase) -> Option<u64> {
+        let peak = self.look();
+        self.alone = self.gauge.forget();
+        self.phase = phase;
+        peak
+    }
+
+    pub fn peaks(&self) -> Peaks {
+        self.peaks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory in use, and its peak.
+    #[derive(Clone, Debug)]
+    struct Level {
+        now: u64,
+        peak: u64,
+        forgets: bool,
+    }
+
+    impl Gauge for Level {
+        fn peak_kb(&mut self) -> Option<u64> {
+            Some(self.peak)
+        }
+
+        fn forget(&mut self) -> bool {
+            if self.forgets {
+                self.peak = self.now;
+            }
+            self.forgets
+        }
+    }
+
+    /// Every phase reaches its peak and goes back to 10.
+    fn run(forgets: bool, phases: &[(Phase, u64)]) -> (Vec<Option<u64>>, Peaks) {
+        let mut memory = Memory::new(Level { now: 10, peak: 10, forgets });
+        let mut ended = vec![];
+        for (phase, peak) in phases {
+            if *phase != Phase::Connecting {
+                ended.push(memory.enter(*phase));
+            }
+            memory.gauge.peak = memory.gauge.peak.max(*peak);
+        }
+        ended.push(memory.look());
+        (ended, memory.peaks())
+    }
+
+    #[test]
+    fn no_phase_is_left_out_of_the_overall_peak() {
+        use Phase::{Between, Connecting, Leaving, Round};
+        for highest in 0..6 {
+            let mut phases =
+                [(Connecting, 40), (Round, 20), (Between, 25), (Round, 30), (Between, 15), (Leaving, 35)];
+            phases[highest].1 = 99;
+            let (ended, peaks) = run(true, &phases);
+            assert_eq!(ended, phases.map(|(_, peak)| Some(peak)));
+            assert_eq!(peaks.overall, Some(99), "{phases:?}");
+            let peak = |wanted| phases.iter().filter(|(phase, _)| *phase == wanted).map(|(_, kb)| *kb).max();
+            assert_eq!((peaks.connecting, peaks.round), (peak(Connecting), peak(Round)));
+            assert_eq!((peaks.between, peaks.leaving), (peak(Between), peak(Leaving)));
+        }
+    }
+
+    #[test]
+    fn a_peak_that_can_not_be_forgotten_is_nobodys_but_the_whole_runs() {
+        let (ended, peaks) = run(false, &[(Phase::Connecting, 40), (Phase::Round, 20), (Phase::Leaving, 50)]);
+        assert_eq!(ended, [Some(40), None, None]);
+        assert_eq!((peaks.connecting, peaks.round, peaks.overall), (Some(40), None, Some(50)));
+    }
+
+    #[test]
+    fn the_kernel_knows_the_peak_of_a_process() {
+        assert!(Process(Some(std::process::id())).peak_kb() > Some(0));
+        assert_eq!(Process(None).peak_kb(), None);
+        assert!(!Process(None).forget());
+    }
+}
