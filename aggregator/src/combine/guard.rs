@@ -347,13 +347,17 @@ impl Guard {
             known.extend(self.absent(cohort).filter_map(|known| Some((known.tier, past(known)?.value))));
         }
         let bands = bands_of(&known, cohort.regions().tiers(), config);
-        let judge = |(participant, &value): (&super::Participant, &f64)| {
+        let judge = |(index, (participant, &value)): (usize, (&super::Participant, &f64))| {
             let band = bands.get(participant.tier.index()).copied().flatten();
             let known = self.devices.get(&participant.device);
             let own = known.filter(|known| known.tier == participant.tier).and_then(&past);
-            self.judge(value, band, own)
+            match band.filter(|band| cohort.credit(index) < 1.0 && value > band.usual()) {
+                // Who was found out is not believed in anything that would make up for it.
+                Some(band) => (Belief::Less(band.usual(), AGAINST), own),
+                None => self.judge(value, band, own),
+            }
         };
-        cohort.participants().iter().zip(values).map(judge).collect()
+        cohort.participants().iter().zip(values).enumerate().map(judge).collect()
     }
 
     fn judge(&self, value: f64, band: Option<Band>, past: Option<Place>) -> (Belief, Option<Place>) {

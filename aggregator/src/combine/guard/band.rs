@@ -6,6 +6,8 @@ use super::{super::cohort::Cohort, GuardConfig};
 
 /// Participants without which a tier has no middle of its own.
 pub(super) const PEERS: usize = 4;
+/// Deviations of sample counts that can be believed, as a part of those of losses.
+const COUNTS: f64 = 0.7;
 /// Standard deviations per median absolute deviation, of normal numbers.
 const DEVIATION: f64 = 1.4826;
 
@@ -79,7 +81,7 @@ fn count_band(counts: &[f64], config: &GuardConfig) -> Option<Band> {
     let above: Vec<f64> = logs.iter().map(|log| log - middle).filter(|&above| above >= 0.0).collect();
     let upper = above.get(above.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
     let deviation = DEVIATION * upper.min(2.0 * median(&mut apart));
-    let reach = (config.spread / 2.0 * deviation).max(config.peer_samples.ln());
+    let reach = (COUNTS * config.spread * deviation).max(config.peer_samples.ln());
     Some(Band { middle, limit: (middle + reach).exp() })
 }
 

@@ -44,7 +44,7 @@ impl Default for GuardConfig {
             spread: 8.0,
             factor: 4.0,
             samples: 2.0,
-            peer_samples: 30.0,
+            peer_samples: 5.0,
             large_shards: BTreeSet::new(),
             robust: Robust::default(),
             screen: 0.15,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! x = ln n     c = median of the peers' x     s = 1.4826 min(median of x - c where that is not negative, 2 median |x - c|)
-//! believed    x <= c + max(ln peer_samples, spread / 2 * s)
+//! believed    x <= c + max(ln peer_samples, 0.7 spread s)
 //! otherwise   it counts as the middle of its peers
 //! ```
 //! Peers are all of the tier that have ever taken part, so that a round of three knows them, too. Honest shards differ
@@ -16,7 +16,7 @@ use common::{Code, DeviceId, Tier};
 
 use super::{
     super::{Participant, cohort::Cohort},
-    Findings, Guard, Mode, PEERS,
+    AGAINST, Findings, Guard, Mode, PEERS,
     band::{Band, count_bands},
 };
 use crate::fleet::DeviceRecord;
@@ -32,9 +32,12 @@ impl Guard {
         for (index, own) in own.into_iter().enumerate() {
             let Some(participant) = cohort.participants().get(index) else { continue };
             let band = bands.get(participant.tier.index()).copied().flatten();
-            let (counted, why) = match self.by_peers(&participant.device, own, band) {
-                Some(middle) => (middle, PEERS),
-                None => (own, ENROLMENT),
+            let found_out = band.map(|band| band.usual().round().max(1.0));
+            let found_out = found_out.filter(|&usual| cohort.credit(index) < 1.0 && own > usual);
+            let (counted, why) = match (self.by_peers(&participant.device, own, band), found_out) {
+                (Some(middle), _) => (middle, PEERS),
+                (None, Some(middle)) => (middle, AGAINST),
+                (None, None) => (own, ENROLMENT),
             };
             let known = self.devices.get(&participant.device);
             if let Some(past) = known.filter(|past| past.tier != participant.tier) {
