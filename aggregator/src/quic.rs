@@ -161,6 +161,9 @@ fn transport() -> quinn::TransportConfig {
         .stream_receive_window(VarInt::from_u32(Windows::ROOMY.receive))
         .receive_window(VarInt::from_u32(Windows::TIGHT.receive))
         .send_window(Windows::TIGHT.send.into())
+        // Nobody reads datagrams: quinn would keep more than a megabyte of them for every stranger.
+        .datagram_receive_buffer_size(None)
+        .datagram_send_buffer_size(0)
         .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
     transport
 }
@@ -360,7 +363,37 @@ fn close(connection: &Connection, code: Code) {
 
 #[cfg(test)]
 mod tests {
-    use super::Windows;
+    use super::*;
+
+    #[test]
+    fn datagrams_are_not_taken_from_anybody() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.root().unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut stranger = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        stranger.alpn_protocols = vec![common::enrol::ALPN.to_vec()];
+        let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(stranger).unwrap();
+        let config = quinn::ClientConfig::new(Arc::new(crypto));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = listen(&authority, ([127, 0, 0, 1], 0).into()).unwrap();
+            let client = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+            let address = server.local_addr().unwrap();
+            let connecting = client.connect_with(config, address, wire::SERVER_NAME).unwrap();
+            let (accepted, connected) =
+                tokio::join!(async { server.accept().await.unwrap().await }, connecting);
+            let (_open, connected) = (accepted.unwrap(), connected.unwrap());
+            assert_eq!(connected.max_datagram_size(), None);
+            let sent = connected.send_datagram(bytes::Bytes::from_static(b"anything"));
+            assert_eq!(sent, Err(quinn::SendDatagramError::UnsupportedByPeer));
+        });
+    }
 
     #[test]
     fn windows_get_shorter_as_the_fleet_grows() {
