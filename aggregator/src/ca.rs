@@ -28,7 +28,7 @@ mod serial;
 mod tokens;
 
 pub use draft::{Draft, Secrecy, write_file};
-pub use membership::Membership;
+pub use membership::{Membership, has_expired};
 pub use serial::SerialMember;
 pub use tokens::{KEY_BYTES, SECRET_BYTES};
 

@@ -9,7 +9,7 @@ use std::{
     io,
     net::{SocketAddr, UdpSocket},
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use common::{Code, DeviceId, TierSet, certificate::Terms, wire};
@@ -19,7 +19,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use tracing::{debug, info, warn};
 
 use crate::{
-    ca::{Authority, CaError},
+    ca::{Authority, CaError, has_expired},
     enrol,
     fleet::ConnId,
     gate::{Gate, Pass, Verdict},
@@ -96,6 +96,13 @@ fn endpoint_config(authority: &Authority) -> Result<quinn::EndpointConfig, QuicE
 }
 
 fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::ServerConfig, QuicError> {
+    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls_config(authority, protocols)?)?;
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(Arc::new(transport()));
+    Ok(config)
+}
+
+fn tls_config(authority: &Authority, protocols: &[&[u8]]) -> Result<rustls::ServerConfig, QuicError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(authority.root()?)?;
@@ -109,10 +116,11 @@ fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::Se
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate, authority.root()?], key)?;
     tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)?;
-    let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
-    config.transport_config(Arc::new(transport()));
-    Ok(config)
+    // A resumed session is believed to have the certificate of the first one, expired or not. A whole fleet that comes
+    // back pays for whole handshakes, which the limit per second allows for.
+    tls.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    tls.send_tls13_tickets = 0;
+    Ok(tls)
 }
 
 /// What one connection may have on its way in either direction. Lists in quinn and tokio stay as long as they ever
@@ -240,11 +248,10 @@ async fn turn_out_the_revoked(front: Arc<Front>) {
     loop {
         tokio::time::sleep(REVOCATION).await;
         let (inside, authority) = (front.gate.inside(), front.authority.clone());
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let fault = move |open: &Connection| match identify(open, &authority) {
-            None => Some(Code::UnknownDevice),
-            Some((_, Some(terms))) if terms.expires <= now => Some(Code::NotReady),
-            Some(_) => None,
+        let fault = move |open: &Connection| match identify(open, &authority).err()? {
+            // It may have a new one already.
+            Code::BadCertificate => Some(Code::NotReady),
+            code => Some(code),
         };
         let check = move || {
             let faults = inside.into_iter().map(|(device, open)| (device, fault(&open), open));
@@ -274,9 +281,12 @@ async fn serve(connection: Connection, front: &Front, pass: &mut Pass) {
     if protocol(&connection).as_deref() == Some(common::enrol::ALPN) {
         return enrol::serve(&connection, authority).await;
     }
-    let Some((device, terms)) = identify(&connection, authority) else {
-        warn!(%peer, "refused: {}", Code::UnknownDevice);
-        return close(&connection, Code::UnknownDevice);
+    let (device, terms) = match identify(&connection, authority) {
+        Ok(known) => known,
+        Err(code) => {
+            warn!(%peer, "refused: {code}");
+            return close(&connection, code);
+        }
     };
     if !pass.admit() {
         return close(&connection, Code::Busy);
@@ -345,10 +355,14 @@ fn protocol(connection: &Connection) -> Option<Vec<u8>> {
     data.protocol
 }
 
-/// Who the peer is, and under which terms its certificate says so.
-fn identify(connection: &Connection, authority: &Authority) -> Option<(DeviceId, Option<Terms>)> {
-    let certificate = certificate(connection)?;
-    Some((authority.device_of(&certificate)?, Terms::of(&certificate)))
+/// Who the peer is, and under which terms its certificate says so; or why it is turned away.
+fn identify(connection: &Connection, authority: &Authority) -> Result<(DeviceId, Option<Terms>), Code> {
+    let certificate = certificate(connection).ok_or(Code::UnknownDevice)?;
+    let terms = Terms::of(&certificate);
+    if has_expired(terms.as_ref()) {
+        return Err(Code::BadCertificate);
+    }
+    Ok((authority.device_of(&certificate).ok_or(Code::UnknownDevice)?, terms))
 }
 
 /// What the peer proves itself with.
@@ -363,22 +377,80 @@ fn close(connection: &Connection, code: Code) {
 
 #[cfg(test)]
 mod tests {
+    use rustls::{
+        HandshakeKind,
+        pki_types::{PrivateKeyDer, pem::PemObject},
+    };
+
     use super::*;
+
+    fn client(authority: &Authority, device: Option<&DeviceId>) -> rustls::ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.root().unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut tls = match device.map(|device| authority.enroll(device).unwrap()) {
+            None => builder.with_no_client_auth(),
+            Some(bundle) => {
+                let certificate = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(bundle.as_bytes()).unwrap();
+                builder.with_client_auth_cert(vec![certificate], key).unwrap()
+            }
+        };
+        tls.alpn_protocols = vec![common::enrol::ALPN.to_vec()];
+        tls
+    }
+
+    /// A handshake and what comes right after it, in memory.
+    fn shake_hands(server: &Arc<rustls::ServerConfig>, client: &Arc<rustls::ClientConfig>) -> HandshakeKind {
+        let name = wire::SERVER_NAME.try_into().unwrap();
+        let mut client = rustls::ClientConnection::new(client.clone(), name).unwrap();
+        let mut server = rustls::ServerConnection::new(server.clone()).unwrap();
+        let mut bytes = vec![];
+        while client.wants_write() || server.wants_write() {
+            while client.wants_write() {
+                client.write_tls(&mut bytes).unwrap();
+            }
+            let mut sent = &bytes[..];
+            while !sent.is_empty() {
+                server.read_tls(&mut sent).unwrap();
+                server.process_new_packets().unwrap();
+            }
+            bytes.clear();
+            while server.wants_write() {
+                server.write_tls(&mut bytes).unwrap();
+            }
+            let mut sent = &bytes[..];
+            while !sent.is_empty() {
+                client.read_tls(&mut sent).unwrap();
+                client.process_new_packets().unwrap();
+            }
+            bytes.clear();
+        }
+        assert!(server.peer_certificates().is_some_and(|chain| !chain.is_empty()));
+        server.handshake_kind().unwrap()
+    }
+
+    #[test]
+    fn a_certificate_is_looked_at_whenever_a_device_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let device = "cam-1".parse().unwrap();
+        let server = Arc::new(tls_config(&authority, &PROTOCOLS).unwrap());
+        let client = Arc::new(client(&authority, Some(&device)));
+        for _ in 0..3 {
+            assert_eq!(shake_hands(&server, &client), HandshakeKind::Full);
+        }
+    }
 
     #[test]
     fn datagrams_are_not_taken_from_anybody() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.root().unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut stranger = rustls::ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        stranger.alpn_protocols = vec![common::enrol::ALPN.to_vec()];
-        let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(stranger).unwrap();
+        let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(client(&authority, None)).unwrap();
         let config = quinn::ClientConfig::new(Arc::new(crypto));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

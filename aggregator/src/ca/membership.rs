@@ -31,6 +31,16 @@ impl Default for Membership {
     }
 }
 
+/// Whether a certificate with these terms is too old, by our clock. One without terms is judged by TLS alone.
+pub fn has_expired(terms: Option<&Terms>) -> bool {
+    terms.is_some_and(|terms| terms.expires <= seconds_now())
+}
+
+/// Since 1970.
+pub(super) fn seconds_now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 impl Authority {
     /// A certificate for a device's key.
     pub(super) fn certify(

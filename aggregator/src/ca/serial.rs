@@ -5,15 +5,13 @@
 //! ```
 //! A file with the key alone is good for ever and for all tiers.
 
-use std::time::SystemTime;
-
 use common::{
     DeviceId, TierSet,
     sealed::{Key, Page},
 };
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::{Authority, CaError, Membership, Secrecy, tokens::hex};
+use super::{Authority, CaError, Membership, Secrecy, membership::seconds_now, tokens::hex};
 
 /// What makes a serial device a member.
 #[derive(Clone, PartialEq, Eq)]
@@ -90,10 +88,6 @@ impl SerialMember {
 
 pub(super) fn key_file(device: &DeviceId) -> String {
     format!("serial/{device}.key")
-}
-
-fn seconds_now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]

@@ -9,12 +9,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use common::{DeviceId, TierSet};
+use common::{DeviceId, TierSet, certificate::Terms};
 use rcgen::{PublicKeyData, SignatureAlgorithm};
 use ring::rand::SecureRandom;
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 
-use super::{Authority, CaError, Membership, Secrecy};
+use super::{
+    Authority, CaError, Membership, Secrecy,
+    membership::{has_expired, seconds_now},
+};
 
 /// Bytes of a public key: an uncompressed point of P-256.
 pub const KEY_BYTES: usize = 65;
@@ -70,9 +73,8 @@ impl Authority {
         let device = name_in(text.as_bytes());
         let mut lines = text.lines().skip(1);
         let expires = lines.next().and_then(|seconds| seconds.parse::<u64>().ok());
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let (Some(device), Some(expires)) = (device, expires) else { return Ok(None) };
-        if now >= expires {
+        if seconds_now() >= expires {
             return Ok(None);
         }
         let life = lines.next().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
@@ -87,12 +89,15 @@ impl Authority {
 
     /// A certificate for a new key of the device that is enrolled with `present`, under the same terms. The present
     /// one is good until the new one is used, so an answer that is lost locks nobody out. `None` if nobody is enrolled
-    /// with it (any more).
+    /// with it (any more), or it has expired: then a token is needed.
     pub fn renew(
         &self,
         present: &CertificateDer<'_>,
         key: &[u8],
     ) -> Result<Option<(DeviceId, String)>, CaError> {
+        if has_expired(Terms::of(present).as_ref()) {
+            return Ok(None);
+        }
         let Some(device) = self.device_of(present) else { return Ok(None) };
         let _lock = self.lock()?;
         // Who was revoked or replaced just now must not come back this way.
@@ -199,6 +204,20 @@ mod tests {
         authority.revoke(&device).unwrap();
         assert!(authority.renew(&certificate(&own), key.der_bytes()).unwrap().is_none());
         assert!(!dir.path().join("identity/renewed/cam-1.crt").exists());
+    }
+
+    #[test]
+    fn what_has_expired_can_not_renew_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let device: DeviceId = "cam-1".parse().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let over = Membership { good_for: Duration::ZERO, ..Membership::default() };
+        let expired = certificate(&authority.enroll_under(&device, over).unwrap());
+        assert!(authority.renew(&expired, key.der_bytes()).unwrap().is_none());
+        assert!(!dir.path().join("identity/renewed/cam-1.crt").exists());
+        let good = certificate(&authority.enroll(&device).unwrap());
+        assert!(authority.renew(&good, key.der_bytes()).unwrap().is_some());
     }
 
     #[test]
