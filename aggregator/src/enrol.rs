@@ -11,7 +11,10 @@ use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use rustls::pki_types::CertificateDer;
 use tracing::{info, warn};
 
-use crate::{ca::Authority, quic::certificate};
+use crate::{
+    ca::{Authority, CaError},
+    quic::certificate,
+};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_RENEWALS: Duration = Duration::from_secs(2);
@@ -77,7 +80,8 @@ async fn reply(
         Ok(None) => return Some(Err(Code::UnknownDevice)),
         Err(error) => {
             warn!("no certificate: {error}");
-            return Some(Err(Code::BadCertificate));
+            let asked_wrongly = matches!(error, CaError::Key);
+            return Some(Err(if asked_wrongly { Code::BadCertificate } else { Code::NotReady }));
         }
     };
     send.write_all(certificates.as_bytes()).await.ok()?;

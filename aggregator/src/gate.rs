@@ -15,12 +15,14 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    fmt,
     net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use common::DeviceId;
+use tracing::debug;
 
 mod refusals;
 mod usage;
@@ -118,6 +120,13 @@ impl<C> Gate<C> {
         state.present.add(address, proved);
         state.strangers.add(address, proved);
         Verdict::Accept(Pass { address, proved, known: false, state: self.state.clone() })
+    }
+
+    /// Somebody was turned away after the handshake; what is known of the last one is said.
+    pub fn note(&self, reason: Reason, who: &dyn fmt::Display) {
+        let last = who.to_string();
+        debug!("refused: {}: {last}", reason.text());
+        lock(&self.state).refusals.note_last(reason, last);
     }
 
     /// Whom the operator has to hear about: those who were turned away, at most once a minute.

@@ -6,7 +6,7 @@
 //! instead.
 
 use std::{
-    io,
+    fmt, io,
     net::{SocketAddr, UdpSocket},
     sync::Arc,
     time::{Duration, Instant},
@@ -22,7 +22,7 @@ use crate::{
     ca::{Authority, CaError, has_expired},
     enrol,
     fleet::ConnId,
-    gate::{Gate, Pass, Verdict},
+    gate::{Gate, Pass, Reason, Verdict},
     hub::{Hub, Line},
 };
 
@@ -247,21 +247,26 @@ pub async fn accept(endpoint: Endpoint, front: Front) {
 async fn turn_out_the_revoked(front: Arc<Front>) {
     loop {
         tokio::time::sleep(REVOCATION).await;
-        let (inside, authority) = (front.gate.inside(), front.authority.clone());
-        let fault = move |open: &Connection| match identify(open, &authority).err()? {
+        let front = front.clone();
+        let check =
+            move || front.gate.inside().into_iter().for_each(|(device, open)| front.check(&device, &open));
+        // Should it panic, it is tried again.
+        let _ = tokio::task::spawn_blocking(check).await;
+    }
+}
+
+impl Front {
+    /// Drops a connection whose device is no longer a member. While that can not be found out, it stays.
+    fn check(&self, device: &DeviceId, open: &Connection) {
+        let code = match look_up(certificate(open), &self.authority) {
+            Ok(_) => return,
+            Err(Fault::Unclear(error)) => return self.gate.note(Reason::Unclear, &error),
             // It may have a new one already.
-            Code::BadCertificate => Some(Code::NotReady),
-            code => Some(code),
+            Err(Fault::Expired) => Code::NotReady,
+            Err(Fault::Unknown) => Code::UnknownDevice,
         };
-        let check = move || {
-            let faults = inside.into_iter().map(|(device, open)| (device, fault(&open), open));
-            faults.filter_map(|(device, fault, open)| Some((device, fault?, open))).collect()
-        };
-        let dropped: Vec<_> = tokio::task::spawn_blocking(check).await.unwrap_or_default();
-        for (device, code, connection) in dropped {
-            warn!(%device, "dropped: {code}");
-            close(&connection, code);
-        }
+        warn!(%device, "dropped: {code}");
+        close(open, code);
     }
 }
 
@@ -281,11 +286,11 @@ async fn serve(connection: Connection, front: &Front, pass: &mut Pass) {
     if protocol(&connection).as_deref() == Some(common::enrol::ALPN) {
         return enrol::serve(&connection, authority).await;
     }
-    let (device, terms) = match identify(&connection, authority) {
+    let (device, terms) = match identify(&connection, authority).await {
         Ok(known) => known,
-        Err(code) => {
-            warn!(%peer, "refused: {code}");
-            return close(&connection, code);
+        Err(fault) => {
+            gate.note(fault.reason(), &format_args!("{peer}: {fault}"));
+            return close(&connection, fault.code());
         }
     };
     if !pass.admit() {
@@ -355,14 +360,65 @@ fn protocol(connection: &Connection) -> Option<Vec<u8>> {
     data.protocol
 }
 
-/// Who the peer is, and under which terms its certificate says so; or why it is turned away.
-fn identify(connection: &Connection, authority: &Authority) -> Result<(DeviceId, Option<Terms>), Code> {
-    let certificate = certificate(connection).ok_or(Code::UnknownDevice)?;
+/// Why a peer is turned away.
+#[derive(Debug)]
+enum Fault {
+    Unknown,
+    Expired,
+    /// Nobody can tell; the peer may ask again.
+    Unclear(String),
+}
+
+impl Fault {
+    fn code(&self) -> Code {
+        match self {
+            Self::Unknown => Code::UnknownDevice,
+            Self::Expired => Code::BadCertificate,
+            Self::Unclear(_) => Code::NotReady,
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Unknown | Self::Expired => Reason::Unknown,
+            Self::Unclear(_) => Reason::Unclear,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => write!(f, "{}", Code::UnknownDevice),
+            Self::Expired => f.write_str("its certificate has expired"),
+            Self::Unclear(error) => f.write_str(error),
+        }
+    }
+}
+
+/// Who the peer is, and under which terms its certificate says so. The disk is waited for elsewhere.
+async fn identify(
+    connection: &Connection,
+    authority: &Authority,
+) -> Result<(DeviceId, Option<Terms>), Fault> {
+    let (certificate, authority) = (certificate(connection), authority.clone());
+    let known = tokio::task::spawn_blocking(move || look_up(certificate, &authority)).await;
+    known.unwrap_or_else(|error| Err(Fault::Unclear(error.to_string())))
+}
+
+fn look_up(
+    certificate: Option<CertificateDer<'_>>,
+    authority: &Authority,
+) -> Result<(DeviceId, Option<Terms>), Fault> {
+    let certificate = certificate.ok_or(Fault::Unknown)?;
     let terms = Terms::of(&certificate);
     if has_expired(terms.as_ref()) {
-        return Err(Code::BadCertificate);
+        return Err(Fault::Expired);
     }
-    Ok((authority.device_of(&certificate).ok_or(Code::UnknownDevice)?, terms))
+    match authority.device_of(&certificate) {
+        Ok(device) => Ok((device.ok_or(Fault::Unknown)?, terms)),
+        Err(error) => Err(Fault::Unclear(error.to_string())),
+    }
 }
 
 /// What the peer proves itself with.
@@ -383,6 +439,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::ca::Membership;
 
     fn client(authority: &Authority, device: Option<&DeviceId>) -> rustls::ClientConfig {
         let mut roots = RootCertStore::empty();
@@ -444,6 +501,32 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(shake_hands(&server, &client), HandshakeKind::Full);
         }
+    }
+
+    #[test]
+    fn a_disk_that_fails_turns_nobody_away_for_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let enrolled = |terms| {
+            let bundle = authority.enroll_under(&"cam-1".parse().unwrap(), terms).unwrap();
+            CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()
+        };
+        let code = |certificate: &CertificateDer<'static>| {
+            look_up(Some(certificate.clone()), &authority).map(drop).map_err(|fault| fault.code())
+        };
+        let certificate = enrolled(Membership::default());
+        assert_eq!(code(&certificate), Ok(()));
+        let (file, aside) = (dir.path().join("identity/devices/cam-1.crt"), dir.path().join("aside"));
+        std::fs::rename(&file, &aside).unwrap();
+        assert_eq!(code(&certificate), Err(Code::UnknownDevice));
+        // A directory can not be read as a file.
+        std::fs::create_dir(&file).unwrap();
+        assert_eq!(code(&certificate), Err(Code::NotReady));
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::rename(&aside, &file).unwrap();
+        assert_eq!(code(&certificate), Ok(()));
+        let expired = enrolled(Membership { good_for: Duration::ZERO, ..Membership::default() });
+        assert_eq!(code(&expired), Err(Code::BadCertificate));
     }
 
     #[test]

@@ -7,15 +7,18 @@
 //! ```
 //! Whoever redeems a token removes its file first, so it is good once, whatever happens afterwards.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    io,
+    time::{Duration, SystemTime},
+};
 
 use common::{DeviceId, TierSet, certificate::Terms};
 use rcgen::{PublicKeyData, SignatureAlgorithm};
 use ring::rand::SecureRandom;
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::pki_types::CertificateDer;
 
 use super::{
-    Authority, CaError, Membership, Secrecy,
+    Authority, CaError, Membership, Secrecy, holds,
     membership::{has_expired, seconds_now},
 };
 
@@ -66,7 +69,11 @@ impl Authority {
     ) -> Result<Option<(DeviceId, String)>, CaError> {
         let name = token_file(secret);
         let _lock = self.lock()?;
-        let Ok(text) = self.read(&name) else { return Ok(None) };
+        let text = match self.read(&name) {
+            Ok(text) => text,
+            Err(CaError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
         if !self.remove(&name)? {
             return Ok(None);
         }
@@ -98,14 +105,13 @@ impl Authority {
         if has_expired(Terms::of(present).as_ref()) {
             return Ok(None);
         }
-        let Some(device) = self.device_of(present) else { return Ok(None) };
+        let Some(device) = self.device_of(present)? else { return Ok(None) };
         let _lock = self.lock()?;
         // Who was revoked or replaced just now must not come back this way.
-        let enrolled = CertificateDer::from_pem_file(self.path(&format!("devices/{device}.crt")));
-        if enrolled.ok().as_ref() != Some(present) {
+        if !holds(&self.path(&format!("devices/{device}.crt")), present)? {
             return Ok(None);
         }
-        let certificate = self.certify(&device, &DeviceKey::new(key)?, self.membership(&device))?;
+        let certificate = self.certify(&device, &DeviceKey::new(key)?, Membership::of(present))?;
         self.make_dir("renewed")?;
         self.write(&format!("renewed/{device}.crt"), &certificate, Secrecy::Public)?;
         Ok(Some((device, certificate + &self.read("ca.crt")?)))
@@ -134,6 +140,7 @@ mod tests {
     use std::fs;
 
     use rcgen::KeyPair;
+    use rustls::pki_types::pem::PemObject;
 
     use super::*;
 
@@ -157,7 +164,7 @@ mod tests {
         assert!(authority.redeem(&[7; 32], key.der_bytes()).unwrap().is_none(), "another secret");
         let (name, bundle) = authority.redeem(&token, key.der_bytes()).unwrap().unwrap();
         assert_eq!(name, device);
-        assert_eq!(authority.device_of(&certificate(&bundle)), Some(device.clone()));
+        assert_eq!(authority.device_of(&certificate(&bundle)).unwrap(), Some(device.clone()));
         assert!(authority.redeem(&token, key.der_bytes()).unwrap().is_none(), "a second time");
 
         let late = secret(&authority.token(&device, Duration::ZERO, Membership::default()).unwrap());
@@ -176,13 +183,13 @@ mod tests {
         let (name, bundle) = authority.renew(&old, key.der_bytes()).unwrap().unwrap();
         let new = certificate(&bundle);
         assert_eq!(name, device);
-        assert_eq!(authority.device_of(&old), Some(device.clone()));
-        assert_eq!(authority.device_of(&new), Some(device.clone()));
-        assert_eq!(authority.device_of(&old), None, "the new one was used");
-        assert_eq!(authority.device_of(&new), Some(device.clone()));
+        assert_eq!(authority.device_of(&old).unwrap(), Some(device.clone()));
+        assert_eq!(authority.device_of(&new).unwrap(), Some(device.clone()));
+        assert_eq!(authority.device_of(&old).unwrap(), None, "the new one was used");
+        assert_eq!(authority.device_of(&new).unwrap(), Some(device.clone()));
 
         assert!(authority.revoke(&device).unwrap());
-        assert_eq!(authority.device_of(&new), None);
+        assert_eq!(authority.device_of(&new).unwrap(), None);
         assert!(!authority.revoke(&device).unwrap());
     }
 
@@ -198,8 +205,12 @@ mod tests {
             secret(&authority.token(&device, Duration::from_secs(60), Membership::default()).unwrap());
         let (_, own) = authority.redeem(&token, key.der_bytes()).unwrap().unwrap();
         assert!(authority.renew(&stolen, key.der_bytes()).unwrap().is_none());
-        assert_eq!(authority.device_of(&certificate(&waiting)), None, "renewed with what was replaced since");
-        assert_eq!(authority.device_of(&certificate(&own)), Some(device.clone()));
+        assert_eq!(
+            authority.device_of(&certificate(&waiting)).unwrap(),
+            None,
+            "renewed with what was replaced since"
+        );
+        assert_eq!(authority.device_of(&certificate(&own)).unwrap(), Some(device.clone()));
 
         authority.revoke(&device).unwrap();
         assert!(authority.renew(&certificate(&own), key.der_bytes()).unwrap().is_none());

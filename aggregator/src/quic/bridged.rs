@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     Code, DeviceId,
-    sealed::{Gate, HAIL, Knock, MAX_PLAIN, Nonce, SEAL_HEAD, SEAL_OVERHEAD},
+    sealed::{Gate, HAIL, Knock, MAX_PLAIN, Nonce, REFUSED, SEAL_HEAD, SEAL_OVERHEAD},
     transfer::LinkLimits,
     wire,
 };
@@ -93,7 +93,11 @@ impl BridgedLine {
                 },
                 () = woken => Ok(()),
                 _ = clock.tick() => match &self.device {
-                    Some(Seated { device, member, .. }) => self.check(device, member),
+                    Some(Seated { device, member, .. }) => match self.check(device, member) {
+                        // Nobody can tell now.
+                        Err(End::Refused(Code::NotReady)) => Ok(()),
+                        checked => checked,
+                    },
                     None => Ok(()),
                 },
             };
@@ -119,9 +123,13 @@ impl BridgedLine {
         let mut reply = [0; MAX_PLAIN];
         // Without randomness nobody is let in: an old conversation could be played again.
         let nonce = if packet.first() == Some(&HAIL) { fresh_nonce() } else { None };
-        let (authority, hailed) = (&self.authority, &mut self.hailed);
+        let (authority, hailed, mut unclear) = (&self.authority, &mut self.hailed, None);
         let key_of = |device: &DeviceId| {
-            let member = nonce.and_then(|_| authority.serial_member(device));
+            let member = nonce.map_or(Ok(None), |_| authority.serial_member(device));
+            let member = member.unwrap_or_else(|error| {
+                unclear = Some(error);
+                None
+            });
             if member.is_none() {
                 warn!(%device, "refused: {}", Code::UnknownDevice);
             }
@@ -129,7 +137,13 @@ impl BridgedLine {
             *hailed = Some(member?);
             hailed.as_ref().map(|member| member.key)
         };
-        match self.gate.handle(&mut packet, &mut reply, key_of, || nonce.unwrap_or_default()) {
+        let knock = self.gate.handle(&mut packet, &mut reply, key_of, || nonce.unwrap_or_default());
+        if let Some(error) = unclear {
+            warn!("{error}");
+            let [a, b] = Code::NotReady.number().to_le_bytes();
+            return write_packet(send, &[REFUSED, a, b]).await;
+        }
+        match knock {
             Knock::Nothing => Ok(()),
             Knock::Reply(len) => write_packet(send, reply.get(..len).unwrap_or_default()).await,
             Knock::Rejected(error) => {
@@ -163,8 +177,12 @@ impl BridgedLine {
     /// Whether a device is still a member: not revoked, expired or enrolled anew.
     fn check(&self, device: &DeviceId, member: &SerialMember) -> Result<(), End> {
         match self.authority.serial_member(device) {
-            Some(present) if present == *member => Ok(()),
-            _ => Err(End::Refused(Code::UnknownDevice)),
+            Ok(Some(present)) if present == *member => Ok(()),
+            Ok(_) => Err(End::Refused(Code::UnknownDevice)),
+            Err(error) => {
+                warn!(%device, "{error}");
+                Err(End::Refused(Code::NotReady))
+            }
         }
     }
 
