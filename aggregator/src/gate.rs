@@ -8,6 +8,7 @@
 //! | connections of devices | refused |
 //! | connections from one address | refused |
 //! | connections of one device | the oldest is closed: a device that comes back has lost it |
+//! | new certificates of one device | refused |
 //!
 //! An address (of IPv6, a network of 64 bits) has a quarter of what there is for strangers, and three quarters while nobody
 //! else comes: whoever floods the gateway from one address keeps nobody else out, and a fleet behind one address still
@@ -25,10 +26,12 @@ use common::DeviceId;
 use tracing::debug;
 
 mod refusals;
+mod renewals;
 mod usage;
 
 pub use refusals::Reason;
 use refusals::Refusals;
+pub use renewals::{BETWEEN_RENEWALS, Renewals};
 use usage::{Room, Usage};
 
 /// Connections of one device that may be open at once.
@@ -66,6 +69,7 @@ pub enum Verdict {
 pub struct Gate<C> {
     state: Arc<Mutex<State>>,
     devices: Mutex<HashMap<DeviceId, VecDeque<(u64, C)>>>,
+    renewals: Arc<Renewals>,
 }
 
 #[derive(Debug)]
@@ -101,7 +105,12 @@ impl<C> Gate<C> {
             devices: Usage::default(),
             refusals: Refusals::default(),
         };
-        Self { state: Arc::new(Mutex::new(state)), devices: Mutex::default() }
+        Self { state: Arc::new(Mutex::new(state)), devices: Mutex::default(), renewals: Arc::default() }
+    }
+
+    /// Who may have a new certificate.
+    pub fn renewals(&self) -> Arc<Renewals> {
+        self.renewals.clone()
     }
 
     /// `proved`: the address has answered to a retry already.

@@ -284,7 +284,7 @@ async fn serve(connection: Connection, front: &Front, pass: &mut Pass) {
     let Front { hub, authority, gate, .. } = front;
     let peer = connection.remote_address();
     if protocol(&connection).as_deref() == Some(common::enrol::ALPN) {
-        return enrol::serve(&connection, authority).await;
+        return enrol::serve(&connection, authority, gate).await;
     }
     let (device, terms) = match identify(&connection, authority).await {
         Ok(known) => known,
@@ -350,7 +350,7 @@ async fn converse(
         end = reader::messages(receive, &front.hub, conn) => end,
         end = reader::transfers(connection, &front.hub, conn) => end,
         end = Writer::new(connection, send, front, conn, line).run() => end,
-        end = enrol::renewals(connection, device, &front.authority) => Err(end.into()),
+        end = enrol::renewals(connection, device, &front.authority, &front.gate) => Err(end.into()),
     }
 }
 
