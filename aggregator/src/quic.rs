@@ -15,7 +15,10 @@ use std::{
 use common::{Code, DeviceId, TierSet, certificate::Terms, wire};
 use quinn::{Connection, Endpoint, VarInt};
 use rustls::{RootCertStore, pki_types::CertificateDer, server::WebPkiClientVerifier};
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -191,12 +194,29 @@ impl Default for Waits {
     }
 }
 
+/// Somebody who has proved who it is.
+#[derive(Clone, Debug)]
+pub enum Inside {
+    Link(Connection),
+    /// A board on a line of a bridge, which is told to go.
+    Line(Arc<Notify>),
+}
+
+impl Inside {
+    fn turn_out(&self, code: Code) {
+        match self {
+            Self::Link(connection) => close(connection, code),
+            Self::Line(go) => go.notify_one(),
+        }
+    }
+}
+
 /// What all connections share.
 #[derive(Debug)]
 pub struct Front {
     pub hub: Arc<Hub>,
     pub authority: Arc<Authority>,
-    pub gate: Gate<Connection>,
+    pub gate: Gate<Inside>,
     /// Places for models on their way to devices.
     pub downloads: Semaphore,
     pub waits: Waits,
@@ -235,8 +255,8 @@ pub async fn accept(endpoint: Endpoint, front: Front) {
             let limit = front.waits.handshake;
             match tokio::time::timeout(limit, incoming.into_future()).await {
                 Ok(Ok(connection)) => serve(connection, &front, &mut pass).await,
-                Ok(Err(error)) => warn!(%peer, "handshake failed: {error}"),
-                Err(_) => warn!(%peer, "handshake took longer than {limit:?}"),
+                Ok(Err(error)) => front.gate.note(Reason::Handshake, &format_args!("{peer}: {error}")),
+                Err(_) => front.gate.note(Reason::Handshake, &format_args!("{peer}: nothing for {limit:?}")),
             }
             drop(pass);
         });
@@ -257,7 +277,9 @@ async fn turn_out_the_revoked(front: Arc<Front>) {
 
 impl Front {
     /// Drops a connection whose device is no longer a member. While that can not be found out, it stays.
-    fn check(&self, device: &DeviceId, open: &Connection) {
+    fn check(&self, device: &DeviceId, inside: &Inside) {
+        // Lines look after themselves.
+        let Inside::Link(open) = inside else { return };
         let code = match look_up(certificate(open), &self.authority) {
             Ok(_) => return,
             Err(Fault::Unclear(error)) => return self.gate.note(Reason::Unclear, &error),
@@ -280,8 +302,8 @@ async fn say_who_was_refused(front: Arc<Front>) {
     }
 }
 
-async fn serve(connection: Connection, front: &Front, pass: &mut Pass) {
-    let Front { hub, authority, gate, .. } = front;
+async fn serve(connection: Connection, front: &Arc<Front>, pass: &mut Pass) {
+    let Front { hub, authority, gate, .. } = &**front;
     let peer = connection.remote_address();
     if protocol(&connection).as_deref() == Some(common::enrol::ALPN) {
         return enrol::serve(&connection, authority, gate).await;
@@ -299,16 +321,16 @@ async fn serve(connection: Connection, front: &Front, pass: &mut Pass) {
     if protocol(&connection).as_deref() == Some(wire::BRIDGE_ALPN) {
         // ConnIds are small and this is an address, so they do not meet.
         let number = connection.stable_id() as u64;
-        if let Some(oldest) = gate.enter(&device, number, connection.clone()) {
-            close(&oldest, Code::Busy);
+        if let Some(oldest) = gate.enter(&device, number, Inside::Link(connection.clone())) {
+            oldest.turn_out(Code::Busy);
         }
-        bridged::serve(&connection, hub, authority, &device).await;
+        bridged::serve(&connection, front, &device).await;
         return gate.leave(&device, number);
     }
     let (conn, line) = hub.connect(device.clone(), terms.map_or(TierSet::ALL, |terms| terms.tiers));
     debug!(%device, %peer, "connected");
-    if let Some(oldest) = gate.enter(&device, conn.0, connection.clone()) {
-        close(&oldest, Code::Busy);
+    if let Some(oldest) = gate.enter(&device, conn.0, Inside::Link(connection.clone())) {
+        oldest.turn_out(Code::Busy);
     }
     let end = converse(&connection, front, conn, &line, &device).await;
     gate.leave(&device, conn.0);
