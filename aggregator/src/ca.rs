@@ -9,26 +9,27 @@
 //! <device>.page                  the flash page with which such a device gets its name and key
 //! <device>.pem                   what the device gets: its certificate, its key, the authority
 //! ```
-//! A device is who its certificate says, and only while that very certificate is in `devices/`:
-//! the connection's certificate is looked up by content, so the name can not be forged and no
-//! certificate needs parsing.
+//! A device is who its certificate says, and only while that very certificate is in `devices/`: its name says which
+//! file to compare it with, and the content decides.
+//!
+//! That a file can not be read is no answer: only one that is not there, or that has another content, says that a device
+//! is not enrolled. Otherwise a disk that fails would turn away a whole fleet for good.
 
 use std::{
-    collections::HashMap,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
 };
 
 mod draft;
 mod membership;
+mod names;
 mod revocation;
 mod serial;
 mod tokens;
 
 pub use draft::{Draft, Secrecy, write_file};
-pub use membership::Membership;
+pub use membership::{Membership, has_expired};
 pub use serial::SerialMember;
 pub use tokens::{KEY_BYTES, SECRET_BYTES};
 
@@ -68,14 +69,12 @@ const PLACES: [&str; 2] = ["devices", "renewed"];
 #[derive(Clone, Debug)]
 pub struct Authority {
     dir: PathBuf,
-    /// Whose certificates were seen in the directory; a hint where to look, never an answer.
-    seen: Arc<Mutex<HashMap<Vec<u8>, DeviceId>>>,
 }
 
 impl Authority {
     /// Creates keys and certificates under `dir/identity`.
     pub fn create(dir: &Path) -> Result<Self, CaError> {
-        let this = Self { dir: dir.join("identity"), seen: Arc::default() };
+        let this = Self { dir: dir.join("identity") };
         let ca = this.path("ca.crt");
         if ca.exists() {
             return Err(CaError::Exists(ca));
@@ -97,7 +96,7 @@ impl Authority {
     }
 
     pub fn open(dir: &Path) -> Result<Self, CaError> {
-        let this = Self { dir: dir.join("identity"), seen: Arc::default() };
+        let this = Self { dir: dir.join("identity") };
         if this.path("ca.crt").exists() { Ok(this) } else { Err(CaError::Missing(this.dir)) }
     }
 
@@ -117,39 +116,42 @@ impl Authority {
         Ok(bundle)
     }
 
-    /// Whose certificate this is, if that device is enrolled with it.
-    pub fn device_of(&self, certificate: &CertificateDer<'_>) -> Option<DeviceId> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if !seen.contains_key(certificate.as_ref()) {
-            seen.clear();
-            for place in PLACES {
-                let entries = fs::read_dir(self.path(place)).into_iter().flatten().flatten();
-                seen.extend(entries.filter_map(|entry| {
-                    let path = entry.path();
-                    let device = certified(&path)?;
-                    Some((CertificateDer::from_pem_file(&path).ok()?.to_vec(), device))
-                }));
+    /// Whose certificate this is, if that device is enrolled with it. Costs a few files, however many devices there are.
+    pub fn device_of(&self, certificate: &CertificateDer<'_>) -> Result<Option<DeviceId>, CaError> {
+        for device in names::in_certificate(certificate) {
+            if self.is_enrolled(&device, certificate)? {
+                return Ok(Some(device));
             }
         }
-        let device = seen.get(certificate.as_ref())?.clone();
-        self.is_enrolled(&device, certificate).then_some(device)
+        Ok(None)
     }
 
     /// Whether the device is enrolled with this certificate now. The first use of a renewed certificate
     /// replaces the one before.
-    pub fn is_enrolled(&self, device: &DeviceId, certificate: &CertificateDer<'_>) -> bool {
+    pub fn is_enrolled(&self, device: &DeviceId, certificate: &CertificateDer<'_>) -> Result<bool, CaError> {
         let [present, renewed] = PLACES.map(|place| self.path(&format!("{place}/{device}.crt")));
-        let is =
-            |path: &Path| CertificateDer::from_pem_file(path).is_ok_and(|enrolled| enrolled == *certificate);
-        if is(&present) {
-            return true;
+        if holds(&present, certificate)? {
+            return Ok(true);
         }
-        let Ok(_lock) = self.lock() else { return false };
+        if !holds(&renewed, certificate)? {
+            // Another connection may have been faster. Should nothing be there at all, the disk is gone, not the device.
+            return match holds(&present, certificate)? {
+                true => Ok(true),
+                false => self.check_devices().map(|()| false),
+            };
+        }
+        let _lock = self.lock()?;
+        if holds(&present, certificate)? {
+            return Ok(true);
+        }
         // Only a device that is enrolled can be renewed: revoking removes both. Should the power fail before this is
         // durable, both are as they were and it happens again.
-        let replace = || fs::rename(&renewed, &present).and_then(|()| sync_parent(&present)).is_ok();
-        // Another connection may have been faster.
-        is(&present) || (is(&renewed) && present.exists() && replace())
+        let failed = |source| CaError::Io { path: present.clone(), source };
+        if !holds(&renewed, certificate)? || !present.try_exists().map_err(failed)? {
+            return Ok(false);
+        }
+        fs::rename(&renewed, &present).and_then(|()| sync_parent(&present)).map_err(failed)?;
+        Ok(true)
     }
 
     /// This is the device's certificate from now on, and its only one. The lock is held.
@@ -171,6 +173,12 @@ impl Authority {
 
     pub fn server(&self) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), CaError> {
         Ok((self.pem("server.crt")?, self.pem("server.key")?))
+    }
+
+    /// Fails where the directory of devices is gone, as with a disk that is not mounted.
+    fn check_devices(&self) -> Result<(), CaError> {
+        let path = self.path("devices");
+        fs::metadata(&path).map(drop).map_err(|source| CaError::Io { path, source })
     }
 
     fn pem<T: PemObject>(&self, name: &str) -> Result<T, CaError> {
@@ -213,6 +221,15 @@ impl Authority {
     }
 }
 
+/// Whether a file has this certificate. No if there is none or another one; an error if that can not be told.
+fn holds(path: &Path, certificate: &CertificateDer<'_>) -> Result<bool, CaError> {
+    match fs::read(path) {
+        Ok(text) => Ok(CertificateDer::from_pem_slice(&text).is_ok_and(|held| held == *certificate)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(CaError::Io { path: path.to_owned(), source }),
+    }
+}
+
 /// Whose certificate a file is, by its name.
 fn certified(path: &Path) -> Option<DeviceId> {
     path.file_name()?.to_str()?.strip_suffix(".crt")?.parse().ok()
@@ -249,6 +266,8 @@ fn name(common_name: &str) -> DistinguishedName {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -258,11 +277,54 @@ mod tests {
         let device: DeviceId = "cam-1".parse().unwrap();
         let bundle = authority.enroll(&device).unwrap();
         let certificate = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();
-        assert_eq!(authority.device_of(&certificate), Some(device.clone()));
+        assert_eq!(authority.device_of(&certificate).unwrap(), Some(device.clone()));
         assert_eq!(authority.devices(), std::slice::from_ref(&device));
 
         authority.enroll(&device).unwrap();
-        assert_eq!(authority.device_of(&certificate), None, "an earlier certificate is no longer good");
+        let known = authority.device_of(&certificate).unwrap();
+        assert_eq!(known, None, "an earlier certificate is no longer good");
+    }
+
+    /// A directory in the place of a file can not be read, by root neither.
+    fn spoil(path: &Path) {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_read_is_no_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let [device, other]: [DeviceId; 2] = ["cam-1", "cam-2"].map(|name| name.parse().unwrap());
+        let [certificate, others] = [&device, &other].map(|device| {
+            CertificateDer::from_pem_slice(authority.enroll(device).unwrap().as_bytes()).unwrap()
+        });
+        spoil(&dir.path().join("identity/devices/cam-1.crt"));
+        assert!(matches!(authority.device_of(&certificate), Err(CaError::Io { .. })));
+        // It is nobody else's trouble, whether they are enrolled or not.
+        assert_eq!(authority.device_of(&others).unwrap(), Some(other.clone()));
+        authority.revoke(&other).unwrap();
+        assert_eq!(authority.device_of(&others).unwrap(), None);
+        // Not mounted.
+        fs::rename(dir.path().join("identity/devices"), dir.path().join("elsewhere")).unwrap();
+        assert!(matches!(authority.device_of(&others), Err(CaError::Io { .. })));
+    }
+
+    #[test]
+    fn a_renewed_certificate_that_can_not_be_put_to_use_is_good_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let device: DeviceId = "cam-1".parse().unwrap();
+        let present = CertificateDer::from_pem_slice(authority.enroll(&device).unwrap().as_bytes()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let (_, bundle) = authority.renew(&present, rcgen::PublicKeyData::der_bytes(&key)).unwrap().unwrap();
+        let renewed = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();
+        let lock = dir.path().join("identity/lock");
+        spoil(&lock);
+        assert!(matches!(authority.device_of(&renewed), Err(CaError::Io { .. })));
+        assert_eq!(authority.device_of(&present).unwrap(), Some(device.clone()), "nothing is to be changed");
+        fs::remove_dir(lock).unwrap();
+        assert_eq!(authority.device_of(&renewed).unwrap(), Some(device));
     }
 
     #[test]

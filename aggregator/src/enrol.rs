@@ -4,83 +4,156 @@
 //! Without a certificate a token is needed; with one, a device gets a certificate for a new key. A device that is
 //! connected asks on a further stream of its connection ([`renewals`]).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Code, DeviceId, enrol::Question, wire};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use rustls::pki_types::CertificateDer;
-use tracing::{info, warn};
+use tracing::info;
 
-use crate::{ca::Authority, quic::certificate};
+use crate::{
+    ca::{Authority, CaError},
+    gate::{BETWEEN_RENEWALS, Gate, Reason, Renewals},
+    quic::certificate,
+};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-const BETWEEN_RENEWALS: Duration = Duration::from_secs(2);
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("{0}")]
+    Code(Code),
+    #[error(transparent)]
+    Authority(#[from] CaError),
+}
+
+impl Refused {
+    const QUESTION: Self = Self::Code(Code::BadMessage);
+
+    fn code(&self) -> Code {
+        match self {
+            Self::Code(code) => *code,
+            Self::Authority(CaError::Key) => Code::BadCertificate,
+            // It may be better later.
+            Self::Authority(_) => Code::NotReady,
+        }
+    }
+}
 
 /// Serves one connection.
-pub async fn serve(connection: &Connection, authority: &Authority) {
+pub async fn serve<C>(connection: &Connection, authority: &Authority, gate: &Gate<C>) {
     let peer = connection.remote_address();
-    let code = match tokio::time::timeout(PATIENCE, answer(connection, authority)).await {
-        Ok(Some(Ok(name))) => {
+    let answered = tokio::time::timeout(PATIENCE, answer(connection, authority, gate)).await;
+    match answered.unwrap_or(Err(Refused::QUESTION)) {
+        Ok(name) => {
             info!(device = %name, %peer, "certificate issued");
             // The device closes once it has everything.
             let _ = tokio::time::timeout(PATIENCE, connection.closed()).await;
-            return;
         }
-        Ok(Some(Err(code))) => code,
-        Ok(None) | Err(_) => Code::BadMessage,
-    };
-    warn!(%peer, "enrolment refused: {code}");
-    connection.close(VarInt::from_u32(code.number().into()), code.text().as_bytes());
+        Err(refused) => {
+            gate.note(Reason::Enrolment, &format_args!("{peer}: {refused}"));
+            let code = refused.code();
+            connection.close(VarInt::from_u32(code.number().into()), code.text().as_bytes());
+        }
+    }
 }
 
 /// Answers a connected device that asks for a new certificate, for as long as it is connected.
-pub async fn renewals(connection: &Connection, device: &DeviceId, authority: &Authority) -> ConnectionError {
+pub async fn renewals<C>(
+    connection: &Connection,
+    device: &DeviceId,
+    authority: &Authority,
+    gate: &Gate<C>,
+) -> ConnectionError {
     loop {
         let (send, receive) = match connection.accept_bi().await {
             Ok(streams) => streams,
             Err(lost) => return lost,
         };
-        let answered = reply(send, receive, certificate(connection), authority);
-        match tokio::time::timeout(PATIENCE, answered).await {
-            Ok(Some(Ok(_))) => info!(%device, "certificate renewed"),
-            Ok(Some(Err(code))) => warn!(%device, "no new certificate: {code}"),
-            Ok(None) | Err(_) => warn!(%device, "no new certificate: {}", Code::BadMessage),
+        let answered = reply(send, receive, certificate(connection), authority, gate);
+        match tokio::time::timeout(PATIENCE, answered).await.unwrap_or(Err(Refused::QUESTION)) {
+            Ok(_) => info!(%device, "certificate renewed"),
+            Err(refused) => gate.note(Reason::Enrolment, &format_args!("{device}: {refused}")),
         }
-        // Signing costs more than asking.
         tokio::time::sleep(BETWEEN_RENEWALS).await;
     }
 }
 
-/// `None` if the question can not be understood.
-async fn answer(connection: &Connection, authority: &Authority) -> Option<Result<DeviceId, Code>> {
-    let (send, receive) = connection.accept_bi().await.ok()?;
-    reply(send, receive, certificate(connection), authority).await
+async fn answer<C>(
+    connection: &Connection,
+    authority: &Authority,
+    gate: &Gate<C>,
+) -> Result<DeviceId, Refused> {
+    let (send, receive) = connection.accept_bi().await.map_err(|_| Refused::QUESTION)?;
+    reply(send, receive, certificate(connection), authority, gate).await
 }
 
-async fn reply(
+async fn reply<C>(
     mut send: SendStream,
     mut receive: RecvStream,
     present: Option<CertificateDer<'static>>,
     authority: &Authority,
-) -> Option<Result<DeviceId, Code>> {
-    let question = receive.read_to_end(wire::MAX_CONTROL).await.ok()?;
-    let Question { secret, key } = wire::message(&question).ok()?;
-    let authority = authority.clone();
+    gate: &Gate<C>,
+) -> Result<DeviceId, Refused> {
+    let question = receive.read_to_end(wire::MAX_CONTROL).await.map_err(|_| Refused::QUESTION)?;
+    let question = wire::message(&question).map_err(|_| Refused::QUESTION)?;
+    let (authority, renewals) = (authority.clone(), gate.renewals());
     // The disk is waited for.
-    let issue = move || match (secret, present) {
-        (Some(secret), _) => authority.redeem(&secret, &key),
-        (None, Some(present)) => authority.renew(&present, &key),
-        (None, None) => Ok(None),
-    };
-    let (device, certificates) = match tokio::task::spawn_blocking(issue).await.ok()? {
-        Ok(Some(issued)) => issued,
-        Ok(None) => return Some(Err(Code::UnknownDevice)),
-        Err(error) => {
-            warn!("no certificate: {error}");
-            return Some(Err(Code::BadCertificate));
+    let issued = move || issue(&question, present.as_ref(), &authority, &renewals);
+    let issued = tokio::task::spawn_blocking(issued).await;
+    let (device, certificates) = issued.unwrap_or(Err(Refused::Code(Code::NotReady)))?;
+    if send.write_all(certificates.as_bytes()).await.is_err() || send.finish().is_err() {
+        return Err(Refused::QUESTION);
+    }
+    Ok(device)
+}
+
+/// A certificate for whoever has a token or a certificate.
+fn issue(
+    Question { secret, key }: &Question,
+    present: Option<&CertificateDer<'_>>,
+    authority: &Authority,
+    renewals: &Renewals,
+) -> Result<(DeviceId, String), Refused> {
+    let unknown = Refused::Code(Code::UnknownDevice);
+    let issued = match (secret, present) {
+        (Some(secret), _) => authority.redeem(secret, key)?,
+        (None, Some(present)) => {
+            let Some(device) = authority.device_of(present)? else { return Err(unknown) };
+            if !renewals.may(&device, Instant::now()) {
+                return Err(Refused::Code(Code::Busy));
+            }
+            authority.renew(present, key)?
         }
+        (None, None) => None,
     };
-    send.write_all(certificates.as_bytes()).await.ok()?;
-    send.finish().ok()?;
-    Some(Ok(device))
+    issued.ok_or(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{KeyPair, PublicKeyData};
+    use rustls::pki_types::pem::PemObject;
+
+    use super::*;
+
+    #[test]
+    fn a_device_can_not_keep_the_authority_busy() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let [one, other] = ["cam-1", "cam-2"].map(|name| {
+            let bundle = authority.enroll(&name.parse().unwrap()).unwrap();
+            CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()
+        });
+        let key = KeyPair::generate().unwrap();
+        let key = heapless::Vec::from_slice(key.der_bytes()).unwrap();
+        let question = Question { secret: None, key };
+        let renewals = Renewals::default();
+        let ask = |present| issue(&question, Some(present), &authority, &renewals).map_err(|no| no.code());
+        assert!(ask(&one).is_ok());
+        assert_eq!(ask(&one).unwrap_err(), Code::Busy);
+        assert!(ask(&other).is_ok(), "others do not wait for it");
+        assert_eq!(issue(&question, None, &authority, &renewals).unwrap_err().code(), Code::UnknownDevice);
+    }
 }

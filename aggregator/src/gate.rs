@@ -8,26 +8,34 @@
 //! | connections of devices | refused |
 //! | connections from one address | refused |
 //! | connections of one device | the oldest is closed: a device that comes back has lost it |
+//! | new certificates of one device | refused |
 //!
-//! An address (of IPv6, a network of 64 bits) has a quarter of what there is for strangers, and three quarters while nobody
-//! else comes: whoever floods the gateway from one address keeps nobody else out, and a fleet behind one address still
-//! comes in. Streams and bytes per connection are bounded by the transport's own limits.
+//! An address (of IPv6, a network of 64 bits) has a quarter of what there is for strangers, and half while nobody else comes:
+//! whoever floods the gateway from one address keeps nobody else out. The last quarter is for addresses from which a
+//! device came in: whoever floods it from many keeps out only those who were never here. A fleet behind one address
+//! is known there from its first device on, and then has three quarters. Streams and bytes per connection are bounded by the transport's own limits.
 
 use std::{
     collections::{HashMap, VecDeque},
+    fmt,
     net::{IpAddr, Ipv6Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use common::DeviceId;
+use tracing::debug;
 
+mod lately;
 mod refusals;
+mod renewals;
 mod usage;
 
+use lately::Lately;
 pub use refusals::Reason;
 use refusals::Refusals;
-use usage::{Room, Usage};
+pub use renewals::{BETWEEN_RENEWALS, Renewals};
+use usage::{Caller, Room, Usage};
 
 /// Connections of one device that may be open at once.
 const PER_DEVICE: usize = 2;
@@ -64,6 +72,7 @@ pub enum Verdict {
 pub struct Gate<C> {
     state: Arc<Mutex<State>>,
     devices: Mutex<HashMap<DeviceId, VecDeque<(u64, C)>>>,
+    renewals: Arc<Renewals>,
 }
 
 #[derive(Debug)]
@@ -76,6 +85,8 @@ struct State {
     before: Usage,
     strangers: Usage,
     devices: Usage,
+    /// Where devices came from.
+    lately: Lately,
     refusals: Refusals,
 }
 
@@ -97,9 +108,15 @@ impl<C> Gate<C> {
             before: Usage::default(),
             strangers: Usage::default(),
             devices: Usage::default(),
+            lately: Lately::new(limits.connections.max(STRANGERS)),
             refusals: Refusals::default(),
         };
-        Self { state: Arc::new(Mutex::new(state)), devices: Mutex::default() }
+        Self { state: Arc::new(Mutex::new(state)), devices: Mutex::default(), renewals: Arc::default() }
+    }
+
+    /// Who may have a new certificate.
+    pub fn renewals(&self) -> Arc<Renewals> {
+        self.renewals.clone()
     }
 
     /// `proved`: the address has answered to a retry already.
@@ -118,6 +135,13 @@ impl<C> Gate<C> {
         state.present.add(address, proved);
         state.strangers.add(address, proved);
         Verdict::Accept(Pass { address, proved, known: false, state: self.state.clone() })
+    }
+
+    /// Somebody was turned away after the handshake; what is known of the last one is said.
+    pub fn note(&self, reason: Reason, who: &dyn fmt::Display) {
+        let last = who.to_string();
+        debug!("refused: {}: {last}", reason.text());
+        lock(&self.state).refusals.note_last(reason, last);
     }
 
     /// Whom the operator has to hear about: those who were turned away, at most once a minute.
@@ -179,8 +203,9 @@ impl State {
             return Err(Reason::PerAddress);
         }
         let alone = self.present.is_only(address) && self.before.is_only(address);
-        let handshakes = self.present.room(limits.handshakes, address, proved, alone);
-        let strangers = self.strangers.room(limits.strangers(), address, proved, alone);
+        let caller = Caller { address, proved, familiar: self.lately.has(address), alone };
+        let handshakes = self.present.room(limits.handshakes, caller);
+        let strangers = self.strangers.room(limits.strangers(), caller);
         match (handshakes, strangers) {
             (Room::None, _) => Err(Reason::Handshakes),
             (_, Room::None) => Err(Reason::Strangers),
@@ -202,6 +227,7 @@ impl Pass {
             self.known = true;
             state.strangers.remove(self.address, self.proved);
             state.devices.add(self.address, self.proved);
+            state.lately.note(self.address);
         }
         true
     }
@@ -257,8 +283,7 @@ mod tests {
 
     #[test]
     fn too_many_handshakes_must_prove_their_address_and_are_then_refused() {
-        let gate = gate(100, 100, 8);
-        let now = Instant::now();
+        let (gate, now) = (gate(100, 100, 12), Instant::now());
         let verdicts: Vec<_> = (0..4).map(|_| gate.knock(A, false, now)).collect();
         use Verdict::{Accept, Refuse, Retry};
         assert!(matches!(verdicts[..], [Accept(_), Accept(_), Accept(_), Retry]), "{verdicts:?}");
@@ -275,12 +300,43 @@ mod tests {
         for second in 0..5 {
             let now = start + SECOND * second;
             let flood = (0..5000).filter(|_| come(&gate, A, now).is_some()).count();
-            // Before anybody else was there, all but a quarter is for whoever comes.
-            assert_eq!(flood, if second == 0 { 750 } else { 250 });
+            // Before anybody else was there, all but a quarter of what strangers may have is for whoever comes.
+            assert_eq!(flood, if second == 0 { 500 } else { 250 });
             let others = (0..250).filter(|_| come(&gate, B, now).is_some()).count();
             assert_eq!(others, 250);
         }
         assert!(gate.poll_refusals(start).unwrap().contains("too many handshakes"));
+    }
+
+    #[test]
+    fn a_flood_from_many_addresses_keeps_nobody_out_who_was_here() {
+        let (gate, start) = (gate(4096, 4096, 1000), Instant::now());
+        let familiar = address(200);
+        assert!(come(&gate, familiar, start).is_some_and(|mut pass| pass.admit()));
+        let mut stalled = vec![];
+        for second in 1..20 {
+            let now = start + SECOND * second;
+            for last in 0..100 {
+                stalled.extend((0..50).filter_map(|_| come(&gate, address(last), now)));
+            }
+            // No stranger has the last quarter, neither of the handshakes nor of the places.
+            assert!(come(&gate, address(201), now).is_none());
+            let mut again: Vec<_> = (0..200).filter_map(|_| come(&gate, familiar, now)).collect();
+            assert_eq!(again.len(), 200, "in second {second}");
+            assert!(again.iter_mut().all(Pass::admit));
+        }
+        assert_eq!(stalled.len(), 768);
+    }
+
+    #[test]
+    fn what_is_kept_for_familiar_addresses_is_not_given_to_who_only_names_them() {
+        let (gate, now) = (gate(4096, 4096, 100), Instant::now());
+        let familiar = address(200);
+        assert!(come(&gate, familiar, now).is_some_and(|mut pass| pass.admit()));
+        let flood = (0..100).filter(|last| come(&gate, address(*last), now).is_some()).count();
+        assert_eq!(flood, 74);
+        assert!(matches!(gate.knock(familiar, false, now), Verdict::Retry));
+        assert!(matches!(gate.knock(familiar, true, now), Verdict::Accept(_)));
     }
 
     #[test]
@@ -304,7 +360,7 @@ mod tests {
         for second in 0..20 {
             strangers.extend((0..100).filter_map(|_| come(&gate, A, start + SECOND * second)));
         }
-        assert_eq!(strangers.len(), 192, "three quarters of what there is for strangers");
+        assert_eq!(strangers.len(), 128, "half of what there is for strangers");
         let now = start + SECOND * 20;
         let mut devices: Vec<_> = (0..8).filter_map(|_| come(&gate, B, now)).collect();
         assert!(devices.len() == 8 && devices.iter_mut().all(Pass::admit));
@@ -325,7 +381,7 @@ mod tests {
         let accepted: Vec<_> = spoofed.filter(|verdict| matches!(verdict, Verdict::Accept(_))).collect();
         assert_eq!(accepted.len(), 50);
         let answered = (0..=255).filter(|&last| come(&gate, address(last), now).is_some()).count();
-        assert_eq!(answered, 50);
+        assert_eq!(answered, 25);
     }
 
     #[test]

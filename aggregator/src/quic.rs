@@ -6,23 +6,26 @@
 //! instead.
 
 use std::{
-    io,
+    fmt, io,
     net::{SocketAddr, UdpSocket},
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use common::{Code, DeviceId, TierSet, certificate::Terms, wire};
 use quinn::{Connection, Endpoint, VarInt};
 use rustls::{RootCertStore, pki_types::CertificateDer, server::WebPkiClientVerifier};
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
 use tracing::{debug, info, warn};
 
 use crate::{
-    ca::{Authority, CaError},
+    ca::{Authority, CaError, has_expired},
     enrol,
     fleet::ConnId,
-    gate::{Gate, Pass, Verdict},
+    gate::{Gate, Pass, Reason, Verdict},
     hub::{Hub, Line},
 };
 
@@ -96,6 +99,13 @@ fn endpoint_config(authority: &Authority) -> Result<quinn::EndpointConfig, QuicE
 }
 
 fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::ServerConfig, QuicError> {
+    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls_config(authority, protocols)?)?;
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(Arc::new(transport()));
+    Ok(config)
+}
+
+fn tls_config(authority: &Authority, protocols: &[&[u8]]) -> Result<rustls::ServerConfig, QuicError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(authority.root()?)?;
@@ -109,10 +119,11 @@ fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::Se
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate, authority.root()?], key)?;
     tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)?;
-    let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
-    config.transport_config(Arc::new(transport()));
-    Ok(config)
+    // A resumed session is believed to have the certificate of the first one, expired or not. A whole fleet that comes
+    // back pays for whole handshakes, which the limit per second allows for.
+    tls.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    tls.send_tls13_tickets = 0;
+    Ok(tls)
 }
 
 /// What one connection may have on its way in either direction. Lists in quinn and tokio stay as long as they ever
@@ -161,6 +172,9 @@ fn transport() -> quinn::TransportConfig {
         .stream_receive_window(VarInt::from_u32(Windows::ROOMY.receive))
         .receive_window(VarInt::from_u32(Windows::TIGHT.receive))
         .send_window(Windows::TIGHT.send.into())
+        // Nobody reads datagrams: quinn would keep more than a megabyte of them for every stranger.
+        .datagram_receive_buffer_size(None)
+        .datagram_send_buffer_size(0)
         .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
     transport
 }
@@ -180,12 +194,29 @@ impl Default for Waits {
     }
 }
 
+/// Somebody who has proved who it is.
+#[derive(Clone, Debug)]
+pub enum Inside {
+    Link(Connection),
+    /// A board on a line of a bridge, which is told to go.
+    Line(Arc<Notify>),
+}
+
+impl Inside {
+    fn turn_out(&self, code: Code) {
+        match self {
+            Self::Link(connection) => close(connection, code),
+            Self::Line(go) => go.notify_one(),
+        }
+    }
+}
+
 /// What all connections share.
 #[derive(Debug)]
 pub struct Front {
     pub hub: Arc<Hub>,
     pub authority: Arc<Authority>,
-    pub gate: Gate<Connection>,
+    pub gate: Gate<Inside>,
     /// Places for models on their way to devices.
     pub downloads: Semaphore,
     pub waits: Waits,
@@ -224,8 +255,8 @@ pub async fn accept(endpoint: Endpoint, front: Front) {
             let limit = front.waits.handshake;
             match tokio::time::timeout(limit, incoming.into_future()).await {
                 Ok(Ok(connection)) => serve(connection, &front, &mut pass).await,
-                Ok(Err(error)) => warn!(%peer, "handshake failed: {error}"),
-                Err(_) => warn!(%peer, "handshake took longer than {limit:?}"),
+                Ok(Err(error)) => front.gate.note(Reason::Handshake, &format_args!("{peer}: {error}")),
+                Err(_) => front.gate.note(Reason::Handshake, &format_args!("{peer}: nothing for {limit:?}")),
             }
             drop(pass);
         });
@@ -236,22 +267,28 @@ pub async fn accept(endpoint: Endpoint, front: Front) {
 async fn turn_out_the_revoked(front: Arc<Front>) {
     loop {
         tokio::time::sleep(REVOCATION).await;
-        let (inside, authority) = (front.gate.inside(), front.authority.clone());
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let fault = move |open: &Connection| match identify(open, &authority) {
-            None => Some(Code::UnknownDevice),
-            Some((_, Some(terms))) if terms.expires <= now => Some(Code::NotReady),
-            Some(_) => None,
+        let front = front.clone();
+        let check =
+            move || front.gate.inside().into_iter().for_each(|(device, open)| front.check(&device, &open));
+        // Should it panic, it is tried again.
+        let _ = tokio::task::spawn_blocking(check).await;
+    }
+}
+
+impl Front {
+    /// Drops a connection whose device is no longer a member. While that can not be found out, it stays.
+    fn check(&self, device: &DeviceId, inside: &Inside) {
+        // Lines look after themselves.
+        let Inside::Link(open) = inside else { return };
+        let code = match look_up(certificate(open), &self.authority) {
+            Ok(_) => return,
+            Err(Fault::Unclear(error)) => return self.gate.note(Reason::Unclear, &error),
+            // It may have a new one already.
+            Err(Fault::Expired) => Code::NotReady,
+            Err(Fault::Unknown) => Code::UnknownDevice,
         };
-        let check = move || {
-            let faults = inside.into_iter().map(|(device, open)| (device, fault(&open), open));
-            faults.filter_map(|(device, fault, open)| Some((device, fault?, open))).collect()
-        };
-        let dropped: Vec<_> = tokio::task::spawn_blocking(check).await.unwrap_or_default();
-        for (device, code, connection) in dropped {
-            warn!(%device, "dropped: {code}");
-            close(&connection, code);
-        }
+        warn!(%device, "dropped: {code}");
+        close(open, code);
     }
 }
 
@@ -265,15 +302,18 @@ async fn say_who_was_refused(front: Arc<Front>) {
     }
 }
 
-async fn serve(connection: Connection, front: &Front, pass: &mut Pass) {
-    let Front { hub, authority, gate, .. } = front;
+async fn serve(connection: Connection, front: &Arc<Front>, pass: &mut Pass) {
+    let Front { hub, authority, gate, .. } = &**front;
     let peer = connection.remote_address();
     if protocol(&connection).as_deref() == Some(common::enrol::ALPN) {
-        return enrol::serve(&connection, authority).await;
+        return enrol::serve(&connection, authority, gate).await;
     }
-    let Some((device, terms)) = identify(&connection, authority) else {
-        warn!(%peer, "refused: {}", Code::UnknownDevice);
-        return close(&connection, Code::UnknownDevice);
+    let (device, terms) = match identify(&connection, authority).await {
+        Ok(known) => known,
+        Err(fault) => {
+            gate.note(fault.reason(), &format_args!("{peer}: {fault}"));
+            return close(&connection, fault.code());
+        }
     };
     if !pass.admit() {
         return close(&connection, Code::Busy);
@@ -281,16 +321,16 @@ async fn serve(connection: Connection, front: &Front, pass: &mut Pass) {
     if protocol(&connection).as_deref() == Some(wire::BRIDGE_ALPN) {
         // ConnIds are small and this is an address, so they do not meet.
         let number = connection.stable_id() as u64;
-        if let Some(oldest) = gate.enter(&device, number, connection.clone()) {
-            close(&oldest, Code::Busy);
+        if let Some(oldest) = gate.enter(&device, number, Inside::Link(connection.clone())) {
+            oldest.turn_out(Code::Busy);
         }
-        bridged::serve(&connection, hub, authority, &device).await;
+        bridged::serve(&connection, front, &device).await;
         return gate.leave(&device, number);
     }
     let (conn, line) = hub.connect(device.clone(), terms.map_or(TierSet::ALL, |terms| terms.tiers));
     debug!(%device, %peer, "connected");
-    if let Some(oldest) = gate.enter(&device, conn.0, connection.clone()) {
-        close(&oldest, Code::Busy);
+    if let Some(oldest) = gate.enter(&device, conn.0, Inside::Link(connection.clone())) {
+        oldest.turn_out(Code::Busy);
     }
     let end = converse(&connection, front, conn, &line, &device).await;
     gate.leave(&device, conn.0);
@@ -332,7 +372,7 @@ async fn converse(
         end = reader::messages(receive, &front.hub, conn) => end,
         end = reader::transfers(connection, &front.hub, conn) => end,
         end = Writer::new(connection, send, front, conn, line).run() => end,
-        end = enrol::renewals(connection, device, &front.authority) => Err(end.into()),
+        end = enrol::renewals(connection, device, &front.authority, &front.gate) => Err(end.into()),
     }
 }
 
@@ -342,10 +382,65 @@ fn protocol(connection: &Connection) -> Option<Vec<u8>> {
     data.protocol
 }
 
-/// Who the peer is, and under which terms its certificate says so.
-fn identify(connection: &Connection, authority: &Authority) -> Option<(DeviceId, Option<Terms>)> {
-    let certificate = certificate(connection)?;
-    Some((authority.device_of(&certificate)?, Terms::of(&certificate)))
+/// Why a peer is turned away.
+#[derive(Debug)]
+enum Fault {
+    Unknown,
+    Expired,
+    /// Nobody can tell; the peer may ask again.
+    Unclear(String),
+}
+
+impl Fault {
+    fn code(&self) -> Code {
+        match self {
+            Self::Unknown => Code::UnknownDevice,
+            Self::Expired => Code::BadCertificate,
+            Self::Unclear(_) => Code::NotReady,
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Unknown | Self::Expired => Reason::Unknown,
+            Self::Unclear(_) => Reason::Unclear,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => write!(f, "{}", Code::UnknownDevice),
+            Self::Expired => f.write_str("its certificate has expired"),
+            Self::Unclear(error) => f.write_str(error),
+        }
+    }
+}
+
+/// Who the peer is, and under which terms its certificate says so. The disk is waited for elsewhere.
+async fn identify(
+    connection: &Connection,
+    authority: &Authority,
+) -> Result<(DeviceId, Option<Terms>), Fault> {
+    let (certificate, authority) = (certificate(connection), authority.clone());
+    let known = tokio::task::spawn_blocking(move || look_up(certificate, &authority)).await;
+    known.unwrap_or_else(|error| Err(Fault::Unclear(error.to_string())))
+}
+
+fn look_up(
+    certificate: Option<CertificateDer<'_>>,
+    authority: &Authority,
+) -> Result<(DeviceId, Option<Terms>), Fault> {
+    let certificate = certificate.ok_or(Fault::Unknown)?;
+    let terms = Terms::of(&certificate);
+    if has_expired(terms.as_ref()) {
+        return Err(Fault::Expired);
+    }
+    match authority.device_of(&certificate) {
+        Ok(device) => Ok((device.ok_or(Fault::Unknown)?, terms)),
+        Err(error) => Err(Fault::Unclear(error.to_string())),
+    }
 }
 
 /// What the peer proves itself with.
@@ -360,7 +455,122 @@ fn close(connection: &Connection, code: Code) {
 
 #[cfg(test)]
 mod tests {
-    use super::Windows;
+    use rustls::{
+        HandshakeKind,
+        pki_types::{PrivateKeyDer, pem::PemObject},
+    };
+
+    use super::*;
+    use crate::ca::Membership;
+
+    fn client(authority: &Authority, device: Option<&DeviceId>) -> rustls::ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.root().unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut tls = match device.map(|device| authority.enroll(device).unwrap()) {
+            None => builder.with_no_client_auth(),
+            Some(bundle) => {
+                let certificate = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(bundle.as_bytes()).unwrap();
+                builder.with_client_auth_cert(vec![certificate], key).unwrap()
+            }
+        };
+        tls.alpn_protocols = vec![common::enrol::ALPN.to_vec()];
+        tls
+    }
+
+    /// A handshake and what comes right after it, in memory.
+    fn shake_hands(server: &Arc<rustls::ServerConfig>, client: &Arc<rustls::ClientConfig>) -> HandshakeKind {
+        let name = wire::SERVER_NAME.try_into().unwrap();
+        let mut client = rustls::ClientConnection::new(client.clone(), name).unwrap();
+        let mut server = rustls::ServerConnection::new(server.clone()).unwrap();
+        let mut bytes = vec![];
+        while client.wants_write() || server.wants_write() {
+            while client.wants_write() {
+                client.write_tls(&mut bytes).unwrap();
+            }
+            let mut sent = &bytes[..];
+            while !sent.is_empty() {
+                server.read_tls(&mut sent).unwrap();
+                server.process_new_packets().unwrap();
+            }
+            bytes.clear();
+            while server.wants_write() {
+                server.write_tls(&mut bytes).unwrap();
+            }
+            let mut sent = &bytes[..];
+            while !sent.is_empty() {
+                client.read_tls(&mut sent).unwrap();
+                client.process_new_packets().unwrap();
+            }
+            bytes.clear();
+        }
+        assert!(server.peer_certificates().is_some_and(|chain| !chain.is_empty()));
+        server.handshake_kind().unwrap()
+    }
+
+    #[test]
+    fn a_certificate_is_looked_at_whenever_a_device_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let device = "cam-1".parse().unwrap();
+        let server = Arc::new(tls_config(&authority, &PROTOCOLS).unwrap());
+        let client = Arc::new(client(&authority, Some(&device)));
+        for _ in 0..3 {
+            assert_eq!(shake_hands(&server, &client), HandshakeKind::Full);
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fails_turns_nobody_away_for_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let enrolled = |terms| {
+            let bundle = authority.enroll_under(&"cam-1".parse().unwrap(), terms).unwrap();
+            CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()
+        };
+        let code = |certificate: &CertificateDer<'static>| {
+            look_up(Some(certificate.clone()), &authority).map(drop).map_err(|fault| fault.code())
+        };
+        let certificate = enrolled(Membership::default());
+        assert_eq!(code(&certificate), Ok(()));
+        let (file, aside) = (dir.path().join("identity/devices/cam-1.crt"), dir.path().join("aside"));
+        std::fs::rename(&file, &aside).unwrap();
+        assert_eq!(code(&certificate), Err(Code::UnknownDevice));
+        // A directory can not be read as a file.
+        std::fs::create_dir(&file).unwrap();
+        assert_eq!(code(&certificate), Err(Code::NotReady));
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::rename(&aside, &file).unwrap();
+        assert_eq!(code(&certificate), Ok(()));
+        let expired = enrolled(Membership { good_for: Duration::ZERO, ..Membership::default() });
+        assert_eq!(code(&expired), Err(Code::BadCertificate));
+    }
+
+    #[test]
+    fn datagrams_are_not_taken_from_anybody() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(client(&authority, None)).unwrap();
+        let config = quinn::ClientConfig::new(Arc::new(crypto));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = listen(&authority, ([127, 0, 0, 1], 0).into()).unwrap();
+            let client = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+            let address = server.local_addr().unwrap();
+            let connecting = client.connect_with(config, address, wire::SERVER_NAME).unwrap();
+            let (accepted, connected) =
+                tokio::join!(async { server.accept().await.unwrap().await }, connecting);
+            let (_open, connected) = (accepted.unwrap(), connected.unwrap());
+            assert_eq!(connected.max_datagram_size(), None);
+            let sent = connected.send_datagram(bytes::Bytes::from_static(b"anything"));
+            assert_eq!(sent, Err(quinn::SendDatagramError::UnsupportedByPeer));
+        });
+    }
 
     #[test]
     fn windows_get_shorter_as_the_fleet_grows() {

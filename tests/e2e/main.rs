@@ -17,6 +17,7 @@
 //! | `networks` | convolutional and recurrent models through whole runs in memory |
 //! | `pace` | a fleet that comes back after its gateway was away |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
+//! | `siege` | floods from many addresses, and what bridges may carry |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
@@ -37,4 +38,5 @@ mod network;
 mod networks;
 mod pace;
 mod rounds;
+mod siege;
 mod simulation;

@@ -31,6 +31,16 @@ impl Default for Membership {
     }
 }
 
+/// Whether a certificate with these terms is too old, by our clock. One without terms is judged by TLS alone.
+pub fn has_expired(terms: Option<&Terms>) -> bool {
+    terms.is_some_and(|terms| terms.expires <= seconds_now())
+}
+
+/// Since 1970.
+pub(super) fn seconds_now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 impl Authority {
     /// A certificate for a device's key.
     pub(super) fn certify(
@@ -48,14 +58,13 @@ impl Authority {
         params.custom_extensions = vec![CustomExtension::from_oid_content(&TERMS_OID, value)];
         Ok(params.signed_by(key, &issuer)?.pem())
     }
+}
 
-    /// The terms under which a device is enrolled now; the usual ones where its certificate names none.
-    pub(super) fn membership(&self, device: &DeviceId) -> Membership {
-        let certificate: Result<CertificateDer<'_>, _> = self.pem(&format!("devices/{device}.crt"));
-        let terms = certificate.ok().and_then(|certificate| Terms::of(&certificate));
-        let kept =
-            |terms: Terms| Membership { good_for: Duration::from_secs(terms.life()), tiers: terms.tiers };
-        terms.map_or_else(Membership::default, kept)
+impl Membership {
+    /// The terms of a certificate; the usual ones where it names none.
+    pub(super) fn of(certificate: &CertificateDer<'_>) -> Self {
+        let kept = |terms: Terms| Self { good_for: Duration::from_secs(terms.life()), tiers: terms.tiers };
+        Terms::of(certificate).map_or_else(Self::default, kept)
     }
 }
 

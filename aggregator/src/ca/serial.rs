@@ -5,7 +5,7 @@
 //! ```
 //! A file with the key alone is good for ever and for all tiers.
 
-use std::time::SystemTime;
+use std::{fs, io};
 
 use common::{
     DeviceId, TierSet,
@@ -13,7 +13,7 @@ use common::{
 };
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::{Authority, CaError, Membership, Secrecy, tokens::hex};
+use super::{Authority, CaError, Membership, Secrecy, membership::seconds_now, tokens::hex};
 
 /// What makes a serial device a member.
 #[derive(Clone, PartialEq, Eq)]
@@ -56,10 +56,18 @@ impl Authority {
         Ok(page.encode())
     }
 
-    /// The key and terms of a serial device, if it is a member now.
-    pub fn serial_member(&self, device: &DeviceId) -> Option<SerialMember> {
-        let member = SerialMember::decode(&self.read(&key_file(device)).ok()?)?;
-        member.expires.is_none_or(|expires| seconds_now() < expires).then_some(member)
+    /// The key and terms of a serial device, if it is a member now. An error if that can not be told.
+    pub fn serial_member(&self, device: &DeviceId) -> Result<Option<SerialMember>, CaError> {
+        let path = self.path(&key_file(device));
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return self.check_devices().map(|()| None);
+            }
+            Err(source) => return Err(CaError::Io { path, source }),
+        };
+        let member = str::from_utf8(&bytes).ok().and_then(SerialMember::decode);
+        Ok(member.filter(|member| member.expires.is_none_or(|expires| seconds_now() < expires)))
     }
 }
 
@@ -92,13 +100,9 @@ pub(super) fn key_file(device: &DeviceId) -> String {
     format!("serial/{device}.key")
 }
 
-fn seconds_now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{fs, time::Duration};
+    use std::time::Duration;
 
     use common::Tier;
 
@@ -113,7 +117,7 @@ mod tests {
     #[test]
     fn a_serial_device_is_known_by_its_key_until_it_is_revoked() {
         let (_dir, authority, device) = authority();
-        let key = || authority.serial_member(&device).map(|member| member.key);
+        let key = || authority.serial_member(&device).unwrap().map(|member| member.key);
         assert_eq!(key(), None);
         let page = Page::decode(&authority.enroll_serial(&device).unwrap()).unwrap();
         assert_eq!((&page.device, Some(page.key)), (&device, key()));
@@ -131,11 +135,11 @@ mod tests {
         let tiers = TierSet::EMPTY.with(Tier::new(3).unwrap());
         let terms = |seconds| Membership { good_for: Duration::from_secs(seconds), tiers };
         authority.enroll_serial_under(&device, terms(60)).unwrap();
-        let member = authority.serial_member(&device).unwrap();
+        let member = authority.serial_member(&device).unwrap().unwrap();
         assert_eq!(member.tiers, tiers);
         assert!(member.expires.unwrap().abs_diff(seconds_now() + 60) < 30);
         authority.enroll_serial_under(&device, terms(0)).unwrap();
-        assert_eq!(authority.serial_member(&device), None, "it has expired");
+        assert_eq!(authority.serial_member(&device).unwrap(), None, "it has expired");
     }
 
     #[test]
@@ -144,7 +148,7 @@ mod tests {
         fs::create_dir(dir.path().join("identity/serial")).unwrap();
         let read = |text: &str| {
             fs::write(dir.path().join("identity/serial/board-1.key"), text).unwrap();
-            authority.serial_member(&device)
+            authority.serial_member(&device).unwrap()
         };
         let key = "0aFf".repeat(16);
         let old = SerialMember {
@@ -170,6 +174,14 @@ mod tests {
         ] {
             assert_eq!(read(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_key_that_can_not_be_read_is_no_answer() {
+        let (dir, authority, device) = authority();
+        fs::create_dir_all(dir.path().join("identity/serial/board-1.key")).unwrap();
+        assert!(matches!(authority.serial_member(&device), Err(CaError::Io { .. })));
+        assert_eq!(authority.serial_member(&"board-2".parse().unwrap()).unwrap(), None);
     }
 
     #[test]

@@ -7,14 +7,20 @@
 //! ```
 //! Whoever redeems a token removes its file first, so it is good once, whatever happens afterwards.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    io,
+    time::{Duration, SystemTime},
+};
 
-use common::{DeviceId, TierSet};
+use common::{DeviceId, TierSet, certificate::Terms};
 use rcgen::{PublicKeyData, SignatureAlgorithm};
 use ring::rand::SecureRandom;
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::pki_types::CertificateDer;
 
-use super::{Authority, CaError, Membership, Secrecy};
+use super::{
+    Authority, CaError, Membership, Secrecy, holds,
+    membership::{has_expired, seconds_now},
+};
 
 /// Bytes of a public key: an uncompressed point of P-256.
 pub const KEY_BYTES: usize = 65;
@@ -63,16 +69,19 @@ impl Authority {
     ) -> Result<Option<(DeviceId, String)>, CaError> {
         let name = token_file(secret);
         let _lock = self.lock()?;
-        let Ok(text) = self.read(&name) else { return Ok(None) };
+        let text = match self.read(&name) {
+            Ok(text) => text,
+            Err(CaError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
         if !self.remove(&name)? {
             return Ok(None);
         }
         let device = name_in(text.as_bytes());
         let mut lines = text.lines().skip(1);
         let expires = lines.next().and_then(|seconds| seconds.parse::<u64>().ok());
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let (Some(device), Some(expires)) = (device, expires) else { return Ok(None) };
-        if now >= expires {
+        if seconds_now() >= expires {
             return Ok(None);
         }
         let life = lines.next().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
@@ -87,20 +96,22 @@ impl Authority {
 
     /// A certificate for a new key of the device that is enrolled with `present`, under the same terms. The present
     /// one is good until the new one is used, so an answer that is lost locks nobody out. `None` if nobody is enrolled
-    /// with it (any more).
+    /// with it (any more), or it has expired: then a token is needed.
     pub fn renew(
         &self,
         present: &CertificateDer<'_>,
         key: &[u8],
     ) -> Result<Option<(DeviceId, String)>, CaError> {
-        let Some(device) = self.device_of(present) else { return Ok(None) };
-        let _lock = self.lock()?;
-        // Who was revoked or replaced just now must not come back this way.
-        let enrolled = CertificateDer::from_pem_file(self.path(&format!("devices/{device}.crt")));
-        if enrolled.ok().as_ref() != Some(present) {
+        if has_expired(Terms::of(present).as_ref()) {
             return Ok(None);
         }
-        let certificate = self.certify(&device, &DeviceKey::new(key)?, self.membership(&device))?;
+        let Some(device) = self.device_of(present)? else { return Ok(None) };
+        let _lock = self.lock()?;
+        // Who was revoked or replaced just now must not come back this way.
+        if !holds(&self.path(&format!("devices/{device}.crt")), present)? {
+            return Ok(None);
+        }
+        let certificate = self.certify(&device, &DeviceKey::new(key)?, Membership::of(present))?;
         self.make_dir("renewed")?;
         self.write(&format!("renewed/{device}.crt"), &certificate, Secrecy::Public)?;
         Ok(Some((device, certificate + &self.read("ca.crt")?)))
@@ -129,6 +140,7 @@ mod tests {
     use std::fs;
 
     use rcgen::KeyPair;
+    use rustls::pki_types::pem::PemObject;
 
     use super::*;
 
@@ -152,7 +164,7 @@ mod tests {
         assert!(authority.redeem(&[7; 32], key.der_bytes()).unwrap().is_none(), "another secret");
         let (name, bundle) = authority.redeem(&token, key.der_bytes()).unwrap().unwrap();
         assert_eq!(name, device);
-        assert_eq!(authority.device_of(&certificate(&bundle)), Some(device.clone()));
+        assert_eq!(authority.device_of(&certificate(&bundle)).unwrap(), Some(device.clone()));
         assert!(authority.redeem(&token, key.der_bytes()).unwrap().is_none(), "a second time");
 
         let late = secret(&authority.token(&device, Duration::ZERO, Membership::default()).unwrap());
@@ -171,13 +183,13 @@ mod tests {
         let (name, bundle) = authority.renew(&old, key.der_bytes()).unwrap().unwrap();
         let new = certificate(&bundle);
         assert_eq!(name, device);
-        assert_eq!(authority.device_of(&old), Some(device.clone()));
-        assert_eq!(authority.device_of(&new), Some(device.clone()));
-        assert_eq!(authority.device_of(&old), None, "the new one was used");
-        assert_eq!(authority.device_of(&new), Some(device.clone()));
+        assert_eq!(authority.device_of(&old).unwrap(), Some(device.clone()));
+        assert_eq!(authority.device_of(&new).unwrap(), Some(device.clone()));
+        assert_eq!(authority.device_of(&old).unwrap(), None, "the new one was used");
+        assert_eq!(authority.device_of(&new).unwrap(), Some(device.clone()));
 
         assert!(authority.revoke(&device).unwrap());
-        assert_eq!(authority.device_of(&new), None);
+        assert_eq!(authority.device_of(&new).unwrap(), None);
         assert!(!authority.revoke(&device).unwrap());
     }
 
@@ -193,12 +205,30 @@ mod tests {
             secret(&authority.token(&device, Duration::from_secs(60), Membership::default()).unwrap());
         let (_, own) = authority.redeem(&token, key.der_bytes()).unwrap().unwrap();
         assert!(authority.renew(&stolen, key.der_bytes()).unwrap().is_none());
-        assert_eq!(authority.device_of(&certificate(&waiting)), None, "renewed with what was replaced since");
-        assert_eq!(authority.device_of(&certificate(&own)), Some(device.clone()));
+        assert_eq!(
+            authority.device_of(&certificate(&waiting)).unwrap(),
+            None,
+            "renewed with what was replaced since"
+        );
+        assert_eq!(authority.device_of(&certificate(&own)).unwrap(), Some(device.clone()));
 
         authority.revoke(&device).unwrap();
         assert!(authority.renew(&certificate(&own), key.der_bytes()).unwrap().is_none());
         assert!(!dir.path().join("identity/renewed/cam-1.crt").exists());
+    }
+
+    #[test]
+    fn what_has_expired_can_not_renew_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let device: DeviceId = "cam-1".parse().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let over = Membership { good_for: Duration::ZERO, ..Membership::default() };
+        let expired = certificate(&authority.enroll_under(&device, over).unwrap());
+        assert!(authority.renew(&expired, key.der_bytes()).unwrap().is_none());
+        assert!(!dir.path().join("identity/renewed/cam-1.crt").exists());
+        let good = certificate(&authority.enroll(&device).unwrap());
+        assert!(authority.renew(&good, key.der_bytes()).unwrap().is_some());
     }
 
     #[test]

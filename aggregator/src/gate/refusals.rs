@@ -12,10 +12,30 @@ pub enum Reason {
     Strangers,
     Connections,
     PerAddress,
+    /// It was not ended, or not in time.
+    Handshake,
+    /// Not enrolled, or not any more.
+    Unknown,
+    /// Whether it is enrolled could not be found out.
+    Unclear,
+    /// No certificate was given.
+    Enrolment,
+    /// A packet of a board that its seal does not allow.
+    Seal,
 }
 
 impl Reason {
-    const ALL: [Self; 4] = [Self::Handshakes, Self::Strangers, Self::Connections, Self::PerAddress];
+    const ALL: [Self; 9] = [
+        Self::Handshakes,
+        Self::Strangers,
+        Self::Connections,
+        Self::PerAddress,
+        Self::Handshake,
+        Self::Unknown,
+        Self::Unclear,
+        Self::Enrolment,
+        Self::Seal,
+    ];
 
     pub fn text(self) -> &'static str {
         match self {
@@ -23,6 +43,11 @@ impl Reason {
             Self::Strangers => "too many at a time that have not proved who they are",
             Self::Connections => "connections full: raise server.max_connections",
             Self::PerAddress => "too many connections from one address (server.max_per_address)",
+            Self::Handshake => "handshake failed",
+            Self::Unknown => "not enrolled",
+            Self::Unclear => "identity files can not be read",
+            Self::Enrolment => "no certificate was given",
+            Self::Seal => "packets of boards that are not theirs",
         }
     }
 }
@@ -30,6 +55,8 @@ impl Reason {
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     counts: [u64; Reason::ALL.len()],
+    /// What is known of the last one.
+    last: [Option<String>; Reason::ALL.len()],
     said: Option<Instant>,
 }
 
@@ -38,17 +65,25 @@ impl Refusals {
         self.counts[reason as usize] += 1;
     }
 
+    pub fn note_last(&mut self, reason: Reason, last: String) {
+        self.note(reason);
+        self.last[reason as usize] = Some(last);
+    }
+
     /// What the operator has to hear now.
     pub fn poll(&mut self, now: Instant) -> Option<String> {
         let soon = self.said.is_some_and(|said| now.duration_since(said) < BETWEEN);
         if soon || self.counts.iter().all(|count| *count == 0) {
             return None;
         }
+        let Self { counts, last, .. } = std::mem::take(self);
         self.said = Some(now);
-        let counts = std::mem::take(&mut self.counts);
-        let lines = Reason::ALL.iter().zip(counts).filter(|(_, count)| *count > 0);
-        let lines: Vec<_> = lines.map(|(reason, count)| format!("{count}: {}", reason.text())).collect();
-        Some(lines.join("; "))
+        let all = Reason::ALL.iter().zip(counts).zip(last).filter(|((_, count), _)| *count > 0);
+        let line = |((reason, count), last): ((&Reason, u64), Option<String>)| {
+            let last = last.map_or(String::new(), |last| format!(" (last: {last})"));
+            format!("{count}: {}{last}", reason.text())
+        };
+        Some(all.map(line).collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -70,5 +105,22 @@ mod tests {
         assert_eq!(refusals.poll(start + Duration::from_secs(59)), None);
         assert!(refusals.poll(start + BETWEEN).unwrap().starts_with("1: "));
         assert_eq!(refusals.poll(start + 2 * BETWEEN), None);
+    }
+
+    #[test]
+    fn the_last_one_is_told_more_of() {
+        let (mut refusals, start) = (Refusals::default(), Instant::now());
+        refusals.note_last(Reason::Unknown, "a".into());
+        refusals.note_last(Reason::Unknown, "b".into());
+        refusals.note(Reason::Seal);
+        let said = refusals.poll(start).unwrap();
+        assert_eq!(said, "2: not enrolled (last: b); 1: packets of boards that are not theirs");
+        refusals.note(Reason::Unknown);
+        assert_eq!(refusals.poll(start + BETWEEN).unwrap(), "1: not enrolled");
+    }
+
+    #[test]
+    fn every_reason_is_counted_in_its_own_place() {
+        assert!(Reason::ALL.iter().enumerate().all(|(at, reason)| *reason as usize == at));
     }
 }

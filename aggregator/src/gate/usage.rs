@@ -19,18 +19,34 @@ pub(super) enum Room {
     None,
 }
 
+/// Who asks for room.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Caller {
+    pub address: IpAddr,
+    /// It has answered to a retry.
+    pub proved: bool,
+    /// A device came in from there.
+    pub familiar: bool,
+    /// Nobody comes from elsewhere.
+    pub alone: bool,
+}
+
 impl Usage {
-    /// An address has a quarter of the limit; if it is alone, three, so that there is always room for another one.
-    /// Half of each is for addresses that have answered, which nobody can do in another one's name.
-    pub fn room(&self, limit: usize, address: IpAddr, proved: bool, alone: bool) -> Room {
+    /// The last quarter of the limit is for familiar addresses that have answered. Of what it may have a part in, an address
+    /// has a quarter of the limit; if it is alone, all but a quarter, so that there is always room for another one. Half of
+    /// each is for addresses that have answered, which nobody can do in another one's name.
+    pub fn room(&self, limit: usize, caller: Caller) -> Room {
         let quarter = limit / 4;
-        let share = if alone { limit - quarter } else { quarter.max(1) };
-        let own = self.of(address);
-        if self.all >= limit || own >= share {
+        let strangers = limit - quarter;
+        let open = if caller.familiar { limit } else { strangers };
+        let share = if caller.alone { open - quarter } else { quarter.max(1) };
+        let own = self.of(caller.address);
+        if self.all >= open || own >= share {
             return Room::None;
         }
-        let doubtful = self.unproved >= limit.div_ceil(2) || own >= share.div_ceil(2);
-        if doubtful && !proved { Room::Proved } else { Room::Enough }
+        let doubtful =
+            self.unproved >= limit.div_ceil(2) || own >= share.div_ceil(2) || self.all >= strangers;
+        if doubtful && !caller.proved { Room::Proved } else { Room::Enough }
     }
 
     pub fn add(&mut self, address: IpAddr, proved: bool) {

@@ -7,30 +7,32 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     Code, DeviceId,
-    sealed::{Gate, HAIL, Knock, MAX_PLAIN, Nonce, SEAL_HEAD, SEAL_OVERHEAD},
-    transfer::LinkLimits,
+    sealed::{self, HAIL, Knock, MAX_PLAIN, Nonce, REFUSED, SEAL_HEAD, SEAL_OVERHEAD},
     wire,
 };
 use quinn::{Connection, RecvStream, SendStream, VarInt};
 use ring::rand::{SecureRandom, SystemRandom};
-use tokio::{sync::mpsc, task::JoinSet, time::MissedTickBehavior};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinSet,
+    time::MissedTickBehavior,
+};
 use tracing::{debug, info, warn};
 
-use super::{End, REVOCATION};
-use crate::{
-    ca::{Authority, SerialMember},
-    fleet::ConnId,
-    hub::{Hub, Line},
-};
+use super::{End, Front, Inside, REVOCATION};
+use crate::{ca::SerialMember, fleet::ConnId, gate::Reason, hub::Line};
 
 /// Lines of one bridge.
 const MAX_LINES: u32 = 256;
 /// A line on which nothing is taken for so long is given up: two chunks at a time are on their way to a board.
 const UNREAD: Duration = Duration::from_secs(60);
-const MAX_PACKET: usize = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD + SEAL_OVERHEAD;
+/// No board has room for a longer one, whether it is a message or a chunk.
+const MAX_PACKET: usize = wire::MAX_CONTROL + SEAL_OVERHEAD;
+/// Packets of a line that wait: a board has two chunks on their way. More stay with the bridge.
+const WAITING: usize = 2;
 
 /// Serves a bridge until its connection ends.
-pub(super) async fn serve(connection: &Connection, hub: &Arc<Hub>, authority: &Authority, bridge: &DeviceId) {
+pub(super) async fn serve(connection: &Connection, front: &Arc<Front>, bridge: &DeviceId) {
     connection.set_max_concurrent_bi_streams(VarInt::from_u32(MAX_LINES));
     info!(%bridge, "bridge connected");
     let mut lines = JoinSet::new();
@@ -43,16 +45,15 @@ pub(super) async fn serve(connection: &Connection, hub: &Arc<Hub>, authority: &A
             }
         };
         while lines.try_join_next().is_some() {}
-        let line = BridgedLine::new(hub.clone(), authority.clone());
+        let line = BridgedLine::new(front.clone());
         lines.spawn(line.serve(send, receive));
     }
 }
 
 /// One device, or whoever claims to be one.
 struct BridgedLine {
-    hub: Arc<Hub>,
-    authority: Authority,
-    gate: Gate,
+    front: Arc<Front>,
+    seal: sealed::Gate,
     /// With what the last device that hailed was known.
     hailed: Option<SerialMember>,
     /// The device whose session is open.
@@ -66,15 +67,17 @@ struct Seated {
     member: SerialMember,
     conn: ConnId,
     line: Arc<Line>,
+    /// Notified when it has come in too often.
+    go: Arc<Notify>,
 }
 
 impl BridgedLine {
-    fn new(hub: Arc<Hub>, authority: Authority) -> Self {
-        Self { hub, authority, gate: Gate::default(), hailed: None, device: None }
+    fn new(front: Arc<Front>) -> Self {
+        Self { front, seal: sealed::Gate::default(), hailed: None, device: None }
     }
 
     async fn serve(mut self, mut send: SendStream, receive: RecvStream) {
-        let (sender, mut packets) = mpsc::channel(16);
+        let (sender, mut packets) = mpsc::channel(WAITING);
         // Reading is not cancel safe, so it has a task of its own.
         let reader = tokio::spawn(read_packets(receive, sender));
         let mut clock = tokio::time::interval(REVOCATION);
@@ -82,7 +85,10 @@ impl BridgedLine {
         let end = loop {
             let woken = async {
                 match &self.device {
-                    Some(Seated { line, .. }) => line.woken().await,
+                    Some(Seated { line, go, .. }) => tokio::select! {
+                        () = line.woken() => Ok(()),
+                        () = go.notified() => Err(End::Refused(Code::Busy)),
+                    },
                     None => std::future::pending().await,
                 }
             };
@@ -91,9 +97,13 @@ impl BridgedLine {
                     Some(packet) => self.handle(packet, &mut send).await,
                     None => break End::Link("line closed".into()),
                 },
-                () = woken => Ok(()),
+                woken = woken => woken,
                 _ = clock.tick() => match &self.device {
-                    Some(Seated { device, member, .. }) => self.check(device, member),
+                    Some(Seated { device, member, .. }) => match self.check(device, member) {
+                        // Nobody can tell now.
+                        Err(End::Refused(Code::NotReady)) => Ok(()),
+                        checked => checked,
+                    },
                     None => Ok(()),
                 },
             };
@@ -119,21 +129,35 @@ impl BridgedLine {
         let mut reply = [0; MAX_PLAIN];
         // Without randomness nobody is let in: an old conversation could be played again.
         let nonce = if packet.first() == Some(&HAIL) { fresh_nonce() } else { None };
-        let (authority, hailed) = (&self.authority, &mut self.hailed);
+        let (front, hailed, mut unclear) = (&self.front, &mut self.hailed, false);
         let key_of = |device: &DeviceId| {
-            let member = nonce.and_then(|_| authority.serial_member(device));
+            let member = match nonce.map_or(Ok(None), |_| front.authority.serial_member(device)) {
+                Ok(member) => member,
+                Err(error) => {
+                    unclear = true;
+                    front.gate.note(Reason::Unclear, &error);
+                    return None;
+                }
+            };
             if member.is_none() {
-                warn!(%device, "refused: {}", Code::UnknownDevice);
+                front.gate.note(Reason::Unknown, device);
             }
             // Whoever hailed before may still prove itself.
             *hailed = Some(member?);
             hailed.as_ref().map(|member| member.key)
         };
-        match self.gate.handle(&mut packet, &mut reply, key_of, || nonce.unwrap_or_default()) {
+        let knock = self.seal.handle(&mut packet, &mut reply, key_of, || nonce.unwrap_or_default());
+        if unclear {
+            let [a, b] = Code::NotReady.number().to_le_bytes();
+            return write_packet(send, &[REFUSED, a, b]).await;
+        }
+        match knock {
             Knock::Nothing => Ok(()),
             Knock::Reply(len) => write_packet(send, reply.get(..len).unwrap_or_default()).await,
             Knock::Rejected(error) => {
-                warn!(device = ?self.device.as_ref().map(|seated| &seated.device), "{error}");
+                if let Some(Seated { device, .. }) = &self.device {
+                    self.front.gate.note(Reason::Seal, &format_args!("{device}: {error}"));
+                }
                 Ok(())
             }
             Knock::Frame { device, fresh, frame } => {
@@ -143,12 +167,16 @@ impl BridgedLine {
                     let Some(member) = self.hailed.take() else { return Ok(()) };
                     // Its key may have been removed since it hailed.
                     self.check(&device, &member)?;
-                    let (conn, line) = self.hub.connect(device.clone(), member.tiers);
+                    let (conn, line) = self.front.hub.connect(device.clone(), member.tiers);
+                    let go = Arc::new(Notify::new());
+                    if let Some(oldest) = self.front.gate.enter(&device, conn.0, Inside::Line(go.clone())) {
+                        oldest.turn_out(Code::Busy);
+                    }
                     info!(%device, "joined over a serial line");
-                    self.device = Some(Seated { device, member, conn, line });
+                    self.device = Some(Seated { device, member, conn, line, go });
                 }
                 let Some(Seated { conn, .. }) = &self.device else { return Ok(()) };
-                let (hub, conn) = (self.hub.clone(), *conn);
+                let (hub, conn) = (self.front.hub.clone(), *conn);
                 if let Err(code) = hub.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now)) {
                     // The refusal still has to be delivered.
                     self.transmit(send).await?;
@@ -162,30 +190,35 @@ impl BridgedLine {
 
     /// Whether a device is still a member: not revoked, expired or enrolled anew.
     fn check(&self, device: &DeviceId, member: &SerialMember) -> Result<(), End> {
-        match self.authority.serial_member(device) {
-            Some(present) if present == *member => Ok(()),
-            _ => Err(End::Refused(Code::UnknownDevice)),
+        match self.front.authority.serial_member(device) {
+            Ok(Some(present)) if present == *member => Ok(()),
+            Ok(_) => Err(End::Refused(Code::UnknownDevice)),
+            Err(error) => {
+                self.front.gate.note(Reason::Unclear, &error);
+                Err(End::Refused(Code::NotReady))
+            }
         }
     }
 
     /// Sends what the Coordinator has for the device.
     async fn transmit(&mut self, send: &mut SendStream) -> Result<(), End> {
         let Some(Seated { conn, line, .. }) = &self.device else { return Ok(()) };
-        while let Some((_, frame)) = self.hub.next_frame(*conn, true) {
+        while let Some((_, frame)) = self.front.hub.next_frame(*conn, true) {
             let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
             if let Some(place) = packet.get_mut(SEAL_HEAD..SEAL_HEAD + frame.len()) {
                 place.copy_from_slice(&frame);
             }
             // A session that has used up its counter ends; the device begins another.
-            let len = self.gate.seal(&mut packet, frame.len()).ok_or(End::Refused(Code::Unexpected))?;
+            let len = self.seal.seal(&mut packet, frame.len()).ok_or(End::Refused(Code::Unexpected))?;
             write_packet(send, packet.get(..len).unwrap_or_default()).await?;
         }
         if line.is_closing() { Err(End::Link("closed by the aggregator".into())) } else { Ok(()) }
     }
 
     fn leave(&mut self) {
-        if let Some(Seated { conn, .. }) = self.device.take() {
-            self.hub.disconnect(conn);
+        if let Some(Seated { device, conn, .. }) = self.device.take() {
+            self.front.gate.leave(&device, conn.0);
+            self.front.hub.disconnect(conn);
         }
     }
 }

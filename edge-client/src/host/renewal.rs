@@ -1,11 +1,19 @@
 //! A device's certificate, renewed before it expires: over the connection that is open, with a new key, into the file
 //! the old one came from. The next connection uses it.
+//!
+//! When it is time is a date, and the device's clock may be wrong: behind the moment of issue, or so far ahead that a
+//! certificate of just now seems to be old. Such a clock is not believed until it has agreed with the certificate once;
+//! the device measures two thirds of the certificate's life instead.
 
 use std::{
+    fs,
     net::SocketAddr,
-    time::{Duration, SystemTime},
+    path::Path,
+    time::{Duration, Instant, SystemTime},
 };
 
+use common::certificate::Terms;
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use tracing::{info, warn};
 
 use super::{
@@ -18,17 +26,50 @@ use super::{
 /// After an attempt that failed.
 const RETRY: Duration = Duration::from_secs(60);
 
+/// How long to sleep at most: the clock may have been set.
+const LOOK: Duration = Duration::from_secs(3600);
+
 #[derive(Debug)]
 pub(super) struct Renewal {
     identity: Identity,
-    due: Option<SystemTime>,
+    timing: Option<Timing>,
+}
+
+/// When to ask for a new certificate.
+#[derive(Debug)]
+struct Timing {
+    /// The clock has agreed with the certificate, so it may say that it is time.
+    believed: bool,
+    /// Whatever the clock says.
+    latest: Instant,
+    /// An attempt has failed.
+    not_before: Instant,
+}
+
+impl Timing {
+    /// `due` is the certificate's date.
+    fn wait(&self, due: SystemTime, clock: SystemTime, now: Instant) -> Duration {
+        let measured = self.latest.saturating_duration_since(now);
+        let wait = match due.duration_since(clock).unwrap_or_default() {
+            Duration::ZERO if !self.believed => measured,
+            by_clock => by_clock.min(measured),
+        };
+        wait.max(self.not_before.saturating_duration_since(now)).min(LOOK)
+    }
 }
 
 impl Renewal {
     pub fn new(identity: Identity) -> Self {
+        // A clock that is behind may be so for long: rather one certificate too many.
+        let timing = Self::timing(&identity, true);
+        Self { identity, timing }
+    }
+
+    fn timing(identity: &Identity, believed: bool) -> Option<Timing> {
         // Without a file a new identity would be lost with the process.
-        let due = identity.file().and_then(|_| identity.renewal(SystemTime::now()));
-        Self { identity, due }
+        let patience = patience(identity.file()?)?;
+        let now = Instant::now();
+        Some(Timing { believed, latest: now + patience, not_before: now })
     }
 
     /// What to connect with.
@@ -36,12 +77,13 @@ impl Renewal {
         &self.identity
     }
 
-    /// How long to wait until it is time.
+    /// How long to wait until it is time, or until the clock has to be looked at again.
     pub fn wait(&self) -> Option<Duration> {
-        self.due.map(|due| due.duration_since(SystemTime::now()).unwrap_or_default())
+        let (timing, clock) = (self.timing.as_ref()?, SystemTime::now());
+        Some(timing.wait(self.identity.renewal(clock)?, clock, Instant::now()))
     }
 
-    /// Resolves when it is time; never, if it never is.
+    /// Resolves when it is time, or when it may be; never, if it never is.
     pub async fn due(&self) {
         match self.wait() {
             Some(wait) => tokio::time::sleep(wait).await,
@@ -61,6 +103,7 @@ impl Renewal {
     }
 
     async fn replace_if_due(&mut self, answer: impl Future<Output = Result<String, EnrolError>>) {
+        self.look_at_clock();
         if self.wait().is_none_or(|wait| !wait.is_zero()) {
             return;
         }
@@ -68,8 +111,17 @@ impl Renewal {
             Ok(()) => info!("identity renewed"),
             Err(error) => {
                 warn!("the identity could not be renewed: {error}");
-                self.due = Some(SystemTime::now() + RETRY);
+                if let Some(timing) = &mut self.timing {
+                    timing.not_before = Instant::now() + RETRY;
+                }
             }
+        }
+    }
+
+    fn look_at_clock(&mut self) {
+        let clock = SystemTime::now();
+        if let (Some(timing), Some(due)) = (&mut self.timing, self.identity.renewal(clock)) {
+            timing.believed |= due > clock;
         }
     }
 
@@ -82,8 +134,101 @@ impl Renewal {
         let draft = Draft::open(file)?;
         draft.keep(&answer.await?)?;
         let identity = Identity::load(file)?;
-        self.due = identity.renewal(SystemTime::now()).filter(|due| *due > SystemTime::now());
+        self.timing = Self::timing(&identity, false);
         self.identity = identity;
+        self.look_at_clock();
         Ok(())
+    }
+}
+
+/// Two thirds of a certificate's life, if it says how long that is.
+fn patience(file: &Path) -> Option<Duration> {
+    let certificate = CertificateDer::from_pem_slice(&fs::read(file).ok()?).ok()?;
+    let terms = Terms::of(&certificate)?;
+    Some(Duration::from_secs(terms.renewal().saturating_sub(terms.issued)))
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{TierSet, certificate::TERMS_OID};
+    use rcgen::{CertificateParams, CustomExtension, Issuer, KeyPair};
+
+    use super::*;
+
+    const DAY: u64 = 24 * 3600;
+
+    fn seconds_now() -> u64 {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+    }
+
+    /// An identity of an authority whose clock says `issued`.
+    fn bundle(issued: u64, life: u64) -> String {
+        let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let authority = CertificateParams::new(vec![]).unwrap();
+        let root = authority.self_signed(&authority_key).unwrap();
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(issued + life);
+        let terms = Terms::encode(issued, TierSet::ALL).to_vec();
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&TERMS_OID, terms)];
+        let certificate = params.signed_by(&key, &Issuer::new(authority, &authority_key)).unwrap();
+        format!("{}{}{}", certificate.pem(), root.pem(), key.serialize_pem())
+    }
+
+    /// A device that has an expired certificate, and then one that was issued `issued` by the aggregator's clock.
+    fn renewed(issued: u64, life: u64) -> Renewal {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("cam-1.pem");
+        fs::write(&file, bundle(1000, 90)).unwrap();
+        let mut renewal = Renewal::new(Identity::load(&file).unwrap());
+        assert_eq!(renewal.wait(), Some(Duration::ZERO));
+        let answer = async { Ok(bundle(issued, life)) };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(renewal.replace_if_due(answer));
+        renewal
+    }
+
+    #[test]
+    fn a_wrong_clock_does_not_keep_a_device_from_renewing_again() {
+        let now = seconds_now();
+        for issued in [now + 1000 * DAY, now - 1000 * DAY] {
+            let renewal = renewed(issued, 30 * DAY);
+            let timing = renewal.timing.as_ref().unwrap();
+            assert!(!timing.believed);
+            assert_eq!(renewal.wait(), Some(LOOK), "it looks again, and asks neither at once nor never");
+            let left = timing.latest.duration_since(Instant::now()).as_secs();
+            assert!(left > 19 * DAY && left <= 20 * DAY, "{left} s");
+        }
+        let renewal = renewed(now - 1, 30 * DAY);
+        assert!(renewal.timing.as_ref().unwrap().believed);
+        assert_eq!(renewal.wait(), Some(LOOK));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_noticed() {
+        let (now, clock) = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1000 * DAY));
+        let (second, day) = (Duration::from_secs(1), Duration::from_secs(DAY));
+        let doubted = Timing { believed: false, latest: now + 20 * day, not_before: now };
+        // It seems to be time, by a clock that was never right.
+        assert_eq!(doubted.wait(clock, clock, now), LOOK);
+        assert_eq!(doubted.wait(clock - 500 * day, clock, now), LOOK);
+        assert_eq!(doubted.wait(clock, clock, now + 20 * day), Duration::ZERO, "that much was measured");
+        // A clock that is right comes before what was measured, also if it was set just now.
+        assert_eq!(doubted.wait(clock + second, clock, now), second);
+        let believed = Timing { believed: true, ..doubted };
+        assert_eq!(believed.wait(clock, clock, now), Duration::ZERO);
+        assert_eq!(believed.wait(clock + 30 * day, clock, now + 20 * day), Duration::ZERO);
+        let failed = Timing { not_before: now + RETRY, ..believed };
+        assert_eq!(failed.wait(clock, clock, now), RETRY);
+    }
+
+    #[test]
+    fn a_failed_attempt_is_repeated_after_a_while() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("cam-1.pem");
+        fs::write(&file, bundle(1000, 90)).unwrap();
+        let mut renewal = Renewal::new(Identity::load(&file).unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(renewal.replace_if_due(async { Err(EnrolError::Token) }));
+        assert!(renewal.wait().is_some_and(|wait| !wait.is_zero() && wait <= RETRY));
     }
 }
