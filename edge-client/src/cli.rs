@@ -125,7 +125,8 @@ struct RunArgs {
     /// Seconds without a link after which to give up; without it, never
     #[arg(long)]
     give_up_after: Option<u64>,
-    /// Seconds in which nothing arrives after which a link is lost and opened again
+    /// Seconds in which nothing arrives after which a link is lost and opened again; the gateway bears no more than 60, so
+    /// that more than 60 are as 60
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     silence: u64,
 }

@@ -68,7 +68,8 @@ pub struct Client {
     pub save_model: Option<(PathBuf, u32)>,
     /// Give up if there was no link for so long.
     pub give_up_after: Option<Duration>,
-    /// A link on which nothing arrives for so long is lost; it is kept alive by four packets in this time.
+    /// A link on which nothing arrives for so long is lost; it is kept alive by four packets in this time, or in the 60 s
+    /// that the gateway bears.
     pub silence: Duration,
 }
 
