@@ -23,6 +23,11 @@ fn a_wrong_configuration_is_named() {
         ("[wire]\nup = \"int4\"", "E50", "int4"),
         ("[wire]\nup = [\"int8\", \"f32\"]", "E50", "one per tier"),
         ("[server]\nmax_message = 9000", "E50", "tier 0 needs messages of 9640 bytes"),
+        (
+            "[server]\nmax_downloads = 9223372036854775807",
+            "E50",
+            "server.max_downloads = 9223372036854775807",
+        ),
         ("not toml at all", "E50", "fairtier.toml"),
         ("strategy = { name = \"fedproxy\" }", "E50", "known are fedavg"),
         ("strategy = { params = { qq = 1 } }", "E50", "qq"),
