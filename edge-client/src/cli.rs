@@ -23,8 +23,11 @@ use edge_client::{
 use tracing::level_filters::LevelFilter;
 
 mod boards;
+mod output;
 #[cfg(feature = "infer")]
 mod predict;
+
+use output::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -155,14 +158,12 @@ impl Cli {
                 let path = out.join(format!("{}.pem", token.device));
                 let draft = Draft::open(&path)?;
                 draft.keep(&block_on(enrol::enrol(resolve(&server)?, &token))?)?;
-                println!("{}", path.display());
-                Ok(())
+                Ok(print(&format!("{}\n", path.display()))?)
             }
             Command::Renew { server, identity } => {
                 let (present, draft) = (Identity::load(&identity)?, Draft::open(&identity)?);
                 draft.keep(&block_on(enrol::renew(resolve(&server)?, &present))?)?;
-                println!("{}", identity.display());
-                Ok(())
+                Ok(print(&format!("{}\n", identity.display()))?)
             }
             #[cfg(feature = "infer")]
             Command::Predict(args) => predict::predict(&args),
@@ -204,12 +205,8 @@ fn run(args: &RunArgs) -> Result<()> {
         let stop = stop_signal()?;
         client.run(&shard, backend, stop, report).await.map_err(anyhow::Error::from)
     })?;
-    println!(
-        "{} rounds, {}",
-        end.rounds,
-        if end.finished { "run is over" } else { "stopped before its end" }
-    );
-    Ok(())
+    let how = if end.finished { "run is over" } else { "stopped before its end" };
+    Ok(print(&format!("{} rounds, {how}\n", end.rounds))?)
 }
 
 fn report(event: &Event) {

@@ -2,6 +2,7 @@
 
 pub mod attack;
 pub mod data;
+#[expect(clippy::print_stdout, reason = "the `sim load` that has started `sim bare` reads every line")]
 pub mod load;
 pub mod partition;
 pub mod report;
