@@ -20,11 +20,13 @@ mod combine;
 mod examples;
 mod history;
 mod members;
+mod output;
 mod serve;
 mod status;
 mod store;
 mod terms;
 
+use output::print;
 use serve::ServeArgs;
 use terms::TermsArgs;
 
@@ -183,10 +185,7 @@ impl Cli {
             Command::Rollback { dir, to } => store::rollback(&dir, to),
             Command::Combine(args) => combine::combine(args),
             Command::Export { dir, out, format } => export(&dir, &out, format),
-            Command::Codes { format } => {
-                codes(format);
-                Ok(())
-            }
+            Command::Codes { format } => codes(format),
         }
     }
 }
@@ -205,13 +204,9 @@ fn init(dir: &Path) -> Result<()> {
         write_file(&config, config::DEFAULT, Secrecy::Public)
             .with_context(|| config.display().to_string())?;
     }
-    println!("created {}", dir.display());
-    println!(
-        "next: edit {}, enrol devices with `aggregator enroll --dir {} NAME`",
-        config.display(),
-        dir.display()
-    );
-    Ok(())
+    let (config, dir) = (config.display(), dir.display());
+    let next = format!("next: edit {config}, enrol devices with `aggregator enroll --dir {dir} NAME`");
+    Ok(print(&format!("created {dir}\n{next}\n"))?)
 }
 
 fn load(dir: &Path) -> Result<Config> {
@@ -244,28 +239,25 @@ fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
                 serde_json::json!({ "tier": tier, "parameters": parameters, "bytes": bytes, "file": file })
             })
             .collect();
-        println!("{}", serde_json::Value::from(rows));
-        return Ok(());
+        return Ok(print(&format!("{}\n", serde_json::Value::from(rows)))?);
     }
-    println!("{:>5} {:>11} {:>10}  file", "tier", "parameters", "bytes");
+    let mut text = format!("{:>5} {:>11} {:>10}  file\n", "tier", "parameters", "bytes");
     for (tier, parameters, bytes, file) in rows {
-        println!("{tier:>5} {parameters:>11} {bytes:>10}  {file}");
+        text += &format!("{tier:>5} {parameters:>11} {bytes:>10}  {file}\n");
     }
-    Ok(())
+    Ok(print(&text)?)
 }
 
-fn codes(format: Format) {
-    if format == Format::Json {
-        let rows: Vec<_> = Code::ALL
-            .iter()
-            .map(
-                |code| serde_json::json!({ "code": code.number(), "name": code.name(), "text": code.text() }),
-            )
-            .collect();
-        println!("{}", serde_json::Value::from(rows));
-        return;
-    }
-    for code in Code::ALL {
-        println!("E{:02}  {:<18} {}", code.number(), code.name(), code.text());
-    }
+fn codes(format: Format) -> Result<()> {
+    let text = match format {
+        Format::Json => {
+            let row = |code: &Code| serde_json::json!({ "code": code.number(), "name": code.name(), "text": code.text() });
+            serde_json::Value::from_iter(Code::ALL.iter().map(row)).to_string() + "\n"
+        }
+        Format::Table => {
+            let row = |code: &Code| format!("E{:02}  {:<18} {}\n", code.number(), code.name(), code.text());
+            Code::ALL.iter().map(row).collect()
+        }
+    };
+    Ok(print(&text)?)
 }

@@ -22,6 +22,8 @@ use crate::{
     strategy::{Method, Needs, PerTier},
 };
 
+mod check;
+
 /// The documented configuration, as `aggregator init` writes it.
 pub const DEFAULT: &str = include_str!("default.toml");
 
@@ -268,108 +270,6 @@ impl Config {
         Ok(config)
     }
 
-    /// What types alone can not rule out.
-    fn check(&self) -> Result<(), ConfigError> {
-        let share = |x: f64| x > 0.0 && x <= 1.0;
-        let positive = |x: f64| x > 0.0 && x.is_finite();
-        let Self { round, training, run, wire, .. } = self;
-        let share_below_1 = |x: f32| (0.0..1.0).contains(&x);
-        let not_negative = |x: f32| x >= 0.0 && x.is_finite();
-        let listed = |list: &[f64]| list.len() == self.model.tiers.len();
-        let shown = |values: &PerTier| match values {
-            PerTier::All(value) => value.to_string(),
-            PerTier::Each(list) => format!("{list:?}"),
-        };
-        let each = |codecs: &PerTier<Codec>| codecs.fits("", self.model.tiers.len()).is_ok();
-        let codecs = |codecs: &PerTier<Codec>| {
-            let names: Vec<_> = codecs.values().iter().map(|codec| codec.name()).collect();
-            format!("{names:?}")
-        };
-        self.guard.check().map_err(|(key, value, why)| ConfigError::Value { key, value, why })?;
-        let rules: [(&'static str, String, bool, &'static str); 17] = [
-            (
-                "training.momentum",
-                training.momentum.to_string(),
-                share_below_1(training.momentum),
-                "must lie in [0, 1)",
-            ),
-            (
-                "training.weight_decay",
-                training.weight_decay.to_string(),
-                not_negative(training.weight_decay),
-                "must be 0 or more",
-            ),
-            (
-                "training.clip",
-                training.clip.to_string(),
-                not_negative(training.clip),
-                "must be 0 (off) or more",
-            ),
-            ("model.tiers", "[]".into(), !self.model.tiers.is_empty(), "at least one tier is needed"),
-            ("run.rounds", run.rounds.to_string(), run.rounds < 1 << 27, "must be below 2^27"),
-            (
-                "round.participation",
-                round.participation.to_string(),
-                share(round.participation),
-                "must lie in (0, 1]",
-            ),
-            (
-                "round.quorum",
-                shown(&round.quorum),
-                match &round.quorum {
-                    PerTier::All(quorum) => share(*quorum),
-                    PerTier::Each(list) => listed(list) && list.iter().all(|x| (0.0..=1.0).contains(x)),
-                },
-                "must lie in (0, 1], or be a list with one number in [0, 1] per tier",
-            ),
-            (
-                "round.deadline_s",
-                shown(&round.deadline_s),
-                round.deadline_s.values().iter().all(|&x| positive(x))
-                    && (matches!(round.deadline_s, PerTier::All(_)) || listed(round.deadline_s.values())),
-                "must be positive, or a list with one positive number per tier",
-            ),
-            (
-                "round.give_up_s",
-                round.give_up_s.to_string(),
-                round.give_up_s >= 0.0 && round.give_up_s.is_finite(),
-                "must be 0 (never) or more",
-            ),
-            (
-                "round.over_selection",
-                round.over_selection.to_string(),
-                (1.0..=10.0).contains(&round.over_selection),
-                "must lie in [1, 10]",
-            ),
-            (
-                "round.arrivals_per_s",
-                round.arrivals_per_s.to_string(),
-                positive(round.arrivals_per_s),
-                "must be positive",
-            ),
-            (
-                "wire.down",
-                codecs(&wire.down),
-                each(&wire.down),
-                "must be one codec, or a list with one per tier",
-            ),
-            ("wire.up", codecs(&wire.up), each(&wire.up), "must be one codec, or a list with one per tier"),
-            ("training.epochs", training.epochs.to_string(), training.epochs > 0, "must be at least 1"),
-            ("training.batch", training.batch.to_string(), training.batch > 0, "must be at least 1"),
-            ("training.lr", training.lr.to_string(), positive(training.lr), "must be positive"),
-            (
-                "training.lr_decay",
-                training.lr_decay.to_string(),
-                positive(training.lr_decay),
-                "must be positive",
-            ),
-        ];
-        match rules.into_iter().find(|(_, _, holds, _)| !holds) {
-            Some((key, value, _, why)) => Err(ConfigError::Value { key, value, why }),
-            None => Ok(()),
-        }
-    }
-
     /// Whether the way devices train and updates are combined is one the strategy can work with.
     pub fn suits(&self, method: &Method) -> Result<(), ConfigError> {
         let (strategy, needs, robust) = (method.name(), method.needs(), self.guard.robust);
@@ -493,24 +393,5 @@ mod tests {
             assert!(suits(robust, "fedeba_plus", both.clone()).is_err());
             assert!(suits(robust, "fairheterofl", serde_json::Value::Null).is_ok());
         }
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        let error = |text: &str| Config::parse(text).unwrap_err().to_string();
-        assert!(error("[training]\nlearning_rate = 0.1").contains("learning_rate"));
-        assert!(error("[round]\nquorum = 1.5").contains("round.quorum = 1.5"));
-        assert!(error("[model]\ntiers = []").contains("model.tiers"));
-        assert!(error("[round]\nquorum = 0").contains("round.quorum = 0"));
-        assert!(error("[round]\ndeadline_s = [1, 2]").contains("one positive number per tier"));
-        assert!(error("[round]\nover_selection = 0.5").contains("over_selection"));
-        assert!(error("[guard]\nrobust = \"trimmed:0.7\"").contains("trimmed"));
-        assert!(error("[guard]\nspread = 0.5").contains("guard.spread = 0.5"));
-        assert!(error("[guard]\npeer_samples = 1").contains("guard.peer_samples = 1"));
-        assert!(error("[guard]\nlarge_shards = [\"..\"]").contains("device name"));
-        assert!(error("[wire]\nup = \"int4\"").contains("expected one of `f32`, `f16`, `int8`"));
-        assert!(error("[wire]\nup = [\"int8\"]").contains("wire.up = [\"int8\"]: must be one codec"));
-        assert!(error("[devices]\n\"..\" = 1").contains("device name"));
-        assert!(error("[training]\nlr = nan").contains("training.lr"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | bound | what happens beyond it |
 //! |---|---|
-//! | handshakes per second, half of the limit | the address must prove itself first (a QUIC retry, which keeps no state) |
+//! | handshakes per second, beyond half of an address's share, or of the limit by addresses that have not answered | the address must prove itself first (a QUIC retry, which keeps no state) |
 //! | handshakes per second, in all and from one address | refused |
 //! | strangers at a time, in the same way | the same |
 //! | connections of devices | refused |

@@ -1,4 +1,6 @@
 //! `aggregator`: the gateway's command line.
+// `println!` panics when the reader has gone; see `cli/output.rs`.
+#![deny(clippy::print_stdout)]
 
 use std::process::ExitCode;
 

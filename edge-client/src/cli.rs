@@ -23,31 +23,16 @@ use edge_client::{
 use tracing::level_filters::LevelFilter;
 
 mod boards;
+mod examples;
+mod output;
 #[cfg(feature = "infer")]
 mod predict;
 
-const EXAMPLES: &str = "\
-Examples:
-  edge-client enroll --server 192.168.1.10:4433 --token cam-1:..
-      get this device's identity, cam-1.pem
-  edge-client run --server 192.168.1.10:4433 --identity cam-1.pem
-      take part with the built-in digits
-  edge-client run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k
-      take part with own data, within 256 KiB of memory
-  edge-client run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex
-      also tell groups apart, for strategies that treat them alike
-  edge-client run --server gw:4433 --identity cam-1.pem --save-model model.onnx
-      and keep the device's sub-model
-  edge-client bridge --server gw:4433 --identity bridge.pem --port '/dev/ttyACM*'
-      carry boards on serial ports to the aggregator
-  edge-client flash mps2-an386 --page m4.page --shard m4.shard --serial unix:boards.sock
-      start an emulated board that is plugged into the bridge's socket
-  edge-client predict --model model.onnx --csv samples.csv
-      run that sub-model (in builds with tract)";
+use output::print;
 
 /// Trains this device's slice of a fleet's model on data that stays here.
 #[derive(Parser, Debug)]
-#[command(name = "edge-client", version, after_help = EXAMPLES)]
+#[command(name = "edge-client", version, after_help = examples::ALL)]
 pub(crate) struct Cli {
     /// off, error, warn, info, debug or trace; also from FAIRTIER_LOG
     #[arg(long, global = true, default_value = "info", env = "FAIRTIER_LOG")]
@@ -59,21 +44,25 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Take part in rounds until the run is over; lost links are opened again
+    #[command(after_help = examples::RUN)]
     Run(Box<RunArgs>),
     /// Carry serial devices to the aggregator
+    #[command(after_help = examples::BRIDGE)]
     Bridge(boards::BridgeArgs),
     /// Put the firmware onto a board, or start an emulated one
+    #[command(after_help = examples::FLASH)]
     Flash(boards::FlashArgs),
     /// Ask a board how it is doing
+    #[command(after_help = examples::MONITOR)]
     Monitor(boards::MonitorArgs),
     /// Give a board its samples over the serial line
-    #[command(after_help = "Examples:\n  edge-client provision /dev/ttyACM0 --share 0/14\n  \
-        edge-client provision unix:board.sock --shard m4.shard\n\n\
-        A board keeps them in RAM, so they are gone after a reset. No bridge may have the port open.")]
+    #[command(after_help = examples::PROVISION)]
     Provision(boards::ProvisionArgs),
     /// Write a board's samples as a file for its flash
+    #[command(after_help = examples::SHARD)]
     Shard(boards::ShardArgs),
     /// Trade a token of `aggregator token` for an identity; the key is made here and stays here
+    #[command(after_help = examples::ENROLL)]
     Enroll {
         /// Address of the aggregator
         #[arg(long, default_value = "127.0.0.1:4433")]
@@ -86,6 +75,7 @@ enum Command {
         out: PathBuf,
     },
     /// Replace an identity by one with a new key and certificate
+    #[command(after_help = examples::RENEW)]
     Renew {
         /// Address of the aggregator
         #[arg(long, default_value = "127.0.0.1:4433")]
@@ -95,6 +85,7 @@ enum Command {
     },
     /// Run the device's current ONNX sub-model through tract
     #[cfg(feature = "infer")]
+    #[command(after_help = examples::PREDICT)]
     Predict(Box<predict::PredictArgs>),
 }
 
@@ -125,7 +116,8 @@ struct RunArgs {
     /// Seconds without a link after which to give up; without it, never
     #[arg(long)]
     give_up_after: Option<u64>,
-    /// Seconds in which nothing arrives after which a link is lost and opened again
+    /// Seconds in which nothing arrives after which a link is lost and opened again; the gateway bears no more than 60, so
+    /// that more than 60 are as 60
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     silence: u64,
 }
@@ -154,14 +146,12 @@ impl Cli {
                 let path = out.join(format!("{}.pem", token.device));
                 let draft = Draft::open(&path)?;
                 draft.keep(&block_on(enrol::enrol(resolve(&server)?, &token))?)?;
-                println!("{}", path.display());
-                Ok(())
+                Ok(print(&format!("{}\n", path.display()))?)
             }
             Command::Renew { server, identity } => {
                 let (present, draft) = (Identity::load(&identity)?, Draft::open(&identity)?);
                 draft.keep(&block_on(enrol::renew(resolve(&server)?, &present))?)?;
-                println!("{}", identity.display());
-                Ok(())
+                Ok(print(&format!("{}\n", identity.display()))?)
             }
             #[cfg(feature = "infer")]
             Command::Predict(args) => predict::predict(&args),
@@ -203,12 +193,8 @@ fn run(args: &RunArgs) -> Result<()> {
         let stop = stop_signal()?;
         client.run(&shard, backend, stop, report).await.map_err(anyhow::Error::from)
     })?;
-    println!(
-        "{} rounds, {}",
-        end.rounds,
-        if end.finished { "run is over" } else { "stopped before its end" }
-    );
-    Ok(())
+    let how = if end.finished { "run is over" } else { "stopped before its end" };
+    Ok(print(&format!("{} rounds, {how}\n", end.rounds))?)
 }
 
 fn report(event: &Event) {

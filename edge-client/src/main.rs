@@ -1,4 +1,6 @@
 //! `edge-client`: a device with an operating system.
+// `println!` panics when the reader has gone; see `cli/output.rs`.
+#![deny(clippy::print_stdout)]
 
 use std::process::ExitCode;
 

@@ -248,6 +248,11 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         matches!(self.job, Job::Working { .. })
     }
 
+    /// True while a round waits for this device: for a transfer to end, or for work.
+    pub fn is_under_way(&self) -> bool {
+        !matches!(self.job, Job::Free)
+    }
+
     /// Computes one batch. An error ends the job; the aggregator is told.
     pub fn work(
         &mut self,

@@ -7,29 +7,16 @@ use common::plan::Loss;
 use models::{Graph, plan::default_loss};
 
 pub mod check;
+mod examples;
 pub mod grad;
 pub mod inspect;
 pub mod plan;
 pub mod table;
 pub mod whole;
 
-const EXAMPLES: &str = "Examples:
-  models zoo                                          what comes with FairTier
-  models inspect digits-mlp                           layers, hidden axes, needs of every tier
-  models inspect net.onnx --tiers 1,0.5 --batch 8
-  models plan net.onnx --tier 0.25 --batch 16 --optimizer sgd --ram 64k
-  models slice net.onnx --tier 0.5 --out half.onnx    the sub-model of one tier
-  models slice net.onnx --widths 16,8 --out small.onnx
-  models export net.onnx --out tiers/                 the whole model and one file per tier
-  models check net.onnx                               is everything computed right, in every tier?
-  models grad net.onnx --inputs x.npy --labels y.npy --out grads.npz
-
-MODEL is an ONNX file or a name from `models zoo`.
-Exit codes: 0 done, 1 failed (plan: does not fit; check: something is wrong), 2 wrong usage.";
-
 /// Inspects, slices and exports models for FairTier.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = EXAMPLES)]
+#[command(version, about, after_help = examples::ALL)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -47,6 +34,7 @@ pub enum Format {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Shows layers, parameters, hidden axes, and what every tier needs
+    #[command(after_help = examples::INSPECT)]
     Inspect {
         #[command(flatten)]
         source: Source,
@@ -54,6 +42,7 @@ pub enum Command {
         tiers: Tiers,
     },
     /// Writes the sub-model of one tier as ONNX
+    #[command(after_help = examples::SLICE)]
     Slice {
         #[command(flatten)]
         source: Source,
@@ -67,6 +56,7 @@ pub enum Command {
         logits: bool,
     },
     /// Writes the whole model and the sub-model of every tier as ONNX
+    #[command(after_help = examples::EXPORT)]
     Export {
         #[command(flatten)]
         source: Source,
@@ -80,6 +70,7 @@ pub enum Command {
         logits: bool,
     },
     /// Says what one tier needs, to the byte, and finds a setting that fits the RAM
+    #[command(after_help = examples::PLAN)]
     Plan {
         #[command(flatten)]
         source: Source,
@@ -87,6 +78,7 @@ pub enum Command {
         need: Need,
     },
     /// Says whether a model is supported and sliceable, and whether outputs and gradients are right
+    #[command(after_help = examples::CHECK)]
     Check {
         #[command(flatten)]
         source: Source,
@@ -94,6 +86,7 @@ pub enum Command {
         check: CheckArgs,
     },
     /// Writes loss and gradients on given samples, as NumPy's .npz
+    #[command(after_help = examples::GRAD)]
     Grad {
         #[command(flatten)]
         source: Source,
@@ -101,6 +94,7 @@ pub enum Command {
         grad: GradArgs,
     },
     /// Lists the models that come with FairTier
+    #[command(after_help = examples::ZOO)]
     Zoo,
 }
 

@@ -1,5 +1,7 @@
 //! `models`: inspects, slices, exports and checks models.
 #![forbid(unsafe_code)]
+// `println!` panics when the reader has gone; see `print`.
+#![deny(clippy::print_stdout)]
 
 mod cli;
 

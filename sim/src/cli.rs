@@ -2,6 +2,7 @@
 
 pub mod attack;
 pub mod data;
+#[expect(clippy::print_stdout, reason = "the `sim load` that has started `sim bare` reads every line")]
 pub mod load;
 pub mod partition;
 pub mod report;
@@ -22,7 +23,8 @@ use sim::{
     name = "sim",
     version,
     about = "Whole fleets in one process: fair federated learning on unequal devices",
-    propagate_version = true
+    propagate_version = true,
+    after_help = ALL_EXAMPLES
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -43,6 +45,7 @@ pub enum Command {
     #[command(hide = true)]
     Bare(load::BareArgs),
     /// Data sets: which there are, and what is in them
+    #[command(after_help = data::EXAMPLES)]
     Data(data::DataArgs),
     /// Divides a data set among clients and shows who has what
     #[command(after_help = partition::EXAMPLES)]
@@ -54,6 +57,7 @@ pub enum Command {
     #[command(after_help = report::KEEP_EXAMPLES)]
     Keep(report::KeepArgs),
     /// Kept results as a record of every published claim: reached or not
+    #[command(after_help = report::REPRODUCE_EXAMPLES)]
     Reproduce(report::ReproduceArgs),
     /// Runs an experiment of the papers, or one of your own
     #[command(after_help = run::RUN_EXAMPLES)]
@@ -82,6 +86,15 @@ pub enum CommandError {
     #[error("{}: a partition is drawn to a file that ends in .html or .svg", .0.display())]
     Ending(PathBuf),
 }
+
+const ALL_EXAMPLES: &str = "\
+Examples:
+  sim demo                                  20 devices over QUIC, two strategies, report.html
+  sim run --list                            experiments of the papers
+  sim run fairheterofl-mnist-noniid         one of them, in its quick profile
+  sim report                                what was run as one page
+  sim data list                             which data sets are here
+  sim load --devices 50 --rounds 20         a real aggregator under load";
 
 const EXAMPLES: &str = "\
 Examples:

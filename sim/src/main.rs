@@ -1,10 +1,12 @@
 //! `sim run`, `sim sweep`, `sim compare`, `sim report`, `sim keep`, `sim reproduce`, `sim attack`, `sim load`,
 //! `sim demo`, `sim data`, `sim partition`: see `--help`.
 #![forbid(unsafe_code)]
+// `println!` panics when the reader has gone; see `print`.
+#![deny(clippy::print_stdout)]
 
 use std::{
     fs, future,
-    io::{self, Write},
+    io::{self, ErrorKind, Write},
     path::Path,
     process::ExitCode,
 };
@@ -87,9 +89,13 @@ fn demo(args: &DemoArgs) -> Result<()> {
     print(&text)
 }
 
-/// Not print!, which panics when the reader has gone.
+/// Not print!, which panics when the reader has gone. One that closes early, as in `| head`, is no failure.
 fn print(text: &str) -> Result<()> {
-    io::stdout().write_all(text.as_bytes()).context("can not print the result")
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.context("can not print the result"),
+    }
 }
 
 fn write(path: &Path, text: &str, quiet: bool) -> Result<()> {

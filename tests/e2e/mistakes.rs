@@ -1,6 +1,6 @@
 //! Mistakes of operators: each is named, with its code and what to do, and nothing is overwritten.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use aggregator::{
     server,
@@ -9,7 +9,7 @@ use aggregator::{
 use common::rng::Rng;
 use fleet::{
     gateway::{Gateway, files},
-    process::Process,
+    process::{Process, program},
     raw::{Raw, hello, tls},
 };
 
@@ -23,6 +23,11 @@ fn a_wrong_configuration_is_named() {
         ("[wire]\nup = \"int4\"", "E50", "int4"),
         ("[wire]\nup = [\"int8\", \"f32\"]", "E50", "one per tier"),
         ("[server]\nmax_message = 9000", "E50", "tier 0 needs messages of 9640 bytes"),
+        (
+            "[server]\nmax_downloads = 9223372036854775807",
+            "E50",
+            "server.max_downloads = 9223372036854775807",
+        ),
         ("not toml at all", "E50", "fairtier.toml"),
         ("strategy = { name = \"fedproxy\" }", "E50", "known are fedavg"),
         ("strategy = { params = { qq = 1 } }", "E50", "qq"),
@@ -87,6 +92,41 @@ fn a_device_is_told_what_is_wrong_with_its_arguments() {
     assert!(output.contains("is it running"), "{output}");
     let output = run(&["--identity", &good, "--csv", &gateway.text("none.csv")]);
     assert!(output.contains("none.csv"), "{output}");
+}
+
+/// As `| head` does when it has seen enough; what a command is for is done all the same.
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let gateway = used_store();
+    let [dir, out, shard] = ["gw", "onnx", "m4.shard"].map(|name| gateway.text(name));
+    let fresh = gateway.text("fresh");
+    let calls = [
+        &["aggregator", "init", &fresh][..],
+        &["aggregator", "enroll", "--dir", &dir, "--out", &out, "cam-2", "cam-3"],
+        &["aggregator", "token", "--dir", &dir, "cam-4"],
+        &["aggregator", "revoke", "--dir", &dir, "cam-2"],
+        &["aggregator", "status", "--dir", &dir],
+        &["aggregator", "status", "--dir", &dir, "--format", "json"],
+        &["aggregator", "history", "--dir", &dir],
+        &["aggregator", "verify", "--dir", &dir],
+        &["aggregator", "verify", "--dir", &dir, "--format", "json"],
+        &["aggregator", "export", "--dir", &dir, "--out", &out],
+        &["aggregator", "export", "--dir", &dir, "--out", &out, "--format", "json"],
+        &["aggregator", "codes"],
+        &["aggregator", "codes", "--format", "json"],
+        &["edge-client", "shard", "--share", "0/14", "--out", &shard],
+        &["models", "zoo"],
+        &["sim", "run", "--list"],
+        &["sim", "data", "list"],
+    ];
+    for call in calls {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = Command::new(program(call[0])).args(&call[1..]).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && !said.contains("panicked"), "{call:?}: {}\n{said}", ended.status);
+    }
+    assert!(gateway.path("onnx/cam-3.pem").exists() && gateway.path("m4.shard").exists());
 }
 
 /// What a killed aggregator leaves after a few rounds of one device.

@@ -1,6 +1,7 @@
 //! `aggregator combine`: a round file in, the next model or the next brief out.
 
 use std::{
+    fmt::Write as _,
     io::Read,
     path::{Path, PathBuf},
 };
@@ -9,7 +10,7 @@ use aggregator::roundfile::{Answer, RoundFile, RoundFileError, replay};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::Format;
+use super::{Format, print};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -44,11 +45,11 @@ pub(super) fn combine(args: Args) -> Result<()> {
         }
     };
     let answer = replay(&file, &name, params)?;
-    match args.format {
-        Format::Json => println!("{}", serde_json::to_string(&answer)?),
+    let text = match args.format {
+        Format::Json => serde_json::to_string(&answer)? + "\n",
         Format::Table => table(&file, &answer),
-    }
-    Ok(())
+    };
+    Ok(print(&text)?)
 }
 
 fn parse_params(text: &str) -> Result<Value, RoundFileError> {
@@ -59,44 +60,65 @@ fn parse_params(text: &str) -> Result<Value, RoundFileError> {
     serde_json::from_str(text).map_err(fault)
 }
 
-fn table(file: &RoundFile, answer: &Answer) {
-    println!("round {}, {} devices, {} parameters", file.round, file.devices.len(), file.parameters.len());
+fn table(file: &RoundFile, answer: &Answer) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "round {}, {} devices, {} parameters",
+        file.round,
+        file.devices.len(),
+        file.parameters.len()
+    );
     if !answer.parameters.is_empty() {
         let steps = answer.parameters.iter().zip(&file.parameters).map(|(new, old)| new - old);
         let length = steps.map(|step| step * step).sum::<f64>().sqrt();
-        println!("the model moves by {length:.6}");
+        let _ = writeln!(text, "the model moves by {length:.6}");
     }
     if !answer.weights.is_empty() {
-        println!("{:>20} {:>12}", "device", "weight");
-        answer.weights.iter().for_each(|(device, weight)| println!("{device:>20} {weight:>12.6}"));
+        let _ = writeln!(text, "{:>20} {:>12}", "device", "weight");
+        for (device, weight) in &answer.weights {
+            let _ = writeln!(text, "{device:>20} {weight:>12.6}");
+        }
     }
     if !answer.regions.is_empty() {
-        println!("{:>20} {:>12} {:>9}", "tiers of a region", "parameters", "rho");
+        let _ = writeln!(text, "{:>20} {:>12} {:>9}", "tiers of a region", "parameters", "rho");
         for region in &answer.regions {
             let tiers = region.tiers.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
             let rho = region.rho.map_or("-".to_owned(), |rho| format!("{rho:.4}"));
-            println!("{tiers:>20} {:>12} {rho:>9}", region.indices.len());
+            let _ = writeln!(text, "{tiers:>20} {:>12} {rho:>9}", region.indices.len());
         }
     }
     let brief = &answer.brief;
     if !brief.devices.is_empty() {
-        println!("{:>20} {:>12}", "device", "next weight");
-        brief.devices.iter().for_each(|(device, next)| println!("{device:>20} {:>12.6}", next.weight));
+        let _ = writeln!(text, "{:>20} {:>12}", "device", "next weight");
+        for (device, next) in &brief.devices {
+            let _ = writeln!(text, "{device:>20} {:>12.6}", next.weight);
+        }
     }
     for (label, weights) in brief.sample_weights.iter().enumerate() {
-        println!("next weights of samples with label {label}: {weights:?}");
+        let _ = writeln!(text, "next weights of samples with label {label}: {weights:?}");
     }
     let length = |vector: &[f64]| vector.iter().map(|x| x * x).sum::<f64>().sqrt();
     if !brief.gfair.is_empty() {
-        println!("the fair gradient has length {:.6}; --format json prints it", length(&brief.gfair));
+        let _ = writeln!(
+            text,
+            "the fair gradient has length {:.6}; --format json prints it",
+            length(&brief.gfair)
+        );
     }
     if !brief.direction.is_empty() {
-        println!("the direction has length {:.6}; try steps {:?}", length(&brief.direction), brief.steps);
+        let _ = writeln!(
+            text,
+            "the direction has length {:.6}; try steps {:?}",
+            length(&brief.direction),
+            brief.steps
+        );
     }
     for refused in &answer.refused {
-        println!("refused: {} (E{} {})", refused.id, refused.code, refused.why);
+        let _ = writeln!(text, "refused: {} (E{} {})", refused.id, refused.code, refused.why);
     }
     for (key, value) in &answer.diagnostics {
-        println!("{key}: {value}");
+        let _ = writeln!(text, "{key}: {value}");
     }
+    text
 }

@@ -1,9 +1,6 @@
 //! `aggregator history`: one line per round.
 
-use std::{
-    io::{ErrorKind, Write},
-    path::Path,
-};
+use std::path::Path;
 
 use aggregator::{
     report::history::{self, Row},
@@ -13,6 +10,8 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde_json::Value;
 use tracing::warn;
+
+use super::print;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub(super) enum Format {
@@ -38,11 +37,7 @@ pub(super) fn history(dir: &Path, format: Format) -> Result<()> {
         Format::Csv => history::csv(&reports),
         Format::Table => table(&reports),
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // As in `aggregator history | head`.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
+    Ok(print(&text)?)
 }
 
 fn table(reports: &[Value]) -> String {

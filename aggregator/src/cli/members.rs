@@ -6,7 +6,7 @@ use aggregator::ca::{Authority, Draft, Secrecy};
 use anyhow::{Context, Result, ensure};
 use common::DeviceId;
 
-use super::terms::TermsArgs;
+use super::{print, terms::TermsArgs};
 
 pub(super) fn enroll(
     dir: &Path,
@@ -27,28 +27,29 @@ pub(super) fn enroll(
             false => authority.enroll_under(device, terms.membership())?.into_bytes(),
         };
         draft.keep(&bundle).with_context(name)?;
-        println!("{}", path.display());
+        print(&format!("{}\n", path.display()))?;
     }
     Ok(())
 }
 
 pub(super) fn token(dir: &Path, hours: u32, terms: &TermsArgs, device: &DeviceId) -> Result<()> {
     let good_for = Duration::from_secs(3600 * u64::from(hours));
-    println!("{}", Authority::open(dir)?.token(device, good_for, terms.membership())?);
-    Ok(())
+    let token = Authority::open(dir)?.token(device, good_for, terms.membership())?;
+    Ok(print(&format!("{token}\n"))?)
 }
 
 /// Every one that can be is revoked, whatever is wrong with the others.
 pub(super) fn revoke(dir: &Path, devices: &[DeviceId]) -> Result<()> {
     let authority = Authority::open(dir)?;
-    let mut wrong = vec![];
+    let (mut revoked, mut wrong) = (String::new(), vec![]);
     for device in devices {
         match authority.revoke(device) {
-            Ok(true) => println!("revoked {device}"),
+            Ok(true) => revoked += &format!("revoked {device}\n"),
             Ok(false) => wrong.push(format!("{device} is not enrolled")),
             Err(error) => wrong.push(format!("{device}: {error}")),
         }
     }
+    print(&revoked)?;
     ensure!(wrong.is_empty(), "{}", wrong.join("; "));
     Ok(())
 }

@@ -10,6 +10,8 @@ use aggregator::server::{End, Server, ServerError};
 use anyhow::{Error, Result, anyhow};
 use tracing::info;
 
+use super::print;
+
 /// How long devices may still fetch their sub-models after the end of the run.
 const FETCHING: Duration = Duration::from_secs(30);
 
@@ -35,7 +37,7 @@ pub(super) fn serve(args: &ServeArgs) -> Result<()> {
     runtime.block_on(async {
         let server = Server::start(&config, dir, None).map_err(|failed| advise(failed, dir))?;
         // For scripts and tests that let the system choose the port.
-        println!("listening on {}", server.address());
+        print(&format!("listening on {}\n", server.address()))?;
         let stop = stop_signal()?;
         tokio::pin!(stop);
         tokio::select! {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use common::Code;
 use serde_json::{Value, json};
 
-use super::Format;
+use super::{Format, print};
 
 const FILE: &str = "status.json";
 const COLUMNS: [&str; 12] = [
@@ -31,11 +31,8 @@ pub(super) fn status(dir: &Path, format: Format) -> Result<()> {
         format!("{}: no round is finished yet, or this is not an aggregator's directory", path.display())
     })?;
     let shown = parse(&text).and_then(|status| show(&status)).with_context(|| path.display().to_string())?;
-    match format {
-        Format::Json => println!("{text}"),
-        Format::Table => print!("{shown}"),
-    }
-    Ok(())
+    let text = if format == Format::Json { text + "\n" } else { shown };
+    Ok(print(&text)?)
 }
 
 /// After a rollback: the round whose model is the present one. The next round writes the file again.

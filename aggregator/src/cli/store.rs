@@ -6,28 +6,30 @@ use aggregator::store::DiskStore;
 use anyhow::{Context, Result, bail};
 use tracing::info;
 
-use super::{Format, status};
+use super::{Format, print, status};
 
 pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
     let store = dir.join("store");
     let found = DiskStore::verify(&store).with_context(|| store.display().to_string())?;
-    if format == Format::Json {
+    let text = if format == Format::Json {
         let json = serde_json::json!({
             "committed": found.committed, "open": found.open, "models": found.models, "reports": found.reports,
             "devices": found.devices, "updates": found.updates, "bytes": found.bytes, "problems": found.problems,
         });
-        println!("{json}");
+        format!("{json}\n")
     } else {
         let rounds =
             found.committed.map_or("no run has begun".to_owned(), |n| format!("{n} rounds committed"));
         let open = found.open.map_or(String::new(), |round| format!(", round {round} open"));
-        println!("{rounds}{open}");
-        println!("models kept: {:?}; {} reports, {} devices", found.models, found.reports, found.devices);
-        println!("{} updates with {} bytes agree with their checksums", found.updates, found.bytes);
-        for problem in &found.problems {
-            println!("problem: {problem}");
-        }
-    }
+        let problems: String = found.problems.iter().map(|problem| format!("problem: {problem}\n")).collect();
+        format!(
+            "{rounds}{open}\n\
+             models kept: {:?}; {} reports, {} devices\n\
+             {} updates with {} bytes agree with their checksums\n{problems}",
+            found.models, found.reports, found.devices, found.updates, found.bytes
+        )
+    };
+    print(&text)?;
     if found.problems.is_empty() {
         return Ok(());
     }
@@ -52,10 +54,11 @@ pub(super) fn rollback(dir: &Path, to: u32) -> Result<()> {
     let store = dir.join("store");
     let done = DiskStore::rollback(&store, to).with_context(|| store.display().to_string())?;
     status::rewrite(dir, &done)?;
-    println!("went back from round {} to the model after round {}", done.from, done.to);
+    let mut text = format!("went back from round {} to the model after round {}\n", done.from, done.to);
     if let Some(reports) = done.reports {
-        println!("reports of the rounds between are in {}", reports.display());
+        text += &format!("reports of the rounds between are in {}\n", reports.display());
     }
-    println!("next: `aggregator serve --dir {}` goes on with round {}", dir.display(), u64::from(to) + 1);
-    Ok(())
+    let next = u64::from(to) + 1;
+    text += &format!("next: `aggregator serve --dir {}` goes on with round {next}\n", dir.display());
+    Ok(print(&text)?)
 }

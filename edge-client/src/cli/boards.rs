@@ -1,6 +1,6 @@
 //! Commands for boards: bridge, flash, monitor, shard.
 
-use std::{fs, io::Write, path::PathBuf, process::Command, time::Duration};
+use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use edge_client::{
@@ -23,7 +23,7 @@ use edge_client::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{resolve, stop_signal};
+use super::{print, resolve, stop_signal};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct BridgeArgs {
@@ -178,8 +178,7 @@ pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
         eprintln!();
         watcher.abort();
         sent?;
-        println!("{}: {} bytes of samples", port.name, file.len());
-        Ok(())
+        Ok(print(&format!("{}: {} bytes of samples\n", port.name, file.len()))?)
     })
 }
 
@@ -198,13 +197,7 @@ pub(super) fn shard(args: &ShardArgs) -> Result<()> {
     let shard = args.data.shard()?;
     let file = pack_shard(&shard, args.levels)?;
     fs::write(&args.out, &file).with_context(|| args.out.display().to_string())?;
-    println!(
-        "{}: {} training and {} test samples, {} bytes",
-        args.out.display(),
-        shard.train_len(),
-        shard.test_len(),
-        file.len()
-    );
-    std::io::stdout().flush()?;
-    Ok(())
+    let (train, test, bytes) = (shard.train_len(), shard.test_len(), file.len());
+    let out = args.out.display();
+    Ok(print(&format!("{out}: {train} training and {test} test samples, {bytes} bytes\n"))?)
 }

@@ -8,6 +8,8 @@ use edge_client::host::args::DataArgs;
 use models::infer::Model;
 use serde_json::json;
 
+use super::print;
+
 #[derive(clap::Args, Debug)]
 pub(crate) struct PredictArgs {
     /// ONNX file, as saved by `run --save-model`
@@ -43,14 +45,15 @@ pub(crate) fn predict(args: &PredictArgs) -> Result<()> {
         let score = json!({
             "samples": score.samples, "loss": score.loss, "accuracy": score.accuracy(), "predictions": predictions,
         });
-        println!("{score}");
-        return Ok(());
+        return Ok(print(&format!("{score}\n"))?);
     }
+    let mut text = String::new();
     for (index, (predicted, label)) in predictions.iter().zip(samples.labels()).enumerate() {
-        println!("sample {index}: predicted {predicted}, label {label}");
+        text += &format!("sample {index}: predicted {predicted}, label {label}\n");
     }
-    println!("{} samples: loss {:.6}, accuracy {:.4}", score.samples, score.loss, score.accuracy());
-    Ok(())
+    let (samples, accuracy) = (score.samples, score.accuracy());
+    text += &format!("{samples} samples: loss {:.6}, accuracy {accuracy:.4}\n", score.loss);
+    Ok(print(&text)?)
 }
 
 /// The likeliest; one number alone says how likely the second of two classes is.

@@ -68,7 +68,8 @@ pub struct Client {
     pub save_model: Option<(PathBuf, u32)>,
     /// Give up if there was no link for so long.
     pub give_up_after: Option<Duration>,
-    /// A link on which nothing arrives for so long is lost; it is kept alive by four packets in this time.
+    /// A link on which nothing arrives for so long is lost; it is kept alive by four packets in this time, or in the 60 s
+    /// that the gateway bears.
     pub silence: Duration,
 }
 
@@ -98,6 +99,7 @@ impl Client {
             last_round: None,
             renewal: Renewal::new(self.identity.clone()),
             pace: Pace::new(&self.profile.device),
+            carried: false,
         };
         let mut last_link = time::Instant::now();
         tokio::pin!(stop);
@@ -109,7 +111,7 @@ impl Client {
                     let before = driver.end.rounds;
                     let left = driver.serve(link, shard, backend, &mut stop, &mut observe).await?;
                     last_link = time::Instant::now();
-                    if driver.end.rounds > before {
+                    if driver.end.rounds > before || driver.carried {
                         driver.pace.reset();
                     }
                     match left {
@@ -128,7 +130,7 @@ impl Client {
             if let Some(limit) = self.give_up_after.filter(|&limit| last_link.elapsed() >= limit) {
                 return Err(ClientError::Unreachable(limit));
             }
-            let pause = driver.pace.pause();
+            let pause = driver.pace.pause(driver.session.is_under_way());
             warn!("link lost ({reason}); trying again in {pause:.1?}");
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -147,6 +149,8 @@ struct Driver<'a> {
     last_round: Option<u32>,
     renewal: Renewal,
     pace: Pace,
+    /// The present link has moved a part of a model or of an update.
+    carried: bool,
 }
 
 impl Driver<'_> {
@@ -167,6 +171,7 @@ impl Driver<'_> {
         observe: &mut impl FnMut(&Event),
     ) -> Result<Left, ClientError> {
         self.session.handle_connected(LinkLimits::QUIC, self.now());
+        self.carried = false;
         let mut pull = Pull::default();
         let left = loop {
             match self.turn(&mut link, &mut pull, shard, backend, stop, observe).await {
@@ -199,6 +204,7 @@ impl Driver<'_> {
     ) -> Result<Option<Left>, Trouble> {
         while let Some((lane, len)) = self.session.poll_transmit(&mut self.frame) {
             link.send(lane, &self.frame[..len]).await?;
+            self.carried |= matches!(lane, Lane::Transfer(_));
         }
         while let Some(event) = self.session.poll_event() {
             observe(&event);
@@ -244,12 +250,17 @@ impl Driver<'_> {
             Step::Say(message) => return Ok(say(link, &message).await?),
             Step::Done(file) => return Ok(self.save(&file)?),
         }
-        if let Ok(Frame::Control(body)) = Frame::decode(frame) {
-            match wire::message(body) {
+        match Frame::decode(frame) {
+            Ok(Frame::Control(body)) => match wire::message(body) {
                 Ok(ToDevice::Fetch(fetch)) => debug!("update wanted from byte {}", fetch.offset),
-                Ok(ToDevice::Wait(wait)) => self.pace.told(wait),
+                Ok(ToDevice::Wait(wait)) => {
+                    debug!("nothing to do for {} ms", wait.as_millis());
+                    self.pace.told(wait);
+                }
                 _ => {}
-            }
+            },
+            Ok(Frame::Chunk { .. }) => self.carried = true,
+            Err(_) => {}
         }
         let now = self.now();
         self.session.handle_frame(frame, now).map_err(|code| LinkError::Lost(code.to_string()).into())

@@ -15,6 +15,10 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::identity::Identity;
 
+/// The gateway gives up a connection on which it has heard nothing for so long, and QUIC takes the shorter of both ends'
+/// times.
+const GATEWAY_SILENCE: Duration = Duration::from_secs(60);
+
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum LinkError {
@@ -179,7 +183,7 @@ fn transport(silence: Duration) -> quinn::TransportConfig {
         .max_concurrent_uni_streams(VarInt::from_u32(4))
         .stream_receive_window(VarInt::from_u32(window))
         .receive_window(VarInt::from_u32(2 * window))
-        .keep_alive_interval(Some(silence / 4))
+        .keep_alive_interval(Some(silence.min(GATEWAY_SILENCE) / 4))
         // The number of milliseconds always fits.
         .max_idle_timeout(silence.try_into().ok());
     transport
@@ -221,6 +225,19 @@ async fn read_frames(mut stream: RecvStream, frames: &Frames) -> String {
         }
         if frames.send(Ok(frame)).await.is_err() {
             return "nobody reads".into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_kept_alive_for_the_less_patient_end() {
+        for (silence, every) in [(4, "1s"), (60, "15s"), (3600, "15s")] {
+            let shown = format!("{:?}", transport(Duration::from_secs(silence)));
+            assert!(shown.contains(&format!("keep_alive_interval: Some({every})")), "{shown}");
         }
     }
 }

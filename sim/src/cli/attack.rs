@@ -13,6 +13,9 @@ Examples:
   sim attack --guard 'robust = \"median\"'     another defence
   sim attack --format json | jq .rows";
 
+/// So that the last seed is a number, too.
+const MOST_SEEDS: u64 = 10_000;
+
 #[derive(Args, Debug)]
 pub struct AttackArgs {
     /// Devices in the fleet
@@ -20,10 +23,11 @@ pub struct AttackArgs {
     devices: usize,
     #[arg(long, default_value_t = AttackOptions::default().rounds)]
     rounds: u32,
-    #[arg(long, default_value_t = AttackOptions::default().seed)]
+    /// Of the first run
+    #[arg(long, default_value_t = AttackOptions::default().seed, value_parser = clap::value_parser!(u64).range(..=u64::MAX - MOST_SEEDS))]
     seed: u64,
     /// Runs of every case, with this many seeds
-    #[arg(long, default_value_t = AttackOptions::default().seeds)]
+    #[arg(long, default_value_t = AttackOptions::default().seeds, value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]
     seeds: u64,
     /// Keys of `[guard]` in the defended runs that are not as by default, as in 'screen = 0' or 'robust = "median"'.
     /// Undefended runs have mode = "off"
@@ -61,4 +65,30 @@ pub fn run(args: &AttackArgs) -> Result<String, AttackError> {
     let result = run_attacks(&options, progress)?;
     let json = || serde_json::to_string(&result).map(|text| text + "\n").unwrap_or_default();
     Ok(if args.format == Format::Json { json() } else { table(&result) })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Attack {
+        #[command(flatten)]
+        attack: AttackArgs,
+    }
+
+    #[test]
+    fn seeds_that_would_run_out_are_refused() {
+        let parse = |args: [&str; 3]| Attack::try_parse_from(args).map(|Attack { attack }| attack.seed);
+        assert_eq!(parse(["attack", "--seed", "18446744073709541615"]).unwrap(), u64::MAX - MOST_SEEDS);
+        for wrong in [
+            ["attack", "--seed", "18446744073709551615"],
+            ["attack", "--seeds", "0"],
+            ["attack", "--seeds", "10001"],
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

@@ -14,6 +14,21 @@ use sim::{
 
 use super::{CommandError, Format};
 
+pub const EXAMPLES: &str = "\
+Examples:
+  sim data list                          all of them, and how to get those that are missing
+  sim data check mnist fashion-mnist    load them and say what is in them";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  sim data list
+  sim data list --data elsewhere --format json";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  sim data check digits
+  sim data check mnist fashion-mnist --data elsewhere";
+
 #[derive(Args, Debug)]
 pub struct DataArgs {
     #[command(subcommand)]
@@ -23,8 +38,10 @@ pub struct DataArgs {
 #[derive(Subcommand, Debug)]
 enum DataCommand {
     /// Every known data set: where it is, or what is missing and how to get it
+    #[command(after_help = LIST_EXAMPLES)]
     List(ListArgs),
     /// Loads data sets and says what is in them
+    #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
 }
 

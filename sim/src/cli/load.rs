@@ -49,8 +49,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = LoadOptions::default().rounds, value_parser = clap::value_parser!(u32).range(SOME))]
     rounds: u32,
     /// Connections that are opened at the same time
-    #[arg(long, value_name = "N", default_value_t = LoadOptions::default().concurrency)]
-    concurrency: usize,
+    #[arg(long, value_name = "N", default_value_t = LoadOptions::default().concurrency as u32, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    concurrency: u32,
     /// Encoding of models and updates
     #[arg(long, value_enum, default_value_t = LoadCodec::F32)]
     codec: LoadCodec,
@@ -132,7 +132,7 @@ pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
     let options = LoadOptions {
         devices: args.devices as usize,
         rounds: args.rounds,
-        concurrency: args.concurrency,
+        concurrency: args.concurrency as usize,
         codec: match args.codec {
             LoadCodec::F32 => Codec::F32,
             LoadCodec::F16 => Codec::F16,
@@ -190,6 +190,9 @@ mod tests {
             |args: [&str; 3]| Load::try_parse_from(args).map(|Load { load }| (load.devices, load.rounds));
         assert_eq!(parse(["load", "--devices", "7"]).unwrap(), (7, LoadOptions::default().rounds));
         assert!(parse(["load", "--devices", "0"]).is_err() && parse(["load", "--rounds", "0"]).is_err());
+        for wrong in ["0", "1048577", "18446744073709551615"] {
+            assert!(parse(["load", "--concurrency", wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

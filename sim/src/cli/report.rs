@@ -26,6 +26,11 @@ Examples:
   sim reproduce                          REPRODUCTION.md from what is kept
   sim report sim/results                 the same as a page";
 
+pub const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  sim reproduce                          REPRODUCTION.md from sim/results
+  sim reproduce results --out -          from what was run here, printed";
+
 /// Where results are kept with the source.
 const KEPT: &str = "sim/results";
 

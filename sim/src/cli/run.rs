@@ -19,6 +19,7 @@ Examples:
   sim run fedeba-fmnist --set rounds=50 --set training.lr=0.05
   sim run mine.toml --out elsewhere
   sim run --list
+  sim run --list --format json | jq -r .[].name
 
 Results are one JSON and one CSV file per strategy and seed under results/EXPERIMENT/PROFILE. What is there
 already is not run again, so an interrupted run goes on where it was.";
@@ -109,7 +110,9 @@ struct Output<'a> {
 }
 
 pub fn run(args: &RunArgs) -> Result<String, CommandError> {
-    let Some(name) = args.experiment.as_ref().filter(|_| !args.list) else { return list() };
+    let Some(name) = args.experiment.as_ref().filter(|_| !args.list) else {
+        return list(args.how.format);
+    };
     let loaded = args.how.open(name, &args.set)?;
     args.how.run(&[loaded])
 }
@@ -128,13 +131,22 @@ pub fn compare(args: &CompareArgs) -> Result<String, CommandError> {
     })
 }
 
-fn list() -> Result<String, CommandError> {
-    let mut out = String::new();
-    for (name, _) in ALL {
-        let loaded = Loaded::open(name, "quick", &[])?;
-        out += &format!("{name:<28} {}\n", loaded.experiment.title);
-    }
-    Ok(out)
+/// An experiment that comes with the simulator.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    title: String,
+}
+
+fn list(format: Format) -> Result<String, CommandError> {
+    let open = |&(name, _): &(&'static str, &str)| {
+        Ok(Listed { name, title: Loaded::open(name, "quick", &[])?.experiment.title })
+    };
+    let all = ALL.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
+    Ok(match format {
+        Format::Table => all.iter().map(|Listed { name, title }| format!("{name:<28} {title}\n")).collect(),
+        Format::Json => serde_json::to_string(&all)? + "\n",
+    })
 }
 
 impl HowArgs {
@@ -185,6 +197,17 @@ fn seed_list(text: &str) -> Result<String, ExperimentError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn experiments_are_listed_as_json_if_that_is_wanted() {
+        let listed: Vec<serde_json::Value> = serde_json::from_str(&list(Format::Json).unwrap()).unwrap();
+        let table = list(Format::Table).unwrap();
+        assert_eq!(listed.len(), ALL.len());
+        for (line, listed) in table.lines().zip(&listed) {
+            let (name, title) = (listed["name"].as_str().unwrap(), listed["title"].as_str().unwrap());
+            assert!(line.starts_with(name) && line.ends_with(title) && !title.is_empty(), "{line}");
+        }
+    }
 
     #[test]
     fn seeds_are_a_number_or_a_list() {
