@@ -29,6 +29,7 @@ use common::{
 };
 use fleet::{
     gateway::{Gateway, Serving},
+    process::wait_until,
     raw::{Raw, hello, tls},
 };
 use quinn::{ClientConfig, ConnectionError, Endpoint};
@@ -64,17 +65,28 @@ fn is_refused(error: &ConnectionError) -> bool {
 fn a_flood_of_handshakes_is_refused_and_devices_still_get_in() {
     let (gateway, serving) = town("{ max_handshakes_per_s = 4 }");
     let identity = fs::read(gateway.identity("good-0")).unwrap();
-    let refused = block_on(async {
-        let mut strangers = tokio::task::JoinSet::new();
-        for _ in 0..40 {
-            let (address, tls) = (serving.address.clone(), tls(&identity, true));
-            strangers.spawn(async move { Raw::connect(&address, tls).await.map(drop) });
-        }
-        let ended = strangers.join_all().await;
-        ended.iter().filter(|end| end.as_ref().is_err_and(is_refused)).count()
-    });
-    // They come within a second or two, of which each has room for four.
-    assert!((20..40).contains(&refused), "{refused} of 40 were refused");
+    let start = Instant::now();
+    let (mut knocks, mut refused) = (0, 0);
+    // However slowly they come: in the end many of them come in the same second.
+    while refused < 20 && knocks < 400 {
+        knocks += 40;
+        refused += block_on(async {
+            let mut strangers = tokio::task::JoinSet::new();
+            for _ in 0..40 {
+                let (address, tls) = (serving.address.clone(), tls(&identity, true));
+                strangers.spawn(async move { Raw::connect(&address, tls).await.map(drop) });
+            }
+            let ended = strangers.join_all().await;
+            ended.iter().filter(|end| end.as_ref().is_err_and(is_refused)).count()
+        });
+    }
+    assert!(refused >= 20, "{refused} of {knocks} were refused");
+    // Each second that was begun has room for four.
+    let room = 4 * (start.elapsed().as_secs() as usize + 2);
+    assert!(
+        refused < knocks && knocks - refused <= room,
+        "{refused} of {knocks} were refused, room for {room}"
+    );
     finish(&gateway, serving);
 }
 
@@ -180,7 +192,7 @@ fn who_connects_and_says_nothing_is_let_go() {
         talks.join(hello("good-0")).await;
         let start = Instant::now();
         Raw::connect(&server, tls(&identity("good-1"), false)).await.unwrap().fate().await;
-        assert!((waits.hello..waits.hello * 10).contains(&start.elapsed()), "{:?}", start.elapsed());
+        assert!(start.elapsed() >= waits.hello, "{:?}", start.elapsed());
         // Whoever has spoken stays.
         talks.say(&ToAggregator::Ready).await;
         talks.hear_until("Wait", |said| matches!(said, ToDevice::Wait(_)).then_some(())).await;
@@ -191,7 +203,7 @@ fn who_connects_and_says_nothing_is_let_go() {
 fn who_never_ends_its_handshake_loses_its_place() {
     let gateway = Gateway::new("run = { min_devices = 2 }", &DEVICES);
     let identity = fs::read(gateway.identity("good-0")).unwrap();
-    let waits = Waits { handshake: Duration::from_secs(2), ..Waits::default() };
+    let waits = Waits { handshake: Duration::from_secs(5), ..Waits::default() };
     let limits = Limits { connections: 9, per_address: 1, handshakes: 99 };
     block_on(async {
         let server = serve_here(&gateway, waits, limits);
@@ -203,15 +215,16 @@ fn who_never_ends_its_handshake_loses_its_place() {
             endpoint.connect_with(client(tls(&identity, false)), to, wire::SERVER_NAME).unwrap();
         let mut packet = [0; 2048];
         let len = deaf.recv(&mut packet).await.unwrap();
-        deaf.send_to(&packet[..len], &server).await.unwrap();
         let start = Instant::now();
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        // Packets to one socket arrive in the order in which they were sent: this one comes before the next handshake.
+        deaf.send_to(&packet[..len], &server).await.unwrap();
         let error = Raw::connect(&server, tls(&identity, false)).await.map(drop).unwrap_err();
         assert!(is_refused(&error), "the only place of this address is taken: {error}");
-        while Raw::connect(&server, tls(&identity, false)).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        assert!((waits.handshake..waits.handshake * 5).contains(&start.elapsed()), "{:?}", start.elapsed());
+        wait_until("the place to be free again", async || {
+            Raw::connect(&server, tls(&identity, false)).await.ok()
+        })
+        .await;
+        assert!(start.elapsed() >= waits.handshake, "{:?}", start.elapsed());
     });
 }
 
@@ -230,13 +243,12 @@ fn connections_of_a_device_and_of_an_address_are_bounded() {
         // The third makes the first one too many.
         let fate = raws.remove(0).fate().await;
         assert_eq!(fate.closed, Some(Code::Busy), "{fate:?}");
-        let third = loop {
-            // Its place is free a moment after it was closed.
-            match connect("good-1").await {
-                Ok(raw) => break raw,
-                Err(error) => assert!(is_refused(&error), "{error}"),
-            }
-        };
+        // Its place is free a moment after it was closed.
+        let third = wait_until("a place", async || {
+            let joined = connect("good-1").await;
+            joined.inspect_err(|error| assert!(is_refused(error), "{error}")).ok()
+        })
+        .await;
         let error = connect("good-1").await.map(drop).unwrap_err();
         assert!(is_refused(&error), "a fourth from this address: {error}");
         raws.push(third);
