@@ -32,7 +32,7 @@ use fleet::{
     process::wait_until,
     raw::{Raw, hello, tls},
 };
-use quinn::{ClientConfig, ConnectionError, Endpoint};
+use quinn::{ClientConfig, ConnectionError, Endpoint, TransportConfig};
 
 const DEVICES: [&str; 2] = ["good-0", "good-1"];
 
@@ -283,4 +283,82 @@ fn who_has_proved_nothing_can_not_make_the_aggregator_remember_much() {
     });
     assert!(sent <= 1 << 20, "{sent} bytes were taken");
     finish(&gateway, serving);
+}
+
+/// Whoever asks for the model and does not read it costs what may be on its way to one device, not a model.
+#[test]
+fn who_fetches_and_never_reads_costs_a_window() {
+    let (idle, fetching) = (peak_beside(false), peak_beside(true));
+    // In either direction, as `Windows::ROOMY` of the aggregator says, and as much again for what keeps account of it.
+    let windows = 2 * DEAF as u64 * (384 << 10);
+    let copies = DEAF as u64 * 4 * WIDE_PARAMETERS;
+    assert!(4 * windows < copies, "copies of the model would be seen");
+    println!("peak of {idle} bytes beside {DEAF} idle devices, of {fetching} if they fetch");
+    assert!(
+        fetching < idle + windows + NOISE,
+        "{idle} bytes with {DEAF} idle devices, {fetching} if they fetch"
+    );
+}
+
+/// Devices that do not read.
+const DEAF: usize = 24;
+const WIDE: &str = "mlp:64-1400-1400-10";
+const WIDE_PARAMETERS: u64 = 65 * 1400 + 1401 * 1400 + 1401 * 10;
+/// By how much two runs alike may differ: some arenas of the allocator.
+const NOISE: u64 = 24 << 20;
+
+/// Two rounds with one honest device beside devices that take no part, and perhaps fetch a model that they never read.
+/// Gives the most memory that the aggregator had.
+fn peak_beside(fetching: bool) -> u64 {
+    let deaf: Vec<String> = (0..DEAF).map(|index| format!("deaf-{index:02}")).collect();
+    let names: Vec<&str> = deaf.iter().map(String::as_str).chain(["good-0"]).collect();
+    let config = format!(
+        "run = {{ rounds = 2, min_devices = {} }}\nround = {{ quorum = 0.01, deadline_s = 4 }}\n\
+         model = {{ source = \"{WIDE}\", tiers = [1.0] }}",
+        names.len()
+    );
+    let gateway = Gateway::new(&config, &names);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let connect = |name: &str| {
+        let mut transport = TransportConfig::default();
+        // A few packets may come, and acknowledging them goes on.
+        transport.stream_receive_window(4096u32.into()).keep_alive_interval(Some(Duration::from_secs(2)));
+        let identity = fs::read(gateway.identity(name)).unwrap();
+        let address = serving.address.clone();
+        async move { Raw::connect_over(&address, tls(&identity, false), transport).await.unwrap() }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let held = runtime.block_on(async {
+        let mut raws = vec![];
+        for name in &deaf {
+            let mut raw = connect(name).await;
+            raw.join(hello(name)).await;
+            raws.push(raw);
+        }
+        let honest = gateway.device(&serving, "good-0", "0/5", &[]);
+        let mut held = vec![];
+        for mut raw in raws {
+            let assignment = raw.assignment().await;
+            assert_eq!(u64::from(assignment.model.bytes), 4 * WIDE_PARAMETERS);
+            let stream = if fetching { Some(raw.fetch(&assignment).await) } else { None };
+            held.push((raw, stream));
+        }
+        (honest, held)
+    });
+    let status = gateway.wait_committed(2);
+    let devices = status["last_round"]["devices"].as_array().unwrap();
+    assert!(devices.iter().all(|line| line["device"] == "good-0") && devices.len() == 1, "{status}");
+    let (honest, held) = held;
+    let peak = serving.process.peak();
+    honest.succeed();
+    runtime.block_on(async {
+        for (raw, stream) in held {
+            // Until now the aggregator could have sent more, if it had been read.
+            if let Some(mut stream) = stream {
+                assert!(stream.read(&mut [0; 64]).await.unwrap() > Some(0));
+            }
+            raw.leave().await;
+        }
+    });
+    peak
 }
