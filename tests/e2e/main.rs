@@ -5,6 +5,7 @@
 //! | `boards` | behind a bridge: revocation, terms |
 //! | `boasts` | devices that say more of themselves than can be true |
 //! | `care` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
+//! | `corpus` | seeds of the fuzz targets |
 //! | `durable` | what is on the disk before the ledger names it |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
 //! | `gates` | what strangers may cost: handshakes, connections, bytes |
@@ -25,6 +26,7 @@
 mod boards;
 mod boasts;
 mod care;
+mod corpus;
 mod durable;
 mod exchanges;
 mod garbage;
