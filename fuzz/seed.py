@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes the committed corpus, fuzz/corpus/<target>/*, from what other tests keep.
 
-Run it from anywhere after a change of the protocol or of a format. `aggregator` must be built
-(target/ci/aggregator), because credentials are made by it.
+Run it from anywhere after a change of the protocol or of a format; tests/e2e/corpus.rs fails until that was done.
+`aggregator` must be built (target/ci/aggregator), because credentials are made by it.
 """
-import gzip, io, json, pathlib, shutil, struct, subprocess, tarfile, tempfile
+import base64, gzip, io, json, lzma, pathlib, shutil, struct, subprocess, tarfile, tempfile, zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "fuzz" / "corpus"
@@ -83,18 +83,80 @@ def data():
         info = tarfile.TarInfo("d/s01_01_sp.csv")
         info.size = len(text)
         tar.addfile(info, io.BytesIO(text))
-    seed("data", "motion.tar", b"m" + archive.getvalue()[: 512 + 2560 + 1024])
+    archive = archive.getvalue()[: 512 + 2560 + 1024]
+    seed("data", "motion.tar", b"m" + archive)
+    seed("data", "motion.tar.xz", b"m" + lzma.compress(archive))
+    compas = ("sex,age,age_cat,race,juv_fel_count,juv_misd_count,juv_other_count,priors_count,c_charge_degree,two_year_recid\n"
+              "Male,69,Greater than 45,Other,0,0,0,0,F,0\nFemale,24,Less than 25,African-American,0,1,0,4,M,1\n")
+    seed("data", "compas", "o" + compas)
+    bank = ("\"age\";\"job\";\"marital\";\"education\";\"default\";\"balance\";\"housing\";\"loan\";\"contact\";\"day\";"
+            "\"month\";\"duration\";\"campaign\";\"pdays\";\"previous\";\"poutcome\";\"y\"\n"
+            "58;\"management\";\"married\";\"tertiary\";\"no\";2143;\"yes\";\"no\";\"unknown\";5;\"may\";261;1;-1;0;\"unknown\";\"no\"\n"
+            "30;\"services\";\"single\";\"primary\";\"no\";-29;\"no\";\"yes\";\"cellular\";7;\"jun\";90;2;120;1;\"failure\";\"yes\"\n")
+    seed("data", "bank", "k" + bank)
 
 
 def credentials():
     with tempfile.TemporaryDirectory() as dir:
         program = ROOT / "target/ci/aggregator"
-        run = lambda *args: subprocess.run([program, *args], check=True, stdout=subprocess.DEVNULL)
+        run = lambda *args: subprocess.run([program, *args], check=True, stdout=subprocess.PIPE).stdout
         run("init", f"{dir}/gw")
         run("enroll", "--dir", f"{dir}/gw", "--out", dir, "cam-1")
-        seed("credentials", "bundle.pem", pathlib.Path(dir, "cam-1.pem").read_bytes())
+        bundle = pathlib.Path(dir, "cam-1.pem").read_text()
+        seed("credentials", "bundle.pem", bundle)
+        # Terms are read from the bytes of a certificate, not from their text.
+        first = bundle.split("-----BEGIN CERTIFICATE-----")[1].split("-----END")[0]
+        seed("credentials", "certificate.der", base64.b64decode(first))
+        token = run("token", "--dir", f"{dir}/gw", "cam-1").decode().split()[-1]
+        seed("credentials", "token", token)
+        run("enroll", "--dir", f"{dir}/gw", "--out", dir, "--serial", "--tiers", "3,4", "m4")
+        seed("serial", "page", pathlib.Path(dir, "m4.page").read_bytes())
+        seed("serial", "member", pathlib.Path(dir, "gw/identity/serial/m4.key").read_bytes())
         seed("credentials", "authority.pem", pathlib.Path(dir, "gw/identity/ca.crt").read_bytes())
     seed("credentials", "name", "cam-1")
+    # postcard: secret or none, then a key, uncompressed.
+    key = bytes([65, 4]) + bytes(range(64))
+    seed("credentials", "question.token", bytes([1]) + bytes(range(32)) + key)
+    seed("credentials", "question", bytes([0]) + key)
+
+
+def cobs(packet):
+    """As edge-client/src/serial/line.rs puts it on a line."""
+    packet += struct.pack("<I", zlib.crc32(packet))
+    line = bytearray([0])
+    for stretch in packet.split(b"\0"):
+        while len(stretch) >= 254:
+            line += b"\xff" + stretch[:254]
+            stretch = stretch[254:]
+        line += bytes([len(stretch) + 1]) + stretch
+    return bytes(line) + b"\0"
+
+
+def serial():
+    shard = b"FTS1" + struct.pack("<IIIf", 2, 2, 1, 0.5) + bytes([1, 2, 3, 4, 0, 1, 9, 8, 1])
+    seed("serial", "shard", shard)
+    hail = bytes([1, 1]) + bytes(range(16)) + b"m4"
+    ping = bytes([0x10])
+    samples = bytes([0x12]) + struct.pack("<II", 0, len(shard)) + shard
+    taken = bytes([0x13]) + struct.pack("<HII", 0, len(shard), 512)
+    plain = [hail, ping, samples, taken, bytes([4]), bytes([5, 30, 0]), bytes([2]) + bytes(32), bytes([3]) + bytes(40)]
+    seed("serial", "line", b"".join(map(cobs, plain)))
+    seed("serial", "line.long", cobs(bytes([0x12]) + bytes(9) + bytes([7]) * 300))
+    seed("serial", "pieces", b"".join(bytes([len(packet)]) + packet for packet in plain))
+    seed("serial", "taken", taken)
+    # postcard, in a frame of its own: device, board, version, uptime, open, tier, round, batches, working, accepted,
+    # refused, arena, samples, stack, damaged, rejected. The target puts kind, version and checksum around it.
+    status = b"\x02m4\x04fuzz\x050.1.0" + bytes([9, 1, 1, 2, 3, 4, 0, 5, 1, 30, 100, 10, 7, 0, 1])
+    seed("serial", "status", bytes([0]) + status)
+    seed("serial", "session", (CORPUS / "session/all").read_bytes())
+
+
+def files():
+    for name in ("fedlf-online", "fedfb-parity", "tour"):
+        seed("files", f"{name}.toml", (ROOT / f"sim/experiments/{name}.toml").read_bytes())
+    seed("files", "history.jsonl", "{\"round\": 1, \"devices\": []}\n{}\nwhat\n\n{\"round\":2}\n{\"round\": 3")
+    for name in ("iid", "shards:3", "dominant:0.5", "pat-2", "dirichlet:0.5", "natural:2:1", "strata:50/50,20/80"):
+        seed("files", "partition." + name.split(":")[0], name)
 
 
 def rounds():
@@ -113,10 +175,15 @@ def records():
     # postcard: run id, digest, parameters, slices, configuration; then a round with one device.
     seed("records", "run", bytes([7, 5, 200, 1, 2, 100, 50, 3]) + b"a=1")
     seed("records", "round", bytes([1, 1, 5]) + b"cam-1" + bytes([0, 1, 1, 0, 1, 5]) + b"cam-1")
+    entry = (bytes([7, 1, 0, 0, 5]) + b"cam-1" + bytes([0, 3, 1]) + struct.pack("<f", 0.1) + bytes([0])
+             + bytes([10]) + struct.pack("<d", 2.3) + bytes([1]) + struct.pack("<d", 2.1)
+             + bytes([1, 5, 4]) + struct.pack("<d", 0.5) + bytes([3, 0, 0, 0, 0, 0, 0])
+             + bytes([2]) + struct.pack("<dd", 0.5, 0.25) + bytes([0, 40, 9]))
+    seed("records", "entry", entry)
     seed("records", "device", bytes([5]) + b"cam-1" + bytes([2, 100, 100, 1, 1, 10, 2, 64, 10, 0]))
 
 
 if __name__ == "__main__":
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for make in (frames, transfers, models, config, data, credentials, rounds, records):
+    for make in (frames, transfers, models, config, data, credentials, serial, files, rounds, records):
         make()

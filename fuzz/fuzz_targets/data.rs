@@ -22,10 +22,14 @@ fuzz_target!(|data: &[u8]| {
             let paths = [path.to_owned()];
             drop(files::cifar10("cifar", &paths, &paths));
         }),
-        b't' => fuzz::with_file("table", content, |path| {
-            drop(files::table("adult", &[path.to_owned()], &files::ADULT, 1));
-        }),
+        b't' => table(content, &files::ADULT),
+        b'o' => table(content, &files::COMPAS),
+        b'k' => table(content, &files::BANK),
         b'm' => fuzz::with_file("motion", content, |path| drop(files::motion("motion", path))),
         _ => {}
     }
 });
+
+fn table(content: &[u8], schema: &files::Schema) {
+    fuzz::with_file("table", content, |path| drop(files::table("table", &[path.to_owned()], schema, 1)));
+}

@@ -29,9 +29,10 @@ use common::{
 };
 use fleet::{
     gateway::{Gateway, Serving},
+    process::wait_until,
     raw::{Raw, hello, tls},
 };
-use quinn::{ClientConfig, ConnectionError, Endpoint};
+use quinn::{ClientConfig, ConnectionError, Endpoint, TransportConfig};
 
 const DEVICES: [&str; 2] = ["good-0", "good-1"];
 
@@ -64,17 +65,28 @@ fn is_refused(error: &ConnectionError) -> bool {
 fn a_flood_of_handshakes_is_refused_and_devices_still_get_in() {
     let (gateway, serving) = town("{ max_handshakes_per_s = 4 }");
     let identity = fs::read(gateway.identity("good-0")).unwrap();
-    let refused = block_on(async {
-        let mut strangers = tokio::task::JoinSet::new();
-        for _ in 0..40 {
-            let (address, tls) = (serving.address.clone(), tls(&identity, true));
-            strangers.spawn(async move { Raw::connect(&address, tls).await.map(drop) });
-        }
-        let ended = strangers.join_all().await;
-        ended.iter().filter(|end| end.as_ref().is_err_and(is_refused)).count()
-    });
-    // They come within a second or two, of which each has room for four.
-    assert!((20..40).contains(&refused), "{refused} of 40 were refused");
+    let start = Instant::now();
+    let (mut knocks, mut refused) = (0, 0);
+    // However slowly they come: in the end many of them come in the same second.
+    while refused < 20 && knocks < 400 {
+        knocks += 40;
+        refused += block_on(async {
+            let mut strangers = tokio::task::JoinSet::new();
+            for _ in 0..40 {
+                let (address, tls) = (serving.address.clone(), tls(&identity, true));
+                strangers.spawn(async move { Raw::connect(&address, tls).await.map(drop) });
+            }
+            let ended = strangers.join_all().await;
+            ended.iter().filter(|end| end.as_ref().is_err_and(is_refused)).count()
+        });
+    }
+    assert!(refused >= 20, "{refused} of {knocks} were refused");
+    // Each second that was begun has room for four.
+    let room = 4 * (start.elapsed().as_secs() as usize + 2);
+    assert!(
+        refused < knocks && knocks - refused <= room,
+        "{refused} of {knocks} were refused, room for {room}"
+    );
     finish(&gateway, serving);
 }
 
@@ -180,7 +192,7 @@ fn who_connects_and_says_nothing_is_let_go() {
         talks.join(hello("good-0")).await;
         let start = Instant::now();
         Raw::connect(&server, tls(&identity("good-1"), false)).await.unwrap().fate().await;
-        assert!((waits.hello..waits.hello * 10).contains(&start.elapsed()), "{:?}", start.elapsed());
+        assert!(start.elapsed() >= waits.hello, "{:?}", start.elapsed());
         // Whoever has spoken stays.
         talks.say(&ToAggregator::Ready).await;
         talks.hear_until("Wait", |said| matches!(said, ToDevice::Wait(_)).then_some(())).await;
@@ -191,7 +203,7 @@ fn who_connects_and_says_nothing_is_let_go() {
 fn who_never_ends_its_handshake_loses_its_place() {
     let gateway = Gateway::new("run = { min_devices = 2 }", &DEVICES);
     let identity = fs::read(gateway.identity("good-0")).unwrap();
-    let waits = Waits { handshake: Duration::from_secs(2), ..Waits::default() };
+    let waits = Waits { handshake: Duration::from_secs(5), ..Waits::default() };
     let limits = Limits { connections: 9, per_address: 1, handshakes: 99 };
     block_on(async {
         let server = serve_here(&gateway, waits, limits);
@@ -203,15 +215,16 @@ fn who_never_ends_its_handshake_loses_its_place() {
             endpoint.connect_with(client(tls(&identity, false)), to, wire::SERVER_NAME).unwrap();
         let mut packet = [0; 2048];
         let len = deaf.recv(&mut packet).await.unwrap();
-        deaf.send_to(&packet[..len], &server).await.unwrap();
         let start = Instant::now();
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        // Packets to one socket arrive in the order in which they were sent: this one comes before the next handshake.
+        deaf.send_to(&packet[..len], &server).await.unwrap();
         let error = Raw::connect(&server, tls(&identity, false)).await.map(drop).unwrap_err();
         assert!(is_refused(&error), "the only place of this address is taken: {error}");
-        while Raw::connect(&server, tls(&identity, false)).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        assert!((waits.handshake..waits.handshake * 5).contains(&start.elapsed()), "{:?}", start.elapsed());
+        wait_until("the place to be free again", async || {
+            Raw::connect(&server, tls(&identity, false)).await.ok()
+        })
+        .await;
+        assert!(start.elapsed() >= waits.handshake, "{:?}", start.elapsed());
     });
 }
 
@@ -230,13 +243,12 @@ fn connections_of_a_device_and_of_an_address_are_bounded() {
         // The third makes the first one too many.
         let fate = raws.remove(0).fate().await;
         assert_eq!(fate.closed, Some(Code::Busy), "{fate:?}");
-        let third = loop {
-            // Its place is free a moment after it was closed.
-            match connect("good-1").await {
-                Ok(raw) => break raw,
-                Err(error) => assert!(is_refused(&error), "{error}"),
-            }
-        };
+        // Its place is free a moment after it was closed.
+        let third = wait_until("a place", async || {
+            let joined = connect("good-1").await;
+            joined.inspect_err(|error| assert!(is_refused(error), "{error}")).ok()
+        })
+        .await;
         let error = connect("good-1").await.map(drop).unwrap_err();
         assert!(is_refused(&error), "a fourth from this address: {error}");
         raws.push(third);
@@ -271,4 +283,82 @@ fn who_has_proved_nothing_can_not_make_the_aggregator_remember_much() {
     });
     assert!(sent <= 1 << 20, "{sent} bytes were taken");
     finish(&gateway, serving);
+}
+
+/// Whoever asks for the model and does not read it costs what may be on its way to one device, not a model.
+#[test]
+fn who_fetches_and_never_reads_costs_a_window() {
+    let (idle, fetching) = (peak_beside(false), peak_beside(true));
+    // In either direction, as `Windows::ROOMY` of the aggregator says, and as much again for what keeps account of it.
+    let windows = 2 * DEAF as u64 * (384 << 10);
+    let copies = DEAF as u64 * 4 * WIDE_PARAMETERS;
+    assert!(4 * windows < copies, "copies of the model would be seen");
+    println!("peak of {idle} bytes beside {DEAF} idle devices, of {fetching} if they fetch");
+    assert!(
+        fetching < idle + windows + NOISE,
+        "{idle} bytes with {DEAF} idle devices, {fetching} if they fetch"
+    );
+}
+
+/// Devices that do not read.
+const DEAF: usize = 24;
+const WIDE: &str = "mlp:64-1400-1400-10";
+const WIDE_PARAMETERS: u64 = 65 * 1400 + 1401 * 1400 + 1401 * 10;
+/// By how much two runs alike may differ: some arenas of the allocator.
+const NOISE: u64 = 24 << 20;
+
+/// Two rounds with one honest device beside devices that take no part, and perhaps fetch a model that they never read.
+/// Gives the most memory that the aggregator had.
+fn peak_beside(fetching: bool) -> u64 {
+    let deaf: Vec<String> = (0..DEAF).map(|index| format!("deaf-{index:02}")).collect();
+    let names: Vec<&str> = deaf.iter().map(String::as_str).chain(["good-0"]).collect();
+    let config = format!(
+        "run = {{ rounds = 2, min_devices = {} }}\nround = {{ quorum = 0.01, deadline_s = 4 }}\n\
+         model = {{ source = \"{WIDE}\", tiers = [1.0] }}",
+        names.len()
+    );
+    let gateway = Gateway::new(&config, &names);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let connect = |name: &str| {
+        let mut transport = TransportConfig::default();
+        // A few packets may come, and acknowledging them goes on.
+        transport.stream_receive_window(4096u32.into()).keep_alive_interval(Some(Duration::from_secs(2)));
+        let identity = fs::read(gateway.identity(name)).unwrap();
+        let address = serving.address.clone();
+        async move { Raw::connect_over(&address, tls(&identity, false), transport).await.unwrap() }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let held = runtime.block_on(async {
+        let mut raws = vec![];
+        for name in &deaf {
+            let mut raw = connect(name).await;
+            raw.join(hello(name)).await;
+            raws.push(raw);
+        }
+        let honest = gateway.device(&serving, "good-0", "0/5", &[]);
+        let mut held = vec![];
+        for mut raw in raws {
+            let assignment = raw.assignment().await;
+            assert_eq!(u64::from(assignment.model.bytes), 4 * WIDE_PARAMETERS);
+            let stream = if fetching { Some(raw.fetch(&assignment).await) } else { None };
+            held.push((raw, stream));
+        }
+        (honest, held)
+    });
+    let status = gateway.wait_committed(2);
+    let devices = status["last_round"]["devices"].as_array().unwrap();
+    assert!(devices.iter().all(|line| line["device"] == "good-0") && devices.len() == 1, "{status}");
+    let (honest, held) = held;
+    let peak = serving.process.peak();
+    honest.succeed();
+    runtime.block_on(async {
+        for (raw, stream) in held {
+            // Until now the aggregator could have sent more, if it had been read.
+            if let Some(mut stream) = stream {
+                assert!(stream.read(&mut [0; 64]).await.unwrap() > Some(0));
+            }
+            raw.leave().await;
+        }
+    });
+    peak
 }

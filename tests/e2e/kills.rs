@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, thread, time::Duration};
 
 use common::rng::Rng;
 use fleet::{
-    gateway::{Gateway, Serving},
+    gateway::{Gateway, Serving, Stored},
     process::{Process, wait_for},
 };
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn start_devices(gateway: &Gateway, serving: &Serving) -> Vec<Process> {
     DEVICES.iter().zip(shares).map(start).collect()
 }
 
-/// Rounds in which a device was told that its update is durable, as it wrote them down.
+/// Rounds in which a device was told that its update is durable, as it wrote them down; one for every exchange.
 fn acknowledged(output: &str) -> Vec<u64> {
     let lines = output.lines().filter_map(|line| line.split_once("update accepted")?.1.split_once("round="));
     lines.map(|(_, rest)| rest.split_whitespace().next().unwrap().parse().unwrap()).collect()
@@ -53,6 +53,55 @@ fn counted(history: &[Value]) -> BTreeMap<(String, u64), usize> {
     counted
 }
 
+/// Every update that devices were told is durable is in a report, or in the store if its round is still open. Gives how
+/// many there were.
+fn assert_kept(what: &str, stored: &Stored, outputs: &[String]) -> [usize; 2] {
+    let rounds: Vec<_> = stored.history.iter().map(|report| report["round"].as_u64().unwrap()).collect();
+    assert_eq!(rounds, (1..=rounds.len() as u64).collect::<Vec<_>>(), "{what}: every round is closed once");
+    let (counted, open) = (counted(&stored.history), rounds.len() as u64 + 1);
+    assert!(counted.values().all(|&times| times == 1), "{what}: counted twice");
+    let [mut closed, mut pending] = [0; 2];
+    for (device, output) in DEVICES.iter().zip(outputs) {
+        let acknowledged = acknowledged(output);
+        for &round in &acknowledged {
+            assert!(
+                round <= open,
+                "{what}: {device} has delivered for round {round}, but {open} is not closed"
+            );
+            if round < open {
+                closed += 1;
+                let key = ((*device).to_owned(), round);
+                assert!(counted.contains_key(&key), "{what}: {device}'s update of round {round} is lost");
+            }
+        }
+        let told = acknowledged.iter().filter(|&&round| round == open).count();
+        let held =
+            stored.exchanges.iter().filter(|devices| devices.iter().any(|name| name == device)).count();
+        assert!(
+            told <= held,
+            "{what}: {device} was told {told} times that its update of the open round {open} is durable; \
+             the store has {held}"
+        );
+        pending += told;
+    }
+    [closed, pending]
+}
+
+/// Kills the aggregator and looks at what it leaves, while it is gone.
+fn kill(gateway: &Gateway, serving: Serving, devices: &[Process], what: &str) -> usize {
+    // What they were told before is what must be there.
+    let outputs: Vec<_> = devices.iter().map(Process::output).collect();
+    serving.process.kill();
+    assert_kept(what, &gateway.look(), &outputs)[1]
+}
+
+/// Devices pause longer and longer while no round is finished, so all of them are let in first.
+fn wait_joined(serving: &Serving) {
+    wait_for("all devices", || {
+        (serving.process.output().matches("joined").count() >= DEVICES.len()).then_some(())
+    });
+}
+
 #[test]
 fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
     let (kills, seed) = (number("FAIRTIER_KILLS", 24), number("FAIRTIER_SEED", 7));
@@ -61,22 +110,21 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
     let mut serving = gateway.serve("127.0.0.1:0", &[]);
     let address = serving.address.clone();
     let devices = start_devices(&gateway, &serving);
-    for kill in 0..kills {
+    let mut pending = 0;
+    for index in 0..kills {
+        let what = format!("seed {seed}, kill {index}");
         // Mostly while rounds are under way, and sometimes while the aggregator is still opening its store.
-        if kill % 4 == 3 {
+        if index % 4 == 3 {
             let dir = gateway.text("gw");
-            serving.process.kill();
+            pending += kill(&gateway, serving, &devices, &what);
             let args = ["serve", "--dir", &dir, "--listen", &address];
             let starting = Process::start("aggregator", "aggregator", &args);
             thread::sleep(Duration::from_micros(40_000.0f64.mul_add(rng.unit_f64(), 1.0) as u64));
             starting.kill();
         } else {
-            // Devices pause longer and longer while no round is finished, so all of them are let in first.
-            wait_for("all devices", || {
-                (serving.process.output().matches("joined").count() >= DEVICES.len()).then_some(())
-            });
+            wait_joined(&serving);
             thread::sleep(Duration::from_micros((300_000.0 * rng.unit_f64()) as u64));
-            serving.process.kill();
+            pending += kill(&gateway, serving, &devices, &what);
         }
         serving = gateway.serve(&address, &[]);
     }
@@ -90,29 +138,26 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
     serving.process.terminate();
     serving.process.succeed();
 
-    let history = gateway.history();
-    let rounds: Vec<_> = history.iter().map(|report| report["round"].as_u64().unwrap()).collect();
-    assert_eq!(rounds, (1..=rounds.len() as u64).collect::<Vec<_>>(), "every round is closed once");
-    let counted = counted(&history);
-    assert!(counted.values().all(|&times| times == 1), "seed {seed}: counted twice");
-    assert_eq!(counted.len(), 3 * rounds.len(), "seed {seed}: a round was closed without somebody");
-    let mut receipts = 0;
+    let stored = gateway.look();
+    let [closed, open] = assert_kept(&format!("seed {seed}"), &stored, &outputs);
+    let rounds = stored.history.len();
+    assert_eq!(
+        counted(&stored.history).len(),
+        3 * rounds,
+        "seed {seed}: a round was closed without somebody"
+    );
     for (device, output) in DEVICES.iter().zip(&outputs) {
         let acknowledged = acknowledged(output);
-        receipts += acknowledged.len();
         assert!(
             acknowledged.is_sorted_by(|a, b| a < b),
             "seed {seed}: {device} was told twice: {acknowledged:?}"
         );
-        for &round in acknowledged.iter().filter(|&&round| round <= rounds.len() as u64) {
-            let key = ((*device).to_owned(), round);
-            assert!(counted.contains_key(&key), "seed {seed}: {device}'s update of round {round} is lost");
-        }
     }
-    assert!(receipts > rounds.len(), "the devices' own records were read: {receipts}");
-    println!("{kills} kills, {} rounds, {receipts} receipts, seed {seed}", rounds.len());
+    assert!(closed > rounds, "the devices' own records were read: {closed}");
+    println!("{kills} kills, {rounds} rounds, {} receipts, seed {seed}", closed + open);
+    println!("{pending} receipts were of rounds that a kill left open");
 
-    let undisturbed = Gateway::new(&config(rounds.len() as u64), &DEVICES);
+    let undisturbed = Gateway::new(&config(rounds as u64), &DEVICES);
     let serving = undisturbed.serve("127.0.0.1:0", &["--exit-when-done"]);
     let devices = start_devices(&undisturbed, &serving);
     for device in devices {
@@ -120,10 +165,71 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
     }
     serving.process.succeed();
     let bits = |gateway: &Gateway| gateway.parameters().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    assert_eq!(undisturbed.history().len(), rounds.len());
-    assert!(
-        bits(&gateway) == bits(&undisturbed),
-        "seed {seed}: the model differs after {} rounds",
-        rounds.len()
+    assert_eq!(undisturbed.history().len(), rounds);
+    assert!(bits(&gateway) == bits(&undisturbed), "seed {seed}: the model differs after {rounds} rounds");
+}
+
+/// Rounds of two exchanges that close without a device that is silent: the model depends on who was heard, but what was
+/// acknowledged counts, once.
+#[test]
+fn killed_between_exchanges_and_beside_a_silent_device_nothing_acknowledged_is_lost() {
+    let (kills, seed) = ((number("FAIRTIER_KILLS", 24) / 3).max(4), number("FAIRTIER_SEED", 7));
+    let mut rng = Rng::new(seed);
+    let config = "run = { rounds = 1000000, min_devices = 3 }\nround = { quorum = 0.5, deadline_s = 1 }\n\
+                  strategy = { name = \"fedmdfg\" }\nserver = { listen = \"127.0.0.1:0\" }";
+    let gateway = Gateway::new(config, &DEVICES);
+    let mut serving = gateway.serve("127.0.0.1:0", &[]);
+    let address = serving.address.clone();
+    let devices = start_devices(&gateway, &serving);
+    let silent = &devices[2];
+    let mut pending = 0;
+    for index in 0..kills {
+        wait_joined(&serving);
+        if index % 2 == 0 {
+            // At any moment of a round; it ends without this device, and so may others.
+            thread::sleep(Duration::from_micros((200_000.0 * rng.unit_f64()) as u64));
+            silent.signal("STOP");
+            let before = gateway.status().map_or(0, |status| status["committed"].as_u64().unwrap());
+            gateway.wait_committed(before + 2);
+        }
+        thread::sleep(Duration::from_micros((300_000.0 * rng.unit_f64()) as u64));
+        pending += kill(&gateway, serving, &devices, &format!("seed {seed}, kill {index}"));
+        serving = gateway.serve(&address, &[]);
+        silent.signal("CONT");
+    }
+    let before = gateway.status().map_or(0, |status| status["committed"].as_u64().unwrap());
+    gateway.wait_committed(before + 2);
+    for device in &devices {
+        device.terminate();
+    }
+    let outputs: Vec<_> = devices.into_iter().map(Process::succeed).collect();
+    serving.process.terminate();
+    serving.process.succeed();
+
+    let stored = gateway.look();
+    let [closed, open] = assert_kept(&format!("seed {seed}"), &stored, &outputs);
+    for (device, output) in DEVICES.iter().zip(&outputs) {
+        let acknowledged = acknowledged(output);
+        // Once for the update and once for the trial.
+        let times = acknowledged.iter().fold(BTreeMap::new(), |mut times, round| {
+            *times.entry(round).or_insert(0) += 1;
+            times
+        });
+        assert!(
+            acknowledged.is_sorted() && times.values().all(|&times| times <= 2),
+            "seed {seed}: {device} was told too often: {acknowledged:?}"
+        );
+        assert!(times.values().any(|&times| times == 2), "seed {seed}: {device} had one exchange only");
+    }
+    let heard = |count: usize| {
+        stored.history.iter().filter(|report| report["devices"].as_array().unwrap().len() == count).count()
+    };
+    let [two, three] = [heard(2), heard(3)];
+    assert!(two > 0 && three > 0, "seed {seed}: {two} rounds with two devices, {three} with three");
+    println!(
+        "{kills} kills, {} rounds, {two} of them with a silent device, {} receipts, {pending} of rounds that a kill \
+         left open, seed {seed}",
+        stored.history.len(),
+        closed + open
     );
 }

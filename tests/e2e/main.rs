@@ -5,6 +5,9 @@
 //! | `boards` | behind a bridge: revocation, terms |
 //! | `boasts` | devices that say more of themselves than can be true |
 //! | `care` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
+//! | `corpus` | seeds of the fuzz targets |
+//! | `durable` | what is on the disk before the ledger names it |
+//! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
 //! | `gates` | what strangers may cost: handshakes, connections, bytes |
 //! | `garbage` | state machines that are told nonsense in any order |
 //! | `hostile` | devices that lie, and strangers |
@@ -24,6 +27,8 @@
 mod boards;
 mod boasts;
 mod care;
+mod corpus;
+mod durable;
 mod exchanges;
 mod garbage;
 mod gates;

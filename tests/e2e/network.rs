@@ -1,13 +1,16 @@
 //! The real programs over a bad network: a relay of our own between them.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use common::message::{ToAggregator, ToDevice};
 use fleet::{
     gateway::Gateway,
     process::{Process, wait_for},
     raw::{Raw, hello, honest, tls},
-    relay::{Relay, Weather},
+    relay::{Relay, Way, Weather},
 };
 
 const DEVICES: [&str; 3] = ["cam-0", "cam-1", "cam-2"];
@@ -40,18 +43,20 @@ fn a_fifth_of_all_packets_lost_and_far_away() {
         reorder: 0.05,
         rate: 0,
     };
-    let relay = Relay::start(&serving.address, 20, weather);
+    let relays = Relay::each(&serving.address, 20, weather, 3);
     let shares = ["0/3", "1/3", "2/3"];
     let devices: Vec<_> = DEVICES
         .iter()
+        .zip(&relays)
         .zip(shares)
-        .map(|(name, share)| device(&gateway, &relay, name, &["--share", share]))
+        .map(|((name, relay), share)| device(&gateway, relay, name, &["--share", share]))
         .collect();
     for device in devices {
         finish(device);
     }
     serving.process.succeed();
-    assert!(relay.lost() > 20, "{} packets were lost", relay.lost());
+    let lost: Vec<_> = relays.iter().map(Relay::lost).collect();
+    assert!(lost.iter().all(|&lost| lost > 5), "{lost:?} packets were lost");
     let history = gateway.history();
     assert_eq!(history.len(), 2);
     for report in history {
@@ -59,9 +64,10 @@ fn a_fifth_of_all_packets_lost_and_far_away() {
     }
 }
 
-/// One round of the 178,110-parameter model with one device over a slow line, where something happens in
-/// the middle of the upload. Gives the bytes that went up, and what the device wrote.
-fn upload(happens: impl FnOnce(&Relay, &mut Process)) -> (u64, String) {
+/// One round of the 178,110-parameter model with one device over a slow line, where something happens when half of
+/// the model has come down or half of the update has gone up. Gives the bytes that went this way, and what the device
+/// wrote.
+fn disturbed(way: Way, silence: &str, happens: impl FnOnce(&Relay, &mut Process)) -> (u64, String) {
     let gateway =
         Gateway::new("run = { rounds = 1, min_devices = 1 }\nmodel = { source = \"mnist-mlp\" }", &["cam-0"]);
     let pixels = |row: usize| {
@@ -70,41 +76,65 @@ fn upload(happens: impl FnOnce(&Relay, &mut Process)) -> (u64, String) {
     let samples: String = (0..40).map(|row| format!("{},{}\n", pixels(row), row % 10)).collect();
     fs::write(gateway.path("samples.csv"), samples).unwrap();
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
-    let slow = Weather { delay: Duration::from_millis(5), rate: 400_000, ..Weather::FAIR };
+    // Three seconds remain after the first half, on a machine on which others are busy, too.
+    let slow = Weather { delay: Duration::from_millis(5), rate: 120_000, ..Weather::FAIR };
     let relay = Relay::start(&serving.address, 1, slow);
     let csv = gateway.text("samples.csv");
-    let more = ["--csv", &csv, "--scale", "0.0039", "--partition", "iid", "--silence", "3"];
+    let more = ["--csv", &csv, "--scale", "0.0039", "--partition", "iid", "--silence", silence];
     let mut device = device(&gateway, &relay, "cam-0", &more);
-    // Acknowledgements of the model that comes down are small, so this is half of the update.
-    wait_for("half of the update", || (relay.bytes_up() > UPDATE / 2).then_some(()));
+    let bytes = || match way {
+        Way::Up => relay.bytes_up(),
+        Way::Down => relay.bytes_down(),
+    };
+    // Model and update have the same length, and what goes the other way is small.
+    wait_for("half of the way", || (bytes() > UPDATE / 2).then_some(()));
     happens(&relay, &mut device);
     let output = finish(device);
     serving.process.succeed();
     let history = gateway.history();
     assert_eq!(history.len(), 1);
     assert_eq!(history[0]["devices"].as_array().unwrap().len(), 1, "{}", history[0]);
-    (relay.bytes_up(), output)
+    (bytes(), output)
 }
 
 #[test]
 fn a_device_cut_off_in_mid_upload_goes_on_from_the_last_chunk() {
-    let (bytes, output) = upload(|relay, device| {
-        relay.cut();
-        // The connection itself is lost, not only packets.
-        device.wait_line("link lost");
-        relay.heal();
-    });
-    assert_eq!(output.matches("joined as").count(), 2, "{output}");
-    // What had arrived is not asked for again, but for the chunk that was under way.
-    let wanted = output.split("link lost").nth(1).unwrap().split("update wanted from byte ").nth(1).unwrap();
-    let from: u64 = wanted.lines().next().unwrap().trim().parse().unwrap();
-    assert!(from >= UPDATE / 8 && from.is_multiple_of(64 << 10), "resumed from byte {from}");
+    let (bytes, output) = disturbed(Way::Up, "3", lose_the_connection);
+    assert_resumed("update wanted from byte ", &output);
     assert!(bytes < UPDATE * 3 / 2 + UPDATE / 10, "{bytes} bytes went up for an update of {UPDATE}");
 }
 
 #[test]
+fn a_device_cut_off_in_mid_download_goes_on_from_the_last_chunk() {
+    let (bytes, output) = disturbed(Way::Down, "3", lose_the_connection);
+    assert_resumed("model asked for from byte ", &output);
+    // The new model comes as well, for its scores.
+    assert!(bytes < UPDATE * 5 / 2 + UPDATE / 10, "{bytes} bytes came down for two models of {UPDATE}");
+}
+
+/// The connection itself is lost, not only packets.
+fn lose_the_connection(relay: &Relay, device: &mut Process) {
+    relay.cut();
+    device.wait_line("link lost");
+    relay.heal();
+}
+
+/// What had arrived is not asked for again, but for the chunks that were under way.
+fn assert_resumed(wanted: &str, output: &str) {
+    assert_eq!(output.matches("joined as").count(), 2, "{output}");
+    let (before, after) = output.split_once("link lost").unwrap();
+    let from = |output: &str| -> u64 {
+        let (_, rest) = output.split_once(wanted).unwrap();
+        rest.lines().next().unwrap().trim().parse().unwrap()
+    };
+    assert_eq!(from(before), 0, "{output}");
+    let resumed = from(after);
+    assert!(resumed >= UPDATE / 8 && resumed.is_multiple_of(64 << 10), "resumed from byte {resumed}");
+}
+
+#[test]
 fn a_port_that_changes_in_mid_upload_does_not_end_the_connection() {
-    let (bytes, output) = upload(|relay, _| relay.change_ports());
+    let (bytes, output) = disturbed(Way::Up, "30", |relay, _| relay.change_ports());
     assert!(!output.contains("link lost"), "{output}");
     assert_eq!(output.matches("joined as").count(), 1, "{output}");
     assert!(bytes > UPDATE && bytes < UPDATE * 13 / 10, "{bytes} bytes went up for an update of {UPDATE}");
@@ -146,10 +176,43 @@ fn a_device_that_rebinds_its_socket_in_mid_upload_goes_on() {
 
 #[test]
 fn a_short_outage_does_not_end_the_connection() {
-    let (_, output) = upload(|relay, _| {
+    let (_, output) = disturbed(Way::Up, "30", |relay, _| {
+        let before = relay.lost();
         relay.cut();
+        wait_for("packets to be lost", || (relay.lost() > before).then_some(()));
         std::thread::sleep(Duration::from_secs(1));
         relay.heal();
     });
     assert_eq!(output.matches("joined as").count(), 1, "{output}");
+}
+
+/// Packets that keep the connection go out between batches.
+#[test]
+fn a_device_that_trains_longer_than_it_bears_silence_keeps_its_connection() {
+    const SILENCE: Duration = Duration::from_secs(2);
+    // So many epochs that it takes long enough on this machine, too.
+    let long =
+        [400, 1600, 6400, 25600].iter().any(|epochs| train_in_silence(*epochs, SILENCE) > SILENCE * 3 / 2);
+    assert!(long, "training is too fast to show anything");
+}
+
+/// One round of one device over one connection, which bears so much silence. Gives how long it has trained.
+fn train_in_silence(epochs: usize, silence: Duration) -> Duration {
+    let config =
+        format!("run = {{ rounds = 1, min_devices = 1 }}\ntraining = {{ epochs = {epochs}, batch = 4 }}");
+    let gateway = Gateway::new(&config, &["cam-0"]);
+    let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
+    let silence = silence.as_secs().to_string();
+    let mut device = gateway.device(&serving, "cam-0", "0/1", &["--silence", &silence]);
+    device.wait_line("assigned");
+    let start = Instant::now();
+    device.wait_line("update wanted from byte 0");
+    let trained = start.elapsed();
+    let output = finish(device);
+    assert_eq!(output.matches("joined as").count(), 1, "{output}");
+    assert!(!output.contains("link lost"), "{output}");
+    serving.process.succeed();
+    let history = gateway.history();
+    assert_eq!(history[0]["devices"].as_array().unwrap().len(), 1, "{}", history[0]);
+    trained
 }

@@ -107,21 +107,26 @@ impl Board {
 
     /// Opens a session and says Hello, as a board with room for everything.
     pub fn join(&mut self) -> Welcome {
+        self.try_join().unwrap_or_else(|code| panic!("refused: {code}"))
+    }
+
+    /// The same, unless it is refused.
+    pub fn try_join(&mut self) -> Result<Welcome, Code> {
         let start = Instant::now();
         loop {
             assert!(start.elapsed() < PATIENCE, "nobody says Welcome");
-            self.hail().unwrap();
+            self.hail()?;
             self.say(&self.hello());
             loop {
                 match self.hear() {
                     Answer::Message(message) => {
                         if let ToDevice::Welcome(welcome) = *message {
-                            return welcome;
+                            return Ok(welcome);
                         }
                     }
                     // The bridge has opened another stream.
                     Answer::Lost => break,
-                    Answer::Refused(code) => panic!("refused: {code}"),
+                    Answer::Refused(code) => return Err(code),
                 }
             }
         }

@@ -9,7 +9,7 @@ use aggregator::{
     config::Config,
     model::TieredModel,
     server,
-    store::{DiskStore, Options, Store},
+    store::{DiskStore, Entry, Options, Store},
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -124,10 +124,40 @@ impl Gateway {
         reports.map(|(_, text)| serde_json::from_str(&text).unwrap()).collect()
     }
 
+    /// What the store holds. It is read from a copy, so that a server finds it as it was; none may run.
+    pub fn look(&self) -> Stored {
+        let copy = tempfile::tempdir().unwrap();
+        let from = self.path("gw/store");
+        for (path, content) in if from.is_dir() { files(&from) } else { vec![] } {
+            let to = copy.path().join(path.strip_prefix(&from).unwrap());
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::write(to, content).unwrap();
+        }
+        let store = DiskStore::open(copy.path(), Options::default()).unwrap();
+        let history: Vec<Value> =
+            store.history().unwrap().iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect();
+        let open = history.len() as u32 + 1;
+        let updates = (0..u8::MAX).map(|stage| store.updates(open, stage).unwrap());
+        let names = |entries: Vec<Entry>| -> Vec<String> {
+            entries.iter().map(|entry| entry.header.device.to_string()).collect()
+        };
+        let exchanges = updates.map(names).take_while(|devices| !devices.is_empty()).collect();
+        Stored { history, exchanges }
+    }
+
     /// The present global model.
     pub fn parameters(&self) -> Vec<f32> {
         parameters(&self.path("gw/model.onnx"))
     }
+}
+
+/// What is durable.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Reports of all closed rounds.
+    pub history: Vec<Value>,
+    /// Whose updates each exchange of the round after them has.
+    pub exchanges: Vec<Vec<String>>,
 }
 
 /// A running aggregator.

@@ -4,10 +4,12 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use common::{
     Budget, Code, Codec,
-    message::{Assignment, DataSummary, Hello, Offer, Refusal, Scalars, ToAggregator, ToDevice, Welcome},
+    message::{
+        Assignment, DataSummary, Fetch, Hello, Offer, Refusal, Scalars, ToAggregator, ToDevice, Welcome,
+    },
     wire::{self, Frame},
 };
-use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
+use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream, TransportConfig};
 use rustls::{
     RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -55,10 +57,20 @@ pub fn tls(identity: &[u8], anonymous: bool) -> rustls::ClientConfig {
 
 impl Raw {
     pub async fn connect(server: &str, tls: rustls::ClientConfig) -> Result<Self, ConnectionError> {
+        Self::connect_over(server, tls, TransportConfig::default()).await
+    }
+
+    /// With windows and timers of one's own.
+    pub async fn connect_over(
+        server: &str,
+        tls: rustls::ClientConfig,
+        transport: TransportConfig,
+    ) -> Result<Self, ConnectionError> {
         let server: SocketAddr = server.parse().unwrap();
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
         let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap();
-        let config = quinn::ClientConfig::new(Arc::new(crypto));
+        let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::new(transport));
         let connecting = endpoint.connect_with(config, server, wire::SERVER_NAME).unwrap();
         let connection = in_time("a connection", connecting).await?;
         let (control, receive) = in_time("a stream", connection.open_bi()).await?;
@@ -171,6 +183,13 @@ impl Raw {
             _ => None,
         };
         self.hear_until("an Assignment", assignment).await
+    }
+
+    /// Asks for the model; gives the stream it comes on, which may be read or not.
+    pub async fn fetch(&mut self, assignment: &Assignment) -> RecvStream {
+        let fetch = Fetch { transfer: assignment.model.transfer, offset: 0 };
+        self.say(&ToAggregator::Fetch(fetch)).await;
+        in_time("a model", self.connection.accept_uni()).await.unwrap()
     }
 
     /// Offers an update; if the aggregator wants it, sends it. Gives the code of the receipt.

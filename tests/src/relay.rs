@@ -4,7 +4,8 @@
 //! device --> address() [ lose, repeat, hold back, delay ] back socket of this device --> aggregator
 //! ```
 //! What happens to a packet depends on the seed, the device's number, the direction and the packet's number
-//! alone ([`Weather::fate`]): the same seed gives the same decisions, whenever packets come.
+//! alone ([`Weather::fate`]): the same seed gives the same decisions, whenever packets come. Devices are numbered as their
+//! first packets come, so those that start together have a relay each ([`Relay::each`]).
 
 use std::{
     cmp::Reverse,
@@ -142,6 +143,11 @@ impl Relay {
         thread::spawn(move || reader.read_front());
         thread::spawn(move || sender.send_queued());
         Self { inner, address }
+    }
+
+    /// A relay for each of so many devices, with a seed of its own, whoever of them comes first.
+    pub fn each(server: &str, seed: u64, weather: Weather, devices: u64) -> Vec<Self> {
+        (0..devices).map(|index| Self::start(server, seed + index, weather)).collect()
     }
 
     /// Where devices find the aggregator.
@@ -312,7 +318,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::process::wait_for;
 
     const BAD: Weather = Weather {
         delay: Duration::from_millis(10),
@@ -337,6 +346,40 @@ mod tests {
         let twice = fates.iter().filter(|fate| fate.len() == 2).count();
         assert!((150..250).contains(&lost) && (50..150).contains(&twice), "{lost} lost, {twice} twice");
         assert!(fates.iter().flatten().all(|delay| (10..=36).contains(&delay.as_millis())));
+    }
+
+    /// Which packets of two devices arrive, if they come in this order.
+    fn arrived(order: [usize; 2]) -> BTreeSet<[u8; 2]> {
+        const COUNT: u8 = 100;
+        let server = socket().unwrap();
+        let weather = Weather { loss: 0.3, ..Weather::FAIR };
+        let relays = Relay::each(&server.local_addr().unwrap().to_string(), 7, weather, 2);
+        let device = socket().unwrap();
+        for index in order {
+            for number in 0..COUNT {
+                device.send_to(&[index as u8, number], relays[index].address).unwrap();
+            }
+        }
+        let mut arrived = BTreeSet::new();
+        wait_for("all packets", || {
+            let mut packet = [0; 2];
+            if server.recv(&mut packet).is_ok() {
+                arrived.insert(packet);
+            }
+            let lost: u64 = relays.iter().map(Relay::lost).sum();
+            (arrived.len() as u64 + lost == 2 * u64::from(COUNT)).then_some(())
+        });
+        arrived
+    }
+
+    #[test]
+    fn whoever_comes_first_decides_nothing() {
+        let arrived = [arrived([0, 1]), arrived([1, 0])];
+        assert_eq!(arrived[0], arrived[1]);
+        let of =
+            |index| arrived[0].iter().filter(|packet| packet[0] == index).map(|packet| packet[1]).collect();
+        let numbers: [Vec<u8>; 2] = [of(0), of(1)];
+        assert!(numbers[0] != numbers[1] && numbers.iter().all(|numbers| (50..90).contains(&numbers.len())));
     }
 
     #[test]
@@ -368,17 +411,12 @@ mod tests {
 
         relay.cut();
         device.send_to(b"lost", relay.address).unwrap();
-        while relay.lost() == 0 {
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_for("a packet to be lost", || (relay.lost() > 0).then_some(()));
         relay.heal();
         device.send_to(b"healed", relay.address).unwrap();
         assert_eq!(receive(&server).0, b"healed");
         // A packet is counted after it was passed on.
-        let patience = Instant::now() + Duration::from_secs(10);
-        while relay.bytes_up() < 13 && Instant::now() < patience {
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_for("all packets to be counted", || (relay.bytes_up() >= 13).then_some(()));
         assert_eq!((relay.bytes_up(), relay.bytes_down()), (13, 4));
     }
 }

@@ -72,14 +72,14 @@ impl Authority {
 }
 
 impl SerialMember {
-    fn encode(&self) -> String {
+    pub fn encode(&self) -> String {
         let expires =
             self.expires.map_or(String::new(), |seconds| format!("{seconds}\n{}\n", self.tiers.bits()));
         format!("{}\n{expires}", hex(&self.key))
     }
 
     /// Terms that can not be read are not taken for none.
-    fn decode(text: &str) -> Option<Self> {
+    pub fn decode(text: &str) -> Option<Self> {
         let lines: Vec<_> = text.trim_end().lines().collect();
         let (key, expires, tiers) = match lines[..] {
             [key] => (key, None, TierSet::ALL),

@@ -53,7 +53,7 @@ impl Reports {
         History::of(dir).read()
     }
 
-    fn parse(bytes: &[u8]) -> Self {
+    pub fn parse(bytes: &[u8]) -> Self {
         let mut found = Self::default();
         // What follows the last end of a line is being written, or the rest of a crash.
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);

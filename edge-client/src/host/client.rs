@@ -203,7 +203,9 @@ impl Driver<'_> {
         observe: &mut impl FnMut(&Event),
     ) -> Result<Option<Left>, Trouble> {
         while let Some((lane, len)) = self.session.poll_transmit(&mut self.frame) {
-            link.send(lane, &self.frame[..len]).await?;
+let frame = &self.frame[..len];
+            note_fetch(lane, frame);
+            link.send(lane, frame).await?;
             self.carried |= matches!(lane, Lane::Transfer(_));
         }
         while let Some(event) = self.session.poll_event() {
@@ -364,6 +366,16 @@ async fn say(link: &mut QuicLink, message: &ToAggregator) -> Result<(), LinkErro
     let len =
         wire::encode_control(message, &mut frame).map_err(|error| LinkError::Lost(error.to_string()))?;
     link.send(Lane::Control, &frame[..len]).await
+}
+
+/// Whether a download begins anew or goes on is seen here alone.
+fn note_fetch(lane: Lane, frame: &[u8]) {
+    if lane == Lane::Control
+        && let Ok(Frame::Control(body)) = Frame::decode(frame)
+        && let Ok(ToAggregator::Fetch(fetch)) = wire::message(body)
+    {
+        debug!("model asked for from byte {}", fetch.offset);
+    }
 }
 
 /// Refusals that no later attempt will change.

@@ -1,0 +1,153 @@
+//! The end of a serial line: packets among the bytes, sealed frames, identity pages, samples, and keys as the aggregator
+//! keeps them.
+#![no_main]
+
+use aggregator::ca::SerialMember;
+use common::{
+    Budget, Instant, TierSet,
+    message::DataSummary,
+    sealed::{Caller, Gate, Heard, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, name_in},
+};
+use edge_client::{
+    Profile,
+    data::{BytesShard, Part, Shard},
+    serial::{
+        MAX_CHUNK, MAX_PACKET, STATUS, SerialDevice, Status, Taken, limits,
+        line::{Decoder, Encoder},
+    },
+    session::HeapArena,
+};
+use libfuzzer_sys::fuzz_target;
+
+const KEY: [u8; 32] = [7; 32];
+const ROOM: usize = 512;
+/// Packets of one input; sealing them takes most of the time.
+const TURNS: usize = 24;
+
+fuzz_target!(|data: &[u8]| {
+    line(data);
+    board(data);
+    gate(data);
+    samples(data);
+    status(data);
+    if let Ok(page) = Page::decode(data) {
+        assert_eq!(Page::decode(&page.encode()), Ok(page));
+    }
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Some(member) = SerialMember::decode(text)
+    {
+        // Without an end there are no terms to write.
+        let whole = member.expires.is_some() || member.tiers == TierSet::ALL;
+        assert!(!whole || SerialMember::decode(&member.encode()) == Some(member));
+    }
+});
+
+/// What comes out of any bytes comes out again when it is sent.
+fn line(data: &[u8]) {
+    let (mut short, mut long) = (Decoder::<32>::default(), Decoder::<{ MAX_PACKET + 4 }>::default());
+    for &byte in data {
+        let _ = short.push(byte);
+        if let Some(Ok(packet)) = long.push(byte) {
+            let packet = packet.to_vec();
+            let mut decoder = Decoder::<{ MAX_PACKET + 4 }>::default();
+            let again = Encoder::new(&packet)
+                .find_map(|byte| decoder.push(byte).map(|found| found.map(|found| found.to_vec())));
+            assert_eq!(again, Some(Ok(packet)));
+        }
+    }
+}
+
+type Board = SerialDevice<HeapArena, 64>;
+
+/// A board that hears the bytes as they are, then as right packets, then as sealed frames of its aggregator.
+fn board(data: &[u8]) {
+    let page = Page { device: "m4".parse().expect("a name"), key: KEY, seed: [1; 16] };
+    let budget = Budget { ram: 1 << 15, flash: 1 << 15, ..Budget::UNLIMITED };
+    let summary = DataSummary { train_samples: 10, inputs: 64, classes: 10, ..DataSummary::default() };
+    let profile = Profile { device: page.device.clone(), budget, data: summary, secret: 1 };
+    let mut board: Board = Board::new(
+        page,
+        profile,
+        "fuzz",
+        HeapArena::new(budget.ram),
+        limits(MAX_CHUNK),
+        Nonces::new([1; 16], 0),
+    );
+    let mut room = vec![0; ROOM];
+    board.handle_bytes(data, &mut room, Instant::ZERO);
+    for packet in fuzz::pieces(data).take(TURNS) {
+        hear(&mut board, packet, &mut room, Instant::ZERO);
+    }
+    // Whatever it was told, it opens a session.
+    let (mut gate, mut reply) = (Gate::default(), [0; MAX_PLAIN]);
+    for (turn, piece) in (1..).zip(fuzz::pieces(data).take(TURNS)) {
+        let now = Instant::from_millis(3000 * turn);
+        board.handle_timeout(now);
+        for _ in 0..8 {
+            let Some(bytes) = board.poll_transmit(now).map(Iterator::collect::<Vec<u8>>) else { break };
+            let mut decoder = Decoder::<{ MAX_PACKET + 4 }>::default();
+            let Some(mut packet) =
+                bytes.iter().find_map(|&byte| decoder.push(byte)?.ok().map(|packet| packet.to_vec()))
+            else {
+                continue;
+            };
+            if let Knock::Reply(len) =
+                gate.handle(&mut packet, &mut reply, |_| Some(KEY), || [turn as u8; 16])
+            {
+                hear(&mut board, &reply[..len], &mut room, now);
+            }
+        }
+        let frame = fuzz::frame(piece);
+        let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
+        packet[SEAL_HEAD..SEAL_HEAD + frame.len()].copy_from_slice(&frame);
+        if let Some(len) = gate.seal(&mut packet, frame.len()) {
+            hear(&mut board, &packet[..len], &mut room, now);
+        }
+    }
+    let _ = board.samples(&room);
+}
+
+fn hear(board: &mut Board, packet: &[u8], room: &mut [u8], now: Instant) {
+    board.handle_bytes(&Encoder::new(packet).collect::<Vec<_>>(), room, now);
+}
+
+/// Strangers at the aggregator's end, and strange answers to a board that hails.
+fn gate(data: &[u8]) {
+    let (mut gate, mut reply) = (Gate::default(), [0; MAX_PLAIN]);
+    let mut caller = Caller::new("m4".parse().expect("a name"), KEY, Nonces::new([1; 16], 0));
+    let mut hail = [0; MAX_PACKET];
+    for piece in fuzz::pieces(data).take(TURNS) {
+        let _ = name_in(piece);
+        let mut packet = piece.to_vec();
+        let knock = gate.handle(&mut packet, &mut reply, |_| Some(KEY), || [2; 16]);
+        assert!(!matches!(knock, Knock::Frame { .. }), "nobody has the key of a session");
+        let _ = caller.hail(&mut hail);
+        let mut packet = piece.to_vec();
+        let heard = caller.handle(&mut packet);
+        assert!(!matches!(heard, Heard::Frame(_) | Heard::Connected), "nobody has the key");
+    }
+}
+
+fn samples(data: &[u8]) {
+    let Ok(shard) = BytesShard::parse(data) else { return };
+    assert_eq!(BytesShard::parse(&shard.encode()).map(|again| again.encode()), Ok(shard.encode()));
+    let mut sample = vec![0.0; shard.inputs() as usize];
+    for part in [Part::Train, Part::Test] {
+        for index in 0..shard.len(part).min(4) {
+            let label = shard.sample(part, index, &mut sample).expect("a sample that is there");
+            assert!(label < shard.classes());
+        }
+    }
+}
+
+/// With a right checksum inside.
+fn status(data: &[u8]) {
+    let _ = Taken::decode(data);
+    let _ = Status::decode(data);
+    let packet = [&[STATUS], &fuzz::frame(data)[..]].concat();
+    if let Some(status) = Status::decode(&packet) {
+        let mut again = vec![0; MAX_PACKET];
+        let len = status.encode(&mut again);
+        assert_eq!(Status::decode(&again[..len]), Some(status));
+    }
+}

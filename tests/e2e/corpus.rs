@@ -1,0 +1,157 @@
+//! Seeds of the fuzz targets: what is copied from elsewhere is what is there now, and what was made by hand still means
+//! something. `fuzz/seed.py` writes them.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use aggregator::{
+    ca::SerialMember,
+    config::Config,
+    fleet::DeviceRecord,
+    store::{Entry, Reports, RoundRecord, RunRecord},
+};
+use common::{TierSet, certificate::Terms, enrol::Question, sealed::Page, wire};
+use edge_client::{
+    data::{BytesShard, Shard},
+    host::{Identity, enrol::Token},
+    serial::{MAX_PACKET, STATUS, Status, Taken, line::Decoder},
+};
+use sim::{data::files, experiment::Loaded, partition::Partition};
+
+const AGAIN: &str = "run fuzz/seed.py";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn seed(target: &str, name: &str) -> Vec<u8> {
+    let path = root().join("fuzz/corpus").join(target).join(name);
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; {AGAIN}", path.display()))
+}
+
+fn text(target: &str, name: &str) -> String {
+    String::from_utf8(seed(target, name)).unwrap()
+}
+
+fn names(target: &str) -> BTreeSet<String> {
+    let dir = fs::read_dir(root().join("fuzz/corpus").join(target)).unwrap();
+    dir.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn seeds_of_messages_are_the_golden_frames() {
+    let golden = fs::read_to_string(root().join("common/tests/golden/frames.txt")).unwrap();
+    let (mut frames, mut messages) = (BTreeSet::new(), BTreeSet::new());
+    for line in golden.lines().skip(1) {
+        let (name, hex) = line.split_once(' ').unwrap();
+        let frame: Vec<u8> = hex
+            .trim()
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect();
+        assert!(seed("frames", name) == frame, "frames/{name} is stale; {AGAIN}");
+        frames.insert(name.to_owned());
+        if frame[1] == 0 {
+            assert!(seed("messages", name) == frame[2..frame.len() - 4], "messages/{name} is stale; {AGAIN}");
+            messages.insert(name.to_owned());
+        }
+        let inner = &frame[1..frame.len() - 4];
+        if name.starts_with("ToDevice") && frame.len() < 256 {
+            let piece = [&[inner.len() as u8], inner].concat();
+            assert!(seed("session", name) == piece, "session/{name} is stale; {AGAIN}");
+            let all = seed("session", "all");
+            assert!(all.windows(piece.len()).any(|part| part == piece), "session/all lacks {name}; {AGAIN}");
+        }
+    }
+    assert!(frames.len() > 20);
+    assert_eq!((names("frames"), names("messages")), (frames, messages), "{AGAIN}");
+    assert!(seed("serial", "session") == seed("session", "all"), "{AGAIN}");
+}
+
+#[test]
+fn seeds_that_are_copies_are_like_their_sources() {
+    let same = |target: &str, name: &str, source: &str| {
+        assert!(
+            seed(target, name) == fs::read(root().join(source).join(name)).unwrap(),
+            "{target}/{name}; {AGAIN}"
+        );
+    };
+    same("config", "default.toml", "aggregator/src");
+    for target in ["onnx", "npy"] {
+        let names = names(target);
+        assert!(names.len() > 3, "{target}");
+        names.iter().for_each(|name| same(target, name, "models/tests/fixtures"));
+    }
+    for name in ["fedlf-online.toml", "fedfb-parity.toml", "tour.toml"] {
+        same("files", name, "sim/experiments");
+        Loaded::parse("seed", &text("files", name), "quick", &[]).unwrap();
+    }
+    Config::parse(&text("config", "default.toml")).unwrap();
+    Config::parse(&text("config", "short.toml")).unwrap();
+}
+
+#[test]
+fn seeds_of_records_and_credentials_are_read() {
+    assert!(wire::message::<RunRecord>(&seed("records", "run")).is_ok());
+    assert!(wire::message::<RoundRecord>(&seed("records", "round")).is_ok());
+    assert!(wire::message::<DeviceRecord>(&seed("records", "device")).is_ok());
+    assert!(wire::message::<Entry>(&seed("records", "entry")).is_ok());
+
+    Identity::parse(&seed("credentials", "bundle.pem")).unwrap();
+    let terms = Terms::of(&seed("credentials", "certificate.der")).unwrap();
+    assert!(terms.expires > terms.issued && terms.issued > 0);
+    text("credentials", "token").parse::<Token>().unwrap();
+    let question = |name| wire::message::<Question>(&seed("credentials", name)).unwrap();
+    assert_eq!(["question", "question.token"].map(|name| question(name).secret.is_some()), [false, true]);
+
+    let found = Reports::parse(&seed("files", "history.jsonl"));
+    assert_eq!((found.reports.len(), found.damaged), (2, vec![2, 3]));
+    let partitions: Vec<_> =
+        names("files").into_iter().filter(|name| name.starts_with("partition.")).collect();
+    assert_eq!(partitions.len(), 7);
+    for name in partitions {
+        text("files", &name).parse::<Partition>().unwrap();
+    }
+}
+
+#[test]
+fn seeds_of_a_serial_line_are_read() {
+    assert_eq!(Page::decode(&seed("serial", "page")).unwrap().device.as_str(), "m4");
+    let member = SerialMember::decode(&text("serial", "member")).unwrap();
+    assert!(member.expires.is_some() && member.tiers != TierSet::ALL);
+    let shard = seed("serial", "shard");
+    assert_eq!(BytesShard::parse(&shard).unwrap().train_len(), 2);
+    assert_eq!(Taken::decode(&seed("serial", "taken")).unwrap().next as usize, shard.len());
+    let body = &seed("serial", "status")[1..];
+    let mut frame = [&[wire::PROTOCOL_VERSION, 0], body].concat();
+    frame.extend(wire::crc32(&frame).to_le_bytes());
+    assert!(Status::decode(&[&[STATUS], &frame[..]].concat()).is_some());
+    for (name, packets) in [("line", 8), ("line.long", 1)] {
+        let mut decoder = Decoder::<{ MAX_PACKET + 4 }>::default();
+        let found: Vec<_> = seed("serial", name)
+            .iter()
+            .filter_map(|&byte| decoder.push(byte).map(|found| found.is_ok()))
+            .collect();
+        assert_eq!(found, vec![true; packets], "{name}");
+    }
+}
+
+#[test]
+fn seeds_of_tables_and_archives_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, &seed("data", name)[1..]).unwrap();
+        path
+    };
+    for (name, schema) in [("table", &files::ADULT), ("compas", &files::COMPAS), ("bank", &files::BANK)] {
+        files::table(name, &[file(name)], schema, 1).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    for name in ["motion.tar", "motion.tar.xz"] {
+        files::motion(name, &file(name)).unwrap();
+    }
+}
