@@ -30,6 +30,9 @@ use output::print;
 use serve::ServeArgs;
 use terms::TermsArgs;
 
+/// The present model, in the gateway's directory.
+const MODEL: &str = "model.onnx";
+
 /// Trains one model fairly on unequal devices: the gateway.
 #[derive(Parser, Debug)]
 #[command(name = "aggregator", version, after_help = examples::ALL)]
@@ -219,7 +222,7 @@ fn load(dir: &Path) -> Result<Config> {
 
 fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
     let config = load(dir)?;
-    let path = dir.join("model.onnx");
+    let path = dir.join(MODEL);
     let file = fs::read(&path).with_context(|| format!("{}: serve first", path.display()))?;
     let (graph, parameters) = Graph::from_onnx(&file).with_context(|| path.display().to_string())?;
     let (model, _) = open_model(&config, Needs::default())?;

@@ -36,6 +36,7 @@ pub(crate) mod state;
 
 pub use books::Books;
 pub use conduct::{Due, Losses};
+pub use files::replace;
 
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
 const GROUP: usize = 32;

@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::error::Code;
 
 /// Raised whenever a message or the frame itself changes.
-pub const PROTOCOL_VERSION: u8 = 3;
+pub const PROTOCOL_VERSION: u8 = 4;
 /// How QUIC peers name this protocol in their handshake.
 pub const ALPN: &[u8] = b"fairtier/1";
 /// How a bridge does, whose streams carry packets of serial devices.

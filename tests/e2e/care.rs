@@ -275,7 +275,10 @@ fn history_and_status_are_read_while_the_server_runs() {
         "{status}"
     );
     assert_eq!(command(&gateway, &["history", "--format", "csv"]).succeed().lines().count(), 3);
+    let model = || fs::read(gateway.path("gw/model.onnx")).unwrap();
+    let after_two = model();
     command(&gateway, &["rollback", "--to", "0"]).succeed();
+    assert_ne!(model(), after_two, "`export` gives the model that was gone back to");
     let status = command(&gateway, &["status"]).succeed();
     assert!(status.contains("0 rounds committed") && status.contains("initial"), "{status}");
     fs::write(gateway.path("gw/status.json"), "{}").unwrap();

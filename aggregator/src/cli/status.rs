@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use aggregator::{config::Config, report::history::clipped, store::RolledBack};
+use aggregator::{config::Config, keeper::replace, report::history::clipped, store::RolledBack};
 use anyhow::{Context, Result, anyhow, bail};
 use common::Code;
 use serde_json::{Value, json};
@@ -46,9 +46,7 @@ pub(super) fn rewrite(dir: &Path, done: &RolledBack) -> Result<()> {
         "rolled_back_from": done.from,
         "last_round": report,
     });
-    let (path, part) = (dir.join(FILE), dir.join(".status.json.part"));
-    let written = fs::write(&part, status.to_string()).and_then(|()| fs::rename(&part, &path));
-    written.with_context(|| path.display().to_string())
+    replace(dir, FILE, status.to_string().as_bytes()).with_context(|| dir.join(FILE).display().to_string())
 }
 
 fn parse(text: &str) -> Result<Value> {

@@ -1,12 +1,16 @@
 //! Looking after the store while no server runs.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
-use aggregator::store::DiskStore;
+use aggregator::{
+    keeper::replace,
+    store::{DiskStore, RolledBack},
+};
 use anyhow::{Context, Result, bail};
+use models::{Graph, onnx};
 use tracing::info;
 
-use super::{Format, print, status};
+use super::{Format, MODEL, print, status};
 
 pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
     let store = dir.join("store");
@@ -50,10 +54,28 @@ pub(super) fn expect_run(dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The file that people take is the model that the run has now.
+fn rewrite_model(dir: &Path, done: &RolledBack) -> Result<()> {
+    let path = dir.join(MODEL);
+    let Ok(file) = fs::read(&path) else { return Ok(()) };
+    let formed = Graph::from_onnx(&file).map_err(anyhow::Error::from).and_then(|(graph, _)| {
+        let metadata = [("round", done.to.to_string())];
+        let options = onnx::ExportOptions { metadata: &metadata, ..onnx::ExportOptions::default() };
+        Ok(onnx::export(&graph, &done.parameters, &options)?)
+    });
+    // A file of which nothing can be made is no model of this run; `serve` writes it anew.
+    let replaced = match formed {
+        Ok(file) => replace(dir, MODEL, &file),
+        Err(_) => fs::remove_file(&path),
+    };
+    replaced.with_context(|| path.display().to_string())
+}
+
 pub(super) fn rollback(dir: &Path, to: u32) -> Result<()> {
     let store = dir.join("store");
     let done = DiskStore::rollback(&store, to).with_context(|| store.display().to_string())?;
     status::rewrite(dir, &done)?;
+    rewrite_model(dir, &done)?;
     let mut text = format!("went back from round {} to the model after round {}\n", done.from, done.to);
     if let Some(reports) = done.reports {
         text += &format!("reports of the rounds between are in {}\n", reports.display());

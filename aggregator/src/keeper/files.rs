@@ -1,6 +1,6 @@
 //! The files that people read: the model, the state of the run.
 
-use std::{fs, time::Instant};
+use std::{fs, io, path::Path, time::Instant};
 
 use common::Tier;
 use models::onnx::{self, ExportOptions};
@@ -53,12 +53,14 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whoever reads sees the old file or the new one, never half of one.
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), KeeperError> {
         let Some(dir) = &self.dir else { return Ok(()) };
-        let (path, part) = (dir.join(name), dir.join(format!(".{name}.part")));
-        fs::write(&part, bytes)
-            .and_then(|()| fs::rename(&part, &path))
-            .map_err(|source| KeeperError::Write { path, source })
+        replace(dir, name, bytes).map_err(|source| KeeperError::Write { path: dir.join(name), source })
     }
+}
+
+/// Whoever reads sees the old file or the new one, never half of one.
+pub fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let part = dir.join(format!(".{name}.part"));
+    fs::write(&part, bytes).and_then(|()| fs::rename(&part, dir.join(name)))
 }

@@ -45,6 +45,8 @@ pub struct RolledBack {
     pub reports: Option<PathBuf>,
     /// The report of round `to`.
     pub last: Option<String>,
+    /// The model after round `to`.
+    pub parameters: Vec<f32>,
 }
 
 impl DiskStore {
@@ -129,7 +131,7 @@ impl DiskStore {
         spool::sweep(&store.spools, |round| needed.contains(&round))?;
         store.models.sweep(|round| round <= to)?;
         store.catch_up(to)?;
-        Ok(RolledBack { from, to, reports, last: kept.remove(&to) })
+        Ok(RolledBack { from, to, reports, last: kept.remove(&to), parameters })
     }
 
     /// Rounds whose models are kept, ascending.

@@ -203,7 +203,7 @@ impl Driver<'_> {
         observe: &mut impl FnMut(&Event),
     ) -> Result<Option<Left>, Trouble> {
         while let Some((lane, len)) = self.session.poll_transmit(&mut self.frame) {
-let frame = &self.frame[..len];
+            let frame = &self.frame[..len];
             note_fetch(lane, frame);
             link.send(lane, frame).await?;
             self.carried |= matches!(lane, Lane::Transfer(_));
