@@ -188,7 +188,8 @@ fn run(args: &RunArgs) -> Result<()> {
         BackendName::Fast => &mut fast,
         BackendName::Portable => &mut portable,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // The link has a thread of its own, or a batch that takes long would look like a device that is gone.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let end = runtime.block_on(async {
         let stop = stop_signal()?;
         client.run(&shard, backend, stop, report).await.map_err(anyhow::Error::from)

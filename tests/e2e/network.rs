@@ -186,24 +186,35 @@ fn a_short_outage_does_not_end_the_connection() {
     assert_eq!(output.matches("joined as").count(), 1, "{output}");
 }
 
+const SILENCE: Duration = Duration::from_secs(2);
+
 /// Packets that keep the connection go out between batches.
 #[test]
 fn a_device_that_trains_longer_than_it_bears_silence_keeps_its_connection() {
-    const SILENCE: Duration = Duration::from_secs(2);
     // So many epochs that it takes long enough on this machine, too.
-    let long =
-        [400, 1600, 6400, 25600].iter().any(|epochs| train_in_silence(*epochs, SILENCE) > SILENCE * 3 / 2);
+    let long = [400, 1600, 6400, 25600].iter().any(|epochs| {
+        train_in_silence(&format!("training = {{ epochs = {epochs}, batch = 4 }}")) > SILENCE * 3 / 2
+    });
     assert!(long, "training is too fast to show anything");
 }
 
-/// One round of one device over one connection, which bears so much silence. Gives how long it has trained.
-fn train_in_silence(epochs: usize, silence: Duration) -> Duration {
-    let config =
-        format!("run = {{ rounds = 1, min_devices = 1 }}\ntraining = {{ epochs = {epochs}, batch = 4 }}");
-    let gateway = Gateway::new(&config, &["cam-0"]);
+/// And while one batch is computed.
+#[test]
+fn a_batch_that_takes_longer_than_silence_is_borne_keeps_the_connection() {
+    let long = [500, 1000, 2000, 4000].iter().any(|width| {
+        let model = format!("model = {{ source = \"mlp:64-{width}-{width}-10\", tiers = [1.0] }}");
+        train_in_silence(&format!("training = {{ batch = 100000 }}\n{model}")) > SILENCE * 3 / 2
+    });
+    assert!(long, "training is too fast to show anything");
+}
+
+/// One round of one device over one connection. Gives how long it has trained.
+fn train_in_silence(training: &str) -> Duration {
+    let gateway = Gateway::new(&format!("run = {{ rounds = 1, min_devices = 1 }}\n{training}"), &["cam-0"]);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
-    let silence = silence.as_secs().to_string();
-    let mut device = gateway.device(&serving, "cam-0", "0/1", &["--silence", &silence]);
+    let silence = SILENCE.as_secs().to_string();
+    let more = ["--silence", &silence, "--backend", "portable"];
+    let mut device = gateway.device(&serving, "cam-0", "0/1", &more);
     device.wait_line("assigned");
     let start = Instant::now();
     device.wait_line("update wanted from byte 0");
