@@ -174,7 +174,7 @@ def rounds():
 def records():
     # postcard: run id, digest, parameters, slices, configuration; then a round with one device.
     seed("records", "run", bytes([7, 5, 200, 1, 2, 100, 50, 3]) + b"a=1")
-    seed("records", "round", bytes([1, 1, 5]) + b"cam-1" + bytes([0, 1, 1, 0, 1, 5]) + b"cam-1")
+    seed("records", "round", bytes([1, 0, 1, 5]) + b"cam-1" + bytes([0, 1, 1, 1, 0, 7, 1, 5]) + b"cam-1")
     entry = (bytes([7, 1, 0, 0, 5]) + b"cam-1" + bytes([0, 3, 1]) + struct.pack("<f", 0.1) + bytes([0])
              + bytes([10]) + struct.pack("<d", 2.3) + bytes([1]) + struct.pack("<d", 2.1)
              + bytes([1, 5, 4]) + struct.pack("<d", 0.5) + bytes([3, 0, 0, 0, 0, 0, 0])

@@ -136,6 +136,8 @@ pub struct Session<A, const NODES: usize = MAX_NODES> {
     job: Job,
     /// When to repeat the present request.
     retry: Option<Instant>,
+    /// It was answered with a Wait, though there is something that the device wants.
+    deferred: bool,
     sign_of_life: Instant,
     messages: Deque<Said, 4>,
     events: Deque<Event, 2>,
@@ -157,6 +159,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             baseline_of: None,
             job: Job::Free,
             retry: None,
+            deferred: false,
             sign_of_life: Instant::ZERO,
             messages: Deque::new(),
             events: Deque::new(),
@@ -328,6 +331,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 
     /// Says (again) what the device wants now.
     fn request(&mut self, now: Instant) {
+        self.deferred = false;
         match (self.link, &self.job) {
             (Link::Down, _) => {}
             (Link::Up, Job::Working { .. }) => self.retry = None,

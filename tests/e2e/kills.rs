@@ -175,7 +175,7 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
 fn killed_between_exchanges_and_beside_a_silent_device_nothing_acknowledged_is_lost() {
     let (kills, seed) = ((number("FAIRTIER_KILLS", 24) / 3).max(4), number("FAIRTIER_SEED", 7));
     let mut rng = Rng::new(seed);
-    let config = "run = { rounds = 1000000, min_devices = 3 }\nround = { quorum = 0.5, deadline_s = 1 }\n\
+    let config = "run = { rounds = 1000000, min_devices = 3 }\nround = { quorum = 0.5, deadline_s = 1, give_up_s = 5 }\n\
                   strategy = { name = \"fedmdfg\" }\nserver = { listen = \"127.0.0.1:0\" }";
     let gateway = Gateway::new(config, &DEVICES);
     let mut serving = gateway.serve("127.0.0.1:0", &[]);

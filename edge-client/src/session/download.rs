@@ -113,6 +113,10 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             Job::Offering { offer, .. } => Some(offer.ticket),
         };
         if present == Some(assignment.ticket) {
+            // The aggregator was started again and did not know yet what the device was asking for.
+            if self.deferred {
+                self.request(now);
+            }
             return;
         }
         // The receipt of the earlier round was lost. Asking for it once more costs one answer; not

@@ -51,11 +51,10 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             (Link::Greeting, ToDevice::Welcome(welcome)) => self.handle_welcome(&welcome, now),
             (Link::Planning, ToDevice::PlanPart(part)) => self.handle_plan_part(&part, now),
             (Link::Up, ToDevice::Assignment(assignment)) => self.handle_assignment(assignment, now),
-            (Link::Up, ToDevice::Wait(time)) => {
-                if matches!(self.job, Job::Free) {
-                    self.retry = Some(now + time);
-                }
-            }
+            (Link::Up, ToDevice::Wait(time)) => match self.job {
+                Job::Free => self.retry = Some(now + time),
+                _ => self.deferred = true,
+            },
             (Link::Up, ToDevice::Finished { round }) => {
                 self.job = Job::Free;
                 self.retry = None;

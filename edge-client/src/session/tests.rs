@@ -220,6 +220,23 @@ fn requests_are_repeated_until_they_are_answered() {
     assert_eq!(device.session.poll_timeout(), Some(device.now + Duration::from_secs(7)));
 }
 
+/// An aggregator that was started again announces the round that the device is in the middle of.
+#[test]
+fn what_could_not_be_answered_is_asked_again_when_the_round_is_announced() {
+    let mut arena = [0.0; 26];
+    let mut device = Device::new(&mut arena);
+    device.join();
+    device.hear(&ToDevice::Assignment(assignment()));
+    let fetch = ToAggregator::Fetch(Fetch { transfer: 1, offset: 0 });
+    assert_eq!(device.say().0, [fetch.clone()]);
+    device.hear(&ToDevice::Assignment(assignment()));
+    assert_eq!(device.say().0, [], "it is being answered");
+    device.hear(&ToDevice::Wait(Duration::from_secs(7)));
+    assert_eq!(device.say().0, []);
+    device.hear(&ToDevice::Assignment(assignment()));
+    assert_eq!(device.say().0, [fetch]);
+}
+
 #[test]
 fn a_lost_link_resumes_download_and_upload_where_they_were() {
     let mut arena = [0.0; 26];

@@ -6,8 +6,10 @@ use super::{super::cohort::Cohort, GuardConfig};
 
 /// Participants without which a tier has no middle of its own.
 pub(super) const PEERS: usize = 4;
-/// Deviations of sample counts that can be believed, as a part of those of losses.
-const COUNTS: f64 = 0.7;
+/// By how much less than `peer_samples` a sample count may be above the middle where all are alike.
+const ALIKE: f64 = 6.0;
+/// Deviation from which on they are not.
+const UNEQUAL: f64 = 0.4;
 /// Standard deviations per median absolute deviation, of normal numbers.
 const DEVIATION: f64 = 1.4826;
 
@@ -81,7 +83,10 @@ fn count_band(counts: &[f64], config: &GuardConfig) -> Option<Band> {
     let above: Vec<f64> = logs.iter().map(|log| log - middle).filter(|&above| above >= 0.0).collect();
     let upper = above.get(above.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
     let deviation = DEVIATION * upper.min(2.0 * median(&mut apart));
-    let reach = (COUNTS * config.spread * deviation).max(config.peer_samples.ln());
+    // However alike they are, and however unequal.
+    let (alike, unequal) = ((config.peer_samples / ALIKE).max(1.0).ln(), config.peer_samples.ln());
+    let least = alike + (unequal - alike) * (deviation / UNEQUAL).min(1.0);
+    let reach = (config.spread / 2.0 * deviation).max(least);
     Some(Band { middle, limit: (middle + reach).exp() })
 }
 

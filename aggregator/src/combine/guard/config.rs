@@ -28,7 +28,7 @@ pub struct GuardConfig {
     pub factor: f64,
     /// By how much a sample count may differ from that of the enrolment.
     pub samples: f64,
-    /// How many times the middle of its peers a sample count may be, however alike they are.
+    /// How many times the middle of its peers a sample count may be where they are unequal; a sixth of it where they are alike.
     pub peer_samples: f64,
     /// Devices that do have more, by the operator's word.
     pub large_shards: BTreeSet<DeviceId>,
@@ -44,7 +44,7 @@ impl Default for GuardConfig {
             spread: 8.0,
             factor: 4.0,
             samples: 2.0,
-            peer_samples: 5.0,
+            peer_samples: 30.0,
             large_shards: BTreeSet::new(),
             robust: Robust::default(),
             screen: 0.15,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! x = ln n     c = median of the peers' x     s = 1.4826 min(median of x - c where that is not negative, 2 median |x - c|)
-//! believed    x <= c + max(ln peer_samples, 0.7 spread s)
+//! believed    x <= c + max(ln m, spread / 2 * s)     m from peer_samples / 6 where s = 0 to peer_samples where s >= 0.4
 //! otherwise   it counts as the middle of its peers
 //! ```
 //! Peers are all of the tier that have ever taken part, so that a round of three knows them, too. Honest shards differ

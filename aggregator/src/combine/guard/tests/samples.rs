@@ -63,7 +63,7 @@ fn an_operator_may_know_better() {
     fleet[3].samples = 200_000;
     let (samples, lines) = counted(&guard, &fleet);
     assert_eq!((samples[3], samples[5], lines.len()), (50_000.0, 51.0, 2));
-    let (guard, fleet) = enrolled(&counts, GuardConfig { peer_samples: 2000.0, ..GuardConfig::default() });
+    let (guard, fleet) = enrolled(&counts, GuardConfig { peer_samples: 10_000.0, ..GuardConfig::default() });
     assert_eq!(counted(&guard, &fleet).1, []);
 }
 
