@@ -228,7 +228,7 @@ fn what_could_not_be_answered_is_asked_again_when_the_round_is_announced() {
     device.join();
     device.hear(&ToDevice::Assignment(assignment()));
     let fetch = ToAggregator::Fetch(Fetch { transfer: 1, offset: 0 });
-    assert_eq!(device.say().0, [fetch.clone()]);
+    assert_eq!(device.say().0, std::slice::from_ref(&fetch));
     device.hear(&ToDevice::Assignment(assignment()));
     assert_eq!(device.say().0, [], "it is being answered");
     device.hear(&ToDevice::Wait(Duration::from_secs(7)));
