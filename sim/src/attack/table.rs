@@ -11,9 +11,13 @@ pub fn table(result: &AttackResult) -> String {
         keys => format!("defended: [guard] {keys}, all else as it is by default\n"),
     };
     let _ = writeln!(text, "undefended: [guard] {OFF}");
-    text += "hostile     F x  n x   updates    tactic | reference loss    var |   undefended loss         var |     defended loss         var | named  honest named\n";
+    text += "hostile     F x  n x   updates    tactic | reference loss    var |   undefended loss               var |     defended loss               var | named  honest named\n";
     for row in &result.rows {
-        let change = |now: f64, then: f64| format!("{now:9.4} {:>+7.0}%", 100.0 * (now / then - 1.0));
+        let change = |now: f64, then: f64| match 100.0 * (now / then - 1.0) {
+            // Nothing is left of a model that is so far away.
+            change if change > 9999.0 => format!("{now:9.0e} >+9999%"),
+            change => format!("{now:9.4} {change:>+7.0}%"),
+        };
         let (reference, bare, guarded) = (&row.reference, &row.undefended, &row.defended);
         let _ = writeln!(
             text,
