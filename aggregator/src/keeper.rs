@@ -32,11 +32,15 @@ mod belief;
 mod books;
 mod conduct;
 mod files;
+mod finish;
+mod losses;
+mod scene;
 pub(crate) mod state;
 
 pub use books::Books;
-pub use conduct::{Due, Losses};
 pub use files::replace;
+pub use finish::Due;
+pub use losses::Losses;
 
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
 const GROUP: usize = 32;

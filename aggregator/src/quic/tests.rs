@@ -1,0 +1,124 @@
+use rustls::{
+    HandshakeKind,
+    pki_types::{PrivateKeyDer, pem::PemObject},
+};
+
+use super::*;
+use crate::ca::Membership;
+
+fn client(authority: &Authority, device: Option<&DeviceId>) -> rustls::ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.root().unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut tls = match device.map(|device| authority.enroll(device).unwrap()) {
+        None => builder.with_no_client_auth(),
+        Some(bundle) => {
+            let certificate = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();
+            let key = PrivateKeyDer::from_pem_slice(bundle.as_bytes()).unwrap();
+            builder.with_client_auth_cert(vec![certificate], key).unwrap()
+        }
+    };
+    tls.alpn_protocols = vec![common::enrol::ALPN.to_vec()];
+    tls
+}
+
+/// A handshake and what comes right after it, in memory.
+fn shake_hands(server: &Arc<rustls::ServerConfig>, client: &Arc<rustls::ClientConfig>) -> HandshakeKind {
+    let name = wire::SERVER_NAME.try_into().unwrap();
+    let mut client = rustls::ClientConnection::new(client.clone(), name).unwrap();
+    let mut server = rustls::ServerConnection::new(server.clone()).unwrap();
+    let mut bytes = vec![];
+    while client.wants_write() || server.wants_write() {
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        let mut sent = &bytes[..];
+        while !sent.is_empty() {
+            server.read_tls(&mut sent).unwrap();
+            server.process_new_packets().unwrap();
+        }
+        bytes.clear();
+        while server.wants_write() {
+            server.write_tls(&mut bytes).unwrap();
+        }
+        let mut sent = &bytes[..];
+        while !sent.is_empty() {
+            client.read_tls(&mut sent).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        bytes.clear();
+    }
+    assert!(server.peer_certificates().is_some_and(|chain| !chain.is_empty()));
+    server.handshake_kind().unwrap()
+}
+
+#[test]
+fn a_certificate_is_looked_at_whenever_a_device_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::create(dir.path()).unwrap();
+    let device = "cam-1".parse().unwrap();
+    let server = Arc::new(tls_config(&authority, &PROTOCOLS).unwrap());
+    let client = Arc::new(client(&authority, Some(&device)));
+    for _ in 0..3 {
+        assert_eq!(shake_hands(&server, &client), HandshakeKind::Full);
+    }
+}
+
+#[test]
+fn a_disk_that_fails_turns_nobody_away_for_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::create(dir.path()).unwrap();
+    let enrolled = |terms| {
+        let bundle = authority.enroll_under(&"cam-1".parse().unwrap(), terms).unwrap();
+        CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()
+    };
+    let code = |certificate: &CertificateDer<'static>| {
+        look_up(Some(certificate.clone()), &authority).map(drop).map_err(|fault| fault.code())
+    };
+    let certificate = enrolled(Membership::default());
+    assert_eq!(code(&certificate), Ok(()));
+    let (file, aside) = (dir.path().join("identity/devices/cam-1.crt"), dir.path().join("aside"));
+    std::fs::rename(&file, &aside).unwrap();
+    assert_eq!(code(&certificate), Err(Code::UnknownDevice));
+    // A directory can not be read as a file.
+    std::fs::create_dir(&file).unwrap();
+    assert_eq!(code(&certificate), Err(Code::NotReady));
+    std::fs::remove_dir(&file).unwrap();
+    std::fs::rename(&aside, &file).unwrap();
+    assert_eq!(code(&certificate), Ok(()));
+    let expired = enrolled(Membership { good_for: Duration::ZERO, ..Membership::default() });
+    assert_eq!(code(&expired), Err(Code::BadCertificate));
+}
+
+#[test]
+fn datagrams_are_not_taken_from_anybody() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::create(dir.path()).unwrap();
+    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(client(&authority, None)).unwrap();
+    let config = quinn::ClientConfig::new(Arc::new(crypto));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let server = listen(&authority, ([127, 0, 0, 1], 0).into()).unwrap();
+        let client = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = server.local_addr().unwrap();
+        let connecting = client.connect_with(config, address, wire::SERVER_NAME).unwrap();
+        let (accepted, connected) = tokio::join!(async { server.accept().await.unwrap().await }, connecting);
+        let (_open, connected) = (accepted.unwrap(), connected.unwrap());
+        assert_eq!(connected.max_datagram_size(), None);
+        let sent = connected.send_datagram(bytes::Bytes::from_static(b"anything"));
+        assert_eq!(sent, Err(quinn::SendDatagramError::UnsupportedByPeer));
+    });
+}
+
+#[test]
+fn windows_get_shorter_as_the_fleet_grows() {
+    let all = [0, 1, 128, 200, 2000, usize::MAX].map(Windows::among);
+    assert_eq!((all[0], all[2], all[4]), (Windows::ROOMY, Windows::ROOMY, Windows::TIGHT));
+    assert_eq!((all[1], all[5]), (Windows::ROOMY, Windows::TIGHT));
+    assert!(all.is_sorted_by_key(|windows| std::cmp::Reverse((windows.receive, windows.send))));
+    assert!(all[3].receive < Windows::ROOMY.receive && all[3].receive > Windows::TIGHT.receive);
+}
