@@ -149,14 +149,14 @@ fn many_liars_are_found_too() {
 }
 
 proptest! {
-    /// A factor of thirty between any two is nothing unusual.
+    /// A factor of five between any two is nothing unusual.
     #[test]
-    fn thirty_times_as_many_are_believed(counts in prop::collection::vec(10u32..=300, 1..40)) {
+    fn five_times_as_many_are_believed(counts in prop::collection::vec(100u32..=500, 1..40)) {
         let (guard, fleet) = enrolled(&counts, GuardConfig::default());
         prop_assert!(counted(&guard, &fleet).1.is_empty());
     }
 
-    /// Whatever a liar among equals says, it counts as one of them, or at most thirty times as much.
+    /// Whatever a liar among equals says, it counts as one of them, or at most five times as much.
     #[test]
     fn a_liar_among_equals_gains_little(said: u32, peers in 3usize..30) {
         let mut counts = vec![200; peers];
@@ -164,6 +164,6 @@ proptest! {
         let (guard, fleet) = enrolled(&counts, GuardConfig::default());
         let (samples, lines) = counted(&guard, &fleet);
         let believed = samples[peers];
-        prop_assert!(if lines.is_empty() { believed <= 6000.0 } else { believed == 200.0 }, "{said}: {believed}");
+        prop_assert!(if lines.is_empty() { believed <= 1000.0 } else { believed == 200.0 }, "{said}: {believed}");
     }
 }
