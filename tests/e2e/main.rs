@@ -18,6 +18,7 @@
 //! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
 //! | `network` | the real programs over a relay that loses, delays, cuts off and changes ports |
 //! | `networks` | convolutional and recurrent models through whole runs in memory |
+//! | `older` | stores and configurations that older programs have written |
 //! | `pace` | a fleet that comes back after its gateway was away |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
 //! | `siege` | floods from many addresses, and what bridges may carry |
@@ -41,6 +42,7 @@ mod load;
 mod mistakes;
 mod network;
 mod networks;
+mod older;
 mod pace;
 mod rounds;
 mod siege;

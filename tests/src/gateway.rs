@@ -14,7 +14,10 @@ use aggregator::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Process, wait_for};
+use crate::{
+    older,
+    process::{Process, wait_for},
+};
 
 /// A directory with configuration, certificates and enrolled devices.
 #[derive(Debug)]
@@ -31,6 +34,13 @@ impl Gateway {
         if !devices.is_empty() {
             this.enroll(devices);
         }
+        this
+    }
+
+    /// As a program of store format 4 left it, with the devices a, b and c.
+    pub fn of_format_4() -> Self {
+        let this = Self { dir: tempfile::tempdir().unwrap() };
+        older::unpack_format_4(this.dir.path());
         this
     }
 

@@ -8,6 +8,7 @@
 //! | [`board`] | the same for boards, through a real bridge |
 //! | [`memory`], [`link`] | Coordinator, Keeper and Sessions in one thread, over a link that loses, repeats, reorders, garbles and breaks, in virtual time |
 //! | [`hil`] | boards, emulated or real, in a fleet with Linux clients |
+//! | [`older`] | a gateway's directory as an older program left it |
 //! | [`seeds`] | many runs on all processors |
 //!
 //! Everything here may panic: it is only ever part of a test, and a panic with a reason is its answer.
@@ -19,6 +20,7 @@ pub mod gateway;
 pub mod hil;
 pub mod link;
 pub mod memory;
+pub mod older;
 pub mod process;
 pub mod raw;
 pub mod relay;

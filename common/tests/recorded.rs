@@ -1,0 +1,62 @@
+//! Frames that a program of protocol version 4 has sent. They are never written anew: a later version must still
+//! understand them, or refuse them with a reason.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use common::{
+    message::{ToAggregator, ToDevice},
+    wire::{self, Frame, MAX_CONTROL},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+const DIALOGUE: &str = include_str!("fixtures/dialogue-4.txt");
+const FRAMES: &str = include_str!("fixtures/frames-4.txt");
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().chunks(2);
+    digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+/// Decodes a frame; encoded again it must be the same bytes.
+fn check<T: Serialize + DeserializeOwned>(frame: &[u8]) {
+    match Frame::decode(frame).unwrap() {
+        Frame::Control(body) => {
+            let mut again = [0; MAX_CONTROL];
+            let len = wire::encode_control(&wire::message::<T>(body).unwrap(), &mut again).unwrap();
+            assert_eq!(&again[..len], frame);
+        }
+        Frame::Chunk { transfer, offset, data } => {
+            let mut again = vec![0; frame.len()];
+            let fill = |out: &mut [u8]| out.copy_from_slice(data);
+            wire::encode_chunk(transfer, offset, data.len(), &mut again, fill).unwrap();
+            assert_eq!(again, frame);
+        }
+    }
+}
+
+#[test]
+fn a_recorded_run_of_version_4_is_understood() {
+    let frames = DIALOGUE.lines().filter(|line| !line.starts_with('#'));
+    let mut seen = [0, 0];
+    for line in frames {
+        let [way, _, hex] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        match way {
+            ">" => check::<ToAggregator>(&bytes(hex)),
+            _ => check::<ToDevice>(&bytes(hex)),
+        }
+        seen[usize::from(way == ">")] += 1;
+    }
+    assert_eq!(seen, [85, 79]);
+}
+
+#[test]
+fn every_message_of_version_4_is_understood() {
+    let frames: Vec<_> = FRAMES.lines().filter_map(|line| line.split_once(' ')).collect();
+    assert_eq!(frames[0], ("version", "4"));
+    for (name, hex) in &frames[1..] {
+        match name.split_once('.').unwrap_or((name, "")).0 {
+            "ToAggregator" => check::<ToAggregator>(&bytes(hex)),
+            _ => check::<ToDevice>(&bytes(hex)),
+        }
+    }
+    assert_eq!(frames.len(), 29);
+}
