@@ -102,10 +102,10 @@ enum Command {
     /// asked for again, and devices come back by themselves.
     #[command(after_help = examples::RESUME)]
     Resume(ServeArgs),
-    /// Show the last round tier by tier: who took part, losses, accuracy, and what was not believed
+    /// Show the last round tier by tier: who took part, losses, accuracy, and what the guard held
     ///
-    /// Columns: asked, delivered, late (delivered after the deadline), silent (asked, not heard of), refused, clipped (not
-    /// believed; counted as what is usual), and of the losses mean, variance, worst and best tenth. Also while `serve` runs.
+    /// Columns: asked, delivered, late (delivered after the deadline), silent (asked, not heard of), refused, held (of what the
+    /// device said, something counts less), and of the losses mean, variance, worst and best tenth. Also while `serve` runs.
     #[command(after_help = examples::STATUS)]
     Status {
         #[arg(long, default_value = "gateway")]

@@ -40,7 +40,7 @@ pub use cohort::{Absent, Cohort, Participant, Refused};
 pub use conflicts::{Conflicts, conflicts};
 pub use fold::Fold;
 pub use gram::{Gram, Grams};
-use guard::Robust;
+use guard::share::{self, Bounded};
 pub use kernel::{Scalar, sum};
 pub use packed::{Packed, Vector};
 pub use sums::TierSums;
@@ -125,6 +125,9 @@ pub struct Outcome {
     pub kept: Option<Code>,
     /// Weight of every participant over all participants, in DeviceId order; they sum to 1.
     pub weights: Vec<f64>,
+    /// Devices that would have counted more without the guard, and how many count more because of it.
+    pub held: Vec<guard::Held>,
+    pub raised: usize,
     /// By region.
     pub regions: Vec<RegionNote>,
     pub refused: Vec<Refused>,
@@ -178,11 +181,11 @@ pub fn combine<P: Scalar, U: Updates>(
     }
     let blocks = method.strategy.scope().map(|scope| Blocks::new(regions, cohort.layers(), scope));
     let strategy = &*method.strategy;
-    let Found { mut step, shares, rho, notes } = match (&blocks, &method.varp) {
+    let Found { mut step, shares, held, raised, rho, notes } = match (&blocks, &method.varp) {
         (Some(blocks), _) => direct(strategy, cohort, blocks, updates)?,
-        (None, None) => average(strategy, cohort, strategy.weigh(cohort).credited(cohort), updates)?,
+        (None, None) => average(strategy, cohort, strategy.weigh(cohort), updates)?,
         (None, Some(varp)) => {
-            let weights = varp::weigh(strategy, cohort).credited(cohort);
+            let weights = varp::weigh(strategy, cohort);
             let mut found = average(strategy, cohort, weights, &mut Corrected::new(updates, varp))?;
             let mean = varp.mean(cohort);
             match found.step.shift.is_empty() {
@@ -216,18 +219,21 @@ pub fn combine<P: Scalar, U: Updates>(
     };
     let notes_of_regions = regions.sets().iter().enumerate().map(note).collect();
     let refused = cohort.refused().to_vec();
-    Ok(Outcome { kept: None, weights: shares, regions: notes_of_regions, refused, notes })
+    Ok(Outcome { kept: None, weights: shares, held, raised, regions: notes_of_regions, refused, notes })
 }
 
 /// The weighted mean of what was sent, region by region, over the whole model; 0 where nobody holds a number.
 pub fn weighted_mean<U: Updates>(
+    strategy: &dyn Strategy,
     weights: &Weights,
     cohort: &Cohort<'_>,
     updates: &mut U,
 ) -> Result<Vec<f64>, CombineError<U::Error>> {
-    let weights = weights.clone().credited(cohort);
-    let fold = fold(cohort, &weights, updates, |index, participant| Row::Update(index, participant))?;
-    let mix = Mix::mean(cohort.regions(), &fold.sums());
+    let mean = |sums: &TierSums| Mix::mean(cohort.regions(), sums);
+    let bounded = Bounded::new(strategy, cohort, weights, mean);
+    let weights = bounded.as_ref().map_or(weights, |bounded| &bounded.weights);
+    let fold = fold(cohort, weights, updates, |index, participant| Row::Update(index, participant))?;
+    let mix = mean(&fold.sums());
     let step = Step { folds: vec![(fold, mix)], shift: vec![], moved: vec![] };
     Ok(step.vector(cohort.regions()))
 }
@@ -251,6 +257,8 @@ struct Found<'a> {
     step: Step<'a>,
     /// Weight of each participant over all participants.
     shares: Vec<f64>,
+    held: Vec<guard::Held>,
+    raised: usize,
     /// By region.
     rho: Vec<Option<f64>>,
     notes: Map<String, Value>,
@@ -263,22 +271,28 @@ fn average<'a, U: Updates>(
     updates: &mut U,
 ) -> Result<Found<'a>, CombineError<U::Error>> {
     let regions = cohort.regions();
+    let (held, raised) = share::held(strategy, cohort, &weights);
+    let bounded = Bounded::new(strategy, cohort, &weights, |sums| strategy.mix(cohort, sums));
+    let weights = match &bounded {
+        Some(bounded) => bounded.weights.clone(),
+        None => weights,
+    };
     let main = fold(cohort, &weights, updates, |index, participant| Row::Update(index, participant))?;
     let sums = main.sums();
-    let mix = strategy.mix(cohort, &sums);
+    let mix = match &bounded {
+        Some(bounded) => bounded.mix(cohort, &strategy.mix(cohort, &bounded.restated(&sums))),
+        None => strategy.mix(cohort, &sums),
+    };
     let counts = |region: usize, tiers: &TierSet| {
         tiers.iter().any(|tier| mix.coefficient(region, tier) * sums.weight(tier, region) != 0.0)
     };
     let mut moved: Vec<bool> =
         regions.sets().iter().enumerate().map(|(region, tiers)| counts(region, tiers)).collect();
     let rho = (0..regions.sets().len()).map(|region| mix.rho(region)).collect();
-    let (mut folds, mut shift) = (vec![], vec![]);
-    match cohort.robust {
-        Robust::Off => folds.push((main, mix)),
-        robust => shift = guard::robust::step(robust, cohort, &weights, &mix, updates)?,
-    }
+    let mut folds = vec![(main, mix)];
     if let Some((weights, share)) = strategy.first(cohort) {
-        let weights = weights.credited(cohort);
+        let bounded = Bounded::new(strategy, cohort, &weights, |sums| Mix::mean(regions, sums));
+        let weights = bounded.map_or(weights, |bounded| bounded.weights);
         let first = fold(cohort, &weights, updates, |index, participant| Row::First(index, participant))?;
         let mut mix = Mix::mean(regions, &first.sums());
         mix.scale(share);
@@ -287,8 +301,8 @@ fn average<'a, U: Updates>(
         });
         folds.push((first, mix));
     }
-    let step = Step { folds, shift, moved };
-    Ok(Found { step, shares: weights.into_shares(), rho, notes: Map::new() })
+    let step = Step { folds, shift: vec![], moved };
+    Ok(Found { step, shares: weights.into_shares(), held, raised, rho, notes: Map::new() })
 }
 
 fn direct<'a, U: Updates>(
@@ -320,7 +334,7 @@ fn direct<'a, U: Updates>(
     let sums = fold.sums();
     let moved = (0..regions.sets().len()).map(|region| sums.weight_in(region, regions) > 0.0).collect();
     let step = Step { folds: vec![(fold, Mix::whole(regions))], shift: vec![], moved };
-    Ok(Found { step, shares, rho: vec![], notes: direction.notes })
+    Ok(Found { step, shares, held: vec![], raised: 0, rho: vec![], notes: direction.notes })
 }
 
 /// Adds up what participants have sent, one after the other.
@@ -366,6 +380,8 @@ fn kept(code: Code, cohort: &Cohort<'_>) -> Outcome {
     Outcome {
         kept: Some(code),
         weights: vec![0.0; cohort.participants().len()],
+        held: vec![],
+        raised: 0,
         regions: cohort.regions().sets().iter().map(note).collect(),
         refused: cohort.refused().to_vec(),
         notes: Map::new(),

@@ -9,14 +9,14 @@ use std::{
 
 use common::{
     Codec, DeviceId, Tier,
-    brief::{Brief, Optimizer, Product},
+    brief::{Brief, Optimizer},
     transfer::LinkLimits,
 };
 use models::{plan::PlanOptions, tiers::TierSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    combine::guard::{GuardConfig, Robust},
+    combine::guard::{Bonus, GuardConfig, Mode},
     coordinator::Settings,
     patience::Patience,
     strategy::{Method, Needs, PerTier},
@@ -261,6 +261,9 @@ impl Config {
         if let Some(file) = beside.filter(|file| file.is_file()) {
             config.model.source = file.to_string_lossy().into_owned();
         }
+        if let (Some(dir), false) = (path.parent(), config.guard.probe.as_os_str().is_empty()) {
+            config.guard.probe = dir.join(&config.guard.probe);
+        }
         Ok(config)
     }
 
@@ -272,7 +275,7 @@ impl Config {
 
     /// Whether the way devices train and updates are combined is one the strategy can work with.
     pub fn suits(&self, method: &Method) -> Result<(), ConfigError> {
-        let (strategy, needs, robust) = (method.name(), method.needs(), self.guard.robust);
+        let (strategy, needs, guard) = (method.name(), method.needs(), &self.guard);
         if self.training.optimizer == OptimizerName::Adam && needs.sgd {
             return Err(ConfigError::Value {
                 key: "training.optimizer",
@@ -280,20 +283,15 @@ impl Config {
                 why: "this strategy needs local sgd",
             });
         }
-        let refused = |why| {
-            let value = format!("\"{robust}\" with strategy {strategy}");
-            Err(ConfigError::Value { key: "guard.robust", value, why })
-        };
-        match robust {
-            Robust::Off => Ok(()),
-            _ if method.strategy.scope().is_some() => refused(
-                "this strategy finds a direction instead of averaging; use \"off\" or another strategy",
-            ),
-            _ if needs.product == Product::Both => {
-                refused("this strategy averages first steps, too, which nothing makes robust; use \"off\"")
-            }
-            _ => Ok(()),
+        let averages = method.strategy.scope().is_none();
+        if guard.mode == Mode::Bound && guard.bonus == Bonus::Agreeing && !averages {
+            return Err(ConfigError::Value {
+                key: "guard.bonus",
+                value: format!("\"agreeing\" with strategy {strategy}"),
+                why: "this strategy finds a direction and gives no bonus; use \"all\" or another strategy",
+            });
         }
+        Ok(())
     }
 
     /// What a device's Plan must have room for.
@@ -377,21 +375,19 @@ mod tests {
     }
 
     #[test]
-    fn robust_combination_is_refused_where_nothing_is_averaged() {
-        let suits = |robust: &str, strategy: &str, params: serde_json::Value| {
-            let config = Config::parse(&format!("[guard]\nrobust = \"{robust}\"")).unwrap();
-            config.suits(&crate::strategy::by_name(strategy, params).unwrap())
+    fn agreement_is_refused_where_nothing_is_averaged() {
+        let suits = |bonus: &str, strategy: &str| {
+            let config = Config::parse(&format!("[guard]\nbonus = \"{bonus}\"")).unwrap();
+            config.suits(&crate::strategy::by_name(strategy, serde_json::Value::Null).unwrap())
         };
-        let both = serde_json::json!({ "align": "model" });
-        for robust in ["median", "trimmed:0.2"] {
-            for strategy in ["fedfv", "fedmgda_plus", "fedmdfg", "fedlf"] {
-                let error = suits(robust, strategy, serde_json::Value::Null).unwrap_err().to_string();
-                let named = format!("guard.robust = \"{robust}\" with strategy {strategy}: ");
-                assert!(error.starts_with(&named), "{error}");
-                assert!(suits("off", strategy, serde_json::Value::Null).is_ok());
-            }
-            assert!(suits(robust, "fedeba_plus", both.clone()).is_err());
-            assert!(suits(robust, "fairheterofl", serde_json::Value::Null).is_ok());
+        for strategy in ["fedfv", "fedmgda_plus", "fedmdfg", "fedlf"] {
+            let error = suits("agreeing", strategy).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("guard.bonus = \"agreeing\" with strategy {strategy}: ")),
+                "{error}"
+            );
+            assert!(suits("all", strategy).is_ok());
         }
+        assert!(suits("agreeing", "fairheterofl").is_ok());
     }
 }

@@ -28,19 +28,22 @@ use crate::{
     strategy::Method,
 };
 
-mod belief;
 mod books;
 mod conduct;
 mod files;
 mod finish;
+mod held;
 mod losses;
+mod probe;
 mod scene;
 pub(crate) mod state;
 
 pub use books::Books;
 pub use files::replace;
 pub use finish::Due;
+pub use held::HeldLog;
 pub use losses::Losses;
+pub use probe::{Probe, ProbeError};
 
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
 const GROUP: usize = 32;
@@ -124,8 +127,11 @@ pub struct Keeper {
     /// The round before, if the store does not know its result.
     pub due: Option<Due>,
     pub books: Books,
-    /// What is believed of what devices say.
     pub guard: Guard,
+    /// The gateway's own samples, if the guard compares updates with them.
+    pub probe: Option<Probe>,
+    /// Whom the guard has held in which rounds, for the log.
+    pub held: HeldLog,
     /// Who was lost in the exchanges of the open round.
     pub losses: Losses,
     /// Where `status.json` and `model.onnx` go.
@@ -238,7 +244,6 @@ impl Keeper {
             Action::Register(device) => {
                 debug!(device = %device.device, "registered");
                 self.store.register(&device)?;
-                self.guard.enrol(&device);
                 self.fleet.insert(device.device.clone(), device);
                 None
             }
@@ -250,6 +255,7 @@ impl Keeper {
             Action::Close(closed) => Some(self.close(closed)?),
             Action::Finish(closed) => {
                 let report = self.final_report(closed);
+                self.held.sum_up();
                 info!(loss = report.loss.mean, accuracy = report.accuracy.mean, "run is over");
                 self.publish(&report);
                 self.write_files()?;
@@ -341,7 +347,7 @@ impl Keeper {
                 update.codec.decode(&update.payload, &mut values).map_err(|_| Code::WrongShape)?;
                 let mut parts = values.chunks(len.div_ceil(usize::from(vectors)).max(1));
                 let mut norms = check_update(parts.next().unwrap_or(&[]), pieces, count)?;
-                // The guard clips both by the longer one.
+                // The guard shortens both by the longer one.
                 parts.try_for_each(|part| {
                     let others = check_update(part, pieces, count)?;
                     norms.iter_mut().zip(others).for_each(|(norm, other)| *norm = norm.max(other));

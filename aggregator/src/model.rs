@@ -119,6 +119,21 @@ impl TieredModel {
         Ok(Self { graph, masks, plans, regions, held, layers })
     }
 
+    /// What a tier holds of the whole model.
+    pub fn slice(&self, tier: Tier, parameters: &[f32]) -> Vec<f32> {
+        let mut slice = Vec::new();
+        self.held.gather(tier, parameters, &mut slice);
+        slice
+    }
+
+    /// Puts a slice where it belongs in a vector over the whole model; the rest stays as it is.
+    pub fn spread(&self, tier: Tier, slice: &[f32], whole: &mut [f64]) {
+        for piece in self.held.pieces(tier) {
+            let to = whole.iter_mut().skip(piece.full).take(piece.len);
+            to.zip(slice.iter().skip(piece.packed)).for_each(|(to, &value)| *to = value.into());
+        }
+    }
+
     /// Every tier's slice of `parameters`, encoded once and shared by all its devices.
     pub fn publish(&self, parameters: &[f32], codecs: &PerTier<Codec>) -> Vec<Published> {
         let mut slice = Vec::new();

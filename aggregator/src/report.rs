@@ -15,8 +15,8 @@ use crate::{
 
 pub mod history;
 
-/// One round in numbers. Losses and accuracies are those of the model that devices received; what can not be believed
-/// stands in `guard`, and what counts instead in all other figures.
+/// One round in numbers. Losses and accuracies are those of the model that devices received, as devices said them; `guard` says what
+/// counted for the model instead.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RoundReport {
     pub round: u32,
@@ -64,7 +64,7 @@ pub struct RoundReport {
     pub traffic_by_tier: Vec<Traffic>,
     pub devices: Vec<DeviceLine>,
     pub refused: Vec<RefusedLine>,
-    /// What was clipped, counted less or only noticed, and why.
+    /// What the guard has held, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guard: Vec<GuardLine>,
     /// Asked, but not heard in time.
@@ -220,7 +220,7 @@ impl RoundReport {
         self
     }
 
-    /// Adds what was not believed. Who is refused for that has delivered all the same.
+    /// Adds what the guard has held. A device that it left out has delivered all the same.
     #[must_use]
     pub fn with_guard(mut self, lines: Vec<GuardLine>, refused: &[(DeviceId, Tier, Code)]) -> Self {
         self.guard = lines;

@@ -12,7 +12,10 @@ use std::{io, ops::Range, path::PathBuf};
 use common::{DeviceId, Tier, region::RegionMap};
 use serde_json::Value;
 
-use crate::{combine::CombineError, strategy::StrategyError};
+use crate::{
+    combine::{CombineError, guard::Bounds},
+    strategy::StrategyError,
+};
 
 mod answer;
 mod cohort;
@@ -51,6 +54,8 @@ pub struct RoundFile {
     pub history: Vec<Past>,
     /// What the strategy had saved; null = first round.
     pub state: Value,
+    /// What a device can count at most and at least; absent: the round had no guard.
+    pub bounds: Option<Bounds>,
     /// The strategy of the run that left the file, and its parameters.
     pub strategy: Option<(String, Value)>,
 }

@@ -10,7 +10,7 @@ use crate::{
     combine::guard::Guard,
     config::Config,
     coordinator::{Coordinator, OpenRound, Start},
-    keeper::{Books, Keeper, Observer, state},
+    keeper::{Books, Keeper, Observer, Probe, state},
     model::TieredModel,
     server::{ServerError, check_fixed_tiers, open_method, open_model, open_run},
     store::Store,
@@ -22,6 +22,16 @@ use crate::{
 pub struct Run {
     pub coordinator: Coordinator,
     pub keeper: Keeper,
+}
+
+/// What a configuration leads to.
+#[derive(Debug)]
+pub struct Prepared {
+    pub method: Method,
+    pub model: TieredModel,
+    /// Parameters that a new run begins with.
+    pub initial: Vec<f32>,
+    pub probe: Option<Probe>,
 }
 
 /// What surrounds a run.
@@ -39,14 +49,16 @@ impl Run {
     /// Starts a run, or goes on with the one in the store.
     pub fn open(config: &Config, around: Surroundings) -> Result<Self, ServerError> {
         let Surroundings { mut store, limits, dir, observer, now } = around;
-        let (mut method, model, initial) = Self::prepare(config)?;
+        let Prepared { mut method, model, initial, probe } = Self::prepare(config)?;
         let needs = method.needs();
         let saved = open_run(&mut *store, &model, config, initial)?;
         let (state, past) = state::split(&saved.strategy_state);
         method.restore(state)?;
         let mut guard = Guard::new(config.guard.clone());
         guard.restore(past);
-        saved.devices.iter().for_each(|record| guard.enrol(record));
+        if guard.is_on() {
+            method.strategy.bound(guard.config().floor, guard.config().share);
+        }
         let mut settings = config.settings(needs);
         settings.limits = limits;
         let fleet = saved.devices.iter().map(|record| (record.device.clone(), record.clone())).collect();
@@ -65,6 +77,8 @@ impl Run {
             due: None,
             books: Books::new(config),
             guard,
+            probe,
+            held: Default::default(),
             losses: Default::default(),
             dir,
             status: None,
@@ -94,7 +108,7 @@ impl Run {
     }
 
     /// Everything that a configuration can be wrong in, before anything is written.
-    pub fn prepare(config: &Config) -> Result<(Method, TieredModel, Vec<f32>), ServerError> {
+    pub fn prepare(config: &Config) -> Result<Prepared, ServerError> {
         let mut method = open_method(config)?;
         let needs = method.needs();
         config.suits(&method)?;
@@ -103,7 +117,8 @@ impl Run {
         method.see_images(&dims.iter().map(|dim| dim.size(model.graph.full())).collect::<Vec<_>>());
         check_fixed_tiers(config, model.plans.len())?;
         method.fits(&model.regions)?;
-        Ok((method, model, initial))
+        let probe = Probe::open(&config.guard, &model)?;
+        Ok(Prepared { method, model, initial, probe })
     }
 }
 

@@ -48,6 +48,8 @@ pub enum ServerError {
     Strategy(#[from] StrategyError),
     #[error("{code}: {0}", code = Code::BadModel)]
     Model(#[from] ModelError),
+    #[error("{code}: guard.probe: {0}", code = Code::BadConfig)]
+    Probe(#[from] crate::keeper::ProbeError),
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
     ModelFile { path: PathBuf, source: std::io::Error },
     #[error("{code}: {path}: {source}", code = Code::BadModel)]

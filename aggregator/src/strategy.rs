@@ -140,7 +140,14 @@ pub trait Strategy: fmt::Debug + Send {
         Weights::per_device(cohort.data_shares())
     }
 
-    /// How the sums of the tiers form the step of each region. Default: the weighted mean.
+    /// How much each participant would count if all losses were equal; only ratios matter. Default: as many times as it
+    /// has samples. The guard measures by it what fairness adds.
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        cohort.data_shares()
+    }
+
+    /// How the sums of the tiers form the step of each region. Default: the weighted mean. Between the tiers of a region the
+    /// coefficients must not depend on the norms of the sums.
     fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
         Mix::mean(cohort.regions(), sums)
     }
@@ -166,6 +173,10 @@ pub trait Strategy: fmt::Debug + Send {
     fn eta(&self) -> Option<f64> {
         None
     }
+
+    /// Keeps the factors by which devices weigh their own training between `floor` and `share` times the plain one; for
+    /// strategies that weigh on the device.
+    fn bound(&mut self, _floor: f64, _share: f64) {}
 
     /// The round has given a new model: what follows for the next one. `earlier` are the exchanges before
     /// the one that gave the updates.
@@ -309,6 +320,6 @@ mod averaging;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
-mod fleet;
+pub(crate) mod fleet;
 #[cfg(test)]
 mod secure;

@@ -36,7 +36,7 @@ pub enum Command {
     /// Trains one fleet with HeteroFL and with FairHeteroFL, and shows who gains and who pays
     #[command(after_help = EXAMPLES)]
     Demo(DemoArgs),
-    /// Lets some devices lie about their losses and their updates, with and without the guard
+    /// Measures what the guard costs honest devices and what it saves from hostile ones
     #[command(after_help = attack::EXAMPLES)]
     Attack(attack::AttackArgs),
     /// Puts a real aggregator under the load of many devices and measures it

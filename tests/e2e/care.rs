@@ -256,11 +256,11 @@ fn history_and_status_are_read_while_the_server_runs() {
     let _device = gateway.device(&serving, "cam-0", "0/5", &[]);
     gateway.wait_committed(3);
     let csv = command(&gateway, &["history", "--format", "csv"]).succeed();
-    assert!(csv.starts_with("round,devices,refused,silent,stragglers,late,clipped,"), "{csv}");
+    assert!(csv.starts_with("round,devices,refused,silent,stragglers,late,held,"), "{csv}");
     let rounds: Vec<_> = csv.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
     assert!(rounds.len() >= 3 && rounds[..3] == ["1", "2", "3"], "{csv}");
     let status = command(&gateway, &["status"]).succeed();
-    assert!(status.contains("asked  delivered  late  silent  refused  clipped"), "{status}");
+    assert!(status.contains("asked  delivered  late  silent  refused  held"), "{status}");
     assert!(status.contains("running"), "{status}");
     let nobody = status.lines().find(|line| line.trim_start().starts_with("1 ")).unwrap();
     assert!(nobody.contains('-') && !nobody.contains("0.0000"), "{status}");

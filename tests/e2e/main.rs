@@ -15,6 +15,7 @@
 //! | `identity` | tokens, renewal, revocation, allowed tiers |
 //! | `kills` | `kill -9` at many instants: nothing lost, nothing twice, the same model |
 //! | `load` | the load generator |
+//! | `minority` | a device with classes of its own, with the configuration that `init` writes |
 //! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
 //! | `network` | the real programs over a relay that loses, delays, cuts off and changes ports |
 //! | `networks` | convolutional and recurrent models through whole runs in memory |
@@ -39,6 +40,7 @@ mod identity;
 mod inference;
 mod kills;
 mod load;
+mod minority;
 mod mistakes;
 mod network;
 mod networks;

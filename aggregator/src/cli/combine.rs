@@ -20,6 +20,9 @@ pub(super) struct Args {
     /// Parameters of the strategy as JSON; `eta` and `L` are taken with any strategy
     #[arg(long, value_name = "JSON")]
     params: Option<String>,
+    /// `off` leaves out the bounds of the guard that the file states
+    #[arg(long, value_name = "off", value_parser = ["off"])]
+    guard: Option<String>,
     /// A round file, or - for standard input
     file: PathBuf,
     #[arg(long, default_value = "json")]
@@ -27,13 +30,16 @@ pub(super) struct Args {
 }
 
 pub(super) fn combine(args: Args) -> Result<()> {
-    let file = if args.file == Path::new("-") {
+    let mut file = if args.file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("standard input")?;
         RoundFile::parse(&text, Path::new(""))?
     } else {
         RoundFile::open(&args.file)?
     };
+    if args.guard.is_some() {
+        file.bounds = None;
+    }
     let given = args.params.as_deref().map(parse_params).transpose()?;
     let (name, params) = match (args.strategy, &file.strategy) {
         (Some(name), Some((own, params))) if name == *own => (name, given.unwrap_or_else(|| params.clone())),

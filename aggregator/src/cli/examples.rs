@@ -52,7 +52,7 @@ Examples:
 pub(super) const STATUS: &str = "\
 Examples:
   aggregator status --dir gateway
-  aggregator status --dir gateway --format json | jq '.last_round.guard'   what was not believed, and why";
+  aggregator status --dir gateway --format json | jq '.last_round.guard'   what the guard has held, and why";
 
 pub(super) const HISTORY: &str = "\
 Examples:

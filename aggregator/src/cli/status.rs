@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use aggregator::{config::Config, keeper::replace, report::history::clipped, store::RolledBack};
+use aggregator::{config::Config, keeper::replace, report::history::held, store::RolledBack};
 use anyhow::{Context, Result, anyhow, bail};
 use common::Code;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ const COLUMNS: [&str; 12] = [
     "late",
     "silent",
     "refused",
-    "clipped",
+    "held",
     "loss",
     "variance",
     "worst10%",
@@ -104,7 +104,7 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
             asked(tier, "late"),
             asked(tier, "silent"),
             refused(tier).to_string(),
-            clipped(round, tier).to_string(),
+            held(round, tier).to_string(),
             figure(loss, "mean"),
             figure(loss, "variance"),
             figure(loss, "worst10"),
@@ -136,9 +136,8 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
     }
     for line in list("guard") {
         let (said, counted) = (number(&line["said"], 4), number(&line["counted"], 4));
-        let (what, action, why) = (word(&line["what"]), word(&line["action"]), word(&line["why"]));
-        let _ =
-            writeln!(text, "guard: {}: {what} {action}, said {said}, counted {counted}: {why}", device(line));
+        let (what, why) = (word(&line["what"]), word(&line["why"]));
+        let _ = writeln!(text, "guard: {}: {what} held, said {said}, counted {counted}: {why}", device(line));
     }
     Ok(())
 }
@@ -197,27 +196,27 @@ mod tests {
                 "participation": [counts(4, 3, 1, 0), counts(1, 0, 0, 1)],
                 "refused": [{ "device": "cam-4", "tier": 0, "code": 12, "why": "update holds NaN or infinity" }],
                 "silent": [{ "device": "cam-5", "tier": 1 }],
-                "guard": [{ "device": "cam-1", "tier": 0, "what": "loss", "action": "clipped",
-                    "why": "far above its peers", "said": 100.0, "counted": 1.25 }],
+                "guard": [{ "device": "cam-1", "tier": 0, "what": "loss",
+                    "why": "more than 4 medians", "said": 100.0, "counted": 1.25 }],
             },
         })
     }
 
     #[test]
-    fn every_tier_with_who_took_part_and_what_was_not_believed() {
+    fn every_tier_with_who_took_part_and_what_the_guard_held() {
         let shown = show(&status()).unwrap();
         assert_eq!(
             shown,
             "\
 strategy heterofl, 7 rounds committed, running
 round 7, trained, 2.5 s
-tier  asked  delivered  late  silent  refused  clipped    loss  variance  worst10%  best10%  accuracy
-   0      4          3     1       0        1        1  1.5000    0.2500   12.5000   0.5000         -
-   1      1          0     0       1        0        0       -         -         -        -         -
- all      5          3     1       1        1        1  1.5000    0.2500   12.5000   0.5000         -
+tier  asked  delivered  late  silent  refused  held    loss  variance  worst10%  best10%  accuracy
+   0      4          3     1       0        1     1  1.5000    0.2500   12.5000   0.5000         -
+   1      1          0     0       1        0     0       -         -         -        -         -
+ all      5          3     1       1        1     1  1.5000    0.2500   12.5000   0.5000         -
 refused: cam-4, tier 0 (E12 update holds NaN or infinity)
 not heard of: cam-5, tier 1
-guard: cam-1, tier 0: loss clipped, said 100.0000, counted 1.2500: far above its peers
+guard: cam-1, tier 0: loss held, said 100.0000, counted 1.2500: more than 4 medians
 "
         );
     }

@@ -10,7 +10,7 @@ use common::{
     region::RegionMap,
 };
 
-use super::{check::check_scalars, guard::Robust, kernel::sum};
+use super::{check::check_scalars, guard::Bounds, kernel::sum};
 
 /// A device whose update counts.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,8 +18,6 @@ pub struct Participant {
     pub device: DeviceId,
     pub tier: Tier,
     samples: u32,
-    /// Which part of its samples counts; 1 unless it has lost trust.
-    credit: f32,
     loss: f64,
     loss_after: Option<f64>,
     /// Where a device has said more than most: most fleets are large and say little.
@@ -78,7 +76,7 @@ impl Participant {
             ..Scalars::default()
         };
         let more = (plain != scalars).then(|| Box::new(scalars));
-        Self { device, tier, samples, credit: 1.0, loss, loss_after, more }
+        Self { device, tier, samples, loss, loss_after, more }
     }
 
     /// It has said nothing but samples and losses.
@@ -86,7 +84,7 @@ impl Participant {
         self.more.is_none()
     }
 
-    /// n_i, as far as it is believed.
+    /// n_i
     pub fn samples(&self) -> f64 {
         f64::from(self.samples)
     }
@@ -101,6 +99,8 @@ pub struct Absent {
     pub round: u32,
     /// Learning rate of that round.
     pub lr: f64,
+    /// Squared norm of that update.
+    pub norm: f64,
 }
 
 /// A device whose update does not count, and why.
@@ -134,8 +134,8 @@ pub struct Cohort<'a> {
     absent: Vec<Absent>,
     /// Where the losses of a line search were taken; empty = at the strategy's own steps.
     pub steps: Vec<f64>,
-    /// How numbers of several devices become one, for strategies that average.
-    pub robust: Robust,
+    /// What a device can count at most and at least, for strategies that average; absent: no bounds.
+    pub bounds: Option<Bounds>,
     /// In model order; empty = the model is one layer.
     layers: &'a [Range<usize>],
 }
@@ -155,7 +155,7 @@ impl<'a> Cohort<'a> {
             refused: Vec::new(),
             absent: Vec::new(),
             steps: Vec::new(),
-            robust: Robust::Off,
+            bounds: None,
             layers: &[],
         }
     }
@@ -284,23 +284,16 @@ impl<'a> Cohort<'a> {
     }
 
     /// Another F_i than the one that was said.
-    pub(super) fn believe_loss(&mut self, index: usize, loss: f64) {
+    pub(super) fn limit_loss(&mut self, index: usize, loss: f64) {
         if let Some(participant) = self.participants.get_mut(index) {
             participant.loss = loss;
         }
     }
 
     /// Another FK_i than the one that was said.
-    pub(super) fn believe_loss_after(&mut self, index: usize, loss: f64) {
+    pub(super) fn limit_loss_after(&mut self, index: usize, loss: f64) {
         if let Some(participant) = self.participants.get_mut(index) {
             participant.loss_after = Some(loss);
-        }
-    }
-
-    /// Another n_i than the one that was said.
-    pub(super) fn set_samples(&mut self, index: usize, samples: u32) {
-        if let Some(participant) = self.participants.get_mut(index) {
-            participant.samples = samples.max(1);
         }
     }
 
@@ -310,21 +303,6 @@ impl<'a> Cohort<'a> {
         {
             change(more);
         }
-    }
-
-    pub(super) fn samples_said(&self, index: usize) -> u32 {
-        self.participants.get(index).map_or(0, |participant| participant.samples)
-    }
-
-    /// Lets a participant count for a part of its weight; see [`Weights::credited`](crate::strategy::Weights::credited).
-    pub(super) fn set_credit(&mut self, index: usize, credit: f32) {
-        if let Some(participant) = self.participants.get_mut(index) {
-            participant.credit = credit;
-        }
-    }
-
-    pub(crate) fn credit(&self, index: usize) -> f64 {
-        self.participants.get(index).map_or(0.0, |participant| f64::from(participant.credit))
     }
 
     /// The update is shortened by this factor.

@@ -1,399 +1,154 @@
-//! Devices whose numbers can not be believed.
+//! Bounds what one device can do to the model: **a loss counts up to four medians; an update up to three medians; a device up to
+//! two average devices, never below half its plain share.**
 //!
-//! Fair weighting listens to whoever says that it is badly off, which invites lying. When a round closes, before
-//! any weight is formed, every loss and every update's norm is held against those of the device's peers (its
-//! tier; the whole round where a tier has few participants) and against the device's own past:
+//! | rule | where | source |
+//! |---|---|---|
+//! | 1 loss | [`figures`], before the strategy sees anything | winsorising at a multiple of the median |
+//! | 2 share | [`share`], after the strategy, region by region | projection onto a box of shares |
+//! | 3 length | [`length`], before the strategy sees norms | norm clipping at a multiple of the median |
 //!
-//! ```text
-//! x = ln value     c = median of the peers' x     s = 1.4826 median |x - c|
-//! believed    x <= c + max(ln factor, spread * s),   or  value <= 1.25 of what was believed last
-//! and, with a past,   value <= factor * max(last believed, own),         own = exp(c + last place)
-//! otherwise   it counts as the middle of its peers, or as its own past where that was the reason
-//! ```
-//! Logarithms, because losses of honest fleets are skewed: a device may be ten times worse off than the others if
-//! the others differ, too. The second way to be believed is for those whom the others have left behind: their loss
-//! has not grown. Norms are taken per parameter and per square root of the samples, since more data mean more steps;
-//! they differ less than losses, so half the spread is enough for them.
+//! A fair strategy gives weight to a device that says it is badly off, which invites lying. A rare device and a liar can send the same
+//! numbers, so no rule over numbers tells them apart. The guard does not try: it treats all devices alike, refuses none, and keeps no
+//! list of suspects. It takes away the part of a bonus that would let one device decide.
 //!
-//! What was believed, clipped, is the past of the next round and is saved with the commit. `samples` holds sample
-//! counts against the first Hello and against the peers, `figures` looks at what only some strategies ask for (masses,
-//! gaps, trials, losses of groups), `scores` at what only the report shows, [`screen`] finds updates that point away
-//! from all others, [`robust`] combines so that a few can not decide.
+//! Two rules are opt-in, because they cost minorities: [`agreement`] (`bonus = "agreeing"`) and [`probe`]. Strategies that look for a
+//! direction instead of averaging have rules 1 and 3 only; one that weighs on the device ([`Strategy::bound`]) keeps its factor between
+//! `floor` and `share`.
+//!
+//! [`Strategy::bound`]: crate::strategy::Strategy::bound
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Code, DeviceId, Tier};
+use common::DeviceId;
 use serde::{Deserialize, Serialize};
 
 use super::{cohort::Cohort, kernel::Scalar};
 use crate::{fleet::DeviceRecord, strategy::Kind};
-use band::{Band, bands, bands_of, median};
 use findings::Findings;
-use lean::Lean;
+use length::Longest;
 
-mod band;
+pub mod agreement;
 mod config;
 mod figures;
 mod findings;
-mod lean;
-pub mod robust;
-mod samples;
+mod length;
+pub mod probe;
 pub mod scaled;
-mod scores;
-pub mod screen;
+pub(in crate::combine) mod share;
+mod shown;
 #[cfg(test)]
 mod tests;
 
-pub use config::{GuardConfig, Mode};
+pub use config::{Bonus, GuardConfig, Mode};
 pub use findings::GuardLine;
-pub use robust::Robust;
 pub use scaled::Scaled;
-pub use scores::count;
+pub use share::{Bounds, Held, level};
+pub use shown::{Delivered, show_groups};
 
-/// What a device that points away from the others still counts.
-const SCREENED: f32 = 0.1;
-/// Samples beyond this many times what is usual, which only a device's own word says it has, make no room for a longer update.
-const LENGTHENING: f64 = 4.0;
-/// A value that has grown no more than this is believed again.
-const STEADY: f64 = 1.25;
-/// What a device's own past allows may grow this much from round to round, so that a device that has really changed is
-/// believed in the end, and whoever climbs in small steps is not.
-const DRIFT: f64 = 1.01;
-
-/// The rules, and what is remembered of every device.
+/// The rules, and what they remember.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Guard {
     config: GuardConfig,
-    devices: BTreeMap<DeviceId, Past>,
+    state: State,
 }
 
-/// What is remembered of a device.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
-struct Past {
-    /// Training samples at enrolment.
-    samples: u32,
-    tier: Tier,
-    loss: Option<Place>,
-    norm: Option<Place>,
-    lean: Lean,
-    /// Has taken part: its sample count is one of those that others are held against. Enrolment alone is not enough,
-    /// or what a round gives would depend on who came while it was open.
-    seen: bool,
-}
-
-/// A value that was believed, and how far above the middle of its peers it was.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
-struct Place {
-    value: f64,
-    above: f64,
+/// What is committed with the model.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+struct State {
+    longest: Longest,
+    /// With a probe: how far each device has pointed along with it.
+    probe: BTreeMap<DeviceId, f64>,
 }
 
 /// What came out of an inspection.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Verdict {
     pub lines: Vec<GuardLine>,
-    /// Refused devices, with their tier.
-    pub refused: Vec<(DeviceId, Tier, Code)>,
     /// Factors of updates that are too long.
     pub scales: BTreeMap<DeviceId, f64>,
-    next: Vec<(DeviceId, Past)>,
+    /// Devices that the probe leaves out.
+    pub left_out: Vec<(DeviceId, common::Tier)>,
+    longest: Longest,
 }
 
-#[derive(Copy, Clone, PartialEq, Debug)]
-enum Belief {
-    Whole,
-    /// Counts as this, because of the peers or of its own past.
-    Less(f64, &'static str),
-}
-
-const PEERS: &str = "far above its peers";
-const OWN_PAST: &str = "far above its own past";
-const AGAINST: &str = "has pointed away from the others whenever these agreed";
+/// Before the bytes of a state. The guard of store format 4 takes them for a map that does not decode, and starts anew.
+const TAG: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0x0f, b'G', b'2'];
 
 impl Guard {
     pub fn new(config: GuardConfig) -> Self {
-        Self { config, devices: BTreeMap::new() }
+        Self { config, state: State::default() }
     }
 
     pub fn config(&self) -> &GuardConfig {
         &self.config
     }
 
-    /// Remembers what a device said of itself first.
-    pub fn enrol(&mut self, record: &DeviceRecord) {
-        if self.config.mode == Mode::Off {
-            return;
-        }
-        let (samples, tier) = (record.data.train_samples, record.tier);
-        let past = Past { samples, tier, loss: None, norm: None, lean: Lean::default(), seen: false };
-        self.devices.entry(record.device.clone()).or_insert(past);
+    pub fn is_on(&self) -> bool {
+        self.config.mode == Mode::Bound
     }
 
-    /// Clips or refuses what can not be believed. Looks only: the same cohort gives the same verdict until
-    /// [`Guard::learn`].
+    /// Applies rules 1 and 3 and sets the bounds of rule 2, which [`combine`](super::combine()) keeps. The same cohort gives the same
+    /// verdict until [`Guard::learn`].
     pub fn inspect(&self, cohort: &mut Cohort<'_>, kind: Kind) -> Verdict {
-        let mut verdict = Verdict::default();
-        cohort.robust = self.config.robust;
-        if self.config.mode == Mode::Off {
-            return verdict;
+        if !self.is_on() {
+            return Verdict::default();
         }
-        self.discount(cohort, &mut verdict);
-        let mut findings = Findings { refuse: self.config.mode == Mode::Refuse, refused: vec![], verdict };
-        let usual = self.check_samples(cohort, &mut findings);
-        let mut next = self.pasts(cohort);
-        let losses: Vec<f64> = cohort.participants().iter().map(|p| p.loss()).collect();
-        for (index, (belief, place)) in
-            self.beliefs(cohort, &losses, &self.config, |past| past.loss).into_iter().enumerate()
-        {
-            let said = losses.get(index).copied().unwrap_or(0.0);
-            if let Belief::Less(counted, why) = belief {
-                findings.note(cohort, index, "loss", Code::ImplausibleLoss, (said, counted), why);
-                cohort.believe_loss(index, counted);
-            }
-            if let Some((_, past)) = next.get_mut(index) {
-                past.loss = place.or(past.loss);
-            }
-        }
-        self.check_losses_after(cohort, &mut findings);
-        figures::check(&self.config, cohort, &mut findings);
-        self.check_norms(cohort, kind, &usual, &mut findings, &mut next);
-        let Findings { mut refused, mut verdict, .. } = findings;
-        verdict.next = next;
-        refused.sort_by_key(|&(index, _)| index);
-        refused.dedup_by_key(|&mut (index, _)| index);
-        for (index, code) in refused.into_iter().rev() {
-            if let Some((device, tier)) = cohort.dismiss(index, code) {
-                verdict.scales.remove(&device);
-                verdict.refused.push((device, tier, code));
-            }
-        }
-        verdict.refused.reverse();
-        verdict
+        let bounds = self.bounds();
+        let mut findings = Findings { config: &self.config, lines: vec![] };
+        let left_out = self.leave_out(cohort, &mut findings);
+        figures::check(&self.config, &bounds, cohort, &mut findings);
+        let (scales, longest) = self.state.longest.shorten(&self.config, cohort, kind, &mut findings);
+        cohort.bounds = Some(bounds);
+        Verdict { lines: findings.lines, scales, left_out, longest }
     }
 
-    /// Remembers where updates have pointed, which counts from the next round on: all exchanges of a round see the same.
-    /// `cosines` are those of [`screen::cosines`].
-    pub fn screen(&self, cosines: &BTreeMap<DeviceId, f64>, verdict: &mut Verdict) {
-        let mut all: Vec<f64> = cosines.values().copied().collect();
-        if all.len() < band::PEERS {
-            return;
-        }
-        let middle = median(&mut all);
-        for (device, past) in &mut verdict.next {
-            let Some(&cosine) = cosines.get(device) else { continue };
-            if past.lean.turn(cosine, middle, self.config.screen) {
-                verdict.lines.push(GuardLine {
-                    device: device.to_string(),
-                    tier: past.tier.index(),
-                    what: "direction",
-                    action: "noted",
-                    why: AGAINST,
-                    said: cosine,
-                    counted: f64::from(SCREENED),
-                });
-            }
-        }
-    }
-
-    /// Whether anybody looks where updates point.
-    pub fn screens(&self) -> bool {
-        self.config.mode != Mode::Off && self.config.screen > 0.0
-    }
-
-    /// The round is over: what was believed is remembered.
-    pub fn learn(&mut self, verdict: Verdict) {
-        if self.config.mode != Mode::Off {
-            self.devices.extend(verdict.next);
+    /// The round is committed: the usual lengths of its exchanges are remembered.
+    pub fn learn<'v>(&mut self, verdicts: impl IntoIterator<Item = &'v Verdict>) {
+        for verdict in verdicts {
+            self.state.longest = self.state.longest.or(verdict.longest);
         }
     }
 
     /// What must survive a restart; empty = nothing.
     pub fn save(&self) -> Vec<u8> {
-        if self.devices.is_empty() {
-            Vec::new()
-        } else {
-            postcard::to_allocvec(&self.devices).unwrap_or_default()
+        if self.state.longest.is_unset() && self.state.probe.is_empty() {
+            return Vec::new();
         }
+        [TAG, &postcard::to_allocvec(&self.state).unwrap_or_default()].concat()
     }
 
-    /// Takes up what [`Guard::save`] gave. A past that can not be read is forgotten: it only makes belief easier.
+    /// Takes up what [`Guard::save`] gave. What an older guard saved is forgotten: the next round sets `R`.
     pub fn restore(&mut self, bytes: &[u8]) {
-        self.devices = postcard::from_bytes(bytes).unwrap_or_default();
+        let state = bytes.strip_prefix(TAG).and_then(|bytes| postcard::from_bytes(bytes).ok());
+        self.state = state.unwrap_or_default();
     }
 
-    /// Pasts of a cohort's participants; a device that was never enrolled starts with what it says now.
-    fn pasts(&self, cohort: &Cohort<'_>) -> Vec<(DeviceId, Past)> {
-        let past = |participant: &super::Participant| {
-            let fresh = || Past {
-                samples: participant.samples() as u32,
-                tier: participant.tier,
-                loss: None,
-                norm: None,
-                lean: Lean::default(),
-                seen: true,
-            };
-            let known = self.devices.get(&participant.device).copied().unwrap_or_else(fresh);
-            // Another slice has other losses and norms.
-            let same = known.tier == participant.tier;
-            let past =
-                if same { known } else { Past { tier: participant.tier, loss: None, norm: None, ..known } };
-            (participant.device.clone(), Past { seen: true, ..past })
-        };
-        cohort.participants().iter().map(past).collect()
-    }
-
-    /// Devices that have pointed away from the others count less.
-    fn discount(&self, cohort: &mut Cohort<'_>, verdict: &mut Verdict) {
-        if !self.screens() {
-            return;
+    /// The fleet with sample counts as far as they count, for strategies that start from the counts of all devices.
+    pub fn enrolled(&self, fleet: &BTreeMap<DeviceId, DeviceRecord>) -> Vec<DeviceRecord> {
+        let mut records: Vec<_> = fleet.values().cloned().collect();
+        if !self.is_on() {
+            return records;
         }
-        for index in 0..cohort.participants().len() {
-            let Some(participant) = cohort.participants().get(index) else { continue };
-            let Some(past) = self.devices.get(&participant.device).filter(|past| past.lean.away) else {
-                continue;
-            };
-            verdict.lines.push(GuardLine {
-                device: participant.device.to_string(),
-                tier: participant.tier.index(),
-                what: "direction",
-                action: "counted less",
-                why: AGAINST,
-                said: past.lean.sum.into(),
-                counted: f64::from(SCREENED),
-            });
-            cohort.set_credit(index, SCREENED);
-        }
-    }
-
-    /// What is remembered of devices that have taken part and do not now.
-    fn absent(&self, cohort: &Cohort<'_>) -> impl Iterator<Item = &Past> {
-        let present = cohort.participants();
-        let is_absent =
-            |device: &DeviceId| present.binary_search_by(|other| other.device.cmp(device)).is_err();
-        let absent = self.devices.iter().filter(move |(device, past)| past.seen && is_absent(device));
-        absent.map(|(_, past)| past)
-    }
-
-    /// A loss after training is also believed where it has hardly grown from the one before.
-    fn check_losses_after(&self, cohort: &mut Cohort<'_>, findings: &mut Findings) {
-        let after: Vec<_> = cohort.participants().iter().map(|p| Some(p.loss_after())).collect();
-        let bands = bands(cohort, &after, &self.config);
-        for index in 0..after.len() {
-            let Some(participant) = cohort.participants().get(index) else { continue };
-            let band = bands.get(participant.tier.index()).copied().flatten();
-            let Some(said) = participant.reported_loss_after() else { continue };
-            // Too few peers to know a middle: the loss before, as far as that was believed.
-            let (limit, counted) = band.map_or_else(
-                || (self.config.factor * participant.loss(), participant.loss()),
-                |band| (band.limit, band.usual()),
-            );
-            if said > limit && said > STEADY * participant.loss() {
-                findings.note(cohort, index, "loss_after", Code::ImplausibleLoss, (said, counted), PEERS);
-                cohort.believe_loss_after(index, counted);
+        let devices: Vec<&DeviceId> = fleet.keys().collect();
+        let said: Vec<f64> = records.iter().map(|record| record.data.train_samples.into()).collect();
+        let counted = self.bounds().counts(&devices, &said);
+        for (DeviceRecord { data, .. }, counted) in records.iter_mut().zip(counted) {
+            data.train_samples = counted as u32;
+            let in_groups = data.groups.iter().map(|&n| f64::from(n)).sum::<f64>();
+            if in_groups > counted {
+                data.groups.iter_mut().for_each(|n| *n = (f64::from(*n) * counted / in_groups) as u32);
             }
         }
+        records
     }
 
-    fn check_norms(
-        &self,
-        cohort: &mut Cohort<'_>,
-        kind: Kind,
-        usual: &[Option<f64>],
-        findings: &mut Findings,
-        next: &mut [(DeviceId, Past)],
-    ) {
-        let length = |index: usize| {
-            let participant = cohort.participants().get(index)?;
-            let usual = usual.get(participant.tier.index()).copied().flatten().unwrap_or(f64::INFINITY);
-            let samples = participant.samples().min(LENGTHENING * usual);
-            let size = cohort.regions().slice_len(participant.tier) as f64 * samples;
-            (size > 0.0).then(|| (cohort.norm(index) / size).sqrt())
-        };
-        let norms: Vec<f64> = (0..cohort.participants().len()).map(|i| length(i).unwrap_or(0.0)).collect();
-        if norms.iter().all(|&norm| norm == 0.0) {
-            return;
-        }
-        let trained = kind == Kind::Train;
-        let tight = GuardConfig { spread: self.config.spread / 2.0, ..self.config.clone() };
-        let beliefs = self.beliefs(cohort, &norms, &tight, |past| past.norm.filter(|_| trained));
-        for (index, (belief, place)) in beliefs.into_iter().enumerate() {
-            let said = norms.get(index).copied().unwrap_or(0.0);
-            if let Belief::Less(counted, why) = belief {
-                let (scale, whole) = (counted / said, cohort.norm(index).sqrt());
-                findings.note(cohort, index, "norm", Code::ImplausibleNorm, (whole, whole * scale), why);
-                if let Some(participant) = cohort.participants().get(index) {
-                    findings.verdict.scales.insert(participant.device.clone(), scale);
-                }
-                cohort.scale_norms(index, scale);
-            }
-            if let Some((_, past)) = next.get_mut(index).filter(|_| trained) {
-                past.norm = place.or(past.norm);
-            }
-        }
-    }
-
-    /// For every participant: whether its value is believed, and its place if that is known.
-    fn beliefs(
-        &self,
-        cohort: &Cohort<'_>,
-        values: &[f64],
-        config: &GuardConfig,
-        past: impl Fn(&Past) -> Option<Place>,
-    ) -> Vec<(Belief, Option<Place>)> {
-        let present = cohort.participants().iter().map(|participant| participant.tier);
-        let mut known: Vec<(Tier, f64)> = present.zip(values.iter().copied()).collect();
-        // So few tell nothing of each other, but all who came before do.
-        if known.len() < band::PEERS {
-            known.extend(self.absent(cohort).filter_map(|known| Some((known.tier, past(known)?.value))));
-        }
-        let bands = bands_of(&known, cohort.regions().tiers(), config);
-        let judge = |(index, (participant, &value)): (usize, (&super::Participant, &f64))| {
-            let band = bands.get(participant.tier.index()).copied().flatten();
-            let known = self.devices.get(&participant.device);
-            let own = known.filter(|known| known.tier == participant.tier).and_then(&past);
-            match band.filter(|band| cohort.credit(index) < 1.0 && value > band.usual()) {
-                // Who was found out is not believed in anything that would make up for it.
-                Some(band) => (Belief::Less(band.usual(), AGAINST), own),
-                None => self.judge(value, band, own),
-            }
-        };
-        cohort.participants().iter().zip(values).enumerate().map(judge).collect()
-    }
-
-    fn judge(&self, value: f64, band: Option<Band>, past: Option<Place>) -> (Belief, Option<Place>) {
-        let Some(band) = band else {
-            // Too few peers to know a middle: the past alone, as it was.
-            let Some(past) = past else { return (Belief::Whole, Some(Place { value, above: 0.0 })) };
-            if value > self.config.factor * past.value {
-                let counted = DRIFT * past.value;
-                return (Belief::Less(counted, OWN_PAST), Some(Place { value: counted, ..past }));
-            }
-            return (Belief::Whole, Some(Place { value, ..past }));
-        };
-        let place =
-            |value: f64| Some(Place { value, above: value.max(f64::MIN_POSITIVE).ln() - band.middle });
-        let steady = past.is_some_and(|past| value <= STEADY * past.value);
-        if value > band.limit {
-            // Whoever is believed for its past can not climb by it.
-            return match past.filter(|_| steady) {
-                Some(past) => (Belief::Whole, place(value.min(past.value))),
-                None => (Belief::Less(band.usual(), PEERS), place(band.usual())),
-            };
-        }
-        let Some(past) = past else { return (Belief::Whole, place(value)) };
-        // Its place among the others, or its last value; and nobody is held below what is usual.
-        let own = (band.middle + past.above).exp().max(past.value).max(band.usual());
-        if value > self.config.factor * own {
-            let counted = (DRIFT * own).min(value);
-            (Belief::Less(counted, OWN_PAST), place(counted))
-        } else {
-            // Whoever is believed now does not become the measure of the next round, or a few steps would lead anywhere.
-            (Belief::Whole, place(value.min(DRIFT * own)))
-        }
+    fn bounds(&self) -> Bounds {
+        let GuardConfig { share, floor, trusted_counts, .. } = &self.config;
+        Bounds { share: *share, floor: *floor, trusted: trusted_counts.clone(), no_bonus: BTreeSet::new() }
     }
 }
 
-/// Multiplies numbers of any width.
-fn scaled<T: Scalar>(value: T, scale: f64) -> T {
+/// A number of an update that is shortened.
+pub(super) fn scaled<T: Scalar>(value: T, scale: f64) -> T {
     T::narrow(value.wide() * scale)
 }

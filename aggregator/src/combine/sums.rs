@@ -39,6 +39,11 @@ impl TierSums {
         (0..self.regions).map(|region| self.norm_in(tier, region)).sum()
     }
 
+    /// Tiers and regions.
+    pub(super) fn shape(&self) -> (usize, usize) {
+        (self.weights.len() / self.regions.max(1), self.regions)
+    }
+
     pub(super) fn count(&mut self, tier: Tier, weight: Weight<'_>) {
         for region in 0..self.regions {
             self.add_weight(tier, region, weight.in_region(region));

@@ -165,10 +165,10 @@ mod tests {
         assert!(error("[round]\nquorum = 0").contains("round.quorum = 0"));
         assert!(error("[round]\ndeadline_s = [1, 2]").contains("one positive number per tier"));
         assert!(error("[round]\nover_selection = 0.5").contains("over_selection"));
-        assert!(error("[guard]\nrobust = \"trimmed:0.7\"").contains("trimmed"));
-        assert!(error("[guard]\nspread = 0.5").contains("guard.spread = 0.5"));
-        assert!(error("[guard]\npeer_samples = 1").contains("guard.peer_samples = 1"));
-        assert!(error("[guard]\nlarge_shards = [\"..\"]").contains("device name"));
+        assert!(error("[guard]\nbonus = \"some\"").contains("agreeing"));
+        assert!(error("[guard]\nshare = 0.5").contains("guard.share = 0.5"));
+        assert!(error("[guard]\nfloor = 2").contains("guard.floor = 2"));
+        assert!(error("[guard]\ntrusted_counts = [\"..\"]").contains("device name"));
         assert!(error("[wire]\nup = \"int4\"").contains("expected one of `f32`, `f16`, `int8`"));
         assert!(error("[wire]\nup = [\"int8\"]").contains("wire.up = [\"int8\"]: must be one codec"));
         assert!(error("[devices]\n\"..\" = 1").contains("device name"));

@@ -14,11 +14,7 @@ use tracing::{error, warn};
 
 use super::{Keeper, KeeperError, Losses, Reply};
 use crate::{
-    combine::{
-        Cohort, CombineError, direction,
-        guard::{Scaled, Verdict},
-        weighted_mean,
-    },
+    combine::{CombineError, direction, guard::Scaled, weighted_mean},
     fleet::DeviceRecord,
     model::Published,
     round::ClosedRound,
@@ -174,13 +170,12 @@ impl Keeper {
         };
         let vector = match wanted {
             Some((at, weights)) => {
-                let mut cohort = made[at].cohort.clone();
-                self.leave_out(&mut cohort, &mut verdicts[at]);
+                let (cohort, strategy) = (&made[at].cohort, &*self.method.strategy);
                 let spooled = Spooled::new(&mut *self.store, &stages[at]).with_past(&past);
                 let mut updates = Scaled::new(spooled, &verdicts[at].scales);
                 Some(match weights {
-                    Some(weights) => weighted_mean(weights, &cohort, &mut updates)?,
-                    None => direction(&*self.method.strategy, &cohort, &mut updates)?,
+                    Some(weights) => weighted_mean(strategy, weights, cohort, &mut updates)?,
+                    None => direction(strategy, cohort, &mut updates)?,
                 })
             }
             None => None,
@@ -188,23 +183,6 @@ impl Keeper {
         let guide = vector.map_or(vec![], |vector| self.slices(&vector));
         let (round, number) = (record.number, record.stages.len() as u8);
         Ok(Some(Stage { round, number, kind: ask.kind(), lr, seats, guide }))
-    }
-
-    /// Where a strategy weighs directions against each other, a device that counts for a part only would be the one that all
-    /// others give way to: it does not count at all.
-    pub(super) fn leave_out(&self, cohort: &mut Cohort<'_>, verdict: &mut Verdict) {
-        if self.method.strategy.scope().is_none() {
-            return;
-        }
-        for index in (0..cohort.participants().len()).rev() {
-            if cohort.credit(index) < 1.0
-                && let Some((device, tier)) = cohort.dismiss(index, Code::PointsAway)
-            {
-                verdict.scales.remove(&device);
-                verdict.refused.push((device, tier, Code::PointsAway));
-            }
-        }
-        verdict.refused.sort_by(|a, b| a.0.cmp(&b.0));
     }
 
     fn slices(&self, vector: &[f64]) -> Vec<Published> {

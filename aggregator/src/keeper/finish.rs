@@ -1,20 +1,18 @@
 //! The end of a round: combines what was delivered, makes the result durable, and then known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Code, DeviceId, Tier, brief::GroupReport};
+use common::{
+    Code, DeviceId, Tier,
+    brief::{Brief, GroupReport},
+};
 use tracing::{error, info, warn};
 
-use super::{
-    Keeper, KeeperError, Losses, Reply,
-    belief::{Delivered, delivered, warn_of},
-    books::Trained,
-    state,
-};
+use super::{Keeper, KeeperError, Losses, Reply, books::Trained, state};
 use crate::{
     combine::{
-        CombineError, Conflicts, Outcome, combine,
-        guard::{self, GuardLine, Scaled, Verdict, screen::cosines},
+        Cohort, CombineError, Conflicts, Outcome, combine,
+        guard::{self, Bonus, Delivered, GuardLine, Scaled, agreement::disagreeing, probe},
     },
     report::RoundReport,
     round::{ClosedRound, Purpose},
@@ -61,8 +59,8 @@ impl Keeper {
         if let Some(code) = outcome.kept {
             warn!(round = closed.number, "the model stays as it is: {code}");
         }
-        self.guard.check_scores(&mut counted, self.model.plans.len(), &mut lines);
-        warn_of(&lines);
+        self.guard.show(&mut counted, &mut lines);
+        self.held.note(closed.number, counted.iter().map(|(device, ..)| device), &lines);
         let mut losses = std::mem::take(&mut self.losses);
         let complete = losses.is_empty();
         losses.without(&counted);
@@ -155,19 +153,12 @@ impl Keeper {
         let (regions, layers) = (self.model.regions.clone(), self.model.layers.clone());
         let past = self.past(record.number)?;
         let scene = self.scene(&regions, &layers, record.number, lr, &past);
-        let (mut gradients, mut verdict, mut named) = (vec![], Verdict::default(), vec![]);
-        let mut made = Vec::with_capacity(record.stages.len());
+        let mut gradients = vec![];
+        let (mut made, mut verdicts) = (vec![], vec![]);
         for (number, stage) in record.stages.iter().enumerate() {
             let entries = self.store.updates(record.number, number as u8).map_err(CombineError::Read)?;
             let mut cohort = scene.cohort(&entries);
-            let mut found = self.guard.inspect(&mut cohort, stage.kind);
-            if number == train {
-                guard::count(counted, &cohort, &found.lines);
-            }
-            named.append(&mut found.lines);
-            if number == train {
-                verdict = found;
-            }
+            verdicts.push(self.guard.inspect(&mut cohort, stage.kind));
             made.push(Exchange { kind: stage.kind, cohort });
             if stage.kind == Kind::Gradients {
                 gradients = entries;
@@ -177,18 +168,15 @@ impl Keeper {
         let Some((Exchange { cohort, .. }, later)) = rest.split_first_mut() else {
             return Ok(Combined::kept(Code::EmptyRound));
         };
+        guard::show_groups(counted, cohort);
         for tried in later.iter().filter(|exchange| exchange.kind == Kind::Try) {
             for participant in tried.cohort.participants() {
                 cohort.set_trials(&participant.device, participant.trials());
             }
         }
-        let scales = std::mem::take(&mut verdict.scales);
-        if self.guard.screens() {
-            let spooled = Spooled::new(&mut *self.store, entries).unchecked();
-            let cosines = cosines(cohort, &mut Scaled::new(spooled, &scales))?;
-            self.guard.screen(&cosines, &mut verdict);
-        }
-        self.leave_out(cohort, &mut verdict);
+        let scales = std::mem::take(&mut verdicts[train].scales);
+        self.take_away_bonus(cohort, entries, &scales)?;
+        let probed = self.compare_with_probe(&scene.cohort(entries), entries, lr)?;
         let trained =
             Trained { cohort, entries, past: &past, earlier, gradients: &gradients, scales: &scales };
         self.write_round(&trained);
@@ -197,20 +185,78 @@ impl Keeper {
         let mut updates = Scaled::new(spooled, &scales);
         let outcome = combine(&mut self.method, cohort, earlier, &mut updates, &mut self.parameters)?;
         let conflicts = self.count_conflicts(&before, &trained);
-        let (mut lines, refused) = (named, std::mem::take(&mut verdict.refused));
-        lines.append(&mut verdict.lines);
+        let config = self.guard.config();
+        let shares = outcome.held.iter().map(|held| GuardLine::share(held, config));
+        let mut lines: Vec<GuardLine> = verdicts
+            .iter_mut()
+            .flat_map(|verdict| std::mem::take(&mut verdict.lines))
+            .chain(shares)
+            .collect();
         // What was said in several exchanges is named once.
         let mut seen = BTreeSet::new();
         lines.retain(|line| seen.insert((line.device.clone(), line.what)));
-        self.guard.learn(verdict);
+        let left_out = verdicts[train].left_out.iter().cloned();
+        let refused = left_out.map(|(device, tier)| (device, tier, Code::PointsAway)).collect();
+        self.guard.learn(&verdicts);
+        self.guard.note_probe(&probed);
         Ok(Combined { outcome, conflicts, lines, refused })
     }
+
+    /// With `bonus = "agreeing"`: devices whose updates point away from the others have none.
+    fn take_away_bonus(
+        &mut self,
+        cohort: &mut Cohort<'_>,
+        entries: &[Entry],
+        scales: &BTreeMap<DeviceId, f64>,
+    ) -> Result<(), CombineError<StoreError>> {
+        if self.guard.is_on() && self.guard.config().bonus == Bonus::Agreeing {
+            let spooled = Spooled::new(&mut *self.store, entries).unchecked();
+            let disagreeing = disagreeing(cohort, &mut Scaled::new(spooled, scales))?;
+            if let Some(bounds) = &mut cohort.bounds {
+                bounds.no_bonus = disagreeing;
+            }
+        }
+        Ok(())
+    }
+
+    /// With a probe: how far every update points along with it.
+    fn compare_with_probe(
+        &mut self,
+        cohort: &Cohort<'_>,
+        entries: &[Entry],
+        lr: f32,
+    ) -> Result<BTreeMap<DeviceId, f64>, CombineError<StoreError>> {
+        let Some(probe) = self.probe.as_ref().filter(|_| self.guard.is_on()) else {
+            return Ok(BTreeMap::new());
+        };
+        let brief = Brief { lr, seed: u64::from(cohort.round), ..self.settings.brief.clone() };
+        match probe.update(&self.model, &self.parameters, &brief) {
+            Ok(own) => probe::cosines(cohort, &own, &mut Spooled::new(&mut *self.store, entries).unchecked()),
+            Err(failed) => {
+                warn!(round = cohort.round, "{failed}");
+                Ok(BTreeMap::new())
+            }
+        }
+    }
+
+    /// The scores of the final model.
+    pub(super) fn final_report(&self, mut closed: ClosedRound) -> RoundReport {
+        let mut lines = vec![];
+        self.guard.show(&mut closed.delivered, &mut lines);
+        RoundReport::new(&closed, Purpose::Evaluate, None, self.model.plans.len()).with_guard(lines, &[])
+    }
 }
+
+fn delivered(entries: &[Entry]) -> Vec<Delivered> {
+    let of = |Entry { header, .. }: &Entry| (header.device.clone(), header.tier, header.scalars.clone());
+    entries.iter().map(of).collect()
+}
+
 /// What came of a round's updates.
 struct Combined {
     outcome: Outcome,
     conflicts: Option<Conflicts>,
-    /// What was not believed.
+    /// What the guard has held.
     lines: Vec<GuardLine>,
     refused: Vec<(DeviceId, Tier, Code)>,
 }
@@ -221,6 +267,8 @@ impl Combined {
         let outcome = Outcome {
             kept: Some(code),
             weights: vec![],
+            held: vec![],
+            raised: 0,
             regions: vec![],
             refused: vec![],
             notes: Default::default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use common::{Code, DeviceId, Tier};
 
-use super::belief::Delivered;
+use crate::combine::guard::Delivered;
 
 /// Who was asked in a round and did not deliver.
 #[derive(Clone, Debug, Default)]

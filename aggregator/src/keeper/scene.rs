@@ -37,9 +37,9 @@ impl<'a> Scene<'a> {
             cohort.refuse(device.clone(), *code);
         }
         for Entry { header, .. } in self.past {
-            let Header { device, tier, ticket, lr, .. } = header;
+            let Header { device, tier, ticket, lr, norms, .. } = header;
             let (device, round, lr) = (device.clone(), ticket.round, f64::from(*lr));
-            cohort.remember(Absent { device, tier: *tier, round, lr });
+            cohort.remember(Absent { device, tier: *tier, round, lr, norm: norms.iter().sum() });
         }
         cohort
     }

@@ -12,7 +12,7 @@ pub const COLUMNS: [(&str, usize, usize); 22] = [
     ("silent", 6, 0),
     ("stragglers", 10, 0),
     ("late", 4, 0),
-    ("clipped", 7, 0),
+    ("held", 4, 0),
     ("lr", 8, 5),
     ("loss", 8, 4),
     ("loss_variance", 13, 5),
@@ -52,7 +52,7 @@ impl Row {
             count("silent"),
             sum("stragglers"),
             sum("late"),
-            at("/round").map(|_| clipped(report, None) as f64),
+            at("/round").map(|_| held(report, None) as f64),
             at("/lr"),
             at("/loss/mean"),
             at("/loss/variance"),
@@ -72,12 +72,13 @@ impl Row {
     }
 }
 
-/// Devices, of a tier or all, of which something was not believed and counted as what is usual.
-pub fn clipped(report: &Value, tier: Option<usize>) -> usize {
+/// Devices, of a tier or all, that the guard has held in something.
+pub fn held(report: &Value, tier: Option<usize>) -> usize {
     let lines = report["guard"].as_array().map_or(&[][..], Vec::as_slice);
     let of_tier = |line: &&Value| tier.is_none_or(|tier| line["tier"].as_u64() == Some(tier as u64));
-    let clipped = lines.iter().filter(of_tier).filter(|line| line["action"] == "clipped");
-    clipped.filter_map(|line| line["device"].as_str()).collect::<BTreeSet<_>>().len()
+    // Reports of older versions also noted what changed nothing.
+    let held = lines.iter().filter(of_tier).filter(|line| line["action"] != "noted");
+    held.filter_map(|line| line["device"].as_str()).collect::<BTreeSet<_>>().len()
 }
 
 /// With mean loss and accuracy of every tier in the last columns.
@@ -117,7 +118,7 @@ mod tests {
             "participation": [{ "stragglers": 1, "late": 2 }, { "stragglers": 0, "late": 1 }],
             "guard": [
                 { "device": "a", "tier": 0, "what": "loss", "action": "clipped" },
-                { "device": "a", "tier": 0, "what": "norm", "action": "clipped" },
+                { "device": "a", "tier": 0, "what": "length", "action": "clipped" },
                 { "device": "b", "tier": 1, "what": "tier", "action": "noted" },
             ],
             "loss": { "mean": 1.5, "variance": 0.25, "worst10": 2.0, "best10": 1.0 },
@@ -128,7 +129,7 @@ mod tests {
         });
         let text = csv(&[report]);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].starts_with("round,devices,refused,silent,stragglers,late,clipped,lr,loss,"));
+        assert!(lines[0].starts_with("round,devices,refused,silent,stragglers,late,held,lr,loss,"));
         assert!(lines[0].ends_with(",loss_tier0,loss_tier1,accuracy_tier0,accuracy_tier1"));
         assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,1.5,,,");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());

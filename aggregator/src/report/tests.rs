@@ -47,6 +47,8 @@ fn closed() -> ClosedRound {
 fn outcome(weights: &[f64], refused: &[&str]) -> Outcome {
     let refused = refused.iter().map(|name| Refused { device: id(name), code: Code::NonFiniteLoss });
     Outcome {
+        held: vec![],
+        raised: 0,
         kept: None,
         weights: weights.to_vec(),
         regions: vec![],

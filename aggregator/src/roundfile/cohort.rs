@@ -17,6 +17,7 @@ impl RoundFile {
         cohort.round = self.round;
         cohort.set_clients(self.clients.unwrap_or(self.devices.len()));
         cohort.set_layers(&self.layers);
+        cohort.bounds.clone_from(&self.bounds);
         // One device may know nothing of groups; with nobody who does, the strategy would do nothing, silently.
         let said = |device: &Device| device.sample_mass.is_some() || !device.group_counts.is_empty();
         if ready && method.needs().groups && !self.devices.is_empty() && !self.devices.iter().any(said) {
@@ -64,7 +65,8 @@ impl RoundFile {
         }
         for past in &self.history {
             let lr = past.lr.unwrap_or(lr);
-            cohort.remember(Absent { device: past.id.clone(), tier: past.tier, round: past.round, lr });
+            let norm = past.gradient.iter().map(|value| value * value).sum();
+            cohort.remember(Absent { device: past.id.clone(), tier: past.tier, round: past.round, lr, norm });
         }
         Ok(cohort)
     }

@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, fs, ops::Range, path::Path};
 use common::{DeviceId, Tier, TierSet, brief::MAX_GROUPS, region::RegionMap, tier::MAX_TIERS};
 use serde_json::Value;
 
+use crate::combine::guard::Bounds;
+
 use super::{
     Device, FORMAT, Past, RoundFile, RoundFileError, VERSION,
     json::{Node, parse},
@@ -52,6 +54,7 @@ impl RoundFile {
             devices: devices(&root, &regions)?,
             history: history(&past, round, &regions)?,
             state: root.field("state")?.map_or(Value::Null, |node| node.value().clone()),
+            bounds: root.optional("guard")?.map(|node| bounds(&node)).transpose()?,
             strategy: root.optional("strategy")?.map(|node| strategy(&node)).transpose()?,
             parameters: values,
             regions,
@@ -98,6 +101,32 @@ fn tiers(root: &Node<'_>, parameters: usize) -> Result<(RegionMap, Vec<Option<f6
         }
     }
     Ok((RegionMap::from_runs(parameters, tiers.len(), runs), weights))
+}
+
+/// Losses and updates stand in a file as they count; only the bounds of shares are left to keep.
+fn bounds(node: &Node<'_>) -> Result<Bounds> {
+    let (share, floor) = (node.required("share")?, node.required("floor")?);
+    let bounds = Bounds {
+        share: share.finite()?,
+        floor: floor.finite()?,
+        trusted: device_ids(node, "trusted")?,
+        no_bonus: device_ids(node, "no_bonus")?,
+    };
+    if bounds.share < 1.0 {
+        return Err(share.fault("must be 1 or more"));
+    }
+    if !(0.0..=1.0).contains(&bounds.floor) {
+        return Err(floor.fault("must lie in [0, 1]"));
+    }
+    Ok(bounds)
+}
+
+fn device_ids(node: &Node<'_>, key: &str) -> Result<BTreeSet<DeviceId>> {
+    let Some(list) = node.optional(key)? else { return Ok(BTreeSet::new()) };
+    let id = |item: Node<'_>| -> Result<DeviceId> {
+        item.text()?.parse().map_err(|error| item.fault(format!("{error}")))
+    };
+    list.items()?.into_iter().map(id).collect()
 }
 
 fn layers(root: &Node<'_>, parameters: usize) -> Result<Vec<Range<usize>>> {

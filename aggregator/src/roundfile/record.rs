@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::{FORMAT, VERSION};
 use crate::{
-    combine::{Cohort, Participant, Row, Scalar, Updates},
+    combine::{Cohort, Participant, Row, Scalar, Updates, guard::Bounds},
     model::TieredModel,
     strategy::Method,
 };
@@ -95,6 +95,9 @@ pub fn record<U: Updates>(dir: &Path, dump: RoundDump<'_, U>) -> Result<PathBuf,
     });
     if !cohort.absent().is_empty() {
         file["history"] = history(&files, cohort, updates)?;
+    }
+    if let Some(Bounds { share, floor, trusted, no_bonus }) = &cohort.bounds {
+        file["guard"] = json!({ "share": share, "floor": floor, "trusted": trusted, "no_bonus": no_bonus });
     }
     let state = method.state();
     if !state.is_null() {

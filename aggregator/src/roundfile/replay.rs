@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     combine::{Cohort, Outcome, combine, conflicts, direction, weighted_mean},
-    strategy::{self, Ask, Exchange, Kind, Member, Method, Weights},
+    strategy::{self, Ask, Exchange, Kind, Member, Method, Strategy, Weights},
 };
 
 type Result<T> = std::result::Result<T, RoundFileError>;
@@ -97,7 +97,7 @@ pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) 
             Ask::Gradients => return Err(missing(0, "gradient", method)),
             Ask::Train { .. } if ready => None,
             Ask::Train { guide: Some(guide) } if has(Sent::Gradient) => {
-                Some(fair_gradient(&guide, &cohort, &mut vectors)?)
+                Some(fair_gradient(&*method.strategy, &guide, &cohort, &mut vectors)?)
             }
             Ask::Train { guide: None } if has(Sent::Gradient) && method.needs().guide => {
                 notes.insert("guide".into(), json!("none is needed: losses are equal enough"));
@@ -160,8 +160,13 @@ fn start<'f>(file: &'f RoundFile, method: &mut Method, cohort: &Cohort<'_>) -> R
     Ok(foreign)
 }
 
-fn fair_gradient(guide: &Weights, cohort: &Cohort<'_>, vectors: &mut Vectors<'_>) -> Result<BriefAnswer> {
-    let gfair = weighted_mean(guide, cohort, vectors)?;
+fn fair_gradient(
+    strategy: &dyn Strategy,
+    guide: &Weights,
+    cohort: &Cohort<'_>,
+    vectors: &mut Vectors<'_>,
+) -> Result<BriefAnswer> {
+    let gfair = weighted_mean(strategy, guide, cohort, vectors)?;
     Ok(BriefAnswer { gfair, ..BriefAnswer::default() })
 }
 

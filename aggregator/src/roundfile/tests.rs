@@ -48,7 +48,7 @@ fn method(strategy: impl Strategy + 'static) -> Method {
 
 #[test]
 fn the_worked_example_of_fairheterofl() {
-    let params = json!({ "q": 2, "q_m": [1, 0] });
+    let params = json!({ "q": 2, "q_m": [1, 0], "step": "hessian" });
     let result = answer(&worked(), "fairheterofl", params.clone());
     let expected = [0.898_608_892_2, -0.487_111_000_5, 0.297_655_797_8];
     close(&result.parameters, &expected, 5e-11);
@@ -65,9 +65,10 @@ fn the_worked_example_of_fairheterofl() {
     let mut file = worked();
     file["lr"] = json!(0.77);
     file["server_lr"] = json!(3.0);
-    let params = json!({ "q": 2, "q_m": [1, 0], "L": 10, "eta": 1 });
+    let params = json!({ "q": 2, "q_m": [1, 0], "step": "hessian", "L": 10, "eta": 1 });
     close(&answer(&file, "fairheterofl", params).parameters, &expected, 5e-11);
-    let half = answer(&worked(), "fairheterofl", json!({ "q": 2, "q_m": [1, 0], "eta": 0.5 }));
+    let half =
+        answer(&worked(), "fairheterofl", json!({ "q": 2, "q_m": [1, 0], "step": "hessian", "eta": 0.5 }));
     let steps: Vec<f64> =
         half.parameters.iter().zip([1.0, -0.5, 0.25]).map(|(new, old)| old + 2.0 * (new - old)).collect();
     close(&steps, &expected, 1e-10);

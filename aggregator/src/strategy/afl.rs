@@ -81,6 +81,11 @@ impl Strategy for Afl {
         })
     }
 
+    /// Lambda starts the same for all.
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        vec![1.0; cohort.participants().len()]
+    }
+
     fn learn(&mut self, cohort: &Cohort<'_>, _: &[Exchange<'_>]) {
         let lambda = self.of_participants(cohort);
         let unnamed = self.of_unnamed(cohort);

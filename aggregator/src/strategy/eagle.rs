@@ -12,7 +12,8 @@
 //! each, so w is one round old. A device whose r is not known has w = 1 (`unit`: 1/sqrt(K), in the first
 //! round with K = the devices that take part), and so has a device that is the only known one.
 //!
-//! Weights may be negative: a device far below the mean is pushed up, and that is meant. The scale of w
+//! Weights may be negative: a device far below the mean is pushed up, and that is meant. With the guard on, w stays between
+//! `floor` and `share` times the weight of equal gaps. The scale of w
 //! would be lost in Adam, hence only SGD. Before a device's first round it trains alone, for which
 //! [`Ask::Alone`] is made; Lstar stays with it.
 
@@ -48,6 +49,9 @@ pub struct EagleParams {
     pub coefficient: f64,
     /// The smallest weight; absent: no bound.
     pub min_weight: Option<f64>,
+    /// Smallest and largest factor of the plain weight that the guard allows.
+    #[serde(skip)]
+    pub factors: Option<(f64, f64)>,
 }
 
 /// To which length the weights are brought.
@@ -64,7 +68,7 @@ pub enum EagleNorm {
 
 impl Default for EagleParams {
     fn default() -> Self {
-        Self { lambda: 1.0, norm: EagleNorm::default(), coefficient: 2.0, min_weight: None }
+        Self { lambda: 1.0, norm: EagleNorm::default(), coefficient: 2.0, min_weight: None, factors: None }
     }
 }
 
@@ -86,7 +90,12 @@ impl EagleParams {
             EagleNorm::Unit => 1.0 / norm,
             EagleNorm::None => 1.0,
         };
-        raw.map(|weight| self.bounded(weight * scale)).collect()
+        let plain = match self.norm {
+            EagleNorm::Unit => 1.0 / k.sqrt(),
+            EagleNorm::SqrtK | EagleNorm::None => 1.0,
+        };
+        let (least, most) = self.factors.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+        raw.map(|weight| self.bounded((weight * scale).clamp(least * plain, most * plain))).collect()
     }
 
     /// w of a device without a known gap, among `k`.
@@ -163,7 +172,16 @@ impl Strategy for Eagle {
     }
 
     fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
-        Weights::per_device(vec![1.0; cohort.participants().len()])
+        Weights::per_device(self.plain(cohort))
+    }
+
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        vec![1.0; cohort.participants().len()]
+    }
+
+    fn bound(&mut self, floor: f64, share: f64) {
+        self.params.factors = Some((floor, share));
+        self.weigh_anew();
     }
 
     fn learn(&mut self, cohort: &Cohort<'_>, earlier: &[Exchange<'_>]) {

@@ -77,6 +77,15 @@ impl EbaParams {
         Ok(self)
     }
 
+    /// Weights of equal losses.
+    pub(super) fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        let count = cohort.participants().len();
+        match self.prior {
+            Prior::None if self.reweight => vec![1.0 / count as f64; count],
+            Prior::None | Prior::Data => cohort.data_shares(),
+        }
+    }
+
     /// `weights(F)`
     pub(super) fn before(&self, cohort: &Cohort<'_>) -> Entropy {
         self.of(cohort, Participant::loss)

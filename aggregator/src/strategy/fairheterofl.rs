@@ -65,10 +65,10 @@ pub enum Norm {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Step {
-    /// Divided by the Hessian bound, as published.
-    #[default]
+    /// Divided by the Hessian bound, as published: short where devices train for several epochs.
     Hessian,
     /// The same relative weights without the shortening.
+    #[default]
     Reweight,
 }
 
@@ -135,6 +135,11 @@ impl Strategy for FairHeteroFl {
             }
         }
         Weights::scaled_by_tier(weights, &shares)
+    }
+
+    /// `g_m p_i`
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        terms::priors(&self.params, cohort)
     }
 
     fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {

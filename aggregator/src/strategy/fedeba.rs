@@ -34,6 +34,10 @@ impl Strategy for FedEba {
         let after = self.params.after(cohort);
         by_region(cohort, |members| after.over(members))
     }
+
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        self.params.plain(cohort)
+    }
 }
 
 #[cfg(test)]

@@ -129,6 +129,10 @@ impl Strategy for FedEbaPlus {
         by_region(cohort, |members| after.over(members))
     }
 
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        self.weights.plain(cohort)
+    }
+
     fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
         let mut mix = Mix::mean(cohort.regions(), sums);
         if self.align == Align::Model {

@@ -67,6 +67,10 @@ impl Strategy for PracFedEba {
             both.map(|(p, ptilde)| (1.0 - self.alpha) * p + self.alpha * ptilde).collect()
         })
     }
+
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        self.weights.plain(cohort)
+    }
 }
 
 #[cfg(test)]

@@ -72,6 +72,10 @@ impl Strategy for Qffl {
         by_region(cohort, |members| exp_shares(&at(&logs, members)))
     }
 
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        self.priors(cohort)
+    }
+
     fn mix(&self, cohort: &Cohort<'_>, _: &TierSums) -> Mix {
         let logs = self.log_weights(cohort);
         let mut mix = Mix::none(cohort.regions());
@@ -90,17 +94,21 @@ impl Strategy for Qffl {
 }
 
 impl Qffl {
-    /// `ln p_i + q ln F_i`
-    fn log_weights(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    /// p_i
+    fn priors(&self, cohort: &Cohort<'_>) -> Vec<f64> {
         let default = match self.params.weighting {
             Weighting::Equal => vec![1.0 / cohort.participants().len() as f64; cohort.participants().len()],
             Weighting::Data => cohort.data_shares(),
         };
-        let log = |(index, default): (usize, &f64)| {
-            cohort.device_weight(index).unwrap_or(*default).ln()
-                + self.params.q * floored_loss(cohort, index).ln()
-        };
-        default.iter().enumerate().map(log).collect()
+        let own = |(index, default)| cohort.device_weight(index).unwrap_or(default);
+        default.into_iter().enumerate().map(own).collect()
+    }
+
+    /// `ln p_i + q ln F_i`
+    fn log_weights(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        let log =
+            |(index, prior): (usize, f64)| prior.ln() + self.params.q * floored_loss(cohort, index).ln();
+        self.priors(cohort).into_iter().enumerate().map(log).collect()
     }
 
     /// `1 + q L ||D_i||^2 / F_i`

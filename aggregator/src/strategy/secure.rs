@@ -86,7 +86,7 @@ proptest! {
         let mut rng = Rng::new(seed);
         fleet.devices.iter_mut().for_each(|member| member.loss = 0.3 + 2.7 * rng.unit_f64());
         let q_m = &q_m[..tiers];
-        let (theta, _) = fleet.combine(&mut by_name("fairheterofl", json!({"q": q, "q_m": q_m})).unwrap());
+        let (theta, _) = fleet.combine(&mut by_name("fairheterofl", json!({"q": q, "q_m": q_m, "step": "hessian"})).unwrap());
         assert_close(&fairheterofl(&fleet, q, q_m, 3.0), &theta, 1e-6);
     }
 }

@@ -1,9 +1,6 @@
 //! How much each participant counts.
 
-use crate::combine::{Cohort, Participant, sum};
-
-/// By how much weights grow at most because others of their tier count less.
-const MOST_MADE_UP: f64 = 2.0;
+use crate::combine::sum;
 
 /// Weights of a cohort's participants, in DeviceId order.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,39 +37,6 @@ impl Weights {
     /// `participants x regions` weights, and the participants' weights over all participants.
     pub fn per_region(weights: Vec<f64>, regions: usize, shares: &[f64]) -> Self {
         Self { fold: weights, regions: regions.max(1), shares: normalised(shares) }
-    }
-
-    /// Weights of participants that count for a part only. What one loses goes to the others of its tier, as long as there
-    /// are enough of them: nobody's hardware weighs less because of who else has it.
-    pub fn credited(mut self, cohort: &Cohort<'_>) -> Self {
-        let participants = cohort.participants();
-        if (0..participants.len()).all(|index| cohort.credit(index) == 1.0) {
-            return self;
-        }
-        let columns = self.regions.max(1);
-        let nothing = vec![0.0; columns * cohort.regions().tiers()];
-        let (mut before, mut after) = (nothing.clone(), nothing);
-        let sums = |participant: &Participant| participant.tier.index() * columns..;
-        for (index, (participant, weights)) in
-            participants.iter().zip(self.fold.chunks_mut(columns)).enumerate()
-        {
-            let credit = cohort.credit(index);
-            let (before, after) = (&mut before[sums(participant)], &mut after[sums(participant)]);
-            for ((weight, before), after) in weights.iter_mut().zip(before).zip(after) {
-                *before += *weight;
-                *weight *= credit;
-                *after += *weight;
-            }
-            self.shares.iter_mut().skip(index).take(1).for_each(|share| *share *= credit);
-        }
-        for (participant, weights) in participants.iter().zip(self.fold.chunks_mut(columns)) {
-            let (before, after) = (&before[sums(participant)], &after[sums(participant)]);
-            for ((weight, before), after) in weights.iter_mut().zip(before).zip(after) {
-                *weight *= if *after > 0.0 { (before / after).min(MOST_MADE_UP) } else { 1.0 };
-            }
-        }
-        self.shares = normalised(&self.shares);
-        self
     }
 
     pub fn of(&self, index: usize) -> Weight<'_> {

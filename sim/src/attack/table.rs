@@ -2,42 +2,86 @@
 
 use std::fmt::Write as _;
 
-use super::{AttackResult, OFF};
+use super::{AttackResult, Change, Row};
 
-/// One line per case; changes are relative to the reference.
+/// Mean losses this many times the reference's, in percent, leave no model worth the name.
+const NO_MODEL: f64 = 1900.0;
+
+/// One line per row, one cell per guard.
 pub fn table(result: &AttackResult) -> String {
-    let mut text = match result.options.guard.trim() {
-        "" => "defended: [guard] as it is by default\n".to_owned(),
-        keys => format!("defended: [guard] {keys}, all else as it is by default\n"),
+    let options = &result.options;
+    let mut text = String::new();
+    let strategy = match options.strategy.as_str() {
+        "" => "the default strategy".to_owned(),
+        name => format!("{name} {{ {} }}", options.params),
     };
-    let _ = writeln!(text, "undefended: [guard] {OFF}");
-    text += "hostile     F x  n x   updates    tactic | reference loss    var |   undefended loss               var |     defended loss               var | named  honest named\n";
-    for row in &result.rows {
-        let change = |now: f64, then: f64| match 100.0 * (now / then - 1.0) {
-            // Nothing is left of a model that is so far away.
-            change if change > 9999.0 => format!("{now:9.0e} >+9999%"),
-            change => format!("{now:9.4} {change:>+7.0}%"),
-        };
-        let (reference, bare, guarded) = (&row.reference, &row.undefended, &row.defended);
+    let _ = writeln!(
+        text,
+        "{:?}: {} devices in tiers {:?}, {} rounds, participation {}, {strategy}; {} seeds from {} on",
+        options.data,
+        options.devices,
+        options.tiers,
+        options.rounds,
+        options.participation,
+        options.seeds,
+        options.seed,
+    );
+    for (name, keys) in &options.guards {
+        let keys = if keys.is_empty() { "as init writes it" } else { keys };
+        let _ = writeln!(text, "guard {name}: {keys}");
+    }
+    let kind =
+        |honest: bool| result.rows.iter().filter(move |row| matches!(row.row, Row::Honest(_)) == honest);
+    let head = |text: &mut String, title: &str| {
+        let cells: Vec<String> = options.guards.iter().map(|(name, _)| format!("{name:>24}")).collect();
+        let _ = writeln!(text, "\n{title:<16}{}", cells.join(" |"));
+    };
+    if kind(true).next().is_some() {
         let _ = writeln!(
             text,
-            "{:3.0} % {:>2} {:>7} {:>4} {:>9} {:>9} | {:14.4} {:6.4} | {} {} | {} {} | {:>2}/{:<2}  {}",
-            100.0 * row.share,
-            row.hostile,
-            format!("{:e}", row.case.inflation),
-            row.case.samples,
-            row.case.updates.name(),
-            row.case.tactic.name(),
-            reference.loss,
-            reference.variance,
-            change(bare.loss, reference.loss),
-            change(bare.variance, reference.variance),
-            change(guarded.loss, reference.loss),
-            change(guarded.variance, reference.variance),
-            row.named,
-            row.hostile,
-            row.named_honest,
+            "\nHonest rows: accuracy of the devices the row is about; change in points; change of mean loss."
         );
+        let _ = write!(text, "Reference: the same fleet with the guard off. plain: the worst tenth.");
+        head(&mut text, "");
+        for row in kind(true) {
+            let cell = |cell: &super::Cell| {
+                format!("{:5.1}% {} {}", 100.0 * cell.mean.subject, points(cell.points), percent(cell.loss))
+            };
+            let cells: Vec<String> = row.cells.iter().map(|one| format!("{:>24}", cell(one))).collect();
+            let _ = writeln!(text, "{:<16}{}", row.row.to_string(), cells.join(" |"));
+        }
+    }
+    if kind(false).next().is_some() {
+        let _ = writeln!(
+            text,
+            "\nAttack rows: change of mean loss and of the variance of losses, over honest devices."
+        );
+        let _ =
+            write!(text, "Reference: the same fleet, all honest, with the guard off. `:20` = a fifth lies.");
+        head(&mut text, "");
+        for row in kind(false) {
+            let cells: Vec<String> = row
+                .cells
+                .iter()
+                .map(|cell| format!("{:>24}", format!("{} {}", percent(cell.loss), percent(cell.variance))))
+                .collect();
+            let _ = writeln!(text, "{:<16}{}", row.row.to_string(), cells.join(" |"));
+        }
     }
     text
+}
+
+fn percent(change: Change) -> String {
+    match change {
+        Change { mean, .. } if mean.is_nan() || mean > NO_MODEL => "no model".to_owned(),
+        Change { mean, half_width: Some(half) } => format!("{mean:+.0}±{half:.0}%"),
+        Change { mean, half_width: None } => format!("{mean:+.0}%"),
+    }
+}
+
+fn points(change: Change) -> String {
+    match change.half_width {
+        Some(half) => format!("{:+.1}±{half:.1}", change.mean),
+        None => format!("{:+.1}", change.mean),
+    }
 }

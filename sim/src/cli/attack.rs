@@ -1,16 +1,18 @@
-//! `sim attack`: a table of what hostile devices can do.
+//! `sim attack`: what the guard costs honest devices, and what it saves from hostile ones.
 
 use clap::Args;
-use sim::attack::{AttackError, AttackOptions, AttackRow, Case, run as run_attacks, table};
+use sim::attack::{AttackError, AttackOptions, Data, Row, run as run_attacks, table};
 
 use super::Format;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  sim attack                                 all cases against the guard as it is by default, means over 3 seeds
-  sim attack --guard 'screen = 0'            the same without looking where updates point
-  sim attack --seeds 1 --rounds 20           a quick look
-  sim attack --guard 'robust = \"median\"'     another defence
+  sim attack                                   all rows under four guards, five seeds (some minutes)
+  sim attack --row rare-classes --row flipped:20 --seeds 2
+  sim attack --tiers 1.0                       all devices alike; --devices 40 --tiers 1.0,0.7,0.5,0.25,0.125: five tiers
+  sim attack --strategy fedavg --guard off --guard default
+  sim attack --guard 'share = 3.0'             other keys of [guard]
+  sim attack --data wisdm --devices 36         people with phones, where that data set is
   sim attack --format json | jq .rows";
 
 /// So that the last seed is a number, too.
@@ -18,21 +20,41 @@ const MOST_SEEDS: u64 = 10_000;
 
 #[derive(Args, Debug)]
 pub struct AttackArgs {
+    /// Whose samples devices have
+    #[arg(long, value_enum, default_value_t = Data::Digits)]
+    data: Data,
     /// Devices in the fleet
     #[arg(long, default_value_t = AttackOptions::default().devices)]
     devices: usize,
+    /// Widths of the tiers, widest first
+    #[arg(long, value_delimiter = ',', default_values_t = AttackOptions::default().tiers)]
+    tiers: Vec<f64>,
     #[arg(long, default_value_t = AttackOptions::default().rounds)]
     rounds: u32,
+    /// Name of the strategy [default: as `init` writes it]
+    #[arg(long, default_value_t = String::new(), hide_default_value = true)]
+    strategy: String,
+    /// Its parameters, as in 'q = 2, step = "hessian"'
+    #[arg(long, default_value_t = String::new(), hide_default_value = true)]
+    params: String,
+    /// Share of the devices asked in a round
+    #[arg(long, default_value_t = AttackOptions::default().participation)]
+    participation: f64,
+    /// off, default, agreeing, probe, or keys of [guard] as in 'share = 3.0'; may be given several times [default: the four]
+    #[arg(long)]
+    guard: Vec<String>,
+    /// Only these rows; may be given several times
+    #[arg(long)]
+    row: Vec<String>,
+    /// Names the rows and ends
+    #[arg(long)]
+    list: bool,
     /// Of the first run
     #[arg(long, default_value_t = AttackOptions::default().seed, value_parser = clap::value_parser!(u64).range(..=u64::MAX - MOST_SEEDS))]
     seed: u64,
     /// Runs of every case, with this many seeds
     #[arg(long, default_value_t = AttackOptions::default().seeds, value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]
     seeds: u64,
-    /// Keys of `[guard]` in the defended runs that are not as by default, as in 'screen = 0' or 'robust = "median"'.
-    /// Undefended runs have mode = "off"
-    #[arg(long, default_value_t = AttackOptions::default().guard)]
-    guard: String,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -42,29 +64,53 @@ pub struct AttackArgs {
 }
 
 pub fn run(args: &AttackArgs) -> Result<String, AttackError> {
-    let AttackArgs { devices, rounds, seed, seeds, guard, .. } = args;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let options = AttackOptions {
-        devices: *devices,
-        rounds: *rounds,
-        seed: *seed,
-        seeds: *seeds,
-        guard: guard.clone(),
-        threads,
-        ..AttackOptions::default()
-    };
-    let progress = |row: &AttackRow| {
-        if !args.quiet {
-            let Case { inflation, samples, updates, tactic } = row.case;
-            let share = 100.0 * row.share;
-            eprintln!(
-                "{share:.0} % hostile, F x {inflation:e}, n x {samples}, {updates:?}, {tactic:?}: done"
-            );
+    if args.list {
+        return Ok(Row::all().iter().map(|row| format!("{row}\n")).collect());
+    }
+    let options = options(args)?;
+    let progress = |done: usize, all: usize| {
+        if !args.quiet && (done.is_multiple_of(10) || done == all) {
+            eprintln!("{done} of {all} runs");
         }
     };
     let result = run_attacks(&options, progress)?;
     let json = || serde_json::to_string(&result).map(|text| text + "\n").unwrap_or_default();
     Ok(if args.format == Format::Json { json() } else { table(&result) })
+}
+
+fn options(args: &AttackArgs) -> Result<AttackOptions, AttackError> {
+    let default = AttackOptions::default();
+    let guard = |name: &String| {
+        let known = default.guards.iter().find(|(known, _)| known == name);
+        known.cloned().unwrap_or_else(|| (name.clone(), name.clone()))
+    };
+    let mut guards: Vec<_> = args.guard.iter().map(guard).collect();
+    if guards.is_empty() {
+        guards.clone_from(&default.guards);
+    }
+    let mut rows: Vec<Row> = args.row.iter().map(|row| row.parse()).collect::<Result<_, _>>()?;
+    if rows.is_empty() {
+        rows = default.rows;
+    }
+    if args.data == Data::Wisdm {
+        // Its people are what they are, and its classes are too few for a probe without them.
+        rows.retain(|row| !matches!(row, Row::Honest(honest) if *honest != sim::attack::Honest::Plain));
+        guards.retain(|(name, _)| name != "probe");
+    }
+    Ok(AttackOptions {
+        data: args.data,
+        devices: args.devices,
+        tiers: args.tiers.clone(),
+        rounds: args.rounds,
+        strategy: args.strategy.clone(),
+        params: args.params.clone(),
+        participation: args.participation,
+        guards,
+        rows,
+        seed: args.seed,
+        seeds: args.seeds,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    })
 }
 
 #[cfg(test)]
@@ -90,5 +136,14 @@ mod tests {
         ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn guards_have_names_or_are_keys() {
+        let args = ["attack", "--guard", "off", "--guard", "share = 3.0", "--row", "flipped:20"];
+        let options = options(&Attack::parse_from(args).attack).unwrap();
+        let keys: Vec<_> = options.guards.iter().map(|(_, keys)| keys.as_str()).collect();
+        assert_eq!(keys, ["mode = \"off\"", "share = 3.0"]);
+        assert_eq!(options.rows.len(), 1);
     }
 }

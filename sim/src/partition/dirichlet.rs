@@ -74,7 +74,7 @@ pub fn apportion(shares: &[f64], total: usize) -> Vec<usize> {
 }
 
 /// A Dirichlet draw over those who are open, the largest share scaled to 1.
-fn proportions(rng: &mut Rng, alpha: f64, open: impl Iterator<Item = bool>) -> Vec<f64> {
+pub fn proportions(rng: &mut Rng, alpha: f64, open: impl Iterator<Item = bool>) -> Vec<f64> {
     let draws: Vec<f64> = open
         .map(|open| (log_gamma_draw(rng, alpha), open))
         .map(|(draw, open)| if open { draw } else { f64::NEG_INFINITY })

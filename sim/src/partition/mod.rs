@@ -22,7 +22,7 @@
 //! | a partition as text | `text` |
 //! | [`View`]: a partition in numbers, for tables and plots | `view` |
 
-mod dirichlet;
+pub(crate) mod dirichlet;
 mod pat;
 mod split;
 mod text;

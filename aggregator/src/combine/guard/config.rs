@@ -1,53 +1,62 @@
-//! The rules of `[guard]`.
+//! The keys of `[guard]`.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use common::DeviceId;
-use serde::{Deserialize, Serialize};
-
-use super::Robust;
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     Off,
-    /// To what can be believed.
+    /// Bounds what one device can do to the model.
     #[default]
-    Clip,
-    /// The whole update of this round.
-    Refuse,
+    Bound,
 }
 
+/// Who may count more than its plain share.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bonus {
+    #[default]
+    All,
+    /// Only devices whose updates do not point away from the others.
+    Agreeing,
+}
+
+/// `default.toml` says what each key does.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(from = "Keys")]
 pub struct GuardConfig {
     pub mode: Mode,
-    /// Deviations above the middle of the peers that can be believed.
-    pub spread: f64,
-    /// What can be believed however little the peers differ.
-    pub factor: f64,
-    /// By how much a sample count may differ from that of the enrolment.
-    pub samples: f64,
-    /// How many times the middle of its peers a sample count may be where they are unequal; a sixth of it where they are alike.
-    pub peer_samples: f64,
-    /// Devices that do have more, by the operator's word.
-    pub large_shards: BTreeSet<DeviceId>,
-    pub robust: Robust,
-    /// The middle of all cosines from which on a round can tell who points away from the others; 0 = nobody looks.
-    pub screen: f64,
+    pub loss: f64,
+    pub share: f64,
+    pub floor: f64,
+    pub length: f64,
+    pub trusted_counts: BTreeSet<DeviceId>,
+    pub bonus: Bonus,
+    /// Labelled samples of the gateway; empty = no probe.
+    pub probe: PathBuf,
+    /// Factor for the numbers of its samples.
+    pub probe_scale: f32,
+    /// Keys of an older version in the file, which have no effect any more.
+    #[serde(skip)]
+    pub obsolete: Vec<&'static str>,
 }
 
 impl Default for GuardConfig {
     fn default() -> Self {
         Self {
             mode: Mode::default(),
-            spread: 8.0,
-            factor: 4.0,
-            samples: 2.0,
-            peer_samples: 30.0,
-            large_shards: BTreeSet::new(),
-            robust: Robust::default(),
-            screen: 0.15,
+            loss: 4.0,
+            share: 2.0,
+            floor: 0.5,
+            length: 3.0,
+            trusted_counts: BTreeSet::new(),
+            bonus: Bonus::default(),
+            probe: PathBuf::new(),
+            probe_scale: 1.0,
+            obsolete: vec![],
         }
     }
 }
@@ -55,17 +64,116 @@ impl Default for GuardConfig {
 impl GuardConfig {
     /// The first value that is not possible: key, value, and what would be.
     pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
-        let above_1 = |x: f64| x > 1.0 && x.is_finite();
+        let from_1 = |x: f64| x >= 1.0 && x.is_finite();
         let rules = [
-            ("guard.spread", self.spread, above_1(self.spread), "must be above 1"),
-            ("guard.factor", self.factor, above_1(self.factor), "must be above 1"),
-            ("guard.samples", self.samples, above_1(self.samples), "must be above 1"),
-            ("guard.peer_samples", self.peer_samples, above_1(self.peer_samples), "must be above 1"),
-            ("guard.screen", self.screen, (0.0..1.0).contains(&self.screen), "must lie in [0, 1)"),
+            ("guard.loss", self.loss, from_1(self.loss), "must be 1 or more"),
+            ("guard.share", self.share, from_1(self.share), "must be 1 or more"),
+            ("guard.floor", self.floor, (0.0..=1.0).contains(&self.floor), "must lie in [0, 1]"),
+            ("guard.length", self.length, from_1(self.length), "must be 1 or more"),
         ];
         match rules.into_iter().find(|(.., holds, _)| !holds) {
             Some((key, value, _, why)) => Err((key, value.to_string(), why)),
             None => Ok(()),
         }
+    }
+}
+
+/// The keys as a file may have them, those of the guard before this one included: a gateway that is brought up to date must
+/// start with the file that its `init` wrote.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Keys {
+    mode: Option<ModeKey>,
+    loss: Option<f64>,
+    share: Option<f64>,
+    floor: Option<f64>,
+    length: Option<f64>,
+    #[serde(alias = "large_shards")]
+    trusted_counts: BTreeSet<DeviceId>,
+    bonus: Bonus,
+    probe: PathBuf,
+    probe_scale: Option<f32>,
+    spread: Option<IgnoredAny>,
+    factor: Option<IgnoredAny>,
+    samples: Option<IgnoredAny>,
+    peer_samples: Option<IgnoredAny>,
+    robust: Option<IgnoredAny>,
+    screen: Option<IgnoredAny>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ModeKey {
+    Off,
+    Bound,
+    /// Of the guard before this one.
+    Clip,
+    Refuse,
+}
+
+impl From<Keys> for GuardConfig {
+    fn from(keys: Keys) -> Self {
+        let default = Self::default();
+        let gone = [
+            (keys.spread, "spread"),
+            (keys.factor, "factor"),
+            (keys.samples, "samples"),
+            (keys.peer_samples, "peer_samples"),
+            (keys.robust, "robust"),
+            (keys.screen, "screen"),
+        ];
+        let mut obsolete: Vec<_> = gone.into_iter().filter_map(|(key, name)| key.map(|_| name)).collect();
+        let mode = match keys.mode {
+            Some(ModeKey::Off) => Mode::Off,
+            Some(ModeKey::Clip) => {
+                obsolete.push("mode = \"clip\"");
+                Mode::Bound
+            }
+            Some(ModeKey::Refuse) => {
+                obsolete.push("mode = \"refuse\"");
+                Mode::Bound
+            }
+            Some(ModeKey::Bound) | None => Mode::Bound,
+        };
+        Self {
+            mode,
+            loss: keys.loss.unwrap_or(default.loss),
+            share: keys.share.unwrap_or(default.share),
+            floor: keys.floor.unwrap_or(default.floor),
+            length: keys.length.unwrap_or(default.length),
+            trusted_counts: keys.trusted_counts,
+            bonus: keys.bonus,
+            probe: keys.probe,
+            probe_scale: keys.probe_scale.unwrap_or(default.probe_scale),
+            obsolete,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_guard_before_starts_and_its_keys_are_named() {
+        let old = "mode = \"clip\"\nspread = 8.0\nfactor = 4.0\nsamples = 2.0\npeer_samples = 30.0\n\
+                   large_shards = [\"gw\"]\nrobust = \"off\"\nscreen = 0.15";
+        let config: GuardConfig = toml::from_str(old).unwrap();
+        assert_eq!(config.trusted_counts.iter().map(DeviceId::as_str).collect::<Vec<_>>(), ["gw"]);
+        let named = ["spread", "factor", "samples", "peer_samples", "robust", "screen", "mode = \"clip\""];
+        assert_eq!(config.obsolete, named);
+        let rules = GuardConfig { trusted_counts: BTreeSet::new(), obsolete: vec![], ..config };
+        assert_eq!(rules, GuardConfig::default());
+    }
+
+    #[test]
+    fn unknown_keys_and_impossible_values_are_refused() {
+        assert!(toml::from_str::<GuardConfig>("spreed = 8.0").is_err());
+        assert!(toml::from_str::<GuardConfig>("mode = \"on\"").is_err());
+        for (key, value) in [("loss", "0.5"), ("share", "0.9"), ("floor", "1.1"), ("length", "inf")] {
+            let config: GuardConfig = toml::from_str(&format!("{key} = {value}")).unwrap();
+            assert_eq!(config.check().unwrap_err().0, format!("guard.{key}"));
+        }
+        assert_eq!(GuardConfig::default().check(), Ok(()));
     }
 }

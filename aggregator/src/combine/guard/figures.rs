@@ -1,115 +1,122 @@
-//! What only some strategies ask devices for, held against what the peers say and against what is already believed.
+//! Rule 1: a loss counts up to `loss` medians, and so does every figure that strategies treat as a loss.
 //!
-//! | figure | can be believed | otherwise |
-//! |---|---|---|
-//! | mass, per sample | what the peers' bands allow | the middle of the peers |
-//! | gap | its size up to `factor` times the larger of the device's loss and its peers' | that bound; the middle of the peers if positive |
-//! | a trial | what the peers' bands allow, or `factor` times the device's loss | the middle of the peers |
-//! | mean loss of a group | its size up to what the peers' bands allow | the middle of the peers; 0 if negative |
-//! | samples of all groups | `samples` times the device's samples | as many as it has samples |
+//! | figure | counts up to |
+//! |---|---|
+//! | loss before training, loss after it, loss at a step of a line search | `loss` medians of the same figure |
+//! | gap (a loss less another one), either way | `loss` medians of the losses |
+//! | mass per sample | `loss` medians of the same |
+//! | mean loss of a group, either way (noise can make it negative) | `loss` medians of the group, or of all losses |
+//! | samples in groups | the device's sample count, cut as rule 2 cuts it |
 //!
-//! A gap is a loss less another one, so it can not be larger than the loss. Noise for privacy may make sums
-//! negative, and that alone is no lie.
+//! Medians are lower medians over all devices of the round, never per tier: a tier of liars cannot set its own measure. A
+//! median of 0 bounds nothing; rule 2 still does.
 
-use common::{Code, message::MAX_TRIALS};
+use common::message::MAX_TRIALS;
 
-use super::{
-    Findings, GuardConfig, PEERS,
-    band::{Band, bands, median},
-};
+use super::{Bounds, Findings, GuardConfig};
 use crate::combine::{Participant, cohort::Cohort};
 
-pub(super) fn check(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings) {
+pub(super) fn check(
+    config: &GuardConfig,
+    bounds: &Bounds,
+    cohort: &mut Cohort<'_>,
+    findings: &mut Findings<'_>,
+) {
+    let usual = losses(config, cohort, findings);
     if cohort.participants().iter().all(Participant::is_plain) {
         return;
     }
+    if let Some(usual) = usual {
+        gaps(config.loss * usual, cohort, findings);
+    }
     masses(config, cohort, findings);
-    gaps(config, cohort, findings);
     trials(config, cohort, findings);
-    counts(config, cohort, findings);
-    group_losses(config, cohort, findings);
+    group_counts(bounds, cohort, findings);
+    group_losses(config, usual, cohort, findings);
 }
 
-/// One figure of every participant, where it has said one.
-fn values(cohort: &Cohort<'_>, of: impl Fn(&Participant) -> Option<f64>) -> Vec<Option<f64>> {
-    cohort.participants().iter().map(of).collect()
+/// Element `(n - 1) / 2` of the sorted values; `None` where it is not above 0.
+pub(super) fn lower_median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().filter(|&median| median > 0.0)
 }
 
-/// The band of every participant's tier.
-fn own_bands(config: &GuardConfig, cohort: &Cohort<'_>, values: &[Option<f64>]) -> Vec<Option<Band>> {
-    let bands = bands(cohort, values, config);
-    let own = |participant: &Participant| bands.get(participant.tier.index()).copied().flatten();
-    cohort.participants().iter().map(own).collect()
+/// One figure of every participant, where it has said one, with the participant's place.
+fn said(cohort: &Cohort<'_>, of: impl Fn(&Participant) -> Option<f64>) -> Vec<(usize, f64)> {
+    let figure = |(index, participant)| Some((index, of(participant)?));
+    cohort.participants().iter().enumerate().filter_map(figure).collect()
 }
 
-fn masses(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings) {
-    let per_sample = |participant: &Participant| Some(participant.mass()? / participant.samples());
-    let said = values(cohort, per_sample);
-    let bands = own_bands(config, cohort, &said);
-    for (index, (said, band)) in said.into_iter().zip(bands).enumerate() {
-        let (Some(said), Some(band)) = (said, band) else { continue };
-        if said > band.limit {
-            let samples = cohort.participants().get(index).map_or(0.0, Participant::samples);
-            let (said, counted) = (said * samples, band.usual() * samples);
-            findings.note(cohort, index, "mass", Code::ImplausibleLoss, (said, counted), PEERS);
-            cohort.amend(index, |more| more.mass = Some(counted));
-        }
+/// Those above the limit of `times` medians, with that limit.
+fn above(said: Vec<(usize, f64)>, times: f64) -> Vec<(usize, f64, f64)> {
+    let Some(median) = lower_median(said.iter().map(|&(_, value)| value)) else { return vec![] };
+    let limit = times * median;
+    said.into_iter().filter(|&(_, said)| said > limit).map(|(index, said)| (index, said, limit)).collect()
+}
+
+/// Gives the median loss before training.
+fn losses(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) -> Option<f64> {
+    let before = said(cohort, |participant| Some(participant.loss()));
+    let usual = lower_median(before.iter().map(|&(_, loss)| loss));
+    for (index, said, limit) in above(before, config.loss) {
+        findings.loss(cohort, index, "loss", said, limit);
+        cohort.limit_loss(index, limit);
     }
+    for (index, said, limit) in above(said(cohort, Participant::reported_loss_after), config.loss) {
+        findings.loss(cohort, index, "loss_after", said, limit);
+        cohort.limit_loss_after(index, limit);
+    }
+    usual
 }
 
-fn gaps(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings) {
-    let said = values(cohort, Participant::gap);
-    let mut all: Vec<f64> = said.iter().copied().flatten().collect();
-    if all.is_empty() {
-        return;
-    }
-    let usual = median(&mut all);
-    let losses = values(cohort, |participant| Some(participant.loss()));
-    let bands = own_bands(config, cohort, &losses);
-    for (index, (said, band)) in said.into_iter().zip(bands).enumerate() {
-        let (Some(said), Some(Some(loss))) = (said, losses.get(index)) else { continue };
-        let limit = config.factor * loss.max(band.map_or(0.0, |band| band.usual()));
+fn gaps(limit: f64, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) {
+    for (index, said) in said(cohort, Participant::gap) {
         if said.abs() > limit {
-            let counted = if said > 0.0 { usual.clamp(-limit, limit) } else { -limit };
-            let why = "is larger than its loss can explain";
-            findings.note(cohort, index, "gap", Code::ImplausibleLoss, (said, counted), why);
+            let counted = limit.copysign(said);
+            findings.loss(cohort, index, "gap", said, counted);
             cohort.amend(index, |more| more.gap = Some(counted));
         }
     }
 }
 
-fn trials(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings) {
+fn masses(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) {
+    let per_sample = said(cohort, |participant| Some(participant.mass()? / participant.samples()));
+    for (index, said, limit) in above(per_sample, config.loss) {
+        let Some(samples) = cohort.participants().get(index).map(Participant::samples) else { continue };
+        findings.loss(cohort, index, "mass", said * samples, limit * samples);
+        cohort.amend(index, |more| more.mass = Some(limit * samples));
+    }
+}
+
+fn trials(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) {
     for step in 0..MAX_TRIALS {
-        let said = values(cohort, |participant| participant.trials().get(step).copied());
-        if said.iter().all(Option::is_none) {
+        let tried = said(cohort, |participant| participant.trials().get(step).copied());
+        if tried.is_empty() {
             return;
         }
-        let bands = own_bands(config, cohort, &said);
-        for (index, (said, band)) in said.into_iter().zip(bands).enumerate() {
-            let (Some(said), Some(band)) = (said, band) else { continue };
-            let loss = cohort.participants().get(index).map_or(0.0, Participant::loss);
-            if said > band.limit && said > config.factor * loss {
-                let counted = band.usual();
-                findings.note(cohort, index, "trials", Code::ImplausibleLoss, (said, counted), PEERS);
-                cohort.amend(index, |more| {
-                    if let Some(trial) = more.trials.get_mut(step) {
-                        *trial = counted;
-                    }
-                });
-            }
+        for (index, said, limit) in above(tried, config.loss) {
+            findings.loss(cohort, index, "trials", said, limit);
+            cohort.amend(index, |more| {
+                if let Some(trial) = more.trials.get_mut(step) {
+                    *trial = limit;
+                }
+            });
         }
     }
 }
 
-fn counts(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings) {
-    for index in 0..cohort.participants().len() {
+fn group_counts(bounds: &Bounds, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) {
+    let devices: Vec<_> = cohort.participants().iter().map(|participant| &participant.device).collect();
+    let samples: Vec<f64> = cohort.participants().iter().map(Participant::samples).collect();
+    let allowed = bounds.counts(&devices, &samples);
+    for (index, allowed) in allowed.into_iter().enumerate() {
         let Some(participant) = cohort.participants().get(index) else { continue };
         let said: f64 = participant.group_counts().iter().copied().map(f64::from).sum();
-        let samples = participant.samples();
-        if said > config.samples * samples {
-            let why = "has more samples in groups than in all";
-            findings.note(cohort, index, "group_counts", Code::ImplausibleSamples, (said, samples), why);
-            let share = samples / said;
+        if said > allowed {
+            let why = "more samples in groups than the device counts with";
+            findings.line(cohort, index, "group_counts", (said, allowed), why);
+            let share = allowed / said;
             cohort.amend(index, |more| {
                 more.group_counts.iter_mut().for_each(|count| *count = (f64::from(*count) * share) as u32);
                 more.group_losses.iter_mut().for_each(|sum| *sum *= share);
@@ -118,7 +125,12 @@ fn counts(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings
     }
 }
 
-fn group_losses(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings) {
+fn group_losses(
+    config: &GuardConfig,
+    usual: Option<f64>,
+    cohort: &mut Cohort<'_>,
+    findings: &mut Findings<'_>,
+) {
     let groups = cohort.participants().iter().map(|participant| participant.group_losses().len()).max();
     for group in 0..groups.unwrap_or(0) {
         let mean = |participant: &Participant| {
@@ -126,21 +138,19 @@ fn group_losses(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Fi
                 (participant.group_losses().get(group)?, participant.group_counts().get(group)?);
             (*count > 0).then(|| sum / f64::from(*count))
         };
-        let said = values(cohort, mean);
-        let positive: Vec<_> = said.iter().map(|said| said.filter(|&said| said > 0.0)).collect();
-        let bands = own_bands(config, cohort, &positive);
-        for (index, (said, band)) in said.into_iter().zip(bands).enumerate() {
-            let (Some(said), Some(band)) = (said, band) else { continue };
-            if said.abs() > band.limit {
-                let counted = if said > 0.0 { band.usual() } else { 0.0 };
-                findings.note(cohort, index, "group_losses", Code::ImplausibleLoss, (said, counted), PEERS);
-                cohort.amend(index, |more| {
-                    let count = more.group_counts.get(group).copied().map_or(0.0, f64::from);
-                    if let Some(sum) = more.group_losses.get_mut(group) {
-                        *sum = counted * count;
-                    }
-                });
-            }
+        let said = said(cohort, mean);
+        let medians = [lower_median(said.iter().map(|&(_, mean)| mean)), usual];
+        let Some(median) = medians.into_iter().flatten().reduce(f64::max) else { continue };
+        let limit = config.loss * median;
+        for (index, said) in said.into_iter().filter(|(_, said)| said.abs() > limit) {
+            let counted = limit.copysign(said);
+            findings.loss(cohort, index, "group_losses", said, counted);
+            cohort.amend(index, |more| {
+                let (sum, count) = (more.group_losses.get_mut(group), more.group_counts.get(group));
+                if let (Some(sum), Some(&count)) = (sum, count) {
+                    *sum = counted * f64::from(count);
+                }
+            });
         }
     }
 }

@@ -21,12 +21,11 @@ impl<'a, U: Updates> Scaled<'a, U> {
     }
 
     fn scale(&self, row: Row<'_>) -> Option<f64> {
-        match row {
-            Row::Update(_, participant) | Row::First(_, participant) => {
-                self.scales.get(&participant.device).copied()
-            }
-            Row::Absent(..) => None,
-        }
+        let device = match row {
+            Row::Update(_, participant) | Row::First(_, participant) => &participant.device,
+            Row::Absent(_, absent) => &absent.device,
+        };
+        self.scales.get(device).copied()
     }
 }
 

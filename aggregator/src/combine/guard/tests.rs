@@ -1,436 +1,325 @@
-use common::TierSet;
-use common::{Budget, message::DataSummary, message::Scalars, region::RegionMap, rng::Rng};
-use proptest::{prelude::prop, prop_assert, proptest};
+//! The rules on whole cohorts, and through [`combine`].
+
+use common::{Code, Tier, TierSet, message::Scalars, region::RegionMap};
 
 use super::*;
 use crate::{
-    combine::{Updates, combine, weighted_mean},
-    strategy::{Weights, by_name},
+    combine::{Outcome, combine},
+    strategy::{by_name, fleet::assert_close},
 };
 
-const PARAMETERS: usize = 6;
-
-/// Two tiers: one holds everything, the other the first four numbers.
-fn regions() -> RegionMap {
-    let (zero, one) = (Tier::new(0).unwrap(), Tier::new(1).unwrap());
-    let wide = TierSet::EMPTY.with(zero);
-    RegionMap::from_runs(PARAMETERS, 2, vec![(0, 4, wide.with(one)), (4, 2, wide)])
+/// Tiers that hold the same `parameters` numbers.
+fn regions(tiers: usize) -> RegionMap {
+    RegionMap::from_runs(2, tiers, [(0, 2, TierSet::first(tiers))])
 }
 
-#[derive(Clone)]
-struct Device {
-    name: String,
-    tier: usize,
-    samples: u32,
-    loss: f64,
-    update: Vec<f64>,
-}
+/// One device: tier, samples, loss and the length of its update.
+type Row = (usize, u32, f64, f64);
 
-fn id(name: &str) -> DeviceId {
-    name.parse().unwrap()
-}
-
-/// Five devices in each tier, all alike but for a little noise.
-fn fleet(seed: u64) -> Vec<Device> {
-    let mut rng = Rng::new(seed);
-    let device = |at: usize| {
-        let tier = at / 5;
-        let update = (0..if tier == 0 { 6 } else { 4 }).map(|k| 1.0 + 0.1 * k as f64 + 0.05 * rng.normal());
-        Device { name: format!("d{at}"), tier, samples: 20, loss: 2.0, update: update.collect() }
-    };
-    let mut fleet: Vec<_> = (0..10).map(device).collect();
-    fleet.iter_mut().for_each(|device| device.loss *= (0.1 * rng.normal()).exp());
-    fleet
-}
-
-fn cohort<'a>(regions: &'a RegionMap, fleet: &[Device]) -> Cohort<'a> {
+fn cohort<'a>(regions: &'a RegionMap, rows: &[Row]) -> Cohort<'a> {
     let mut cohort = Cohort::new(regions, 0.1);
-    for device in fleet {
-        let scalars = Scalars {
-            samples: device.samples,
-            loss_before: device.loss,
-            loss_after: Some(0.9 * device.loss),
-            ..Scalars::default()
-        };
-        let tier = Tier::new(device.tier).unwrap();
-        let norms = crate::combine::check_update(&device.update, regions.pieces(tier), 2).unwrap();
-        cohort.admit(id(&device.name), tier, scalars, &norms).unwrap();
+    for (index, &(tier, samples, loss, length)) in rows.iter().enumerate() {
+        let scalars = Scalars { samples, loss_before: loss, ..Scalars::default() };
+        let device = format!("d{index}").parse().unwrap();
+        cohort.admit(device, Tier::new(tier).unwrap(), scalars, &[length * length]).unwrap();
     }
     cohort
 }
 
-fn updates(fleet: &[Device]) -> Vec<Vec<f64>> {
-    let mut order: Vec<_> = fleet.iter().collect();
-    order.sort_by_key(|member| id(&member.name));
-    order.into_iter().map(|device| device.update.clone()).collect()
+fn inspect(guard: &Guard, cohort: &mut Cohort<'_>) -> Verdict {
+    guard.inspect(cohort, Kind::Train)
 }
 
-fn names(verdict: &Verdict) -> Vec<(&str, &str)> {
-    verdict.lines.iter().map(|line| (line.device.as_str(), line.what)).collect()
+fn losses(cohort: &Cohort<'_>) -> Vec<f64> {
+    cohort.participants().iter().map(|participant| participant.loss()).collect()
 }
 
-/// One round: inspected and learned from.
-fn round(guard: &mut Guard, fleet: &[Device]) -> Verdict {
-    let regions = regions();
-    let verdict = guard.inspect(&mut cohort(&regions, fleet), Kind::Train);
-    guard.learn(verdict.clone());
-    verdict
-}
-
-#[test]
-fn an_inflated_loss_counts_as_the_middle_of_the_peers() {
-    let regions = regions();
-    for factor in [1000.0, 1e6, 1e300] {
-        let mut fleet = fleet(1);
-        fleet[2].loss *= factor;
-        fleet[8].loss *= factor;
-        let mut cohort = cohort(&regions, &fleet);
-        let verdict = Guard::default().inspect(&mut cohort, Kind::Train);
-        let expected = [("d2", "loss"), ("d8", "loss"), ("d2", "loss_after"), ("d8", "loss_after")];
-        assert_eq!(names(&verdict), expected);
-        for (index, tier) in [(2, 0..5), (8, 5..10)] {
-            let mut all: Vec<f64> = tier.map(|at| fleet[at].loss).collect();
-            all.sort_by(f64::total_cmp);
-            assert!((cohort.participants()[index].loss() - all[2]).abs() < 1e-12, "the liar is one of five");
-            assert!(cohort.participants()[index].loss_after() < all[2]);
-        }
-        assert!(verdict.lines.iter().all(|line| line.action == "clipped" && line.said > line.counted));
-    }
+/// Weights over all participants with updates of length 1.
+fn weigh(strategy: &str, params: serde_json::Value, cohort: &Cohort<'_>) -> Outcome {
+    let updates: Vec<Vec<f64>> = cohort.participants().iter().map(|_| vec![0.6, 0.8]).collect();
+    let mut theta = vec![0.0f64; 2];
+    let mut method = by_name(strategy, params).unwrap();
+    combine(&mut method, cohort, &[], &mut &updates[..], &mut theta).unwrap()
 }
 
 #[test]
-fn refusing_takes_the_device_out_with_a_code() {
-    let regions = regions();
-    let mut fleet = fleet(2);
-    fleet[4].loss *= 50.0;
-    fleet[7].update.iter_mut().for_each(|value| *value *= 10.0);
-    let mut cohort = cohort(&regions, &fleet);
-    let guard = Guard::new(GuardConfig { mode: Mode::Refuse, ..GuardConfig::default() });
-    let verdict = guard.inspect(&mut cohort, Kind::Train);
-    let refused: Vec<_> = verdict.refused.iter().map(|(device, _, code)| (device.as_str(), *code)).collect();
-    assert_eq!(refused, [("d4", Code::ImplausibleLoss), ("d7", Code::ImplausibleNorm)]);
-    assert!(verdict.scales.is_empty());
-    let left: Vec<_> = cohort.participants().iter().map(|p| p.device.as_str()).collect();
-    assert_eq!(left, ["d0", "d1", "d2", "d3", "d5", "d6", "d8", "d9"]);
-    // Norms have moved with their devices.
-    assert!((cohort.norm(7) - fleet[9].update.iter().map(|x| x * x).sum::<f64>()).abs() < 1e-12);
-    assert_eq!(cohort.refused().len(), 2);
+fn a_loss_counts_up_to_four_medians_of_the_fleet() {
+    let regions = regions(2);
+    let mut cohort =
+        cohort(&regions, &[(0, 10, 1.0, 1.0), (0, 10, 1.2, 1.0), (0, 10, 0.8, 1.0), (1, 10, 50.0, 1.0)]);
+    let verdict = inspect(&Guard::default(), &mut cohort);
+    assert_eq!(losses(&cohort), [1.0, 1.2, 0.8, 4.0]);
+    let [line] = &verdict.lines[..] else { panic!("{:?}", verdict.lines) };
+    assert_eq!((line.device.as_str(), line.what, line.said, line.counted), ("d3", "loss", 50.0, 4.0));
+    assert_eq!(line.why, "more than 4 medians");
+}
+
+/// Two tiers of four, FairHeteroFL with q 2 and q_m 1: one liar says a million times its loss.
+#[test]
+fn a_liar_lifts_neither_itself_nor_its_tier_beyond_the_bounds() {
+    let regions = regions(2);
+    let rows: Vec<Row> =
+        (0..8).map(|index| (index / 4, 60, if index == 3 { 0.5e6 } else { 0.5 }, 1.0)).collect();
+    let mut cohort = cohort(&regions, &rows);
+    inspect(&Guard::default(), &mut cohort);
+    assert_eq!(losses(&cohort)[3], 2.0);
+    let params = serde_json::json!({ "q": 2.0, "q_m": 1.0, "step": "reweight" });
+    let outcome = weigh("fairheterofl", params.clone(), &cohort);
+    let expected = [&[0.155108; 3][..], &[0.25], &[0.071169; 4]].concat();
+    assert_close(&outcome.weights, &expected, 1e-6);
+    let [held] = &outcome.held[..] else { panic!("{:?}", outcome.held) };
+    assert_eq!((held.device.as_str(), held.counted), ("d3", 0.25));
+    assert!((held.wanted - 0.452728).abs() < 1e-6);
+    assert_eq!(outcome.raised, 7);
+    cohort.bounds = None;
+    let expected = [&[0.113182; 3][..], &[0.452728], &[0.051931; 4]].concat();
+    assert_close(&weigh("fairheterofl", params, &cohort).weights, &expected, 1e-6);
 }
 
 #[test]
-fn a_long_update_is_shortened_to_the_middle_of_the_peers() {
-    let regions = regions();
-    let mut fleet = fleet(3);
-    fleet[6].update.iter_mut().for_each(|value| *value *= 10.0);
-    let mut cohort = cohort(&regions, &fleet);
-    let verdict = Guard::default().inspect(&mut cohort, Kind::Train);
-    assert_eq!(names(&verdict), [("d6", "norm")]);
-    let norm = |device: &Device| device.update.iter().map(|x| x * x).sum::<f64>().sqrt();
-    let mut all = [5, 6, 7, 8, 9].map(|at: usize| norm(&fleet[at]));
-    all.sort_by(f64::total_cmp);
-    let usual = all[2];
-    assert!((cohort.norm(6).sqrt() - usual).abs() < 1e-9);
-    // Reading gives the same length, whole or in parts.
-    let raw = updates(&fleet);
-    let mut scaled = Scaled::new(raw.as_slice(), &verdict.scales);
-    let row = crate::combine::Row::Update(6, &cohort.participants()[6]);
-    let mut buffer = vec![];
-    let read = scaled.read(row, &mut buffer).unwrap().to_vec();
-    assert!((read.iter().map(|x| x * x).sum::<f64>().sqrt() - usual).abs() < 1e-9);
-    let mut part = [9.0; 4];
-    assert_eq!(scaled.part(row, 2, &mut part), Ok(4));
-    assert_eq!(part, [read[2], read[3], 9.0, 9.0]);
-}
-
-#[test]
-fn samples_and_tiers_are_held_against_enrolment() {
-    let regions = regions();
+fn an_update_is_at_most_three_medians_long_or_as_long_as_all_were_early() {
+    let regions = regions(1);
     let mut guard = Guard::default();
-    let mut fleet = fleet(4);
-    for device in &fleet {
-        let data = DataSummary { train_samples: 20, ..DataSummary::default() };
-        let (tier, budget) =
-            (Tier::new(if device.name == "d9" { 0 } else { device.tier }).unwrap(), Budget::UNLIMITED);
-        guard.enrol(&DeviceRecord { device: id(&device.name), tier, budget, data });
-    }
-    fleet[0].samples = 39;
-    fleet[1].samples = 41;
-    fleet[5].samples = 9;
-    let mut cohort = cohort(&regions, &fleet);
-    let verdict = guard.inspect(&mut cohort, Kind::Train);
-    assert_eq!(names(&verdict), [("d1", "samples"), ("d5", "samples"), ("d9", "tier")]);
-    let samples: Vec<_> = [0, 1, 5].iter().map(|&at: &usize| cohort.participants()[at].samples()).collect();
-    assert_eq!(samples, [39.0, 20.0, 20.0]);
-    // A second Hello does not change what it enrolled with.
-    let data = DataSummary { train_samples: 4000, ..DataSummary::default() };
-    guard.enrol(&DeviceRecord {
-        device: id("d1"),
-        tier: Tier::new(0).unwrap(),
-        budget: Budget::UNLIMITED,
-        data,
-    });
-    assert_eq!(guard.devices[&id("d1")].samples, 20);
-}
-
-/// A fleet whose losses differ by orders of magnitude from the first round on, and whose members learn at very
-/// different speeds; sample counts from 5 to 500.
-#[test]
-fn honest_fleets_are_left_alone_however_skewed() {
-    for seed in 0..40 {
-        let mut rng = Rng::new(seed);
-        let mut guard = Guard::default();
-        let skew = 0.3 + 0.7 * rng.unit_f64();
-        let mut fleet: Vec<Device> = (0..40)
-            .map(|at| {
-                let (tier, spread) = (at % 2, skew * rng.normal());
-                let samples = (5.0 * (4.6 * rng.unit_f64()).exp()) as u32;
-                let length = (0.3 * rng.normal()).exp() * f64::from(samples).sqrt();
-                let update = vec![0.01 * length; if tier == 0 { 6 } else { 4 }];
-                Device { name: format!("d{at:02}"), tier, samples, loss: 2.0 * spread.exp(), update }
-            })
-            .collect();
-        let speeds: Vec<f64> = fleet.iter().map(|_| 0.85 + 0.15 * rng.unit_f64()).collect();
-        for number in 0..20 {
-            let verdict = round(&mut guard, &fleet);
-            assert_eq!(names(&verdict), [], "seed {seed}, round {number}");
-            for (device, speed) in fleet.iter_mut().zip(&speeds) {
-                device.loss *= speed * (0.05 * rng.normal()).exp();
-                device.update.iter_mut().for_each(|value| *value *= 0.95 * (0.05 * rng.normal()).exp());
-            }
-        }
-    }
-}
-
-#[test]
-fn who_is_left_behind_by_all_others_is_still_believed() {
-    let mut guard = Guard::default();
-    let mut fleet = fleet(5);
-    for _ in 0..15 {
-        assert_eq!(names(&round(&mut guard, &fleet)), []);
-        // In the end the others' loss is a hundredth of it.
-        fleet.iter_mut().skip(1).for_each(|device| device.loss *= 0.73);
-        fleet[0].loss *= 0.999;
-    }
-    assert!(fleet[0].loss > 80.0 * fleet[1].loss);
-    // It can not climb from there.
-    fleet[0].loss *= 2.0;
-    assert_eq!(names(&round(&mut guard, &fleet))[0], ("d0", "loss"));
-}
-
-#[test]
-fn who_suddenly_says_much_more_is_held_to_its_past() {
-    let mut guard = Guard::default();
-    let mut fleet = fleet(6);
-    // Peers that differ so much that they alone would allow it.
-    fleet.iter_mut().enumerate().for_each(|(at, device)| device.loss = 2.0 * (at % 5) as f64 + 0.2);
-    assert_eq!(names(&round(&mut guard, &fleet)), []);
-    // Up to what is usual, and some more, everybody is believed.
-    fleet[0].loss = 4.0;
-    assert_eq!(names(&round(&mut guard.clone(), &fleet)), []);
-    fleet[0].loss = 40.0;
-    let verdict = round(&mut guard, &fleet);
-    assert_eq!((verdict.lines[0].why, verdict.lines[0].device.as_str()), (OWN_PAST, "d0"));
-    assert!(
-        (verdict.lines[0].counted - DRIFT * fleet[3].loss).abs() < 1e-12,
-        "the median, and a little more"
-    );
-    // The past survives a restart.
+    let with = |lengths: &[f64]| -> Vec<Row> { lengths.iter().map(|&length| (0, 10, 1.0, length)).collect() };
+    let mut first = cohort(&regions, &with(&[1.0, 1.1, 0.9, 1.2, 10.0]));
+    let verdict = inspect(&guard, &mut first);
+    assert_close(&[verdict.scales[&"d4".parse().unwrap()]], &[0.33], 1e-12);
+    assert_close(&[first.norm(4).sqrt()], &[3.3], 1e-12);
+    assert_eq!(verdict.lines[0].what, "length");
+    guard.learn([&verdict]);
     let mut restored = Guard::default();
     restored.restore(&guard.save());
     assert_eq!(restored, guard);
-    assert_eq!(round(&mut restored, &fleet).lines[0].why, OWN_PAST);
-    restored.restore(b"rubbish");
-    assert!(restored.devices.is_empty());
+    let later = |length: f64| {
+        let mut later = cohort(&regions, &with(&[0.1, 0.1, 0.1, 0.1, length]));
+        inspect(&restored, &mut later).scales
+    };
+    // All were 1.1 long once, so twice that is allowed where three medians would be 0.3.
+    assert!(later(2.0).is_empty());
+    assert_close(&[later(4.0)[&"d4".parse().unwrap()]], &[0.55], 1e-12);
 }
 
+/// Every strategy that averages, and every tier: a device that is ten times worse off than the others counts at least half of
+/// what it would count without fairness, and at most two average devices.
 #[test]
-fn a_guard_that_is_off_lets_everything_pass() {
-    let regions = regions();
-    let mut fleet = fleet(7);
-    fleet[3].loss *= 1e6;
-    let guard = Guard::new(GuardConfig { mode: Mode::Off, ..GuardConfig::default() });
-    let mut cohort = cohort(&regions, &fleet);
-    assert_eq!(guard.inspect(&mut cohort, Kind::Train), Verdict::default());
-    assert_eq!(cohort.participants()[3].loss(), fleet[3].loss);
-    assert!(!guard.screens());
-}
-
-/// What strategies other than averages ask for: the eleventh device lies about one figure at a time.
-#[test]
-fn masses_gaps_trials_and_groups_are_held_against_the_peers() {
-    type Lie = fn(&mut Scalars);
-    let lies: [(&str, Lie, Lie); 7] = [
-        ("mass", |s| s.mass = Some(1e6), |s| assert!(s.mass < Some(30.0))),
-        ("gap", |s| s.gap = Some(1e3), |s| assert!(s.gap < Some(1.0))),
-        ("gap", |s| s.gap = Some(-1e3), |s| assert!(s.gap > Some(-20.0))),
-        ("trials", |s| s.trials[1] = 1e9, |s| assert!(s.trials[1] < 3.0 && s.trials[0] < 3.0)),
-        ("group_losses", |s| s.group_losses[0] = 1e9, |s| assert!(s.group_losses[0] < 40.0)),
-        ("group_losses", |s| s.group_losses[1] = -1e9, |s| assert_eq!(s.group_losses[1], 0.0)),
-        (
-            "group_counts",
-            |s| s.group_counts[0] = 4_000_000,
-            |s| assert!(s.group_counts.iter().sum::<u32>() <= 20),
-        ),
-    ];
-    for (number, (what, lie, check)) in lies.into_iter().enumerate() {
-        let regions = regions();
-        let (mut rng, mut cohort) = (Rng::new(3), Cohort::new(&regions, 0.1));
-        for at in 0..11 {
-            let mut about = |value: f64| value * (0.1 * rng.normal()).exp();
-            let mut scalars = Scalars {
-                samples: 20,
-                loss_before: about(2.0),
-                gap: Some(about(0.3)),
-                mass: Some(about(20.0)),
-                group_losses: [about(20.0), about(15.0)].into_iter().collect(),
-                group_counts: [10, 10].into_iter().collect(),
-                trials: [about(2.0), about(1.9)].into_iter().collect(),
-                ..Scalars::default()
-            };
-            if at == 10 {
-                lie(&mut scalars);
-            }
-            let tier = Tier::new(0).unwrap();
-            cohort.admit(id(&format!("d{at:02}")), tier, scalars, &[1.0, 1.0]).unwrap();
+fn no_strategy_takes_a_different_device_below_half_its_plain_share() {
+    let regions = regions(3);
+    let rows: Vec<Row> = (0..9)
+        .map(|index| {
+            (index % 3, 40 + index as u32, if index == 0 { 9.0 } else { 0.6 + 0.1 * index as f64 }, 1.0)
+        })
+        .collect();
+    for entry in crate::strategy::ALL {
+        let method = by_name(entry.name, serde_json::Value::Null).unwrap();
+        let plain_updates = method.strategy.scope().is_none() && !method.needs().groups;
+        if !plain_updates {
+            continue;
         }
-        let verdict = Guard::default().inspect(&mut cohort, Kind::Train);
-        assert_eq!(names(&verdict), [("d10", what)], "lie {number}");
-        let liar = &cohort.participants()[10];
-        let mut believed = Scalars {
-            gap: liar.gap(),
-            mass: liar.mass(),
-            group_losses: liar.group_losses().iter().copied().collect(),
-            group_counts: liar.group_counts().iter().copied().collect(),
-            trials: liar.trials().iter().copied().collect(),
+        let mut cohort = cohort(&regions, &rows);
+        let plain = method.strategy.plain(&cohort);
+        let all: f64 = plain.iter().sum();
+        inspect(&Guard::default(), &mut cohort);
+        let outcome = weigh(entry.name, serde_json::Value::Null, &cohort);
+        for (weight, plain) in outcome.weights.iter().zip(plain) {
+            assert!(*weight >= 0.5 * plain / all - 1e-12, "{}: {:?}", entry.name, outcome.weights);
+            assert!(*weight <= 2.0 / 9.0 + 1e-12, "{}: {:?}", entry.name, outcome.weights);
+        }
+    }
+}
+
+/// Where nothing exceeds a bound, the model is the same to the last bit with and without the guard.
+#[test]
+fn a_fleet_within_the_bounds_has_the_model_of_an_unguarded_one() {
+    let regions = regions(2);
+    let rows: Vec<Row> = (0..6).map(|index| (index % 2, 50, 1.0 + 0.01 * index as f64, 1.0)).collect();
+    for entry in crate::strategy::ALL {
+        let needs = by_name(entry.name, serde_json::Value::Null).unwrap().needs();
+        if needs.groups || entry.name == "afl" {
+            continue;
+        }
+        let step = |guarded: bool| {
+            let mut cohort = cohort(&regions, &rows);
+            if guarded {
+                assert!(inspect(&Guard::default(), &mut cohort).lines.is_empty());
+            }
+            let updates: Vec<Vec<f64>> = (0..6).map(|index| vec![0.6 + 0.01 * index as f64, 0.8]).collect();
+            let mut theta = vec![0.0f64; 2];
+            let mut method = by_name(entry.name, serde_json::Value::Null).unwrap();
+            combine(&mut method, &cohort, &[], &mut &updates[..], &mut theta).unwrap();
+            theta
+        };
+        assert_eq!(step(true), step(false), "{}", entry.name);
+    }
+}
+
+/// The step length that a strategy chooses stays its own.
+#[test]
+fn a_bounded_step_keeps_the_strategys_length() {
+    let regions = regions(2);
+    let rows: Vec<Row> =
+        (0..8).map(|index| (index / 4, 60, if index == 3 { 5.0 } else { 0.5 }, 1.0)).collect();
+    let mut cohort = cohort(&regions, &rows);
+    inspect(&Guard::default(), &mut cohort);
+    for (strategy, params) in [
+        ("fairheterofl", serde_json::json!({ "q": 2.0, "q_m": 1.0, "step": "hessian" })),
+        ("qffl", serde_json::json!({ "q": 2.0 })),
+        ("fedsgd", serde_json::json!({ "lr": 0.5 })),
+    ] {
+        let step = |cohort: &Cohort<'_>| {
+            // All updates are the same, so the step is that update times the length.
+            let updates: Vec<Vec<f64>> = cohort.participants().iter().map(|_| vec![0.6, 0.8]).collect();
+            let mut theta = vec![0.0f64; 2];
+            let mut method = by_name(strategy, params.clone()).unwrap();
+            combine(&mut method, cohort, &[], &mut &updates[..], &mut theta).unwrap();
+            theta
+        };
+        let bounded = step(&cohort);
+        let mut free = cohort.clone();
+        free.bounds = None;
+        assert_close(&bounded, &step(&free), 1e-9);
+    }
+}
+
+#[test]
+fn a_guard_that_is_off_changes_nothing() {
+    let regions = regions(1);
+    let config = GuardConfig { mode: Mode::Off, ..GuardConfig::default() };
+    let rows = [(0, 10, 1.0, 1.0), (0, 10, 1.0, 1.0), (0, 9999, 1e6, 1e6)];
+    let mut cohort = cohort(&regions, &rows);
+    assert_eq!(inspect(&Guard::new(config), &mut cohort), Verdict::default());
+    assert_eq!((losses(&cohort)[2], cohort.norm(2).sqrt(), cohort.bounds), (1e6, 1e6, None));
+}
+
+#[test]
+fn a_fleet_that_has_learnt_everything_is_not_measured_by_a_median_of_zero() {
+    let regions = regions(1);
+    let mut cohort = cohort(&regions, &[(0, 10, 0.0, 0.0), (0, 10, 0.0, 0.0), (0, 10, 2.0, 1.0)]);
+    assert!(inspect(&Guard::default(), &mut cohort).lines.is_empty());
+    assert_eq!(losses(&cohort), [0.0, 0.0, 2.0]);
+}
+
+#[test]
+fn what_the_guard_of_format_4_saved_is_forgotten_and_it_forgets_this_one() {
+    let mut guard = Guard::default();
+    guard.restore(&[1, 1, b'a', 10, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(guard, Guard::default());
+    // The older guard reads a map: its length must be more than there can be.
+    assert!(postcard::from_bytes::<BTreeMap<DeviceId, u8>>(TAG).is_err());
+}
+
+#[test]
+fn counts_at_enrolment_are_bounded_for_strategies_that_start_from_them() {
+    let record = |name: &str, samples: u32| {
+        let data = common::message::DataSummary { train_samples: samples, ..Default::default() };
+        let (tier, budget) = (Tier::new(0).unwrap(), common::Budget::UNLIMITED);
+        (name.parse().unwrap(), DeviceRecord { device: name.parse().unwrap(), tier, budget, data })
+    };
+    let fleet: BTreeMap<DeviceId, DeviceRecord> = ["a", "b", "c", "d", "e", "f", "g"]
+        .map(|name| record(name, 60))
+        .into_iter()
+        .chain([record("h", 6000)])
+        .collect();
+    let counts: Vec<u32> =
+        Guard::default().enrolled(&fleet).iter().map(|record| record.data.train_samples).collect();
+    assert_eq!(counts, [60, 60, 60, 60, 60, 60, 60, 140]);
+}
+
+#[test]
+fn figures_that_some_strategies_ask_for_are_bounded_like_losses() {
+    let regions = regions(1);
+    let mut cohort = Cohort::new(&regions, 0.1);
+    for index in 0..5 {
+        let loud = if index == 4 { 1e6 } else { 1.0 };
+        let scalars = Scalars {
+            samples: 20,
+            loss_before: 1.0,
+            loss_after: Some(0.5 * loud),
+            gap: Some(0.25 * loud),
+            mass: Some(20.0 * loud),
+            trials: [0.9 * loud, 0.8].into_iter().collect(),
+            group_losses: [5.0 * loud, 5.0].into_iter().collect(),
+            group_counts: [10, 10].into_iter().collect(),
             ..Scalars::default()
         };
-        check(&mut believed);
+        cohort.admit(format!("d{index}").parse().unwrap(), Tier::new(0).unwrap(), scalars, &[1.0]).unwrap();
     }
+    let verdict = inspect(&Guard::default(), &mut cohort);
+    let liar = &cohort.participants()[4];
+    assert_eq!(liar.loss_after(), 2.0);
+    assert_eq!((liar.gap(), liar.mass()), (Some(4.0), Some(80.0)));
+    assert_eq!(liar.trials(), [3.6, 0.8]);
+    assert_eq!((liar.group_losses(), liar.group_counts()), (&[40.0, 5.0][..], &[10, 10][..]));
+    let named: Vec<_> = verdict.lines.iter().map(|line| (line.device.as_str(), line.what)).collect();
+    let what = ["loss_after", "gap", "mass", "trials", "group_losses"];
+    assert_eq!(named, what.map(|what| ("d4", what)));
 }
 
 #[test]
-fn cosines_are_those_with_the_mean_of_the_others() {
-    let regions = regions();
-    let mut rng = Rng::new(8);
-    let mut fleet = fleet(8);
-    fleet.iter_mut().for_each(|device| device.update.iter_mut().for_each(|value| *value = rng.normal()));
-    let raw = updates(&fleet);
-    let found = screen::cosines(&cohort(&regions, &fleet), &mut raw.as_slice()).unwrap();
-    for device in &fleet {
-        let unit = |other: &Device, at: usize| {
-            let norm = other.update.iter().map(|x| x * x).sum::<f64>().sqrt();
-            other.update.get(at).map_or(0.0, |x| x / norm)
+fn groups_with_more_samples_than_the_device_counts_with_are_cut() {
+    let regions = regions(1);
+    let mut cohort = Cohort::new(&regions, 0.1);
+    for index in 0..8 {
+        let samples = if index == 7 { 6000 } else { 60 };
+        let scalars = Scalars {
+            samples,
+            loss_before: 1.0,
+            group_losses: [f64::from(samples) / 2.0; 2].into_iter().collect(),
+            group_counts: [samples / 2; 2].into_iter().collect(),
+            ..Scalars::default()
         };
-        let others = |at| fleet.iter().filter(|o| o.name != device.name).map(|o| unit(o, at)).sum::<f64>();
-        let range = 0..device.update.len();
-        let product: f64 = range.clone().map(|at| unit(device, at) * others(at)).sum();
-        let norm: f64 = range.map(|at| others(at).powi(2)).sum::<f64>().sqrt();
-        assert!((found[&id(&device.name)] - product / norm).abs() < 1e-9);
+        cohort.admit(format!("d{index}").parse().unwrap(), Tier::new(0).unwrap(), scalars, &[1.0]).unwrap();
     }
+    inspect(&Guard::default(), &mut cohort);
+    let [honest, boaster] = [0, 7].map(|index: usize| cohort.participants()[index].group_counts().to_vec());
+    assert_eq!((honest, boaster), (vec![30, 30], vec![70, 70]));
+}
+
+/// Four rounds of pointing the other way are enough; pointing along again brings the device back.
+#[test]
+fn the_probe_leaves_out_what_keeps_pointing_away_and_takes_it_back() {
+    let regions = regions(1);
+    let config = GuardConfig { probe: "probe.csv".into(), ..GuardConfig::default() };
+    let mut guard = Guard::new(config);
+    let rows = [(0, 10, 1.0, 1.0); 3];
+    let left_out = |guard: &Guard| {
+        let mut cohort = cohort(&regions, &rows);
+        let verdict = inspect(guard, &mut cohort);
+        assert_eq!(cohort.participants().len() + verdict.left_out.len(), 3);
+        assert!(cohort.refused().iter().all(|refused| refused.code == Code::PointsAway));
+        verdict.left_out.len()
+    };
+    let updates: Vec<Vec<f64>> = vec![vec![0.6, 0.8], vec![-0.6, -0.8], vec![0.8, -0.6]];
+    let round = |guard: &mut Guard, updates: &[Vec<f64>]| {
+        let cosines = probe::cosines(&cohort(&regions, &rows), &[3.0, 4.0], &mut &*updates).unwrap();
+        guard.note_probe(&cosines);
+        cosines.into_values().collect::<Vec<_>>()
+    };
+    assert_close(&round(&mut guard, &updates), &[1.0, -1.0, 0.0], 1e-12);
+    assert_eq!(left_out(&guard), 0);
+    round(&mut guard, &updates);
+    assert_eq!(left_out(&guard), 0);
+    (0..2).for_each(|_| _ = round(&mut guard, &updates));
+    assert_eq!(left_out(&guard), 1);
+    let mut restored = Guard::new(guard.config().clone());
+    restored.restore(&guard.save());
+    assert_eq!(left_out(&restored), 1);
+    let honest = vec![vec![0.6, 0.8]; 3];
+    (0..3).for_each(|_| _ = round(&mut guard, &honest));
+    assert_eq!(left_out(&guard), 0);
 }
 
 #[test]
-fn locations() {
-    let of = |robust, pairs: &[(f64, f64)]| robust::location(robust, &mut pairs.to_vec());
-    let plain = [(3.0, 1.0), (1.0, 1.0), (100.0, 1.0), (2.0, 1.0)];
-    assert_eq!(of(Robust::Median, &plain), 2.5);
-    assert_eq!(of(Robust::Median, &plain[..3]), 3.0);
-    assert_eq!(of(Robust::Median, &[(1.0, 1.0), (2.0, 5.0), (9.0, 1.0)]), 2.0);
-    assert_eq!(of(Robust::Trimmed(0.25), &plain), 2.5);
-    assert_eq!(of(Robust::Trimmed(0.0), &plain), 26.5);
-    // Half of the weight of 0 and of 8 is left out.
-    assert!((of(Robust::Trimmed(0.125), &[(0.0, 1.0), (4.0, 2.0), (8.0, 1.0)]) - 4.0).abs() < 1e-12);
-    assert_eq!(of(Robust::Median, &[]), 0.0);
-    for text in ["off", "median", "trimmed:0.2"] {
-        assert_eq!(text.parse::<Robust>().unwrap().to_string(), text);
-    }
-    for text in ["", "mean", "trimmed", "trimmed:0.5", "trimmed:-0.1", "trimmed:nan"] {
-        assert!(text.parse::<Robust>().is_err(), "{text}");
-    }
+fn a_report_shows_a_device_that_is_badly_off_and_cuts_an_absurd_loss() {
+    let delivered = |losses: [f64; 4]| -> Vec<Delivered> {
+        let scalars = |loss| Scalars { loss_before: loss, ..Scalars::default() };
+        let row =
+            |(index, loss)| (format!("d{index}").parse().unwrap(), Tier::new(0).unwrap(), scalars(loss));
+        losses.into_iter().enumerate().map(row).collect()
+    };
+    let (mut badly, mut lines) = (delivered([0.1, 0.1, 0.1, 9.0]), vec![]);
+    Guard::default().show(&mut badly, &mut lines);
+    assert!(lines.is_empty() && badly[3].2.loss_before == 9.0);
+    let mut absurd = delivered([0.1, 0.1, 0.1, 1e6]);
+    Guard::default().show(&mut absurd, &mut lines);
+    assert_eq!((absurd[3].2.loss_before, lines[0].what, lines[0].said), (10.0, "shown_loss", 1e6));
 }
-
-#[test]
-fn a_fifth_of_the_devices_can_not_turn_a_robust_step() {
-    let regions = regions();
-    let mut hostile = fleet(9);
-    for at in [1, 6] {
-        hostile[at].update.iter_mut().for_each(|value| *value *= -1.0);
-        hostile[at].loss *= 3.9;
-    }
-    for strategy in ["heterofl", "fairheterofl", "qffl"] {
-        for robust in [Robust::Median, Robust::Trimmed(0.35)] {
-            let mut cohort = cohort(&regions, &hostile);
-            cohort.robust = robust;
-            let mut theta = vec![0.0f64; PARAMETERS];
-            let params = match strategy {
-                "fairheterofl" => serde_json::json!({ "step": "reweight", "q_m": 1.0 }),
-                _ => serde_json::json!({}),
-            };
-            let mut method = by_name(strategy, params).unwrap();
-            let raw = updates(&hostile);
-            combine(&mut method, &cohort, &[], &mut raw.as_slice(), &mut theta).unwrap();
-            // A step may have another length in every region; its direction is what the honest ones want.
-            for (at, value) in theta.iter().enumerate() {
-                let first = if at < 4 { 0 } else { 4 };
-                let honest = (1.0 + 0.1 * at as f64) / (1.0 + 0.1 * first as f64);
-                let turned = (value / theta[first] - honest).abs() > 0.2 || theta[first] <= 0.0;
-                assert!(!turned, "{strategy} {robust}: {theta:?}");
-            }
-        }
-    }
-}
-
-proptest! {
-    /// Trimming nothing is the mean, over regions and stretches alike.
-    #[test]
-    fn trimming_nothing_is_the_mean(seed: u64, wide in 1usize..700, narrow in 1usize..700) {
-        let (zero, one) = (Tier::new(0).unwrap(), Tier::new(1).unwrap());
-        let all = TierSet::EMPTY.with(zero);
-        let runs = vec![(0, narrow, all.with(one)), (narrow, wide, all), (narrow + wide, narrow, all.with(one))];
-        let regions = RegionMap::from_runs(2 * narrow + wide, 2, runs);
-        let mut rng = Rng::new(seed);
-        let mut cohort = Cohort::new(&regions, 0.1);
-        let mut raw = vec![];
-        for at in 0..6 {
-            let tier = if at % 2 == 0 { zero } else { one };
-            let update: Vec<f64> = (0..regions.slice_len(tier)).map(|_| rng.normal()).collect();
-            let scalars = Scalars { samples: 10 + at, loss_before: 1.0, ..Scalars::default() };
-            let norms = crate::combine::check_update(&update, regions.pieces(tier), 2).unwrap();
-            cohort.admit(id(&format!("d{at}")), tier, scalars, &norms).unwrap();
-            raw.push(update);
-        }
-        let weights = Weights::per_device(cohort.data_shares());
-        let mean = weighted_mean(&weights, &cohort, &mut raw.as_slice()).unwrap();
-        cohort.robust = Robust::Trimmed(0.0);
-        let mut theta = vec![0.0f64; regions.parameters()];
-        let mut method = by_name("heterofl", serde_json::Value::Null).unwrap();
-        combine(&mut method, &cohort, &[], &mut raw.as_slice(), &mut theta).unwrap();
-        for (theta, mean) in theta.iter().zip(&mean) {
-            prop_assert!((theta - mean).abs() < 1e-12);
-        }
-    }
-
-    /// Nothing that devices can say gives a number that is not finite, or a panic.
-    #[test]
-    fn whatever_is_said_something_finite_is_believed(
-        losses in prop::collection::vec(proptest::num::f64::POSITIVE | proptest::num::f64::ZERO, 10),
-        refuse: bool,
-    ) {
-        let regions = regions();
-        let mut fleet = fleet(1);
-        fleet.iter_mut().zip(&losses).for_each(|(device, &loss)| device.loss = loss / 2.0);
-        let mode = if refuse { Mode::Refuse } else { Mode::Clip };
-        let mut guard = Guard::new(GuardConfig { mode, ..GuardConfig::default() });
-        for _ in 0..3 {
-            let mut cohort = cohort(&regions, &fleet);
-            let verdict = guard.inspect(&mut cohort, Kind::Train);
-            prop_assert!(cohort.participants().iter().all(|p| p.loss().is_finite() && p.loss_after().is_finite()));
-            prop_assert!(!cohort.participants().is_empty());
-            guard.learn(verdict);
-        }
-    }
-}
-
-mod samples;
-mod scores;
-mod tactics;

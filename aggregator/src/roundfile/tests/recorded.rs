@@ -68,8 +68,13 @@ impl Live {
             ("tiny", 2, scalars(5, 1.9)),
         ];
         let updates = Source(devices.iter().map(|(_, tier, _)| vector(*tier)).collect(), vector(1));
-        let absent =
-            vec![Absent { device: "gone".parse().unwrap(), tier: Tier::new(1).unwrap(), round: 5, lr: 0.2 }];
+        let absent = vec![Absent {
+            device: "gone".parse().unwrap(),
+            tier: Tier::new(1).unwrap(),
+            round: 5,
+            lr: 0.2,
+            norm: 1.0,
+        }];
         Self { model, parameters, devices, updates, absent }
     }
 

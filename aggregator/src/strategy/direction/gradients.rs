@@ -82,7 +82,7 @@ pub fn fleet(gradients: &[Vec<f64>], losses: &[f64]) -> Fleet {
 /// Adds a device of the widest tier that took part before.
 pub fn absent(fleet: &mut Fleet, name: &str, round: u32, gradient: &[f64]) {
     let tier = Tier::new(0).unwrap();
-    let absent = Absent { device: name.parse().unwrap(), tier, round, lr: fleet.lr };
+    let absent = Absent { device: name.parse().unwrap(), tier, round, lr: fleet.lr, norm: 1.0 };
     fleet.absent.push((absent, negative(gradient)));
 }
 
@@ -95,7 +95,7 @@ pub fn random_past(fleet: &mut Fleet, seed: u64) {
         let update = fleet.tiers[tier].iter().map(|_| 0.1 * rng.normal()).collect();
         let device = format!("p{number}").parse().unwrap();
         let round = 1 + rng.below(5) as u32;
-        let absent = Absent { device, tier: Tier::new(tier).unwrap(), round, lr: fleet.lr };
+        let absent = Absent { device, tier: Tier::new(tier).unwrap(), round, lr: fleet.lr, norm: 1.0 };
         fleet.absent.push((absent, update));
     }
 }

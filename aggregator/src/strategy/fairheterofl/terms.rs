@@ -28,6 +28,12 @@ pub(super) struct Terms {
 
 /// Terms of every tier that has a participant and a weight above 0.
 pub(super) fn of_tiers(params: &FairHeteroFlParams, cohort: &Cohort<'_>) -> Vec<Terms> {
+    let groups = groups(params, cohort).into_iter();
+    groups.filter_map(|(tier, group)| of_tier(params, cohort, tier, group)).collect()
+}
+
+/// g of every tier.
+fn groups(params: &FairHeteroFlParams, cohort: &Cohort<'_>) -> Vec<(Tier, f64)> {
     let tiers = || (0..cohort.regions().tiers()).map_while(Tier::new);
     let samples = |tier| sum(cohort.of_tier(tier).map(|(_, participant)| participant.samples()));
     let present = tiers().filter(|&tier| samples(tier) > 0.0).count() as f64;
@@ -38,31 +44,42 @@ pub(super) fn of_tiers(params: &FairHeteroFlParams, cohort: &Cohort<'_>) -> Vec<
             GroupWeight::Uniform => 1.0 / present,
         })
     };
-    tiers().filter_map(|tier| of_tier(params, cohort, tier, group(tier), samples(tier))).collect()
+    tiers().map(|tier| (tier, group(tier))).collect()
 }
 
-fn of_tier(
-    params: &FairHeteroFlParams,
-    cohort: &Cohort<'_>,
-    tier: Tier,
-    group: f64,
-    samples: f64,
-) -> Option<Terms> {
-    let q_m = params.q_m.of(tier)?;
-    let raw = |(index, participant): (usize, &Participant)| {
-        cohort.device_weight(index).unwrap_or(participant.samples() / samples)
+/// `g_m p_i` of every participant: how much it counts where all losses are equal.
+pub(super) fn priors(params: &FairHeteroFlParams, cohort: &Cohort<'_>) -> Vec<f64> {
+    let mut priors = vec![0.0; cohort.participants().len()];
+    for (tier, group) in groups(params, cohort) {
+        let shares = shares(cohort, tier);
+        let all = sum(shares.iter().map(|&(_, share)| share));
+        for (index, share) in shares.into_iter().filter(|_| all > 0.0) {
+            priors[index] = group * share / all;
+        }
+    }
+    priors
+}
+
+/// p_i inside a tier, before it is normalised: the operator's weight, or the share of the tier's samples.
+fn shares(cohort: &Cohort<'_>, tier: Tier) -> Vec<(usize, f64)> {
+    let samples = sum(cohort.of_tier(tier).map(|(_, participant)| participant.samples()));
+    let share = |(index, participant): (usize, &Participant)| {
+        (index, cohort.device_weight(index).unwrap_or(participant.samples() / samples))
     };
-    let total = sum(cohort.of_tier(tier).map(raw));
+    cohort.of_tier(tier).map(share).collect()
+}
+
+fn of_tier(params: &FairHeteroFlParams, cohort: &Cohort<'_>, tier: Tier, group: f64) -> Option<Terms> {
+    let q_m = params.q_m.of(tier)?;
+    let shares = shares(cohort, tier);
+    let total = sum(shares.iter().map(|&(_, share)| share));
     if !(group > 0.0 && total > 0.0) {
         return None;
     }
     // (index, ln p, ln f)
-    let logs: Vec<(usize, f64, f64)> = cohort
-        .of_tier(tier)
-        .map(|(index, participant)| {
-            let share = raw((index, participant)) / total;
-            (index, share.ln(), loss(cohort, index).ln())
-        })
+    let logs: Vec<(usize, f64, f64)> = shares
+        .into_iter()
+        .map(|(index, share)| (index, (share / total).ln(), loss(cohort, index).ln()))
         .collect();
     let ln_s = log_sum_exp(logs.iter().map(|&(_, ln_p, ln_f)| ln_p + (q_m + 1.0) * ln_f));
     let ln_top = logs.iter().map(|&(_, ln_p, ln_f)| ln_p + q_m * ln_f).fold(f64::NEG_INFINITY, f64::max);

@@ -12,7 +12,14 @@ use super::{
     FairHeteroFl,
 };
 
-fn fair(params: Value) -> crate::strategy::Method {
+/// With the published step unless `params` name another one.
+fn fair(mut params: Value) -> crate::strategy::Method {
+    if params.is_null() {
+        params = json!({});
+    }
+    if params.get("step").is_none() {
+        params["step"] = "hessian".into();
+    }
     by_name("fairheterofl", params).unwrap()
 }
 

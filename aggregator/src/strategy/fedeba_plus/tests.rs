@@ -51,7 +51,7 @@ fn worked_numbers() {
     let method = plus(json!({"tau": 1}));
     let ask = method.strategy.next(&made(&fleet, &[Kind::Gradients]), &[]);
     let Some(Ask::Train { guide: Some(guide) }) = ask else { panic!("{ask:?}") };
-    let fair = weighted_mean(&guide, &fleet.cohort(), &mut fleet.updates()).unwrap();
+    let fair = weighted_mean(&*method.strategy, &guide, &fleet.cohort(), &mut fleet.updates()).unwrap();
     assert_close(&fair, &[-0.4882873360, 1.0909795145], 1e-10);
 }
 
@@ -138,7 +138,7 @@ proptest! {
         let method = plus(json!({"tau": tau, "eps_p": 0}));
         let ask = method.strategy.next(&made(&fleet, &[Kind::Gradients]), &[]);
         let Some(Ask::Train { guide: Some(guide) }) = ask else { panic!("{ask:?}") };
-        let fair = weighted_mean(&guide, &fleet.cohort(), &mut fleet.updates()).unwrap();
+        let fair = weighted_mean(&*method.strategy, &guide, &fleet.cohort(), &mut fleet.updates()).unwrap();
         let moved = fleet.weighted_mean(|member| (member.loss / tau).exp());
         let expected: Vec<f64> = moved.iter().zip(&fleet.theta).map(|(new, old)| new - old).collect();
         assert_close(&fair, &expected, 1e-12);

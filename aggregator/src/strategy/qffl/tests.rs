@@ -89,7 +89,7 @@ proptest! {
         let mut fleet = Fleet::random(seed, 1, true);
         fleet.devices.iter_mut().for_each(|member| member.weight = Some(1.0));
         let fair = |q: f64, q_m: f64| {
-            fleet.combine(&mut by_name("fairheterofl", json!({"q": q, "q_m": q_m})).unwrap()).0
+            fleet.combine(&mut by_name("fairheterofl", json!({"q": q, "q_m": q_m, "step": "hessian"})).unwrap()).0
         };
         for q in [0.0, 0.5, 1.0, 5.0, 50.0] {
             assert_close(&run(&fleet, json!({"q": q})), &fair(q, q), 1e-12);

@@ -1,14 +1,16 @@
-//! Whose update points away from all others.
+//! Opt-in, `bonus = "agreeing"`: a device whose update points away from the others has no bonus, but its whole plain share.
 //!
 //! ```text
-//! u_i = D_i / |D_i|       S = sum of c_i u_i over a sample of the model's numbers, c_i what i counts
-//! cosine_i = <u_i, S - c_i u_i> over the numbers of the sample that i holds, normalised
+//! u_i = D_i / |D_i|       S = sum of u_i over a sample of the model's numbers
+//! cosine_i = <u_i, S - u_i> over the numbers of the sample that i holds, normalised; below 0: cap_i = min(cap_i, p_i)
 //! ```
-//! Everybody's direction counts the same, however long the update and whatever weight its loss would give it, so
-//! that the ones looked for can not buy the mean. The sample is another one in every round; it is read twice, which
-//! costs a small part of combining, and memory of its own size.
+//! A device with rare data points away from the others too, and then loses the bonus that a fair strategy would give it. All
+//! directions count the same, whatever their length and loss. The sample is another one in every round; it is read twice.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use common::{
     DeviceId, Tier,
@@ -24,8 +26,17 @@ const OTHERS: usize = 3;
 const STRETCHES: usize = 24;
 const STRETCH: usize = 1024;
 
+/// Devices whose updates point away from the others.
+pub fn disagreeing<U: Updates>(
+    cohort: &Cohort<'_>,
+    updates: &mut U,
+) -> Result<BTreeSet<DeviceId>, CombineError<U::Error>> {
+    let cosines = cosines(cohort, updates)?;
+    Ok(cosines.into_iter().filter(|&(_, cosine)| cosine < 0.0).map(|(device, _)| device).collect())
+}
+
 /// Cosine of every participant with the others; absent where it has no direction or too few others.
-pub fn cosines<U: Updates>(
+fn cosines<U: Updates>(
     cohort: &Cohort<'_>,
     updates: &mut U,
 ) -> Result<BTreeMap<DeviceId, f64>, CombineError<U::Error>> {
@@ -36,7 +47,7 @@ pub fn cosines<U: Updates>(
     }
     let sample = Sample::new(cohort.regions(), cohort.round);
     let vote = |index: usize| match cohort.norm(index).sqrt() {
-        length if length > 0.0 => cohort.credit(index) / length,
+        length if length > 0.0 => 1.0 / length,
         _ => 0.0,
     };
     let mut sum = vec![0.0; sample.len];

@@ -1,0 +1,176 @@
+//! The rows of the table.
+
+use std::{fmt, str::FromStr};
+
+use serde::Serialize;
+
+use super::AttackError;
+
+/// One row: nobody lies, or a share of the devices does.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Row {
+    Honest(Honest),
+    Attack { attack: Attack, percent: u8 },
+}
+
+/// A fleet in which something is unusual and every device is honest.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Honest {
+    /// Nothing is unusual.
+    Plain,
+    /// One device has two classes that no other device has.
+    RareClasses,
+    /// A tenth of the devices sees turned images.
+    Turned,
+    /// One device is alone in the narrowest tier.
+    AloneInTier,
+    /// Of one device's training labels, 40 % are wrong.
+    WrongLabels,
+    /// One device has 20 times as many samples as the others.
+    MuchData,
+}
+
+/// What hostile devices do, from the first round on unless the row says otherwise.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Attack {
+    /// They say ten times their losses.
+    LossX10,
+    /// They say a million times their losses.
+    LossX1e6,
+    /// They turn their updates around and say ten times their losses.
+    Flipped,
+    /// They send ten times their updates.
+    UpdateX10,
+    /// They send ten times their updates, turned around.
+    FlippedX10,
+    /// They say that they have 25 times as many samples.
+    CountX25,
+    /// They say that they have 100 times as many samples.
+    CountX100,
+    /// Their losses grow by a fifth from round to round.
+    Ramp,
+    /// They are honest for ten rounds, then turn their updates around.
+    Turncoat,
+    /// All of them are in the widest tier and say a million times their losses.
+    OneTier,
+    /// They send noise as long as their updates.
+    Noise,
+}
+
+impl Honest {
+    pub const ALL: [Self; 6] =
+        [Self::RareClasses, Self::Turned, Self::AloneInTier, Self::WrongLabels, Self::MuchData, Self::Plain];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::RareClasses => "rare-classes",
+            Self::Turned => "turned",
+            Self::AloneInTier => "alone-in-tier",
+            Self::WrongLabels => "wrong-labels",
+            Self::MuchData => "much-data",
+        }
+    }
+}
+
+impl Attack {
+    pub const ALL: [Self; 11] = [
+        Self::LossX10,
+        Self::LossX1e6,
+        Self::Flipped,
+        Self::UpdateX10,
+        Self::FlippedX10,
+        Self::CountX25,
+        Self::CountX100,
+        Self::Ramp,
+        Self::Turncoat,
+        Self::OneTier,
+        Self::Noise,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::LossX10 => "loss-x10",
+            Self::LossX1e6 => "loss-x1e6",
+            Self::Flipped => "flipped",
+            Self::UpdateX10 => "update-x10",
+            Self::FlippedX10 => "flipped-x10",
+            Self::CountX25 => "count-x25",
+            Self::CountX100 => "count-x100",
+            Self::Ramp => "ramp",
+            Self::Turncoat => "turncoat",
+            Self::OneTier => "one-tier",
+            Self::Noise => "noise",
+        }
+    }
+}
+
+impl Row {
+    /// Shares of hostile devices, in percent.
+    pub const SHARES: [u8; 2] = [5, 20];
+
+    pub fn all() -> Vec<Self> {
+        let honest = Honest::ALL.into_iter().map(Self::Honest);
+        let of = |percent| Attack::ALL.into_iter().map(move |attack| Self::Attack { attack, percent });
+        honest.chain(Self::SHARES.into_iter().flat_map(of)).collect()
+    }
+
+    /// What a row is measured against, with the guard off.
+    pub(super) fn reference(self) -> Self {
+        match self {
+            Self::Honest(_) => self,
+            Self::Attack { .. } => Self::Honest(Honest::Plain),
+        }
+    }
+
+    pub(super) fn honest(self) -> Honest {
+        match self {
+            Self::Honest(honest) => honest,
+            Self::Attack { .. } => Honest::Plain,
+        }
+    }
+
+    pub(super) fn attack(self) -> Option<Attack> {
+        match self {
+            Self::Honest(_) => None,
+            Self::Attack { attack, .. } => Some(attack),
+        }
+    }
+
+    /// How many of so many devices lie.
+    pub(super) fn liars(self, devices: usize) -> usize {
+        match self {
+            Self::Honest(_) => 0,
+            Self::Attack { percent, .. } => (f64::from(percent) / 100.0 * devices as f64).round() as usize,
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Honest(honest) => f.write_str(honest.name()),
+            Self::Attack { attack, percent } => write!(f, "{}:{percent}", attack.name()),
+        }
+    }
+}
+
+/// `rare-classes`, or `flipped:20` for a fifth of liars.
+impl FromStr for Row {
+    type Err = AttackError;
+
+    fn from_str(text: &str) -> Result<Self, AttackError> {
+        let unknown = || AttackError::NoRow(text.to_owned());
+        let Some((name, percent)) = text.split_once(':') else {
+            let found = Honest::ALL.into_iter().find(|honest| honest.name() == text);
+            return found.map(Self::Honest).ok_or_else(unknown);
+        };
+        let percent: u8 =
+            percent.parse().ok().filter(|percent| (1..=100).contains(percent)).ok_or_else(unknown)?;
+        let found = Attack::ALL.into_iter().find(|attack| attack.name() == name);
+        found.map(|attack| Self::Attack { attack, percent }).ok_or_else(unknown)
+    }
+}
