@@ -23,7 +23,7 @@ use models::{
     zoo,
 };
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     ca::{Authority, CaError},
@@ -91,6 +91,10 @@ impl Server {
         let StoreConfig { keep_models, keep_spool, keep_reports, .. } = config.store;
         let options = Options { keep_models, keep_spool, keep_reports };
         Run::prepare(config)?;
+        if !config.guard.obsolete.is_empty() {
+            let keys = config.guard.obsolete.join(", ");
+            warn!("[guard] {keys}: of an older version, without effect; `aggregator init` writes the keys of this one");
+        }
         let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
         let around = Surroundings { store, limits, dir: Some(dir.to_owned()), observer, now };
