@@ -93,7 +93,9 @@ impl Server {
         Run::prepare(config)?;
         if !config.guard.obsolete.is_empty() {
             let keys = config.guard.obsolete.join(", ");
-            warn!("[guard] {keys}: of an older version, without effect; `aggregator init` writes the keys of this one");
+            warn!(
+                "[guard] {keys}: of an older version, without effect; `aggregator init` writes the keys of this one"
+            );
         }
         let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);

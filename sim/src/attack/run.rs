@@ -71,7 +71,7 @@ fn config(options: &AttackOptions, fleet: &Fleet, seed: u64, guard: &str) -> Str
 }
 
 /// How the final model serves the devices that are honest in a row.
-#[derive(Copy, Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct Figures {
     pub loss: f64,
     pub variance: f64,
@@ -84,12 +84,26 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Of a model that gives no finite scores.
+    const LOST: Self = Self {
+        loss: f64::NAN,
+        variance: f64::NAN,
+        worst10: f64::NAN,
+        accuracy: 0.0,
+        worst: 0.0,
+        subject: 0.0,
+    };
+
     /// Over the devices that are honest in `row`, which may be another one than was run: a reference.
     pub(super) fn of(scores: &[DeviceScore], options: &AttackOptions, row: Row, seed: u64) -> Self {
-        let Ok(fleet) = Fleet::new(options, row, seed) else { return Self::default() };
+        let Ok(fleet) = Fleet::new(options, row, seed) else { return Self::LOST };
         let honest = |score: &&DeviceScore| {
             fleet.members.get(score.index).is_some_and(|member| !fleet.liars.contains(&member.device))
         };
+        // A device whose scores are not numbers is refused, so a model that is lost leaves fewer of them.
+        if scores.iter().filter(honest).count() < fleet.members.len() - fleet.liars.len() {
+            return Self::LOST;
+        }
         let mut losses: Vec<f64> = scores.iter().filter(honest).map(|score| score.loss).collect();
         let mut accuracies: Vec<f64> = scores.iter().filter(honest).map(|score| score.accuracy).collect();
         let subjects = match options.data {
