@@ -2,7 +2,7 @@
 //!
 //! The server puts QUIC and a clock around them; a simulation drives them directly.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use common::{Instant, transfer::LinkLimits};
 
@@ -13,6 +13,7 @@ use crate::{
     keeper::{Books, Keeper, Observer, state},
     model::TieredModel,
     server::{ServerError, check_fixed_tiers, open_method, open_model, open_run},
+    status::StatusFile,
     store::Store,
     strategy::Method,
 };
@@ -66,6 +67,7 @@ impl Run {
             books: Books::new(config),
             guard,
             losses: Default::default(),
+            status_file: dir.as_deref().map(|dir| Arc::new(StatusFile::new(dir))),
             dir,
             status: None,
             written: None,
