@@ -69,8 +69,7 @@ impl Coordinator {
     pub(super) fn begin_watch(&mut self) {
         let Phase::Collecting(round) = &mut self.phase else { return };
         let (opened, mut strangers) = (round.opened, vec![]);
-        for (device, _, seat) in round.seats.iter().filter(|(.., seat)| seat.is_open()) {
-            debug_assert!(seat.is_open());
+        for (device, ..) in round.seats.iter().filter(|(.., seat)| seat.is_open()) {
             match self.fleet.member_mut(device) {
                 Some(member) => member.pulse.ask(opened),
                 // It was revoked since the round began.
