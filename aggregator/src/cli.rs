@@ -81,8 +81,8 @@ enum Command {
         terms: TermsArgs,
         device: DeviceId,
     },
-    /// Make devices strangers: certificates, boards' keys and open tokens of these names are no longer good, and open
-    /// connections are closed
+    /// Make devices strangers: certificates, boards' keys and open tokens of these names are no longer good, open connections
+    /// are closed, and the run does not wait for them any more
     #[command(after_help = examples::REVOKE)]
     Revoke {
         #[arg(long, default_value = "gateway")]
@@ -93,7 +93,7 @@ enum Command {
     /// Serve the fleet; begins a run, or goes on with the one that is there
     ///
     /// Ctrl-C or SIGTERM stop it in good order, and nothing is lost if it is killed. If the disk is full or fails, it says so
-    /// and ends with exit code 1.
+    /// and ends with exit code 1. The log says whom a round waits for if it takes longer than usual.
     #[command(after_help = examples::SERVE)]
     Serve(ServeArgs),
     /// Serve the fleet with the run that is there already; refuses to begin a new one
@@ -102,10 +102,11 @@ enum Command {
     /// asked for again, and devices come back by themselves.
     #[command(after_help = examples::RESUME)]
     Resume(ServeArgs),
-    /// Show the last round tier by tier: who took part, losses, accuracy, and what the guard held
+    /// Show where the run stands, whom it waits for, and the last round tier by tier
     ///
-    /// Columns: asked, delivered, late (delivered after the deadline), silent (asked, not heard of), refused, held (of what the
-    /// device said, something counts less), and of the losses mean, variance, worst and best tenth. Also while `serve` runs.
+    /// Says whether a server runs, and who is waited for if a round takes longer than usual. Columns: asked, delivered, late
+    /// (delivered after the deadline), silent (asked, not heard of), refused, held (of what the device said, something counts
+    /// less), and of the losses mean, variance, worst and best tenth. Also while `serve` runs.
     #[command(after_help = examples::STATUS)]
     Status {
         #[arg(long, default_value = "gateway")]

@@ -5,10 +5,11 @@
 //!    [`Coordinator::handle_opened`], [`Coordinator::handle_stored`], [`Coordinator::handle_committed`];
 //! 2. for every connection of [`Coordinator::poll_wake`], send what [`Coordinator::poll_transmit`]
 //!    gives until it gives nothing;
-//! 3. call [`Coordinator::handle_timeout`] at [`Coordinator::poll_timeout`].
+//! 3. call [`Coordinator::handle_timeout`] at [`Coordinator::poll_timeout`];
+//! 4. say what [`Coordinator::poll_notice`] gives, if there are people to read it.
 //!
 //! ```text
-//! Gathering --enough devices--> Opening --recorded--> Collecting --all or deadline--> Closing
+//! Gathering --enough devices--> Opening --recorded--> Collecting --every tier done--> Closing
 //!     ^                                                   ^                              |
 //!     |                                                   +---- next exchange recorded --+
 //!     +------------------------------- committed ----------------------------------------+
@@ -18,7 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use common::{
-    Code, Codec, DeviceId, Instant, RunId, Tier, TierSet,
+    Code, Codec, DeviceId, Duration, Instant, RunId, Tier, TierSet,
     brief::Brief,
     message::{Scalars, Task, Ticket, ToDevice},
     rng,
@@ -28,7 +29,7 @@ use common::{
 use crate::{
     fleet::{ConnId, DeviceRecord, Fleet},
     model::{Published, TieredModel},
-    patience::Patience,
+    patience::{ByKind, Patience},
     round::{ClosedRound, Purpose, Round, Seat},
     stage::Stage,
     strategy::{Kind, Needs, PerTier},
@@ -36,14 +37,20 @@ use crate::{
 
 mod exports;
 mod inbox;
+mod notice;
 mod outbox;
 mod registry;
 #[cfg(test)]
 mod tests;
+mod waiting;
+mod watch;
 
 use exports::Exports;
+use notice::Notices;
+pub use notice::{Notice, Side};
 use outbox::Outbox;
 use registry::Registry;
+pub use waiting::{Gathering, WaitedFor, Waiting};
 
 /// How a run is conducted.
 #[derive(Clone, PartialEq, Debug)]
@@ -103,6 +110,8 @@ pub enum Action {
     Export { tier: Tier },
     /// Close a connection once everything queued for it is sent.
     Disconnect(ConnId),
+    /// Close a connection at once: its device has joined on another one.
+    Displace(ConnId),
 }
 
 /// A complete update as it arrived.
@@ -175,6 +184,11 @@ pub struct Coordinator {
     spare: Vec<Vec<u8>>,
     exports: Exports,
     registry: Registry,
+    /// Devices give signs of life while they work.
+    heeds_silence: bool,
+    /// Until the last answer of an exchange.
+    times: ByKind<Duration>,
+    notices: Notices,
     conns: BTreeMap<ConnId, Outbox>,
     awake: BTreeSet<ConnId>,
     actions: VecDeque<Action>,
@@ -200,7 +214,7 @@ impl Coordinator {
         let (conns, awake, actions) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
         let Start { run, committed, attempt, .. } = start;
         let counted = (Ticket { run, round: committed, stage: 0, attempt }, BTreeSet::new());
-        Self {
+        let mut this = Self {
             settings,
             model,
             run,
@@ -214,10 +228,15 @@ impl Coordinator {
             spare: vec![],
             exports: Exports::default(),
             registry: Registry::default(),
+            heeds_silence: false,
+            times: ByKind::default(),
+            notices: Notices::default(),
             conns,
             awake,
             actions,
-        }
+        };
+        this.begin_watch();
+        this
     }
 
     pub fn run(&self) -> RunId {
@@ -262,7 +281,9 @@ impl Coordinator {
 
     pub fn handle_disconnected(&mut self, conn: ConnId, now: Instant) {
         if let Some(outbox) = self.conns.remove(&conn) {
-            self.fleet.leave(&outbox.device, conn);
+            if self.fleet.leave(&outbox.device, conn) {
+                self.note_lost_link(&outbox.device, now);
+            }
         }
         self.exports.forget(conn);
         self.awake.remove(&conn);
@@ -339,6 +360,9 @@ impl Coordinator {
             }
         }
         self.start_uploads(now);
+        if self.round().is_some_and(|round| round.next_look.is_some_and(|look| look <= now)) {
+            self.look_for_silence(now);
+        }
         self.advance(now);
         let patience = &self.settings.patience;
         if let Phase::Collecting(round) = &mut self.phase {
@@ -356,6 +380,11 @@ impl Coordinator {
         self.round().and_then(|round| round.next_limit(&self.settings.patience))
     }
 
+    /// What the operator should know.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.poll()
+    }
+
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -369,16 +398,17 @@ impl Coordinator {
     fn advance(&mut self, now: Instant) {
         match &self.phase {
             Phase::Gathering => self.gather(now),
-            Phase::Collecting(round) if round.may_close(now, &self.settings.patience) => self.close(now),
+            Phase::Collecting(round)
+                if round.may_close(now, &self.settings.patience) || self.is_deserted(round) =>
+            {
+                self.close(now);
+            }
             _ => {}
         }
     }
 
     fn gather(&mut self, now: Instant) {
-        // The first round waits for the fleet; later ones go on with what a quorum allows.
-        let share = if self.committed == 0 { 1.0 } else { self.mean_quorum() };
-        let needed = (share * self.settings.min_devices as f64).ceil().max(1.0) as usize;
-        if self.fleet.connected().count() < needed {
+        if self.fleet.connected().count() < self.needed() {
             return;
         }
         let mut present: Vec<_> =
@@ -400,6 +430,17 @@ impl Coordinator {
         self.actions.extend(self.registry.catch_up().map(Action::Register));
         self.actions.push_back(Action::OpenRound { number, seats: present, wanted: self.wanted.clone() });
         self.phase = Phase::Opening;
+    }
+
+    /// How many devices a round needs to begin: the first one the whole fleet, later ones what a quorum of the devices
+    /// allows that are still members.
+    fn needed(&self) -> usize {
+        let least = self.settings.min_devices;
+        let needed = match self.committed {
+            0 => least,
+            _ => (self.mean_quorum() * least.min(self.fleet.known()) as f64).ceil() as usize,
+        };
+        needed.max(1)
     }
 
     /// The share of all devices that are there when every tier has just its quorum.
@@ -433,8 +474,13 @@ impl Coordinator {
         let Phase::Collecting(round) = std::mem::replace(&mut self.phase, Phase::Closing) else { return };
         let late: Vec<_> = round.seats.iter().map(|(device, ..)| device.clone()).collect();
         let closed = round.settle(now, |device| self.fleet.is_connected(device));
-        self.note_answers(&closed);
+        self.end_watch(&round, now);
         match round.purpose {
+            // All have left before they could say anything. Those that are there now are asked instead.
+            Purpose::Evaluate if self.is_deserted(&round) => {
+                self.phase = Phase::Gathering;
+                self.advance(now);
+            }
             Purpose::Train => {
                 let ticket = self.ticket(&round);
                 self.counted = (ticket, closed.delivered.iter().map(|(d, ..)| d.clone()).collect());
@@ -451,23 +497,10 @@ impl Coordinator {
     }
 
     /// A round is open: everybody is told.
-    fn collect(&mut self, mut round: Round) {
-        for member in self.fleet.members().filter(|member| member.missed >= MISSED) {
-            round.seats.expect_nothing_of(&member.record.device);
-        }
+    fn collect(&mut self, round: Round) {
         self.phase = Phase::Collecting(round);
+        self.begin_watch();
         self.announce();
-    }
-
-    /// Remembers who was waited for in vain, which needs that its deadline has passed.
-    fn note_answers(&mut self, closed: &ClosedRound) {
-        let waited = closed.closed - closed.opened;
-        for (device, tier) in &closed.silent {
-            if waited >= self.settings.patience.deadline(*tier) {
-                self.fleet.note(device, false);
-            }
-        }
-        closed.delivered.iter().for_each(|(device, ..)| self.fleet.note(device, true));
     }
 
     /// Tells everybody with an empty seat that there is work.
@@ -497,9 +530,6 @@ impl Coordinator {
         }
     }
 }
-
-/// Rounds running after which a device that was waited for in vain is not waited for any more. It is still asked.
-const MISSED: u8 = 2;
 
 /// Transfers of ONNX files and of guides are told apart from those of models by these bits.
 const ONNX_TRANSFER: u32 = 1 << 31;

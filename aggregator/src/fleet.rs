@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use common::{
-    Budget, Code, DeviceId, Instant, Tier, TierSet,
+    Budget, Code, DeviceId, Tier, TierSet,
     message::{DataSummary, Hello, Refusal},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{model::TierPlan, strategy::Needs};
+use crate::{
+    model::TierPlan,
+    patience::{Past, Pulse},
+    strategy::Needs,
+};
 
 /// Training samples without which none can be kept for validation.
 const MIN_VALIDATED: u32 = 5;
@@ -32,9 +36,10 @@ pub struct Member {
     pub record: DeviceRecord,
     pub conn: Option<ConnId>,
     pub max_chunk: u32,
-    pub last_seen: Instant,
-    /// Rounds running in which it was waited for in vain.
-    pub missed: u8,
+    /// It was here since the gateway was started.
+    pub returned: bool,
+    pub pulse: Pulse,
+    pub past: Past,
 }
 
 /// All members, in DeviceId order.
@@ -49,7 +54,8 @@ impl Fleet {
     pub fn new(fixed: BTreeMap<DeviceId, Tier>, known: Vec<DeviceRecord>) -> Self {
         let member = |record: DeviceRecord| {
             let device = record.device.clone();
-            (device, Member { record, conn: None, max_chunk: u32::MAX, last_seen: Instant::ZERO, missed: 0 })
+            let (pulse, past) = (Pulse::default(), Past::default());
+            (device, Member { record, conn: None, max_chunk: u32::MAX, returned: false, pulse, past })
         };
         Self { members: known.into_iter().map(member).collect(), fixed }
     }
@@ -62,7 +68,6 @@ impl Fleet {
         tiers: &[TierPlan],
         needs: Needs,
         allowed: TierSet,
-        now: Instant,
     ) -> Result<Option<DeviceRecord>, Refusal> {
         let tier = self.assign(hello, tiers, allowed)?;
         if needs.validation && hello.data.train_samples < MIN_VALIDATED {
@@ -83,8 +88,9 @@ impl Fleet {
         };
         let known = self.members.get(&hello.device);
         let changed = (known.map(|known| &known.record) != Some(&record)).then(|| record.clone());
-        let missed = known.map_or(0, |known| known.missed);
-        let member = Member { record, conn: Some(conn), max_chunk: hello.max_chunk, last_seen: now, missed };
+        let (pulse, past) = known.map(|known| (known.pulse, known.past.clone())).unwrap_or_default();
+        let (conn, max_chunk) = (Some(conn), hello.max_chunk);
+        let member = Member { record, conn, max_chunk, returned: true, pulse, past };
         self.members.insert(hello.device.clone(), member);
         Ok(changed)
     }
@@ -129,17 +135,13 @@ impl Fleet {
         }
     }
 
-    pub fn seen(&mut self, device: &DeviceId, now: Instant) {
-        if let Some(member) = self.members.get_mut(device) {
-            member.last_seen = now;
-        }
+    pub fn member_mut(&mut self, device: &DeviceId) -> Option<&mut Member> {
+        self.members.get_mut(device)
     }
 
-    /// It has delivered, or was waited for in vain.
-    pub fn note(&mut self, device: &DeviceId, delivered: bool) {
-        if let Some(member) = self.members.get_mut(device) {
-            member.missed = if delivered { 0 } else { member.missed.saturating_add(1) };
-        }
+    /// The device is no member any more. False if it was none.
+    pub fn remove(&mut self, device: &DeviceId) -> bool {
+        self.members.remove(device).is_some()
     }
 
     pub fn is_connected(&self, device: &DeviceId) -> bool {
@@ -158,6 +160,11 @@ impl Fleet {
     /// How many there are, connected or not.
     pub fn known(&self) -> usize {
         self.members.len()
+    }
+
+    /// Whether another device is connected than these.
+    pub fn has_others(&self, is_one_of_them: impl Fn(&DeviceId) -> bool) -> bool {
+        self.connected().any(|(device, ..)| !is_one_of_them(device))
     }
 
     pub fn members(&self) -> impl Iterator<Item = &Member> {

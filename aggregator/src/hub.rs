@@ -17,9 +17,10 @@ use std::{
 use bytes::Bytes;
 use common::{DeviceId, Instant, TierSet, transfer::Lane};
 use tokio::sync::{Notify, watch};
+use tracing::warn;
 
 use crate::{
-    coordinator::{Action, Coordinator},
+    coordinator::{Action, Coordinator, Waiting},
     fleet::ConnId,
     keeper::Job,
 };
@@ -47,11 +48,17 @@ pub struct Hub {
 pub struct Line {
     wake: Notify,
     closing: std::sync::atomic::AtomicBool,
+    displaced: Notify,
 }
 
 impl Line {
     pub async fn woken(&self) {
         self.wake.notified().await;
+    }
+
+    /// Resolves when the device has joined on another connection.
+    pub async fn displaced(&self) {
+        self.displaced.notified().await;
     }
 
     /// Nothing more will be said; close once everything is sent.
@@ -82,6 +89,7 @@ impl Hub {
         while let Some(action) = coordinator.poll_action() {
             match action {
                 Action::Disconnect(conn) => self.hang_up(conn),
+                Action::Displace(conn) => self.displace(conn),
                 // A keeper that is gone has said why; the server is on its way down.
                 action => _ = lock(&self.keeper).send(Job::Do(action)),
             }
@@ -91,9 +99,21 @@ impl Hub {
                 line.wake.notify_one();
             }
         }
+        let notices: Vec<_> = std::iter::from_fn(|| coordinator.poll_notice()).collect();
         drop(coordinator);
+        notices.iter().for_each(|notice| warn!("{notice}"));
         self.timer.notify_one();
         result
+    }
+
+    /// What the run waits for now.
+    pub fn waiting(&self) -> Option<Waiting> {
+        lock(&self.coordinator).waiting(self.now())
+    }
+
+    /// Devices that the run knows.
+    pub fn members(&self) -> Vec<DeviceId> {
+        lock(&self.coordinator).fleet().members().map(|member| member.record.device.clone()).collect()
     }
 
     /// A device has proved who it is; `allowed` are the tiers it may have.
@@ -173,6 +193,12 @@ impl Hub {
 
     pub fn now(&self) -> Instant {
         Instant::from_millis(self.started.elapsed().as_millis() as u64)
+    }
+
+    fn displace(&self, conn: ConnId) {
+        if let Some(line) = lock(&self.lines).get(&conn) {
+            line.displaced.notify_one();
+        }
     }
 
     fn hang_up(&self, conn: ConnId) {

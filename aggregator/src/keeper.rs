@@ -8,12 +8,16 @@ use std::{
     collections::BTreeMap,
     io,
     path::PathBuf,
-    sync::mpsc::{Receiver, RecvTimeoutError},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
     time::{Duration, Instant},
 };
 
-use common::{Code, DeviceId, Tier, message::Ticket};
+use common::{Code, DeviceId, Tier, message::Ticket, metrics::Summary};
 use models::onnx;
+use serde_json::{Map, Value};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -24,6 +28,7 @@ use crate::{
     model::{Published, TieredModel},
     report::RoundReport,
     stage::Stage,
+    status::StatusFile,
     store::{Header, RoundRecord, Store, StoreError, UpdateRecord, is_full},
     strategy::Method,
 };
@@ -39,7 +44,6 @@ mod scene;
 pub(crate) mod state;
 
 pub use books::Books;
-pub use files::replace;
 pub use finish::Due;
 pub use held::HeldLog;
 pub use losses::Losses;
@@ -136,8 +140,10 @@ pub struct Keeper {
     pub losses: Losses,
     /// Where `status.json` and `model.onnx` go.
     pub dir: Option<PathBuf>,
-    /// What `status.json` has to say and does not say yet.
-    pub status: Option<String>,
+    /// Others write to it, too.
+    pub status_file: Option<Arc<StatusFile>>,
+    /// What `status.json` has to say of the run and does not say yet.
+    pub status: Option<Map<String, Value>>,
     /// When the files were written last.
     pub written: Option<Instant>,
     pub observer: Option<Observer>,
@@ -256,7 +262,8 @@ impl Keeper {
             Action::Finish(closed) => {
                 let report = self.final_report(closed);
                 self.held.sum_up();
-                info!(loss = report.loss.mean, accuracy = report.accuracy.mean, "run is over");
+                let mean = |summary: &Summary| (summary.count > 0).then_some(summary.mean);
+                info!(loss = mean(&report.loss), accuracy = mean(&report.accuracy), "run is over");
                 self.publish(&report);
                 self.write_files()?;
                 Some(Reply::Finished)
@@ -267,7 +274,7 @@ impl Keeper {
                 Some(Reply::Onnx { tier, round, file })
             }
             // Connections belong to the driver.
-            Action::Disconnect(_) => None,
+            Action::Disconnect(_) | Action::Displace(_) => None,
         })
     }
 

@@ -29,5 +29,6 @@ pub mod roundfile;
 pub mod run;
 pub mod server;
 pub mod stage;
+pub mod status;
 pub mod store;
 pub mod strategy;

@@ -1,31 +1,70 @@
-//! How long a round waits, tier by tier, and how devices without work are kept apart.
+//! How long a round waits, and for whom. Four rules decide:
+//!
+//! 1. A device that gives signs of life is waited for until its tier's deadline, and longer while its tier has no quorum.
+//!    `give_up_s` ends every wait.
+//! 2. A device that is silent or gone is waited for a little longer than it usually is silent ([`Past::silence`]). After
+//!    that it counts neither for its tier nor for the quorum, until it is heard of again. Where the quorum is 1, it counts.
+//! 3. A device that holds up the others in vain is waited for no longer than it usually takes, for [`DEBT`] times the time
+//!    that it has cost. After that it is given twice the silence, until it delivers.
+//! 4. A device that is revoked is not waited for. A round without any update, in which every device is silent or gone, ends
+//!    as soon as another device is there.
+//!
+//! Rule 1 keeps slow hardware in the fleet, and so does the doubling in rule 3: a device that is silent for long because each
+//! of its batches takes long is given more time until it gets done. Rule 3 also bounds what one device costs: with its debt
+//! of eight times, no more than a ninth of all time is lost to it.
+//!
+//! A sign of life is any frame: a message, a part of an update, an acknowledgement. A device that trains sends one at least
+//! every five seconds, as long as a batch takes no longer. All of this is about when a round closes. What comes of the round
+//! follows from the updates that are stored, and from nothing else.
 //!
 //! ```text
-//! a tier may be left    when its deadline has passed and ceil(quorum * able) of its devices have delivered
-//! a round closes late   when every tier that was asked may be left, so slow hardware is not silently dropped
-//! a round closes early  when all have answered but those who were waited for in vain in the last rounds, and every tier
-//!                       that answers at all has its quorum: who never answers holds up nobody
-//! a round is given up   when nothing helps: it closes with whoever is there, unchanged if that is nobody
+//! a tier is done        when every able device has delivered (rules 2 and 3 say who is able), or as many as were wanted,
+//!                       or its deadline has passed and ceil(quorum * able) of its devices have delivered
+//! a round closes        when every tier is done and at least one update is there
+//! a round is given up   after give_up_s: it closes with the updates that are there, unchanged if there are none
 //! ```
-//! Able are devices that were not refused: counting those could keep a round open for ever.
+//! Devices that were refused are not able, either: counting them could keep a round open for ever.
 
-use common::{
-    DeviceId, Duration, Tier,
-    message::IDLE,
-    rng::{Rng, derive},
-    wire::crc32,
-};
+use common::{Duration, Tier};
 
 use crate::strategy::PerTier;
+
+mod idle;
+mod past;
+mod pulse;
+mod recent;
+
+pub use idle::{comeback, idle};
+pub use past::{Answer, Past, Whereabouts};
+pub use pulse::Pulse;
+pub use recent::ByKind;
+
+/// Silence beyond twice the usual one that a device is given, and all that one without a connection and a past is given.
+/// A device that has lost its link is back within a second, if it comes back at once.
+pub const MARGIN: Duration = Duration::from_secs(2);
+/// The silence that a device is given which has never answered: three times what a device at work leaves between two signs
+/// of life. Twice the usual time of the others, if that is longer.
+pub const NEW: Duration = Duration::from_secs(15);
+/// How long a device may take to come back after the gateway was started again, besides its place among all of them. The
+/// longest pause between two attempts of a device is 38 s, and an attempt takes up to 10 s.
+pub const RETURN: Duration = Duration::from_secs(60);
+/// For how many times what it has cost a device is waited for no longer than usual.
+pub const DEBT: u64 = 8;
+/// Delays below this are noise.
+pub const NOISE: Duration = Duration::from_millis(250);
+/// Exchanges from which it follows what is usual: the middle of so many.
+pub const REMEMBERED: usize = 8;
+/// How often it is looked, at most, whether devices have fallen silent.
+pub const LOOK: Duration = Duration::from_millis(200);
 
 /// When a round may end.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Patience {
-    /// How long to wait for everybody of a tier.
+    /// How long a tier's devices are waited for.
     pub deadline_s: PerTier,
     /// Share of a tier's able devices without which a round does not close late.
     pub quorum: PerTier,
-    /// After which time a round closes whoever is there; never before the longest deadline. 0: never.
+    /// After which time a round closes with what is there; never before the longest deadline. 0: never.
     pub give_up_s: f64,
 }
 
@@ -37,17 +76,24 @@ pub struct Tally {
     pub refused: usize,
     /// Complete, not yet durable.
     pub storing: usize,
-    /// Of those who have not answered, who were waited for in vain before.
-    pub mute: usize,
+    /// Of those that have not answered, who is not waited for any more.
+    pub absent: usize,
 }
 
 impl Tally {
+    /// Devices that count for the tier.
     pub fn able(&self) -> usize {
-        self.asked.saturating_sub(self.refused)
+        self.asked.saturating_sub(self.refused + self.absent)
     }
 
+    /// Every device has answered.
     pub fn is_settled(&self) -> bool {
         self.delivered + self.refused >= self.asked
+    }
+
+    /// Every device that is waited for has answered.
+    pub fn is_complete(&self) -> bool {
+        self.delivered >= self.able()
     }
 }
 
@@ -61,35 +107,21 @@ impl Patience {
         (self.give_up_s > 0.0).then(|| seconds(self.give_up_s.max(longest)))
     }
 
-    /// Whether a tier is no longer waited for.
+    /// Whether a tier's deadline has passed with its quorum.
     pub fn may_leave(&self, tier: Tier, tally: &Tally, waited: Duration) -> bool {
         waited >= self.deadline(tier) && self.has_quorum(tier, tally)
     }
 
-    /// Whether nobody is left in a tier of whom anything is expected.
-    pub fn may_resign(&self, tier: Tier, tally: &Tally) -> bool {
-        let expected = tally.able().saturating_sub(tally.mute);
-        tally.delivered >= expected && (expected == 0 || self.has_quorum(tier, tally))
-    }
-
-    fn has_quorum(&self, tier: Tier, tally: &Tally) -> bool {
+    /// Whether enough of a tier's able devices have delivered.
+    pub fn has_quorum(&self, tier: Tier, tally: &Tally) -> bool {
         let quorum = self.quorum.of(tier).unwrap_or(0.0);
         tally.delivered >= (quorum * tally.able() as f64).ceil() as usize
     }
-}
 
-/// The times of no fleet are spread over more than this.
-const MAX_SPREAD_S: f64 = 900.0;
-
-/// How long one of `fleet` devices waits before it asks again (news reach it earlier), or comes back after a lost link:
-/// spread so wide that no more than `arrivals_per_s` come in any second, as far as waiting is bounded. `turn` changes who is
-/// first.
-pub fn idle(device: &DeviceId, turn: u64, fleet: usize, arrivals_per_s: f64) -> Duration {
-    // Chance puts devices unevenly: half the rate on average keeps the peaks below it.
-    let spread = (2.0 * fleet as f64 / arrivals_per_s.max(1e-3)).min(MAX_SPREAD_S);
-    let name = u64::from(crc32(device.as_str().as_bytes()));
-    let place = Rng::new(derive(derive(turn, fleet as u64), name)).unit_f64();
-    Duration::from_millis(IDLE.as_millis() + seconds(spread * place).as_millis())
+    /// The operator wants every device of the tier, also one that is silent or gone.
+    pub fn wants_all(&self, tier: Tier) -> bool {
+        self.quorum.of(tier).is_some_and(|quorum| quorum >= 1.0)
+    }
 }
 
 fn seconds(seconds: f64) -> Duration {
@@ -102,34 +134,6 @@ mod tests {
 
     fn tier(index: usize) -> Tier {
         Tier::new(index).unwrap()
-    }
-
-    #[test]
-    fn ten_thousand_devices_do_not_come_back_at_once() {
-        for (turn, (fleet, rate)) in
-            [(10_000, 100.0), (10_000, 300.0), (2_000, 100.0)].into_iter().enumerate()
-        {
-            let mut arrivals = std::collections::BTreeMap::<u64, usize>::new();
-            for number in 0..fleet {
-                let device = format!("meter-{number:05}").parse().unwrap();
-                let wait = idle(&device, turn as u64, fleet, rate).as_millis();
-                assert!((10_000..=910_000).contains(&wait));
-                *arrivals.entry(wait / 1000).or_default() += 1;
-            }
-            let most = *arrivals.values().max().unwrap();
-            assert!(most as f64 <= rate, "{most} of {fleet} in one second, {rate} allowed");
-            // Nor is anybody kept waiting for nothing.
-            assert!((arrivals.len() as f64) < 1.1 * (2.0 * fleet as f64 / rate) + 1.0);
-        }
-    }
-
-    #[test]
-    fn the_order_changes_from_turn_to_turn_and_waiting_is_bounded() {
-        let device: DeviceId = "a".parse().unwrap();
-        let waits: Vec<_> = (0..8).map(|turn| idle(&device, turn, 1_000, 10.0).as_millis()).collect();
-        assert!(waits.windows(2).all(|pair| pair[0] != pair[1]));
-        assert!(idle(&device, 1, 100_000_000, 1.0).as_millis() <= 910_000);
-        assert!(idle(&device, 1, 1, 100.0).as_millis() <= 10_020);
     }
 
     #[test]
@@ -149,5 +153,15 @@ mod tests {
         // Giving up before a deadline would make it meaningless.
         assert_eq!(patience.give_up(), Some(at(60)));
         assert_eq!(Patience { give_up_s: 0.0, ..patience }.give_up(), None);
+    }
+
+    #[test]
+    fn absent_devices_count_neither_for_the_tier_nor_for_its_quorum() {
+        let patience = Patience { deadline_s: 10.0.into(), quorum: 0.5.into(), give_up_s: 0.0 };
+        let at = Duration::from_secs(10);
+        let tally = Tally { asked: 6, delivered: 1, absent: 4, ..Tally::default() };
+        assert!(patience.may_leave(tier(0), &tally, at) && !tally.is_complete());
+        assert!(!patience.may_leave(tier(0), &Tally { absent: 3, ..tally }, at));
+        assert!(Tally { absent: 5, ..tally }.is_complete() && !Tally { absent: 5, ..tally }.is_settled());
     }
 }

@@ -268,8 +268,10 @@ async fn turn_out_the_revoked(front: Arc<Front>) {
     loop {
         tokio::time::sleep(REVOCATION).await;
         let front = front.clone();
-        let check =
-            move || front.gate.inside().into_iter().for_each(|(device, open)| front.check(&device, &open));
+        let check = move || {
+            front.gate.inside().into_iter().for_each(|(device, open)| front.check(&device, &open));
+            front.dismiss_the_revoked();
+        };
         // Should it panic, it is tried again.
         let _ = tokio::task::spawn_blocking(check).await;
     }
@@ -289,6 +291,20 @@ impl Front {
         };
         warn!(%device, "dropped: {code}");
         close(open, code);
+    }
+
+    /// Devices that are revoked are no part of the fleet any more, connected or not. While that can not be found out, they stay.
+    pub fn dismiss_the_revoked(&self) {
+        for device in self.hub.members() {
+            match self.authority.is_member(&device) {
+                Ok(true) => {}
+                Ok(false) => {
+                    warn!(%device, "revoked: it is not waited for, and not counted any more");
+                    self.hub.with(|coordinator, now| coordinator.handle_revoked(&device, now));
+                }
+                Err(error) => return self.gate.note(Reason::Unclear, &error),
+            }
+        }
     }
 }
 
@@ -322,7 +338,7 @@ async fn serve(connection: Connection, front: &Arc<Front>, pass: &mut Pass) {
         // ConnIds are small and this is an address, so they do not meet.
         let number = connection.stable_id() as u64;
         if let Some(oldest) = gate.enter(&device, number, Inside::Link(connection.clone())) {
-            oldest.turn_out(Code::Busy);
+            oldest.turn_out(Code::Displaced);
         }
         bridged::serve(&connection, front, &device).await;
         return gate.leave(&device, number);
@@ -330,15 +346,20 @@ async fn serve(connection: Connection, front: &Arc<Front>, pass: &mut Pass) {
     let (conn, line) = hub.connect(device.clone(), terms.map_or(TierSet::ALL, |terms| terms.tiers));
     debug!(%device, %peer, "connected");
     if let Some(oldest) = gate.enter(&device, conn.0, Inside::Link(connection.clone())) {
-        oldest.turn_out(Code::Busy);
+        oldest.turn_out(Code::Displaced);
     }
     let end = converse(&connection, front, conn, &line, &device).await;
     gate.leave(&device, conn.0);
     hub.disconnect(conn);
     match end {
+        // The reason is said once for each device, with its figures.
         Err(End::Refused(code)) => {
-            warn!(%device, %peer, "dropped: {code}");
+            debug!(%device, %peer, "dropped: {code}");
             close(&connection, code);
+        }
+        Err(End::Displaced) => {
+            info!(%device, %peer, "joined again; its earlier connection is closed");
+            close(&connection, Code::Displaced);
         }
         Err(End::Link(reason)) => debug!(%device, "connection ended: {reason}"),
         Ok(()) => close(&connection, Code::Unexpected),
@@ -348,6 +369,8 @@ async fn serve(connection: Connection, front: &Arc<Front>, pass: &mut Pass) {
 /// Why a conversation is over.
 enum End {
     Refused(Code),
+    /// The device has joined on another connection.
+    Displaced,
     Link(String),
 }
 
@@ -373,6 +396,7 @@ async fn converse(
         end = reader::transfers(connection, &front.hub, conn) => end,
         end = Writer::new(connection, send, front, conn, line).run() => end,
         end = enrol::renewals(connection, device, &front.authority, &front.gate) => Err(end.into()),
+        () = line.displaced() => Err(End::Displaced),
     }
 }
 

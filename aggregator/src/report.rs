@@ -13,6 +13,7 @@ use crate::{
     round::{ClosedRound, Purpose},
 };
 
+mod figures;
 pub mod history;
 
 /// One round in numbers. Losses and accuracies are those of the model that devices received, as devices said them; `guard` says what
@@ -24,11 +25,15 @@ pub struct RoundReport {
     pub purpose: &'static str,
     pub lr: f32,
     pub seconds: f64,
-    /// Test loss over devices that have test samples, training loss before training otherwise.
+    /// Test loss over devices that have test samples, training loss before training otherwise. Of no device there is none.
+    #[serde(serialize_with = "figures::one")]
     pub loss: Summary,
+    #[serde(serialize_with = "figures::each")]
     pub loss_by_tier: Vec<Summary>,
     pub loss_split: TierSplit,
+    #[serde(serialize_with = "figures::one")]
     pub accuracy: Summary,
+    #[serde(serialize_with = "figures::each")]
     pub accuracy_by_tier: Vec<Summary>,
     pub accuracy_split: TierSplit,
     /// All test samples together, each under its device's own sub-model.
@@ -124,9 +129,13 @@ pub struct Participation {
 /// Scores of personal models.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Personal {
+    #[serde(serialize_with = "figures::one")]
     pub loss: Summary,
+    #[serde(serialize_with = "figures::each")]
     pub loss_by_tier: Vec<Summary>,
+    #[serde(serialize_with = "figures::one")]
     pub accuracy: Summary,
+    #[serde(serialize_with = "figures::each")]
     pub accuracy_by_tier: Vec<Summary>,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
-    Code, DeviceId, Instant, Tier,
+    Code, DeviceId, Duration, Instant, Tier,
     message::{Offer, Scalars, Score, Task, Ticket},
 };
 
@@ -45,6 +45,10 @@ pub struct Round {
     pub overdue: bool,
     /// How far the clock has been looked at.
     pub seen: Instant,
+    /// When to look next whether devices have fallen silent.
+    pub next_look: Option<Instant>,
+    /// The last answer, and when the one before it came.
+    pub last: Option<LastAnswer>,
     /// By tier: with so many updates it is content. Empty: it wants everybody.
     pub wanted: Vec<usize>,
     /// Delivered after the deadline of their tier.
@@ -56,6 +60,17 @@ pub struct Round {
     pub tasks: BTreeMap<DeviceId, Task>,
     /// A vector that is sent along, by tier; empty = none.
     pub guide: Vec<Published>,
+}
+
+/// The answer for which all others have waited.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LastAnswer {
+    pub device: DeviceId,
+    pub at: Instant,
+    /// Longer than all other answers of the exchange took.
+    pub held_up: Duration,
+    /// The device's longest silence.
+    pub quiet: Duration,
 }
 
 /// Who did what in a round that has ended.
@@ -110,6 +125,8 @@ impl Round {
             opened,
             overdue: false,
             seen: opened,
+            next_look: None,
+            last: None,
             wanted: vec![],
             late: BTreeSet::new(),
             lr,
@@ -120,8 +137,8 @@ impl Round {
         }
     }
 
-    /// Everybody has answered, or everybody of whom an answer is expected; or as many as were wanted; or time is up, every tier has its quorum, and nothing
-    /// is half written; or nobody is waited for any longer.
+    /// Every tier is done and something has arrived, or the round is given up; see [`crate::patience`]. What is half written is
+    /// waited for in any case.
     pub fn may_close(&self, now: Instant, patience: &Patience) -> bool {
         let tallies = self.seats.tallies();
         let storing: usize = tallies.iter().map(|tally| tally.storing).sum();
@@ -129,23 +146,35 @@ impl Round {
         if tallies.iter().all(Tally::is_settled) {
             return true;
         }
-        let each = |done: &dyn Fn(Tier, &Tally) -> bool| {
-            (0..)
-                .map_while(Tier::new)
-                .zip(tallies)
-                .all(|(tier, tally)| tally.is_settled() || done(tier, tally))
-        };
-        let content = !self.wanted.is_empty()
-            && each(&|tier, tally| {
-                self.wanted
-                    .get(tier.index())
-                    .is_some_and(|&wanted| tally.delivered >= wanted.min(tally.able()))
-            });
         let waited = now - self.opened;
-        let late = each(&|tier, tally| patience.may_leave(tier, tally, waited));
-        let resigned = each(&|tier, tally| patience.may_resign(tier, tally));
+        let done = (0..).map_while(Tier::new).zip(tallies).all(|(tier, tally)| {
+            tally.is_complete() || self.is_content(tier, tally) || patience.may_leave(tier, tally, waited)
+        });
         let over = patience.give_up().is_some_and(|limit| waited >= limit);
-        storing == 0 && (delivered > 0 && (content || late || resigned) || over)
+        storing == 0 && (delivered > 0 && done || over)
+    }
+
+    /// As many updates of a tier are there as were wanted.
+    fn is_content(&self, tier: Tier, tally: &Tally) -> bool {
+        let wanted = self.wanted.get(tier.index());
+        wanted.is_some_and(|&wanted| tally.delivered >= wanted.min(tally.able()))
+    }
+
+    /// No update is there, and no device of whom one is expected.
+    pub fn is_deserted(&self) -> bool {
+        let deserted = |tally: &Tally| tally.delivered == 0 && tally.storing == 0 && tally.able() == 0;
+        self.seats.tallies().iter().all(deserted)
+    }
+
+    /// A device has answered.
+    pub fn note_answer(&mut self, device: &DeviceId, now: Instant, quiet: Duration) {
+        let before = self.last.as_ref().map_or(self.opened, |last| last.at);
+        self.last = Some(LastAnswer { device: device.clone(), at: now, held_up: now - before, quiet });
+    }
+
+    /// Looks for silent devices at this time at the latest.
+    pub fn look_by(&mut self, limit: Option<Instant>) {
+        self.next_look = self.next_look.into_iter().chain(limit).min();
     }
 
     /// The next moment at which time alone may close the round.
@@ -153,7 +182,8 @@ impl Round {
         let tallies = self.seats.tallies();
         let tiers = (0..).map_while(Tier::new).zip(tallies).filter(|(_, tally)| tally.asked > 0);
         let limits = tiers.map(|(tier, _)| patience.deadline(tier)).chain(patience.give_up());
-        limits.map(|limit| self.opened + limit).filter(|&limit| limit > self.seen).min()
+        let limits = limits.map(|limit| self.opened + limit);
+        limits.chain(self.next_look).filter(|&limit| limit > self.seen).min()
     }
 
     /// Time has passed.

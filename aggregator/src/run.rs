@@ -2,7 +2,7 @@
 //!
 //! The server puts QUIC and a clock around them; a simulation drives them directly.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use common::{Instant, transfer::LinkLimits};
 
@@ -13,6 +13,7 @@ use crate::{
     keeper::{Books, Keeper, Observer, Probe, state},
     model::TieredModel,
     server::{ServerError, check_fixed_tiers, open_method, open_model, open_run},
+    status::StatusFile,
     store::Store,
     strategy::Method,
 };
@@ -80,6 +81,7 @@ impl Run {
             probe,
             held: Default::default(),
             losses: Default::default(),
+            status_file: dir.as_deref().map(|dir| Arc::new(StatusFile::new(dir))),
             dir,
             status: None,
             written: None,

@@ -5,7 +5,8 @@
 //! DIR/identity/          authority and enrolled devices
 //! DIR/store/             what survives kill -9; history.jsonl in it has the reports of all rounds
 //! DIR/model.onnx         the global model after the last committed round
-//! DIR/status.json        the last round in numbers
+//! DIR/status.json        the last round in numbers, and whom the run waits for
+//! DIR/serving.lock       held while the server runs
 //! ```
 
 use std::{
@@ -31,13 +32,16 @@ use crate::{
     coordinator::Coordinator,
     gate::{Gate, Limits},
     hub::Hub,
-    keeper::{KeeperError, Observer},
+    keeper::{Keeper, KeeperError, Observer},
     model::{ModelError, TieredModel},
     quic::{self, QuicError},
     run::{Run, Surroundings},
+    status,
     store::{DiskStore, ModelMark, Options, RunRecord, Saved, Store, StoreError},
     strategy::{self, Method, Needs, StrategyError},
 };
+
+mod lookout;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -68,6 +72,8 @@ pub enum ServerError {
     Authority(#[from] CaError),
     #[error(transparent)]
     Quic(#[from] QuicError),
+    #[error("{path}: {source}", path = .path.display())]
+    Lock { path: PathBuf, source: std::io::Error },
     #[error("the run can not go on: {0}")]
     Keeper(#[from] KeeperError),
     #[error("the keeper has died; the store is as the last commit left it")]
@@ -83,6 +89,10 @@ pub struct Server {
     keeper: thread::JoinHandle<Result<(), KeeperError>>,
     gone: watch::Sender<bool>,
     tasks: tokio::task::JoinSet<()>,
+    /// The run was over when it started.
+    was_over: bool,
+    /// While this is held, a server runs.
+    _served: std::fs::File,
 }
 
 impl Server {
@@ -100,9 +110,14 @@ impl Server {
         let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
         let around = Surroundings { store, limits, dir: Some(dir.to_owned()), observer, now };
-        let Run { coordinator, keeper } = Run::open(config, around)?;
+        let Run { mut coordinator, keeper } = Run::open(config, around)?;
+        coordinator.heed_silence(now);
         // After a rollback the file is that of another round.
         keeper.write_model()?;
+        let locked = |source| ServerError::Lock { path: dir.to_owned(), source };
+        let served = status::mark_served(dir).map_err(locked)?;
+        let was_over = write_first_status(&keeper, dir)?;
+        let status_file = keeper.status_file.clone();
 
         let authority = Arc::new(Authority::open(dir)?);
         let endpoint = quic::listen(&authority, config.server.listen)?;
@@ -133,12 +148,19 @@ impl Server {
         let downloads = tokio::sync::Semaphore::new(config.server.max_downloads.max(1));
         let waits = quic::Waits::default();
         let front = quic::Front { hub: hub.clone(), authority, gate, downloads, waits };
+        front.dismiss_the_revoked();
         tasks.spawn(quic::accept(endpoint.clone(), front));
         let clock = hub.clone();
         tasks.spawn(async move { clock.keep_time().await });
+        tasks.spawn(lookout::look_out(hub.clone(), status_file));
         // A resumed round may be complete already.
         hub.with(Coordinator::handle_timeout);
-        Ok(Self { endpoint, address, hub, keeper, gone, tasks })
+        Ok(Self { endpoint, address, hub, keeper, gone, tasks, was_over, _served: served })
+    }
+
+    /// Whether the run was over when the server was started: all rounds are committed, and the final scores are there.
+    pub fn was_over(&self) -> bool {
+        self.was_over
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -186,6 +208,23 @@ impl Server {
             _ => Err(ServerError::KeeperDied),
         }
     }
+}
+
+/// Says where the run stands, which the last server may not have lived to write. True if the run is over.
+fn write_first_status(keeper: &Keeper, dir: &Path) -> Result<bool, ServerError> {
+    let last = status::last(dir).filter(|last| last["committed"].as_u64() == Some(keeper.committed.into()));
+    let scored = last.as_ref().is_some_and(|last| last["finished"] == true);
+    let over = scored && keeper.committed >= keeper.settings.rounds;
+    let last_round = match last {
+        Some(last) => last["last_round"].clone(),
+        // Killed before it was written. Reading all reports takes a while, so this is the exception.
+        None => {
+            let reports = keeper.store.history()?;
+            reports.last().and_then(|(_, report)| serde_json::from_str(report).ok()).unwrap_or_default()
+        }
+    };
+    keeper.write_status(&keeper.run_status(over, &last_round))?;
+    Ok(over)
 }
 
 /// How a run has ended.

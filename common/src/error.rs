@@ -73,6 +73,7 @@ codes! {
     NoBaseline = 40, "device does not know what it can reach alone (it was restarted)";
     LeftOut = 41, "device was built without what it is asked to do";
     TierNotAllowed = 42, "device's certificate allows no tier that fits it";
+    Displaced = 43, "another process has joined with the identity of this device";
 
     // Aggregator.
     BadConfig = 50, "configuration is not valid";

@@ -40,6 +40,22 @@ impl Duration {
     }
 
     #[must_use]
+    pub const fn times(self, count: u64) -> Self {
+        Self(self.0.saturating_mul(count))
+    }
+
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Zero if the other one is longer.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    #[must_use]
     pub fn doubled(self, limit: Self) -> Self {
         Self(self.0.saturating_mul(2)).min(limit)
     }

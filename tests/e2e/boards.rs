@@ -126,7 +126,7 @@ fn connections_of_a_bridge_are_bounded() {
             .await;
         }
         let fate = raws.remove(0).fate().await;
-        assert_eq!(fate.closed, Some(Code::Busy), "{fate:?}");
+        assert_eq!(fate.closed, Some(Code::Displaced), "{fate:?}");
         for raw in raws {
             raw.leave().await;
         }

@@ -236,13 +236,12 @@ fn connections_of_a_device_and_of_an_address_are_bounded() {
         let connect = |device: &str| Raw::connect(&serving.address, tls(&identity(device), false));
         let mut raws = vec![];
         for _ in 0..3 {
-            let mut raw = connect("good-0").await.unwrap();
-            raw.join(hello("good-0")).await;
-            raws.push(raw);
+            // None says Hello, which would displace the one before.
+            raws.push(connect("good-0").await.unwrap());
         }
         // The third makes the first one too many.
         let fate = raws.remove(0).fate().await;
-        assert_eq!(fate.closed, Some(Code::Busy), "{fate:?}");
+        assert_eq!(fate.closed, Some(Code::Displaced), "{fate:?}");
         // Its place is free a moment after it was closed.
         let third = wait_until("a place", async || {
             let joined = connect("good-1").await;

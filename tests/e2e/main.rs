@@ -24,6 +24,9 @@
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
 //! | `siege` | floods from many addresses, and what bridges may carry |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
+//! | `standing` | where a run stands: `status`, refusals in the log, runs in which nothing was trained |
+//! | `stalls` | processes that are stopped, killed, revoked or started twice |
+//! | `waiting` | what a round waits for, in virtual time |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 mod boards;
@@ -49,3 +52,6 @@ mod pace;
 mod rounds;
 mod siege;
 mod simulation;
+mod stalls;
+mod standing;
+mod waiting;

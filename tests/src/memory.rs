@@ -44,8 +44,14 @@ pub enum Accident {
     CrashUnsettled,
     /// A device is reset, and comes back with the memory of a tier.
     Reboot { device: usize, tier: usize },
-    /// A device is never heard of again.
+    /// A device loses its link and is never heard of again.
     Vanish { device: usize },
+    /// A device does nothing any more, and its link stays open: as with SIGSTOP, or killed.
+    Stop { device: usize },
+    /// It goes on where it was.
+    Continue { device: usize },
+    /// The operator revokes a device.
+    Revoke { device: usize },
 }
 
 /// What a run is made of. The model depends on `config`, `devices` and `samples` only, as long as all
@@ -59,6 +65,8 @@ pub struct Setup {
     pub limits: LinkLimits,
     pub faults: Faults,
     pub accidents: Vec<(u64, Accident)>,
+    /// Milliseconds that a batch takes on each device; a few where none are given.
+    pub batch_ms: Vec<u64>,
     /// Devices may fail, because they are told nonsense.
     pub may_fail: bool,
     /// Of the link's behaviour.
@@ -80,6 +88,7 @@ impl Setup {
             limits,
             faults: Faults::NONE,
             accidents: vec![],
+            batch_ms: vec![],
             may_fail: false,
             seed: 0,
         }
@@ -110,6 +119,8 @@ pub struct Outcome {
     pub arrived: BTreeMap<(DeviceId, u32, u8), u32>,
     /// What every device holds at the end.
     pub slices: Vec<Vec<f32>>,
+    /// How long all of it took.
+    pub millis: u64,
     pub losses: Losses,
 }
 
@@ -140,14 +151,19 @@ struct Member {
     working: bool,
     done: bool,
     gone: bool,
+    /// What waits until it goes on, if it is stopped.
+    stopped: Option<Vec<world::Happening>>,
 }
 
 fn open(setup: &Setup, store: Box<dyn Store>, reports: &Arc<Mutex<Vec<RoundReport>>>, now: u64) -> Run {
     let seen = reports.clone();
     let observer: Observer = Box::new(move |report| seen.lock().unwrap().push(report.clone()));
     let (limits, now) = (setup.limits, Instant::from_millis(now));
-    Run::open(&setup.config, Surroundings { store, limits, dir: None, observer: Some(observer), now })
-        .unwrap()
+    let around = Surroundings { store, limits, dir: None, observer: Some(observer), now };
+    let mut run = Run::open(&setup.config, around).unwrap();
+    // As the server does: Sessions give signs of life.
+    run.coordinator.heed_silence(now);
+    run
 }
 
 /// A device whose memory holds exactly its tier.
@@ -158,7 +174,8 @@ fn member(setup: &Setup, model: &TieredModel, index: usize, tier: usize) -> Memb
     let budget = Budget { ram: need, ..Budget::UNLIMITED };
     let profile = Profile { device: device.clone(), budget, data: shard.summary(), secret: 0 };
     let session = Session::new(profile, HeapArena::new(budget.ram));
-    Member { device, session, shard, conn: None, working: false, done: false, gone: false }
+    let (conn, working, done, gone, stopped) = (None, false, false, false, None);
+    Member { device, session, shard, conn, working, done, gone, stopped }
 }
 
 /// Some of the built-in digits, others for every device.

@@ -22,6 +22,18 @@ impl Authority {
         Ok(known)
     }
 
+    /// Whether a device of this name is enrolled, with whatever certificate or key. An error if that can not be told.
+    pub fn is_member(&self, device: &DeviceId) -> Result<bool, CaError> {
+        for name in [format!("devices/{device}.crt"), key_file(device)] {
+            let path = self.path(&name);
+            if path.try_exists().map_err(|source| CaError::Io { path, source })? {
+                return Ok(true);
+            }
+        }
+        // Should nothing be there at all, the disk is gone, not the device.
+        self.check_devices().map(|()| false)
+    }
+
     /// Files of open tokens with which this device could enrol.
     fn tokens_of(&self, device: &DeviceId) -> Result<Vec<String>, CaError> {
         let dir = self.path("tokens");

@@ -10,7 +10,7 @@ Examples:
   aggregator revoke --dir gateway cam-2        cam-2 is a stranger from now on
   aggregator serve --dir gateway               serve until the run is over or Ctrl-C
   aggregator resume --dir gateway              the same, but refuses to begin a new run
-  aggregator status --dir gateway              how the last round went, tier by tier
+  aggregator status --dir gateway              how the last round went, and whom this one waits for
   aggregator history --dir gateway --format csv  one line per round
   aggregator verify --dir gateway              read everything through, say what is damaged
   aggregator rollback --dir gateway --to 41    make the model after round 41 the present one
@@ -52,6 +52,7 @@ Examples:
 pub(super) const STATUS: &str = "\
 Examples:
   aggregator status --dir gateway
+  aggregator status --dir gateway --format json | jq '.waiting'            whom a long round waits for, and until when
   aggregator status --dir gateway --format json | jq '.last_round.guard'   what the guard has held, and why";
 
 pub(super) const HISTORY: &str = "\

@@ -1,19 +1,26 @@
 //! `aggregator serve` and `aggregator resume`.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use aggregator::server::{End, Server, ServerError};
-use anyhow::{Error, Result, anyhow};
+use aggregator::{
+    server::{End, Server, ServerError},
+    store::Reports,
+};
+use anyhow::{Error, Result, anyhow, bail};
+use serde_json::Value;
 use tracing::info;
 
 use super::print;
 
 /// How long devices may still fetch their sub-models after the end of the run.
 const FETCHING: Duration = Duration::from_secs(30);
+/// Reasons that are named when no device could train.
+const NAMED: usize = 5;
 
 #[derive(clap::Args, Debug)]
 pub(super) struct ServeArgs {
@@ -22,7 +29,8 @@ pub(super) struct ServeArgs {
     /// Overrides server.listen
     #[arg(long)]
     listen: Option<SocketAddr>,
-    /// Stop when the run is over instead of keeping its models available
+    /// Stop when the run is over instead of keeping its models available; at once if it is over already. Ends with exit code 1
+    /// if no device could train in any round
     #[arg(long)]
     exit_when_done: bool,
 }
@@ -40,15 +48,55 @@ pub(super) fn serve(args: &ServeArgs) -> Result<()> {
         print(&format!("listening on {}\n", server.address()))?;
         let stop = stop_signal()?;
         tokio::pin!(stop);
-        tokio::select! {
-            () = &mut stop => info!("stopping"),
-            end = server.finished() => match end {
-                End::Over => linger(&server, *exit_when_done, stop).await,
-                End::Failed => {}
+        let mut over = *exit_when_done && server.was_over();
+        if over {
+            info!("the run is over, and its final scores are there; raise run.rounds to go on");
+        } else {
+            tokio::select! {
+                () = &mut stop => info!("stopping"),
+                end = server.finished() => if end == End::Over {
+                    over = true;
+                    linger(&server, *exit_when_done, stop).await;
+                }
             }
         }
-        server.stop().await.map_err(|failed| advise(failed, dir))
+        server.stop().await.map_err(|failed| advise(failed, dir))?;
+        if over && *exit_when_done { expect_training(dir) } else { Ok(()) }
     })
+}
+
+/// Fails if no device has trained in any round: the model is the initial one, and that is no success.
+fn expect_training(dir: &Path) -> Result<()> {
+    let Some(Reports { reports, .. }) = Reports::read(&dir.join("store"))? else { return Ok(()) };
+    let parsed = reports.values().map(|report| serde_json::from_str(report));
+    let reports: Vec<Value> = parsed.collect::<Result<_, _>>()?;
+    let list = |report: &Value, key: &str| report[key].as_array().cloned().unwrap_or_default();
+    if reports.is_empty() || reports.iter().any(|report| !list(report, "devices").is_empty()) {
+        return Ok(());
+    }
+    let mut lost = BTreeMap::<String, usize>::new();
+    for report in &reports {
+        for line in list(report, "silent") {
+            *lost.entry(format!("{} did not answer", text(&line["device"]))).or_default() += 1;
+        }
+        for line in list(report, "refused") {
+            let code = line["code"].as_u64().map_or_else(|| "?".to_owned(), |code| format!("E{code:02}"));
+            let why = format!("{} was refused ({code} {})", text(&line["device"]), text(&line["why"]));
+            *lost.entry(why).or_default() += 1;
+        }
+    }
+    let (count, dir) = (reports.len(), dir.display());
+    let why: Vec<_> = lost.iter().take(NAMED).map(|(why, times)| format!("{why} {times} times")).collect();
+    let why = if why.is_empty() { "no device was there".to_owned() } else { why.join(", ") };
+    bail!(
+        "no device could train: all {count} rounds are empty, and the model is still the initial one; {why}. \
+         Look at the logs of these devices and remove the cause, raise run.rounds in {dir}/fairtier.toml by {count}, \
+         then go on with `aggregator resume --dir {dir}`"
+    );
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
 }
 
 /// Keeps the models of a run that is over available.

@@ -1,15 +1,24 @@
-//! `aggregator status`: the last round, tier by tier.
+//! `aggregator status`: where the run stands, whom it waits for, and the last round, tier by tier.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{
+    fmt::Write as _,
+    fs, io,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
-use aggregator::{config::Config, keeper::replace, report::history::held, store::RolledBack};
+use aggregator::{
+    config::Config,
+    report::history::held,
+    status::{FILE, is_served, replace},
+    store::{Reports, RolledBack},
+};
 use anyhow::{Context, Result, anyhow, bail};
 use common::Code;
 use serde_json::{Value, json};
 
 use super::{Format, print};
 
-const FILE: &str = "status.json";
 const COLUMNS: [&str; 12] = [
     "tier",
     "asked",
@@ -27,12 +36,37 @@ const COLUMNS: [&str; 12] = [
 
 pub(super) fn status(dir: &Path, format: Format) -> Result<()> {
     let path = dir.join(FILE);
-    let text = fs::read_to_string(&path).with_context(|| {
-        format!("{}: no round is finished yet, or this is not an aggregator's directory", path.display())
-    })?;
-    let shown = parse(&text).and_then(|status| show(&status)).with_context(|| path.display().to_string())?;
-    let text = if format == Format::Json { text + "\n" } else { shown };
+    let name = || path.display().to_string();
+    let mut status = match fs::read_to_string(&path) {
+        Ok(text) => parse(&text).with_context(name)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => never_served(dir).with_context(|| {
+            format!("{}: no round is finished yet, or this is not an aggregator's directory", path.display())
+        })?,
+        Err(error) => return Err(error).with_context(name),
+    };
+    // The file can not know: a server that is killed writes nothing any more.
+    let serving = is_served(dir).with_context(|| dir.display().to_string())?;
+    status["serving"] = serving.into();
+    if !serving {
+        status["waiting"] = Value::Null;
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let shown = show(&status, dir, now.as_secs_f64()).with_context(name)?;
+    let text = if format == Format::Json { status.to_string() + "\n" } else { shown };
     Ok(print(&text)?)
+}
+
+/// The status of a directory in which no server has written one yet.
+fn never_served(dir: &Path) -> Result<Value> {
+    let config = Config::load(&dir.join("fairtier.toml"))?;
+    let reports = Reports::read(&dir.join("store"))?.unwrap_or_default().reports;
+    let (committed, last) = reports.last_key_value().map_or((0, None), |(round, text)| (*round, Some(text)));
+    let last: Option<Value> = last.map(|text| serde_json::from_str(text)).transpose()?;
+    let (strategy, rounds) = (config.strategy.name, config.run.rounds);
+    Ok(json!({
+        "strategy": strategy, "committed": committed, "rounds": rounds, "finished": false, "last_round": last,
+        "waiting": null,
+    }))
 }
 
 /// After a rollback: the round whose model is the present one. The next round writes the file again.
@@ -59,21 +93,57 @@ fn parse(text: &str) -> Result<Value> {
     Ok(status)
 }
 
-fn show(status: &Value) -> Result<String> {
+fn show(status: &Value, dir: &Path, now: f64) -> Result<String> {
     let committed = status["committed"].as_u64().ok_or_else(|| anyhow!("`committed` is no number"))?;
+    let serving = status["serving"] == true;
     let state = match (status["finished"].as_bool(), status["rolled_back_from"].as_u64()) {
+        (Some(true), _) if serving => "finished, its models can be fetched".to_owned(),
         (Some(true), _) => "finished".to_owned(),
+        _ if serving => "running".to_owned(),
         (_, Some(from)) => format!("rolled back from round {from}"),
-        _ => "running".to_owned(),
+        _ if committed == 0 => "not begun".to_owned(),
+        _ => "stopped".to_owned(),
     };
     let strategy = status["strategy"].as_str().unwrap_or("-");
-    let mut text = format!("strategy {strategy}, {committed} rounds committed, {state}\n");
+    let of = status["rounds"].as_u64().map_or(String::new(), |rounds| format!(" of {rounds}"));
+    let mut text = format!("strategy {strategy}, {committed}{of} rounds committed, {state}\n");
+    if !serving && status["finished"] != true {
+        let _ = writeln!(text, "no server runs; `aggregator serve --dir {}` starts one", dir.display());
+    }
+    show_waiting(&mut text, &status["waiting"], now);
     match &status["last_round"] {
         Value::Null if committed == 0 => text.push_str("the present model is the initial one\n"),
         Value::Null => text.push_str("there is no report of the last round\n"),
         round => show_round(&mut text, round)?,
     }
     Ok(text)
+}
+
+/// Whom the run waits for, and how long still.
+fn show_waiting(text: &mut String, waiting: &Value, now: f64) {
+    let Some(round) = waiting["round"].as_u64() else { return };
+    if let (Some(have), Some(need)) = (waiting["have"].as_u64(), waiting["need"].as_u64()) {
+        let _ = writeln!(text, "round {round} waits for devices: {have} of {need} are there");
+        return;
+    }
+    let open = waiting["opened"].as_f64().map_or("-".to_owned(), |at| format!("{:.0}", (now - at).max(0.0)));
+    let _ = writeln!(text, "round {round} is open for {open} s");
+    let devices = waiting["devices"].as_array().map_or(&[][..], Vec::as_slice);
+    for line in devices {
+        let silent = line["silent_since"].as_f64().map(|since| (now - since).max(0.0));
+        let silence = silent.map_or(String::new(), |seconds| format!(", silent for {seconds:.0} s"));
+        let unless = if silent.is_some() { " unless it is heard of" } else { "" };
+        let most = match line["until"].as_f64() {
+            Some(until) => format!("at most {:.0} s more", (until - now).max(0.0)),
+            None => "without an end".to_owned(),
+        };
+        let _ = writeln!(text, "waits for: {}{silence}, {most}{unless}", device(line));
+    }
+    match waiting["count"].as_u64().map(|count| count.saturating_sub(devices.len() as u64)) {
+        Some(more @ 1..) => _ = writeln!(text, "waits for: {more} more"),
+        _ if devices.is_empty() => text.push_str("all its devices are silent or gone\n"),
+        _ => {}
+    }
 }
 
 fn show_round(text: &mut String, round: &Value) -> Result<()> {
@@ -204,7 +274,9 @@ mod tests {
 
     #[test]
     fn every_tier_with_who_took_part_and_what_the_guard_held() {
-        let shown = show(&status()).unwrap();
+        let mut status = status();
+        status["serving"] = json!(true);
+        let shown = show(&status, Path::new("gw"), 0.0).unwrap();
         assert_eq!(
             shown,
             "\
@@ -231,8 +303,41 @@ guard: cam-1, tier 0: loss held, said 100.0000, counted 1.2500: more than 4 medi
         {
             let mut status = status();
             status[key] = value;
-            let error = show(&status).unwrap_err().to_string();
+            let error = show(&status, Path::new("gw"), 0.0).unwrap_err().to_string();
             assert!(error.contains(key), "{error}");
         }
+    }
+
+    #[test]
+    fn a_server_that_was_killed_is_not_said_to_run() {
+        let mut status = status();
+        status["serving"] = json!(false);
+        let shown = show(&status, Path::new("gw"), 0.0).unwrap();
+        assert!(
+            shown.starts_with("strategy heterofl, 7 rounds committed, stopped\nno server runs;"),
+            "{shown}"
+        );
+        assert!(!shown.contains("running"), "{shown}");
+    }
+
+    #[test]
+    fn who_is_waited_for_is_shown_with_the_time_that_is_left() {
+        let mut status = status();
+        status["serving"] = json!(true);
+        status["waiting"] = json!({ "round": 8, "opened": 990.0, "count": 3, "devices": [
+            { "device": "cam-3", "tier": 2, "silent_since": null, "until": 1041.0 },
+            { "device": "cam-4", "tier": 0, "silent_since": 993.0, "until": 1008.0 },
+        ]});
+        let shown = show(&status, Path::new("gw"), 1000.0).unwrap();
+        let expected = "\
+round 8 is open for 10 s
+waits for: cam-3, tier 2, at most 41 s more
+waits for: cam-4, tier 0, silent for 7 s, at most 8 s more unless it is heard of
+waits for: 1 more
+";
+        assert!(shown.contains(expected), "{shown}");
+        status["waiting"] = json!({ "round": 1, "have": 1, "need": 3, "count": 0, "devices": [] });
+        let shown = show(&status, Path::new("gw"), 1000.0).unwrap();
+        assert!(shown.contains("round 1 waits for devices: 1 of 3 are there\n"), "{shown}");
     }
 }

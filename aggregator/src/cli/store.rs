@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use aggregator::{
-    keeper::replace,
+    status::replace,
     store::{DiskStore, RolledBack},
 };
 use anyhow::{Context, Result, bail};

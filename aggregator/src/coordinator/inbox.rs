@@ -49,6 +49,7 @@ impl Coordinator {
         };
         let Err(refusal) = result else { return Ok(()) };
         if let Some(outbox) = self.conns.get_mut(&conn) {
+            self.notices.refused(&outbox.device, refusal);
             outbox.say(ToDevice::Refusal(refusal));
             self.awake.insert(conn);
             self.actions.push_back(Action::Disconnect(conn));
@@ -65,7 +66,7 @@ impl Coordinator {
         if !outbox.joined {
             return Err(Code::Unexpected.into());
         }
-        self.fleet.seen(&device, now);
+        self.hear(&device, now);
         match message {
             ToAggregator::PlanRequest { node, step } => self.answer_plan(&device, node, step),
             ToAggregator::Ready => {
@@ -89,10 +90,15 @@ impl Coordinator {
                 }
             }
             ToAggregator::Offer(offer) => self.handle_offer(&device, offer, now),
-            ToAggregator::Refusal(refusal) => self.resign(&device, refusal.code),
+            ToAggregator::Refusal(refusal) => {
+                self.notices.declined(&device, refusal);
+                self.resign(&device, refusal.code, now);
+            }
             ToAggregator::PullOnnx => self.handle_pull(conn, &device),
             ToAggregator::Goodbye => {
-                self.fleet.leave(&device, conn);
+                if self.fleet.leave(&device, conn) {
+                    self.note_goodbye(&device, now);
+                }
             }
             ToAggregator::Progress(_) | ToAggregator::Hello(_) => {}
         }
@@ -110,7 +116,12 @@ impl Coordinator {
             return Err(Code::WrongIdentity.into());
         }
         let allowed = self.conns.get(&conn).map_or(TierSet::ALL, |outbox| outbox.allowed);
-        let admitted = self.fleet.admit(hello, conn, &self.model.plans, self.settings.needs, allowed, now)?;
+        let before = self.fleet.member(device).and_then(|member| member.conn);
+        let admitted = self.fleet.admit(hello, conn, &self.model.plans, self.settings.needs, allowed)?;
+        self.hear(device, now);
+        if let Some(earlier) = before.filter(|before| *before != conn) {
+            self.actions.push_back(Action::Displace(earlier));
+        }
         if let Some(changed) = admitted {
             self.actions.extend(self.registry.note(changed).map(Action::Register));
         }
@@ -119,7 +130,7 @@ impl Coordinator {
         }
         if let Some(member) = self.fleet.member(device) {
             let tier = member.record.tier;
-            self.resign_other_tier(device, tier);
+            self.resign_other_tier(device, tier, now);
             if let Some(plan) = self.model.plans.get(tier.index()) {
                 let welcome = Welcome { run: self.run, tier, plan: plan.info };
                 self.say(device, ToDevice::Welcome(welcome));
@@ -232,16 +243,18 @@ impl Coordinator {
             // An answer to another round says nothing about this one.
             if offer.ticket == ticket {
                 self.set_seat(device, Seat::Refused(code));
+                self.note_answer(device, false, now);
             }
             return self.receipt(device, offer.ticket, Some(code));
         }
         match purpose {
             Purpose::Evaluate => {
                 self.set_seat(device, Seat::Delivered(offer.scalars));
+                self.note_answer(device, true, now);
                 self.receipt(device, ticket, None);
             }
             // Numbers alone must be durable, too.
-            Purpose::Train if offer.update.bytes == 0 => self.store(device, offer, vec![]),
+            Purpose::Train if offer.update.bytes == 0 => self.store(device, offer, vec![], now),
             Purpose::Train => {
                 self.set_seat(device, Seat::Queued(Box::new(offer)));
                 self.start_uploads(now);
@@ -250,7 +263,7 @@ impl Coordinator {
     }
 
     /// Hands a complete update on.
-    fn store(&mut self, device: &DeviceId, offer: Offer, payload: Vec<u8>) {
+    fn store(&mut self, device: &DeviceId, offer: Offer, payload: Vec<u8>, now: Instant) {
         let Phase::Collecting(round) = &mut self.phase else { return };
         let (kind, lr) = (round.kind, round.lr);
         let vectors = round.tasks.get(device).map_or(0, |task| upload(task, 0).0);
@@ -270,6 +283,7 @@ impl Coordinator {
             payload,
             last,
         }));
+        self.note_answer(device, true, now);
     }
 
     fn review(&self, device: &DeviceId, offer: &Offer) -> Result<(), Code> {
@@ -307,7 +321,7 @@ impl Coordinator {
     fn handle_chunk(&mut self, conn: ConnId, transfer: u32, offset: u32, data: &[u8], now: Instant) {
         let Some(outbox) = self.conns.get(&conn) else { return };
         let device = outbox.device.clone();
-        self.fleet.seen(&device, now);
+        self.hear(&device, now);
         let limits = self.limits(&device);
         let Phase::Collecting(round) = &mut self.phase else { return };
         let Some(upload) = round.seats.upload(&device) else { return };
@@ -322,7 +336,7 @@ impl Coordinator {
         };
         if upload.incoming.is_done() {
             let (offer, payload) = (upload.offer.clone(), std::mem::take(&mut upload.bytes));
-            self.store(&device, offer, payload);
+            self.store(&device, offer, payload, now);
             self.start_uploads(now);
         }
         if let Some(answer) = answer {
@@ -331,25 +345,22 @@ impl Coordinator {
     }
 
     /// A device can not do what it was asked to.
-    fn resign(&mut self, device: &DeviceId, code: Code) {
-        if let Some(round) = self.round()
-            && matches!(round.seats.get(device), Some((_, Seat::Assigned)))
-        {
-            self.set_seat(device, Seat::Refused(code));
-        }
-    }
-
-    /// A device that comes back with other hardware can not fill the seat it had; nobody waits for it.
-    fn resign_other_tier(&mut self, device: &DeviceId, tier: Tier) {
+    fn resign(&mut self, device: &DeviceId, code: Code, now: Instant) {
         let seat = self.round().and_then(|round| round.seats.get(device));
-        if let Some((seat_tier, Seat::Assigned | Seat::Queued(_) | Seat::Uploading(_))) = seat
-            && *seat_tier != tier
-        {
-            self.set_seat(device, Seat::Refused(Code::NotReady));
+        if matches!(seat, Some((_, Seat::Assigned))) {
+            self.refuse_open_seat(device, code, now);
         }
     }
 
-    fn set_seat(&mut self, device: &DeviceId, new: Seat) {
+    /// A device that comes back with other hardware can not fill the seat it had, so it is not waited for.
+    fn resign_other_tier(&mut self, device: &DeviceId, tier: Tier, now: Instant) {
+        let seat = self.round().and_then(|round| round.seats.get(device));
+        if seat.is_some_and(|(seat_tier, _)| *seat_tier != tier) {
+            self.refuse_open_seat(device, Code::NotReady, now);
+        }
+    }
+
+    pub(super) fn set_seat(&mut self, device: &DeviceId, new: Seat) {
         if let Phase::Collecting(round) = &mut self.phase {
             round.seats.set(device, new);
         }

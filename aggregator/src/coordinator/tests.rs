@@ -193,11 +193,11 @@ fn a_round_opens_when_the_fleet_is_there_and_closes_late_with_a_quorum_only() {
     // One of three is no quorum.
     let bytes = assignments[0].model.bytes;
     gateway.hear(0, &ToAggregator::Offer(offer(&assignments[0], bytes))).unwrap();
-    gateway.coordinator.set_delivered(&id("d0"));
+    gateway.coordinator.set_delivered(&id("d0"), gateway.now);
     gateway.wait(MINUTE);
     assert!(gateway.coordinator.round().is_some_and(|round| round.overdue));
     assert_eq!(gateway.coordinator.poll_timeout(), None, "nothing to wait for but devices");
-    gateway.coordinator.set_delivered(&id("d1"));
+    gateway.coordinator.set_delivered(&id("d1"), gateway.now);
     gateway.wait(Duration::from_millis(1));
     match gateway.actions().as_slice() {
         [Action::Close(closed)] => {
@@ -238,13 +238,13 @@ fn every_tier_has_its_own_deadline_and_slow_hardware_is_not_dropped() {
     settings.patience.deadline_s = crate::strategy::PerTier::Each(vec![10.0, 60.0, 1.0, 1.0, 1.0]);
     let mut gateway = unequal(settings);
     gateway.open(0..5);
-    ["d0", "d1"].iter().for_each(|name| gateway.coordinator.set_delivered(&id(name)));
+    ["d0", "d1"].iter().for_each(|name| gateway.coordinator.set_delivered(&id(name), gateway.now));
     // Tiers that nobody belongs to are not waited for.
     assert_eq!(gateway.coordinator.poll_timeout(), Some(Instant::ZERO + Duration::from_secs(10)));
     gateway.wait(Duration::from_secs(10));
     assert!(closed(&mut gateway).is_none(), "the wide tier is complete, the narrow one has time");
     assert_eq!(gateway.coordinator.poll_timeout(), Some(Instant::ZERO + MINUTE));
-    gateway.coordinator.set_delivered(&id("d2"));
+    gateway.coordinator.set_delivered(&id("d2"), gateway.now);
     gateway.wait(Duration::from_secs(50));
     assert!(closed(&mut gateway).is_none(), "one of three is no quorum, though three of five would be");
     assert_eq!(gateway.coordinator.poll_timeout(), None);
@@ -266,7 +266,7 @@ fn a_tier_without_quorum_is_given_up_in_the_end() {
         settings.patience.give_up_s = 240.0;
         let mut gateway = unequal(settings);
         gateway.open(0..5);
-        (0..delivered).for_each(|at| gateway.coordinator.set_delivered(&id(&format!("d{at}"))));
+        (0..delivered).for_each(|at| gateway.coordinator.set_delivered(&id(&format!("d{at}")), gateway.now));
         gateway.wait(MINUTE);
         assert!(closed(&mut gateway).is_none());
         assert_eq!(gateway.coordinator.poll_timeout(), Some(Instant::ZERO + Duration::from_secs(240)));
@@ -296,7 +296,7 @@ fn more_are_asked_than_wanted_and_the_first_of_each_tier_are_enough() {
         let own = of(tier);
         assert!(own.len() >= wanted && own.len() <= wanted + 2);
         assert!(closed(&mut gateway).is_none());
-        own.iter().take(wanted).for_each(|device| gateway.coordinator.set_delivered(device));
+        own.iter().take(wanted).for_each(|device| gateway.coordinator.set_delivered(device, gateway.now));
         gateway.wait(SECOND);
     }
     let closed = closed(&mut gateway).unwrap();
@@ -383,7 +383,8 @@ impl Coordinator {
     }
 
     /// As if the device's update had arrived and were durable.
-    fn set_delivered(&mut self, device: &DeviceId) {
+    fn set_delivered(&mut self, device: &DeviceId, now: Instant) {
+        self.hear(device, now);
         let scalars = Scalars {
             samples: 1,
             loss_before: 1.0,
@@ -395,5 +396,6 @@ impl Coordinator {
         if let Phase::Collecting(round) = &mut self.phase {
             round.seats.set(device, Seat::Delivered(scalars));
         }
+        self.note_answer(device, true, now);
     }
 }

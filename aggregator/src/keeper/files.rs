@@ -1,13 +1,16 @@
 //! The files that people read: the model, the state of the run.
 
-use std::{fs, io, path::Path, time::Instant};
+use std::time::Instant;
 
 use common::Tier;
 use models::onnx::{self, ExportOptions};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{Keeper, KeeperError};
-use crate::report::RoundReport;
+use crate::{
+    report::RoundReport,
+    status::{self, replace},
+};
 
 impl Keeper {
     /// A tier's sub-model as an ONNX file.
@@ -35,32 +38,37 @@ impl Keeper {
         if let Some(observer) = &mut self.observer {
             observer(report);
         }
-        let status = json!({
-            "strategy": self.method.name(),
-            "committed": self.committed,
-            "finished": report.purpose == "evaluate",
-            "last_round": report,
-        });
-        self.status = Some(status.to_string());
+        self.status = Some(self.run_status(report.purpose == "evaluate", &json!(report)));
+    }
+
+    /// What `status.json` says of the run.
+    pub(crate) fn run_status(&self, finished: bool, last_round: &Value) -> Map<String, Value> {
+        let fields = [
+            ("strategy", json!(self.method.name())),
+            ("committed", json!(self.committed)),
+            ("rounds", json!(self.settings.rounds)),
+            ("finished", json!(finished)),
+            ("last_round", last_round.clone()),
+        ];
+        fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     /// Brings the files up to date.
     pub(super) fn write_files(&mut self) -> Result<(), KeeperError> {
         let Some(status) = self.status.take() else { return Ok(()) };
         self.write_model()?;
-        self.write("status.json", status.as_bytes())?;
+        self.write_status(&status)?;
         self.written = Some(Instant::now());
         Ok(())
+    }
+
+    pub(crate) fn write_status(&self, run: &Map<String, Value>) -> Result<(), KeeperError> {
+        let (Some(dir), Some(file)) = (&self.dir, &self.status_file) else { return Ok(()) };
+        file.write_run(run).map_err(|source| KeeperError::Write { path: dir.join(status::FILE), source })
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), KeeperError> {
         let Some(dir) = &self.dir else { return Ok(()) };
         replace(dir, name, bytes).map_err(|source| KeeperError::Write { path: dir.join(name), source })
     }
-}
-
-/// Whoever reads sees the old file or the new one, never half of one.
-pub fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let part = dir.join(format!(".{name}.part"));
-    fs::write(&part, bytes).and_then(|()| fs::rename(&part, dir.join(name)))
 }

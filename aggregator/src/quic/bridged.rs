@@ -17,7 +17,7 @@ use tokio::{
     task::JoinSet,
     time::MissedTickBehavior,
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::{End, Front, Inside, REVOCATION};
 use crate::{ca::SerialMember, fleet::ConnId, gate::Reason, hub::Line};
@@ -117,7 +117,8 @@ impl BridgedLine {
         };
         reader.abort();
         match (&self.device, end) {
-            (Some(Seated { device, .. }), End::Refused(code)) => warn!(%device, "dropped: {code}"),
+            (Some(Seated { device, .. }), End::Refused(code)) => debug!(%device, "dropped: {code}"),
+            (Some(Seated { device, .. }), End::Displaced) => debug!(%device, "joined on another line"),
             (Some(Seated { device, .. }), End::Link(reason)) => debug!(%device, "line ended: {reason}"),
             (None, _) => {}
         }

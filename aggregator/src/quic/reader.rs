@@ -31,7 +31,7 @@ pub(super) async fn transfers(connection: &Connection, hub: &Hub, conn: ConnId) 
         hub.take_back(frame);
         match end {
             Err(End::Refused(code)) => return Err(End::Refused(code)),
-            Err(End::Link(_)) | Ok(()) => {}
+            Err(End::Displaced | End::Link(_)) | Ok(()) => {}
         }
     }
 }

@@ -42,9 +42,11 @@ impl Row {
             let tiers = report["participation"].as_array()?;
             Some(tiers.iter().filter_map(|tier| tier[key].as_f64()).sum())
         };
-        // Devices without test samples have no accuracy.
+        // Devices without test samples have no accuracy, and a round without devices has no loss. Older reports say 0.
         let tested = at("/accuracy/count").is_some_and(|count| count > 0.0);
         let accuracy = |key: &str| at(&format!("/accuracy/{key}")).filter(|_| tested);
+        let heard = at("/loss/count") != Some(0.0);
+        let loss = |pointer: &str| at(pointer).filter(|_| heard);
         Self([
             at("/round"),
             count("devices"),
@@ -54,11 +56,11 @@ impl Row {
             sum("late"),
             at("/round").map(|_| held(report, None) as f64),
             at("/lr"),
-            at("/loss/mean"),
-            at("/loss/variance"),
-            at("/loss/worst10"),
-            at("/loss/best10"),
-            at("/loss_split/inter"),
+            loss("/loss/mean"),
+            loss("/loss/variance"),
+            loss("/loss/worst10"),
+            loss("/loss/best10"),
+            loss("/loss_split/inter"),
             accuracy("mean"),
             accuracy("variance"),
             accuracy("worst10"),
@@ -127,8 +129,11 @@ mod tests {
             "accuracy": { "count": 0, "mean": 0.0 },
             "accuracy_by_tier": [{ "count": 0, "mean": 0.0 }, { "count": 0, "mean": 0.0 }],
         });
-        let text = csv(&[report]);
+        let empty =
+            json!({ "round": 4, "loss": { "count": 0, "mean": 0.0 }, "loss_split": { "inter": 0.0 } });
+        let text = csv(&[report, empty]);
         let lines: Vec<_> = text.lines().collect();
+        assert!(lines[2].starts_with("4,,,,,,0,,,,,,,,"), "an empty round has no loss: {}", lines[2]);
         assert!(lines[0].starts_with("round,devices,refused,silent,stragglers,late,held,lr,loss,"));
         assert!(lines[0].ends_with(",loss_tier0,loss_tier1,accuracy_tier0,accuracy_tier1"));
         assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,1.5,,,");

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
-    Code, DeviceId, Tier,
+    Code, DeviceId, Instant, Tier,
     message::{Offer, Scalars},
 };
 
@@ -27,6 +27,13 @@ pub enum Seat {
     Refused(Code),
 }
 
+impl Seat {
+    /// The device still has something to do.
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Assigned | Self::Queued(_) | Self::Uploading(_))
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Seats {
     seats: BTreeMap<DeviceId, (Tier, Seat)>,
@@ -35,8 +42,8 @@ pub struct Seats {
     /// Updates that are in memory, whole or in part.
     held: usize,
     uploading: BTreeSet<DeviceId>,
-    /// Devices that are not waited for unless they begin to answer.
-    mute: BTreeSet<DeviceId>,
+    /// Devices that are not waited for any more, and since when.
+    absent: BTreeMap<DeviceId, Instant>,
     pub queue: Queue,
 }
 
@@ -52,13 +59,37 @@ impl Seats {
         Self { seats, tallies, ..Self::default() }
     }
 
-    /// Does not wait for a device that has not answered yet.
-    pub fn expect_nothing_of(&mut self, device: &DeviceId) {
-        if let Some((tier, Seat::Assigned)) = self.seats.get(device)
-            && self.mute.insert(device.clone())
+    /// Waits no longer for a device that has not answered.
+    pub fn let_go(&mut self, device: &DeviceId, now: Instant) {
+        if let Some((tier, seat)) = self.seats.get(device)
+            && seat.is_open()
+            && !self.absent.contains_key(device)
         {
-            self.tallies[tier.index()].mute += 1;
+            self.absent.insert(device.clone(), now);
+            self.tallies[tier.index()].absent += 1;
         }
+    }
+
+    /// Waits for a device again.
+    pub fn expect(&mut self, device: &DeviceId) {
+        if self.absent.remove(device).is_some()
+            && let Some((tier, seat)) = self.seats.get(device)
+            && seat.is_open()
+        {
+            self.tallies[tier.index()].absent -= 1;
+        }
+    }
+
+    /// Since when a device is not waited for any more.
+    pub fn absent_since(&self, device: &DeviceId) -> Option<Instant> {
+        self.absent.get(device).copied()
+    }
+
+    /// Devices that have not answered and are waited for.
+    pub fn expected(&self) -> impl Iterator<Item = (&DeviceId, Tier)> {
+        let open = self.seats.iter().filter(|(_, (_, seat))| seat.is_open());
+        open.filter(|(device, _)| !self.absent.contains_key(*device))
+            .map(|(device, (tier, _))| (device, *tier))
     }
 
     pub fn get(&self, device: &DeviceId) -> Option<&(Tier, Seat)> {
@@ -79,8 +110,8 @@ impl Seats {
             change(&mut tally.delivered, &[Counted::Delivered]);
             change(&mut tally.refused, &[Counted::Refused]);
             change(&mut tally.storing, &[Counted::Storing, Counted::Written]);
-            if self.mute.contains(device) {
-                change(&mut tally.mute, &[Counted::Assigned]);
+            if self.absent.contains_key(device) {
+                change(&mut tally.absent, &[Counted::Assigned, Counted::Queued, Counted::Uploading]);
             }
         }
         let held = |counted| usize::from(matches!(counted, Counted::Uploading | Counted::Storing));
@@ -133,9 +164,9 @@ impl Seats {
         self.held
     }
 
-    /// Nobody is expected any more.
+    /// No other device is waited for.
     pub fn all_answered(&self) -> bool {
-        self.tallies.iter().all(|tally| tally.delivered + tally.refused + tally.storing >= tally.asked)
+        self.tallies.iter().all(|tally| tally.delivered + tally.storing >= tally.able())
     }
 
     fn counted(seat: &Seat) -> Counted {
@@ -193,14 +224,19 @@ mod tests {
         let tier = |index: u64| Tier::new(index as usize % 3).unwrap();
         let mut seats = Seats::new((0..20).map(|index| (named(index), tier(index))));
         let mut rng = Rng::new(7);
-        (0..5).for_each(|index| seats.expect_nothing_of(&named(index)));
-        for _ in 0..2000 {
-            assert!(seats.set(&named(rng.below(20)), seat(rng.below(7))).is_some());
+        for _ in 0..4000 {
+            let device = named(rng.below(20));
+            match rng.below(4) {
+                0 => seats.let_go(&device, Instant::ZERO),
+                1 => seats.expect(&device),
+                _ => assert!(seats.set(&device, seat(rng.below(7))).is_some()),
+            }
             let mut tallies = [Tally::default(); 3];
             let (mut held, mut queued, mut uploading) = (0, BTreeSet::new(), vec![]);
             for (device, tier, seat) in seats.iter() {
                 let tally = &mut tallies[tier.index()];
                 tally.asked += 1;
+                tally.absent += usize::from(seat.is_open() && seats.absent_since(device).is_some());
                 match seat {
                     Seat::Delivered(_) => tally.delivered += 1,
                     Seat::Refused(_) => tally.refused += 1,
@@ -214,7 +250,7 @@ mod tests {
                         held += 1;
                     }
                     Seat::Queued(_) => _ = queued.insert(device),
-                    Seat::Assigned => tally.mute += usize::from((0..5).any(|index| *device == named(index))),
+                    Seat::Assigned => {}
                 }
             }
             assert_eq!((seats.tallies(), seats.held()), (&tallies[..], held));

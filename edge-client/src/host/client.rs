@@ -393,6 +393,7 @@ fn advice(refusal: &Refusal) -> String {
         Code::BadCertificate => "; use the identity file that this aggregator's `enroll` wrote".into(),
         Code::TierNotAllowed => "; enrol it with other --tiers, or give it more memory".into(),
         Code::WrongIdentity => "; --device must be the name it was enrolled under".into(),
+        Code::Displaced => "; this process ends, the other one goes on: enrol a name for each process".into(),
         _ => String::new(),
     }
 }

@@ -39,7 +39,7 @@ pub enum Side {
 }
 
 #[derive(Debug)]
-enum Happening {
+pub(super) enum Happening {
     ToAggregator(ConnId, Vec<u8>),
     ToDevice(usize, ConnId, Vec<u8>),
     Connect(usize),
@@ -139,6 +139,7 @@ impl World {
             answers: self.answers.clone(),
             arrived: self.arrived.clone(),
             slices: self.members.iter_mut().map(|member| member.session.weights().to_vec()).collect(),
+            millis: self.now,
             losses: self.losses,
         }
     }
@@ -172,7 +173,8 @@ impl World {
 
     /// The next thing that happens: a timer or something planned. False if there is nothing.
     pub fn step(&mut self) -> bool {
-        let timers = self.members.iter().filter_map(|member| member.session.poll_timeout());
+        let awake = self.members.iter().filter(|member| member.stopped.is_none());
+        let timers = awake.filter_map(|member| member.session.poll_timeout());
         let timer = timers.chain(self.coordinator.poll_timeout()).map(Instant::as_millis).min();
         let planned = self.future.first_key_value().map(|(&(at, _), _)| at);
         match (timer, planned) {
@@ -198,7 +200,7 @@ impl World {
             self.coordinator.handle_timeout(now);
         }
         for index in 0..self.members.len() {
-            if due(self.members[index].session.poll_timeout()) {
+            if self.members[index].stopped.is_none() && due(self.members[index].session.poll_timeout()) {
                 self.members[index].session.handle_timeout(now);
                 self.serve(index);
             }
@@ -207,6 +209,11 @@ impl World {
 
     fn happen(&mut self, happening: Happening) {
         let now = self.time();
+        if let Happening::ToDevice(index, ..) | Happening::Work(index) = happening
+            && let Some(held) = &mut self.members[index].stopped
+        {
+            return held.push(happening);
+        }
         match happening {
             // What is not understood is answered by the Coordinator itself.
             Happening::ToAggregator(conn, frame) => _ = self.coordinator.handle_frame(conn, &frame, now),
@@ -237,6 +244,23 @@ impl World {
             Happening::Accident(Accident::Vanish { device }) => {
                 self.members[device].done = true;
                 self.members[device].gone = true;
+                self.members[device].conn.into_iter().for_each(|conn| self.break_off(conn));
+            }
+            Happening::Accident(Accident::Stop { device }) => {
+                self.members[device].stopped.get_or_insert_default();
+                // Should it never go on, the run ends without it.
+                self.members[device].done = true;
+            }
+            Happening::Accident(Accident::Continue { device }) => {
+                self.members[device].done = false;
+                for held in self.members[device].stopped.take().unwrap_or_default() {
+                    self.happen(held);
+                }
+            }
+            Happening::Accident(Accident::Revoke { device }) => {
+                self.members[device].done = true;
+                self.members[device].gone = true;
+                self.coordinator.handle_revoked(&self.members[device].device, now);
                 self.members[device].conn.into_iter().for_each(|conn| self.break_off(conn));
             }
         }
@@ -336,7 +360,8 @@ impl World {
         }
         if member.session.has_work() && !member.working {
             member.working = true;
-            let pace = 1 + self.rng.below(5);
+            let drawn = 1 + self.rng.below(5);
+            let pace = self.setup.batch_ms.get(index).copied().unwrap_or(drawn);
             self.plan(pace, Happening::Work(index));
         }
     }

@@ -1,0 +1,65 @@
+//! How devices without work, and devices that have lost their link, are kept apart.
+
+use common::{
+    DeviceId, Duration,
+    message::IDLE,
+    rng::{Rng, derive},
+    wire::crc32,
+};
+
+use super::{RETURN, seconds};
+
+/// The times of no fleet are spread over more than this.
+const MAX_SPREAD_S: f64 = 900.0;
+
+/// How long one of `fleet` devices waits before it asks again (news reach it earlier), or comes back after a lost link:
+/// spread so wide that no more than `arrivals_per_s` come in any second, as far as waiting is bounded. `turn` changes who is
+/// first.
+pub fn idle(device: &DeviceId, turn: u64, fleet: usize, arrivals_per_s: f64) -> Duration {
+    let name = u64::from(crc32(device.as_str().as_bytes()));
+    let place = Rng::new(derive(derive(turn, fleet as u64), name)).unit_f64();
+    IDLE.plus(seconds(spread_s(fleet, arrivals_per_s) * place))
+}
+
+/// How long a device may take to come back after the gateway was started again.
+pub fn comeback(fleet: usize, arrivals_per_s: f64) -> Duration {
+    RETURN.plus(seconds(spread_s(fleet, arrivals_per_s)))
+}
+
+fn spread_s(fleet: usize, arrivals_per_s: f64) -> f64 {
+    // Chance puts devices unevenly: half the rate on average keeps the peaks below it.
+    (2.0 * fleet as f64 / arrivals_per_s.max(1e-3)).min(MAX_SPREAD_S)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_devices_do_not_come_back_at_once() {
+        for (turn, (fleet, rate)) in
+            [(10_000, 100.0), (10_000, 300.0), (2_000, 100.0)].into_iter().enumerate()
+        {
+            let mut arrivals = std::collections::BTreeMap::<u64, usize>::new();
+            for number in 0..fleet {
+                let device = format!("meter-{number:05}").parse().unwrap();
+                let wait = idle(&device, turn as u64, fleet, rate).as_millis();
+                assert!((10_000..=910_000).contains(&wait));
+                *arrivals.entry(wait / 1000).or_default() += 1;
+            }
+            let most = *arrivals.values().max().unwrap();
+            assert!(most as f64 <= rate, "{most} of {fleet} in one second, {rate} allowed");
+            // Nor is anybody kept waiting for nothing.
+            assert!((arrivals.len() as f64) < 1.1 * (2.0 * fleet as f64 / rate) + 1.0);
+        }
+    }
+
+    #[test]
+    fn the_order_changes_from_turn_to_turn_and_waiting_is_bounded() {
+        let device: DeviceId = "a".parse().unwrap();
+        let waits: Vec<_> = (0..8).map(|turn| idle(&device, turn, 1_000, 10.0).as_millis()).collect();
+        assert!(waits.windows(2).all(|pair| pair[0] != pair[1]));
+        assert!(idle(&device, 1, 100_000_000, 1.0).as_millis() <= 910_000);
+        assert!(idle(&device, 1, 1, 100.0).as_millis() <= 10_020);
+    }
+}

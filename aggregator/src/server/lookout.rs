@@ -1,0 +1,167 @@
+//! Says whom the run waits for: in the log when that takes noticeably longer than usual, and in `status.json`.
+
+use std::{
+    fmt::Write as _,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use common::{DeviceId, Instant};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use crate::{
+    coordinator::{Gathering, WaitedFor, Waiting},
+    hub::Hub,
+    status::StatusFile,
+};
+
+/// How often it is looked, and so how often the file may change.
+const EVERY: Duration = Duration::from_secs(1);
+/// Devices that are named; the others are counted.
+const NAMED: usize = 5;
+const LISTED: usize = 100;
+
+/// Looks out for ever.
+pub(super) async fn look_out(hub: Arc<Hub>, status: Option<Arc<StatusFile>>) {
+    let mut said = None;
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let (waiting, now) = (hub.waiting().filter(|waiting| waiting.is_long), hub.now());
+        let subject = waiting.as_ref().map(Subject::of);
+        if let Some(waiting) = waiting.as_ref().filter(|_| subject != said) {
+            info!("{}", line(waiting, now));
+        }
+        said = subject;
+        if let Some(status) = status.clone() {
+            let shown = waiting.as_ref().map_or(Value::Null, |waiting| shown(waiting, now, unix_seconds()));
+            let written = tokio::task::spawn_blocking(move || status.write_waiting(shown)).await;
+            if let Ok(Err(error)) = written {
+                warn!("status.json can not be written: {error}");
+            }
+        }
+    }
+}
+
+/// What a line is about; the next line is about something else.
+#[derive(PartialEq, Eq)]
+struct Subject {
+    round: u32,
+    gathering: Option<Gathering>,
+    devices: Vec<(DeviceId, bool)>,
+}
+
+impl Subject {
+    fn of(waiting: &Waiting) -> Self {
+        let devices = waiting.devices.iter().map(|line| (line.device.clone(), line.silent.is_some()));
+        Self { round: waiting.round, gathering: waiting.gathering, devices: devices.collect() }
+    }
+}
+
+fn line(waiting: &Waiting, now: Instant) -> String {
+    let Waiting { round, gathering, devices, .. } = waiting;
+    if let Some(Gathering { have, need }) = gathering {
+        return format!("round {round} waits for devices: {have} of {need} are there");
+    }
+    if devices.is_empty() {
+        return format!("round {round} waits for an update; all its devices are silent or gone");
+    }
+    let mut text = format!("round {round} waits for ");
+    for (index, line) in devices.iter().take(NAMED).enumerate() {
+        let _ = write!(text, "{}{}", if index == 0 { "" } else { ", " }, named(line, now));
+    }
+    match devices.len().checked_sub(NAMED) {
+        None | Some(0) => {}
+        Some(more) => _ = write!(text, " and {more} more"),
+    }
+    text
+}
+
+/// As in `cam-3 (tier 2), at most 41 s more`.
+fn named(line: &WaitedFor, now: Instant) -> String {
+    let WaitedFor { device, tier, silent, until } = line;
+    let seconds = |millis: u64| millis.div_ceil(1000);
+    let silence =
+        silent.map_or(String::new(), |since| format!(", silent for {} s", (now - since).as_millis() / 1000));
+    let most = match until {
+        Some(until) => format!(", at most {} s more", seconds((*until - now).as_millis())),
+        None => String::new(),
+    };
+    let unless = if silent.is_some() { " unless it is heard of" } else { "" };
+    format!("{device} (tier {}{silence}){most}{unless}", tier.index())
+}
+
+/// With times since 1970, so that they stay true while nothing changes.
+fn shown(waiting: &Waiting, now: Instant, unix: f64) -> Value {
+    // Whole seconds, or the file would change whenever it is looked at.
+    let at =
+        |instant: Instant| (unix + (instant.as_millis() as f64 - now.as_millis() as f64) / 1000.0).round();
+    let Waiting { round, opened, devices, gathering, .. } = waiting;
+    let device = |line: &WaitedFor| {
+        json!({
+            "device": line.device.as_str(),
+            "tier": line.tier.index(),
+            "silent_since": line.silent.map(at),
+            "until": line.until.map(at),
+        })
+    };
+    json!({
+        "round": round,
+        "opened": opened.map(at),
+        "have": gathering.map(|gathering| gathering.have),
+        "need": gathering.map(|gathering| gathering.need),
+        "count": devices.len(),
+        "devices": devices.iter().take(LISTED).map(device).collect::<Vec<_>>(),
+    })
+}
+
+fn unix_seconds() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use common::Tier;
+
+    use super::*;
+
+    fn waiting() -> Waiting {
+        let at = |seconds: u64| Instant::from_millis(1000 * seconds);
+        let device = |name: &str, tier: usize, silent: Option<u64>, until: Option<u64>| WaitedFor {
+            device: name.parse().unwrap(),
+            tier: Tier::new(tier).unwrap(),
+            silent: silent.map(at),
+            until: until.map(at),
+        };
+        Waiting {
+            round: 12,
+            opened: Some(at(100)),
+            is_long: true,
+            devices: vec![device("cam-3", 2, None, Some(161)), device("cam-4", 0, Some(110), Some(125))],
+            gathering: None,
+        }
+    }
+
+    #[test]
+    fn the_log_says_who_is_waited_for_and_for_how_long_at_most() {
+        let now = Instant::from_millis(120_000);
+        assert_eq!(
+            line(&waiting(), now),
+            "round 12 waits for cam-3 (tier 2), at most 41 s more, \
+             cam-4 (tier 0, silent for 10 s), at most 5 s more unless it is heard of"
+        );
+        let gathering = Some(Gathering { have: 1, need: 3 });
+        let few = Waiting { gathering, devices: vec![], ..waiting() };
+        assert_eq!(line(&few, now), "round 12 waits for devices: 1 of 3 are there");
+        let many = Waiting { devices: vec![waiting().devices[0].clone(); 8], ..waiting() };
+        assert!(line(&many, now).ends_with(" and 3 more"), "{}", line(&many, now));
+    }
+
+    #[test]
+    fn what_the_file_says_stays_true_while_nothing_changes() {
+        let first = shown(&waiting(), Instant::from_millis(120_000), 1000.2);
+        let later = shown(&waiting(), Instant::from_millis(121_000), 1001.2);
+        assert_eq!(first, later);
+        assert_eq!((&first["opened"], &first["devices"][0]["until"]), (&json!(980.0), &json!(1041.0)));
+    }
+}

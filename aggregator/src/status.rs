@@ -1,0 +1,133 @@
+//! `status.json`: what people and scripts see of a run, also while the server runs.
+//!
+//! It has two parts with one writer each: the keeper knows the run and its last round, the server knows whom the run waits for
+//! now. The file is replaced whole whenever one of them changes, so that it is never half of anything. Whether a server runs
+//! is not written down, because a server that is killed could not take it back: [`is_served`] looks at a lock.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Map, Value};
+
+pub const FILE: &str = "status.json";
+/// Held by a server as long as it lives, in whatever way that ends.
+const LOCK: &str = "serving.lock";
+/// How often, and how far apart, a lock is tried that another command may be looking at.
+const TRIES: usize = 3;
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+
+/// The file of one directory.
+#[derive(Debug)]
+pub struct StatusFile {
+    dir: PathBuf,
+    parts: Mutex<Parts>,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
+    /// As text, because it is long where there are many devices.
+    run: String,
+    waiting: Value,
+}
+
+impl StatusFile {
+    pub fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), parts: Mutex::default() }
+    }
+
+    /// The run has changed.
+    pub fn write_run(&self, run: &Map<String, Value>) -> io::Result<()> {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.run = Value::Object(run.clone()).to_string();
+        self.write(&parts)
+    }
+
+    /// What the run waits for has changed; nothing is written if it is the same as before.
+    pub fn write_waiting(&self, waiting: Value) -> io::Result<()> {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if parts.waiting == waiting || parts.run.is_empty() {
+            return Ok(());
+        }
+        parts.waiting = waiting;
+        self.write(&parts)
+    }
+
+    fn write(&self, parts: &Parts) -> io::Result<()> {
+        // The run is an object that is not empty.
+        let run = parts.run.strip_suffix('}').unwrap_or_default();
+        replace(&self.dir, FILE, format!("{run},\"waiting\":{}}}", parts.waiting).as_bytes())
+    }
+}
+
+/// What the last server of a directory has written; none if there is nothing that can be read.
+pub fn last(dir: &Path) -> Option<Value> {
+    serde_json::from_str(&fs::read_to_string(dir.join(FILE)).ok()?).ok()
+}
+
+/// Says that a server runs in this directory, until it is dropped.
+pub fn mark_served(dir: &Path) -> io::Result<File> {
+    let file = File::options().create(true).append(true).open(dir.join(LOCK))?;
+    // Shared, so that it waits for nothing but a command that looks at this moment.
+    file.lock_shared()?;
+    Ok(file)
+}
+
+/// Whether a server runs in this directory.
+pub fn is_served(dir: &Path) -> io::Result<bool> {
+    let file = match File::open(dir.join(LOCK)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        file => file?,
+    };
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(false),
+            Err(TryLockError::WouldBlock) => thread::sleep(BETWEEN_TRIES),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// A reader sees the old file or the new one, never half of one.
+pub fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let part = dir.join(format!(".{name}.part"));
+    fs::write(&part, bytes).and_then(|()| fs::rename(&part, dir.join(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn both_parts_are_in_the_file_whichever_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = StatusFile::new(dir.path());
+        file.write_waiting(json!({ "round": 1 })).unwrap();
+        assert_eq!(last(dir.path()), None, "a run is not known yet");
+        let run = |committed: u32| json!({ "committed": committed }).as_object().unwrap().clone();
+        file.write_run(&run(1)).unwrap();
+        assert_eq!(last(dir.path()), Some(json!({ "committed": 1, "waiting": null })));
+        file.write_waiting(json!({ "round": 2 })).unwrap();
+        file.write_run(&run(2)).unwrap();
+        assert_eq!(last(dir.path()), Some(json!({ "committed": 2, "waiting": { "round": 2 } })));
+    }
+
+    #[test]
+    fn a_server_is_seen_as_long_as_it_lives_and_looking_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!is_served(dir.path()).unwrap());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        let held = mark_served(dir.path()).unwrap();
+        assert!(is_served(dir.path()).unwrap() && is_served(dir.path()).unwrap());
+        drop(held);
+        assert!(!is_served(dir.path()).unwrap());
+    }
+}

@@ -1,0 +1,133 @@
+//! Processes that are stopped, killed, revoked or started twice: the others go on. With the deadlines that a configuration has
+//! by default, so that each of these once cost twenty minutes.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use fleet::{
+    gateway::{Gateway, Serving},
+    process::{Process, wait_for},
+    raw::{Raw, hello, tls},
+    relay::{Relay, Weather},
+};
+
+const DEVICES: [&str; 3] = ["cam-0", "cam-1", "cam-2"];
+const CONFIG: &str = "run = { rounds = 1000000, min_devices = 3 }";
+
+/// Each device is alone in its tier.
+fn start() -> (Gateway, Serving, Vec<Process>) {
+    let gateway = Gateway::new(CONFIG, &DEVICES);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let model = gateway.model();
+    let devices = DEVICES.iter().enumerate().map(|(tier, name)| {
+        let ram = model.plans[tier].info.arena_bytes().to_string();
+        gateway.device(&serving, name, &format!("{tier}/3"), &["--ram", &ram])
+    });
+    let devices = devices.collect();
+    gateway.wait_committed(10);
+    (gateway, serving, devices)
+}
+
+fn committed(gateway: &Gateway) -> u64 {
+    gateway.status().map_or(0, |status| status["committed"].as_u64().unwrap())
+}
+
+#[test]
+fn a_revoked_device_does_not_freeze_the_run() {
+    let (gateway, _serving, mut devices) = start();
+    let dir = gateway.text("gw");
+    Process::start("revoke", "aggregator", &["revoke", "--dir", &dir, "cam-2"]).succeed();
+    let output = devices.pop().unwrap().fail();
+    assert!(output.contains("E30"), "{output}");
+    gateway.wait_committed(committed(&gateway) + 20);
+}
+
+#[test]
+fn a_killed_device_does_not_freeze_the_run() {
+    let (gateway, _serving, mut devices) = start();
+    devices.pop().unwrap().kill();
+    gateway.wait_committed(committed(&gateway) + 200);
+}
+
+#[test]
+fn a_device_that_joins_and_leaves_does_not_hold_up_the_first_round() {
+    let gateway = Gateway::new("run = { rounds = 1000000, min_devices = 2 }", &["cam-0", "passer-by"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let identity = fs::read(gateway.identity("passer-by")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut raw = runtime.block_on(async {
+        let mut raw = Raw::connect(&serving.address, tls(&identity, false)).await.unwrap();
+        raw.join(hello("passer-by")).await;
+        raw
+    });
+    let _device = gateway.device(&serving, "cam-0", "0/3", &[]);
+    runtime.block_on(async {
+        raw.assignment().await;
+        raw.leave().await;
+    });
+    // The next ones need one device only, by the quorum.
+    gateway.wait_committed(3);
+}
+
+/// Rounds per second while `act` is called again and again.
+fn pace(gateway: &Gateway, time: Duration, mut act: impl FnMut()) -> f64 {
+    let (begun, before) = (Instant::now(), committed(gateway));
+    while begun.elapsed() < time {
+        act();
+    }
+    (committed(gateway) - before) as f64 / begun.elapsed().as_secs_f64()
+}
+
+#[test]
+fn a_device_that_is_stopped_again_and_again_hardly_slows_down_the_others() {
+    let (gateway, _serving, devices) = start();
+    let calm = pace(&gateway, Duration::from_secs(6), || thread::sleep(Duration::from_millis(100)));
+    let disturbed = pace(&gateway, Duration::from_secs(24), || {
+        devices[2].signal("STOP");
+        thread::sleep(Duration::from_millis(1500));
+        devices[2].signal("CONT");
+        thread::sleep(Duration::from_millis(500));
+    });
+    println!("{calm:.1} rounds per second, and {disturbed:.1} beside a device that is stopped");
+    // It was a tenth before. The machine may be busy with other tests.
+    assert!(disturbed > calm / 3.0, "{calm} rounds per second, then {disturbed}");
+}
+
+#[test]
+fn a_device_that_is_started_twice_goes_on_in_the_newer_process_and_the_older_one_says_so() {
+    let (gateway, serving, mut devices) = start();
+    let older = devices.pop().unwrap();
+    let ram = gateway.model().plans[2].info.arena_bytes().to_string();
+    let mut newer = gateway.device(&serving, "cam-2", "2/3", &["--ram", &ram]);
+    let output = older.fail();
+    assert!(output.contains("E43 another process has joined with the identity of this device"), "{output}");
+    assert!(output.contains("enrol a name for each process"), "{output}");
+    newer.wait_line("update accepted");
+    gateway.wait_committed(committed(&gateway) + 20);
+    assert!(newer.is_running());
+    assert!(serving.process.output().contains("its earlier connection is closed"));
+}
+
+/// Each return is a new connection with the same identity, perhaps before the gateway has noticed the end of the old one.
+#[test]
+fn a_device_that_comes_back_over_a_new_link_is_not_ended_by_its_old_one() {
+    let gateway = Gateway::new("run = { rounds = 1000000, min_devices = 1 }", &["cam-0"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let relay = Relay::start(&serving.address, 1, Weather::FAIR);
+    let (identity, address) = (gateway.text("cam-0.pem"), relay.address());
+    let args = ["run", "--server", &address, "--identity", &identity, "--share", "0/3", "--silence", "2"];
+    let mut device = Process::start("cam-0", "edge-client", &args);
+    gateway.wait_committed(3);
+    for lost in 1..=2 {
+        relay.cut();
+        wait_for("a lost link", || {
+            (device.output().matches("trying again in").count() >= lost).then_some(())
+        });
+        relay.heal();
+        gateway.wait_committed(committed(&gateway) + 5);
+    }
+    assert!(device.is_running());
+    assert!(!device.output().contains("E43"), "{}", device.output());
+}
