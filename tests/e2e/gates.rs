@@ -238,6 +238,11 @@ fn connections_of_a_device_and_of_an_address_are_bounded() {
         for _ in 0..3 {
             // None says Hello, which would displace the one before.
             raws.push(connect("good-0").await.unwrap());
+            wait_until("the connection to be in", async || {
+                let inside = serving.process.output().matches("device=good-0 peer=").count();
+                (inside >= raws.len()).then_some(())
+            })
+            .await;
         }
         // The third makes the first one too many.
         let fate = raws.remove(0).fate().await;

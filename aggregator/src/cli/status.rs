@@ -110,7 +110,9 @@ fn show(status: &Value, dir: &Path, now: f64) -> Result<String> {
     if !serving && status["finished"] != true {
         let _ = writeln!(text, "no server runs; `aggregator serve --dir {}` starts one", dir.display());
     }
-    show_waiting(&mut text, &status["waiting"], now);
+    if status["finished"] != true {
+        show_waiting(&mut text, &status["waiting"], now);
+    }
     match &status["last_round"] {
         Value::Null if committed == 0 => text.push_str("the present model is the initial one\n"),
         Value::Null => text.push_str("there is no report of the last round\n"),
@@ -122,12 +124,14 @@ fn show(status: &Value, dir: &Path, now: f64) -> Result<String> {
 /// Whom the run waits for, and how long still.
 fn show_waiting(text: &mut String, waiting: &Value, now: f64) {
     let Some(round) = waiting["round"].as_u64() else { return };
+    let scores = waiting["purpose"] == "evaluate";
+    let round = if scores { "the round of final scores".to_owned() } else { format!("round {round}") };
     if let (Some(have), Some(need)) = (waiting["have"].as_u64(), waiting["need"].as_u64()) {
-        let _ = writeln!(text, "round {round} waits for devices: {have} of {need} are there");
+        let _ = writeln!(text, "{round} waits for devices: {have} of {need} are there");
         return;
     }
     let open = waiting["opened"].as_f64().map_or("-".to_owned(), |at| format!("{:.0}", (now - at).max(0.0)));
-    let _ = writeln!(text, "round {round} is open for {open} s");
+    let _ = writeln!(text, "{round} is open for {open} s");
     let devices = waiting["devices"].as_array().map_or(&[][..], Vec::as_slice);
     for line in devices {
         let silent = line["silent_since"].as_f64().map(|since| (now - since).max(0.0));

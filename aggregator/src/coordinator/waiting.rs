@@ -3,12 +3,14 @@
 use common::{DeviceId, Duration, Instant, Tier};
 
 use super::{Coordinator, Phase};
+use crate::round::Purpose;
 
 /// What the run waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
     /// The round that is open, or the next one.
     pub round: u32,
+    pub purpose: Purpose,
     /// It was opened then; none while devices are gathered for it.
     pub opened: Option<Instant>,
     /// It has been open for noticeably longer than usual.
@@ -46,21 +48,24 @@ impl Coordinator {
             Phase::Gathering => {
                 let (have, need) = (self.fleet.connected().count(), self.needed());
                 let gathering = Some(Gathering { have, need });
-                let round = self.committed + 1;
-                Some(Waiting { round, opened: None, is_long: true, devices: vec![], gathering })
+                let (round, over) = (self.committed + 1, self.committed >= self.settings.rounds);
+                let purpose = if over { Purpose::Evaluate } else { Purpose::Train };
+                Some(Waiting { round, purpose, opened: None, is_long: true, devices: vec![], gathering })
             }
             Phase::Collecting(round) => {
-                let long = self.usual_time(round).map_or(LONG, |usual| LONG.max(usual.times(3)));
+                let others = self.usual_time();
+                let long = others.map_or(LONG, |usual| LONG.max(usual.times(3)));
                 let devices = round.seats.expected().filter_map(|(device, tier)| {
                     let member = self.fleet.member(device)?;
                     let since = member.pulse.since();
                     let silent = Some(since).filter(|&since| member.past.is_unusual(round.kind, now - since));
-                    let own = silent.and_then(|_| self.limit_of(device, now));
+                    let own = silent.and_then(|_| self.limit_of(device, others, now));
                     let until = own.into_iter().chain(self.end_of(round, tier)).min();
                     Some(WaitedFor { device: device.clone(), tier, silent, until })
                 });
                 Some(Waiting {
                     round: round.number,
+                    purpose: round.purpose,
                     opened: Some(round.opened),
                     is_long: now - round.opened >= long,
                     devices: devices.collect(),

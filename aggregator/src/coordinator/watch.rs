@@ -33,7 +33,7 @@ impl Coordinator {
         if self.round().is_none_or(|round| round.seats.absent_since(device).is_none()) {
             return;
         }
-        let limit = self.limit_of(device, now);
+        let limit = self.limit_of(device, self.usual_time(), now);
         if let Phase::Collecting(round) = &mut self.phase
             && limit.is_none_or(|limit| limit > now)
         {
@@ -51,18 +51,28 @@ impl Coordinator {
             && waited_for(round)
         {
             member.pulse.lose_link(now);
-            let limit = self.limit_of(device, now);
+            let limit = self.limit_of(device, self.usual_time(), now);
             if let Phase::Collecting(round) = &mut self.phase {
                 round.look_by(limit);
             }
         }
     }
 
-    /// A device says that it leaves.
+    /// A device says that it leaves. Where every device is wanted, it is waited for all the same.
     pub(super) fn note_goodbye(&mut self, device: &DeviceId, now: Instant) {
-        if let Phase::Collecting(round) = &mut self.phase {
+        let wanted = self.is_indispensable(device);
+        if let Phase::Collecting(round) = &mut self.phase
+            && !wanted
+        {
             round.seats.let_go(device, now);
         }
+    }
+
+    /// Whether the operator wants every device of its tier, and no round has yet been given up without it.
+    fn is_indispensable(&self, device: &DeviceId) -> bool {
+        let seat = self.round().and_then(|round| round.seats.get(device));
+        let wanted = seat.is_some_and(|(tier, _)| self.settings.patience.wants_all(*tier));
+        wanted && self.fleet.member(device).is_some_and(|member| member.past.is_regular())
     }
 
     /// The devices of a round that has just been opened are asked.
@@ -83,9 +93,9 @@ impl Coordinator {
     /// Lets those go who are waited for no longer.
     pub(super) fn look_for_silence(&mut self, now: Instant) {
         let Some(round) = self.round() else { return };
-        let (mut gone, mut next) = (vec![], None::<Instant>);
+        let (others, mut gone, mut next) = (self.usual_time(), vec![], None::<Instant>);
         for (device, _) in round.seats.expected() {
-            match self.limit_of(device, now) {
+            match self.limit_of(device, others, now) {
                 Some(limit) if limit <= now => gone.push(device.clone()),
                 Some(limit) => next = Some(next.map_or(limit, |next| next.min(limit))),
                 None => {}
@@ -97,29 +107,32 @@ impl Coordinator {
     }
 
     /// Until when a device that has not answered is waited for, as far as it depends on the device (rules 2 and 3). It moves on
-    /// with every sign of life.
-    pub(super) fn limit_of(&self, device: &DeviceId, now: Instant) -> Option<Instant> {
-        let round = self.round()?;
-        let (tier, _) = round.seats.get(device)?;
-        let member = self.fleet.member(device)?;
-        let past = &member.past;
-        if self.settings.patience.wants_all(*tier) && past.is_regular() {
+    /// with every sign of life. `others`: what [`Coordinator::usual_time`] says.
+    pub(super) fn limit_of(
+        &self,
+        device: &DeviceId,
+        others: Option<Duration>,
+        now: Instant,
+    ) -> Option<Instant> {
+        if self.is_indispensable(device) {
             return None;
         }
+        let (round, member) = (self.round()?, self.fleet.member(device)?);
+        let past = &member.past;
         let place = match (member.conn, member.returned) {
             (Some(_), _) => Whereabouts::Connected,
             (None, true) => Whereabouts::Gone,
             (None, false) => Whereabouts::Away(comeback(self.fleet.known(), self.settings.arrivals_per_s)),
         };
-        let silence = || past.silence(round.kind, place, self.usual_time(round), now);
+        let silence = || past.silence(round.kind, place, others, now);
         let silent = self.heeds_silence.then(|| member.pulse.since() + silence());
         let longest = past.longest(round.kind, now).map(|longest| round.opened + longest);
         silent.into_iter().chain(longest).min()
     }
 
-    /// How long exchanges of this kind usually take until the last answer.
-    pub(super) fn usual_time(&self, round: &Round) -> Option<Duration> {
-        self.times.usual(round.kind, |time| time)
+    /// How long exchanges like the open one usually take until the last answer.
+    pub(super) fn usual_time(&self) -> Option<Duration> {
+        self.times.usual(self.round()?.kind, |time| time)
     }
 
     /// A device has done what it was asked to; `useful`: with a result, so that it is known how long that takes.

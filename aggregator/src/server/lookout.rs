@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use crate::{
     coordinator::{Gathering, WaitedFor, Waiting},
     hub::Hub,
+    round::Purpose,
     status::StatusFile,
 };
 
@@ -59,14 +60,18 @@ impl Subject {
 }
 
 fn line(waiting: &Waiting, now: Instant) -> String {
-    let Waiting { round, gathering, devices, .. } = waiting;
+    let Waiting { round, purpose, gathering, devices, .. } = waiting;
+    let round = match purpose {
+        Purpose::Train => format!("round {round}"),
+        Purpose::Evaluate => "the round of final scores".to_owned(),
+    };
     if let Some(Gathering { have, need }) = gathering {
-        return format!("round {round} waits for devices: {have} of {need} are there");
+        return format!("{round} waits for devices: {have} of {need} are there");
     }
     if devices.is_empty() {
-        return format!("round {round} waits for an update; all its devices are silent or gone");
+        return format!("{round} waits for an answer; all its devices are silent or gone");
     }
-    let mut text = format!("round {round} waits for ");
+    let mut text = format!("{round} waits for ");
     for (index, line) in devices.iter().take(NAMED).enumerate() {
         let _ = write!(text, "{}{}", if index == 0 { "" } else { ", " }, named(line, now));
     }
@@ -96,7 +101,7 @@ fn shown(waiting: &Waiting, now: Instant, unix: f64) -> Value {
     // Whole seconds, or the file would change whenever it is looked at.
     let at =
         |instant: Instant| (unix + (instant.as_millis() as f64 - now.as_millis() as f64) / 1000.0).round();
-    let Waiting { round, opened, devices, gathering, .. } = waiting;
+    let Waiting { round, purpose, opened, devices, gathering, .. } = waiting;
     let device = |line: &WaitedFor| {
         json!({
             "device": line.device.as_str(),
@@ -107,6 +112,10 @@ fn shown(waiting: &Waiting, now: Instant, unix: f64) -> Value {
     };
     json!({
         "round": round,
+        "purpose": match purpose {
+            Purpose::Train => "train",
+            Purpose::Evaluate => "evaluate",
+        },
         "opened": opened.map(at),
         "have": gathering.map(|gathering| gathering.have),
         "need": gathering.map(|gathering| gathering.need),
@@ -135,6 +144,7 @@ mod tests {
         };
         Waiting {
             round: 12,
+            purpose: Purpose::Train,
             opened: Some(at(100)),
             is_long: true,
             devices: vec![device("cam-3", 2, None, Some(161)), device("cam-4", 0, Some(110), Some(125))],

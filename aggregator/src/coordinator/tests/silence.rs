@@ -404,3 +404,16 @@ fn who_is_waited_for_and_how_long_is_known() {
     assert_eq!(waiting.devices.iter().map(|line| line.silent.is_some()).collect::<Vec<_>>(), [true, false]);
     assert_eq!(until, [Some(Duration::from_millis(2200)), None]);
 }
+
+/// An operator who wants every device is not content without one that has left in good order.
+#[test]
+fn with_a_quorum_of_one_a_goodbye_does_not_close_the_round() {
+    let mut settings = watched(3);
+    settings.patience.quorum = 1.0.into();
+    let mut gateway = experienced(3, settings);
+    gateway.open_for(0..3);
+    [0, 1].iter().for_each(|&conn| gateway.deliver(conn));
+    gateway.hear(2, &ToAggregator::Goodbye).unwrap();
+    gateway.wait(MINUTE);
+    assert!(closed(&mut gateway).is_none());
+}
