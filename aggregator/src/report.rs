@@ -72,6 +72,9 @@ pub struct RoundReport {
     /// What the guard has held, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guard: Vec<GuardLine>,
+    /// Devices that count more than the strategy wanted, because the guard raised them to its floor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raised: Option<usize>,
     /// Asked, but not heard in time.
     pub silent: Vec<SilentLine>,
     pub regions: Vec<RegionLine>,
@@ -210,6 +213,7 @@ impl RoundReport {
             devices,
             refused: closed.refused.iter().map(refused_line).collect(),
             guard: vec![],
+            raised: outcome.map(|outcome| outcome.raised).filter(|&raised| raised > 0),
             silent: closed
                 .silent
                 .iter()
