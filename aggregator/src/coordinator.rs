@@ -280,10 +280,10 @@ impl Coordinator {
     }
 
     pub fn handle_disconnected(&mut self, conn: ConnId, now: Instant) {
-        if let Some(outbox) = self.conns.remove(&conn) {
-            if self.fleet.leave(&outbox.device, conn) {
-                self.note_lost_link(&outbox.device, now);
-            }
+        if let Some(outbox) = self.conns.remove(&conn)
+            && self.fleet.leave(&outbox.device, conn)
+        {
+            self.note_lost_link(&outbox.device, now);
         }
         self.exports.forget(conn);
         self.awake.remove(&conn);
