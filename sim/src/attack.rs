@@ -234,7 +234,7 @@ fn result(options: &AttackOptions, row: Row, done: &BTreeMap<Key, Vec<run::Devic
             loss: relative(|figures| figures.loss),
             variance: relative(|figures| figures.variance),
             points: Change::of(pairs.iter().map(|(now, then)| 100.0 * (now.subject - then.subject))),
-            mean: Figures::mean(pairs.iter().map(|(now, _)| now)),
+            mean: Figures::mean(&pairs.iter().map(|(now, _)| *now).collect::<Vec<_>>()),
         }
     };
     RowResult { row, cells: options.guards.iter().map(cell).collect() }

@@ -124,9 +124,9 @@ impl Figures {
         }
     }
 
-    pub(super) fn mean<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Self {
-        let count = all.clone().count() as f64;
-        let mean = |of: fn(&Self) -> f64| all.clone().map(of).sum::<f64>() / count;
+    pub(super) fn mean(all: &[Self]) -> Self {
+        let count = all.len() as f64;
+        let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / count;
         Self {
             loss: mean(|figures| figures.loss),
             variance: mean(|figures| figures.variance),
