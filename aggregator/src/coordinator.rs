@@ -399,12 +399,19 @@ impl Coordinator {
         match &self.phase {
             Phase::Gathering => self.gather(now),
             Phase::Collecting(round)
-                if round.may_close(now, &self.settings.patience) || self.is_deserted(round) =>
+                if (round.may_close(now, &self.settings.patience) || self.is_deserted(round))
+                    && !self.awaits_return(round) =>
             {
                 self.close(now);
             }
             _ => {}
         }
+    }
+
+    /// A round that was complete when the aggregator was started again closes once a device is there. A device that did not get its
+    /// receipt asks for it then, and only the process that closes a round knows whose updates it counted.
+    fn awaits_return(&self, round: &Round) -> bool {
+        round.complete_at_start && self.fleet.connected().next().is_none()
     }
 
     fn gather(&mut self, now: Instant) {
@@ -542,6 +549,7 @@ impl OpenRound {
         for (device, scalars) in self.delivered {
             round.seats.set(&device, Seat::Delivered(scalars));
         }
+        round.complete_at_start = round.seats.all_answered();
         round
     }
 }

@@ -41,6 +41,8 @@ pub struct Round {
     pub kind: Kind,
     pub purpose: Purpose,
     pub opened: Instant,
+    /// It was complete when the aggregator was started again.
+    pub complete_at_start: bool,
     /// Every deadline has passed without a quorum; the round closes as soon as there is one.
     pub overdue: bool,
     /// How far the clock has been looked at.
@@ -123,6 +125,7 @@ impl Round {
             kind,
             purpose,
             opened,
+            complete_at_start: false,
             overdue: false,
             seen: opened,
             next_look: None,

@@ -52,7 +52,7 @@ mod prac_fedeba;
 mod propfair;
 mod qffl;
 mod simplex;
-mod softmax;
+pub(crate) mod softmax;
 mod term;
 mod weights;
 

@@ -47,17 +47,16 @@ struct Gateway {
 
 impl Gateway {
     fn new(settings: Settings) -> Self {
+        Self::reopened(settings, None)
+    }
+
+    /// With a round that was open when the aggregator stopped.
+    fn reopened(settings: Settings, open: Option<OpenRound>) -> Self {
         let (model, parameters) =
             open_model(&crate::config::Config::default(), crate::strategy::Needs::default()).unwrap();
         assert_eq!(parameters.len(), zoo::by_name("digits-mlp").unwrap().build(0).1.len());
-        let start = Start {
-            run: RunId(1),
-            committed: 0,
-            attempt: 0,
-            devices: vec![],
-            fixed: BTreeMap::new(),
-            open: None,
-        };
+        let start =
+            Start { run: RunId(1), committed: 0, attempt: 0, devices: vec![], fixed: BTreeMap::new(), open };
         Self {
             coordinator: Coordinator::new(settings, model, &parameters, start, Instant::ZERO),
             now: Instant::ZERO,
@@ -146,6 +145,22 @@ impl Gateway {
         };
         conns.map(|conn| assigned(self.say(conn)).unwrap()).collect()
     }
+}
+
+/// Only the process that closes a round can send receipts that were lost, so it closes none before a device is back.
+#[test]
+fn a_round_that_was_complete_at_a_restart_closes_once_a_device_is_there() {
+    let tier = Tier::new(0).unwrap();
+    let seats = vec![(id("d0"), tier, Task::Train(Brief::sgd(1, 16, 0.1, 1)))];
+    let stage = Stage { round: 1, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
+    let delivered = vec![(id("d0"), Scalars { samples: 10, loss_before: 2.3, ..Scalars::default() })];
+    let open = OpenRound { stage, wanted: vec![], delivered };
+    let mut gateway = Gateway::reopened(settings(1), Some(open));
+    gateway.coordinator.heed_silence(gateway.now);
+    gateway.wait(MINUTE);
+    assert!(gateway.actions().is_empty());
+    gateway.join(0, u64::MAX).unwrap();
+    assert!(gateway.actions().iter().any(|action| matches!(action, Action::Close(_))));
 }
 
 fn offer(assignment: &common::message::Assignment, bytes: u32) -> Offer {

@@ -82,7 +82,7 @@ impl Keeper {
         let (lost, refused) = (report.silent.len(), report.refused.len());
         info!(
             round = closed.number,
-            loss = report.loss.mean,
+            loss = (report.loss.count > 0).then_some(report.loss.mean),
             devices = report.devices.len(),
             lost,
             refused,

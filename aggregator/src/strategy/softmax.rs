@@ -59,7 +59,7 @@ pub(super) fn by_region(cohort: &Cohort<'_>, weigh: impl Fn(&[usize]) -> Vec<f64
 }
 
 /// C(j): the participants of a region's tiers.
-pub(super) fn holders(cohort: &Cohort<'_>, tiers: TierSet) -> Vec<usize> {
+pub(crate) fn holders(cohort: &Cohort<'_>, tiers: TierSet) -> Vec<usize> {
     let participants = cohort.participants().iter().enumerate();
     participants.filter(|(_, participant)| tiers.contains(participant.tier)).map(|(index, _)| index).collect()
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::AttackError;
 
-/// One row: nobody lies, or a share of the devices does.
+/// One row: all devices are honest, or a share of them lies.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Row {

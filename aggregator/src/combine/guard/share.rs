@@ -13,10 +13,10 @@
 
 use std::collections::BTreeSet;
 
-use common::{DeviceId, Tier, TierSet};
+use common::{DeviceId, Tier};
 
 use super::super::{Cohort, TierSums, sum};
-use crate::strategy::{Mix, Strategy, Weights};
+use crate::strategy::{Mix, Strategy, Weights, softmax::holders};
 
 /// A share that a strategy leaves at zero still grows with the plain share.
 const LEAST: f64 = 1e-12;
@@ -209,12 +209,6 @@ fn bounded_shares(strategy: &dyn Strategy, cohort: &Cohort<'_>, weights: &Weight
         cohort.participants().iter().map(|participant| &participant.device).collect();
     let plain = normalised(&strategy.plain(cohort))?;
     Some(bounds.shares(&devices, &normalised(weights.shares())?, &plain))
-}
-
-/// Participants of a region's tiers.
-fn holders(cohort: &Cohort<'_>, tiers: TierSet) -> Vec<usize> {
-    let participants = cohort.participants().iter().enumerate();
-    participants.filter(|(_, participant)| tiers.contains(participant.tier)).map(|(index, _)| index).collect()
 }
 
 /// `None` where the weights have no sum that can be divided by.
