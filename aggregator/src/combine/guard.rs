@@ -3,9 +3,9 @@
 //!
 //! | rule | where | source |
 //! |---|---|---|
-//! | 1 loss | [`figures`], before the strategy sees anything | winsorising at a multiple of the median |
-//! | 2 share | [`share`], after the strategy, region by region | projection onto a box of shares |
-//! | 3 length | [`length`], before the strategy sees norms | norm clipping at a multiple of the median |
+//! | 1 loss | `figures`, before the strategy sees anything | winsorising at a multiple of the median |
+//! | 2 share | `share`, after the strategy, region by region | projection onto a box of shares |
+//! | 3 length | `length`, before the strategy sees norms | norm clipping at a multiple of the median |
 //!
 //! A fair strategy gives weight to a device that says it is badly off, which invites lying. A rare device and a liar can send the same
 //! numbers, so no rule over numbers tells them apart. The guard does not try: it treats all devices alike, refuses none, and keeps no
