@@ -293,7 +293,7 @@ impl Front {
         close(open, code);
     }
 
-    /// Devices that are revoked are no part of the fleet any more, connected or not. While that can not be found out, they stay.
+    /// Devices that are revoked are no part of the fleet any more, connected or not. While that cannot be found out, they stay.
     pub fn dismiss_the_revoked(&self) {
         for device in self.hub.members() {
             match self.authority.is_member(&device) {

@@ -22,7 +22,7 @@ impl Authority {
         Ok(known)
     }
 
-    /// Whether a device of this name is enrolled, with whatever certificate or key. An error if that can not be told.
+    /// Whether a device of this name is enrolled, with whatever certificate or key. An error if that cannot be told.
     pub fn is_member(&self, device: &DeviceId) -> Result<bool, CaError> {
         for name in [format!("devices/{device}.crt"), key_file(device)] {
             let path = self.path(&name);

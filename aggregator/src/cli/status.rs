@@ -44,7 +44,7 @@ pub(super) fn status(dir: &Path, format: Format) -> Result<()> {
         })?,
         Err(error) => return Err(error).with_context(name),
     };
-    // The file can not know: a server that is killed writes nothing any more.
+    // The file cannot know: a server that is killed writes nothing any more.
     let serving = is_served(dir).with_context(|| dir.display().to_string())?;
     status["serving"] = serving.into();
     if !serving {

@@ -352,7 +352,7 @@ impl Coordinator {
         }
     }
 
-    /// A device that comes back with other hardware can not fill the seat it had, so it is not waited for.
+    /// A device that comes back with other hardware cannot fill the seat it had, so it is not waited for.
     fn resign_other_tier(&mut self, device: &DeviceId, tier: Tier, now: Instant) {
         let seat = self.round().and_then(|round| round.seats.get(device));
         if seat.is_some_and(|(seat_tier, _)| *seat_tier != tier) {

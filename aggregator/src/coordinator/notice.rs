@@ -53,7 +53,7 @@ impl Notices {
         self.say(Notice { device: device.clone(), refusal, by: Side::Aggregator });
     }
 
-    /// A device says that it can not take part.
+    /// A device says that it cannot take part.
     pub(super) fn declined(&mut self, device: &DeviceId, refusal: Refusal) {
         self.say(Notice { device: device.clone(), refusal, by: Side::Device });
     }

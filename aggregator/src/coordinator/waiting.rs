@@ -17,7 +17,7 @@ pub struct Waiting {
     pub is_long: bool,
     /// Devices that have not answered and are waited for, in DeviceId order.
     pub devices: Vec<WaitedFor>,
-    /// While a round can not begin.
+    /// While a round cannot begin.
     pub gathering: Option<Gathering>,
 }
 
