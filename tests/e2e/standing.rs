@@ -154,7 +154,7 @@ fn a_run_in_which_nothing_was_trained_is_no_success_and_an_empty_round_has_no_lo
     assert!(output.contains("no device could train: all 2 rounds are empty"), "{output}");
     assert!(output.contains("broken was refused (E37 device can not do this now) 2 times"), "{output}");
     assert!(output.contains("raise run.rounds") && output.contains("aggregator resume --dir"), "{output}");
-    assert!(output.contains("broken can not do what it is asked to: E37"), "{output}");
+    assert!(output.contains("broken cannot do what it is asked to: E37"), "{output}");
 
     for report in gateway.history() {
         assert_eq!(report["loss"], serde_json::json!({ "count": 0 }), "{report}");

@@ -27,7 +27,7 @@ impl fmt::Display for Notice {
         let Self { device, refusal: Refusal { code, need, have }, by } = self;
         match by {
             Side::Aggregator => write!(f, "{device} is refused: {code}")?,
-            Side::Device => write!(f, "{device} can not do what it is asked to: {code}")?,
+            Side::Device => write!(f, "{device} cannot do what it is asked to: {code}")?,
         }
         match code {
             // It is about something else than a size.
@@ -91,7 +91,7 @@ mod tests {
                 "a is refused: E33 no tier fits the device's budget (needs 900 bytes, has 100)",
                 "a is refused: E34 device's samples do not fit the model's inputs or outputs (needs 64, has 784)",
                 "b is refused: E11 device has no training samples",
-                "b can not do what it is asked to: E11 device has no training samples",
+                "b cannot do what it is asked to: E11 device has no training samples",
             ]
         );
     }

@@ -164,7 +164,7 @@ mod tests {
         );
         assert_eq!(new.silence(KIND, HERE, None, at(135_000)), ms(30_000));
         new.note_vain(ms(0), at(135_000));
-        assert_eq!(new.silence(KIND, HERE, None, at(135_000)), ms(30_000), "it has held up nobody");
+        assert_eq!(new.silence(KIND, HERE, None, at(135_000)), ms(30_000), "it has not held up the others");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) async fn look_out(hub: Arc<Hub>, status: Option<Arc<StatusFile>>) {
             let shown = waiting.as_ref().map_or(Value::Null, |waiting| shown(waiting, now, unix_seconds()));
             let written = tokio::task::spawn_blocking(move || status.write_waiting(shown)).await;
             if let Ok(Err(error)) = written {
-                warn!("status.json can not be written: {error}");
+                warn!("status.json cannot be written: {error}");
             }
         }
     }
