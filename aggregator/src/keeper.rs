@@ -358,7 +358,7 @@ impl Keeper {
                 parts.try_for_each(|part| {
                     let others = check_update(part, pieces, count)?;
                     norms.iter_mut().zip(others).for_each(|(norm, other)| *norm = norm.max(other));
-                    Ok(())
+                    Ok::<_, Code>(())
                 })?;
                 Ok(norms)
             }

@@ -60,7 +60,7 @@ pub enum QuicError {
 }
 
 /// What the server speaks.
-const PROTOCOLS: [&[u8]; 3] = [wire::ALPN, wire::BRIDGE_ALPN, common::enrol::ALPN];
+const PROTOCOLS: [&[u8]; 4] = [wire::ALPN, wire::ALPN_4, wire::BRIDGE_ALPN, common::enrol::ALPN];
 
 pub fn listen(authority: &Authority, address: SocketAddr) -> Result<Endpoint, QuicError> {
     listen_as(authority, address, &PROTOCOLS)

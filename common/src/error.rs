@@ -1,17 +1,19 @@
 //! The numbers by which both ends name an error.
 //!
 //! A [`Code`] is what a peer is told and what logs, reports and round files print. Numbers are
-//! stable: new ones are added at the end of their group, none is ever used again.
+//! stable: new ones are added at the end of their group, none is ever used again. A peer that does not know a number
+//! reads [`Code::Unlisted`].
 
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// A code that older peers do not know names the protocol it came with and the code they are told instead.
 macro_rules! codes {
-    ($($name:ident = $number:literal, $text:literal;)*) => {
+    ($($name:ident = $number:literal, $text:literal $(, since $version:literal, before $before:ident)?;)*) => {
         /// A numbered error. See [`Code::ALL`] for the table.
         #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-        #[serde(into = "u16", try_from = "u16")]
+        #[serde(into = "u16", from = "u16")]
         #[repr(u16)]
         #[non_exhaustive]
         pub enum Code {
@@ -31,6 +33,14 @@ macro_rules! codes {
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
+
+            /// The code that a peer of this protocol version knows.
+            pub fn for_version(self, version: u8) -> Self {
+                match self {
+                    $($(Self::$name if version < $version => Self::$before,)?)*
+                    known => known,
+                }
+            }
         }
     };
 }
@@ -43,6 +53,7 @@ codes! {
     BadMessage = 4, "message does not decode";
     TooLong = 5, "message is longer than the agreed limit";
     Unexpected = 6, "message does not fit the state of the session";
+    Unlisted = 7, "an error that this version of the program does not know", since 5, before Unexpected;
 
     // Updates.
     WrongShape = 10, "update has not the length of the device's slice";
@@ -88,6 +99,11 @@ impl Code {
     pub fn number(self) -> u16 {
         self as u16
     }
+
+    /// The code of a number, if this version knows it.
+    pub fn of(number: u16) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.number() == number)
+    }
 }
 
 impl fmt::Display for Code {
@@ -102,15 +118,10 @@ impl From<Code> for u16 {
     }
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("unknown error code {0}")]
-pub struct UnknownCode(pub u16);
-
-impl TryFrom<u16> for Code {
-    type Error = UnknownCode;
-
-    fn try_from(number: u16) -> Result<Self, UnknownCode> {
-        Self::ALL.iter().copied().find(|code| code.number() == number).ok_or(UnknownCode(number))
+/// A number from a newer peer is no reason to drop its message.
+impl From<u16> for Code {
+    fn from(number: u16) -> Self {
+        Self::of(number).unwrap_or(Self::Unlisted)
     }
 }
 
@@ -141,21 +152,31 @@ mod tests {
         #[derive(Debug, thiserror::Error)]
         enum Outer {
             #[error("the file is damaged: {0}")]
-            Told(#[source] UnknownCode),
+            Told(#[source] crate::wire::WireError),
             #[error("the file is damaged")]
-            Untold(#[source] UnknownCode),
+            Untold(#[source] crate::wire::WireError),
         }
-        let whole = "the file is damaged: unknown error code 7";
-        assert_eq!(explain(&Outer::Told(UnknownCode(7))), whole);
-        assert_eq!(explain(&Outer::Untold(UnknownCode(7))), whole);
+        let whole = "the file is damaged: checksum does not match";
+        assert_eq!(explain(&Outer::Told(crate::wire::WireError::BadChecksum)), whole);
+        assert_eq!(explain(&Outer::Untold(crate::wire::WireError::BadChecksum)), whole);
     }
 
     #[test]
     fn numbers_ascend_and_round_trip() {
         assert!(Code::ALL.windows(2).all(|pair| pair[0] < pair[1]));
         for &code in Code::ALL {
-            assert_eq!(Code::try_from(code.number()), Ok(code));
+            assert_eq!(Code::of(code.number()), Some(code));
         }
-        assert_eq!(Code::try_from(999), Err(UnknownCode(999)));
+        assert_eq!((Code::of(999), Code::from(999)), (None, Code::Unlisted));
+    }
+
+    #[test]
+    fn older_peers_are_told_a_code_that_they_know() {
+        for &code in Code::ALL {
+            assert_eq!(code.for_version(crate::version::PROTOCOL_VERSION), code);
+            let before = code.for_version(4);
+            assert_eq!(before.for_version(4), before, "{code}");
+        }
+        assert_eq!(Code::Unlisted.for_version(4), Code::Unexpected);
     }
 }

@@ -11,6 +11,7 @@
 //! | Plan | a sliced model compiled to an op list over one arena | [`plan`] |
 //! | Brief | how a device is told to train | [`brief`] |
 //! | Message, Frame | meaning, and its bytes | [`message`], [`wire`] |
+//! | Versions | which protocols a peer speaks | [`version`] |
 //! | sealed frame | a frame that whoever carries it can not read or forge (feature `sealed`) | `sealed` |
 //! | Transfer | a tensor on its way in acknowledged chunks | [`transfer`] |
 //! | Question | how a device asks for a certificate | [`enrol`] |
@@ -42,6 +43,7 @@ mod small;
 pub mod tier;
 pub mod time;
 pub mod transfer;
+pub mod version;
 pub mod wire;
 
 pub use codec::Codec;
@@ -52,3 +54,4 @@ pub use mask::WidthMask;
 pub use region::{RegionId, Run};
 pub use tier::{Budget, Tier, TierSet};
 pub use time::{Duration, Instant};
+pub use version::Versions;

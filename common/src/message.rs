@@ -19,7 +19,8 @@
 //! chunks                           -> acknowledged with Ack
 //!                                  <- Receipt, once the update is durable
 //! ```
-//! New variants go to the end of an enum; every change raises [`crate::wire::PROTOCOL_VERSION`].
+//! New variants go to the end of an enum and say since when they exist; new fields go into the tail of a message. Every
+//! change raises [`crate::version::PROTOCOL_VERSION`].
 
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
@@ -84,7 +85,61 @@ pub enum ToDevice {
     },
 }
 
-/// First message of a device on every connection.
+impl ToAggregator {
+    /// The protocol version that this message came with.
+    pub fn since(&self) -> u8 {
+        match self {
+            Self::Hello(_)
+            | Self::PlanRequest { .. }
+            | Self::Ready
+            | Self::Fetch(_)
+            | Self::Ack(_)
+            | Self::Progress(_)
+            | Self::Offer(_)
+            | Self::Refusal(_)
+            | Self::PullOnnx
+            | Self::Goodbye => 4,
+        }
+    }
+
+    /// The message as a peer of this version knows it; `None` if it knows none like it.
+    pub fn for_version(mut self, version: u8) -> Option<Self> {
+        if let Self::Refusal(refusal) = &mut self {
+            refusal.code = refusal.code.for_version(version);
+        }
+        (self.since() <= version).then_some(self)
+    }
+}
+
+impl ToDevice {
+    /// The protocol version that this message came with.
+    pub fn since(&self) -> u8 {
+        match self {
+            Self::Welcome(_)
+            | Self::PlanPart(_)
+            | Self::Assignment(_)
+            | Self::Wait(_)
+            | Self::Fetch(_)
+            | Self::Ack(_)
+            | Self::Receipt(_)
+            | Self::Refusal(_)
+            | Self::Onnx(_)
+            | Self::Finished { .. } => 4,
+        }
+    }
+
+    /// The message as a peer of this version knows it; `None` if it knows none like it.
+    pub fn for_version(mut self, version: u8) -> Option<Self> {
+        match &mut self {
+            Self::Refusal(refusal) => refusal.code = refusal.code.for_version(version),
+            Self::Receipt(Receipt { refused: Some(code), .. }) => *code = code.for_version(version),
+            _ => {}
+        }
+        (self.since() <= version).then_some(self)
+    }
+}
+
+/// First message of a device on every connection. Its tail: [`crate::Versions`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Hello {
     pub device: DeviceId,
@@ -110,6 +165,7 @@ pub struct DataSummary {
     pub groups: Vec<u32, MAX_GROUPS>,
 }
 
+/// Its tail, if the Hello had one: the protocol version that both use from here on, a `u8`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Welcome {
     pub run: RunId,

@@ -184,9 +184,7 @@ impl Caller {
                 Heard::Lost
             }
             (Calling::Hailing(_), Some(&REFUSED)) => match packet {
-                [_, a, b] => {
-                    Heard::Refused(u16::from_le_bytes([*a, *b]).try_into().unwrap_or(Code::UnknownDevice))
-                }
+                [_, a, b] => Heard::Refused(u16::from_le_bytes([*a, *b]).into()),
                 _ => Heard::Nothing,
             },
             _ => Heard::Nothing,

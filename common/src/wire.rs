@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  0         1        2                          n-4      n
-//!  | version | kind   | body                     | CRC-32 |
-//!               0 = control: one message in postcard
+//!  | format  | kind   | body                     | CRC-32 |
+//!               0 = control: one message in postcard, and perhaps a tail
 //!               1 = chunk: transfer u32, offset u32, bytes      (integers little-endian)
 //! ```
 //! The checksum (CRC-32/ISO-HDLC) covers everything before it. How a link marks the ends of frames
@@ -14,10 +14,12 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::error::Code;
 
-/// Raised whenever a message or the frame itself changes.
-pub const PROTOCOL_VERSION: u8 = 4;
-/// How QUIC peers name this protocol in their handshake.
-pub const ALPN: &[u8] = b"fairtier/1";
+/// Raised only when the frame itself changes; what messages mean is negotiated ([`crate::version`]).
+pub const FRAME_FORMAT: u8 = 4;
+/// How QUIC peers name the protocol from version 5 on, in which Hello names a range of versions.
+pub const ALPN: &[u8] = b"fairtier/5";
+/// How peers of version 4 name it.
+pub const ALPN_4: &[u8] = b"fairtier/1";
 /// How a bridge does, whose streams carry packets of serial devices.
 pub const BRIDGE_ALPN: &[u8] = b"fairtier-bridge/1";
 /// The name in every aggregator's certificate. Trust comes from the fleet's own CA, not from DNS, so
@@ -42,7 +44,7 @@ pub enum WireError {
     BadFrame,
     #[error("checksum does not match")]
     BadChecksum,
-    #[error("peer speaks protocol version {0}, this is version {PROTOCOL_VERSION}")]
+    #[error("peer sends frames of format {0}, this program reads format {FRAME_FORMAT}")]
     WrongVersion(u8),
     #[error("message does not decode")]
     BadMessage,
@@ -62,7 +64,7 @@ impl WireError {
     }
 }
 
-/// A frame whose checksum and version are right.
+/// A frame whose checksum and format are right.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
     Control(&'a [u8]),
@@ -79,7 +81,7 @@ impl<'a> Frame<'a> {
             return Err(WireError::BadChecksum);
         }
         match covered {
-            [version, ..] if *version != PROTOCOL_VERSION => Err(WireError::WrongVersion(*version)),
+            [version, ..] if *version != FRAME_FORMAT => Err(WireError::WrongVersion(*version)),
             [_, CONTROL, body @ ..] => Ok(Self::Control(body)),
             [_, CHUNK, body @ ..] => {
                 let (transfer, rest) = body.split_first_chunk::<4>().ok_or(WireError::BadFrame)?;
@@ -92,14 +94,25 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Decodes the message of a control frame; left-over bytes are an error.
-// What decoding needs of the stack is given back before anything is done with the message.
+/// Decodes a record that has no tail: left-over bytes are an error.
 #[inline(never)]
 pub fn message<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
     match postcard::take_from_bytes(body) {
         Ok((message, [])) => Ok(message),
         _ => Err(WireError::BadMessage),
     }
+}
+
+/// Decodes the message of a control frame and gives its tail: fields that came after protocol 4.
+// What decoding needs of the stack is given back before anything is done with the message.
+#[inline(never)]
+pub fn control<T: DeserializeOwned>(body: &[u8]) -> Result<(T, &[u8]), WireError> {
+    postcard::take_from_bytes(body).map_err(|_| WireError::BadMessage)
+}
+
+/// Reads a field of a tail. `None` if the tail ends before it; what follows it is left for later versions.
+pub fn tail<T: DeserializeOwned>(tail: &[u8]) -> Option<T> {
+    postcard::take_from_bytes(tail).ok().map(|(field, _)| field)
 }
 
 /// Writes a control frame and returns its length.
@@ -128,7 +141,7 @@ pub fn encode_chunk(
 fn finish(out: &mut [u8], kind: u8, body: usize) -> Result<usize, WireError> {
     let total = body + FRAME_OVERHEAD;
     let frame = out.get_mut(..total).ok_or(WireError::TooLong)?;
-    frame[0] = PROTOCOL_VERSION;
+    frame[0] = FRAME_FORMAT;
     frame[1] = kind;
     let (covered, checksum) = frame.split_at_mut(total - 4);
     checksum.copy_from_slice(&crc32(covered).to_le_bytes());
@@ -227,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn another_format_is_named() {
         let mut out = [0; 32];
         let len = encode_control(&7u8, &mut out).unwrap();
         out[0] = 9;
@@ -257,8 +270,9 @@ mod tests {
         #[test]
         fn garbage_never_panics(bytes: Vec<u8>) {
             let _ = Frame::decode(&bytes);
-            let _ = message::<crate::message::ToAggregator>(&bytes);
-            let _ = message::<crate::message::ToDevice>(&bytes);
+            let _ = control::<crate::message::ToAggregator>(&bytes);
+            let _ = control::<crate::message::ToDevice>(&bytes);
+            let _ = tail::<crate::version::Versions>(&bytes);
         }
     }
 }

@@ -12,7 +12,8 @@ use common::{
         Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Welcome,
     },
     plan::{Activation, Conv, Grad, Gru, Loss, Node, Op, Pass, PlanInfo, Port, Segments, Step, Window},
-    wire::{self, Frame, MAX_CONTROL, PROTOCOL_VERSION},
+    version::{PROTOCOL_VERSION, Versions},
+    wire::{self, FRAME_FORMAT, Frame, MAX_CONTROL},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -212,6 +213,41 @@ fn lines<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
     text
 }
 
+/// The messages that have tails, with them.
+fn tails() -> String {
+    let (hello, welcome) = (&to_aggregator()[0].1, &to_device()[0].1);
+    let mut frame = [0; MAX_CONTROL];
+    let mut text = String::new();
+    let len = wire::encode_control(&(hello, Versions { oldest: 4, newest: 5 }), &mut frame).unwrap();
+    writeln!(text, "ToAggregator.Hello.versions {}", hex(&frame[..len])).unwrap();
+    let Ok(Frame::Control(body)) = Frame::decode(&frame[..len]) else { panic!() };
+    let (message, tail) = wire::control::<ToAggregator>(body).unwrap();
+    assert_eq!((&message, wire::tail(tail)), (hello, Some(Versions { oldest: 4, newest: 5 })));
+    let len = wire::encode_control(&(welcome, 5u8), &mut frame).unwrap();
+    writeln!(text, "ToDevice.Welcome.version {}", hex(&frame[..len])).unwrap();
+    let Ok(Frame::Control(body)) = Frame::decode(&frame[..len]) else { panic!() };
+    let (message, tail) = wire::control::<ToDevice>(body).unwrap();
+    assert_eq!((&message, wire::tail(tail)), (welcome, Some(5u8)));
+    text
+}
+
+#[test]
+fn what_a_later_version_adds_to_a_tail_is_passed_over() {
+    let hello = &to_aggregator()[0].1;
+    let mut frame = [0; MAX_CONTROL];
+    let later = (hello, Versions { oldest: 5, newest: 9 }, [1u64; 4], "more");
+    let len = wire::encode_control(&later, &mut frame).unwrap();
+    let Ok(Frame::Control(body)) = Frame::decode(&frame[..len]) else { panic!() };
+    let (message, tail) = wire::control::<ToAggregator>(body).unwrap();
+    assert_eq!((&message, wire::tail(tail)), (hello, Some(Versions { oldest: 5, newest: 9 })));
+}
+
+/// Frames keep their bytes: only what peers say in them has versions.
+#[test]
+fn frames_have_the_format_that_peers_of_version_4_read() {
+    assert_eq!(FRAME_FORMAT, 4);
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -221,9 +257,10 @@ fn every_frame_has_the_bytes_written_down() {
     let mut chunk = [0; 64];
     let len = wire::encode_chunk(7, 1024, 5, &mut chunk, |out| out.copy_from_slice(b"bytes")).unwrap();
     let actual = format!(
-        "version {PROTOCOL_VERSION}\n{}{}chunk {}\n",
+        "version {PROTOCOL_VERSION}\n{}{}{}chunk {}\n",
         lines("ToAggregator", &to_aggregator()),
         lines("ToDevice", &to_device()),
+        tails(),
         hex(&chunk[..len])
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/frames.txt");

@@ -20,7 +20,7 @@
 //! frames arrive sometimes.
 
 use common::{
-    Budget, Code, DeviceId, Duration, Instant, RunId, Tier,
+    Budget, Code, DeviceId, Duration, Instant, RunId, Tier, Versions,
     message::{
         Ack, Assignment, DataSummary, Fetch, Hello, Offer, Progress as SignOfLife, Refusal, Scalars, Task,
         ToAggregator,
@@ -122,6 +122,10 @@ enum Job {
 pub struct Session<A, const NODES: usize = MAX_NODES> {
     profile: Profile,
     limits: LinkLimits,
+    /// What the device offers to speak on this link.
+    versions: Versions,
+    /// What both speak, once the aggregator has said so.
+    version: u8,
     arena: A,
     link: Link,
     run: Option<RunId>,
@@ -149,6 +153,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             own: Own { secret: profile.secret, ..Own::default() },
             profile,
             limits: LinkLimits::QUIC,
+            versions: Versions::FOUR,
+            version: Versions::FOUR.newest,
             arena,
             link: Link::Down,
             run: None,
@@ -195,9 +201,11 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.job = Job::Free;
     }
 
-    /// There is a link to the aggregator.
-    pub fn handle_connected(&mut self, limits: LinkLimits, now: Instant) {
+    /// There is a link to the aggregator. `versions` are those that Hello may name on it: [`Versions::FOUR`] on a link
+    /// whose other end may not read a tail.
+    pub fn handle_connected(&mut self, limits: LinkLimits, versions: Versions, now: Instant) {
         self.limits = limits;
+        (self.versions, self.version) = (versions, versions.oldest);
         self.link = Link::Greeting;
         self.messages.clear();
         // The aggregator says from where on it wants the update, in chunks that fit this link.
@@ -238,8 +246,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     /// Writes the next frame into `out` and says which way it goes and how long it is.
     pub fn poll_transmit(&mut self, out: &mut [u8]) -> Option<(Lane, usize)> {
         while let Some(said) = self.messages.pop_front() {
-            if let Some(len) = self.message(said).and_then(|message| wire::encode_control(&message, out).ok())
-            {
+            let message = self.message(said).and_then(|message| message.for_version(self.version));
+            if let Some(len) = message.and_then(|message| self.encode(&message, out)) {
                 return Some((Lane::Control, len));
             }
         }
@@ -351,6 +359,17 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             Said::Progress(progress) => ToAggregator::Progress(progress),
             Said::Refusal(refusal) => ToAggregator::Refusal(refusal),
         })
+    }
+
+    /// Hello names the versions where the other end reads them.
+    fn encode(&self, message: &ToAggregator, out: &mut [u8]) -> Option<usize> {
+        let encoded = match message {
+            ToAggregator::Hello(_) if self.versions != Versions::FOUR => {
+                wire::encode_control(&(message, self.versions), out)
+            }
+            message => wire::encode_control(message, out),
+        };
+        encoded.ok()
     }
 
     fn wish(&mut self) -> Option<ToAggregator> {

@@ -1,7 +1,7 @@
 //! A device that is told anything, in right frames.
 #![no_main]
 
-use common::{Budget, Instant, message::DataSummary, transfer::LinkLimits, wire};
+use common::{Budget, Instant, Versions, message::DataSummary, transfer::LinkLimits, wire};
 use edge_client::{Profile, Session, session::HeapArena};
 use libfuzzer_sys::fuzz_target;
 
@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let profile = Profile { device, budget, data: data_summary, secret: 1 };
     let mut session: Session<HeapArena> = Session::new(profile, HeapArena::new(budget.ram));
     let mut out = vec![0; LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD];
-    session.handle_connected(LinkLimits::QUIC, Instant::ZERO);
+    session.handle_connected(LinkLimits::QUIC, Versions::OURS, Instant::ZERO);
     for (turn, piece) in fuzz::pieces(data).enumerate() {
         let now = Instant::from_millis(3000 * turn as u64);
         let _ = session.handle_frame(&fuzz::frame(piece), now);

@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::wire::{self, PROTOCOL_VERSION};
+use common::wire::{self, FRAME_FORMAT};
 
 /// A frame around this kind and body with the right version and checksum, which no fuzzer would find.
 pub fn frame(kind_and_body: &[u8]) -> Vec<u8> {
-    let mut frame = [&[PROTOCOL_VERSION], kind_and_body].concat();
+    let mut frame = [&[FRAME_FORMAT], kind_and_body].concat();
     let sum = wire::crc32(&frame);
     frame.extend_from_slice(&sum.to_le_bytes());
     frame

@@ -127,7 +127,7 @@ fn seeds_of_a_serial_line_are_read() {
     assert_eq!(BytesShard::parse(&shard).unwrap().train_len(), 2);
     assert_eq!(Taken::decode(&seed("serial", "taken")).unwrap().next as usize, shard.len());
     let body = &seed("serial", "status")[1..];
-    let mut frame = [&[wire::PROTOCOL_VERSION, 0], body].concat();
+    let mut frame = [&[wire::FRAME_FORMAT, 0], body].concat();
     frame.extend(wire::crc32(&frame).to_le_bytes());
     assert!(Status::decode(&[&[STATUS], &frame[..]].concat()).is_some());
     for (name, packets) in [("line", 8), ("line.long", 1)] {

@@ -62,7 +62,7 @@ fn nonsense(rng: &mut Rng, world: &World, run: RunId, side: Side) -> Vec<u8> {
         (0, _) => (0..rng.below(80)).map(|_| rng.next_u64() as u8).collect(),
         (1, _) => {
             let body: Vec<u8> = (0..rng.below(60)).map(|_| rng.next_u64() as u8).collect();
-            let mut frame = [&[wire::PROTOCOL_VERSION, rng.below(3) as u8][..], &body].concat();
+            let mut frame = [&[wire::FRAME_FORMAT, rng.below(3) as u8][..], &body].concat();
             frame.extend(wire::crc32(&frame).to_le_bytes());
             frame
         }

@@ -104,11 +104,11 @@ fn what_is_no_frame_is_named_and_dropped() {
         assert_refused("other protocol version", raw.fate().await, Code::WrongVersion);
 
         let mut raw = town.connect("bad").await;
-        raw.frame(&sealed(wire::PROTOCOL_VERSION, 7, b"what is this")).await;
+        raw.frame(&sealed(wire::FRAME_FORMAT, 7, b"what is this")).await;
         assert_refused("unknown kind", raw.fate().await, Code::BadFrame);
 
         let mut raw = town.connect("bad").await;
-        raw.frame(&sealed(wire::PROTOCOL_VERSION, 0, &[0xff; 40])).await;
+        raw.frame(&sealed(wire::FRAME_FORMAT, 0, &[0xff; 40])).await;
         assert_refused("no message", raw.fate().await, Code::BadMessage);
 
         for prefix in [0, 5, 1 << 20, u32::MAX] {
@@ -191,7 +191,7 @@ fn strangers_are_turned_away() {
         let closed = match Raw::connect(&town.serving.address, tls(&identity, false)).await {
             Ok(raw) => raw.fate().await.closed,
             Err(quinn::ConnectionError::ApplicationClosed(close)) => {
-                u16::try_from(close.error_code.into_inner()).unwrap().try_into().ok()
+                Code::of(u16::try_from(close.error_code.into_inner()).unwrap())
             }
             Err(error) => panic!("{error}"),
         };
@@ -201,7 +201,7 @@ fn strangers_are_turned_away() {
         let nobody = match Raw::connect(&town.serving.address, tls(&own, true)).await {
             Ok(raw) => raw.fate().await.closed,
             Err(quinn::ConnectionError::ApplicationClosed(close)) => {
-                u16::try_from(close.error_code.into_inner()).unwrap().try_into().ok()
+                Code::of(u16::try_from(close.error_code.into_inner()).unwrap())
             }
             Err(error) => panic!("{error}"),
         };

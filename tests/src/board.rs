@@ -95,7 +95,7 @@ impl Board {
             let Some(mut packet) = self.next_packet() else { continue };
             match self.caller.handle(&mut packet) {
                 Heard::Frame(frame) => match Frame::decode(frame).unwrap() {
-                    Frame::Control(body) => return Answer::Message(Box::new(wire::message(body).unwrap())),
+                    Frame::Control(body) => return Answer::Message(Box::new(wire::control(body).unwrap().0)),
                     Frame::Chunk { .. } => {}
                 },
                 Heard::Lost => return Answer::Lost,

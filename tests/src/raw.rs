@@ -123,7 +123,7 @@ impl Raw {
             let mut frame = vec![0; wire::frame_len(prefix, wire::MAX_FRAME).unwrap()];
             self.receive.read_exact(&mut frame).await.ok()?;
             match Frame::decode(&frame).unwrap() {
-                Frame::Control(body) => Some(wire::message(body).unwrap()),
+                Frame::Control(body) => Some(wire::control(body).unwrap().0),
                 Frame::Chunk { .. } => panic!("a chunk on the control stream"),
             }
         })

@@ -189,7 +189,7 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
     let rows: Vec<_> = (0..tiers).map(Some).chain([None]).map(row).collect();
     table(text, &rows);
     if let Some(code) = round["kept"].as_u64() {
-        let code = u16::try_from(code).ok().and_then(|number| Code::try_from(number).ok());
+        let code = u16::try_from(code).ok().and_then(Code::of);
         let _ = writeln!(
             text,
             "the model stayed as it was: {}",

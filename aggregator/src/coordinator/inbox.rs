@@ -1,7 +1,7 @@
 //! What devices say, and what follows from it.
 
 use common::{
-    Code, DeviceId, Duration, Instant, Tier, TierSet,
+    Code, DeviceId, Duration, Instant, Tier, TierSet, Versions,
     message::{
         Assignment, Fetch, Hello, Offer, PLAN_PART, PLAN_STEPS, PlanPart, Receipt, Refusal, Ticket,
         ToAggregator, ToDevice, Welcome,
@@ -32,9 +32,9 @@ impl Coordinator {
         now: Instant,
     ) -> Result<(), Code> {
         let result = match frame {
-            Ok(Frame::Control(body)) => match wire::message(body) {
-                Ok(message) => {
-                    let result = self.handle_message(conn, message, now);
+            Ok(Frame::Control(body)) => match wire::control(body) {
+                Ok((message, tail)) => {
+                    let result = self.handle_message(conn, message, tail, now);
                     self.advance(now);
                     result
                 }
@@ -57,11 +57,17 @@ impl Coordinator {
         Err(refusal.code)
     }
 
-    fn handle_message(&mut self, conn: ConnId, message: ToAggregator, now: Instant) -> Result<(), Refusal> {
+    fn handle_message(
+        &mut self,
+        conn: ConnId,
+        message: ToAggregator,
+        tail: &[u8],
+        now: Instant,
+    ) -> Result<(), Refusal> {
         let outbox = self.conns.get(&conn).ok_or(Code::UnknownDevice)?;
         let device = outbox.device.clone();
         if let ToAggregator::Hello(hello) = message {
-            return self.handle_hello(conn, &device, &hello, now);
+            return self.handle_hello(conn, &device, &hello, wire::tail(tail), now);
         }
         if !outbox.joined {
             return Err(Code::Unexpected.into());
@@ -110,8 +116,10 @@ impl Coordinator {
         conn: ConnId,
         device: &DeviceId,
         hello: &Hello,
+        versions: Option<Versions>,
         now: Instant,
     ) -> Result<(), Refusal> {
+        self.agree(conn, versions)?;
         if hello.device != *device {
             return Err(Code::WrongIdentity.into());
         }
@@ -135,6 +143,19 @@ impl Coordinator {
                 let welcome = Welcome { run: self.run, tier, plan: plan.info };
                 self.say(device, ToDevice::Welcome(welcome));
             }
+        }
+        Ok(())
+    }
+
+    /// Settles which version is spoken on a connection.
+    fn agree(&mut self, conn: ConnId, versions: Option<Versions>) -> Result<(), Refusal> {
+        let theirs = versions.unwrap_or(Versions::FOUR);
+        let Some(version) = Versions::OURS.agree(theirs) else {
+            let (need, have) = (Versions::OURS.oldest.into(), theirs.newest.into());
+            return Err(Refusal { code: Code::WrongVersion, need, have });
+        };
+        if let Some(outbox) = self.conns.get_mut(&conn) {
+            outbox.speak(version, versions.is_some());
         }
         Ok(())
     }

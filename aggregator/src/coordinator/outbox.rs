@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use common::{
-    DeviceId, Instant, TierSet,
+    DeviceId, Instant, TierSet, Versions,
     message::{Ack, Blob, Fetch, ToDevice},
     transfer::{Lane, LinkLimits, Outgoing},
     wire,
@@ -24,6 +24,10 @@ pub(super) struct Outbox {
     pub(super) joined: bool,
     /// Tiers that its certificate allows.
     pub(super) allowed: TierSet,
+    /// The protocol version that the device speaks.
+    version: u8,
+    /// The device has named versions, so it reads tails.
+    negotiates: bool,
     messages: VecDeque<ToDevice>,
     /// The model of the round, a guide, and a file that was asked for.
     transfers: Vec<(Outgoing, Published)>,
@@ -31,7 +35,20 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn new(device: DeviceId) -> Self {
-        Self { device, joined: false, allowed: TierSet::ALL, messages: VecDeque::new(), transfers: vec![] }
+        Self {
+            device,
+            joined: false,
+            allowed: TierSet::ALL,
+            version: Versions::FOUR.newest,
+            negotiates: false,
+            messages: VecDeque::new(),
+            transfers: vec![],
+        }
+    }
+
+    /// Both have settled on a version.
+    pub(super) fn speak(&mut self, version: u8, negotiates: bool) {
+        (self.version, self.negotiates) = (version, negotiates);
     }
 
     pub(super) fn say(&mut self, message: ToDevice) {
@@ -94,12 +111,21 @@ impl Outbox {
         self.transfers.iter().any(|(outgoing, _)| outgoing.is_running())
     }
 
+    /// Welcome says which version both use, if the device asked.
+    fn encode(&self, message: &ToDevice, out: &mut [u8]) -> Result<usize, wire::WireError> {
+        match message {
+            ToDevice::Welcome(_) if self.negotiates => wire::encode_control(&(message, self.version), out),
+            message => wire::encode_control(message, out),
+        }
+    }
+
     fn poll_frame(&mut self, chunks: bool) -> Option<(Lane, Bytes)> {
         let mut out = [0; wire::MAX_CONTROL];
         while let Some(message) = self.messages.pop_front() {
+            let Some(message) = message.for_version(self.version) else { continue };
             // A message that does not fit a control frame is a defect of ours, caught by the golden
             // tests; sending nothing makes the device ask again.
-            if let Ok(len) = wire::encode_control(&message, &mut out) {
+            if let Ok(len) = self.encode(&message, &mut out) {
                 return Some((Lane::Control, Bytes::copy_from_slice(out.get(..len)?)));
             }
         }

@@ -73,7 +73,7 @@ impl Gateway {
         let (mut said, mut out) = (vec![], vec![]);
         while self.coordinator.poll_transmit(ConnId(conn), &mut out).is_some() {
             if let Ok(Frame::Control(body)) = Frame::decode(&out) {
-                said.push(wire::message(body).unwrap());
+                said.push(wire::control(body).unwrap().0);
             }
         }
         said

@@ -170,7 +170,7 @@ impl Driver<'_> {
         stop: &mut (impl Future<Output = ()> + Unpin),
         observe: &mut impl FnMut(&Event),
     ) -> Result<Left, ClientError> {
-        self.session.handle_connected(LinkLimits::QUIC, self.now());
+        self.session.handle_connected(LinkLimits::QUIC, link.versions(), self.now());
         self.carried = false;
         let mut pull = Pull::default();
         let left = loop {
@@ -253,7 +253,7 @@ impl Driver<'_> {
             Step::Done(file) => return Ok(self.save(&file)?),
         }
         match Frame::decode(frame) {
-            Ok(Frame::Control(body)) => match wire::message(body) {
+            Ok(Frame::Control(body)) => match wire::control(body).map(|(message, _)| message) {
                 Ok(ToDevice::Fetch(fetch)) => debug!("update wanted from byte {}", fetch.offset),
                 Ok(ToDevice::Wait(wait)) => {
                     debug!("nothing to do for {} ms", wait.as_millis());
@@ -372,7 +372,7 @@ async fn say(link: &mut QuicLink, message: &ToAggregator) -> Result<(), LinkErro
 fn note_fetch(lane: Lane, frame: &[u8]) {
     if lane == Lane::Control
         && let Ok(Frame::Control(body)) = Frame::decode(frame)
-        && let Ok(ToAggregator::Fetch(fetch)) = wire::message(body)
+        && let Ok((ToAggregator::Fetch(fetch), _)) = wire::control(body)
     {
         debug!("model asked for from byte {}", fetch.offset);
     }

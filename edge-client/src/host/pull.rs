@@ -29,8 +29,8 @@ const MAX_FILE: u32 = 1 << 30;
 impl Pull {
     pub(super) fn handle_frame(&mut self, bytes: &[u8]) -> Step {
         match Frame::decode(bytes) {
-            Ok(Frame::Control(body)) => match wire::message::<ToDevice>(body) {
-                Ok(ToDevice::Onnx(blob)) if blob.bytes <= MAX_FILE => {
+            Ok(Frame::Control(body)) => match wire::control::<ToDevice>(body) {
+                Ok((ToDevice::Onnx(blob), _)) if blob.bytes <= MAX_FILE => {
                     let mut incoming = Incoming::new(blob.transfer, blob.bytes);
                     let fetch = incoming.fetch();
                     self.file = Some((blob, incoming, Vec::new()));

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use common::{
-    Code,
+    Code, Versions,
     transfer::{Lane, LinkLimits},
     wire::{self, SERVER_NAME},
 };
@@ -33,8 +33,7 @@ impl From<ConnectionError> for LinkError {
     fn from(error: ConnectionError) -> Self {
         match &error {
             ConnectionError::ApplicationClosed(close) => {
-                let code =
-                    u16::try_from(close.error_code.into_inner()).ok().and_then(|code| code.try_into().ok());
+                let code = u16::try_from(close.error_code.into_inner()).ok().and_then(Code::of);
                 code.map_or_else(|| Self::Lost(error.to_string()), Self::Refused)
             }
             // TLS alerts: one side does not accept the other's certificate.
@@ -49,6 +48,15 @@ impl From<ConnectionError> for LinkError {
             _ => Self::Lost(error.to_string()),
         }
     }
+}
+
+/// What a device speaks, newest first.
+const PROTOCOLS: [&[u8]; 2] = [wire::ALPN, wire::ALPN_4];
+
+/// What the peers have agreed to speak.
+fn protocol(connection: &Connection) -> Option<Vec<u8>> {
+    let data = connection.handshake_data()?.downcast::<quinn::crypto::rustls::HandshakeData>().ok()?;
+    data.protocol
 }
 
 /// An open link.
@@ -73,27 +81,27 @@ pub(super) fn endpoint(server: SocketAddr) -> std::io::Result<Endpoint> {
 /// How a device connects: who it is, what it speaks, and how long it bears silence.
 pub fn client_config(
     identity: &Identity,
-    alpn: &[u8],
+    protocols: &[&[u8]],
     silence: Duration,
 ) -> Result<quinn::ClientConfig, NoInitialCipherSuite> {
     let mut tls = (*identity.tls()).clone();
-    tls.alpn_protocols = vec![alpn.to_vec()];
+    tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls)?;
     let mut config = quinn::ClientConfig::new(Arc::new(crypto));
     config.transport_config(Arc::new(transport(silence)));
     Ok(config)
 }
 
-/// Opens a connection that speaks `alpn`.
+/// Opens a connection that speaks one of `protocols`.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     server: SocketAddr,
     identity: &Identity,
-    alpn: &[u8],
+    protocols: &[&[u8]],
     silence: Duration,
 ) -> Result<Connection, LinkError> {
     let config =
-        client_config(identity, alpn, silence).map_err(|error| LinkError::Lost(error.to_string()))?;
+        client_config(identity, protocols, silence).map_err(|error| LinkError::Lost(error.to_string()))?;
     let connecting = endpoint
         .connect_with(config, server, SERVER_NAME)
         .map_err(|error| LinkError::Lost(error.to_string()))?;
@@ -110,7 +118,7 @@ impl QuicLink {
         identity: &Identity,
         silence: Duration,
     ) -> Result<Self, LinkError> {
-        let connection = connect(endpoint, server, identity, wire::ALPN, silence).await?;
+        let connection = connect(endpoint, server, identity, &PROTOCOLS, silence).await?;
         let (control, receive) = connection.open_bi().await?;
         let (sender, frames) = mpsc::channel(32);
         let mut readers = JoinSet::new();
@@ -160,6 +168,15 @@ impl QuicLink {
     /// A frame that is already here.
     pub(super) fn try_receive(&mut self) -> Option<Result<Vec<u8>, LinkError>> {
         self.frames.try_recv().ok()
+    }
+
+    /// What Hello may name here: a gateway of protocol 4 reads no versions.
+    pub(super) fn versions(&self) -> Versions {
+        if protocol(&self.connection).as_deref() == Some(wire::ALPN) {
+            Versions::OURS
+        } else {
+            Versions::FOUR
+        }
     }
 
     pub(super) fn connection(&self) -> &Connection {

@@ -6,7 +6,7 @@
 //! room for all of them would be most of a small board's stack.
 
 use common::{
-    Duration, Instant,
+    Duration, Instant, Versions,
     message::DataSummary,
     sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD},
     transfer::LinkLimits,
@@ -139,7 +139,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                     Heard::Nothing => {}
                     Heard::Connected => {
                         (self.hail_at, self.pause) = (None, self.limits.timeout);
-                        self.session.handle_connected(self.limits, now);
+                        self.session.handle_connected(self.limits, Versions::FOUR, now);
                     }
                     Heard::Lost => {
                         self.hail_at = Some(now);

@@ -51,7 +51,7 @@ impl Taken {
         let room = rest.try_into().ok()?;
         let refused = match u16::from_le_bytes(*code) {
             0 => None,
-            number => Some(Code::try_from(number).ok()?),
+            number => Some(number.into()),
         };
         Some(Self { refused, next: u32::from_le_bytes(*next), room: u32::from_le_bytes(room) })
     }

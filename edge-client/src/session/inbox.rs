@@ -17,10 +17,20 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     pub fn handle_frame(&mut self, bytes: &[u8], now: Instant) -> Result<(), Code> {
         match Frame::decode(bytes).map_err(|error| error.code())? {
             Frame::Control(body) => {
-                let message = match wire::message(body) {
+                let (message, tail) = match wire::control(body) {
                     Ok(message) => message,
                     Err(error) => return Err(self.not_understood(error.code(), now)),
                 };
+                // A Welcome without a tail is of protocol 4, which is the oldest that a Hello names.
+                if let (Link::Greeting, ToDevice::Welcome(_), Some(version)) =
+                    (self.link, &message, wire::tail::<u8>(tail))
+                {
+                    if !self.versions.contains(version) {
+                        self.refuse(Code::WrongVersion.into(), now);
+                        return Err(Code::WrongVersion);
+                    }
+                    self.version = version;
+                }
                 self.handle_message(message, now);
             }
             Frame::Chunk { transfer, offset, data } => self.handle_chunk(transfer, offset, data, now),

@@ -1,7 +1,7 @@
 //! The Session against a scripted aggregator, message by message.
 
 use common::{
-    Code, Codec, Duration, Instant, RunId, Tier,
+    Code, Codec, Duration, Instant, RunId, Tier, Versions,
     brief::Brief,
     message::{
         Ack, Assignment, Blob, Fetch, Offer, PlanPart, Receipt, Refusal, Task, Ticket, ToAggregator,
@@ -106,7 +106,7 @@ impl<'a> Device<'a> {
         let (mut messages, mut bytes, mut out) = (vec![], vec![], [0; wire::MAX_CONTROL]);
         while let Some((lane, len)) = self.session.poll_transmit(&mut out) {
             match (lane, Frame::decode(&out[..len]).unwrap()) {
-                (Lane::Control, Frame::Control(body)) => messages.push(wire::message(body).unwrap()),
+                (Lane::Control, Frame::Control(body)) => messages.push(wire::control(body).unwrap().0),
                 (Lane::Transfer(lane), Frame::Chunk { transfer, data, .. }) if lane == transfer => {
                     bytes.extend_from_slice(data);
                 }
@@ -135,7 +135,7 @@ impl<'a> Device<'a> {
     }
 
     fn connect(&mut self, run: RunId) {
-        self.session.handle_connected(LIMITS, self.now);
+        self.session.handle_connected(LIMITS, Versions::OURS, self.now);
         self.hear(&ToDevice::Welcome(Welcome { run, tier: Tier::new(3).unwrap(), plan: self.plan }));
     }
 
@@ -176,7 +176,7 @@ fn assignment() -> Assignment {
 fn a_whole_round() {
     let mut arena = [0.0; 26];
     let mut device = Device::new(&mut arena);
-    device.session.handle_connected(LIMITS, device.now);
+    device.session.handle_connected(LIMITS, Versions::OURS, device.now);
     assert!(matches!(device.say().0.as_slice(), [ToAggregator::Hello(hello)] if hello.max_nodes == 4));
     device.join();
     assert_eq!(
@@ -207,7 +207,7 @@ fn a_whole_round() {
 fn requests_are_repeated_until_they_are_answered() {
     let mut arena = [0.0; 26];
     let mut device = Device::new(&mut arena);
-    device.session.handle_connected(LIMITS, device.now);
+    device.session.handle_connected(LIMITS, Versions::OURS, device.now);
     device.say();
     device.wait(99);
     assert!(device.say().0.is_empty());
@@ -247,7 +247,7 @@ fn a_lost_link_resumes_download_and_upload_where_they_were() {
     device.say();
     device.session.handle_disconnected();
     assert_eq!(device.session.poll_timeout(), None);
-    device.session.handle_connected(LIMITS, device.now);
+    device.session.handle_connected(LIMITS, Versions::OURS, device.now);
     device.hear(&ToDevice::Welcome(Welcome { run: TICKET.run, tier: Tier::new(3).unwrap(), plan: PLAN }));
     assert_eq!(device.say().0.last(), Some(&ToAggregator::Fetch(Fetch { transfer: 1, offset: 8 })));
     device.hear_chunk(8, &model_bytes()[8..16]);
@@ -259,7 +259,7 @@ fn a_lost_link_resumes_download_and_upload_where_they_were() {
     let (_, whole) = device.say();
     device.hear(&ToDevice::Ack(Ack { transfer: 1, next: 16 }));
     device.session.handle_disconnected();
-    device.session.handle_connected(LIMITS, device.now);
+    device.session.handle_connected(LIMITS, Versions::OURS, device.now);
     device.hear(&ToDevice::Welcome(Welcome { run: TICKET.run, tier: Tier::new(3).unwrap(), plan: PLAN }));
     assert_eq!(device.say().0.last(), Some(&ToAggregator::Offer(offer)));
     device.hear(&ToDevice::Fetch(Fetch { transfer: 1, offset: 16 }));
@@ -291,7 +291,7 @@ fn a_plan_that_does_not_fit_is_refused_with_the_figures() {
     assert_eq!(device.session.poll_event(), Some(Event::Refused(refusal)));
     let mut arena = [0.0; 26];
     let mut device = Device::new(&mut arena);
-    device.session.handle_connected(LIMITS, device.now);
+    device.session.handle_connected(LIMITS, Versions::OURS, device.now);
     let plan = PlanInfo { nodes: 5, forward: 5, ..PLAN };
     device.hear(&ToDevice::Welcome(Welcome { run: TICKET.run, tier: Tier::new(0).unwrap(), plan }));
     assert_eq!(device.session.poll_event(), Some(Event::Refused(Code::BadPlan.into())));

@@ -27,7 +27,7 @@ use aggregator::{
     server::ServerError,
     store::MemoryStore,
 };
-use common::{Budget, DeviceId, Instant, Tier, rng::derive, transfer::LinkLimits};
+use common::{Budget, DeviceId, Instant, Tier, Versions, rng::derive, transfer::LinkLimits};
 use edge_client::data::Shard;
 
 mod account;
@@ -210,7 +210,7 @@ impl Engine {
             let device = &mut self.devices[index];
             self.run.coordinator.handle_connected(device.conn, device.id.clone());
             if let Some(session) = &mut device.session {
-                session.handle_connected(LINK, self.now);
+                session.handle_connected(LINK, Versions::OURS, self.now);
             }
             self.talk(index, self.now)?;
             if let Some(code) = self.devices[index].refused {

@@ -219,7 +219,7 @@ fn plain_server(authority: &Authority) -> Result<quinn::ServerConfig, LoadError>
 }
 
 fn client_of(member: &Member, setup: Setup) -> Result<quinn::ClientConfig, LoadError> {
-    let mut config = client_config(&member.identity, ALPN, SILENCE).map_err(|error| tls(&error))?;
+    let mut config = client_config(&member.identity, &[ALPN], SILENCE).map_err(|error| tls(&error))?;
     if setup == Setup::Plain {
         let mut transport = TransportConfig::default();
         // Connections would not outlive the aggregator's turn: quinn ends silent ones after 30 s.

@@ -98,7 +98,7 @@ async fn converse(
     loop {
         let mut device = {
             let _place = common.gate.acquire().await.map_err(|closed| named(closed.to_string()))?;
-            let config = client_config(&member.identity, wire::ALPN, SILENCE)
+            let config = client_config(&member.identity, &[wire::ALPN], SILENCE)
                 .map_err(|error| LoadError::Tls(error.to_string()))?;
             let (connection, repeated) = connect(&endpoint, common.server, &member, &config).await?;
             let mut device = Device::open(connection, index).await.map_err(named)?;

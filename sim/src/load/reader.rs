@@ -52,7 +52,10 @@ impl FrameReader {
     pub async fn message(&mut self) -> Result<ToDevice, String> {
         let frame = self.next().await?.ok_or("the aggregator says no more")?;
         match Frame::decode(&frame).map_err(|error| error.to_string())? {
-            Frame::Control(body) => wire::message(body).map_err(|error| error.to_string()),
+            Frame::Control(body) => match wire::control(body) {
+                Ok((message, _)) => Ok(message),
+                Err(error) => Err(error.to_string()),
+            },
             Frame::Chunk { .. } => Err("a chunk among the messages".into()),
         }
     }

@@ -16,7 +16,7 @@ use aggregator::{
     store::MemoryStore,
 };
 use common::{
-    Code, DeviceId, Instant, RunId,
+    Code, DeviceId, Instant, RunId, Versions,
     rng::{Rng, derive},
     wire,
 };
@@ -277,7 +277,7 @@ impl World {
         member.conn = Some(conn);
         self.conns.insert(conn, index);
         self.coordinator.handle_connected(conn, member.device.clone());
-        member.session.handle_connected(limits, now);
+        member.session.handle_connected(limits, Versions::OURS, now);
         self.serve(index);
     }
 

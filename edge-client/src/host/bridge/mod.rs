@@ -115,7 +115,8 @@ impl Bridge {
         let mut pause = FIRST_PAUSE;
         loop {
             let identity = renewal.identity();
-            let reason = match quic::connect(&endpoint, self.server, identity, BRIDGE_ALPN, SILENCE).await {
+            let reason = match quic::connect(&endpoint, self.server, identity, &[BRIDGE_ALPN], SILENCE).await
+            {
                 Ok(connection) => {
                     info!("connected to {}", self.server);
                     pause = FIRST_PAUSE;

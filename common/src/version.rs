@@ -1,0 +1,66 @@
+//! Which versions of the protocol a peer speaks, and which one both use.
+//!
+//! ```text
+//! device      Hello, then a tail: oldest, newest     ->
+//!                                                    <- Welcome, then a tail: the version both use
+//! ```
+//! A message may grow at its end. What follows the fields that a peer knows is its tail, and a peer ignores what it
+//! does not know of it. Messages and codes that are newer than the agreed version are left out or replaced
+//! ([`crate::message::ToDevice::for_version`]).
+//!
+//! Peers of protocol 4 accept no tail, so a device must know before Hello that the gateway does: on QUIC by ALPN
+//! ([`crate::wire::ALPN`]), on a serial line by the version of the seal. A Hello without a tail is protocol 4.
+
+use serde::{Deserialize, Serialize};
+
+/// The newest protocol of this program. Raised whenever a message changes.
+pub const PROTOCOL_VERSION: u8 = 5;
+
+/// A range of protocol versions, both ends included.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Versions {
+    pub oldest: u8,
+    pub newest: u8,
+}
+
+impl Versions {
+    /// What this program speaks.
+    pub const OURS: Self = Self { oldest: 4, newest: PROTOCOL_VERSION };
+    /// What a peer speaks that names no versions.
+    pub const FOUR: Self = Self { oldest: 4, newest: 4 };
+
+    /// The newest version that both speak.
+    pub fn agree(self, other: Self) -> Option<u8> {
+        let newest = self.newest.min(other.newest);
+        (newest >= self.oldest.max(other.oldest)).then_some(newest)
+    }
+
+    /// Whether a version lies in the range.
+    pub fn contains(self, version: u8) -> bool {
+        (self.oldest..=self.newest).contains(&version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(oldest: u8, newest: u8) -> Versions {
+        Versions { oldest, newest }
+    }
+
+    #[test]
+    fn both_use_the_newest_version_that_both_speak() {
+        for (one, other, agreed) in [
+            (range(4, 5), range(4, 5), Some(5)),
+            (range(4, 5), range(4, 4), Some(4)),
+            (range(4, 5), range(5, 9), Some(5)),
+            (range(5, 6), range(4, 4), None),
+            (range(7, 8), range(4, 5), None),
+            // A range that is upside down contains nothing.
+            (range(9, 4), range(4, 9), None),
+        ] {
+            assert_eq!((one.agree(other), other.agree(one)), (agreed, agreed), "{one:?} {other:?}");
+        }
+    }
+}
