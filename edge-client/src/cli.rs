@@ -16,6 +16,7 @@ use edge_client::{
         Client, Draft, Identity,
         args::{BudgetArgs, DataArgs},
         enrol::{self, EnrolError, Token},
+        refusals::PATIENCE,
     },
     train::{Backend, Fast, Portable},
 };
@@ -120,6 +121,9 @@ struct RunArgs {
     /// that more than 60 are as 60
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     silence: u64,
+    /// Seconds over which the gateway must say "not enrolled" (E30), five times at least, before the device ends
+    #[arg(long, default_value_t = PATIENCE.as_secs())]
+    leave_after: u64,
 }
 
 #[derive(Copy, Clone, Debug, ValueEnum)]
@@ -182,6 +186,7 @@ fn run(args: &RunArgs) -> Result<()> {
         save_model: args.save_model.clone().map(|path| (path, args.save_every)),
         give_up_after: args.give_up_after.map(Duration::from_secs),
         silence: Duration::from_secs(args.silence),
+        leave_after: Duration::from_secs(args.leave_after),
     };
     let (mut fast, mut portable) = (Fast::new(), Portable::plain());
     let backend: &mut dyn Backend<f32> = match args.backend {

@@ -53,7 +53,17 @@ impl Village {
 
 fn start_bridge(gateway: &Gateway, serving: &Serving) -> Process {
     let (identity, port) = (gateway.text("bridge.pem"), format!("unix:{}", gateway.text("boards.sock")));
-    let args = ["bridge", "--server", &serving.address, "--identity", &identity, "--port", &port];
+    let args = [
+        "bridge",
+        "--server",
+        &serving.address,
+        "--identity",
+        &identity,
+        "--port",
+        &port,
+        "--leave-after",
+        "0",
+    ];
     Process::start("bridge", "edge-client", &args)
 }
 

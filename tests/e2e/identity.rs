@@ -40,13 +40,14 @@ fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
     assert_ne!(fs::read_to_string(&identity).unwrap(), before);
     device.terminate();
     let first_log = device.succeed();
-    let mut device = gateway.device(&serving, "cam-9", "0/5", &[]);
+    let mut device = gateway.device(&serving, "cam-9", "0/5", &["--leave-after", "0"]);
     device.wait_line("joined as");
 
     // The earlier certificate is no longer good, now that the new one was used.
     fs::write(gateway.path("old.pem"), before).unwrap();
     let old = gateway.text("old.pem");
-    let args = ["run", "--server", &serving.address, "--identity", &old, "--device", "cam-9"];
+    let args =
+        ["run", "--server", &serving.address, "--identity", &old, "--device", "cam-9", "--leave-after", "0"];
     let output = Process::start("old", "edge-client", &args).fail();
     assert!(output.contains("E30"), "{output}");
 
@@ -174,8 +175,11 @@ fn a_running_device_renews_its_certificate_before_it_expires() {
     fs::write(gateway.path("first.pem"), &first).unwrap();
     let first = gateway.text("first.pem");
     let args = ["run", "--server", &serving.address, "--identity", &first, "--device", "cam-1"];
-    let output = Process::start("expired", "edge-client", &args).fail();
-    assert!(output.contains("E32") || output.contains("E30"), "{output}");
+    // The gateway's clock may be wrong, so this does not end the process.
+    let mut expired = Process::start("expired", "edge-client", &args);
+    expired.wait_line("refused: E32");
+    expired.wait_line("refused: E32");
+    assert!(expired.is_running());
     assert!(device.is_running());
     let renewed = gateway.wait_committed(3);
     assert!(renewed["committed"].as_u64() >= Some(3), "rounds go on");

@@ -8,6 +8,7 @@
 //! | `corpus` | seeds of the fuzz targets |
 //! | `durable` | what is on the disk before the ledger names it |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
+//! | `forged_refusals` | what may end a running device: forged packets, other servers, wrong clocks, other protocols |
 //! | `gates` | what strangers may cost: handshakes, connections, bytes |
 //! | `garbage` | state machines that are told nonsense in any order |
 //! | `hostile` | devices that lie, and strangers |
@@ -26,6 +27,7 @@
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 //! | `standing` | where a run stands: `status`, refusals in the log, runs in which nothing was trained |
 //! | `stalls` | processes that are stopped, killed, revoked or started twice |
+//! | `versions` | peers of older and newer protocols |
 //! | `waiting` | what a round waits for, in virtual time |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
@@ -35,6 +37,7 @@ mod care;
 mod corpus;
 mod durable;
 mod exchanges;
+mod forged_refusals;
 mod garbage;
 mod gates;
 mod hostile;
@@ -54,4 +57,5 @@ mod siege;
 mod simulation;
 mod stalls;
 mod standing;
+mod versions;
 mod waiting;

@@ -23,7 +23,7 @@ fn start() -> (Gateway, Serving, Vec<Process>) {
     let model = gateway.model();
     let devices = DEVICES.iter().enumerate().map(|(tier, name)| {
         let ram = model.plans[tier].info.arena_bytes().to_string();
-        gateway.device(&serving, name, &format!("{tier}/3"), &["--ram", &ram])
+        gateway.device(&serving, name, &format!("{tier}/3"), &["--ram", &ram, "--leave-after", "0"])
     });
     let devices = devices.collect();
     gateway.wait_committed(10);

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`gateway`], [`process`] | the real programs, in a temporary directory |
 //! | [`relay`] | UDP between the real programs that loses, repeats, delays, reorders, cuts off, changes ports |
+//! | [`forge`] | packets that a stranger between both can forge |
 //! | [`raw`] | a QUIC client that says what it likes, for hostile devices |
 //! | [`board`] | the same for boards, through a real bridge |
 //! | [`memory`], [`link`] | Coordinator, Keeper and Sessions in one thread, over a link that loses, repeats, reorders, garbles and breaks, in virtual time |
@@ -16,6 +17,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is a failed test")]
 
 pub mod board;
+pub mod forge;
 pub mod gateway;
 pub mod hil;
 pub mod link;

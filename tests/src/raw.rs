@@ -117,15 +117,20 @@ impl Raw {
 
     /// The next message, or `None` when there are no more.
     pub async fn hear(&mut self) -> Option<ToDevice> {
+        match Frame::decode(&self.hear_frame().await?).unwrap() {
+            Frame::Control(body) => Some(wire::control(body).unwrap().0),
+            Frame::Chunk { .. } => panic!("a chunk on the control stream"),
+        }
+    }
+
+    /// The same as bytes.
+    pub async fn hear_frame(&mut self) -> Option<Vec<u8>> {
         in_time("an answer", async {
             let mut prefix = [0; 4];
             self.receive.read_exact(&mut prefix).await.ok()?;
             let mut frame = vec![0; wire::frame_len(prefix, wire::MAX_FRAME).unwrap()];
             self.receive.read_exact(&mut frame).await.ok()?;
-            match Frame::decode(&frame).unwrap() {
-                Frame::Control(body) => Some(wire::control(body).unwrap().0),
-                Frame::Chunk { .. } => panic!("a chunk on the control stream"),
-            }
+            Some(frame)
         })
         .await
     }
@@ -261,7 +266,7 @@ fn code(number: u64) -> Option<Code> {
     u16::try_from(number).ok()?.try_into().ok()
 }
 
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE.min(Duration::from_secs(60)), future).await {
         Ok(value) => value,
         Err(_) => panic!("waited in vain for {what}"),

@@ -15,6 +15,7 @@ use edge_client::{
             report,
         },
         provision,
+        refusals::PATIENCE,
     },
     serial::{
         MAX_PACKET, PING, Status,
@@ -39,6 +40,9 @@ pub(super) struct BridgeArgs {
     /// Ask boards for their status every so many seconds, and log it
     #[arg(long)]
     ask: Option<u64>,
+    /// Seconds over which the gateway must say "not enrolled" (E30), five times at least, before the bridge ends
+    #[arg(long, default_value_t = PATIENCE.as_secs())]
+    leave_after: u64,
 }
 
 pub(super) fn bridge(args: &BridgeArgs) -> Result<()> {
@@ -47,6 +51,7 @@ pub(super) fn bridge(args: &BridgeArgs) -> Result<()> {
         identity: Identity::load(&args.identity)?,
         ports: args.ports.clone(),
         ask: args.ask.filter(|&seconds| seconds > 0).map(Duration::from_secs),
+        leave_after: Duration::from_secs(args.leave_after),
         ledger: Ledger::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

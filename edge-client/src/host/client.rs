@@ -21,6 +21,7 @@ use super::{
     pace::Pace,
     pull::{Pull, Step},
     quic::{self, LinkError, QuicLink},
+    refusals::{Next, Refusals},
     renewal::Renewal,
 };
 use crate::{
@@ -71,6 +72,8 @@ pub struct Client {
     /// A link on which nothing arrives for so long is lost; it is kept alive by four packets in this time, or in the 60 s
     /// that the gateway bears.
     pub silence: Duration,
+    /// How long the gateway must have said "not enrolled" before the device ends; see [`super::refusals`].
+    pub leave_after: Duration,
 }
 
 /// Why a link was left.
@@ -78,6 +81,8 @@ enum Left {
     Finished,
     Stopped,
     Lost(String),
+    /// One of both ends refuses; the gateway has proved who it is.
+    Refused(Refusal),
 }
 
 impl Client {
@@ -99,13 +104,14 @@ impl Client {
             last_round: None,
             renewal: Renewal::new(self.identity.clone()),
             pace: Pace::new(&self.profile.device),
+            refusals: Refusals::new(self.leave_after),
             carried: false,
         };
         let mut last_link = time::Instant::now();
         tokio::pin!(stop);
         loop {
             let attempt = driver.connect(&endpoint);
-            let reason = match tokio::select! { link = attempt => link, () = &mut stop => return Ok(driver.end) }
+            let left = match tokio::select! { link = attempt => link, () = &mut stop => return Ok(driver.end) }
             {
                 Ok(link) => {
                     let before = driver.end.rounds;
@@ -114,24 +120,31 @@ impl Client {
                     if driver.end.rounds > before || driver.carried {
                         driver.pace.reset();
                     }
-                    match left {
-                        Left::Finished | Left::Stopped => {
-                            endpoint.wait_idle().await;
-                            return Ok(driver.end);
-                        }
-                        Left::Lost(reason) => reason,
-                    }
+                    left
                 }
-                Err(LinkError::Refused(code)) if is_final(code) => {
-                    return Err(ClientError::Refused { refusal: code.into() });
-                }
-                Err(error) => error.to_string(),
+                Err(error) => error.into(),
             };
-            if let Some(limit) = self.give_up_after.filter(|&limit| last_link.elapsed() >= limit) {
-                return Err(ClientError::Unreachable(limit));
-            }
-            let pause = driver.pace.pause(driver.session.is_under_way());
-            warn!("link lost ({reason}); trying again in {pause:.1?}");
+            let pause = match left {
+                Left::Finished | Left::Stopped => {
+                    endpoint.wait_idle().await;
+                    return Ok(driver.end);
+                }
+                Left::Lost(reason) => {
+                    if let Some(limit) = self.give_up_after.filter(|&limit| last_link.elapsed() >= limit) {
+                        return Err(ClientError::Unreachable(limit));
+                    }
+                    let pause = driver.pace.pause(driver.session.is_under_way());
+                    warn!("link lost ({reason}); trying again in {pause:.1?}");
+                    pause
+                }
+                Left::Refused(refusal) => match driver.refusals.refused(refusal.code, time::Instant::now()) {
+                    Next::End => return Err(ClientError::Refused { refusal }),
+                    Next::TryAgain(pause) => {
+                        warn!("refused: {}{}; trying again in {pause:.1?}", refusal.code, advice(&refusal));
+                        pause
+                    }
+                },
+            };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = &mut stop => return Ok(driver.end),
@@ -149,6 +162,7 @@ struct Driver<'a> {
     last_round: Option<u32>,
     renewal: Renewal,
     pace: Pace,
+    refusals: Refusals,
     /// The present link has moved a part of a model or of an update.
     carried: bool,
 }
@@ -178,14 +192,12 @@ impl Driver<'_> {
                 Ok(None) => {}
                 Ok(Some(left)) => break left,
                 Err(Trouble::Client(error)) => return Err(error),
-                Err(Trouble::Link(LinkError::Refused(code))) if is_final(code) => {
-                    return Err(ClientError::Refused { refusal: code.into() });
-                }
-                Err(Trouble::Link(error)) => break Left::Lost(error.to_string()),
+                Err(Trouble::Link(error)) => break error.into(),
+                Err(Trouble::Refused(refusal)) => break Left::Refused(refusal),
             }
         };
         self.session.handle_disconnected();
-        if !matches!(left, Left::Lost(_)) {
+        if matches!(left, Left::Finished | Left::Stopped) {
             let _ = say(&mut link, &ToAggregator::Goodbye).await;
             link.close().await;
         }
@@ -276,6 +288,7 @@ impl Driver<'_> {
         match *event {
             Event::Joined { run, tier, parameters } => {
                 info!(%run, "joined as {tier} with {parameters} parameters");
+                self.refusals.joined();
                 self.end.tier = Some(tier);
                 self.end.run = Some(run);
             }
@@ -296,9 +309,7 @@ impl Driver<'_> {
                 }
             }
             Event::Failed { round, code } => warn!(round, "could not train: {code}"),
-            Event::Refused(refusal) if is_final(refusal.code) => {
-                return Err(Trouble::Client(ClientError::Refused { refusal }));
-            }
+            Event::Refused(refusal) if !is_passing(refusal.code) => return Err(Trouble::Refused(refusal)),
             Event::Refused(refusal) => warn!("refused: {}", refusal.code),
             Event::Finished { round } => {
                 info!(round, "run is over");
@@ -343,10 +354,20 @@ impl Driver<'_> {
     }
 }
 
-/// What can go wrong in a turn: with the link, which is opened again, or for good.
+/// What can go wrong in a turn: with the link, with what one end asks of the other, or for good.
 enum Trouble {
     Link(LinkError),
+    Refused(Refusal),
     Client(ClientError),
+}
+
+impl From<LinkError> for Left {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Refused(code) if !is_passing(code) => Self::Refused(code.into()),
+            other => Self::Lost(other.to_string()),
+        }
+    }
 }
 
 impl From<LinkError> for Trouble {
@@ -378,19 +399,22 @@ fn note_fetch(lane: Lane, frame: &[u8]) {
     }
 }
 
-/// Refusals that no later attempt will change.
-pub(super) fn is_final(code: Code) -> bool {
-    !matches!(code, Code::Busy | Code::NotReady | Code::Unexpected | Code::BadChecksum | Code::BadFrame)
+/// Refusals that say nothing about the device: the next attempt may fare better.
+pub(super) fn is_passing(code: Code) -> bool {
+    matches!(code, Code::Busy | Code::NotReady | Code::Unexpected | Code::BadChecksum | Code::BadFrame)
 }
 
-fn advice(refusal: &Refusal) -> String {
+pub(super) fn advice(refusal: &Refusal) -> String {
     match refusal.code {
         Code::DoesNotFit => format!(" (needs {} bytes, the device has {})", refusal.need, refusal.have),
         Code::WrongData if refusal.need > 0 => {
             format!(" (the model takes {} numbers per sample, the data has {})", refusal.need, refusal.have)
         }
         Code::UnknownDevice => "; enrol it with `aggregator enroll` and use the new identity".into(),
-        Code::BadCertificate => "; use the identity file that this aggregator's `enroll` wrote".into(),
+        Code::BadCertificate => {
+            "; the certificate has expired or is of another fleet: compare the gateway's clock, or enrol again".into()
+        }
+        Code::WrongVersion => "; update the older one of gateway and device".into(),
         Code::TierNotAllowed => "; enrol it with other --tiers, or give it more memory".into(),
         Code::WrongIdentity => "; --device must be the name it was enrolled under".into(),
         Code::Displaced => "; this process ends, the other one goes on: enrol a name for each process".into(),

@@ -105,7 +105,7 @@ async fn ask(
     let config = quinn::ClientConfig::new(Arc::new(crypto));
     let connecting = endpoint.connect_with(config, server, SERVER_NAME).map_err(|error| link(&error))?;
     let exchange = async {
-        let connection = connecting.await.map_err(refused)?;
+        let connection = connecting.await.map_err(|error| unproven(&error))?;
         let bundle = trade(&connection, secret).await?;
         connection.close(VarInt::from_u32(0), b"");
         Ok::<_, EnrolError>(bundle)
@@ -148,6 +148,10 @@ fn link(error: &dyn std::error::Error) -> EnrolError {
 
 fn late() -> EnrolError {
     EnrolError::Link(format!("nothing within {PATIENCE:?}"))
+}
+
+fn unproven(error: &quinn::ConnectionError) -> EnrolError {
+    EnrolError::Link(LinkError::before_proof(error).to_string())
 }
 
 fn refused(error: quinn::ConnectionError) -> EnrolError {

@@ -11,6 +11,7 @@ mod pace;
 pub mod provision;
 mod pull;
 mod quic;
+pub mod refusals;
 mod renewal;
 
 pub use client::{Client, ClientError, Conclusion, SILENCE};

@@ -22,13 +22,39 @@ const GATEWAY_SILENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum LinkError {
-    /// The aggregator has closed the connection and said why.
+    /// The aggregator has proved who it is, closed the connection and said why.
     #[error("{0}")]
     Refused(Code),
     #[error("{0}")]
     Lost(String),
 }
 
+/// TLS alerts as QUIC's error codes.
+const ALERTS: std::ops::Range<u64> = 0x100..0x200;
+/// The peer speaks none of our protocols.
+const NO_PROTOCOL: u64 = 0x178;
+
+impl LinkError {
+    /// A handshake that was not completed proves nothing: a stranger on the way can forge any reason.
+    pub(super) fn before_proof(error: &ConnectionError) -> Self {
+        let code = match error {
+            ConnectionError::TransportError(error) => u64::from(error.code),
+            ConnectionError::ConnectionClosed(close) => u64::from(close.error_code),
+            _ => 0,
+        };
+        Self::Lost(match code {
+            NO_PROTOCOL => {
+                format!("{error}; the server speaks no version of the protocol that this program knows")
+            }
+            code if ALERTS.contains(&code) => {
+                format!("{error}; is --server the gateway that enrolled this device?")
+            }
+            _ => error.to_string(),
+        })
+    }
+}
+
+/// Of a connection whose handshake is complete.
 impl From<ConnectionError> for LinkError {
     fn from(error: ConnectionError) -> Self {
         match &error {
@@ -36,13 +62,8 @@ impl From<ConnectionError> for LinkError {
                 let code = u16::try_from(close.error_code.into_inner()).ok().and_then(Code::of);
                 code.map_or_else(|| Self::Lost(error.to_string()), Self::Refused)
             }
-            // TLS alerts: one side does not accept the other's certificate.
-            ConnectionError::TransportError(reason) if (0x100..0x200).contains(&u64::from(reason.code)) => {
-                Self::Refused(Code::BadCertificate)
-            }
-            ConnectionError::ConnectionClosed(close)
-                if (0x100..0x200).contains(&u64::from(close.error_code)) =>
-            {
+            // The gateway looks at the device's certificate after the device has completed its handshake.
+            ConnectionError::ConnectionClosed(close) if ALERTS.contains(&u64::from(close.error_code)) => {
                 Self::Refused(Code::BadCertificate)
             }
             _ => Self::Lost(error.to_string()),
@@ -107,7 +128,8 @@ pub(super) async fn connect(
         .map_err(|error| LinkError::Lost(error.to_string()))?;
     let connection = tokio::time::timeout(Duration::from_secs(10), connecting)
         .await
-        .map_err(|_| LinkError::Lost("no answer within 10 s".into()))??;
+        .map_err(|_| LinkError::Lost("no answer within 10 s".into()))?
+        .map_err(|error| LinkError::before_proof(&error))?;
     Ok(connection)
 }
 

@@ -100,6 +100,7 @@ fn client(
         save_model: None,
         give_up_after: Some(GIVE_UP),
         silence: edge_client::host::SILENCE,
+        leave_after: edge_client::host::refusals::PATIENCE,
     })
 }
 

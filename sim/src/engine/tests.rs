@@ -95,6 +95,7 @@ async fn over_quic(config: &Config, dir: &Path, plans: &[aggregator::model::Tier
         let profile = Profile { device: member.device, budget, data: member.shard.summary(), secret: 0 };
         let client = Client {
             silence: edge_client::host::SILENCE,
+            leave_after: edge_client::host::refusals::PATIENCE,
             server: server.address(),
             identity: Identity::parse(bundle.as_bytes()).unwrap(),
             profile,

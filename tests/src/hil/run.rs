@@ -152,6 +152,7 @@ async fn run_async(
         identity: identity(&authority, "bridge"),
         ports,
         ask: Some(Duration::from_secs(2)),
+        leave_after: edge_client::host::refusals::PATIENCE,
         ledger: ledger.clone(),
     };
     tasks.spawn(async move { bridge.run(std::future::pending()).await.unwrap() });
@@ -224,6 +225,7 @@ fn client(server: &Server, authority: &Authority, device: &FleetDevice) -> Clien
     };
     Client {
         silence: edge_client::host::SILENCE,
+        leave_after: edge_client::host::refusals::PATIENCE,
         server: server.address(),
         identity: identity(authority, device.device.as_str()),
         profile,

@@ -28,9 +28,10 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    client::{ClientError, SILENCE, is_final},
+    client::{ClientError, SILENCE, advice, is_passing},
     identity::Identity,
     quic::{self, LinkError},
+    refusals::{Next, Refusals},
     renewal::Renewal,
 };
 use crate::serial::{
@@ -44,6 +45,8 @@ use port::{Port, PortSpec};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A gateway that does not know a bridge says so at once; a connection that lasts longer is one of a member.
+const ADMITTED: Duration = Duration::from_secs(10);
 const ROOM: usize = MAX_PACKET + 4;
 
 /// Where boards are, and whom they talk to.
@@ -54,6 +57,8 @@ pub struct Bridge {
     pub ports: Vec<PortSpec>,
     /// Ask every board for its status this often, and log it.
     pub ask: Option<Duration>,
+    /// How long the gateway must have said "not enrolled" before the bridge ends; see [`super::refusals`].
+    pub leave_after: Duration,
     /// What is carried is noted here.
     pub ledger: Ledger,
 }
@@ -105,7 +110,7 @@ impl Bridge {
         }
     }
 
-    /// Opens the connection again whenever it is lost; returns only if there is no point in trying.
+    /// Opens the connection again whenever it is lost; returns only what may end a bridge ([`super::refusals`]).
     async fn keep_connected(&self, connected: &watch::Sender<Option<quinn::Connection>>) -> ClientError {
         let endpoint = match quic::endpoint(self.server) {
             Ok(endpoint) => endpoint,
@@ -113,6 +118,7 @@ impl Bridge {
         };
         let mut renewal = Renewal::new(self.identity.clone());
         let mut pause = FIRST_PAUSE;
+        let mut refusals = Refusals::new(self.leave_after);
         loop {
             let identity = renewal.identity();
             let reason = match quic::connect(&endpoint, self.server, identity, &[BRIDGE_ALPN], SILENCE).await
@@ -120,6 +126,7 @@ impl Bridge {
                 Ok(connection) => {
                     info!("connected to {}", self.server);
                     pause = FIRST_PAUSE;
+                    let since = Instant::now();
                     connected.send_replace(Some(connection.clone()));
                     let reason = loop {
                         tokio::select! {
@@ -129,18 +136,34 @@ impl Bridge {
                         }
                     };
                     connected.send_replace(None);
+                    if since.elapsed() > ADMITTED {
+                        refusals.joined();
+                    }
                     reason
                 }
                 Err(error) => error,
             };
-            match reason {
-                LinkError::Refused(code) if is_final(code) => {
-                    return ClientError::Refused { refusal: code.into() };
+            let wait = match reason {
+                LinkError::Refused(code) if !is_passing(code) => {
+                    let refusal = code.into();
+                    match refusals.refused(code, Instant::now()) {
+                        Next::End => return ClientError::Refused { refusal },
+                        Next::TryAgain(wait) => {
+                            warn!("refused: {code}{}; trying again in {wait:.1?}", advice(&refusal));
+                            wait
+                        }
+                    }
                 }
-                LinkError::Refused(Code::NotReady) => info!("the aggregator has stopped"),
-                other => warn!("link lost ({other}); trying again in {pause:.1?}"),
-            }
-            tokio::time::sleep(pause).await;
+                LinkError::Refused(Code::NotReady) => {
+                    info!("the aggregator has stopped; trying again in {pause:.1?}");
+                    pause
+                }
+                other => {
+                    warn!("link lost ({other}); trying again in {pause:.1?}");
+                    pause
+                }
+            };
+            tokio::time::sleep(wait).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
