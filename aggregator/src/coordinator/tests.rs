@@ -12,6 +12,7 @@ use crate::server::open_model;
 
 mod floods;
 mod silence;
+mod versions;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod stages;
+mod versions;
 
 const LIMITS: LinkLimits = LinkLimits { chunk: 8, window: 64, timeout: Duration::from_millis(100) };
 const TICKET: Ticket = Ticket { run: RunId(9), round: 1, stage: 0, attempt: 0 };
