@@ -327,8 +327,9 @@ mod tests {
     fn a_file_that_can_not_be_read_is_no_answer() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
-        let [device, other]: [DeviceId; 2] = ["cam-1", "cam-2"].map(|name| name.parse().unwrap());
-        let [certificate, others] = [&device, &other].map(|device| {
+        let [device, other, third]: [DeviceId; 3] =
+            ["cam-1", "cam-2", "cam-3"].map(|name| name.parse().unwrap());
+        let [certificate, others, thirds] = [&device, &other, &third].map(|device| {
             CertificateDer::from_pem_slice(authority.enroll(device).unwrap().as_bytes()).unwrap()
         });
         spoil(&dir.path().join("identity/devices/cam-1.crt"));
@@ -339,7 +340,8 @@ mod tests {
         assert_eq!(authority.device_of(&others).unwrap(), None);
         // Not mounted.
         fs::rename(dir.path().join("identity/devices"), dir.path().join("elsewhere")).unwrap();
-        assert!(matches!(authority.device_of(&others), Err(CaError::Io { .. })));
+        assert!(matches!(authority.device_of(&thirds), Err(CaError::Io { .. })));
+        assert_eq!(authority.device_of(&others).unwrap(), None, "that it is revoked stands elsewhere");
     }
 
     #[test]

@@ -164,8 +164,9 @@ mod tests {
         let member = authority.serial_member(&device).unwrap().unwrap();
         assert_eq!(member.tiers, tiers);
         assert!(member.expires.unwrap().abs_diff(seconds_now() + 60) < 30);
-        authority.enroll_serial_as(&device, terms(0), Existing::Replace, None).unwrap();
-        assert_eq!(authority.serial_member(&device).unwrap(), None, "it has expired");
+        let other = "board-2".parse().unwrap();
+        authority.enroll_serial_under(&other, terms(0)).unwrap();
+        assert_eq!(authority.serial_member(&other).unwrap(), None, "it has expired");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use rustls::{
 };
 
 use super::*;
-use crate::ca::{Existing, Membership};
+use crate::ca::Membership;
 
 fn client(authority: &Authority, device: Option<&DeviceId>) -> rustls::ClientConfig {
     let mut roots = RootCertStore::empty();
@@ -74,15 +74,14 @@ fn a_certificate_is_looked_at_whenever_a_device_comes_back() {
 fn a_disk_that_fails_turns_nobody_away_for_good() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
-    let enrolled = |terms| {
-        let (device, replace) = ("cam-1".parse().unwrap(), Existing::Replace);
-        let bundle = authority.enroll_as(&device, terms, replace, None).unwrap();
+    let enrolled = |device: &str, terms| {
+        let bundle = authority.enroll_under(&device.parse().unwrap(), terms).unwrap();
         CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()
     };
     let code = |certificate: &CertificateDer<'static>| {
         look_up(Some(certificate.clone()), &authority).map(drop).map_err(|fault| fault.code())
     };
-    let certificate = enrolled(Membership::default());
+    let certificate = enrolled("cam-1", Membership::default());
     assert_eq!(code(&certificate), Ok(()));
     let (file, aside) = (dir.path().join("identity/devices/cam-1.crt"), dir.path().join("aside"));
     std::fs::rename(&file, &aside).unwrap();
@@ -93,7 +92,7 @@ fn a_disk_that_fails_turns_nobody_away_for_good() {
     std::fs::remove_dir(&file).unwrap();
     std::fs::rename(&aside, &file).unwrap();
     assert_eq!(code(&certificate), Ok(()));
-    let expired = enrolled(Membership { good_for: Duration::ZERO, ..Membership::default() });
+    let expired = enrolled("cam-2", Membership { good_for: Duration::ZERO, ..Membership::default() });
     assert_eq!(code(&expired), Err(Code::BadCertificate));
 }
 
