@@ -4,6 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use common::{
     Code,
+    printable::printable,
     transfer::{Lane, LinkLimits},
     wire::{self, SERVER_NAME},
 };
@@ -14,6 +15,11 @@ use quinn::{
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::identity::Identity;
+
+/// Not final: the right server may answer the next time.
+pub(super) const OLD_SERVER: &str = "the server's certificate is older than one that this device has seen: its key may be \
+                                     stolen, or the gateway's identity/ was restored from a backup; \
+                                     `aggregator rotate-server-key` on the gateway gives it a new one";
 
 /// The gateway gives up a connection on which it has heard nothing for so long, and QUIC takes the shorter of both ends'
 /// times.
@@ -29,13 +35,20 @@ pub(super) enum LinkError {
     Lost(String),
 }
 
+impl LinkError {
+    /// Of an error in which the peer may have chosen what is said.
+    pub(super) fn lost(error: &dyn std::fmt::Display) -> Self {
+        Self::Lost(printable(error))
+    }
+}
+
 impl From<ConnectionError> for LinkError {
     fn from(error: ConnectionError) -> Self {
         match &error {
             ConnectionError::ApplicationClosed(close) => {
                 let code =
                     u16::try_from(close.error_code.into_inner()).ok().and_then(|code| code.try_into().ok());
-                code.map_or_else(|| Self::Lost(error.to_string()), Self::Refused)
+                code.map_or_else(|| Self::lost(&error), Self::Refused)
             }
             // TLS alerts: one side does not accept the other's certificate.
             ConnectionError::TransportError(reason) if (0x100..0x200).contains(&u64::from(reason.code)) => {
@@ -46,7 +59,7 @@ impl From<ConnectionError> for LinkError {
             {
                 Self::Refused(Code::BadCertificate)
             }
-            _ => Self::Lost(error.to_string()),
+            _ => Self::lost(&error),
         }
     }
 }
@@ -92,14 +105,17 @@ pub(super) async fn connect(
     alpn: &[u8],
     silence: Duration,
 ) -> Result<Connection, LinkError> {
-    let config =
-        client_config(identity, alpn, silence).map_err(|error| LinkError::Lost(error.to_string()))?;
-    let connecting = endpoint
-        .connect_with(config, server, SERVER_NAME)
-        .map_err(|error| LinkError::Lost(error.to_string()))?;
-    let connection = tokio::time::timeout(Duration::from_secs(10), connecting)
+    let config = client_config(identity, alpn, silence).map_err(|error| LinkError::lost(&error))?;
+    let connecting =
+        endpoint.connect_with(config, server, SERVER_NAME).map_err(|error| LinkError::lost(&error))?;
+    let connected = tokio::time::timeout(Duration::from_secs(10), connecting)
         .await
-        .map_err(|_| LinkError::Lost("no answer within 10 s".into()))??;
+        .map_err(|_| LinkError::Lost("no answer within 10 s".into()))?;
+    let connection = connected.map_err(|error| match identity.newest().take_refused() {
+        true => LinkError::Lost(OLD_SERVER.into()),
+        false => error.into(),
+    })?;
+    identity.note_server(&connection);
     Ok(connection)
 }
 
@@ -142,7 +158,7 @@ impl QuicLink {
         match sent {
             Ok(()) => Ok(()),
             Err(quinn::WriteError::ConnectionLost(error)) => Err(error.into()),
-            Err(error) => Err(LinkError::Lost(error.to_string())),
+            Err(error) => Err(LinkError::lost(&error)),
         }
     }
 
@@ -213,15 +229,15 @@ async fn read_frames(mut stream: RecvStream, frames: &Frames) -> String {
     loop {
         let mut prefix = [0; 4];
         if let Err(error) = stream.read_exact(&mut prefix).await {
-            return error.to_string();
+            return printable(&error);
         }
         let len = match wire::frame_len(prefix, limit) {
             Ok(len) => len,
-            Err(error) => return error.to_string(),
+            Err(error) => return printable(&error),
         };
         let mut frame = vec![0; len];
         if let Err(error) = stream.read_exact(&mut frame).await {
-            return error.to_string();
+            return printable(&error);
         }
         if frames.send(Ok(frame)).await.is_err() {
             return "nobody reads".into();
