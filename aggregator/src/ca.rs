@@ -2,44 +2,65 @@
 //!
 //! ```text
 //! identity/ca.crt  ca.key        the authority; the key never leaves this directory
-//! identity/server.crt  server.key
+//! identity/server.pem            the server's certificate and key; earlier programs have server.crt and server.key
 //! identity/devices/<device>.crt  who is enrolled; `aggregator revoke` removes the file
 //! identity/serial/<device>.key   the key that a device behind a bridge shares with us, and its terms
 //! identity/lock                  held while any of these change: commands run beside the server
+//! revoked.jsonl                  who was revoked or replaced, and when; not in identity/, so that a backup of it
+//!                                cannot take a revocation back
 //! <device>.page                  the flash page with which such a device gets its name and key
 //! <device>.pem                   what the device gets: its certificate, its key, the authority
 //! ```
 //! A device is who its certificate says, and only while that very certificate is in `devices/`: its name says which
-//! file to compare it with, and the content decides.
+//! file to compare it with, and the content decides. A certificate or key from before the last revocation of its name
+//! is never good again, whatever is in `identity/`.
 //!
-//! That a file can not be read is no answer: only one that is not there, or that has another content, says that a device
+//! That a file cannot be read is no answer: only one that is not there, or that has another content, says that a device
 //! is not enrolled. Otherwise a disk that fails would turn away a whole fleet for good.
+//!
+//! Everything here is for its owner alone (0700, 0600): other users can neither read it nor hold the lock.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
-mod draft;
+mod enrolment;
+mod journal;
 mod membership;
 mod names;
 mod revocation;
+mod roster;
 mod serial;
+mod server;
 mod tokens;
 
-pub use draft::{Draft, Secrecy, write_file};
+pub use common::files::{Draft, Secrecy, write_file};
+pub use enrolment::Existing;
 pub use membership::{Membership, has_expired};
+pub use roster::{Credential, Member, Standing};
 pub use serial::SerialMember;
 pub use tokens::{KEY_BYTES, SECRET_BYTES};
 
-use common::{DeviceId, wire::SERVER_NAME};
-use draft::sync_parent;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
+use common::{
+    DeviceId,
+    certificate::issued,
+    files::{self, MAX_CREDENTIAL, sync_parent},
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use journal::Journal;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use tracing::warn;
+
+/// How long the lock is waited for, and how often it is tried: those who hold it are done at once.
+const LOCK_PATIENCE: Duration = Duration::from_secs(20);
+const BETWEEN_TRIES: Duration = Duration::from_millis(2);
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -54,6 +75,20 @@ pub enum CaError {
     Exists(PathBuf),
     #[error("no authority in {0}; create one with `aggregator init`")]
     Missing(PathBuf),
+    #[error(
+        "{0} has been held by another process for {LOCK_PATIENCE:?}; `lslocks` names it: end it, then try again"
+    )]
+    Locked(PathBuf),
+    #[error(
+        "{0} is enrolled already; with --replace it gets a new identity, and the present one is no longer good"
+    )]
+    Enrolled(DeviceId),
+    #[error("{0} was revoked; with --replace it becomes a member again")]
+    Revoked(DeviceId),
+    #[error(
+        "{path}:{line} is damaged, so it is not known who was revoked; restore the file, or remove the line and revoke again whom it was about"
+    )]
+    Journal { path: PathBuf, line: usize },
     #[error("the operating system gives no random numbers")]
     Random,
     #[error("a device's key must be an uncompressed point of P-256")]
@@ -69,12 +104,17 @@ const PLACES: [&str; 2] = ["devices", "renewed"];
 #[derive(Clone, Debug)]
 pub struct Authority {
     dir: PathBuf,
+    journal: Journal,
 }
 
 impl Authority {
+    fn at(dir: &Path) -> Self {
+        Self { dir: dir.join("identity"), journal: Journal::of(dir) }
+    }
+
     /// Creates keys and certificates under `dir/identity`.
     pub fn create(dir: &Path) -> Result<Self, CaError> {
-        let this = Self { dir: dir.join("identity") };
+        let this = Self::at(dir);
         let ca = this.path("ca.crt");
         if ca.exists() {
             return Err(CaError::Exists(ca));
@@ -82,38 +122,24 @@ impl Authority {
         this.make_dir("devices")?;
         let ca_key = KeyPair::generate()?;
         let ca_cert = authority_params()?.self_signed(&ca_key)?;
-        let issuer = Issuer::new(authority_params()?, &ca_key);
-        let server_key = KeyPair::generate()?;
-        let mut params = leaf_params("aggregator", ExtendedKeyUsagePurpose::ServerAuth)?;
-        params.subject_alt_names = vec![rcgen::SanType::DnsName(SERVER_NAME.try_into()?)];
-        let server = params.signed_by(&server_key, &issuer)?;
-        this.write("ca.key", &ca_key.serialize_pem(), Secrecy::Secret)?;
-        this.write("server.key", &server_key.serialize_pem(), Secrecy::Secret)?;
-        this.write("server.crt", &server.pem(), Secrecy::Public)?;
+        this.write("ca.key", &ca_key.serialize_pem())?;
+        this.make_server_key()?;
         // Last, because where it is the authority is taken for whole.
-        this.write("ca.crt", &ca_cert.pem(), Secrecy::Public)?;
+        this.write("ca.crt", &ca_cert.pem())?;
         Ok(this)
     }
 
+    /// Opens what [`Authority::create`] made. What an earlier program has left open to other users is closed.
     pub fn open(dir: &Path) -> Result<Self, CaError> {
-        let this = Self { dir: dir.join("identity") };
-        if this.path("ca.crt").exists() { Ok(this) } else { Err(CaError::Missing(this.dir)) }
-    }
-
-    /// Makes a device a member under the usual terms and returns the PEM bundle it needs. Enrolling again
-    /// replaces the earlier certificate.
-    pub fn enroll(&self, device: &DeviceId) -> Result<String, CaError> {
-        self.enroll_under(device, Membership::default())
-    }
-
-    /// The same under other terms.
-    pub fn enroll_under(&self, device: &DeviceId, terms: Membership) -> Result<String, CaError> {
-        let key = KeyPair::generate()?;
-        let certificate = self.certify(device, &key, terms)?;
-        let bundle = format!("{certificate}{}{}", key.serialize_pem(), self.read("ca.crt")?);
-        let _lock = self.lock()?;
-        self.admit(device, &certificate)?;
-        Ok(bundle)
+        let this = Self::at(dir);
+        if !this.path("ca.crt").exists() {
+            return Err(CaError::Missing(this.dir));
+        }
+        if let Err(error) = files::tighten(&this.dir) {
+            warn!("{} is open to other users, and that cannot be changed: {error}", this.dir.display());
+        }
+        this.journal.check()?;
+        Ok(this)
     }
 
     /// Whose certificate this is, if that device is enrolled with it. Costs a few files, however many devices there are.
@@ -129,6 +155,9 @@ impl Authority {
     /// Whether the device is enrolled with this certificate now. The first use of a renewed certificate
     /// replaces the one before.
     pub fn is_enrolled(&self, device: &DeviceId, certificate: &CertificateDer<'_>) -> Result<bool, CaError> {
+        if self.journal.revokes(device, issued(certificate))? {
+            return Ok(false);
+        }
         let [present, renewed] = PLACES.map(|place| self.path(&format!("{place}/{device}.crt")));
         if holds(&present, certificate)? {
             return Ok(true);
@@ -154,25 +183,8 @@ impl Authority {
         Ok(true)
     }
 
-    /// This is the device's certificate from now on, and its only one. The lock is held.
-    fn admit(&self, device: &DeviceId, certificate: &str) -> Result<(), CaError> {
-        self.remove(&format!("renewed/{device}.crt"))?;
-        self.write(&format!("devices/{device}.crt"), certificate, Secrecy::Public)
-    }
-
-    pub fn devices(&self) -> Vec<DeviceId> {
-        let entries = fs::read_dir(self.path("devices")).into_iter().flatten().flatten();
-        let mut devices: Vec<DeviceId> = entries.filter_map(|entry| certified(&entry.path())).collect();
-        devices.sort();
-        devices
-    }
-
     pub fn root(&self) -> Result<CertificateDer<'static>, CaError> {
         self.pem("ca.crt")
-    }
-
-    pub fn server(&self) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), CaError> {
-        Ok((self.pem("server.crt")?, self.pem("server.key")?))
     }
 
     /// Fails where the directory of devices is gone, as with a disk that is not mounted.
@@ -182,8 +194,10 @@ impl Authority {
     }
 
     fn pem<T: PemObject>(&self, name: &str) -> Result<T, CaError> {
-        let path = self.path(name);
-        T::from_pem_file(&path).map_err(|error| CaError::Pem { path, what: error.to_string() })
+        let text = self.read(name)?;
+        let damaged = |error: rustls::pki_types::pem::Error| error.to_string();
+        T::from_pem_slice(text.as_bytes())
+            .map_err(|error| CaError::Pem { path: self.path(name), what: damaged(error) })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -192,12 +206,29 @@ impl Authority {
 
     fn read(&self, name: &str) -> Result<String, CaError> {
         let path = self.path(name);
-        fs::read_to_string(&path).map_err(|source| CaError::Io { path, source })
+        files::read_text(&path, MAX_CREDENTIAL).map_err(|source| CaError::Io { path, source })
     }
 
-    fn write(&self, name: &str, text: &str, secrecy: Secrecy) -> Result<(), CaError> {
+    /// The same; `None` if there is no such file.
+    fn read_if_there(&self, name: &str) -> Result<Option<String>, CaError> {
+        match self.read(name) {
+            Err(CaError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    /// The same for what need not be text.
+    fn read_bytes_if_there(&self, name: &str) -> Result<Option<Vec<u8>>, CaError> {
         let path = self.path(name);
-        write_file(&path, text, secrecy).map_err(|source| CaError::Io { path, source })
+        match files::read(&path, MAX_CREDENTIAL) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some).map_err(|source| CaError::Io { path, source }),
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), CaError> {
+        let path = self.path(name);
+        write_file(&path, text, Secrecy::Secret).map_err(|source| CaError::Io { path, source })
     }
 
     fn make_dir(&self, name: &str) -> Result<(), CaError> {
@@ -205,34 +236,36 @@ impl Authority {
         if path.is_dir() {
             return Ok(());
         }
-        let made = fs::create_dir_all(&path).and_then(|()| sync_parent(&path));
+        let made = files::make_private_dir(&path).and_then(|()| sync_parent(&path));
         made.map_err(|source| CaError::Io { path, source })
     }
 
-    /// Nobody else changes who is a member until this is dropped.
+    /// No other process changes who is a member until this is dropped.
     fn lock(&self) -> Result<File, CaError> {
         let path = self.path("lock");
-        let open = || {
-            let file = fs::OpenOptions::new().create(true).append(true).open(&path)?;
-            file.lock()?;
-            Ok(file)
-        };
-        open().map_err(|source| CaError::Io { path: path.clone(), source })
+        let failed = |source| CaError::Io { path: path.clone(), source };
+        let file = files::private().create(true).append(true).open(&path).map_err(failed)?;
+        let start = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_PATIENCE => {
+                    thread::sleep(BETWEEN_TRIES);
+                }
+                Err(TryLockError::WouldBlock) => return Err(CaError::Locked(path)),
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
+        }
     }
 }
 
-/// Whether a file has this certificate. No if there is none or another one; an error if that can not be told.
+/// Whether a file has this certificate. No if there is none or another one; an error if that cannot be told.
 fn holds(path: &Path, certificate: &CertificateDer<'_>) -> Result<bool, CaError> {
-    match fs::read(path) {
+    match files::read(path, MAX_CREDENTIAL) {
         Ok(text) => Ok(CertificateDer::from_pem_slice(&text).is_ok_and(|held| held == *certificate)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(source) => Err(CaError::Io { path: path.to_owned(), source }),
     }
-}
-
-/// Whose certificate a file is, by its name.
-fn certified(path: &Path) -> Option<DeviceId> {
-    path.file_name()?.to_str()?.strip_suffix(".crt")?.parse().ok()
 }
 
 /// The same every time, so that the issuer of a new certificate is the one of all earlier ones.
@@ -278,9 +311,8 @@ mod tests {
         let bundle = authority.enroll(&device).unwrap();
         let certificate = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();
         assert_eq!(authority.device_of(&certificate).unwrap(), Some(device.clone()));
-        assert_eq!(authority.devices(), std::slice::from_ref(&device));
 
-        authority.enroll(&device).unwrap();
+        authority.enroll_as(&device, Membership::default(), Existing::Replace, None).unwrap();
         let known = authority.device_of(&certificate).unwrap();
         assert_eq!(known, None, "an earlier certificate is no longer good");
     }
@@ -295,8 +327,9 @@ mod tests {
     fn a_file_that_can_not_be_read_is_no_answer() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
-        let [device, other]: [DeviceId; 2] = ["cam-1", "cam-2"].map(|name| name.parse().unwrap());
-        let [certificate, others] = [&device, &other].map(|device| {
+        let [device, other, third]: [DeviceId; 3] =
+            ["cam-1", "cam-2", "cam-3"].map(|name| name.parse().unwrap());
+        let [certificate, others, thirds] = [&device, &other, &third].map(|device| {
             CertificateDer::from_pem_slice(authority.enroll(device).unwrap().as_bytes()).unwrap()
         });
         spoil(&dir.path().join("identity/devices/cam-1.crt"));
@@ -307,7 +340,8 @@ mod tests {
         assert_eq!(authority.device_of(&others).unwrap(), None);
         // Not mounted.
         fs::rename(dir.path().join("identity/devices"), dir.path().join("elsewhere")).unwrap();
-        assert!(matches!(authority.device_of(&others), Err(CaError::Io { .. })));
+        assert!(matches!(authority.device_of(&thirds), Err(CaError::Io { .. })));
+        assert_eq!(authority.device_of(&others).unwrap(), None, "that it is revoked stands elsewhere");
     }
 
     #[test]
@@ -349,22 +383,49 @@ mod tests {
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
         let (server, _) = authority.server().unwrap();
-        let name = ServerName::try_from(SERVER_NAME).unwrap();
+        let name = ServerName::try_from(common::wire::SERVER_NAME).unwrap();
         for seconds in [0, 60, 1_800_000_000] {
             let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
             verifier.verify_server_cert(&server, &[], &name, &[], now).unwrap();
         }
     }
 
-    #[cfg(unix)]
     #[test]
-    fn keys_are_readable_by_their_owner_only() {
+    fn nothing_in_the_directory_is_open_to_other_users() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        Authority::create(dir.path()).unwrap();
-        for key in ["ca.key", "server.key"] {
-            let mode = fs::metadata(dir.path().join("identity").join(key)).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o600);
-        }
+        let authority = Authority::create(dir.path()).unwrap();
+        let [cam, board, new]: [DeviceId; 3] = ["cam-1", "m4", "new"].map(|name| name.parse().unwrap());
+        let bundle = authority.enroll(&cam).unwrap();
+        let present = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        authority.renew(&present, rcgen::PublicKeyData::der_bytes(&key)).unwrap().unwrap();
+        authority.enroll_serial(&board).unwrap();
+        authority.token(&new, Duration::from_secs(60), Membership::default()).unwrap();
+        let identity = dir.path().join("identity");
+        let check = || {
+            let mut open = vec![identity.clone()];
+            let mut count = 0;
+            while let Some(path) = open.pop() {
+                let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+                assert_eq!(mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+                count += 1;
+                if path.is_dir() {
+                    open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                }
+            }
+            assert!(count > 10, "{count} files and directories");
+        };
+        check();
+        // As an earlier program has left it.
+        let loosen = |name: &str, mode| {
+            fs::set_permissions(identity.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        loosen("lock", 0o644);
+        loosen("devices/cam-1.crt", 0o644);
+        loosen("devices", 0o755);
+        loosen(".", 0o755);
+        Authority::open(dir.path()).unwrap();
+        check();
     }
 }

@@ -13,7 +13,10 @@ use aggregator::{
 };
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
-use common::{Code, DeviceId};
+use common::{
+    Code, DeviceId,
+    files::{self, MAX_MODEL},
+};
 use models::{Graph, onnx};
 
 mod combine;
@@ -63,6 +66,9 @@ enum Command {
         /// For boards behind a bridge: a key instead of a certificate, as NAME.page for their flash
         #[arg(long)]
         serial: bool,
+        /// Also for names that are enrolled or were revoked: what they had until now is no longer good
+        #[arg(long)]
+        replace: bool,
         #[command(flatten)]
         terms: TermsArgs,
         /// Names of devices: up to 32 of a-z A-Z 0-9 . _ -
@@ -77,6 +83,9 @@ enum Command {
         /// Hours for which it is good
         #[arg(long, default_value_t = 24)]
         hours: u32,
+        /// Also for a name that is enrolled or was revoked: once the token is used, what it had is no longer good
+        #[arg(long)]
+        replace: bool,
         #[command(flatten)]
         terms: TermsArgs,
         device: DeviceId,
@@ -89,6 +98,25 @@ enum Command {
         dir: PathBuf,
         #[arg(required = true)]
         devices: Vec<DeviceId>,
+    },
+    /// List members, those whose time is over, and those who were revoked
+    ///
+    /// `restored` was revoked, and its file is in identity/ again, as after restoring a backup: it stays refused.
+    #[command(after_help = examples::MEMBERS)]
+    Members {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
+    /// Give the server a new key and certificate, as after its key was stolen
+    ///
+    /// A running server shows it within seconds, and connections that are open stay. Devices refuse the earlier certificate from
+    /// the first connection on in which they see the new one; restart the server to have them all come back at once.
+    #[command(after_help = examples::ROTATE)]
+    RotateServerKey {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
     },
     /// Serve the fleet; begins a run, or goes on with the one that is there
     ///
@@ -173,10 +201,14 @@ impl Cli {
         start_log(&self.log)?;
         match self.command {
             Command::Init { dir } => init(&dir),
-            Command::Enroll { dir, out, serial, terms, devices } => {
-                members::enroll(&dir, &out, serial, &terms, &devices)
+            Command::Enroll { dir, out, serial, replace, terms, devices } => {
+                members::enroll(&dir, &out, serial, replace, &terms, &devices)
             }
-            Command::Token { dir, hours, terms, device } => members::token(&dir, hours, &terms, &device),
+            Command::Token { dir, hours, replace, terms, device } => {
+                members::token(&dir, hours, replace, &terms, &device)
+            }
+            Command::Members { dir, format } => members::list(&dir, format),
+            Command::RotateServerKey { dir } => members::rotate_server_key(&dir),
             Command::Revoke { dir, devices } => members::revoke(&dir, &devices),
             Command::Serve(args) => serve::serve(&args),
             Command::Resume(args) => {
@@ -224,7 +256,7 @@ fn load(dir: &Path) -> Result<Config> {
 fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
     let config = load(dir)?;
     let path = dir.join(MODEL);
-    let file = fs::read(&path).with_context(|| format!("{}: serve first", path.display()))?;
+    let file = files::read(&path, MAX_MODEL).with_context(|| format!("{}: serve first", path.display()))?;
     let (graph, parameters) = Graph::from_onnx(&file).with_context(|| path.display().to_string())?;
     let (model, _) = open_model(&config, Needs::default())?;
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;

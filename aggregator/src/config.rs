@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -10,6 +10,7 @@ use std::{
 use common::{
     Codec, DeviceId, Tier,
     brief::{Brief, Optimizer},
+    files::{self, MAX_CONFIG},
     transfer::LinkLimits,
 };
 use models::{plan::PlanOptions, tiers::TierSpec};
@@ -253,8 +254,8 @@ impl TrainingConfig {
 
 impl Config {
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = files::read_text(path, MAX_CONFIG)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let mut config = Self::parse(&text)?;
         // A model file stands relative to the configuration that names it.
         let beside = path.parent().map(|dir| dir.join(&config.model.source));

@@ -35,6 +35,7 @@ impl Refused {
         match self {
             Self::Code(code) => *code,
             Self::Authority(CaError::Key) => Code::BadCertificate,
+            Self::Authority(CaError::Enrolled(_) | CaError::Revoked(_)) => Code::AlreadyEnrolled,
             // It may be better later.
             Self::Authority(_) => Code::NotReady,
         }

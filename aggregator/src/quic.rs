@@ -6,13 +6,14 @@
 //! instead.
 
 use std::{
+    collections::BTreeSet,
     fmt, io,
     net::{SocketAddr, UdpSocket},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use common::{Code, DeviceId, TierSet, certificate::Terms, wire};
+use common::{Code, DeviceId, TierSet, certificate::Terms, printable::printable, wire};
 use quinn::{Connection, Endpoint, VarInt};
 use rustls::{RootCertStore, pki_types::CertificateDer, server::WebPkiClientVerifier};
 use tokio::{
@@ -31,14 +32,18 @@ use crate::{
 
 mod bridged;
 mod reader;
+mod shown;
 mod socket;
 mod writer;
 
+use shown::Shown;
 use socket::Socket;
 use writer::Writer;
 
 /// All devices share one socket, and thousands may send at the same moment.
 const SOCKET_BUFFER: usize = 8 << 20;
+/// Bytes of a connection id. As many as earlier programs have, so that their connections are reset, too.
+const CONNECTION_ID: usize = 8;
 /// How often open connections and sessions of boards are compared with who is enrolled.
 const REVOCATION: Duration = Duration::from_secs(2);
 /// How often it is looked whether somebody was refused.
@@ -72,7 +77,9 @@ pub fn listen_as(
     address: SocketAddr,
     protocols: &[&[u8]],
 ) -> Result<Endpoint, QuicError> {
-    let config = server_config(authority, protocols)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let shown = Shown::new(authority, &provider)?;
+    let config = server_config(authority, shown.clone(), protocols)?;
     let failed = |source| QuicError::Listen { address, source };
     let socket = UdpSocket::bind(address).map_err(failed)?;
     // As much as the system gives: what does not fit is lost and sent again.
@@ -81,31 +88,43 @@ pub fn listen_as(
     let runtime = Arc::new(quinn::TokioRuntime);
     let socket = Socket::new(socket, &*runtime).map_err(failed)?;
     let endpoint = endpoint_config(authority)?;
-    Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime).map_err(failed)
+    let endpoint =
+        Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime).map_err(failed)?;
+    tokio::spawn(shown::watch(Arc::downgrade(&shown)));
+    Ok(endpoint)
 }
 
 /// Connections that were open when the aggregator was killed are reset by its successor, because both
-/// form reset tokens from the same key; otherwise devices would wait for their idle timeout.
+/// form reset tokens from the same key; otherwise devices would wait for their idle timeout. After a new server key they do.
+///
+/// Connection ids are random, so that they tell an observer nothing. A successor need not recognise them: it answers every
+/// packet of a connection it does not know with a reset, which means something to that connection's owner alone.
 fn endpoint_config(authority: &Authority) -> Result<quinn::EndpointConfig, QuicError> {
     let (_, key) = authority.server()?;
     let secret = [b"fairtier stateless reset", key.secret_der()].concat();
-    let reset_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
-    // Connection ids must be recognised by the successor, too.
-    let tag = ring::hmac::sign(&reset_key, b"connection ids");
-    let ids = tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let mut config = quinn::EndpointConfig::new(Arc::new(reset_key));
-    config.cid_generator(move || Box::new(quinn_proto::HashedConnectionIdGenerator::from_key(ids)));
+    let mut config =
+        quinn::EndpointConfig::new(Arc::new(ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret)));
+    config.cid_generator(|| Box::new(quinn_proto::RandomConnectionIdGenerator::new(CONNECTION_ID)));
     Ok(config)
 }
 
-fn server_config(authority: &Authority, protocols: &[&[u8]]) -> Result<quinn::ServerConfig, QuicError> {
-    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls_config(authority, protocols)?)?;
+fn server_config(
+    authority: &Authority,
+    shown: Arc<Shown>,
+    protocols: &[&[u8]],
+) -> Result<quinn::ServerConfig, QuicError> {
+    let tls = tls_config(authority, shown, protocols)?;
+    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(Arc::new(transport()));
     Ok(config)
 }
 
-fn tls_config(authority: &Authority, protocols: &[&[u8]]) -> Result<rustls::ServerConfig, QuicError> {
+fn tls_config(
+    authority: &Authority,
+    shown: Arc<Shown>,
+    protocols: &[&[u8]],
+) -> Result<rustls::ServerConfig, QuicError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(authority.root()?)?;
@@ -113,11 +132,10 @@ fn tls_config(authority: &Authority, protocols: &[&[u8]]) -> Result<rustls::Serv
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .allow_unauthenticated()
         .build()?;
-    let (certificate, key) = authority.server()?;
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![certificate, authority.root()?], key)?;
+        .with_cert_resolver(shown);
     tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     // A resumed session is believed to have the certificate of the first one, expired or not. A whole fleet that comes
     // back pays for whole handshakes, which the limit per second allows for.
@@ -255,7 +273,9 @@ pub async fn accept(endpoint: Endpoint, front: Front) {
             let limit = front.waits.handshake;
             match tokio::time::timeout(limit, incoming.into_future()).await {
                 Ok(Ok(connection)) => serve(connection, &front, &mut pass).await,
-                Ok(Err(error)) => front.gate.note(Reason::Handshake, &format_args!("{peer}: {error}")),
+                Ok(Err(error)) => {
+                    front.gate.note(Reason::Handshake, &format_args!("{peer}: {}", printable(&error)));
+                }
                 Err(_) => front.gate.note(Reason::Handshake, &format_args!("{peer}: nothing for {limit:?}")),
             }
             drop(pass);
@@ -265,15 +285,17 @@ pub async fn accept(endpoint: Endpoint, front: Front) {
 
 /// Who is revoked while connected is dropped soon; whose certificate has expired has to come back with a new one.
 async fn turn_out_the_revoked(front: Arc<Front>) {
+    let mut restored = BTreeSet::new();
     loop {
-        tokio::time::sleep(REVOCATION).await;
-        let front = front.clone();
+        let (front, said) = (front.clone(), restored.clone());
         let check = move || {
             front.gate.inside().into_iter().for_each(|(device, open)| front.check(&device, &open));
             front.dismiss_the_revoked();
+            front.name_the_restored(said)
         };
         // Should it panic, it is tried again.
-        let _ = tokio::task::spawn_blocking(check).await;
+        restored = tokio::task::spawn_blocking(check).await.unwrap_or(restored);
+        tokio::time::sleep(REVOCATION).await;
     }
 }
 
@@ -291,6 +313,25 @@ impl Front {
         };
         warn!(%device, "dropped: {code}");
         close(open, code);
+    }
+
+    /// Says once of whom a backup has brought back files, though they were revoked since. Gives those of whom it was said.
+    fn name_the_restored(&self, said: BTreeSet<DeviceId>) -> BTreeSet<DeviceId> {
+        let restored = match self.authority.restored() {
+            Ok(restored) => restored.into_iter().collect::<BTreeSet<_>>(),
+            Err(error) => {
+                self.gate.note(Reason::Unclear, &error);
+                return said;
+            }
+        };
+        for device in restored.difference(&said) {
+            warn!(
+                %device,
+                "revoked, but its file is in identity/ again, as after restoring a backup: it stays refused; \
+                 `aggregator enroll --replace` makes it a member again, `aggregator revoke` removes the file"
+            );
+        }
+        restored
     }
 
     /// Devices that are revoked are no part of the fleet any more, connected or not. While that cannot be found out, they stay.
@@ -375,8 +416,9 @@ enum End {
 }
 
 impl<E: std::error::Error> From<E> for End {
+    /// The peer may have chosen what it says.
     fn from(error: E) -> Self {
-        Self::Link(error.to_string())
+        Self::Link(printable(&error))
     }
 }
 

@@ -6,8 +6,15 @@
 //! DIR/store/             what survives kill -9; history.jsonl in it has the reports of all rounds
 //! DIR/model.onnx         the global model after the last committed round
 //! DIR/status.json        the last round in numbers, and whom the run waits for
+//! DIR/rounds/            recorded rounds, with `record = true`
+//! DIR/revoked.jsonl      who was revoked or replaced, and when
 //! DIR/serving.lock       held while the server runs
 //! ```
+//! `identity/`, `store/`, `rounds/`, `revoked.jsonl` and `serving.lock` are for their owner alone: keys, updates that give back
+//! samples, and locks that others could hold. `model.onnx` and `status.json` are for the owner's group, too (0640), so that a
+//! monitor or a program that uses the model needs no more than that. They are not for all users: the one names devices and
+//! their losses, and two models after another differ by the sum of a round's updates, in a fleet of one by the update itself.
+//! `fairtier.toml` holds nothing secret and is as `init` or its owner made it (0644).
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -17,7 +24,12 @@ use std::{
     thread,
 };
 
-use common::{Code, Instant, RunId, tier::Tier, transfer::LinkLimits};
+use common::{
+    Code, Instant, RunId,
+    files::{self, MAX_MODEL},
+    tier::Tier,
+    transfer::LinkLimits,
+};
 use models::{
     Graph,
     plan::{CompileError, PlanOptions},
@@ -109,6 +121,10 @@ impl Server {
         }
         let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
+        let rounds = dir.join("rounds");
+        if let Err(error) = rounds.is_dir().then(|| files::tighten(&rounds)).transpose() {
+            warn!("{} is open to other users, and that cannot be changed: {error}", rounds.display());
+        }
         let around = Surroundings { store, limits, dir: Some(dir.to_owned()), observer, now };
         let Run { mut coordinator, keeper } = Run::open(config, around)?;
         coordinator.heed_silence(now);
@@ -255,7 +271,7 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
                 let known = zoo::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
                 return Err(ServerError::UnknownModel { name: source.clone(), known });
             }
-            let file = std::fs::read(&path)
+            let file = files::read(&path, MAX_MODEL)
                 .map_err(|source| ServerError::ModelFile { path: path.clone(), source })?;
             Graph::from_onnx(&file).map_err(|source| ServerError::Import { path, source })?
         }

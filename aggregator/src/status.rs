@@ -7,12 +7,14 @@
 use std::{
     fs::{self, File, TryLockError},
     io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     thread,
     time::Duration,
 };
 
+use common::files::{self, Draft, Secrecy};
 use serde_json::{Map, Value};
 
 pub const FILE: &str = "status.json";
@@ -21,6 +23,8 @@ const LOCK: &str = "serving.lock";
 /// How often, and how far apart, a lock is tried that another command may be looking at.
 const TRIES: usize = 3;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+/// How often a server tries it before it gives up.
+const HOLD_TRIES: usize = 500;
 
 /// The file of one directory.
 #[derive(Debug)]
@@ -70,12 +74,27 @@ pub fn last(dir: &Path) -> Option<Value> {
     serde_json::from_str(&fs::read_to_string(dir.join(FILE)).ok()?).ok()
 }
 
-/// Says that a server runs in this directory, until it is dropped.
+/// Says that a server runs in this directory, until it is dropped. The server has the store open already, so that no other
+/// one runs here.
 pub fn mark_served(dir: &Path) -> io::Result<File> {
-    let file = File::options().create(true).append(true).open(dir.join(LOCK))?;
+    let path = dir.join(LOCK);
+    // Other users could have opened that of an earlier program, and could hold it: a new one they cannot.
+    if fs::metadata(&path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0) {
+        fs::remove_file(&path)?;
+    }
+    let file = files::private().create(true).append(true).open(&path)?;
     // Shared, so that it waits for nothing but a command that looks at this moment.
-    file.lock_shared()?;
-    Ok(file)
+    for _ in 0..HOLD_TRIES {
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => thread::sleep(BETWEEN_TRIES),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::WouldBlock,
+        format!("another process holds {LOCK}; `lslocks` names it: end it, then start again"),
+    ))
 }
 
 /// Whether a server runs in this directory.
@@ -94,10 +113,9 @@ pub fn is_served(dir: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A reader sees the old file or the new one, never half of one.
+/// A reader sees the old file or the new one, never half of one. It is for the owner and the owner's group.
 pub fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let part = dir.join(format!(".{name}.part"));
-    fs::write(&part, bytes).and_then(|()| fs::rename(&part, dir.join(name)))
+    Draft::open(&dir.join(name), Secrecy::Group)?.show(bytes)
 }
 
 #[cfg(test)]
@@ -129,5 +147,22 @@ mod tests {
         assert!(is_served(dir.path()).unwrap() && is_served(dir.path()).unwrap());
         drop(held);
         assert!(!is_served(dir.path()).unwrap());
+    }
+
+    #[test]
+    fn other_users_cannot_keep_a_server_from_starting() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(LOCK);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        // Of an earlier program: readable by all, so that all could hold it.
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let other = File::open(&path).unwrap();
+        other.lock().unwrap();
+        let _held = mark_served(dir.path()).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        assert!(is_served(dir.path()).unwrap());
+        replace(dir.path(), FILE, b"{}").unwrap();
+        assert_eq!(mode(&dir.path().join(FILE)), 0o640);
     }
 }

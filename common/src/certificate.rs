@@ -5,7 +5,8 @@
 //! issued: seconds since 1970, by the aggregator's clock; tiers: one bit for each that is allowed
 //! ```
 //! A certificate is valid from long before it was issued, because clocks without a battery start in the past, so
-//! the moment of issue stands in the extension.
+//! the moment of issue stands in the extension. It does so in the server's certificate, too, where it only ever grows from
+//! one to the next: a device that has seen one refuses those before it.
 
 use crate::tier::TierSet;
 
@@ -15,12 +16,16 @@ const TERMS_NAME: [u8; 10] = [0x69, 0xc6, 0xb0, 0xda, 0xae, 0xa5, 0xa3, 0xa5, 0x
 /// Bytes of the extension's value.
 pub const TERMS_BYTES: usize = 14;
 
+/// The kind of name that is a device's, 2.5.4.3.
+const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
+
 const INTEGER: u8 = 0x02;
 const OCTETS: u8 = 0x04;
 const OID: u8 = 0x06;
 const UTC_TIME: u8 = 0x17;
 const GENERAL_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 
@@ -36,14 +41,7 @@ pub struct Terms {
 impl Terms {
     /// Of a certificate in DER; `None` if it has none, or is none.
     pub fn of(certificate: &[u8]) -> Option<Self> {
-        let (body, _) = take(certificate, SEQUENCE)?;
-        let (body, _) = take(body, SEQUENCE)?;
-        // Version, serial number, signature and issuer.
-        let rest = take(body, VERSION).map_or(body, |(_, rest)| rest);
-        let (_, rest) = take(rest, INTEGER)?;
-        let (_, rest) = take(rest, SEQUENCE)?;
-        let (_, rest) = take(rest, SEQUENCE)?;
-        let (validity, rest) = take(rest, SEQUENCE)?;
+        let (validity, rest) = take(after_issuer(certificate)?, SEQUENCE)?;
         let (_, validity) = element(validity).map(|(_, from, until)| (from, until))?;
         let (tag, until, _) = element(validity)?;
         let expires = seconds(tag, until)?;
@@ -78,6 +76,41 @@ impl Terms {
     pub fn renewal(&self) -> u64 {
         self.issued.saturating_add(self.life() / 3 * 2)
     }
+}
+
+/// When a certificate was issued: seconds since 1970; 0 if it does not say so.
+pub fn issued(certificate: &[u8]) -> u64 {
+    Terms::of(certificate).map_or(0, |terms| terms.issued)
+}
+
+/// The name that a certificate is for, if it has exactly one.
+pub fn common_name(certificate: &[u8]) -> Option<&str> {
+    let (_, rest) = take(after_issuer(certificate)?, SEQUENCE)?;
+    let (mut subject, _) = take(rest, SEQUENCE)?;
+    let mut found = None;
+    while let Some((set, after)) = take(subject, SET) {
+        subject = after;
+        let (pair, _) = take(set, SEQUENCE)?;
+        let (kind, text) = take(pair, OID)?;
+        if kind == COMMON_NAME {
+            let (_, text, _) = element(text)?;
+            if found.replace(core::str::from_utf8(text).ok()?).is_some() {
+                return None;
+            }
+        }
+    }
+    found
+}
+
+/// What follows version, serial number, signature and issuer.
+fn after_issuer(certificate: &[u8]) -> Option<&[u8]> {
+    let (body, _) = take(certificate, SEQUENCE)?;
+    let (body, _) = take(body, SEQUENCE)?;
+    let rest = take(body, VERSION).map_or(body, |(_, rest)| rest);
+    let (_, rest) = take(rest, INTEGER)?;
+    let (_, rest) = take(rest, SEQUENCE)?;
+    let (_, rest) = take(rest, SEQUENCE)?;
+    Some(rest)
 }
 
 fn extension(extensions: &[u8]) -> Option<(u64, TierSet)> {
@@ -163,6 +196,7 @@ mod tests {
         assert_eq!(Terms::of(b""), None);
         assert_eq!(Terms::of(&[SEQUENCE, 0x84, 0xff, 0xff, 0xff, 0xff]), None);
         assert_eq!(Terms::of(&[SEQUENCE, 2, SEQUENCE, 9]), None);
+        assert_eq!((issued(b""), common_name(b"")), (0, None));
     }
 
     #[test]

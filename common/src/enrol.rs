@@ -11,6 +11,11 @@ use serde::{Deserialize, Serialize};
 /// How peers name this protocol in their handshake.
 pub const ALPN: &[u8] = b"fairtier-enrol/1";
 
+/// How the line of an identity file begins that says when the newest server certificate was issued that is known
+/// (seconds since 1970): the device refuses those before it. It stands outside the PEM sections, so that readers of those
+/// pass over it.
+pub const SERVER_ISSUED: &str = "server-issued: ";
+
 /// Asks for a certificate.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {

@@ -18,6 +18,8 @@
 //! | Terms | what a certificate says beyond a name: allowed tiers, when to renew | [`certificate`] |
 //! | Codec | how numbers become bytes | [`codec`] |
 //! | Code | the number by which both ends name an error | [`error`] |
+//! | Draft, Secrecy | files on a machine that others use, too (feature `std`) | `files` |
+//! | printable text | what a peer has said, fit for a log (feature `std`) | `printable` |
 //!
 //! Time and randomness are arguments everywhere ([`time`], [`rng`]).
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
@@ -28,12 +30,16 @@ pub mod certificate;
 pub mod codec;
 pub mod enrol;
 pub mod error;
+#[cfg(feature = "std")]
+pub mod files;
 pub mod id;
 pub mod layout;
 pub mod mask;
 pub mod message;
 pub mod metrics;
 pub mod plan;
+#[cfg(feature = "std")]
+pub mod printable;
 pub mod region;
 pub mod rng;
 #[cfg(feature = "sealed")]

@@ -108,7 +108,7 @@ struct RunArgs {
     /// fast (matrixmultiply) or portable (the arithmetic of boards)
     #[arg(long, default_value = "fast")]
     backend: BackendName,
-    /// Keep the device's sub-model here as ONNX
+    /// Keep the device's sub-model here as ONNX, for its owner alone (0600)
     #[arg(long)]
     save_model: Option<PathBuf>,
     /// Also save it every so many rounds

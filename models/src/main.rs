@@ -21,6 +21,7 @@ use cli::{
     plan::{Report, Request},
     table::{Table, grouped},
 };
+use common::files::{self, MAX_MODEL};
 use models::{
     Graph, TierSpec,
     check::CheckOptions,
@@ -148,7 +149,7 @@ fn check_model(source: &Source, args: &CheckArgs) -> Result<check::Report> {
         }
         model => model?,
     };
-    let file = model.file.as_ref().map(fs::read).transpose()?;
+    let file = model.file.as_ref().map(|file| files::read(file, MAX_MODEL)).transpose()?;
     let options = CheckOptions {
         loss: args.loss.map(|kind| LossKind::of(Some(kind), &model.graph)),
         samples: args.samples.into(),
@@ -171,7 +172,8 @@ fn write_gradients(source: &Source, args: &GradArgs) -> Result<grad::Report> {
     }
     let mask = model.tier(args.tier, args.widths.as_deref()).mask(&model.graph)?;
     let array = |path: &Path| {
-        let bytes = fs::read(path).with_context(|| format!("can not read {}", path.display()))?;
+        let bytes =
+            files::read(path, MAX_MODEL).with_context(|| format!("can not read {}", path.display()))?;
         Array::read(&bytes).with_context(|| path.display().to_string())
     };
     let (inputs, labels) = (array(&args.inputs)?, array(&args.labels)?);
@@ -239,7 +241,7 @@ impl Model {
             return Ok(Self { graph, parameters, notes, rates, keep_whole, stem, file: None });
         }
         let path = Path::new(&source.model);
-        let bytes = match fs::read(path) {
+        let bytes = match files::read(path, MAX_MODEL) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let names: Vec<&str> = zoo::ALL.iter().map(|entry| entry.name).collect();
                 bail!("'{}' is neither a file nor a model of the zoo ({})", source.model, names.join(", "))

@@ -88,7 +88,7 @@ fn a_revoked_board_loses_its_session_and_gets_no_other() {
     assert!(log.contains("dropped: E30"), "{log}");
 
     // Enrolling again makes another key, under which the session of the first is worth nothing.
-    let mut anew = village.board("m5", &[]);
+    let mut anew = village.board("m5", &["--replace"]);
     stays.wait_lost();
     anew.join();
 }

@@ -10,8 +10,14 @@ use fleet::{
 const CONFIG: &str = "run = { rounds = 1000000, min_devices = 1 }";
 
 fn token(gateway: &Gateway, device: &str) -> String {
+    token_of(gateway, &[device])
+}
+
+/// `aggregator token` with options.
+fn token_of(gateway: &Gateway, args: &[&str]) -> String {
     let dir = gateway.text("gw");
-    Process::start("token", "aggregator", &["token", "--dir", &dir, device]).succeed().trim().to_owned()
+    let args = [&["token", "--dir", &dir], args].concat();
+    Process::start("token", "aggregator", &args).succeed().trim().to_owned()
 }
 
 fn enroll(gateway: &Gateway, serving: &Serving, token: &str) -> Process {
@@ -81,13 +87,13 @@ fn revoke(gateway: &Gateway, devices: &[&str]) -> Process {
 fn a_token_of_before_the_name_was_revoked_is_not_good() {
     let gateway = Gateway::new(CONFIG, &["cam-1"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
-    let (of_member, of_nobody) = (token(&gateway, "cam-1"), token(&gateway, "cam-9"));
+    let (of_member, of_nobody) = (token_of(&gateway, &["--replace", "cam-1"]), token(&gateway, "cam-9"));
     revoke(&gateway, &["cam-1", "cam-9"]).succeed();
     for token in [of_member, of_nobody] {
         let output = enroll(&gateway, &serving, &token).fail();
         assert!(output.contains("E30"), "{output}");
     }
-    let later = token(&gateway, "cam-9");
+    let later = token_of(&gateway, &["--replace", "cam-9"]);
     enroll(&gateway, &serving, &later).succeed();
 }
 
@@ -123,7 +129,7 @@ fn what_enroll_writes_is_for_its_owner_alone_and_replaces_nothing_in_vain() {
     assert_eq!(mode("cam-1.pem"), 0o600);
     // Also where a file is replaced that everybody could read.
     fs::set_permissions(gateway.path("cam-1.pem"), fs::Permissions::from_mode(0o644)).unwrap();
-    gateway.enroll(&["cam-1"]);
+    enroll_under(&gateway, "cam-1", &["--replace"]);
     assert_eq!(mode("cam-1.pem"), 0o600);
     enroll_under(&gateway, "m4", &["--serial"]);
     assert_eq!((mode("m4.page"), mode("gw/identity/serial/m4.key")), (0o600, 0o600));
@@ -132,7 +138,7 @@ fn what_enroll_writes_is_for_its_owner_alone_and_replaces_nothing_in_vain() {
     let before = certificate();
     fs::create_dir_all(gateway.path("out/cam-1.pem")).unwrap();
     let (dir, out) = (gateway.text("gw"), gateway.text("out"));
-    let args = ["enroll", "--dir", &dir, "--out", &out, "cam-1"];
+    let args = ["enroll", "--dir", &dir, "--out", &out, "--replace", "cam-1"];
     let output = Process::start("enroll", "aggregator", &args).fail();
     assert!(output.contains("cam-1.pem"), "{output}");
     assert!(certificate() == before, "the device is locked out");

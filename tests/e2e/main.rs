@@ -2,12 +2,14 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `authority` | thieves of the server's key, names that are enrolled twice, restored backups |
 //! | `boards` | behind a bridge: revocation, terms |
 //! | `boasts` | devices that say more of themselves than can be true |
 //! | `care` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
 //! | `corpus` | seeds of the fuzz targets |
 //! | `durable` | what is on the disk before the ledger names it |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
+//! | `files` | who may read them, and how much of one is read |
 //! | `forged_refusals` | what may end a running device: forged packets, other servers, wrong clocks, other protocols |
 //! | `gates` | what strangers may cost: handshakes, connections, bytes |
 //! | `garbage` | state machines that are told nonsense in any order |
@@ -16,6 +18,7 @@
 //! | `identity` | tokens, renewal, revocation, allowed tiers |
 //! | `kills` | `kill -9` at many instants: nothing lost, nothing twice, the same model |
 //! | `load` | the load generator |
+//! | `logs` | what peers say stays one line |
 //! | `minority` | a device with classes of its own, with the configuration that `init` writes |
 //! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
 //! | `network` | the real programs over a relay that loses, delays, cuts off and changes ports |
@@ -31,12 +34,14 @@
 //! | `waiting` | what a round waits for, in virtual time |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+mod authority;
 mod boards;
 mod boasts;
 mod care;
 mod corpus;
 mod durable;
 mod exchanges;
+mod files;
 mod forged_refusals;
 mod garbage;
 mod gates;
@@ -46,6 +51,7 @@ mod identity;
 mod inference;
 mod kills;
 mod load;
+mod logs;
 mod minority;
 mod mistakes;
 mod network;

@@ -42,19 +42,20 @@ pub(super) fn seconds_now() -> u64 {
 }
 
 impl Authority {
-    /// A certificate for a device's key.
+    /// A certificate for a device's key, issued in this second since 1970.
     pub(super) fn certify(
         &self,
         device: &DeviceId,
         key: &impl PublicKeyData,
         terms: Membership,
+        issued: u64,
     ) -> Result<String, CaError> {
         let ca_key = KeyPair::from_pem(&self.read("ca.key")?)?;
         let issuer = Issuer::new(authority_params()?, &ca_key);
         let mut params = leaf_params(device.as_str(), ExtendedKeyUsagePurpose::ClientAuth)?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        params.not_after = date_time_ymd(1970, 1, 1) + now + terms.good_for.min(LONGEST);
-        let value = Terms::encode(now.as_secs(), terms.tiers).to_vec();
+        params.not_after =
+            date_time_ymd(1970, 1, 1) + Duration::from_secs(issued) + terms.good_for.min(LONGEST);
+        let value = Terms::encode(issued, terms.tiers).to_vec();
         params.custom_extensions = vec![CustomExtension::from_oid_content(&TERMS_OID, value)];
         Ok(params.signed_by(key, &issuer)?.pem())
     }
@@ -94,7 +95,7 @@ mod tests {
         let renewed = of(&bundle);
         assert_eq!((renewed.tiers, renewed.life()), (tiers, 900));
         assert!(renewed.issued >= first.issued);
-        let usual = of(&authority.enroll(&device).unwrap());
+        let usual = of(&authority.enroll(&"cam-2".parse().unwrap()).unwrap());
         assert_eq!((usual.tiers, usual.life()), (TierSet::ALL, USUAL.as_secs()));
     }
 }

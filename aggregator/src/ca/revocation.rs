@@ -1,29 +1,47 @@
-//! How devices cease to be members: everything that could make or keep them one is removed.
+//! How devices cease to be members: the journal says so, and everything that could make or keep them one is removed.
 
 use std::{fs, io};
 
-use common::DeviceId;
+use common::{
+    DeviceId,
+    files::{self, MAX_CREDENTIAL, sync_parent},
+};
 
-use super::{Authority, CaError, draft::sync_parent, serial::key_file, tokens::name_in};
+use super::{Authority, CaError, membership::seconds_now, serial::key_file, tokens::name_in};
 
 impl Authority {
     /// The device is a stranger from now on, whether it had a certificate, a key or only a token. False if it was
     /// one before.
     pub fn revoke(&self, device: &DeviceId) -> Result<bool, CaError> {
         let _lock = self.lock()?;
-        let mut known = false;
-        // A renewed certificate is worth nothing without the present one.
+        let mut files = self.tokens_of(device)?;
         for name in [format!("devices/{device}.crt"), format!("renewed/{device}.crt"), key_file(device)] {
-            known |= self.remove(&name)?;
+            let path = self.path(&name);
+            if path.try_exists().map_err(|source| CaError::Io { path, source })? {
+                files.push(name);
+            }
         }
-        for token in self.tokens_of(device)? {
-            known |= self.remove(&token)?;
+        if files.is_empty() {
+            return Ok(false);
         }
-        Ok(known)
+        // First, so that what follows can be interrupted. A clock that was set back revokes all that was issued before.
+        // What cannot be read is revoked as well.
+        let last = self.last_issued(device).unwrap_or_default().max(self.journal.until(device)?);
+        self.journal.append(device, seconds_now().max(last.unwrap_or(0)))?;
+        for name in files {
+            self.remove(&name)?;
+        }
+        Ok(true)
     }
 
     /// Whether a device of this name is enrolled, with whatever certificate or key. An error if that cannot be told.
     pub fn is_member(&self, device: &DeviceId) -> Result<bool, CaError> {
+        if self.journal.until(device)?.is_some() {
+            return match self.last_issued(device)? {
+                Some(issued) => self.journal.revokes(device, issued).map(|revoked| !revoked),
+                None => self.check_devices().map(|()| false),
+            };
+        }
         for name in [format!("devices/{device}.crt"), key_file(device)] {
             let path = self.path(&name);
             if path.try_exists().map_err(|source| CaError::Io { path, source })? {
@@ -45,7 +63,7 @@ impl Authority {
         let mut found = vec![];
         for entry in entries.flatten() {
             let path = entry.path();
-            match fs::read(&path) {
+            match files::read(&path, MAX_CREDENTIAL) {
                 Ok(text) if name_in(&text).as_ref() == Some(device) => {
                     found.push(format!("tokens/{}", entry.file_name().to_string_lossy()));
                 }

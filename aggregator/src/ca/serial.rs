@@ -1,11 +1,11 @@
 //! Keys of devices behind a bridge, and under which terms they are good.
 //!
 //! ```text
-//! identity/serial/<device>.key   key (hex), expiry (seconds since 1970) and tiers (bits), a line each
+//! identity/serial/<device>.key   key (hex), expiry (seconds since 1970), tiers (bits) and issue (seconds), a line each
 //! ```
-//! A file with the key alone is good for ever and for all tiers.
+//! A file with the key alone is good for ever and for all tiers. Earlier programs leave out the issue.
 
-use std::{fs, io};
+use std::path::Path;
 
 use common::{
     DeviceId, TierSet,
@@ -13,7 +13,12 @@ use common::{
 };
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::{Authority, CaError, Membership, Secrecy, membership::seconds_now, tokens::hex};
+use super::{
+    Authority, CaError, Existing, Membership,
+    enrolment::{draft, keep},
+    membership::seconds_now,
+    tokens::hex,
+};
 
 /// What makes a serial device a member.
 #[derive(Clone, PartialEq, Eq)]
@@ -22,69 +27,88 @@ pub struct SerialMember {
     /// Seconds since 1970; never if absent.
     pub expires: Option<u64>,
     pub tiers: TierSet,
+    /// Seconds since 1970; 0 if that is not known.
+    pub issued: u64,
 }
 
 impl std::fmt::Debug for SerialMember {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { key: _, expires, tiers } = self;
-        f.debug_struct("SerialMember").field("expires", expires).field("tiers", tiers).finish_non_exhaustive()
+        let Self { key: _, expires, tiers, issued } = self;
+        let mut shown = f.debug_struct("SerialMember");
+        shown.field("expires", expires).field("tiers", tiers).field("issued", issued).finish_non_exhaustive()
     }
 }
 
 impl Authority {
-    /// Makes a serial device a member under the usual terms and returns the page its board needs. Enrolling again
-    /// replaces the earlier key.
+    /// Makes a serial device a member under the usual terms and returns the page its board needs.
     pub fn enroll_serial(&self, device: &DeviceId) -> Result<[u8; Page::LEN], CaError> {
         self.enroll_serial_under(device, Membership::default())
     }
 
-    /// The same under other terms. A board can not renew its key: when it expires, it needs a new page.
+    /// The same under other terms. A board cannot renew its key: when it expires, it needs a new page.
     pub fn enroll_serial_under(
         &self,
         device: &DeviceId,
         terms: Membership,
     ) -> Result<[u8; Page::LEN], CaError> {
+        self.enroll_serial_as(device, terms, Existing::Refuse, None)
+    }
+
+    /// The same for a name that may be a member already; see [`Authority::enroll_as`].
+    pub fn enroll_serial_as(
+        &self,
+        device: &DeviceId,
+        terms: Membership,
+        existing: Existing,
+        out: Option<&Path>,
+    ) -> Result<[u8; Page::LEN], CaError> {
         let mut page = Page { device: device.clone(), key: [0; 32], seed: [0; 16] };
         let random = SystemRandom::new();
         let filled = random.fill(&mut page.key).and_then(|()| random.fill(&mut page.seed));
         filled.map_err(|_| CaError::Random)?;
-        let expires = seconds_now().saturating_add(terms.good_for.as_secs());
-        let member = SerialMember { key: page.key, expires: Some(expires), tiers: terms.tiers };
         let _lock = self.lock()?;
+        let admission = self.admission(device, existing)?;
+        let draft = draft(out)?;
+        let issued = admission.issued;
+        let expires = Some(issued.saturating_add(terms.good_for.as_secs()));
+        let member = SerialMember { key: page.key, expires, tiers: terms.tiers, issued };
         self.make_dir("serial")?;
-        self.write(&key_file(device), &member.encode(), Secrecy::Secret)?;
-        Ok(page.encode())
+        self.admit(device, &key_file(device), &member.encode(), admission)?;
+        let page = page.encode();
+        keep(draft, out, &page)?;
+        Ok(page)
     }
 
-    /// The key and terms of a serial device, if it is a member now. An error if that can not be told.
+    /// The key and terms of a serial device, if it is a member now. An error if that cannot be told.
     pub fn serial_member(&self, device: &DeviceId) -> Result<Option<SerialMember>, CaError> {
-        let path = self.path(&key_file(device));
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return self.check_devices().map(|()| None);
-            }
-            Err(source) => return Err(CaError::Io { path, source }),
+        let Some(text) = self.read_bytes_if_there(&key_file(device))? else {
+            return self.check_devices().map(|()| None);
         };
-        let member = str::from_utf8(&bytes).ok().and_then(SerialMember::decode);
-        Ok(member.filter(|member| member.expires.is_none_or(|expires| seconds_now() < expires)))
+        let member = str::from_utf8(&text).ok().and_then(SerialMember::decode);
+        let member = member.filter(|member| member.expires.is_none_or(|expires| seconds_now() < expires));
+        match member {
+            Some(member) if !self.journal.revokes(device, member.issued)? => Ok(Some(member)),
+            _ => Ok(None),
+        }
     }
 }
 
 impl SerialMember {
     pub fn encode(&self) -> String {
-        let expires =
-            self.expires.map_or(String::new(), |seconds| format!("{seconds}\n{}\n", self.tiers.bits()));
-        format!("{}\n{expires}", hex(&self.key))
+        let (tiers, issued) = (self.tiers.bits(), self.issued);
+        let terms = self.expires.map_or(String::new(), |seconds| format!("{seconds}\n{tiers}\n{issued}\n"));
+        format!("{}\n{terms}", hex(&self.key))
     }
 
     /// Terms that can not be read are not taken for none.
     pub fn decode(text: &str) -> Option<Self> {
         let lines: Vec<_> = text.trim_end().lines().collect();
-        let (key, expires, tiers) = match lines[..] {
-            [key] => (key, None, TierSet::ALL),
-            [key, expires, tiers] => {
-                (key, Some(expires.parse().ok()?), TierSet::from_bits(tiers.parse().ok()?))
+        let bits = |tiers: &str| tiers.parse().ok().map(TierSet::from_bits);
+        let (key, expires, tiers, issued) = match lines[..] {
+            [key] => (key, None, TierSet::ALL, 0),
+            [key, expires, tiers] => (key, Some(expires.parse().ok()?), bits(tiers)?, 0),
+            [key, expires, tiers, issued] => {
+                (key, Some(expires.parse().ok()?), bits(tiers)?, issued.parse().ok()?)
             }
             _ => return None,
         };
@@ -92,7 +116,7 @@ impl SerialMember {
         let digit = |byte: u8| char::from(byte).to_digit(16);
         let byte = |&[high, low]: &[u8; 2]| u8::try_from(digit(high)? << 4 | digit(low)?).ok();
         let key = pairs.iter().map(byte).collect::<Option<Vec<_>>>()?.try_into().ok()?;
-        Some(Self { key, expires, tiers })
+        Some(Self { key, expires, tiers, issued })
     }
 }
 
@@ -102,7 +126,7 @@ pub(super) fn key_file(device: &DeviceId) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{fs, time::Duration};
 
     use common::Tier;
 
@@ -121,7 +145,9 @@ mod tests {
         assert_eq!(key(), None);
         let page = Page::decode(&authority.enroll_serial(&device).unwrap()).unwrap();
         assert_eq!((&page.device, Some(page.key)), (&device, key()));
-        let again = Page::decode(&authority.enroll_serial(&device).unwrap()).unwrap();
+        let replace = |how| authority.enroll_serial_as(&device, Membership::default(), how, None);
+        assert!(matches!(replace(Existing::Refuse), Err(CaError::Enrolled(_))));
+        let again = Page::decode(&replace(Existing::Replace).unwrap()).unwrap();
         assert_ne!(again.key, page.key);
         assert_eq!(key(), Some(again.key));
         assert!(authority.revoke(&device).unwrap());
@@ -138,8 +164,9 @@ mod tests {
         let member = authority.serial_member(&device).unwrap().unwrap();
         assert_eq!(member.tiers, tiers);
         assert!(member.expires.unwrap().abs_diff(seconds_now() + 60) < 30);
-        authority.enroll_serial_under(&device, terms(0)).unwrap();
-        assert_eq!(authority.serial_member(&device).unwrap(), None, "it has expired");
+        let other = "board-2".parse().unwrap();
+        authority.enroll_serial_under(&other, terms(0)).unwrap();
+        assert_eq!(authority.serial_member(&other).unwrap(), None, "it has expired");
     }
 
     #[test]
@@ -155,11 +182,13 @@ mod tests {
             key: std::array::from_fn(|at| [0x0a, 0xff][at % 2]),
             expires: None,
             tiers: TierSet::ALL,
+            issued: 0,
         };
         assert_eq!(read(&key), Some(old.clone()));
         assert_eq!(read(&format!("{key}\n")), Some(old));
         let far = u64::MAX;
-        assert!(read(&format!("{key}\n{far}\n4\n")).is_some());
+        assert_eq!(read(&format!("{key}\n{far}\n4\n")).unwrap().issued, 0);
+        assert_eq!(read(&format!("{key}\n{far}\n4\n5\n")).unwrap().issued, 5);
         for bad in [
             "",
             &key[1..],
@@ -170,7 +199,8 @@ mod tests {
             &format!("{key}\n{far}\n"),
             &format!("{key}\nsoon\n4\n"),
             &format!("{key}\n{far}\nall\n"),
-            &format!("{key}\n{far}\n4\n5\n"),
+            &format!("{key}\n{far}\n4\nlately\n"),
+            &format!("{key}\n{far}\n4\n5\n6\n"),
         ] {
             assert_eq!(read(bad), None, "{bad}");
         }
@@ -186,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_key_is_shown_by_nothing() {
-        let member = SerialMember { key: [0xab; 32], expires: Some(7), tiers: TierSet::ALL };
+        let member = SerialMember { key: [0xab; 32], expires: Some(7), tiers: TierSet::ALL, issued: 5 };
         let shown = format!("{member:?}");
         assert!(!shown.contains("171") && !shown.contains("ab"), "{shown}");
     }

@@ -5,20 +5,21 @@
 //! identity/tokens/<hash>         name, expiry and terms; the hash is SHA-256 of the secret, which is kept nowhere
 //! identity/renewed/<device>.crt  a new certificate until it is first used; the old one is good until then
 //! ```
-//! Whoever redeems a token removes its file first, so it is good once, whatever happens afterwards.
+//! Whoever redeems a token removes its file before it is a member, so it is good once, whatever happens afterwards. What
+//! is wrong with the question is found out before that, and the token stays good.
 
-use std::{
-    io,
-    time::{Duration, SystemTime},
-};
+use std::time::Duration;
 
 use common::{DeviceId, TierSet, certificate::Terms};
 use rcgen::{PublicKeyData, SignatureAlgorithm};
-use ring::rand::SecureRandom;
+use ring::{
+    agreement::{self, ECDH_P256, EphemeralPrivateKey},
+    rand::{SecureRandom, SystemRandom},
+};
 use rustls::pki_types::CertificateDer;
 
 use super::{
-    Authority, CaError, Membership, Secrecy, holds,
+    Authority, CaError, Existing, Membership, holds,
     membership::{has_expired, seconds_now},
 };
 
@@ -30,9 +31,17 @@ pub const SECRET_BYTES: usize = 32;
 struct DeviceKey<'a>(&'a [u8]);
 
 impl<'a> DeviceKey<'a> {
-    /// Uncompressed: a 4 before both coordinates.
+    /// Uncompressed: a 4 before both coordinates, which must be a point of the curve.
     fn new(key: &'a [u8]) -> Result<Self, CaError> {
-        if key.len() == KEY_BYTES && key.first() == Some(&4) { Ok(Self(key)) } else { Err(CaError::Key) }
+        if key.len() != KEY_BYTES || key.first() != Some(&4) {
+            return Err(CaError::Key);
+        }
+        // Agreeing on a secret, which is thrown away, begins with that check.
+        let ours =
+            EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new()).map_err(|_| CaError::Random)?;
+        let theirs = agreement::UnparsedPublicKey::new(&ECDH_P256, key);
+        agreement::agree_ephemeral(ours, &theirs, |_| ()).map_err(|_| CaError::Key)?;
+        Ok(Self(key))
     }
 }
 
@@ -46,22 +55,71 @@ impl PublicKeyData for DeviceKey<'_> {
     }
 }
 
-impl Authority {
-    /// A token with which the device may enrol once, in this time. It can not be shown again.
-    pub fn token(&self, device: &DeviceId, good_for: Duration, terms: Membership) -> Result<String, CaError> {
-        let mut secret = [0; SECRET_BYTES];
-        ring::rand::SystemRandom::new().fill(&mut secret).map_err(|_| CaError::Random)?;
-        let expires = SystemTime::now() + good_for;
-        let expires = expires.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.make_dir("tokens")?;
+/// What a token's file says: a line each.
+struct Token {
+    device: DeviceId,
+    /// Seconds since 1970.
+    expires: u64,
+    terms: Membership,
+    /// Seconds since 1970; 0 of earlier programs.
+    made: u64,
+    existing: Existing,
+}
+
+/// In a token's file, if it may replace a member.
+const REPLACE: &str = "replace";
+
+impl Token {
+    fn encode(&self) -> String {
+        let Self { device, expires, terms, made, existing } = self;
         let (life, tiers) = (terms.good_for.as_secs(), terms.tiers.bits());
-        let text = format!("{device}\n{expires}\n{life}\n{tiers}\n");
-        self.write(&token_file(&secret), &text, Secrecy::Secret)?;
+        let existing = if *existing == Existing::Replace { REPLACE } else { "new" };
+        format!("{device}\n{expires}\n{life}\n{tiers}\n{made}\n{existing}\n")
+    }
+
+    /// Terms that earlier programs have left out are the usual ones.
+    fn decode(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let device = lines.next()?.parse().ok()?;
+        let expires = lines.next()?.parse().ok()?;
+        let life = lines.next().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+        let tiers = lines.next().and_then(|bits| bits.parse().ok()).map(TierSet::from_bits);
+        let made = lines.next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
+        let existing = if lines.next() == Some(REPLACE) { Existing::Replace } else { Existing::Refuse };
+        let usual = Membership::default();
+        let terms =
+            Membership { good_for: life.unwrap_or(usual.good_for), tiers: tiers.unwrap_or(usual.tiers) };
+        Some(Self { device, expires, terms, made, existing })
+    }
+}
+
+impl Authority {
+    /// A token with which the device may enrol once, in this time. It cannot be shown again.
+    pub fn token(&self, device: &DeviceId, good_for: Duration, terms: Membership) -> Result<String, CaError> {
+        self.token_as(device, good_for, terms, Existing::Refuse)
+    }
+
+    /// The same for a name that may be a member already. Whether it is counts when the token is redeemed, too.
+    pub fn token_as(
+        &self,
+        device: &DeviceId,
+        good_for: Duration,
+        terms: Membership,
+        existing: Existing,
+    ) -> Result<String, CaError> {
+        let mut secret = [0; SECRET_BYTES];
+        SystemRandom::new().fill(&mut secret).map_err(|_| CaError::Random)?;
+        let _lock = self.lock()?;
+        let made = self.admission(device, existing)?.issued;
+        let expires = seconds_now().saturating_add(good_for.as_secs());
+        let token = Token { device: device.clone(), expires, terms, made, existing };
+        self.make_dir("tokens")?;
+        self.write(&token_file(&secret), &token.encode())?;
         Ok(format!("{device}:{}:{}", hex(&secret), hex(&digest(&self.root()?))))
     }
 
     /// Enrols the device that a token was made for, with the key it has made. `None` if the token is unknown,
-    /// used or too old.
+    /// used, revoked or too old. A key that is none, or a name that the token may not replace, does not use it up.
     pub fn redeem(
         &self,
         secret: &[u8; SECRET_BYTES],
@@ -69,29 +127,23 @@ impl Authority {
     ) -> Result<Option<(DeviceId, String)>, CaError> {
         let name = token_file(secret);
         let _lock = self.lock()?;
-        let text = match self.read(&name) {
-            Ok(text) => text,
-            Err(CaError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(text) = self.read_if_there(&name)? else { return Ok(None) };
+        let token = Token::decode(&text).filter(|token| seconds_now() < token.expires);
+        let token = match token {
+            Some(token) if !self.journal.revokes(&token.device, token.made)? => token,
+            _ => return self.remove(&name).map(|_| None),
         };
+        let Token { device, terms, existing, .. } = token;
+        let key = DeviceKey::new(key)?;
+        let admission = self.admission(&device, existing)?;
+        // It is worth nothing until the device is admitted with it.
+        let certificate = self.certify(&device, &key, terms, admission.issued)?;
+        let root = self.read("ca.crt")?;
         if !self.remove(&name)? {
             return Ok(None);
         }
-        let device = name_in(text.as_bytes());
-        let mut lines = text.lines().skip(1);
-        let expires = lines.next().and_then(|seconds| seconds.parse::<u64>().ok());
-        let (Some(device), Some(expires)) = (device, expires) else { return Ok(None) };
-        if seconds_now() >= expires {
-            return Ok(None);
-        }
-        let life = lines.next().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-        let tiers = lines.next().and_then(|bits| bits.parse().ok()).map(TierSet::from_bits);
-        let usual = Membership::default();
-        let terms =
-            Membership { good_for: life.unwrap_or(usual.good_for), tiers: tiers.unwrap_or(usual.tiers) };
-        let certificate = self.certify(&device, &DeviceKey::new(key)?, terms)?;
-        self.admit(&device, &certificate)?;
-        Ok(Some((device, certificate + &self.read("ca.crt")?)))
+        self.admit(&device, &format!("devices/{device}.crt"), &certificate, admission)?;
+        Ok(Some((device, certificate + &root)))
     }
 
     /// A certificate for a new key of the device that is enrolled with `present`, under the same terms. The present
@@ -106,14 +158,16 @@ impl Authority {
             return Ok(None);
         }
         let Some(device) = self.device_of(present)? else { return Ok(None) };
+        let key = DeviceKey::new(key)?;
         let _lock = self.lock()?;
         // Who was revoked or replaced just now must not come back this way.
         if !holds(&self.path(&format!("devices/{device}.crt")), present)? {
             return Ok(None);
         }
-        let certificate = self.certify(&device, &DeviceKey::new(key)?, Membership::of(present))?;
+        let after = self.journal.until(&device)?.map_or(0, |until| until.saturating_add(1));
+        let certificate = self.certify(&device, &key, Membership::of(present), seconds_now().max(after))?;
         self.make_dir("renewed")?;
-        self.write(&format!("renewed/{device}.crt"), &certificate, Secrecy::Public)?;
+        self.write(&format!("renewed/{device}.crt"), &certificate)?;
         Ok(Some((device, certificate + &self.read("ca.crt")?)))
     }
 }
@@ -167,10 +221,49 @@ mod tests {
         assert_eq!(authority.device_of(&certificate(&bundle)).unwrap(), Some(device.clone()));
         assert!(authority.redeem(&token, key.der_bytes()).unwrap().is_none(), "a second time");
 
-        let late = secret(&authority.token(&device, Duration::ZERO, Membership::default()).unwrap());
+        let other = "cam-2".parse().unwrap();
+        let late = secret(&authority.token(&other, Duration::ZERO, Membership::default()).unwrap());
         assert!(authority.redeem(&late, key.der_bytes()).unwrap().is_none(), "too late");
-        let bad = secret(&authority.token(&device, Duration::from_secs(60), Membership::default()).unwrap());
-        assert!(matches!(authority.redeem(&bad, &[4; 64]), Err(CaError::Key)));
+    }
+
+    #[test]
+    fn a_key_that_is_none_does_not_use_up_a_token() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let device: DeviceId = "cam-1".parse().unwrap();
+        let token = authority.token(&device, Duration::from_secs(60), Membership::default()).unwrap();
+        let (token, key) = (secret(&token), KeyPair::generate().unwrap());
+        let mut beside = key.der_bytes().to_vec();
+        beside[40] ^= 1;
+        for bad in [&[4; 64][..], &[], &[4; KEY_BYTES], &beside] {
+            assert!(matches!(authority.redeem(&token, bad), Err(CaError::Key)));
+        }
+        assert_eq!(authority.redeem(&token, key.der_bytes()).unwrap().unwrap().0, device);
+    }
+
+    #[test]
+    fn a_token_replaces_a_member_only_if_it_was_made_for_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let device: DeviceId = "cam-1".parse().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let token = |existing| {
+            let token = authority.token_as(&device, Duration::from_secs(60), Membership::default(), existing);
+            token.map(|token| secret(&token))
+        };
+        // Enrolled since the token was made.
+        let early = token(Existing::Refuse).unwrap();
+        let present = certificate(&authority.enroll(&device).unwrap());
+        assert!(matches!(authority.redeem(&early, key.der_bytes()), Err(CaError::Enrolled(_))));
+        assert!(matches!(token(Existing::Refuse), Err(CaError::Enrolled(_))));
+        assert_eq!(authority.device_of(&present).unwrap(), Some(device.clone()));
+
+        let late = token(Existing::Replace).unwrap();
+        let (_, bundle) = authority.redeem(&late, key.der_bytes()).unwrap().unwrap();
+        assert_eq!(authority.device_of(&certificate(&bundle)).unwrap(), Some(device.clone()));
+        assert_eq!(authority.device_of(&present).unwrap(), None);
+        // It was made before the replacement, whatever it may do.
+        assert!(authority.redeem(&early, key.der_bytes()).unwrap().is_none());
     }
 
     #[test]
@@ -201,8 +294,9 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let stolen = certificate(&authority.enroll(&device).unwrap());
         let (_, waiting) = authority.renew(&stolen, key.der_bytes()).unwrap().unwrap();
-        let token =
-            secret(&authority.token(&device, Duration::from_secs(60), Membership::default()).unwrap());
+        let replace = Existing::Replace;
+        let token = authority.token_as(&device, Duration::from_secs(60), Membership::default(), replace);
+        let token = secret(&token.unwrap());
         let (_, own) = authority.redeem(&token, key.der_bytes()).unwrap().unwrap();
         assert!(authority.renew(&stolen, key.der_bytes()).unwrap().is_none());
         assert_eq!(
@@ -227,7 +321,7 @@ mod tests {
         let expired = certificate(&authority.enroll_under(&device, over).unwrap());
         assert!(authority.renew(&expired, key.der_bytes()).unwrap().is_none());
         assert!(!dir.path().join("identity/renewed/cam-1.crt").exists());
-        let good = certificate(&authority.enroll(&device).unwrap());
+        let good = certificate(&authority.enroll(&"cam-2".parse().unwrap()).unwrap());
         assert!(authority.renew(&good, key.der_bytes()).unwrap().is_some());
     }
 

@@ -7,7 +7,10 @@ Examples:
   aggregator enroll --dir gateway --serial m4  write m4.page for a board behind a bridge
   aggregator token --dir gateway cam-3         a one-time token: `edge-client enroll --token ..` on the device
   aggregator enroll --dir gateway --tiers 1,2 --days 90 cam-4  good for two tiers; renewed by the device itself
+  aggregator enroll --dir gateway --replace cam-1  a new identity for a name that is a member, or was
   aggregator revoke --dir gateway cam-2        cam-2 is a stranger from now on
+  aggregator members --dir gateway             who is a member, and who was revoked
+  aggregator rotate-server-key --dir gateway   a new key for the server, if the present one may be stolen
   aggregator serve --dir gateway               serve until the run is over or Ctrl-C
   aggregator resume --dir gateway              the same, but refuses to begin a new run
   aggregator status --dir gateway              how the last round went, and whom this one waits for
@@ -26,6 +29,7 @@ pub(super) const ENROLL: &str = "\
 Examples:
   aggregator enroll --dir gateway --out keys cam-1 cam-2       keys/cam-1.pem and keys/cam-2.pem
   aggregator enroll --dir gateway --serial m4                  m4.page for a board's flash
+  aggregator enroll --dir gateway --replace cam-1              cam-1 is a member, or was: its earlier identity is worth nothing
   aggregator enroll --dir gateway --tiers 1,2 --days 90 cam-4  good for two tiers; renewed by the device itself";
 
 pub(super) const TOKEN: &str = "\
@@ -33,6 +37,15 @@ Examples:
   aggregator token --dir gateway cam-3                         good for a day
   aggregator token --dir gateway --hours 1 --days 90 cam-3     and on the device:
   edge-client enroll --server gateway:4433 --token ..";
+
+pub(super) const MEMBERS: &str = "\
+Examples:
+  aggregator members --dir gateway
+  aggregator members --dir gateway --format json | jq '.[] | select(.state == \"restored\").device'";
+
+pub(super) const ROTATE: &str = "\
+Examples:
+  aggregator rotate-server-key --dir gateway      also while `serve` runs";
 
 pub(super) const REVOKE: &str = "\
 Examples:

@@ -1,41 +1,55 @@
 //! Commands that say who is a member of the fleet.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
-use aggregator::ca::{Authority, Draft, Secrecy};
+use aggregator::ca::{Authority, Credential, Existing, Member, Standing};
 use anyhow::{Context, Result, ensure};
-use common::DeviceId;
+use common::{DeviceId, Tier, TierSet};
+use serde_json::{Value, json};
 
-use super::{print, terms::TermsArgs};
+use super::{Format, print, terms::TermsArgs};
 
 pub(super) fn enroll(
     dir: &Path,
     out: &Path,
     serial: bool,
+    replace: bool,
     terms: &TermsArgs,
     devices: &[DeviceId],
 ) -> Result<()> {
-    let authority = Authority::open(dir)?;
+    let (authority, existing, terms) = (Authority::open(dir)?, existing(replace), terms.membership());
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    // Of several names, none is enrolled if one of them may not be.
+    devices.iter().try_for_each(|device| authority.may_enroll(device, existing))?;
     for device in devices {
         let path = out.join(format!("{device}.{}", if serial { "page" } else { "pem" }));
-        let name = || path.display().to_string();
-        // Before what the device has now ceases to be good.
-        let draft = Draft::open(&path, Secrecy::Secret).with_context(name)?;
-        let bundle = match serial {
-            true => authority.enroll_serial_under(device, terms.membership())?.to_vec(),
-            false => authority.enroll_under(device, terms.membership())?.into_bytes(),
-        };
-        draft.keep(&bundle).with_context(name)?;
+        match serial {
+            true => authority.enroll_serial_as(device, terms, existing, Some(&path)).map(drop)?,
+            false => authority.enroll_as(device, terms, existing, Some(&path)).map(drop)?,
+        }
         print(&format!("{}\n", path.display()))?;
     }
     Ok(())
 }
 
-pub(super) fn token(dir: &Path, hours: u32, terms: &TermsArgs, device: &DeviceId) -> Result<()> {
+pub(super) fn token(
+    dir: &Path,
+    hours: u32,
+    replace: bool,
+    terms: &TermsArgs,
+    device: &DeviceId,
+) -> Result<()> {
     let good_for = Duration::from_secs(3600 * u64::from(hours));
-    let token = Authority::open(dir)?.token(device, good_for, terms.membership())?;
+    let token = Authority::open(dir)?.token_as(device, good_for, terms.membership(), existing(replace))?;
     Ok(print(&format!("{token}\n"))?)
+}
+
+fn existing(replace: bool) -> Existing {
+    if replace { Existing::Replace } else { Existing::Refuse }
 }
 
 /// Every one that can be is revoked, whatever is wrong with the others.
@@ -52,4 +66,79 @@ pub(super) fn revoke(dir: &Path, devices: &[DeviceId]) -> Result<()> {
     print(&revoked)?;
     ensure!(wrong.is_empty(), "{}", wrong.join("; "));
     Ok(())
+}
+
+pub(super) fn list(dir: &Path, format: Format) -> Result<()> {
+    let members = Authority::open(dir)?.members()?;
+    if format == Format::Json {
+        return Ok(print(&format!("{}\n", Value::from_iter(members.iter().map(row))))?);
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut text = format!("{:<32} {:<11} {:>9} {:<9} tiers\n", "device", "credential", "days left", "state");
+    for member in &members {
+        let left = member.expires.map_or("-".to_owned(), |expires| {
+            format!("{:.1}", expires.saturating_sub(now) as f64 / (24.0 * 3600.0))
+        });
+        let (device, credential, state) = (&member.device, credential(member), state(member.standing));
+        let tiers = match member.tiers {
+            TierSet::ALL => "all".to_owned(),
+            some => numbers(some).iter().map(usize::to_string).collect::<Vec<_>>().join(","),
+        };
+        text += &format!("{device:<32} {credential:<11} {left:>9} {state:<9} {tiers}\n");
+    }
+    let restored: Vec<_> = members
+        .iter()
+        .filter(|member| member.standing == Standing::Restored)
+        .map(|member| member.device.as_str())
+        .collect();
+    if !restored.is_empty() {
+        text += &format!(
+            "revoked, but in identity/ again, as after restoring a backup: {}; they stay refused; \
+             `aggregator enroll --replace` makes one a member again, `aggregator revoke` removes its file\n",
+            restored.join(", ")
+        );
+    }
+    Ok(print(&text)?)
+}
+
+fn row(member: &Member) -> Value {
+    json!({
+        "device": member.device.as_str(),
+        "credential": credential(member),
+        "state": state(member.standing),
+        "issued": member.issued,
+        "expires": member.expires,
+        "tiers": (member.tiers != TierSet::ALL).then(|| numbers(member.tiers)),
+    })
+}
+
+fn numbers(tiers: TierSet) -> Vec<usize> {
+    tiers.iter().map(Tier::index).collect()
+}
+
+fn credential(member: &Member) -> &'static str {
+    match member.credential {
+        Some(Credential::Certificate) => "certificate",
+        Some(Credential::SerialKey) => "serial key",
+        None => "-",
+    }
+}
+
+fn state(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Member => "member",
+        Standing::Expired => "expired",
+        Standing::Revoked => "revoked",
+        Standing::Restored => "restored",
+        Standing::Damaged => "damaged",
+    }
+}
+
+pub(super) fn rotate_server_key(dir: &Path) -> Result<()> {
+    let issued = Authority::open(dir)?.rotate_server_key()?;
+    let dir = dir.display();
+    Ok(print(&format!(
+        "the server has a new key; its certificate is number {issued}\n\
+         next: restart `aggregator serve --dir {dir}`, so that all devices come back and see it\n"
+    ))?)
 }

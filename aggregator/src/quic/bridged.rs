@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     Code, DeviceId,
+    printable::printable,
     sealed::{self, HAIL, Knock, MAX_PLAIN, Nonce, REFUSED, SEAL_HEAD, SEAL_OVERHEAD},
     wire,
 };
@@ -40,7 +41,7 @@ pub(super) async fn serve(connection: &Connection, front: &Arc<Front>, bridge: &
         let (send, receive) = match connection.accept_bi().await {
             Ok(streams) => streams,
             Err(reason) => {
-                info!(%bridge, "bridge is gone: {reason}");
+                info!(%bridge, "bridge is gone: {}", printable(&reason));
                 return;
             }
         };

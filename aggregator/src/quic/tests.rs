@@ -61,7 +61,9 @@ fn a_certificate_is_looked_at_whenever_a_device_comes_back() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
     let device = "cam-1".parse().unwrap();
-    let server = Arc::new(tls_config(&authority, &PROTOCOLS).unwrap());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let shown = Shown::new(&authority, &provider).unwrap();
+    let server = Arc::new(tls_config(&authority, shown, &PROTOCOLS).unwrap());
     let client = Arc::new(client(&authority, Some(&device)));
     for _ in 0..3 {
         assert_eq!(shake_hands(&server, &client), HandshakeKind::Full);
@@ -72,14 +74,14 @@ fn a_certificate_is_looked_at_whenever_a_device_comes_back() {
 fn a_disk_that_fails_turns_nobody_away_for_good() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
-    let enrolled = |terms| {
-        let bundle = authority.enroll_under(&"cam-1".parse().unwrap(), terms).unwrap();
+    let enrolled = |device: &str, terms| {
+        let bundle = authority.enroll_under(&device.parse().unwrap(), terms).unwrap();
         CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()
     };
     let code = |certificate: &CertificateDer<'static>| {
         look_up(Some(certificate.clone()), &authority).map(drop).map_err(|fault| fault.code())
     };
-    let certificate = enrolled(Membership::default());
+    let certificate = enrolled("cam-1", Membership::default());
     assert_eq!(code(&certificate), Ok(()));
     let (file, aside) = (dir.path().join("identity/devices/cam-1.crt"), dir.path().join("aside"));
     std::fs::rename(&file, &aside).unwrap();
@@ -90,7 +92,7 @@ fn a_disk_that_fails_turns_nobody_away_for_good() {
     std::fs::remove_dir(&file).unwrap();
     std::fs::rename(&aside, &file).unwrap();
     assert_eq!(code(&certificate), Ok(()));
-    let expired = enrolled(Membership { good_for: Duration::ZERO, ..Membership::default() });
+    let expired = enrolled("cam-2", Membership { good_for: Duration::ZERO, ..Membership::default() });
     assert_eq!(code(&expired), Err(Code::BadCertificate));
 }
 
@@ -121,4 +123,70 @@ fn windows_get_shorter_as_the_fleet_grows() {
     assert_eq!((all[1], all[5]), (Windows::ROOMY, Windows::TIGHT));
     assert!(all.is_sorted_by_key(|windows| std::cmp::Reverse((windows.receive, windows.send))));
     assert!(all[3].receive < Windows::ROOMY.receive && all[3].receive > Windows::TIGHT.receive);
+}
+
+/// Source connection ids of the server's first packets to so many clients, read off the wire.
+async fn ids_on_the_wire(authority: &Authority, clients: usize) -> Vec<Vec<u8>> {
+    let server = listen(authority, ([127, 0, 0, 1], 0).into()).unwrap();
+    let to = server.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            tokio::spawn(incoming.into_future());
+        }
+    });
+    let mut ids = vec![];
+    for _ in 0..clients {
+        // Between them: the client speaks to `near`, which passes everything on from `far`.
+        let [near, far] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let at = near.local_addr().unwrap();
+        let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(client(authority, None)).unwrap();
+        let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        let config = quinn::ClientConfig::new(Arc::new(crypto));
+        let connecting = endpoint.connect_with(config, at, wire::SERVER_NAME).unwrap();
+        let id = tokio::task::spawn_blocking(move || {
+            let mut packet = [0; 2048];
+            let len = near.recv(&mut packet).unwrap();
+            far.send_to(&packet[..len], to).unwrap();
+            let len = far.recv(&mut packet).unwrap();
+            // | form | version | length, destination id | length, source id | as RFC 9000 has it
+            let rest = &packet[5..len];
+            let rest = &rest[1 + usize::from(rest[0])..];
+            rest[1..1 + usize::from(rest[0])].to_vec()
+        });
+        ids.push(id.await.unwrap());
+        drop(connecting);
+    }
+    ids
+}
+
+#[test]
+fn connection_ids_tell_nothing_of_the_server() {
+    use quinn_proto::ConnectionIdGenerator;
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::create(dir.path()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let ids = runtime.block_on(ids_on_the_wire(&authority, 4));
+    // As earlier programs made them: 3 random bytes, and a short hash of them and of a key that follows from the server's.
+    let (_, key) = authority.server().unwrap();
+    let secret = [b"fairtier stateless reset", key.secret_der()].concat();
+    let tag = ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret), b"connection ids");
+    let key = u64::from_le_bytes(*tag.as_ref().first_chunk().unwrap());
+    let linked = quinn_proto::HashedConnectionIdGenerator::from_key(key);
+    for id in &ids {
+        assert_eq!(id.len(), CONNECTION_ID);
+        assert!(linked.validate(&quinn_proto::ConnectionId::new(id)).is_err(), "{id:?}");
+    }
+}
+
+#[test]
+fn a_new_server_key_is_shown_without_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::create(dir.path()).unwrap();
+    let shown = Shown::new(&authority, &Arc::new(rustls::crypto::ring::default_provider())).unwrap();
+    assert!(!shown.look().unwrap());
+    authority.rotate_server_key().unwrap();
+    assert!(shown.look().unwrap() && !shown.look().unwrap());
+    // What cannot be read does not end the server.
+    std::fs::write(dir.path().join("identity/server.pem"), "no key").unwrap();
+    assert!(shown.look().is_err());
 }

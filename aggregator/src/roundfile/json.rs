@@ -3,11 +3,9 @@
 //! JSON has no NaN or infinity, yet programs write them: as bare words (Python), as strings, or as null.
 //! All three are read as the number they stand for, null as NaN.
 
-use std::{
-    fs,
-    path::{Component, Path},
-};
+use std::path::{Component, Path};
 
+use common::files::{self, MAX_MODEL};
 use models::npy::Array;
 use serde_json::Value;
 
@@ -151,7 +149,8 @@ impl<'a> Node<'a> {
             return Err(node.fault("must be a path below the round file's directory"));
         }
         let path = self.dir.join(name);
-        let bytes = fs::read(&path).map_err(|error| node.fault(format!("{}: {error}", path.display())))?;
+        let bytes = files::read(&path, MAX_MODEL)
+            .map_err(|error| node.fault(format!("{}: {error}", path.display())))?;
         let array =
             Array::read(&bytes).map_err(|error| node.fault(format!("{}: {error}", path.display())))?;
         Ok(array.data.to_f64())

@@ -1,8 +1,14 @@
 //! From JSON to a [`RoundFile`]: every key is checked, and a complaint names it.
 
-use std::{collections::BTreeSet, fs, ops::Range, path::Path};
+use std::{collections::BTreeSet, ops::Range, path::Path};
 
-use common::{DeviceId, Tier, TierSet, brief::MAX_GROUPS, region::RegionMap, tier::MAX_TIERS};
+use common::{
+    DeviceId, Tier, TierSet,
+    brief::MAX_GROUPS,
+    files::{self, MAX_MODEL},
+    region::RegionMap,
+    tier::MAX_TIERS,
+};
 use serde_json::Value;
 
 use crate::combine::guard::Bounds;
@@ -17,7 +23,7 @@ type Result<T> = std::result::Result<T, RoundFileError>;
 impl RoundFile {
     /// Arrays that are not inline are found relative to the file.
     pub fn open(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path)
+        let text = files::read_text(path, MAX_MODEL)
             .map_err(|source| RoundFileError::Read { path: path.to_owned(), source })?;
         Self::parse(&text, path.parent().unwrap_or(Path::new("")))
     }

@@ -7,15 +7,19 @@
 //!                        /update-cam-1.npy     as it was decoded; also first-, gradient- and history-
 //! ```
 //! Beyond what replaying needs, the file says how the flat vector divides into named tensors, and how much of
-//! each of them a tier keeps.
+//! each of them a tier keeps. All of it is for its owner alone: an update gives back what it was trained on.
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
-use common::{DeviceId, Tier, brief::Product};
+use common::{
+    DeviceId, Tier,
+    brief::Product,
+    files::{Draft, Secrecy, make_private_dir, private},
+};
 use models::npy::{Array, Data};
 use serde_json::{Map, Value, json};
 
@@ -58,8 +62,7 @@ pub fn record<U: Updates>(dir: &Path, dump: RoundDump<'_, U>) -> Result<PathBuf,
     let name = format!("round-{:06}", cohort.round);
     let rounds = dir.join("rounds");
     let files = Files { dir: rounds.join(&name), name };
-    fs::create_dir_all(&files.dir)
-        .map_err(|source| RecordError::Write { path: files.dir.clone(), source })?;
+    make_private_dir(&files.dir).map_err(|source| RecordError::Write { path: files.dir.clone(), source })?;
 
     let tiers = (0..model.masks.len()).map_while(Tier::new);
     let tiers = tiers.map(|tier| tier_entry(&files, model, cohort, tier)).collect::<Result<Vec<_>, _>>()?;
@@ -104,9 +107,8 @@ pub fn record<U: Updates>(dir: &Path, dump: RoundDump<'_, U>) -> Result<PathBuf,
         file["state"] = state;
     }
     let path = rounds.join(format!("{}.json", files.name));
-    let part = rounds.join(format!(".{}.part", files.name));
-    fs::write(&part, file.to_string())
-        .and_then(|()| fs::rename(&part, &path))
+    Draft::open(&path, Secrecy::Secret)
+        .and_then(|draft| draft.show(file.to_string()))
         .map_err(|source| RecordError::Write { path: path.clone(), source })?;
     Ok(path)
 }
@@ -122,7 +124,11 @@ impl Files {
     fn array<E>(&self, name: &str, data: Data) -> Result<Value, RecordError<E>> {
         let path = self.dir.join(format!("{name}.npy"));
         let array = Array { shape: vec![data.len()], data };
-        fs::write(&path, array.write()).map_err(|source| RecordError::Write { path, source })?;
+        let mut options = private();
+        let written = options.write(true).create(true).truncate(true).open(&path);
+        written
+            .and_then(|mut file| file.write_all(&array.write()))
+            .map_err(|source| RecordError::Write { path, source })?;
         Ok(json!({ "npy": format!("{}/{name}.npy", self.name) }))
     }
 

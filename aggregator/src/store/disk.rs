@@ -7,7 +7,7 @@
 //! DIR/history.jsonl              reports of all rounds, also those that have left the ledger
 //! ```
 //! An update counts once its index entry is committed, and that happens after its bytes are on the disk.
-//! A round counts once its model is committed; the spool is removed after that.
+//! A round counts once its model is committed; the spool is removed after that. All of it is for its owner alone (0700, 0600).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,8 +16,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{RunId, message::Ticket};
+use common::{RunId, files, message::Ticket};
 use redb::{AccessGuard, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use tracing::warn;
 
 use super::{
     Commit, Entry, Header, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
@@ -82,8 +83,14 @@ impl DiskStore {
     /// Opens the store of a directory, or creates it. Only one process can have it open.
     pub fn open(dir: &Path, options: Options) -> Result<Self, StoreError> {
         let spools = dir.join("spool");
-        fs::create_dir_all(&spools).map_err(|source| StoreError::Io { path: spools.clone(), source })?;
+        files::make_private_dir(&spools).map_err(|source| StoreError::Io { path: spools.clone(), source })?;
         Models::of(dir).create(dir)?;
+        // An update of few samples gives them back, so other users must not read any.
+        for dir in [dir, &spools, &dir.join("models")] {
+            if let Err(error) = files::tighten(dir) {
+                warn!("{} is open to other users, and that cannot be changed: {error}", dir.display());
+            }
+        }
         match Ledger::open_copy(dir)? {
             Some(ledger) => Self::new(ledger, dir, options).read_through()?,
             None => expect_empty(dir)?,

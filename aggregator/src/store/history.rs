@@ -86,7 +86,7 @@ impl History {
 
     /// Adds a line; it is durable after [`History::sync`].
     pub fn append(&self, report: &str) -> Result<(), StoreError> {
-        let added = File::options().append(true).create(true).open(&self.0);
+        let added = common::files::private().append(true).create(true).open(&self.0);
         added
             .and_then(|mut file| file.write_all(line(report).as_bytes()))
             .map_err(|source| self.failed(source))
@@ -107,7 +107,8 @@ impl History {
             return Ok(());
         }
         let wrap = |source| self.failed(source);
-        let open = File::options().read(true).write(true).create(true).truncate(false).open(&self.0);
+        let mut options = common::files::private();
+        let open = options.read(true).write(true).create(true).truncate(false).open(&self.0);
         let file = open.map_err(wrap)?;
         let len = file.metadata().map_err(wrap)?.len();
         let mut end = end_before(&file, len, first).map_err(wrap)?;

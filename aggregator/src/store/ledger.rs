@@ -21,7 +21,7 @@ use std::{
     sync::OnceLock,
 };
 
-use common::wire::Crc32;
+use common::{files, wire::Crc32};
 use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -74,7 +74,11 @@ impl Ledger {
             return Err(StoreError::Locked { path });
         }
         let copy = Passing(copy);
-        fs::copy(&path, &copy.0).map_err(|source| StoreError::Io { path: copy.0.clone(), source })?;
+        let whole = || {
+            let mut options = files::private();
+            io::copy(&mut &file, &mut options.write(true).create(true).truncate(true).open(&copy.0)?)
+        };
+        whole().map_err(|source| StoreError::Io { path: copy.0.clone(), source })?;
         Self::open_file(&copy.0, path.clone()).map(Some)
     }
 
@@ -239,6 +243,8 @@ fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
     }
+    // The database takes an empty file as it is, with its permissions.
+    files::private().write(true).create_new(true).open(&draft.0).map_err(io)?;
     let fill = || {
         let txn_db = Database::builder().set_cache_size(CACHE_BYTES).create(&draft.0)?;
         let txn = txn_db.begin_write()?;

@@ -4,12 +4,12 @@
 //! that the ledger names is never written again; the others are the rest of a crash, or no longer kept.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
-use common::wire::crc32;
+use common::{files, wire::crc32};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -34,7 +34,7 @@ impl Models {
     }
 
     pub fn create(&self, store: &Path) -> Result<(), StoreError> {
-        fs::create_dir_all(&self.0).map_err(|source| StoreError::Io { path: self.0.clone(), source })?;
+        files::make_private_dir(&self.0).map_err(|source| StoreError::Io { path: self.0.clone(), source })?;
         sync_dir(store)
     }
 
@@ -42,7 +42,8 @@ impl Models {
     pub fn write(&self, round: u32, parameters: &[f32]) -> Result<ModelRecord, StoreError> {
         let path = self.path(round);
         let bytes = encode(parameters);
-        let written = File::create(&path).and_then(|mut file| {
+        let mut options = files::private();
+        let written = options.write(true).create(true).truncate(true).open(&path).and_then(|mut file| {
             file.write_all(&bytes)?;
             file.sync_data()
         });

@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::wire::Crc32;
+use common::{files, wire::Crc32};
 
 use super::{Entry, Header, StoreError, UpdateRecord};
 
@@ -77,8 +77,8 @@ impl Spool {
         if let (Some(spare), None) = (spare, existing) {
             spare.serve_as(&path).map_err(wrap)?;
         }
-        let file =
-            File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(wrap)?;
+        let mut options = files::private();
+        let file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(wrap)?;
         if existing.is_some_and(|len| len > end) {
             file.set_len(end).and_then(|()| file.sync_all()).map_err(wrap)?;
         }

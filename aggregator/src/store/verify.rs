@@ -4,7 +4,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     io::Write,
     path::Path,
     path::PathBuf,
@@ -194,7 +193,7 @@ fn set_aside(dir: &Path, from: u32, to: u32, reports: &BTreeMap<u32, String>) ->
     let name = |number: u32| dir.join(format!("undone-{from:06}-to-{to:06}.{number}.jsonl"));
     let path = (0..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(u32::MAX));
     let wrap = |source| StoreError::Io { path: path.clone(), source };
-    let mut file = fs::File::create_new(&path).map_err(wrap)?;
+    let mut file = common::files::private().write(true).create_new(true).open(&path).map_err(wrap)?;
     for report in reports.values() {
         writeln!(file, "{report}").map_err(wrap)?;
     }

@@ -3,8 +3,9 @@
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use common::files::{self, MAX_CREDENTIAL, Secrecy};
 use edge_client::{
-    data::{BytesShard, Shard},
+    data::{BytesShard, Shard, load::LIMIT},
     host::{
         Identity,
         args::DataArgs,
@@ -87,7 +88,8 @@ pub(super) fn flash(args: &FlashArgs) -> Result<()> {
     );
     let dir = tempfile::tempdir()?;
     let page = dir.path().join("page");
-    let original = fs::read(&args.page).with_context(|| args.page.display().to_string())?;
+    let original =
+        files::read(&args.page, MAX_CREDENTIAL).with_context(|| args.page.display().to_string())?;
     fs::write(&page, refreshed_page(&original).with_context(|| args.page.display().to_string())?)?;
     let Some(arguments) = board.qemu(&image, &page, &args.shard, &args.serial) else {
         return Ok(board.download(&image, &page, &args.shard)?);
@@ -167,7 +169,7 @@ pub(super) struct ProvisionArgs {
 
 pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
     let file = match &args.shard {
-        Some(path) => fs::read(path).with_context(|| path.display().to_string())?,
+        Some(path) => files::read(path, LIMIT).with_context(|| path.display().to_string())?,
         None => pack_shard(&args.data.shard()?, args.levels)?,
     };
     // Before a board is waited for.
@@ -201,7 +203,8 @@ pub(super) struct ShardArgs {
 pub(super) fn shard(args: &ShardArgs) -> Result<()> {
     let shard = args.data.shard()?;
     let file = pack_shard(&shard, args.levels)?;
-    fs::write(&args.out, &file).with_context(|| args.out.display().to_string())?;
+    // The device's samples are for its owner alone.
+    files::write_file(&args.out, &file, Secrecy::Secret).with_context(|| args.out.display().to_string())?;
     let (train, test, bytes) = (shard.train_len(), shard.test_len(), file.len());
     let out = args.out.display();
     Ok(print(&format!("{out}: {train} training and {test} test samples, {bytes} bytes\n"))?)

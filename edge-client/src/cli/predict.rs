@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use common::files::{self, MAX_MODEL};
 use edge_client::host::args::DataArgs;
 use models::infer::Model;
 use serde_json::json;
@@ -31,7 +32,7 @@ enum Format {
 }
 
 pub(crate) fn predict(args: &PredictArgs) -> Result<()> {
-    let file = std::fs::read(&args.model).with_context(|| args.model.display().to_string())?;
+    let file = files::read(&args.model, MAX_MODEL).with_context(|| args.model.display().to_string())?;
     let model = Model::load(&file).with_context(|| args.model.display().to_string())?;
     let samples = args.data.samples()?;
     if samples.inputs() != model.inputs() {

@@ -9,6 +9,7 @@ use std::{
 
 use common::{
     Code, Instant, RunId, Tier,
+    files::{Secrecy, write_file},
     message::{Refusal, ToAggregator, ToDevice},
     transfer::{Lane, LinkLimits},
     wire::{self, Frame},
@@ -345,10 +346,8 @@ impl Driver<'_> {
     fn save(&self, file: &[u8]) -> Result<(), ClientError> {
         let Some((path, _)) = &self.client.save_model else { return Ok(()) };
         let failed = |source| ClientError::Save { path: path.clone(), source };
-        // Whoever reads the file sees the old one or the new one.
-        let part = path.with_extension("part");
-        std::fs::write(&part, file).map_err(failed)?;
-        std::fs::rename(&part, path).map_err(failed)?;
+        // For its owner alone: it was trained on this device's samples, among others. A reader sees the old file or the new one.
+        write_file(path, file, Secrecy::Secret).map_err(failed)?;
         info!("sub-model saved to {}", path.display());
         Ok(())
     }
@@ -384,8 +383,7 @@ impl From<ClientError> for Trouble {
 
 async fn say(link: &mut QuicLink, message: &ToAggregator) -> Result<(), LinkError> {
     let mut frame = [0; wire::MAX_CONTROL];
-    let len =
-        wire::encode_control(message, &mut frame).map_err(|error| LinkError::Lost(error.to_string()))?;
+    let len = wire::encode_control(message, &mut frame).map_err(|error| LinkError::lost(&error))?;
     link.send(Lane::Control, &frame[..len]).await
 }
 

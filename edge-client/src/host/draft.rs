@@ -1,61 +1,31 @@
-//! An identity file on its way to its place: only its owner can read it, and it is there whole or not at all, also
-//! after a power cut.
+//! An identity file on its way to its place: see [`common::files::Draft`].
 
 use std::{
-    fs::{self, File},
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
 };
 
+use common::files::{self, Secrecy};
+
 use super::enrol::EnrolError;
 
-/// Written beside its place and then renamed. Dropped before that, nothing is left.
+/// Only its owner can read it. Dropped before it is in its place, nothing is left.
 #[derive(Debug)]
 pub struct Draft {
-    file: File,
-    part: PathBuf,
+    draft: files::Draft,
     path: PathBuf,
 }
 
 impl Draft {
     /// Fails where an identity could not be written, before a token is spent on it.
     pub fn open(path: &Path) -> Result<Self, EnrolError> {
-        let mut part = path.as_os_str().to_owned();
-        part.push("~");
-        let part = PathBuf::from(part);
-        let open = || {
-            if path.is_dir() {
-                return Err(io::ErrorKind::IsADirectory.into());
-            }
-            // What was left there may be readable by others, or lead elsewhere.
-            let _ = fs::remove_file(&part);
-            let mut options = fs::OpenOptions::new();
-            options.write(true).create_new(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            options.open(&part)
-        };
-        let file = open().map_err(|source| failed(path, source))?;
-        Ok(Self { file, part, path: path.to_owned() })
+        let draft = files::Draft::open(path, Secrecy::Secret).map_err(|source| failed(path, source))?;
+        Ok(Self { draft, path: path.to_owned() })
     }
 
     /// Puts the identity into its place, for good: once it is used, the one before is worth nothing.
-    pub fn keep(mut self, bundle: &str) -> Result<(), EnrolError> {
-        let keep = |draft: &mut Self| {
-            draft.file.write_all(bundle.as_bytes())?;
-            draft.file.sync_all()?;
-            fs::rename(&draft.part, &draft.path)?;
-            let dir = draft.path.parent().filter(|dir| !dir.as_os_str().is_empty());
-            File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
-        };
-        keep(&mut self).map_err(|source| failed(&self.path, source))
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // Once it is in its place, there is none.
-        let _ = fs::remove_file(&self.part);
+    pub fn keep(self, bundle: &str) -> Result<(), EnrolError> {
+        self.draft.keep(bundle).map_err(|source| failed(&self.path, source))
     }
 }
 
@@ -65,7 +35,7 @@ fn failed(path: &Path, source: io::Error) -> EnrolError {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
 

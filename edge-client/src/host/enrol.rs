@@ -1,13 +1,17 @@
 //! Getting an identity: the device makes its own key, which never leaves it, and trades a token (or its present
 //! certificate) for a certificate.
 //!
-//! The token names the fleet's authority by its SHA-256, so the first connection is as safe as all later ones.
+//! The token names the fleet's authority by its SHA-256, so the first connection is as safe as all later ones. An answer counts
+//! only if that authority (later: the one of the present identity) has signed it for this device's name and its new key: a
+//! thief of the server's key has no such answer, and cannot put another authority in its place.
 
 use std::{io, net::SocketAddr, str::FromStr, sync::Arc, time::Duration};
 
 use common::{
-    DeviceId,
-    enrol::{ALPN, Question},
+    Code, DeviceId,
+    certificate::{self, common_name},
+    enrol::{ALPN, Question, SERVER_ISSUED},
+    printable::printable,
     wire::SERVER_NAME,
 };
 use quinn::{Connection, VarInt};
@@ -18,12 +22,15 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime, pem::PemObject},
+    server::WebPkiClientVerifier,
+    sign::CertifiedKey,
 };
 
 use super::{
-    identity::{Identity, IdentityError},
-    quic::{self, LinkError},
+    identity::{Identity, IdentityError, server_certificate},
+    newest::digest,
+    quic::{self, LinkError, OLD_SERVER},
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,8 +44,13 @@ pub enum EnrolError {
     Token,
     #[error("can not open a socket: {0}")]
     Socket(io::Error),
-    #[error("the aggregator gives no certificate: {0}; a token is good once and for a limited time")]
-    Refused(common::Code),
+    #[error("the aggregator gives no certificate: {code}; {advice}", code = .0, advice = advice(*.0))]
+    Refused(Code),
+    #[error(
+        "the answer {0}, so it is refused and the identity stays as it is; if this goes on, the server's key may be stolen: \
+         tell the operator of the gateway"
+    )]
+    Answer(&'static str),
     #[error("no answer from the aggregator: {0}")]
     Link(String),
     #[error("no key can be made: {0}")]
@@ -86,18 +98,81 @@ pub async fn enrol(server: SocketAddr, token: &Token) -> Result<String, EnrolErr
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
-    ask(server, tls, Some(token.secret)).await
+    let wanted = Wanted { authority: token.authority, name: token.device.as_str(), server: 0 };
+    ask(server, tls, Some(token.secret), &wanted, None).await
 }
 
 /// Trades the present identity for one with a new key. The present one is good until the new one is used.
 pub async fn renew(server: SocketAddr, identity: &Identity) -> Result<String, EnrolError> {
-    ask(server, identity.tls().as_ref().clone(), None).await
+    let wanted = Wanted::of(identity)?;
+    ask(server, identity.tls().as_ref().clone(), None, &wanted, Some(identity)).await
+}
+
+/// What an answer must say.
+struct Wanted<'a> {
+    /// SHA-256 of its certificate.
+    authority: [u8; 32],
+    name: &'a str,
+    /// When the newest certificate of the server was issued that is known.
+    server: u64,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(identity: &'a Identity) -> Result<Self, EnrolError> {
+        let name = identity.name().ok_or(EnrolError::Answer("is for an identity without a name"))?;
+        Ok(Self { authority: identity.authority(), name, server: identity.newest().seen() })
+    }
+
+    /// The certificates of an answer that is what was asked for, and nothing else of it.
+    fn check(&self, answer: &str, key: &rcgen::KeyPair) -> Result<String, EnrolError> {
+        let text = certificates_alone(answer);
+        let found: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes()).filter_map(Result::ok).collect();
+        let [device, authority] =
+            <[_; 2]>::try_from(found).map_err(|_| EnrolError::Answer("is not two certificates"))?;
+        if digest(&authority) != self.authority {
+            return Err(EnrolError::Answer("has another authority than this device trusts"));
+        }
+        if common_name(&device) != Some(self.name) {
+            return Err(EnrolError::Answer("is for another device's name"));
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(authority)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+        let verifier = verifier.map_err(|error| link(&error))?;
+        // By the clock of whoever issued it: the device's may be wrong.
+        let then = UnixTime::since_unix_epoch(Duration::from_secs(certificate::issued(&device)));
+        if verifier.verify_client_cert(&device, &[], then).is_err() {
+            return Err(EnrolError::Answer("is not signed by this device's authority"));
+        }
+        let own = PrivatePkcs8KeyDer::from(key.serialize_der());
+        if CertifiedKey::from_der(vec![device], own.into(), &provider).is_err() {
+            return Err(EnrolError::Answer("is for another key than this device's new one"));
+        }
+        Ok(text)
+    }
+}
+
+/// The lines of PEM certificates: a bundle must not take up anything else that an answer says.
+fn certificates_alone(answer: &str) -> String {
+    let (mut text, mut inside) = (String::new(), false);
+    for line in answer.lines() {
+        inside |= line == "-----BEGIN CERTIFICATE-----";
+        if inside {
+            text += line;
+            text.push('\n');
+        }
+        inside &= line != "-----END CERTIFICATE-----";
+    }
+    text
 }
 
 async fn ask(
     server: SocketAddr,
     mut tls: rustls::ClientConfig,
     secret: Option<[u8; 32]>,
+    wanted: &Wanted<'_>,
+    identity: Option<&Identity>,
 ) -> Result<String, EnrolError> {
     tls.alpn_protocols = vec![ALPN.to_vec()];
     let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).map_err(|error| link(&error))?;
@@ -105,8 +180,14 @@ async fn ask(
     let config = quinn::ClientConfig::new(Arc::new(crypto));
     let connecting = endpoint.connect_with(config, server, SERVER_NAME).map_err(|error| link(&error))?;
     let exchange = async {
-        let connection = connecting.await.map_err(|error| unproven(&error))?;
-        let bundle = trade(&connection, secret).await?;
+        let connection = connecting.await.map_err(|error| {
+            let old = identity.is_some_and(|identity| identity.newest().take_refused());
+            if old { EnrolError::Link(OLD_SERVER.into()) } else { unproven(&error) }
+        })?;
+        if let Some(identity) = identity {
+            identity.note_server(&connection);
+        }
+        let bundle = trade(&connection, secret, wanted).await?;
         connection.close(VarInt::from_u32(0), b"");
         Ok::<_, EnrolError>(bundle)
     };
@@ -117,12 +198,17 @@ async fn ask(
 
 /// Trades the identity of an open connection for one with a new key. The present one is good until the new one is
 /// used.
-pub(super) async fn renew_on(connection: &Connection) -> Result<String, EnrolError> {
-    tokio::time::timeout(PATIENCE, trade(connection, None)).await.map_err(|_| late())?
+pub(super) async fn renew_on(connection: &Connection, identity: &Identity) -> Result<String, EnrolError> {
+    let wanted = Wanted::of(identity)?;
+    tokio::time::timeout(PATIENCE, trade(connection, None, &wanted)).await.map_err(|_| late())?
 }
 
 /// Makes a key, asks for its certificate on a stream of its own, and gives both as a bundle.
-async fn trade(connection: &Connection, secret: Option<[u8; 32]>) -> Result<String, EnrolError> {
+async fn trade(
+    connection: &Connection,
+    secret: Option<[u8; 32]>,
+    wanted: &Wanted<'_>,
+) -> Result<String, EnrolError> {
     let key = rcgen::KeyPair::generate()?;
     let public = heapless::Vec::from_slice(rcgen::PublicKeyData::der_bytes(&key)).unwrap_or_default();
     let question = Question { secret, key: public };
@@ -135,15 +221,26 @@ async fn trade(connection: &Connection, secret: Option<[u8; 32]>) -> Result<Stri
         .read_to_end(MAX_ANSWER)
         .await
         .map_err(|error| connection.close_reason().map_or_else(|| link(&error), refused))?;
-    let certificates = String::from_utf8(answer).map_err(|error| link(&error))?;
-    let bundle = format!("{certificates}{}", key.serialize_pem());
+    let answer = String::from_utf8(answer).map_err(|error| link(&error))?;
+    let certificates = wanted.check(&answer, &key)?;
+    let server = server_certificate(connection).map_or(0, |server| certificate::issued(&server));
+    let server = server.max(wanted.server);
+    let bundle = format!("{SERVER_ISSUED}{server}\n{certificates}{}", key.serialize_pem());
     // Whatever is written can be used.
     Identity::parse(bundle.as_bytes())?;
     Ok(bundle)
 }
 
+/// The peer may have chosen what an error says.
 fn link(error: &dyn std::error::Error) -> EnrolError {
-    EnrolError::Link(error.to_string())
+    EnrolError::Link(printable(error))
+}
+
+fn advice(code: Code) -> &'static str {
+    match code {
+        Code::AlreadyEnrolled => "`aggregator token --replace` makes one that may replace it",
+        _ => "a token is good once and for a limited time",
+    }
 }
 
 fn late() -> EnrolError {
@@ -177,8 +274,7 @@ impl ServerCertVerifier for Pinned {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let digest = |bytes: &[u8]| ring::digest::digest(&ring::digest::SHA256, bytes);
-        let pinned = chain.iter().find(|certificate| digest(certificate).as_ref() == self.authority);
+        let pinned = chain.iter().find(|certificate| digest(certificate) == self.authority);
         let unknown = || rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         let mut roots = RootCertStore::empty();
         roots.add(pinned.ok_or_else(unknown)?.clone().into_owned())?;
@@ -219,6 +315,11 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::{
+        BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+        Issuer, KeyPair,
+    };
+
     use super::*;
 
     #[test]
@@ -236,6 +337,54 @@ mod tests {
             &format!("a:{secret}:{authority}:"),
         ] {
             assert!(bad.parse::<Token>().is_err(), "{bad}");
+        }
+    }
+
+    /// An authority, and a certificate of it for a name and a key.
+    fn issue(authority: &KeyPair, name: &str, key: &KeyPair) -> [String; 2] {
+        let params = |name: &str| {
+            let mut params = CertificateParams::new(vec![]).unwrap();
+            params.distinguished_name = DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params
+        };
+        let mut root = params("authority");
+        root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let mut leaf = params(name);
+        leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        leaf.not_before = rcgen::date_time_ymd(1970, 1, 1);
+        let certificate = leaf.signed_by(key, &Issuer::new(root.clone(), authority)).unwrap();
+        // The serial number follows from the key, so that it is the same certificate every time.
+        root.serial_number = Some(7u64.into());
+        [certificate.pem(), root.self_signed(authority).unwrap().pem()]
+    }
+
+    #[test]
+    fn an_answer_is_taken_from_the_present_authority_for_this_name_and_key_alone() {
+        let [ours, theirs, key, other] = [(); 4].map(|()| KeyPair::generate().unwrap());
+        let [certificate, root] = issue(&ours, "cam-1", &key);
+        let authority = digest(&CertificateDer::from_pem_slice(root.as_bytes()).unwrap());
+        let wanted = Wanted { authority, name: "cam-1", server: 0 };
+        let good = format!("{certificate}{root}");
+        assert_eq!(wanted.check(&good, &key).unwrap(), good.replace('\r', ""));
+        // What else it says is left out: a key, or that the server is of a far future.
+        let more = format!("{SERVER_ISSUED}{}\n{}{good}{SERVER_ISSUED}1\n", u64::MAX, other.serialize_pem());
+        assert_eq!(wanted.check(&more, &key).unwrap(), good.replace('\r', ""));
+
+        let [forged, foreign] = issue(&theirs, "cam-1", &key);
+        let [renamed, _] = issue(&ours, "cam-2", &key);
+        let [elsewhere, _] = issue(&ours, "cam-1", &other);
+        for (answer, why) in [
+            (format!("{forged}{foreign}"), "another authority"),
+            (format!("{certificate}{foreign}"), "another authority"),
+            (format!("{forged}{root}"), "not signed"),
+            (format!("{renamed}{root}"), "another device's name"),
+            (format!("{elsewhere}{root}"), "another key"),
+            (format!("{certificate}{root}{foreign}"), "not two certificates"),
+            (String::new(), "not two certificates"),
+        ] {
+            let error = wanted.check(&answer, &key).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
         }
     }
 }

@@ -1,17 +1,27 @@
-//! A device's credentials: one PEM file with its certificate, its key and the fleet's authority.
+//! A device's credentials: one PEM file with its certificate, its key and the fleet's authority; and beside it, which
+//! certificate of the server it has seen last.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use common::{certificate::Terms, wire::ALPN};
+use common::{
+    certificate::{Terms, common_name},
+    files::{self, MAX_CREDENTIAL},
+    printable::printable,
+    wire::ALPN,
+};
+use quinn::Connection;
 use rustls::{
     RootCertStore,
+    client::WebPkiServerVerifier,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
+
+use super::newest::{Newest, digest};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,33 +41,46 @@ pub enum IdentityError {
 pub struct Identity {
     tls: Arc<rustls::ClientConfig>,
     terms: Option<Terms>,
+    /// Of the device.
+    name: Option<String>,
+    /// SHA-256 of the fleet's authority.
+    authority: [u8; 32],
+    newest: Arc<Newest>,
     /// Where it was read from, and where a new one goes.
     file: Option<PathBuf>,
 }
 
 impl Identity {
     pub fn load(path: &Path) -> Result<Self, IdentityError> {
-        let pem = fs::read(path).map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
-        Ok(Self { file: Some(path.to_owned()), ..Self::parse(&pem)? })
+        let pem = files::read(path, MAX_CREDENTIAL)
+            .map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
+        let this = Self { file: Some(path.to_owned()), ..Self::parse(&pem)? };
+        this.newest.recall(path);
+        Ok(this)
     }
 
     pub fn parse(pem: &[u8]) -> Result<Self, IdentityError> {
-        let bundle = |error: rustls::pki_types::pem::Error| IdentityError::Bundle(error.to_string());
+        let bundle = |error: rustls::pki_types::pem::Error| IdentityError::Bundle(printable(&error));
         let certificates =
             CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(bundle)?;
         let [device, authority] = <[_; 2]>::try_from(certificates)
             .map_err(|found| IdentityError::Bundle(format!("{} certificates instead of 2", found.len())))?;
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(bundle)?;
         let terms = Terms::of(&device);
+        let name = common_name(&device).map(str::to_owned);
         let mut roots = RootCertStore::empty();
-        roots.add(authority)?;
+        roots.add(authority.clone())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        let verifier = verifier.build().map_err(|error| IdentityError::Bundle(printable(&error)))?;
+        let newest = Arc::new(Newest::new(verifier, &authority, pem));
         let mut tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_root_certificates(roots)
+            .dangerous()
+            .with_custom_certificate_verifier(newest.clone())
             .with_client_auth_cert(vec![device], key)?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
-        Ok(Self { tls: Arc::new(tls), terms, file: None })
+        Ok(Self { tls: Arc::new(tls), terms, name, authority: digest(&authority), newest, file: None })
     }
 
     /// A random number that nobody else knows, from the operating system.
@@ -82,9 +105,37 @@ impl Identity {
         Some(if now < issued { now } else { due })
     }
 
+    /// Whom its certificate is for.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// SHA-256 of the only authority that is trusted.
+    pub(super) fn authority(&self) -> [u8; 32] {
+        self.authority
+    }
+
+    /// What is known of the server's certificates.
+    pub(super) fn newest(&self) -> &Newest {
+        &self.newest
+    }
+
+    /// Remembers whom this connection leads to.
+    pub(super) fn note_server(&self, connection: &Connection) {
+        if let Some(server) = server_certificate(connection) {
+            self.newest.note(&server, self.file());
+        }
+    }
+
     pub(super) fn tls(&self) -> Arc<rustls::ClientConfig> {
         self.tls.clone()
     }
+}
+
+/// What a server has proved itself with.
+pub(super) fn server_certificate(connection: &Connection) -> Option<CertificateDer<'static>> {
+    let chain = connection.peer_identity()?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    chain.into_iter().next()
 }
 
 #[cfg(test)]

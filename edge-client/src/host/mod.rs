@@ -7,6 +7,7 @@ mod client;
 mod draft;
 pub mod enrol;
 mod identity;
+mod newest;
 mod pace;
 pub mod provision;
 mod pull;

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use common::{
     Code, Versions,
+    printable::printable,
     transfer::{Lane, LinkLimits},
     wire::{self, SERVER_NAME},
 };
@@ -14,6 +15,11 @@ use quinn::{
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::identity::Identity;
+
+/// Not final: the right server may answer the next time.
+pub(super) const OLD_SERVER: &str = "the server's certificate is older than one that this device has seen: its key may be \
+                                     stolen, or the gateway's identity/ was restored from a backup; \
+                                     `aggregator rotate-server-key` on the gateway gives it a new one";
 
 /// The gateway gives up a connection on which it has heard nothing for so long, and QUIC takes the shorter of both ends'
 /// times.
@@ -35,6 +41,11 @@ const ALERTS: std::ops::Range<u64> = 0x100..0x200;
 const NO_PROTOCOL: u64 = 0x178;
 
 impl LinkError {
+    /// Of an error in which the peer may have chosen what is said.
+    pub(super) fn lost(error: &dyn std::fmt::Display) -> Self {
+        Self::Lost(printable(error))
+    }
+
     /// A handshake that was not completed proves nothing: a stranger on the way can forge any reason.
     pub(super) fn before_proof(error: &ConnectionError) -> Self {
         let code = match error {
@@ -42,15 +53,12 @@ impl LinkError {
             ConnectionError::ConnectionClosed(close) => u64::from(close.error_code),
             _ => 0,
         };
-        Self::Lost(match code {
-            NO_PROTOCOL => {
-                format!("{error}; the server speaks no version of the protocol that this program knows")
-            }
-            code if ALERTS.contains(&code) => {
-                format!("{error}; is --server the gateway that enrolled this device?")
-            }
-            _ => error.to_string(),
-        })
+        let hint = match code {
+            NO_PROTOCOL => "; the server speaks no version of the protocol that this program knows",
+            code if ALERTS.contains(&code) => "; is --server the gateway that enrolled this device?",
+            _ => "",
+        };
+        Self::Lost(format!("{}{hint}", printable(error)))
     }
 }
 
@@ -60,13 +68,13 @@ impl From<ConnectionError> for LinkError {
         match &error {
             ConnectionError::ApplicationClosed(close) => {
                 let code = u16::try_from(close.error_code.into_inner()).ok().and_then(Code::of);
-                code.map_or_else(|| Self::Lost(error.to_string()), Self::Refused)
+                code.map_or_else(|| Self::lost(&error), Self::Refused)
             }
             // The gateway looks at the device's certificate after the device has completed its handshake.
             ConnectionError::ConnectionClosed(close) if ALERTS.contains(&u64::from(close.error_code)) => {
                 Self::Refused(Code::BadCertificate)
             }
-            _ => Self::Lost(error.to_string()),
+            _ => Self::lost(&error),
         }
     }
 }
@@ -121,15 +129,17 @@ pub(super) async fn connect(
     protocols: &[&[u8]],
     silence: Duration,
 ) -> Result<Connection, LinkError> {
-    let config =
-        client_config(identity, protocols, silence).map_err(|error| LinkError::Lost(error.to_string()))?;
-    let connecting = endpoint
-        .connect_with(config, server, SERVER_NAME)
-        .map_err(|error| LinkError::Lost(error.to_string()))?;
-    let connection = tokio::time::timeout(Duration::from_secs(10), connecting)
+    let config = client_config(identity, protocols, silence).map_err(|error| LinkError::lost(&error))?;
+    let connecting =
+        endpoint.connect_with(config, server, SERVER_NAME).map_err(|error| LinkError::lost(&error))?;
+    let connected = tokio::time::timeout(Duration::from_secs(10), connecting)
         .await
-        .map_err(|_| LinkError::Lost("no answer within 10 s".into()))?
-        .map_err(|error| LinkError::before_proof(&error))?;
+        .map_err(|_| LinkError::Lost("no answer within 10 s".into()))?;
+    let connection = connected.map_err(|error| match identity.newest().take_refused() {
+        true => LinkError::Lost(OLD_SERVER.into()),
+        false => LinkError::before_proof(&error),
+    })?;
+    identity.note_server(&connection);
     Ok(connection)
 }
 
@@ -172,7 +182,7 @@ impl QuicLink {
         match sent {
             Ok(()) => Ok(()),
             Err(quinn::WriteError::ConnectionLost(error)) => Err(error.into()),
-            Err(error) => Err(LinkError::Lost(error.to_string())),
+            Err(error) => Err(LinkError::lost(&error)),
         }
     }
 
@@ -252,15 +262,15 @@ async fn read_frames(mut stream: RecvStream, frames: &Frames) -> String {
     loop {
         let mut prefix = [0; 4];
         if let Err(error) = stream.read_exact(&mut prefix).await {
-            return error.to_string();
+            return printable(&error);
         }
         let len = match wire::frame_len(prefix, limit) {
             Ok(len) => len,
-            Err(error) => return error.to_string(),
+            Err(error) => return printable(&error),
         };
         let mut frame = vec![0; len];
         if let Err(error) = stream.read_exact(&mut frame).await {
-            return error.to_string();
+            return printable(&error);
         }
         if frames.send(Ok(frame)).await.is_err() {
             return "nobody reads".into();

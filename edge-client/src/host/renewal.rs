@@ -1,18 +1,20 @@
 //! A device's certificate, renewed before it expires: over the connection that is open, with a new key, into the file
-//! the old one came from. The next connection uses it.
+//! the old one came from. The next connection uses it. The authority stays the present one, whatever the answer says.
 //!
 //! When it is time is a date, and the device's clock may be wrong: behind the moment of issue, or so far ahead that a
 //! certificate of just now seems to be old. Such a clock is not believed until it has agreed with the certificate once;
 //! the device measures two thirds of the certificate's life instead.
 
 use std::{
-    fs,
     net::SocketAddr,
     path::Path,
     time::{Duration, Instant, SystemTime},
 };
 
-use common::certificate::Terms;
+use common::{
+    certificate::Terms,
+    files::{self, MAX_CREDENTIAL},
+};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use tracing::{info, warn};
 
@@ -93,7 +95,8 @@ impl Renewal {
 
     /// Asks for a new identity if it is time. A failure is no reason to stop: the present one is still good.
     pub async fn renew_if_due(&mut self, link: &QuicLink) {
-        self.replace_if_due(enrol::renew_on(link.connection())).await;
+        let identity = self.identity.clone();
+        self.replace_if_due(enrol::renew_on(link.connection(), &identity)).await;
     }
 
     /// The same over a connection of its own.
@@ -143,13 +146,15 @@ impl Renewal {
 
 /// Two thirds of a certificate's life, if it says how long that is.
 fn patience(file: &Path) -> Option<Duration> {
-    let certificate = CertificateDer::from_pem_slice(&fs::read(file).ok()?).ok()?;
+    let certificate = CertificateDer::from_pem_slice(&files::read(file, MAX_CREDENTIAL).ok()?).ok()?;
     let terms = Terms::of(&certificate)?;
     Some(Duration::from_secs(terms.renewal().saturating_sub(terms.issued)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use common::{TierSet, certificate::TERMS_OID};
     use rcgen::{CertificateParams, CustomExtension, Issuer, KeyPair};
 

@@ -1,11 +1,11 @@
 //! Files, plain or compressed with gzip or xz, whatever their names.
 
 use std::{
-    fs::File,
     io::{BufReader, Read, Seek},
     path::Path,
 };
 
+use common::files::open_regular;
 use edge_client::data::load::{LIMIT, LoadError, Source};
 use lzma_rust2::XzReader;
 
@@ -15,7 +15,7 @@ const XZ_KIB: u32 = 128 << 10;
 
 pub fn open(path: &Path) -> Result<Source, LoadError> {
     let failed = |source| LoadError::Read { path: path.into(), source };
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = open_regular(path).map_err(failed)?;
     let mut start = [0; 6];
     let compressed = file.read_exact(&mut start).is_ok() && start == XZ;
     if !compressed {
@@ -29,7 +29,7 @@ pub fn open(path: &Path) -> Result<Source, LoadError> {
 /// The bytes of a file as they lie there.
 pub fn raw(path: &Path) -> Result<Vec<u8>, LoadError> {
     let failed = |source| LoadError::Read { path: path.into(), source };
-    let file = File::open(path).map_err(failed)?;
+    let file = open_regular(path).map_err(failed)?;
     Source::new(path, Box::new(BufReader::new(file)), LIMIT).bytes()
 }
 

@@ -16,6 +16,7 @@ use std::{
 
 use common::{
     Code,
+    printable::printable,
     sealed::{STRANGER, name_in},
     wire::{BRIDGE_ALPN, frame_prefix},
 };
@@ -288,6 +289,7 @@ pub fn report(line: &str, status: &Status) {
         status;
     let tier = status.tier.map_or_else(|| "no tier".into(), |tier| tier.to_string());
     let doing = if status.working { format!("batch {batches}") } else { "waiting".into() };
+    let board = printable(board);
     info!(
         line,
         "{device} ({board}): up {} s, {}, {tier}, round {round}, {doing}, {accepted} accepted, stack {stack}, {damaged} damaged, {rejected} rejected",

@@ -4,11 +4,11 @@
 //! to [`LIMIT`]. Every error names the file, and the line where there are lines.
 
 use std::{
-    fs::File,
     io::{self, BufRead, BufReader, Read, Take},
     path::{Path, PathBuf},
 };
 
+use common::files::open_regular;
 use flate2::bufread::MultiGzDecoder;
 
 use super::DataError;
@@ -51,7 +51,7 @@ pub struct Source {
 impl Source {
     pub fn open(path: &Path, limit: u64) -> Result<Self, LoadError> {
         let failed = |source| LoadError::Read { path: path.into(), source };
-        let mut file = BufReader::new(File::open(path).map_err(failed)?);
+        let mut file = BufReader::new(open_regular(path).map_err(failed)?);
         let compressed = file.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
         let reader: Box<dyn BufRead> =
             if compressed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) };
@@ -102,7 +102,10 @@ impl std::fmt::Debug for Source {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, io::Write};
+    use std::{
+        fs::{self, File},
+        io::Write,
+    };
 
     use flate2::{Compression, write::GzEncoder};
 
@@ -133,6 +136,15 @@ mod tests {
         assert!(matches!(error, LoadError::TooLarge { limit: 99, .. }));
         let error = Source::open(&path, 99).unwrap().line(&mut String::new()).unwrap_err();
         assert!(matches!(error, LoadError::TooLarge { limit: 99, .. }));
+    }
+
+    #[test]
+    fn a_device_that_never_ends_is_no_file_of_samples() {
+        for path in ["/dev/zero", "/dev/null"].map(Path::new) {
+            let csv = csv(path, &CsvOptions::default()).unwrap_err().to_string();
+            let idx = idx(path, path, 1.0).unwrap_err().to_string();
+            assert!([&csv, &idx].iter().all(|error| error.contains("not a regular file")), "{csv} {idx}");
+        }
     }
 
     #[test]

@@ -1,0 +1,195 @@
+//! How devices become members, and what happens to a name that is one already, or was.
+//!
+//! Whoever enrols holds the lock from the first look at the name until its bundle is written, so of two that enrol one name
+//! at once, one is refused, or both bundles are good one after the other. Nothing is replaced that was not asked for.
+
+use std::path::Path;
+
+use common::{DeviceId, certificate::issued, enrol::SERVER_ISSUED};
+use rcgen::KeyPair;
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+
+use super::{
+    Authority, CaError, Draft, Membership, Secrecy, SerialMember, membership::seconds_now, serial::key_file,
+};
+
+/// What to do about a name that is a member, or was revoked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Existing {
+    #[default]
+    Refuse,
+    /// What it had until now is no longer good.
+    Replace,
+}
+
+/// A name that may be admitted.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Admission {
+    /// When what it gets is issued: after everything that it had before.
+    pub issued: u64,
+    replaces: bool,
+}
+
+impl Authority {
+    /// Makes a device a member under the usual terms and returns the PEM bundle it needs.
+    pub fn enroll(&self, device: &DeviceId) -> Result<String, CaError> {
+        self.enroll_under(device, Membership::default())
+    }
+
+    /// The same under other terms.
+    pub fn enroll_under(&self, device: &DeviceId, terms: Membership) -> Result<String, CaError> {
+        self.enroll_as(device, terms, Existing::Refuse, None)
+    }
+
+    /// The same for a name that may be a member already. The bundle is written to `out` as well, for its owner alone, before
+    /// another process can enrol.
+    pub fn enroll_as(
+        &self,
+        device: &DeviceId,
+        terms: Membership,
+        existing: Existing,
+        out: Option<&Path>,
+    ) -> Result<String, CaError> {
+        let key = KeyPair::generate()?;
+        let _lock = self.lock()?;
+        let admission = self.admission(device, existing)?;
+        let draft = draft(out)?;
+        let certificate = self.certify(device, &key, terms, admission.issued)?;
+        let server = issued(&self.server()?.0);
+        let ca = self.read("ca.crt")?;
+        let bundle = format!("{SERVER_ISSUED}{server}\n{certificate}{}{ca}", key.serialize_pem());
+        self.admit(device, &format!("devices/{device}.crt"), &certificate, admission)?;
+        keep(draft, out, bundle.as_bytes())?;
+        Ok(bundle)
+    }
+
+    /// Whether this name may be enrolled now, so that a command can say so before it changes anything.
+    pub fn may_enroll(&self, device: &DeviceId, existing: Existing) -> Result<(), CaError> {
+        self.admission(device, existing).map(drop)
+    }
+
+    pub(super) fn admission(&self, device: &DeviceId, existing: Existing) -> Result<Admission, CaError> {
+        let (last, until) = (self.last_issued(device)?, self.journal.until(device)?);
+        match (existing, last, until) {
+            (Existing::Refuse, Some(_), _) => return Err(CaError::Enrolled(device.clone())),
+            (Existing::Refuse, None, Some(_)) => return Err(CaError::Revoked(device.clone())),
+            _ => {}
+        }
+        let before = last.max(until);
+        let issued = before.map_or(0, |before| before.saturating_add(1)).max(seconds_now());
+        Ok(Admission { issued, replaces: before.is_some() })
+    }
+
+    /// This is what the device proves itself with from now on, and the only thing. The lock is held.
+    pub(super) fn admit(
+        &self,
+        device: &DeviceId,
+        name: &str,
+        content: &str,
+        admission: Admission,
+    ) -> Result<(), CaError> {
+        self.write(name, content)?;
+        for other in [format!("devices/{device}.crt"), format!("renewed/{device}.crt"), key_file(device)] {
+            if other != name {
+                self.remove(&other)?;
+            }
+        }
+        if admission.replaces {
+            self.journal.append(device, admission.issued.saturating_sub(1))?;
+        }
+        Ok(())
+    }
+
+    /// When the newest credential of a name that has one was issued; 0 if that is not known.
+    pub(super) fn last_issued(&self, device: &DeviceId) -> Result<Option<u64>, CaError> {
+        let certificate =
+            |text: String| CertificateDer::from_pem_slice(text.as_bytes()).map_or(0, |der| issued(&der));
+        let key = |text: String| SerialMember::decode(&text).map_or(0, |member| member.issued);
+        let present = self.read_if_there(&format!("devices/{device}.crt"))?.map(certificate);
+        let serial = self.read_if_there(&key_file(device))?.map(key);
+        // It is worth nothing without the present one.
+        let renewed = self.read_if_there(&format!("renewed/{device}.crt"))?.map(certificate);
+        Ok(present.max(renewed.filter(|_| present.is_some())).max(serial))
+    }
+}
+
+/// Fails where the file cannot be written, before what the device has now ceases to be good.
+pub(super) fn draft(out: Option<&Path>) -> Result<Option<Draft>, CaError> {
+    let open = |path: &Path| {
+        Draft::open(path, Secrecy::Secret).map_err(|source| CaError::Io { path: path.to_owned(), source })
+    };
+    out.map(open).transpose()
+}
+
+pub(super) fn keep(draft: Option<Draft>, out: Option<&Path>, content: &[u8]) -> Result<(), CaError> {
+    let failed = |source| CaError::Io { path: out.unwrap_or(Path::new("")).to_owned(), source };
+    draft.map_or(Ok(()), |draft| draft.keep(content).map_err(failed))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, thread};
+
+    use super::*;
+
+    fn authority() -> (tempfile::TempDir, Authority, DeviceId) {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        (dir, authority, "cam-1".parse().unwrap())
+    }
+
+    fn certificate(bundle: &str) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_member_is_replaced_only_if_that_is_asked_for() {
+        let (_dir, authority, device) = authority();
+        let first = authority.enroll(&device).unwrap();
+        let refused = authority.enroll(&device).unwrap_err();
+        assert!(
+            matches!(refused, CaError::Enrolled(_)) && refused.to_string().contains("--replace"),
+            "{refused}"
+        );
+        assert!(matches!(authority.enroll_serial(&device), Err(CaError::Enrolled(_))), "as a board neither");
+        assert_eq!(authority.device_of(&certificate(&first)).unwrap(), Some(device.clone()));
+
+        let replace = || authority.enroll_as(&device, Membership::default(), Existing::Replace, None);
+        let second = replace().unwrap();
+        assert_eq!(authority.device_of(&certificate(&first)).unwrap(), None);
+        assert_eq!(authority.device_of(&certificate(&second)).unwrap(), Some(device.clone()));
+        // In the same second, too, a later one is newer.
+        assert!(issued(&certificate(&second)) > issued(&certificate(&first)));
+
+        authority.revoke(&device).unwrap();
+        let refused = authority.enroll(&device).unwrap_err();
+        assert!(
+            matches!(refused, CaError::Revoked(_)) && refused.to_string().contains("--replace"),
+            "{refused}"
+        );
+        let third = replace().unwrap();
+        assert_eq!(authority.device_of(&certificate(&third)).unwrap(), Some(device.clone()));
+    }
+
+    #[test]
+    fn of_many_that_enrol_one_name_at_once_one_wins() {
+        let (dir, _, device) = authority();
+        let enrol = |existing| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    let (authority, device) = (Authority::open(dir.path()).unwrap(), device.clone());
+                    let file = dir.path().join("cam-1.pem");
+                    thread::spawn(move || {
+                        authority.enroll_as(&device, Membership::default(), existing, Some(&file))
+                    })
+                })
+                .collect();
+            let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            let kept = certificate(&fs::read_to_string(dir.path().join("cam-1.pem")).unwrap());
+            assert!(Authority::open(dir.path()).unwrap().is_enrolled(&device, &kept).unwrap());
+            ended.iter().filter(|end| end.is_ok()).count()
+        };
+        assert_eq!(enrol(Existing::Refuse), 1);
+        assert_eq!(enrol(Existing::Replace), 8);
+    }
+}

@@ -1,0 +1,190 @@
+//! Who was revoked or replaced, and when: a file that is only ever added to.
+//!
+//! ```text
+//! revoked.jsonl   {"device":"cam-2","until":1794838511,"crc":2868021193}
+//! ```
+//! Certificates, keys and tokens of this name that were issued up to this second (since 1970) are not good, and never will be
+//! again. The file is not in `identity/`: whoever restores a backup of that directory brings back certificates, but not
+//! the membership that was ended since. The checksum is CRC-32 over name and second, with a space between them.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use common::{
+    DeviceId,
+    files::{self, sync_parent},
+    wire::crc32,
+};
+use serde::{Deserialize, Serialize};
+
+use super::CaError;
+
+const FILE: &str = "revoked.jsonl";
+
+#[derive(Clone, Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    known: Arc<Mutex<Known>>,
+}
+
+/// What was read last.
+#[derive(Debug, Default)]
+struct Known {
+    /// The file's number, length and time of change.
+    stamp: (u64, u64, i64, i64),
+    until: BTreeMap<DeviceId, u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    device: DeviceId,
+    until: u64,
+    crc: u32,
+}
+
+impl Line {
+    fn new(device: &DeviceId, until: u64) -> Self {
+        Self { device: device.clone(), until, crc: crc32(format!("{device} {until}").as_bytes()) }
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        let line: Self = serde_json::from_slice(line).ok()?;
+        (Self::new(&line.device, line.until).crc == line.crc).then_some(line)
+    }
+}
+
+impl Journal {
+    pub fn of(dir: &Path) -> Self {
+        Self { path: dir.join(FILE), known: Arc::default() }
+    }
+
+    /// Fails if it cannot be read.
+    pub fn check(&self) -> Result<(), CaError> {
+        self.look(|_| ())
+    }
+
+    /// Whether something of this device that was issued then is revoked.
+    pub fn revokes(&self, device: &DeviceId, issued: u64) -> Result<bool, CaError> {
+        Ok(self.until(device)?.is_some_and(|until| issued <= until))
+    }
+
+    /// The last second of which nothing is good; `None` if the name was never revoked or replaced.
+    pub fn until(&self, device: &DeviceId) -> Result<Option<u64>, CaError> {
+        self.look(|until| until.get(device).copied())
+    }
+
+    /// Everybody who was ever revoked or replaced.
+    pub fn names(&self) -> Result<Vec<DeviceId>, CaError> {
+        self.look(|until| until.keys().cloned().collect())
+    }
+
+    /// What was read once stays known: a file that gets shorter takes nothing back while this process runs.
+    fn look<T>(&self, at: impl FnOnce(&BTreeMap<DeviceId, u64>) -> T) -> Result<T, CaError> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |source| CaError::Io { path: self.path.clone(), source };
+        match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+            Ok(file) => {
+                let stamp = (file.ino(), file.len(), file.mtime(), file.mtime_nsec());
+                if stamp != known.stamp {
+                    for line in self.read(&fs::read(&self.path).map_err(failed)?)? {
+                        let until = known.until.entry(line.device).or_default();
+                        *until = line.until.max(*until);
+                    }
+                    known.stamp = stamp;
+                }
+            }
+        }
+        Ok(at(&known.until))
+    }
+
+    fn read(&self, bytes: &[u8]) -> Result<Vec<Line>, CaError> {
+        let whole = bytes.get(..whole_lines(bytes)).unwrap_or_default();
+        let lines = whole.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+        let damaged = |at: usize| CaError::Journal { path: self.path.clone(), line: at + 1 };
+        lines.map(|(at, line)| Line::parse(line).ok_or_else(|| damaged(at))).collect()
+    }
+
+    /// Durable when it returns. The authority's lock is held.
+    pub fn append(&self, device: &DeviceId, until: u64) -> Result<(), CaError> {
+        // Nothing is added behind a line that cannot be read.
+        self.check()?;
+        let append = || {
+            let line = serde_json::to_string(&Line::new(device, until))? + "\n";
+            let mut file = files::private().create(true).append(true).open(&self.path)?;
+            // What follows the last end of a line is the rest of a crash.
+            let bytes = fs::read(&self.path)?;
+            file.set_len(whole_lines(&bytes) as u64)?;
+            file.write_all(line.as_bytes())?;
+            file.sync_all()?;
+            sync_parent(&self.path)
+        };
+        append().map_err(|source| CaError::Io { path: self.path.clone(), source })
+    }
+}
+
+fn whole_lines(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn journal() -> (tempfile::TempDir, Journal, DeviceId) {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::of(dir.path());
+        (dir, journal, "cam-1".parse().unwrap())
+    }
+
+    #[test]
+    fn revocations_add_up_and_are_kept_for_the_owner_alone() {
+        let (dir, journal, device) = journal();
+        assert_eq!(journal.until(&device).unwrap(), None);
+        assert!(!journal.revokes(&device, 0).unwrap());
+        journal.append(&device, 100).unwrap();
+        journal.append(&"cam-2".parse().unwrap(), 300).unwrap();
+        // Another process of the same gateway.
+        let other = Journal::of(dir.path());
+        other.append(&device, 50).unwrap();
+        for journal in [journal, other] {
+            assert_eq!(journal.until(&device).unwrap(), Some(100), "the latest counts");
+            assert!(journal.revokes(&device, 0).unwrap() && journal.revokes(&device, 100).unwrap());
+            assert!(!journal.revokes(&device, 101).unwrap());
+        }
+        let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_rest_of_a_crash_is_passed_over_and_damage_is_named() {
+        let (dir, journal, device) = journal();
+        journal.append(&device, 100).unwrap();
+        let path = dir.path().join(FILE);
+        let whole = fs::read(&path).unwrap();
+        // The power failed within the second line.
+        fs::write(&path, [&whole[..], &whole[..20]].concat()).unwrap();
+        let journal = Journal::of(dir.path());
+        assert_eq!(journal.until(&device).unwrap(), Some(100));
+        journal.append(&device, 200).unwrap();
+        assert_eq!(Journal::of(dir.path()).until(&device).unwrap(), Some(200));
+
+        let text = fs::read_to_string(&path).unwrap();
+        for changed in [text.replace("200", "1"), text.replace("cam-1", "cam-3"), text.replace('{', "")] {
+            fs::write(&path, changed).unwrap();
+            let damaged = Journal::of(dir.path());
+            let error = damaged.until(&device).unwrap_err();
+            assert!(matches!(error, CaError::Journal { .. }), "{error}");
+            assert!(damaged.append(&device, 300).is_err());
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Everybody the authority knows: members, those whose time is over, and those who were revoked.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use common::{DeviceId, TierSet, certificate::Terms};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+
+use super::{Authority, CaError, SerialMember, membership::seconds_now, serial::key_file};
+
+/// What a device proves itself with.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Credential {
+    Certificate,
+    /// Of a board behind a bridge.
+    SerialKey,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    Member,
+    Expired,
+    /// It was revoked, and nothing of it is left.
+    Revoked,
+    /// It was revoked, and its file is there again: `identity/` is older than that. It stays refused.
+    Restored,
+    /// What is in its file cannot be used.
+    Damaged,
+}
+
+/// A name with what is known of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    pub device: DeviceId,
+    pub credential: Option<Credential>,
+    pub standing: Standing,
+    /// Seconds since 1970, where that is known.
+    pub issued: Option<u64>,
+    pub expires: Option<u64>,
+    pub tiers: TierSet,
+}
+
+impl Authority {
+    /// Everybody, by name.
+    pub fn members(&self) -> Result<Vec<Member>, CaError> {
+        let mut members = BTreeMap::new();
+        for device in self.named("devices", ".crt")? {
+            let Some(text) = self.read_if_there(&format!("devices/{device}.crt"))? else { continue };
+            let terms = CertificateDer::from_pem_slice(text.as_bytes()).ok().map(|der| Terms::of(&der));
+            let (issued, expires) =
+                (terms.flatten().map(|terms| terms.issued), terms.flatten().map(|terms| terms.expires));
+            let standing = self.standing(&device, terms.is_some(), issued, expires)?;
+            let tiers = terms.flatten().map_or(TierSet::ALL, |terms| terms.tiers);
+            let credential = Some(Credential::Certificate);
+            members.insert(
+                (device.clone(), credential),
+                Member { device, credential, standing, issued, expires, tiers },
+            );
+        }
+        for device in self.named("serial", ".key")? {
+            let Some(text) = self.read_if_there(&key_file(&device))? else { continue };
+            let member = SerialMember::decode(&text);
+            let issued = member.as_ref().map(|member| member.issued);
+            let expires = member.as_ref().and_then(|member| member.expires);
+            let standing = self.standing(&device, member.is_some(), issued, expires)?;
+            let tiers = member.map_or(TierSet::ALL, |member| member.tiers);
+            let credential = Some(Credential::SerialKey);
+            members.insert(
+                (device.clone(), credential),
+                Member { device, credential, standing, issued, expires, tiers },
+            );
+        }
+        for device in self.journal.names()? {
+            if members.keys().all(|(name, _)| *name != device) {
+                let (credential, standing, tiers) = (None, Standing::Revoked, TierSet::EMPTY);
+                let gone = Member {
+                    device: device.clone(),
+                    credential,
+                    standing,
+                    issued: None,
+                    expires: None,
+                    tiers,
+                };
+                members.insert((device, None), gone);
+            }
+        }
+        Ok(members.into_values().collect())
+    }
+
+    /// Who was revoked and has files in `identity/` again: it was restored from a backup of before. They stay refused.
+    pub fn restored(&self) -> Result<Vec<DeviceId>, CaError> {
+        let mut found = vec![];
+        for device in self.journal.names()? {
+            if let Some(issued) = self.last_issued(&device)?
+                && self.journal.revokes(&device, issued)?
+            {
+                found.push(device);
+            }
+        }
+        Ok(found)
+    }
+
+    fn standing(
+        &self,
+        device: &DeviceId,
+        sound: bool,
+        issued: Option<u64>,
+        expires: Option<u64>,
+    ) -> Result<Standing, CaError> {
+        Ok(match () {
+            () if !sound => Standing::Damaged,
+            () if self.journal.revokes(device, issued.unwrap_or(0))? => Standing::Restored,
+            () if expires.is_some_and(|expires| expires <= seconds_now()) => Standing::Expired,
+            () => Standing::Member,
+        })
+    }
+
+    /// Names of the files in a directory; none if it is not there.
+    fn named(&self, dir: &str, suffix: &str) -> Result<Vec<DeviceId>, CaError> {
+        let path = self.path(dir);
+        let entries = match fs::read_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+            entries => entries.map_err(|source| CaError::Io { path, source })?,
+        };
+        let name = |path: &Path| path.file_name()?.to_str()?.strip_suffix(suffix)?.parse().ok();
+        Ok(entries.flatten().filter_map(|entry| name(&entry.path())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{
+        super::{Existing, Membership},
+        *,
+    };
+
+    #[test]
+    fn a_backup_brings_files_back_and_nobody_with_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path()).unwrap();
+        let [cam, board, other]: [DeviceId; 3] = ["cam-1", "m4", "other"].map(|name| name.parse().unwrap());
+        let old = authority.enroll(&cam).unwrap();
+        let old = CertificateDer::from_pem_slice(old.as_bytes()).unwrap();
+        authority.enroll_serial(&board).unwrap();
+        authority.enroll(&other).unwrap();
+        let token = authority.token(&"new".parse().unwrap(), Duration::from_secs(600), Membership::default());
+        let files = ["devices/cam-1.crt", "serial/m4.key", "devices/other.crt"];
+        let backup = files.map(|name| std::fs::read(dir.path().join("identity").join(name)).unwrap());
+        assert!(token.is_ok());
+
+        authority.revoke(&cam).unwrap();
+        authority.revoke(&board).unwrap();
+        let replaced = || authority.enroll_as(&other, Membership::default(), Existing::Replace, None);
+        let replacement = CertificateDer::from_pem_slice(replaced().unwrap().as_bytes()).unwrap();
+        assert_eq!(authority.restored().unwrap(), []);
+        for (name, content) in files.iter().zip(&backup) {
+            std::fs::write(dir.path().join("identity").join(name), content).unwrap();
+        }
+        // Also by a process that was not there when they were revoked.
+        for authority in [authority.clone(), Authority::open(dir.path()).unwrap()] {
+            assert_eq!(authority.device_of(&old).unwrap(), None);
+            assert_eq!(authority.serial_member(&board).unwrap(), None);
+            assert!(!authority.is_member(&cam).unwrap() && !authority.is_member(&board).unwrap());
+            assert_eq!(authority.restored().unwrap(), [cam.clone(), board.clone(), other.clone()]);
+            let members = authority.members().unwrap();
+            assert!(members.iter().all(|member| member.standing == Standing::Restored), "{members:?}");
+        }
+        // Only a new identity makes them members again, and that is said.
+        assert!(matches!(authority.enroll(&cam), Err(CaError::Enrolled(_))));
+        let again = authority.enroll_as(&cam, Membership::default(), Existing::Replace, None).unwrap();
+        let again = CertificateDer::from_pem_slice(again.as_bytes()).unwrap();
+        assert_eq!(authority.device_of(&again).unwrap(), Some(cam.clone()));
+        assert_eq!(authority.device_of(&old).unwrap(), None);
+        assert_eq!(authority.device_of(&replacement).unwrap(), None, "its file is an older one");
+    }
+}

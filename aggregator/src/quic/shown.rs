@@ -1,0 +1,81 @@
+//! The certificate that the server shows: a new one is taken up while the server runs, for connections from then on.
+
+use std::{
+    sync::{Arc, PoisonError, RwLock, Weak},
+    time::Duration,
+};
+
+use rustls::{
+    crypto::CryptoProvider,
+    pki_types::CertificateDer,
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use tracing::{info, warn};
+
+use super::QuicError;
+use crate::ca::Authority;
+
+/// How often it is looked whether there is a new one.
+const LOOK: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(super) struct Shown {
+    authority: Authority,
+    provider: Arc<CryptoProvider>,
+    present: RwLock<Arc<CertifiedKey>>,
+}
+
+impl Shown {
+    pub fn new(authority: &Authority, provider: &Arc<CryptoProvider>) -> Result<Arc<Self>, QuicError> {
+        let present = RwLock::new(Arc::new(load(authority, provider)?));
+        Ok(Arc::new(Self { authority: authority.clone(), provider: provider.clone(), present }))
+    }
+
+    /// True if there is a new one.
+    pub fn look(&self) -> Result<bool, QuicError> {
+        let (certificate, _) = self.authority.server()?;
+        if self.present().cert.first() == Some(&certificate) {
+            return Ok(false);
+        }
+        let next = Arc::new(load(&self.authority, &self.provider)?);
+        *self.present.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(true)
+    }
+
+    fn present(&self) -> Arc<CertifiedKey> {
+        self.present.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.present())
+    }
+}
+
+/// With the authority behind it: devices that have only a token look for it there.
+fn load(authority: &Authority, provider: &CryptoProvider) -> Result<CertifiedKey, QuicError> {
+    let (certificate, key) = authority.server()?;
+    let chain: Vec<CertificateDer<'static>> = vec![certificate, authority.root()?];
+    Ok(CertifiedKey::from_der(chain, key, provider)?)
+}
+
+/// Looks for a new one for as long as there is a server that would show it.
+pub(super) async fn watch(shown: Weak<Shown>) {
+    let mut failing = false;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(shown) = shown.upgrade() else { return };
+        // Should it panic, it is tried again.
+        let Ok(looked) = tokio::task::spawn_blocking(move || shown.look()).await else { continue };
+        match &looked {
+            Ok(true) => info!("the server has a new certificate; connections from now on see it"),
+            Err(error) if !failing => {
+                warn!("the server's certificate cannot be read, the present one stays in use: {error}");
+            }
+            _ => {}
+        }
+        failing = looked.is_err();
+    }
+}

@@ -1,0 +1,332 @@
+//! Files on a machine that others use, too: who may read them, that they are whole, and how much of one is read.
+//!
+//! | helper | what it is for |
+//! |---|---|
+//! | [`Draft`], [`write_file`] | a file that is there whole or not at all, with its permissions from the first moment on |
+//! | [`make_private_dir`], [`private`], [`tighten`] | directories and files for their owner alone (0700, 0600) |
+//! | [`read`], [`read_text`], [`open_regular`] | a file of a user: a regular one, up to a bound |
+
+use std::{
+    format,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    string::String,
+    vec::Vec,
+};
+
+/// An ONNX file is one protobuf message, which ends at 2 GiB.
+pub const MAX_MODEL: u64 = 2 << 30;
+/// Certificates, keys, tokens and flash pages are far below this.
+pub const MAX_CREDENTIAL: u64 = 64 << 10;
+/// Configurations are far below this.
+pub const MAX_CONFIG: u64 = 1 << 20;
+
+/// Who may read a file.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Secrecy {
+    /// All users of the machine (0644).
+    Public,
+    /// The owner and the owner's group (0640).
+    Group,
+    /// Only the owner (0600).
+    Secret,
+}
+
+impl Secrecy {
+    #[cfg(unix)]
+    fn mode(self) -> u32 {
+        match self {
+            Self::Public => 0o644,
+            Self::Group => 0o640,
+            Self::Secret => 0o600,
+        }
+    }
+}
+
+/// A file on its way to its place: it is written beside it and then renamed. Dropped before that, nothing is left.
+#[derive(Debug)]
+pub struct Draft {
+    file: File,
+    part: PathBuf,
+    path: PathBuf,
+}
+
+impl Draft {
+    /// Fails where the file could not be written, before anything depends on it. It has its permissions from the
+    /// first moment on.
+    pub fn open(path: &Path, secrecy: Secrecy) -> io::Result<Self> {
+        if path.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        // No device's name contains this character.
+        let mut part = path.as_os_str().to_owned();
+        part.push("~");
+        let part = PathBuf::from(part);
+        // What was left there may be readable by others, or lead elsewhere.
+        let _ = fs::remove_file(&part);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, secrecy.mode());
+        #[cfg(not(unix))]
+        let _ = secrecy;
+        Ok(Self { file: options.open(&part)?, part, path: path.to_owned() })
+    }
+
+    /// Puts the file into its place, for good.
+    pub fn keep(mut self, content: impl AsRef<[u8]>) -> io::Result<()> {
+        self.file.write_all(content.as_ref())?;
+        self.file.sync_all()?;
+        self.rename()?;
+        sync_parent(&self.path)
+    }
+
+    /// Puts the file into its place. After a power cut the old one may be there again.
+    pub fn show(mut self, content: impl AsRef<[u8]>) -> io::Result<()> {
+        self.file.write_all(content.as_ref())?;
+        self.rename()
+    }
+
+    /// Refuses to put into place what another process has begun there since.
+    fn rename(&self) -> io::Result<()> {
+        if !is_file_at(&self.file, &self.part)? {
+            return Err(io::Error::other("another process writes this file; try again"));
+        }
+        fs::rename(&self.part, &self.path)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Once it is in its place, there is none.
+        if is_file_at(&self.file, &self.part).unwrap_or(false) {
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_file_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (ours, there) = (file.metadata()?, fs::symlink_metadata(path)?);
+    Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+}
+
+#[cfg(not(unix))]
+fn is_file_at(_: &File, path: &Path) -> io::Result<bool> {
+    path.try_exists()
+}
+
+/// Replaces a file, for good.
+pub fn write_file(path: &Path, content: impl AsRef<[u8]>, secrecy: Secrecy) -> io::Result<()> {
+    Draft::open(path, secrecy)?.keep(content)
+}
+
+/// Makes durable which files a file's directory has.
+pub fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Options for a file that its owner alone may open, if it is created (0600).
+pub fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Makes a directory for its owner alone (0700), with its parents; one that is there is left as it is.
+pub fn make_private_dir(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Takes a directory and everything in it away from all users but its owner: an earlier program may have made it. Links
+/// in it are not followed.
+#[cfg(unix)]
+pub fn tighten(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let close = |path: &Path, mode: u32| {
+        if mode & 0o077 == 0 {
+            return Ok(());
+        }
+        match fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)) {
+            // Removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            closed => closed,
+        }
+    };
+    // The directory first: from then on nothing in it can be opened any more.
+    close(dir, fs::metadata(dir)?.permissions().mode())?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let metadata = match entry.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            metadata => metadata?,
+        };
+        if metadata.is_dir() {
+            tighten(&entry.path())?;
+        } else if metadata.is_file() {
+            close(&entry.path(), metadata.permissions().mode())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub fn tighten(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Opens a file for reading if it is a regular one: a device or a pipe may never end.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // Before it is opened, because that waits for a pipe's other end.
+    expect_regular(&fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    expect_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn expect_regular(metadata: &fs::Metadata) -> io::Result<()> {
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let what = "not a regular file but a device, a pipe or a socket; copy it to a file first";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+/// Reads a regular file of at most `max` bytes.
+pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let too_large = || {
+        let what =
+            format!("larger than {max} bytes, the most that is read of such a file; is it the right one?");
+        io::Error::new(io::ErrorKind::InvalidInput, what)
+    };
+    let len = file.metadata()?.len();
+    if len > max {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
+    // It may grow while it is read.
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// Reads a regular file of at most `max` bytes of text.
+pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
+    let text = String::from_utf8(read(path, max)?);
+    text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_only_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.key");
+        write_file(&path, "old", Secrecy::Public).unwrap();
+        let draft = Draft::open(&path, Secrecy::Secret).unwrap();
+        // Half of a key, and then the power fails.
+        (&draft.file).write_all(b"ne").unwrap();
+        assert_eq!(mode(&draft.part), 0o600);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        drop(draft);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left of it");
+
+        let before = File::open(&path).unwrap();
+        write_file(&path, "new", Secrecy::Secret).unwrap();
+        assert_eq!(io::read_to_string(before).unwrap(), "old", "who reads it sees one or the other");
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("new", 0o600));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_was_left_by_another_is_neither_used_nor_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (dir.path().join("a.key"), dir.path().join("elsewhere"));
+        fs::write(&elsewhere, "untouched").unwrap();
+        symlink(&elsewhere, dir.path().join("a.key~")).unwrap();
+        write_file(&path, "secret", Secrecy::Secret).unwrap();
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "untouched");
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("secret", 0o600));
+    }
+
+    #[test]
+    fn half_of_another_process_s_file_is_not_put_into_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.key");
+        let first = Draft::open(&path, Secrecy::Secret).unwrap();
+        let second = Draft::open(&path, Secrecy::Secret).unwrap();
+        first.keep("first").unwrap_err();
+        assert!(!path.exists());
+        second.keep("second").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_noticed_before() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Draft::open(&dir.path().join("missing/a.key"), Secrecy::Secret).is_err());
+        fs::create_dir(dir.path().join("a.key")).unwrap();
+        assert!(Draft::open(&dir.path().join("a.key"), Secrecy::Secret).is_err());
+    }
+
+    #[test]
+    fn a_directory_of_an_earlier_program_is_closed_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, outside) = (dir.path().join("store"), dir.path().join("outside"));
+        fs::create_dir_all(store.join("spool")).unwrap();
+        for file in [&store.join("a"), &store.join("spool/b"), &outside] {
+            fs::write(file, "").unwrap();
+            fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        symlink(&outside, store.join("link")).unwrap();
+        for dir in [&store, &store.join("spool")] {
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        tighten(&store).unwrap();
+        assert_eq!([mode(&store), mode(&store.join("spool"))], [0o700; 2]);
+        assert_eq!([mode(&store.join("a")), mode(&store.join("spool/b"))], [0o600; 2]);
+        assert_eq!(mode(&outside), 0o644, "a link is not followed");
+        make_private_dir(&dir.path().join("new/dir")).unwrap();
+        assert_eq!(mode(&dir.path().join("new/dir")), 0o700);
+        private().create(true).append(true).open(dir.path().join("f")).unwrap();
+        assert_eq!(mode(&dir.path().join("f")), 0o600);
+    }
+
+    #[test]
+    fn only_regular_files_up_to_a_bound_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model");
+        fs::write(&path, [7; 100]).unwrap();
+        assert_eq!(read(&path, 100).unwrap(), [7; 100]);
+        let error = read(&path, 99).unwrap_err().to_string();
+        assert!(error.contains("larger than 99 bytes"), "{error}");
+        for device in ["/dev/zero", "/dev/null"] {
+            let error = read(Path::new(device), 100).unwrap_err().to_string();
+            assert!(error.contains("not a regular file"), "{error}");
+        }
+        assert_eq!(read(dir.path(), 100).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(read(&dir.path().join("none"), 9).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // Sparse: it takes no room on the disk, and would take all memory.
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(read(&path, MAX_MODEL).unwrap_err().to_string().contains("larger than"));
+    }
+}

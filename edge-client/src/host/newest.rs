@@ -1,0 +1,211 @@
+//! The newest certificate of the server that this device has seen: those before it are refused.
+//!
+//! A server whose key was stolen gets a new one (`aggregator rotate-server-key`). A device cannot be told that the earlier
+//! certificate is revoked, and many have no clock; but the moment of issue in it only ever grows.
+//!
+//! ```text
+//! cam-1.pem          server-issued: 1794838511                 what was known when the identity was made
+//! cam-1.pem.server   SHA-256 of the authority, 1794838511      what was seen since; of another authority it says nothing
+//! ```
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use common::{
+    certificate::issued,
+    enrol::SERVER_ISSUED,
+    files::{self, MAX_CREDENTIAL, Secrecy},
+};
+use rustls::{
+    CertificateError, DigitallySignedStruct, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use tracing::warn;
+
+/// Verifies servers as WebPKI does, and that their certificate is not older than one that was seen.
+#[derive(Debug)]
+pub(super) struct Newest {
+    inner: Arc<WebPkiServerVerifier>,
+    /// SHA-256, in hex.
+    authority: String,
+    /// Seconds since 1970.
+    seen: AtomicU64,
+    /// A server was turned away since this was last asked for.
+    refused: AtomicBool,
+}
+
+impl Newest {
+    /// `bundle` is the identity.
+    pub fn new(inner: Arc<WebPkiServerVerifier>, authority: &[u8], bundle: &[u8]) -> Self {
+        let seen = AtomicU64::new(stated(bundle));
+        Self { inner, authority: fingerprint(authority), seen, refused: AtomicBool::new(false) }
+    }
+
+    /// Seconds since 1970.
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Takes up what was seen with the identity in this file.
+    pub fn recall(&self, identity: &Path) {
+        let path = beside(identity);
+        let text = match files::read_text(&path, MAX_CREDENTIAL) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) => {
+                return warn!("{}: {error}; which server was seen last is not known", path.display());
+            }
+        };
+        match text.trim_end().split_once(' ').map(|(authority, seen)| (authority, seen.parse())) {
+            Some((authority, Ok(seen))) if authority == self.authority => {
+                self.seen.fetch_max(seen, Ordering::Relaxed);
+            }
+            Some((_, Ok(_))) => {}
+            _ => warn!("{} is damaged; which server was seen last is not known", path.display()),
+        }
+    }
+
+    /// A server has proved itself with this certificate; it is remembered beside the identity's file.
+    pub fn note(&self, server: &CertificateDer<'_>, identity: Option<&Path>) {
+        let issued = issued(server);
+        if self.seen.fetch_max(issued, Ordering::Relaxed) >= issued {
+            return;
+        }
+        let Some(path) = identity.map(beside) else { return };
+        let text = format!("{} {issued}\n", self.authority);
+        if let Err(error) = files::write_file(&path, text, Secrecy::Secret) {
+            warn!("{}: {error}; after a restart an older server could be taken for this one", path.display());
+        }
+    }
+
+    /// Whether a server was turned away since this was last asked.
+    pub fn take_refused(&self) -> bool {
+        self.refused.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// The file beside an identity's.
+fn beside(identity: &Path) -> PathBuf {
+    let mut path = identity.as_os_str().to_owned();
+    path.push(".server");
+    path.into()
+}
+
+pub(super) fn digest(bytes: &[u8]) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().try_into().unwrap_or_default()
+}
+
+fn fingerprint(certificate: &[u8]) -> String {
+    digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a bundle says; 0 if nothing.
+fn stated(bundle: &[u8]) -> u64 {
+    let line =
+        bundle.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(SERVER_ISSUED.as_bytes()));
+    line.and_then(|seconds| str::from_utf8(seconds).ok()?.trim().parse().ok()).unwrap_or(0)
+}
+
+impl ServerCertVerifier for Newest {
+    fn verify_server_cert(
+        &self,
+        server: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.inner.verify_server_cert(server, chain, name, ocsp, now)?;
+        if issued(server) < self.seen() {
+            self.refused.store(true, Ordering::Relaxed);
+            return Err(rustls::Error::InvalidCertificate(CertificateError::Revoked));
+        }
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use common::{
+        TierSet,
+        certificate::{TERMS_OID, Terms},
+    };
+    use rcgen::{CertificateParams, CustomExtension, KeyPair};
+    use rustls::RootCertStore;
+
+    use super::*;
+
+    fn certificate(issued: u64) -> CertificateDer<'static> {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        let terms = Terms::encode(issued, TierSet::EMPTY).to_vec();
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&TERMS_OID, terms)];
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
+    }
+
+    fn newest(bundle: &str, authority: &CertificateDer<'static>) -> Newest {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let inner = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().unwrap();
+        Newest::new(inner, authority, bundle.as_bytes())
+    }
+
+    #[test]
+    fn what_was_seen_is_remembered_and_only_grows() {
+        let dir = tempfile::tempdir().unwrap();
+        let identity = dir.path().join("cam-1.pem");
+        let (ours, theirs) = (certificate(1), certificate(1));
+        let first = newest("server-issued: 70\n-----BEGIN", &ours);
+        assert_eq!(first.seen(), 70);
+        first.note(&certificate(60), Some(&identity));
+        assert!(!beside(&identity).exists() && first.seen() == 70);
+        first.note(&certificate(90), Some(&identity));
+        let recalled = |bundle: &str, authority| {
+            let newest = newest(bundle, authority);
+            newest.recall(&identity);
+            newest.seen()
+        };
+        assert_eq!(recalled("server-issued: 70", &ours), 90);
+        assert_eq!(recalled("", &ours), 90);
+        assert_eq!(recalled("server-issued: 100", &ours), 100);
+        assert_eq!(recalled("", &theirs), 0, "another fleet has another server");
+        for damaged in ["", "90", &format!("{} soon", fingerprint(&ours))] {
+            fs::write(beside(&identity), damaged).unwrap();
+            assert_eq!(recalled("server-issued: 70", &ours), 70);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Files on a machine that others use, too: who may read them, and how much of one is read.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use fleet::{
+    gateway::Gateway,
+    process::{Process, program},
+};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Everything below a directory, and the directory.
+fn all(dir: &Path) -> Vec<PathBuf> {
+    let (mut open, mut found) = (vec![dir.to_owned()], vec![]);
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found.push(path);
+    }
+    found
+}
+
+/// Only what is meant for people can be read by others, and by the owner's group at most.
+fn expect_private(gateway: &Gateway) -> Vec<String> {
+    let gw = gateway.path("gw");
+    let mut names = vec![];
+    for path in all(&gw) {
+        let name = path.strip_prefix(&gw).unwrap().to_str().unwrap().to_owned();
+        let wanted = match name.as_str() {
+            "" | "fairtier.toml" => continue,
+            "model.onnx" | "status.json" => 0o640,
+            _ if path.is_dir() => 0o700,
+            _ => 0o600,
+        };
+        assert_eq!(mode(&path), wanted, "{name}");
+        names.push(name);
+    }
+    names
+}
+
+#[test]
+fn other_users_read_nothing_of_a_gateway_but_its_configuration() {
+    let gateway = Gateway::new(
+        "run = { rounds = 3, min_devices = 1 }\nstore = { record = true, keep_spool = true }",
+        &["cam-1"],
+    );
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let device = gateway.device(&serving, "cam-1", "0/40", &[]);
+    gateway.wait_committed(3);
+    let names = expect_private(&gateway);
+    device.succeed();
+    serving.process.terminate();
+    serving.process.succeed();
+    let dir = gateway.text("gw");
+    Process::start("rollback", "aggregator", &["rollback", "--dir", &dir, "--to", "2"]).succeed();
+    Process::start("revoke", "aggregator", &["revoke", "--dir", &dir, "cam-1"]).succeed();
+    let later = expect_private(&gateway);
+    for part in [
+        "identity/lock",
+        "serving.lock",
+        "history.jsonl",
+        "fairtier.redb",
+        ".spool",
+        ".model",
+        "rounds/",
+        ".npy",
+    ] {
+        assert!(names.iter().any(|name| name.contains(part)), "{part}: {names:?}");
+    }
+    for part in ["undone-", "revoked.jsonl"] {
+        assert!(later.iter().any(|name| name.contains(part)), "{part}: {later:?}");
+    }
+}
+
+#[test]
+fn the_directory_of_an_older_gateway_is_closed_to_others() {
+    let gateway = Gateway::of_format_4();
+    assert_eq!(mode(&gateway.path("gw/store/spool")), 0o755, "as it was");
+    let rounds = gateway.path("gw/rounds");
+    fs::create_dir(&rounds).unwrap();
+    fs::write(rounds.join("round-000001.json"), "{}").unwrap();
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let names = expect_private(&gateway);
+    assert!(names.iter().any(|name| name.ends_with(".spool")), "{names:?}");
+    drop(serving);
+}
+
+#[test]
+fn a_saved_model_follows_no_link_and_is_for_its_owner_alone() {
+    let gateway = Gateway::new("run = { rounds = 1, min_devices = 1 }", &["cam-1"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let elsewhere = gateway.path("elsewhere");
+    fs::write(&elsewhere, "untouched").unwrap();
+    for name in ["model.part", "model.onnx~", "model.onnx"] {
+        symlink(&elsewhere, gateway.path(name)).unwrap();
+    }
+    let model = gateway.text("model.onnx");
+    gateway.device(&serving, "cam-1", "0/5", &["--save-model", &model]).succeed();
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "untouched");
+    assert!(fs::symlink_metadata(&model).unwrap().is_file());
+    assert_eq!(mode(Path::new(&model)), 0o600);
+    assert!(!fleet::gateway::parameters(Path::new(&model)).is_empty());
+    assert!(!gateway.path("model.onnx~").exists(), "nothing is left beside it");
+}
+
+#[test]
+fn a_device_in_the_place_of_a_file_is_refused_at_once() {
+    let gateway = Gateway::new("model = { source = \"/dev/zero\", tiers = [1.0] }", &["cam-1"]);
+    let (dir, good) = (gateway.text("gw"), gateway.text("cam-1.pem"));
+    let odd = gateway.text("odd");
+    fs::create_dir(&odd).unwrap();
+    symlink("/dev/zero", gateway.path("odd/fairtier.toml")).unwrap();
+    let run = ["edge-client", "run", "--server", "127.0.0.1:1"];
+    let calls = [
+        &["aggregator", "serve", "--dir", &dir, "--listen", "127.0.0.1:0"][..],
+        &["aggregator", "serve", "--dir", &odd, "--listen", "127.0.0.1:0"],
+        &["aggregator", "combine", "/dev/zero"],
+        &["models", "check", "/dev/zero"],
+        &["models", "inspect", "/dev/zero"],
+        #[cfg(feature = "infer")]
+        &["edge-client", "predict", "--model", "/dev/zero"],
+        &[&run[..], &["--identity", "/dev/zero", "--device", "cam-1"]].concat(),
+        &[&run[..], &["--identity", &good, "--csv", "/dev/zero"]].concat(),
+    ];
+    for call in calls {
+        let ended = Command::new(program(call[0])).args(&call[1..]).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(!ended.status.success() && said.contains("not a regular file"), "{call:?}: {said}");
+    }
+}
+
+#[test]
+fn a_file_that_is_far_too_large_is_not_read() {
+    let gateway = Gateway::new("", &["cam-1"]);
+    let large = gateway.text("large");
+    // Sparse: it takes no room on the disk.
+    fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+    let args = ["run", "--server", "127.0.0.1:1", "--identity", &large, "--device", "cam-1"];
+    for (program_name, args) in [("models", &["check", &large][..]), ("edge-client", &args)] {
+        let output = Process::start(program_name, program_name, args).fail();
+        assert!(output.contains("larger than"), "{output}");
+    }
+}
