@@ -85,7 +85,7 @@ codes! {
     LeftOut = 41, "device was built without what it is asked to do";
     TierNotAllowed = 42, "device's certificate allows no tier that fits it";
     Displaced = 43, "another process has joined with the identity of this device";
-    AlreadyEnrolled = 46, "a device of this name is enrolled or was revoked; the token may not replace it";
+    AlreadyEnrolled = 46, "a device of this name is enrolled or was revoked; the token may not replace it", since 5, before UnknownDevice;
 
     // Aggregator.
     BadConfig = 50, "configuration is not valid";

@@ -226,7 +226,7 @@ fn a_restored_backup_brings_nobody_back_who_was_revoked() {
     copy(&gateway.path("backup"), &gateway.path("gw/identity"));
 
     let mut serving = gateway.serve("127.0.0.1:0", &[]);
-    let output = gateway.device(&serving, "cam-1", "0/5", &[]).fail();
+    let output = gateway.device(&serving, "cam-1", "0/5", &["--leave-after", "0"]).fail();
     assert!(output.contains("E30"), "{output}");
     wait_for("the server to name it", || {
         let named = |line: &str| {

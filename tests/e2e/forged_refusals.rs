@@ -76,13 +76,16 @@ fn an_expired_certificate_does_not_end_a_device() {
     let gateway = Gateway::new(CONFIG, &[]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let (dir, out) = (gateway.text("gw"), gateway.text("."));
-    let args = ["enroll", "--dir", &dir, "--out", &out, "--days", "0.00001", "cam-1"];
-    Process::start("enroll", "aggregator", &args).succeed();
+    let args = ["enroll", "--dir", &dir, "--out", &out, "cam-1"];
+    Process::start("enroll", "aggregator", &[&args[..], &["--days", "0.00001"]].concat()).succeed();
     let mut device = run(&gateway, &serving.address, "cam-1", &["--leave-after", "0"]);
     wait_for("more refusals than end a device that is not enrolled", || {
         (device.output().matches("refused: E32").count() > 5).then_some(())
     });
     assert!(device.is_running());
+    // A new identity in the same file is taken up without a restart.
+    Process::start("enroll", "aggregator", &[&args[..], &["--replace"]].concat()).succeed();
+    device.wait_line("joined as");
 }
 
 #[test]

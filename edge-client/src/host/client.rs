@@ -125,6 +125,7 @@ impl Client {
                 }
                 Err(error) => error.into(),
             };
+            let refused = matches!(left, Left::Refused(_));
             let pause = match left {
                 Left::Finished | Left::Stopped => {
                     endpoint.wait_idle().await;
@@ -149,6 +150,9 @@ impl Client {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = &mut stop => return Ok(driver.end),
+            }
+            if refused {
+                driver.renewal.reload();
             }
         }
     }

@@ -43,7 +43,8 @@ pub struct Identity {
     terms: Option<Terms>,
     /// Of the device.
     name: Option<String>,
-    /// SHA-256 of the fleet's authority.
+    /// SHA-256 of the device's certificate, and of the fleet's authority.
+    certificate: [u8; 32],
     authority: [u8; 32],
     newest: Arc<Newest>,
     /// Where it was read from, and where a new one goes.
@@ -66,7 +67,7 @@ impl Identity {
         let [device, authority] = <[_; 2]>::try_from(certificates)
             .map_err(|found| IdentityError::Bundle(format!("{} certificates instead of 2", found.len())))?;
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(bundle)?;
-        let terms = Terms::of(&device);
+        let (terms, certificate) = (Terms::of(&device), digest(&device));
         let name = common_name(&device).map(str::to_owned);
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone())?;
@@ -80,7 +81,8 @@ impl Identity {
             .with_custom_certificate_verifier(newest.clone())
             .with_client_auth_cert(vec![device], key)?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
-        Ok(Self { tls: Arc::new(tls), terms, name, authority: digest(&authority), newest, file: None })
+        let authority = digest(&authority);
+        Ok(Self { tls: Arc::new(tls), terms, name, certificate, authority, newest, file: None })
     }
 
     /// A random number that nobody else knows, from the operating system.
@@ -108,6 +110,11 @@ impl Identity {
     /// Whom its certificate is for.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// Whether both have the same certificate.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.certificate == other.certificate
     }
 
     /// SHA-256 of the only authority that is trusted.

@@ -79,6 +79,19 @@ impl Renewal {
         &self.identity
     }
 
+    /// Takes up the identity that lies in the file now: a device that was refused may have been enrolled again.
+    pub fn reload(&mut self) {
+        let Some(file) = self.identity.file() else { return };
+        match Identity::load(file) {
+            Ok(identity) if identity.is_same(&self.identity) => {}
+            Ok(identity) => {
+                info!("{} holds a new identity", file.display());
+                *self = Self::new(identity);
+            }
+            Err(error) => warn!("{error}"),
+        }
+    }
+
     /// How long to wait until it is time, or until the clock has to be looked at again.
     pub fn wait(&self) -> Option<Duration> {
         let (timing, clock) = (self.timing.as_ref()?, SystemTime::now());

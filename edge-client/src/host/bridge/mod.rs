@@ -144,6 +144,7 @@ impl Bridge {
                 }
                 Err(error) => error,
             };
+            let refused = matches!(reason, LinkError::Refused(code) if !is_passing(code));
             let wait = match reason {
                 LinkError::Refused(code) if !is_passing(code) => {
                     let refusal = code.into();
@@ -165,6 +166,9 @@ impl Bridge {
                 }
             };
             tokio::time::sleep(wait).await;
+            if refused {
+                renewal.reload();
+            }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
