@@ -67,6 +67,11 @@ pub struct Privacy {
 }
 
 impl Privacy {
+    /// Of a simulated device without an owner.
+    pub fn simulated(seed: u64) -> Self {
+        Self { secret: Some(Secret::simulated(seed)), policy: None }
+    }
+
     /// Whether the owner lets the device do this, and whether it can draw the noise for it.
     pub fn allows(&self, task: &Task) -> Result<(), Code> {
         let noise = match task {
@@ -82,6 +87,11 @@ impl Privacy {
             }
         };
         if enough { Ok(()) } else { Err(Code::NoiseTooWeak) }
+    }
+
+    /// Answers with noise that may leave the device; absent: any number.
+    pub fn most(&self) -> Option<u32> {
+        self.policy.and_then(|policy| policy.max_answers)
     }
 }
 

@@ -9,6 +9,7 @@ use std::{fs, io};
 
 use common::{
     DeviceId, TierSet,
+    privacy::Privacy,
     sealed::{Key, Page},
 };
 use ring::rand::{SecureRandom, SystemRandom};
@@ -33,18 +34,15 @@ impl std::fmt::Debug for SerialMember {
 
 impl Authority {
     /// Makes a serial device a member under the usual terms and returns the page its board needs. Enrolling again
-    /// replaces the earlier key.
-    pub fn enroll_serial(&self, device: &DeviceId) -> Result<[u8; Page::LEN], CaError> {
+    /// replaces the earlier key. The page has no secret for noise: `edge-client flash` adds one that the gateway never sees.
+    pub fn enroll_serial(&self, device: &DeviceId) -> Result<Vec<u8>, CaError> {
         self.enroll_serial_under(device, Membership::default())
     }
 
     /// The same under other terms. A board can not renew its key: when it expires, it needs a new page.
-    pub fn enroll_serial_under(
-        &self,
-        device: &DeviceId,
-        terms: Membership,
-    ) -> Result<[u8; Page::LEN], CaError> {
-        let mut page = Page { device: device.clone(), key: [0; 32], seed: [0; 16] };
+    pub fn enroll_serial_under(&self, device: &DeviceId, terms: Membership) -> Result<Vec<u8>, CaError> {
+        let mut page =
+            Page { device: device.clone(), key: [0; 32], seed: [0; 16], privacy: Privacy::default() };
         let random = SystemRandom::new();
         let filled = random.fill(&mut page.key).and_then(|()| random.fill(&mut page.seed));
         filled.map_err(|_| CaError::Random)?;
@@ -53,7 +51,7 @@ impl Authority {
         let _lock = self.lock()?;
         self.make_dir("serial")?;
         self.write(&key_file(device), &member.encode(), Secrecy::Secret)?;
-        Ok(page.encode())
+        Ok(page.encode().to_vec())
     }
 
     /// The key and terms of a serial device, if it is a member now. An error if that can not be told.

@@ -23,7 +23,7 @@ pub(super) fn enroll(
         // Before what the device has now ceases to be good.
         let draft = Draft::open(&path, Secrecy::Secret).with_context(name)?;
         let bundle = match serial {
-            true => authority.enroll_serial_under(device, terms.membership())?.to_vec(),
+            true => authority.enroll_serial_under(device, terms.membership())?,
             false => authority.enroll_under(device, terms.membership())?.into_bytes(),
         };
         draft.keep(&bundle).with_context(name)?;

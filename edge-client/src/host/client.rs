@@ -19,13 +19,14 @@ use tracing::{debug, info, warn};
 use super::{
     identity::Identity,
     pace::Pace,
+    privacy::{self, PrivacyError},
     pull::{Pull, Step},
     quic::{self, LinkError, QuicLink},
     renewal::Renewal,
 };
 use crate::{
     data::Shard,
-    session::{Event, HeapArena, Profile, Session},
+    session::{Event, HeapArena, Profile, Session, Spent},
     train::Backend,
 };
 
@@ -43,6 +44,8 @@ pub enum ClientError {
     Refused { refusal: Refusal },
     #[error("no link to the aggregator for {0:?}; is it running, and is the address right?")]
     Unreachable(Duration),
+    #[error("answers with noise cannot be counted, so none is sent: {0}")]
+    Count(#[from] PrivacyError),
     #[error("{path}: {source}")]
     Save { path: PathBuf, source: std::io::Error },
 }
@@ -64,6 +67,8 @@ pub struct Client {
     pub server: SocketAddr,
     pub identity: Identity,
     pub profile: Profile,
+    /// Where answers with noise are counted, so that a restart does not forget them.
+    pub spent: Option<PathBuf>,
     /// Where to put the device's sub-model at the end, and every so many rounds (0: only at the end).
     pub save_model: Option<(PathBuf, u32)>,
     /// Give up if there was no link for so long.
@@ -97,10 +102,15 @@ impl Client {
             started: time::Instant::now(),
             end: Conclusion { tier: None, run: None, rounds: 0, finished: false },
             last_round: None,
+            spent: Spent::default(),
             renewal: Renewal::new(self.identity.clone()),
             pace: Pace::new(&self.profile.device),
             carried: false,
         };
+        if let Some(path) = &self.spent {
+            driver.spent = privacy::load_spent(path)?;
+            driver.session.resume_spent(driver.spent.clone());
+        }
         let mut last_link = time::Instant::now();
         tokio::pin!(stop);
         loop {
@@ -147,6 +157,8 @@ struct Driver<'a> {
     started: time::Instant,
     end: Conclusion,
     last_round: Option<u32>,
+    /// As it is written down.
+    spent: Spent,
     renewal: Renewal,
     pace: Pace,
     /// The present link has moved a part of a model or of an update.
@@ -223,6 +235,7 @@ impl Driver<'_> {
             if let Err(error) = self.session.work(shard, backend, now) {
                 warn!("training failed: {error}");
             }
+            self.keep_count()?;
             tokio::task::yield_now().await;
             return Ok(None);
         }
@@ -238,6 +251,21 @@ impl Driver<'_> {
             () = stop => return Ok(Some(Left::Stopped)),
         }
         Ok(None)
+    }
+
+    /// An answer that was computed just now is counted before it can be sent.
+    fn keep_count(&mut self) -> Result<(), ClientError> {
+        if *self.session.spent() == self.spent {
+            return Ok(());
+        }
+        self.spent = self.session.spent().clone();
+        if let Some(path) = &self.client.spent {
+            privacy::save_spent(path, &self.spent)?;
+        }
+        if let Some(most) = self.client.profile.privacy.most() {
+            info!("answer {} of {most} with noise", self.spent.answers());
+        }
+        Ok(())
     }
 
     async fn handle_frame(
@@ -295,7 +323,7 @@ impl Driver<'_> {
                     say(link, &ToAggregator::PullOnnx).await?;
                 }
             }
-            Event::Failed { round, code } => warn!(round, "could not train: {code}"),
+            Event::Failed { round, code } => warn!(round, "could not train: {code}{}", next_step(code)),
             Event::Refused(refusal) if is_final(refusal.code) => {
                 return Err(Trouble::Client(ClientError::Refused { refusal }));
             }
@@ -381,6 +409,17 @@ fn note_fetch(lane: Lane, frame: &[u8]) {
 /// Refusals that no later attempt will change.
 pub(super) fn is_final(code: Code) -> bool {
     !matches!(code, Code::Busy | Code::NotReady | Code::Unexpected | Code::BadChecksum | Code::BadFrame)
+}
+
+/// What the owner can do about a task that the device has refused.
+fn next_step(code: Code) -> &'static str {
+    match code {
+        Code::NoiseTooWeak => {
+            "; the operator can lower `eps` of the strategy, the owner can raise --max-epsilon"
+        }
+        Code::PrivacySpent => "; the owner can raise --max-private-rounds",
+        _ => "",
+    }
 }
 
 fn advice(refusal: &Refusal) -> String {

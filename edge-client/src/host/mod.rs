@@ -8,6 +8,7 @@ mod draft;
 pub mod enrol;
 mod identity;
 mod pace;
+pub mod privacy;
 pub mod provision;
 mod pull;
 mod quic;
