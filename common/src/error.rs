@@ -85,6 +85,8 @@ codes! {
     LeftOut = 41, "device was built without what it is asked to do";
     TierNotAllowed = 42, "device's certificate allows no tier that fits it";
     Displaced = 43, "another process has joined with the identity of this device";
+    NoiseTooWeak = 44, "owner of the device allows no answer with so little noise", since 5, before LeftOut;
+    PrivacySpent = 45, "device has sent as many answers with noise as its owner allows", since 5, before LeftOut;
     AlreadyEnrolled = 46, "a device of this name is enrolled or was revoked; the token may not replace it", since 5, before UnknownDevice;
 
     // Aggregator.
@@ -179,5 +181,8 @@ mod tests {
             assert_eq!(before.for_version(4), before, "{code}");
         }
         assert_eq!(Code::Unlisted.for_version(4), Code::Unexpected);
+        for code in [Code::NoiseTooWeak, Code::PrivacySpent] {
+            assert_eq!((code.for_version(4), code.for_version(5)), (Code::LeftOut, code));
+        }
     }
 }

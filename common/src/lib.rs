@@ -10,6 +10,7 @@
 //! | Region | the parameters held by exactly the same set of tiers | [`region`] |
 //! | Plan | a sliced model compiled to an op list over one arena | [`plan`] |
 //! | Brief | how a device is told to train | [`brief`] |
+//! | Privacy | what a device's owner allows, and what noise is drawn from | [`privacy`] |
 //! | Message, Frame | meaning, and its bytes | [`message`], [`wire`] |
 //! | Versions | which protocols a peer speaks | [`version`] |
 //! | sealed frame | a frame that whoever carries it can not read or forge (feature `sealed`) | `sealed` |
@@ -40,6 +41,7 @@ pub mod metrics;
 pub mod plan;
 #[cfg(feature = "std")]
 pub mod printable;
+pub mod privacy;
 pub mod region;
 pub mod rng;
 #[cfg(feature = "sealed")]

@@ -283,6 +283,16 @@ impl<'a> Plan<'a> {
         self.info.params.saturating_sub(self.frozen) as usize
     }
 
+    /// All nodes, with the copies that the backward pass computes again.
+    pub fn nodes(&self) -> &'a [Node] {
+        self.nodes
+    }
+
+    /// The backward pass as it was compiled; empty: the model in reverse.
+    pub fn schedule(&self) -> &'a [Step] {
+        self.schedule
+    }
+
     /// The model, in order of execution.
     pub fn forward(&self) -> &'a [Node] {
         self.nodes.get(..usize::from(self.info.forward)).unwrap_or_default()

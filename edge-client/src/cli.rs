@@ -14,8 +14,9 @@ use edge_client::{
     data::Shard,
     host::{
         Client, Draft, Identity,
-        args::{BudgetArgs, DataArgs},
+        args::{BudgetArgs, DataArgs, PrivacyArgs},
         enrol::{self, EnrolError, Token},
+        privacy::spent_file,
         refusals::PATIENCE,
     },
     train::{Backend, Fast, Portable},
@@ -124,6 +125,8 @@ struct RunArgs {
     /// Seconds over which the gateway must say "not enrolled" (E30), five times at least, before the device ends
     #[arg(long, default_value_t = PATIENCE.as_secs())]
     leave_after: u64,
+    #[command(flatten)]
+    privacy: PrivacyArgs,
 }
 
 #[derive(Copy, Clone, Debug, ValueEnum)]
@@ -178,11 +181,12 @@ fn run(args: &RunArgs) -> Result<()> {
         }
     };
     let identity = Identity::load(&args.identity)?;
-    let secret = identity.secret()?;
+    let privacy = args.privacy.beside(&args.identity)?;
     let client = Client {
         server: resolve(&args.server)?,
         identity,
-        profile: Profile { device, budget: args.budget.budget(), data: shard.summary(), secret },
+        profile: Profile { device, budget: args.budget.budget(), data: shard.summary(), privacy },
+        spent: privacy.most().map(|_| spent_file(&args.identity)),
         save_model: args.save_model.clone().map(|path| (path, args.save_every)),
         give_up_after: args.give_up_after.map(Duration::from_secs),
         silence: Duration::from_secs(args.silence),

@@ -26,6 +26,7 @@ use common::{
         ToAggregator,
     },
     plan::{MAX_NODES, Plan, PlanStore},
+    privacy::Privacy,
     transfer::{Lane, LinkLimits, Outgoing},
     wire,
 };
@@ -39,6 +40,7 @@ use crate::{
 mod arena;
 mod download;
 mod inbox;
+mod spent;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -47,6 +49,7 @@ pub use arena::Arena;
 #[cfg(feature = "host")]
 pub use arena::HeapArena;
 use download::{Download, Held};
+pub use spent::Spent;
 
 /// How often a device in training gives a sign of life.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
@@ -57,8 +60,8 @@ pub struct Profile {
     pub device: DeviceId,
     pub budget: Budget,
     pub data: DataSummary,
-    /// What noise for privacy is drawn from; nobody else may know it.
-    pub secret: u64,
+    /// What its noise is drawn from, and what its owner allows.
+    pub privacy: Privacy,
 }
 
 /// What the driver may want to know.
@@ -135,6 +138,7 @@ pub struct Session<A, const NODES: usize = MAX_NODES> {
     placed: bool,
     held: Held,
     own: Own,
+    spent: Spent,
     /// Which run and Plan the own baseline belongs to.
     baseline_of: Option<(RunId, u32)>,
     job: Job,
@@ -150,7 +154,8 @@ pub struct Session<A, const NODES: usize = MAX_NODES> {
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
     pub fn new(profile: Profile, arena: A) -> Self {
         Self {
-            own: Own { secret: profile.secret, ..Own::default() },
+            own: Own { secret: profile.privacy.secret, ..Own::default() },
+            spent: Spent::default(),
             profile,
             limits: LinkLimits::QUIC,
             versions: Versions::FOUR,
@@ -192,6 +197,17 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     pub fn replace_arena(&mut self, arena: A) -> A {
         self.held = Held::default();
         core::mem::replace(&mut self.arena, arena)
+    }
+
+    /// How many answers with noise the device has given. A driver that must not forget it writes it down after
+    /// [`Session::work`], before anything is sent.
+    pub fn spent(&self) -> &Spent {
+        &self.spent
+    }
+
+    /// What was written down in an earlier life.
+    pub fn resume_spent(&mut self, spent: Spent) {
+        self.spent = spent;
     }
 
     /// The device has other samples from now on. What it was doing with the old ones is dropped.
@@ -295,7 +311,12 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         let plan = store.plan()?;
         let arena = self.arena.floats();
         if work.is_none() {
-            begin(work, self.own, &assignment.task, plan, arena, shard)?;
+            begin(work, self.own, assignment, plan, arena, shard)?;
+            let question = work.as_ref().and_then(Work::question);
+            if question.is_some_and(|question| !self.spent.may_answer(question, self.profile.privacy.most()))
+            {
+                return Err(TrainError::PrivacySpent);
+            }
             self.held.begin(&assignment.task);
         }
         let Some(work) = work else { return Ok(()) };
@@ -321,7 +342,10 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             return Ok(());
         };
         let plan = store.plan()?;
-        work.finish(plan, self.arena.floats())?;
+        let charge = work.finish(plan, self.arena.floats())?;
+        if charge.is_some_and(|charge| !self.spent.count(charge, self.profile.privacy.most())) {
+            return Err(TrainError::PrivacySpent);
+        }
         self.held.end(assignment);
         let (ticket, task) = (assignment.ticket, assignment.task.clone());
         if matches!(task, Task::Alone(_)) {
@@ -414,11 +438,11 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 fn begin(
     work: &mut Option<Work>,
     own: Own,
-    task: &Task,
+    assignment: &Assignment,
     plan: Plan<'_>,
     arena: &mut [f32],
     shard: &(impl Shard + ?Sized),
 ) -> Result<(), TrainError> {
-    *work = Some(Work::begin_as(own, task, plan, arena, shard)?);
+    *work = Some(Work::begin_as(own, assignment.ticket, &assignment.task, plan, arena, shard)?);
     Ok(())
 }

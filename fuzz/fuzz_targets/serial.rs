@@ -6,6 +6,7 @@ use aggregator::ca::SerialMember;
 use common::{
     Budget, Instant, TierSet,
     message::DataSummary,
+    privacy::Privacy,
     sealed::{Caller, Gate, Heard, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, name_in},
 };
 use edge_client::{
@@ -61,10 +62,11 @@ type Board = SerialDevice<HeapArena, 64>;
 
 /// A board that hears the bytes as they are, then as right packets, then as sealed frames of its aggregator.
 fn board(data: &[u8]) {
-    let page = Page { device: "m4".parse().expect("a name"), key: KEY, seed: [1; 16] };
+    let privacy = Privacy::simulated(1);
+    let page = Page { device: "m4".parse().expect("a name"), key: KEY, seed: [1; 16], privacy };
     let budget = Budget { ram: 1 << 15, flash: 1 << 15, ..Budget::UNLIMITED };
     let summary = DataSummary { train_samples: 10, inputs: 64, classes: 10, ..DataSummary::default() };
-    let profile = Profile { device: page.device.clone(), budget, data: summary, secret: 1 };
+    let profile = Profile { device: page.device.clone(), budget, data: summary, privacy };
     let mut board: Board = Board::new(
         page,
         profile,

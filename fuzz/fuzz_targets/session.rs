@@ -1,7 +1,7 @@
 //! A device that is told anything, in right frames.
 #![no_main]
 
-use common::{Budget, Instant, Versions, message::DataSummary, transfer::LinkLimits, wire};
+use common::{Budget, Instant, Versions, message::DataSummary, privacy::Privacy, transfer::LinkLimits, wire};
 use edge_client::{Profile, Session, session::HeapArena};
 use libfuzzer_sys::fuzz_target;
 
@@ -10,7 +10,8 @@ fuzz_target!(|data: &[u8]| {
         DataSummary { train_samples: 10, test_samples: 2, inputs: 64, classes: 10, ..DataSummary::default() };
     let budget = Budget { ram: 1 << 20, flash: 1 << 20, ..Budget::UNLIMITED };
     let device = "cam-1".parse().expect("a name");
-    let profile = Profile { device, budget, data: data_summary, secret: 1 };
+    let privacy = Privacy::simulated(1);
+    let profile = Profile { device, budget, data: data_summary, privacy };
     let mut session: Session<HeapArena> = Session::new(profile, HeapArena::new(budget.ram));
     let mut out = vec![0; LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD];
     session.handle_connected(LinkLimits::QUIC, Versions::OURS, Instant::ZERO);

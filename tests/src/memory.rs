@@ -17,6 +17,7 @@ use aggregator::{
 };
 use common::{
     Budget, Code, DeviceId, Instant,
+    privacy::Privacy,
     rng::{Rng, derive},
     transfer::LinkLimits,
 };
@@ -172,7 +173,12 @@ fn member(setup: &Setup, model: &TieredModel, index: usize, tier: usize) -> Memb
     let shard = shard(index, setup.samples);
     let need = model.plans[tier % model.plans.len()].info.arena_bytes();
     let budget = Budget { ram: need, ..Budget::UNLIMITED };
-    let profile = Profile { device: device.clone(), budget, data: shard.summary(), secret: 0 };
+    let profile = Profile {
+        device: device.clone(),
+        budget,
+        data: shard.summary(),
+        privacy: Privacy::simulated(index as u64),
+    };
     let session = Session::new(profile, HeapArena::new(budget.ram));
     let (conn, working, done, gone, stopped) = (None, false, false, false, None);
     Member { device, session, shard, conn, working, done, gone, stopped }

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use common::{
     DeviceId, TierSet,
+    privacy::Privacy,
     sealed::{Key, Page},
 };
 use ring::rand::{SecureRandom, SystemRandom};
@@ -40,17 +41,14 @@ impl std::fmt::Debug for SerialMember {
 }
 
 impl Authority {
-    /// Makes a serial device a member under the usual terms and returns the page its board needs.
-    pub fn enroll_serial(&self, device: &DeviceId) -> Result<[u8; Page::LEN], CaError> {
+    /// Makes a serial device a member under the usual terms and returns the page its board needs. The page has no secret
+    /// for noise: `edge-client flash` adds one that the gateway never sees.
+    pub fn enroll_serial(&self, device: &DeviceId) -> Result<Vec<u8>, CaError> {
         self.enroll_serial_under(device, Membership::default())
     }
 
     /// The same under other terms. A board cannot renew its key: when it expires, it needs a new page.
-    pub fn enroll_serial_under(
-        &self,
-        device: &DeviceId,
-        terms: Membership,
-    ) -> Result<[u8; Page::LEN], CaError> {
+    pub fn enroll_serial_under(&self, device: &DeviceId, terms: Membership) -> Result<Vec<u8>, CaError> {
         self.enroll_serial_as(device, terms, Existing::Refuse, None)
     }
 
@@ -61,8 +59,9 @@ impl Authority {
         terms: Membership,
         existing: Existing,
         out: Option<&Path>,
-    ) -> Result<[u8; Page::LEN], CaError> {
-        let mut page = Page { device: device.clone(), key: [0; 32], seed: [0; 16] };
+    ) -> Result<Vec<u8>, CaError> {
+        let mut page =
+            Page { device: device.clone(), key: [0; 32], seed: [0; 16], privacy: Privacy::default() };
         let random = SystemRandom::new();
         let filled = random.fill(&mut page.key).and_then(|()| random.fill(&mut page.seed));
         filled.map_err(|_| CaError::Random)?;
@@ -74,7 +73,7 @@ impl Authority {
         let member = SerialMember { key: page.key, expires, tiers: terms.tiers, issued };
         self.make_dir("serial")?;
         self.admit(device, &key_file(device), &member.encode(), admission)?;
-        let page = page.encode();
+        let page = page.encode().to_vec();
         keep(draft, out, &page)?;
         Ok(page)
     }

@@ -1,22 +1,41 @@
-//! Who a board is: a page of flash of its own, written when the board is enrolled.
+//! Who a board is: a page of flash of its own.
 //!
 //! ```text
-//! 0       4          5           37    40    72      88       92
-//! | FTP1  | length   | name ..   | 0   | key | seed  | CRC-32 |
+//! 0       4          5           37      40    72      88       92
+//! | FTP1  | length   | name ..   | 0     | key | seed  | CRC-32 |
+//! | FTP2  | length   | name ..   | flags | key | seed  | secret | epsilon | answers | CRC-32 |
+//! 0       4          5           37      40    72      88       120       124       128      132
 //! ```
+//! The gateway writes FTP1 when the board is enrolled. What the gateway must not know is added by the owner's
+//! `edge-client flash`, which makes FTP2 of it: the secret that noise is drawn from, and what the owner allows. Flags
+//! say what is there: 1 the secret, 2 the largest epsilon, 4 the largest number of answers.
+//!
 //! Whoever can read the page can be the device: on a real part it belongs behind read-out protection.
+
+use heapless::Vec;
 
 use super::{Key, Nonce};
 use crate::{
     id::{DeviceId, MAX_DEVICE_ID},
+    privacy::{Policy, Privacy, Secret},
     wire::crc32,
 };
 
-const MAGIC: &[u8; 4] = b"FTP1";
+const PLAIN: &[u8; 4] = b"FTP1";
+const PRIVATE: &[u8; 4] = b"FTP2";
 const NAME: usize = 5;
+const FLAGS: usize = 37;
 const KEY: usize = 40;
 const SEED: usize = 72;
-const CHECK: usize = 88;
+const END: usize = 88;
+const SECRET: usize = 88;
+const EPSILON: usize = 120;
+const ANSWERS: usize = 124;
+const PRIVATE_END: usize = 128;
+
+const HAS_SECRET: u8 = 1;
+const HAS_POLICY: u8 = 2;
+const HAS_CAP: u8 = 4;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PageError {
@@ -27,12 +46,13 @@ pub enum PageError {
 }
 
 /// The content of an identity page.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub struct Page {
     pub device: DeviceId,
     pub key: Key,
     /// Of the device's nonces, where the board has no better source.
     pub seed: Nonce,
+    pub privacy: Privacy,
 }
 
 impl core::fmt::Debug for Page {
@@ -42,38 +62,74 @@ impl core::fmt::Debug for Page {
 }
 
 impl Page {
-    pub const LEN: usize = 92;
+    /// The longest page.
+    pub const LEN: usize = PRIVATE_END + 4;
 
-    pub fn encode(&self) -> [u8; Self::LEN] {
-        let mut out = [0; Self::LEN];
-        let name = self.device.as_str().as_bytes();
-        out[..4].copy_from_slice(MAGIC);
-        out[4] = name.len() as u8;
-        for (place, byte) in out[NAME..NAME + MAX_DEVICE_ID].iter_mut().zip(name) {
-            *place = *byte;
+    /// FTP1 where there is nothing for privacy.
+    pub fn encode(&self) -> Vec<u8, { Self::LEN }> {
+        let (mut page, name) = ([0; Self::LEN], self.device.as_str().as_bytes());
+        let private = self.privacy != Privacy::default();
+        let end = if private { PRIVATE_END } else { END };
+        page[..4].copy_from_slice(if private { PRIVATE } else { PLAIN });
+        page[4] = name.len() as u8;
+        put(&mut page[NAME..NAME + MAX_DEVICE_ID], name);
+        page[KEY..SEED].copy_from_slice(&self.key);
+        page[SEED..END].copy_from_slice(&self.seed);
+        if let Some(secret) = &self.privacy.secret {
+            page[FLAGS] |= HAS_SECRET;
+            put(&mut page[SECRET..EPSILON], secret.bytes());
         }
-        out[KEY..SEED].copy_from_slice(&self.key);
-        out[SEED..CHECK].copy_from_slice(&self.seed);
-        let check = crc32(&out[..CHECK]).to_le_bytes();
-        out[CHECK..].copy_from_slice(&check);
-        out
+        if let Some(policy) = self.privacy.policy {
+            page[FLAGS] |= HAS_POLICY;
+            page[EPSILON..ANSWERS].copy_from_slice(&policy.max_epsilon.to_le_bytes());
+            if let Some(most) = policy.max_answers {
+                page[FLAGS] |= HAS_CAP;
+                page[ANSWERS..PRIVATE_END].copy_from_slice(&most.to_le_bytes());
+            }
+        }
+        let check = crc32(&page[..end]).to_le_bytes();
+        page[end..end + 4].copy_from_slice(&check);
+        page.into_iter().take(end + 4).collect()
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, PageError> {
-        let (page, _) = bytes.split_first_chunk::<{ Self::LEN }>().ok_or(PageError::Missing)?;
-        if !page.starts_with(MAGIC) {
-            return Err(PageError::Missing);
-        }
-        let (covered, check) = page.split_at(CHECK);
-        if check != crc32(covered).to_le_bytes() {
+        let end = match bytes.first_chunk() {
+            Some(PLAIN) => END,
+            Some(PRIVATE) => PRIVATE_END,
+            _ => return Err(PageError::Missing),
+        };
+        let (covered, rest) = bytes.split_at_checked(end).ok_or(PageError::Missing)?;
+        let check = rest.first_chunk().ok_or(PageError::Missing)?;
+        if *check != crc32(covered).to_le_bytes() {
             return Err(PageError::Damaged);
         }
-        let name =
-            page.get(NAME..NAME + usize::from(page[4])).and_then(|name| core::str::from_utf8(name).ok());
+        let name = covered.get(NAME..NAME + usize::from(covered[4]));
+        let name = name.and_then(|name| core::str::from_utf8(name).ok());
         let device = name.and_then(|name| name.parse().ok()).ok_or(PageError::Damaged)?;
         let (mut key, mut seed) = ([0; 32], [0; 16]);
-        key.copy_from_slice(&page[KEY..SEED]);
-        seed.copy_from_slice(&page[SEED..CHECK]);
-        Ok(Self { device, key, seed })
+        key.copy_from_slice(&covered[KEY..SEED]);
+        seed.copy_from_slice(&covered[SEED..END]);
+        let privacy = if end == PRIVATE_END { privacy(covered)? } else { Privacy::default() };
+        Ok(Self { device, key, seed, privacy })
     }
+}
+
+fn privacy(page: &[u8]) -> Result<Privacy, PageError> {
+    let has = |flag: u8| page[FLAGS] & flag != 0;
+    let word = |at: usize| [page[at], page[at + 1], page[at + 2], page[at + 3]];
+    let policy = Policy {
+        max_epsilon: f32::from_le_bytes(word(EPSILON)),
+        max_answers: has(HAS_CAP).then(|| u32::from_le_bytes(word(ANSWERS))),
+    };
+    if has(HAS_POLICY) && !(policy.max_epsilon.is_finite() && policy.max_epsilon >= 0.0) {
+        return Err(PageError::Damaged);
+    }
+    Ok(Privacy {
+        secret: has(HAS_SECRET).then(|| Secret::new(core::array::from_fn(|at| page[SECRET + at]))),
+        policy: has(HAS_POLICY).then_some(policy),
+    })
+}
+
+fn put(place: &mut [u8], bytes: &[u8]) {
+    place.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
 }

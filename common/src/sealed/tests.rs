@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::privacy::{Policy, Privacy, Secret};
 
 const KEY: Key = [7; 32];
 
@@ -116,16 +117,45 @@ fn a_lost_session_is_noticed_and_the_next_hail_is_another() {
 
 #[test]
 fn pages_come_back_and_damage_is_noticed() {
-    let page = Page { device: "board-1".parse().unwrap(), key: KEY, seed: [5; 16] };
-    let bytes = page.encode();
-    assert_eq!(Page::decode(&bytes), Ok(page));
-    assert_eq!(Page::decode(&[0xff; 128]), Err(PageError::Missing));
-    assert_eq!(Page::decode(&bytes[..40]), Err(PageError::Missing));
-    for at in 4..bytes.len() {
-        let mut bytes = bytes;
-        bytes[at] ^= 1;
-        assert_eq!(Page::decode(&bytes), Err(PageError::Damaged), "{at}");
+    let device: DeviceId = "board-1".parse().unwrap();
+    let secret = Some(Secret::simulated(1));
+    let policy = Some(Policy { max_epsilon: 2.0, max_answers: None });
+    let capped = Some(Policy { max_epsilon: 0.5, max_answers: Some(7) });
+    for (secret, policy, len, magic) in [
+        (None, None, 92, b"FTP1"),
+        (secret, None, 132, b"FTP2"),
+        (None, policy, 132, b"FTP2"),
+        (secret, capped, 132, b"FTP2"),
+    ] {
+        let page =
+            Page { device: device.clone(), key: KEY, seed: [5; 16], privacy: Privacy { secret, policy } };
+        let bytes = page.encode();
+        assert!(bytes.len() == len && bytes.starts_with(magic));
+        assert_eq!(Page::decode(&bytes), Ok(page.clone()));
+        let flash = [&bytes, &[0xff; 300][..]].concat();
+        assert_eq!(Page::decode(&flash), Ok(page), "as it lies in flash");
+        assert_eq!(Page::decode(&[0xff; 128]), Err(PageError::Missing));
+        assert_eq!(Page::decode(&bytes[..len - 1]), Err(PageError::Missing));
+        for at in 4..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1;
+            assert_eq!(Page::decode(&bytes), Err(PageError::Damaged), "{at}");
+        }
     }
+}
+
+/// What gateways of before have written.
+#[test]
+fn a_page_of_the_first_format_is_read_byte_for_byte() {
+    let mut bytes = b"FTP1\x02m4".to_vec();
+    bytes.resize(40, 0);
+    bytes.extend([7; 32]);
+    bytes.extend([5; 16]);
+    bytes.extend(crate::wire::crc32(&bytes).to_le_bytes());
+    let page = Page::decode(&bytes).unwrap();
+    assert_eq!((page.device.as_str(), page.key, page.seed), ("m4", [7; 32], [5; 16]));
+    assert_eq!(page.privacy, Privacy::default());
+    assert_eq!(page.encode().as_slice(), bytes);
 }
 
 proptest! {

@@ -53,9 +53,7 @@ pub fn device<const NODES: usize, const SEND: usize>(
 ) -> Device<NODES, SEND> {
     let ram = size_of_val(arena) as u64;
     let budget = Budget { ram, flash: limits.flash, macs_per_s: 0, link_bytes_per_s: 0 };
-    // Noise against the aggregator's curiosity must come from what it does not know.
-    let secret = page.seed.iter().fold(0u64, |secret, &byte| secret.rotate_left(8) ^ u64::from(byte));
-    let profile = Profile { device: page.device.clone(), budget, data: baked.summary(), secret };
+    let profile = Profile { device: page.device.clone(), budget, data: baked.summary(), privacy: page.privacy };
     let link = serial::limits(limits.chunk);
     SerialDevice::new(page, profile, limits.board, arena, link, nonces)
 }

@@ -8,7 +8,7 @@ use edge_client::{
     data::{BytesShard, Shard, load::LIMIT},
     host::{
         Identity,
-        args::DataArgs,
+        args::{DataArgs, PrivacyArgs},
         board::{Board, pack_shard, refreshed_page},
         bridge::{
             Bridge, Ledger,
@@ -75,6 +75,8 @@ pub(super) struct FlashArgs {
     /// Emulated boards: QEMU's end of the serial line, as in unix:PATH or tcp:ADDRESS of a bridge
     #[arg(long, default_value = "unix:boards.sock")]
     serial: String,
+    #[command(flatten)]
+    privacy: PrivacyArgs,
 }
 
 pub(super) fn flash(args: &FlashArgs) -> Result<()> {
@@ -90,7 +92,8 @@ pub(super) fn flash(args: &FlashArgs) -> Result<()> {
     let page = dir.path().join("page");
     let original =
         files::read(&args.page, MAX_CREDENTIAL).with_context(|| args.page.display().to_string())?;
-    fs::write(&page, refreshed_page(&original).with_context(|| args.page.display().to_string())?)?;
+    let privacy = args.privacy.beside(&args.page)?;
+    fs::write(&page, refreshed_page(&original, privacy).with_context(|| args.page.display().to_string())?)?;
     let Some(arguments) = board.qemu(&image, &page, &args.shard, &args.serial) else {
         return Ok(board.download(&image, &page, &args.shard)?);
     };

@@ -22,7 +22,11 @@ Examples:
 pub(super) const RUN: &str = "\
 Examples:
   edge-client run --server 192.168.1.10:4433 --identity cam-1.pem    with the built-in digits, until the run is over
-  edge-client run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k --save-model model.onnx";
+  edge-client run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k --save-model model.onnx
+  edge-client run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex --max-epsilon 2 --max-private-rounds 50
+      nothing of the training samples leaves but 50 answers with noise, each of epsilon 2 at most
+
+The secret that noise is drawn from is made in cam-1.secret, beside the identity. It stays on this machine.";
 
 pub(super) const BRIDGE: &str = "\
 Examples:
@@ -32,7 +36,9 @@ Examples:
 pub(super) const FLASH: &str = "\
 Examples:
   edge-client flash mps2-an386 --page m4.page --shard m4.shard --serial unix:boards.sock   starts an emulated board
-  edge-client flash stm32f407 --page f4.page --shard f4.shard                              writes a real one";
+  edge-client flash stm32f407 --page f4.page --shard f4.shard                              writes a real one
+
+The secret that the board's noise is drawn from is made in m4.secret, beside the page, and is the same next time.";
 
 pub(super) const MONITOR: &str = "\
 Examples:

@@ -1,10 +1,17 @@
 //! Arguments that name a device's samples and its limits, shared by the commands.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use clap::{Args, ValueEnum};
-use common::Budget;
+use common::{
+    Budget,
+    privacy::{Policy, Privacy},
+};
 
+use super::privacy::{self, PrivacyError};
 use crate::data::{
     DataError, Part, Samples, VecShard, digits,
     load::{self, CsvOptions, LabelColumn, LoadError},
@@ -144,6 +151,39 @@ impl BudgetArgs {
         let or_unlimited = |bytes: Option<Bytes>| bytes.map_or(u64::MAX, |bytes| bytes.0);
         Budget { ram: or_unlimited(self.ram), flash: or_unlimited(self.flash), ..Budget::UNLIMITED }
     }
+}
+
+/// What the owner lets leave the device.
+#[derive(Args, Copy, Clone, Debug)]
+pub struct PrivacyArgs {
+    /// Largest epsilon of one answer; answers with less noise, or none, are refused (E44). See docs/PRIVACY.md
+    #[arg(long, value_parser = epsilon)]
+    pub max_epsilon: Option<f32>,
+    /// Most answers with noise in the life of this identity; further ones are refused (E45). A board counts from its start
+    #[arg(long, requires = "max_epsilon")]
+    pub max_private_rounds: Option<u32>,
+}
+
+impl PrivacyArgs {
+    /// With the secret that lies beside an identity or a page; it is made on first use.
+    pub fn beside(&self, identity: &Path) -> Result<Privacy, PrivacyError> {
+        let policy =
+            self.max_epsilon.map(|max_epsilon| Policy { max_epsilon, max_answers: self.max_private_rounds });
+        let secret = match privacy::secret(&privacy::secret_file(identity)) {
+            // Without an owner's wish most devices are never asked for noise.
+            Err(PrivacyError::Write(error)) if policy.is_none() => {
+                tracing::warn!("no secret for noise, so briefs that ask for noise are refused: {error}");
+                None
+            }
+            secret => Some(secret?),
+        };
+        Ok(Privacy { secret, policy })
+    }
+}
+
+fn epsilon(text: &str) -> Result<f32, String> {
+    let epsilon = text.parse().ok().filter(|epsilon: &f32| epsilon.is_finite() && *epsilon > 0.0);
+    epsilon.ok_or_else(|| "a number above 0, as in 2.0".into())
 }
 
 /// A number of bytes with an optional k, M or G (powers of 1024).

@@ -7,7 +7,10 @@ use std::{
     process::Command,
 };
 
-use common::sealed::{Page, PageError};
+use common::{
+    privacy::Privacy,
+    sealed::{Page, PageError},
+};
 use serde::Deserialize;
 
 use crate::data::{BytesShard, DataError, Images, Part, Shard};
@@ -119,9 +122,10 @@ pub enum PackError {
     Label,
 }
 
-/// A page with a new seed, so that no two starts of a board use the same nonces.
-pub fn refreshed_page(bytes: &[u8]) -> Result<Vec<u8>, FlashError> {
-    let mut page = Page::decode(bytes)?;
+/// A page with a new seed, so that no two starts of a board use the same nonces, and with what is the owner's. Whatever
+/// the page's writer has put in its place is not taken.
+pub fn refreshed_page(bytes: &[u8], privacy: Privacy) -> Result<Vec<u8>, FlashError> {
+    let mut page = Page { privacy, ..Page::decode(bytes)? };
     let random = rustls::crypto::ring::default_provider().secure_random;
     random.fill(&mut page.seed).map_err(|_| FlashError::Randomness)?;
     Ok(page.encode().to_vec())

@@ -20,6 +20,7 @@ use tracing::{debug, info, warn};
 use super::{
     identity::Identity,
     pace::Pace,
+    privacy::{self, PrivacyError},
     pull::{Pull, Step},
     quic::{self, LinkError, QuicLink},
     refusals::{Next, Refusals},
@@ -27,7 +28,7 @@ use super::{
 };
 use crate::{
     data::Shard,
-    session::{Event, HeapArena, Profile, Session},
+    session::{Event, HeapArena, Profile, Session, Spent},
     train::Backend,
 };
 
@@ -45,6 +46,8 @@ pub enum ClientError {
     Refused { refusal: Refusal },
     #[error("no link to the aggregator for {0:?}; is it running, and is the address right?")]
     Unreachable(Duration),
+    #[error("answers with noise cannot be counted, so none is sent: {0}")]
+    Count(#[from] PrivacyError),
     #[error("{path}: {source}")]
     Save { path: PathBuf, source: std::io::Error },
 }
@@ -66,6 +69,8 @@ pub struct Client {
     pub server: SocketAddr,
     pub identity: Identity,
     pub profile: Profile,
+    /// Where answers with noise are counted, so that a restart does not forget them.
+    pub spent: Option<PathBuf>,
     /// Where to put the device's sub-model at the end, and every so many rounds (0: only at the end).
     pub save_model: Option<(PathBuf, u32)>,
     /// Give up if there was no link for so long.
@@ -103,11 +108,16 @@ impl Client {
             started: time::Instant::now(),
             end: Conclusion { tier: None, run: None, rounds: 0, finished: false },
             last_round: None,
+            spent: Spent::default(),
             renewal: Renewal::new(self.identity.clone()),
             pace: Pace::new(&self.profile.device),
             refusals: Refusals::new(self.leave_after),
             carried: false,
         };
+        if let Some(path) = &self.spent {
+            driver.spent = privacy::load_spent(path)?;
+            driver.session.resume_spent(driver.spent.clone());
+        }
         let mut last_link = time::Instant::now();
         tokio::pin!(stop);
         loop {
@@ -165,6 +175,8 @@ struct Driver<'a> {
     started: time::Instant,
     end: Conclusion,
     last_round: Option<u32>,
+    /// As it is written down.
+    spent: Spent,
     renewal: Renewal,
     pace: Pace,
     refusals: Refusals,
@@ -240,6 +252,7 @@ impl Driver<'_> {
             if let Err(error) = self.session.work(shard, backend, now) {
                 warn!("training failed: {error}");
             }
+            self.keep_count()?;
             tokio::task::yield_now().await;
             return Ok(None);
         }
@@ -255,6 +268,21 @@ impl Driver<'_> {
             () = stop => return Ok(Some(Left::Stopped)),
         }
         Ok(None)
+    }
+
+    /// An answer that was computed just now is counted before it can be sent.
+    fn keep_count(&mut self) -> Result<(), ClientError> {
+        if *self.session.spent() == self.spent {
+            return Ok(());
+        }
+        self.spent = self.session.spent().clone();
+        if let Some(path) = &self.client.spent {
+            privacy::save_spent(path, &self.spent)?;
+        }
+        if let Some(most) = self.client.profile.privacy.most() {
+            info!("answer {} of {most} with noise", self.spent.answers());
+        }
+        Ok(())
     }
 
     async fn handle_frame(
@@ -313,7 +341,7 @@ impl Driver<'_> {
                     say(link, &ToAggregator::PullOnnx).await?;
                 }
             }
-            Event::Failed { round, code } => warn!(round, "could not train: {code}"),
+            Event::Failed { round, code } => warn!(round, "could not train: {code}{}", next_step(code)),
             Event::Refused(refusal) if !is_passing(refusal.code) => return Err(Trouble::Refused(refusal)),
             Event::Refused(refusal) => warn!("refused: {}", refusal.code),
             Event::Finished { round } => {
@@ -404,6 +432,17 @@ fn note_fetch(lane: Lane, frame: &[u8]) {
 /// Refusals that say nothing about the device: the next attempt may fare better.
 pub(super) fn is_passing(code: Code) -> bool {
     matches!(code, Code::Busy | Code::NotReady | Code::Unexpected | Code::BadChecksum | Code::BadFrame)
+}
+
+/// What the owner can do about a task that the device has refused.
+fn next_step(code: Code) -> &'static str {
+    match code {
+        Code::NoiseTooWeak => {
+            "; the operator can lower `eps` of the strategy, the owner can raise --max-epsilon"
+        }
+        Code::PrivacySpent => "; the owner can raise --max-private-rounds",
+        _ => "",
+    }
 }
 
 pub(super) fn advice(refusal: &Refusal) -> String {

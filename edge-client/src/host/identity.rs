@@ -32,8 +32,6 @@ pub enum IdentityError {
     Bundle(String),
     #[error("the identity's certificate and key can not be used: {0}")]
     Tls(#[from] rustls::Error),
-    #[error("the operating system gives no random numbers")]
-    Random,
 }
 
 /// What a device proves itself with, ready for connecting.
@@ -83,14 +81,6 @@ impl Identity {
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let authority = digest(&authority);
         Ok(Self { tls: Arc::new(tls), terms, name, certificate, authority, newest, file: None })
-    }
-
-    /// A random number that nobody else knows, from the operating system.
-    pub fn secret(&self) -> Result<u64, IdentityError> {
-        let mut bytes = [0; 8];
-        let random = self.tls.crypto_provider().secure_random;
-        random.fill(&mut bytes).map_err(|_| IdentityError::Random)?;
-        Ok(u64::from_le_bytes(bytes))
     }
 
     /// Where it was read from.

@@ -9,6 +9,7 @@ pub mod enrol;
 mod identity;
 mod newest;
 mod pace;
+pub mod privacy;
 pub mod provision;
 mod pull;
 mod quic;

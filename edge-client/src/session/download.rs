@@ -137,7 +137,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             Ok(()) if !FULL && assignment.guide.is_some() => Some(Code::LeftOut),
             Ok(()) if !room => Some(Code::BadPlan),
             Ok(()) if needs_guide(&assignment.task) && assignment.guide.is_none() => Some(Code::BadConfig),
-            Ok(()) => None,
+            Ok(()) => self.profile.privacy.allows(&assignment.task).err(),
         };
         if let Some(code) = code {
             return self.decline(assignment.ticket.round, code, now);

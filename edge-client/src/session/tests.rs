@@ -8,6 +8,7 @@ use common::{
         ToDevice, Welcome,
     },
     plan::{Loss, Node, Op, PlanInfo, Port, Segments},
+    privacy::Privacy,
     transfer::{Lane, LinkLimits},
     wire::{self, Frame, crc32},
 };
@@ -18,6 +19,7 @@ use crate::{
     train::Portable,
 };
 
+mod privacy;
 mod stages;
 mod versions;
 
@@ -79,10 +81,17 @@ impl<'a> Device<'a> {
         Self::with(arena, PLAN, NODE, shard())
     }
 
+    fn owned(arena: &'a mut [f32], privacy: Privacy) -> Self {
+        let mut device = Self::new(arena);
+        device.session.own.secret = privacy.secret;
+        device.session.profile.privacy = privacy;
+        device
+    }
+
     fn with(arena: &'a mut [f32], plan: PlanInfo, node: Node, shard: BytesShard<'static>) -> Self {
         let device = "d1".parse().unwrap();
         let budget = common::Budget { ram: 104, ..common::Budget::UNLIMITED };
-        let profile = Profile { device, budget, data: shard.summary(), secret: 0 };
+        let profile = Profile { device, budget, data: shard.summary(), privacy: Privacy::default() };
         Self { session: Session::new(profile, arena), now: Instant::ZERO, plan, node, shard }
     }
 

@@ -59,6 +59,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         let residual = residual as usize..residual as usize + params;
         if let Ok([sent, residual]) = self.arena.floats().get_disjoint_mut([sent, residual]) {
             unsent(brief.codec, sent, brief.seed, residual);
+            self.own.owes_plain = brief.privacy.is_none();
         }
     }
 }

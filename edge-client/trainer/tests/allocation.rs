@@ -10,9 +10,11 @@ use std::{
 };
 
 use common::{
+    RunId,
     brief::{Brief, GroupReport, Laplace, Optimizer, Product, Signal},
-    message::{Alone, Task},
+    message::{Alone, Task, Ticket},
     plan::{Activation, Loss, PoolKind},
+    privacy::Secret,
 };
 use trainer::{
     data::{Samples, VecShard},
@@ -53,8 +55,9 @@ fn count(f: impl FnOnce()) -> usize {
     COUNT.with(Cell::get) - before
 }
 
-/// Two images and a sequence in one plan would be odd, so two plans hold all operations.
-fn plans() -> [TestPlan; 2] {
+/// Two images and a sequence in one plan would be odd, so two plans hold all operations. The third one is for noise,
+/// which takes neither batch normalisation nor tokens.
+fn plans() -> [TestPlan; 3] {
     let options = Options { moments: 2, in_place: true, guide: true, personal: true, ..PLAIN };
     let (mut b, x) = Builder::new(2 * 8 * 8, 4);
     let x = b.conv(x, 4, 1, window(8, 8, 3, 1, 1));
@@ -77,7 +80,8 @@ fn plans() -> [TestPlan; 2] {
     let x = b.gru(x, 6, 4, false);
     let x = b.last(x, 6);
     let _ = b.dense(x, 1, 3);
-    [image, b.finish(Loss::Softmax { classes: 3 }, options)]
+    let text = b.finish(Loss::Softmax { classes: 3 }, options);
+    [image, text, TestPlan::new(&[40, 7, 3], 4, options)]
 }
 
 /// Calls `each` around every step of every kind of task.
@@ -101,17 +105,21 @@ fn work<B: Backend<f32>>(
         ..plain.clone()
     };
     full.objective.groups = heapless::Vec::from_slice(&[1.0, 1.0, 1.0, 1.0, 0.5, 1.5]).unwrap();
-    let privacy = Some(Laplace { sums: 1.0, clip_l1: 1.0, update: 0.1 });
+    let mut noisy = Brief { product: Product::Gradient, ..plain.clone() };
+    noisy.privacy = Some(Laplace { sums: 1.0, clip_l1: 1.0, update: 0.1 });
+    noisy.privacy = noisy.privacy.filter(|_| Work::check(&Task::Train(noisy.clone()), plan.plan()).is_ok());
+    assert_eq!(noisy.privacy.is_some(), inputs == 40);
     let alone = Alone { brief: plain.clone(), window: 1, tolerance: 0.0 };
-    let own = Own { baseline: Some(0.5), ..Own::default() };
+    let own = Own { baseline: Some(0.5), secret: Some(Secret::simulated(1)), ..Own::default() };
+    let ticket = Ticket { run: RunId(1), round: 1, stage: 0, attempt: 0 };
     for task in [
         Task::Train(plain.clone()),
         Task::Train(full),
-        Task::Train(Brief { privacy, product: Product::Gradient, ..plain }),
+        Task::Train(noisy),
         Task::Alone(alone),
         Task::Try(heapless::Vec::from_slice(&[0.1, 0.2]).unwrap()),
     ] {
-        let mut work = Work::begin_as(own, &task, plan.plan(), &mut arena, &shard).unwrap();
+        let mut work = Work::begin_as(own, ticket, &task, plan.plan(), &mut arena, &shard).unwrap();
         let mut done = false;
         while !done {
             each(backend, &mut |backend| {
@@ -119,7 +127,7 @@ fn work<B: Backend<f32>>(
                 done = matches!(progress, Progress::Done(_));
             });
         }
-        assert_eq!(count(|| work.finish(plan.plan(), &mut arena).unwrap()), 0);
+        assert_eq!(count(|| _ = work.finish(plan.plan(), &mut arena).unwrap()), 0);
     }
 }
 

@@ -13,7 +13,7 @@ use aggregator::{
     report::RoundReport,
     server::{End, Server},
 };
-use common::Budget;
+use common::{Budget, privacy::Privacy};
 use edge_client::{
     Profile,
     data::Shard,
@@ -96,7 +96,13 @@ fn client(
     Ok(Client {
         server: server.address(),
         identity,
-        profile: Profile { device: device.device.clone(), budget, data: device.shard.summary(), secret: 0 },
+        profile: Profile {
+            device: device.device.clone(),
+            budget,
+            data: device.shard.summary(),
+            privacy: Privacy::simulated(0),
+        },
+        spent: None,
         save_model: None,
         give_up_after: Some(GIVE_UP),
         silence: edge_client::host::SILENCE,

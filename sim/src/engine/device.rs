@@ -1,7 +1,7 @@
 //! A simulated device: a Session whose arena is borrowed while it works.
 
 use aggregator::fleet::ConnId;
-use common::{Budget, Code, DeviceId, Tier};
+use common::{Budget, Code, DeviceId, Tier, privacy::Privacy};
 use edge_client::{Event, Profile, Session, session::Arena};
 
 use super::{Hardware, Member, SharedShard, pool::Arenas};
@@ -50,9 +50,9 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    pub fn new(conn: ConnId, member: Member, budget: Budget, keeps: bool, secret: u64) -> Self {
+    pub fn new(conn: ConnId, member: Member, budget: Budget, keeps: bool, privacy: Privacy) -> Self {
         let Member { device: id, hardware, shard, .. } = member;
-        let profile = Profile { device: id.clone(), budget, data: shard.summary(), secret };
+        let profile = Profile { device: id.clone(), budget, data: shard.summary(), privacy };
         let session = Some(Box::new(Session::new(profile, LentArena::default())));
         Self { id, conn, hardware, shard, session, refused: None, keeps, deaf: false }
     }

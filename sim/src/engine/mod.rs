@@ -27,7 +27,9 @@ use aggregator::{
     server::ServerError,
     store::MemoryStore,
 };
-use common::{Budget, DeviceId, Instant, Tier, Versions, rng::derive, transfer::LinkLimits};
+use common::{
+    Budget, DeviceId, Instant, Tier, Versions, privacy::Privacy, rng::derive, transfer::LinkLimits,
+};
 use edge_client::data::Shard;
 
 mod account;
@@ -145,7 +147,8 @@ impl Engine {
             let segments = info.map(|info| info.segments).unwrap_or_default();
             let keeps = segments.residual.is_some() || segments.personal.is_some();
             let budget = Budget { ram, ..Budget::UNLIMITED };
-            Device::new(ConnId(index as u64 + 1), member, budget, keeps, derive(chances.seed, index as u64))
+            let privacy = Privacy::simulated(derive(chances.seed, index as u64));
+            Device::new(ConnId(index as u64 + 1), member, budget, keeps, privacy)
         };
         let devices = members.into_iter().enumerate().map(join).collect();
         let mut engine = Self {

@@ -92,13 +92,19 @@ async fn over_quic(config: &Config, dir: &Path, plans: &[aggregator::model::Tier
     for member in members() {
         let bundle = authority.enroll(&member.device).unwrap();
         let budget = Budget { ram: plans[member.tier.index()].info.arena_bytes(), ..Budget::UNLIMITED };
-        let profile = Profile { device: member.device, budget, data: member.shard.summary(), secret: 0 };
+        let profile = Profile {
+            device: member.device,
+            budget,
+            data: member.shard.summary(),
+            privacy: Privacy::simulated(0),
+        };
         let client = Client {
             silence: edge_client::host::SILENCE,
             leave_after: edge_client::host::refusals::PATIENCE,
             server: server.address(),
             identity: Identity::parse(bundle.as_bytes()).unwrap(),
             profile,
+            spent: None,
             save_model: None,
             give_up_after: Some(Duration::from_secs(30)),
         };

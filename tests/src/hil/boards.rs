@@ -6,6 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use common::privacy::Privacy;
 use edge_client::host::board::{Board, pack_shard, refreshed_page};
 use serde::Deserialize;
 use sim::demo::FleetDevice;
@@ -69,7 +70,7 @@ impl Emulated {
     pub fn start(board: &Board, dir: &Path, page: &[u8], shard: &[u8], serial: &str) -> Self {
         let (page_file, shard_file) = (dir.join("page"), dir.join("shard"));
         fs::create_dir_all(dir).unwrap();
-        fs::write(&page_file, refreshed_page(page).unwrap()).unwrap();
+        fs::write(&page_file, refreshed_page(page, Privacy::default()).unwrap()).unwrap();
         fs::write(&shard_file, shard).unwrap();
         let mut args = board.qemu(&board.image(&images()), &page_file, &shard_file, serial).unwrap();
         let monitor = args.iter().position(|arg| arg == "-monitor").unwrap();

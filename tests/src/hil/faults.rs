@@ -20,6 +20,7 @@ use aggregator::{
 };
 use common::{
     Budget, DeviceId, Instant,
+    privacy::Privacy,
     rng::{Rng, derive},
     sealed::{Gate, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, STRANGER},
     transfer::LinkLimits,
@@ -136,7 +137,12 @@ impl Case {
         let (store, now) = (Box::new(MemoryStore::new()), Instant::ZERO);
         let around = Surroundings { store, limits: LinkLimits::QUIC, dir: None, observer: None, now };
         let Run { coordinator, keeper } = Run::open(config, around).unwrap();
-        let page = Page { device: "board".parse().unwrap(), key: [9; 32], seed: [4; 16] };
+        let page = Page {
+            device: "board".parse().unwrap(),
+            key: [9; 32],
+            seed: [4; 16],
+            privacy: Privacy::default(),
+        };
         let shard = shard(0, 8);
         let device = board(&page, &shard, 0);
         Self {
@@ -290,7 +296,8 @@ fn arrived(line: &mut VecDeque<(u64, Vec<u8>)>, now: u64) -> Option<Vec<u8>> {
 
 fn board(page: &Page, shard: &VecShard, starts: u64) -> SerialDevice<HeapArena, 16> {
     let budget = Budget { ram: 16 << 10, ..Budget::UNLIMITED };
-    let profile = Profile { device: page.device.clone(), budget, data: shard.summary(), secret: 0 };
+    let profile =
+        Profile { device: page.device.clone(), budget, data: shard.summary(), privacy: Privacy::default() };
     let limits = serial::limits(256);
     let nonces = Nonces::new(page.seed, starts << 32);
     SerialDevice::new(page.clone(), profile, "host", HeapArena::new(budget.ram), limits, nonces)

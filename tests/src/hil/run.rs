@@ -8,7 +8,7 @@ use std::{
 };
 
 use aggregator::{ca::Authority, config::Config, report::RoundReport, server::Server};
-use common::Budget;
+use common::{Budget, privacy::Privacy};
 use edge_client::{
     Profile,
     data::Shard,
@@ -221,7 +221,7 @@ fn client(server: &Server, authority: &Authority, device: &FleetDevice) -> Clien
         device: device.device.clone(),
         budget: Budget::UNLIMITED,
         data: device.shard.summary(),
-        secret: 0,
+        privacy: Privacy::default(),
     };
     Client {
         silence: edge_client::host::SILENCE,
@@ -229,6 +229,7 @@ fn client(server: &Server, authority: &Authority, device: &FleetDevice) -> Clien
         server: server.address(),
         identity: identity(authority, device.device.as_str()),
         profile,
+        spent: None,
         save_model: None,
         give_up_after: Some(Duration::from_secs(60)),
     }

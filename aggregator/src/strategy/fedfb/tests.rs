@@ -1,6 +1,12 @@
 //! Worked numbers, whole rounds, and what happens when something is missing.
 
-use common::{DeviceId, brief::Brief, message::Scalars, rng::Rng};
+use common::{
+    DeviceId,
+    brief::Brief,
+    message::{Scalars, Task},
+    privacy::{Policy, Privacy},
+    rng::Rng,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -301,6 +307,17 @@ fn briefs() {
     assert!(needs.groups && needs.binary && brief.objective.groups.is_empty());
     let (brief, _) = told(json!({"notion": "eo", "eps": 0.5}));
     assert_eq!((brief.groups.unwrap().cap, brief.privacy.unwrap().sums), (5.0, 20.0));
+    // What devices count is what was configured.
+    for notion in ["dp", "eo", "eodds", "cp"] {
+        for eps in [0.1, 0.7, 1.0, 3.0, 10.0] {
+            let (brief, _) = told(json!({"notion": notion, "eps": eps, "clip_l1": 0.3}));
+            let counted = brief.epsilon().unwrap();
+            assert!((counted / eps - 1.0).abs() < 1e-6, "{notion}: {counted} instead of {eps}");
+            let policy = Some(Policy { max_epsilon: eps as f32, max_answers: None });
+            let owner = Privacy { policy, ..Privacy::simulated(1) };
+            assert_eq!(owner.allows(&Task::Train(brief)), Ok(()), "{notion}: {eps}");
+        }
+    }
     let (brief, _) = told(json!({"notion": "eo"}));
     assert_eq!(brief.groups.unwrap().signal, common::brief::Signal::CrossEntropy);
     let (brief, needs) = told(json!({"notion": "cp"}));

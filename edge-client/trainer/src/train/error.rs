@@ -41,6 +41,10 @@ pub enum TrainError {
     NoBaseline,
     #[error("the samples have no attribute, or more groups than can be told; name the attribute's column")]
     NoGroups,
+    #[error("this device has no secret to draw noise from; put one onto the board with `edge-client flash`")]
+    NoSecret,
+    #[error("the owner of this device allows no more answers with noise; raise --max-private-rounds")]
+    PrivacySpent,
     #[error("this program was built without what the plan or the brief needs; build it with feature `full`")]
     LeftOut,
     #[error(transparent)]
@@ -64,6 +68,8 @@ impl TrainError {
             }
             Self::Brief { .. } | Self::Objective(_) => Code::BadConfig,
             Self::LeftOut => Code::LeftOut,
+            Self::NoSecret => Code::NoiseTooWeak,
+            Self::PrivacySpent => Code::PrivacySpent,
             Self::EmptyShard => Code::EmptyShard,
             Self::NoValidation { .. } => Code::NoValidation,
             Self::NoBaseline => Code::NoBaseline,

@@ -41,4 +41,4 @@ pub use float::Float;
 pub use loss::{LOSS_CAP, Labels, Tally, Truth, Values};
 pub use optimizer::{Descent, apply};
 pub use portable::{Arithmetic, Fused, Plain, Portable};
-pub use trainer::{Flat, HELD_EVERY, Own, Progress, Work, finish_update};
+pub use trainer::{Charge, Flat, HELD_EVERY, Own, Progress, Work, finish_update};

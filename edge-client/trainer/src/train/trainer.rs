@@ -19,13 +19,17 @@
 //! received model; then it goes back to its segment and the anchor to the weights. So no further segment is
 //! needed, and the update is the same as without it.
 //!
-//! Where the brief asks for privacy, what says more about training samples than the noised sums do is kept
-//! back: the loss before training is their mean, other losses on training samples are not reported.
+//! Where the brief asks for privacy, noise follows from the device's secret and from what it was asked (`question`).
+//! What says more about training samples than numbers with noise do is kept back: the loss before training is the mean
+//! of the sums with noise, other losses on training samples and scores of models trained on them are not reported.
+//! Training that leads to no numbers gives an update of zeros with noise, because an error would tell of the samples.
 
 use common::{
-    brief::{Brief, Product},
-    message::{Scalars, Score, Task},
+    RunId,
+    brief::{Brief, Laplace, Product},
+    message::{Scalars, Score, Task, Ticket},
     plan::Plan,
+    privacy::Secret,
     rng::{Permutation, derive},
 };
 
@@ -41,6 +45,7 @@ mod groups;
 mod noise;
 mod pass;
 mod phase;
+mod question;
 mod report;
 mod segments;
 mod subset;
@@ -49,6 +54,8 @@ use batch::{Batch, Order};
 pub use finish::finish_update;
 pub use flat::Flat;
 use phase::{Model, Phase, Sizes};
+pub use question::Charge;
+use question::{Hidden, Question};
 pub use subset::EVERY as HELD_EVERY;
 use subset::Subset;
 
@@ -59,8 +66,10 @@ pub struct Own {
     pub baseline: Option<f64>,
     /// The personal segment holds the model of an earlier round; else the received one is where it starts.
     pub personal: bool,
-    /// Noise follows from it, so that nobody else can take the noise away.
-    pub secret: u64,
+    /// The residual segment holds what an update without noise still owes, which no update with noise may bring along.
+    pub owes_plain: bool,
+    /// What noise is drawn from.
+    pub secret: Option<Secret>,
 }
 
 /// The state between two steps.
@@ -68,6 +77,10 @@ pub struct Own {
 pub struct Work {
     task: Task,
     own: Own,
+    /// Where noise is asked for.
+    question: Option<Question>,
+    /// The sums of groups before their noise.
+    sums: Option<Hidden>,
     sizes: Sizes,
     /// Training samples that are trained on.
     subset: Subset,
@@ -115,12 +128,14 @@ impl Work {
         arena: &mut [f32],
         shard: &(impl Shard + ?Sized),
     ) -> Result<Self, TrainError> {
-        Self::begin_as(Own::default(), task, plan, arena, shard)
+        let ticket = Ticket { run: RunId(0), round: 0, stage: 0, attempt: 0 };
+        Self::begin_as(Own::default(), ticket, task, plan, arena, shard)
     }
 
     /// Checks that task, plan, arena and shard fit each other, and keeps the received model as anchor.
     pub fn begin_as(
-        own: Own,
+        mut own: Own,
+        ticket: Ticket,
         task: &Task,
         plan: Plan<'_>,
         arena: &mut [f32],
@@ -130,8 +145,18 @@ impl Work {
         check::sizes(plan, arena.len(), shard)?;
         check::task(&task, plan)?;
         check::samples(&task, &own, shard)?;
+        let mut question = None;
+        if noise_for(&task).is_some() {
+            let secret = own.secret.ok_or(TrainError::NoSecret)?;
+            question = Some(Question::new(&secret, ticket, &task, plan, arena, shard)?);
+            if core::mem::take(&mut own.owes_plain) {
+                segments::clear_residual(plan, arena);
+            }
+        }
         let mut work = Self {
             own,
+            question,
+            sums: None,
             sizes: Sizes {
                 train: 0,
                 held: Subset::Held.len(shard.train_len()),
@@ -190,6 +215,11 @@ impl Work {
         self.own
     }
 
+    /// By which a question that asks for noise is known.
+    pub fn question(&self) -> Option<u64> {
+        self.question.map(|question| question.id())
+    }
+
     /// Works on one batch. Once done, gives the same scalars again.
     #[inline(never)]
     pub fn step(
@@ -245,8 +275,14 @@ impl Work {
         self.step += 1;
         self.aside += u32::from(self.phase.is_personal());
         self.tally.merge(tally);
-        // A step that is only tried may lead nowhere.
-        if !self.tally.loss.is_finite() && !matches!(self.phase, Phase::Trial(_)) {
+        let tells = match self.phase {
+            // A step that is only tried may lead nowhere.
+            Phase::Trial(_) => false,
+            Phase::Test(Model::Received) => true,
+            // That training leads nowhere would tell of the samples.
+            _ => self.question.is_none(),
+        };
+        if tells && !self.tally.loss.is_finite() {
             return Err(TrainError::Diverged { step: self.step });
         }
         self.done += tally.samples;
@@ -351,6 +387,14 @@ impl Work {
             share: self.share,
             number: self.step - aside,
         }
+    }
+}
+
+/// The noise that a task asks for.
+fn noise_for(task: &Task) -> Option<Laplace> {
+    match task {
+        Task::Train(brief) if FULL => brief.privacy,
+        _ => None,
     }
 }
 

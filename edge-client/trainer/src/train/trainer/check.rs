@@ -161,6 +161,7 @@ fn brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
         return Err(TrainError::InferenceOnly);
     }
     numbers(brief)?;
+    private(plan, brief)?;
     robust(plan, &brief.objective)?;
     segments(plan, brief)
 }
@@ -219,6 +220,18 @@ fn numbers(brief: &Brief) -> Result<(), TrainError> {
         sound(laplace.clip_l1 > 0.0, "norm to which updates are cut must be above zero")?;
     }
     Ok(())
+}
+
+/// Noise hides one sample only where it has no way around the noise.
+fn private(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
+    if !FULL || brief.privacy.is_none() {
+        return Ok(());
+    }
+    // Its statistics carry every sample into the losses of all others, and into scores on test samples.
+    sound(plan.info().stats == 0, "noise cannot hide samples from batch normalisation; use a model without")?;
+    // A token beyond the table is an error, which tells of the sample.
+    let tokens = plan.forward().iter().any(|node| matches!(node.op, Op::Embed { .. }));
+    sound(!tokens, "noise cannot hide tokens; use a model without an embedding")
 }
 
 fn robust(plan: Plan<'_>, objective: &Objective) -> Result<(), TrainError> {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! u = weights - anchor, or the gradient
-//! u = u * min(1, clip_l1 / ||u||_1) + Laplace(update)      where privacy asks for it
+//! u = 0 if a number of u is not finite                     where privacy asks for it, as the next line
+//! u = u * min(1, clip_l1 / ||u||_1) + Laplace(update)
 //! u = u + what a lossy codec still owes                    made of sent numbers only, so nothing leaks
 //! ```
 
@@ -14,32 +15,52 @@ use common::{
     plan::Plan,
 };
 
-use super::{
-    TrainError, Work,
-    noise::{Noise, Use},
-};
+use super::{Charge, Hidden, Question, TrainError, Work, noise_for};
 use crate::train::FULL;
 
 impl Work {
     /// After training: puts what is to be sent into the anchor segment; `Product::Both` leaves the first step
-    /// in the guide segment, directly behind it. Does nothing for other tasks.
-    pub fn finish(&self, plan: Plan<'_>, arena: &mut [f32]) -> Result<(), TrainError> {
-        let Task::Train(brief) = &self.task else { return Ok(()) };
-        let noise = Noise::new(self.own.secret, brief.seed, Use::Update);
-        finish(plan, arena, brief.product, brief.privacy.filter(|_| FULL).map(|laplace| (laplace, noise)))
+    /// in the guide segment, directly behind it. Does nothing for other tasks. Gives by what an answer with noise is
+    /// counted.
+    pub fn finish(&self, plan: Plan<'_>, arena: &mut [f32]) -> Result<Option<Charge>, TrainError> {
+        let Task::Train(brief) = &self.task else { return Ok(None) };
+        let mut charge = None;
+        let hide = |update: &mut [f32]| {
+            if let (Some(laplace), Some(question)) = (noise_for(&self.task), self.question) {
+                charge = Some(hide(update, laplace, question, self.sums.unwrap_or(Hidden::sums(&[]))));
+            }
+        };
+        finish(plan, arena, brief.product, hide)?;
+        Ok(charge)
     }
 }
 
 /// [`Work::finish`] without privacy.
 pub fn finish_update(plan: Plan<'_>, arena: &mut [f32], product: Product) -> Result<(), TrainError> {
-    finish(plan, arena, product, None)
+    finish(plan, arena, product, |_| {})
+}
+
+/// Cuts the update and adds its noise.
+fn hide(update: &mut [f32], laplace: Laplace, question: Question, sums: Hidden) -> Charge {
+    let norm: f64 = update.iter().map(|&value| f64::from(value.abs())).sum();
+    if !norm.is_finite() {
+        update.fill(0.0);
+    }
+    let hidden = Hidden::update(update);
+    let mut noise = question.noise_of_update(sums, hidden);
+    let clip = f64::from(laplace.clip_l1);
+    let factor = if norm > clip { clip / norm } else { 1.0 };
+    for value in update {
+        *value = noise.hide(f64::from(*value) * factor, laplace.update) as f32;
+    }
+    question.charge(sums, hidden)
 }
 
 fn finish(
     plan: Plan<'_>,
     arena: &mut [f32],
     product: Product,
-    privacy: Option<(Laplace, Noise)>,
+    hide: impl FnOnce(&mut [f32]),
 ) -> Result<(), TrainError> {
     let info = plan.info();
     let (need, have) = (info.arena as usize, arena.len());
@@ -58,14 +79,7 @@ fn finish(
     for (update, &result) in update.iter_mut().zip(&*result) {
         *update = if product == Product::Gradient { result } else { result - *update };
     }
-    if let Some((laplace, mut noise)) = privacy {
-        let norm: f64 = update.iter().map(|&value| f64::from(value.abs())).sum();
-        let clip = f64::from(laplace.clip_l1);
-        let factor = if norm > clip { clip / norm } else { 1.0 };
-        for value in update.iter_mut() {
-            *value = (f64::from(*value) * factor + noise.draw(laplace.update)) as f32;
-        }
-    }
+    hide(update);
     for (update, &owed) in update.iter_mut().zip(&*residual) {
         *update += owed;
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! V = sum_k v(group of k)        a batch's loss is  n/V * (sum_k v_k l_k) / B
-//! S_g = sum over samples of group g of min(l, cap)
+//! S_g = sum over samples of group g of l in [0, cap]
 //! ```
 //! The loss of a sample is the mean over its targets, or the share of targets that were missed.
 
@@ -69,7 +69,8 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
             let at = group as usize;
             match (scalars.group_losses.get_mut(at), scalars.group_counts.get_mut(at)) {
                 (Some(sum), Some(count)) => {
-                    *sum += if loss > report.cap.into() { report.cap.into() } else { loss };
+                    // Whatever the model says of a sample, it moves the sum by a number in [0, cap].
+                    *sum += if loss < report.cap.into() { loss.max(0.0) } else { report.cap.into() };
                     *count += 1;
                 }
                 _ => return Err(wrong.into()),

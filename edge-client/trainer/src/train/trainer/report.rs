@@ -1,21 +1,18 @@
 //! What is reported of the work, and what privacy keeps back.
 
 use common::{
-    brief::{GroupReport, Laplace},
+    brief::GroupReport,
     message::{Scalars, Task},
 };
 
-use super::{
-    Work,
-    noise::{Noise, Use},
-};
+use super::{Hidden, Work, noise_for};
 use crate::train::FULL;
 
 impl Work {
     pub(super) fn report(&self) -> Scalars {
         let mut scalars = Scalars { steps: self.trained, ..self.scalars.clone() };
-        if self.privacy().is_some() {
-            (scalars.loss_after, scalars.gap) = (None, None);
+        if self.question.is_some() {
+            (scalars.loss_after, scalars.gap, scalars.personal) = (None, None, None);
         }
         scalars
     }
@@ -30,18 +27,14 @@ impl Work {
 
     /// Adds noise to the sums of groups. The mean loss would say what they hide, so it is made of them.
     pub(super) fn hide_losses(&mut self) {
-        let Some((laplace, seed)) = self.privacy() else { return };
-        let mut noise = Noise::new(self.own.secret, seed, Use::Sums);
+        let (Some(laplace), Some(question)) = (noise_for(&self.task), self.question) else { return };
+        let hidden = Hidden::sums(&self.scalars.group_losses);
+        let mut noise = question.noise_of_sums(hidden);
         for sum in &mut self.scalars.group_losses {
-            *sum += noise.draw(laplace.sums);
+            *sum = noise.hide(*sum, laplace.sums);
         }
+        self.sums = Some(hidden);
         let mean = self.scalars.group_losses.iter().sum::<f64>() / f64::from(self.scalars.samples.max(1));
         self.scalars.loss_before = mean.max(0.0);
-    }
-
-    /// The noise that is asked for, and the seed of the round.
-    fn privacy(&self) -> Option<(Laplace, u64)> {
-        let Task::Train(brief) = &self.task else { return None };
-        brief.privacy.filter(|_| FULL).map(|laplace| (laplace, brief.seed))
     }
 }

@@ -59,6 +59,10 @@ pub(super) fn clear_moments(plan: Plan<'_>, arena: &mut [f32]) {
     fill(plan, arena, plan.info().segments.moment2);
 }
 
+pub(super) fn clear_residual(plan: Plan<'_>, arena: &mut [f32]) {
+    fill(plan, arena, plan.info().segments.residual);
+}
+
 pub(super) fn clear_gradient(plan: Plan<'_>, arena: &mut [f32]) {
     fill(plan, arena, plan.info().segments.grads);
 }

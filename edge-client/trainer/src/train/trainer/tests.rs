@@ -15,11 +15,14 @@ use crate::{
 };
 
 mod alone;
+mod attack;
 mod groups;
 mod personal;
 mod privacy;
 mod reads;
 mod trials;
+
+const TICKET: Ticket = Ticket { run: RunId(1), round: 1, stage: 0, attempt: 0 };
 
 fn brief() -> Brief {
     Brief { loss_after: true, ..Brief::sgd(2, 7, 0.1, 5) }
@@ -54,7 +57,7 @@ fn run_as(
     shard: &dyn Shard,
     backend: &mut dyn Backend<f32>,
 ) -> Result<(Scalars, Work), TrainError> {
-    let mut work = Work::begin_as(own, task, plan.plan(), arena, shard)?;
+    let mut work = Work::begin_as(own, TICKET, task, plan.plan(), arena, shard)?;
     let mut calls = 0;
     loop {
         calls += 1;

@@ -29,7 +29,7 @@ fn the_baseline_is_the_loss_on_what_was_held_back() {
         let plain =
             run(&Task::Train(settings.clone()), &plan, &mut apart, &kept, &mut Portable::plain()).unwrap();
         let mut arena = start.clone();
-        let (own, shard) = (Own { secret: 7, ..Own::default() }, shard(ten()));
+        let (own, shard) = (Own { secret: Some(Secret::simulated(7)), ..Own::default() }, shard(ten()));
         let (scalars, work) =
             run_as(own, &alone(settings.clone()), &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
         assert_eq!((scalars.samples, scalars.steps, scalars.test), (8, 18, None));
@@ -88,7 +88,7 @@ fn without_samples_or_a_baseline_there_is_no_gap() {
     let plan = logistic(4, PLAIN);
     let refused = |own, task: &Task, shard: &VecShard| {
         let mut arena = plan.arena(1, |x| x as f32);
-        let error = Work::begin_as(own, task, plan.plan(), &mut arena, shard).unwrap_err();
+        let error = Work::begin_as(own, TICKET, task, plan.plan(), &mut arena, shard).unwrap_err();
         (error, error.code())
     };
     let four = select(&[0, 1, 2, 3]);

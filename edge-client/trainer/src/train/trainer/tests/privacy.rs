@@ -2,65 +2,208 @@
 
 use common::brief::{GroupReport, Laplace, Signal};
 
-use super::{
-    super::noise::{Noise, Use},
-    *,
-};
+use super::*;
 
-fn work(secret: u64, privacy: Option<Laplace>, residual: bool) -> (Scalars, Vec<f32>) {
-    let plan = logistic(4, Options { residual, ..PLAIN });
-    let mut arena = plan.arena(1, |x| x as f32);
-    arena[..2].copy_from_slice(&[0.3, -0.2]);
-    if residual {
-        arena[segment(&plan, plan.info.segments.residual)].copy_from_slice(&[10.0, 20.0]);
-    }
+const LAPLACE: Laplace = Laplace { sums: 2.0, clip_l1: 1e6, update: 0.5 };
+
+/// One question to one device.
+#[derive(Clone)]
+struct Case {
+    secret: u64,
+    ticket: Ticket,
+    brief: Brief,
+    model: [f32; 2],
+    samples: Samples,
+    /// What the residual segment holds, and whether it is owed by an update without noise.
+    owed: Option<([f32; 2], bool)>,
+    options: Options,
+}
+
+type Answer = (Scalars, Vec<f32>, Option<Charge>);
+
+fn case(privacy: Option<Laplace>) -> Case {
     let groups = Some(GroupReport { signal: Signal::CrossEntropy, cap: 5.0 });
-    let task = Task::Train(Brief { privacy, groups, ..brief() });
-    let own = Own { secret, ..Own::default() };
-    let samples = ten().with_attributes(&[0, 1, 0, 1, 0, 1, 0, 1, 0, 1], 2).unwrap();
-    let (scalars, work) =
-        run_as(own, &task, &plan, &mut arena, &shard(samples), &mut Portable::plain()).unwrap();
-    work.finish(plan.plan(), &mut arena).unwrap();
-    (scalars, arena[segment(&plan, plan.info.segments.anchor)].to_vec())
+    Case {
+        secret: 9,
+        ticket: TICKET,
+        brief: Brief { privacy, groups, ..brief() },
+        model: [0.3, -0.2],
+        samples: with_groups(ten()),
+        owed: None,
+        options: PLAIN,
+    }
+}
+
+fn with_groups(samples: Samples) -> Samples {
+    samples.with_attributes(&[0, 1, 0, 1, 0, 1, 0, 1, 0, 1], 2).unwrap()
+}
+
+impl Case {
+    fn answer(&self) -> Answer {
+        let plan = logistic(4, Options { residual: self.owed.is_some(), ..self.options });
+        let mut arena = plan.arena(1, |x| x as f32);
+        arena[..2].copy_from_slice(&self.model);
+        if let Some((owed, _)) = self.owed {
+            arena[segment(&plan, plan.info.segments.residual)].copy_from_slice(&owed);
+        }
+        let (task, shard) = (Task::Train(self.brief.clone()), shard(self.samples.clone()));
+        let owes_plain = self.owed.is_some_and(|(_, plain)| plain);
+        let own = Own { secret: Some(Secret::simulated(self.secret)), owes_plain, ..Own::default() };
+        let mut work = Work::begin_as(own, self.ticket, &task, plan.plan(), &mut arena, &shard).unwrap();
+        let scalars = loop {
+            let step = work.step(plan.plan(), &mut arena, &shard, &mut Portable::plain()).unwrap();
+            if let Progress::Done(scalars) = step {
+                break scalars;
+            }
+        };
+        let charge = work.finish(plan.plan(), &mut arena).unwrap();
+        assert_eq!(charge.map(|charge| charge.question), work.question());
+        (scalars, arena[segment(&plan, plan.info.segments.anchor)].to_vec(), charge)
+    }
+
+    /// What noise has added to sums and update.
+    fn noise(&self) -> Vec<f64> {
+        let (noisy, sent, _) = self.answer();
+        let plain = Self { brief: Brief { privacy: None, ..self.brief.clone() }, ..self.clone() };
+        let (scalars, update, _) = plain.answer();
+        let sums = noisy.group_losses.iter().zip(&scalars.group_losses).map(|(noisy, plain)| noisy - plain);
+        let update = sent.iter().zip(update).map(|(sent, plain)| f64::from(*sent) - f64::from(plain));
+        sums.chain(update).collect()
+    }
 }
 
 #[test]
 fn sums_and_updates_carry_the_devices_own_noise() {
-    let (plain, update) = work(9, None, false);
-    let laplace = Laplace { sums: 2.0, clip_l1: 1e6, update: 0.5 };
-    let (noisy, sent) = work(9, Some(laplace), false);
-    let mut sums = Noise::new(9, brief().seed, Use::Sums);
-    for (noisy, plain) in noisy.group_losses.iter().zip(&plain.group_losses) {
-        assert_eq!(*noisy, plain + sums.draw(2.0));
-    }
-    let mut noise = Noise::new(9, brief().seed, Use::Update);
-    for (sent, &plain) in sent.iter().zip(&update) {
-        assert_eq!(*sent, (f64::from(plain) + noise.draw(0.5)) as f32);
+    let (plain, update, free) = case(None).answer();
+    let (noisy, sent, charge) = case(Some(LAPLACE)).answer();
+    assert!(free.is_none() && charge.is_some());
+    assert!(noisy.group_losses.iter().zip(&plain.group_losses).all(|(noisy, plain)| noisy != plain));
+    assert!(sent.iter().zip(&update).all(|(sent, plain)| sent != plain));
+    for (value, grid) in
+        noisy.group_losses.iter().map(|&sum| (sum, 2048.0)).chain(sent.iter().map(|&x| (x.into(), 8192.0)))
+    {
+        assert_eq!((value * grid).fract(), 0.0, "low bits would tell what is hidden");
     }
     // What else would tell the same losses is made of the noised ones, or kept back.
     let mean = noisy.group_losses.iter().sum::<f64>() / 10.0;
     assert_eq!((noisy.loss_before, noisy.loss_after), (mean.max(0.0), None));
     assert!(plain.loss_after.is_some());
     assert_eq!(noisy.group_counts, plain.group_counts);
+    let other = Case { secret: 10, ..case(Some(LAPLACE)) }.answer();
+    assert!(other.0.group_losses != noisy.group_losses && other.1 != sent && other.2 != charge);
+}
 
-    let (other, elsewhere) = work(10, Some(laplace), false);
-    assert!(other.group_losses != noisy.group_losses && elsewhere != sent);
-    assert_eq!(work(9, Some(laplace), false), (noisy, sent));
+#[test]
+fn the_same_question_gets_the_same_bytes_also_in_another_attempt() {
+    let asked = case(Some(LAPLACE));
+    let again = Case { ticket: Ticket { attempt: 7, ..TICKET }, ..asked.clone() };
+    assert_eq!(asked.answer(), again.answer());
+}
+
+/// After a rollback the aggregator may ask the same round with another model, seed for seed.
+#[test]
+fn another_question_gets_other_noise() {
+    let asked = case(Some(LAPLACE));
+    let (noise, charge) = (asked.noise(), asked.answer().2);
+    let brief = |brief: Brief| Case { brief, ..asked.clone() };
+    let told = &asked.brief;
+    let ticket = |ticket| Case { ticket, ..asked.clone() };
+    let mut changed = ten();
+    changed = Samples::new(
+        changed.features().iter().map(|x| if *x == 3.0 { 3.0625 } else { *x }).collect(),
+        changed.labels().to_vec(),
+        1,
+    )
+    .unwrap();
+    for (what, other) in [
+        ("model", Case { model: [0.3, -0.200_000_02], ..asked.clone() }),
+        ("samples", Case { samples: with_groups(changed), ..asked.clone() }),
+        ("plan", Case { options: Options { in_place: true, ..PLAIN }, ..asked.clone() }),
+        ("run", ticket(Ticket { run: RunId(2), ..TICKET })),
+        ("round", ticket(Ticket { round: 2, ..TICKET })),
+        ("exchange", ticket(Ticket { stage: 1, ..TICKET })),
+        ("seed", brief(Brief { seed: 6, ..told.clone() })),
+        ("clip", brief(Brief { privacy: Some(Laplace { clip_l1: 1e5, ..LAPLACE }), ..told.clone() })),
+        ("codec", brief(Brief { codec: common::Codec::F16, ..told.clone() })),
+    ] {
+        let differs = other.noise().iter().zip(&noise).all(|(other, noise)| (other - noise).abs() > 1e-3);
+        assert!(differs, "{what}: {noise:?} {:?}", other.noise());
+        assert_ne!(other.answer().2, charge, "{what}");
+    }
 }
 
 #[test]
 fn updates_are_cut_before_what_the_codec_owes_is_added() {
     let cut = Laplace { sums: 0.0, clip_l1: 1e-3, update: 0.0 };
-    let (plain, update) = work(9, None, false);
+    let (plain, update, _) = case(None).answer();
     let norm: f32 = update.iter().map(|value| value.abs()).sum();
     assert!(norm > 1e-2);
-    let (scalars, sent) = work(9, Some(cut), false);
+    let (scalars, sent, _) = case(Some(cut)).answer();
     assert_eq!(scalars.group_losses, plain.group_losses);
     assert_close(&sent, &[0, 1].map(|at| f64::from(update[at]) * 1e-3 / f64::from(norm)));
-    let (_, owed) = work(9, Some(cut), true);
-    assert_eq!(owed, [sent[0] + 10.0, sent[1] + 20.0]);
+    let owed = |plain| Case { owed: Some(([10.0, 20.0], plain)), ..case(Some(cut)) }.answer().1;
+    assert_eq!(owed(false), [sent[0] + 10.0, sent[1] + 20.0]);
+    assert_eq!(owed(true), sent, "what an update without noise owes must not follow in one with noise");
     let loose = Laplace { clip_l1: 1e3, ..cut };
-    assert_eq!(work(9, Some(loose), false).1, update);
+    assert_eq!(case(Some(loose)).answer().1, update);
+}
+
+/// The figures behind `Brief::epsilon`: one sum by at most the cap, the update by at most twice its bound.
+#[test]
+fn one_sample_moves_sums_and_update_by_no_more_than_epsilon_counts() {
+    let bare = Laplace { sums: 0.0, clip_l1: 0.25, update: 0.0 };
+    let base = case(Some(bare));
+    let (scalars, update, _) = base.answer();
+    let (mut sums, mut length) = (0.0f64, 0.0f64);
+    for at in 0..10 {
+        for instead in [0.0, 1e-3, -40.0, 40.0, 1e20, -1e20, f32::MAX] {
+            let mut features = ten().features().to_vec();
+            features[at] = instead;
+            let samples = with_groups(Samples::new(features, ten().labels().to_vec(), 1).unwrap());
+            let (moved, other, _) = Case { samples, ..base.clone() }.answer();
+            let pairs = moved.group_losses.iter().zip(&scalars.group_losses);
+            sums = sums.max(pairs.map(|(moved, sum)| (moved - sum).abs()).sum());
+            let pairs = other.iter().zip(&update);
+            length = length.max(pairs.map(|(moved, sent)| f64::from((moved - sent).abs())).sum());
+            let counts = |scalars: &Scalars| (scalars.samples, scalars.steps, scalars.group_counts.clone());
+            assert_eq!(counts(&moved), counts(&scalars), "told without noise");
+        }
+    }
+    // The bounds are reached, or nearly so.
+    assert!((4.0..=5.0 + 1e-9).contains(&sums) && (0.3..=0.5 + 1e-6).contains(&length), "{sums} {length}");
+}
+
+/// An aggregator can choose a model or a rate with which only some samples lead to infinity.
+#[test]
+fn training_that_leads_nowhere_does_not_tell() {
+    let optimizer = Optimizer::Sgd { momentum: 0.0, nesterov: false, decay: 1e38 };
+    let wild = Case { brief: Brief { lr: 1e38, optimizer, ..case(None).brief }, ..case(None) };
+    let plan = logistic(4, PLAIN);
+    let mut arena = plan.arena(1, |x| x as f32);
+    let (task, samples) = (Task::Train(wild.brief.clone()), shard(wild.samples.clone()));
+    let told = run(&task, &plan, &mut arena, &samples, &mut Portable::plain()).unwrap_err();
+    assert_eq!(told.code(), Code::NonFiniteLoss);
+    let hidden = Case { brief: Brief { privacy: Some(LAPLACE), ..wild.brief.clone() }, ..wild };
+    let (scalars, sent, _) = hidden.answer();
+    assert!(scalars.loss_before.is_finite() && sent.iter().all(|value| value.is_finite() && *value != 0.0));
+    // A received model that is no number gives the largest losses.
+    let odd = Case { model: [f32::NAN; 2], ..case(Some(Laplace { sums: 0.0, ..LAPLACE })) };
+    assert_eq!(odd.answer().0.group_losses, [10.0, 10.0, 15.0, 15.0]);
+}
+
+#[test]
+fn scores_of_a_model_trained_here_are_kept_back() {
+    let plan = logistic(4, Options { personal: true, ..PLAIN });
+    let shard = VecShard::new(with_groups(ten()), with_groups(ten())).unwrap();
+    let scalars = |privacy| {
+        let task = Task::Train(Brief { personal: Some(0.1), privacy, ..brief() });
+        let own = Own { secret: Some(Secret::simulated(1)), ..Own::default() };
+        let mut arena = plan.arena(1, |x| x as f32);
+        run_as(own, &task, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap().0
+    };
+    let (open, hidden) = (scalars(None), scalars(Some(LAPLACE)));
+    assert!(open.personal.is_some() && hidden.personal.is_none());
+    assert_eq!(hidden.test, open.test, "of the received model, which test samples alone decide");
 }
 
 #[test]
@@ -80,4 +223,34 @@ fn senseless_noise_is_refused() {
     ] {
         assert_eq!(check(wrong, Product::Update), Err(Code::BadConfig));
     }
+}
+
+#[test]
+fn models_that_carry_samples_around_the_noise_are_refused() {
+    let normalised = {
+        let (mut b, x) = Builder::new(2, 4);
+        let x = b.batchnorm(x, 2);
+        let _ = b.dense(x, 1, 1);
+        b.finish(Loss::Sigmoid, PLAIN)
+    };
+    let embedded = {
+        let (mut b, x) = Builder::new(2, 4);
+        let x = b.embed(x, 3, 2);
+        let _ = b.dense(x, 1, 1);
+        b.finish(Loss::Sigmoid, PLAIN)
+    };
+    for plan in [normalised, embedded] {
+        let check = |privacy| Work::check(&Task::Train(Brief { privacy, ..brief() }), plan.plan());
+        assert_eq!(check(None), Ok(()));
+        assert_eq!(check(Some(LAPLACE)).unwrap_err().code(), Code::BadConfig);
+    }
+}
+
+#[test]
+fn without_a_secret_there_is_no_noise_and_no_answer() {
+    let plan = logistic(4, PLAIN);
+    let mut arena = plan.arena(1, |x| x as f32);
+    let task = Task::Train(case(Some(LAPLACE)).brief);
+    let error = Work::begin(&task, plan.plan(), &mut arena, &shard(with_groups(ten()))).unwrap_err();
+    assert_eq!((error, error.code()), (TrainError::NoSecret, Code::NoiseTooWeak));
 }

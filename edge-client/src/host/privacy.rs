@@ -1,0 +1,147 @@
+//! The owner's files beside an identity (or a board's page), which no gateway has made or seen:
+//!
+//! ```text
+//! cam-1.secret    what noise is drawn from: 64 hexadecimal digits
+//! cam-1.spent     `answers N`, then question and answer of the last ones, where the owner caps them
+//! ```
+//! Both are for their owner alone, and are there whole or not at all. Without its secret a device would give another answer
+//! to a question that it has answered before. Without its count it would begin anew.
+
+use std::{
+    fmt::Write,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use common::privacy::{SECRET, Secret};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::{draft::Draft, enrol::EnrolError};
+use crate::{session::Spent, train::Charge};
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrivacyError {
+    #[error("{path}: {source}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{0} holds no secret; put back the one that it had, or remove it to have another one made")]
+    NoSecret(PathBuf),
+    #[error("{0} does not say how many answers were given; put it back, or remove it to begin with none")]
+    NoCount(PathBuf),
+    #[error(transparent)]
+    Write(#[from] EnrolError),
+    #[error("the operating system gives no random numbers")]
+    Random,
+}
+
+/// Where the secret of an identity or of a board's page lies.
+pub fn secret_file(identity: &Path) -> PathBuf {
+    identity.with_extension("secret")
+}
+
+/// Where answers with noise are counted.
+pub fn spent_file(identity: &Path) -> PathBuf {
+    identity.with_extension("spent")
+}
+
+/// The secret in a file; made there if there is none.
+pub fn secret(path: &Path) -> Result<Secret, PrivacyError> {
+    if let Some(text) = read(path)? {
+        let bytes = hex(text.trim_end()).and_then(|bytes| bytes.try_into().ok());
+        return bytes.map(Secret::new).ok_or_else(|| PrivacyError::NoSecret(path.to_owned()));
+    }
+    let mut bytes = [0; SECRET];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| PrivacyError::Random)?;
+    let text = bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    Draft::open(path)?.keep(&format!("{text}\n"))?;
+    Ok(Secret::new(bytes))
+}
+
+/// What a file says of earlier answers; none if there is no file.
+pub fn load_spent(path: &Path) -> Result<Spent, PrivacyError> {
+    let Some(text) = read(path)? else { return Ok(Spent::default()) };
+    parse_spent(&text).ok_or_else(|| PrivacyError::NoCount(path.to_owned()))
+}
+
+/// Durable once this returns.
+pub fn save_spent(path: &Path, spent: &Spent) -> Result<(), PrivacyError> {
+    let mut text = format!("answers {}\n", spent.answers());
+    for Charge { question, answer } in spent.last() {
+        let _ = writeln!(text, "{question:016x} {answer:016x}");
+    }
+    Ok(Draft::open(path)?.keep(&text)?)
+}
+
+fn parse_spent(text: &str) -> Option<Spent> {
+    let mut lines = text.strip_suffix('\n')?.split('\n');
+    let answers = lines.next()?.strip_prefix("answers ")?.parse().ok()?;
+    let number = |text: &str| u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
+    let charge = |line: &str| {
+        let (question, answer) = line.split_once(' ')?;
+        Some(Charge { question: number(question)?, answer: number(answer)? })
+    };
+    let last = lines.map(charge).collect::<Option<Vec<_>>>()?;
+    Some(Spent::new(answers, &last))
+}
+
+fn read(path: &Path) -> Result<Option<String>, PrivacyError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(PrivacyError::Read { path: path.to_owned(), source }),
+    }
+}
+
+fn hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match pair {
+            [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_made_once_and_is_its_owners() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = secret_file(&dir.path().join("cam-1.pem"));
+        assert!(path.ends_with("cam-1.secret"));
+        let made = secret(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(secret(&path).unwrap(), made, "after a restart");
+        assert_ne!(secret(&dir.path().join("cam-2.secret")).unwrap(), made);
+        for damaged in ["", "ab", &"0g".repeat(32), &"ab".repeat(33), &format!("{}a", "ab".repeat(31))] {
+            fs::write(&path, damaged).unwrap();
+            let error = secret(&path).unwrap_err().to_string();
+            assert!(error.contains("cam-1.secret holds no secret"), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), damaged, "it is not replaced unasked");
+        }
+    }
+
+    #[test]
+    fn the_count_survives_and_a_damaged_one_is_no_zero() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = spent_file(&dir.path().join("cam-1.pem"));
+        assert_eq!(load_spent(&path).unwrap(), Spent::default());
+        let spent =
+            Spent::new(7, &[Charge { question: 1, answer: u64::MAX }, Charge { question: 2, answer: 3 }]);
+        save_spent(&path, &spent).unwrap();
+        assert_eq!(load_spent(&path).unwrap(), spent);
+        for damaged in ["", "answers", "answers 7", "answers -1\n", "answers 7\n1 2\n", "7\n"] {
+            fs::write(&path, damaged).unwrap();
+            assert!(matches!(load_spent(&path), Err(PrivacyError::NoCount(_))), "{damaged:?}");
+        }
+        assert!(save_spent(&dir.path().join("missing/cam-1.spent"), &spent).is_err());
+    }
+}

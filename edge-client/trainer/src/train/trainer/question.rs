@@ -1,0 +1,219 @@
+//! What a device is asked, as a key: the same question gets the same noise, any other one gets other noise.
+//!
+//! ```text
+//! Q      = HMAC(secret, "fairtier noise 1" run round stage H(task) H(plan) H(model) H(guide) H(samples))
+//! sums   = HMAC(Q, "sums" H(sums))                      keys of ChaCha20, nonce 0
+//! update = HMAC(Q, "update" H(sums) H(update))
+//! ids    = HMAC(Q, "question"), HMAC(Q, "answer" H(sums) H(update)), 8 bytes of each
+//! ```
+//! HMAC and H are those of SHA-256; numbers are little-endian; sums and update are those before the noise.
+//!
+//! Two answers with the same noise would show the difference of what they hide. So everything that an answer depends
+//! on is part of its key:
+//! - what the aggregator chooses: task (seed, scales, clip, objective, product, codec), plan, model, and the guide where
+//!   it is used. A checksum would not do, because two models with the same one are easily made.
+//! - the training samples. They may change between two questions.
+//! - the hidden numbers themselves. They cover what else may move them: another arithmetic after an update of the
+//!   program, other hardware, a mistake in this list.
+//!
+//! Not part of it:
+//! - the attempt of the ticket. The same question asked again, also after a rollback, must get the same bytes.
+//! - what a lossy codec owes from earlier rounds. It is added after the noise and made of numbers with noise; what an update
+//!   without noise owes is forgotten ([`Own::owes_plain`](super::Own)).
+//! - the personal model and the baseline. Neither changes the update, and what is reported of them is kept back.
+//! - test samples. Scores on them are sent as they are.
+
+use chacha20::cipher::array::Array;
+use common::{
+    message::{Task, Ticket},
+    plan::Plan,
+    privacy::{SECRET, Secret},
+};
+use hmac::{Hmac, KeyInit, Mac};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::{TrainError, finish::segment, noise::Noise};
+use crate::data::{Part, Shard};
+
+const DOMAIN: &[u8] = b"fairtier noise 1";
+
+/// See the module; Q.
+#[derive(Copy, Clone)]
+pub(super) struct Question([u8; SECRET]);
+
+impl core::fmt::Debug for Question {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Question")
+    }
+}
+
+/// By which an answer with noise is counted. Nobody without the secret can compute either number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Charge {
+    pub question: u64,
+    pub answer: u64,
+}
+
+/// H of numbers that noise hides.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) struct Hidden([u8; SECRET]);
+
+impl core::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Hidden")
+    }
+}
+
+impl Hidden {
+    pub fn sums(sums: &[f64]) -> Self {
+        let mut hash = Sha256::new();
+        sums.iter().for_each(|sum| hash.update(sum.to_le_bytes()));
+        Self(cut(hash.finalize().into()))
+    }
+
+    pub fn update(update: &[f32]) -> Self {
+        Self(cut(numbers(update)))
+    }
+}
+
+impl Question {
+    /// Before the work begins: the model is in the weights. `arena` lends its room for one sample.
+    #[inline(never)]
+    pub fn new(
+        secret: &Secret,
+        ticket: Ticket,
+        task: &Task,
+        plan: Plan<'_>,
+        arena: &mut [f32],
+        shard: &(impl Shard + ?Sized),
+    ) -> Result<Self, TrainError> {
+        let info = plan.info();
+        let aligned = matches!(task, Task::Train(brief) if brief.objective.align > 0.0);
+        let guide = info.segments.guide.filter(|_| aligned).map_or(0..0, |at| segment(plan, at));
+        let model = numbers(arena.get(..info.params as usize).unwrap_or_default());
+        let guide = numbers(arena.get(guide).unwrap_or_default());
+        let room = info.input as usize..(info.input as usize).saturating_add(info.inputs as usize);
+        let missing = TrainError::Arena { need: info.arena as usize, have: arena.len() };
+        let samples = samples(shard, arena.get_mut(room).ok_or(missing)?)?;
+        let question = [words(task)?, words(&(info, plan.nodes(), plan.schedule()))?, model, guide, samples];
+        Ok(Self::of(secret, ticket, &question))
+    }
+
+    fn of(secret: &Secret, ticket: Ticket, parts: &[[u8; 32]]) -> Self {
+        let mut mac = keyed(secret.bytes());
+        mac.update(DOMAIN);
+        mac.update(&ticket.run.0.to_le_bytes());
+        mac.update(&ticket.round.to_le_bytes());
+        mac.update(&[ticket.stage]);
+        parts.iter().for_each(|part| mac.update(part));
+        Self(cut(mac.finalize().into_bytes().into()))
+    }
+
+    pub fn noise_of_sums(&self, sums: Hidden) -> Noise {
+        Noise::new(self.derive(b"sums", &[sums]))
+    }
+
+    pub fn noise_of_update(&self, sums: Hidden, update: Hidden) -> Noise {
+        Noise::new(self.derive(b"update", &[sums, update]))
+    }
+
+    /// Known before the work is done.
+    pub fn id(&self) -> u64 {
+        first(self.derive(b"question", &[]))
+    }
+
+    pub fn charge(&self, sums: Hidden, update: Hidden) -> Charge {
+        Charge { question: self.id(), answer: first(self.derive(b"answer", &[sums, update])) }
+    }
+
+    fn derive(&self, of: &[u8], hidden: &[Hidden]) -> [u8; 32] {
+        let mut mac = keyed(&self.0);
+        mac.update(of);
+        hidden.iter().for_each(|hidden| mac.update(&hidden.0));
+        mac.finalize().into_bytes().into()
+    }
+}
+
+/// HMAC fills short keys with zeros, up to a block.
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    let mut block = [0; 64];
+    block.iter_mut().zip(key).for_each(|(place, byte)| *place = *byte);
+    Hmac::new(&Array(block))
+}
+
+fn cut(bytes: [u8; 32]) -> [u8; SECRET] {
+    core::array::from_fn(|at| bytes[at])
+}
+
+fn first(bytes: [u8; 32]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = bytes;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// H of the bits of some numbers.
+fn numbers(numbers: &[f32]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    add(&mut hash, numbers);
+    hash.finalize().into()
+}
+
+fn add(hash: &mut Sha256, numbers: &[f32]) {
+    for part in numbers.chunks(16) {
+        let mut bytes = [0; 64];
+        bytes
+            .chunks_exact_mut(4)
+            .zip(part)
+            .for_each(|(to, number)| to.copy_from_slice(&number.to_le_bytes()));
+        hash.update(bytes.get(..4 * part.len()).unwrap_or_default());
+    }
+}
+
+/// H of the training samples: their number and shape, then group, numbers and targets of each.
+fn samples(shard: &(impl Shard + ?Sized), row: &mut [f32]) -> Result<[u8; 32], TrainError> {
+    let mut hash = Sha256::new();
+    for size in [shard.train_len(), shard.inputs(), shard.targets(), shard.groups()] {
+        hash.update(size.to_le_bytes());
+    }
+    for index in 0..shard.train_len() {
+        shard.sample(Part::Train, index, row)?;
+        hash.update(shard.group(Part::Train, index).to_le_bytes());
+        add(&mut hash, row);
+        for position in 0..shard.targets() {
+            hash.update(shard.value_at(Part::Train, index, position)?.to_le_bytes());
+        }
+    }
+    Ok(hash.finalize().into())
+}
+
+/// H of something as messages say it.
+fn words(said: &impl Serialize) -> Result<[u8; 32], TrainError> {
+    let hash = postcard::serialize_with_flavor(said, Hashed(Sha256::new()));
+    let hash = hash.map_err(|_| TrainError::Objective("words cannot be written down as messages are"))?;
+    Ok(hash.finalize().into())
+}
+
+/// Where postcard writes to.
+struct Hashed(Sha256);
+
+impl postcard::ser_flavors::Flavor for Hashed {
+    type Output = Sha256;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.update([byte]);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.update(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Sha256> {
+        Ok(self.0)
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "full")]
+mod tests;
