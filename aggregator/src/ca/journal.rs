@@ -11,7 +11,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -92,7 +92,7 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
             Ok(file) => {
-                let stamp = (file.ino(), file.len(), file.mtime(), file.mtime_nsec());
+                let stamp = stamp(&file);
                 if stamp != known.stamp {
                     for line in self.read(&fs::read(&self.path).map_err(failed)?)? {
                         let until = known.until.entry(line.device).or_default();
@@ -118,16 +118,32 @@ impl Journal {
         self.check()?;
         let append = || {
             let line = serde_json::to_string(&Line::new(device, until))? + "\n";
-            let mut file = files::private().create(true).append(true).open(&self.path)?;
+            let mut file = files::private().read(true).create(true).append(true).open(&self.path)?;
+            let (len, mut last) = (file.metadata()?.len(), [b'\n']);
+            if len > 0 {
+                file.read_exact_at(&mut last, len - 1)?;
+            }
             // What follows the last end of a line is the rest of a crash.
-            let bytes = fs::read(&self.path)?;
-            file.set_len(whole_lines(&bytes) as u64)?;
+            if last != *b"\n" {
+                file.set_len(whole_lines(&fs::read(&self.path)?) as u64)?;
+            }
             file.write_all(line.as_bytes())?;
             file.sync_all()?;
-            sync_parent(&self.path)
+            sync_parent(&self.path)?;
+            file.metadata()
         };
-        append().map_err(|source| CaError::Io { path: self.path.clone(), source })
+        let file = append().map_err(|source| CaError::Io { path: self.path.clone(), source })?;
+        // The lock is held, so that no other process has added anything since it was read.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = known.until.entry(device.clone()).or_default();
+        *last = until.max(*last);
+        known.stamp = stamp(&file);
+        Ok(())
     }
+}
+
+fn stamp(file: &fs::Metadata) -> (u64, u64, i64, i64) {
+    (file.ino(), file.len(), file.mtime(), file.mtime_nsec())
 }
 
 fn whole_lines(bytes: &[u8]) -> usize {
