@@ -177,3 +177,78 @@ fn fresh_nonce() -> Result<[u8; 16], ProvisionError> {
     random.fill(&mut nonce).map_err(|_| ProvisionError::Randomness)?;
     Ok(nonce)
 }
+
+#[cfg(test)]
+mod tests {
+    use common::{Budget, Instant, sealed::Nonces};
+
+    use super::*;
+    use crate::{
+        Profile,
+        data::{BytesShard, Images, Shard},
+        serial::{SerialDevice, limits},
+        session::HeapArena,
+    };
+
+    fn page(name: &str) -> Page {
+        Page { device: name.parse().unwrap(), key: [7; 32], seed: [1; 16] }
+    }
+
+    fn samples() -> Vec<u8> {
+        let train = Images::new(&[1; 800], &[3; 400], 2).unwrap();
+        BytesShard::new(train, Images::new(&[], &[], 2).unwrap(), 0.5).unwrap().encode()
+    }
+
+    /// A board at the other end of a cable, and how many samples it has in the end.
+    async fn give(page: &Page, file: &[u8]) -> (Result<(), ProvisionError>, u32) {
+        let (mut host, mut cable) = tokio::io::duplex(256);
+        let own = self::page("m4");
+        let budget = Budget { ram: 1 << 15, ..Budget::UNLIMITED };
+        let data = BytesShard::EMPTY.summary();
+        let profile = Profile { device: own.device.clone(), budget, data, secret: 1 };
+        let arena = HeapArena::new(budget.ram);
+        let mut board: SerialDevice<_, 16> =
+            SerialDevice::new(own, profile, "host", arena, limits(256), Nonces::new([1; 16], 0));
+        let (mut room, start) = (vec![0; 4096], tokio::time::Instant::now());
+        // A board in a hurry: it hails again and again.
+        let now = || Instant::from_millis(20 * start.elapsed().as_millis() as u64);
+        let run = async {
+            let mut bytes = [0; 64];
+            loop {
+                while let Some(line) = board.poll_transmit(now()) {
+                    let line: Vec<u8> = line.collect();
+                    cable.write_all(&line).await.unwrap();
+                }
+                let wait = tokio::time::sleep(Duration::from_millis(5));
+                tokio::select! {
+                    len = cable.read(&mut bytes) => board.handle_bytes(&bytes[..len.unwrap()], &mut room, now()),
+                    () = wait => board.handle_timeout(now()),
+                }
+            }
+        };
+        let outcome = tokio::select! {
+            () = run => unreachable!("a board runs for ever"),
+            outcome = provision(&mut host, page, file, |_| {}) => outcome,
+        };
+        let train = board.samples(&room).map_or(0, |samples| samples.train_len());
+        (outcome, train as u32)
+    }
+
+    #[tokio::test]
+    async fn samples_are_given_with_the_page_of_the_board_and_no_other() {
+        let (given, samples_there) = give(&page("m4"), &samples()).await;
+        given.unwrap();
+        assert_eq!(samples_there, 400);
+        let other = Page { key: [8; 32], ..page("m4") };
+        let (given, samples_there) = give(&other, &samples()).await;
+        assert!(matches!(given, Err(ProvisionError::OtherKey(_))), "{given:?}");
+        assert_eq!(samples_there, 0);
+        let (given, _) = give(&page("m5"), &samples()).await;
+        let said = given.unwrap_err().to_string();
+        assert_eq!(said, "the board is m4, the page is that of m5; use the page of this board");
+        let (given, _) = give(&page("m4"), &vec![0; 5000]).await;
+        assert!(matches!(given, Err(ProvisionError::Room { need: 5000, have: 4096 })), "{given:?}");
+        let (given, _) = give(&page("m4"), &[9; 100]).await;
+        assert!(matches!(given, Err(ProvisionError::Refused(Code::WrongData))), "{given:?}");
+    }
+}
