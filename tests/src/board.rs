@@ -183,13 +183,14 @@ impl Board {
         while !matches!(self.hear(), Answer::Lost) {}
     }
 
-    fn put(&mut self, packet: &[u8]) {
+    /// Any packet.
+    pub fn put(&mut self, packet: &[u8]) {
         let bytes: Vec<u8> = Encoder::new(packet).collect();
         self.line.write_all(&bytes).unwrap();
     }
 
     /// `None` if there is none for a while.
-    fn next_packet(&mut self) -> Option<Vec<u8>> {
+    pub fn next_packet(&mut self) -> Option<Vec<u8>> {
         let mut bytes = [0; 1024];
         while self.packets.is_empty() {
             let len = self.line.read(&mut bytes).ok()?;
