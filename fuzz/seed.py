@@ -135,15 +135,20 @@ def cobs(packet):
 def serial():
     shard = b"FTS1" + struct.pack("<IIIf", 2, 2, 1, 0.5) + bytes([1, 2, 3, 4, 0, 1, 9, 8, 1])
     seed("serial", "shard", shard)
-    hail = bytes([1, 1]) + bytes(range(16)) + b"m4"
+    hail = bytes([1, 2]) + bytes(range(16)) + b"m4"
+    older = bytes([1, 1]) + bytes(range(16)) + b"m4"
     ping = bytes([0x10])
     samples = bytes([0x12]) + struct.pack("<II", 0, len(shard)) + shard
     taken = bytes([0x13]) + struct.pack("<HII", 0, len(shard), 512)
-    plain = [hail, ping, samples, taken, bytes([4]), bytes([5, 30, 0]), bytes([2]) + bytes(32), bytes([3]) + bytes(40)]
+    plain = [hail, older, ping, samples, taken, bytes([4]), bytes([5, 30, 0]), bytes([2]) + bytes(32),
+             bytes([0x14]) + bytes(32), bytes([3]) + bytes(40)]
     seed("serial", "line", b"".join(map(cobs, plain)))
     seed("serial", "line.long", cobs(bytes([0x12]) + bytes(9) + bytes([7]) * 300))
     seed("serial", "pieces", b"".join(bytes([len(packet)]) + packet for packet in plain))
     seed("serial", "taken", taken)
+    # An odd first byte: the target seals what follows as samples.
+    assert len(samples) % 2 == 0
+    seed("serial", "samples", (bytes([len(samples) - 1]) + samples[1:]) * 2)
     # postcard, in a frame of its own: device, board, version, uptime, open, tier, round, batches, working, accepted,
     # refused, arena, samples, stack, damaged, rejected. The target puts kind, version and checksum around it.
     status = b"\x02m4\x04fuzz\x050.1.0" + bytes([9, 1, 1, 2, 3, 4, 0, 5, 1, 30, 100, 10, 7, 0, 1])

@@ -1,104 +1,114 @@
 //! Frames that only the device and the aggregator can read or write, whatever carries them between.
 //!
-//! A device behind a bridge has no certificate: it shares a key of 32 bytes with the aggregator. On every
-//! new connection both choose a nonce, and every frame is sealed with ChaCha20-Poly1305 under a key that
-//! follows from all three, so neither another device's nor an earlier session's packet is taken for good.
+//! A device behind a bridge has no certificate: it shares a key of 32 bytes with the aggregator. For every session both
+//! choose a nonce, and every frame is sealed with ChaCha20-Poly1305 under keys that follow from all three.
 //!
 //! ```text
 //! device                                        aggregator
 //! HAIL  version, nonce d, name                ->
-//!                                             <- CHALLENGE  nonce a, tag of the HAIL under S
-//! SEALED  counter, frame, tag                <-> S = HChaCha20(HChaCha20(key, d), a)
-//!                                             <- STRANGER: who are you? (there is no session; hail again)
-//!                                             <- REFUSED  code: no such device
+//!                                             <- CHALLENGE  nonce a, tag of the HAIL
+//! SEALED  counter, frame, salt, tag           ->
+//!                                             <- SEALED  counter, frame, tag
+//!                                             <- STRANGER: there is no session; hail again
+//!                                             <- REFUSED  code: not now; hail again later
 //! ```
-//! A packet's AEAD nonce is its direction and its counter, which only ever grows: a repeated packet is
-//! dropped, a lost one is a gap that the transfer layer closes. `a` must be unpredictable, `d` must never
-//! repeat under one key: see [`Nonces`]. HAIL, STRANGER and REFUSED are not authenticated; with them a
-//! bridge can interrupt a session, as it can by pulling the plug, and no more.
+//! | attack of a bridge | what stops it |
+//! |---|---|
+//! | reads, forges, alters | ChaCha20-Poly1305 with a key of its own for each direction ([`derive`]) |
+//! | repeats a packet | a counter in the AEAD nonce, which only ever grows; a lost packet is a gap |
+//! | plays an old session to the aggregator | `a` is random and drawn anew for every HAIL, and is in both keys |
+//! | plays an old session to the device | `d` is in both keys and does not repeat: see [`Nonces`] |
+//! | makes a device reuse a key, where `d` does repeat | the salt ([`Channel`]): other frames have another AEAD nonce |
+//! | gives a device other samples | they come in a session of their own kind, see below |
+//! | asks whether a name is enrolled | the aggregator answers every HAIL alike |
+//!
+//! **What remains.** HAIL, STRANGER and REFUSED are not authenticated: a bridge can interrupt a session and delay the
+//! next one, as it can by pulling the plug. A device that has neither a random number generator nor memory repeats `d`
+//! after a power cut. Such a device cannot tell a complete recording of an earlier session from a new one: it can be
+//! made to do earlier work again. Nothing of that is accepted by the aggregator, and nothing leaks. A bridge sees names,
+//! sizes and times.
+//!
+//! **Samples** by cable need the device's key, too. The holder of the identity page answers a HAIL with PROVISION
+//! instead of CHALLENGE (same form, keys of another purpose); pieces of samples then travel as sealed frames.
+//!
+//! **Version 1** had one key for both directions and no salt. An aggregator still answers it (`first`), for devices with
+//! older firmware; a device speaks one version only, so that a bridge cannot choose an older one.
 
-use chacha20::{R20, hchacha};
+use crate::error::Code;
 
-use crate::{error::Code, id::DeviceId};
-
+mod caller;
 mod channel;
+mod derive;
+#[cfg(any(feature = "std", test))]
+mod first;
 #[cfg(any(feature = "std", test))]
 mod gate;
 mod page;
 #[cfg(test)]
 mod tests;
 
+pub use caller::{Caller, Heard};
 pub use channel::{Channel, SEAL_HEAD, SEAL_OVERHEAD, SealError};
+pub use derive::Nonces;
 #[cfg(any(feature = "std", test))]
-pub use gate::{Gate, Knock, name_in};
+pub use gate::{Gate, Hail, Knock};
 pub use page::{Page, PageError};
 
 pub type Key = [u8; 32];
 pub type Nonce = [u8; 16];
 
-/// First byte of a packet. Kinds from 0x10 on are between a board and whoever holds its cable.
+/// First byte of a packet. Kinds from 0x10 on are between a board and the holder of its cable.
 pub const HAIL: u8 = 1;
 pub const CHALLENGE: u8 = 2;
 pub const SEALED: u8 = 3;
 pub const STRANGER: u8 = 4;
 pub const REFUSED: u8 = 5;
+/// The answer of the holder of the page who has samples for the device.
+pub const PROVISION: u8 = 0x14;
 
 /// Of this module's packets; frames inside have their own.
-pub const SEAL_VERSION: u8 = 1;
+pub const SEAL_VERSION: u8 = 2;
 /// Longest packet that is not a sealed frame.
 pub const MAX_PLAIN: usize = 64;
 
 const TAG: usize = 16;
 const NONCE: usize = 16;
 
-/// The key of one session.
-fn session_key(key: &Key, device: &Nonce, aggregator: &Nonce) -> Key {
-    let first = hchacha::<R20>(&(*key).into(), &(*device).into());
-    hchacha::<R20>(&first, &(*aggregator).into()).into()
+/// Whether a bridge carries such a packet from a device to the aggregator.
+pub fn goes_up(packet: &[u8]) -> bool {
+    matches!(packet.first(), Some(&(HAIL | SEALED)))
 }
 
-/// The device's nonces: a pseudo-random function of a seed and a number.
-///
-/// They do not repeat as long as no two starts of a board have both the same seed and the same count. A
-/// board with a random number generator draws the seed at every start; one without keeps the count where a
-/// reset does not reach it and takes the seed from its identity page, which is written anew at every start
-/// of an emulated board.
-#[derive(Clone, Debug)]
-pub struct Nonces {
-    seed: Nonce,
-    count: u64,
+/// Whether a bridge carries such a packet from the aggregator to a device.
+pub fn goes_down(packet: &[u8]) -> bool {
+    matches!(packet.first(), Some(&(CHALLENGE | SEALED | STRANGER | REFUSED)))
 }
 
-impl Nonces {
-    pub fn new(seed: Nonce, count: u64) -> Self {
-        Self { seed, count }
-    }
+/// The packet that says why there is no session now.
+pub fn refusal(code: Code) -> [u8; 3] {
+    let [a, b] = code.number().to_le_bytes();
+    [REFUSED, a, b]
+}
 
-    fn draw(&mut self, key: &Key) -> Nonce {
-        let mut block = self.seed;
-        for (byte, count) in block.iter_mut().zip(self.count.to_le_bytes()) {
-            *byte ^= count;
+/// What a session is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+enum Purpose {
+    /// Frames of the protocol, with the aggregator.
+    #[default]
+    Frames,
+    /// Samples, with the holder of the device's page.
+    Samples,
+}
+
+impl Purpose {
+    /// First byte of the packet that opens such a session.
+    #[cfg(any(feature = "std", test))]
+    fn kind(self) -> u8 {
+        match self {
+            Self::Frames => CHALLENGE,
+            Self::Samples => PROVISION,
         }
-        self.count += 1;
-        let whole: Key = hchacha::<R20>(&(*key).into(), &block.into()).into();
-        whole.first_chunk().copied().unwrap_or_default()
     }
-}
-
-/// The device's end.
-#[derive(Debug)]
-pub struct Caller {
-    device: DeviceId,
-    key: Secret,
-    nonces: Nonces,
-    state: Calling,
-}
-
-#[derive(Debug)]
-enum Calling {
-    Down,
-    Hailing(Nonce),
-    Open(Channel),
 }
 
 /// Keeps a key out of logs.
@@ -109,96 +119,4 @@ impl core::fmt::Debug for Secret {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Secret")
     }
-}
-
-/// What a packet meant to the device.
-#[derive(PartialEq, Eq, Debug)]
-pub enum Heard<'a> {
-    Nothing,
-    /// The aggregator has proved itself; frames can be sealed.
-    Connected,
-    /// The aggregator knows nothing of the session.
-    Lost,
-    Frame(&'a [u8]),
-    Refused(Code),
-    /// Right in form, but not from the aggregator or not now.
-    Rejected(SealError),
-}
-
-impl Caller {
-    pub fn new(device: DeviceId, key: Key, nonces: Nonces) -> Self {
-        Self { device, key: Secret(key), nonces, state: Calling::Down }
-    }
-
-    pub fn is_open(&self) -> bool {
-        matches!(self.state, Calling::Open(_))
-    }
-
-    /// Forgets the session.
-    pub fn hang_up(&mut self) {
-        self.state = Calling::Down;
-    }
-
-    /// Writes a HAIL, the same one until it is answered, and gives its length; 0 if there is no room.
-    pub fn hail(&mut self, out: &mut [u8]) -> usize {
-        let nonce = match self.state {
-            Calling::Hailing(nonce) => nonce,
-            _ => self.nonces.draw(&self.key.0),
-        };
-        self.state = Calling::Hailing(nonce);
-        write_hail(&nonce, &self.device, out)
-    }
-
-    /// Seals the frame that lies at `packet[SEAL_HEAD..][..len]`; `None` without a session or room.
-    pub fn seal(&mut self, packet: &mut [u8], len: usize) -> Option<usize> {
-        match &mut self.state {
-            Calling::Open(channel) => channel.seal(packet, len),
-            _ => None,
-        }
-    }
-
-    #[inline(never)]
-    pub fn handle<'a>(&mut self, packet: &'a mut [u8]) -> Heard<'a> {
-        match (&mut self.state, packet.first()) {
-            (Calling::Hailing(nonce), Some(&CHALLENGE)) => {
-                let nonce = *nonce;
-                let mut hail = [0; MAX_PLAIN];
-                let len = write_hail(&nonce, &self.device, &mut hail);
-                let answer = packet.get(1..).and_then(<[u8]>::split_first_chunk::<NONCE>);
-                let Some((theirs, tag)) = answer else { return Heard::Nothing };
-                let mut channel = Channel::of_device(session_key(&self.key.0, &nonce, theirs));
-                match channel.confirm(hail.get(..len).unwrap_or_default(), tag) {
-                    Ok(()) => {
-                        self.state = Calling::Open(channel);
-                        Heard::Connected
-                    }
-                    Err(error) => Heard::Rejected(error),
-                }
-            }
-            (Calling::Open(channel), Some(&SEALED)) => match channel.open(packet) {
-                Ok(frame) => Heard::Frame(frame),
-                Err(error) => Heard::Rejected(error),
-            },
-            (Calling::Open(_), Some(&STRANGER)) => {
-                self.state = Calling::Down;
-                Heard::Lost
-            }
-            (Calling::Hailing(_), Some(&REFUSED)) => match packet {
-                [_, a, b] => Heard::Refused(u16::from_le_bytes([*a, *b]).into()),
-                _ => Heard::Nothing,
-            },
-            _ => Heard::Nothing,
-        }
-    }
-}
-
-fn write_hail(nonce: &Nonce, device: &DeviceId, out: &mut [u8]) -> usize {
-    let name = device.as_str().as_bytes();
-    let len = 2 + NONCE + name.len();
-    let Some([kind, version, rest @ ..]) = out.get_mut(..len) else { return 0 };
-    (*kind, *version) = (HAIL, SEAL_VERSION);
-    let (place, name_place) = rest.split_at_mut(NONCE);
-    place.copy_from_slice(nonce);
-    name_place.copy_from_slice(name);
-    len
 }

@@ -7,13 +7,13 @@ use common::{
     Budget, Instant, TierSet,
     message::DataSummary,
     privacy::Privacy,
-    sealed::{Caller, Gate, Heard, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, name_in},
+    sealed::{Caller, Gate, Hail, Heard, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD},
 };
 use edge_client::{
     Profile,
     data::{BytesShard, Part, Shard},
     serial::{
-        MAX_CHUNK, MAX_PACKET, STATUS, SerialDevice, Status, Taken, limits,
+        MAX_CHUNK, MAX_PACKET, SAMPLES, STATUS, SerialDevice, Status, Taken, limits,
         line::{Decoder, Encoder},
     },
     session::HeapArena,
@@ -80,8 +80,11 @@ fn board(data: &[u8]) {
     for packet in fuzz::pieces(data).take(TURNS) {
         hear(&mut board, packet, &mut room, Instant::ZERO);
     }
-    // Whatever it was told, it opens a session.
-    let (mut gate, mut reply) = (Gate::default(), [0; MAX_PLAIN]);
+    assert!(board.samples(&room).is_none(), "nothing of this is sealed");
+    // Whatever it was told, it opens a session, with the aggregator or with the holder of its page.
+    let holder = data.first().is_some_and(|first| first % 2 == 1);
+    let (mut gate, mut reply) =
+        (if holder { Gate::of_holder() } else { Gate::default() }, [0; MAX_PLAIN]);
     for (turn, piece) in (1..).zip(fuzz::pieces(data).take(TURNS)) {
         let now = Instant::from_millis(3000 * turn);
         board.handle_timeout(now);
@@ -99,7 +102,7 @@ fn board(data: &[u8]) {
                 hear(&mut board, &reply[..len], &mut room, now);
             }
         }
-        let frame = fuzz::frame(piece);
+        let frame = if holder { [&[SAMPLES], piece].concat() } else { fuzz::frame(piece) };
         let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
         packet[SEAL_HEAD..SEAL_HEAD + frame.len()].copy_from_slice(&frame);
         if let Some(len) = gate.seal(&mut packet, frame.len()) {
@@ -119,14 +122,14 @@ fn gate(data: &[u8]) {
     let mut caller = Caller::new("m4".parse().expect("a name"), KEY, Nonces::new([1; 16], 0));
     let mut hail = [0; MAX_PACKET];
     for piece in fuzz::pieces(data).take(TURNS) {
-        let _ = name_in(piece);
+        let _ = Hail::decode(piece);
         let mut packet = piece.to_vec();
         let knock = gate.handle(&mut packet, &mut reply, |_| Some(KEY), || [2; 16]);
         assert!(!matches!(knock, Knock::Frame { .. }), "nobody has the key of a session");
         let _ = caller.hail(&mut hail);
         let mut packet = piece.to_vec();
         let heard = caller.handle(&mut packet);
-        assert!(!matches!(heard, Heard::Frame(_) | Heard::Connected), "nobody has the key");
+        assert!(!matches!(heard, Heard::Frame(_) | Heard::Piece(_) | Heard::Connected | Heard::Provisioning), "the key is not known");
     }
 }
 

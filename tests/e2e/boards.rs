@@ -107,6 +107,21 @@ fn a_board_that_hailed_before_it_was_revoked_comes_too_late() {
 }
 
 #[test]
+fn a_board_with_older_firmware_joins() {
+    let village = Village::new();
+    drop(village.board("m4", &[]));
+    let (page, socket) = (village.gateway.path("m4.page"), village.gateway.path("boards.sock"));
+    let mut board = Board::plug_older(&page, &socket);
+    board.join();
+    board.say(&common::message::ToAggregator::Ready);
+    assert!(matches!(board.hear(), fleet::board::Answer::Message(_)));
+    wait_for("a word to the operator", || village.log().contains("seal version 1").then_some(()));
+    village.revoke(&["m4"]).succeed();
+    board.wait_lost();
+    assert_eq!(board.hail(), Err(Code::UnknownDevice));
+}
+
+#[test]
 fn a_revoked_bridge_is_turned_out() {
     let Village { gateway, serving: mut aggregator, bridge } = Village::new();
     let dir = gateway.text("gw");

@@ -130,7 +130,7 @@ fn seeds_of_a_serial_line_are_read() {
     let mut frame = [&[wire::FRAME_FORMAT, 0], body].concat();
     frame.extend(wire::crc32(&frame).to_le_bytes());
     assert!(Status::decode(&[&[STATUS], &frame[..]].concat()).is_some());
-    for (name, packets) in [("line", 8), ("line.long", 1)] {
+    for (name, packets) in [("line", 10), ("line.long", 1)] {
         let mut decoder = Decoder::<{ MAX_PACKET + 4 }>::default();
         let found: Vec<_> = seed("serial", name)
             .iter()

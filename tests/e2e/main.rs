@@ -5,6 +5,7 @@
 //! | `authority` | thieves of the server's key, names that are enrolled twice, restored backups |
 //! | `boards` | behind a bridge: revocation, terms |
 //! | `boasts` | devices that say more of themselves than can be true |
+//! | `bridges` | what a bridge carries when the ends of its lines lie, and what it can find out |
 //! | `care` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
 //! | `corpus` | seeds of the fuzz targets |
 //! | `durable` | what is on the disk before the ledger names it |
@@ -37,6 +38,7 @@
 mod authority;
 mod boards;
 mod boasts;
+mod bridges;
 mod care;
 mod corpus;
 mod durable;

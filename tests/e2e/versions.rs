@@ -37,7 +37,7 @@ async fn greet(
         }
         None => raw.frame(&control(&hello)).await,
     }
-    let frame = raw.hear_frame().await.unwrap();
+    let frame = raw.hear_bytes().await.unwrap();
     let Ok(Frame::Control(body)) = Frame::decode(&frame) else { panic!("no message") };
     match wire::control(body).unwrap() {
         (ToDevice::Welcome(welcome), tail) => {

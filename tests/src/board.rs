@@ -11,7 +11,7 @@ use std::{
 use common::{
     Code,
     message::{Hello, ToAggregator, ToDevice, Welcome},
-    sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD},
+    sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, SealError},
     wire::{self, Frame},
 };
 use edge_client::serial::{
@@ -24,6 +24,8 @@ use crate::{
     raw::{control, hello},
 };
 
+pub mod first;
+
 /// How long an answer may take before a packet is sent again.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -31,10 +33,40 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct Board {
     page: Page,
-    caller: Caller,
+    caller: AnyCaller,
     line: UnixStream,
     decoder: Decoder<{ MAX_PACKET + 4 }>,
     packets: Vec<Vec<u8>>,
+}
+
+/// The seal of present firmware, or of older firmware.
+#[derive(Debug)]
+enum AnyCaller {
+    Second(Caller),
+    First(first::Caller),
+}
+
+impl AnyCaller {
+    fn hail(&mut self, out: &mut [u8]) -> usize {
+        match self {
+            Self::Second(caller) => caller.hail(out),
+            Self::First(caller) => caller.hail(out),
+        }
+    }
+
+    fn seal(&mut self, packet: &mut [u8], len: usize) -> Option<usize> {
+        match self {
+            Self::Second(caller) => caller.seal(packet, len),
+            Self::First(caller) => caller.seal(packet, len),
+        }
+    }
+
+    fn handle<'a>(&mut self, packet: &'a mut [u8]) -> Heard<'a> {
+        match self {
+            Self::Second(caller) => caller.handle(packet),
+            Self::First(caller) => caller.handle(packet),
+        }
+    }
 }
 
 /// What a board is told.
@@ -54,14 +86,22 @@ impl Board {
         line.set_read_timeout(Some(PAUSE)).unwrap();
         // No two boards of a test have the same seed.
         let caller = Caller::new(page.device.clone(), page.key, Nonces::new(page.seed, 0));
+        let caller = AnyCaller::Second(caller);
         Self { page, caller, line, decoder: Decoder::default(), packets: vec![] }
+    }
+
+    /// The same board with firmware of before: version 1 of the seal, protocol 4.
+    pub fn plug_older(page: &Path, socket: &Path) -> Self {
+        let board = Self::plug(page, socket);
+        let caller = first::Caller::new(board.page.device.clone(), board.page.key, board.page.seed);
+        Self { caller: AnyCaller::First(caller), ..board }
     }
 
     pub fn page(&self) -> &Page {
         &self.page
     }
 
-    /// Asks for a session until there is one or it is refused.
+    /// Asks for a session until there is one, it is refused, or the gateway does not have the board's key.
     pub fn hail(&mut self) -> Result<(), Code> {
         let start = Instant::now();
         loop {
@@ -73,6 +113,7 @@ impl Board {
                 match self.caller.handle(&mut packet) {
                     Heard::Connected => return Ok(()),
                     Heard::Refused(code) => return Err(code),
+                    Heard::Rejected(SealError::Forged) => return Err(Code::UnknownDevice),
                     _ => {}
                 }
             }
@@ -100,7 +141,7 @@ impl Board {
                 },
                 Heard::Lost => return Answer::Lost,
                 Heard::Refused(code) => return Answer::Refused(code),
-                Heard::Nothing | Heard::Connected | Heard::Rejected(_) => {}
+                _ => {}
             }
         }
     }
@@ -142,13 +183,14 @@ impl Board {
         while !matches!(self.hear(), Answer::Lost) {}
     }
 
-    fn put(&mut self, packet: &[u8]) {
+    /// Any packet.
+    pub fn put(&mut self, packet: &[u8]) {
         let bytes: Vec<u8> = Encoder::new(packet).collect();
         self.line.write_all(&bytes).unwrap();
     }
 
     /// `None` if there is none for a while.
-    fn next_packet(&mut self) -> Option<Vec<u8>> {
+    pub fn next_packet(&mut self) -> Option<Vec<u8>> {
         let mut bytes = [0; 1024];
         while self.packets.is_empty() {
             let len = self.line.read(&mut bytes).ok()?;

@@ -117,22 +117,16 @@ impl Raw {
 
     /// The next message, or `None` when there are no more.
     pub async fn hear(&mut self) -> Option<ToDevice> {
-        match Frame::decode(&self.hear_frame().await?).unwrap() {
+        let frame = self.hear_bytes().await?;
+        match Frame::decode(&frame).unwrap() {
             Frame::Control(body) => Some(wire::control(body).unwrap().0),
             Frame::Chunk { .. } => panic!("a chunk on the control stream"),
         }
     }
 
-    /// The same as bytes.
-    pub async fn hear_frame(&mut self) -> Option<Vec<u8>> {
-        in_time("an answer", async {
-            let mut prefix = [0; 4];
-            self.receive.read_exact(&mut prefix).await.ok()?;
-            let mut frame = vec![0; wire::frame_len(prefix, wire::MAX_FRAME).unwrap()];
-            self.receive.read_exact(&mut frame).await.ok()?;
-            Some(frame)
-        })
-        .await
+    /// What comes next with its length before it, or `None` when there is no more.
+    pub async fn hear_bytes(&mut self) -> Option<Vec<u8>> {
+        in_time("an answer", packet(&mut self.receive)).await
     }
 
     /// Skips messages until one is of the wanted kind.
@@ -212,6 +206,15 @@ impl Raw {
             }
         }
     }
+}
+
+/// What comes next on a stream with its length before it.
+pub async fn packet(stream: &mut RecvStream) -> Option<Vec<u8>> {
+    let mut prefix = [0; 4];
+    stream.read_exact(&mut prefix).await.ok()?;
+    let mut packet = vec![0; wire::frame_len(prefix, wire::MAX_FRAME).unwrap()];
+    stream.read_exact(&mut packet).await.ok()?;
+    Some(packet)
 }
 
 /// A device that can do everything, for the built-in digits.

@@ -2,13 +2,16 @@
 //!
 //! The bridge proves with its certificate that it may connect, and no more: whose frames it carries is
 //! decided by the seal, device by device. A stream carries packets with their length before them.
+//!
+//! A bridge cannot find out who is enrolled: a hail with an unknown name has a challenge like any other, made with a key
+//! that was drawn for it, and as late as any other ([`HAIL_TAKES`]). The operator's log has the name.
 
 use std::{sync::Arc, time::Duration};
 
 use common::{
     Code, DeviceId,
     printable::printable,
-    sealed::{self, HAIL, Knock, MAX_PLAIN, Nonce, REFUSED, SEAL_HEAD, SEAL_OVERHEAD},
+    sealed::{self, HAIL, Key, Knock, MAX_PLAIN, Nonce, SEAL_HEAD, SEAL_OVERHEAD, SEAL_VERSION},
     wire,
 };
 use quinn::{Connection, RecvStream, SendStream, VarInt};
@@ -18,7 +21,7 @@ use tokio::{
     task::JoinSet,
     time::MissedTickBehavior,
 };
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::{End, Front, Inside, REVOCATION};
 use crate::{ca::SerialMember, fleet::ConnId, gate::Reason, hub::Line};
@@ -31,6 +34,8 @@ const UNREAD: Duration = Duration::from_secs(60);
 const MAX_PACKET: usize = wire::MAX_CONTROL + SEAL_OVERHEAD;
 /// Packets of a line that wait: a board has two chunks on their way. More stay with the bridge.
 const WAITING: usize = 2;
+/// From a hail to its answer, so that looking for a key takes as long as reading one.
+const HAIL_TAKES: Duration = Duration::from_millis(5);
 
 /// Serves a bridge until its connection ends.
 pub(super) async fn serve(connection: &Connection, front: &Arc<Front>, bridge: &DeviceId) {
@@ -55,8 +60,6 @@ pub(super) async fn serve(connection: &Connection, front: &Arc<Front>, bridge: &
 struct BridgedLine {
     front: Arc<Front>,
     seal: sealed::Gate,
-    /// With what the last device that hailed was known.
-    hailed: Option<SerialMember>,
     /// The device whose session is open.
     device: Option<Seated>,
 }
@@ -74,7 +77,7 @@ struct Seated {
 
 impl BridgedLine {
     fn new(front: Arc<Front>) -> Self {
-        Self { front, seal: sealed::Gate::default(), hailed: None, device: None }
+        Self { front, seal: sealed::Gate::default(), device: None }
     }
 
     async fn serve(mut self, mut send: SendStream, receive: RecvStream) {
@@ -129,30 +132,17 @@ impl BridgedLine {
 
     async fn handle(&mut self, mut packet: Vec<u8>, send: &mut SendStream) -> Result<(), End> {
         let mut reply = [0; MAX_PLAIN];
-        // Without randomness nobody is let in: an old conversation could be played again.
-        let nonce = if packet.first() == Some(&HAIL) { fresh_nonce() } else { None };
-        let (front, hailed, mut unclear) = (&self.front, &mut self.hailed, false);
-        let key_of = |device: &DeviceId| {
-            let member = match nonce.map_or(Ok(None), |_| front.authority.serial_member(device)) {
-                Ok(member) => member,
-                Err(error) => {
-                    unclear = true;
-                    front.gate.note(Reason::Unclear, &error);
-                    return None;
-                }
+        if packet.first() == Some(&HAIL) {
+            let answer_at = tokio::time::Instant::now() + HAIL_TAKES;
+            let answer = self.answer_hail(&mut packet, &mut reply);
+            tokio::time::sleep_until(answer_at).await;
+            return match answer {
+                Ok(0) => Ok(()),
+                Ok(len) => write_packet(send, reply.get(..len).unwrap_or_default()).await,
+                Err(code) => write_packet(send, &sealed::refusal(code)).await,
             };
-            if member.is_none() {
-                front.gate.note(Reason::Unknown, device);
-            }
-            // Whoever hailed before may still prove itself.
-            *hailed = Some(member?);
-            hailed.as_ref().map(|member| member.key)
-        };
-        let knock = self.seal.handle(&mut packet, &mut reply, key_of, || nonce.unwrap_or_default());
-        if unclear {
-            let [a, b] = Code::NotReady.number().to_le_bytes();
-            return write_packet(send, &[REFUSED, a, b]).await;
         }
+        let knock = self.seal.handle(&mut packet, &mut reply, |_| None, Nonce::default);
         match knock {
             Knock::Nothing => Ok(()),
             Knock::Reply(len) => write_packet(send, reply.get(..len).unwrap_or_default()).await,
@@ -166,15 +156,16 @@ impl BridgedLine {
                 let frame = frame.to_vec();
                 if fresh {
                     self.leave();
-                    let Some(member) = self.hailed.take() else { return Ok(()) };
-                    // Its key may have been removed since it hailed.
-                    self.check(&device, &member)?;
+                    let member = self.member(&device)?;
                     let (conn, line) = self.front.hub.connect(device.clone(), member.tiers);
                     let go = Arc::new(Notify::new());
                     if let Some(oldest) = self.front.gate.enter(&device, conn.0, Inside::Line(go.clone())) {
                         oldest.turn_out(Code::Busy);
                     }
                     info!(%device, "joined over a serial line");
+                    if self.seal.version() != Some(SEAL_VERSION) {
+                        warn!(%device, "firmware is older (seal version 1); flash a present image for the better seal");
+                    }
                     self.device = Some(Seated { device, member, conn, line, go });
                 }
                 let Some(Seated { conn, .. }) = &self.device else { return Ok(()) };
@@ -186,6 +177,43 @@ impl BridgedLine {
                     return Err(End::Refused(code));
                 }
                 Ok(())
+            }
+        }
+    }
+
+    /// The length of the answer to a hail (0 if it is no hail), or why there is none now.
+    fn answer_hail(&mut self, packet: &mut [u8], reply: &mut [u8; MAX_PLAIN]) -> Result<usize, Code> {
+        // Without randomness there is no session: an old conversation could be played again.
+        let (nonce, decoy) =
+            random::<{ size_of::<Nonce>() }>().zip(random::<{ size_of::<Key>() }>()).ok_or(Code::NotReady)?;
+        let (front, mut unclear) = (&self.front, false);
+        let key_of = |device: &DeviceId| match front.authority.serial_member(device) {
+            Ok(Some(member)) => Some(member.key),
+            Ok(None) => {
+                front.gate.note(Reason::Unknown, device);
+                Some(decoy)
+            }
+            Err(error) => {
+                unclear = true;
+                front.gate.note(Reason::Unclear, &error);
+                None
+            }
+        };
+        match self.seal.handle(packet, reply, key_of, || nonce) {
+            Knock::Reply(len) => Ok(len),
+            _ if unclear => Err(Code::NotReady),
+            _ => Ok(0),
+        }
+    }
+
+    /// A device that has just proved its key. The key may have been removed or replaced since it hailed.
+    fn member(&self, device: &DeviceId) -> Result<SerialMember, End> {
+        match self.front.authority.serial_member(device) {
+            Ok(Some(member)) if self.seal.is_opened_with(&member.key) => Ok(member),
+            Ok(_) => Err(End::Refused(Code::UnknownDevice)),
+            Err(error) => {
+                self.front.gate.note(Reason::Unclear, &error);
+                Err(End::Refused(Code::NotReady))
             }
         }
     }
@@ -255,12 +283,12 @@ async fn write_packet(stream: &mut SendStream, packet: &[u8]) -> Result<(), End>
     Ok(())
 }
 
-fn fresh_nonce() -> Option<Nonce> {
-    let mut nonce = [0; 16];
-    match SystemRandom::new().fill(&mut nonce) {
-        Ok(()) => Some(nonce),
+fn random<const LEN: usize>() -> Option<[u8; LEN]> {
+    let mut bytes = [0; LEN];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => Some(bytes),
         Err(_) => {
-            tracing::error!("the system has no randomness; serial devices can not join");
+            tracing::error!("the system has no randomness; serial devices cannot join");
             None
         }
     }

@@ -1,28 +1,36 @@
-//! The aggregator's end of a line. Needs a heap, to try a packet with two keys.
+//! The other end of a line: the aggregator's, or that of the holder of a device's page. Needs a heap, to try a packet
+//! with several keys.
+
+use std::{collections::VecDeque, vec::Vec};
 
 use super::{
-    CHALLENGE, Channel, HAIL, Key, MAX_PLAIN, NONCE, Nonce, REFUSED, SEAL_VERSION, SEALED, STRANGER,
-    SealError, TAG, session_key,
+    Channel, HAIL, Key, MAX_PLAIN, NONCE, Nonce, Purpose, SEAL_VERSION, SEALED, STRANGER, SealError, Secret,
+    TAG, derive::LABEL, first,
 };
-use crate::{error::Code, id::DeviceId};
+use crate::id::DeviceId;
 
-/// One line into the aggregator.
+/// Challenges that may still be answered: a HAIL that is repeated has another challenge, and the device takes the one
+/// that reaches it first.
+const PENDING: usize = 4;
+
+/// One line.
 #[derive(Debug, Default)]
 pub struct Gate {
-    /// Hailed, and not yet proved to be who it says.
-    pending: Option<Pending>,
-    open: Option<(DeviceId, Channel)>,
+    purpose: Purpose,
+    /// Hailed, and not yet proved; the oldest first.
+    pending: VecDeque<Seat>,
+    open: Option<Seat>,
 }
 
+/// A device and the session that it may have or has.
 #[derive(Debug)]
-struct Pending {
+struct Seat {
     device: DeviceId,
-    nonce: Nonce,
-    challenge: [u8; 1 + NONCE + TAG],
-    channel: Channel,
+    key: Secret,
+    channel: AnyChannel,
 }
 
-/// What a packet meant to the aggregator.
+/// What a packet meant.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Knock<'a> {
     Nothing,
@@ -37,8 +45,37 @@ pub enum Knock<'a> {
     Rejected(SealError),
 }
 
+/// A HAIL.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hail {
+    /// Of the seal.
+    pub version: u8,
+    pub device: DeviceId,
+    nonce: Nonce,
+}
+
+impl Hail {
+    /// Reads a packet.
+    pub fn decode(packet: &[u8]) -> Option<Self> {
+        let [HAIL, version @ (first::VERSION | SEAL_VERSION), rest @ ..] = packet else { return None };
+        let (nonce, name) = rest.split_first_chunk::<NONCE>()?;
+        if *version == first::VERSION && nonce.starts_with(LABEL) {
+            return None;
+        }
+        let device = core::str::from_utf8(name).ok()?.parse().ok()?;
+        Some(Self { version: *version, device, nonce: *nonce })
+    }
+}
+
 impl Gate {
-    /// `key_of` knows the keys of enrolled devices; `nonce` gives 16 unpredictable bytes.
+    /// The end of the holder of a device's page, who has samples for it.
+    pub fn of_holder() -> Self {
+        Self { purpose: Purpose::Samples, ..Self::default() }
+    }
+
+    /// `key_of` gives the key of a device; nothing happens if there is none. An aggregator gives a key of its own making
+    /// for a device that it does not know, so that nothing can be learnt from the answer. `nonce` gives 16 unpredictable
+    /// bytes.
     pub fn handle<'a>(
         &mut self,
         packet: &'a mut [u8],
@@ -48,16 +85,21 @@ impl Gate {
     ) -> Knock<'a> {
         match packet.first() {
             Some(&HAIL) => {
-                let Some((theirs, device)) = read_hail(packet) else { return Knock::Nothing };
-                let again = self.pending.as_ref().filter(|p| p.nonce == theirs && p.device == device);
-                let challenge = match again {
-                    Some(pending) => pending.challenge,
-                    None => {
-                        let Some(key) = key_of(&device) else { return refuse(Code::UnknownDevice, reply) };
-                        let pending = Pending::new(device, theirs, &key, &nonce(), packet);
-                        self.pending.insert(pending).challenge
-                    }
-                };
+                let Some(hail) = Hail::decode(packet) else { return Knock::Nothing };
+                // Older firmware takes no sealed samples.
+                if self.purpose == Purpose::Samples && hail.version != SEAL_VERSION {
+                    return Knock::Nothing;
+                }
+                let Some(key) = key_of(&hail.device) else { return Knock::Nothing };
+                let ours = nonce();
+                let channel = AnyChannel::new(&key, self.purpose, &hail, &ours);
+                let mut challenge = [self.purpose.kind(); 1 + NONCE + TAG];
+                challenge[1..1 + NONCE].copy_from_slice(&ours);
+                challenge[1 + NONCE..].copy_from_slice(&channel.vouch(packet));
+                if self.pending.len() >= PENDING {
+                    self.pending.pop_front();
+                }
+                self.pending.push_back(Seat { device: hail.device, key: Secret(key), channel });
                 reply[..challenge.len()].copy_from_slice(&challenge);
                 Knock::Reply(challenge.len())
             }
@@ -67,56 +109,81 @@ impl Gate {
     }
 
     fn handle_sealed<'a>(&mut self, packet: &'a mut [u8], reply: &mut [u8; MAX_PLAIN]) -> Knock<'a> {
-        // Tags are checked before anything is decrypted, so a packet can be tried with two keys.
-        let current = self.open.as_mut().map(|(_, channel)| channel.check(packet));
-        let fresh = match (&current, &self.pending) {
-            (Some(Ok(())), _) => false,
-            (_, Some(pending)) if pending.channel.check(packet).is_ok() => true,
-            (Some(Err(error)), _) => return Knock::Rejected(*error),
-            (None, _) => {
-                reply[0] = STRANGER;
-                return Knock::Reply(1);
+        let current = self.open.as_ref().map(|seat| seat.channel.check(packet));
+        let fresh = current != Some(Ok(()));
+        if fresh {
+            match (self.pending.iter().position(|seat| seat.channel.check(packet).is_ok()), current) {
+                (Some(index), _) => {
+                    self.open = self.pending.remove(index);
+                    self.pending.clear();
+                }
+                (None, Some(Err(error))) => return Knock::Rejected(error),
+                (None, _) => {
+                    reply[0] = STRANGER;
+                    return Knock::Reply(1);
+                }
             }
-        };
-        if fresh && let Some(pending) = self.pending.take() {
-            self.open = Some((pending.device, pending.channel));
         }
-        let Some((device, channel)) = &mut self.open else { return Knock::Nothing };
+        let Some(Seat { device, channel, .. }) = &mut self.open else { return Knock::Nothing };
         match channel.open(packet) {
             Ok(frame) => Knock::Frame { device: device.clone(), fresh, frame },
             Err(error) => Knock::Rejected(error),
         }
     }
 
+    /// Whether the session was opened with this key.
+    pub fn is_opened_with(&self, key: &Key) -> bool {
+        self.open.as_ref().is_some_and(|seat| seat.key.0 == *key)
+    }
+
+    /// Of the seal of the session.
+    pub fn version(&self) -> Option<u8> {
+        self.open.as_ref().map(|seat| match seat.channel {
+            AnyChannel::First(_) => first::VERSION,
+            AnyChannel::Second(_) => SEAL_VERSION,
+        })
+    }
+
     /// Seals the frame that lies at `packet[SEAL_HEAD..][..len]`; `None` without a session or room.
     pub fn seal(&mut self, packet: &mut [u8], len: usize) -> Option<usize> {
-        self.open.as_mut()?.1.seal(packet, len)
+        match &mut self.open.as_mut()?.channel {
+            AnyChannel::First(channel) => channel.seal(packet, len),
+            AnyChannel::Second(channel) => channel.seal(packet, len),
+        }
     }
 }
 
-impl Pending {
-    fn new(device: DeviceId, theirs: Nonce, key: &Key, ours: &Nonce, hail: &[u8]) -> Self {
-        let channel = Channel::of_aggregator(session_key(key, &theirs, ours));
-        let mut challenge = [CHALLENGE; 1 + NONCE + TAG];
-        challenge[1..1 + NONCE].copy_from_slice(ours);
-        challenge[1 + NONCE..].copy_from_slice(&channel.vouch(hail));
-        Self { device, nonce: theirs, challenge, channel }
+/// A session of either version.
+#[derive(Clone, Debug)]
+enum AnyChannel {
+    First(first::Channel),
+    Second(Channel),
+}
+
+impl AnyChannel {
+    fn new(key: &Key, purpose: Purpose, hail: &Hail, ours: &Nonce) -> Self {
+        match hail.version {
+            first::VERSION => Self::First(first::Channel::new(key, &hail.nonce, ours)),
+            _ => Self::Second(Channel::to_device(key, purpose, &hail.nonce, ours)),
+        }
     }
-}
 
-fn refuse<'a>(code: Code, reply: &mut [u8; MAX_PLAIN]) -> Knock<'a> {
-    let [a, b] = code.number().to_le_bytes();
-    reply[..3].copy_from_slice(&[REFUSED, a, b]);
-    Knock::Reply(3)
-}
+    fn vouch(&self, hail: &[u8]) -> [u8; TAG] {
+        match self {
+            Self::First(channel) => channel.vouch(hail),
+            Self::Second(channel) => channel.vouch(hail),
+        }
+    }
 
-/// Whose hail a packet is.
-pub fn name_in(packet: &[u8]) -> Option<DeviceId> {
-    read_hail(packet).map(|(_, device)| device)
-}
+    fn open<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], SealError> {
+        match self {
+            Self::First(channel) => channel.open(packet),
+            Self::Second(channel) => channel.open(packet),
+        }
+    }
 
-fn read_hail(packet: &[u8]) -> Option<(Nonce, DeviceId)> {
-    let [HAIL, SEAL_VERSION, rest @ ..] = packet else { return None };
-    let (nonce, name) = rest.split_first_chunk::<NONCE>()?;
-    Some((*nonce, core::str::from_utf8(name).ok()?.parse().ok()?))
+    /// Whether [`Self::open`] would succeed; leaves the packet alone.
+    fn check(&self, packet: &[u8]) -> Result<(), SealError> {
+        self.clone().open(&mut Vec::from(packet)).map(|_| ())
+    }
 }

@@ -3,7 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::privacy::{Policy, Privacy, Secret};
+use crate::{
+    id::DeviceId,
+    privacy::{Policy, Privacy, Secret},
+};
+
+mod golden;
+mod power_cuts;
 
 const KEY: Key = [7; 32];
 
@@ -39,7 +45,8 @@ fn connect(nonce: u8) -> (Caller, Gate) {
 fn sealed(frame: &[u8], seal: impl FnOnce(&mut [u8], usize) -> Option<usize>) -> Vec<u8> {
     let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
     packet[SEAL_HEAD..SEAL_HEAD + frame.len()].copy_from_slice(frame);
-    assert_eq!(seal(&mut packet, frame.len()), Some(packet.len()));
+    let len = seal(&mut packet, frame.len()).unwrap();
+    packet.truncate(len);
     packet
 }
 
@@ -68,11 +75,11 @@ fn frames_pass_both_ways_once_and_in_order() {
 }
 
 #[test]
-fn an_earlier_session_can_not_be_played_again() {
+fn an_earlier_session_cannot_be_played_again() {
     let (mut caller, mut gate) = connect(9);
     let old = sealed(b"update", |p, n| caller.seal(p, n));
     receive(&mut gate, &old).unwrap();
-    // The device starts again, and the gate with a nonce that nobody could foresee.
+    // The device starts again, and the gate with a nonce that could not be foreseen.
     let mut challenge = answer(&mut gate, &hail(&mut caller), 10);
     assert_eq!(caller.handle(&mut challenge), Heard::Connected);
     let new = sealed(b"hello", |p, n| caller.seal(p, n));
@@ -84,23 +91,84 @@ fn an_earlier_session_can_not_be_played_again() {
 }
 
 #[test]
-fn a_repeated_hail_has_the_same_answer_and_an_open_session_outlives_it() {
-    let (mut caller, mut gate) = connect(9);
-    receive(&mut gate, &sealed(b"a", |p, n| caller.seal(p, n))).unwrap();
-    let mut stranger = Caller::new("board-1".parse().unwrap(), [1; 32], Nonces::new([0; 16], 0));
-    let knock = hail(&mut stranger);
-    let challenge = answer(&mut gate, &knock, 11);
-    assert_eq!(challenge, answer(&mut gate, &knock, 12));
-    // Without the key the challenge is worth nothing, and the true device is not disturbed.
-    assert_eq!(stranger.handle(&mut challenge.clone()), Heard::Rejected(SealError::Forged));
-    assert_eq!(receive(&mut gate, &sealed(b"b", |p, n| caller.seal(p, n))), Ok((false, b"b".to_vec())));
+fn a_repeated_hail_has_another_challenge_and_the_device_may_take_either() {
+    for taken in 0..2 {
+        let (mut caller, mut gate) = (caller(), Gate::default());
+        let knock = hail(&mut caller);
+        let mut challenges = [9, 10].map(|nonce| answer(&mut gate, &knock, nonce));
+        assert_ne!(challenges[0], challenges[1]);
+        assert_eq!(caller.handle(&mut challenges[taken]), Heard::Connected);
+        // The other one crosses its first packet.
+        assert_eq!(caller.handle(&mut challenges[1 - taken]), Heard::Nothing);
+        let packet = sealed(b"a", |p, n| caller.seal(p, n));
+        assert_eq!(receive(&mut gate, &packet), Ok((true, b"a".to_vec())));
+        let packet = sealed(b"b", |p, n| caller.seal(p, n));
+        assert_eq!(receive(&mut gate, &packet), Ok((false, b"b".to_vec())));
+    }
 }
 
 #[test]
-fn who_is_not_enrolled_is_told_so() {
-    let mut caller = Caller::new("nobody".parse().unwrap(), KEY, Nonces::new([3; 16], 0));
-    let mut refusal = answer(&mut Gate::default(), &hail(&mut caller), 1);
-    assert_eq!(caller.handle(&mut refusal), Heard::Refused(Code::UnknownDevice));
+fn an_open_session_outlives_the_hails_of_strangers() {
+    let (mut caller, mut gate) = connect(9);
+    receive(&mut gate, &sealed(b"a", |p, n| caller.seal(p, n))).unwrap();
+    let mut stranger = Caller::new("board-1".parse().unwrap(), [1; 32], Nonces::new([0; 16], 0));
+    for nonce in 0..20 {
+        let mut challenge = answer(&mut gate, &hail(&mut stranger), nonce);
+        // Without the key the challenge is worth nothing, and the true device is not disturbed.
+        assert_eq!(stranger.handle(&mut challenge), Heard::Rejected(SealError::Forged));
+    }
+    assert_eq!(receive(&mut gate, &sealed(b"b", |p, n| caller.seal(p, n))), Ok((false, b"b".to_vec())));
+}
+
+/// A frame that one end has sealed does not open at the same end.
+#[test]
+fn nothing_can_be_sent_back_to_its_sender() {
+    let (mut caller, mut gate) = connect(9);
+    let mut up = sealed(b"up", |p, n| caller.seal(p, n));
+    receive(&mut gate, &up).unwrap();
+    let down = sealed(b"down", |p, n| gate.seal(p, n));
+    assert_eq!(caller.handle(&mut up), Heard::Rejected(SealError::Forged));
+    assert_eq!(receive(&mut gate, &sealed(b"next", |p, n| caller.seal(p, n))), Ok((false, b"next".to_vec())));
+    assert!(receive(&mut gate, &down).is_err());
+}
+
+#[test]
+fn a_device_takes_samples_only_from_a_holder_of_its_page() {
+    let mut caller = caller();
+    let (mut aggregator, mut holder) = (Gate::default(), Gate::of_holder());
+    let knock = hail(&mut caller);
+    // A challenge of the aggregator is no provision, although it is made with the same key, and the reverse.
+    let mut challenge = answer(&mut aggregator, &knock, 9);
+    challenge[0] = PROVISION;
+    assert_eq!(caller.handle(&mut challenge), Heard::Rejected(SealError::Forged));
+    let mut provision = answer(&mut holder, &knock, 9);
+    assert_eq!(provision[0], PROVISION);
+    provision[0] = CHALLENGE;
+    assert_eq!(caller.handle(&mut provision), Heard::Rejected(SealError::Forged));
+    provision[0] = PROVISION;
+    assert_eq!(caller.handle(&mut provision), Heard::Provisioning);
+    assert!(caller.is_provisioning() && !caller.is_open());
+    receive(&mut holder, &sealed(b"ready", |p, n| caller.seal(p, n))).unwrap();
+    let mut piece = sealed(b"piece", |p, n| holder.seal(p, n));
+    assert_eq!(caller.handle(&mut piece), Heard::Piece(b"piece"));
+}
+
+#[test]
+fn a_bridge_carries_only_what_device_and_aggregator_say_to_each_other() {
+    let kinds = |goes: fn(&[u8]) -> bool| (0..=255).filter(|&kind| goes(&[kind, 0])).collect::<Vec<u8>>();
+    assert_eq!(kinds(goes_up), [HAIL, SEALED]);
+    assert_eq!(kinds(goes_down), [CHALLENGE, SEALED, STRANGER, REFUSED]);
+    assert!(!goes_up(&[]) && !goes_down(&[]));
+}
+
+#[test]
+fn a_gate_hears_only_hails_and_sealed_packets() {
+    let (mut gate, mut reply) = (Gate::default(), [0; MAX_PLAIN]);
+    for kind in (0..=255).filter(|kind| ![HAIL, SEALED].contains(kind)) {
+        let mut packet = [kind, 1, 2, 3];
+        let knock = gate.handle(&mut packet, &mut reply, |_| unreachable!(), || unreachable!());
+        assert_eq!(knock, Knock::Nothing, "{kind}");
+    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub mod clock;
 #[cfg_attr(uart = "nrf51", path = "board/nrf51.rs")]
 mod registers;
 mod ring;
+#[cfg(uart = "nrf51")]
+mod rng;
 mod uart;
 
 pub use uart::Uart;
@@ -81,6 +83,15 @@ pub fn starts() -> u32 {
         place.write_volatile([MARK, count]);
         count
     }
+}
+
+/// What the board's nonces begin with at this start: the seed of its page, with noise where the part has a generator.
+pub fn seed(page: [u8; 16]) -> [u8; 16] {
+    #[cfg_attr(not(uart = "nrf51"), allow(unused_mut, reason = "other parts have no generator"))]
+    let mut seed = page;
+    #[cfg(uart = "nrf51")]
+    rng::stir(&mut seed);
+    seed
 }
 
 unsafe extern "C" {

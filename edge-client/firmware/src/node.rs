@@ -34,8 +34,8 @@ pub struct Limits {
 
 /// Room for what a board with such chunks sends; see [`SerialDevice`].
 pub const fn send_room(chunk: u32) -> usize {
-    let chunk = chunk as usize + 35;
-    if chunk > 256 { chunk } else { 256 }
+    let chunk = chunk as usize + 43;
+    if chunk > 264 { chunk } else { 264 }
 }
 
 /// What a board is made of but for its UART, arena and samples.

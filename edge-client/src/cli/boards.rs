@@ -3,7 +3,10 @@
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use common::files::{self, MAX_CREDENTIAL, Secrecy};
+use common::{
+    files::{self, MAX_CREDENTIAL, Secrecy},
+    sealed::Page,
+};
 use edge_client::{
     data::{BytesShard, Shard, load::LIMIT},
     host::{
@@ -160,6 +163,9 @@ pub(super) fn monitor(args: &MonitorArgs) -> Result<()> {
 pub(super) struct ProvisionArgs {
     /// Where the board is, as for `bridge`
     port: PortSpec,
+    /// What `aggregator enroll --serial` wrote for the board: samples are sealed with its key
+    #[arg(long)]
+    page: PathBuf,
     /// What `edge-client shard` wrote; without it, samples are chosen as there
     #[arg(long)]
     shard: Option<PathBuf>,
@@ -177,6 +183,8 @@ pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
     };
     // Before a board is waited for.
     BytesShard::parse(&file).context("no samples for a board; `edge-client shard` writes such files")?;
+    let at = || args.page.display().to_string();
+    let page = Page::decode(&fs::read(&args.page).with_context(at)?).with_context(at)?;
     eprintln!("waiting for the board");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -184,7 +192,7 @@ pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
         let watcher = tokio::spawn(port::watch(args.port.clone(), arrived));
         let mut port = ports.recv().await.ok_or_else(|| anyhow!("the port can not be opened"))?;
         let progress = |there: usize| eprint!("\r{there} of {} bytes", file.len());
-        let sent = provision::provision(&mut port.stream, &file, progress).await;
+        let sent = provision::provision(&mut port.stream, &page, &file, progress).await;
         eprintln!();
         watcher.abort();
         sent?;

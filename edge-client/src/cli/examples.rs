@@ -49,10 +49,11 @@ No bridge may have the port open.";
 
 pub(super) const PROVISION: &str = "\
 Examples:
-  edge-client provision /dev/ttyACM0 --share 0/14
-  edge-client provision unix:board.sock --shard m4.shard
+  edge-client provision /dev/ttyACM0 --page m4.page --share 0/14
+  edge-client provision unix:board.sock --page m4.page --shard m4.shard
 
-A board keeps them in RAM, so they are gone after a reset. No bridge may have the port open.";
+The page is that of `aggregator enroll --serial`: a board takes samples only from a holder of its key. It keeps them in
+RAM, so they are gone after a reset. No bridge may have the port open.";
 
 pub(super) const SHARD: &str = "\
 Examples:

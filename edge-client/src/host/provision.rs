@@ -1,8 +1,11 @@
-//! Gives a board its samples over the serial line; see [`crate::serial::Taken`].
+//! Gives a board its samples over the serial line, sealed with the key of its page; see [`crate::serial::Taken`].
 
 use std::time::Duration;
 
-use common::Code;
+use common::{
+    Code, DeviceId,
+    sealed::{Gate, Hail, Knock, MAX_PLAIN, Page, SEAL_HEAD, SEAL_OVERHEAD, SEAL_VERSION, STRANGER},
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::serial::{
@@ -13,6 +16,8 @@ use crate::serial::{
 /// How long a board may take over a batch before a piece is repeated, and how often that is done.
 const PATIENCE: Duration = Duration::from_secs(2);
 const TRIES: u32 = 15;
+/// A board that hails again after so many answers does not accept them.
+const ANSWERS: u32 = 4;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -21,34 +26,46 @@ pub enum ProvisionError {
     Room { need: usize, have: u32 },
     #[error("the board refuses the samples: {0}; write them with `edge-client shard`")]
     Refused(Code),
+    #[error("the board is {board}, the page is that of {page}; use the page of this board")]
+    OtherBoard { board: DeviceId, page: DeviceId },
+    #[error("{0} does not accept the key of the page; use the page that was flashed last")]
+    OtherKey(DeviceId),
+    #[error("the board's firmware is older than this program; flash the image that belongs to it")]
+    Older,
     #[error("the board does not answer; is its firmware running, and is no bridge using the port?")]
     Silent,
+    #[error("the system has no randomness")]
+    Randomness,
     #[error("the line: {0}")]
     Line(#[from] std::io::Error),
 }
 
-/// Sends a file of samples and returns when they are the board's. `progress` hears how many bytes are there.
+/// Sends a file of samples and returns when they are the board's. `page` is the board's own. `progress` hears how many
+/// bytes are there.
 pub async fn provision<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
+    page: &Page,
     file: &[u8],
     mut progress: impl FnMut(usize),
 ) -> Result<(), ProvisionError> {
-    let mut decoder = Decoder::<{ MAX_PACKET + 4 }>::default();
-    let (mut next, mut tries) = (0, 0);
-    while next < file.len() {
-        let piece = &file[next..file.len().min(next + PIECE)];
-        let head = [(next as u32).to_le_bytes(), (file.len() as u32).to_le_bytes()].concat();
-        let packet = [&[SAMPLES][..], &head, piece].concat();
-        stream.write_all(&Encoder::new(&packet).collect::<Vec<u8>>()).await?;
-        stream.flush().await?;
-        let Ok(taken) = tokio::time::timeout(PATIENCE, answer(stream, &mut decoder)).await else {
-            tries += 1;
-            if tries >= TRIES {
-                return Err(ProvisionError::Silent);
+    let mut board = Cable::new(stream, page);
+    let (mut next, mut tries) = (None, 0);
+    while next.is_none_or(|next| next < file.len()) {
+        match next {
+            // A board with a session of an earlier day begins a new one at once.
+            None => board.put(&[STRANGER]).await?,
+            Some(next) => board.send_piece(file, next).await?,
+        }
+        let taken = match tokio::time::timeout(PATIENCE, board.answer()).await {
+            Ok(taken) => taken?,
+            Err(_) => {
+                tries += 1;
+                if tries >= TRIES {
+                    return Err(ProvisionError::Silent);
+                }
+                continue;
             }
-            continue;
         };
-        let taken = taken?;
         match taken.refused {
             Some(Code::DoesNotFit) => {
                 return Err(ProvisionError::Room { need: file.len(), have: taken.room });
@@ -56,31 +73,192 @@ pub async fn provision<S: AsyncRead + AsyncWrite + Unpin>(
             Some(code) => return Err(ProvisionError::Refused(code)),
             None => {}
         }
-        tries = if taken.next as usize == next { tries + 1 } else { 0 };
-        next = (taken.next as usize).min(file.len());
-        progress(next);
-    }
-    Ok(())
-}
-
-async fn answer<S: AsyncRead + Unpin, const ROOM: usize>(
-    stream: &mut S,
-    decoder: &mut Decoder<ROOM>,
-) -> Result<Taken, ProvisionError> {
-    let mut bytes = [0; 256];
-    loop {
-        let len = stream.read(&mut bytes).await?;
-        if len == 0 {
+        let there = (taken.next as usize).min(file.len());
+        tries = if next == Some(there) { tries + 1 } else { 0 };
+        if tries >= TRIES {
             return Err(ProvisionError::Silent);
         }
-        let mut last = None;
-        for &byte in bytes.iter().take(len) {
-            if let Some(Ok(packet)) = decoder.push(byte) {
-                last = Taken::decode(packet).or(last);
+        next = Some(there);
+        progress(there);
+    }
+    // The board hails at once; without this it would wait for more.
+    board.put(&[STRANGER]).await
+}
+
+/// The line to a board, and the session on it.
+struct Cable<'a, S> {
+    stream: &'a mut S,
+    page: &'a Page,
+    gate: Gate,
+    decoder: Decoder<{ MAX_PACKET + 4 }>,
+    /// Bytes that have arrived and are not looked at yet.
+    bytes: Vec<u8>,
+    /// Hails that were answered since the board was last heard.
+    answers: u32,
+}
+
+impl<'a, S: AsyncRead + AsyncWrite + Unpin> Cable<'a, S> {
+    fn new(stream: &'a mut S, page: &'a Page) -> Self {
+        Self { stream, page, gate: Gate::of_holder(), decoder: Decoder::default(), bytes: vec![], answers: 0 }
+    }
+
+    async fn put(&mut self, packet: &[u8]) -> Result<(), ProvisionError> {
+        self.stream.write_all(&Encoder::new(packet).collect::<Vec<u8>>()).await?;
+        Ok(self.stream.flush().await?)
+    }
+
+    async fn send_piece(&mut self, file: &[u8], offset: usize) -> Result<(), ProvisionError> {
+        let piece = file.get(offset..file.len().min(offset + PIECE)).unwrap_or_default();
+        let head = [(offset as u32).to_le_bytes(), (file.len() as u32).to_le_bytes()].concat();
+        let frame = [&[SAMPLES][..], &head, piece].concat();
+        let mut packet = [&[0; SEAL_HEAD][..], &frame, &[0; SEAL_OVERHEAD]].concat();
+        match self.gate.seal(&mut packet, frame.len()) {
+            Some(len) => self.put(packet.get(..len).unwrap_or_default()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What the board says to a piece, or to a session that begins. Hails in between are answered.
+    async fn answer(&mut self) -> Result<Taken, ProvisionError> {
+        loop {
+            let mut packet = self.next_packet().await?;
+            if let Some(hail) = Hail::decode(&packet) {
+                self.check(hail)?;
+            }
+            let (mut reply, nonce) = ([0; MAX_PLAIN], fresh_nonce()?);
+            let (ours, key) = (&self.page.device, self.page.key);
+            let key_of = |device: &DeviceId| (device == ours).then_some(key);
+            match self.gate.handle(&mut packet, &mut reply, key_of, || nonce) {
+                Knock::Reply(len) => self.put(reply.get(..len).unwrap_or_default()).await?,
+                Knock::Frame { frame, .. } => {
+                    self.answers = 0;
+                    if let Some(taken) = Taken::decode(frame) {
+                        return Ok(taken);
+                    }
+                }
+                Knock::Nothing | Knock::Rejected(_) => {}
             }
         }
-        if let Some(taken) = last {
-            return Ok(taken);
+    }
+
+    fn check(&mut self, hail: Hail) -> Result<(), ProvisionError> {
+        if hail.device != self.page.device {
+            let page = self.page.device.clone();
+            return Err(ProvisionError::OtherBoard { board: hail.device, page });
         }
+        if hail.version != SEAL_VERSION {
+            return Err(ProvisionError::Older);
+        }
+        self.answers += 1;
+        if self.answers > ANSWERS { Err(ProvisionError::OtherKey(hail.device)) } else { Ok(()) }
+    }
+
+    async fn next_packet(&mut self) -> Result<Vec<u8>, ProvisionError> {
+        loop {
+            let mut bytes = std::mem::take(&mut self.bytes).into_iter();
+            let packet = bytes.find_map(|byte| Some(self.decoder.push(byte)?.ok()?.to_vec()));
+            self.bytes = bytes.collect();
+            if let Some(packet) = packet {
+                return Ok(packet);
+            }
+            let mut bytes = [0; 256];
+            let len = self.stream.read(&mut bytes).await?;
+            if len == 0 {
+                return Err(ProvisionError::Silent);
+            }
+            self.bytes.extend(bytes.iter().take(len));
+        }
+    }
+}
+
+fn fresh_nonce() -> Result<[u8; 16], ProvisionError> {
+    let mut nonce = [0; 16];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut nonce).map_err(|_| ProvisionError::Randomness)?;
+    Ok(nonce)
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{Budget, Instant, sealed::Nonces};
+
+    use super::*;
+    use crate::{
+        Profile,
+        data::{BytesShard, Images, Shard},
+        serial::{SerialDevice, limits},
+        session::HeapArena,
+    };
+
+    fn page(name: &str) -> Page {
+        Page {
+            device: name.parse().unwrap(),
+            key: [7; 32],
+            seed: [1; 16],
+            privacy: common::privacy::Privacy::default(),
+        }
+    }
+
+    fn samples() -> Vec<u8> {
+        let train = Images::new(&[1; 800], &[3; 400], 2).unwrap();
+        BytesShard::new(train, Images::new(&[], &[], 2).unwrap(), 0.5).unwrap().encode()
+    }
+
+    /// A board at the other end of a cable, and how many samples it has in the end.
+    async fn give(page: &Page, file: &[u8]) -> (Result<(), ProvisionError>, u32) {
+        let (mut host, mut cable) = tokio::io::duplex(256);
+        let own = self::page("m4");
+        let budget = Budget { ram: 1 << 15, ..Budget::UNLIMITED };
+        let data = BytesShard::EMPTY.summary();
+        let profile = Profile {
+            device: own.device.clone(),
+            budget,
+            data,
+            privacy: common::privacy::Privacy::default(),
+        };
+        let arena = HeapArena::new(budget.ram);
+        let mut board: SerialDevice<_, 16> =
+            SerialDevice::new(own, profile, "host", arena, limits(256), Nonces::new([1; 16], 0));
+        let (mut room, start) = (vec![0; 4096], tokio::time::Instant::now());
+        // A board in a hurry: it hails again and again.
+        let now = || Instant::from_millis(20 * start.elapsed().as_millis() as u64);
+        let run = async {
+            let mut bytes = [0; 64];
+            loop {
+                while let Some(line) = board.poll_transmit(now()) {
+                    let line: Vec<u8> = line.collect();
+                    cable.write_all(&line).await.unwrap();
+                }
+                let wait = tokio::time::sleep(Duration::from_millis(5));
+                tokio::select! {
+                    len = cable.read(&mut bytes) => board.handle_bytes(&bytes[..len.unwrap()], &mut room, now()),
+                    () = wait => board.handle_timeout(now()),
+                }
+            }
+        };
+        let outcome = tokio::select! {
+            () = run => unreachable!("a board runs for ever"),
+            outcome = provision(&mut host, page, file, |_| {}) => outcome,
+        };
+        let train = board.samples(&room).map_or(0, |samples| samples.train_len());
+        (outcome, train as u32)
+    }
+
+    #[tokio::test]
+    async fn samples_are_given_with_the_page_of_the_board_and_no_other() {
+        let (given, samples_there) = give(&page("m4"), &samples()).await;
+        given.unwrap();
+        assert_eq!(samples_there, 400);
+        let other = Page { key: [8; 32], ..page("m4") };
+        let (given, samples_there) = give(&other, &samples()).await;
+        assert!(matches!(given, Err(ProvisionError::OtherKey(_))), "{given:?}");
+        assert_eq!(samples_there, 0);
+        let (given, _) = give(&page("m5"), &samples()).await;
+        let said = given.unwrap_err().to_string();
+        assert_eq!(said, "the board is m4, the page is that of m5; use the page of this board");
+        let (given, _) = give(&page("m4"), &vec![0; 5000]).await;
+        assert!(matches!(given, Err(ProvisionError::Room { need: 5000, have: 4096 })), "{given:?}");
+        let (given, _) = give(&page("m4"), &[9; 100]).await;
+        assert!(matches!(given, Err(ProvisionError::Refused(Code::WrongData))), "{given:?}");
     }
 }

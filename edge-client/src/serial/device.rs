@@ -6,15 +6,15 @@
 //! room for all of them would be most of a small board's stack.
 
 use common::{
-    Duration, Instant, Versions,
+    Code, Duration, Instant, Versions,
     message::DataSummary,
-    sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD},
+    sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD, SealError},
     transfer::LinkLimits,
 };
 
 use super::{
     MAX_PACKET,
-    intake::{Intake, SAMPLES, Turn},
+    intake::{Intake, Turn},
     line::{Decoder, Encoder},
     status::{PING, Status},
 };
@@ -27,12 +27,12 @@ use crate::{
 
 /// Packet and checksum.
 const ROOM: usize = MAX_PACKET + 4;
-/// How long a device that was refused waits before it asks again.
+/// How long a device that was refused waits before it asks again, and for the next piece of its samples.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// See the module for how to drive it. `SEND` is room for the longest packet it sends: a chunk and 35 bytes
-/// around it, and at least 256.
+/// See the module for how to drive it. `SEND` is room for the longest packet it sends: a chunk and 43 bytes
+/// around it, and at least 264.
 #[derive(Debug)]
 pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     session: Session<A, NODES>,
@@ -43,6 +43,8 @@ pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     /// When to hail (again), while there is no session.
     hail_at: Option<Instant>,
     pause: Duration,
+    /// The next hail has been put off by a refusal.
+    put_off: bool,
     asked: bool,
     status: Status,
     intake: Intake,
@@ -88,6 +90,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
             packet: [0; SEND],
             hail_at: Some(Instant::ZERO),
             pause: limits.timeout,
+            put_off: false,
             asked: false,
             status,
             intake: Intake::default(),
@@ -126,23 +129,18 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                 None => {}
                 Some(Err(_)) => self.status.damaged = self.status.damaged.saturating_add(1),
                 Some(Ok([PING])) => self.asked = true,
-                Some(Ok([SAMPLES, piece @ ..])) => match self.intake.handle(piece, room) {
-                    Turn::Nothing => {}
-                    Turn::Begun => self.replace_data(self.baked.clone(), now),
-                    Turn::Whole => {
-                        if let Some(samples) = self.intake.samples(room) {
-                            self.replace_data(samples.summary(), now);
-                        }
-                    }
-                },
                 Some(Ok(packet)) => match self.caller.handle(packet) {
                     Heard::Nothing => {}
                     Heard::Connected => {
                         (self.hail_at, self.pause) = (None, self.limits.timeout);
-                        self.session.handle_connected(self.limits, Versions::FOUR, now);
+                        self.session.handle_connected(self.limits, Versions::OURS, now);
+                    }
+                    Heard::Provisioning => {
+                        self.hail_at = Some(now + PATIENCE);
+                        self.intake.open(room);
                     }
                     Heard::Lost => {
-                        self.hail_at = Some(now);
+                        (self.hail_at, self.pause) = (Some(now), self.limits.timeout);
                         self.session.handle_disconnected();
                     }
                     Heard::Frame(frame) => {
@@ -150,25 +148,43 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                             self.status.rejected = self.status.rejected.saturating_add(1);
                         }
                     }
+                    Heard::Piece(piece) => {
+                        self.hail_at = Some(now + PATIENCE);
+                        match self.intake.handle(piece, room) {
+                            Turn::Nothing => {}
+                            Turn::Begun => self.replace_data(self.baked.clone()),
+                            Turn::Whole => {
+                                if let Some(samples) = self.intake.samples(room) {
+                                    self.replace_data(samples.summary());
+                                }
+                            }
+                        }
+                    }
+                    // Not authenticated: however many come, a hail is put off once, and a challenge is taken meanwhile.
                     Heard::Refused(code) => {
                         self.status.refused = Some(code);
-                        self.hail_at = Some(now + PATIENCE);
+                        if !self.put_off {
+                            (self.put_off, self.hail_at) = (true, Some(now + PATIENCE));
+                        }
                     }
-                    Heard::Rejected(_) => self.status.rejected = self.status.rejected.saturating_add(1),
+                    Heard::Rejected(error) => {
+                        self.status.rejected = self.status.rejected.saturating_add(1);
+                        // A gateway answers a device that it does not know with a key of its own making.
+                        if error == SealError::Forged && self.caller.is_hailing() {
+                            self.status.refused = Some(Code::UnknownDevice);
+                        }
+                    }
                 },
             }
         }
         self.note_events();
     }
 
-    /// Other samples are another device for the aggregator: it is greeted anew.
+    /// Other samples are another device for the aggregator: it is greeted anew when they are there.
     #[inline(never)]
-    fn replace_data(&mut self, data: DataSummary, now: Instant) {
+    fn replace_data(&mut self, data: DataSummary) {
         self.status.train_samples = data.train_samples;
         self.session.replace_data(data);
-        self.caller.hang_up();
-        self.session.handle_disconnected();
-        self.hail_at = Some(now);
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
@@ -196,10 +212,12 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
             self.status.working = self.session.has_work();
             return Some(self.status.encode(&mut self.packet));
         }
-        if let Some(taken) = self.intake.poll_answer() {
-            return Some(taken.encode(&mut self.packet));
+        if let Some(taken) = self.intake.poll_answer().filter(|_| self.caller.is_provisioning()) {
+            let len = taken.encode(self.packet.get_mut(SEAL_HEAD..)?);
+            return self.caller.seal(&mut self.packet, len);
         }
         if self.hail_at.is_some_and(|at| now >= at) {
+            self.put_off = false;
             self.hail_at = Some(now + self.pause);
             self.pause = self.pause.doubled(LONGEST_PAUSE);
             return Some(self.caller.hail(&mut self.packet));

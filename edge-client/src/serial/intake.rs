@@ -1,19 +1,21 @@
 //! Samples that arrive over the line, for boards with room for them in RAM.
 //!
 //! ```text
-//! host                                                    board
-//! SAMPLES  offset u32, length of the file u32, bytes   ->
+//! holder of the page                                      board
+//! (PROVISION, see common::sealed)                      ->
 //!                                                      <- TAKEN  code u16 (0 = fine), next u32, room u32
+//! SAMPLES  offset u32, length of the file u32, bytes   ->
+//!                                                      <- TAKEN
 //! ```
 //! The file is that of [`BytesShard`]. Pieces are repeated until they are answered, and an answer says which one
-//! comes next. They are not sealed: whoever holds the cable could also flash the board. Samples go to the board
-//! alone; nothing that passes a bridge can read or replace them, because a bridge does not send such packets on.
+//! comes next. Both are sealed with the board's key, for this purpose alone: a bridge, which holds the line but no key,
+//! can neither read nor replace samples. The aggregator has the board's key, too; together with a bridge it could.
 
 use common::Code;
 
 use crate::data::{BytesShard, Shard};
 
-/// First byte of a packet with a piece of a file of samples.
+/// First byte of a sealed frame with a piece of a file of samples.
 pub const SAMPLES: u8 = 0x12;
 /// First byte of the answer.
 pub const TAKEN: u8 = 0x13;
@@ -33,7 +35,7 @@ pub struct Taken {
 impl Taken {
     const LEN: usize = 11;
 
-    /// Writes the packet; 0 if there is no room.
+    /// Writes the frame; 0 if there is no room.
     pub(super) fn encode(&self, out: &mut [u8]) -> usize {
         let Some(out) = out.get_mut(..Self::LEN) else { return 0 };
         out[0] = TAKEN;
@@ -43,9 +45,9 @@ impl Taken {
         Self::LEN
     }
 
-    /// Reads a packet.
-    pub fn decode(packet: &[u8]) -> Option<Self> {
-        let [TAKEN, rest @ ..] = packet else { return None };
+    /// Reads a frame.
+    pub fn decode(frame: &[u8]) -> Option<Self> {
+        let [TAKEN, rest @ ..] = frame else { return None };
         let (code, rest) = rest.split_first_chunk()?;
         let (next, rest) = rest.split_first_chunk()?;
         let room = rest.try_into().ok()?;
@@ -77,10 +79,21 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// A packet without its first byte.
+    /// A session for samples begins: the other end hears how much room there is. What an earlier session has left
+    /// unfinished is forgotten.
+    pub fn open(&mut self, room: &[u8]) {
+        if !self.whole {
+            (self.len, self.next) = (0, 0);
+        }
+        let room = u32::try_from(room.len()).unwrap_or(u32::MAX);
+        self.answer = Some(Taken { refused: None, next: 0, room });
+    }
+
+    /// A frame.
     #[inline(never)]
-    pub fn handle(&mut self, packet: &[u8], room: &mut [u8]) -> Turn {
-        let Some((offset, rest)) = packet.split_first_chunk() else { return Turn::Nothing };
+    pub fn handle(&mut self, frame: &[u8], room: &mut [u8]) -> Turn {
+        let [SAMPLES, rest @ ..] = frame else { return Turn::Nothing };
+        let Some((offset, rest)) = rest.split_first_chunk() else { return Turn::Nothing };
         let Some((len, piece)) = rest.split_first_chunk() else { return Turn::Nothing };
         let (offset, len) = (u32::from_le_bytes(*offset), u32::from_le_bytes(*len));
         if len as usize > room.len() {
@@ -145,7 +158,7 @@ mod tests {
 
     fn piece(file: &[u8], offset: usize, len: usize) -> Vec<u8> {
         let head = [(offset as u32).to_le_bytes(), (file.len() as u32).to_le_bytes()].concat();
-        [&head[..], &file[offset..file.len().min(offset + len)]].concat()
+        [&[SAMPLES], &head[..], &file[offset..file.len().min(offset + len)]].concat()
     }
 
     fn taken(intake: &mut Intake) -> Taken {
@@ -182,11 +195,11 @@ mod tests {
         let wrong = [9; 40];
         assert_eq!(intake.handle(&piece(&wrong, 0, 64), &mut room), Turn::Nothing);
         assert_eq!(taken(&mut intake).refused, Some(Code::WrongData));
-        for short in 0..8 {
+        for short in 0..9 {
             assert_eq!(intake.handle(&piece(&wrong, 0, 64)[..short], &mut room), Turn::Nothing);
         }
         // Offsets from anywhere.
         let far = [u32::MAX.to_le_bytes(), 40u32.to_le_bytes()].concat();
-        assert_eq!(intake.handle(&[&far[..], &[1; 9]].concat(), &mut room), Turn::Nothing);
+        assert_eq!(intake.handle(&[&[SAMPLES], &far[..], &[1; 9]].concat(), &mut room), Turn::Nothing);
     }
 }

@@ -1,6 +1,8 @@
-//! Packets among noise.
+//! Packets among noise; a board whose bridge does what it likes.
 
 use proptest::prelude::*;
+
+mod hostile;
 
 use super::{
     line::{Decoder, Encoder, LineError},

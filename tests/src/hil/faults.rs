@@ -281,8 +281,8 @@ impl Case {
         {
             let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
             packet[SEAL_HEAD..SEAL_HEAD + frame.len()].copy_from_slice(&frame);
-            self.gate.seal(&mut packet, frame.len()).unwrap();
-            self.say(&packet);
+            let len = self.gate.seal(&mut packet, frame.len()).unwrap();
+            self.say(&packet[..len]);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use aggregator::{ca::Authority, config::Config, report::RoundReport, server::Server};
-use common::{Budget, privacy::Privacy};
+use common::{Budget, privacy::Privacy, sealed::Page};
 use edge_client::{
     Profile,
     data::Shard,
@@ -170,7 +170,7 @@ async fn run_async(
                 (&own, &shard[..])
             }
             Lines::Provisioned => {
-                tasks.spawn(provision_first(listen(), shard.clone(), socket.clone()));
+                tasks.spawn(provision_first(listen(), page.clone(), shard.clone(), socket.clone()));
                 (&own, &[0xff][..])
             }
         };
@@ -192,12 +192,17 @@ async fn run_async(
 }
 
 /// Gives a board its samples, then connects it to the bridge.
-async fn provision_first(board: UnixListener, shard: Vec<u8>, bridge: PathBuf) {
+async fn provision_first(board: UnixListener, page: Vec<u8>, shard: Vec<u8>, bridge: PathBuf) {
     let (mut board, _) = board.accept().await.unwrap();
+    let page = Page::decode(&page).unwrap();
+    // Without the board's key nothing is taken.
+    let other = Page { key: [0; 32], ..page.clone() };
+    let refused = provision(&mut board, &other, &shard, |_| {}).await.unwrap_err();
+    assert!(matches!(refused, ProvisionError::OtherKey(_)), "{refused}");
     // More than the board has room for is refused with the figures, and does no harm.
-    let refused = provision(&mut board, &vec![0; 1 << 20], |_| {}).await.unwrap_err();
+    let refused = provision(&mut board, &page, &vec![0; 1 << 20], |_| {}).await.unwrap_err();
     assert!(matches!(refused, ProvisionError::Room { need: 0x10_0000, have: 1.. }), "{refused}");
-    provision(&mut board, &shard, |_| {}).await.unwrap();
+    provision(&mut board, &page, &shard, |_| {}).await.unwrap();
     let mut bridge = UnixStream::connect(bridge).await.unwrap();
     let _ = tokio::io::copy_bidirectional(&mut board, &mut bridge).await;
 }

@@ -30,7 +30,7 @@ async fn take_part() {
     // still come.
     let Ok(page) = Page::decode(board::identity()) else { return };
     let shard = BytesShard::parse(board::shard()).unwrap_or(BytesShard::EMPTY);
-    let nonces = Nonces::new(page.seed, u64::from(board::starts()) << 32);
+    let nonces = Nonces::new(board::seed(page.seed), u64::from(board::starts()) << 32);
     let limits =
         Limits { board: board::NAME, chunk: board::CHUNK, flash: 64 << 10, stack: board::stack_used };
     let mut device: Device<{ board::NODES }, { node::send_room(board::CHUNK) }> =

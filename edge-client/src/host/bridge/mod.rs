@@ -3,8 +3,9 @@
 //! ```text
 //! board == COBS packets ==> port -> line -> stream == packets with their length ==> aggregator
 //! ```
-//! A bridge reads packets' ends, not their contents: frames are sealed between board and aggregator. What
-//! it can do is drop them, which a lossy cable does as well. Boards come and go, and so does the aggregator;
+//! A bridge reads packets' ends and kinds, not their contents: frames are sealed between board and aggregator. What
+//! a bridge can do is drop them and hold boards up, which a bad cable does as well. It carries only the kinds that
+//! board and aggregator say to each other ([`goes_up`], [`goes_down`]). Boards come and go, and so does the aggregator;
 //! neither waits for the other.
 
 use std::{
@@ -17,7 +18,7 @@ use std::{
 use common::{
     Code,
     printable::printable,
-    sealed::{STRANGER, name_in},
+    sealed::{Hail, STRANGER, goes_down, goes_up},
     wire::{BRIDGE_ALPN, frame_prefix},
 };
 use quinn::{RecvStream, SendStream};
@@ -251,8 +252,9 @@ impl Line {
                             self.device = Some(status.device.to_string());
                             self.note(|carried| carried.stack = Some(status.stack).filter(|&stack| stack > 0));
                         }
+                        None if !goes_up(&packet) => debug!(line = self.name, "dropped: {:?} of a board", packet.first()),
                         None => {
-                            if let Some(device) = name_in(&packet) {
+                            if let Some(Hail { device, .. }) = Hail::decode(&packet) {
                                 self.device = Some(device.to_string());
                             }
                             let len = Encoder::new(&packet).count() as u64;
@@ -266,6 +268,9 @@ impl Line {
                 },
                 answer = answers.recv() => match answer {
                     None => break Ended::Uplink,
+                    Some(answer) if !goes_down(&answer) => {
+                        warn!(line = self.name, "dropped: {:?} of the aggregator is not for boards", answer.first());
+                    }
                     Some(answer) => if let Err(error) = self.put(&answer).await {
                         break Ended::Line(error);
                     },
@@ -294,11 +299,17 @@ pub fn report(line: &str, status: &Status) {
     let tier = status.tier.map_or_else(|| "no tier".into(), |tier| tier.to_string());
     let doing = if status.working { format!("batch {batches}") } else { "waiting".into() };
     let board = printable(board);
+    let link = match (open, status.refused) {
+        (true, _) => "connected",
+        (false, Some(Code::UnknownDevice)) => {
+            "not connected: the gateway does not know this board's key; enrol it and flash its page"
+        }
+        (false, _) => "not connected",
+    };
     info!(
         line,
-        "{device} ({board}): up {} s, {}, {tier}, round {round}, {doing}, {accepted} accepted, stack {stack}, {damaged} damaged, {rejected} rejected",
+        "{device} ({board}): up {} s, {link}, {tier}, round {round}, {doing}, {accepted} accepted, stack {stack}, {damaged} damaged, {rejected} rejected",
         uptime_ms / 1000,
-        if *open { "connected" } else { "not connected" },
     );
 }
 

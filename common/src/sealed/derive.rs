@@ -1,0 +1,89 @@
+//! Every key follows from the device's key, step by step: `key, block -> HChaCha20(key, block)`.
+//!
+//! ```text
+//! device's key -> purpose -> nonce d -> nonce a -> use     frames or samples; up, down or salt
+//! device's key -> nonces  -> seed and count                the device's nonces
+//! ```
+//! Purposes and uses are blocks of their own ([`label`]). A key on the way is used for such steps only, and a key at the
+//! end for one cipher only.
+
+use chacha20::{R20, hchacha};
+
+use super::{Key, NONCE, Nonce, Purpose};
+
+/// Version 1 has the device's nonce in this place, so its nonces must not begin like this.
+pub(super) const LABEL: &[u8; NONCE - 1] = b"FairTier seal 2";
+
+/// What a step is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Use {
+    Frames = b'f',
+    Samples = b's',
+    Nonces = b'n',
+    /// Packets of the device.
+    Up = b'u',
+    /// Packets to the device.
+    Down = b'd',
+    Salt = b'x',
+}
+
+impl From<Purpose> for Use {
+    fn from(purpose: Purpose) -> Self {
+        match purpose {
+            Purpose::Frames => Self::Frames,
+            Purpose::Samples => Self::Samples,
+        }
+    }
+}
+
+fn label(what: Use) -> Nonce {
+    let mut block = [what as u8; NONCE];
+    if let Some(place) = block.first_chunk_mut() {
+        *place = *LABEL;
+    }
+    block
+}
+
+#[inline(never)]
+pub(super) fn step(key: &Key, block: &Nonce) -> Key {
+    hchacha::<R20>(&(*key).into(), &(*block).into()).into()
+}
+
+pub(super) fn step_to(key: &Key, what: Use) -> Key {
+    step(key, &label(what))
+}
+
+/// The key of one session, from which those of its packets follow.
+pub(super) fn session_key(key: &Key, purpose: Purpose, device: &Nonce, other: &Nonce) -> Key {
+    step(&step(&step_to(key, purpose.into()), device), other)
+}
+
+/// The device's nonces: a pseudo-random function of a seed and a number.
+///
+/// They do not repeat as long as no two starts of a board have both the same seed and the same count. A
+/// board with a random number generator draws the seed at every start; one without keeps the count where a
+/// reset does not reach it and takes the seed from its identity page, which is written anew at every start
+/// of an emulated board.
+#[derive(Clone, Debug)]
+pub struct Nonces {
+    seed: Nonce,
+    count: u64,
+}
+
+impl Nonces {
+    pub fn new(seed: Nonce, count: u64) -> Self {
+        Self { seed, count }
+    }
+
+    pub(super) fn draw(&mut self, key: &Key) -> Nonce {
+        let mut block = self.seed;
+        for (byte, count) in block.iter_mut().zip(self.count.to_le_bytes()) {
+            *byte ^= count;
+        }
+        self.count += 1;
+        let whole = step(&step_to(key, Use::Nonces), &block);
+        let [first, ..] = whole.as_chunks::<NONCE>().0 else { return block };
+        *first
+    }
+}

@@ -1,0 +1,58 @@
+//! Packets as `tests/golden/seal.py` computes them.
+
+use super::*;
+
+fn golden(name: &str) -> Vec<u8> {
+    let text = include_str!("../../../tests/golden/seal.txt");
+    let hex = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap();
+    let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(digits).collect()
+}
+
+const FRAME: &[u8] = b"twenty-one bytes here";
+
+#[test]
+fn packets_are_those_of_an_independent_program() {
+    let (mut caller, mut gate, mut holder) = (caller(), Gate::default(), Gate::of_holder());
+    let knock = hail(&mut caller);
+    assert_eq!(knock, golden("hail"));
+    assert_eq!(answer(&mut holder, &knock, 9), golden("provision"));
+    let mut challenge = answer(&mut gate, &knock, 9);
+    assert_eq!(challenge, golden("challenge"));
+    assert_eq!(caller.handle(&mut challenge), Heard::Connected);
+    assert_eq!(sealed(FRAME, |p, n| caller.seal(p, n)), golden("up-1"));
+    assert_eq!(sealed(b"", |p, n| caller.seal(p, n)), golden("up-2"));
+    assert_eq!(receive(&mut gate, &golden("up-1")), Ok((true, FRAME.to_vec())));
+    assert_eq!(receive(&mut gate, &golden("up-2")), Ok((false, vec![])));
+    assert_eq!(gate.version(), Some(2));
+    assert_eq!(sealed(FRAME, |p, n| gate.seal(p, n)), golden("down-1"));
+    assert_eq!(caller.handle(&mut golden("down-1")), Heard::Frame(FRAME));
+}
+
+/// Version 1, as firmware of before speaks it.
+#[test]
+fn an_older_device_is_answered_in_its_version() {
+    let mut gate = Gate::default();
+    assert_eq!(answer(&mut gate, &golden("first-hail"), 9), golden("first-challenge"));
+    assert_eq!(receive(&mut gate, &golden("first-up-1")), Ok((true, FRAME.to_vec())));
+    assert_eq!(gate.version(), Some(1));
+    assert_eq!(sealed(FRAME, |p, n| gate.seal(p, n)), golden("first-down-1"));
+    assert_eq!(receive(&mut gate, &golden("first-up-1")), Err(SealError::Replayed));
+}
+
+#[test]
+fn a_bridge_cannot_choose_the_version() {
+    // The answer to an older hail means nothing to a newer device.
+    let mut caller = caller();
+    let mut older = hail(&mut caller);
+    older[1] = 1;
+    let mut challenge = answer(&mut Gate::default(), &older, 9);
+    assert_eq!(caller.handle(&mut challenge), Heard::Rejected(SealError::Forged));
+    // An older hail with a label for its nonce would give a key of this version.
+    older[2..18].copy_from_slice(b"FairTier seal 2f");
+    assert_eq!(Hail::decode(&older), None);
+    // A holder of a page has no samples for an older device.
+    let (mut packet, mut reply) = (golden("first-hail"), [0; MAX_PLAIN]);
+    let knock = Gate::of_holder().handle(&mut packet, &mut reply, key_of, || [9; 16]);
+    assert_eq!(knock, Knock::Nothing);
+}

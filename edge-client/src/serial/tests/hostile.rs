@@ -1,0 +1,202 @@
+//! What a bridge without the board's key can do to a board.
+
+use common::{
+    Budget, Code, Instant, Versions,
+    message::ToAggregator,
+    sealed::{
+        CHALLENGE, Gate, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, SEALED, STRANGER, refusal,
+    },
+    wire::{self, Frame},
+};
+
+use super::*;
+use crate::{
+    Profile,
+    data::{BytesShard, Images, Shard},
+    session::HeapArena,
+};
+
+type Board = SerialDevice<HeapArena, 16>;
+
+const KEY: [u8; 32] = [7; 32];
+
+/// A board, the room for its samples, and the bridge's view of its line.
+struct Bench {
+    board: Board,
+    room: [u8; 512],
+    now: Instant,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let page = Page {
+            device: "m4".parse().unwrap(),
+            key: KEY,
+            seed: [1; 16],
+            privacy: common::privacy::Privacy::default(),
+        };
+        let budget = Budget { ram: 1 << 15, ..Budget::UNLIMITED };
+        let data = BytesShard::EMPTY.summary();
+        let profile = Profile {
+            device: page.device.clone(),
+            budget,
+            data,
+            privacy: common::privacy::Privacy::default(),
+        };
+        let arena = HeapArena::new(budget.ram);
+        let board = Board::new(page, profile, "host", arena, limits(256), Nonces::new([1; 16], 0));
+        Self { board, room: [0; 512], now: Instant::ZERO }
+    }
+
+    fn hear(&mut self, packet: &[u8]) {
+        self.board.handle_bytes(&line(packet), &mut self.room, self.now);
+    }
+
+    /// What the board says within so many milliseconds.
+    fn after(&mut self, millis: u64) -> Vec<Vec<u8>> {
+        self.now = self.now + Duration::from_millis(millis);
+        self.board.handle_timeout(self.now);
+        let mut said = vec![];
+        while let Some(bytes) = self.board.poll_transmit(self.now).map(Iterator::collect::<Vec<u8>>) {
+            said.extend(packets(&mut Decoder::<1024>::default(), &bytes).into_iter().map(Result::unwrap));
+        }
+        said
+    }
+
+    fn hail(&mut self, millis: u64) -> Vec<u8> {
+        let said = self.after(millis);
+        assert!(said.iter().all(|packet| packet[0] == common::sealed::HAIL), "{said:?}");
+        said.into_iter().next().expect("the board hails")
+    }
+
+    /// Answers a hail and gives the answer.
+    fn challenge(&mut self, gate: &mut Gate, mut hail: Vec<u8>) {
+        let mut reply = [0; MAX_PLAIN];
+        let Knock::Reply(len) = gate.handle(&mut hail, &mut reply, |_| Some(KEY), || [5; 16]) else {
+            panic!("no challenge")
+        };
+        self.hear(&reply[..len]);
+    }
+}
+
+fn samples() -> Vec<u8> {
+    let train = Images::new(&[1; 40], &[3; 20], 2).unwrap();
+    BytesShard::new(train, Images::new(&[], &[], 2).unwrap(), 0.5).unwrap().encode()
+}
+
+fn piece(file: &[u8]) -> Vec<u8> {
+    let len = (file.len() as u32).to_le_bytes();
+    [&[SAMPLES, 0, 0, 0, 0], &len[..], file].concat()
+}
+
+fn seal(gate: &mut Gate, frame: &[u8]) -> Vec<u8> {
+    let mut packet = [&[0; SEAL_HEAD][..], frame, &[0; SEAL_OVERHEAD]].concat();
+    let len = gate.seal(&mut packet, frame.len()).unwrap();
+    packet[..len].to_vec()
+}
+
+#[test]
+fn a_board_takes_no_samples_that_its_key_has_not_sealed() {
+    let mut bench = Bench::new();
+    let file = samples();
+    // Before there is a session, while it hails, and in a session.
+    bench.hear(&piece(&file));
+    assert!(bench.board.samples(&bench.room).is_none(), "before its first session");
+    let hail = bench.hail(0);
+    bench.hear(&piece(&file));
+    let mut gate = Gate::default();
+    bench.challenge(&mut gate, hail);
+    let mut said = bench.after(1);
+    assert_eq!(said[0][0], SEALED, "{said:?}");
+    bench.hear(&piece(&file));
+    let mut reply = [0; MAX_PLAIN];
+    let knock = gate.handle(&mut said[0], &mut reply, |_| None, Default::default);
+    assert!(matches!(knock, Knock::Frame { .. }));
+    // Not even from the aggregator, in a session for frames.
+    let sealed = seal(&mut gate, &piece(&file));
+    bench.hear(&sealed);
+    assert!(bench.board.samples(&bench.room).is_none());
+    assert_eq!(bench.room, [0; 512]);
+    assert_eq!(bench.board.status().train_samples, 0);
+}
+
+#[test]
+fn a_holder_of_the_page_gives_samples_and_the_board_hails_with_them() {
+    let mut bench = Bench::new();
+    let (hail, mut holder) = (bench.hail(0), Gate::of_holder());
+    bench.challenge(&mut holder, hail);
+    for turn in 0..2 {
+        let said = bench.after(1);
+        let [mut answer] = <[Vec<u8>; 1]>::try_from(said).unwrap();
+        let mut reply = [0; MAX_PLAIN];
+        let knock = holder.handle(&mut answer, &mut reply, |_| None, Default::default);
+        let Knock::Frame { frame, .. } = knock else { panic!("{knock:?}") };
+        let next = if turn == 0 { 0 } else { samples().len() as u32 };
+        assert_eq!(Taken::decode(frame), Some(Taken { refused: None, next, room: 512 }));
+        if turn == 0 {
+            let sealed = seal(&mut holder, &piece(&samples()));
+            bench.hear(&sealed);
+        }
+    }
+    assert_eq!(bench.board.samples(&bench.room).unwrap().train_len(), 20);
+    bench.hear(&[STRANGER]);
+    bench.hail(0);
+    // Without a word it waits for more samples, and not for ever.
+    let mut bench = Bench::new();
+    let hail = bench.hail(0);
+    bench.challenge(&mut Gate::of_holder(), hail);
+    assert_eq!(bench.after(1).len(), 1);
+    bench.hail(20_000);
+}
+
+/// They are not authenticated.
+#[test]
+fn refusals_only_delay_a_board() {
+    let mut bench = Bench::new();
+    let mut hails = 0;
+    for _ in 0..100 {
+        bench.hear(&refusal(Code::UnknownDevice));
+        hails += bench.after(1000).len();
+    }
+    assert!(hails >= 4, "{hails} hails in 100 seconds of refusals");
+    bench.hear(&[STRANGER]);
+    // A challenge is taken at once.
+    let hail = bench.hail(20_000);
+    bench.hear(&refusal(Code::UnknownDevice));
+    bench.challenge(&mut Gate::default(), hail);
+    assert_eq!(bench.after(0)[0][0], SEALED);
+    // A session that is said to be lost is opened again at once.
+    for _ in 0..100 {
+        bench.hear(&[STRANGER]);
+        bench.hear(&[STRANGER]);
+        let hail = bench.hail(0);
+        bench.hear(&[STRANGER]);
+        bench.challenge(&mut Gate::default(), hail);
+        assert_eq!(bench.after(0)[0][0], SEALED);
+    }
+}
+
+#[test]
+fn a_board_that_is_not_enrolled_says_so_when_it_is_asked() {
+    let mut bench = Bench::new();
+    bench.hail(0);
+    bench.hear(&[&[CHALLENGE][..], &[3; 32]].concat());
+    let status = bench.board.status();
+    assert_eq!((status.refused, status.rejected), (Some(Code::UnknownDevice), 1));
+    bench.hail(5000);
+}
+
+#[test]
+fn a_board_names_its_protocol_versions() {
+    let mut bench = Bench::new();
+    let (hail, mut gate) = (bench.hail(0), Gate::default());
+    bench.challenge(&mut gate, hail);
+    let (mut packet, mut reply) = (bench.after(0).remove(0), [0; MAX_PLAIN]);
+    let Knock::Frame { frame, .. } = gate.handle(&mut packet, &mut reply, |_| None, Default::default) else {
+        panic!("no frame")
+    };
+    let Ok(Frame::Control(body)) = Frame::decode(frame) else { panic!("no message") };
+    let (message, tail) = wire::control(body).unwrap();
+    assert!(matches!(message, ToAggregator::Hello(_)), "{message:?}");
+    assert_eq!(wire::tail(tail), Some(Versions::OURS));
+}

@@ -1,0 +1,120 @@
+//! What a bridge carries when the ends of its lines lie, and what it can find out of the gateway.
+
+use std::{fs, net::SocketAddr};
+
+use aggregator::{ca::Authority, quic};
+use common::{
+    sealed::{CHALLENGE, HAIL, REFUSED, SEAL_VERSION, SEALED, STRANGER},
+    wire,
+};
+use fleet::{
+    board::Board,
+    gateway::Gateway,
+    process::{Process, wait_for},
+    raw::{Raw, packet, tls},
+};
+
+const CONFIG: &str = "run = { rounds = 1000000, min_devices = 1 }";
+
+fn enroll_board(gateway: &Gateway, name: &str) {
+    let (dir, out) = (gateway.text("gw"), gateway.text("."));
+    Process::start("enroll", "aggregator", &["enroll", "--dir", &dir, "--out", &out, "--serial", name])
+        .succeed();
+}
+
+/// A gateway and a board that send packets of every kind to each other.
+#[test]
+fn only_the_kinds_that_they_need_pass_between_board_and_gateway() {
+    let gateway = Gateway::new(CONFIG, &["bridge"]);
+    enroll_board(&gateway, "m4");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let authority = Authority::open(&gateway.path("gw")).unwrap();
+    let endpoint = runtime.block_on(async {
+        quic::listen_as(&authority, SocketAddr::from(([127, 0, 0, 1], 0)), &[wire::BRIDGE_ALPN]).unwrap()
+    });
+    let (address, socket) = (endpoint.local_addr().unwrap().to_string(), gateway.text("boards.sock"));
+    let (identity, port) = (gateway.text("bridge.pem"), format!("unix:{socket}"));
+    let args = ["bridge", "--server", &address, "--identity", &identity, "--port", &port];
+    let mut bridge = Process::start("bridge", "edge-client", &args);
+    let connection =
+        runtime.block_on(async { endpoint.accept().await.unwrap().accept().unwrap().await.unwrap() });
+    bridge.wait_line("connected to");
+    let mut board = Board::plug(&gateway.path("m4.page"), &gateway.path("boards.sock"));
+    // The bridge says that there was no session; then its stream is open.
+    wait_for("the bridge", || board.next_packet().filter(|packet| packet[..] == [STRANGER]));
+
+    // Up: after every kind a packet that is carried for sure, so that nothing is still on its way.
+    board.put(&[SEALED, 0xff]);
+    let (mut send, mut receive) = runtime.block_on(connection.accept_bi()).unwrap();
+    let mut up = vec![];
+    for kind in 0..=255 {
+        board.put(&[kind, 7, 7, 7]);
+        board.put(&[SEALED, kind]);
+        loop {
+            let packet = runtime.block_on(packet(&mut receive)).unwrap();
+            if packet[..] == [SEALED, kind] {
+                break;
+            }
+            if packet.len() == 4 {
+                up.push(packet[0]);
+            }
+        }
+    }
+    assert_eq!(up, [HAIL, SEALED]);
+
+    // Down, among them packets with samples and with questions for the board's status.
+    let mut down = vec![];
+    for kind in 0..=255 {
+        for bytes in [&[kind, 7, 7, 7][..], &[SEALED, kind]] {
+            let framed = [&wire::frame_prefix(bytes.len())[..], bytes].concat();
+            runtime.block_on(send.write_all(&framed)).unwrap();
+        }
+        loop {
+            let packet = wait_for("the bridge", || board.next_packet());
+            if packet[..] == [SEALED, kind] {
+                break;
+            }
+            down.push(packet[0]);
+        }
+    }
+    assert_eq!(down, [CHALLENGE, SEALED, STRANGER, REFUSED]);
+    assert!(bridge.is_running());
+}
+
+#[test]
+fn a_bridge_cannot_find_out_which_boards_are_enrolled() {
+    let gateway = Gateway::new(CONFIG, &["bridge", "m6"]);
+    enroll_board(&gateway, "m4");
+    enroll_board(&gateway, "m5");
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let revoked = Process::start("revoke", "aggregator", &["revoke", "--dir", &gateway.text("gw"), "m5"]);
+    revoked.succeed();
+    let mut tls = tls(&fs::read(gateway.identity("bridge")).unwrap(), false);
+    tls.alpn_protocols = vec![wire::BRIDGE_ALPN.to_vec()];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut raw = Raw::connect(&serving.address, tls).await.unwrap();
+        let mut challenges = vec![];
+        for version in 1..=SEAL_VERSION {
+            // A board, one that was revoked, a device that is none, and a name that was never used.
+            for name in ["m4", "m5", "m6", "m7", "m4", "m7"] {
+                raw.frame(&[&[HAIL, version][..], &[7; 16], name.as_bytes()].concat()).await;
+                let challenge = raw.hear_bytes().await.unwrap();
+                assert_eq!((challenge[0], challenge.len()), (CHALLENGE, 33), "{name}, version {version}");
+                challenges.push(challenge);
+                // Nor by what follows.
+                raw.frame(&[SEALED; 40]).await;
+                assert_eq!(raw.hear_bytes().await.unwrap(), [STRANGER], "{name}, version {version}");
+            }
+        }
+        let all = challenges.len();
+        challenges.sort();
+        challenges.dedup();
+        assert_eq!(challenges.len(), all, "a challenge that comes twice tells something");
+        raw.leave().await;
+    });
+    // The operator is told.
+    wait_for("a line in the log", || {
+        serving.process.output().lines().any(|line| line.contains("not enrolled (last: m")).then_some(())
+    });
+}
