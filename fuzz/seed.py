@@ -160,6 +160,9 @@ def files():
     for name in ("fedlf-online", "fedfb-parity", "tour"):
         seed("files", f"{name}.toml", (ROOT / f"sim/experiments/{name}.toml").read_bytes())
     seed("files", "history.jsonl", "{\"round\": 1, \"devices\": []}\n{}\nwhat\n\n{\"round\":2}\n{\"round\": 3")
+    sealed = lambda report: f"{report[:-1]},\"crc32\":\"{zlib.crc32(report[:-1].encode()):08x}\"}}\n"
+    lines = [sealed(f"{{\"round\":{round},\"devices\":[]}}") for round in (1, 2, 3)]
+    seed("files", "history.sealed.jsonl", lines[0] + lines[1].replace("devices", "Devices") + lines[2])
     for name in ("iid", "shards:3", "dominant:0.5", "pat-2", "dirichlet:0.5", "natural:2:1", "strata:50/50,20/80"):
         seed("files", "partition." + name.split(":")[0], name)
 

@@ -120,8 +120,8 @@ enum Command {
     },
     /// Serve the fleet; begins a run, or goes on with the one that is there
     ///
-    /// Ctrl-C or SIGTERM stop it in good order, and nothing is lost if it is killed. If the disk is full or fails, it says so
-    /// and ends with exit code 1. The log says whom a round waits for if it takes longer than usual.
+    /// Ctrl-C or SIGTERM stop it in good order, and no acknowledged update is lost if it is killed. If the disk is full or fails,
+    /// it says so and ends with exit code 1. A store that an older version wrote is migrated first. The log says whom a round waits for if it takes longer than usual.
     #[command(after_help = examples::SERVE)]
     Serve(ServeArgs),
     /// Serve the fleet with the run that is there already; refuses to begin a new one
@@ -144,15 +144,21 @@ enum Command {
     },
     /// Show all rounds: one line each
     ///
-    /// Reads store/history.jsonl, so also while `serve` runs. After a crash the last round may be missing until the next start.
+    /// Reads store/history.jsonl and the files before it, so also while `serve` runs. After a crash the last round may be
+    /// missing until the next start. Lines that are damaged are named and left out.
     #[command(after_help = examples::HISTORY)]
     History {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
         #[arg(long, default_value = "table")]
         format: history::Format,
+        /// Only the last so many rounds
+        #[arg(long, value_name = "ROUNDS")]
+        last: Option<usize>,
     },
     /// Read the whole store through and say what is wrong with it; changes nothing
+    ///
+    /// Writes to no disk, so also where it is full or read-only. No server may run.
     #[command(after_help = examples::VERIFY)]
     Verify {
         #[arg(long, default_value = "gateway")]
@@ -216,7 +222,7 @@ impl Cli {
                 serve::serve(&args)
             }
             Command::Status { dir, format } => status::status(&dir, format),
-            Command::History { dir, format } => history::history(&dir, format),
+            Command::History { dir, format, last } => history::history(&dir, format, last),
             Command::Verify { dir, format } => store::verify(&dir, format),
             Command::Rollback { dir, to } => store::rollback(&dir, to),
             Command::Combine(args) => combine::combine(args),

@@ -161,6 +161,7 @@ pub struct StoreConfig {
     pub keep_models: usize,
     pub keep_spool: bool,
     pub keep_reports: usize,
+    pub history_rounds: u32,
     pub record: bool,
 }
 
@@ -235,7 +236,7 @@ impl Default for ServerConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { keep_models: 2, keep_spool: false, keep_reports: 100, record: false }
+        Self { keep_models: 2, keep_spool: false, keep_reports: 100, history_rounds: 10_000, record: false }
     }
 }
 

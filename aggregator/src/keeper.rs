@@ -78,6 +78,11 @@ pub enum KeeperError {
 }
 
 impl KeeperError {
+    /// Whether stored data is damaged, or the database has failed in a way of which nothing is known.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Damaged { .. } | StoreError::Database { .. }))
+    }
+
     /// Whether there is no room on the disk for what has to be written.
     pub fn is_full(&self) -> bool {
         match self {

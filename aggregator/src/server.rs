@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/fairtier.toml      configuration
 //! DIR/identity/          authority and enrolled devices
-//! DIR/store/             what survives kill -9; history.jsonl in it has the reports of all rounds
+//! DIR/store/             what survives kill -9; the files history*.jsonl in it have the reports of all rounds
 //! DIR/model.onnx         the global model after the last committed round
 //! DIR/status.json        the last round in numbers, and whom the run waits for
 //! DIR/rounds/            recorded rounds, with `record = true`
@@ -110,8 +110,8 @@ pub struct Server {
 impl Server {
     /// Starts, or goes on with the run in `dir`. Needs a tokio runtime around it.
     pub fn start(config: &Config, dir: &Path, observer: Option<Observer>) -> Result<Self, ServerError> {
-        let StoreConfig { keep_models, keep_spool, keep_reports, .. } = config.store;
-        let options = Options { keep_models, keep_spool, keep_reports };
+        let StoreConfig { keep_models, keep_spool, keep_reports, history_rounds, .. } = config.store;
+        let options = Options { keep_models, keep_spool, keep_reports, history_rounds };
         Run::prepare(config)?;
         if !config.guard.obsolete.is_empty() {
             let keys = config.guard.obsolete.join(", ");
@@ -233,10 +233,10 @@ fn write_first_status(keeper: &Keeper, dir: &Path) -> Result<bool, ServerError> 
     let over = scored && keeper.committed >= keeper.settings.rounds;
     let last_round = match last {
         Some(last) => last["last_round"].clone(),
-        // Killed before it was written. Reading all reports takes a while, so this is the exception.
+        // Killed before it was written.
         None => {
-            let reports = keeper.store.history()?;
-            reports.last().and_then(|(_, report)| serde_json::from_str(report).ok()).unwrap_or_default()
+            let report = keeper.store.report(keeper.committed)?;
+            report.and_then(|report| serde_json::from_str(&report).ok()).unwrap_or_default()
         }
     };
     keeper.write_status(&keeper.run_status(over, &last_round))?;

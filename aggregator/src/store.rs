@@ -27,7 +27,9 @@ mod error;
 mod history;
 mod ledger;
 mod memory;
+mod migrate;
 mod model;
+mod overlay;
 mod shelf;
 mod spool;
 mod spooled;
@@ -36,7 +38,7 @@ mod verify;
 pub use disk::{DiskStore, Options};
 pub use error::StoreError;
 pub(crate) use error::is_full;
-pub use history::Reports;
+pub use history::{Fault, Faults, Report, ReportReader, Reports, Why};
 pub use memory::MemoryStore;
 pub use spooled::Spooled;
 pub use verify::{RolledBack, Verified};
@@ -93,7 +95,10 @@ pub trait Store: Send {
     /// The model after a round (0: the initial one), if it is still kept.
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError>;
 
-    /// Report of every closed round, ascending.
+    /// The report of a closed round, if it is at hand; that of the last one is.
+    fn report(&self, round: u32) -> Result<Option<String>, StoreError>;
+
+    /// Report of every closed round, ascending; all of them in memory. [`ReportReader`] reads one after another.
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError>;
 }
 

@@ -110,6 +110,12 @@ fn seeds_of_records_and_credentials_are_read() {
 
     let found = Reports::parse(&seed("files", "history.jsonl"));
     assert_eq!((found.reports.len(), found.damaged), (2, vec![2, 3]));
+    let found = Reports::parse(&seed("files", "history.sealed.jsonl"));
+    assert_eq!(
+        (found.reports.into_keys().collect::<Vec<_>>(), found.damaged),
+        (vec![1, 3], vec![2]),
+        "{AGAIN}"
+    );
     let partitions: Vec<_> =
         names("files").into_iter().filter(|name| name.starts_with("partition.")).collect();
     assert_eq!(partitions.len(), 7);

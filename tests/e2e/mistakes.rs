@@ -213,6 +213,32 @@ fn half_a_round() -> Gateway {
     gateway
 }
 
+/// An acknowledged update that is damaged while the server runs is not said to be safe.
+#[test]
+fn a_spool_that_is_damaged_under_way_is_named_with_what_it_costs() {
+    let gateway = Gateway::new("run = { rounds = 5, min_devices = 2 }", &["cam-1", "mute"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let mut device = gateway.device(&serving, "cam-1", "0/20", &[]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let identity = fs::read(gateway.identity("mute")).unwrap();
+        let mut mute = Raw::connect(&serving.address, tls(&identity, false)).await.unwrap();
+        mute.join(hello("mute")).await;
+        mute.assignment().await;
+        device.wait_line("update accepted");
+    });
+    let spool = gateway.path("gw/store/spool/round-000001.spool");
+    let mut bytes = fs::read(&spool).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&spool, bytes).unwrap();
+    let _mute = gateway.device(&serving, "mute", "1/20", &[]);
+    let output = serving.process.fail();
+    assert!(output.contains("E52") && output.contains("round-000001.spool is damaged"), "{output}");
+    assert!(output.contains("at least one of them cannot be used"), "{output}");
+    assert!(!output.contains("is lost") && !output.contains("nothing was changed"), "{output}");
+}
+
 /// Damage anywhere in the ledger is either noticed, and then nothing is changed, or does not matter.
 #[test]
 fn flipped_bytes_in_the_ledger_do_no_harm() {

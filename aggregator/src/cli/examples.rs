@@ -71,6 +71,7 @@ Examples:
 pub(super) const HISTORY: &str = "\
 Examples:
   aggregator history --dir gateway
+  aggregator history --dir gateway --last 20
   aggregator history --dir gateway --format csv > rounds.csv
   aggregator history --dir gateway --format json | jq '.[-1].participation'";
 

@@ -1,17 +1,21 @@
 //! `aggregator history`: one line per round.
+//!
+//! Reports are read and printed one after another, so memory does not grow with their number.
 
-use std::path::Path;
+use std::{io::Write, path::Path};
 
 use aggregator::{
-    report::history::{self, Row},
-    store::Reports,
+    report::history::{Row, csv_head, table_head, tiers},
+    store::{Faults, Report, ReportReader},
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
-use serde_json::Value;
 use tracing::warn;
 
-use super::print;
+use super::output::stream;
+
+/// Lines of a damaged history that are named.
+const NAMED: usize = 10;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub(super) enum Format {
@@ -20,36 +24,80 @@ pub(super) enum Format {
     Csv,
 }
 
-pub(super) fn history(dir: &Path, format: Format) -> Result<()> {
-    let path = dir.join("store");
-    let Some(Reports { reports, damaged }) = Reports::read(&path)? else {
-        bail!("{}: no round is finished yet, or this is not an aggregator's directory", path.display());
-    };
-    if !damaged.is_empty() {
-        warn!("{}: lines {damaged:?} of history.jsonl are no reports", path.display());
-    }
-    let parse = |(round, report): (u32, String)| {
-        serde_json::from_str(&report).with_context(|| format!("{}: report of round {round}", path.display()))
-    };
-    let reports = reports.into_iter().map(parse).collect::<Result<Vec<Value>>>()?;
-    let text = match format {
-        Format::Json => Value::from(reports).to_string() + "\n",
-        Format::Csv => history::csv(&reports),
-        Format::Table => table(&reports),
-    };
-    Ok(print(&text)?)
+pub(super) fn history(dir: &Path, format: Format, last: Option<usize>) -> Result<()> {
+    let store = dir.join("store");
+    let mut reader = open(&store, last)?;
+    stream(|out| match format {
+        Format::Table => print_rows(&mut reader, out, &table_head(), Row::table),
+        Format::Csv => {
+            // The head names every tier, so the number of tiers is looked for first.
+            let tiers = most_tiers(open(&store, last)?)?;
+            print_rows(&mut reader, out, &csv_head(tiers), |row| row.csv(tiers))
+        }
+        Format::Json => print_json(&mut reader, out),
+    })?;
+    name_faults(&store, reader.faults());
+    Ok(())
 }
 
-fn table(reports: &[Value]) -> String {
-    let line = |cells: Vec<String>| cells.join(" ") + "\n";
-    let names = history::COLUMNS.iter().map(|&(name, width, _)| format!("{name:>width$}"));
-    let mut text = line(names.collect());
-    for row in reports.iter().map(Row::of) {
-        let cell = |(&(_, width, digits), value): (&(&str, usize, usize), Option<f64>)| {
-            let value = value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
-            format!("{value:>width$}")
-        };
-        text += &line(history::COLUMNS.iter().zip(row.0).map(cell).collect());
+fn open(store: &Path, last: Option<usize>) -> Result<ReportReader> {
+    let reader = match last {
+        Some(count) => ReportReader::last(store, count)?,
+        None => ReportReader::open(store)?,
+    };
+    let Some(reader) = reader else {
+        bail!("{}: no round is finished yet, or this is not an aggregator's directory", store.display());
+    };
+    Ok(reader)
+}
+
+fn print_rows(
+    reader: &mut ReportReader,
+    out: &mut dyn Write,
+    head: &str,
+    line: impl Fn(&Row) -> String,
+) -> Result<()> {
+    writeln!(out, "{head}")?;
+    while let Some(Report { round, text }) = reader.read_next()? {
+        match Row::parse(text) {
+            Ok(row) => writeln!(out, "{}", line(&row))?,
+            Err(error) => {
+                warn!("the report of round {round} is left out, because it has another form: {error}");
+            }
+        }
     }
-    text
+    Ok(())
+}
+
+fn most_tiers(mut reader: ReportReader) -> Result<usize> {
+    let mut most = 0;
+    while let Some(report) = reader.read_next()? {
+        most = most.max(tiers(report.text));
+    }
+    Ok(most)
+}
+
+fn print_json(reader: &mut ReportReader, out: &mut dyn Write) -> Result<()> {
+    let mut before = "[";
+    while let Some(report) = reader.read_next()? {
+        write!(out, "{before}{}", report.text)?;
+        before = ",\n";
+    }
+    let first = if before == "[" { "[" } else { "" };
+    Ok(writeln!(out, "{first}]")?)
+}
+
+fn name_faults(store: &Path, faults: &Faults) {
+    for fault in faults.named.iter().take(NAMED) {
+        warn!("{}: {fault}; the line is left out", store.display());
+    }
+    let more = faults.named.len().saturating_sub(NAMED) + faults.more;
+    if more > 0 {
+        warn!("{}: {more} more lines are damaged and left out", store.display());
+    }
+    if !faults.is_empty() {
+        warn!(
+            "a backup of these files has the lines; `aggregator verify` reads the rest of the store as well"
+        );
+    }
 }

@@ -9,10 +9,10 @@ use std::{
 
 use aggregator::{
     server::{End, Server, ServerError},
-    store::Reports,
+    store::ReportReader,
 };
 use anyhow::{Error, Result, anyhow, bail};
-use serde_json::Value;
+use serde::{Deserialize, de::IgnoredAny};
 use tracing::info;
 
 use super::print;
@@ -65,27 +65,49 @@ pub(super) fn serve(args: &ServeArgs) -> Result<()> {
     })
 }
 
+/// What a report says about devices that could not train.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Trained {
+    devices: Vec<IgnoredAny>,
+    silent: Vec<Silent>,
+    refused: Vec<Refused>,
+}
+
+#[derive(Deserialize)]
+struct Silent {
+    device: String,
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    device: String,
+    code: u16,
+    why: String,
+}
+
 /// Fails if no device has trained in any round: the model is the initial one, and that is no success.
 fn expect_training(dir: &Path) -> Result<()> {
-    let Some(Reports { reports, .. }) = Reports::read(&dir.join("store"))? else { return Ok(()) };
-    let parsed = reports.values().map(|report| serde_json::from_str(report));
-    let reports: Vec<Value> = parsed.collect::<Result<_, _>>()?;
-    let list = |report: &Value, key: &str| report[key].as_array().cloned().unwrap_or_default();
-    if reports.is_empty() || reports.iter().any(|report| !list(report, "devices").is_empty()) {
+    let Some(mut reader) = ReportReader::open(&dir.join("store"))? else { return Ok(()) };
+    let mut lost = BTreeMap::<String, usize>::new();
+    let mut count = 0;
+    while let Some(report) = reader.read_next()? {
+        let report: Trained = serde_json::from_str(report.text)?;
+        if !report.devices.is_empty() {
+            return Ok(());
+        }
+        count += 1;
+        for Silent { device } in report.silent {
+            *lost.entry(format!("{device} did not answer")).or_default() += 1;
+        }
+        for Refused { device, code, why } in report.refused {
+            *lost.entry(format!("{device} was refused (E{code:02} {why})")).or_default() += 1;
+        }
+    }
+    if count == 0 {
         return Ok(());
     }
-    let mut lost = BTreeMap::<String, usize>::new();
-    for report in &reports {
-        for line in list(report, "silent") {
-            *lost.entry(format!("{} did not answer", text(&line["device"]))).or_default() += 1;
-        }
-        for line in list(report, "refused") {
-            let code = line["code"].as_u64().map_or_else(|| "?".to_owned(), |code| format!("E{code:02}"));
-            let why = format!("{} was refused ({code} {})", text(&line["device"]), text(&line["why"]));
-            *lost.entry(why).or_default() += 1;
-        }
-    }
-    let (count, dir) = (reports.len(), dir.display());
+    let dir = dir.display();
     let why: Vec<_> = lost.iter().take(NAMED).map(|(why, times)| format!("{why} {times} times")).collect();
     let why = if why.is_empty() { "no device was there".to_owned() } else { why.join(", ") };
     bail!(
@@ -93,10 +115,6 @@ fn expect_training(dir: &Path) -> Result<()> {
          Look at the logs of these devices and remove the cause, raise run.rounds in {dir}/fairtier.toml by {count}, \
          then go on with `aggregator resume --dir {dir}`"
     );
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or("?")
 }
 
 /// Keeps the models of a run that is over available.
@@ -119,11 +137,13 @@ async fn linger(server: &Server, exit_when_done: bool, stop: impl Future<Output 
 fn advise(failed: ServerError, dir: &Path) -> Error {
     let again = match &failed {
         ServerError::Store(failed) if failed.is_full() => "free some space, then start again".to_owned(),
+        // It says itself what is affected and what to do.
+        ServerError::Keeper(cause) if cause.is_damage() => return failed.into(),
         ServerError::Keeper(cause) => {
             let first = if cause.is_full() { "free some space" } else { "remove the cause" };
             let dir = dir.display();
             format!(
-                "{first}, then go on with `aggregator resume --dir {dir}`; nothing that was acknowledged is lost"
+                "{first}, then go on with `aggregator resume --dir {dir}`; no update that was acknowledged is lost"
             )
         }
         _ => return failed.into(),

@@ -11,7 +11,7 @@ use aggregator::{
     config::Config,
     report::history::held,
     status::{FILE, is_served, replace},
-    store::{Reports, RolledBack},
+    store::{ReportReader, RolledBack},
 };
 use anyhow::{Context, Result, anyhow, bail};
 use common::Code;
@@ -59,9 +59,10 @@ pub(super) fn status(dir: &Path, format: Format) -> Result<()> {
 /// The status of a directory in which no server has written one yet.
 fn never_served(dir: &Path) -> Result<Value> {
     let config = Config::load(&dir.join("fairtier.toml"))?;
-    let reports = Reports::read(&dir.join("store"))?.unwrap_or_default().reports;
-    let (committed, last) = reports.last_key_value().map_or((0, None), |(round, text)| (*round, Some(text)));
-    let last: Option<Value> = last.map(|text| serde_json::from_str(text)).transpose()?;
+    let mut reader = ReportReader::last(&dir.join("store"), 1)?;
+    let report = reader.as_mut().map(ReportReader::read_next).transpose()?.flatten();
+    let committed = report.map_or(0, |report| report.round);
+    let last: Option<Value> = report.map(|report| serde_json::from_str(report.text)).transpose()?;
     let (strategy, rounds) = (config.strategy.name, config.run.rounds);
     Ok(json!({
         "strategy": strategy, "committed": committed, "rounds": rounds, "finished": false, "last_round": last,

@@ -18,7 +18,7 @@ pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
     let found = DiskStore::verify(&store).with_context(|| store.display().to_string())?;
     let text = if format == Format::Json {
         let json = serde_json::json!({
-            "committed": found.committed, "open": found.open, "models": found.models, "reports": found.reports,
+            "format": found.format, "committed": found.committed, "open": found.open, "models": found.models, "reports": found.reports,
             "devices": found.devices, "updates": found.updates, "bytes": found.bytes, "problems": found.problems,
         });
         format!("{json}\n")
@@ -28,10 +28,10 @@ pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
         let open = found.open.map_or(String::new(), |round| format!(", round {round} open"));
         let problems: String = found.problems.iter().map(|problem| format!("problem: {problem}\n")).collect();
         format!(
-            "{rounds}{open}\n\
+            "{rounds}{open}; store format {}\n\
              models kept: {:?}; {} reports, {} devices\n\
              {} updates with {} bytes agree with their checksums\n{problems}",
-            found.models, found.reports, found.devices, found.updates, found.bytes
+            found.format, found.models, found.reports, found.devices, found.updates, found.bytes
         )
     };
     print(&text)?;

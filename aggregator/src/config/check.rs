@@ -134,7 +134,12 @@ fn server(server: &ServerConfig) -> Vec<Rule> {
 fn store(store: &StoreConfig) -> Vec<Rule> {
     let some =
         |key, value: usize| rule(key, value, value > 0, "must be at least 1: the last one is always kept");
-    vec![some("store.keep_models", store.keep_models), some("store.keep_reports", store.keep_reports)]
+    let rounds = store.history_rounds;
+    vec![
+        some("store.keep_models", store.keep_models),
+        some("store.keep_reports", store.keep_reports),
+        rule("store.history_rounds", rounds, rounds > 0, "must be at least 1: a file holds a round or more"),
+    ]
 }
 
 fn share(x: f64) -> bool {
@@ -188,6 +193,7 @@ mod tests {
             ("server", "max_downloads", "9223372036854775807"),
             ("store", "keep_models", "0"),
             ("store", "keep_reports", "0"),
+            ("store", "history_rounds", "0"),
             ("training", "lr", "1e40"),
             ("training", "lr", "1e-60"),
             ("training", "lr_decay", "10.0"),

@@ -1,8 +1,15 @@
 //! The reports of a run as a table: one row per round with the main figures.
+//!
+//! A row is made of one report alone, and only what it shows is taken from it, so a history of any length passes through.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::collections::BTreeSet;
 
+use serde::Deserialize;
 use serde_json::Value;
+
+use parts::{Count, Figures, Held, Source};
+
+mod parts;
 
 /// Name, width in a table, and digits after the point.
 pub const COLUMNS: [(&str, usize, usize); 22] = [
@@ -32,79 +39,128 @@ pub const COLUMNS: [(&str, usize, usize); 22] = [
 
 /// One round; `None` where a report says nothing.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Row(pub [Option<f64>; COLUMNS.len()]);
+pub struct Row {
+    pub cells: [Option<f64>; COLUMNS.len()],
+    pub loss_by_tier: Vec<Option<f64>>,
+    pub accuracy_by_tier: Vec<Option<f64>>,
+}
 
 impl Row {
-    pub fn of(report: &Value) -> Self {
-        let at = |pointer: &str| report.pointer(pointer).and_then(Value::as_f64);
-        let count = |key: &str| report[key].as_array().map(|list| list.len() as f64);
-        let sum = |key: &str| {
-            let tiers = report["participation"].as_array()?;
-            Some(tiers.iter().filter_map(|tier| tier[key].as_f64()).sum())
-        };
+    pub fn parse(report: &str) -> serde_json::Result<Self> {
+        let Source {
+            round,
+            lr,
+            devices,
+            refused,
+            silent,
+            participation,
+            guard,
+            loss,
+            loss_split,
+            loss_by_tier,
+            accuracy,
+            accuracy_by_tier,
+            weights,
+            traffic,
+        } = serde_json::from_str(report)?;
+        let count = |list: Option<Count>| list.map(|Count(count)| count as f64);
+        let tiers = participation.as_deref();
+        let stragglers = tiers.map(|tiers| tiers.iter().filter_map(|tier| tier.stragglers).sum());
+        let late = tiers.map(|tiers| tiers.iter().filter_map(|tier| tier.late).sum());
         // Devices without test samples have no accuracy, and a round without devices has no loss. Older reports say 0.
-        let tested = at("/accuracy/count").is_some_and(|count| count > 0.0);
-        let accuracy = |key: &str| at(&format!("/accuracy/{key}")).filter(|_| tested);
-        let heard = at("/loss/count") != Some(0.0);
-        let loss = |pointer: &str| at(pointer).filter(|_| heard);
-        Self([
-            at("/round"),
-            count("devices"),
-            count("refused"),
-            count("silent"),
-            sum("stragglers"),
-            sum("late"),
-            at("/round").map(|_| held(report, None) as f64),
-            at("/lr"),
-            loss("/loss/mean"),
-            loss("/loss/variance"),
-            loss("/loss/worst10"),
-            loss("/loss/best10"),
-            loss("/loss_split/inter"),
-            accuracy("mean"),
-            accuracy("variance"),
-            accuracy("worst10"),
-            accuracy("best10"),
-            accuracy("angle"),
-            accuracy("jain"),
-            at("/weights/effective"),
-            at("/traffic/up"),
-            at("/traffic/down"),
-        ])
+        let heard = loss.as_ref().is_none_or(|loss| loss.count != Some(0.0));
+        let loss = loss.filter(|_| heard).unwrap_or_default();
+        let inter = loss_split.filter(|_| heard).and_then(|split| split.inter);
+        let accuracy = accuracy.filter(Figures::of_some).unwrap_or_default();
+        let held = round.map(|_| held_of(guard.as_deref().unwrap_or_default(), None) as f64);
+        let means = |tiers: Option<Vec<Figures>>| {
+            let mean = |tier: &Figures| tier.mean.filter(|_| tier.of_some());
+            tiers.unwrap_or_default().iter().map(mean).collect()
+        };
+        let traffic = traffic.unwrap_or_default();
+        Ok(Self {
+            cells: [
+                round,
+                count(devices),
+                count(refused),
+                count(silent),
+                stragglers,
+                late,
+                held,
+                lr,
+                loss.mean,
+                loss.variance,
+                loss.worst10,
+                loss.best10,
+                inter,
+                accuracy.mean,
+                accuracy.variance,
+                accuracy.worst10,
+                accuracy.best10,
+                accuracy.angle,
+                accuracy.jain,
+                weights.and_then(|weights| weights.effective),
+                traffic.up,
+                traffic.down,
+            ],
+            loss_by_tier: means(loss_by_tier),
+            accuracy_by_tier: means(accuracy_by_tier),
+        })
     }
+
+    /// As a line of a table.
+    pub fn table(&self) -> String {
+        let cell = |(&(_, width, digits), value): (&(&str, usize, usize), &Option<f64>)| {
+            let value = value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+            format!("{value:>width$}")
+        };
+        COLUMNS.iter().zip(&self.cells).map(cell).collect::<Vec<_>>().join(" ")
+    }
+
+    /// As a line of comma-separated values, with mean loss and accuracy of so many tiers in the last columns.
+    pub fn csv(&self, tiers: usize) -> String {
+        let by_tier =
+            |means: &[Option<f64>]| (0..tiers).map(|tier| means.get(tier).copied().flatten()).collect();
+        let (losses, accuracies): (Vec<_>, Vec<_>) =
+            (by_tier(&self.loss_by_tier), by_tier(&self.accuracy_by_tier));
+        let cells = self.cells.iter().chain(&losses).chain(&accuracies);
+        let text = |cell: &Option<f64>| cell.map_or(String::new(), |cell| cell.to_string());
+        cells.map(text).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// The line above a table.
+pub fn table_head() -> String {
+    COLUMNS.iter().map(|&(name, width, _)| format!("{name:>width$}")).collect::<Vec<_>>().join(" ")
+}
+
+/// The line above comma-separated values.
+pub fn csv_head(tiers: usize) -> String {
+    let mut names: Vec<String> = COLUMNS.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    names.extend((0..tiers).map(|tier| format!("loss_tier{tier}")));
+    names.extend((0..tiers).map(|tier| format!("accuracy_tier{tier}")));
+    names.join(",")
+}
+
+/// Tiers that a report speaks of.
+pub fn tiers(report: &str) -> usize {
+    #[derive(Deserialize)]
+    struct Tiers {
+        loss_by_tier: Count,
+    }
+    serde_json::from_str::<Tiers>(report).map_or(0, |report| report.loss_by_tier.0)
 }
 
 /// Devices, of a tier or all, that the guard has held in something.
 pub fn held(report: &Value, tier: Option<usize>) -> usize {
-    let lines = report["guard"].as_array().map_or(&[][..], Vec::as_slice);
-    let of_tier = |line: &&Value| tier.is_none_or(|tier| line["tier"].as_u64() == Some(tier as u64));
-    // Reports of older versions also noted what changed nothing.
-    let held = lines.iter().filter(of_tier).filter(|line| line["action"] != "noted");
-    held.filter_map(|line| line["device"].as_str()).collect::<BTreeSet<_>>().len()
+    held_of(&Vec::deserialize(&report["guard"]).unwrap_or_default(), tier)
 }
 
-/// With mean loss and accuracy of every tier in the last columns.
-pub fn csv(reports: &[Value]) -> String {
-    let tiers = |report: &Value| report["loss_by_tier"].as_array().map_or(0, Vec::len);
-    let tiers = reports.iter().map(tiers).max().unwrap_or(0);
-    let mut names: Vec<String> = COLUMNS.iter().map(|(name, ..)| (*name).to_owned()).collect();
-    names.extend((0..tiers).map(|tier| format!("loss_tier{tier}")));
-    names.extend((0..tiers).map(|tier| format!("accuracy_tier{tier}")));
-    let mut text = names.join(",") + "\n";
-    for report in reports {
-        let by_tier = |list: &str, tier: usize| {
-            let summary = &report[list][tier];
-            let filled = summary["count"].as_f64().is_some_and(|count| count > 0.0);
-            summary["mean"].as_f64().filter(|_| filled)
-        };
-        let mut cells: Vec<Option<f64>> = Row::of(report).0.to_vec();
-        cells.extend((0..tiers).map(|tier| by_tier("loss_by_tier", tier)));
-        cells.extend((0..tiers).map(|tier| by_tier("accuracy_by_tier", tier)));
-        let cells: Vec<String> =
-            cells.into_iter().map(|cell| cell.map_or(String::new(), |cell| cell.to_string())).collect();
-        let _ = writeln!(text, "{}", cells.join(","));
-    }
-    text
+fn held_of(lines: &[Held<'_>], tier: Option<usize>) -> usize {
+    let of_tier = |line: &&Held<'_>| tier.is_none_or(|tier| line.tier == Some(tier as f64));
+    // Reports of older versions also noted what changed nothing.
+    let held = lines.iter().filter(of_tier).filter(|line| line.action.as_deref() != Some("noted"));
+    held.filter_map(|line| line.device.as_deref()).collect::<BTreeSet<_>>().len()
 }
 
 #[cfg(test)]
@@ -131,13 +187,25 @@ mod tests {
         });
         let empty =
             json!({ "round": 4, "loss": { "count": 0, "mean": 0.0 }, "loss_split": { "inter": 0.0 } });
-        let text = csv(&[report, empty]);
-        let lines: Vec<_> = text.lines().collect();
+        let count = [&report, &empty].map(|report| tiers(&report.to_string()));
+        assert_eq!(count, [2, 0]);
+        let row = |report: &Value| Row::parse(&report.to_string()).unwrap().csv(2);
+        let lines = [csv_head(2), row(&report), row(&empty)];
         assert!(lines[2].starts_with("4,,,,,,0,,,,,,,,"), "an empty round has no loss: {}", lines[2]);
         assert!(lines[0].starts_with("round,devices,refused,silent,stragglers,late,held,lr,loss,"));
         assert!(lines[0].ends_with(",loss_tier0,loss_tier1,accuracy_tier0,accuracy_tier1"));
         assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,1.5,,,");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
-        assert_eq!(csv(&[]).lines().count(), 1);
+        assert_eq!((held(&report, None), held(&report, Some(0)), held(&report, Some(1))), (1, 1, 0));
+    }
+
+    #[test]
+    fn cells_stand_below_their_names() {
+        let row = Row::parse("{\"round\":3,\"loss\":{\"count\":2,\"mean\":1.5},\"lr\":null}").unwrap();
+        let (head, line) = (table_head(), row.table());
+        assert_eq!(head.len(), line.len());
+        assert!(line.starts_with("    3       -"), "{line}");
+        assert!(line.contains(" 1.5000 "), "{line}");
+        assert!(Row::parse("{\"round\":[]}").is_err() && Row::parse("{").is_err());
     }
 }

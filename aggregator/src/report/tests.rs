@@ -135,6 +135,6 @@ fn personal_models_traffic_and_conflicts() {
     assert_eq!(json["traffic"]["up"], 11);
     // Nothing is said of what nobody reported.
     assert!(json.get("groups").is_none() && json.get("weights").is_none());
-    let row = history::Row::of(&json);
-    assert_eq!((row.0[0], row.0[1], row.0[20], row.0[21]), (Some(7.0), Some(4.0), Some(11.0), Some(22.0)));
+    let row = history::Row::parse(&json.to_string()).unwrap().cells;
+    assert_eq!((row[0], row[1], row[20], row[21]), (Some(7.0), Some(4.0), Some(11.0), Some(22.0)));
 }

@@ -5,6 +5,7 @@
 //! DIR/spool/round-000007.spool   updates of round 7 as they arrived
 //! DIR/models/round-000006.model  the model that round 6 gave
 //! DIR/history.jsonl              reports of all rounds, also those that have left the ledger
+//! DIR/history-000001-010000.jsonl  and of earlier ones
 //! ```
 //! An update counts once its index entry is committed, and that happens after its bytes are on the disk.
 //! A round counts once its model is committed; the spool is removed after that. All of it is for its owner alone (0700, 0600).
@@ -23,7 +24,7 @@ use tracing::warn;
 use super::{
     Commit, Entry, Header, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
     UpdateRecord,
-    history::History,
+    history::{History, Line, Report},
     ledger::{self, DEVICES, Fault, Ledger, META, MODELS, REPORTS, UPDATES},
     model::{ModelRecord, Models},
     spool::{self, Spare, Spool},
@@ -41,13 +42,20 @@ pub struct Options {
     pub keep_models: usize,
     /// Keep the updates of closed rounds.
     pub keep_spool: bool,
-    /// Reports in the ledger, at least; all of them are in a file beside it.
+    /// Reports in the ledger, at least; all of them are in files beside it.
     pub keep_reports: usize,
+    /// The history begins a new file after every round that is a multiple of this; at least 1.
+    pub history_rounds: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { keep_models: DEFAULT_KEEP_MODELS, keep_spool: false, keep_reports: 100 }
+        Self {
+            keep_models: DEFAULT_KEEP_MODELS,
+            keep_spool: false,
+            keep_reports: 100,
+            history_rounds: 10_000,
+        }
     }
 }
 
@@ -91,7 +99,7 @@ impl DiskStore {
                 warn!("{} is open to other users, and that cannot be changed: {error}", dir.display());
             }
         }
-        match Ledger::open_copy(dir)? {
+        match Ledger::look(dir)? {
             Some(ledger) => Self::new(ledger, dir, options).read_through()?,
             None => expect_empty(dir)?,
         }
@@ -110,6 +118,7 @@ impl DiskStore {
         let kept = store.model_rounds()?;
         store.models.sweep(|round| kept.contains(&round))?;
         store.catch_up(committed)?;
+        store.archive_history(committed);
         Ok(store)
     }
 
@@ -225,6 +234,14 @@ impl DiskStore {
             self.old.insert(round, Spool::open(&self.spools, round, &entries, None)?);
         }
         self.old.get_mut(&round).map_or(Ok(()), read)
+    }
+
+    /// Lets the history begin a new file where it is time for one. A run does not depend on it.
+    fn archive_history(&self, round: u32) {
+        if round > 0 && round.is_multiple_of(self.options.history_rounds.max(1)) {
+            let done = self.history.archive(round);
+            let _ = done.map_err(|error| warn!("history.jsonl stays as it is and grows on: {error}"));
+        }
     }
 
     fn damaged(&self, what: &str) -> StoreError {
@@ -386,7 +403,9 @@ impl Store for DiskStore {
         let _ = self.models.sweep(|round| round >= oldest);
         // Closing the last handle gives the blocks back, which takes longer than the commit: nobody waits for it.
         let _ = std::thread::Builder::new().spawn(move || drop(files));
-        self.history.append(commit.report)
+        self.history.append(commit.report)?;
+        self.archive_history(commit.round);
+        Ok(())
     }
 
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError> {
@@ -397,8 +416,22 @@ impl Store for DiskStore {
         kept.map(|kept| self.models.read(round, kept)).transpose()
     }
 
+    fn report(&self, round: u32) -> Result<Option<String>, StoreError> {
+        self.ledger_report(round)
+    }
+
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError> {
-        Ok(self.all_reports()?.reports.into_iter().collect())
+        let committed = self.meta()?.map_or(0, |meta| meta.next_round.saturating_sub(1));
+        let mut reports = Vec::new();
+        let walked = self.each_report(0, |line| {
+            if let Line::Report(Report { round, text }) = line
+                && round <= committed
+            {
+                reports.push((round, text.to_owned()));
+            }
+            Ok(())
+        })?;
+        walked.unreadable.into_iter().next().map_or(Ok(reports), Err)
     }
 }
 
@@ -460,15 +493,14 @@ fn update_tag(round: u32, stage: u8, device: &str) -> String {
     ledger::tag(&format!("update {stage}"), round, device)
 }
 
-/// Without its ledger nobody knows what the files of a run are worth, and a new run would sweep them away.
+/// Without its ledger the files of a run cannot be told from leftovers, and a new run would sweep them away.
 fn expect_empty(dir: &Path) -> Result<(), StoreError> {
-    let leftover = |path: PathBuf| fs::metadata(&path).is_ok_and(|file| file.len() > 0).then_some(path);
     let rounds =
         [dir.join("spool"), dir.join("models")].into_iter().flat_map(fs::read_dir).flatten().flatten();
     let named = rounds.map(|file| file.path()).find(|path| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("round-"))
     });
-    match named.or_else(|| leftover(History::of(dir).path())) {
+    match named.or_else(|| History::of(dir).any()) {
         None => Ok(()),
         Some(file) => Err(StoreError::Damaged {
             path: dir.join(ledger::FILE),

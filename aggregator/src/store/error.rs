@@ -5,16 +5,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::ModelMark;
+use super::{ModelMark, migrate};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    #[error("{path}: stored data is damaged ({what}); nothing was changed; {}", remedy(.path), path = .path.display())]
+    #[error("{path} is damaged: {what}. {}", consequence(.path), path = .path.display())]
     Damaged { path: PathBuf, what: String },
     #[error("{path} is in use by another process; stop that one or choose another directory", path = .path.display())]
     Locked { path: PathBuf },
-    #[error("{path} has format {found}, this program reads format {known}; use the program that wrote it or another directory", path = .path.display())]
+    #[error("{path} has format {found}, and this program reads formats {oldest} to {known}. {}",
+        other_format(*.found), path = .path.display(), oldest = migrate::OLDEST)]
     Format { path: PathBuf, found: u32, known: u32 },
     #[error("the stored run is of a model with digest {:08x}, {} parameters and {} tiers, not of digest {:08x}, {} parameters and {} tiers; use the stored run's model and tiers, or another directory",
         .stored.digest, .stored.parameters, .stored.tiers.len(), .given.digest, .given.parameters, .given.tiers.len())]
@@ -29,7 +30,7 @@ pub enum StoreError {
     NoModel { round: u32, kept: Vec<u32> },
     #[error("round {got} does not fit: {}", .open.map_or("no round is open".to_owned(), |open| format!("round {open} is open")))]
     WrongRound { open: Option<u32>, got: u32 },
-    #[error("round {got} can not be opened; the next one is {next}")]
+    #[error("round {got} cannot be opened; the next one is {next}")]
     NotNext { next: u32, got: u32 },
     #[error("the model has {expected} parameters, got {got}")]
     WrongLength { expected: u64, got: usize },
@@ -53,14 +54,33 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-fn remedy(path: &Path) -> &'static str {
+/// What to do about a store that this program does not read.
+fn other_format(found: u32) -> &'static str {
+    if found < migrate::OLDEST {
+        "It was written by an older version that this one cannot migrate from; open it once with a version in between, \
+         or use the version that wrote it"
+    } else {
+        "It was written by a newer version of this program; use that version, or another directory"
+    }
+}
+
+/// What the damage of a file affects, and which remedy keeps what.
+fn consequence(path: &Path) -> &'static str {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("model") => {
-            "restore it from a backup, go back to an earlier model with `aggregator rollback`, or start a new run in another directory"
+            "It is the model of a finished round; acknowledged updates are in other files. \
+             A backup of this file keeps everything. Without one, `aggregator rollback` to an earlier model keeps the rounds \
+             up to that one; later rounds, and the updates of the open round, are trained again"
         }
         Some("spool") => {
-            "restore it from a backup, give up its round with `aggregator rollback`, or start a new run in another directory"
+            "It holds updates that were acknowledged, and at least one of them cannot be used. \
+             A backup of this file keeps everything. Without one, `aggregator rollback` to the last finished round keeps all \
+             finished rounds; devices train the updates of the open round again"
         }
-        _ => "restore it from a backup or start a new run in another directory",
+        _ => {
+            "It says which updates and models count, so acknowledged updates cannot be used without it. \
+             A backup of the whole directory keeps the rounds up to that backup. Without one, begin a new run in another \
+             directory; the last model is in model.onnx here, and the reports are in the files of the history"
+        }
     }
 }

@@ -1,127 +1,164 @@
-//! Reports of all rounds as a file: one line of JSON each, for whoever looks while a server has the ledger open.
+//! Reports of all rounds as files: one line of JSON each, which commands read while a server has the ledger open.
 //!
 //! ```text
-//! DIR/history.jsonl
+//! DIR/history-000001-010000.jsonl   full
+//! DIR/history.jsonl                 the rounds after it
 //! ```
-//! A report is committed in the ledger first and then appended here, so a crash can cost the last lines; they are
+//! A report is committed in the ledger first and then appended to `history.jsonl`, so a crash can cost the last lines; they are
 //! written again when the store is opened. Old reports leave the ledger once this file is durable, and from then on
-//! are nowhere else. A run goes on without the file.
+//! are nowhere else; every line has a checksum (`line.rs`). After every so many rounds the file is full: it is made durable
+//! and gets a name of its own. Full files are never removed; a rollback into one makes it the live one again. A run goes on
+//! without the files.
 
 use std::{
-    collections::BTreeMap,
     fs::{self, File},
-    io::{self, Write},
+    io::{self, BufWriter, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use redb::ReadableTable;
-use serde::Deserialize;
 
 use super::{
     DiskStore, StoreError,
-    ledger::{self, Fault, REPORTS},
+    ledger::{self, Fault as LedgerFault, REPORTS},
     spool::sync_dir,
 };
 
-const FILE: &str = "history.jsonl";
-/// Bytes that are looked at together for the end of a line.
-const BLOCK: u64 = 1 << 16;
+mod files;
+mod line;
+mod reader;
+mod tail;
 
-/// The file; opened for every line, so that it may be moved away at any time.
+pub(super) use files::open_for_writing;
+pub use line::Why;
+pub(super) use line::{open as open_line, seal};
+pub use reader::{Fault, Faults, Report, ReportReader, Reports};
+pub(super) use reader::{Line, Unsealed};
+
+/// The files of a store's directory; opened for every line, so that they may be moved away at any time.
 #[derive(Debug)]
 pub(super) struct History(PathBuf);
 
-/// What a file of reports says.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Reports {
-    /// By round.
-    pub reports: BTreeMap<u32, String>,
-    /// Numbers of lines that are no report, from 1.
-    pub damaged: Vec<usize>,
-}
-
-/// The only key of a report that the store reads.
-#[derive(Deserialize)]
-struct Numbered {
-    round: u32,
-}
-
-impl Reports {
-    /// Reads the file of a store's directory, also while a server writes to it; `None` if there is none.
-    pub fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
-        History::of(dir).read()
-    }
-
-    pub fn parse(bytes: &[u8]) -> Self {
-        let mut found = Self::default();
-        // What follows the last end of a line is being written, or the rest of a crash.
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
-        for (index, line) in bytes[..whole].split(|&byte| byte == b'\n').enumerate() {
-            match (round_of(line), str::from_utf8(line)) {
-                (Some(round), Ok(report)) => _ = found.reports.insert(round, report.to_owned()),
-                _ if line.is_empty() => {}
-                _ => found.damaged.push(index + 1),
-            }
-        }
-        found
-    }
-}
-
 impl History {
     pub fn of(store: &Path) -> Self {
-        Self(store.join(FILE))
+        Self(store.to_owned())
     }
 
-    pub fn path(&self) -> PathBuf {
-        self.0.clone()
+    /// The file that lines are added to.
+    pub fn live(&self) -> PathBuf {
+        files::live(&self.0)
     }
 
-    fn read(&self) -> Result<Option<Reports>, StoreError> {
-        match fs::read(&self.0) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            read => read.map(|bytes| Some(Reports::parse(&bytes))).map_err(|source| self.failed(source)),
-        }
+    /// A file with something in it, if there is one.
+    pub fn any(&self) -> Option<PathBuf> {
+        let full = files::archives(&self.0).unwrap_or_default().into_iter().map(|archive| archive.path);
+        full.chain([self.live()]).find(|path| fs::metadata(path).is_ok_and(|file| file.len() > 0))
     }
 
     /// Adds a line; it is durable after [`History::sync`].
     pub fn append(&self, report: &str) -> Result<(), StoreError> {
-        let added = common::files::private().append(true).create(true).open(&self.0);
+        let added = open_for_writing(&self.live(), File::options().append(true).create(true));
         added
-            .and_then(|mut file| file.write_all(line(report).as_bytes()))
+            .and_then(|mut file| file.write_all(seal(report).as_bytes()))
             .map_err(|source| self.failed(source))
     }
 
     pub fn sync(&self) -> Result<(), StoreError> {
-        match File::open(&self.0) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            file => file.and_then(|file| file.sync_data()).map_err(|source| self.failed(source))?,
+        if let Some(file) = files::open_for_reading(&self.live()).map_err(|source| self.failed(source))? {
+            file.sync_data().map_err(|source| self.failed(source))?;
         }
-        self.0.parent().map_or(Ok(()), sync_dir)
+        sync_dir(&self.0)
     }
 
-    /// Lets the lines of rounds before `first` stay, and behind them those that `reports` gives.
-    fn rewrite(&self, first: u32, reports: impl Iterator<Item = Option<String>>) -> Result<(), StoreError> {
+    /// Gives the live file, which ends with round `last`, the name of a full one.
+    pub fn archive(&self, last: u32) -> Result<(), StoreError> {
+        let live = self.live();
+        if fs::metadata(&live).map_or(0, |file| file.len()) == 0 {
+            return Ok(());
+        }
+        self.sync()?;
+        let full = files::archive(&self.0, self.first_round()?.unwrap_or(last), last);
+        if full.exists() {
+            let source = io::Error::new(io::ErrorKind::AlreadyExists, "move this file away");
+            return Err(StoreError::Io { path: full, source });
+        }
+        fs::rename(&live, &full).map_err(|source| StoreError::Io { path: full, source })?;
+        sync_dir(&self.0)
+    }
+
+    /// The round that the live file begins with.
+    fn first_round(&self) -> Result<Option<u32>, StoreError> {
+        let file = files::open_for_reading(&self.live()).map_err(|source| self.failed(source))?;
+        let Some(mut reader) = file.map(|file| ReportReader::of_file(self.live(), file)) else {
+            return Ok(None);
+        };
+        let first = reader.read_next()?.map(|report| report.round);
+        // Each damaged line before it is a round.
+        let faults = reader.faults();
+        let damaged = u32::try_from(faults.named.len() + faults.more).unwrap_or(u32::MAX);
+        Ok(first.map(|round| round.saturating_sub(damaged).max(1)))
+    }
+
+    /// The last round of the full files, by their names; 0 if there are none.
+    fn archived(&self) -> Result<u32, StoreError> {
+        let archives = files::archives(&self.0).map_err(|source| self.failed(source))?;
+        Ok(archives.last().map_or(0, |archive| archive.last))
+    }
+
+    /// The last round that has a line.
+    fn last_round(&self) -> Result<u32, StoreError> {
+        let wrap = |source| self.failed(source);
+        let file = files::open_for_reading(&self.live()).map_err(wrap)?;
+        let live = file.map(|file| tail::last_round(&file)).transpose().map_err(wrap)?.flatten();
+        live.map_or_else(|| self.archived(), Ok)
+    }
+
+    /// Removes the lines of rounds after `last`, also from full files. Killed at any instant, it is finished by the next call.
+    fn cut(&self, last: u32) -> Result<(), StoreError> {
+        loop {
+            let archives = files::archives(&self.0).map_err(|source| self.failed(source))?;
+            // While it is being cut, a file that was full may be the live one.
+            let before = archives.last().map_or(0, |archive| archive.last.min(last));
+            self.rewrite(last.saturating_add(1), before, std::iter::empty())?;
+            let live = self.live();
+            let empty = fs::metadata(&live).map_or(0, |file| file.len()) == 0;
+            let Some(archive) = archives.last().filter(|archive| empty && archive.last > last) else {
+                return sync_dir(&self.0);
+            };
+            // Replaces the live file, of which nothing is left.
+            fs::rename(&archive.path, &live).map_err(|source| self.failed(source))?;
+        }
+    }
+
+    /// Lets the lines of rounds before `first` stay, and behind them those that `reports` gives; the file begins after round `before`.
+    fn rewrite(
+        &self,
+        first: u32,
+        before: u32,
+        reports: impl Iterator<Item = Option<String>>,
+    ) -> Result<(), StoreError> {
         let mut reports = reports.peekable();
-        if reports.peek().is_none() && !self.0.exists() {
+        let live = self.live();
+        if reports.peek().is_none() && !live.exists() {
             return Ok(());
         }
         let wrap = |source| self.failed(source);
-        let mut options = common::files::private();
-        let open = options.read(true).write(true).create(true).truncate(false).open(&self.0);
-        let file = open.map_err(wrap)?;
+        let mut how = File::options();
+        let file = open_for_writing(&live, how.read(true).write(true).create(true).truncate(false));
+        let file = file.map_err(wrap)?;
         let len = file.metadata().map_err(wrap)?.len();
-        let mut end = end_before(&file, len, first).map_err(wrap)?;
+        let mut end = tail::end_before(&file, first, before).map_err(wrap)?;
         let mut same = true;
         for report in reports {
             let Some(report) = report else {
-                // It can not be read any more. The line here may be all that is left of it.
+                // It cannot be read any more. The line here may be all that is left of it.
                 if same {
                     return Ok(());
                 }
                 continue;
             };
-            let line = line(&report);
+            let line = seal(&report);
             let mut found = vec![0; line.len()];
             same = same && file.read_exact_at(&mut found, end).is_ok() && found == line.as_bytes();
             if !same {
@@ -136,168 +173,164 @@ impl History {
     }
 
     fn failed(&self, source: io::Error) -> StoreError {
-        StoreError::Io { path: self.0.clone(), source }
+        StoreError::Io { path: self.live(), source }
     }
 }
 
+/// What walking over all reports has met.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// Lines that are no reports.
+    pub faults: Faults,
+    /// Reports in the ledger that cannot be read.
+    pub unreadable: Vec<StoreError>,
+}
+
 impl DiskStore {
-    /// Brings the file up to what the ledger says.
+    /// Brings the files up to what the ledger says.
     pub(super) fn catch_up(&self, committed: u32) -> Result<(), StoreError> {
-        let rounds = self.ledger.read(|txn| {
-            let table = txn.open_table(REPORTS)?;
-            table.iter()?.map(|item| Ok(item?.0.value())).collect::<Result<Vec<u32>, Fault>>()
-        });
+        // After a rollback that was killed, or with a ledger from a backup: lines of rounds that the ledger does not know.
+        let last = self.history.last_round()?;
+        if last > committed {
+            let undone = self.set_aside(last, committed)?;
+            if let Some(path) = undone.path {
+                tracing::warn!(
+                    "the ledger ends with round {committed}; reports of rounds up to {last} are now in {}",
+                    path.display()
+                );
+            }
+            self.history.cut(committed)?;
+        }
         // A run needs no reports; `verify` says what is wrong with them.
-        let Ok(rounds) = rounds else { return Ok(()) };
+        let Ok(rounds) = self.report_rounds() else { return Ok(()) };
+        let archived = self.history.archived()?;
         let first = rounds.first().copied().unwrap_or(committed.saturating_add(1));
-        self.history.rewrite(first, rounds.into_iter().map(|round| self.report(round).ok().flatten()))
+        let first = first.max(archived.saturating_add(1));
+        let reports = rounds.into_iter().filter(|&round| round >= first);
+        self.history.rewrite(first, archived, reports.map(|round| self.ledger_report(round).ok().flatten()))
+    }
+
+    /// Takes the reports of rounds after `to` out of the files: their lines are in another file, see [`DiskStore::set_aside`].
+    pub(super) fn forget_reports_after(&self, to: u32) -> Result<(), StoreError> {
+        self.history.cut(to)?;
+        self.catch_up(to)
+    }
+
+    /// Rounds whose reports the ledger has, ascending.
+    fn report_rounds(&self) -> Result<Vec<u32>, StoreError> {
+        self.ledger.read(|txn| {
+            let table = txn.open_table(REPORTS)?;
+            table.iter()?.map(|item| Ok(item?.0.value())).collect::<Result<Vec<u32>, LedgerFault>>()
+        })
     }
 
     /// The report of a round, if the ledger still has it.
-    fn report(&self, round: u32) -> Result<Option<String>, StoreError> {
+    pub(super) fn ledger_report(&self, round: u32) -> Result<Option<String>, StoreError> {
         self.ledger.read(|txn| {
             let value = txn.open_table(REPORTS)?.get(round)?;
             value.map(|value| text(round, value.value())).transpose()
         })
     }
 
-    /// Every report up to the last committed round: those of the file, and over them those of the ledger.
-    pub(super) fn all_reports(&self) -> Result<Reports, StoreError> {
-        let committed = self.meta()?.map_or(0, |meta| meta.next_round.saturating_sub(1));
-        let mut found = self.history.read()?.unwrap_or_default();
-        self.ledger.read(|txn| {
-            for item in txn.open_table(REPORTS)?.iter()? {
-                let (round, value) = item?;
-                found.reports.insert(round.value(), text(round.value(), value.value())?);
+    /// Shows every line of rounds after `after`, by round: those of the ledger, and where it has none those of the files.
+    pub(super) fn each_report(
+        &self,
+        after: u32,
+        mut show: impl FnMut(Line<'_>) -> Result<(), StoreError>,
+    ) -> Result<Walked, StoreError> {
+        let mut walked = Walked::default();
+        let mut known = self.report_rounds()?.into_iter().filter(|&round| round > after).peekable();
+        let mut show_known = |round: u32, line: Option<Report<'_>>, show: &mut Shown<'_>| {
+            match self.ledger_report(round) {
+                Ok(Some(text)) => return show(Line::Report(Report { round, text: &text })),
+                Ok(None) => {}
+                Err(error) => walked.unreadable.push(error),
             }
-            Ok(())
-        })?;
-        found.reports.retain(|&round, _| round <= committed);
-        Ok(found)
+            line.map_or(Ok(()), |report| show(Line::Report(report)))
+        };
+        let rule = if self.ledger.format() < SEALED_SINCE { Unsealed::Any } else { Unsealed::None };
+        let mut last = 0;
+        if let Some(mut reader) = ReportReader::with_rule(&self.history.0, rule)? {
+            while let Some(line) = reader.next_line()? {
+                match line {
+                    Line::Report(report) => {
+                        last = report.round;
+                        while let Some(round) = known.next_if(|&round| round < report.round) {
+                            show_known(round, None, &mut show)?;
+                        }
+                        if known.next_if_eq(&report.round).is_some() {
+                            show_known(report.round, Some(report), &mut show)?;
+                        } else if report.round > after {
+                            show(line)?;
+                        }
+                    }
+                    Line::Damaged(_) if last >= after => show(line)?,
+                    Line::Damaged(_) => {}
+                }
+            }
+            walked.faults = reader.into_faults();
+        }
+        for round in known {
+            show_known(round, None, &mut show)?;
+        }
+        Ok(walked)
     }
+
+    /// Copies all lines of rounds after `to` into a file of their own, which is durable afterwards; also those that are damaged.
+    pub(super) fn set_aside(&self, from: u32, to: u32) -> Result<SetAside, StoreError> {
+        let dir = &self.history.0;
+        let name = |number: u32| dir.join(format!("undone-{from:06}-to-{to:06}.{number}.jsonl"));
+        // A file that is there already is never overwritten.
+        let path = (0..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(u32::MAX));
+        let wrap = |source| StoreError::Io { path: path.clone(), source };
+        let mut last = None;
+        let mut file: Option<BufWriter<File>> = None;
+        self.each_report(to.saturating_sub(1), |line| {
+            let bytes = match line {
+                Line::Report(report) if report.round <= to => {
+                    last = Some(report.text.to_owned());
+                    return Ok(());
+                }
+                Line::Report(report) => seal(report.text).into_bytes(),
+                Line::Damaged(raw) => [raw, b"\n"].concat(),
+            };
+            let file = match &mut file {
+                Some(file) => file,
+                None => {
+                    let new = open_for_writing(&path, File::options().write(true).create_new(true));
+                    file.insert(BufWriter::new(new.map_err(wrap)?))
+                }
+            };
+            file.write_all(&bytes).map_err(wrap)
+        })?;
+        let Some(file) = file else { return Ok(SetAside { path: None, last }) };
+        let file = file.into_inner().map_err(|error| wrap(error.into_error()))?;
+        file.sync_all().map_err(wrap)?;
+        sync_dir(dir)?;
+        Ok(SetAside { path: Some(path), last })
+    }
+}
+
+/// Takes one line after another.
+type Shown<'a> = dyn FnMut(Line<'_>) -> Result<(), StoreError> + 'a;
+
+/// From this format of the store on, every line has a checksum.
+const SEALED_SINCE: u32 = 5;
+
+/// What was copied into a file of its own.
+#[derive(Debug)]
+pub(super) struct SetAside {
+    /// Absent if there was nothing to copy.
+    pub path: Option<PathBuf>,
+    /// The report of the last round that stays.
+    pub last: Option<String>,
 }
 
 /// A report as the ledger has it.
-fn text(round: u32, value: &[u8]) -> Result<String, Fault> {
+fn text(round: u32, value: &[u8]) -> Result<String, LedgerFault> {
     let report = ledger::unseal(&ledger::tag("report", round, ""), value)?;
-    String::from_utf8(report.to_vec()).map_err(|_| Fault::Damaged("a report is not text".to_owned()))
-}
-
-/// A report as the file has it.
-fn line(report: &str) -> String {
-    report.replace('\n', " ") + "\n"
-}
-
-fn round_of(line: &[u8]) -> Option<u32> {
-    serde_json::from_slice::<Numbered>(line).ok().map(|report| report.round)
-}
-
-/// Where the last line of a round before `first` ends; searched from the end, because a file may hold the reports of years.
-fn end_before(file: &File, len: u64, first: u32) -> io::Result<u64> {
-    let mut end = len;
-    while end > 0 {
-        let start = start_of_line(file, end)?;
-        let mut line = vec![0; (end - start) as usize];
-        file.read_exact_at(&mut line, start)?;
-        let earlier = line.strip_suffix(b"\n").and_then(round_of).is_some_and(|round| round < first);
-        if earlier {
-            return Ok(end);
-        }
-        end = start;
-    }
-    Ok(0)
-}
-
-/// Where the line that ends at `end` starts.
-fn start_of_line(file: &File, end: u64) -> io::Result<u64> {
-    // The last byte is the end of this line, or its line has no end.
-    let mut until = end.saturating_sub(1);
-    while until > 0 {
-        let from = until.saturating_sub(BLOCK);
-        let mut block = vec![0; (until - from) as usize];
-        file.read_exact_at(&mut block, from)?;
-        if let Some(at) = block.iter().rposition(|&byte| byte == b'\n') {
-            return Ok(from + at as u64 + 1);
-        }
-        until = from;
-    }
-    Ok(0)
+    String::from_utf8(report.to_vec()).map_err(|_| LedgerFault::Damaged("a report is not text".to_owned()))
 }
 
 #[cfg(test)]
-mod tests {
-    use tempfile::TempDir;
-
-    use super::*;
-
-    fn report(round: u32) -> String {
-        format!("{{\"round\": {round}, \"devices\": \"{}\"}}", "x".repeat(round as usize * 30_000))
-    }
-
-    fn rounds(dir: &TempDir) -> Vec<u32> {
-        let found = Reports::read(dir.path()).unwrap().unwrap();
-        assert!(found.damaged.is_empty(), "{:?}", found.damaged);
-        found.reports.into_keys().collect()
-    }
-
-    #[test]
-    fn what_a_crash_leaves_is_made_good_and_what_agrees_is_not_written_again() {
-        let dir = TempDir::new().unwrap();
-        let history = History::of(dir.path());
-        assert_eq!(Reports::read(dir.path()).unwrap(), None);
-        history.rewrite(1, std::iter::empty()).unwrap();
-        history.sync().unwrap();
-        assert!(!history.0.exists(), "nothing to say, no file");
-        for round in 1..=5 {
-            history.append(&report(round)).unwrap();
-        }
-        let whole = fs::read(&history.0).unwrap();
-        let from = |first: u32| (first..=5).map(|round| Some(report(round)));
-        // The ledger has rounds 3 to 5; the file was cut off anywhere behind round 2, or ends in zeroes.
-        let kept = report(1).len() + report(2).len() + 2;
-        for cut in [
-            kept,
-            kept + 1,
-            kept + 70_000,
-            kept + report(3).len(),
-            kept + report(3).len() + 1,
-            whole.len() - 1,
-        ] {
-            for tail in [0, 100_000] {
-                let mut left = whole[..cut].to_vec();
-                left.resize(cut + tail, 0);
-                fs::write(&history.0, left).unwrap();
-                history.rewrite(3, from(3)).unwrap();
-                assert!(fs::read(&history.0).unwrap() == whole, "cut at {cut}");
-            }
-        }
-        assert_eq!(rounds(&dir), [1, 2, 3, 4, 5]);
-        // Rounds that are undone.
-        history.rewrite(3, std::iter::empty()).unwrap();
-        assert_eq!(rounds(&dir), [1, 2]);
-        // A file that somebody has moved away.
-        fs::remove_file(&history.0).unwrap();
-        history.rewrite(4, from(4)).unwrap();
-        assert_eq!(rounds(&dir), [4, 5]);
-    }
-
-    #[test]
-    fn a_line_whose_report_the_ledger_has_lost_stays() {
-        let dir = TempDir::new().unwrap();
-        let history = History::of(dir.path());
-        (1..=4).for_each(|round| history.append(&report(round)).unwrap());
-        let ledger = [Some(report(2)), None, Some(report(4))];
-        history.rewrite(2, ledger.into_iter()).unwrap();
-        assert_eq!(rounds(&dir), [1, 2, 3, 4]);
-    }
-
-    #[test]
-    fn a_reader_passes_over_what_is_no_report() {
-        let dir = TempDir::new().unwrap();
-        let text = format!("{}\n{{}}\nwhat\n\n{}\n{{\"round\": 3", report(1), report(2));
-        fs::write(dir.path().join(FILE), text).unwrap();
-        let found = Reports::read(dir.path()).unwrap().unwrap();
-        assert_eq!(found.reports.into_keys().collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(found.damaged, [2_usize, 3]);
-    }
-}
+mod tests;

@@ -25,7 +25,7 @@ use common::{files, wire::Crc32};
 use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{StoreError, spool::sync_dir};
+use super::{StoreError, migrate, overlay::Overlay, spool::sync_dir};
 
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(super) const DEVICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("devices");
@@ -33,8 +33,8 @@ pub(super) const UPDATES: TableDefinition<'_, (u32, u8, &str), &[u8]> = TableDef
 pub(super) const MODELS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("models");
 pub(super) const REPORTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("reports");
 
-/// Raised whenever a table, a record or the spool changes.
-pub(super) const FORMAT: u32 = 4;
+/// Raised whenever a table, a record, the spool or the history changes: by a step in `migrate.rs`.
+pub(super) const FORMAT: u32 = migrate::FORMAT;
 pub(super) const FILE: &str = "fairtier.redb";
 /// The ledger is small and hardly read; the default of the database is a gigabyte, and what is allowed fills up over the rounds.
 const CACHE_BYTES: usize = 1 << 20;
@@ -46,56 +46,83 @@ pub(super) struct Ledger {
     db: Option<Database>,
     /// The system's number of the first failure, after which the database refuses everything.
     broken: OnceLock<i32>,
+    /// Of the store; one that is open for writing has the present one.
+    format: u32,
 }
 
 impl Ledger {
-    /// Opens the ledger of a directory, or creates an empty one.
+    /// Opens the ledger of a directory, or creates an empty one. A store of an older format is migrated.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
         let exists = path.try_exists().map_err(|source| StoreError::Io { path: path.clone(), source })?;
         if !exists {
             create(dir, &path)?;
         }
-        Self::open_file(&path, path.clone())
+        let mut ledger = Self::with(path.clone(), |builder| builder.open(&path))?;
+        migrate::bring_up_to_date(&mut ledger, dir)?;
+        Ok(ledger)
     }
 
-    /// Opens a copy of the ledger, if there is one, which is gone when it is closed.
+    /// Opens the ledger for reading, if there is one, and writes to no disk.
     ///
-    /// Opening repairs what a crash has left and so writes to the file, even where it gives up in the
-    /// end. What is wrong with a ledger is found out on a copy, and the damaged one stays as it is.
-    pub fn open_copy(dir: &Path) -> Result<Option<Self>, StoreError> {
-        let (path, copy) = (dir.join(FILE), dir.join("fairtier.redb.copy"));
+    /// Opening repairs what a crash has left, even where it gives up in the end. What is wrong with a ledger is found out
+    /// with all that in memory, and the file stays as it is. While this is open, no server starts.
+    pub fn look(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(io)?,
         };
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
             return Err(StoreError::Locked { path });
         }
-        let copy = Passing(copy);
-        let whole = || {
-            let mut options = files::private();
-            io::copy(&mut &file, &mut options.write(true).create(true).truncate(true).open(&copy.0)?)
-        };
-        whole().map_err(|source| StoreError::Io { path: copy.0.clone(), source })?;
-        Self::open_file(&copy.0, path.clone()).map(Some)
+        let overlay = Overlay::over(file).map_err(io)?;
+        // The database would begin a new one in it.
+        if overlay.is_empty() {
+            return Err(at(&path, Fault::Damaged("the file is empty".to_owned())));
+        }
+        Self::with(path.clone(), |builder| builder.create_with_backend(overlay)).map(Some)
     }
 
-    /// Opens a file; errors speak of `path`.
-    fn open_file(file: &Path, path: PathBuf) -> Result<Self, StoreError> {
-        let db = caught(|| Ok(Database::builder().set_cache_size(CACHE_BYTES).open(file)?));
+    fn with(
+        path: PathBuf,
+        open: impl FnOnce(&redb::Builder) -> Result<Database, redb::DatabaseError>,
+    ) -> Result<Self, StoreError> {
+        let db = caught(|| Ok(open(Database::builder().set_cache_size(CACHE_BYTES))?));
         let db = db.map_err(|fault| at(&path, fault))?;
-        let ledger = Self { path, db: Some(db), broken: OnceLock::new() };
+        let mut ledger = Self { path, db: Some(db), broken: OnceLock::new(), format: 0 };
         let format = ledger.read(|txn| {
             let value = txn.open_table(META)?.get("format")?;
             value.map(|value| decode::<u32>("format", value.value())).transpose()
         })?;
-        match format {
-            Some(FORMAT) => Ok(ledger),
-            Some(found) => Err(StoreError::Format { path: ledger.path.clone(), found, known: FORMAT }),
-            None => Err(at(&ledger.path, Fault::Damaged("it has no format number".to_owned()))),
-        }
+        ledger.format = match format {
+            Some(found @ migrate::OLDEST..=FORMAT) => found,
+            Some(found) => {
+                return Err(StoreError::Format { path: ledger.path.clone(), found, known: FORMAT });
+            }
+            None => return Err(at(&ledger.path, Fault::Damaged("it has no format number".to_owned()))),
+        };
+        Ok(ledger)
+    }
+
+    pub fn format(&self) -> u32 {
+        self.format
+    }
+
+    /// Makes a change and raises the format, both or neither.
+    pub fn raise(
+        &mut self,
+        format: u32,
+        change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.write(|txn| {
+            change(txn).map_err(|error| Fault::Store(Box::new(error)))?;
+            txn.open_table(META)?.insert("format", encode("format", &format)?.as_slice())?;
+            Ok(())
+        })?;
+        self.format = format;
+        Ok(())
     }
 
     fn db(&self) -> Result<&Database, Fault> {
@@ -153,8 +180,8 @@ impl Drop for Ledger {
     }
 }
 
-/// A file that nobody finds later, whatever happens; open handles live on.
-struct Passing(PathBuf);
+/// A file that is gone when this is, whatever happens; open handles live on.
+pub(super) struct Passing(pub PathBuf);
 
 impl Drop for Passing {
     fn drop(&mut self) {
@@ -167,6 +194,8 @@ impl Drop for Passing {
 pub(super) enum Fault {
     Database(redb::Error),
     Damaged(String),
+    /// Of the work that goes with a transaction.
+    Store(Box<StoreError>),
 }
 
 macro_rules! from_database {
@@ -265,6 +294,7 @@ fn at(path: &Path, fault: Fault) -> StoreError {
     let path = path.to_owned();
     match fault {
         Fault::Damaged(what) => StoreError::Damaged { path, what },
+        Fault::Store(error) => *error,
         Fault::Database(redb::Error::DatabaseAlreadyOpen) => StoreError::Locked { path },
         Fault::Database(redb::Error::Corrupted(what)) => StoreError::Damaged { path, what },
         Fault::Database(redb::Error::Io(source)) => match source.kind() {

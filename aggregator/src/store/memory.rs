@@ -189,6 +189,10 @@ impl Store for MemoryStore {
         Ok(self.models.get(&round).cloned())
     }
 
+    fn report(&self, round: u32) -> Result<Option<String>, StoreError> {
+        Ok(self.reports.get(&round).cloned())
+    }
+
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError> {
         Ok(self.reports.iter().map(|(&round, report)| (round, report.clone())).collect())
     }

@@ -19,7 +19,10 @@ use crate::{
     strategy::by_name,
 };
 
+mod archives;
+mod migration;
 mod mishaps;
+mod reading;
 mod reports;
 
 fn id(name: &str) -> DeviceId {
@@ -380,7 +383,7 @@ fn every_flipped_byte_of_a_spool_is_noticed_and_nothing_is_overwritten() {
     }
 }
 
-/// A store is read by later versions of the program; whoever changes these bytes raises the format.
+/// A store is read by later versions of the program: a change of these bytes raises the format.
 #[test]
 fn the_bytes_of_a_spool_are_pinned() {
     let dir = TempDir::new().unwrap();
@@ -439,25 +442,38 @@ fn a_truncated_ledger_is_damage() {
     }
 }
 
+/// Writes another format number into a ledger.
+fn set_format(dir: &Path, format: u32) {
+    let db = redb::Database::open(dir.join(ledger::FILE)).unwrap();
+    let txn = db.begin_write().unwrap();
+    let value = ledger::encode("format", &format).unwrap();
+    txn.open_table(ledger::META).unwrap().insert("format", value.as_slice()).unwrap();
+    txn.commit().unwrap();
+}
+
 #[test]
-fn an_older_or_newer_format_is_refused_and_left_as_it_is() {
-    for found in [ledger::FORMAT - 1, ledger::FORMAT + 1] {
+fn a_format_that_is_too_old_or_too_new_is_refused_and_left_as_it_is() {
+    let newer = "written by a newer version of this program; use that version";
+    let older = "open it once with a version in between";
+    for (found, next) in [(migrate::OLDEST - 1, older), (6, newer)] {
         let dir = TempDir::new().unwrap();
         started(&mut disk(&dir));
+        set_format(dir.path(), found);
         let path = dir.path().join(ledger::FILE);
-        let db = redb::Database::open(&path).unwrap();
-        let txn = db.begin_write().unwrap();
-        let other = ledger::encode("format", &found).unwrap();
-        txn.open_table(ledger::META).unwrap().insert("format", other.as_slice()).unwrap();
-        txn.commit().unwrap();
-        drop(db);
         let before = (fs::read(&path).unwrap(), fs::read(spool_of(&dir, 1)).unwrap());
-        let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
-        assert!(
-            matches!(error, StoreError::Format { found: it, known: ledger::FORMAT, .. } if it == found),
-            "{error}"
-        );
-        assert!(error.to_string().contains("use the program that wrote it or another directory"), "{error}");
+        let errors = [
+            DiskStore::open(dir.path(), Options::default()).map(drop).unwrap_err(),
+            DiskStore::verify(dir.path()).map(drop).unwrap_err(),
+            DiskStore::committed(dir.path()).map(drop).unwrap_err(),
+            DiskStore::rollback(dir.path(), 0).map(drop).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(
+                matches!(error, StoreError::Format { found: it, known: 5, .. } if it == found),
+                "{error}"
+            );
+            assert!(error.to_string().contains(next), "{error}");
+        }
         let after = (fs::read(&path).unwrap(), fs::read(spool_of(&dir, 1)).unwrap());
         assert!(before == after, "format {found}: a file has changed");
     }

@@ -3,17 +3,17 @@
 //! Both work on the files alone; neither needs the configuration or the model's structure.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::Write,
-    path::Path,
-    path::PathBuf,
+    collections::BTreeSet,
+    path::{Path, PathBuf},
 };
 
 use redb::{ReadableTable, ReadableTableMetadata};
+use serde::de::IgnoredAny;
 
 use super::{
-    DiskStore, Options, Reports, RoundRecord, Store, StoreError,
+    DiskStore, Options, RoundRecord, Store, StoreError,
     disk::complete,
+    history::{Line, SetAside, Walked},
     ledger::{self, Ledger, META, MODELS, REPORTS, UPDATES},
     model::ModelRecord,
     spool::{self, Spool},
@@ -22,6 +22,8 @@ use super::{
 /// What is in a store, and what is wrong with it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Verified {
+    /// Of the store; an older one is migrated when a server starts.
+    pub format: u32,
     /// Of the run; absent before one has begun.
     pub committed: Option<u32>,
     pub open: Option<u32>,
@@ -49,11 +51,11 @@ pub struct RolledBack {
 }
 
 impl DiskStore {
-    /// Reads everything of a directory and changes nothing. What is damaged is listed; an error means that
+    /// Reads everything of a directory and writes to no disk. What is damaged is listed; an error means that
     /// nothing could be read.
     pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
-        let mut found = Verified::default();
-        let Some(ledger) = Ledger::open_copy(dir)? else { return Err(StoreError::NotBegun) };
+        let Some(ledger) = Ledger::look(dir)? else { return Err(StoreError::NotBegun) };
+        let mut found = Verified { format: ledger.format(), ..Verified::default() };
         let spools = dir.join("spool");
         let store = Self::new(ledger, dir, Options::default());
         if let Some(meta) = found.note(store.meta()).flatten() {
@@ -82,7 +84,7 @@ impl DiskStore {
 
     /// How many rounds of a directory's run are committed; `None` if none has begun. Changes nothing.
     pub fn committed(dir: &Path) -> Result<Option<u32>, StoreError> {
-        let Some(ledger) = Ledger::open_copy(dir)? else { return Ok(None) };
+        let Some(ledger) = Ledger::look(dir)? else { return Ok(None) };
         let meta = Self::new(ledger, dir, Options::default()).meta()?;
         Ok(meta.map(|meta| meta.next_round.saturating_sub(1)))
     }
@@ -95,7 +97,7 @@ impl DiskStore {
         }
         // Only what is gone back to must be sound: damage to the present model, or to updates of the open round, is a
         // reason to go back. Nothing is swept before the ledger has forgotten it.
-        if let Some(ledger) = Ledger::open_copy(dir)? {
+        if let Some(ledger) = Ledger::look(dir)? {
             Self::new(ledger, dir, Options::default()).indexed_rounds()?;
         }
         let store = Self::new(Ledger::open(dir)?, dir, Options::default());
@@ -110,9 +112,8 @@ impl DiskStore {
         // Read before anything is undone: a damaged model is no place to go back to.
         let parameters = store.parameters(to)?.ok_or(StoreError::NoModel { round: to, kept })?;
         meta.run.model.expect_len(&parameters)?;
-        let mut kept = store.all_reports()?.reports;
-        let undone = kept.split_off(&to.saturating_add(1));
-        let reports = (!undone.is_empty()).then(|| set_aside(dir, from, to, &undone)).transpose()?;
+        // Durable before the ledger forgets them.
+        let SetAside { path: reports, last } = store.set_aside(from, to)?;
         store.ledger.write(|txn| {
             let mut meta = txn.open_table(META)?;
             meta.insert("next", ledger::encode("next", &to.saturating_add(1))?.as_slice())?;
@@ -129,8 +130,8 @@ impl DiskStore {
         let needed: BTreeSet<u32> = store.indexed_rounds()?.into_iter().collect();
         spool::sweep(&store.spools, |round| needed.contains(&round))?;
         store.models.sweep(|round| round <= to)?;
-        store.catch_up(to)?;
-        Ok(RolledBack { from, to, reports, last: kept.remove(&to), parameters })
+        store.forget_reports_after(to)?;
+        Ok(RolledBack { from, to, reports, last, parameters })
     }
 
     /// Rounds whose models are kept, ascending.
@@ -157,20 +158,32 @@ impl Verified {
     }
 
     fn read_reports(&mut self, store: &DiskStore) {
-        let Some(Reports { reports, damaged }) = self.note(store.all_reports()) else { return };
-        self.reports = reports.len();
-        for (round, report) in &reports {
-            if let Err(wrong) = serde_json::from_str::<serde_json::Value>(report) {
-                self.problems.push(format!("the report of round {round} is no JSON: {wrong}"));
+        let committed = self.committed.unwrap_or(0);
+        let (mut count, mut gaps) = (0, Gaps::default());
+        let walked = store.each_report(0, |line| {
+            if let Line::Report(report) = line
+                && report.round <= committed
+            {
+                gaps.see(report.round);
+                count += 1;
+                if let Err(wrong) = serde_json::from_str::<IgnoredAny>(report.text) {
+                    self.problems.push(format!("the report of round {} is no JSON: {wrong}", report.round));
+                }
             }
+            Ok(())
+        });
+        let Some(Walked { faults, unreadable }) = self.note(walked) else { return };
+        self.reports = count;
+        self.problems.extend(unreadable.iter().map(StoreError::to_string));
+        self.problems.extend(faults.named.iter().map(|fault| format!("history: {fault}")));
+        if faults.more > 0 {
+            self.problems.push(format!("history: {} more lines are no reports", faults.more));
         }
-        self.problems.extend(damaged.iter().map(|line| format!("line {line} of history.jsonl is no report")));
-        let missing: Vec<u32> =
-            (1..=self.committed.unwrap_or(0)).filter(|round| !reports.contains_key(round)).collect();
-        if let (Some(first), Some(last)) = (missing.first(), missing.last()) {
-            let count = missing.len();
+        gaps.see(committed.saturating_add(1));
+        if let Some((first, last)) = gaps.span {
+            let missing = gaps.missing;
             self.problems
-                .push(format!("{count} reports of rounds {first} to {last} are missing in history.jsonl"));
+                .push(format!("{missing} reports of rounds {first} to {last} are missing in the history"));
         }
     }
 
@@ -188,16 +201,23 @@ impl Verified {
     }
 }
 
-/// Durable before the ledger forgets them; a file that is there already is never overwritten.
-fn set_aside(dir: &Path, from: u32, to: u32, reports: &BTreeMap<u32, String>) -> Result<PathBuf, StoreError> {
-    let name = |number: u32| dir.join(format!("undone-{from:06}-to-{to:06}.{number}.jsonl"));
-    let path = (0..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(u32::MAX));
-    let wrap = |source| StoreError::Io { path: path.clone(), source };
-    let mut file = common::files::private().write(true).create_new(true).open(&path).map_err(wrap)?;
-    for report in reports.values() {
-        writeln!(file, "{report}").map_err(wrap)?;
+/// Rounds that are missing among those that are seen one after another.
+#[derive(Debug, Default)]
+struct Gaps {
+    last: u32,
+    missing: u32,
+    /// From the first one that is missing to the last.
+    span: Option<(u32, u32)>,
+}
+
+impl Gaps {
+    fn see(&mut self, round: u32) {
+        let expected = self.last.saturating_add(1);
+        if round > expected {
+            self.missing = self.missing.saturating_add(round - expected);
+            let first = self.span.map_or(expected, |(first, _)| first);
+            self.span = Some((first, round - 1));
+        }
+        self.last = self.last.max(round);
     }
-    file.sync_all().map_err(wrap)?;
-    spool::sync_dir(dir)?;
-    Ok(path)
 }

@@ -1,0 +1,99 @@
+//! Stores of older formats: each step brings a store to the next one.
+//!
+//! | from | to | what the step does |
+//! |---|---|---|
+//! | 4 | 5 | every line of the history gets a checksum, and full files of it may exist |
+//!
+//! A step runs when a store is opened for writing. It changes files first; these can be read as the old format and as the
+//! new one. The ledger is changed, and its format number raised, in one transaction at the end. So a store that is killed at
+//! any instant is whole as the old format or as the new one, and a step that runs again does no harm.
+//!
+//! A new format is one more function in [`STEPS`].
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, BufWriter, Write},
+    path::Path,
+};
+
+use redb::WriteTransaction;
+use tracing::info;
+
+use super::{
+    StoreError,
+    history::{History, open_for_writing, open_line, seal},
+    ledger::{Ledger, Passing},
+    spool::sync_dir,
+};
+
+/// The oldest format that can be read and migrated.
+pub(super) const OLDEST: u32 = 4;
+/// The present one.
+pub(super) const FORMAT: u32 = OLDEST + STEPS.len() as u32;
+
+type Step = fn(&Path, &WriteTransaction) -> Result<(), StoreError>;
+
+/// The first one starts from [`OLDEST`].
+const STEPS: [Step; 1] = [seal_history];
+
+/// Takes all steps that a store still needs.
+pub(super) fn bring_up_to_date(ledger: &mut Ledger, dir: &Path) -> Result<(), StoreError> {
+    let found = ledger.format();
+    for (from, step) in (OLDEST..).zip(STEPS).skip_while(|(from, _)| *from < found) {
+        ledger.raise(from + 1, |txn| step(dir, txn))?;
+        info!("store migrated from format {from} to {}: {}", from + 1, dir.display());
+    }
+    Ok(())
+}
+
+/// From 4 to 5. A reader of format 4 passes over the key of a checksum, so the file may change before the ledger does.
+fn seal_history(dir: &Path, _: &WriteTransaction) -> Result<(), StoreError> {
+    // What a program of format 4 leaves if it is killed while it opens a store.
+    let _ = fs::remove_file(dir.join("fairtier.redb.copy"));
+    if let Some(draft) = draft_sealed(dir)? {
+        publish(dir, &draft)?;
+    }
+    Ok(())
+}
+
+/// Writes the history with checksums under another name, if there is one; durable when it returns.
+///
+/// Damage stays as it is, so that `verify` still names it. Bytes after the last end of a line are the rest of a crash; the
+/// ledger has that report.
+pub(super) fn draft_sealed(dir: &Path) -> Result<Option<Passing>, StoreError> {
+    let live = History::of(dir).live();
+    let file = match File::open(&live) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|source| StoreError::Io { path: live.clone(), source })?,
+    };
+    let draft = Passing(dir.join("history.jsonl.new"));
+    let wrap = |source| StoreError::Io { path: draft.0.clone(), source };
+    let new = open_for_writing(&draft.0, File::options().write(true).create(true).truncate(true));
+    let mut new = BufWriter::new(new.map_err(wrap)?);
+    let mut lines = BufReader::new(file);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        lines.read_until(b'\n', &mut line).map_err(|source| StoreError::Io { path: live.clone(), source })?;
+        if line.pop() != Some(b'\n') {
+            break;
+        }
+        let mut report = line.clone();
+        let opened = open_line(&mut report).ok().filter(|opened| !opened.sealed);
+        match opened.and_then(|_| str::from_utf8(&report).ok()) {
+            Some(report) => new.write_all(seal(report).as_bytes()),
+            None => new.write_all(&line).and_then(|()| new.write_all(b"\n")),
+        }
+        .map_err(wrap)?;
+    }
+    let new = new.into_inner().map_err(|error| wrap(error.into_error()))?;
+    new.sync_all().map_err(wrap)?;
+    Ok(Some(draft))
+}
+
+/// Lets the draft take the place of the history.
+pub(super) fn publish(dir: &Path, draft: &Passing) -> Result<(), StoreError> {
+    let live = History::of(dir).live();
+    fs::rename(&draft.0, &live).map_err(|source| StoreError::Io { path: live, source })?;
+    sync_dir(dir)
+}
