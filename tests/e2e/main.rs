@@ -26,6 +26,7 @@
 //! | `networks` | convolutional and recurrent models through whole runs in memory |
 //! | `older` | stores and configurations that older programs have written |
 //! | `pace` | a fleet that comes back after its gateway was away |
+//! | `privacy` | owners who limit what leaves their devices |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
 //! | `siege` | floods from many addresses, and what bridges may carry |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
@@ -60,6 +61,7 @@ mod network;
 mod networks;
 mod older;
 mod pace;
+mod privacy;
 mod rounds;
 mod siege;
 mod simulation;
