@@ -28,6 +28,7 @@
 //! | `pace` | a fleet that comes back after its gateway was away |
 //! | `privacy` | owners who limit what leaves their devices |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
+//! | `security_page` | SECURITY.md names tests that exist |
 //! | `siege` | floods from many addresses, and what bridges may carry |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 //! | `standing` | where a run stands: `status`, refusals in the log, runs in which nothing was trained |
@@ -63,6 +64,7 @@ mod older;
 mod pace;
 mod privacy;
 mod rounds;
+mod security_page;
 mod siege;
 mod simulation;
 mod stalls;
