@@ -212,7 +212,9 @@ impl Raw {
 pub async fn packet(stream: &mut RecvStream) -> Option<Vec<u8>> {
     let mut prefix = [0; 4];
     stream.read_exact(&mut prefix).await.ok()?;
-    let mut packet = vec![0; wire::frame_len(prefix, wire::MAX_FRAME).unwrap()];
+    let len = u32::from_le_bytes(prefix) as usize;
+    assert!(len <= wire::MAX_FRAME, "{len} bytes");
+    let mut packet = vec![0; len];
     stream.read_exact(&mut packet).await.ok()?;
     Some(packet)
 }
