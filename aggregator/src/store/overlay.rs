@@ -53,6 +53,13 @@ impl Overlay {
     }
 }
 
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        // A child that is being started may still have a copy of the handle, and would keep the lock that goes with it.
+        let _ = self.file.unlock();
+    }
+}
+
 impl StorageBackend for Overlay {
     fn len(&self) -> io::Result<u64> {
         Ok(self.changes().len)
@@ -173,5 +180,18 @@ mod tests {
         assert!(overlay.read(model.len() as u64, &mut [0]).is_err());
         assert!(overlay.write(u64::MAX, &[0]).is_err());
         assert!(fs::read(file.path()).unwrap() == original);
+    }
+
+    #[test]
+    fn a_lock_on_the_file_ends_with_it_also_if_a_copy_of_the_handle_lives_on() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let locked = File::open(file.path()).unwrap();
+        let _copy = locked.try_clone().unwrap();
+        locked.try_lock_shared().unwrap();
+        let overlay = Overlay::over(locked).unwrap();
+        let other = File::open(file.path()).unwrap();
+        other.try_lock().unwrap_err();
+        drop(overlay);
+        other.try_lock().unwrap();
     }
 }
