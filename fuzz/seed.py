@@ -107,7 +107,7 @@ def credentials():
         # Terms are read from the bytes of a certificate, not from their text.
         first = bundle.split("-----BEGIN CERTIFICATE-----")[1].split("-----END")[0]
         seed("credentials", "certificate.der", base64.b64decode(first))
-        token = run("token", "--dir", f"{dir}/gw", "cam-1").decode().split()[-1]
+        token = run("token", "--dir", f"{dir}/gw", "--replace", "cam-1").decode().split()[-1]
         seed("credentials", "token", token)
         run("enroll", "--dir", f"{dir}/gw", "--out", dir, "--serial", "--tiers", "3,4", "m4")
         seed("serial", "page", pathlib.Path(dir, "m4.page").read_bytes())

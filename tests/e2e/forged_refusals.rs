@@ -61,7 +61,7 @@ fn a_foreign_server_on_the_port_does_not_end_a_device_or_a_bridge() {
     let mut device = run(&gateway, &foreign.address, "cam-1", &[]);
     let mut bridge = bridge(&gateway, &foreign.address);
     for process in [&mut device, &mut bridge] {
-        let line = process.wait_line("is --server the gateway that enrolled this device?");
+        let line = process.wait_line("is --server the gateway that made this identity or token?");
         assert!(line.contains("trying again"), "{line}");
     }
     let address = free_port(foreign);

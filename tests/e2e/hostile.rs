@@ -228,7 +228,7 @@ fn strangers_are_turned_away() {
     assert!(output.contains("E30") && output.contains("aggregator enroll"), "{output}");
     // The server does not prove that it is the gateway, so nothing that it says ends a device but its own patience.
     let output = run(other.identity("good-0"), &["--give-up-after", "1"]);
-    assert!(output.contains("is --server the gateway that enrolled this device?"), "{output}");
+    assert!(output.contains("is --server the gateway that made this identity or token?"), "{output}");
     let output = run(town.gateway.identity("good-0"), &["--device", "good-1"]);
     assert!(output.contains("E31") && output.contains("--device"), "{output}");
     let output = run(town.gateway.identity("good-0"), &["--ram", "1k"]);

@@ -150,7 +150,7 @@ fn a_token_of_another_fleet_is_not_shown_to_this_one() {
     let serving = theirs.serve("127.0.0.1:0", &[]);
     let token = token(&ours, "cam-9");
     let output = enroll(&ours, &serving, &token).fail();
-    assert!(output.contains("certificate is not from this aggregator"), "{output}");
+    assert!(output.contains("is --server the gateway that made this identity or token?"), "{output}");
     assert!(!serving.process.output().contains("enrolment refused"), "{}", serving.process.output());
 }
 

@@ -14,7 +14,7 @@ const BANKS: [&str; 3] = ["bank-0", "bank-1", "bank-2"];
 fn gateway(rounds: u32) -> Gateway {
     let config = format!(
         "run = {{ rounds = {rounds}, min_devices = 3 }}\nround = {{ quorum = 0.3 }}\nstore = {{ keep_models = 9 }}\n\
-         model = {{ source = \"fairness-logistic\" }}\n\
+         model = {{ source = \"fairness-logistic\", tiers = [1.0] }}\n\
          [strategy]\nname = \"fedfb\"\nparams = {{ eps = 2, alpha = 0.0 }}\n"
     );
     let gateway = Gateway::new(&config, &BANKS);

@@ -55,7 +55,7 @@ impl LinkError {
         };
         let hint = match code {
             NO_PROTOCOL => "; the server speaks no version of the protocol that this program knows",
-            code if ALERTS.contains(&code) => "; is --server the gateway that enrolled this device?",
+            code if ALERTS.contains(&code) => "; is --server the gateway that made this identity or token?",
             _ => "",
         };
         Self::Lost(format!("{}{hint}", printable(error)))
