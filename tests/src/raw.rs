@@ -268,7 +268,7 @@ pub fn control(message: &ToAggregator) -> Vec<u8> {
 }
 
 fn code(number: u64) -> Option<Code> {
-    u16::try_from(number).ok()?.try_into().ok()
+    Code::of(u16::try_from(number).ok()?)
 }
 
 pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
