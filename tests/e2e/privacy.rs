@@ -11,9 +11,9 @@ use serde_json::Value;
 const BANKS: [&str; 3] = ["bank-0", "bank-1", "bank-2"];
 
 /// A gateway that asks for epsilon 2 in every round, and a file of loans for every bank.
-fn gateway(rounds: u32) -> Gateway {
+fn gateway(rounds: u32, quorum: f64) -> Gateway {
     let config = format!(
-        "run = {{ rounds = {rounds}, min_devices = 3 }}\nround = {{ quorum = 0.3 }}\nstore = {{ keep_models = 9 }}\n\
+        "run = {{ rounds = {rounds}, min_devices = 3 }}\nround = {{ quorum = {quorum:.1} }}\nstore = {{ keep_models = 9 }}\n\
          model = {{ source = \"fairness-logistic\", tiers = [1.0] }}\n\
          [strategy]\nname = \"fedfb\"\nparams = {{ eps = 2, alpha = 0.0 }}\n"
     );
@@ -44,7 +44,7 @@ fn round(report: &Value) -> (Vec<&str>, Vec<(&str, u64)>) {
 
 #[test]
 fn who_wants_more_noise_or_has_answered_enough_is_left_out_and_the_others_go_on() {
-    let gateway = gateway(4);
+    let gateway = gateway(4, 0.3);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
     let banks = [
         bank(&gateway, &serving, "bank-0", &[]),
@@ -77,7 +77,8 @@ fn who_wants_more_noise_or_has_answered_enough_is_left_out_and_the_others_go_on(
 
 #[test]
 fn after_a_rollback_the_same_question_gets_the_same_answer_and_costs_nothing() {
-    let gateway = gateway(2);
+    // Every bank is waited for, also after the restart.
+    let gateway = gateway(2, 1.0);
     let limits = ["--max-epsilon", "2", "--max-private-rounds", "2"];
     let run = || {
         let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);

@@ -241,7 +241,7 @@ mod tests {
             outcome = provision(&mut host, page, file, |_| {}) => outcome,
         };
         let train = board.samples(&room).map_or(0, |samples| samples.train_len());
-        (outcome, train as u32)
+        (outcome, train)
     }
 
     #[tokio::test]
