@@ -402,7 +402,11 @@ async fn serve(connection: Connection, front: &Arc<Front>, pass: &mut Pass) {
             info!(%device, %peer, "joined again; its earlier connection is closed");
             close(&connection, Code::Displaced);
         }
-        Err(End::Link(reason)) => debug!(%device, "connection ended: {reason}"),
+        Err(End::Link(reason)) => {
+            // The connection knows better than a stream why it ended.
+            let reason = connection.close_reason().map_or(reason, |why| printable(&why));
+            debug!(%device, "connection ended: {reason}");
+        }
         Ok(()) => close(&connection, Code::Unexpected),
     }
 }

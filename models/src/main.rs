@@ -173,7 +173,7 @@ fn write_gradients(source: &Source, args: &GradArgs) -> Result<grad::Report> {
     let mask = model.tier(args.tier, args.widths.as_deref()).mask(&model.graph)?;
     let array = |path: &Path| {
         let bytes =
-            files::read(path, MAX_MODEL).with_context(|| format!("can not read {}", path.display()))?;
+            files::read(path, MAX_MODEL).with_context(|| format!("cannot read {}", path.display()))?;
         Array::read(&bytes).with_context(|| path.display().to_string())
     };
     let (inputs, labels) = (array(&args.inputs)?, array(&args.labels)?);
@@ -246,7 +246,7 @@ impl Model {
                 let names: Vec<&str> = zoo::ALL.iter().map(|entry| entry.name).collect();
                 bail!("'{}' is neither a file nor a model of the zoo ({})", source.model, names.join(", "))
             }
-            bytes => bytes.with_context(|| format!("can not read {}", source.model))?,
+            bytes => bytes.with_context(|| format!("cannot read {}", source.model))?,
         };
         let import = onnx::import(&bytes).with_context(|| source.model.clone())?;
         let stem =

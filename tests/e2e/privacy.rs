@@ -83,7 +83,7 @@ fn after_a_rollback_the_same_question_gets_the_same_answer_and_costs_nothing() {
     let run = || {
         let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
         let banks = BANKS.map(|name| bank(&gateway, &serving, name, &limits));
-        // After the last round nobody answers what has no noise, and the run ends all the same.
+        // After the last round no bank answers what has no noise, and the run ends all the same.
         banks.into_iter().for_each(|bank| drop(bank.succeed()));
         serving.process.succeed();
         (gateway.history(), gateway.parameters())

@@ -1,6 +1,6 @@
 //! How devices become members, and what happens to a name that is one already, or was.
 //!
-//! Whoever enrols holds the lock from the first look at the name until its bundle is written, so of two that enrol one name
+//! An enrolment holds the lock from the first look at the name until its bundle is written, so of two that enrol one name
 //! at once, one is refused, or both bundles are good one after the other. Nothing is replaced that was not asked for.
 
 use std::path::Path;

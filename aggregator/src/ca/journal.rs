@@ -4,7 +4,7 @@
 //! revoked.jsonl   {"device":"cam-2","until":1794838511,"crc":2868021193}
 //! ```
 //! Certificates, keys and tokens of this name that were issued up to this second (since 1970) are not good, and never will be
-//! again. The file is not in `identity/`: whoever restores a backup of that directory brings back certificates, but not
+//! again. The file is not in `identity/`: a restored backup of that directory brings back certificates, but not
 //! the membership that was ended since. The checksum is CRC-32 over name and second, with a space between them.
 
 use std::{
@@ -79,7 +79,7 @@ impl Journal {
         self.look(|until| until.get(device).copied())
     }
 
-    /// Everybody who was ever revoked or replaced.
+    /// All names that were ever revoked or replaced.
     pub fn names(&self) -> Result<Vec<DeviceId>, CaError> {
         self.look(|until| until.keys().cloned().collect())
     }

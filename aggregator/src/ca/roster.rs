@@ -1,4 +1,4 @@
-//! Everybody the authority knows: members, those whose time is over, and those who were revoked.
+//! All names that the authority knows: members, expired ones, and revoked ones.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -40,7 +40,7 @@ pub struct Member {
 }
 
 impl Authority {
-    /// Everybody, by name.
+    /// All of them, by name.
     pub fn members(&self) -> Result<Vec<Member>, CaError> {
         let mut members = BTreeMap::new();
         for device in self.named("devices", ".crt")? {

@@ -5,7 +5,7 @@
 //! identity/tokens/<hash>         name, expiry and terms; the hash is SHA-256 of the secret, which is kept nowhere
 //! identity/renewed/<device>.crt  a new certificate until it is first used; the old one is good until then
 //! ```
-//! Whoever redeems a token removes its file before it is a member, so it is good once, whatever happens afterwards. What
+//! Redeeming a token removes its file before the device is a member, so it is good once, whatever happens afterwards. What
 //! is wrong with the question is found out before that, and the token stays good.
 
 use std::time::Duration;

@@ -140,7 +140,7 @@ impl<'a> Wanted<'a> {
         roots.add(authority)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
         let verifier = verifier.map_err(|error| link(&error))?;
-        // By the clock of whoever issued it: the device's may be wrong.
+        // By the issuer's clock: the device's may be wrong.
         let then = UnixTime::since_unix_epoch(Duration::from_secs(certificate::issued(&device)));
         if verifier.verify_client_cert(&device, &[], then).is_err() {
             return Err(EnrolError::Answer("is not signed by this device's authority"));

@@ -48,7 +48,7 @@ impl core::fmt::Debug for Question {
     }
 }
 
-/// By which an answer with noise is counted. Nobody without the secret can compute either number.
+/// By which an answer with noise is counted. Neither number can be computed without the secret.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Charge {
     pub question: u64,
