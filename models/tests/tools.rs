@@ -160,7 +160,7 @@ fn bad_data_is_refused_with_the_reason() {
     refused(&cut, &y, &[], "cut short");
     let archive = save("archive.npz", &bytes("mlp.grads.npz"));
     refused(&archive, &y, &[], "no .npy file");
-    refused(&x, &text(&path("missing.npy")), &[], "can not read");
+    refused(&x, &text(&path("missing.npy")), &[], "cannot read");
     refused(&x, &y, &["--widths", "99,1"], "hidden axis 0 has 20 units");
     refused(&x, &y, &["--loss", "sigmoid"], "need [7, 5]");
     let over = grad(&model, &x, &y, Path::new(&model), &[]);
