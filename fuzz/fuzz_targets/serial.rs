@@ -83,8 +83,7 @@ fn board(data: &[u8]) {
     assert!(board.samples(&room).is_none(), "nothing of this is sealed");
     // Whatever it was told, it opens a session, with the aggregator or with the holder of its page.
     let holder = data.first().is_some_and(|first| first % 2 == 1);
-    let (mut gate, mut reply) =
-        (if holder { Gate::of_holder() } else { Gate::default() }, [0; MAX_PLAIN]);
+    let (mut gate, mut reply) = (if holder { Gate::of_holder() } else { Gate::default() }, [0; MAX_PLAIN]);
     for (turn, piece) in (1..).zip(fuzz::pieces(data).take(TURNS)) {
         let now = Instant::from_millis(3000 * turn);
         board.handle_timeout(now);
@@ -129,7 +128,10 @@ fn gate(data: &[u8]) {
         let _ = caller.hail(&mut hail);
         let mut packet = piece.to_vec();
         let heard = caller.handle(&mut packet);
-        assert!(!matches!(heard, Heard::Frame(_) | Heard::Piece(_) | Heard::Connected | Heard::Provisioning), "the key is not known");
+        assert!(
+            !matches!(heard, Heard::Frame(_) | Heard::Piece(_) | Heard::Connected | Heard::Provisioning),
+            "the key is not known"
+        );
     }
 }
 
