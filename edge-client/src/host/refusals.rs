@@ -2,7 +2,7 @@
 //!
 //! | what happens | the process |
 //! |---|---|
-//! | there is no proof who refuses: a packet before the handshake ends, another server, a protocol mismatch | tries again at the ordinary pace ([`super::pace`]) |
+//! | there is no proof who refuses: a packet before the handshake ends, another server, a protocol mismatch | tries again at the ordinary pace ([`super::Pace`]) |
 //! | the gateway refuses, authenticated by its certificate | tries again after 0.5 s, then twice as long each time, at most 10 minutes |
 //! | the gateway says "not enrolled" (E30) at least [`TRIES`] times in a row, over at least [`PATIENCE`] | ends |
 //! | another process has joined with the same identity (E43) | ends |
