@@ -65,6 +65,10 @@ impl<'a> BytesShard<'a> {
         let (header, mut rest) = rest.split_first_chunk::<16>().ok_or(wrong)?;
         let [inputs, train, test, scale] = *header.as_chunks::<4>().0 else { return Err(wrong) };
         let [inputs, train, test] = [inputs, train, test].map(|bytes| u32::from_le_bytes(bytes) as usize);
+        // Without a sample, nothing in the file bounds `inputs`, for which readers make room.
+        if train == 0 && test == 0 {
+            return Err(wrong);
+        }
         let mut part = |count: usize| {
             let (features, after) = rest.split_at_checked(count.checked_mul(inputs)?)?;
             let (labels, after) = after.split_at_checked(count)?;
@@ -172,6 +176,15 @@ mod tests {
         for short in 0..len {
             assert!(BytesShard::parse(&file[..short]).is_err(), "{short}");
         }
+    }
+
+    #[test]
+    fn a_file_without_samples_is_refused_whatever_width_it_states() {
+        let mut file = [0; 20];
+        file[..4].copy_from_slice(MAGIC);
+        file[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(BytesShard::parse(&file).err(), Some(DataError::NoFile));
+        assert!(BytesShard::parse(&[&file[..], &[0; 64]].concat()).is_err());
     }
 
     #[test]
