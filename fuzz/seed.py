@@ -2,7 +2,7 @@
 """Writes the committed corpus, fuzz/corpus/<target>/*, from what other tests keep.
 
 Run it from anywhere after a change of the protocol or of a format; tests/e2e/corpus.rs fails until that was done.
-`aggregator` must be built (target/ci/aggregator), because credentials are made by it.
+`fairtier` must be built (target/ci/fairtier), because credentials are made by it.
 """
 import base64, gzip, io, json, lzma, pathlib, shutil, struct, subprocess, tarfile, tempfile, zlib
 
@@ -98,8 +98,8 @@ def data():
 
 def credentials():
     with tempfile.TemporaryDirectory() as dir:
-        program = ROOT / "target/ci/aggregator"
-        run = lambda *args: subprocess.run([program, *args], check=True, stdout=subprocess.PIPE).stdout
+        program = ROOT / "target/ci/fairtier"
+        run = lambda *args: subprocess.run([program, "gateway", *args], check=True, stdout=subprocess.PIPE).stdout
         run("init", f"{dir}/gw")
         run("enroll", "--dir", f"{dir}/gw", "--out", dir, "cam-1")
         bundle = pathlib.Path(dir, "cam-1.pem").read_text()

@@ -3,7 +3,7 @@
 //! ```text
 //! identity/ca.crt  ca.key        the authority; the key never leaves this directory
 //! identity/server.pem            the server's certificate and key; earlier programs have server.crt and server.key
-//! identity/devices/<device>.crt  who is enrolled; `aggregator revoke` removes the file
+//! identity/devices/<device>.crt  who is enrolled; `fairtier gateway revoke` removes the file
 //! identity/serial/<device>.key   the key that a device behind a bridge shares with us, and its terms
 //! identity/lock                  held while any of these change: commands run beside the server
 //! revoked.jsonl                  who was revoked or replaced, and when; not in identity/, so that a backup of it
@@ -73,7 +73,7 @@ pub enum CaError {
         "{0} exists already; remove it first if you really want a new authority (every device must then be enrolled again)"
     )]
     Exists(PathBuf),
-    #[error("no authority in {0}; create one with `aggregator init`")]
+    #[error("no authority in {0}; create one with `fairtier gateway init`")]
     Missing(PathBuf),
     #[error(
         "{0} has been held by another process for {LOCK_PATIENCE:?}; `lslocks` names it: end it, then try again"

@@ -5,19 +5,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use aggregator::{
-    ca::{Authority, Secrecy, write_file},
-    config::{self, Config},
-    server::open_model,
-    strategy::Needs,
-};
 use anyhow::{Context, Result, bail};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Subcommand, ValueEnum};
 use common::{
     Code, DeviceId,
     files::{self, MAX_MODEL},
+    output::print,
 };
 use models::{Graph, onnx};
+use strategies::{registry::Registry, strategy::Needs};
+
+use crate::{
+    ca::{Authority, Secrecy, write_file},
+    config::{self, Config},
+    server::open_model,
+};
 
 mod combine;
 mod examples;
@@ -29,17 +31,16 @@ mod status;
 mod store;
 mod terms;
 
-use output::print;
 use serve::ServeArgs;
 use terms::TermsArgs;
 
 /// The present model, in the gateway's directory.
 const MODEL: &str = "model.onnx";
 
-/// Trains one model fairly on unequal devices: the gateway.
-#[derive(Parser, Debug)]
-#[command(name = "aggregator", version, after_help = examples::ALL)]
-pub(crate) struct Cli {
+/// `fairtier gateway`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = examples::ALL)]
+pub struct Gateway {
     /// error, warn, info, debug or trace; also from FAIRTIER_LOG
     #[arg(long, global = true, default_value = "info", env = "FAIRTIER_LOG")]
     log: String,
@@ -175,9 +176,6 @@ enum Command {
         #[arg(long)]
         to: u32,
     },
-    /// Compute a round from its file, with any strategy
-    #[command(after_help = examples::COMBINE)]
-    Combine(combine::Args),
     /// Write the present model as ONNX, whole and for every tier
     #[command(after_help = examples::EXPORT)]
     Export {
@@ -188,12 +186,36 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
     },
-    /// List the numbered errors
-    #[command(after_help = examples::CODES)]
-    Codes {
-        #[arg(long, default_value = "table")]
-        format: Format,
-    },
+}
+
+/// `fairtier round`.
+#[derive(Subcommand, Debug)]
+pub enum Round {
+    /// Compute a round from its file, with any strategy
+    #[command(after_help = examples::COMBINE)]
+    Combine(combine::Args),
+}
+
+impl Round {
+    pub fn run(self, registry: &Registry) -> Result<()> {
+        match self {
+            Self::Combine(args) => combine::combine(registry, args),
+        }
+    }
+}
+
+/// `fairtier codes`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = examples::CODES)]
+pub struct Codes {
+    #[arg(long, default_value = "table")]
+    format: Format,
+}
+
+impl Codes {
+    pub fn run(&self) -> Result<()> {
+        codes(self.format)
+    }
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
@@ -202,8 +224,8 @@ enum Format {
     Json,
 }
 
-impl Cli {
-    pub(crate) fn run(self) -> Result<()> {
+impl Gateway {
+    pub fn run(self, registry: &Registry) -> Result<()> {
         start_log(&self.log)?;
         match self.command {
             Command::Init { dir } => init(&dir),
@@ -216,18 +238,16 @@ impl Cli {
             Command::Members { dir, format } => members::list(&dir, format),
             Command::RotateServerKey { dir } => members::rotate_server_key(&dir),
             Command::Revoke { dir, devices } => members::revoke(&dir, &devices),
-            Command::Serve(args) => serve::serve(&args),
+            Command::Serve(args) => serve::serve(registry, &args),
             Command::Resume(args) => {
                 store::expect_run(&args.dir)?;
-                serve::serve(&args)
+                serve::serve(registry, &args)
             }
             Command::Status { dir, format } => status::status(&dir, format),
             Command::History { dir, format, last } => history::history(&dir, format, last),
             Command::Verify { dir, format } => store::verify(&dir, format),
             Command::Rollback { dir, to } => store::rollback(&dir, to),
-            Command::Combine(args) => combine::combine(args),
             Command::Export { dir, out, format } => export(&dir, &out, format),
-            Command::Codes { format } => codes(format),
         }
     }
 }
@@ -247,14 +267,14 @@ fn init(dir: &Path) -> Result<()> {
             .with_context(|| config.display().to_string())?;
     }
     let (config, dir) = (config.display(), dir.display());
-    let next = format!("next: edit {config}, enrol devices with `aggregator enroll --dir {dir} NAME`");
+    let next = format!("next: edit {config}, enrol devices with `fairtier gateway enroll --dir {dir} NAME`");
     Ok(print(&format!("created {dir}\n{next}\n"))?)
 }
 
 fn load(dir: &Path) -> Result<Config> {
     let path = dir.join("fairtier.toml");
     if !path.exists() {
-        bail!("{} is missing; create it with `aggregator init {}`", path.display(), dir.display());
+        bail!("{} is missing; create it with `fairtier gateway init {}`", path.display(), dir.display());
     }
     Config::load(&path).with_context(|| format!("{}: {}", Code::BadConfig, path.display()))
 }

@@ -16,16 +16,16 @@ use common::{
 use models::{plan::PlanOptions, tiers::TierSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    combine::guard::{Bonus, GuardConfig, Mode},
-    coordinator::Settings,
-    patience::Patience,
-    strategy::{Method, Needs, PerTier},
+use coordinator::{Settings, patience::Patience};
+use strategies::{
+    guard::{Bonus, GuardConfig, Mode},
+    method::Method,
+    strategy::{Needs, PerTier},
 };
 
 mod check;
 
-/// The documented configuration, as `aggregator init` writes it.
+/// The documented configuration, as `fairtier gateway init` writes it.
 pub const DEFAULT: &str = include_str!("default.toml");
 
 #[derive(Debug, thiserror::Error)]
@@ -380,7 +380,7 @@ mod tests {
     fn agreement_is_refused_where_nothing_is_averaged() {
         let suits = |bonus: &str, strategy: &str| {
             let config = Config::parse(&format!("[guard]\nbonus = \"{bonus}\"")).unwrap();
-            config.suits(&crate::strategy::by_name(strategy, serde_json::Value::Null).unwrap())
+            config.suits(&strategies::Registry::standard().method(strategy, serde_json::Value::Null).unwrap())
         };
         for strategy in ["fedfv", "fedmgda_plus", "fedmdfg", "fedlf"] {
             let error = suits("agreeing", strategy).unwrap_err().to_string();

@@ -19,11 +19,8 @@ use common::{DeviceId, Instant, TierSet, transfer::Lane};
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-use crate::{
-    coordinator::{Action, Coordinator, Waiting},
-    fleet::ConnId,
-    keeper::Job,
-};
+use crate::keeper::Job;
+use coordinator::{Action, Coordinator, Waiting, fleet::ConnId};
 
 /// Timers may be late by this much.
 const TIMER_GRAIN_MS: u64 = 20;

@@ -21,16 +21,19 @@ use serde_json::{Map, Value};
 use tracing::{debug, info, warn};
 
 use crate::{
-    combine::{check_encoded, check_update, guard::Guard},
-    coordinator::{Action, Coordinator, Settings, StoredUpdate},
-    fleet::DeviceRecord,
     hub::Hub,
-    model::{Published, TieredModel},
-    report::RoundReport,
-    stage::Stage,
     status::StatusFile,
     store::{Header, RoundRecord, Store, StoreError, UpdateRecord, is_full},
-    strategy::Method,
+};
+use coordinator::{
+    Action, Coordinator, Settings, StoredUpdate, published::Published, report::RoundReport, stage::Stage,
+};
+use strategies::{
+    check::{check_encoded, check_update},
+    device::DeviceRecord,
+    guard::Guard,
+    method::Method,
+    tiered::TieredModel,
 };
 
 mod books;

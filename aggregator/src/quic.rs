@@ -25,10 +25,10 @@ use tracing::{debug, info, warn};
 use crate::{
     ca::{Authority, CaError, has_expired},
     enrol,
-    fleet::ConnId,
     gate::{Gate, Pass, Reason, Verdict},
     hub::{Hub, Line},
 };
+use coordinator::fleet::ConnId;
 
 mod bridged;
 mod reader;
@@ -328,7 +328,7 @@ impl Front {
             warn!(
                 %device,
                 "revoked, but its file is in identity/ again, as after restoring a backup: it stays refused; \
-                 `aggregator enroll --replace` makes it a member again, `aggregator revoke` removes the file"
+                 `fairtier gateway enroll --replace` makes it a member again, `fairtier gateway revoke` removes the file"
             );
         }
         restored

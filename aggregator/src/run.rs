@@ -7,16 +7,14 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use common::{Instant, transfer::LinkLimits};
 
 use crate::{
-    combine::guard::Guard,
     config::Config,
-    coordinator::{Coordinator, OpenRound, Start},
     keeper::{Books, Keeper, Observer, Probe, state},
-    model::TieredModel,
     server::{ServerError, check_fixed_tiers, open_method, open_model, open_run},
     status::StatusFile,
     store::Store,
-    strategy::Method,
 };
+use coordinator::{Coordinator, OpenRound, Start};
+use strategies::{guard::Guard, method::Method, registry::Registry, tiered::TieredModel};
 
 /// See the module.
 #[derive(Debug)]
@@ -48,9 +46,9 @@ pub struct Surroundings {
 
 impl Run {
     /// Starts a run, or goes on with the one in the store.
-    pub fn open(config: &Config, around: Surroundings) -> Result<Self, ServerError> {
+    pub fn open(registry: &Registry, config: &Config, around: Surroundings) -> Result<Self, ServerError> {
         let Surroundings { mut store, limits, dir, observer, now } = around;
-        let Prepared { mut method, model, initial, probe } = Self::prepare(config)?;
+        let Prepared { mut method, model, initial, probe } = Self::prepare(registry, config)?;
         let needs = method.needs();
         let saved = open_run(&mut *store, &model, config, initial)?;
         let (state, past) = state::split(&saved.strategy_state);
@@ -110,8 +108,8 @@ impl Run {
     }
 
     /// Everything that a configuration can be wrong in, before anything is written.
-    pub fn prepare(config: &Config) -> Result<Prepared, ServerError> {
-        let mut method = open_method(config)?;
+    pub fn prepare(registry: &Registry, config: &Config) -> Result<Prepared, ServerError> {
+        let mut method = open_method(registry, config)?;
         let needs = method.needs();
         config.suits(&method)?;
         let (model, initial) = open_model(config, needs)?;
@@ -129,12 +127,14 @@ mod tests {
     use common::{Budget, DeviceId, Tier, message::DataSummary};
 
     use super::*;
-    use crate::{coordinator::Action, fleet::DeviceRecord, store::MemoryStore};
+    use crate::store::MemoryStore;
+    use coordinator::Action;
+    use strategies::device::DeviceRecord;
 
     fn open(config: &Config, store: Box<dyn Store>) -> Keeper {
         let limits = LinkLimits::QUIC;
         let around = Surroundings { store, limits, dir: None, observer: None, now: Instant::ZERO };
-        Run::open(config, around).unwrap().keeper
+        Run::open(&Registry::standard(), config, around).unwrap().keeper
     }
 
     /// One of three is not in the first round, and counts all the same.

@@ -41,16 +41,21 @@ use tracing::{info, warn};
 use crate::{
     ca::{Authority, CaError},
     config::{Config, ConfigError, Start, StoreConfig},
-    coordinator::Coordinator,
     gate::{Gate, Limits},
     hub::Hub,
     keeper::{Keeper, KeeperError, Observer},
-    model::{ModelError, TieredModel},
     quic::{self, QuicError},
     run::{Run, Surroundings},
     status,
     store::{DiskStore, ModelMark, Options, RunRecord, Saved, Store, StoreError},
-    strategy::{self, Method, Needs, StrategyError},
+};
+use coordinator::Coordinator;
+use strategies::{
+    error::StrategyError,
+    method::Method,
+    registry::Registry,
+    strategy::Needs,
+    tiered::{ModelError, TieredModel},
 };
 
 mod lookout;
@@ -109,14 +114,19 @@ pub struct Server {
 
 impl Server {
     /// Starts, or goes on with the run in `dir`. Needs a tokio runtime around it.
-    pub fn start(config: &Config, dir: &Path, observer: Option<Observer>) -> Result<Self, ServerError> {
+    pub fn start(
+        registry: &Registry,
+        config: &Config,
+        dir: &Path,
+        observer: Option<Observer>,
+    ) -> Result<Self, ServerError> {
         let StoreConfig { keep_models, keep_spool, keep_reports, history_rounds, .. } = config.store;
         let options = Options { keep_models, keep_spool, keep_reports, history_rounds };
-        Run::prepare(config)?;
+        Run::prepare(registry, config)?;
         if !config.guard.obsolete.is_empty() {
             let keys = config.guard.obsolete.join(", ");
             warn!(
-                "[guard] {keys}: of an older version, without effect; `aggregator init` writes the keys of this one"
+                "[guard] {keys}: of an older version, without effect; `fairtier gateway init` writes the keys of this one"
             );
         }
         let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
@@ -126,7 +136,7 @@ impl Server {
             warn!("{} is open to other users, and that cannot be changed: {error}", rounds.display());
         }
         let around = Surroundings { store, limits, dir: Some(dir.to_owned()), observer, now };
-        let Run { mut coordinator, keeper } = Run::open(config, around)?;
+        let Run { mut coordinator, keeper } = Run::open(registry, config, around)?;
         coordinator.heed_silence(now);
         // After a rollback the file is that of another round.
         keeper.write_model()?;
@@ -318,8 +328,8 @@ fn check_messages(config: &Config, model: &TieredModel, needs: Needs) -> Result<
 }
 
 /// The strategy of a configuration with its options.
-pub fn open_method(config: &Config) -> Result<Method, StrategyError> {
-    strategy::by_name(&config.strategy.name, config.strategy.params.clone().into())
+pub fn open_method(registry: &Registry, config: &Config) -> Result<Method, StrategyError> {
+    registry.method(&config.strategy.name, config.strategy.params.clone().into())
 }
 
 pub(crate) fn check_fixed_tiers(config: &Config, tiers: usize) -> Result<(), ServerError> {

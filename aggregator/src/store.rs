@@ -20,7 +20,7 @@ use common::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{fleet::DeviceRecord, strategy::Kind};
+use strategies::{device::DeviceRecord, strategy::Kind};
 
 mod disk;
 mod error;

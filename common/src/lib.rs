@@ -38,6 +38,8 @@ pub mod layout;
 pub mod mask;
 pub mod message;
 pub mod metrics;
+#[cfg(feature = "std")]
+pub mod output;
 pub mod plan;
 #[cfg(feature = "std")]
 pub mod printable;

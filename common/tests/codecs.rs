@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use common::{Codec, codec::BLOCK};
+use fairtier_common::{Codec, codec::BLOCK};
 use proptest::prelude::*;
 
 fn round_trip(codec: Codec, values: &[f32], seed: u64) -> Vec<f32> {

@@ -4,7 +4,7 @@
 
 use std::{fmt::Write, fs, path::Path};
 
-use common::{
+use fairtier_common::{
     Budget, Code, Codec, Duration, RunId, Tier,
     brief::{Brief, GroupReport, Laplace, Objective, Optimizer, Product, PropFair, Signal},
     message::{
@@ -292,12 +292,12 @@ fn the_largest_plan_part_fits_a_control_frame() {
         keep: Some(most),
         scratch: Some(most),
     };
-    let steps = [Step { node: u16::MAX, pass: Pass::Backward }; common::message::PLAN_STEPS];
+    let steps = [Step { node: u16::MAX, pass: Pass::Backward }; fairtier_common::message::PLAN_STEPS];
     let part = ToDevice::PlanPart(PlanPart {
         digest: most,
         node: u16::MAX,
         step: u16::MAX,
-        nodes: heapless::Vec::from_slice(&[far; common::message::PLAN_PART]).unwrap(),
+        nodes: heapless::Vec::from_slice(&[far; fairtier_common::message::PLAN_PART]).unwrap(),
         steps: heapless::Vec::from_slice(&steps).unwrap(),
     });
     let mut frame = [0; MAX_CONTROL];

@@ -2,7 +2,7 @@
 //! understand them, or refuse them with a reason.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use common::{
+use fairtier_common::{
     message::{ToAggregator, ToDevice},
     wire::{self, Frame, MAX_CONTROL},
 };

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use common::{
+use fairtier_common::{
     AxisId, Dim, Layout, TensorShape, Tier, TierSet, WidthMask,
     region::{RegionMap, Runs},
     slice::{WrongLength, gather, scatter},

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use common::{
+use fairtier_common::{
     Duration, Instant,
     message::{Ack, Fetch},
     rng::Rng,

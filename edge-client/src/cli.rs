@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, anyhow};
-use clap::{Parser, Subcommand, ValueEnum};
-use common::{DeviceId, message::Score};
-use edge_client::{
+use crate::{
     Event, Profile,
     data::Shard,
     host::{
@@ -21,55 +18,54 @@ use edge_client::{
     },
     train::{Backend, Fast, Portable},
 };
+use anyhow::{Context, Result, anyhow};
+use clap::{Subcommand, ValueEnum};
+use common::{DeviceId, message::Score, output::print};
 
 use tracing::level_filters::LevelFilter;
 
 mod boards;
 mod examples;
-mod output;
 #[cfg(feature = "infer")]
 mod predict;
 
-use output::print;
-
-/// Trains this device's slice of a fleet's model on data that stays here.
-#[derive(Parser, Debug)]
-#[command(name = "edge-client", version, after_help = examples::ALL)]
-pub(crate) struct Cli {
+/// `fairtier device`, and the whole of `fairtier-client`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = examples::DEVICE)]
+pub struct Device {
     /// off, error, warn, info, debug or trace; also from FAIRTIER_LOG
     #[arg(long, global = true, default_value = "info", env = "FAIRTIER_LOG")]
     log: LevelFilter,
     #[command(subcommand)]
-    command: Command,
+    command: DeviceCommand,
+}
+
+/// `fairtier board`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = examples::BOARD)]
+pub struct Board {
+    /// off, error, warn, info, debug or trace; also from FAIRTIER_LOG
+    #[arg(long, global = true, default_value = "info", env = "FAIRTIER_LOG")]
+    log: LevelFilter,
+    #[command(subcommand)]
+    command: BoardCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum Command {
+enum DeviceCommand {
     /// Take part in rounds until the run is over; lost links are opened again
     #[command(after_help = examples::RUN)]
     Run(Box<RunArgs>),
     /// Carry serial devices to the aggregator
     #[command(after_help = examples::BRIDGE)]
     Bridge(boards::BridgeArgs),
-    /// Put the firmware onto a board, or start an emulated one
-    #[command(after_help = examples::FLASH)]
-    Flash(boards::FlashArgs),
-    /// Ask a board how it is doing
-    #[command(after_help = examples::MONITOR)]
-    Monitor(boards::MonitorArgs),
-    /// Give a board its samples over the serial line
-    #[command(after_help = examples::PROVISION)]
-    Provision(boards::ProvisionArgs),
-    /// Write a board's samples as a file for its flash
-    #[command(after_help = examples::SHARD)]
-    Shard(boards::ShardArgs),
-    /// Trade a token of `aggregator token` for an identity; the key is made here and stays here
+    /// Trade a token of `fairtier gateway token` for an identity; the key is made here and stays here
     #[command(after_help = examples::ENROLL)]
     Enroll {
         /// Address of the aggregator
         #[arg(long, default_value = "127.0.0.1:4433")]
         server: String,
-        /// As `aggregator token` printed it; also from FAIRTIER_TOKEN, which other users can not see
+        /// As `fairtier gateway token` printed it; also from FAIRTIER_TOKEN, which other users can not see
         #[arg(long, env = "FAIRTIER_TOKEN", hide_env_values = true)]
         token: Token,
         /// Where to put NAME.pem
@@ -91,12 +87,28 @@ enum Command {
     Predict(Box<predict::PredictArgs>),
 }
 
+#[derive(Subcommand, Debug)]
+enum BoardCommand {
+    /// Put the firmware onto a board, or start an emulated one
+    #[command(after_help = examples::FLASH)]
+    Flash(boards::FlashArgs),
+    /// Ask a board how it is doing
+    #[command(after_help = examples::MONITOR)]
+    Monitor(boards::MonitorArgs),
+    /// Give a board its samples over the serial line
+    #[command(after_help = examples::PROVISION)]
+    Provision(boards::ProvisionArgs),
+    /// Write a board's samples as a file for its flash
+    #[command(after_help = examples::SHARD)]
+    Shard(boards::ShardArgs),
+}
+
 #[derive(clap::Args, Debug)]
 struct RunArgs {
     /// Address of the aggregator
     #[arg(long, default_value = "127.0.0.1:4433")]
     server: String,
-    /// What `aggregator enroll` wrote for this device
+    /// What `fairtier gateway enroll` wrote for this device
     #[arg(long)]
     identity: PathBuf,
     /// Name of the device, if it differs from that of the identity file
@@ -135,35 +147,43 @@ enum BackendName {
     Portable,
 }
 
-impl Cli {
-    pub(crate) fn run(self) -> Result<()> {
-        tracing_subscriber::fmt()
-            .with_max_level(self.log)
-            .with_writer(std::io::stderr)
-            .with_target(false)
-            .init();
+impl Device {
+    pub fn run(self) -> Result<()> {
+        start_log(self.log);
         match self.command {
-            Command::Run(args) => run(&args),
-            Command::Bridge(args) => boards::bridge(&args),
-            Command::Flash(args) => boards::flash(&args),
-            Command::Monitor(args) => boards::monitor(&args),
-            Command::Provision(args) => boards::provision(&args),
-            Command::Shard(args) => boards::shard(&args),
-            Command::Enroll { server, token, out } => {
+            DeviceCommand::Run(args) => run(&args),
+            DeviceCommand::Bridge(args) => boards::bridge(&args),
+            DeviceCommand::Enroll { server, token, out } => {
                 let path = out.join(format!("{}.pem", token.device));
                 let draft = Draft::open(&path)?;
                 draft.keep(&block_on(enrol::enrol(resolve(&server)?, &token))?)?;
                 Ok(print(&format!("{}\n", path.display()))?)
             }
-            Command::Renew { server, identity } => {
+            DeviceCommand::Renew { server, identity } => {
                 let (present, draft) = (Identity::load(&identity)?, Draft::open(&identity)?);
                 draft.keep(&block_on(enrol::renew(resolve(&server)?, &present))?)?;
                 Ok(print(&format!("{}\n", identity.display()))?)
             }
             #[cfg(feature = "infer")]
-            Command::Predict(args) => predict::predict(&args),
+            DeviceCommand::Predict(args) => predict::predict(&args),
         }
     }
+}
+
+impl Board {
+    pub fn run(self) -> Result<()> {
+        start_log(self.log);
+        match self.command {
+            BoardCommand::Flash(args) => boards::flash(&args),
+            BoardCommand::Monitor(args) => boards::monitor(&args),
+            BoardCommand::Provision(args) => boards::provision(&args),
+            BoardCommand::Shard(args) => boards::shard(&args),
+        }
+    }
+}
+
+fn start_log(level: LevelFilter) {
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
 }
 
 fn block_on(enrolment: impl Future<Output = Result<String, EnrolError>>) -> Result<String> {

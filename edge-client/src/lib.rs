@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "host")]
+pub mod cli;
+#[cfg(feature = "host")]
 pub mod host;
 pub mod sensor;
 pub mod serial;

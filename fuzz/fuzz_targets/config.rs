@@ -9,7 +9,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(config) = Config::parse(text) else { return };
     let written = toml::to_string(&config).expect("a configuration can be written");
     assert_eq!(Config::parse(&written).expect("own configuration"), config);
-    if let Ok(method) = open_method(&config) {
+    if let Ok(method) = open_method(&strategies::Registry::standard(), &config) {
         let needs = method.needs();
         let _ = config.suits(&method);
         let _ = config.plan_options(needs);

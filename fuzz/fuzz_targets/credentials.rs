@@ -3,7 +3,7 @@
 #![no_main]
 
 use common::{DeviceId, certificate::Terms, enrol::Question, wire};
-use edge_client::host::{Identity, enrol::Token};
+use client::host::{Identity, enrol::Token};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,7 +1,7 @@
 //! Every reader of data files; the first byte says which.
 #![no_main]
 
-use edge_client::data::load::{self, CsvOptions};
+use client::data::load::{self, CsvOptions};
 use libfuzzer_sys::fuzz_target;
 use sim::data::files;
 

@@ -1,10 +1,8 @@
 //! Records of the store, as the ledger keeps them.
 #![no_main]
 
-use aggregator::{
-    fleet::DeviceRecord,
-    store::{Entry, RoundRecord, RunRecord},
-};
+use aggregator::store::{Entry, RoundRecord, RunRecord};
+use strategies::device::DeviceRecord;
 use libfuzzer_sys::fuzz_target;
 use serde::{Serialize, de::DeserializeOwned};
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use aggregator::roundfile::{RoundFile, replay};
+use strategies::roundfile::{replay, RoundFile};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -9,7 +9,7 @@ use common::{
     privacy::Privacy,
     sealed::{Caller, Gate, Hail, Heard, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD},
 };
-use edge_client::{
+use client::{
     Profile,
     data::{BytesShard, Part, Shard},
     serial::{

@@ -2,7 +2,7 @@
 #![no_main]
 
 use common::{Budget, Instant, Versions, message::DataSummary, privacy::Privacy, transfer::LinkLimits, wire};
-use edge_client::{Profile, Session, session::HeapArena};
+use client::{Profile, Session, session::HeapArena};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,23 +1,24 @@
-//! The `models` program: arguments and output. Work is done by the library.
+//! `fairtier model`: arguments and output. Work is done by the library.
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::{Graph, plan::default_loss};
+use clap::{Args, Subcommand, ValueEnum};
 use common::plan::Loss;
-use models::{Graph, plan::default_loss};
 
 pub mod check;
 mod examples;
 pub mod grad;
 pub mod inspect;
 pub mod plan;
+mod program;
 pub mod table;
 pub mod whole;
 
-/// Inspects, slices and exports models for FairTier.
-#[derive(Debug, Parser)]
-#[command(version, about, after_help = examples::ALL)]
-pub struct Cli {
+/// `fairtier model`.
+#[derive(Debug, Args)]
+#[command(after_help = examples::ALL)]
+pub struct ModelTools {
     #[command(subcommand)]
     pub command: Command,
     /// How to print results
@@ -100,7 +101,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct Source {
-    /// ONNX file, or a name from `models zoo`
+    /// ONNX file, or a name from `fairtier model zoo`
     pub model: String,
     /// Draws the weights of a zoo model
     #[arg(long, default_value_t = 0)]

@@ -12,6 +12,8 @@
 
 #[cfg(feature = "tools")]
 pub mod check;
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "tools")]
 pub mod grad;
 pub mod graph;

@@ -2,6 +2,8 @@
 //! used, what was there before does not matter, and neither does how memory was saved.
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+extern crate fairtier_models as models;
+
 use common::{
     WidthMask,
     brief::{Brief, Optimizer, Product},

@@ -1,6 +1,8 @@
 //! Every file that a real exporter wrote (`fixtures/generate.py`): both of PyTorch's exporters give the same
 //! model, and its logits are those that the framework computed.
 
+extern crate fairtier_models as models;
+
 use common::plan::Loss;
 use models::{
     Graph, TierSpec,

@@ -2,6 +2,8 @@
 //! (`fixtures/generate.py`). Errors are relative to the largest gradient of the whole model.
 #![cfg(feature = "tools")]
 
+extern crate fairtier_models as models;
+
 use std::collections::BTreeMap;
 
 use models::{

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![cfg(feature = "tract")]
 
+extern crate fairtier_models as models;
+
 use common::rng::Rng;
 use models::{
     Graph,

@@ -2,7 +2,7 @@
 //! in less memory.
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
-use models::{
+use fairtier_models::{
     plan::{CompileError, CompiledPlan, PlanOptions, compile},
     zoo,
 };

@@ -1,5 +1,7 @@
 //! Files of real exporters, checked against what the exporting framework computed.
 
+extern crate fairtier_models as models;
+
 use models::{
     Graph,
     graph::Tail,
@@ -66,8 +68,9 @@ fn the_zoo_files_are_what_the_generator_writes() {
         let (graph, parameters) = zoo::by_name(name).unwrap().build(0);
         let expected = export(&graph, &parameters, &ExportOptions::default()).unwrap();
         let path = format!("{}/zoo/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
-        let again =
-            format!("write it again with `models slice {name} --tier 1 --out models/zoo/{name}.onnx`");
+        let again = format!(
+            "write it again with `fairtier model slice {name} --tier 1 --out models/zoo/{name}.onnx`"
+        );
         assert!(std::fs::read(path).unwrap() == expected, "{again}");
     }
 }

@@ -2,6 +2,8 @@
 //! differences in `f64`. A failure names the seed; [`zoo::random`] gives the model again.
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+extern crate fairtier_models as models;
+
 use common::{
     WidthMask,
     rng::{Rng, derive},

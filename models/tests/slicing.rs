@@ -2,6 +2,8 @@
 //! must agree are one.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+extern crate fairtier_models as models;
+
 use common::{rng::Rng, slice::scatter};
 use models::{
     Graph, TierSpec,

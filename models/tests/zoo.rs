@@ -2,6 +2,8 @@
 #![cfg(feature = "tract")]
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+extern crate fairtier_models as models;
+
 use models::{
     infer::Model,
     onnx::{ExportOptions, export},

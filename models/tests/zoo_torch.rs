@@ -4,6 +4,8 @@
 #![cfg(feature = "tools")]
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+extern crate fairtier_models as models;
+
 use common::{
     TensorShape, WidthMask,
     rng::{Rng, derive},

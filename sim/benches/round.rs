@@ -16,16 +16,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aggregator::{config::Config, model::TieredModel};
-use common::{Tier, plan::Plan, rng::Rng};
-use edge_client::train::{
+use aggregator::config::Config;
+use client::train::{
     Backend, Descent, Fast, Labels, Mode, Product, Store, Target, View, ViewMut, backward, forward,
     loss_and_gradient,
 };
-use sim::{
+use common::{Tier, plan::Plan, rng::Rng};
+use fairtier_sim::{
     data::{DataSet, DeviceShard, Features, Held, Records},
     engine::{Chances, Engine, Hardware, Member},
 };
+use strategies::tiered::TieredModel;
 
 const ROUNDS: u32 = 12;
 
@@ -123,7 +124,14 @@ impl Case {
             shard: Arc::new(shard(index)),
         };
         let members = (0..self.devices).map(member).collect();
-        Engine::new(&Config::parse(&config).unwrap(), members, Chances::default(), threads).unwrap()
+        Engine::new(
+            &strategies::Registry::standard(),
+            &Config::parse(&config).unwrap(),
+            members,
+            Chances::default(),
+            threads,
+        )
+        .unwrap()
     }
 
     /// What each device multiplies in a round.

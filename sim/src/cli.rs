@@ -1,49 +1,23 @@
 //! The command line.
 
-pub mod attack;
 pub mod data;
-#[expect(clippy::print_stdout, reason = "the `sim load` that has started `sim bare` reads every line")]
-pub mod load;
+pub mod demo;
 pub mod partition;
 pub mod report;
 pub mod run;
 
 use std::{io, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use sim::{
-    data::SetError,
-    demo::{BadOption, DemoOptions},
-    experiment::ExperimentError,
-    partition::PartitionError,
-};
+use anyhow::Result;
+use clap::{Subcommand, ValueEnum};
+use common::output::print;
+use strategies::Registry;
 
-#[derive(Parser, Debug)]
-#[command(
-    name = "sim",
-    version,
-    about = "Whole fleets in one process: fair federated learning on unequal devices",
-    propagate_version = true,
-    after_help = ALL_EXAMPLES
-)]
-pub struct Cli {
-    #[command(subcommand)]
-    pub command: Command,
-}
+use crate::{data::SetError, experiment::ExperimentError, partition::PartitionError};
 
+/// `fairtier sim`.
 #[derive(Subcommand, Debug)]
-pub enum Command {
-    /// Trains one fleet with HeteroFL and with FairHeteroFL, and shows who gains and who pays
-    #[command(after_help = EXAMPLES)]
-    Demo(DemoArgs),
-    /// Measures what the guard costs honest devices and what it saves from hostile ones
-    #[command(after_help = attack::EXAMPLES)]
-    Attack(attack::AttackArgs),
-    /// Puts a real aggregator under the load of many devices and measures it
-    #[command(after_help = load::EXAMPLES)]
-    Load(load::LoadArgs),
-    #[command(hide = true)]
-    Bare(load::BareArgs),
+pub enum Sim {
     /// Data sets: which there are, and what is in them
     #[command(after_help = data::EXAMPLES)]
     Data(data::DataArgs),
@@ -70,6 +44,29 @@ pub enum Command {
     Compare(run::CompareArgs),
 }
 
+impl Sim {
+    pub fn run(&self, registry: &Registry) -> Result<()> {
+        start_log();
+        let text = match self {
+            Self::Data(args) => data::run(args)?,
+            Self::Partition(args) => partition::run(args)?,
+            Self::Report(args) => report::report(args)?,
+            Self::Keep(args) => report::kept(args)?,
+            Self::Reproduce(args) => report::reproduce(args)?,
+            Self::Run(args) => run::run(registry, args)?,
+            Self::Sweep(args) => run::sweep(registry, args)?,
+            Self::Compare(args) => run::compare(args)?,
+        };
+        Ok(print(&text)?)
+    }
+}
+
+/// Silent unless asked for, as in RUST_LOG=info.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "off".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+}
+
 /// What can go wrong with data sets, partitions and experiments.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
@@ -87,117 +84,16 @@ pub enum CommandError {
     Ending(PathBuf),
 }
 
-const ALL_EXAMPLES: &str = "\
+/// What `fairtier sim --help` shows after the commands.
+pub const SIM_EXAMPLES: &str = "\
 Examples:
-  sim demo                                  20 devices over QUIC, two strategies, report.html
-  sim run --list                            experiments of the papers
-  sim run fairheterofl-mnist-noniid         one of them, in its quick profile
-  sim report                                what was run as one page
-  sim data list                             which data sets are here
-  sim load --devices 50 --rounds 20         a real aggregator under load";
-
-const EXAMPLES: &str = "\
-Examples:
-  sim demo                                  20 devices, both strategies, report.html
-  sim demo --seed 7                         other data split, other initial model
-  sim demo --strategy-params '{\"q\": 5}'     more weight on slow tiers
-  sim demo --format json --quiet | jq .changes
-  sim demo --rounds 2 --out -               a quick look without a report
-
-One aggregator and all devices run in this process and talk QUIC with mutual TLS over loopback.
-The same seed gives the same numbers.";
-
-#[derive(Args, Debug)]
-pub struct DemoArgs {
-    /// Rounds of training per strategy
-    #[arg(long, value_name = "N", default_value_t = DemoOptions::default().rounds)]
-    pub rounds: u32,
-    /// Seed of data split, initial model and order of samples
-    #[arg(long, value_name = "S", default_value_t = DemoOptions::default().seed)]
-    pub seed: u64,
-    /// Devices in each of the five tiers
-    #[arg(long, value_name = "N", default_value_t = DemoOptions::default().devices_per_tier)]
-    pub devices_per_tier: usize,
-    /// Parameters of FairHeteroFL as a JSON object; those not named keep the demo's value
-    #[arg(long, value_name = "JSON")]
-    pub strategy_params: Option<String>,
-    /// Where to write the report; - for none
-    #[arg(long, value_name = "FILE", default_value = "report.html")]
-    pub out: PathBuf,
-    /// Also write the main comparison as an SVG picture
-    #[arg(long, value_name = "FILE")]
-    pub picture: Option<PathBuf>,
-    /// How to print the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
-    /// No progress
-    #[arg(long, short)]
-    pub quiet: bool,
-}
+  fairtier sim run --list                     experiments of the papers
+  fairtier sim run fairheterofl-mnist-noniid  one of them, in its quick profile
+  fairtier sim report                         what was run as one page
+  fairtier sim data list                      which data sets are here";
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Format {
     Table,
     Json,
-}
-
-impl DemoArgs {
-    pub fn options(&self) -> Result<DemoOptions, BadOption> {
-        let options = DemoOptions {
-            rounds: self.rounds,
-            seed: self.seed,
-            devices_per_tier: self.devices_per_tier,
-            ..DemoOptions::default()
-        };
-        options.check()?;
-        match &self.strategy_params {
-            Some(params) => options.with_strategy_params(params),
-            None => Ok(options),
-        }
-    }
-
-    /// Where the report goes, if one is wanted.
-    pub fn report(&self) -> Option<&PathBuf> {
-        (self.out.as_os_str() != "-").then_some(&self.out)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    fn options(args: &[&str]) -> Result<DemoOptions, BadOption> {
-        let cli = Cli::try_parse_from([&["sim", "demo"], args].concat()).unwrap();
-        let Command::Demo(demo) = cli.command else { panic!("another command") };
-        demo.options()
-    }
-
-    #[test]
-    fn the_command_line_is_sound_and_its_defaults_are_those_of_the_library() {
-        Cli::command().debug_assert();
-        assert_eq!(options(&[]), Ok(DemoOptions::default()));
-    }
-
-    #[test]
-    fn bad_values_are_named() {
-        assert_eq!(options(&["--rounds", "0"]), Err(BadOption::Rounds(0)));
-        assert_eq!(options(&["--devices-per-tier", "41"]), Err(BadOption::DevicesPerTier(41)));
-        for (params, named) in [("[1]", "object"), (r#"{"Q": 1}"#, "Q"), (r#"{"q": -1}"#, "q"), ("{", "EOF")]
-        {
-            let error = options(&["--strategy-params", params]).unwrap_err().to_string();
-            assert!(error.contains(named), "{params}: {error}");
-        }
-        // One value too few for five tiers.
-        let error = options(&["--strategy-params", r#"{"q_m": [1, 2, 3, 4]}"#]).unwrap_err().to_string();
-        assert!(error.contains("5 tiers"), "{error}");
-    }
-
-    #[test]
-    fn parameters_not_named_are_kept() {
-        let fair = options(&["--strategy-params", r#"{"q": 7}"#]).unwrap().fair;
-        assert_eq!(fair["q"], 7);
-        assert_eq!(fair.get("step"), DemoOptions::default().fair.get("step"));
-    }
 }

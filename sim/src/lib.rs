@@ -1,23 +1,22 @@
 //! Whole fleets in one process.
 //!
 //! [`data`] holds data sets and [`partition`] divides them among devices.
-//! [`attack`] shows what hostile devices can do.
 //! [`engine`] simulates whole fleets in virtual time; [`experiment`] runs the papers' experiments on it, and
 //! [`results`] is what they leave behind, of which [`keep`] makes a small copy to be committed.
-//! [`load`] puts an aggregator under the load of many devices over real QUIC and measures it.
 //! [`demo`] runs a real aggregator and real clients over loopback QUIC and compares strategies on them;
 //! [`claims`] is what the papers say and whether results show it; [`report`] turns what came out into a table,
 //! a self-contained page or a picture.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout)]
 
-pub mod attack;
 pub mod claims;
+pub mod cli;
 pub mod data;
 pub mod demo;
 pub mod engine;
 pub mod experiment;
 pub mod keep;
-pub mod load;
 pub mod partition;
+mod progress;
 pub mod report;
 pub mod results;

@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
-use sim::{
+use crate::{
     demo::{Observe, Progress},
     experiment::Event,
 };
+use indicatif::{ProgressBar, ProgressStyle};
 
 const BAR: &str = "{prefix:<14} {bar:32.cyan/238} round {pos:>4}/{len}  left {eta:>3}  {msg}";
 const EXPERIMENT: &str = "{bar:32.cyan/238} {pos:>5}/{len} rounds  left {eta:>4}  {msg}";
@@ -74,7 +74,7 @@ fn figures(progress: &Progress<'_>) -> String {
     format!("mean loss {:.3}  spread ±{:.3}", loss.mean, loss.std)
 }
 
-/// The same for `sim run`: rounds of all units together, with the time that is left.
+/// The same for `fairtier sim run`: rounds of all units together, with the time that is left.
 pub fn experiment(name: &str, quiet: bool) -> impl FnMut(Event) + use<> {
     let name = name.to_owned();
     let bar = match (quiet, stderr().is_terminal()) {

@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 const CONFIG: &str = "run = { rounds = 1000000, min_devices = 1 }";
 
 fn aggregator(args: &[&str]) -> Process {
-    Process::start(args[0], "aggregator", args)
+    Process::start(args[0], "gateway", args)
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -82,7 +82,7 @@ fn a_thief_of_the_server_key_cannot_replace_the_authority_of_a_device() {
         let identity = gateway.text("cam-1.pem");
         let before = fs::read(&identity).unwrap();
         let renew = ["renew", "--server", &address, "--identity", &identity];
-        let output = Process::start("renew", "edge-client", &renew).fail();
+        let output = Process::start("renew", "device", &renew).fail();
         assert!(output.contains("it is refused and the identity stays as it is"), "{trick:?}: {output}");
         assert!(fs::read(&identity).unwrap() == before, "{trick:?}: the identity was replaced");
         // It is as good as before.
@@ -126,13 +126,13 @@ fn a_stolen_server_key_is_worth_nothing_once_devices_have_seen_the_next_one() {
     }
     let identity = gateway.text("cam-1.pem");
     let renew = ["renew", "--server", &thief.address, "--identity", &identity];
-    let output = Process::start("renew", "edge-client", &renew).fail();
+    let output = Process::start("renew", "device", &renew).fail();
     assert!(output.contains("older than one that this device has seen"), "{output}");
     assert!(!thief.process.output().contains("device=cam-1"), "{}", thief.process.output());
 
     // A renewed identity knows it, too, if what was seen is lost with the file beside it.
     let renew = ["renew", "--server", &serving.address, "--identity", &identity];
-    Process::start("renew", "edge-client", &renew).succeed();
+    Process::start("renew", "device", &renew).succeed();
     fs::remove_file(&memory).unwrap();
     let output = gateway.device(&thief, "cam-1", "0/5", &["--give-up-after", "1"]).fail();
     assert!(output.contains("older than one that this device has seen"), "{output}");
@@ -208,11 +208,11 @@ fn a_name_that_is_enrolled_is_replaced_only_on_request() {
     gateway.enroll(&["cam-2"]);
     let elsewhere = gateway.text("gw");
     let args = ["enroll", "--server", &serving.address, "--token", token.trim(), "--out", &elsewhere];
-    let output = Process::start("enroll", "edge-client", &args).fail();
+    let output = Process::start("enroll", "device", &args).fail();
     assert!(output.contains("E46") && output.contains("--replace"), "{output}");
     let token = aggregator(&["token", "--dir", &dir, "--replace", "cam-2"]).succeed();
     let args = ["enroll", "--server", &serving.address, "--token", token.trim(), "--out", &out];
-    Process::start("enroll", "edge-client", &args).succeed();
+    Process::start("enroll", "device", &args).succeed();
     join(&gateway, &serving, "cam-2");
 }
 

@@ -32,7 +32,7 @@ impl Village {
     fn board(&self, name: &str, terms: &[&str]) -> Board {
         let (dir, out) = (self.gateway.text("gw"), self.gateway.text("."));
         let args = [&["enroll", "--dir", &dir, "--out", &out, "--serial"], terms, &[name]].concat();
-        Process::start("enroll", "aggregator", &args).succeed();
+        Process::start("enroll", "gateway", &args).succeed();
         self.plug(name)
     }
 
@@ -43,7 +43,7 @@ impl Village {
 
     fn revoke(&self, devices: &[&str]) -> Process {
         let dir = self.gateway.text("gw");
-        Process::start("revoke", "aggregator", &[&["revoke", "--dir", &dir], devices].concat())
+        Process::start("revoke", "gateway", &[&["revoke", "--dir", &dir], devices].concat())
     }
 
     fn log(&self) -> String {
@@ -64,7 +64,7 @@ fn start_bridge(gateway: &Gateway, serving: &Serving) -> Process {
         "--leave-after",
         "0",
     ];
-    Process::start("bridge", "edge-client", &args)
+    Process::start("bridge", "device", &args)
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_board_with_older_firmware_joins() {
 fn a_revoked_bridge_is_turned_out() {
     let Village { gateway, serving: mut aggregator, bridge } = Village::new();
     let dir = gateway.text("gw");
-    Process::start("revoke", "aggregator", &["revoke", "--dir", &dir, "bridge"]).succeed();
+    Process::start("revoke", "gateway", &["revoke", "--dir", &dir, "bridge"]).succeed();
     let output = bridge.fail();
     assert!(output.contains("E30"), "{output}");
     let output = start_bridge(&gateway, &aggregator).fail();
@@ -165,7 +165,7 @@ fn a_bridge_renews_its_certificate_before_it_expires() {
     let (dir, out) = (gateway.text("gw"), gateway.text("."));
     // Good for 17 seconds.
     let args = ["enroll", "--dir", &dir, "--out", &out, "--days", "0.0002", "bridge"];
-    Process::start("enroll", "aggregator", &args).succeed();
+    Process::start("enroll", "gateway", &args).succeed();
     let first = fs::read_to_string(gateway.identity("bridge")).unwrap();
     let mut bridge = start_bridge(&gateway, &serving);
     bridge.wait_line("identity renewed");

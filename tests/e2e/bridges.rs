@@ -18,7 +18,7 @@ const CONFIG: &str = "run = { rounds = 1000000, min_devices = 1 }";
 
 fn enroll_board(gateway: &Gateway, name: &str) {
     let (dir, out) = (gateway.text("gw"), gateway.text("."));
-    Process::start("enroll", "aggregator", &["enroll", "--dir", &dir, "--out", &out, "--serial", name])
+    Process::start("enroll", "gateway", &["enroll", "--dir", &dir, "--out", &out, "--serial", name])
         .succeed();
 }
 
@@ -35,7 +35,7 @@ fn only_the_kinds_that_they_need_pass_between_board_and_gateway() {
     let (address, socket) = (endpoint.local_addr().unwrap().to_string(), gateway.text("boards.sock"));
     let (identity, port) = (gateway.text("bridge.pem"), format!("unix:{socket}"));
     let args = ["bridge", "--server", &address, "--identity", &identity, "--port", &port];
-    let mut bridge = Process::start("bridge", "edge-client", &args);
+    let mut bridge = Process::start("bridge", "device", &args);
     let connection =
         runtime.block_on(async { endpoint.accept().await.unwrap().accept().unwrap().await.unwrap() });
     bridge.wait_line("connected to");
@@ -87,7 +87,7 @@ fn a_bridge_cannot_find_out_which_boards_are_enrolled() {
     enroll_board(&gateway, "m4");
     enroll_board(&gateway, "m5");
     let serving = gateway.serve("127.0.0.1:0", &[]);
-    let revoked = Process::start("revoke", "aggregator", &["revoke", "--dir", &gateway.text("gw"), "m5"]);
+    let revoked = Process::start("revoke", "gateway", &["revoke", "--dir", &gateway.text("gw"), "m5"]);
     revoked.succeed();
     let mut tls = tls(&fs::read(gateway.identity("bridge")).unwrap(), false);
     tls.alpn_protocols = vec![wire::BRIDGE_ALPN.to_vec()];

@@ -26,7 +26,7 @@ fn finished() -> Gateway {
 
 fn command(gateway: &Gateway, words: &[&str]) -> Process {
     let dir = gateway.text("gw");
-    Process::start(words[0], "aggregator", &[&words[..1], &["--dir", &dir], &words[1..]].concat())
+    Process::start(words[0], "gateway", &[&words[..1], &["--dir", &dir], &words[1..]].concat())
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn verify_reads_everything_and_names_what_is_damaged() {
 fn resume_goes_on_but_begins_nothing() {
     let gateway = Gateway::new("run = { rounds = 3, min_devices = 1 }", &["cam-0"]);
     let output = command(&gateway, &["resume", "--listen", "127.0.0.1:0"]).fail();
-    assert!(output.contains("no run has begun") && output.contains("aggregator serve"), "{output}");
+    assert!(output.contains("no run has begun") && output.contains("fairtier gateway serve"), "{output}");
     assert!(!gateway.path("gw/store").exists(), "nothing was begun");
 
     let gateway = finished();
@@ -87,7 +87,10 @@ fn a_rollback_keeps_reports_and_the_run_goes_on_from_there() {
     let model = gateway.path("gw/store/models/round-000005.model");
     fs::write(&model, &fs::read(&model).unwrap()[4..]).unwrap();
     let output = gateway.serve_in_vain();
-    assert!(output.contains("round-000005.model") && output.contains("aggregator rollback"), "{output}");
+    assert!(
+        output.contains("round-000005.model") && output.contains("fairtier gateway rollback"),
+        "{output}"
+    );
     let output = command(&gateway, &["rollback", "--to", "2"]).succeed();
     assert!(output.contains("from round 5 to the model after round 2"), "{output}");
     assert_eq!(gateway.history().len(), 2);
@@ -107,13 +110,14 @@ fn a_rollback_keeps_reports_and_the_run_goes_on_from_there() {
     assert!(gateway.parameters() == last, "the same rounds give the same model");
 }
 
-/// `aggregator` with a limit on the length of files: writing beyond fails as on a full disk.
+/// `fairtier gateway` with a limit on the length of files: writing beyond fails as on a full disk.
 fn limited(gateway: &Gateway, kib: u64, words: &[&str]) -> Process {
-    let program = fleet::process::program("aggregator");
+    let program = fleet::process::program();
     let dir = gateway.text("gw");
     let words = [&words[..1], &["--dir", &dir], &words[1..]].concat();
     assert!(!dir.contains(' '), "{dir}");
-    let script = format!("trap '' XFSZ; ulimit -f {kib}; exec {} {}", program.display(), words.join(" "));
+    let script =
+        format!("trap '' XFSZ; ulimit -f {kib}; exec {} gateway {}", program.display(), words.join(" "));
     Process::start_program("full disk", Path::new("bash"), &["-c", &script])
 }
 
@@ -175,11 +179,12 @@ fn a_history_of_tens_of_thousands_of_rounds_is_read_line_by_line() {
     file.into_inner().unwrap();
     let memory = 100_000;
     assert!(kib(&path) > memory);
-    let (program, dir) = (fleet::process::program("aggregator"), gateway.text("gw"));
+    let (program, dir) = (fleet::process::program(), gateway.text("gw"));
     let run = |words: &str| {
         let program = program.display();
-        let script =
-            format!("set -o pipefail; ulimit -v {memory}; {program} history --dir {dir} {words} | tail -n 1");
+        let script = format!(
+            "set -o pipefail; ulimit -v {memory}; {program} gateway history --dir {dir} {words} | tail -n 1"
+        );
         Process::start_program("history", Path::new("bash"), &["-c", &script]).succeed()
     };
     for words in ["--format table", "--format csv", "--format table --last 2"] {
@@ -253,7 +258,7 @@ const LONG: &str = "run = { rounds = 300, min_devices = 1 }\nstore = { keep_mode
 /// What an aggregator says that ran out of space under way.
 fn assert_named(output: &str, why: &str) {
     assert!(output.contains("the run can not go on") && output.contains(why), "{output}");
-    assert!(output.contains("free some space, then go on with `aggregator resume --dir"), "{output}");
+    assert!(output.contains("free some space, then go on with `fairtier gateway resume --dir"), "{output}");
     assert!(!output.contains("the run is over"), "{output}");
 }
 
@@ -413,9 +418,10 @@ fn errors_name_the_directory() {
 }
 
 /// Says what is wrong with a command's help, and with that of the commands below it; gives how many were looked at.
-fn look_for_examples(program: &str, words: &[&str]) -> usize {
-    let help = Process::start("help", program, &[words, &["--help"]].concat()).succeed();
-    let command = format!("  {}", [&[program], words].concat().join(" "));
+fn look_for_examples(words: &[&str]) -> usize {
+    let help =
+        Process::start_program("help", &fleet::process::program(), &[words, &["--help"]].concat()).succeed();
+    let command = format!("  {}", [&["fairtier"], words].concat().join(" "));
     let examples = help.split_once("\nExamples:\n").map_or("", |(_, examples)| examples);
     let shows =
         |line: &str| line.strip_prefix(&command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
@@ -425,13 +431,11 @@ fn look_for_examples(program: &str, words: &[&str]) -> usize {
     let named = below.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));
     let names =
         named.filter_map(|line| line.split(' ').next()).filter(|name| !name.is_empty() && *name != "help");
-    1 + names.map(|name| look_for_examples(program, &[words, &[name]].concat())).sum::<usize>()
+    1 + names.map(|name| look_for_examples(&[words, &[name]].concat())).sum::<usize>()
 }
 
 #[test]
-fn every_command_of_every_program_has_an_example() {
-    for (program, at_least) in [("aggregator", 14), ("sim", 14), ("edge-client", 9), ("models", 8)] {
-        let looked = look_for_examples(program, &[]);
-        assert!(looked >= at_least, "{looked} commands of {program}");
-    }
+fn every_command_has_an_example() {
+    let looked = look_for_examples(&[]);
+    assert!(looked >= 49, "{looked} commands");
 }

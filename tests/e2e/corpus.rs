@@ -10,16 +10,16 @@ use std::{
 use aggregator::{
     ca::SerialMember,
     config::Config,
-    fleet::DeviceRecord,
     store::{Entry, Reports, RoundRecord, RunRecord},
 };
-use common::{TierSet, certificate::Terms, enrol::Question, sealed::Page, wire};
-use edge_client::{
+use client::{
     data::{BytesShard, Shard},
     host::{Identity, enrol::Token},
     serial::{MAX_PACKET, STATUS, Status, Taken, line::Decoder},
 };
+use common::{TierSet, certificate::Terms, enrol::Question, sealed::Page, wire};
 use sim::{data::files, experiment::Loaded, partition::Partition};
+use strategies::device::DeviceRecord;
 
 const AGAIN: &str = "run fuzz/seed.py";
 

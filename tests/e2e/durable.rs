@@ -69,10 +69,10 @@ fn updates_and_models_are_on_the_disk_before_the_ledger_names_them() {
     let gateway = Gateway::new(&format!("run = {{ rounds = {ROUNDS}, min_devices = 1 }}"), &["cam-0"]);
     let (dir, traces) = (gateway.text("gw"), gateway.path("traces"));
     fs::create_dir(&traces).unwrap();
-    let (to, program) = (format!("{}/thread", traces.display()), fleet::process::program("aggregator"));
+    let (to, program) = (format!("{}/thread", traces.display()), fleet::process::program());
     // The aggregator itself is our child (-D), so it ends with this test; its output ends when strace has written all.
     let strace = ["-D", "-ff", "-yy", "-s", "0", "-e", "trace=write,pwrite64,fsync,fdatasync", "-o", &to];
-    let serve = ["serve", "--dir", &dir, "--listen", "127.0.0.1:0", "--exit-when-done"];
+    let serve = ["gateway", "serve", "--dir", &dir, "--listen", "127.0.0.1:0", "--exit-when-done"];
     let args = [&strace[..], &[program.to_str().unwrap()], &serve].concat();
     let mut process = Process::start_program("aggregator", Path::new("strace"), &args);
     let address = process.wait_line("listening on ");

@@ -156,7 +156,7 @@ fn recorded_rounds_replay() {
         serving.process.succeed();
         let after = |round: usize| -> Vec<f32> {
             let file = gateway.text(&format!("gw/rounds/round-{round:06}.json"));
-            let output = Process::start("combine", "aggregator", &["combine", &file, "--format", "json"]);
+            let output = Process::start("combine", "round", &["combine", &file, "--format", "json"]);
             let answer: Value = serde_json::from_str(&output.succeed()).unwrap();
             let parameters = answer["parameters"].as_array().unwrap().iter();
             parameters.map(|value| value.as_f64().unwrap() as f32).collect()
@@ -169,7 +169,7 @@ fn recorded_rounds_replay() {
         let other = gateway.text("gw/rounds/round-000003.json");
         let args = ["combine", "--strategy", "heterofl", &other, "--format", "json"];
         let answer: Value =
-            serde_json::from_str(&Process::start("combine", "aggregator", &args).succeed()).unwrap();
+            serde_json::from_str(&Process::start("combine", "round", &args).succeed()).unwrap();
         assert_ne!(answer["parameters"][0], Value::Null, "{strategy}");
     }
 }

@@ -60,8 +60,8 @@ fn other_users_read_nothing_of_a_gateway_but_its_configuration() {
     serving.process.terminate();
     serving.process.succeed();
     let dir = gateway.text("gw");
-    Process::start("rollback", "aggregator", &["rollback", "--dir", &dir, "--to", "2"]).succeed();
-    Process::start("revoke", "aggregator", &["revoke", "--dir", &dir, "cam-1"]).succeed();
+    Process::start("rollback", "gateway", &["rollback", "--dir", &dir, "--to", "2"]).succeed();
+    Process::start("revoke", "gateway", &["revoke", "--dir", &dir, "cam-1"]).succeed();
     let later = expect_private(&gateway);
     for part in [
         "identity/lock",
@@ -118,20 +118,20 @@ fn a_device_in_the_place_of_a_file_is_refused_at_once() {
     let odd = gateway.text("odd");
     fs::create_dir(&odd).unwrap();
     symlink("/dev/zero", gateway.path("odd/fairtier.toml")).unwrap();
-    let run = ["edge-client", "run", "--server", "127.0.0.1:1"];
+    let run = ["device", "run", "--server", "127.0.0.1:1"];
     let calls = [
-        &["aggregator", "serve", "--dir", &dir, "--listen", "127.0.0.1:0"][..],
-        &["aggregator", "serve", "--dir", &odd, "--listen", "127.0.0.1:0"],
-        &["aggregator", "combine", "/dev/zero"],
-        &["models", "check", "/dev/zero"],
-        &["models", "inspect", "/dev/zero"],
+        &["gateway", "serve", "--dir", &dir, "--listen", "127.0.0.1:0"][..],
+        &["gateway", "serve", "--dir", &odd, "--listen", "127.0.0.1:0"],
+        &["round", "combine", "/dev/zero"],
+        &["model", "check", "/dev/zero"],
+        &["model", "inspect", "/dev/zero"],
         #[cfg(feature = "infer")]
-        &["edge-client", "predict", "--model", "/dev/zero"],
+        &["device", "predict", "--model", "/dev/zero"],
         &[&run[..], &["--identity", "/dev/zero", "--device", "cam-1"]].concat(),
         &[&run[..], &["--identity", &good, "--csv", "/dev/zero"]].concat(),
     ];
     for call in calls {
-        let ended = Command::new(program(call[0])).args(&call[1..]).output().unwrap();
+        let ended = Command::new(program()).args(call).output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(!ended.status.success() && said.contains("not a regular file"), "{call:?}: {said}");
     }
@@ -144,7 +144,7 @@ fn a_file_that_is_far_too_large_is_not_read() {
     // Sparse: it takes no room on the disk.
     fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
     let args = ["run", "--server", "127.0.0.1:1", "--identity", &large, "--device", "cam-1"];
-    for (program_name, args) in [("models", &["check", &large][..]), ("edge-client", &args)] {
+    for (program_name, args) in [("model", &["check", &large][..]), ("device", &args)] {
         let output = Process::start(program_name, program_name, args).fail();
         assert!(output.contains("larger than"), "{output}");
     }

@@ -15,13 +15,13 @@ const UNKNOWN_CA: u16 = 0x130;
 fn run(gateway: &Gateway, server: &str, device: &str, more: &[&str]) -> Process {
     let identity = gateway.text(&format!("{device}.pem"));
     let args = ["run", "--server", server, "--identity", &identity, "--share", "0/5"];
-    Process::start(device, "edge-client", &[&args, more].concat())
+    Process::start(device, "device", &[&args, more].concat())
 }
 
 fn bridge(gateway: &Gateway, server: &str) -> Process {
     let (identity, port) = (gateway.text("bridge.pem"), format!("unix:{}", gateway.text("boards.sock")));
     let args = ["bridge", "--server", server, "--identity", &identity, "--port", &port];
-    Process::start("bridge", "edge-client", &args)
+    Process::start("bridge", "device", &args)
 }
 
 /// The port of a gateway that has ended.
@@ -77,14 +77,14 @@ fn an_expired_certificate_does_not_end_a_device() {
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let (dir, out) = (gateway.text("gw"), gateway.text("."));
     let args = ["enroll", "--dir", &dir, "--out", &out, "cam-1"];
-    Process::start("enroll", "aggregator", &[&args[..], &["--days", "0.00001"]].concat()).succeed();
+    Process::start("enroll", "gateway", &[&args[..], &["--days", "0.00001"]].concat()).succeed();
     let mut device = run(&gateway, &serving.address, "cam-1", &["--leave-after", "0"]);
     wait_for("more refusals than end a device that is not enrolled", || {
         (device.output().matches("refused: E32").count() > 5).then_some(())
     });
     assert!(device.is_running());
     // A new identity in the same file is taken up without a restart.
-    Process::start("enroll", "aggregator", &[&args[..], &["--replace"]].concat()).succeed();
+    Process::start("enroll", "gateway", &[&args[..], &["--replace"]].concat()).succeed();
     device.wait_line("joined as");
 }
 
@@ -98,7 +98,7 @@ fn a_revoked_device_ends_after_five_refusals_over_the_time_it_was_given() {
         device.wait_line("joined as");
     }
     let dir = gateway.text("gw");
-    Process::start("revoke", "aggregator", &["revoke", "--dir", &dir, "patient", "hasty"]).succeed();
+    Process::start("revoke", "gateway", &["revoke", "--dir", &dir, "patient", "hasty"]).succeed();
     let output = hasty.fail();
     assert_eq!(output.matches("refused: E30").count(), 4, "{output}");
     assert!(output.contains("refused by the aggregator: E30"), "{output}");
@@ -112,11 +112,11 @@ fn enrolling_fails_at_once() {
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let forger = Forger::start(&serving.address, 1, UNKNOWN_CA, b"");
     let dir = gateway.text("gw");
-    let token = Process::start("token", "aggregator", &["token", "--dir", &dir, "cam-1"]).succeed();
+    let token = Process::start("token", "gateway", &["token", "--dir", &dir, "cam-1"]).succeed();
     let token = token.lines().find(|line| line.starts_with("cam-1:")).unwrap();
     let (server, out) = (forger.address.to_string(), gateway.text("."));
     let args = ["enroll", "--server", &server, "--token", token, "--out", &out];
-    let output = Process::start("enroll", "edge-client", &args).fail();
+    let output = Process::start("enroll", "device", &args).fail();
     assert!(output.contains("no answer from the aggregator"), "{output}");
     assert!(!fs::exists(gateway.path("cam-1.pem")).unwrap());
 }

@@ -170,7 +170,7 @@ fn serve_here(gateway: &Gateway, waits: Waits, limits: Limits) -> String {
         observer: None,
         now: common::Instant::ZERO,
     };
-    let run = Run::open(&gateway.config(), around).unwrap();
+    let run = Run::open(&strategies::Registry::standard(), &gateway.config(), around).unwrap();
     let hub = Arc::new(Hub::new(run.coordinator, mpsc::channel().0));
     let endpoint = quic::listen(&authority, ([127, 0, 0, 1], 0).into()).unwrap();
     let address = endpoint.local_addr().unwrap().to_string();

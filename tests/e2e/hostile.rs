@@ -222,10 +222,10 @@ fn strangers_are_turned_away() {
     let run = |identity: std::path::PathBuf, more: &[&str]| {
         let identity = identity.to_str().unwrap().to_owned();
         let args = ["run", "--server", &town.serving.address, "--identity", &identity];
-        fleet::process::Process::start("stranger", "edge-client", &[&args, more].concat()).fail()
+        fleet::process::Process::start("stranger", "device", &[&args, more].concat()).fail()
     };
     let output = run(town.gateway.identity("revoked"), &["--leave-after", "0"]);
-    assert!(output.contains("E30") && output.contains("aggregator enroll"), "{output}");
+    assert!(output.contains("E30") && output.contains("fairtier gateway enroll"), "{output}");
     // The server does not prove that it is the gateway, so nothing that it says ends a device but its own patience.
     let output = run(other.identity("good-0"), &["--give-up-after", "1"]);
     assert!(output.contains("is --server the gateway that made this identity or token?"), "{output}");

@@ -13,17 +13,17 @@ fn token(gateway: &Gateway, device: &str) -> String {
     token_of(gateway, &[device])
 }
 
-/// `aggregator token` with options.
+/// `fairtier gateway token` with options.
 fn token_of(gateway: &Gateway, args: &[&str]) -> String {
     let dir = gateway.text("gw");
     let args = [&["token", "--dir", &dir], args].concat();
-    Process::start("token", "aggregator", &args).succeed().trim().to_owned()
+    Process::start("token", "gateway", &args).succeed().trim().to_owned()
 }
 
 fn enroll(gateway: &Gateway, serving: &Serving, token: &str) -> Process {
     let out = gateway.text(".");
     let args = ["enroll", "--server", &serving.address, "--token", token, "--out", &out];
-    Process::start("enroll", "edge-client", &args)
+    Process::start("enroll", "device", &args)
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
     device.wait_line("joined as");
     let before = fs::read_to_string(&identity).unwrap();
     let renew = ["renew", "--server", &serving.address, "--identity", identity.to_str().unwrap()];
-    let renewing = Process::start("renew", "edge-client", &renew).succeed();
+    let renewing = Process::start("renew", "device", &renew).succeed();
     assert_ne!(fs::read_to_string(&identity).unwrap(), before);
     device.terminate();
     let first_log = device.succeed();
@@ -54,7 +54,7 @@ fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
     let old = gateway.text("old.pem");
     let args =
         ["run", "--server", &serving.address, "--identity", &old, "--device", "cam-9", "--leave-after", "0"];
-    let output = Process::start("old", "edge-client", &args).fail();
+    let output = Process::start("old", "device", &args).fail();
     assert!(output.contains("E30"), "{output}");
 
     revoke(&gateway, &["cam-9"]).succeed();
@@ -80,7 +80,7 @@ fn key_lines(bundle: &str) -> Vec<String> {
 
 fn revoke(gateway: &Gateway, devices: &[&str]) -> Process {
     let dir = gateway.text("gw");
-    Process::start("revoke", "aggregator", &[&["revoke", "--dir", &dir], devices].concat())
+    Process::start("revoke", "gateway", &[&["revoke", "--dir", &dir], devices].concat())
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_token_is_not_spent_on_an_identity_that_can_not_be_kept() {
     for out in ["missing/dir", "file"] {
         let out = gateway.text(out);
         let args = ["enroll", "--server", &serving.address, "--token", &token, "--out", &out];
-        let output = Process::start("enroll", "edge-client", &args).fail();
+        let output = Process::start("enroll", "device", &args).fail();
         assert!(output.contains(&out), "{output}");
     }
     enroll(&gateway, &serving, &token).succeed();
@@ -139,7 +139,7 @@ fn what_enroll_writes_is_for_its_owner_alone_and_replaces_nothing_in_vain() {
     fs::create_dir_all(gateway.path("out/cam-1.pem")).unwrap();
     let (dir, out) = (gateway.text("gw"), gateway.text("out"));
     let args = ["enroll", "--dir", &dir, "--out", &out, "--replace", "cam-1"];
-    let output = Process::start("enroll", "aggregator", &args).fail();
+    let output = Process::start("enroll", "gateway", &args).fail();
     assert!(output.contains("cam-1.pem"), "{output}");
     assert!(certificate() == before, "the device is locked out");
 }
@@ -154,11 +154,11 @@ fn a_token_of_another_fleet_is_not_shown_to_this_one() {
     assert!(!serving.process.output().contains("enrolment refused"), "{}", serving.process.output());
 }
 
-/// `aggregator enroll` under terms.
+/// `fairtier gateway enroll` under terms.
 fn enroll_under(gateway: &Gateway, device: &str, terms: &[&str]) {
     let (dir, out) = (gateway.text("gw"), gateway.text("."));
     let args = [&["enroll", "--dir", &dir, "--out", &out], terms, &[device]].concat();
-    Process::start("enroll", "aggregator", &args).succeed();
+    Process::start("enroll", "gateway", &args).succeed();
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_running_device_renews_its_certificate_before_it_expires() {
     let first = gateway.text("first.pem");
     let args = ["run", "--server", &serving.address, "--identity", &first, "--device", "cam-1"];
     // The gateway's clock may be wrong, so this does not end the process.
-    let mut expired = Process::start("expired", "edge-client", &args);
+    let mut expired = Process::start("expired", "device", &args);
     expired.wait_line("refused: E32");
     expired.wait_line("refused: E32");
     assert!(expired.is_running());
@@ -213,7 +213,7 @@ fn a_certificate_allows_some_tiers_only() {
     // Tokens carry terms, too.
     let dir = gateway.text("gw");
     let args = ["token", "--dir", &dir, "--tiers", "4", "cam-3"];
-    let token = Process::start("token", "aggregator", &args).succeed();
+    let token = Process::start("token", "gateway", &args).succeed();
     enroll(&gateway, &serving, token.trim()).succeed();
     let mut device = gateway.device(&serving, "cam-3", "2/5", &[]);
     let joined = device.wait_line("joined as");

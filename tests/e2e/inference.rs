@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use edge_client::data::{Part, Samples, VecShard, digits, partition};
+use client::data::{Part, Samples, VecShard, digits, partition};
 use fleet::{gateway::Gateway, process::Process};
 use models::infer::Model;
 use serde_json::Value;
@@ -38,14 +38,14 @@ fn near(what: &str, found: f64, expected: f64) {
     assert!((found - expected).abs() < TOLERANCE, "{what}: {found} instead of {expected}");
 }
 
-/// The samples that `edge-client run --share INDEX/COUNT --data-seed 7` takes.
+/// The samples that `fairtier device run --share INDEX/COUNT --data-seed 7` takes.
 fn shard(index: usize, count: usize) -> VecShard {
     let samples = Samples::of(&digits::all(), Part::Train).unwrap();
     let parts = partition::dominant_class(samples.labels(), count, 0.8, 7);
     samples.select(&parts[index]).unwrap().split(0.2, 7 + index as u64).unwrap()
 }
 
-/// `edge-client predict` on samples in a CSV file.
+/// `fairtier device predict` on samples in a CSV file.
 fn predict(gateway: &Gateway, device: &str, samples: &Samples) -> Value {
     let mut text = String::new();
     for (index, label) in samples.labels().iter().enumerate() {
@@ -58,7 +58,7 @@ fn predict(gateway: &Gateway, device: &str, samples: &Samples) -> Value {
     std::fs::write(&csv, text).unwrap();
     let (model, csv) = (gateway.text(&format!("{device}.onnx")), csv.to_str().unwrap().to_owned());
     let args = ["predict", "--model", &model, "--csv", &csv, "--format", "json"];
-    let output = Process::start("predict", "edge-client", &args).succeed();
+    let output = Process::start("predict", "device", &args).succeed();
     let line = output.lines().find(|line| line.starts_with('{')).unwrap();
     serde_json::from_str(line).unwrap()
 }

@@ -118,7 +118,7 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
             let dir = gateway.text("gw");
             pending += kill(&gateway, serving, &devices, &what);
             let args = ["serve", "--dir", &dir, "--listen", &address];
-            let starting = Process::start("aggregator", "aggregator", &args);
+            let starting = Process::start("aggregator", "gateway", &args);
             thread::sleep(Duration::from_micros(40_000.0f64.mul_add(rng.unit_f64(), 1.0) as u64));
             starting.kill();
         } else {

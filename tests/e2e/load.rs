@@ -4,7 +4,7 @@ use fleet::{gateway::Gateway, process::Process};
 use serde_json::{Value, json};
 
 fn load(args: &[&str]) -> Process {
-    Process::start("load", "sim", &[&["load", "--format", "json", "--quiet"], args].concat())
+    Process::start("load", "bench", &[&["load", "--format", "json", "--quiet"], args].concat())
 }
 
 /// The result, which is printed also where the run has failed.

@@ -140,7 +140,7 @@ fn the_reason_of_a_server_is_one_line_of_the_device_s_log() {
         }
     });
     let args = ["run", "--server", &address, "--identity", &identity, "--share", "0/5"];
-    let mut device = fleet::process::Process::start("cam-1", "edge-client", &args);
+    let mut device = fleet::process::Process::start("cam-1", "device", &args);
     device.wait_line("link lost (");
     expect_one_line(&device.output(), "link lost (");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use aggregator::config::DEFAULT;
-use edge_client::data::{Part, Samples, digits};
+use client::data::{Part, Samples, digits};
 use fleet::{gateway::Gateway, process::Process};
 
 const DEVICES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "rare"];
@@ -46,7 +46,7 @@ fn train(strategy: &str, guard: &str) -> (f64, usize) {
             let (identity, csv) = (gateway.identity(device), gateway.text(&format!("{device}.csv")));
             let identity = identity.to_str().unwrap().to_owned();
             let args = ["run", "--server", &serving.address, "--identity", &identity, "--csv", &csv];
-            Process::start(device, "edge-client", &[&args[..], &["--test-fraction", "0.5"]].concat())
+            Process::start(device, "device", &[&args[..], &["--test-fraction", "0.5"]].concat())
         })
         .collect();
     let log = serving.process.succeed();

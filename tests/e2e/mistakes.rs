@@ -62,14 +62,14 @@ fn a_wrong_configuration_is_named() {
 fn a_directory_that_is_none_of_ours_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().to_str().unwrap();
-    let output = Process::start("serve", "aggregator", &["serve", "--dir", text]).fail();
-    assert!(output.contains("aggregator init"), "{output}");
-    let output = Process::start("status", "aggregator", &["status", "--dir", text]).fail();
+    let output = Process::start("serve", "gateway", &["serve", "--dir", text]).fail();
+    assert!(output.contains("fairtier gateway init"), "{output}");
+    let output = Process::start("status", "gateway", &["status", "--dir", text]).fail();
     assert!(output.contains("no round is finished yet"), "{output}");
     assert_eq!(files(dir.path()), []);
     let gateway = Gateway::new("", &[]);
     let before = files(&gateway.path("gw"));
-    let output = Process::start("init", "aggregator", &["init", &gateway.text("gw")]).fail();
+    let output = Process::start("init", "gateway", &["init", &gateway.text("gw")]).fail();
     assert!(output.contains("exists already"), "{output}");
     assert_eq!(files(&gateway.path("gw")), before);
 }
@@ -78,17 +78,17 @@ fn a_directory_that_is_none_of_ours_is_named() {
 fn a_device_is_told_what_is_wrong_with_its_arguments() {
     let gateway = Gateway::new("", &["cam-1"]);
     let good = gateway.text("cam-1.pem");
-    let run = |args: &[&str]| Process::start("device", "edge-client", &[&["run"], args].concat()).fail();
+    let run = |args: &[&str]| Process::start("device", "device", &[&["run"], args].concat()).fail();
 
     let output = run(&["--identity", &gateway.text("nobody.pem")]);
     assert!(output.contains("nobody.pem"), "{output}");
     fs::write(gateway.path("text.pem"), "no certificate").unwrap();
     let output = run(&["--identity", &gateway.text("text.pem")]);
-    assert!(output.contains("aggregator enroll"), "{output}");
+    assert!(output.contains("fairtier gateway enroll"), "{output}");
     let bundle = fs::read_to_string(gateway.path("cam-1.pem")).unwrap();
     fs::write(gateway.path("cut.pem"), &bundle[..bundle.len() / 2]).unwrap();
     let output = run(&["--identity", &gateway.text("cut.pem")]);
-    assert!(output.contains("aggregator enroll"), "{output}");
+    assert!(output.contains("fairtier gateway enroll"), "{output}");
     let output = run(&["--identity", &good, "--server", "nowhere"]);
     assert!(output.contains("--server nowhere"), "{output}");
     let output = run(&["--identity", &good, "--server", "127.0.0.1:9", "--give-up-after", "1"]);
@@ -104,28 +104,28 @@ fn a_reader_that_has_gone_is_no_failure() {
     let [dir, out, shard] = ["gw", "onnx", "m4.shard"].map(|name| gateway.text(name));
     let fresh = gateway.text("fresh");
     let calls = [
-        &["aggregator", "init", &fresh][..],
-        &["aggregator", "enroll", "--dir", &dir, "--out", &out, "cam-2", "cam-3"],
-        &["aggregator", "token", "--dir", &dir, "cam-4"],
-        &["aggregator", "revoke", "--dir", &dir, "cam-2"],
-        &["aggregator", "status", "--dir", &dir],
-        &["aggregator", "status", "--dir", &dir, "--format", "json"],
-        &["aggregator", "history", "--dir", &dir],
-        &["aggregator", "verify", "--dir", &dir],
-        &["aggregator", "verify", "--dir", &dir, "--format", "json"],
-        &["aggregator", "export", "--dir", &dir, "--out", &out],
-        &["aggregator", "export", "--dir", &dir, "--out", &out, "--format", "json"],
-        &["aggregator", "codes"],
-        &["aggregator", "codes", "--format", "json"],
-        &["edge-client", "shard", "--share", "0/14", "--out", &shard],
-        &["models", "zoo"],
+        &["gateway", "init", &fresh][..],
+        &["gateway", "enroll", "--dir", &dir, "--out", &out, "cam-2", "cam-3"],
+        &["gateway", "token", "--dir", &dir, "cam-4"],
+        &["gateway", "revoke", "--dir", &dir, "cam-2"],
+        &["gateway", "status", "--dir", &dir],
+        &["gateway", "status", "--dir", &dir, "--format", "json"],
+        &["gateway", "history", "--dir", &dir],
+        &["gateway", "verify", "--dir", &dir],
+        &["gateway", "verify", "--dir", &dir, "--format", "json"],
+        &["gateway", "export", "--dir", &dir, "--out", &out],
+        &["gateway", "export", "--dir", &dir, "--out", &out, "--format", "json"],
+        &["codes"],
+        &["codes", "--format", "json"],
+        &["board", "shard", "--share", "0/14", "--out", &shard],
+        &["model", "zoo"],
         &["sim", "run", "--list"],
         &["sim", "data", "list"],
     ];
     for call in calls {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let ended = Command::new(program(call[0])).args(&call[1..]).stdout(writer).output().unwrap();
+        let ended = Command::new(program()).args(call).stdout(writer).output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success() && !said.contains("panicked"), "{call:?}: {}\n{said}", ended.status);
     }

@@ -17,11 +17,11 @@ const DEVICES: [&str; 3] = ["cam-0", "cam-1", "cam-2"];
 /// Of an update of `mnist-mlp` in f32.
 const UPDATE: u64 = 4 * 178_110;
 
-/// `edge-client run` through the relay.
+/// `fairtier device run` through the relay.
 fn device(gateway: &Gateway, relay: &Relay, name: &str, more: &[&str]) -> Process {
     let (address, identity) = (relay.address(), gateway.text(&format!("{name}.pem")));
     let args = ["run", "--server", &address, "--identity", &identity, "--data-seed", "7"];
-    Process::start(name, "edge-client", &[&args, more].concat())
+    Process::start(name, "device", &[&args, more].concat())
 }
 
 fn finish(process: Process) -> String {

@@ -12,8 +12,7 @@ use serde_json::Value;
 /// Looks at a store without opening it for writing.
 fn verify(gateway: &Gateway) -> Value {
     let dir = gateway.text("gw");
-    let text =
-        Process::start("verify", "aggregator", &["verify", "--dir", &dir, "--format", "json"]).succeed();
+    let text = Process::start("verify", "gateway", &["verify", "--dir", &dir, "--format", "json"]).succeed();
     serde_json::from_str(&text).unwrap()
 }
 
@@ -42,11 +41,11 @@ fn a_store_of_format_4_is_read_as_it_is() {
     assert_eq!((found["format"].as_u64(), found["reports"].as_u64()), (Some(4), Some(3)), "{found}");
     let dir = gateway.text("gw");
     for words in [&["history"][..], &["history", "--last", "1", "--format", "csv"], &["status"]] {
-        Process::start("reading", "aggregator", &[&words[..1], &["--dir", &dir], &words[1..]].concat())
+        Process::start("reading", "gateway", &[&words[..1], &["--dir", &dir], &words[1..]].concat())
             .succeed();
     }
     let out = gateway.text("onnx");
-    Process::start("export", "aggregator", &["export", "--dir", &dir, "--out", &out]).succeed();
+    Process::start("export", "gateway", &["export", "--dir", &dir, "--out", &out]).succeed();
     assert!(files(&gateway.path("gw")) == before, "something has changed");
 }
 
@@ -97,7 +96,7 @@ fn a_migration_that_is_killed_leaves_a_whole_store() {
         let len = |name: &str| fs::metadata(gateway.path("gw/store").join(name)).map_or(0, |file| file.len());
         let dir = gateway.text("gw");
         let mut serving =
-            Process::start("resume", "aggregator", &["resume", "--dir", &dir, "--listen", "127.0.0.1:0"]);
+            Process::start("resume", "gateway", &["resume", "--dir", &dir, "--listen", "127.0.0.1:0"]);
         let reached = || match instant {
             0 => true,
             1..10 => len("history.jsonl.new") > (instant - 1) * PADDING / 3,

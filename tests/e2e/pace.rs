@@ -3,9 +3,9 @@
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
-use aggregator::patience::idle;
+use client::host::Pace;
 use common::{DeviceId, message::IDLE};
-use edge_client::host::Pace;
+use coordinator::patience::idle;
 use fleet::{
     gateway::Gateway,
     process::{Process, wait_for},
@@ -154,7 +154,7 @@ fn a_link_that_is_lost_again_and_again_in_mid_upload_is_opened_soon_each_time() 
         "--silence",
         "3",
     ];
-    let device = Process::start("cam-1", "edge-client", &args);
+    let device = Process::start("cam-1", "device", &args);
     let update = 4 * 178_110;
     for lost in 1..=3 {
         let before = relay.bytes_up();

@@ -99,8 +99,7 @@ fn after_a_rollback_the_same_question_gets_the_same_answer_and_costs_nothing() {
     let different: std::collections::BTreeSet<_> = files.iter().map(|(secret, _)| secret).collect();
     assert_eq!(different.len(), 3);
 
-    Process::start("rollback", "aggregator", &["rollback", "--dir", &gateway.text("gw"), "--to", "1"])
-        .succeed();
+    Process::start("rollback", "gateway", &["rollback", "--dir", &gateway.text("gw"), "--to", "1"]).succeed();
     let (second, again) = run();
     let told = |history: &[Value]| {
         let lines = history[1]["devices"].as_array().unwrap().iter();

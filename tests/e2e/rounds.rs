@@ -46,7 +46,7 @@ fn assert_slices(gateway: &Gateway) {
     let model = gateway.model();
     let global = gateway.parameters();
     let (dir, out) = (gateway.text("gw"), gateway.text("export"));
-    Process::start("export", "aggregator", &["export", "--dir", &dir, "--out", &out]).succeed();
+    Process::start("export", "gateway", &["export", "--dir", &dir, "--out", &out]).succeed();
     for (index, &count) in PARAMETERS.iter().enumerate() {
         let mut slice = vec![];
         model.regions.gather(Tier::new(index).unwrap(), &global, &mut slice);

@@ -102,11 +102,11 @@ fn sessions_of_one_board_are_bounded() {
     let gateway = Gateway::new(CONFIG, &["bridge"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let (dir, out) = (gateway.text("gw"), gateway.text("."));
-    Process::start("enroll", "aggregator", &["enroll", "--dir", &dir, "--out", &out, "--serial", "m4"])
+    Process::start("enroll", "gateway", &["enroll", "--dir", &dir, "--out", &out, "--serial", "m4"])
         .succeed();
     let (bridge, port) = (gateway.text("bridge.pem"), format!("unix:{}", gateway.text("boards.sock")));
     let args = ["bridge", "--server", &serving.address, "--identity", &bridge, "--port", &port];
-    let mut bridge = Process::start("bridge", "edge-client", &args);
+    let mut bridge = Process::start("bridge", "device", &args);
     bridge.wait_line("connected to");
     // Whoever has read out the key of one board.
     let [mut first, mut second, mut third] =

@@ -3,12 +3,13 @@
 
 use std::sync::Mutex;
 
-use aggregator::{report::RoundReport, strategy::PerTier};
 use common::rng::{Rng, derive};
+use coordinator::report::RoundReport;
 use fleet::{
     memory::{Accident, Losses, Outcome, Setup, World},
     seeds::{for_seeds, is_replay},
 };
+use strategies::strategy::PerTier;
 
 const EXACT: &str = "run = { rounds = 3 }\ntraining = { batch = 8 }";
 const LOSSY_CODEC: &str = "run = { rounds = 3 }\ntraining = { batch = 8 }\n\

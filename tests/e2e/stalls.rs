@@ -38,7 +38,7 @@ fn committed(gateway: &Gateway) -> u64 {
 fn a_revoked_device_does_not_freeze_the_run() {
     let (gateway, _serving, mut devices) = start();
     let dir = gateway.text("gw");
-    Process::start("revoke", "aggregator", &["revoke", "--dir", &dir, "cam-2"]).succeed();
+    Process::start("revoke", "gateway", &["revoke", "--dir", &dir, "cam-2"]).succeed();
     let output = devices.pop().unwrap().fail();
     assert!(output.contains("E30"), "{output}");
     gateway.wait_committed(committed(&gateway) + 20);
@@ -118,7 +118,7 @@ fn a_device_that_comes_back_over_a_new_link_is_not_ended_by_its_old_one() {
     let relay = Relay::start(&serving.address, 1, Weather::FAIR);
     let (identity, address) = (gateway.text("cam-0.pem"), relay.address());
     let args = ["run", "--server", &address, "--identity", &identity, "--share", "0/3", "--silence", "2"];
-    let mut device = Process::start("cam-0", "edge-client", &args);
+    let mut device = Process::start("cam-0", "device", &args);
     gateway.wait_committed(3);
     for lost in 1..=2 {
         relay.cut();

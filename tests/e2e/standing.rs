@@ -16,7 +16,7 @@ use serde_json::Value;
 
 fn command(gateway: &Gateway, words: &[&str]) -> String {
     let dir = gateway.text("gw");
-    Process::start(words[0], "aggregator", &[&words[..1], &["--dir", &dir], &words[1..]].concat()).succeed()
+    Process::start(words[0], "gateway", &[&words[..1], &["--dir", &dir], &words[1..]].concat()).succeed()
 }
 
 fn status(gateway: &Gateway) -> (String, Value) {
@@ -38,7 +38,7 @@ fn status_is_right_before_the_first_round_and_after_a_kill() {
     let gateway = Gateway::new("run = { rounds = 1000000, min_devices = 2 }", &["cam-0", "cam-1"]);
     let (text, json) = status(&gateway);
     assert!(text.contains("0 of 1000000 rounds committed, not begun"), "{text}");
-    assert!(text.contains("no server runs; `aggregator serve --dir"), "{text}");
+    assert!(text.contains("no server runs; `fairtier gateway serve --dir"), "{text}");
     assert_eq!((&json["serving"], &json["committed"]), (&Value::from(false), &Value::from(0)));
 
     let serving = gateway.serve("127.0.0.1:0", &[]);
@@ -102,7 +102,7 @@ fn who_is_refused_is_in_the_log_once_with_the_figures() {
     fs::write(gateway.path("samples.csv"), "1,2,3,0\n4,5,6,1\n").unwrap();
     let (identity, csv) = (gateway.text("other.pem"), gateway.text("samples.csv"));
     let args = ["run", "--server", &serving.address, "--identity", &identity, "--csv", &csv];
-    let output = Process::start("other", "edge-client", &args).fail();
+    let output = Process::start("other", "device", &args).fail();
     assert!(output.contains("E34"), "{output}");
     let log = serving.process.output();
     let lines = |what: &str| log.lines().filter(|line| line.contains(what)).collect::<Vec<_>>();
@@ -159,7 +159,10 @@ fn a_run_in_which_nothing_was_trained_is_no_success_and_an_empty_round_has_no_lo
     let output = serving.process.fail();
     assert!(output.contains("no device could train: all 2 rounds are empty"), "{output}");
     assert!(output.contains("broken was refused (E37 device can not do this now) 2 times"), "{output}");
-    assert!(output.contains("raise run.rounds") && output.contains("aggregator resume --dir"), "{output}");
+    assert!(
+        output.contains("raise run.rounds") && output.contains("fairtier gateway resume --dir"),
+        "{output}"
+    );
     assert!(output.contains("broken cannot do what it is asked to: E37"), "{output}");
 
     for report in gateway.history() {

@@ -81,7 +81,7 @@ async fn first_frame(gateway: &Gateway, protocol: &[u8]) -> Vec<u8> {
     let server = endpoint.local_addr().unwrap().to_string();
     let identity = gateway.text("cam-1.pem");
     let args = ["run", "--server", &server, "--identity", &identity, "--share", "0/5"];
-    let _device = Process::start("cam-1", "edge-client", &args);
+    let _device = Process::start("cam-1", "device", &args);
     let connection = in_time("a device", endpoint.accept()).await.unwrap().await.unwrap();
     let (_send, mut receive) = in_time("a stream", connection.accept_bi()).await.unwrap();
     let mut prefix = [0; 4];
@@ -116,7 +116,7 @@ fn a_device_waits_for_a_gateway_that_speaks_no_version_it_knows() {
         let server = endpoint.local_addr().unwrap().to_string();
         let identity = gateway.text("cam-1.pem");
         let args = ["run", "--server", &server, "--identity", &identity, "--share", "0/5"];
-        let mut device = Process::start("cam-1", "edge-client", &args);
+        let mut device = Process::start("cam-1", "device", &args);
         for _ in 0..2 {
             let incoming = in_time("a device", endpoint.accept()).await.unwrap();
             assert!(incoming.await.is_err());

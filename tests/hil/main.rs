@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use aggregator::config::Config;
-use edge_client::host::board::{Arithmetic, Board};
+use client::host::board::{Arithmetic, Board};
 use fleet::{
     hil::{
         self,
@@ -27,7 +27,7 @@ fn same_bits(config: &Config, fleet: &Fleet, boards: &[BenchBoard], lines: &Line
     assert_eq!(real.reports.len(), hosts.reports.len());
     for (real, hosts) in real.reports.iter().zip(&hosts.reports) {
         for (real, host) in real.devices.iter().zip(&hosts.devices) {
-            let bits = |line: &aggregator::report::DeviceLine| {
+            let bits = |line: &coordinator::report::DeviceLine| {
                 (line.device.clone(), line.loss_before.to_bits(), line.test_loss.map(f64::to_bits))
             };
             assert_eq!(bits(real), bits(host), "round {}", hosts.round);

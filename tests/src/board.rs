@@ -8,15 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use client::serial::{
+    MAX_CHUNK, MAX_PACKET,
+    line::{Decoder, Encoder},
+};
 use common::{
     Code,
     message::{Hello, ToAggregator, ToDevice, Welcome},
     sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, SealError},
     wire::{self, Frame},
-};
-use edge_client::serial::{
-    MAX_CHUNK, MAX_PACKET,
-    line::{Decoder, Encoder},
 };
 
 use crate::{
@@ -79,7 +79,7 @@ pub enum Answer {
 }
 
 impl Board {
-    /// Plugs a board with the page of `aggregator enroll --serial` into a bridge's socket.
+    /// Plugs a board with the page of `fairtier gateway enroll --serial` into a bridge's socket.
     pub fn plug(page: &Path, socket: &Path) -> Self {
         let page = Page::decode(&fs::read(page).unwrap()).unwrap();
         let line = wait_for("the bridge's socket", || UnixStream::connect(socket).ok());

@@ -7,11 +7,11 @@ use std::{
 
 use aggregator::{
     config::Config,
-    model::TieredModel,
     server,
     store::{DiskStore, Entry, Options, Store},
 };
 use serde_json::Value;
+use strategies::tiered::TieredModel;
 use tempfile::TempDir;
 
 use crate::{
@@ -26,10 +26,10 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// `config` replaces what `aggregator init` writes; keys that are absent have their defaults.
+    /// `config` replaces what `fairtier gateway init` writes; keys that are absent have their defaults.
     pub fn new(config: &str, devices: &[&str]) -> Self {
         let this = Self { dir: tempfile::tempdir().unwrap() };
-        Process::start("init", "aggregator", &["init", &this.text("gw")]).succeed();
+        Process::start("init", "gateway", &["init", &this.text("gw")]).succeed();
         fs::write(this.path("gw/fairtier.toml"), config).unwrap();
         if !devices.is_empty() {
             this.enroll(devices);
@@ -47,7 +47,7 @@ impl Gateway {
     pub fn enroll(&self, devices: &[&str]) {
         let (dir, out) = (self.text("gw"), self.text("."));
         let args = [&["enroll", "--dir", &dir, "--out", &out], devices].concat();
-        Process::start("enroll", "aggregator", &args).succeed();
+        Process::start("enroll", "gateway", &args).succeed();
     }
 
     /// A path in the temporary directory; the aggregator's own is `gw`.
@@ -69,23 +69,22 @@ impl Gateway {
         self.start("serve", listen, more)
     }
 
-    /// `aggregator serve` or `aggregator resume`.
+    /// `fairtier gateway serve` or `fairtier gateway resume`.
     pub fn start(&self, command: &str, listen: &str, more: &[&str]) -> Serving {
         let dir = self.text("gw");
         let args = [&[command, "--dir", &dir, "--listen", listen], more].concat();
-        let mut process = Process::start("aggregator", "aggregator", &args);
+        let mut process = Process::start("aggregator", "gateway", &args);
         let address = process.wait_line("listening on ");
         Serving { process, address }
     }
 
-    /// `aggregator serve` that is expected to fail; gives what it writes.
+    /// `fairtier gateway serve` that is expected to fail; gives what it writes.
     pub fn serve_in_vain(&self) -> String {
         let dir = self.text("gw");
-        Process::start("aggregator", "aggregator", &["serve", "--dir", &dir, "--listen", "127.0.0.1:0"])
-            .fail()
+        Process::start("aggregator", "gateway", &["serve", "--dir", &dir, "--listen", "127.0.0.1:0"]).fail()
     }
 
-    /// A device's arguments for `edge-client run`, with its share of the digits.
+    /// A device's arguments for `fairtier device run`, with its share of the digits.
     pub fn device(&self, serving: &Serving, name: &str, share: &str, more: &[&str]) -> Process {
         let identity = self.identity(name);
         let identity = identity.to_str().unwrap();
@@ -100,7 +99,7 @@ impl Gateway {
             "--data-seed",
             "7",
         ];
-        Process::start(name, "edge-client", &[&args, more].concat())
+        Process::start(name, "device", &[&args, more].concat())
     }
 
     /// What the last round left, once there was one.
@@ -123,7 +122,7 @@ impl Gateway {
     /// The model under its tiers, as the aggregator compiles it.
     pub fn model(&self) -> TieredModel {
         let config = self.config();
-        let needs = server::open_method(&config).unwrap().needs();
+        let needs = server::open_method(&strategies::Registry::standard(), &config).unwrap().needs();
         server::open_model(&config, needs).unwrap().0
     }
 

@@ -8,12 +8,14 @@ use std::{
 
 use aggregator::{
     config::Config,
-    fleet::ConnId,
     keeper::Observer,
-    model::TieredModel,
-    report::RoundReport,
     run::{Run, Surroundings},
     store::Store,
+};
+use client::{
+    Profile, Session,
+    data::{Part, Samples, Shard, VecShard, digits},
+    session::HeapArena,
 };
 use common::{
     Budget, Code, DeviceId, Instant,
@@ -21,11 +23,8 @@ use common::{
     rng::{Rng, derive},
     transfer::LinkLimits,
 };
-use edge_client::{
-    Profile, Session,
-    data::{Part, Samples, Shard, VecShard, digits},
-    session::HeapArena,
-};
+use coordinator::{fleet::ConnId, report::RoundReport};
+use strategies::tiered::TieredModel;
 
 use crate::link::Faults;
 
@@ -161,7 +160,7 @@ fn open(setup: &Setup, store: Box<dyn Store>, reports: &Arc<Mutex<Vec<RoundRepor
     let observer: Observer = Box::new(move |report| seen.lock().unwrap().push(report.clone()));
     let (limits, now) = (setup.limits, Instant::from_millis(now));
     let around = Surroundings { store, limits, dir: None, observer: Some(observer), now };
-    let mut run = Run::open(&setup.config, around).unwrap();
+    let mut run = Run::open(&strategies::Registry::standard(), &setup.config, around).unwrap();
     // As the server does: Sessions give signs of life.
     run.coordinator.heed_silence(now);
     run

@@ -12,8 +12,13 @@ use std::{
 /// Nothing that works takes this long, on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where a program of this workspace is: in `FAIRTIER_BIN_DIR`, or beside the running test.
-pub fn program(name: &str) -> PathBuf {
+/// Where the program `fairtier` is: in `FAIRTIER_BIN_DIR`, or beside the running test.
+pub fn program() -> PathBuf {
+    beside("fairtier")
+}
+
+/// Where a program of this workspace is.
+pub fn beside(name: &str) -> PathBuf {
     let dir = std::env::var_os("FAIRTIER_BIN_DIR").map(PathBuf::from).or_else(|| {
         // target/<profile>/deps/<test>
         Some(std::env::current_exe().ok()?.parent()?.parent()?.to_owned())
@@ -61,9 +66,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program of this workspace; `name` is how failures call it.
-    pub fn start(name: &str, program_name: &str, args: &[&str]) -> Self {
-        Self::start_program(name, &program(program_name), args)
+    /// Starts a command of a group of `fairtier`; `name` is how failures call it.
+    pub fn start(name: &str, group: &str, args: &[&str]) -> Self {
+        Self::start_program(name, &program(), &[&[group], args].concat())
     }
 
     /// Starts any program.

@@ -42,7 +42,7 @@ impl std::fmt::Debug for SerialMember {
 
 impl Authority {
     /// Makes a serial device a member under the usual terms and returns the page its board needs. The page has no secret
-    /// for noise: `edge-client flash` adds one that the gateway never sees.
+    /// for noise: `fairtier board flash` adds one that the gateway never sees.
     pub fn enroll_serial(&self, device: &DeviceId) -> Result<Vec<u8>, CaError> {
         self.enroll_serial_under(device, Membership::default())
     }

@@ -1,4 +1,4 @@
-//! `aggregator combine`: a round file in, the next model or the next brief out.
+//! `fairtier round combine`: a round file in, the next model or the next brief out.
 
 use std::{
     fmt::Write as _,
@@ -6,14 +6,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use aggregator::roundfile::{Answer, RoundFile, RoundFileError, replay};
 use anyhow::{Context, Result};
 use serde_json::Value;
+use strategies::{
+    Registry,
+    roundfile::{Answer, RoundFile, RoundFileError, replay},
+};
 
 use super::{Format, print};
 
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub struct Args {
     /// Name of the strategy; absent: that of the run that recorded the file
     #[arg(long, value_name = "NAME")]
     strategy: Option<String>,
@@ -29,7 +32,7 @@ pub(super) struct Args {
     format: Format,
 }
 
-pub(super) fn combine(args: Args) -> Result<()> {
+pub(super) fn combine(registry: &Registry, args: Args) -> Result<()> {
     let mut file = if args.file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("standard input")?;
@@ -50,7 +53,7 @@ pub(super) fn combine(args: Args) -> Result<()> {
             return Err(RoundFileError::Key { key: "strategy".into(), why }.into());
         }
     };
-    let answer = replay(&file, &name, params)?;
+    let answer = replay(registry, &file, &name, params)?;
     let text = match args.format {
         Format::Json => serde_json::to_string(&answer)? + "\n",
         Format::Table => table(&file, &answer),

@@ -1,15 +1,13 @@
-//! `aggregator history`: one line per round.
+//! `fairtier gateway history`: one line per round.
 //!
 //! Reports are read and printed one after another, so memory does not grow with their number.
 
 use std::{io::Write, path::Path};
 
-use aggregator::{
-    report::history::{Row, csv_head, table_head, tiers},
-    store::{Faults, Report, ReportReader},
-};
+use crate::store::{Faults, Report, ReportReader};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use coordinator::report::history::{Row, csv_head, table_head, tiers};
 use tracing::warn;
 
 use super::output::stream;
@@ -97,7 +95,7 @@ fn name_faults(store: &Path, faults: &Faults) {
     }
     if !faults.is_empty() {
         warn!(
-            "a backup of these files has the lines; `aggregator verify` reads the rest of the store as well"
+            "a backup of these files has the lines; `fairtier gateway verify` reads the rest of the store as well"
         );
     }
 }

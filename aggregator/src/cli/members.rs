@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use aggregator::ca::{Authority, Credential, Existing, Member, Standing};
+use crate::ca::{Authority, Credential, Existing, Member, Standing};
 use anyhow::{Context, Result, ensure};
 use common::{DeviceId, Tier, TierSet};
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ pub(super) fn list(dir: &Path, format: Format) -> Result<()> {
     if !restored.is_empty() {
         text += &format!(
             "revoked, but in identity/ again, as after restoring a backup: {}; they stay refused; \
-             `aggregator enroll --replace` makes one a member again, `aggregator revoke` removes its file\n",
+             `fairtier gateway enroll --replace` makes one a member again, `fairtier gateway revoke` removes its file\n",
             restored.join(", ")
         );
     }
@@ -139,6 +139,6 @@ pub(super) fn rotate_server_key(dir: &Path) -> Result<()> {
     let dir = dir.display();
     Ok(print(&format!(
         "the server has a new key; its certificate is number {issued}\n\
-         next: restart `aggregator serve --dir {dir}`, so that all devices come back and see it\n"
+         next: restart `fairtier gateway serve --dir {dir}`, so that all devices come back and see it\n"
     ))?)
 }

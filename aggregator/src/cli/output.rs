@@ -1,19 +1,10 @@
-//! What a command prints.
+//! What a command prints bit by bit.
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 
 use anyhow::Result;
 
-/// A reader that has closed its end, as in `| head`, has seen enough: that is no failure.
-pub(super) fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        printed => printed,
-    }
-}
-
-/// The same for what is printed bit by bit.
+/// A reader that has closed its end has seen enough; see [`common::output::print`].
 pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));

@@ -1,4 +1,4 @@
-//! `aggregator serve` and `aggregator resume`.
+//! `fairtier gateway serve` and `fairtier gateway resume`.
 
 use std::{
     collections::BTreeMap,
@@ -7,12 +7,13 @@ use std::{
     time::Duration,
 };
 
-use aggregator::{
+use crate::{
     server::{End, Server, ServerError},
     store::ReportReader,
 };
 use anyhow::{Error, Result, anyhow, bail};
 use serde::{Deserialize, de::IgnoredAny};
+use strategies::registry::Registry;
 use tracing::info;
 
 use super::print;
@@ -35,7 +36,7 @@ pub(super) struct ServeArgs {
     exit_when_done: bool,
 }
 
-pub(super) fn serve(args: &ServeArgs) -> Result<()> {
+pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
     let ServeArgs { dir, listen, exit_when_done } = args;
     let mut config = super::load(dir)?;
     if let Some(listen) = *listen {
@@ -43,7 +44,7 @@ pub(super) fn serve(args: &ServeArgs) -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::start(&config, dir, None).map_err(|failed| advise(failed, dir))?;
+        let server = Server::start(registry, &config, dir, None).map_err(|failed| advise(failed, dir))?;
         // For scripts and tests that let the system choose the port.
         print(&format!("listening on {}\n", server.address()))?;
         let stop = stop_signal()?;
@@ -113,7 +114,7 @@ fn expect_training(dir: &Path) -> Result<()> {
     bail!(
         "no device could train: all {count} rounds are empty, and the model is still the initial one; {why}. \
          Look at the logs of these devices and remove the cause, raise run.rounds in {dir}/fairtier.toml by {count}, \
-         then go on with `aggregator resume --dir {dir}`"
+         then go on with `fairtier gateway resume --dir {dir}`"
     );
 }
 
@@ -143,7 +144,7 @@ fn advise(failed: ServerError, dir: &Path) -> Error {
             let first = if cause.is_full() { "free some space" } else { "remove the cause" };
             let dir = dir.display();
             format!(
-                "{first}, then go on with `aggregator resume --dir {dir}`; no update that was acknowledged is lost"
+                "{first}, then go on with `fairtier gateway resume --dir {dir}`; no update that was acknowledged is lost"
             )
         }
         _ => return failed.into(),

@@ -1,4 +1,4 @@
-//! `aggregator status`: where the run stands, whom it waits for, and the last round, tier by tier.
+//! `fairtier gateway status`: where the run stands, whom it waits for, and the last round, tier by tier.
 
 use std::{
     fmt::Write as _,
@@ -7,14 +7,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use aggregator::{
+use crate::{
     config::Config,
-    report::history::held,
     status::{FILE, is_served, replace},
     store::{ReportReader, RolledBack},
 };
 use anyhow::{Context, Result, anyhow, bail};
 use common::Code;
+use coordinator::report::history::held;
 use serde_json::{Value, json};
 
 use super::{Format, print};
@@ -109,7 +109,7 @@ fn show(status: &Value, dir: &Path, now: f64) -> Result<String> {
     let of = status["rounds"].as_u64().map_or(String::new(), |rounds| format!(" of {rounds}"));
     let mut text = format!("strategy {strategy}, {committed}{of} rounds committed, {state}\n");
     if !serving && status["finished"] != true {
-        let _ = writeln!(text, "no server runs; `aggregator serve --dir {}` starts one", dir.display());
+        let _ = writeln!(text, "no server runs; `fairtier gateway serve --dir {}` starts one", dir.display());
     }
     if status["finished"] != true {
         show_waiting(&mut text, &status["waiting"], now);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use aggregator::{
+use crate::{
     status::replace,
     store::{DiskStore, RolledBack},
 };
@@ -47,7 +47,7 @@ pub(super) fn expect_run(dir: &Path) -> Result<()> {
     let committed = DiskStore::committed(&store).with_context(|| store.display().to_string())?;
     let Some(committed) = committed else {
         bail!(
-            "no run has begun in {dir}; `aggregator serve --dir {dir}` begins one, `--dir` names another directory",
+            "no run has begun in {dir}; `fairtier gateway serve --dir {dir}` begins one, `--dir` names another directory",
             dir = dir.display()
         );
     };
@@ -82,6 +82,6 @@ pub(super) fn rollback(dir: &Path, to: u32) -> Result<()> {
         text += &format!("reports of the rounds between are in {}\n", reports.display());
     }
     let next = u64::from(to) + 1;
-    text += &format!("next: `aggregator serve --dir {}` goes on with round {next}\n", dir.display());
+    text += &format!("next: `fairtier gateway serve --dir {}` goes on with round {next}\n", dir.display());
     Ok(print(&text)?)
 }

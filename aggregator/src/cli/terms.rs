@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aggregator::ca::Membership;
+use crate::ca::Membership;
 use clap::Args;
 use common::{Tier, TierSet};
 

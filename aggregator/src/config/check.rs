@@ -5,7 +5,7 @@ use std::fmt::Display;
 use common::Codec;
 
 use super::{Config, ConfigError, ServerConfig, StoreConfig, TrainingConfig};
-use crate::strategy::PerTier;
+use strategies::strategy::PerTier;
 
 /// Places for transfers. More would not be a bound, and tokio's semaphores have no room for every number.
 const MOST_PLACES: usize = 1 << 20;

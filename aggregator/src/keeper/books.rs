@@ -8,12 +8,17 @@ use tracing::warn;
 
 use super::Keeper;
 use crate::{
-    combine::{Cohort, Conflicts, Row, Updates, conflicts, guard::Scaled},
     config::Config,
-    report::Traffic,
-    roundfile::{RoundDump, record},
     store::{Entry, RoundRecord, Spooled},
+};
+use coordinator::report::Traffic;
+use strategies::{
+    cohort::Cohort,
+    combine::{Conflicts, conflicts},
+    guard::Scaled,
+    roundfile::{RoundDump, record},
     strategy::{Ask, Exchange, Kind},
+    updates::{Row, Updates},
 };
 
 /// How much is written down.

@@ -13,13 +13,17 @@ use common::{
 use tracing::{error, warn};
 
 use super::{Keeper, KeeperError, Losses, Reply};
-use crate::{
-    combine::{CombineError, direction, guard::Scaled, weighted_mean},
-    fleet::DeviceRecord,
-    model::Published,
+use crate::store::{Entry, OpenRound, RoundRecord, Selected, Spooled, StageRecord, StoreError};
+use coordinator::{
+    published::{Published, publish},
     round::ClosedRound,
     stage::Stage,
-    store::{Entry, OpenRound, RoundRecord, Selected, Spooled, StageRecord, StoreError},
+};
+use strategies::{
+    combine::{direction, weighted_mean},
+    device::DeviceRecord,
+    error::CombineError,
+    guard::Scaled,
     strategy::{Ask, Exchange, Kind, Member},
 };
 
@@ -187,7 +191,7 @@ impl Keeper {
 
     fn slices(&self, vector: &[f64]) -> Vec<Published> {
         let vector: Vec<f32> = vector.iter().map(|&value| value as f32).collect();
-        self.model.publish(&vector, &self.settings.down)
+        publish(&self.model, &vector, &self.settings.down)
     }
 
     /// What a device is told; `None` if it is not asked.

@@ -7,10 +7,8 @@ use models::onnx::{self, ExportOptions};
 use serde_json::{Map, Value, json};
 
 use super::{Keeper, KeeperError};
-use crate::{
-    report::RoundReport,
-    status::{self, replace},
-};
+use crate::status::{self, replace};
+use coordinator::report::RoundReport;
 
 impl Keeper {
     /// A tier's sub-model as an ONNX file.

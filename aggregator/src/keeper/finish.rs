@@ -9,14 +9,17 @@ use common::{
 use tracing::{error, info, warn};
 
 use super::{Keeper, KeeperError, Losses, Reply, books::Trained, state};
-use crate::{
-    combine::{
-        Cohort, CombineError, Conflicts, Outcome, combine,
-        guard::{self, Bonus, Delivered, GuardLine, Scaled, agreement::disagreeing, probe},
-    },
+use crate::store::{Commit, Entry, RoundRecord, Spooled, StoreError};
+use coordinator::{
+    published::publish,
     report::RoundReport,
     round::{ClosedRound, Purpose},
-    store::{Commit, Entry, RoundRecord, Spooled, StoreError},
+};
+use strategies::{
+    cohort::Cohort,
+    combine::{Conflicts, Outcome, combine},
+    error::CombineError,
+    guard::{self, Bonus, Delivered, GuardLine, Scaled, agreement::disagreeing, probe},
     strategy::{Exchange, Kind},
 };
 
@@ -97,7 +100,7 @@ impl Keeper {
         if !complete || self.committed >= self.settings.rounds {
             self.commit()?;
         }
-        Ok(Reply::Committed(self.model.publish(&self.parameters, &self.settings.down)))
+        Ok(Reply::Committed(publish(&self.model, &self.parameters, &self.settings.down)))
     }
 
     /// Makes the result of the last round durable, and then known.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use common::DeviceId;
 use tracing::info;
 
-use crate::combine::guard::GuardLine;
+use strategies::guard::GuardLine;
 
 /// After this many rounds without it, a device counts as no longer held.
 const OVER_AFTER: u32 = 10;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use common::{Code, DeviceId, Tier};
 
-use crate::combine::guard::Delivered;
+use strategies::guard::Delivered;
 
 /// Who was asked in a round and did not deliver.
 #[derive(Clone, Debug, Default)]

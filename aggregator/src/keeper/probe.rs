@@ -1,4 +1,4 @@
-//! The gateway's own samples, which updates are compared with: see [`crate::combine::guard::probe`].
+//! The gateway's own samples, which updates are compared with: see [`strategies::guard::probe`].
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use trainer::{
     train::{Fast, Progress, TrainError, Work},
 };
 
-use crate::{combine::guard::GuardConfig, model::TieredModel};
+use strategies::{guard::GuardConfig, tiered::TieredModel};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -5,9 +5,10 @@ use std::ops::Range;
 use common::{Code, DeviceId, Tier, region::RegionMap};
 
 use super::Keeper;
-use crate::{
-    combine::{Absent, Cohort, CombineError},
-    store::{Entry, Header, StoreError},
+use crate::store::{Entry, Header, StoreError};
+use strategies::{
+    cohort::{Absent, Cohort},
+    error::CombineError,
 };
 
 /// What the exchanges of a round have in common.

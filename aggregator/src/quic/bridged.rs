@@ -24,7 +24,8 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{End, Front, Inside, REVOCATION};
-use crate::{ca::SerialMember, fleet::ConnId, gate::Reason, hub::Line};
+use crate::{ca::SerialMember, gate::Reason, hub::Line};
+use coordinator::fleet::ConnId;
 
 /// Lines of one bridge.
 const MAX_LINES: u32 = 256;

@@ -12,7 +12,8 @@ use common::{
 use quinn::{Connection, ReadExactError, RecvStream};
 
 use super::End;
-use crate::{fleet::ConnId, hub::Hub};
+use crate::hub::Hub;
+use coordinator::fleet::ConnId;
 
 /// The control stream, until it ends.
 pub(super) async fn messages(stream: RecvStream, hub: &Hub, conn: ConnId) -> Result<(), End> {

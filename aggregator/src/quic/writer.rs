@@ -16,10 +16,8 @@ use tokio::{
 };
 
 use super::{End, Front};
-use crate::{
-    fleet::ConnId,
-    hub::{Hub, Line},
-};
+use crate::hub::{Hub, Line};
+use coordinator::fleet::ConnId;
 
 /// How long a device keeps others waiting.
 const HEAD_START: Duration = Duration::from_secs(3);

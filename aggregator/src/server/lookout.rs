@@ -10,12 +10,8 @@ use common::{DeviceId, Instant};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use crate::{
-    coordinator::{Gathering, WaitedFor, Waiting},
-    hub::Hub,
-    round::Purpose,
-    status::StatusFile,
-};
+use crate::{hub::Hub, status::StatusFile};
+use coordinator::{Gathering, WaitedFor, Waiting, round::Purpose};
 
 /// How often it is looked, and so how often the file may change.
 const EVERY: Duration = Duration::from_secs(1);

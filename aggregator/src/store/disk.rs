@@ -29,7 +29,7 @@ use super::{
     model::{ModelRecord, Models},
     spool::{self, Spare, Spool},
 };
-use crate::fleet::DeviceRecord;
+use strategies::device::DeviceRecord;
 
 pub(super) const DEFAULT_KEEP_MODELS: usize = 2;
 /// Reports leave the ledger this many rounds at a time, because their file has to be durable before.

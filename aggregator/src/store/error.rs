@@ -69,12 +69,12 @@ fn consequence(path: &Path) -> &'static str {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("model") => {
             "It is the model of a finished round; acknowledged updates are in other files. \
-             A backup of this file keeps everything. Without one, `aggregator rollback` to an earlier model keeps the rounds \
+             A backup of this file keeps everything. Without one, `fairtier gateway rollback` to an earlier model keeps the rounds \
              up to that one; later rounds, and the updates of the open round, are trained again"
         }
         Some("spool") => {
             "It holds updates that were acknowledged, and at least one of them cannot be used. \
-             A backup of this file keeps everything. Without one, `aggregator rollback` to the last finished round keeps all \
+             A backup of this file keeps everything. Without one, `fairtier gateway rollback` to the last finished round keeps all \
              finished rounds; devices train the updates of the open round again"
         }
         _ => {

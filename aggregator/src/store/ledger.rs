@@ -3,7 +3,7 @@
 //! | table | key | value |
 //! |---|---|---|
 //! | meta | `format`, `run`, `next`, `attempt`, `open`, `strategy` | number, [`super::RunRecord`], round, number, [`super::RoundRecord`] or none, bytes |
-//! | devices | DeviceId | [`crate::fleet::DeviceRecord`] |
+//! | devices | DeviceId | [`strategies::device::DeviceRecord`] |
 //! | updates | round, exchange, DeviceId | [`super::Entry`] |
 //! | models | round it is the result of | [`super::model::ModelRecord`]: length and checksum of its file |
 //! | reports | round | JSON |

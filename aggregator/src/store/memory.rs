@@ -13,7 +13,7 @@ use super::{
     UpdateRecord,
     shelf::{Place, Shelf},
 };
-use crate::fleet::DeviceRecord;
+use strategies::device::DeviceRecord;
 
 /// Round, exchange and device.
 type Key = (u32, u8, DeviceId);

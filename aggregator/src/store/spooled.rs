@@ -4,9 +4,12 @@ use common::{Codec, codec::BLOCK};
 use zerocopy::IntoBytes;
 
 use super::{Entry, Store, StoreError};
-use crate::combine::{Packed, Row, Updates, kernel};
+use strategies::{
+    kernel,
+    updates::{Packed, Row, Updates},
+};
 
-/// Reads and decodes updates as [`crate::combine::combine`] asks for them.
+/// Reads and decodes updates as [`strategies::combine::combine`] asks for them.
 #[derive(Debug)]
 pub struct Spooled<'a, S: ?Sized> {
     store: &'a mut S,

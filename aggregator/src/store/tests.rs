@@ -14,9 +14,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{
-    combine::{Cohort, Updates, check_encoded, combine},
-    strategy::by_name,
+use strategies::{
+    check::check_encoded, cohort::Cohort, combine::combine, registry::Registry, updates::Updates,
 };
 
 mod archives;
@@ -254,7 +253,7 @@ fn combining_reads_from_the_store() {
             cohort.admit(device, tier, scalars, &norms).unwrap();
         }
         let mut theta = [1.0f32; 3];
-        let mut fedavg = by_name("fedavg", Value::Null).unwrap();
+        let mut fedavg = Registry::standard().method("fedavg", Value::Null).unwrap();
         combine(&mut fedavg, &cohort, &[], &mut Spooled::new(store, &entries), &mut theta).unwrap();
         assert_eq!(theta, [3.0; 3]);
     });
@@ -531,7 +530,7 @@ fn parts_of_updates_are_those_of_the_whole() {
         let entries = store.updates(1, 0).unwrap();
         let mut spooled = Spooled::new(store, &entries);
         for (index, participant) in cohort.participants().iter().enumerate() {
-            let row = crate::combine::Row::Update(index, participant);
+            let row = strategies::updates::Row::Update(index, participant);
             let mut buffer = Vec::new();
             let whole: Vec<f64> =
                 spooled.read(row, &mut buffer).unwrap().iter().map(|&value| f64::from(value)).collect();

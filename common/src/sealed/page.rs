@@ -7,7 +7,7 @@
 //! 0       4          5           37      40    72      88       120       124       128      132
 //! ```
 //! The gateway writes FTP1 when the board is enrolled. What the gateway must not know is added by the owner's
-//! `edge-client flash`, which makes FTP2 of it: the secret that noise is drawn from, and what the owner allows. Flags
+//! `fairtier board flash`, which makes FTP2 of it: the secret that noise is drawn from, and what the owner allows. Flags
 //! say what is there: 1 the secret, 2 the largest epsilon, 4 the largest number of answers.
 //!
 //! Whoever can read the page can be the device: on a real part it belongs behind read-out protection.
@@ -39,7 +39,7 @@ const HAS_CAP: u8 = 4;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PageError {
-    #[error("there is no identity page here; write the one of `aggregator enroll --serial`")]
+    #[error("there is no identity page here; write the one of `fairtier gateway enroll --serial`")]
     Missing,
     #[error("the identity page is damaged; write it again")]
     Damaged,

@@ -18,7 +18,7 @@
 use core::arch::global_asm;
 
 use common::plan::Conv;
-use edge_client::train::{Backend, Portable, Store, View, ViewMut};
+use client::train::{Backend, Portable, Store, View, ViewMut};
 
 const SIDE: usize = 4;
 

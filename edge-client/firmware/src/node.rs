@@ -7,7 +7,7 @@ use common::{
     Budget, Instant,
     sealed::{Nonces, Page},
 };
-use edge_client::{
+use client::{
     Profile,
     data::{BytesShard, Shard},
     serial::{self, SerialDevice},

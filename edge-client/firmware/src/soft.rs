@@ -6,7 +6,7 @@
 //! and units at rest are zeros: about half of all factors. The bits are those of `Portable::plain()`.
 
 use common::plan::Conv;
-use edge_client::train::{Backend, Portable, Store, View, ViewMut};
+use client::train::{Backend, Portable, Store, View, ViewMut};
 
 /// The backend of cores without an FPU.
 #[derive(Copy, Clone, Debug, Default)]

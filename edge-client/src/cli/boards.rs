@@ -2,12 +2,7 @@
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
-use anyhow::{Context, Result, anyhow, ensure};
-use common::{
-    files::{self, MAX_CREDENTIAL, Secrecy},
-    sealed::Page,
-};
-use edge_client::{
+use crate::{
     data::{BytesShard, Shard, load::LIMIT},
     host::{
         Identity,
@@ -26,6 +21,11 @@ use edge_client::{
         line::{Decoder, Encoder},
     },
 };
+use anyhow::{Context, Result, anyhow, ensure};
+use common::{
+    files::{self, MAX_CREDENTIAL, Secrecy},
+    sealed::Page,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{print, resolve, stop_signal};
@@ -35,7 +35,7 @@ pub(super) struct BridgeArgs {
     /// Address of the aggregator
     #[arg(long, default_value = "127.0.0.1:4433")]
     server: String,
-    /// What `aggregator enroll` wrote for the bridge
+    /// What `fairtier gateway enroll` wrote for the bridge
     #[arg(long)]
     identity: PathBuf,
     /// Where boards are: /dev/ttyACM0, '/dev/ttyUSB*@921600', unix:PATH, tcp:ADDRESS, connect:ADDRESS
@@ -66,10 +66,10 @@ pub(super) fn bridge(args: &BridgeArgs) -> Result<()> {
 pub(super) struct FlashArgs {
     /// Kind of board, as in mps2-an386
     board: String,
-    /// What `aggregator enroll --serial` wrote for the board
+    /// What `fairtier gateway enroll --serial` wrote for the board
     #[arg(long)]
     page: PathBuf,
-    /// What `edge-client shard` wrote for the board
+    /// What `fairtier board shard` wrote for the board
     #[arg(long)]
     shard: PathBuf,
     /// Where `scripts/firmware` has put the images
@@ -163,10 +163,10 @@ pub(super) fn monitor(args: &MonitorArgs) -> Result<()> {
 pub(super) struct ProvisionArgs {
     /// Where the board is, as for `bridge`
     port: PortSpec,
-    /// What `aggregator enroll --serial` wrote for the board: samples are sealed with its key
+    /// What `fairtier gateway enroll --serial` wrote for the board: samples are sealed with its key
     #[arg(long)]
     page: PathBuf,
-    /// What `edge-client shard` wrote; without it, samples are chosen as there
+    /// What `fairtier board shard` wrote; without it, samples are chosen as there
     #[arg(long)]
     shard: Option<PathBuf>,
     #[command(flatten)]
@@ -182,7 +182,7 @@ pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
         None => pack_shard(&args.data.shard()?, args.levels)?,
     };
     // Before a board is waited for.
-    BytesShard::parse(&file).context("no samples for a board; `edge-client shard` writes such files")?;
+    BytesShard::parse(&file).context("no samples for a board; `fairtier board shard` writes such files")?;
     let at = || args.page.display().to_string();
     let page = Page::decode(&fs::read(&args.page).with_context(at)?).with_context(at)?;
     eprintln!("waiting for the board");

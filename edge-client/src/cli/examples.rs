@@ -1,76 +1,85 @@
 //! What `--help` shows after the options.
 
-pub(super) const ALL: &str = "\
+pub(super) const DEVICE: &str = "\
 Examples:
-  edge-client enroll --server 192.168.1.10:4433 --token cam-1:..
+  fairtier device enroll --server 192.168.1.10:4433 --token cam-1:..
       get this device's identity, cam-1.pem
-  edge-client run --server 192.168.1.10:4433 --identity cam-1.pem
+  fairtier device run --server 192.168.1.10:4433 --identity cam-1.pem
       take part with the built-in digits
-  edge-client run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k
+  fairtier device run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k
       take part with own data, within 256 KiB of memory
-  edge-client run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex
+  fairtier device run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex
       also tell groups apart, for strategies that treat them alike
-  edge-client run --server gw:4433 --identity cam-1.pem --save-model model.onnx
+  fairtier device run --server gw:4433 --identity cam-1.pem --save-model model.onnx
       and keep the device's sub-model
-  edge-client bridge --server gw:4433 --identity bridge.pem --port '/dev/ttyACM*'
-      carry boards on serial ports to the aggregator
-  edge-client flash mps2-an386 --page m4.page --shard m4.shard --serial unix:boards.sock
-      start an emulated board that is plugged into the bridge's socket
-  edge-client predict --model model.onnx --csv samples.csv
+  fairtier device bridge --server gw:4433 --identity bridge.pem --port '/dev/ttyACM*'
+      carry boards on serial ports to the gateway
+  fairtier device predict --model model.onnx --csv samples.csv
       run that sub-model (in builds with tract)";
+
+pub(super) const BOARD: &str = "\
+Examples:
+  fairtier board shard --share 0/14 --out m4.shard
+      samples for a board: the first of 14 parts of the built-in digits
+  fairtier board flash mps2-an386 --page m4.page --shard m4.shard --serial unix:boards.sock
+      start an emulated board that is plugged into the bridge's socket
+  fairtier board provision /dev/ttyACM0 --page m4.page --share 0/14
+      give a board samples over the serial line
+  fairtier board monitor /dev/ttyACM0
+      ask a board how it is doing";
 
 pub(super) const RUN: &str = "\
 Examples:
-  edge-client run --server 192.168.1.10:4433 --identity cam-1.pem    with the built-in digits, until the run is over
-  edge-client run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k --save-model model.onnx
-  edge-client run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex --max-epsilon 2 --max-private-rounds 50
+  fairtier device run --server 192.168.1.10:4433 --identity cam-1.pem    with the built-in digits, until the run is over
+  fairtier device run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k --save-model model.onnx
+  fairtier device run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex --max-epsilon 2 --max-private-rounds 50
       nothing of the training samples leaves but 50 answers with noise, each of epsilon 2 at most
 
 The secret that noise is drawn from is made in cam-1.secret, beside the identity. It stays on this machine.";
 
 pub(super) const BRIDGE: &str = "\
 Examples:
-  edge-client bridge --server gw:4433 --identity bridge.pem --port '/dev/ttyACM*'     all boards that are plugged in
-  edge-client bridge --identity bridge.pem --port unix:boards.sock --ask 60           emulated ones, with their status";
+  fairtier device bridge --server gw:4433 --identity bridge.pem --port '/dev/ttyACM*'     all boards that are plugged in
+  fairtier device bridge --identity bridge.pem --port unix:boards.sock --ask 60           emulated ones, with their status";
 
 pub(super) const FLASH: &str = "\
 Examples:
-  edge-client flash mps2-an386 --page m4.page --shard m4.shard --serial unix:boards.sock   starts an emulated board
-  edge-client flash stm32f407 --page f4.page --shard f4.shard                              writes a real one
+  fairtier board flash mps2-an386 --page m4.page --shard m4.shard --serial unix:boards.sock   starts an emulated board
+  fairtier board flash stm32f407 --page f4.page --shard f4.shard                              writes a real one
 
 The secret that the board's noise is drawn from is made in m4.secret, beside the page, and is the same next time.";
 
 pub(super) const MONITOR: &str = "\
 Examples:
-  edge-client monitor /dev/ttyACM0                  every second, until Ctrl-C
-  edge-client monitor unix:board.sock --count 1
+  fairtier board monitor /dev/ttyACM0                  every second, until Ctrl-C
+  fairtier board monitor unix:board.sock --count 1
 
 No bridge may have the port open.";
 
 pub(super) const PROVISION: &str = "\
 Examples:
-  edge-client provision /dev/ttyACM0 --page m4.page --share 0/14
-  edge-client provision unix:board.sock --page m4.page --shard m4.shard
+  fairtier board provision /dev/ttyACM0 --page m4.page --share 0/14
+  fairtier board provision unix:board.sock --page m4.page --shard m4.shard
 
-The page is that of `aggregator enroll --serial`: a board takes samples only from a holder of its key. It keeps them in
+The page is that of `fairtier gateway enroll --serial`: a board takes samples only from a holder of its key. It keeps them in
 RAM, so they are gone after a reset. No bridge may have the port open.";
 
 pub(super) const SHARD: &str = "\
 Examples:
-  edge-client shard --share 0/14 --out m4.shard                 the first of 14 parts of the built-in digits
-  edge-client shard --csv samples.csv --levels 255 --out m4.shard";
+  fairtier board shard --share 0/14 --out m4.shard                 the first of 14 parts of the built-in digits
+  fairtier board shard --csv samples.csv --levels 255 --out m4.shard";
 
 pub(super) const ENROLL: &str = "\
 Examples:
-  edge-client enroll --server gw:4433 --token cam-1:..    writes cam-1.pem; `aggregator token` prints the token
-  FAIRTIER_TOKEN=cam-1:.. edge-client enroll --server gw:4433 --out /etc/fairtier";
+  fairtier device enroll --server gw:4433 --token cam-1:..    writes cam-1.pem; `fairtier gateway token` prints the token
+  FAIRTIER_TOKEN=cam-1:.. fairtier device enroll --server gw:4433 --out /etc/fairtier";
 
 pub(super) const RENEW: &str = "\
 Examples:
-  edge-client renew --server gw:4433 --identity cam-1.pem    `run` and `bridge` do so by themselves";
+  fairtier device renew --server gw:4433 --identity cam-1.pem    `run` and `bridge` do so by themselves";
 
 #[cfg(feature = "infer")]
 pub(super) const PREDICT: &str = "\
 Examples:
-  edge-client predict --model model.onnx --csv samples.csv
-  edge-client predict --model model.onnx --show 0 --format json";
+  fairtier device predict --model model.onnx --csv samples.csv
+  fairtier device predict --model model.onnx --show 0 --format json";

@@ -1,11 +1,11 @@
-//! `edge-client predict`: the device's sub-model on the device's data.
+//! `fairtier device predict`: the device's sub-model on the device's data.
 
 use std::path::PathBuf;
 
+use crate::host::args::DataArgs;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use common::files::{self, MAX_MODEL};
-use edge_client::host::args::DataArgs;
 use models::infer::Model;
 use serde_json::json;
 

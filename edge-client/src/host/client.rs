@@ -451,7 +451,7 @@ pub(super) fn advice(refusal: &Refusal) -> String {
         Code::WrongData if refusal.need > 0 => {
             format!(" (the model takes {} numbers per sample, the data has {})", refusal.need, refusal.have)
         }
-        Code::UnknownDevice => "; enrol it with `aggregator enroll` and use the new identity".into(),
+        Code::UnknownDevice => "; enrol it with `fairtier gateway enroll` and use the new identity".into(),
         Code::BadCertificate => {
             "; the certificate has expired or is of another fleet: compare the gateway's clock, or enrol again".into()
         }

@@ -40,7 +40,7 @@ const MAX_ANSWER: usize = 16 << 10;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnrolError {
-    #[error("a token is written as NAME:SECRET:FINGERPRINT, as `aggregator token` prints it")]
+    #[error("a token is written as NAME:SECRET:FINGERPRINT, as `fairtier gateway token` prints it")]
     Token,
     #[error("can not open a socket: {0}")]
     Socket(io::Error),
@@ -63,7 +63,7 @@ pub enum EnrolError {
     Write { path: String, source: io::Error },
 }
 
-/// What `aggregator token` prints. Its secret is shown by nothing.
+/// What `fairtier gateway token` prints. Its secret is shown by nothing.
 #[derive(Clone)]
 pub struct Token {
     pub device: DeviceId,
@@ -238,7 +238,7 @@ fn link(error: &dyn std::error::Error) -> EnrolError {
 
 fn advice(code: Code) -> &'static str {
     match code {
-        Code::AlreadyEnrolled => "`aggregator token --replace` makes one that may replace it",
+        Code::AlreadyEnrolled => "`fairtier gateway token --replace` makes one that may replace it",
         _ => "a token is good once and for a limited time",
     }
 }

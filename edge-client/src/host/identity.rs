@@ -28,7 +28,7 @@ use super::newest::{Newest, digest};
 pub enum IdentityError {
     #[error("{path}: {source}")]
     Read { path: PathBuf, source: io::Error },
-    #[error("the identity is not a bundle of `aggregator enroll` (certificate, key, authority): {0}")]
+    #[error("the identity is not a bundle of `fairtier gateway enroll` (certificate, key, authority): {0}")]
     Bundle(String),
     #[error("the identity's certificate and key can not be used: {0}")]
     Tls(#[from] rustls::Error),

@@ -1,6 +1,6 @@
 //! The newest certificate of the server that this device has seen: those before it are refused.
 //!
-//! A server whose key was stolen gets a new one (`aggregator rotate-server-key`). A device cannot be told that the earlier
+//! A server whose key was stolen gets a new one (`fairtier gateway rotate-server-key`). A device cannot be told that the earlier
 //! certificate is revoked, and many have no clock; but the moment of issue in it only ever grows.
 //!
 //! ```text

@@ -24,7 +24,7 @@ const ANSWERS: u32 = 4;
 pub enum ProvisionError {
     #[error("the samples take {need} bytes, the board has room for {have}; give it fewer")]
     Room { need: usize, have: u32 },
-    #[error("the board refuses the samples: {0}; write them with `edge-client shard`")]
+    #[error("the board refuses the samples: {0}; write them with `fairtier board shard`")]
     Refused(Code),
     #[error("the board is {board}, the page is that of {page}; use the page of this board")]
     OtherBoard { board: DeviceId, page: DeviceId },

@@ -19,7 +19,7 @@ use super::identity::Identity;
 /// Not final: the right server may answer the next time.
 pub(super) const OLD_SERVER: &str = "the server's certificate is older than one that this device has seen: its key may be \
                                      stolen, or the gateway's identity/ was restored from a backup; \
-                                     `aggregator rotate-server-key` on the gateway gives it a new one";
+                                     `fairtier gateway rotate-server-key` on the gateway gives it a new one";
 
 /// The gateway gives up a connection on which it has heard nothing for so long, and QUIC takes the shorter of both ends'
 /// times.

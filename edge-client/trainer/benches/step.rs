@@ -5,6 +5,8 @@
 //! faster the 0.25 tier is per sample, and what a second thread that trains another device brings.
 #![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
 
+extern crate fairtier_trainer as trainer;
+
 use std::{
     hint::black_box,
     time::{Duration, Instant},

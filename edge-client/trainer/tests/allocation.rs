@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
+extern crate fairtier_trainer as trainer;
+
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,

@@ -2,6 +2,8 @@
 #![cfg(feature = "host")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+extern crate fairtier_trainer as trainer;
+
 use std::collections::HashMap;
 
 use trainer::train::{Backend, Fast, Labels, Mode, Portable, Target, backward, forward, loss_and_gradient};

@@ -1,8 +1,8 @@
-//! What `models check` found, as a table or JSON.
+//! What `fairtier model check` found, as a table or JSON.
 
 use std::fmt;
 
-use models::{
+use crate::{
     Graph, TierSpec,
     check::{Agreement, TierCheck, has_tract},
 };

@@ -1,8 +1,8 @@
-//! What `models grad` computed, as a table or JSON; the numbers themselves go to a file.
+//! What `fairtier model grad` computed, as a table or JSON; the numbers themselves go to a file.
 
 use std::{fmt, path::PathBuf};
 
-use models::{
+use crate::{
     grad::Gradients,
     npy::{Array, Data, NpyError, write_archive},
 };

@@ -1,13 +1,13 @@
-//! What `models inspect` says about a model, as a value that prints as text or JSON.
+//! What `fairtier model inspect` says about a model, as a value that prints as text or JSON.
 
 use std::fmt;
 
-use common::{Dim, TensorShape, WidthMask};
-use models::{
+use crate::{
     Graph, TierSpec,
     graph::ValueId,
     plan::{CompileError, Mode, PlanOptions, compile},
 };
+use common::{Dim, TensorShape, WidthMask};
 use serde::Serialize;
 
 use super::{
@@ -108,7 +108,7 @@ impl Inspection {
             Some(node) => graph.nodes().get(node).map_or_else(String::new, |node| node.name.clone()),
             None => graph.input().name.clone(),
         };
-        let node = |node: &models::graph::Node| Node {
+        let node = |node: &crate::graph::Node| Node {
             name: node.name.clone(),
             op: node.op.name(),
             inputs: node.inputs.iter().map(|&value| value_name(value)).collect(),
@@ -138,7 +138,7 @@ impl Inspection {
             digest: hex(graph.digest(full)),
             input: Value { name: graph.input().name.clone(), shape: sizes(&graph.input().shape) },
             output: Value { name: output.name.clone(), shape: sizes(graph.shape(output.value)) },
-            tail: output.tail.map(models::graph::Tail::op_type),
+            tail: output.tail.map(crate::graph::Tail::op_type),
             nodes: graph.nodes().iter().map(node).collect(),
             params: params
                 .map(|((param, shape), offset)| Param {

@@ -1,15 +1,15 @@
-//! What `models plan` says: what one tier needs, to the byte, and whether it fits.
+//! What `fairtier model plan` says: what one tier needs, to the byte, and whether it fits.
 
 use std::fmt;
 
-use common::WidthMask;
-use models::{
+use crate::{
     Graph,
     plan::{
         CompiledPlan, PlanOptions, compile,
         fit::{FitError, Shortage, fit},
     },
 };
+use common::WidthMask;
 use serde::Serialize;
 
 use super::table::{Table, grouped};

@@ -1,6 +1,6 @@
 //! The hidden axes that stay whole in every tier, as `inspect` and `check` show them.
 
-use models::{Graph, graph::Whole};
+use crate::{Graph, graph::Whole};
 use serde::Serialize;
 
 use super::table::Table;

@@ -11,7 +11,8 @@ pub use engine::{Case, GUARD, Run, bits, run, worst};
 pub use reference::forward;
 
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    // Tests of the program `fairtier` use them, too.
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests/fixtures").join(name)
 }
 
 pub fn bytes(name: &str) -> Vec<u8> {
@@ -30,7 +31,6 @@ pub fn torch_models() -> Vec<String> {
 }
 
 /// PyTorch's gates r, z, n as ONNX's z, r, h, and its two biases as one.
-#[cfg(feature = "tools")]
 pub fn gru_as_onnx(
     mut arrays: std::collections::BTreeMap<String, models::npy::Array>,
 ) -> std::collections::BTreeMap<String, models::npy::Array> {

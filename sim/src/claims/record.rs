@@ -34,8 +34,8 @@ fn write_record(out: &mut String, evidence: &Evidence) -> fmt::Result {
 const HEAD: &str = "\
 # Reproduction record
 
-Written by `sim reproduce` from the results kept in `sim/results`; do not edit. `sim run EXPERIMENT` makes results,
-`sim keep` keeps them, `sim report sim/results` shows them as a page.
+Written by `fairtier sim reproduce` from the results kept in `sim/results`; do not edit. `fairtier sim run EXPERIMENT` makes results,
+`fairtier sim keep` keeps them, `fairtier sim report sim/results` shows them as a page.
 
 - *Ours* is the mean over seeds (± standard deviation over seeds, divisor runs − 1) of the number that the check
   computes, setting against setting seed by seed.

@@ -1,10 +1,12 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::experiment::Loaded;
-use crate::results::{
-    Claim as OwnClaim, Direction, ExperimentRecord, FORMAT, Final, GroupFigures, How, Role, RoundLine,
-    SettingRecord, TierLine, UnitId, UnitResult, Value,
+use crate::{
+    experiment::Loaded,
+    results::{
+        Claim as OwnClaim, Direction, ExperimentRecord, FORMAT, Final, GroupFigures, How, Role, RoundLine,
+        SettingRecord, TierLine, UnitId, UnitResult, Value,
+    },
 };
 
 /// A made-up run with the figures named; those of losses, accuracies, tiers and groups.

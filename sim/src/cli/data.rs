@@ -1,33 +1,33 @@
-//! `sim data list` and `sim data check`.
+//! `fairtier sim data list` and `fairtier sim data check`.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
-use serde::Serialize;
-use sim::{
+use crate::{
     data::{
         Overview, Places,
         known::{self, Listing, Sum},
     },
     report,
 };
+use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::{CommandError, Format};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  sim data list                          all of them, and how to get those that are missing
-  sim data check mnist fashion-mnist    load them and say what is in them";
+  fairtier sim data list                          all of them, and how to get those that are missing
+  fairtier sim data check mnist fashion-mnist    load them and say what is in them";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
-  sim data list
-  sim data list --data elsewhere --format json";
+  fairtier sim data list
+  fairtier sim data list --data elsewhere --format json";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  sim data check digits
-  sim data check mnist fashion-mnist --data elsewhere";
+  fairtier sim data check digits
+  fairtier sim data check mnist fashion-mnist --data elsewhere";
 
 #[derive(Args, Debug)]
 pub struct DataArgs {

@@ -1,31 +1,31 @@
-//! `sim partition`.
+//! `fairtier sim partition`.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use clap::Args;
-use sim::{
+use crate::{
     data::{Places, known},
     partition::{Partition, Testing, View},
     report,
 };
+use clap::Args;
 
 use super::{CommandError, Format};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  sim partition dominant:0.8 --data mnist --clients 100 --out mnist.html
-  sim partition dirichlet:0.1 --data fashion-mnist --test proportional --out dir.svg
-  sim partition groups:medium --data fedfb
-  sim partition strata:80/20,20/80 --data adult --format json
-  sim partition natural:50:10 --data shakespeare-leaf --test proportional
+  fairtier sim partition dominant:0.8 --data mnist --clients 100 --out mnist.html
+  fairtier sim partition dirichlet:0.1 --data fashion-mnist --test proportional --out dir.svg
+  fairtier sim partition groups:medium --data fedfb
+  fairtier sim partition strata:80/20,20/80 --data adult --format json
+  fairtier sim partition natural:50:10 --data shakespeare-leaf --test proportional
 
 Partitions: iid, shards:K, dominant:SHARE, extreme, pat:K, dirichlet:ALPHA (everybody gets some),
 dirichlet-free:ALPHA (whatever comes out), natural:TRAIN:TEST (fewest samples of a client),
 groups:PERCENT/PERCENT,... (one list per group; also low, medium, high), strata:... (the same by what
-the source divides by). `sim data list` names the data sets.";
+the source divides by). `fairtier sim data list` names the data sets.";
 
 #[derive(Args, Debug)]
 pub struct PartitionArgs {
@@ -101,13 +101,17 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        partition: PartitionArgs,
+    }
 
     fn run_line(args: &[&str]) -> Result<String, String> {
-        let line = [&["sim", "partition"], args].concat();
+        let line = [&["partition"], args].concat();
         let cli = Cli::try_parse_from(line).map_err(|error| error.to_string())?;
-        let Command::Partition(args) = cli.command else { panic!("another command") };
-        run(&args).map_err(|error| error.to_string())
+        run(&cli.partition).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -133,7 +137,7 @@ mod tests {
     fn mistakes_are_named() {
         let fail = |args: &[&str]| run_line(args).unwrap_err();
         assert!(fail(&["iid", "--data", "digits", "--out", "x.png"]).contains("x.png: a partition is drawn"));
-        assert!(fail(&["iid", "--data", "imagenet"]).contains("sim data list"));
+        assert!(fail(&["iid", "--data", "imagenet"]).contains("fairtier sim data list"));
         assert!(fail(&["magic", "--data", "digits"]).contains("its name is unknown"));
         assert!(fail(&["iid", "--data", "digits", "--test", "2"]).contains("proportional"));
         assert!(fail(&["iid", "--data", "digits", "--valid", "7"]).contains("from 0 to 1"));

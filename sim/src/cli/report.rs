@@ -1,35 +1,35 @@
-//! `sim report`, `sim keep` and `sim reproduce`: pages and records from saved results.
+//! `fairtier sim report`, `fairtier sim keep` and `fairtier sim reproduce`: pages and records from saved results.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use clap::{Args, ValueEnum};
-use sim::{
+use crate::{
     claims::{self, Evidence},
     keep::keep,
     report::{Digest, experiments_html, experiments_markdown},
     results::ResultsError,
 };
+use clap::{Args, ValueEnum};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  sim report                         results/ as one page, report.html
-  sim report results --format md     its tables, printed
-  sim report --format json | jq '.experiments[].checks'";
+  fairtier sim report                         results/ as one page, report.html
+  fairtier sim report results --format md     its tables, printed
+  fairtier sim report --format json | jq '.experiments[].checks'";
 
 pub const KEEP_EXAMPLES: &str = "\
 Examples:
-  sim run fedfb-tables --profile full    what is to be kept
-  sim keep                               results/ into sim/results, small enough to be committed
-  sim reproduce                          REPRODUCTION.md from what is kept
-  sim report sim/results                 the same as a page";
+  fairtier sim run fedfb-tables --profile full    what is to be kept
+  fairtier sim keep                               results/ into sim/results, small enough to be committed
+  fairtier sim reproduce                          REPRODUCTION.md from what is kept
+  fairtier sim report sim/results                 the same as a page";
 
 pub const REPRODUCE_EXAMPLES: &str = "\
 Examples:
-  sim reproduce                          REPRODUCTION.md from sim/results
-  sim reproduce results --out -          from what was run here, printed";
+  fairtier sim reproduce                          REPRODUCTION.md from sim/results
+  fairtier sim reproduce results --out -          from what was run here, printed";
 
 /// Where results are kept with the source.
 const KEPT: &str = "sim/results";
@@ -37,7 +37,7 @@ const KEPT: &str = "sim/results";
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    #[error("there is no directory {}: sim run EXPERIMENT makes results/, or name another one", .0.display())]
+    #[error("there is no directory {}: fairtier sim run EXPERIMENT makes results/, or name another one", .0.display())]
     NoResults(PathBuf),
     #[error(transparent)]
     Results(#[from] ResultsError),

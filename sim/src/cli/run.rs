@@ -1,39 +1,40 @@
-//! `sim run`, `sim sweep`, `sim compare`.
+//! `fairtier sim run`, `fairtier sim sweep`, `fairtier sim compare`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use sim::{
+use strategies::Registry;
+
+use super::{CommandError, Format};
+use crate::{
     experiment::{self, ALL, ExperimentError, Loaded, RunOptions, Side},
+    progress,
     results::{ExperimentRecord, UnitResult},
 };
 
-use super::{CommandError, Format};
-use crate::progress;
-
 pub const RUN_EXAMPLES: &str = "\
 Examples:
-  sim run fairheterofl-mnist-noniid                      the quick profile, at most 2 minutes
-  sim run fairheterofl-mnist-noniid --profile full --seeds 5
-  sim run fedeba-fmnist --set rounds=50 --set training.lr=0.05
-  sim run mine.toml --out elsewhere
-  sim run --list
-  sim run --list --format json | jq -r .[].name
+  fairtier sim run fairheterofl-mnist-noniid                      the quick profile, at most 2 minutes
+  fairtier sim run fairheterofl-mnist-noniid --profile full --seeds 5
+  fairtier sim run fedeba-fmnist --set rounds=50 --set training.lr=0.05
+  fairtier sim run mine.toml --out elsewhere
+  fairtier sim run --list
+  fairtier sim run --list --format json | jq -r .[].name
 
 Results are one JSON and one CSV file per strategy and seed under results/EXPERIMENT/PROFILE. What is there
 already is not run again, so an interrupted run goes on where it was.";
 
 pub const SWEEP_EXAMPLES: &str = "\
 Examples:
-  sim sweep fairheterofl-mnist-iid --set strategies.reweight.params.q=0,1,10
-  sim sweep tour --set training.lr=0.05,0.1 --set rounds=10,20";
+  fairtier sim sweep fairheterofl-mnist-iid --set strategies.reweight.params.q=0,1,10
+  fairtier sim sweep tour --set training.lr=0.05,0.1 --set rounds=10,20";
 
 pub const COMPARE_EXAMPLES: &str = "\
 Examples:
-  sim compare heterofl reweight --in results/fairheterofl-mnist-noniid/quick
-  sim compare results/fedeba-fmnist/quick:fedavg results/fedeba-fmnist/quick:prac
-  sim compare results/tour/quick elsewhere/tour/quick --format json";
+  fairtier sim compare heterofl reweight --in results/fairheterofl-mnist-noniid/quick
+  fairtier sim compare results/fedeba-fmnist/quick:fedavg results/fedeba-fmnist/quick:prac
+  fairtier sim compare results/tour/quick elsewhere/tour/quick --format json";
 
 #[derive(Args, Debug)]
 pub struct RunArgs {
@@ -109,17 +110,17 @@ struct Output<'a> {
     units: &'a [UnitResult],
 }
 
-pub fn run(args: &RunArgs) -> Result<String, CommandError> {
+pub fn run(registry: &Registry, args: &RunArgs) -> Result<String, CommandError> {
     let Some(name) = args.experiment.as_ref().filter(|_| !args.list) else {
         return list(args.how.format);
     };
     let loaded = args.how.open(name, &args.set)?;
-    args.how.run(&[loaded])
+    args.how.run(registry, &[loaded])
 }
 
-pub fn sweep(args: &SweepArgs) -> Result<String, CommandError> {
+pub fn sweep(registry: &Registry, args: &SweepArgs) -> Result<String, CommandError> {
     let loaded = args.how.open(&args.experiment, &[])?;
-    args.how.run(&experiment::sweep(&loaded, &args.set)?)
+    args.how.run(registry, &experiment::sweep(&loaded, &args.set)?)
 }
 
 pub fn compare(args: &CompareArgs) -> Result<String, CommandError> {
@@ -158,12 +159,13 @@ impl HowArgs {
         Ok(Loaded::open(name, &self.profile, &keys)?)
     }
 
-    fn run(&self, all: &[Loaded]) -> Result<String, CommandError> {
+    fn run(&self, registry: &Registry, all: &[Loaded]) -> Result<String, CommandError> {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
         let options = RunOptions {
             out: self.out.clone(),
             data: self.data.clone(),
             threads: threads.unwrap_or(1).max(1),
+            registry: registry.clone(),
         };
         let mut out = Vec::new();
         for loaded in all {

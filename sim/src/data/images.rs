@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use edge_client::data::load;
+use client::data::load;
 
 use super::{DataSet, Features, Records, SetError, source};
 

@@ -63,7 +63,7 @@ pub struct Found {
     pub files: Vec<Option<PathBuf>>,
 }
 
-/// What `sim data list` says about a set.
+/// What `fairtier sim data list` says about a set.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Listing {
     pub name: &'static str,
@@ -220,7 +220,7 @@ mod tests {
         }
         assert!(matches!(by_name("imagenet"), Err(SetError::Unknown { .. })));
         let text = load("imagenet", &Places::default(), 0).unwrap_err().to_string();
-        assert!(text.contains("sim data list"), "{text}");
+        assert!(text.contains("fairtier sim data list"), "{text}");
     }
 
     #[test]

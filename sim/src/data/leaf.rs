@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use edge_client::data::load::LoadError;
+use client::data::load::LoadError;
 use serde::{
     Deserialize, Deserializer,
     de::{self, SeqAccess, Visitor},

@@ -10,7 +10,7 @@
 
 use std::{collections::BTreeMap, io::Read, path::Path};
 
-use edge_client::data::load::LoadError;
+use client::data::load::LoadError;
 use tar::Archive;
 
 use super::{DataSet, Features, Records, SetError, source};
@@ -134,7 +134,7 @@ impl Part {
         }
     }
 
-    fn records(self) -> Result<Records, edge_client::data::DataError> {
+    fn records(self) -> Result<Records, client::data::DataError> {
         let inputs = AXES.len() * WINDOW;
         Records::new(Features::Floats(self.features), self.labels, inputs, 1)?
             .with_groups(self.groups)?

@@ -1,4 +1,4 @@
-//! What is in a data set, in numbers: what `sim data check` prints.
+//! What is in a data set, in numbers: what `fairtier sim data check` prints.
 
 use serde::Serialize;
 

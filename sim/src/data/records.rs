@@ -2,7 +2,7 @@
 //!
 //! Images stay the bytes they came as (`feature = scale * byte`); 60,000 of 28x28 take 47 MB, not 188.
 
-use edge_client::data::DataError;
+use client::data::DataError;
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Records {

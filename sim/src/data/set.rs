@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use edge_client::data::{DataError, load::LoadError};
+use client::data::{DataError, load::LoadError};
 
 use super::Records;
 
@@ -110,7 +110,7 @@ impl DataSet {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetError {
-    #[error("there is no data set `{name}`; `sim data list` shows all")]
+    #[error("there is no data set `{name}`; `fairtier sim data list` shows all")]
     Unknown { name: String },
     #[error("{name} is not here: no {missing} in {looked}. {how}")]
     Missing { name: &'static str, missing: String, looked: String, how: &'static str },

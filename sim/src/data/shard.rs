@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use edge_client::data::{DataError, Part, Shard};
+use client::data::{DataError, Part, Shard};
 
 use super::{DataSet, Records};
 

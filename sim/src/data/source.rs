@@ -5,8 +5,8 @@ use std::{
     path::Path,
 };
 
+use client::data::load::{LIMIT, LoadError, Source};
 use common::files::open_regular;
-use edge_client::data::load::{LIMIT, LoadError, Source};
 use lzma_rust2::XzReader;
 
 const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];

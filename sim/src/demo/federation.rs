@@ -10,16 +10,16 @@ use aggregator::{
     ca::Authority,
     config::Config,
     keeper::Observer,
-    report::RoundReport,
     server::{End, Server},
 };
-use common::{Budget, privacy::Privacy};
-use edge_client::{
+use client::{
     Profile,
     data::Shard,
     host::{Client, Conclusion, Identity},
     train::Portable,
 };
+use common::{Budget, privacy::Privacy};
+use coordinator::report::RoundReport;
 use tokio::task::JoinSet;
 
 use super::{DemoError, Fleet, FleetDevice};
@@ -45,7 +45,8 @@ pub(super) async fn run(
         log.lock().unwrap_or_else(PoisonError::into_inner).push(report.clone());
     };
     let started = Instant::now();
-    let server = Server::start(config, dir.path(), Some(Box::new(record)))?;
+    let server =
+        Server::start(&strategies::Registry::standard(), config, dir.path(), Some(Box::new(record)))?;
     let mut clients = JoinSet::new();
     for device in &fleet.devices {
         let budget = fleet.hardware.get(device.tier).map_or(Budget::UNLIMITED, |hardware| hardware.budget);
@@ -105,8 +106,8 @@ fn client(
         spent: None,
         save_model: None,
         give_up_after: Some(GIVE_UP),
-        silence: edge_client::host::SILENCE,
-        leave_after: edge_client::host::refusals::PATIENCE,
+        silence: client::host::SILENCE,
+        leave_after: client::host::refusals::PATIENCE,
     })
 }
 

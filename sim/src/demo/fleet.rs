@@ -6,12 +6,13 @@
 //! stretches in every tier. So device `k` of one tier has the counterpart `k` in all others, and a
 //! difference between tiers is not one between classes.
 
-use aggregator::{model::TieredModel, server::open_model, strategy::Needs};
+use aggregator::server::open_model;
+use client::data::{DataError, Part, Samples, Shard, VecShard, digits, partition};
 use common::{
     Budget, DeviceId,
     rng::{Rng, derive},
 };
-use edge_client::data::{DataError, Part, Samples, Shard, VecShard, digits, partition};
+use strategies::{strategy::Needs, tiered::TieredModel};
 
 use super::{DemoError, DemoOptions};
 

@@ -19,11 +19,12 @@ mod result;
 
 use std::{io, sync::Arc};
 
-use aggregator::{ca::CaError, report::RoundReport, server::ServerError};
-use edge_client::{
+use aggregator::{ca::CaError, server::ServerError};
+use client::{
     data::DataError,
     host::{ClientError, IdentityError},
 };
+use coordinator::report::RoundReport;
 
 pub use fleet::{Fleet, FleetDevice, Hardware};
 pub use options::{BadOption, DemoOptions, Training};

@@ -8,12 +8,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use aggregator::{
-    config::{Config, ModelConfig, RoundConfig, RunConfig, ServerConfig, StrategyConfig, TrainingConfig},
-    strategy::{self, FairHeteroFlParams},
+use aggregator::config::{
+    Config, ModelConfig, RoundConfig, RunConfig, ServerConfig, StrategyConfig, TrainingConfig,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use strategies::methods::FairHeteroFlParams;
 
 /// Most devices that still fit loopback, a laptop and the built-in data.
 const MAX_PER_TIER: usize = 40;
@@ -97,7 +97,9 @@ impl DemoOptions {
         }
         let refused = |why: &dyn std::fmt::Display| BadOption::StrategyParams(why.to_string());
         let params = Value::from(self.fair.clone());
-        strategy::by_name("fairheterofl", params.clone()).map_err(|error| refused(&error))?;
+        strategies::Registry::standard()
+            .method("fairheterofl", params.clone())
+            .map_err(|error| refused(&error))?;
         // Now rather than after the first of the runs.
         let params: FairHeteroFlParams = serde_json::from_value(params).map_err(|error| refused(&error))?;
         params.q_m.fits("q_m", ModelConfig::default().tiers.len()).map_err(|error| refused(&error))

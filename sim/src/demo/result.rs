@@ -1,8 +1,8 @@
 //! What came out, in numbers; everything that tables, pages and JSON show is read from here.
 
-use aggregator::report::{DeviceLine, RoundReport};
+use client::data::{Part, digits};
 use common::metrics::{Summary, TierSplit};
-use edge_client::data::{Part, digits};
+use coordinator::report::{DeviceLine, RoundReport};
 use serde::Serialize;
 use serde_json::{Map, Value};
 

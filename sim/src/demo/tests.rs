@@ -37,7 +37,7 @@ fn all_tiers_take_part_with_four_devices_and_finite_numbers() {
             // The aggregator has assigned these tiers, from budgets alone.
             assert_eq!(run.devices.iter().filter(|device| device.tier == tier).count(), 4, "tier {tier}");
             let name =
-                |device: &&aggregator::report::DeviceLine| device.device.starts_with(&format!("t{tier}-"));
+                |device: &&coordinator::report::DeviceLine| device.device.starts_with(&format!("t{tier}-"));
             assert_eq!(run.devices.iter().filter(name).filter(|device| device.tier == tier).count(), 4);
         }
         let losses = run.devices.iter().filter_map(|device| device.test_loss);

@@ -5,7 +5,7 @@
 //! ```
 //! A forward pass costs the Plan's MACs per sample, a training pass three times that.
 
-use aggregator::{model::TierPlan, stage::upload};
+use client::data::Shard;
 use common::{
     Codec, DeviceId, Duration,
     message::Task,
@@ -13,8 +13,9 @@ use common::{
     rng::{Rng, derive},
     wire::crc32,
 };
-use edge_client::data::Shard;
+use coordinator::stage::upload;
 use serde::{Deserialize, Serialize};
+use strategies::tiered::TierPlan;
 
 /// What a kind of device can do.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]

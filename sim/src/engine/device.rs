@@ -1,8 +1,8 @@
 //! A simulated device: a Session whose arena is borrowed while it works.
 
-use aggregator::fleet::ConnId;
+use client::{Event, Profile, Session, session::Arena};
 use common::{Budget, Code, DeviceId, Tier, privacy::Privacy};
-use edge_client::{Event, Profile, Session, session::Arena};
+use coordinator::fleet::ConnId;
 
 use super::{Hardware, Member, SharedShard, pool::Arenas};
 

@@ -19,18 +19,17 @@ use std::{
 
 use aggregator::{
     config::Config,
-    coordinator::{Action, StoredUpdate},
-    fleet::ConnId,
     keeper::{Observer, Reply},
-    report::RoundReport,
     run::{Run, Surroundings},
     server::ServerError,
     store::MemoryStore,
 };
+use client::data::Shard;
 use common::{
     Budget, DeviceId, Instant, Tier, Versions, privacy::Privacy, rng::derive, transfer::LinkLimits,
 };
-use edge_client::data::Shard;
+use coordinator::{Action, StoredUpdate, fleet::ConnId, report::RoundReport};
+use strategies::Registry;
 
 mod account;
 mod cost;
@@ -121,6 +120,7 @@ impl std::fmt::Debug for Tamper {
 impl Engine {
     /// Brings the fleet together. `threads` are those that train.
     pub fn new(
+        registry: &Registry,
         config: &Config,
         members: Vec<Member>,
         chances: Chances,
@@ -138,7 +138,7 @@ impl Engine {
             observer: Some(observer),
             now: Instant::ZERO,
         };
-        let run = Run::open(&config, around)?;
+        let run = Run::open(registry, &config, around)?;
         let plans = &run.keeper.model.plans;
         let tiers = plans.len();
         let join = |(index, member): (usize, Member)| {

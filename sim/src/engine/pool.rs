@@ -9,8 +9,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use client::train::Fast;
 use common::Instant;
-use edge_client::train::Fast;
 
 use super::{SharedShard, device::Traveller};
 

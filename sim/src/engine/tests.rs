@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use aggregator::{ca::Authority, config::Config, server::Server};
-use edge_client::{
+use client::{
     Profile,
     data::{Part, Samples, digits},
     host::{Client, Identity},
@@ -31,7 +31,7 @@ fn members() -> Vec<Member> {
 }
 
 fn engine(config: &str, chances: Chances, threads: usize) -> Engine {
-    Engine::new(&Config::parse(config).unwrap(), members(), chances, threads).unwrap()
+    Engine::new(&Registry::standard(), &Config::parse(config).unwrap(), members(), chances, threads).unwrap()
 }
 
 fn bits(engine: &Engine) -> Vec<u32> {
@@ -85,9 +85,9 @@ fn a_fleet_that_can_not_reach_its_quorum_is_an_error_not_a_hang() {
 }
 
 /// One aggregator and five clients over loopback.
-async fn over_quic(config: &Config, dir: &Path, plans: &[aggregator::model::TierPlan]) {
+async fn over_quic(config: &Config, dir: &Path, plans: &[strategies::tiered::TierPlan]) {
     let authority = Authority::create(dir).unwrap();
-    let server = Server::start(config, dir, None).unwrap();
+    let server = Server::start(&Registry::standard(), config, dir, None).unwrap();
     let mut clients = JoinSet::new();
     for member in members() {
         let bundle = authority.enroll(&member.device).unwrap();
@@ -99,8 +99,8 @@ async fn over_quic(config: &Config, dir: &Path, plans: &[aggregator::model::Tier
             privacy: Privacy::simulated(0),
         };
         let client = Client {
-            silence: edge_client::host::SILENCE,
-            leave_after: edge_client::host::refusals::PATIENCE,
+            silence: client::host::SILENCE,
+            leave_after: client::host::refusals::PATIENCE,
             server: server.address(),
             identity: Identity::parse(bundle.as_bytes()).unwrap(),
             profile,

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use aggregator::{
-    combine::guard::{GuardConfig, Mode as GuardMode},
-    config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig},
-    strategy::PerTier,
-};
+use aggregator::config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig};
+use client::data::Shard;
 use common::{
     DeviceId, Tier,
     rng::{Rng, derive},
 };
-use edge_client::data::Shard;
+use strategies::{
+    guard::{GuardConfig, Mode as GuardMode},
+    strategy::PerTier,
+};
 
 use super::{
     ExperimentError,

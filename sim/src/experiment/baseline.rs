@@ -10,14 +10,10 @@
 //! A round has the epochs of `training`; the losses behind a step of lambda are those of the model that the
 //! round began with, as in `fedfb`.
 
-use aggregator::{
-    config::Config,
-    model::TieredModel,
-    server::open_model,
-    strategy::{
-        Eagle, Needs,
-        fedfb::{Cells, FairBatch, FedFbParams, Notion, Pace, Parity},
-    },
+use aggregator::{config::Config, server::open_model};
+use client::{
+    data::Shard,
+    train::{Fast, LOSS_CAP},
 };
 use common::{
     Tier,
@@ -25,9 +21,13 @@ use common::{
     message::Alone,
     rng::derive,
 };
-use edge_client::{
-    data::Shard,
-    train::{Fast, LOSS_CAP},
+use strategies::{
+    methods::{
+        Eagle,
+        fedfb::{Cells, FairBatch, FedFbParams, Notion, Pace, Parity},
+    },
+    strategy::Needs,
+    tiered::TieredModel,
 };
 
 use super::{

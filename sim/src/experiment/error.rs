@@ -2,8 +2,9 @@
 
 use std::{io, path::PathBuf};
 
-use aggregator::{server::ServerError, strategy::StrategyError};
-use edge_client::{data::DataError, train::TrainError};
+use aggregator::server::ServerError;
+use client::{data::DataError, train::TrainError};
+use strategies::error::StrategyError;
 
 use super::text::KeyError;
 use crate::{data::SetError, engine::EngineError, partition::PartitionError, results::ResultsError};
@@ -38,7 +39,7 @@ pub enum ExperimentError {
     #[error("a list of hardware has one entry or one per tier; here are {got} for {tiers} tiers")]
     Hardware { got: usize, tiers: usize },
     #[error(
-        "{name} needs samples with an attribute and two classes; `sim data check {set}` shows what it has"
+        "{name} needs samples with an attribute and two classes; `fairtier sim data check {set}` shows what it has"
     )]
     NoGroups { name: &'static str, set: String },
     #[error("parameters of {name}: {source}")]

@@ -1,7 +1,7 @@
 //! From reports and scores to the figures of results.
 
-use aggregator::report::RoundReport;
 use common::metrics::{Better, GroupFairness, Summary, TierSplit, mean_variance};
+use coordinator::report::RoundReport;
 
 use super::score::Scored;
 use crate::{

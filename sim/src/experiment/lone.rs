@@ -1,13 +1,13 @@
 //! A device that trains without an aggregator.
 
-use aggregator::model::TierPlan;
+use client::train::{Fast, Flat, Progress, TrainError, Work};
 use common::{
     brief::Brief,
     message::{Alone, Scalars, Task},
     plan::Plan,
     rng::derive,
 };
-use edge_client::train::{Fast, Flat, Progress, TrainError, Work};
+use strategies::tiered::TierPlan;
 
 use crate::data::DeviceShard;
 

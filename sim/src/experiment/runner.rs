@@ -1,5 +1,7 @@
 //! All units of an experiment, one after the other. What is there already is not run again.
 
+use strategies::Registry;
+
 use std::{path::PathBuf, sync::Arc};
 
 use super::{
@@ -12,13 +14,15 @@ use crate::{
     results::{self, ExperimentRecord, RoundLine, UnitId, UnitResult},
 };
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Where results go.
     pub out: PathBuf,
     pub data: Option<PathBuf>,
     /// Threads that train.
     pub threads: usize,
+    /// Strategies that experiments may name.
+    pub registry: Registry,
 }
 
 /// What happens, for whoever watches.
@@ -102,6 +106,7 @@ fn one(
         finished(loaded, options, other, seed)?.last.validation_loss
     });
     let around = Around {
+        registry: &options.registry,
         arranged: &arranged,
         alone: alone.as_deref(),
         reference,

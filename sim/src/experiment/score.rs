@@ -8,15 +8,15 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use aggregator::model::{TierPlan, TieredModel};
+use client::{
+    data::{Part, Shard},
+    train::{Fast, Labels, Mode, TrainError, forward, score},
+};
 use common::{
     Tier,
     plan::{Loss, Plan},
 };
-use edge_client::{
-    data::{Part, Shard},
-    train::{Fast, Labels, Mode, TrainError, forward, score},
-};
+use strategies::tiered::{TierPlan, TieredModel};
 
 use super::ExperimentError;
 use crate::data::DeviceShard;

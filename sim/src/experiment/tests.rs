@@ -7,6 +7,7 @@ use crate::{
     data::{Places, SetError},
     results::UnitResult,
 };
+use strategies::Registry;
 
 const SMALL: &str = r#"
 title = "small"
@@ -41,7 +42,7 @@ rounds = 7
 fn run_small(dir: &Path, threads: usize, keys: &[&str]) -> Ran {
     let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
     let loaded = Loaded::parse("small", SMALL, "quick", &keys).unwrap();
-    let options = RunOptions { out: dir.into(), data: None, threads };
+    let options = RunOptions { out: dir.into(), data: None, threads, registry: Registry::standard() };
     run(&loaded, &options, &mut |_| {}).unwrap()
 }
 
@@ -134,7 +135,8 @@ name = "cfl"
 "#;
     let dir = tempfile::tempdir().unwrap();
     let loaded = Loaded::parse("groups", text, "quick", &[]).unwrap();
-    let options = RunOptions { out: dir.path().into(), data: None, threads: 2 };
+    let options =
+        RunOptions { out: dir.path().into(), data: None, threads: 2, registry: Registry::standard() };
     let units = run(&loaded, &options, &mut |_| {}).unwrap().units;
     let dp: Vec<f64> = units.iter().map(|unit| unit.last.groups.unwrap().dp).collect();
     let [fedavg, fedfb, ufl, ffl, cfl] = dp[..] else { panic!("five units") };
@@ -176,7 +178,8 @@ name = "local"
 "#;
     let dir = tempfile::tempdir().unwrap();
     let loaded = Loaded::parse("gaps", text, "quick", &[]).unwrap();
-    let options = RunOptions { out: dir.path().into(), data: None, threads: 2 };
+    let options =
+        RunOptions { out: dir.path().into(), data: None, threads: 2, registry: Registry::standard() };
     let units = run(&loaded, &options, &mut |_| {}).unwrap().units;
     let [fedavg, same, eagle, local] = &units[..] else { panic!("four units") };
     assert!(fedavg.last.devices.iter().all(|device| device.train_samples == 80));
@@ -247,7 +250,8 @@ fn experiments_that_come_with_the_simulator() {
                 let strategy = &setting.strategy;
                 if baseline::Baseline::by_name(&strategy.name).is_none() {
                     let params = strategy.params.clone().into();
-                    aggregator::strategy::by_name(&strategy.name, params)
+                    strategies::Registry::standard()
+                        .method(&strategy.name, params)
                         .unwrap_or_else(|error| panic!("{name}: {error}"));
                 }
             }

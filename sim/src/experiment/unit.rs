@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
-use aggregator::{model::TieredModel, report::RoundReport, server::open_method};
+use aggregator::server::open_method;
+use client::data::Shard;
 use common::metrics::Better;
-use edge_client::data::Shard;
+use coordinator::report::RoundReport;
+use strategies::{Registry, tiered::TieredModel};
 
 use super::{
     Arranged, ExperimentError, Setting,
@@ -71,6 +73,7 @@ pub struct Alone {
 
 /// What a unit needs to know besides its setting.
 pub struct Around<'a> {
+    pub registry: &'a Registry,
     pub arranged: &'a Arranged,
     pub alone: Option<&'a Alone>,
     /// Mean validation loss of the setting's reference, where it is known already.
@@ -132,10 +135,11 @@ fn fleet(
     params: &Params,
     around: &mut Around<'_>,
 ) -> Result<Trained, ExperimentError> {
-    let Around { arranged, threads, tick, .. } = around;
+    let Around { registry, arranged, threads, tick, .. } = around;
     let config = arranged.config(base, name, params);
-    let keep = open_method(&config)?.needs().validation;
-    let mut engine = Engine::new(&config, arranged.members(keep), arranged.chances(base), *threads)?;
+    let keep = open_method(registry, &config)?.needs().validation;
+    let mut engine =
+        Engine::new(registry, &config, arranged.members(keep), arranged.chances(base), *threads)?;
     let model = engine.keeper().model.clone();
     let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
     let every = base.evaluate_every;

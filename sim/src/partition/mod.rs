@@ -22,14 +22,14 @@
 //! | a partition as text | `text` |
 //! | [`View`]: a partition in numbers, for tables and plots | `view` |
 
-pub(crate) mod dirichlet;
+pub mod dirichlet;
 mod pat;
 mod split;
 mod text;
 mod view;
 
+use client::data::partition as basic;
 use common::rng::{Rng, derive};
-use edge_client::data::partition as basic;
 use serde::{Deserialize, Serialize};
 
 pub use split::{Share, Split};
@@ -85,9 +85,9 @@ pub enum PartitionError {
     NoClients(Partition),
     #[error("{clients} clients can not share {samples} samples; every one needs some")]
     TooManyClients { clients: usize, samples: usize },
-    #[error("{set} has no natural clients; `sim data check {set}` shows what it has")]
+    #[error("{set} has no natural clients; `fairtier sim data check {set}` shows what it has")]
     NoNatural { set: String },
-    #[error("{set} has no groups; `sim data check {set}` shows what it has")]
+    #[error("{set} has no groups; `fairtier sim data check {set}` shows what it has")]
     NoGroups { set: String },
     #[error(
         "only {there} natural clients have enough samples, not {wanted}; ask for fewer clients or samples"

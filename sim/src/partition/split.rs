@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use common::rng::{Rng, derive};
-use edge_client::{
+use client::{
     data::{DataError, partition as basic},
     train::HELD_EVERY,
 };
+use common::rng::{Rng, derive};
 
 use super::{PartitionError, VALID, deal, dirichlet::apportion, pools};
 use crate::data::{DataSet, DeviceShard, Held};

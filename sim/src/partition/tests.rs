@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use edge_client::data::{Part, Shard};
+use client::data::{Part, Shard};
 use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
 
 use super::*;

@@ -14,7 +14,7 @@ pub fn html(result: &DemoResult) -> String {
         result,
         "FairTier: HeteroFL and FairHeteroFL on the same fleet",
         setup(result),
-        "Written by sim demo. Numbers of this page are those of sim demo --format json; hover over a mark to read it.",
+        "Written by fairtier demo. Numbers of this page are those of fairtier demo --format json; hover over a mark to read it.",
     )
 }
 

@@ -95,7 +95,9 @@ pub fn partition_html(view: &View) -> String {
         .with(cards(view))
         .all(stacks(view).iter().map(figure))
         .with(el("section").with(el("h2").text("All clients")).with(rows(view)))
-        .with(el("footer").text("Written by sim partition. The same seed gives the same partition."));
+        .with(
+            el("footer").text("Written by fairtier sim partition. The same seed gives the same partition."),
+        );
     let page = el("html").set("lang", "en").with(head).with(el("body").with(main));
     format!("<!DOCTYPE html>\n{page}\n")
 }

@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
-use edge_client::host::board::Board;
+use client::host::board::Board;
 use fleet::{
     hil::{
         self,
@@ -182,7 +182,7 @@ fn print(boards: &[BenchBoard], [plain, fair]: &[Outcome; 2]) {
     println!("{:<8} {:>4}  {:<14} {:>9} {:>12}", "device", "tier", "board", "HeteroFL", "FairHeteroFL");
     for (a, b) in plain.last().devices.iter().zip(&fair.last().devices) {
         let kind = boards.iter().find(|board| board.device == a.device).map_or("Linux", |board| &board.kind);
-        let loss = |line: &aggregator::report::DeviceLine| line.test_loss.unwrap_or(line.loss_before);
+        let loss = |line: &coordinator::report::DeviceLine| line.test_loss.unwrap_or(line.loss_before);
         println!("{:<8} {:>4}  {kind:<14} {:>9.4} {:>12.4}", a.device, a.tier, loss(a), loss(b));
     }
     let (before, after) = (&plain.last().loss, &fair.last().loss);

@@ -6,8 +6,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use client::host::board::{Board, pack_shard, refreshed_page};
 use common::privacy::Privacy;
-use edge_client::host::board::{Board, pack_shard, refreshed_page};
 use serde::Deserialize;
 use sim::demo::FleetDevice;
 
@@ -83,7 +83,7 @@ impl Emulated {
 
 /// A device's samples as its board has them.
 pub fn shard_file(device: &FleetDevice) -> Vec<u8> {
-    use edge_client::data::Shard;
+    use client::data::Shard;
     // Levels of the built-in digits, and of images.
     let levels = if device.shard.inputs() == 64 { 16 } else { 255 };
     pack_shard(&device.shard, levels).unwrap()

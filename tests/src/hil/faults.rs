@@ -12,20 +12,11 @@ use std::{
 
 use aggregator::{
     config::Config,
-    coordinator::{Action, Coordinator},
-    fleet::ConnId,
     keeper::{Keeper, Reply},
     run::{Run, Surroundings},
     store::MemoryStore,
 };
-use common::{
-    Budget, DeviceId, Instant,
-    privacy::Privacy,
-    rng::{Rng, derive},
-    sealed::{Gate, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, STRANGER},
-    transfer::LinkLimits,
-};
-use edge_client::{
+use client::{
     Profile,
     data::{Shard, VecShard},
     serial::{
@@ -35,6 +26,14 @@ use edge_client::{
     session::HeapArena,
     train::Portable,
 };
+use common::{
+    Budget, DeviceId, Instant,
+    privacy::Privacy,
+    rng::{Rng, derive},
+    sealed::{Gate, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, STRANGER},
+    transfer::LinkLimits,
+};
+use coordinator::{Action, Coordinator, fleet::ConnId};
 
 use super::{
     boards::BenchBoard,
@@ -136,7 +135,8 @@ impl Case {
         let config = CONFIGURED.get_or_init(|| Config::parse(CONFIG).unwrap());
         let (store, now) = (Box::new(MemoryStore::new()), Instant::ZERO);
         let around = Surroundings { store, limits: LinkLimits::QUIC, dir: None, observer: None, now };
-        let Run { coordinator, keeper } = Run::open(config, around).unwrap();
+        let Run { coordinator, keeper } =
+            Run::open(&strategies::Registry::standard(), config, around).unwrap();
         let page = Page {
             device: "board".parse().unwrap(),
             key: [9; 32],

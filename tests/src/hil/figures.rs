@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use edge_client::host::board::Board;
+use client::host::board::Board;
 
 use super::boards::images;
 

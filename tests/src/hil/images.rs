@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use aggregator::config::Config;
+use client::data::{Part, Samples, digits, load};
 use common::rng::{Rng, derive};
-use edge_client::data::{Part, Samples, digits, load};
 use sim::demo::{Fleet, FleetDevice};
 
 use super::{boards::BenchBoard, run};

@@ -7,9 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aggregator::{ca::Authority, config::Config, report::RoundReport, server::Server};
-use common::{Budget, privacy::Privacy, sealed::Page};
-use edge_client::{
+use aggregator::{ca::Authority, config::Config, server::Server};
+use client::{
     Profile,
     data::Shard,
     host::{
@@ -20,6 +19,8 @@ use edge_client::{
     },
     train::Portable,
 };
+use common::{Budget, privacy::Privacy, sealed::Page};
+use coordinator::report::RoundReport;
 use sim::demo::{Fleet, FleetDevice};
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -119,7 +120,9 @@ async fn run_async(
         config.devices.insert(device.device.clone(), common::Tier::new(device.tier).unwrap());
     }
     let started = Instant::now();
-    let server = Server::start(&config, dir.path(), Some(Box::new(record))).unwrap();
+    let server =
+        Server::start(&strategies::Registry::standard(), &config, dir.path(), Some(Box::new(record)))
+            .unwrap();
     let mut tasks = JoinSet::new();
     let mut emulated = vec![];
     let mut ports = vec![PortSpec::Unix(dir.path().join("boards.sock"))];
@@ -152,7 +155,7 @@ async fn run_async(
         identity: identity(&authority, "bridge"),
         ports,
         ask: Some(Duration::from_secs(2)),
-        leave_after: edge_client::host::refusals::PATIENCE,
+        leave_after: client::host::refusals::PATIENCE,
         ledger: ledger.clone(),
     };
     tasks.spawn(async move { bridge.run(std::future::pending()).await.unwrap() });
@@ -229,8 +232,8 @@ fn client(server: &Server, authority: &Authority, device: &FleetDevice) -> Clien
         privacy: Privacy::default(),
     };
     Client {
-        silence: edge_client::host::SILENCE,
-        leave_after: edge_client::host::refusals::PATIENCE,
+        silence: client::host::SILENCE,
+        leave_after: client::host::refusals::PATIENCE,
         server: server.address(),
         identity: identity(authority, device.device.as_str()),
         profile,

@@ -5,12 +5,9 @@
 
 use std::{collections::VecDeque, ops::ControlFlow};
 
-use aggregator::{
-    coordinator::{Action, Coordinator},
-    keeper::{Answer, Keeper, Reply},
-    round::ClosedRound,
-};
+use aggregator::keeper::{Answer, Keeper, Reply};
 use common::{Instant, rng::Rng};
+use coordinator::{Action, Coordinator, round::ClosedRound};
 
 use super::Losses;
 

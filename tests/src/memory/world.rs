@@ -5,22 +5,15 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use aggregator::{
-    config::Config,
-    coordinator::{Action, Coordinator},
-    fleet::ConnId,
-    keeper::Keeper,
-    model::TieredModel,
-    report::RoundReport,
-    run::Run,
-    store::MemoryStore,
-};
+use aggregator::{config::Config, keeper::Keeper, run::Run, store::MemoryStore};
+use client::{Event, train::Portable};
 use common::{
     Code, DeviceId, Instant, RunId, Versions,
     rng::{Rng, derive},
     wire,
 };
-use edge_client::{Event, train::Portable};
+use coordinator::{Action, Coordinator, fleet::ConnId, report::RoundReport};
+use strategies::tiered::TieredModel;
 
 use super::{
     Accident, Losses, Member, Outcome, Setup,

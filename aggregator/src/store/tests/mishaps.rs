@@ -61,7 +61,7 @@ fn an_open_round_whose_updates_are_gone_can_be_given_up() {
     under_way(&dir);
     fs::remove_file(spool_of(&dir, 4)).unwrap();
     let error = DiskStore::open(dir.path(), Options::default()).unwrap_err().to_string();
-    assert!(error.contains("aggregator rollback"), "{error}");
+    assert!(error.contains("fairtier gateway rollback"), "{error}");
     DiskStore::rollback(dir.path(), 3).unwrap();
     let saved = disk(&dir).load(&mark()).unwrap().unwrap();
     assert_eq!((saved.next_round, saved.open, saved.parameters), (4, None, vec![3.0; 3]));

@@ -88,7 +88,7 @@ fn damage_says_what_is_affected_and_which_remedy_keeps_what() {
         "{spool}"
     );
     assert!(
-        spool.contains("`aggregator rollback` to the last finished round keeps all finished rounds"),
+        spool.contains("`fairtier gateway rollback` to the last finished round keeps all finished rounds"),
         "{spool}"
     );
     let model = text("round-000004.model");

@@ -8,7 +8,7 @@
 
 use common::sealed::{Nonces, Page};
 use cortex_m::peripheral::SCB;
-use edge_client::data::BytesShard;
+use client::data::BytesShard;
 use embassy_executor::Spawner;
 use embassy_nrf::{
     bind_interrupts, buffered_uarte,
@@ -24,7 +24,7 @@ use firmware::{
 use static_cell::ConstStaticCell;
 
 const CHUNK: u32 = 256;
-/// Where `edge-client flash` writes them; see `boards/nrf52840.toml`.
+/// Where `fairtier board flash` writes them; see `boards/nrf52840.toml`.
 const IDENTITY: usize = 0xd_8000;
 const SHARD: usize = 0xd_9000;
 

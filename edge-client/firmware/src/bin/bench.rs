@@ -14,7 +14,7 @@ use common::{
     wire::Crc32,
 };
 use cortex_m_rt::entry;
-use edge_client::train::{Descent, Labels, Mode, Target, backward, forward, loss_and_gradient};
+use client::train::{Descent, Labels, Mode, Target, backward, forward, loss_and_gradient};
 use embedded_io_async::Write;
 use firmware::{
     Best,

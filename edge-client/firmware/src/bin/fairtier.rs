@@ -5,7 +5,7 @@
 
 use common::sealed::{Nonces, Page};
 use cortex_m_rt::entry;
-use edge_client::data::BytesShard;
+use client::data::BytesShard;
 use firmware::{
     Best,
     board::{self, Uart, clock},

@@ -8,7 +8,7 @@
 
 use common::sealed::{Nonces, Page};
 use cortex_m::peripheral::SCB;
-use edge_client::data::BytesShard;
+use client::data::BytesShard;
 use embassy_executor::Spawner;
 use embassy_stm32::{
     bind_interrupts, peripherals,
@@ -24,7 +24,7 @@ use firmware::{
 use static_cell::ConstStaticCell;
 
 const CHUNK: u32 = 256;
-/// Where `edge-client flash` writes them; see `boards/stm32f407.toml`.
+/// Where `fairtier board flash` writes them; see `boards/stm32f407.toml`.
 const IDENTITY: usize = 0x080c_0000;
 const SHARD: usize = 0x080e_0000;
 

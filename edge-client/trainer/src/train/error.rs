@@ -41,7 +41,9 @@ pub enum TrainError {
     NoBaseline,
     #[error("the samples have no attribute, or more groups than can be told; name the attribute's column")]
     NoGroups,
-    #[error("this device has no secret to draw noise from; put one onto the board with `edge-client flash`")]
+    #[error(
+        "this device has no secret to draw noise from; put one onto the board with `fairtier board flash`"
+    )]
     NoSecret,
     #[error("the owner of this device allows no more answers with noise; raise --max-private-rounds")]
     PrivacySpent,

@@ -1,6 +1,6 @@
 //! The list of sets. One entry each; a new set is a new entry.
 
-use edge_client::data::{DataError, Samples, digits, load};
+use client::data::{DataError, Samples, digits, load};
 
 use super::{File, Found, Known, Need};
 use crate::data::{

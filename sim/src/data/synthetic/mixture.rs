@@ -6,8 +6,8 @@
 //! Narrow networks can not hold all clusters, so tiers differ as they do on images. With the default spread a
 //! linear model reaches about 85 %.
 
+use client::data::DataError;
 use common::rng::{Rng, derive};
-use edge_client::data::DataError;
 
 use crate::data::{DataSet, Features, Records};
 

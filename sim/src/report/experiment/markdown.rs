@@ -19,7 +19,7 @@ fn write_all(out: &mut String, digest: &Digest) -> fmt::Result {
         writeln!(out, "| {} | {} | {} |", claim.id, claim.text, claim.verdict.word())?;
     }
     if digest.experiments.is_empty() {
-        writeln!(out, "\nThere are no results yet: `sim run EXPERIMENT` makes some.")?;
+        writeln!(out, "\nThere are no results yet: `fairtier sim run EXPERIMENT` makes some.")?;
     }
     for experiment in &digest.experiments {
         write_experiment(out, experiment)?;

@@ -31,7 +31,7 @@ pub fn html(digest: &Digest) -> String {
         .with(claims(digest))
         .all(digest.experiments.iter().map(experiment))
         .with(el("footer").text(
-            "Written by sim report from saved results. The same numbers: sim report --format json. \
+            "Written by fairtier sim report from saved results. The same numbers: fairtier sim report --format json. \
              Hover over a mark or line to read it.",
         ));
     let page = el("html").set("lang", "en").with(head).with(el("body").with(main));
@@ -42,7 +42,7 @@ fn header(digest: &Digest) -> Element {
     let runs: usize =
         digest.experiments.iter().flat_map(|e| &e.settings).map(|setting| setting.seeds.len()).sum();
     let lead = if runs == 0 {
-        "There are no results yet: sim run EXPERIMENT makes some.".to_owned()
+        "There are no results yet: fairtier sim run EXPERIMENT makes some.".to_owned()
     } else {
         "What five papers on fair federated learning claim, and what came out when we ran it.".to_owned()
     };
@@ -119,7 +119,7 @@ fn claims(digest: &Digest) -> Element {
         .with(el("h2").set("id", "claims").text("Claims"))
         .with(el("p").text(
             "A direction is reached if the mean over seeds lies on the claimed side in every check that was run; \
-             sim reproduce writes all checks.",
+             fairtier sim reproduce writes all checks.",
         ))
         .with(tables::claims(digest))
 }

@@ -1,0 +1,161 @@
+//! What is waiting to be sent on one connection.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use common::{
+    DeviceId, Instant, TierSet, Versions,
+    message::{Ack, Blob, Fetch, ToDevice},
+    transfer::{Lane, LinkLimits, Outgoing},
+    wire,
+};
+
+use super::{Coordinator, GUIDE_TRANSFER, ONNX_TRANSFER};
+use crate::{fleet::ConnId, published::Published};
+
+/// A device that does not read must not make us remember without end: beyond this, the oldest
+/// answer goes, and the device will ask again.
+const MAX_QUEUED: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Outbox {
+    pub(super) device: DeviceId,
+    /// Hello was accepted on this connection.
+    pub(super) joined: bool,
+    /// Tiers that its certificate allows.
+    pub(super) allowed: TierSet,
+    /// The protocol version that the device speaks.
+    version: u8,
+    /// The device has named versions, so it reads tails.
+    negotiates: bool,
+    messages: VecDeque<ToDevice>,
+    /// The model of the round, a guide, and a file that was asked for.
+    transfers: Vec<(Outgoing, Published)>,
+}
+
+impl Outbox {
+    pub(super) fn new(device: DeviceId) -> Self {
+        Self {
+            device,
+            joined: false,
+            allowed: TierSet::ALL,
+            version: Versions::FOUR.newest,
+            negotiates: false,
+            messages: VecDeque::new(),
+            transfers: vec![],
+        }
+    }
+
+    /// Both have settled on a version.
+    pub(super) fn speak(&mut self, version: u8, negotiates: bool) {
+        (self.version, self.negotiates) = (version, negotiates);
+    }
+
+    pub(super) fn say(&mut self, message: ToDevice) {
+        if self.messages.len() >= MAX_QUEUED {
+            self.messages.pop_front();
+        }
+        self.messages.push_back(message);
+    }
+
+    /// Whether a transfer can be fetched.
+    pub(super) fn offers(&self, transfer: u32) -> bool {
+        self.transfers.iter().any(|(outgoing, _)| outgoing.transfer() == transfer)
+    }
+
+    /// Makes bytes fetchable, unless they already are. A newer model replaces an older one, a newer
+    /// file an older file.
+    pub(super) fn publish(
+        &mut self,
+        transfer: u32,
+        source: Published,
+        align: u32,
+        limits: LinkLimits,
+    ) -> Blob {
+        let (bytes, check) = (source.bytes().len() as u32, source.check());
+        if !self.offers(transfer) {
+            let other_kind = |id: u32| (id ^ transfer) & (ONNX_TRANSFER | GUIDE_TRANSFER) != 0;
+            self.transfers.retain(|(outgoing, _)| other_kind(outgoing.transfer()));
+            self.transfers.push((Outgoing::new(transfer, bytes, align, limits), source));
+        }
+        Blob { transfer, bytes, check }
+    }
+
+    pub(super) fn handle_fetch(&mut self, fetch: Fetch, now: Instant) {
+        for (outgoing, _) in &mut self.transfers {
+            outgoing.handle_fetch(fetch, now);
+        }
+    }
+
+    pub(super) fn handle_ack(&mut self, ack: Ack, now: Instant) {
+        for (outgoing, _) in &mut self.transfers {
+            outgoing.handle_ack(ack, now);
+        }
+    }
+
+    /// True if something must be sent again.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        let due = self.poll_timeout().is_some_and(|deadline| now >= deadline);
+        for (outgoing, _) in &mut self.transfers {
+            outgoing.handle_timeout(now);
+        }
+        due
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.transfers.iter().filter_map(|(outgoing, _)| outgoing.poll_timeout()).min()
+    }
+
+    /// Whether a transfer is under way.
+    fn is_sending(&self) -> bool {
+        self.transfers.iter().any(|(outgoing, _)| outgoing.is_running())
+    }
+
+    /// Welcome says which version both use, if the device asked.
+    fn encode(&self, message: &ToDevice, out: &mut [u8]) -> Result<usize, wire::WireError> {
+        match message {
+            ToDevice::Welcome(_) if self.negotiates => wire::encode_control(&(message, self.version), out),
+            message => wire::encode_control(message, out),
+        }
+    }
+
+    fn poll_frame(&mut self, chunks: bool) -> Option<(Lane, Bytes)> {
+        let mut out = [0; wire::MAX_CONTROL];
+        while let Some(message) = self.messages.pop_front() {
+            let Some(message) = message.for_version(self.version) else { continue };
+            // A message that does not fit a control frame is a defect of ours, caught by the golden
+            // tests; sending nothing makes the device ask again.
+            if let Ok(len) = self.encode(&message, &mut out) {
+                return Some((Lane::Control, Bytes::copy_from_slice(out.get(..len)?)));
+            }
+        }
+        if !chunks {
+            return None;
+        }
+        let next = |(outgoing, source): &mut (Outgoing, Published)| {
+            let range = outgoing.poll_chunk()?;
+            Some((Lane::Transfer(outgoing.transfer()), source.frame(outgoing.transfer(), range)?))
+        };
+        self.transfers.iter_mut().find_map(next)
+    }
+}
+
+impl Coordinator {
+    /// The next frame for a connection; without `chunks`, the next message.
+    pub fn poll_frame(&mut self, conn: ConnId, chunks: bool) -> Option<(Lane, Bytes)> {
+        self.conns.get_mut(&conn)?.poll_frame(chunks)
+    }
+
+    /// Whether a connection has fetched something and not acknowledged all of it.
+    pub fn is_sending(&self, conn: ConnId) -> bool {
+        self.conns.get(&conn).is_some_and(Outbox::is_sending)
+    }
+
+    /// Writes the next frame for a connection into `out`.
+    pub fn poll_transmit(&mut self, conn: ConnId, out: &mut Vec<u8>) -> Option<Lane> {
+        let (lane, frame) = self.poll_frame(conn, true)?;
+        out.clear();
+        out.extend_from_slice(&frame);
+        Some(lane)
+    }
+}

@@ -1,0 +1,22 @@
+//! The aggregator's side of the protocol and the conduct of a round, sans-io: time, frames and what became of a write are
+//! arguments.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`coordinator`](Coordinator) | connections, frames, transfers, and which round is open |
+//! | [`round`] | who is asked in the open exchange, and what has arrived |
+//! | [`fleet`] | the devices that the run knows |
+//! | [`patience`] | how long a round waits, and for whom |
+//! | [`published`] | what devices fetch, cut into frames once |
+//! | [`report`] | what is told of a round |
+#![forbid(unsafe_code)]
+
+mod coordinator;
+pub mod fleet;
+pub mod patience;
+pub mod published;
+pub mod report;
+pub mod round;
+pub mod stage;
+
+pub use coordinator::*;

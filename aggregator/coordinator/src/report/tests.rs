@@ -1,0 +1,140 @@
+use common::{Instant, message::Scalars};
+
+use super::*;
+use strategies::cohort::Refused;
+
+fn tier(index: usize) -> Tier {
+    Tier::new(index).unwrap()
+}
+
+fn id(name: &str) -> DeviceId {
+    name.parse().unwrap()
+}
+
+fn score(samples: u32, correct: u32, loss: f64) -> Option<Score> {
+    Some(Score { samples, correct, loss })
+}
+
+/// The devices of the specification's examples: accuracies 0.9, 0.8 in tier 0 and 0.7, 0.4 in tier 1.
+fn closed() -> ClosedRound {
+    let scalars = |samples, correct, gap: Option<f64>| Scalars {
+        samples,
+        loss_before: 1.0,
+        test: score(10, correct, f64::from(10 - correct)),
+        gap,
+        ..Scalars::default()
+    };
+    ClosedRound {
+        stage: 0,
+        kind: strategies::strategy::Kind::Train,
+        number: 7,
+        lr: 0.1,
+        opened: Instant::from_millis(1000),
+        closed: Instant::from_millis(3500),
+        delivered: vec![
+            (id("a"), tier(0), scalars(10, 9, Some(0.3))),
+            (id("b"), tier(0), scalars(20, 8, Some(0.1))),
+            (id("c"), tier(1), scalars(30, 7, Some(-0.1))),
+            (id("d"), tier(1), scalars(40, 4, None)),
+        ],
+        refused: vec![(id("e"), tier(1), Code::NonFiniteUpdate)],
+        silent: vec![(id("f"), tier(0))],
+        gone: vec![(id("f"), tier(0))],
+        late: vec![(id("d"), tier(1))],
+    }
+}
+
+fn outcome(weights: &[f64], refused: &[&str]) -> Outcome {
+    let refused = refused.iter().map(|name| Refused { device: id(name), code: Code::NonFiniteLoss });
+    Outcome {
+        held: vec![],
+        raised: 0,
+        kept: None,
+        weights: weights.to_vec(),
+        regions: vec![],
+        refused: refused.collect(),
+        notes: Default::default(),
+    }
+}
+
+fn near(a: f64, b: f64) {
+    assert!((a - b).abs() < 1e-12, "{a} {b}");
+}
+
+#[test]
+fn figures_per_tier_and_overall() {
+    let report = RoundReport::new(&closed(), Purpose::Train, Some(&outcome(&[0.25; 4], &[])), 3);
+    near(report.accuracy.variance, 0.035);
+    near(report.accuracy_by_tier[0].variance, 0.0025);
+    near(report.accuracy_by_tier[1].variance, 0.0225);
+    near(report.accuracy_split.within, 0.0125);
+    near(report.accuracy_split.inter, 0.0225);
+    assert_eq!(report.accuracy_by_tier[2].count, 0);
+    let pooled = report.pooled.unwrap();
+    assert_eq!((pooled.samples, pooled.accuracy, pooled.loss), (40, 0.7, 3.0));
+    let gaps = report.gaps.unwrap();
+    assert_eq!((gaps.count, gaps.max, gaps.min), (3, 0.3, -0.1));
+    near(gaps.variance, 0.04);
+    assert_eq!(report.gaps_by_tier.iter().map(|tier| tier.count).collect::<Vec<_>>(), [2, 1, 0]);
+    let counts = |asked, delivered, refused, silent, late| {
+        let (stragglers, dropouts) = (0, silent);
+        Participation { asked, delivered, refused, silent, late, stragglers, dropouts }
+    };
+    assert_eq!(report.participation, [counts(3, 2, 0, 1, 0), counts(3, 2, 1, 0, 1), counts(0, 0, 0, 0, 0)]);
+    let weights = report.weights.unwrap();
+    near(weights.effective, 4.0);
+    near(weights.entropy, 4.0f64.ln());
+    near(weights.chi_square, 0.0225 / 0.1 + 0.0025 / 0.2 + 0.0025 / 0.3 + 0.0225 / 0.4);
+    assert_eq!(report.weight_by_tier, [0.5, 0.5, 0.0]);
+    assert_eq!((report.seconds, report.untested), (2.5, 0));
+}
+
+#[test]
+fn weights_go_to_the_devices_that_counted() {
+    let report = RoundReport::new(&closed(), Purpose::Train, Some(&outcome(&[0.2, 0.3, 0.5], &["b"])), 2);
+    let weights: Vec<_> = report.devices.iter().map(|line| line.weight).collect();
+    assert_eq!(weights, [Some(0.2), None, Some(0.3), Some(0.5)]);
+    let none = RoundReport::new(&closed(), Purpose::Evaluate, None, 2);
+    assert_eq!((none.weights, none.weight_by_tier.len()), (None, 0));
+}
+
+#[test]
+fn groups_are_pooled_over_devices() {
+    let mut closed = closed();
+    // Together the worked counts of the specification, n = [[30,20],[20,30]].
+    let halves = [([4.0, 8.0, 3.0, 2.0], [10, 10, 8, 10]), ([6.0, 2.0, 5.0, 4.0], [20, 10, 12, 20])];
+    for ((.., scalars), (errors, counts)) in closed.delivered.iter_mut().zip(halves) {
+        scalars.group_losses = errors.into_iter().collect();
+        scalars.group_counts = counts.into_iter().collect();
+    }
+    let report = || RoundReport::new(&closed, Purpose::Train, None, 2);
+    let groups = report().with_groups(&closed, Signal::ZeroOne);
+    let all = groups.groups.unwrap();
+    near(all.dp.overall, 0.12);
+    near(all.dp.pair, 0.24);
+    near(all.eo.overall, 0.12);
+    assert_eq!(groups.groups_by_tier, [Some(all), None]);
+    assert_eq!(report().with_groups(&closed, Signal::CrossEntropy).groups, None);
+}
+
+#[test]
+fn personal_models_traffic_and_conflicts() {
+    let mut closed = closed();
+    closed.delivered[1].2.personal = score(10, 10, 0.5);
+    let traffic = vec![Traffic { up: 10, down: 20 }, Traffic { up: 1, down: 2 }];
+    let conflicts = Conflicts { model: 1, layers: vec![0, 2] };
+    let report = RoundReport::new(&closed, Purpose::Train, None, 2)
+        .with_traffic(traffic)
+        .with_conflicts(conflicts.clone());
+    assert_eq!(report.traffic, Some(Traffic { up: 11, down: 22 }));
+    let personal = report.personal.as_ref().unwrap();
+    assert_eq!((personal.loss.count, personal.accuracy.mean), (1, 1.0));
+    assert_eq!(personal.accuracy_by_tier[1].count, 0);
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["conflicts"], serde_json::json!({ "model": 1, "layers": [0, 2] }));
+    assert_eq!(json["traffic"]["up"], 11);
+    // Nothing is said of what nobody reported.
+    assert!(json.get("groups").is_none() && json.get("weights").is_none());
+    let row = history::Row::parse(&json.to_string()).unwrap().cells;
+    assert_eq!((row[0], row[1], row[20], row[21]), (Some(7.0), Some(4.0), Some(11.0), Some(22.0)));
+}

@@ -1,0 +1,29 @@
+//! What can be wrong with a strategy, and with combining.
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StrategyError {
+    #[error("there is no strategy `{name}`; known are {known}")]
+    Unknown { name: String, known: String },
+    #[error("parameters of strategy `{strategy}`: {why}")]
+    Parameters { strategy: &'static str, why: String },
+    #[error("`{key}` lists {got} values, but there are {tiers} tiers; give one number or one per tier")]
+    Tiers { key: &'static str, got: usize, tiers: usize },
+    #[error("`{key}` works with one tier only; there are {tiers}")]
+    OneTier { key: &'static str, tiers: usize },
+    #[error("state of strategy `{strategy}`: {why}")]
+    State { strategy: &'static str, why: String },
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CombineError<E> {
+    #[error("the model has {expected} parameters, got {got}")]
+    Model { expected: usize, got: usize },
+    #[error("the update of {device} has {got} numbers, its slice has {expected}")]
+    Update { device: common::DeviceId, expected: usize, got: usize },
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+    #[error("an update can not be read: {0}")]
+    Read(E),
+}

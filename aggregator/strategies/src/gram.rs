@@ -1,0 +1,289 @@
+//! Inner products of all updates, block by block, from one pass over stretches of their numbers.
+//!
+//! Rows are the participants in DeviceId order, then the absent devices of the cohort. Memory is
+//! `rows x stretch` numbers and one square matrix per block, not `rows x model`. The products are those of
+//! `matrixmultiply`, by way of `ndarray`, which needs no unsafe code here.
+
+use std::ops::Range;
+
+use common::Tier;
+use ndarray::{ArrayView2, ArrayViewMut2, Axis, linalg::general_mat_mul};
+
+use crate::{
+    blocks::{Block, BlockPiece, Blocks},
+    cohort::Cohort,
+    error::CombineError,
+    updates::{Row, Updates},
+};
+
+/// Numbers of the model that are gathered at a time.
+const STRETCH: usize = 4096;
+/// Rows that are multiplied at a time.
+const PANEL: usize = 56;
+
+/// Inner products of the rows that hold each block.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Grams {
+    rows: usize,
+    blocks: Vec<Gram>,
+}
+
+/// Inner products of the updates inside one block.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Gram {
+    pub block: Block,
+    /// The rows that hold the block, ascending.
+    pub rows: Vec<usize>,
+    /// `rows x rows`
+    products: Vec<f64>,
+}
+
+impl Gram {
+    pub fn new(block: Block, rows: Vec<usize>) -> Self {
+        let products = vec![0.0; rows.len() * rows.len()];
+        Self { block, rows, products }
+    }
+
+    /// `D_i . D_j` inside the block; i and j are positions in `rows`.
+    pub fn at(&self, i: usize, j: usize) -> f64 {
+        self.products.get(i * self.rows.len() + j).copied().unwrap_or(0.0)
+    }
+
+    /// The whole matrix, row-major.
+    pub fn products(&self) -> &[f64] {
+        &self.products
+    }
+}
+
+impl Grams {
+    /// Number of participants and absent devices together.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// In the order of [`Blocks::list`].
+    pub fn blocks(&self) -> &[Gram] {
+        &self.blocks
+    }
+
+    /// `D_i . D_j` over the whole model; i and j are rows.
+    pub fn whole(&self, i: usize, j: usize) -> f64 {
+        let inside = |gram: &Gram| {
+            let (i, j) = (gram.rows.binary_search(&i).ok()?, gram.rows.binary_search(&j).ok()?);
+            Some(gram.at(i, j))
+        };
+        self.blocks.iter().filter_map(inside).sum()
+    }
+}
+
+/// Reads every update, stretch by stretch, and multiplies it with every other.
+pub(crate) fn grams<U: Updates>(
+    cohort: &Cohort<'_>,
+    blocks: &Blocks,
+    updates: &mut U,
+) -> Result<Grams, CombineError<U::Error>> {
+    let regions = cohort.regions();
+    let rows = cohort.rows();
+    let held = |block: &Block| {
+        let set = regions.sets().get(block.region).copied().unwrap_or_default();
+        let rows = (0..rows).filter(|&row| cohort.row_tier(row).is_some_and(|tier| set.contains(tier)));
+        Gram::new(*block, rows.collect())
+    };
+    let mut grams = Grams { rows, blocks: blocks.list().iter().map(held).collect() };
+    let mut values = Vec::new();
+    for start in (0..regions.parameters()).step_by(STRETCH) {
+        let stretch = Stretch::new(regions.tiers(), blocks, &grams, start..start + STRETCH);
+        values.resize(stretch.room, 0.0);
+        stretch.gather(cohort, &grams, updates, &mut values)?;
+        for (gram, place) in grams.blocks.iter_mut().zip(&stretch.places) {
+            if let Some(values) = values.get(place.start..place.start + gram.rows.len() * place.width) {
+                gram.multiply(values, place.width);
+            }
+        }
+    }
+    grams.blocks.iter_mut().for_each(Gram::mirror);
+    Ok(grams)
+}
+
+impl Gram {
+    /// Adds the products of `rows x width` numbers, panel by panel: rows of the panel with all rows up to
+    /// its end, so that little of the upper triangle is computed twice.
+    fn multiply(&mut self, values: &[f64], width: usize) {
+        let rows = self.rows.len();
+        let panels = self.products.chunks_mut(PANEL * rows.max(1)).zip(values.chunks(PANEL * width.max(1)));
+        for (number, (products, panel)) in panels.enumerate() {
+            let end = rows.min((number + 1) * PANEL);
+            let height = end - number * PANEL;
+            let panel = ArrayView2::from_shape((height, width), panel);
+            let left = ArrayView2::from_shape((end, width), &values[..end * width]);
+            let products = ArrayViewMut2::from_shape((height, rows), products);
+            if let (Ok(panel), Ok(left), Ok(mut products)) = (panel, left, products) {
+                let mut products = products.slice_axis_mut(Axis(1), (..end).into());
+                general_mat_mul(1.0, &panel, &left.t(), 1.0, &mut products);
+            }
+        }
+    }
+
+    /// The upper triangle is the lower one.
+    fn mirror(&mut self) {
+        let rows = self.rows.len();
+        for i in 0..rows {
+            for j in 0..i {
+                self.products[j * rows + i] = self.products[i * rows + j];
+            }
+        }
+    }
+}
+
+/// A stretch of the model: which of its numbers belong to which block.
+struct Stretch {
+    /// By tier: the pieces inside the stretch, and the column of the block where each starts.
+    pieces: Vec<Vec<(BlockPiece, usize)>>,
+    /// By block.
+    places: Vec<Place>,
+    room: usize,
+}
+
+/// Where the numbers of a block are gathered, `rows x width` from `start` on.
+#[derive(Copy, Clone, Default)]
+struct Place {
+    start: usize,
+    width: usize,
+}
+
+impl Stretch {
+    fn new(tiers: usize, blocks: &Blocks, grams: &Grams, range: Range<usize>) -> Self {
+        let mut places = vec![Place::default(); blocks.list().len()];
+        let mut columns = vec![0; places.len()];
+        let mut cut = |tier: Tier| {
+            let all = blocks.pieces(tier);
+            let first = all.partition_point(|piece| piece.full + piece.len <= range.start);
+            let inside = all.iter().skip(first).take_while(|piece| piece.full < range.end);
+            columns.fill(0);
+            let mut place = |piece: &BlockPiece| {
+                let full = piece.full.max(range.start);
+                let len = (piece.full + piece.len).min(range.end) - full;
+                let column = columns[piece.block];
+                columns[piece.block] += len;
+                // All tiers that hold a block hold the same numbers of it, in the same order.
+                places[piece.block].width = columns[piece.block].max(places[piece.block].width);
+                (BlockPiece { packed: piece.packed + (full - piece.full), full, len, ..*piece }, column)
+            };
+            inside.map(&mut place).collect()
+        };
+        let pieces = (0..tiers).map_while(Tier::new).map(&mut cut).collect();
+        let mut room = 0;
+        for (place, gram) in places.iter_mut().zip(&grams.blocks) {
+            place.start = room;
+            room += place.width * gram.rows.len();
+        }
+        Self { pieces, places, room }
+    }
+
+    /// Reads this stretch of every update into the places of its blocks.
+    fn gather<U: Updates>(
+        &self,
+        cohort: &Cohort<'_>,
+        grams: &Grams,
+        updates: &mut U,
+        values: &mut [f64],
+    ) -> Result<(), CombineError<U::Error>> {
+        let mut buffer = Vec::new();
+        for number in 0..cohort.rows() {
+            let Some((row, tier, device)) = Row::of(cohort, number) else { continue };
+            let pieces = self.pieces.get(tier.index()).map_or(&[][..], Vec::as_slice);
+            let (Some((first, _)), Some((last, _))) = (pieces.first(), pieces.last()) else { continue };
+            let target = |piece: &BlockPiece, column: usize| {
+                let place = self.places[piece.block];
+                let row = grams.blocks[piece.block].rows.binary_search(&number).unwrap_or(0);
+                let start = place.start + row * place.width + column;
+                start..start + piece.len
+            };
+            let got = if let [(piece, column)] = pieces {
+                updates.part(row, piece.packed, &mut values[target(piece, *column)])
+            } else {
+                buffer.resize(last.packed + last.len - first.packed, 0.0);
+                let got = updates.part(row, first.packed, &mut buffer);
+                for (piece, column) in pieces {
+                    let from = piece.packed - first.packed;
+                    values[target(piece, *column)].copy_from_slice(&buffer[from..from + piece.len]);
+                }
+                got
+            };
+            let (expected, got) = (cohort.regions().slice_len(tier), got.map_err(CombineError::Read)?);
+            if expected != got {
+                return Err(CombineError::Update { device: device.clone(), expected, got });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{TierSet, message::Scalars, region::RegionMap, rng::Rng};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::blocks::Scope;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(30))]
+
+        /// Runs of all lengths around the stretch, three tiers that overlap in every way.
+        #[test]
+        fn products_are_those_of_the_vectors(seed: u64, devices in 1usize..60) {
+            let mut rng = Rng::new(seed);
+            let mut runs = Vec::new();
+            let mut end = 0;
+            for _ in 0..1 + rng.below(12) {
+                let most = [9, 900, 2 * STRETCH as u64][rng.below(3) as usize];
+                let len = 1 + rng.below(most) as usize;
+                let kept = rng.below(8);
+                let holds = |tier: &Tier| kept >> tier.index() & 1 == 1;
+                let set = (0..3).filter_map(Tier::new).filter(holds).fold(TierSet::EMPTY, TierSet::with);
+                runs.push((end, len, set));
+                end += len;
+            }
+            let regions = RegionMap::from_runs(end, 3, runs);
+            let layers = [0..end / 3, end / 3..end / 2, end / 2..end];
+            let mut cohort = Cohort::new(&regions, 0.1);
+            cohort.set_layers(&layers);
+            let mut updates: Vec<Vec<f32>> = Vec::new();
+            for device in 0..devices {
+                let tier = Tier::new(rng.below(3) as usize).unwrap();
+                let scalars = Scalars { samples: 1, loss_before: 1.0, ..Scalars::default() };
+                let name = format!("d{device:03}").parse().unwrap();
+                cohort.admit(name, tier, scalars, &vec![0.0; regions.sets().len()]).unwrap();
+                updates.push((0..regions.slice_len(tier)).map(|_| rng.unit_f32() - 0.4).collect());
+            }
+            let blocks = Blocks::new(&regions, &layers, Scope::Layer);
+            let grams = grams(&cohort, &blocks, &mut updates.as_slice()).unwrap();
+            for (number, gram) in grams.blocks().iter().enumerate() {
+                let part = |row: usize| {
+                    let tier = cohort.row_tier(row).unwrap();
+                    let own = blocks.pieces(tier).iter().filter(|piece| piece.block == number);
+                    own.flat_map(|piece| &updates[row][piece.packed..piece.packed + piece.len])
+                        .map(|&value| f64::from(value))
+                        .collect::<Vec<_>>()
+                };
+                let parts: Vec<_> = gram.rows.iter().map(|&row| part(row)).collect();
+                for i in 0..parts.len() {
+                    for j in [0, i / 2, i] {
+                        let plain: f64 = parts[i].iter().zip(&parts[j]).map(|(a, b)| a * b).sum();
+                        let scale = parts[i].len() as f64;
+                        prop_assert!((gram.at(i, j) - plain).abs() <= 1e-14 * scale);
+                        prop_assert_eq!(gram.at(i, j), gram.at(j, i));
+                    }
+                }
+            }
+            if devices > 1 {
+                updates[1].push(0.0);
+                let longer = super::grams(&cohort, &blocks, &mut updates.as_slice());
+                let refused = matches!(longer, Err(CombineError::Update { .. }));
+                let held = regions.slice_len(cohort.row_tier(1).unwrap()) > 0;
+                prop_assert_eq!(refused, held);
+            }
+        }
+    }
+}

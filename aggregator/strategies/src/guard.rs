@@ -1,0 +1,158 @@
+//! Bounds what one device can do to the model: **a loss counts up to four medians; an update up to three medians; a device up to
+//! two average devices, never below half its plain share.**
+//!
+//! | rule | where | source |
+//! |---|---|---|
+//! | 1 loss | `figures`, before the strategy sees anything | winsorising at a multiple of the median |
+//! | 2 share | `share`, after the strategy, region by region | projection onto a box of shares |
+//! | 3 length | `length`, before the strategy sees norms | norm clipping at a multiple of the median |
+//!
+//! A fair strategy gives weight to a device that says it is badly off, which invites lying. A rare device and a liar can send the same
+//! numbers, so no rule over numbers tells them apart. The guard does not try: it treats all devices alike, refuses none, and keeps no
+//! list of suspects. It takes away the part of a bonus that would let one device decide.
+//!
+//! Two rules are opt-in, because they cost minorities: [`agreement`] (`bonus = "agreeing"`) and [`probe`]. Strategies that look for a
+//! direction instead of averaging have rules 1 and 3 only; one that weighs on the device ([`Strategy::bound`]) keeps its factor between
+//! `floor` and `share`.
+//!
+//! [`Strategy::bound`]: crate::strategy::Strategy::bound
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::DeviceId;
+use findings::Findings;
+use length::Longest;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cohort::{Bounds, Cohort},
+    device::DeviceRecord,
+    kernel::Scalar,
+    strategy::Kind,
+};
+
+pub mod agreement;
+mod config;
+mod figures;
+mod findings;
+mod length;
+pub mod probe;
+pub mod scaled;
+pub(crate) mod share;
+mod shown;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Bonus, GuardConfig, Mode};
+pub use findings::GuardLine;
+pub use scaled::Scaled;
+pub use share::{Held, level};
+pub use shown::{Delivered, show_groups};
+
+/// The rules, and what they remember.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Guard {
+    config: GuardConfig,
+    state: State,
+}
+
+/// What is committed with the model.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+struct State {
+    longest: Longest,
+    /// With a probe: how far each device has pointed along with it.
+    probe: BTreeMap<DeviceId, f64>,
+}
+
+/// What came out of an inspection.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Verdict {
+    pub lines: Vec<GuardLine>,
+    /// Factors of updates that are too long.
+    pub scales: BTreeMap<DeviceId, f64>,
+    /// Devices that the probe leaves out.
+    pub left_out: Vec<(DeviceId, common::Tier)>,
+    longest: Longest,
+}
+
+/// Before the bytes of a state. The guard of store format 4 takes them for a map that does not decode, and starts anew.
+const TAG: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0x0f, b'G', b'2'];
+
+impl Guard {
+    pub fn new(config: GuardConfig) -> Self {
+        Self { config, state: State::default() }
+    }
+
+    pub fn config(&self) -> &GuardConfig {
+        &self.config
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.config.mode == Mode::Bound
+    }
+
+    /// Applies rules 1 and 3 and sets the bounds of rule 2, which [`combine`](crate::combine::combine()) keeps. The same cohort gives the same
+    /// verdict until [`Guard::learn`].
+    pub fn inspect(&self, cohort: &mut Cohort<'_>, kind: Kind) -> Verdict {
+        if !self.is_on() {
+            return Verdict::default();
+        }
+        let bounds = self.bounds();
+        let mut findings = Findings { config: &self.config, lines: vec![] };
+        let left_out = self.leave_out(cohort, &mut findings);
+        figures::check(&self.config, &bounds, cohort, &mut findings);
+        let (scales, longest) = self.state.longest.shorten(&self.config, cohort, kind, &mut findings);
+        cohort.bounds = Some(bounds);
+        Verdict { lines: findings.lines, scales, left_out, longest }
+    }
+
+    /// The round is committed: the usual lengths of its exchanges are remembered.
+    pub fn learn<'v>(&mut self, verdicts: impl IntoIterator<Item = &'v Verdict>) {
+        for verdict in verdicts {
+            self.state.longest = self.state.longest.or(verdict.longest);
+        }
+    }
+
+    /// What must survive a restart; empty = nothing.
+    pub fn save(&self) -> Vec<u8> {
+        if self.state.longest.is_unset() && self.state.probe.is_empty() {
+            return Vec::new();
+        }
+        [TAG, &postcard::to_allocvec(&self.state).unwrap_or_default()].concat()
+    }
+
+    /// Takes up what [`Guard::save`] gave. What an older guard saved is forgotten: the next round sets `R`.
+    pub fn restore(&mut self, bytes: &[u8]) {
+        let state = bytes.strip_prefix(TAG).and_then(|bytes| postcard::from_bytes(bytes).ok());
+        self.state = state.unwrap_or_default();
+    }
+
+    /// The fleet with sample counts as far as they count, for strategies that start from the counts of all devices.
+    pub fn enrolled(&self, fleet: &BTreeMap<DeviceId, DeviceRecord>) -> Vec<DeviceRecord> {
+        let mut records: Vec<_> = fleet.values().cloned().collect();
+        if !self.is_on() {
+            return records;
+        }
+        let devices: Vec<&DeviceId> = fleet.keys().collect();
+        let said: Vec<f64> = records.iter().map(|record| record.data.train_samples.into()).collect();
+        let counted = self.bounds().counts(&devices, &said);
+        for (DeviceRecord { data, .. }, counted) in records.iter_mut().zip(counted) {
+            data.train_samples = counted as u32;
+            let in_groups = data.groups.iter().map(|&n| f64::from(n)).sum::<f64>();
+            if in_groups > counted {
+                data.groups.iter_mut().for_each(|n| *n = (f64::from(*n) * counted / in_groups) as u32);
+            }
+        }
+        records
+    }
+
+    fn bounds(&self) -> Bounds {
+        let GuardConfig { share, floor, trusted_counts, .. } = &self.config;
+        Bounds { share: *share, floor: *floor, trusted: trusted_counts.clone(), no_bonus: BTreeSet::new() }
+    }
+}
+
+/// A number of an update that is shortened.
+pub(super) fn scaled<T: Scalar>(value: T, scale: f64) -> T {
+    T::narrow(value.wide() * scale)
+}

@@ -1,0 +1,85 @@
+//! Opt-in, `probe = FILE`: devices whose updates keep pointing away from the gateway's own samples do not count.
+//!
+//! ```text
+//! D_0  one epoch on the probe's samples, from the model that devices received
+//! e_i <- 0.9 e_i + 0.1 cos(D_i, D_0)        over i's slice; e_i = 0 at first; e_i < -0.3: left out from the next round on
+//! ```
+//! It knows what numbers alone cannot tell, so it stops flipped updates. It helps a minority whose classes are in the probe, and
+//! hurts one whose data are not: therefore it is opt-in. `e_i` goes on while a device is left out, so it can come back.
+
+use std::collections::BTreeMap;
+
+use common::{Code, DeviceId, Tier, region::Piece};
+
+use super::{Findings, Guard};
+use crate::{
+    cohort::Cohort,
+    error::CombineError,
+    kernel::Scalar,
+    updates::{Row, Updates},
+};
+
+const KEPT: f64 = 0.9;
+const BAR: f64 = -0.3;
+
+impl Guard {
+    /// Takes out the devices that the probe has found to point away.
+    pub(super) fn leave_out(
+        &self,
+        cohort: &mut Cohort<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Vec<(DeviceId, Tier)> {
+        let mut left_out = vec![];
+        if self.config.probe.as_os_str().is_empty() {
+            return left_out;
+        }
+        for index in (0..cohort.participants().len()).rev() {
+            let device = cohort.participants().get(index).map(|participant| &participant.device);
+            let Some(&lean) = device.and_then(|device| self.state.probe.get(device)) else { continue };
+            if lean < BAR {
+                findings.line(cohort, index, "probe", (lean, 0.0), "points away from the gateway's probe");
+                left_out.extend(cohort.dismiss(index, Code::PointsAway));
+            }
+        }
+        left_out.reverse();
+        left_out
+    }
+
+    /// One round more in which updates were compared with the probe's.
+    pub fn note_probe(&mut self, cosines: &BTreeMap<DeviceId, f64>) {
+        for (device, cosine) in cosines {
+            let lean = self.state.probe.entry(device.clone()).or_default();
+            *lean = KEPT * *lean + (1.0 - KEPT) * cosine;
+        }
+    }
+}
+
+/// Cosine of every update with `own`, a vector over the whole model; absent where one of them is 0.
+pub fn cosines<U: Updates>(
+    cohort: &Cohort<'_>,
+    own: &[f64],
+    updates: &mut U,
+) -> Result<BTreeMap<DeviceId, f64>, CombineError<U::Error>> {
+    let (mut found, mut buffer) = (BTreeMap::new(), Vec::new());
+    for (index, participant) in cohort.participants().iter().enumerate() {
+        let update =
+            updates.read(Row::Update(index, participant), &mut buffer).map_err(CombineError::Read)?;
+        let (mut product, mut squares) = (0.0, [0.0, 0.0]);
+        for &Piece { full, packed, len, .. } in cohort.regions().pieces(participant.tier) {
+            let (Some(update), Some(own)) = (update.get(packed..packed + len), own.get(full..full + len))
+            else {
+                continue;
+            };
+            for (update, own) in update.iter().map(|value| value.wide()).zip(own) {
+                product += update * own;
+                squares[0] += update * update;
+                squares[1] += own * own;
+            }
+        }
+        let length = (squares[0] * squares[1]).sqrt();
+        if length > 0.0 {
+            found.insert(participant.device.clone(), product / length);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,240 @@
+//! Rule 2: how much one device counts.
+//!
+//! In every region, over its `n` holders:
+//!
+//! ```text
+//! w      what the strategy gives              q    the same without fairness (Strategy::plain); both sum to 1
+//! cap_i  = min(1, share / n)                  where the sample count is trusted: at least q_i
+//! p      = level(q, 0, cap)                   the plain share: sample counts are bounded here
+//! v      = level(max(w, 1e-12 p), floor * p, cap)            losses are bounded here
+//! step   = sum_i v_i D_i, times the step length that the strategy chose
+//! ```
+//! `m` liars among `n` holders have at most `share * m / n` of a region, whatever they say, in every round.
+
+use common::{DeviceId, Tier};
+
+use crate::{
+    cohort::{Bounds, Cohort},
+    kernel::sum,
+    methods::softmax::holders,
+    strategy::{Mix, Strategy, TierSums, Weights},
+};
+
+/// A share that a strategy leaves at zero still grows with the plain share.
+const LEAST: f64 = 1e-12;
+
+/// A device that counts less than the strategy wanted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Held {
+    pub device: DeviceId,
+    pub tier: Tier,
+    /// Shares over all participants.
+    pub wanted: f64,
+    pub counted: f64,
+    /// Without a bonus because of the direction of its update.
+    pub no_bonus: bool,
+}
+
+/// The shares of some devices, in their order.
+struct Shares {
+    counted: Vec<f64>,
+    cap: Vec<f64>,
+}
+
+impl Bounds {
+    fn shares(&self, devices: &[&DeviceId], wanted: &[f64], plain: &[f64]) -> Shares {
+        let mut cap = self.caps(devices, plain);
+        let (plain, _) = level(plain, &vec![0.0; plain.len()], &cap);
+        for ((cap, device), plain) in cap.iter_mut().zip(devices).zip(&plain) {
+            if self.no_bonus.contains(*device) {
+                *cap = cap.min(*plain);
+            }
+        }
+        let least: Vec<f64> = plain.iter().map(|plain| self.floor * plain).collect();
+        let wanted: Vec<f64> =
+            wanted.iter().zip(&plain).map(|(wanted, plain)| wanted.max(LEAST * plain)).collect();
+        let (counted, _) = level(&wanted, &least, &cap);
+        Shares { counted, cap }
+    }
+
+    fn caps(&self, devices: &[&DeviceId], plain: &[f64]) -> Vec<f64> {
+        let average = self.share / devices.len().max(1) as f64;
+        let cap = |(device, plain): (&&DeviceId, &f64)| match self.trusted.contains(*device) {
+            true => average.max(*plain).min(1.0),
+            false => average.min(1.0),
+        };
+        devices.iter().zip(plain).map(cap).collect()
+    }
+
+    /// Sample counts as far as they count: the largest ones are cut to the cap, all others stay as they are.
+    pub fn counts(&self, devices: &[&DeviceId], counts: &[f64]) -> Vec<f64> {
+        let all = sum(counts.iter().copied());
+        if all <= 0.0 {
+            return counts.to_vec();
+        }
+        let plain: Vec<f64> = counts.iter().map(|count| count / all).collect();
+        let cap = self.caps(devices, &plain);
+        let (_, scale) = level(&plain, &vec![0.0; plain.len()], &cap);
+        counts.iter().zip(&cap).map(|(&count, cap)| count.min(cap * all / scale)).collect()
+    }
+}
+
+/// Weights within the bounds; in every region that moves they sum to 1.
+pub(crate) struct Bounded {
+    pub weights: Weights,
+    /// The strategy's own weights, by tier and region.
+    own: TierSums,
+}
+
+impl Bounded {
+    /// `None` where all shares lie within the bounds already: then nothing changes by a bit.
+    ///
+    /// `mix` is the strategy's; between the tiers of a region it must not depend on the norms of the sums.
+    pub fn new(
+        strategy: &dyn Strategy,
+        cohort: &Cohort<'_>,
+        weights: &Weights,
+        mix: impl Fn(&TierSums) -> Mix,
+    ) -> Option<Self> {
+        let bounds = cohort.bounds.as_ref()?;
+        let (participants, sets) = (cohort.participants(), cohort.regions().sets());
+        let mut own = TierSums::new(cohort.regions().tiers(), sets.len());
+        for (index, participant) in participants.iter().enumerate() {
+            own.count(participant.tier, weights.of(index));
+        }
+        let mix = mix(&own);
+        let plain = strategy.plain(cohort);
+        let mut inside = true;
+        let mut table = vec![0.0; participants.len() * sets.len()];
+        for (region, &tiers) in sets.iter().enumerate() {
+            let members = holders(cohort, tiers);
+            let devices: Vec<&DeviceId> = members.iter().map(|&index| &participants[index].device).collect();
+            let wanted: Vec<f64> = members
+                .iter()
+                .map(|&index| {
+                    weights.of(index).in_region(region) * mix.coefficient(region, participants[index].tier)
+                })
+                .collect();
+            let Some(wanted) = normalised(&wanted) else { continue };
+            let own: Vec<f64> = members.iter().map(|&index| plain[index]).collect();
+            let Some(own) = normalised(&own) else { continue };
+            let Shares { counted, .. } = bounds.shares(&devices, &wanted, &own);
+            inside &= counted == wanted;
+            for (&index, share) in members.iter().zip(counted) {
+                table[index * sets.len() + region] = share;
+            }
+        }
+        if inside {
+            return None;
+        }
+        let shares = bounded_shares(strategy, cohort, weights)
+            .map_or_else(|| weights.shares().to_vec(), |Shares { counted, .. }| counted);
+        Some(Self { weights: Weights::per_region(table, sets.len(), &shares), own })
+    }
+
+    /// The folded sums with the tiers' own weights, so that a strategy finds the step length it is used to.
+    pub fn restated(&self, sums: &TierSums) -> TierSums {
+        let (tiers, regions) = sums.shape();
+        let mut restated = self.own.clone();
+        for tier in (0..tiers).map_while(Tier::new) {
+            for region in 0..regions {
+                let counted = sums.weight(tier, region);
+                if counted > 0.0 {
+                    let scale = self.own.weight(tier, region) / counted;
+                    restated.add_norm(tier, region, scale * scale * sums.norm_in(tier, region));
+                }
+            }
+        }
+        restated
+    }
+
+    /// How the bounded sums form the step: with the length that the strategy's own mix has.
+    pub fn mix(&self, cohort: &Cohort<'_>, own: &Mix) -> Mix {
+        let mut mix = Mix::none(cohort.regions());
+        for (region, tiers) in cohort.regions().sets().iter().enumerate() {
+            let length =
+                sum(tiers.iter().map(|tier| own.coefficient(region, tier) * self.own.weight(tier, region)));
+            tiers.iter().for_each(|tier| mix.set(region, tier, length));
+            if let Some(rho) = own.rho(region) {
+                mix.set_rho(region, rho);
+            }
+        }
+        mix
+    }
+}
+
+/// Devices whose share over all participants is above their cap, and how many the floor raises.
+pub(crate) fn held(strategy: &dyn Strategy, cohort: &Cohort<'_>, weights: &Weights) -> (Vec<Held>, usize) {
+    let Some(Shares { counted, cap }) = bounded_shares(strategy, cohort, weights) else {
+        return (vec![], 0);
+    };
+    let no_bonus = |device| cohort.bounds.as_ref().is_some_and(|bounds| bounds.no_bonus.contains(device));
+    let wanted = weights.shares();
+    let mut held = vec![];
+    for (index, participant) in cohort.participants().iter().enumerate() {
+        // Rounding alone is no finding.
+        if wanted[index] > cap[index] * (1.0 + 1e-9) {
+            held.push(Held {
+                device: participant.device.clone(),
+                tier: participant.tier,
+                wanted: wanted[index],
+                counted: counted[index],
+                no_bonus: no_bonus(&participant.device),
+            });
+        }
+    }
+    let raised = counted.iter().zip(wanted).filter(|(counted, wanted)| *counted > *wanted).count();
+    (held, raised)
+}
+
+/// Over all participants, as in a region that every tier holds.
+fn bounded_shares(strategy: &dyn Strategy, cohort: &Cohort<'_>, weights: &Weights) -> Option<Shares> {
+    let bounds = cohort.bounds.as_ref()?;
+    let devices: Vec<&DeviceId> =
+        cohort.participants().iter().map(|participant| &participant.device).collect();
+    let plain = normalised(&strategy.plain(cohort))?;
+    Some(bounds.shares(&devices, &normalised(weights.shares())?, &plain))
+}
+
+/// `None` where the weights have no sum that can be divided by.
+fn normalised(weights: &[f64]) -> Option<Vec<f64>> {
+    let all = sum(weights.iter().copied());
+    (all.is_normal() && all.is_finite()).then(|| weights.iter().map(|weight| weight / all).collect())
+}
+
+/// `v_i = min(max(s w_i, lo_i), hi_i)` with the one `s` for which they sum to 1; also gives `s`. Weights that lie between the
+/// bounds already, and sum to 1, come back as they are.
+///
+/// Needs `sum lo <= 1 <= sum hi`.
+pub fn level(weights: &[f64], lo: &[f64], hi: &[f64]) -> (Vec<f64>, f64) {
+    let inside = |((&w, &lo), &hi): ((&f64, &f64), &f64)| (lo..=hi).contains(&w);
+    if weights.iter().zip(lo).zip(hi).all(inside) {
+        return (weights.to_vec(), 1.0);
+    }
+    // Where a weight leaves its lower bound, and where it meets the upper one.
+    let rows = || weights.iter().zip(lo).zip(hi).filter(|((w, _), _)| **w > 0.0);
+    let mut turns: Vec<f64> = rows().flat_map(|((w, lo), hi)| [lo / w, hi / w]).collect();
+    turns.sort_unstable_by(f64::total_cmp);
+    let at = |s: f64| -> f64 {
+        sum(weights.iter().zip(lo).zip(hi).map(|((&w, &lo), &hi)| (s * w).max(lo).min(hi)))
+    };
+    // The sum grows with s, so the turn at which it reaches 1 is found by halving.
+    let reached = turns.partition_point(|&turn| at(turn) < 1.0);
+    let below = if reached == 0 { 0.0 } else { turns[reached - 1] };
+    let above = turns.get(reached).copied().unwrap_or(below);
+    let middle = below + (above - below) / 2.0;
+    let (mut fixed, mut free) = (0.0, 0.0);
+    for ((&w, &lo), &hi) in weights.iter().zip(lo).zip(hi) {
+        match middle * w {
+            s if s <= lo => fixed += lo,
+            s if s >= hi => fixed += hi,
+            _ => free += w,
+        }
+    }
+    let s = if free > 0.0 { ((1.0 - fixed) / free).clamp(below, above) } else { above };
+    let v = weights.iter().zip(lo).zip(hi).map(|((&w, &lo), &hi)| (s * w).max(lo).min(hi));
+    (v.collect(), s)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! What a report shows of a loss. No weight follows from it, but one absurd number would hide how all other devices fare.
+//!
+//! A loss is shown up to 100 medians: the limit is that wide because a report on fairness must show a device that is really
+//! badly off. What counts for the model is another matter; the guard's lines say it.
+
+use common::{DeviceId, Tier, message::Scalars};
+
+use super::{Guard, GuardLine, figures::lower_median};
+use crate::cohort::Cohort;
+
+/// Medians up to which a loss is shown.
+const MOST: f64 = 100.0;
+
+/// What a device has delivered.
+pub type Delivered = (DeviceId, Tier, Scalars);
+
+/// A loss among the figures of a device.
+type Place = fn(&mut Scalars) -> Option<&mut f64>;
+
+const LOSSES: [(&str, Place); 4] = [
+    ("shown_loss", |scalars| Some(&mut scalars.loss_before)),
+    ("shown_loss_after", |scalars| scalars.loss_after.as_mut()),
+    ("shown_test_loss", |scalars| scalars.test.as_mut().map(|score| &mut score.loss)),
+    ("shown_personal_loss", |scalars| scalars.personal.as_mut().map(|score| &mut score.loss)),
+];
+
+impl Guard {
+    /// Cuts losses that would hide all others.
+    pub fn show(&self, delivered: &mut [Delivered], lines: &mut Vec<GuardLine>) {
+        if !self.is_on() {
+            return;
+        }
+        for (what, loss) in LOSSES {
+            let said = delivered.iter_mut().filter_map(|(.., scalars)| loss(scalars).copied());
+            let Some(median) = lower_median(said) else { continue };
+            let limit = MOST * median;
+            for (device, tier, scalars) in delivered.iter_mut() {
+                let Some(shown) = loss(scalars).filter(|loss| **loss > limit) else { continue };
+                lines.push(GuardLine {
+                    device: device.to_string(),
+                    tier: tier.index(),
+                    what,
+                    said: *shown,
+                    counted: limit,
+                    why: format!("more than {MOST} medians: the report shows the limit"),
+                });
+                *shown = limit;
+            }
+        }
+    }
+}
+
+/// Puts the figures of groups that counted in the place of those that were said. Devices are in order.
+pub fn show_groups(delivered: &mut [Delivered], cohort: &Cohort<'_>) {
+    for participant in cohort.participants().iter().filter(|one| !one.group_counts().is_empty()) {
+        let found = delivered.binary_search_by(|(device, ..)| device.cmp(&participant.device));
+        if let Some((.., scalars)) = found.ok().and_then(|at| delivered.get_mut(at)) {
+            scalars.group_losses = participant.group_losses().iter().copied().collect();
+            scalars.group_counts = participant.group_counts().iter().copied().collect();
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! How the updates of a round become the next global model. Nothing here opens a socket, waits or looks at a clock; only
+//! [`roundfile`] reads and writes files.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`cohort`], [`updates`] | who takes part in a round, with which numbers, and where updates are read from |
+//! | [`strategy`] | the trait [`Strategy`] and the words it is written in |
+//! | [`methods`] | the strategies that come with FairTier, one file each |
+//! | [`registry`], [`method`] | strategies by name, and the options that any of them takes |
+//! | [`mod@combine`] | weigh, fold, mix, apply: from updates to the next model |
+//! | [`guard`] | bounds on the influence of one device |
+//! | [`roundfile`] | one round as an open file, to check or to compute again |
+//! | [`tiered`] | the global model under its tiers |
+#![forbid(unsafe_code)]
+
+pub mod algebra;
+pub mod blocks;
+pub mod check;
+pub mod cohort;
+pub mod combine;
+pub mod device;
+pub mod error;
+pub mod gram;
+pub mod guard;
+pub mod kernel;
+pub mod method;
+pub mod methods;
+pub mod parameter;
+pub mod registry;
+pub mod roundfile;
+pub mod strategy;
+pub mod tiered;
+pub mod updates;
+
+pub use cohort::{Cohort, Participant};
+pub use error::{CombineError, StrategyError};
+pub use method::Method;
+pub use registry::{Build, Registry};
+pub use strategy::{Needs, Strategy, Weights};

@@ -1,0 +1,273 @@
+//! A strategy together with the options that any strategy takes: server momentum, FedVARP, local
+//! self-regularisation.
+//!
+//! ```text
+//! server_momentum   b = beta * b + step;  theta += b                  a vector of the model's length is kept
+//! varp              step = mean_S(D_i - y_i) + mean_N(y_i), then y_i = D_i for i in S      one tier; buffered
+//! lsr               devices train against noisy labels: Ts, Td, gamma_reg
+//! ```
+
+use std::collections::BTreeMap;
+
+use common::{
+    DeviceId,
+    brief::{Augment, Brief, SelfRegular},
+    region::RegionMap,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    error::StrategyError,
+    parameter::{not_negative, positive},
+    registry::Registry,
+    strategy::{Exchange, Needs, Strategy},
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Method {
+    pub strategy: Box<dyn Strategy>,
+    pub momentum: Option<Momentum>,
+    pub varp: Option<Varp>,
+    pub lsr: Option<SelfRegular>,
+}
+
+/// The memory of the steps of earlier rounds.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Momentum {
+    pub beta: f64,
+    /// Whole model; empty before the first round.
+    pub buffer: Vec<f64>,
+}
+
+/// The last update of every device.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Varp {
+    pub last: BTreeMap<DeviceId, Vec<f64>>,
+}
+
+/// Keys of the options among the parameters.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Options {
+    server_momentum: MomentumOption,
+    varp: bool,
+    lsr: LsrOption,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "`server_momentum` must be false or a number in [0, 1)")]
+enum MomentumOption {
+    Switch(bool),
+    Beta(f64),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "`lsr` must be false, true, or { Ts, Td, gamma_reg }")]
+enum LsrOption {
+    Switch(bool),
+    Terms(Lsr),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Lsr {
+    #[serde(rename = "Ts")]
+    ts: f64,
+    #[serde(rename = "Td")]
+    td: f64,
+    gamma_reg: f64,
+}
+
+impl Default for MomentumOption {
+    fn default() -> Self {
+        Self::Switch(false)
+    }
+}
+
+impl Default for LsrOption {
+    fn default() -> Self {
+        Self::Switch(false)
+    }
+}
+
+impl Default for Lsr {
+    fn default() -> Self {
+        Self { ts: 0.5, td: 3.0, gamma_reg: 0.4 }
+    }
+}
+
+impl Registry {
+    /// A strategy with the options that any strategy takes, from its name and parameters (an object; null = all defaults).
+    pub fn method(&self, name: &str, params: Value) -> Result<Method, StrategyError> {
+        let strategy = self.find(name)?;
+        let fault = |why: String| StrategyError::Parameters { strategy, why };
+        let mut params = match params {
+            Value::Null => Map::new(),
+            Value::Object(params) => params,
+            // A list would be taken as values without keys.
+            other => return Err(fault(format!("expected keys and values, not {other}"))),
+        };
+        let options: Map<_, _> = ["server_momentum", "varp", "lsr"]
+            .into_iter()
+            .filter_map(|key| Some((key.to_owned(), params.remove(key)?)))
+            .collect();
+        let options: Options =
+            serde_json::from_value(options.into()).map_err(|error| fault(error.to_string()))?;
+        let momentum = match options.server_momentum {
+            MomentumOption::Switch(false) => None,
+            MomentumOption::Switch(true) => Some(0.9),
+            MomentumOption::Beta(beta) if (0.0..1.0).contains(&beta) => Some(beta),
+            MomentumOption::Beta(beta) => {
+                return Err(fault(format!("`server_momentum` must be false or lie in [0, 1), not {beta}")));
+            }
+        };
+        let terms = match options.lsr {
+            LsrOption::Switch(false) => None,
+            LsrOption::Switch(true) => Some(Lsr::default()),
+            LsrOption::Terms(terms) => Some(terms),
+        };
+        let lsr = terms.map(|terms| terms.checked().map_err(fault)).transpose()?;
+        let strategy = self.build(name, params.into())?;
+        let varp = options.varp.then(Varp::default);
+        if varp.is_some() && (strategy.scope().is_some() || strategy.needs().product != Default::default()) {
+            return Err(fault("`varp` needs plain updates that are averaged".into()));
+        }
+        let momentum = momentum.map(|beta| Momentum { beta, buffer: vec![] });
+        Ok(Method { strategy, momentum, varp, lsr })
+    }
+}
+
+/// A method of [`Registry::standard`].
+#[cfg(test)]
+pub(crate) fn by_name(name: &str, params: Value) -> Result<Method, StrategyError> {
+    Registry::standard().method(name, params)
+}
+
+impl Lsr {
+    fn checked(self) -> Result<SelfRegular, String> {
+        positive("lsr.Ts", self.ts)?;
+        positive("lsr.Td", self.td)?;
+        not_negative("lsr.gamma_reg", self.gamma_reg)?;
+        Ok(SelfRegular {
+            sharpen: self.ts as f32,
+            soften: self.td as f32,
+            gamma: self.gamma_reg as f32,
+            augment: Augment::Noise(0.05),
+        })
+    }
+}
+
+impl Method {
+    pub fn name(&self) -> &'static str {
+        self.strategy.name()
+    }
+
+    pub fn needs(&self) -> Needs {
+        let needs = self.strategy.needs();
+        Needs { gradients: needs.gradients || self.lsr.is_some(), ..needs }
+    }
+
+    pub fn fits(&self, regions: &RegionMap) -> Result<(), StrategyError> {
+        match regions.tiers() {
+            tiers if tiers > 1 && self.varp.is_some() => Err(StrategyError::OneTier { key: "varp", tiers }),
+            _ => self.strategy.fits(regions),
+        }
+    }
+
+    /// Self-regularisation of models of images shifts them, and mirrors those in colour; others get noise.
+    pub fn see_images(&mut self, shape: &[usize]) {
+        if let (Some(lsr), &[channels, height, width]) = (&mut self.lsr, shape) {
+            let [channels, height, width] = [channels, height, width].map(|size| size as u16);
+            lsr.augment = Augment::Shift { channels, height, width, pixels: 2, flip: channels == 3 };
+        }
+    }
+
+    /// Whether updates of single devices are kept or compared, so that memory or disk grows with the fleet.
+    pub fn is_buffered(&self) -> bool {
+        self.varp.is_some() || self.strategy.scope().is_some()
+    }
+
+    pub fn brief(&self, device: &DeviceId, made: &[Exchange<'_>], brief: &mut Brief) {
+        brief.objective.robust = self.lsr;
+        self.strategy.brief(device, made, brief);
+    }
+
+    /// The state as a round file has it.
+    pub fn state(&self) -> Value {
+        let mut state = match self.strategy.save() {
+            Value::Object(state) => state,
+            _ => Map::new(),
+        };
+        if let Some(momentum) = self.momentum.as_ref().filter(|momentum| !momentum.buffer.is_empty()) {
+            state.insert("momentum".into(), json!(momentum.buffer));
+        }
+        if let Some(varp) = self.varp.as_ref().filter(|varp| !varp.last.is_empty()) {
+            state.insert("varp".into(), json!(varp.last));
+        }
+        if state.is_empty() { Value::Null } else { state.into() }
+    }
+
+    /// Takes up what [`Method::state`] gave. Null is the state of a first round.
+    pub fn set_state(&mut self, state: Value) -> Result<(), StrategyError> {
+        let strategy = self.strategy.name();
+        let fault = |why: String| StrategyError::State { strategy, why };
+        let mut state = match state {
+            Value::Null => Map::new(),
+            Value::Object(state) => state,
+            other => return Err(fault(format!("expected keys and values, not {other}"))),
+        };
+        if let (Some(buffer), Some(momentum)) = (state.remove("momentum"), &mut self.momentum) {
+            momentum.buffer =
+                serde_json::from_value(buffer).map_err(|error| fault(format!("momentum: {error}")))?;
+        }
+        if let (Some(last), Some(varp)) = (state.remove("varp"), &mut self.varp) {
+            varp.last = serde_json::from_value(last).map_err(|error| fault(format!("varp: {error}")))?;
+        }
+        let rest = if state.is_empty() { Value::Null } else { state.into() };
+        self.strategy.restore(rest)
+    }
+
+    /// The same in bytes, for a store.
+    pub fn save(&self) -> Vec<u8> {
+        let strategy = self.strategy.save().to_string();
+        let empty = strategy == "null" && self.momentum.is_none() && self.varp.is_none();
+        let saved = Saved { strategy, momentum: self.momentum.clone(), varp: self.varp.clone() };
+        if empty { Vec::new() } else { postcard::to_allocvec(&saved).unwrap_or_default() }
+    }
+
+    /// Takes up what [`Method::save`] gave.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<(), StrategyError> {
+        if bytes.is_empty() {
+            return self.strategy.restore(Value::Null);
+        }
+        let strategy = self.strategy.name();
+        let why = "it was saved by another strategy or version";
+        let fault = |_| StrategyError::State { strategy, why: why.into() };
+        let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(fault)?;
+        if !rest.is_empty() {
+            return Err(StrategyError::State { strategy, why: why.into() });
+        }
+        let state = serde_json::from_str(&saved.strategy)
+            .map_err(|error| StrategyError::State { strategy, why: error.to_string() })?;
+        self.strategy.restore(state)?;
+        if let (Some(saved), Some(momentum)) = (saved.momentum, &mut self.momentum) {
+            momentum.buffer = saved.buffer;
+        }
+        if let (Some(saved), Some(varp)) = (saved.varp, &mut self.varp) {
+            *varp = saved;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    strategy: String,
+    momentum: Option<Momentum>,
+    varp: Option<Varp>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! AFL: the worst mixture of clients, found by ascent on lambda over all N clients of the fleet.
+//!
+//! ```text
+//! theta^(j) += sum_{C(j)} lambda_i D_i^(j) / sum_{C(j)} lambda_i         all 0 in C(j): equal weights
+//! lambda_i  += gamma_lambda * F_i  for participants, then lambda is projected on {x >= 0, sum x = 1}
+//! ```
+//! Lambda starts at 1/N. Only clients that have taken part are named in the state; all others have the same
+//! lambda, the rest of 1 in equal parts, and the projection counts that value as often as there are such
+//! clients.
+
+use std::collections::BTreeMap;
+
+use common::DeviceId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    cohort::Cohort,
+    error::StrategyError,
+    kernel::sum,
+    methods::{
+        simplex::project_repeated,
+        softmax::{at, by_region},
+    },
+    parameter::not_negative,
+    registry::Build,
+    strategy::{Exchange, Strategy, Weights, state},
+};
+
+/// By how much the lambdas of a state may exceed 1 in sum: they may have been printed and read.
+const TOLERANCE: f64 = 1e-6;
+
+/// A rest of 1 that is only rounding: clients whose lambda is 0 must not seem to have more than others.
+const NOTHING: f64 = 1e-14;
+
+/// Largest addition to a lambda; more would only take digits from the sums.
+const MOST: f64 = 1e300;
+
+/// Parameters of `afl`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AflParams {
+    /// Length of the step of lambda.
+    pub gamma_lambda: f64,
+}
+
+impl Default for AflParams {
+    fn default() -> Self {
+        Self { gamma_lambda: 0.1 }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Afl {
+    params: AflParams,
+    /// Of the clients that have taken part.
+    lambda: BTreeMap<DeviceId, f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    lambda: BTreeMap<DeviceId, f64>,
+}
+
+impl Build for Afl {
+    const NAME: &'static str = "afl";
+
+    type Params = AflParams;
+
+    fn build(params: AflParams) -> Result<Self, String> {
+        not_negative("gamma_lambda", params.gamma_lambda)?;
+        Ok(Self { params, lambda: BTreeMap::new() })
+    }
+}
+
+impl Strategy for Afl {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        let lambda = self.of_participants(cohort);
+        by_region(cohort, |members| {
+            let own = at(&lambda, members);
+            // A number too small to be divided by is none.
+            if sum(own.iter().copied()).is_normal() { own } else { vec![1.0; own.len()] }
+        })
+    }
+
+    /// Lambda starts the same for all.
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        vec![1.0; cohort.participants().len()]
+    }
+
+    fn learn(&mut self, cohort: &Cohort<'_>, _: &[Exchange<'_>]) {
+        let lambda = self.of_participants(cohort);
+        let unnamed = self.of_unnamed(cohort);
+        for (participant, lambda) in cohort.participants().iter().zip(lambda) {
+            let raised = lambda + (self.params.gamma_lambda * participant.loss()).min(MOST);
+            self.lambda.insert(participant.device.clone(), raised);
+        }
+        let others = cohort.clients().saturating_sub(self.lambda.len());
+        let mut all: Vec<(f64, f64)> = self.lambda.values().map(|&lambda| (lambda, 1.0)).collect();
+        if others > 0 {
+            all.push((unnamed, others as f64));
+        }
+        let projected = project_repeated(&all, 1.0);
+        self.lambda.values_mut().zip(projected).for_each(|(lambda, projected)| *lambda = projected);
+    }
+
+    fn save(&self) -> Value {
+        if self.lambda.is_empty() { Value::Null } else { json!({ "lambda": self.lambda }) }
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), StrategyError> {
+        let saved = match saved {
+            Value::Object(keys) if keys.is_empty() => Value::Null,
+            other => other,
+        };
+        let lambda = state::<State>(self.name(), saved)?.map(|state| state.lambda).unwrap_or_default();
+        let all = sum(lambda.values().copied());
+        let possible = lambda.values().all(|&lambda| lambda >= 0.0) && all <= 1.0 + TOLERANCE;
+        if !possible {
+            let why = format!("`lambda` must be 0 or more and at most 1 in sum, which is {all}");
+            return Err(StrategyError::State { strategy: self.name(), why });
+        }
+        self.lambda = lambda;
+        Ok(())
+    }
+}
+
+impl Afl {
+    fn of_participants(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        let unnamed = self.of_unnamed(cohort);
+        let of = |device| self.lambda.get(device).copied().unwrap_or(unnamed);
+        cohort.participants().iter().map(|participant| of(&participant.device)).collect()
+    }
+
+    /// What each client has that is not named.
+    fn of_unnamed(&self, cohort: &Cohort<'_>) -> f64 {
+        let unknown = |device: &&DeviceId| !self.lambda.contains_key(*device);
+        let here =
+            cohort.participants().iter().map(|participant| &participant.device).filter(unknown).count();
+        let count = cohort.clients().saturating_sub(self.lambda.len()).max(here);
+        let rest = 1.0 - sum(self.lambda.values().copied());
+        if count > 0 && rest > NOTHING { rest / count as f64 } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests;

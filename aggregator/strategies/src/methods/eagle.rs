@@ -1,0 +1,262 @@
+//! EAGLE: every device should be equally far from what it could reach alone (loss-gap parity).
+//!
+//! ```text
+//! r_k = L_k(theta) - Lstar_k            on the device's validation samples; Lstar_k: its own model, trained alone
+//! minimise  (1/K) sum_k L_k + lambda * Var(r)                    Var with divisor K-1
+//! w_k = 1 + coefficient * lambda * K/(K-1) * (r_k - mean r)      raw; coefficient 2 is the exact gradient
+//! w <- w * sqrt(K)/||w||  (norm = sqrt_k),  w/||w||  (unit),  w  (none);  then w_k <- max(w_k, min_weight)
+//! device:  x <- x - lr * w_k * grad L_k(x)
+//! theta^(j) += mean of D_k over C(j)
+//! ```
+//! K counts the devices with a known r; all of them are weighed anew after each round, from the last r of
+//! each, so w is one round old. A device whose r is not known has w = 1 (`unit`: 1/sqrt(K), in the first
+//! round with K = the devices that take part), and so has a device that is the only known one.
+//!
+//! Weights may be negative: a device far below the mean is pushed up, and that is meant. With the guard on, w stays between
+//! `floor` and `share` times the weight of equal gaps. The scale of w
+//! would be lost in Adam, hence only SGD. Before a device's first round it trains alone, for which
+//! [`Ask::Alone`] is made; Lstar stays with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{Code, DeviceId, brief::Brief, message::Alone};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    cohort::Cohort,
+    error::StrategyError,
+    kernel::sum,
+    parameter::{not_negative, positive},
+    registry::Build,
+    strategy::{Ask, Exchange, Kind, Needs, Outlook, Strategy, Weights, state},
+};
+
+/// Training alone ends here at the latest.
+const ALONE_EPOCHS: u16 = 500;
+/// It ends when this many epochs in a row
+const ALONE_WINDOW: u16 = 10;
+/// have not made the loss better by more than this, relatively.
+const ALONE_TOLERANCE: f32 = 1e-4;
+/// Gaps beyond this say nothing more, and their squares would overflow.
+const LARGEST_GAP: f64 = 1e100;
+
+/// Parameters of `eagle`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EagleParams {
+    /// How much the variance of the gaps counts.
+    pub lambda: f64,
+    pub norm: EagleNorm,
+    /// 2: the gradient of the objective; 4 stands in the appendix of the source.
+    pub coefficient: f64,
+    /// The smallest weight; absent: no bound.
+    pub min_weight: Option<f64>,
+    /// Smallest and largest factor of the plain weight that the guard allows.
+    #[serde(skip)]
+    pub factors: Option<(f64, f64)>,
+}
+
+/// To which length the weights are brought.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EagleNorm {
+    /// sqrt(K): with lambda = 0 every weight is 1.
+    #[default]
+    SqrtK,
+    /// 1, as published: learning rates are in effect sqrt(K) times smaller.
+    Unit,
+    None,
+}
+
+impl Default for EagleParams {
+    fn default() -> Self {
+        Self { lambda: 1.0, norm: EagleNorm::default(), coefficient: 2.0, min_weight: None, factors: None }
+    }
+}
+
+impl EagleParams {
+    /// w of devices with these gaps.
+    pub fn weights(&self, gaps: &[f64]) -> Vec<f64> {
+        let gaps: Vec<f64> = gaps.iter().map(|gap| gap.clamp(-LARGEST_GAP, LARGEST_GAP)).collect();
+        let k = gaps.len() as f64;
+        if gaps.len() < 2 {
+            return gaps.iter().map(|_| self.bounded(1.0)).collect();
+        }
+        let mean = sum(gaps.iter().copied()) / k;
+        let slope = self.coefficient * self.lambda * k / (k - 1.0);
+        let raw = gaps.iter().map(|gap| 1.0 + slope * (gap - mean));
+        // The raw weights sum to K, so their norm is at least sqrt(K).
+        let norm = sum(raw.clone().map(|weight| weight * weight)).sqrt();
+        let scale = match self.norm {
+            EagleNorm::SqrtK => k.sqrt() / norm,
+            EagleNorm::Unit => 1.0 / norm,
+            EagleNorm::None => 1.0,
+        };
+        let plain = match self.norm {
+            EagleNorm::Unit => 1.0 / k.sqrt(),
+            EagleNorm::SqrtK | EagleNorm::None => 1.0,
+        };
+        let (least, most) = self.factors.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+        raw.map(|weight| self.bounded((weight * scale).clamp(least * plain, most * plain))).collect()
+    }
+
+    /// w of a device without a known gap, among `k`.
+    fn unknown(&self, k: usize) -> f64 {
+        self.bounded(match self.norm {
+            EagleNorm::Unit => 1.0 / (k.max(1) as f64).sqrt(),
+            EagleNorm::SqrtK | EagleNorm::None => 1.0,
+        })
+    }
+
+    fn bounded(&self, weight: f64) -> f64 {
+        self.min_weight.map_or(weight, |least| weight.max(least))
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Eagle {
+    params: EagleParams,
+    known: Known,
+    /// w of every device with a known gap; follows from `known`.
+    weights: BTreeMap<DeviceId, f64>,
+}
+
+/// What is kept from round to round.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Known {
+    /// The last r of each device.
+    gap: BTreeMap<DeviceId, f64>,
+    /// Devices that have trained alone.
+    baseline: BTreeSet<DeviceId>,
+}
+
+impl Build for Eagle {
+    const NAME: &'static str = "eagle";
+
+    type Params = EagleParams;
+
+    fn build(params: EagleParams) -> Result<Self, String> {
+        not_negative("lambda", params.lambda)?;
+        positive("coefficient", params.coefficient)?;
+        if params.min_weight.is_some_and(|least| !least.is_finite()) {
+            return Err("`min_weight` must be a finite number, or absent for no bound".into());
+        }
+        Ok(Self { params, ..Self::default() })
+    }
+}
+
+impl Strategy for Eagle {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn uses_loss(&self, _trained: bool) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { validation: true, sgd: true, ..Needs::default() }
+    }
+
+    fn next(&self, made: &[Exchange<'_>], selected: &[DeviceId]) -> Option<Ask> {
+        if made.iter().any(|exchange| exchange.kind == Kind::Train) {
+            return None;
+        }
+        let new = selected.iter().filter(|device| !self.known.baseline.contains(*device));
+        let devices: Vec<DeviceId> = new.cloned().collect();
+        let asked = made.iter().any(|exchange| exchange.kind == Kind::Alone);
+        if devices.is_empty() || asked {
+            return Some(Ask::train());
+        }
+        Some(Ask::Alone { task: Self::alone(), devices })
+    }
+
+    fn brief(&self, device: &DeviceId, made: &[Exchange<'_>], brief: &mut Brief) {
+        let weight =
+            self.weights.get(device).copied().unwrap_or_else(|| self.params.unknown(self.count(made)));
+        brief.objective.weight = weight.clamp(f32::MIN.into(), f32::MAX.into()) as f32;
+        brief.gap = true;
+    }
+
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        Weights::per_device(self.plain(cohort))
+    }
+
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        vec![1.0; cohort.participants().len()]
+    }
+
+    fn bound(&mut self, floor: f64, share: f64) {
+        self.params.factors = Some((floor, share));
+        self.weigh_anew();
+    }
+
+    fn learn(&mut self, cohort: &Cohort<'_>, earlier: &[Exchange<'_>]) {
+        for exchange in earlier.iter().filter(|exchange| exchange.kind == Kind::Alone) {
+            let answered = exchange.cohort.participants().iter();
+            self.known.baseline.extend(answered.map(|participant| participant.device.clone()));
+        }
+        for participant in cohort.participants() {
+            if let Some(gap) = participant.gap() {
+                self.known.gap.insert(participant.device.clone(), gap);
+                self.known.baseline.insert(participant.device.clone());
+            }
+        }
+        for refused in cohort.refused().iter().filter(|refused| refused.code == Code::NoBaseline) {
+            self.known.baseline.remove(&refused.device);
+        }
+        self.weigh_anew();
+    }
+
+    fn outlook(&self) -> Outlook {
+        Outlook { devices: self.weights.clone(), ..Outlook::default() }
+    }
+
+    fn save(&self) -> Value {
+        if self.known == Known::default() {
+            return Value::Null;
+        }
+        json!({ "gap": self.known.gap, "baseline": self.known.baseline })
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), StrategyError> {
+        let known: Known = state(self.name(), saved)?.unwrap_or_default();
+        if let Some((device, gap)) = known.gap.iter().find(|(_, gap)| !gap.is_finite()) {
+            let why = format!("the gap of {device} is {gap}");
+            return Err(StrategyError::State { strategy: self.name(), why });
+        }
+        self.known = known;
+        self.weigh_anew();
+        Ok(())
+    }
+}
+
+impl Eagle {
+    /// When training alone ends; all else is as in the round.
+    pub fn alone() -> Alone {
+        let brief = Brief::sgd(ALONE_EPOCHS, 1, 0.0, 0);
+        Alone { brief, window: ALONE_WINDOW, tolerance: ALONE_TOLERANCE }
+    }
+
+    fn weigh_anew(&mut self) {
+        let gaps: Vec<f64> = self.known.gap.values().copied().collect();
+        self.weights = self.known.gap.keys().cloned().zip(self.params.weights(&gaps)).collect();
+    }
+
+    /// K. Before any gap is known: the devices that take part, all of which have just trained alone.
+    fn count(&self, made: &[Exchange<'_>]) -> usize {
+        if !self.known.gap.is_empty() {
+            return self.known.gap.len();
+        }
+        let alone = made.iter().filter(|exchange| exchange.kind == Kind::Alone);
+        let answered = alone.flat_map(|exchange| exchange.cohort.participants());
+        let ready: BTreeSet<&DeviceId> =
+            answered.map(|participant| &participant.device).chain(&self.known.baseline).collect();
+        ready.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

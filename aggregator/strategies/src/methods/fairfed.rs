@@ -1,0 +1,219 @@
+//! FairFed: a device counts the more, the closer its own gap between two groups is to that of all.
+//!
+//! ```text
+//! F_k  = rate(0) - rate(1) on device k,  Fg = the same over all samples
+//!        gap = spd: P(yhat=1 | a);  eod: P(yhat=1 | y=1, a)
+//! D_k  = |Fg - F_k|;  where a group is missing: |accuracy_k - accuracy|
+//! version 1:  wbar_k = exp(-beta D_k) n_k/n
+//! version 2:  wbar_k <- max(wbar_k - beta (D_k - mean D), 0),  start n_k/n
+//! theta^(j) += sum_{C(j)} wbar_k D_k^(j) / sum_{C(j)} wbar_k
+//! ```
+//! The rates follow from wrong predictions of the received model, which devices sum up by label and
+//! attribute. As published, Fg comes from secure sums and goes back to the devices, which then say D_k: two
+//! exchanges. Here the sums of single devices arrive as they are, so one exchange is enough. A device that
+//! says nothing of its groups is taken to be at the mean distance.
+
+use std::collections::BTreeMap;
+
+use common::{
+    DeviceId,
+    brief::{Brief, GroupReport, Signal},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    cohort::{Cohort, Participant},
+    error::StrategyError,
+    kernel::sum,
+    methods::{
+        fedfb::Cells,
+        softmax::{at, by_region, exp_shares},
+    },
+    parameter::not_negative,
+    registry::Build,
+    strategy::{Exchange, Needs, Strategy, Weights, state},
+};
+
+/// The largest weight of version 2, so that sums stay finite.
+const LARGEST: f64 = 1e100;
+
+/// Parameters of `fairfed`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FairFedParams {
+    pub beta: f64,
+    pub gap: GroupGap,
+    /// 1: weights from this round alone; 2: weights that move from round to round.
+    pub version: u8,
+}
+
+/// Which rates are compared.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GroupGap {
+    /// Statistical parity difference: of positive predictions.
+    #[default]
+    Spd,
+    /// Equal opportunity difference: of positive predictions among samples with label 1.
+    Eod,
+}
+
+impl Default for FairFedParams {
+    fn default() -> Self {
+        Self { beta: 1.0, gap: GroupGap::default(), version: 1 }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FairFed {
+    params: FairFedParams,
+    known: Known,
+}
+
+/// What is kept from round to round.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Known {
+    wbar: BTreeMap<DeviceId, f64>,
+}
+
+impl Build for FairFed {
+    const NAME: &'static str = "fairfed";
+
+    type Params = FairFedParams;
+
+    fn build(params: FairFedParams) -> Result<Self, String> {
+        not_negative("beta", params.beta)?;
+        match params.version {
+            1 | 2 => Ok(Self { params, known: Known::default() }),
+            version => Err(format!("`version` must be 1 or 2, not {version}")),
+        }
+    }
+}
+
+impl Strategy for FairFed {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn uses_loss(&self, _trained: bool) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { groups: true, binary: true, ..Needs::default() }
+    }
+
+    fn brief(&self, _: &DeviceId, _: &[Exchange<'_>], brief: &mut Brief) {
+        brief.groups = Some(GroupReport { signal: Signal::ZeroOne, cap: 1.0 });
+    }
+
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        if self.params.version == 2 {
+            return Weights::per_device(self.wbar(cohort));
+        }
+        // A steep beta may leave nothing of a device; only differences inside a region are exponentiated.
+        let logs = self.log_weights(cohort);
+        by_region(cohort, |members| exp_shares(&at(&logs, members)))
+    }
+
+    fn learn(&mut self, cohort: &Cohort<'_>, _: &[Exchange<'_>]) {
+        let devices = cohort.participants().iter().map(|participant| participant.device.clone());
+        let wbar = self.wbar(cohort);
+        self.known.wbar.extend(devices.zip(wbar));
+    }
+
+    fn save(&self) -> Value {
+        if self.known.wbar.is_empty() { Value::Null } else { json!(self.known) }
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), StrategyError> {
+        let known: Known = state(self.name(), saved)?.unwrap_or_default();
+        let sound = |weight: &&f64| weight.is_finite() && **weight >= 0.0;
+        if !known.wbar.values().all(|weight| sound(&weight)) {
+            let why = "`wbar` must hold numbers from 0 on".into();
+            return Err(StrategyError::State { strategy: self.name(), why });
+        }
+        self.known = known;
+        Ok(())
+    }
+}
+
+impl FairFed {
+    fn wbar(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        let shares = cohort.data_shares();
+        if self.params.version == 1 {
+            return self.log_weights(cohort).into_iter().map(f64::exp).collect();
+        }
+        let distances = self.distances(cohort);
+        let mean = sum(distances.iter().copied()) / distances.len().max(1) as f64;
+        let devices = cohort.participants().iter().zip(shares).zip(&distances);
+        let moved = |((participant, share), distance): ((&Participant, f64), &f64)| {
+            let last = self.known.wbar.get(&participant.device).copied().unwrap_or(share);
+            (last - self.params.beta * (distance - mean)).clamp(0.0, LARGEST)
+        };
+        devices.map(moved).collect()
+    }
+
+    /// `ln wbar` of version 1.
+    fn log_weights(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        let weights = cohort.data_shares().into_iter().zip(self.distances(cohort));
+        weights
+            .map(|(share, distance)| share.ln() - (self.params.beta * distance).min(f64::MAX / 2.0))
+            .collect()
+    }
+
+    /// D of each participant.
+    fn distances(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        let reports: Vec<Option<Errors>> = cohort.participants().iter().map(Errors::of).collect();
+        let mut all = Errors { wrong: Cells::filled(2, 0.0), counts: Cells::filled(2, 0.0) };
+        for report in reports.iter().flatten() {
+            all.wrong.add(&report.wrong);
+            all.counts.add(&report.counts);
+        }
+        let distance = |own: &Errors| match (own.gap(self.params.gap), all.gap(self.params.gap)) {
+            (Some(own), Some(all)) => (all - own).abs(),
+            _ => (own.accuracy() - all.accuracy()).abs(),
+        };
+        let known: Vec<Option<f64>> = reports.iter().map(|report| report.as_ref().map(distance)).collect();
+        let count = known.iter().flatten().count().max(1) as f64;
+        let mean = sum(known.iter().flatten().copied()) / count;
+        known.into_iter().map(|distance| distance.unwrap_or(mean)).collect()
+    }
+}
+
+/// Wrong predictions by label and attribute, and the samples behind them.
+struct Errors {
+    wrong: Cells,
+    counts: Cells,
+}
+
+impl Errors {
+    /// `None` unless the device tells of two attributes and has samples.
+    fn of(participant: &Participant) -> Option<Self> {
+        let counts = Cells::counts(participant.group_counts())?;
+        let wrong = Cells::new(participant.group_losses().to_vec())?;
+        let sound = counts.attributes() == 2 && wrong.attributes() == 2 && counts.total() > 0.0;
+        sound.then(|| Self { wrong: wrong.zip(&counts, |wrong, n| wrong.clamp(0.0, n)), counts })
+    }
+
+    fn gap(&self, gap: GroupGap) -> Option<f64> {
+        let rate = |a: usize| {
+            let hits = self.counts.at(1, a) - self.wrong.at(1, a);
+            let (positive, of) = match gap {
+                GroupGap::Spd => (self.wrong.at(0, a) + hits, self.counts.group(a)),
+                GroupGap::Eod => (hits, self.counts.at(1, a)),
+            };
+            (of > 0.0).then(|| positive / of)
+        };
+        Some(rate(0)? - rate(1)?)
+    }
+
+    fn accuracy(&self) -> f64 {
+        1.0 - self.wrong.total() / self.counts.total()
+    }
+}
+
+#[cfg(test)]
+mod tests;

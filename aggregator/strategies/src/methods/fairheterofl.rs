@@ -1,0 +1,237 @@
+//! FairHeteroFL: fairness between tiers (`q`) and inside each tier (`q_m`).
+//!
+//! Objective: `sum_m g_m/(q+1) * (sum_{i in m} p_i f_i^(q_m+1))^((q+1)/(q_m+1))`. For tier m, with
+//! `S = sum p f^(q_m+1)`, `e = (q-q_m)/(q_m+1)`, `V = sum p f^q_m G`, `U = sum p f^q_m`,
+//! `Q = sum p f^(q_m-1) ||G||^2` and `G = -L D`:
+//!
+//! ```text
+//! Delta_m = g S^e V
+//! H_m     = g (q-q_m)_+ S^(e-1) ||V||^2 + g S^e (q_m Q + L U)
+//! theta^(j) -= sum_{m in M(j)} Delta_m^(j) / sum_{m in M(j)} H_m          step = hessian
+//! theta^(j) += sum_i w_i D_i^(j) / sum_i w_i,  w = g S^e p f^q_m           step = reweight
+//! ```
+//! Everything is evaluated in logs, `Delta_m = exp(B_m) v_m` and `H_m = exp(B_m) h_m`, and only
+//! differences of `B` inside a region are exponentiated, so q = 50 neither overflows nor gives 0/0 in a
+//! region that only a tier with low losses holds. See [`terms`].
+
+use common::{Tier, region::RegionMap};
+use serde::{Deserialize, Serialize};
+use terms::Terms;
+
+use crate::{
+    cohort::Cohort,
+    error::StrategyError,
+    parameter::{not_negative, positive},
+    registry::Build,
+    strategy::{Mix, PerTier, Strategy, TierSums, Weights},
+};
+
+mod terms;
+
+/// Parameters of `fairheterofl`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FairHeteroFlParams {
+    /// Fairness between tiers.
+    pub q: f64,
+    /// Fairness inside each tier.
+    pub q_m: PerTier,
+    /// Absent: 1 / learning rate of the devices.
+    #[serde(rename = "L")]
+    pub l: Option<f64>,
+    pub hessian: Hessian,
+    pub norm: Norm,
+    pub step: Step,
+    pub group_weight: GroupWeight,
+}
+
+/// The factor of `||V||^2` in the bound where q < q_m.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hessian {
+    /// `(q - q_m)_+`: a valid bound.
+    #[default]
+    Clamped,
+    /// `q - q_m` as published: longer steps.
+    Literal,
+}
+
+/// Where the norms in the bound are taken.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Norm {
+    /// Over the tier's whole slice: one number per tier.
+    #[default]
+    Scalar,
+    /// Over the region.
+    Region,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Step {
+    /// Divided by the Hessian bound, as published: short where devices train for several epochs.
+    Hessian,
+    /// The same relative weights without the shortening.
+    #[default]
+    Reweight,
+}
+
+/// Default weight of a tier.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GroupWeight {
+    /// Its share of all samples.
+    #[default]
+    Data,
+    /// The same for every tier.
+    Uniform,
+}
+
+impl Default for FairHeteroFlParams {
+    fn default() -> Self {
+        Self {
+            q: 1.0,
+            q_m: PerTier::All(0.1),
+            l: None,
+            hessian: Hessian::default(),
+            norm: Norm::default(),
+            step: Step::default(),
+            group_weight: GroupWeight::default(),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FairHeteroFl {
+    params: FairHeteroFlParams,
+}
+
+impl Build for FairHeteroFl {
+    const NAME: &'static str = "fairheterofl";
+
+    type Params = FairHeteroFlParams;
+
+    fn build(params: FairHeteroFlParams) -> Result<Self, String> {
+        not_negative("q", params.q)?;
+        params.q_m.values().iter().try_for_each(|&q_m| not_negative("q_m", q_m).map(drop))?;
+        params.l.map(|l| positive("L", l)).transpose()?;
+        Ok(Self { params })
+    }
+}
+
+impl Strategy for FairHeteroFl {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn uses_lr(&self) -> bool {
+        true
+    }
+
+    fn fits(&self, regions: &RegionMap) -> Result<(), StrategyError> {
+        self.params.q_m.fits("q_m", regions.tiers())
+    }
+
+    /// `u_i`, scaled so that the largest of each tier is 1.
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        let mut weights = vec![0.0; cohort.participants().len()];
+        let mut shares = weights.clone();
+        let tiers = terms::of_tiers(&self.params, cohort);
+        let top = tiers.iter().map(|terms| terms.ln_scale).fold(f64::NEG_INFINITY, f64::max);
+        for terms in &tiers {
+            for &(index, weight) in &terms.weights {
+                weights[index] = weight;
+                shares[index] = (terms.ln_scale - top).exp() * weight;
+            }
+        }
+        Weights::scaled_by_tier(weights, &shares)
+    }
+
+    /// `g_m p_i`
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        terms::priors(&self.params, cohort)
+    }
+
+    fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
+        let l = match self.params.step {
+            Step::Hessian => self.params.l.unwrap_or(1.0 / cohort.lr),
+            // It would cancel.
+            Step::Reweight => 1.0,
+        };
+        let tiers = terms::of_tiers(&self.params, cohort);
+        let mut mix = Mix::none(cohort.regions());
+        for (region, set) in cohort.regions().sets().iter().enumerate() {
+            let held = || tiers.iter().filter(|terms| set.contains(terms.tier));
+            if held().next().is_none() {
+                continue;
+            }
+            let top = held().map(|terms| terms.ln_scale).fold(f64::NEG_INFINITY, f64::max);
+            let scale = |terms: &Terms| (terms.ln_scale - top).exp();
+            let plain: f64 = held().map(|terms| scale(terms) * l * terms.weight).sum();
+            let bound: f64 = match self.params.step {
+                Step::Reweight => plain,
+                Step::Hessian => held()
+                    .map(|terms| scale(terms) * self.bound(terms, l, &Norms { region, cohort, sums }))
+                    .sum(),
+            };
+            for terms in held() {
+                mix.set(region, terms.tier, scale(terms) * l / bound);
+            }
+            mix.set_rho(region, plain / bound);
+        }
+        mix
+    }
+}
+
+impl FairHeteroFl {
+    /// `h_m = L sum u + q_m sum exp(a - ln f - amax) ||G||^2 + (q-q_m)_+ exp(amax - lnS) ||v||^2`
+    fn bound(&self, terms: &Terms, l: f64, norms: &Norms<'_>) -> f64 {
+        let (q, q_m) = (self.params.q, terms.q_m);
+        let plain = l * terms.weight;
+        // Q in the scale of the tier; f^(q_m-1) is not formed where it would only be multiplied by 0.
+        let spread = || {
+            let of = |&(index, weight): &(usize, f64)| {
+                weight / terms::loss(norms.cohort, index) * norms.update(&self.params, index)
+            };
+            l * l * terms.weights.iter().map(of).sum::<f64>()
+        };
+        let inside = if q_m > 0.0 { q_m * spread() } else { 0.0 };
+        let step = || (terms.ln_top - terms.ln_s).exp() * l * l * norms.sum(&self.params, terms.tier);
+        match self.params.hessian {
+            _ if q > q_m => plain + inside + (q - q_m) * step(),
+            Hessian::Literal if q < q_m => {
+                // By Cauchy and Schwarz never below this; rounding must not go there either.
+                let least = plain + if q > 0.0 { q * spread() } else { 0.0 };
+                (plain + inside - (q_m - q) * step()).max(least)
+            }
+            _ => plain + inside,
+        }
+    }
+}
+
+/// The squared norms that the bound of a region is made of.
+struct Norms<'a> {
+    region: usize,
+    cohort: &'a Cohort<'a>,
+    sums: &'a TierSums,
+}
+
+impl Norms<'_> {
+    fn update(&self, params: &FairHeteroFlParams, index: usize) -> f64 {
+        match params.norm {
+            Norm::Scalar => self.cohort.norm(index),
+            Norm::Region => self.cohort.norms(index).get(self.region).copied().unwrap_or(0.0),
+        }
+    }
+
+    fn sum(&self, params: &FairHeteroFlParams, tier: Tier) -> f64 {
+        match params.norm {
+            Norm::Scalar => self.sums.norm(tier),
+            Norm::Region => self.sums.norm_in(tier, self.region),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! FedEBA: devices whose trained model is still bad count more (the weights of FedEBA+ without alignment).
+//!
+//! ```text
+//! theta^(j) += sum_{C(j)} p_i^(j) D_i^(j),   p^(j) = softmax over C(j) of FK / tau_eff
+//! ```
+//! Temperature, prior and limits: [`EbaParams`].
+
+use crate::{
+    cohort::Cohort,
+    methods::{EbaParams, softmax::by_region},
+    registry::Build,
+    strategy::{Needs, Strategy, Weights},
+};
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FedEba {
+    params: EbaParams,
+}
+
+impl Build for FedEba {
+    const NAME: &'static str = "fedeba";
+
+    type Params = EbaParams;
+
+    fn build(params: EbaParams) -> Result<Self, String> {
+        params.checked().map(|params| Self { params })
+    }
+}
+
+impl Strategy for FedEba {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn uses_loss(&self, _trained: bool) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { loss_after: self.params.reweight, ..Needs::default() }
+    }
+
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        let after = self.params.after(cohort);
+        by_region(cohort, |members| after.over(members))
+    }
+
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        self.params.plain(cohort)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,326 @@
+//! FedFB: FairBatch in the federation. Samples are weighed by label and attribute so that a gap between groups
+//! closes; lambda behind the weights moves once per round.
+//!
+//! ```text
+//! device i:   minimises (1/V_i) sum_k v(y_k, a_k) l_k,  V_i = sum of v over its samples
+//!             reports S^(i)_{y,a}, the losses of the received model summed over each cell, and n^(i)_{y,a}
+//! theta^(j) += sum_{C(j)} V_i D_i^(j) / sum_{C(j)} V_i
+//! lambda    <- nearest point to lambda + alpha_t * mu(S, n),  v from lambda        (see [`FairBatch`])
+//! ```
+//! notion dp, eo, eodds: among groups, [`FairBatch`]; cp: among devices, [`ClientParity`], where v scales V_i only
+//! and the aggregator forms it.
+//!
+//! Sums arrive as they are and are treated here, so that a live round and its replay agree: each is brought
+//! into [0, B n] (noise may have moved it out), then quantised where `bits` are given, either the mean loss of
+//! each cell (`quant = each`) or a device's contributions to the gaps (`round`).
+//!
+//! losses = received: S is of the model that round t starts from; the step of round t is made after it.
+//! losses = new: from the second round on, S is asked for before training, so that the step uses the model that
+//! the round before has given, with that round's alpha_t; the weights of the training are those after it.
+
+use std::collections::BTreeMap;
+
+use common::{
+    DeviceId,
+    brief::{Brief, MAX_GROUPS, Signal},
+};
+use serde_json::Value;
+
+use crate::{
+    cohort::{Cohort, Participant},
+    error::StrategyError,
+    kernel::sum,
+    registry::Build,
+    strategy::{Ask, Exchange, Kind, Member, Needs, Outlook, Strategy, Weights},
+};
+pub use cells::Cells;
+pub use clients::ClientParity;
+pub use fairbatch::{FairBatch, Parity};
+use memory::{Clients, Groups};
+pub use pace::{Decay, Pace};
+pub use params::{FedFbParams, LossTime, Notion, Quant};
+pub use quantise::Quantiser;
+
+mod cells;
+mod clients;
+mod fairbatch;
+mod memory;
+mod pace;
+mod params;
+mod quantise;
+
+/// More than any fleet weighs; sums of such numbers are finite.
+const LARGEST_MASS: f64 = 1e100;
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FedFb {
+    params: FedFbParams,
+    /// Notions among groups.
+    groups: Groups,
+    /// Client parity.
+    clients: Clients,
+}
+
+impl Build for FedFb {
+    const NAME: &'static str = "fedfb";
+
+    type Params = FedFbParams;
+
+    fn build(params: FedFbParams) -> Result<Self, String> {
+        Ok(Self { params: params.checked()?, ..Self::default() })
+    }
+}
+
+impl Strategy for FedFb {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn uses_loss(&self, _trained: bool) -> bool {
+        !self.needs().groups
+    }
+
+    fn needs(&self) -> Needs {
+        let groups = self.params.report().is_some();
+        Needs { groups, binary: self.params.notion != Notion::Cp, ..Needs::default() }
+    }
+
+    fn begin(&mut self, fleet: &[Member<'_>]) {
+        self.groups.counts = self.total(fleet.iter().map(|member| member.groups));
+        let samples = fleet.iter().filter(|member| member.samples > 0.0);
+        let samples: BTreeMap<_, _> = samples.map(|member| (member.device.clone(), member.samples)).collect();
+        self.clients.counts = Some(samples).filter(|samples| !samples.is_empty());
+    }
+
+    fn next(&self, made: &[Exchange<'_>], _: &[DeviceId]) -> Option<Ask> {
+        let has = |kind: Kind| made.iter().any(|exchange| exchange.kind == kind);
+        if has(Kind::Train) {
+            None
+        } else if self.asks_first() && !has(Kind::Losses) {
+            Some(Ask::Losses)
+        } else {
+            Some(Ask::train())
+        }
+    }
+
+    fn brief(&self, _: &DeviceId, made: &[Exchange<'_>], brief: &mut Brief) {
+        let batch = match losses_in(made).filter(|_| self.asks_first()) {
+            Some(losses) => self.stepped_groups(losses),
+            None => self.groups(None),
+        };
+        if let Some(batch) = batch {
+            let weights = batch.sample_weights();
+            brief.objective.groups =
+                weights.values().iter().take(MAX_GROUPS).map(|&weight| weight as f32).collect();
+        }
+        brief.groups = self.params.report();
+        brief.privacy = self.params.noise();
+    }
+
+    /// V_i: as reported, else from counts and v, else n_i.
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        // With `losses = new` the step was made before training.
+        let before = self.asks_first();
+        let of_clients = || if before { self.stepped_clients(cohort) } else { self.clients(cohort) };
+        let of_groups = || if before { self.stepped_groups(cohort) } else { self.groups(Some(cohort)) };
+        let (mut by_device, mut by_cell) = (BTreeMap::new(), None);
+        match self.params.parity() {
+            None => by_device = of_clients().weights(),
+            Some(_) => by_cell = of_groups().map(|batch| batch.sample_weights()),
+        }
+        let mass = |participant: &Participant| {
+            let counted = || {
+                let weights = by_cell.as_ref()?;
+                let counts = Cells::counts(participant.group_counts())?;
+                (counts.attributes() == weights.attributes()).then(|| counts.dot(weights))
+            };
+            let factor = by_device.get(&participant.device).copied().unwrap_or(1.0);
+            let plain = || factor * participant.samples();
+            participant.mass().or_else(counted).unwrap_or_else(plain).min(LARGEST_MASS)
+        };
+        Weights::per_device(cohort.participants().iter().map(mass).collect())
+    }
+
+    fn learn(&mut self, cohort: &Cohort<'_>, earlier: &[Exchange<'_>]) {
+        let source = match self.params.losses {
+            LossTime::Received => Some(cohort),
+            // A replay has one exchange; its losses are of the same model.
+            LossTime::New => losses_in(earlier).or(self.asks_first().then_some(cohort)),
+        };
+        if self.params.parity().is_none() {
+            let clients = source.map_or_else(|| self.clients(cohort), |source| self.stepped_clients(source));
+            self.clients = Clients {
+                lambda: Some(clients.lambda().clone()),
+                counts: Some(clients.samples().clone()),
+                losses: clients.losses().clone(),
+            };
+        } else {
+            let batch =
+                source.map_or_else(|| self.groups(Some(cohort)), |source| self.stepped_groups(source));
+            if let Some(batch) = batch {
+                self.groups =
+                    Groups { lambda: Some(batch.lambda().to_vec()), counts: Some(batch.counts().clone()) };
+            }
+        }
+    }
+
+    fn outlook(&self) -> Outlook {
+        if self.params.parity().is_some() {
+            let weights = self.groups(None).map(|batch| batch.sample_weights().rows());
+            return Outlook { sample_weights: weights.unwrap_or_default(), ..Outlook::default() };
+        }
+        let devices = self.clients.counts.as_ref().map(|counts| self.resumed(counts.clone()).weights());
+        Outlook { devices: devices.unwrap_or_default(), ..Outlook::default() }
+    }
+
+    fn save(&self) -> Value {
+        match self.params.notion {
+            Notion::Cp => self.clients.save(),
+            notion => self.groups.save(notion),
+        }
+    }
+
+    fn restore(&mut self, state: Value) -> Result<(), StrategyError> {
+        let strategy = self.name();
+        let fault = |why: String| StrategyError::State { strategy, why };
+        match self.params.notion {
+            Notion::Cp => self.clients = Clients::restore(state).map_err(fault)?,
+            notion => self.groups = Groups::restore(notion, state).map_err(fault)?,
+        }
+        Ok(())
+    }
+}
+
+impl FedFb {
+    /// Losses come before training, and there is a model that a round has given.
+    fn asks_first(&self) -> bool {
+        let started = self.groups.lambda.is_some() || self.clients.lambda.is_some();
+        self.params.losses == LossTime::New && started
+    }
+
+    /// t of the step that the losses of this exchange lead to.
+    fn step_number(&self, cohort: &Cohort<'_>) -> u32 {
+        match self.params.losses {
+            LossTime::Received => cohort.round,
+            LossTime::New => cohort.round.saturating_sub(1),
+        }
+    }
+
+    /// Where lambda stands. Counts that are not known from the start are those of the cohort.
+    fn groups(&self, cohort: Option<&Cohort<'_>>) -> Option<FairBatch> {
+        let parity = self.params.parity()?;
+        let there =
+            |cohort: &Cohort<'_>| self.total(cohort.participants().iter().map(Participant::group_counts));
+        let counts = self.groups.counts.clone().or_else(|| there(cohort?))?;
+        let start = FairBatch::new(parity, counts);
+        let resumed = self.groups.lambda.as_ref().and_then(|lambda| start.clone().with_lambda(lambda));
+        Some(resumed.unwrap_or(start))
+    }
+
+    fn stepped_groups(&self, cohort: &Cohort<'_>) -> Option<FairBatch> {
+        let mut batch = self.groups(Some(cohort))?;
+        let attributes = batch.counts().attributes();
+        let reports: Vec<_> = cohort
+            .participants()
+            .iter()
+            .filter_map(|participant| self.report(participant))
+            .filter(|(_, counts)| counts.attributes() == attributes)
+            .collect();
+        let (mut losses, mut counts) = (Cells::filled(attributes, 0.0), Cells::filled(attributes, 0.0));
+        for (own_losses, own_counts) in &reports {
+            losses.add(own_losses);
+            counts.add(own_counts);
+        }
+        let mu = match (self.params.bits, self.params.quant) {
+            (Some(bits), Quant::Round) => {
+                let quantiser = Quantiser::shared(self.params.range(), bits, attributes.saturating_sub(1));
+                let pull = |a: usize| {
+                    let own = |(losses, _): &(Cells, Cells)| quantiser.value(batch.pull(a, losses, &counts));
+                    sum(reports.iter().map(own))
+                };
+                batch.mu_of_gaps(&counts, |a| pull(a) + batch.offset(a, &counts))
+            }
+            _ => batch.mu(&losses, &counts),
+        };
+        batch.advance(&mu, self.params.pace(), self.step_number(cohort));
+        Some(batch)
+    }
+
+    /// Loss sums and counts of a device, each sum in its range.
+    fn sums(&self, participant: &Participant) -> Option<(Cells, Cells)> {
+        let counts = Cells::counts(participant.group_counts())?;
+        let losses = Cells::new(participant.group_losses().to_vec())?;
+        let fits = losses.attributes() == counts.attributes();
+        fits.then(|| (losses.zip(&counts, |sum, n| sum.clamp(0.0, self.params.cap() * n)), counts))
+    }
+
+    /// The same where the bits are spent on each cell.
+    fn report(&self, participant: &Participant) -> Option<(Cells, Cells)> {
+        let (losses, counts) = self.sums(participant)?;
+        let coarse = |sum: f64, n: f64| if n > 0.0 { n * self.quantised(sum / n) } else { 0.0 };
+        Some((losses.zip(&counts, coarse), counts))
+    }
+
+    /// A mean loss as it is after the quantiser of `each`.
+    fn quantised(&self, loss: f64) -> f64 {
+        match (self.params.bits, self.params.quant) {
+            (Some(bits), Quant::Each) => Quantiser::new(self.params.range(), bits).value(loss),
+            _ => loss,
+        }
+    }
+
+    fn clients(&self, cohort: &Cohort<'_>) -> ClientParity {
+        let there = || {
+            let participants = cohort.participants().iter();
+            participants.map(|participant| (participant.device.clone(), participant.samples())).collect()
+        };
+        self.resumed(self.clients.counts.clone().unwrap_or_else(there))
+    }
+
+    fn resumed(&self, counts: BTreeMap<DeviceId, f64>) -> ClientParity {
+        let mut clients = ClientParity::new(counts);
+        clients.resume(self.clients.lambda.as_ref().unwrap_or(&BTreeMap::new()), &self.clients.losses);
+        clients
+    }
+
+    fn stepped_clients(&self, cohort: &Cohort<'_>) -> ClientParity {
+        let mut clients = self.clients(cohort);
+        let heard = cohort.participants().iter().map(|participant| {
+            let wrong = || {
+                let (losses, counts) = self.sums(participant)?;
+                (counts.total() > 0.0).then(|| losses.total() / counts.total())
+            };
+            let loss = match self.params.signal() {
+                Signal::ZeroOne => wrong().unwrap_or(participant.loss()),
+                Signal::CrossEntropy => participant.loss().min(self.params.cap()),
+            };
+            (&participant.device, self.quantised(loss))
+        });
+        clients.step(heard, self.params.pace(), self.step_number(cohort));
+        clients
+    }
+
+    /// Counts of all devices that know two labels and as many attributes as the first one does.
+    fn total<'a>(&self, devices: impl Iterator<Item = &'a [u32]>) -> Option<Cells> {
+        let mut total: Option<Cells> = None;
+        for counts in devices.filter(|counts| counts.len() <= MAX_GROUPS).filter_map(Cells::counts) {
+            let expected = self.params.groups.or(total.as_ref().map(Cells::attributes));
+            if expected.is_some_and(|attributes| attributes != counts.attributes()) {
+                continue;
+            }
+            match &mut total {
+                Some(total) => total.add(&counts),
+                None => total = Some(counts),
+            }
+        }
+        total.filter(|total| total.total() > 0.0)
+    }
+}
+
+/// The cohort that was asked for losses alone.
+fn losses_in<'a, 'c>(exchanges: &'a [Exchange<'c>]) -> Option<&'a Cohort<'c>> {
+    exchanges.iter().find(|exchange| exchange.kind == Kind::Losses).map(|exchange| &exchange.cohort)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Parameters of `fedfb`.
+
+use common::brief::{GroupReport, Laplace, MAX_GROUPS, Signal};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    methods::fedfb::{
+        fairbatch::Parity,
+        pace::{Decay, Pace},
+    },
+    parameter::{not_negative, positive},
+};
+
+/// B of a cross-entropy where noise hides it.
+const CAP: f64 = 5.0;
+/// The largest cross-entropy of one sample that counts anywhere.
+const LARGEST_LOSS: f64 = 1e4;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FedFbParams {
+    pub notion: Notion,
+    /// Number of attributes, A; absent: from the counts.
+    pub groups: Option<usize>,
+    pub alpha: f64,
+    pub decay: Decay,
+    /// Steps of length `alpha_t` whatever the gap, as published.
+    pub normalize_mu: bool,
+    /// Which loss feeds the outer step; absent: `zero_one` for dp, else `cross_entropy`.
+    pub signal: Option<Signal>,
+    /// Losses in this many bits; absent: as they are.
+    pub bits: Option<u32>,
+    /// What the bits are for.
+    pub quant: Quant,
+    /// Of the quantiser; absent: by signal, or [-2, 2] with `quant = round`.
+    pub range: Option<[f64; 2]>,
+    /// Privacy budget of a round; absent: no noise.
+    pub eps: Option<f64>,
+    /// L1 norm to which updates are cut where there is noise.
+    pub clip_l1: f64,
+    pub losses: LossTime,
+}
+
+/// What is to be equal.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Notion {
+    /// Demographic parity.
+    #[default]
+    Dp,
+    /// Equal opportunity.
+    Eo,
+    /// Equalized odds.
+    Eodds,
+    /// Client parity.
+    Cp,
+}
+
+/// What is quantised.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quant {
+    /// The mean loss of each cell.
+    #[default]
+    Each,
+    /// A device's contributions to the gaps f_a, which share the bits; dp only.
+    Round,
+}
+
+/// Which model the losses of a step are those of.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LossTime {
+    /// The one that a round starts from; they come with the updates.
+    #[default]
+    Received,
+    /// The one that a round has given; asked for by one more exchange before the next training.
+    New,
+}
+
+impl Default for FedFbParams {
+    fn default() -> Self {
+        Self {
+            notion: Notion::default(),
+            groups: None,
+            alpha: 0.3,
+            decay: Decay::default(),
+            normalize_mu: false,
+            signal: None,
+            bits: None,
+            quant: Quant::default(),
+            range: None,
+            eps: None,
+            clip_l1: 1.0,
+            losses: LossTime::default(),
+        }
+    }
+}
+
+impl FedFbParams {
+    pub(super) fn checked(self) -> Result<Self, String> {
+        not_negative("alpha", self.alpha)?;
+        positive("clip_l1", self.clip_l1)?;
+        self.eps.map(|eps| positive("eps", eps)).transpose()?;
+        let most = MAX_GROUPS / 2;
+        match (self.groups, self.bits, self.range) {
+            (Some(groups), ..) if !(2..=most).contains(&groups) => {
+                return Err(format!("`groups` must lie in 2..={most}, not {groups}"));
+            }
+            (_, Some(bits), _) if !(1..=32).contains(&bits) => {
+                return Err(format!("`bits` must lie in 1..=32, not {bits}"));
+            }
+            (.., Some([lo, hi])) if !(lo.is_finite() && hi.is_finite() && lo < hi) => {
+                return Err(format!("`range` must be two numbers, the smaller first, not [{lo}, {hi}]"));
+            }
+            _ => {}
+        }
+        if self.quant == Quant::Round && self.notion != Notion::Dp {
+            return Err("`quant` = \"round\" is about the gaps of notion \"dp\"; use \"each\"".into());
+        }
+        if self.eps.is_some() && self.losses == LossTime::New {
+            return Err(
+                "with `eps` losses are hidden by noise on what comes with the updates; `losses` must \
+                        be \"received\""
+                    .into(),
+            );
+        }
+        Ok(self)
+    }
+
+    /// The notion among groups; `None`: among devices.
+    pub(super) fn parity(&self) -> Option<Parity> {
+        match self.notion {
+            Notion::Dp => Some(Parity::Demographic),
+            Notion::Eo => Some(Parity::Opportunity),
+            Notion::Eodds => Some(Parity::Odds),
+            Notion::Cp => None,
+        }
+    }
+
+    pub(super) fn signal(&self) -> Signal {
+        let usual = if self.notion == Notion::Dp { Signal::ZeroOne } else { Signal::CrossEntropy };
+        self.signal.unwrap_or(usual)
+    }
+
+    /// B: the largest loss of one sample that counts.
+    pub(super) fn cap(&self) -> f64 {
+        match self.signal() {
+            Signal::ZeroOne => 1.0,
+            Signal::CrossEntropy if self.eps.is_some() => CAP,
+            Signal::CrossEntropy => LARGEST_LOSS,
+        }
+    }
+
+    /// Range of the quantiser.
+    pub(super) fn range(&self) -> [f64; 2] {
+        let usual = match (self.quant, self.signal()) {
+            (Quant::Round, _) => [-2.0, 2.0],
+            (Quant::Each, Signal::ZeroOne) => [0.0, 1.0],
+            (Quant::Each, Signal::CrossEntropy) => [0.0, CAP],
+        };
+        self.range.unwrap_or(usual)
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        Pace { alpha: self.alpha, decay: self.decay, normalize: self.normalize_mu }
+    }
+
+    /// What devices report of their groups. Client parity goes without, unless it needs wrong predictions or
+    /// sums that noise can be added to.
+    pub(super) fn report(&self) -> Option<GroupReport> {
+        let without =
+            self.notion == Notion::Cp && self.signal() == Signal::CrossEntropy && self.eps.is_none();
+        (!without).then(|| GroupReport { signal: self.signal(), cap: self.cap() as f32 })
+    }
+
+    /// Half of the budget for the sums, one sample moving one of them by B, and half for the update, whose
+    /// L1 norm two data sets move by twice the bound.
+    pub(super) fn noise(&self) -> Option<Laplace> {
+        let scales = |eps: f64| Laplace {
+            sums: (2.0 * self.cap() / eps) as f32,
+            clip_l1: self.clip_l1 as f32,
+            update: (4.0 * self.clip_l1 / eps) as f32,
+        };
+        self.eps.map(scales)
+    }
+}

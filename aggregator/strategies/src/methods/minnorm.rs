@@ -1,0 +1,107 @@
+//! The point nearest to the origin in the hull of some vectors: `min ||sum x_i v_i||^2, x >= 0, sum x = 1`.
+//!
+//! Wolfe's algorithm on inner products alone. It keeps a corral S of independent vectors whose nearest point
+//! p lies inside their hull, adds the vector that looks furthest back from p, moves to the nearest point of
+//! the plane through S, and drops whoever would get a negative weight on the way. At the end
+//! `v_i.p >= p.p` for all i. p is unique, x need not be.
+//!
+//! [`min_norm_in_box`] is the same with limits on each weight.
+
+use crate::algebra::{Products, add_scaled, dot};
+use corral::Corral;
+
+mod boxed;
+mod corral;
+
+pub use boxed::{min_norm_in_box, project};
+
+/// How far `v_i.p` may stay below `p.p`, relative to the longest vector's square.
+const GAP: f64 = 1e-14;
+const TURNS: usize = 10_000;
+
+/// The nearest point as weights of the vectors. Empty for no vectors.
+pub fn min_norm(products: &Products) -> Vec<f64> {
+    let len = products.len();
+    let scale = (0..len).map(|i| products.at(i, i)).fold(0.0, f64::max);
+    let shortest = (0..len).min_by(|&i, &j| products.at(i, i).total_cmp(&products.at(j, j)));
+    let Some(shortest) = shortest else { return vec![] };
+    let mut weights = vec![0.0; len];
+    if !(scale > 0.0 && scale.is_finite()) || products.at(shortest, shortest) <= 0.0 {
+        weights[shortest] = 1.0;
+        return weights;
+    }
+    let unit = Products::new(len, |i, j| products.at(i, j) / scale);
+    let mut corral = Corral::new(&unit, shortest);
+    let mut best = f64::INFINITY;
+    for _ in 0..TURNS {
+        let now = corral.weights();
+        let behind = Behind::of(&unit, &now);
+        // Rounding has the last word: a turn that gained nothing is undone by keeping the weights before it.
+        if behind.square >= best {
+            break;
+        }
+        best = behind.square;
+        weights = now;
+        if behind.gap() <= GAP || corral.contains(behind.index) {
+            break;
+        }
+        corral.add(behind.index);
+        corral.settle();
+    }
+    polish(&unit, &mut weights);
+    weights
+}
+
+/// How far weights are from the best ones: the largest `p.p - v_i.p`, relative to the longest vector's square.
+pub fn residual(products: &Products, weights: &[f64]) -> f64 {
+    let scale = (0..products.len()).map(|i| products.at(i, i)).fold(0.0, f64::max);
+    if scale > 0.0 { Behind::of(products, weights).gap() / scale } else { 0.0 }
+}
+
+/// The vector that looks furthest back from a point.
+struct Behind {
+    /// Products of all vectors with the point.
+    along: Vec<f64>,
+    /// p.p
+    square: f64,
+    index: usize,
+}
+
+impl Behind {
+    fn of(products: &Products, weights: &[f64]) -> Self {
+        let along = products.with(weights);
+        let square = dot(&along, weights);
+        let index = (0..along.len()).min_by(|&i, &j| along[i].total_cmp(&along[j])).unwrap_or(0);
+        Self { along, square, index }
+    }
+
+    fn gap(&self) -> f64 {
+        self.square - self.along.get(self.index).copied().unwrap_or(0.0)
+    }
+}
+
+/// Where vectors are so close to each other that no factorisation tells them apart: weight goes from the
+/// vector furthest ahead to the one furthest behind, pair by pair, as far as that helps.
+fn polish(unit: &Products, weights: &mut [f64]) {
+    for _ in 0..20 * unit.len() {
+        let behind = Behind::of(unit, weights);
+        let held = (0..weights.len()).filter(|&i| weights[i] > 0.0);
+        let ahead = held.max_by(|&i, &j| behind.along[i].total_cmp(&behind.along[j]));
+        let Some(ahead) = ahead.filter(|&ahead| behind.gap() > 1e-12 && ahead != behind.index) else {
+            return;
+        };
+        let (i, j) = (ahead, behind.index);
+        let between = (unit.at(i, i) + unit.at(j, j) - 2.0 * unit.at(i, j)).max(f64::EPSILON);
+        let step = ((behind.along[i] - behind.along[j]) / between).min(weights[i]);
+        let mut moved = weights.to_vec();
+        moved[i] -= step;
+        moved[j] += step;
+        if dot(&unit.with(&moved), &moved) >= behind.square {
+            return;
+        }
+        weights.copy_from_slice(&moved);
+    }
+}
+
+#[cfg(test)]
+mod tests;

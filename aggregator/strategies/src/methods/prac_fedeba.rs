@@ -1,0 +1,84 @@
+//! Prac-FedEBA+: the alignment of FedEBA+ from the updates themselves, in one exchange.
+//!
+//! ```text
+//! p^(j) = softmax over C(j) of FK / tau_eff        ptilde^(j) = softmax over C(j) of F / tau_eff
+//! theta^(j) += sum_{C(j)} [ (1-alpha) p_i^(j) + alpha ptilde_i^(j) ] D_i^(j)
+//! ```
+//! As published, every update is first pulled towards the fair mean of all of them,
+//! `Dhat_i = (1-alpha) D_i + alpha sum_k ptilde_k D_k`, and then `theta += sum_i p_i Dhat_i`; since p sums to
+//! 1, that is the same. The two softmaxes are mixed after they have been restricted to a region: a mixture
+//! renormalised would be something else.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cohort::Cohort,
+    methods::{Anneal, EbaParams, Prior, softmax::by_region},
+    parameter::share,
+    registry::Build,
+    strategy::{Needs, Strategy, Weights},
+};
+
+/// Parameters of `prac_fedeba`: those of `fedeba`, and `alpha`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PracFedEbaParams {
+    pub tau: f64,
+    pub eps_p: f64,
+    pub anneal: Anneal,
+    pub kappa: f64,
+    pub prior: Prior,
+    pub reweight: bool,
+    /// Share of the losses before training in the weights.
+    pub alpha: f64,
+}
+
+impl Default for PracFedEbaParams {
+    fn default() -> Self {
+        let EbaParams { tau, eps_p, anneal, kappa, prior, reweight } = EbaParams::default();
+        Self { tau, eps_p, anneal, kappa, prior, reweight, alpha: 0.5 }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct PracFedEba {
+    weights: EbaParams,
+    alpha: f64,
+}
+
+impl Build for PracFedEba {
+    const NAME: &'static str = "prac_fedeba";
+
+    type Params = PracFedEbaParams;
+
+    fn build(params: PracFedEbaParams) -> Result<Self, String> {
+        let PracFedEbaParams { tau, eps_p, anneal, kappa, prior, reweight, alpha } = params;
+        let weights = EbaParams { tau, eps_p, anneal, kappa, prior, reweight }.checked()?;
+        Ok(Self { weights, alpha: share("alpha", alpha)? })
+    }
+}
+
+impl Strategy for PracFedEba {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { loss_after: self.weights.reweight, ..Needs::default() }
+    }
+
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        let (before, after) = (self.weights.before(cohort), self.weights.after(cohort));
+        by_region(cohort, |members| {
+            let both = after.over(members).into_iter().zip(before.over(members));
+            both.map(|(p, ptilde)| (1.0 - self.alpha) * p + self.alpha * ptilde).collect()
+        })
+    }
+
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        self.weights.plain(cohort)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! TERM: minimises `(1/t) ln sum_i p_i exp(t F_i)`, `p_i = n_i / n`.
+//!
+//! ```text
+//! w_i = p_i exp(t F_i) / sum      theta^(j) += sum_{C(j)} w_i D_i^(j) / sum_{C(j)} w_i
+//! ```
+//! The entropy weights of FedEBA with `t = 1/tau` and the data as prior, but from the losses before training.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cohort::{Cohort, Participant},
+    methods::softmax::{at, by_region, softmax},
+    parameter::not_negative,
+    registry::Build,
+    strategy::{Strategy, Weights},
+};
+
+/// Parameters of `term`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TermParams {
+    /// How much high losses count; 0 is FedAvg.
+    pub t: f64,
+}
+
+impl Default for TermParams {
+    fn default() -> Self {
+        Self { t: 0.1 }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Term {
+    params: TermParams,
+}
+
+impl Build for Term {
+    const NAME: &'static str = "term";
+
+    type Params = TermParams;
+
+    fn build(params: TermParams) -> Result<Self, String> {
+        not_negative("t", params.t)?;
+        Ok(Self { params })
+    }
+}
+
+impl Strategy for Term {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        let losses: Vec<f64> = cohort.participants().iter().map(Participant::loss).collect();
+        let data = cohort.data_shares();
+        let tau = 1.0 / self.params.t;
+        by_region(cohort, |members| softmax(&at(&losses, members), tau, &at(&data, members)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

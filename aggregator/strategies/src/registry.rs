@@ -1,0 +1,83 @@
+//! Strategies by name. A program takes [`Registry::standard`], adds strategies of its own, and passes the registry to the
+//! gateway, to the simulator or to `round combine`.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{error::StrategyError, strategy::Strategy};
+
+/// A strategy that is made from parameters.
+pub trait Build: Strategy + Sized + 'static {
+    /// As in `strategy.name` of a configuration.
+    const NAME: &'static str;
+
+    type Params: DeserializeOwned;
+
+    /// The error says which value is not possible and what would be.
+    fn build(params: Self::Params) -> Result<Self, String>;
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Registry {
+    entries: Vec<Entry>,
+}
+
+#[derive(Copy, Clone)]
+struct Entry {
+    name: &'static str,
+    build: fn(Value) -> Result<Box<dyn Strategy>, StrategyError>,
+}
+
+impl Registry {
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Adds a strategy. One that has the same name is replaced.
+    #[must_use]
+    pub fn with<S: Build>(mut self) -> Self {
+        let entry = Entry { name: S::NAME, build: build::<S> };
+        match self.entries.iter_mut().find(|known| known.name == S::NAME) {
+            Some(known) => *known = entry,
+            None => self.entries.push(entry),
+        }
+        self
+    }
+
+    /// In the order in which they were added.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.entries.iter().map(|entry| entry.name)
+    }
+
+    /// The name as the registry has it.
+    pub(crate) fn find(&self, name: &str) -> Result<&'static str, StrategyError> {
+        self.entry(name).map(|entry| entry.name)
+    }
+
+    /// Makes a strategy from its parameters: an object, in which absent keys have their defaults.
+    pub fn build(&self, name: &str, params: Value) -> Result<Box<dyn Strategy>, StrategyError> {
+        (self.entry(name)?.build)(params)
+    }
+
+    fn entry(&self, name: &str) -> Result<&Entry, StrategyError> {
+        self.entries.iter().find(|entry| entry.name == name).ok_or_else(|| StrategyError::Unknown {
+            name: name.to_owned(),
+            known: self.names().collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+fn build<S: Build>(params: Value) -> Result<Box<dyn Strategy>, StrategyError> {
+    let fault = |why: String| StrategyError::Parameters { strategy: S::NAME, why };
+    let params = serde_json::from_value(params).map_err(|error| fault(error.to_string()))?;
+    Ok(Box::new(S::build(params).map_err(fault)?))
+}

@@ -1,0 +1,115 @@
+//! What `fairtier round combine` prints: only the keys that apply.
+
+use std::collections::BTreeMap;
+
+use common::{DeviceId, Tier, region::RegionMap};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    combine::{Outcome, RegionNote},
+    strategy::Outlook,
+};
+
+/// The result of a replayed round, or what devices must be told before it can be combined.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Answer {
+    /// The next model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<f64>,
+    /// Over all participants; directions have none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub weights: BTreeMap<DeviceId, f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<RegionAnswer>,
+    #[serde(skip_serializing_if = "BriefAnswer::is_empty")]
+    pub brief: BriefAnswer,
+    /// What the strategy saves.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub state: Value,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedAnswer>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub diagnostics: Map<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RegionAnswer {
+    pub tiers: Vec<usize>,
+    /// Parameters of the whole model.
+    pub indices: Vec<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rho: Option<f64>,
+}
+
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct BriefAnswer {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub devices: BTreeMap<DeviceId, DeviceBrief>,
+    /// By label and attribute.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sample_weights: Vec<Vec<f64>>,
+    /// The fair gradient, over the whole model; 0 where no tier holds a parameter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gfair: Vec<f64>,
+    /// d: a step leads to `theta - step * d`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub direction: Vec<f64>,
+    /// The steps to try along it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<f64>,
+}
+
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct DeviceBrief {
+    pub weight: f64,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RefusedAnswer {
+    pub id: DeviceId,
+    pub code: u16,
+    pub why: &'static str,
+}
+
+impl Answer {
+    pub(super) fn refusals(outcome: &[crate::cohort::Refused]) -> Vec<RefusedAnswer> {
+        let line = |refused: &crate::cohort::Refused| RefusedAnswer {
+            id: refused.device.clone(),
+            code: refused.code.number(),
+            why: refused.code.text(),
+        };
+        outcome.iter().map(line).collect()
+    }
+
+    pub(super) fn regions(outcome: &Outcome, regions: &RegionMap) -> Vec<RegionAnswer> {
+        let line = |(number, note): (usize, &RegionNote)| {
+            let holder = note.tiers.iter().next();
+            let pieces = holder.map_or(&[][..], |tier| regions.pieces(tier)).iter();
+            let own = pieces.filter(|piece| piece.region.index() == number);
+            RegionAnswer {
+                tiers: note.tiers.iter().map(Tier::index).collect(),
+                indices: own.flat_map(|piece| piece.full..piece.full + piece.len).collect(),
+                rho: note.rho,
+            }
+        };
+        outcome.regions.iter().enumerate().map(line).collect()
+    }
+}
+
+impl BriefAnswer {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<Outlook> for BriefAnswer {
+    fn from(outlook: Outlook) -> Self {
+        let weight = |(device, weight)| (device, DeviceBrief { weight });
+        Self {
+            devices: outlook.devices.into_iter().map(weight).collect(),
+            sample_weights: outlook.sample_weights,
+            ..Self::default()
+        }
+    }
+}

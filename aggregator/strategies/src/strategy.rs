@@ -1,0 +1,189 @@
+//! How updates become the next global model: one small trait, one file per strategy.
+//!
+//! A strategy sees numbers, never updates:
+//! - an averaging strategy says how much every device counts ([`Strategy::weigh`]); the region-wise weighted
+//!   mean is provided. One that controls its step also says how the sums of the tiers mix
+//!   ([`Strategy::mix`]).
+//! - a strategy that looks for a direction asks for inner products ([`Strategy::scope`]) and answers with
+//!   coefficients ([`Strategy::direct`]).
+//!
+//! It tells devices what to do ([`Strategy::brief`]), may ask for more than one exchange per round
+//! ([`Strategy::next`]), and changes its state only in [`Strategy::learn`], after a round has succeeded.
+//!
+//! To add one here: a file in `methods/`, with its parameters as a `serde` struct, and one line in
+//! [`Registry::standard`](crate::Registry::standard). To add one elsewhere: implement [`Build`](crate::Build) and
+//! [register](crate::Registry::with) it.
+
+use std::{collections::BTreeMap, fmt};
+
+use common::{
+    DeviceId,
+    brief::{Brief, Product},
+    region::RegionMap,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{blocks::Scope, cohort::Cohort, error::StrategyError, gram::Grams};
+
+pub(crate) mod direction;
+mod exchange;
+mod mix;
+mod per_tier;
+mod sums;
+mod weights;
+
+pub use direction::Direction;
+pub use exchange::{Ask, Exchange, Kind, Member};
+pub use mix::Mix;
+pub use per_tier::PerTier;
+pub use sums::TierSums;
+pub use weights::{Weight, Weights};
+
+/// See the module for its parts. All methods but `begin`, `learn` and `restore` only look.
+pub trait Strategy: fmt::Debug + Send {
+    fn name(&self) -> &'static str;
+
+    /// What devices must have room and data for.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// Whether parameters given per tier fit the tiers of the run.
+    fn fits(&self, _regions: &RegionMap) -> Result<(), StrategyError> {
+        Ok(())
+    }
+
+    /// The fleet as it is when the first round opens. Not called again after a restart.
+    fn begin(&mut self, _fleet: &[Member<'_>]) {}
+
+    /// What to ask the selected devices after the exchanges made so far; `None`: the round can be combined.
+    fn next(&self, made: &[Exchange<'_>], _selected: &[DeviceId]) -> Option<Ask> {
+        made.is_empty().then(Ask::train)
+    }
+
+    /// Changes what a device is told in the next exchange of training.
+    fn brief(&self, _device: &DeviceId, _made: &[Exchange<'_>], _brief: &mut Brief) {}
+
+    /// How much each participant counts. Default: as many times as it has samples.
+    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        Weights::per_device(cohort.data_shares())
+    }
+
+    /// How much each participant would count if all losses were equal; only ratios matter. Default: as many times as it
+    /// has samples. The guard measures by it what fairness adds.
+    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+        cohort.data_shares()
+    }
+
+    /// How the sums of the tiers form the step of each region. Default: the weighted mean. Between the tiers of a region the
+    /// coefficients must not depend on the norms of the sums.
+    fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
+        Mix::mean(cohort.regions(), sums)
+    }
+
+    /// How much each participant's first step counts, and the share of their mean in the step; only with
+    /// [`Product::Both`].
+    fn first(&self, _cohort: &Cohort<'_>) -> Option<(Weights, f64)> {
+        None
+    }
+
+    /// Over which parts of the model inner products are needed. With a scope, [`Strategy::direct`] is called
+    /// instead of `weigh`, `mix` and `first`.
+    fn scope(&self) -> Option<Scope> {
+        None
+    }
+
+    /// The step as a combination of updates, from their inner products alone.
+    fn direct(&self, _cohort: &Cohort<'_>, grams: &Grams) -> Direction {
+        Direction::none(grams)
+    }
+
+    /// Whether the loss before training enters, before (`trained` false) or after updates have come in. A round file may leave
+    /// out losses that do not.
+    fn uses_loss(&self, _trained: bool) -> bool {
+        true
+    }
+
+    /// Whether the learning rate of the devices enters the step.
+    fn uses_lr(&self) -> bool {
+        false
+    }
+
+    /// The server's learning rate, where the strategy's parameters state one.
+    fn eta(&self) -> Option<f64> {
+        None
+    }
+
+    /// Keeps the factors by which devices weigh their own training between `floor` and `share` times the plain one; for
+    /// strategies that weigh on the device.
+    fn bound(&mut self, _floor: f64, _share: f64) {}
+
+    /// The round has given a new model: what follows for the next one. `earlier` are the exchanges before
+    /// the one that gave the updates.
+    fn learn(&mut self, _cohort: &Cohort<'_>, _earlier: &[Exchange<'_>]) {}
+
+    /// What devices will be told in the next round, for reports and round files.
+    fn outlook(&self) -> Outlook {
+        Outlook::default()
+    }
+
+    /// What must survive a restart, as in a round file; null = nothing.
+    fn save(&self) -> Value {
+        Value::Null
+    }
+
+    /// Takes up what [`Strategy::save`] gave, or what a round file says. Null is the state of a first round.
+    fn restore(&mut self, state: Value) -> Result<(), StrategyError> {
+        let empty = state.is_null() || state.as_object().is_some_and(serde_json::Map::is_empty);
+        if empty {
+            Ok(())
+        } else {
+            Err(StrategyError::State { strategy: self.name(), why: "it keeps none".into() })
+        }
+    }
+}
+
+/// What a strategy wants of devices.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Needs {
+    /// What an exchange of training delivers.
+    pub product: Product,
+    /// The loss after training too.
+    pub loss_after: bool,
+    /// Multiply the outputs of sliced layers by 1/r_m during training.
+    pub scaler: bool,
+    /// Room for a second vector: a guide, a direction to try, or a first step.
+    pub guide: bool,
+    /// Room for a personal model.
+    pub personal: bool,
+    /// Room for gradients even with plain SGD.
+    pub gradients: bool,
+    /// Samples that can be kept for validation.
+    pub validation: bool,
+    /// Samples with an attribute.
+    pub groups: bool,
+    /// Labels 0 and 1 only.
+    pub binary: bool,
+    /// Local SGD; the strategy means nothing with another optimiser.
+    pub sgd: bool,
+    /// The last updates of this many absent devices.
+    pub history: usize,
+    /// Of those seen in so many rounds before; 0 = whenever that was.
+    pub recent: u32,
+}
+
+/// What follows from a round for the next one.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outlook {
+    /// Weight of each device.
+    pub devices: BTreeMap<DeviceId, f64>,
+    /// Weight of each sample by label and attribute.
+    pub sample_weights: Vec<Vec<f64>>,
+}
+
+/// Decodes a state; `None` if there is none.
+pub fn state<T: DeserializeOwned>(strategy: &'static str, state: Value) -> Result<Option<T>, StrategyError> {
+    let decode = |error: serde_json::Error| StrategyError::State { strategy, why: error.to_string() };
+    if state.is_null() { Ok(None) } else { serde_json::from_value(state).map(Some).map_err(decode) }
+}

@@ -1,0 +1,81 @@
+//! The exchanges of a round: what a strategy asks, and what came back.
+//!
+//! Most strategies need one, `Train`. Others ask for losses or gradients before it, for trials of a step after
+//! it, or let devices find out first what they can reach alone.
+
+use common::{DeviceId, Tier, message::Alone};
+use serde::{Deserialize, Serialize};
+
+use crate::{cohort::Cohort, strategy::Weights};
+
+/// What the devices of a round are asked for next.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Ask {
+    /// These devices train alone and remember what they reach. The brief in it is the strategy's wish;
+    /// batch, seed and optimiser are the run's.
+    Alone { task: Alone, devices: Vec<DeviceId> },
+    /// Losses of the present model.
+    Losses,
+    /// Full gradients at the present model.
+    Gradients,
+    /// Updates. With a guide: the weighted mean, region by region, of the gradients asked for before is sent
+    /// along.
+    Train { guide: Option<Weights> },
+    /// Losses at `theta - step * d`, with d the direction that [`crate::strategy::Strategy::direct`] finds from the
+    /// updates.
+    Try { steps: Vec<f64> },
+}
+
+impl Ask {
+    /// Updates, and nothing else.
+    pub fn train() -> Self {
+        Self::Train { guide: None }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Alone { .. } => Kind::Alone,
+            Self::Losses => Kind::Losses,
+            Self::Gradients => Kind::Gradients,
+            Self::Train { .. } => Kind::Train,
+            Self::Try { .. } => Kind::Try,
+        }
+    }
+}
+
+/// What an exchange was for.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Alone,
+    Losses,
+    Gradients,
+    Train,
+    Try,
+}
+
+impl Kind {
+    /// Whether devices send a vector back.
+    pub fn uploads(self) -> bool {
+        matches!(self, Self::Gradients | Self::Train)
+    }
+}
+
+/// An exchange that has been made.
+#[derive(Clone, Debug)]
+pub struct Exchange<'a> {
+    pub kind: Kind,
+    /// Who answered, and with which numbers.
+    pub cohort: Cohort<'a>,
+}
+
+/// A device of the fleet, whether or not it takes part.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Member<'a> {
+    pub device: &'a DeviceId,
+    pub tier: Tier,
+    /// n_i
+    pub samples: f64,
+    /// Samples by label x attributes + attribute; empty without attributes.
+    pub groups: &'a [u32],
+}

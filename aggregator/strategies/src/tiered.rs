@@ -1,0 +1,178 @@
+//! The global model of a run: its graph, its tiers and what each of them sends to devices.
+
+use std::{ops::Range, sync::Arc};
+
+use common::{
+    Codec, Tier, WidthMask,
+    message::Hello,
+    plan::{Loss, Node, Plan, PlanInfo, Step},
+    region::RegionMap,
+};
+use models::{graph::Graph, plan::PlanOptions};
+
+/// A tier's Plan, as devices receive it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TierPlan {
+    pub info: PlanInfo,
+    pub nodes: Vec<Node>,
+    pub schedule: Vec<Step>,
+}
+
+impl TierPlan {
+    pub fn fits(&self, hello: &Hello) -> bool {
+        self.info.arena_bytes() <= hello.budget.ram
+            && self.info.flash_bytes() <= hello.budget.flash
+            && self.info.nodes.max(self.info.schedule) <= hello.max_nodes
+    }
+
+    /// Whether a device's samples fit the model's inputs and outputs.
+    pub fn takes(&self, hello: &Hello) -> bool {
+        let labels = match self.info.loss {
+            Loss::Softmax { classes } => hello.data.classes <= classes,
+            Loss::Sigmoid | Loss::Squared => true,
+        };
+        hello.data.inputs == self.info.inputs && labels
+    }
+
+    /// Bytes needed and bytes there, of whichever is short.
+    pub fn shortage(&self, hello: &Hello) -> (u64, u64) {
+        let ram = (self.info.arena_bytes(), hello.budget.ram);
+        if ram.0 > ram.1 { ram } else { (self.info.flash_bytes(), hello.budget.flash) }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    #[error("between 1 and {max} tiers are needed, not {0}", max = common::tier::MAX_TIERS)]
+    TierCount(usize),
+    #[error("tier {tier}: {source}")]
+    Mask { tier: usize, source: models::graph::SliceError },
+    #[error("tier {tier}: {source}")]
+    Plan { tier: usize, source: models::plan::CompileError },
+    #[error(
+        "tier {tier}: the strategy sends devices a second vector, which tiers that train their last layers only \
+         have no room for; take another strategy, or leave out `last`"
+    )]
+    Guided { tier: usize },
+    #[error("tier {tier}: its slice of {parameters} parameters is too large to send")]
+    TooLarge { tier: usize, parameters: usize },
+}
+
+/// Structure of the global model; parameters travel apart, because they change every round.
+#[derive(Clone, Debug)]
+pub struct TieredModel {
+    pub graph: Graph,
+    pub masks: Vec<WidthMask>,
+    pub plans: Vec<TierPlan>,
+    /// Who trains what; the slices are what devices send back.
+    pub regions: Arc<RegionMap>,
+    /// Who holds what; the slices are what devices are sent. The same, unless a tier trains its last layers only.
+    held: Arc<RegionMap>,
+    /// Where each layer lies in the flat vector, in model order: weight and bias of a layer together.
+    pub layers: Vec<Range<usize>>,
+}
+
+impl TieredModel {
+    pub fn new(graph: Graph, masks: Vec<WidthMask>, options: &PlanOptions) -> Result<Self, ModelError> {
+        Self::training(graph, masks, &[], options)
+    }
+
+    /// Tier `m` trains only so many of its last layers, where `last[m]` says so.
+    pub fn training(
+        graph: Graph,
+        masks: Vec<WidthMask>,
+        last: &[Option<u16>],
+        options: &PlanOptions,
+    ) -> Result<Self, ModelError> {
+        if masks.is_empty() || masks.len() > common::tier::MAX_TIERS {
+            return Err(ModelError::TierCount(masks.len()));
+        }
+        let compile = |(tier, mask): (usize, &WidthMask)| {
+            let last = last.get(tier).copied().flatten();
+            if last.is_some() && options.guide {
+                return Err(ModelError::Guided { tier });
+            }
+            let plan = models::plan::compile(&graph, mask, &PlanOptions { last, ..*options })
+                .map_err(|source| ModelError::Plan { tier, source })?;
+            let parameters = plan.info.params as usize;
+            match Codec::F32.encoded_len(parameters) {
+                Some(_) => Ok(TierPlan { info: plan.info, nodes: plan.nodes, schedule: plan.schedule }),
+                None => Err(ModelError::TooLarge { tier, parameters }),
+            }
+        };
+        let plans: Vec<TierPlan> = masks.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
+        let held = Arc::new(RegionMap::new(graph.layout(), &masks));
+        let starts: Vec<usize> =
+            plans.iter().zip(&masks).map(|(plan, mask)| start(&graph, mask, plan)).collect();
+        let regions = match starts.iter().all(|&start| start == 0) {
+            true => held.clone(),
+            false => Arc::new(RegionMap::trained(graph.layout(), &masks, &starts)),
+        };
+        let layers = graph.layers();
+        Ok(Self { graph, masks, plans, regions, held, layers })
+    }
+
+    /// What a tier holds of the whole model.
+    pub fn slice(&self, tier: Tier, parameters: &[f32]) -> Vec<f32> {
+        let mut slice = Vec::new();
+        self.gather(tier, parameters, &mut slice);
+        slice
+    }
+
+    /// The same into `slice`.
+    pub fn gather(&self, tier: Tier, parameters: &[f32], slice: &mut Vec<f32>) {
+        self.held.gather(tier, parameters, slice);
+    }
+
+    /// Puts a slice where it belongs in a vector over the whole model; the rest stays as it is.
+    pub fn spread(&self, tier: Tier, slice: &[f32], whole: &mut [f64]) {
+        for piece in self.held.pieces(tier) {
+            let to = whole.iter_mut().skip(piece.full).take(piece.len);
+            to.zip(slice.iter().skip(piece.packed)).for_each(|(to, &value)| *to = value.into());
+        }
+    }
+}
+
+/// Where in the whole model the parameters begin that a tier trains.
+fn start(graph: &Graph, mask: &WidthMask, plan: &TierPlan) -> usize {
+    let checked = Plan::check(&plan.info, &plan.nodes, &plan.schedule);
+    let frozen = checked.map_or(0, |plan| plan.frozen() as usize);
+    let tensors = graph.offsets(mask).into_iter().zip(graph.offsets(graph.full()));
+    tensors.filter(|(packed, _)| *packed <= frozen).map(|(_, full)| full).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use models::zoo;
+
+    use super::*;
+
+    #[test]
+    fn layers_cover_the_model_and_keep_tensors_whole() {
+        for entry in zoo::ALL {
+            let (graph, _) = entry.build(0);
+            let (masks, full) = (vec![graph.full().clone()], graph.full().clone());
+            let model = TieredModel::new(graph, masks, &PlanOptions::train(1)).unwrap();
+            let mut end = 0;
+            for layer in &model.layers {
+                assert_eq!(layer.start, end, "{}", entry.name);
+                assert!(layer.end > layer.start, "{}", entry.name);
+                end = layer.end;
+            }
+            assert_eq!(end, model.regions.parameters(), "{}", entry.name);
+            // A layer starts where a tensor does.
+            let offsets = model.graph.offsets(&full);
+            assert!(model.layers.iter().all(|layer| offsets.contains(&layer.start)), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn weight_and_bias_are_one_layer() {
+        let (graph, _) = zoo::by_name("digits-mlp").unwrap().build(0);
+        let masks = vec![graph.full().clone()];
+        let model = TieredModel::new(graph, masks, &PlanOptions::train(1)).unwrap();
+        let names: Vec<_> = model.graph.params().iter().map(|param| param.name.as_str()).collect();
+        assert_eq!(model.layers.len() * 2, names.len(), "{names:?}");
+    }
+}

@@ -1,0 +1,243 @@
+//! What the guard costs honest devices and what it saves from hostile ones: one table, row by row and guard by guard.
+//!
+//! An honest row has no liars: its figures are against the same fleet with the guard off. In an attack row a share of the
+//! devices lies; its figures are over the other devices, against the same fleet, all honest, with the guard off. Every cell
+//! is a mean of paired differences over seeds, with the half width of its 95 % interval.
+//!
+//! Everything but tiers, rounds and seed is what `fairtier gateway init` writes, unless an option says otherwise.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use aggregator::config::ConfigError;
+use client::data::DataError;
+use serde::Serialize;
+
+use fleet::Fleet;
+use sim::{data::SetError, engine::EngineError, partition::PartitionError};
+use strategies::Registry;
+
+mod change;
+mod digits;
+mod fleet;
+mod liar;
+mod row;
+mod run;
+mod table;
+#[cfg(test)]
+mod tests;
+mod wisdm;
+
+pub use change::Change;
+pub use row::{Attack, Honest, Row};
+pub use run::Figures;
+pub use table::table;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttackError {
+    #[error("the data: {0}")]
+    Data(#[from] DataError),
+    #[error(transparent)]
+    Set(#[from] SetError),
+    #[error(transparent)]
+    Partition(#[from] PartitionError),
+    #[error("the configuration: {0}")]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error("the probe's samples: {0}")]
+    Probe(std::io::Error),
+    #[error("the run ended without scores of the final model")]
+    NoScores,
+    #[error("`{0}` is no row; `fairtier bench attack --list` shows all")]
+    NoRow(String),
+    #[error("{0} devices are too few: a row needs at least 4")]
+    TooFew(usize),
+}
+
+/// Whose samples the fleet has.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Data {
+    /// The built-in digits, a Dirichlet draw (0.5) of classes for every device.
+    Digits,
+    /// People with a phone (WISDM): one device per person.
+    Wisdm,
+}
+
+/// What to run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AttackOptions {
+    pub data: Data,
+    pub devices: usize,
+    /// Widths of the tiers, widest first; devices are dealt to them in turn.
+    pub tiers: Vec<f64>,
+    pub rounds: u32,
+    /// Name of the strategy and its parameters as a TOML table; empty: as `init` writes them.
+    pub strategy: String,
+    pub params: String,
+    /// Share of the devices asked in a round.
+    pub participation: f64,
+    /// Guards that are compared: a name and its `[guard]`.
+    pub guards: Vec<(String, String)>,
+    pub rows: Vec<Row>,
+    /// Of the first run.
+    pub seed: u64,
+    pub seeds: u64,
+    pub threads: usize,
+}
+
+impl Default for AttackOptions {
+    fn default() -> Self {
+        let guard = |name: &str, keys: &str| (name.to_owned(), keys.to_owned());
+        Self {
+            data: Data::Digits,
+            devices: 20,
+            tiers: vec![1.0, 0.5, 0.25],
+            rounds: 100,
+            strategy: String::new(),
+            params: String::new(),
+            participation: 1.0,
+            guards: vec![
+                guard("off", "mode = \"off\""),
+                guard("default", ""),
+                guard("agreeing", "bonus = \"agreeing\""),
+                guard("probe", PROBE),
+            ],
+            rows: Row::all(),
+            seed: 1,
+            seeds: 5,
+            threads: 2,
+        }
+    }
+}
+
+/// `[guard]` of runs with a probe; the bench names the file.
+const PROBE: &str = "probe";
+
+/// One row, under every guard.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RowResult {
+    #[serde(flatten)]
+    pub row: Row,
+    /// By guard, in the order of the options.
+    pub cells: Vec<Cell>,
+}
+
+/// A row under one guard.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Cell {
+    pub guard: String,
+    /// Mean loss, relative to the reference.
+    pub loss: Change,
+    /// Variance of losses over devices, relative to the reference.
+    pub variance: Change,
+    /// Accuracy of the device or devices that the row is about (honest rows), or of the worst tenth, in points.
+    pub points: Change,
+    /// Means over seeds of the figures themselves.
+    pub mean: Figures,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AttackResult {
+    pub options: AttackOptions,
+    pub rows: Vec<RowResult>,
+}
+
+/// One run: a row, a seed, a guard.
+#[derive(Clone, Debug)]
+struct Unit {
+    row: Row,
+    seed: u64,
+    guard: (String, String),
+}
+
+/// Runs every case on all threads; `progress` is called after each run with how many are done of all.
+pub fn run(
+    registry: &Registry,
+    options: &AttackOptions,
+    progress: impl Fn(usize, usize) + Sync,
+) -> Result<AttackResult, AttackError> {
+    if options.devices < 4 {
+        return Err(AttackError::TooFew(options.devices));
+    }
+    let units = units(options);
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || -> Result<(), AttackError> {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(unit) = units.get(at) else { return Ok(()) };
+            let fleet = Fleet::new(options, unit.row, unit.seed)?;
+            let figures = run::once(registry, options, &fleet, unit)?;
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.insert(key(unit), figures);
+            progress(done.len(), units.len());
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..options.threads.max(1)).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })?;
+    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let rows = options.rows.iter().map(|&row| result(options, row, &done)).collect();
+    Ok(AttackResult { options: options.clone(), rows })
+}
+
+type Key = (String, u64, String);
+
+fn key(unit: &Unit) -> Key {
+    (unit.row.to_string(), unit.seed, unit.guard.0.clone())
+}
+
+fn seeds(options: &AttackOptions) -> std::ops::Range<u64> {
+    options.seed..options.seed + options.seeds.max(1)
+}
+
+/// All runs, references included, each once.
+fn units(options: &AttackOptions) -> Vec<Unit> {
+    let mut units: BTreeMap<Key, Unit> = BTreeMap::new();
+    for &row in &options.rows {
+        for seed in seeds(options) {
+            let reference = Unit { row: row.reference(), seed, guard: off() };
+            let guarded = options.guards.iter().map(|guard| Unit { row, seed, guard: guard.clone() });
+            units.extend(guarded.chain([reference]).map(|unit| (key(&unit), unit)));
+        }
+    }
+    units.into_values().collect()
+}
+
+fn off() -> (String, String) {
+    ("off".to_owned(), "mode = \"off\"".to_owned())
+}
+
+fn result(options: &AttackOptions, row: Row, done: &BTreeMap<Key, Vec<run::DeviceScore>>) -> RowResult {
+    let figures = |row: Row, seed: u64, guard: &(String, String), of: Row| {
+        let scores = done.get(&key(&Unit { row, seed, guard: guard.clone() }));
+        Figures::of(scores.map_or(&[][..], Vec::as_slice), options, of, seed)
+    };
+    let cell = |guard: &(String, String)| {
+        let pairs: Vec<(Figures, Figures)> = seeds(options)
+            .map(|seed| (figures(row, seed, guard, row), figures(row.reference(), seed, &off(), row)))
+            .collect();
+        let relative = |of: fn(&Figures) -> f64| {
+            Change::of(pairs.iter().map(|(now, then)| 100.0 * (of(now) / of(then) - 1.0)))
+        };
+        Cell {
+            guard: guard.0.clone(),
+            loss: relative(|figures| figures.loss),
+            variance: relative(|figures| figures.variance),
+            points: Change::of(pairs.iter().map(|(now, then)| 100.0 * (now.subject - then.subject))),
+            mean: Figures::mean(&pairs.iter().map(|(now, _)| *now).collect::<Vec<_>>()),
+        }
+    };
+    RowResult { row, cells: options.guards.iter().map(cell).collect() }
+}

@@ -1,0 +1,67 @@
+//! The fleet of a row: who is in it, who lies, and whom the row is about.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use common::{
+    DeviceId, Tier,
+    rng::{Rng, derive},
+};
+
+use super::{
+    Attack, AttackError, AttackOptions, Data, Honest, Row, digits,
+    liar::{Boaster, count_factor},
+    wisdm,
+};
+use sim::engine::{Hardware, Member};
+
+pub(super) struct Fleet {
+    pub members: Vec<Member>,
+    pub liars: BTreeSet<DeviceId>,
+    /// Where it differs from the default.
+    pub model: Option<String>,
+}
+
+impl Fleet {
+    pub fn new(options: &AttackOptions, row: Row, seed: u64) -> Result<Self, AttackError> {
+        let (shards, model) = match options.data {
+            Data::Digits => (digits::shards(options, row.honest(), seed)?, None),
+            Data::Wisdm => {
+                let (shards, model) = wisdm::shards(options.devices, seed)?;
+                (shards, Some(model))
+            }
+        };
+        let mut members = vec![];
+        for (index, shard) in shards.into_iter().enumerate() {
+            // Names of this form and these tiers are always legal.
+            let tier = Tier::new(tier_of(options, row.honest(), index));
+            let (Ok(device), Some(tier)) = (format!("d{index:03}").parse(), tier) else { continue };
+            members.push(Member { device, tier, hardware: Hardware::default(), shard });
+        }
+        let liars = liars(options, row, &members, seed);
+        let factor = row.attack().map_or(1, count_factor);
+        for member in members.iter_mut().filter(|member| factor > 1 && liars.contains(&member.device)) {
+            member.shard = Arc::new(Boaster { shard: member.shard.clone(), factor });
+        }
+        Ok(Self { members, liars, model })
+    }
+}
+
+/// In turn; where one device is to be alone in its tier, that is the narrowest one.
+fn tier_of(options: &AttackOptions, row: Honest, index: usize) -> usize {
+    let tiers = options.tiers.len();
+    match row {
+        Honest::AloneInTier if tiers > 1 && index == 0 => tiers - 1,
+        Honest::AloneInTier if tiers > 1 => index % (tiers - 1),
+        _ => index % tiers,
+    }
+}
+
+/// The same devices for every attack with this share, but for those in one tier.
+pub(super) fn liars(options: &AttackOptions, row: Row, members: &[Member], seed: u64) -> BTreeSet<DeviceId> {
+    let widest = |member: &&Member| row.attack() != Some(Attack::OneTier) || member.tier.index() == 0;
+    let mut devices: Vec<DeviceId> =
+        members.iter().filter(widest).map(|member| member.device.clone()).collect();
+    Rng::new(derive(seed, 7)).shuffle(&mut devices);
+    devices.truncate(row.liars(options.devices));
+    devices.into_iter().collect()
+}

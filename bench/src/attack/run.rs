@@ -1,0 +1,142 @@
+//! One run, and how its final model serves the devices that do not lie.
+
+use std::fmt::Write as _;
+
+use aggregator::config::Config;
+use common::metrics::{Better, Summary};
+use coordinator::report::DeviceLine;
+use serde::Serialize;
+
+use super::{AttackError, AttackOptions, Data, PROBE, Row, Unit, digits, fleet::Fleet, liar};
+use sim::engine::{Chances, Engine};
+use strategies::Registry;
+
+/// One device under the final model, on its own test samples, as it said.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct DeviceScore {
+    index: usize,
+    loss: f64,
+    accuracy: f64,
+}
+
+pub(super) fn once(
+    registry: &Registry,
+    options: &AttackOptions,
+    fleet: &Fleet,
+    unit: &Unit,
+) -> Result<Vec<DeviceScore>, AttackError> {
+    let probe = match unit.guard.1.as_str() {
+        PROBE => Some(digits::probe(unit.seed)?),
+        _ => None,
+    };
+    let guard = match &probe {
+        Some(file) => format!("probe = \"{}\"", file.path().display()),
+        None => unit.guard.1.clone(),
+    };
+    let config = Config::parse(&config(options, fleet, unit.seed, &guard))?;
+    let mut engine = Engine::new(registry, &config, fleet.members.clone(), Chances::default(), 1)?;
+    if let Some(attack) = unit.row.attack() {
+        engine = engine.with_tamper(liar::tamper(attack, fleet.liars.clone(), unit.seed));
+    }
+    let reports = engine.run(|_, _| {})?;
+    let last = reports.last().ok_or(AttackError::NoScores)?;
+    // The report must not flatter a guarded run: what it does not show counts as it was said.
+    let said = |name: &str| {
+        let mut cut = last.guard.iter().filter(|line| line.what == "shown_test_loss");
+        cut.find(|line| line.device == name).map(|line| line.said)
+    };
+    let score = |line: &DeviceLine| {
+        let index = fleet.members.iter().position(|member| member.device.as_str() == line.device)?;
+        let loss = said(&line.device).or(line.test_loss)?;
+        Some(DeviceScore { index, loss, accuracy: line.test_accuracy? })
+    };
+    Ok(last.devices.iter().filter_map(score).collect())
+}
+
+/// What `init` writes, but for what the options say.
+fn config(options: &AttackOptions, fleet: &Fleet, seed: u64, guard: &str) -> String {
+    let tiers: Vec<String> = options.tiers.iter().map(f64::to_string).collect();
+    let mut text = format!("[model]\ntiers = [{}]\nseed = {seed}\n", tiers.join(", "));
+    if let Some(model) = &fleet.model {
+        let _ = writeln!(text, "source = \"{model}\"");
+    }
+    let _ = writeln!(text, "[run]\nrounds = {}\nseed = {seed}", options.rounds);
+    let _ = writeln!(text, "[round]\nparticipation = {}", options.participation);
+    let _ = writeln!(text, "[strategy]");
+    if !options.strategy.is_empty() {
+        let _ = writeln!(text, "name = \"{}\"", options.strategy);
+    }
+    if !options.params.is_empty() {
+        let _ = writeln!(text, "params = {{ {} }}", options.params);
+    }
+    let _ = writeln!(text, "[guard]\n{guard}");
+    text
+}
+
+/// How the final model serves the devices that are honest in a row.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct Figures {
+    pub loss: f64,
+    pub variance: f64,
+    pub worst10: f64,
+    pub accuracy: f64,
+    /// Accuracy of the device that is served worst.
+    pub worst: f64,
+    /// Mean accuracy of the devices that an honest row is about; of the worst tenth where it is about none.
+    pub subject: f64,
+}
+
+impl Figures {
+    /// Of a model that gives no finite scores.
+    const LOST: Self = Self {
+        loss: f64::NAN,
+        variance: f64::NAN,
+        worst10: f64::NAN,
+        accuracy: 0.0,
+        worst: 0.0,
+        subject: 0.0,
+    };
+
+    /// Over the devices that are honest in `row`, which may be another one than was run: a reference.
+    pub(super) fn of(scores: &[DeviceScore], options: &AttackOptions, row: Row, seed: u64) -> Self {
+        let Ok(fleet) = Fleet::new(options, row, seed) else { return Self::LOST };
+        let honest = |score: &&DeviceScore| {
+            fleet.members.get(score.index).is_some_and(|member| !fleet.liars.contains(&member.device))
+        };
+        // A device whose scores are not numbers is refused, so a model that is lost leaves fewer of them.
+        if scores.iter().filter(honest).count() < fleet.members.len() - fleet.liars.len() {
+            return Self::LOST;
+        }
+        let mut losses: Vec<f64> = scores.iter().filter(honest).map(|score| score.loss).collect();
+        let mut accuracies: Vec<f64> = scores.iter().filter(honest).map(|score| score.accuracy).collect();
+        let subjects = match options.data {
+            Data::Digits => digits::subjects(row.honest(), options.devices),
+            Data::Wisdm => 0,
+        };
+        let subject = scores.iter().filter(|score| score.index < subjects).map(|score| score.accuracy);
+        let worst = accuracies.iter().copied().fold(f64::INFINITY, f64::min);
+        let loss = Summary::of(&mut losses, Better::Low);
+        let accuracy = Summary::of(&mut accuracies, Better::High);
+        Self {
+            loss: loss.mean,
+            variance: loss.variance,
+            worst10: loss.worst10,
+            accuracy: accuracy.mean,
+            worst,
+            subject: if subjects > 0 { subject.sum::<f64>() / subjects as f64 } else { accuracy.worst10 },
+        }
+    }
+
+    pub(super) fn mean(all: &[Self]) -> Self {
+        let count = all.len() as f64;
+        let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / count;
+        Self {
+            loss: mean(|figures| figures.loss),
+            variance: mean(|figures| figures.variance),
+            worst10: mean(|figures| figures.worst10),
+            accuracy: mean(|figures| figures.accuracy),
+            worst: mean(|figures| figures.worst),
+            subject: mean(|figures| figures.subject),
+        }
+    }
+}

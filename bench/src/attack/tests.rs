@@ -1,0 +1,59 @@
+use super::*;
+
+fn rows(names: &[&str]) -> Vec<Row> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn options(names: &[&str]) -> AttackOptions {
+    let guards = AttackOptions::default().guards.into_iter().take(2).collect();
+    AttackOptions { rows: rows(names), guards, ..AttackOptions::default() }
+}
+
+fn cell<'r>(result: &'r AttackResult, row: &str, guard: &str) -> &'r Cell {
+    let row = result.rows.iter().find(|one| one.row.to_string() == row).unwrap();
+    row.cells.iter().find(|cell| cell.guard == guard).unwrap()
+}
+
+/// The guard of 2026-11-16 left the device with classes of its own 40 points behind an unguarded run.
+#[test]
+fn an_honest_minority_is_served_as_well_as_without_the_guard() {
+    let names = ["rare-classes", "turned", "alone-in-tier", "wrong-labels", "much-data", "plain"];
+    let result = run(&strategies::Registry::standard(), &options(&names), |_, _| {}).unwrap();
+    for name in names {
+        let default = cell(&result, name, "default");
+        assert!(default.points.mean > -2.0, "{name}\n{}", table(&result));
+    }
+}
+
+#[test]
+fn lies_about_losses_counts_and_lengths_do_not_decide() {
+    let names = ["loss-x10:20", "loss-x1e6:20", "count-x25:20", "count-x100:20", "update-x10:20", "ramp:20"];
+    let result = run(&strategies::Registry::standard(), &options(&names), |_, _| {}).unwrap();
+    for name in names {
+        assert!(cell(&result, name, "default").loss.mean < 15.0, "{name}\n{}", table(&result));
+    }
+    let unguarded = cell(&result, "loss-x1e6:20", "off").loss.mean;
+    assert!(unguarded > 50.0, "the attack must be one\n{}", table(&result));
+}
+
+#[test]
+fn every_row_has_a_name_that_is_read_back() {
+    for row in Row::all() {
+        assert_eq!(row.to_string().parse::<Row>().unwrap(), row);
+    }
+    assert_eq!(Row::all().len(), 28);
+    for wrong in ["flipped", "flipped:0", "flipped:101", "nothing", "nothing:5"] {
+        assert!(wrong.parse::<Row>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_row_is_about_at_least_200_test_samples() {
+    for row in Row::all().into_iter().filter(|row| row.honest() != Honest::Plain) {
+        let options = AttackOptions::default();
+        let shards = digits::shards(&options, row.honest(), 1).unwrap();
+        let subjects = digits::subjects(row.honest(), options.devices);
+        let tests: u32 = shards.iter().take(subjects).map(|shard| shard.test_len()).sum();
+        assert!(tests >= 200, "{row}: {tests}");
+    }
+}

@@ -1,0 +1,40 @@
+//! `fairtier bench`.
+
+use anyhow::Result;
+use clap::{Subcommand, ValueEnum};
+use common::output::print;
+use strategies::Registry;
+
+pub mod attack;
+#[expect(clippy::print_stdout, reason = "the `bench load` that has started `bench bare` reads every line")]
+pub mod load;
+
+/// `fairtier bench`.
+#[derive(Subcommand, Debug)]
+pub enum Bench {
+    /// Puts a real gateway under the load of many devices and measures it
+    #[command(after_help = load::EXAMPLES)]
+    Load(Box<load::LoadArgs>),
+    /// Measures what the guard costs honest devices and what it saves from hostile ones
+    #[command(after_help = attack::EXAMPLES)]
+    Attack(Box<attack::AttackArgs>),
+    #[command(hide = true)]
+    Bare(load::BareArgs),
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+}
+
+impl Bench {
+    pub fn run(&self, registry: &Registry) -> Result<()> {
+        let text = match self {
+            Self::Load(args) => load::run(args)?,
+            Self::Attack(args) => attack::run(registry, args)?,
+            Self::Bare(args) => load::bare(args)?,
+        };
+        Ok(print(&text)?)
+    }
+}

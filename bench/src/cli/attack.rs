@@ -1,0 +1,150 @@
+//! `fairtier bench attack`: what the guard costs honest devices, and what it saves from hostile ones.
+
+use crate::attack::{AttackError, AttackOptions, Data, Row, run as run_attacks, table};
+use clap::Args;
+use strategies::Registry;
+
+use super::Format;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  fairtier bench attack                                   all rows under four guards, five seeds (some minutes)
+  fairtier bench attack --row rare-classes --row flipped:20 --seeds 2
+  fairtier bench attack --tiers 1.0                       all devices alike; --devices 40 --tiers 1.0,0.7,0.5,0.25,0.125: five tiers
+  fairtier bench attack --strategy fedavg --guard off --guard default
+  fairtier bench attack --guard 'share = 3.0'             other keys of [guard]
+  fairtier bench attack --data wisdm --devices 36         people with phones, where that data set is
+  fairtier bench attack --format json | jq .rows";
+
+/// So that the last seed is a number, too.
+const MOST_SEEDS: u64 = 10_000;
+
+#[derive(Args, Debug)]
+pub struct AttackArgs {
+    /// Whose samples devices have
+    #[arg(long, value_enum, default_value_t = Data::Digits)]
+    data: Data,
+    /// Devices in the fleet
+    #[arg(long, default_value_t = AttackOptions::default().devices)]
+    devices: usize,
+    /// Widths of the tiers, widest first
+    #[arg(long, value_delimiter = ',', default_values_t = AttackOptions::default().tiers)]
+    tiers: Vec<f64>,
+    #[arg(long, default_value_t = AttackOptions::default().rounds)]
+    rounds: u32,
+    /// Name of the strategy [default: as `init` writes it]
+    #[arg(long, default_value_t = String::new(), hide_default_value = true)]
+    strategy: String,
+    /// Its parameters, as in 'q = 2, step = "hessian"'
+    #[arg(long, default_value_t = String::new(), hide_default_value = true)]
+    params: String,
+    /// Share of the devices asked in a round
+    #[arg(long, default_value_t = AttackOptions::default().participation)]
+    participation: f64,
+    /// off, default, agreeing, probe, or keys of [guard] as in 'share = 3.0'; may be given several times [default: the four]
+    #[arg(long)]
+    guard: Vec<String>,
+    /// Only these rows; may be given several times
+    #[arg(long)]
+    row: Vec<String>,
+    /// Names the rows and ends
+    #[arg(long)]
+    list: bool,
+    /// Of the first run
+    #[arg(long, default_value_t = AttackOptions::default().seed, value_parser = clap::value_parser!(u64).range(..=u64::MAX - MOST_SEEDS))]
+    seed: u64,
+    /// Runs of every case, with this many seeds
+    #[arg(long, default_value_t = AttackOptions::default().seeds, value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]
+    seeds: u64,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub fn run(registry: &Registry, args: &AttackArgs) -> Result<String, AttackError> {
+    if args.list {
+        return Ok(Row::all().iter().map(|row| format!("{row}\n")).collect());
+    }
+    let options = options(args)?;
+    let progress = |done: usize, all: usize| {
+        if !args.quiet && (done.is_multiple_of(10) || done == all) {
+            eprintln!("{done} of {all} runs");
+        }
+    };
+    let result = run_attacks(registry, &options, progress)?;
+    let json = || serde_json::to_string(&result).map(|text| text + "\n").unwrap_or_default();
+    Ok(if args.format == Format::Json { json() } else { table(&result) })
+}
+
+fn options(args: &AttackArgs) -> Result<AttackOptions, AttackError> {
+    let default = AttackOptions::default();
+    let guard = |name: &String| {
+        let known = default.guards.iter().find(|(known, _)| known == name);
+        known.cloned().unwrap_or_else(|| (name.clone(), name.clone()))
+    };
+    let mut guards: Vec<_> = args.guard.iter().map(guard).collect();
+    if guards.is_empty() {
+        guards.clone_from(&default.guards);
+    }
+    let mut rows: Vec<Row> = args.row.iter().map(|row| row.parse()).collect::<Result<_, _>>()?;
+    if rows.is_empty() {
+        rows = default.rows;
+    }
+    if args.data == Data::Wisdm {
+        // Its people are what they are, and its classes are too few for a probe without them.
+        rows.retain(|row| !matches!(row, Row::Honest(honest) if *honest != crate::attack::Honest::Plain));
+        guards.retain(|(name, _)| name != "probe");
+    }
+    Ok(AttackOptions {
+        data: args.data,
+        devices: args.devices,
+        tiers: args.tiers.clone(),
+        rounds: args.rounds,
+        strategy: args.strategy.clone(),
+        params: args.params.clone(),
+        participation: args.participation,
+        guards,
+        rows,
+        seed: args.seed,
+        seeds: args.seeds,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Attack {
+        #[command(flatten)]
+        attack: AttackArgs,
+    }
+
+    #[test]
+    fn seeds_that_would_run_out_are_refused() {
+        let parse = |args: [&str; 3]| Attack::try_parse_from(args).map(|Attack { attack }| attack.seed);
+        assert_eq!(parse(["attack", "--seed", "18446744073709541615"]).unwrap(), u64::MAX - MOST_SEEDS);
+        for wrong in [
+            ["attack", "--seed", "18446744073709551615"],
+            ["attack", "--seeds", "0"],
+            ["attack", "--seeds", "10001"],
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn guards_have_names_or_are_keys() {
+        let args = ["attack", "--guard", "off", "--guard", "share = 3.0", "--row", "flipped:20"];
+        let options = options(&Attack::parse_from(args).attack).unwrap();
+        let keys: Vec<_> = options.guards.iter().map(|(_, keys)| keys.as_str()).collect();
+        assert_eq!(keys, ["mode = \"off\"", "share = 3.0"]);
+        assert_eq!(options.rows.len(), 1);
+    }
+}

@@ -1,0 +1,213 @@
+//! `fairtier bench load`: an aggregator under the load of many devices.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    ops::RangeInclusive,
+    path::PathBuf,
+};
+
+use crate::load::{
+    self, LoadError, LoadOptions, Target,
+    bare::{Bare, Setup},
+};
+use clap::{Args, ValueEnum};
+use common::Codec;
+
+use super::Format;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  fairtier bench load                                        2,000 devices, 5 rounds of a 178,110-parameter model
+  fairtier bench load --devices 50 --rounds 20 --reference   beside bare QUIC streams with the same bytes
+  fairtier bench load --devices 50 --rounds 20 --codec int8 --reference --format json
+  fairtier bench load --devices 50 --rounds 20 --reference tuned   streams with the aggregator's own transport
+  fairtier bench load --check                                exit code 1 if a bar is missed, and says by how much
+  fairtier bench load --devices 50 --rounds 20 --reference --check --format json | jq .checks
+  fairtier bench load --devices 200 --server 127.0.0.1:4433 --dir gateway --pid 4711   one that runs already
+
+Devices hold real connections with certificates of their own and follow the whole protocol, but have no data and
+do not train. The aggregator is a process of its own with its durable store in a temporary directory.
+
+With --reference, the aggregator and the streams take turns of up to six rounds. The first of each turn still sees the end of
+the other's and does not count, on either side; there are as many more rounds, so that --rounds of both count.
+
+The bars of --check: every update accepted (without it, too, a run in which some are missing fails); peak memory of the
+aggregator in all phases at most 64 MB and 80 KB for each device (of 1024 bytes); the peak of the last round at most 5 % above
+that of the first; with --reference, at least 0.6 of its updates per second. What can not be measured is missed: growth takes
+two rounds, memory a process (--pid with --server).";
+
+/// A number of things, of which there must be some.
+const SOME: RangeInclusive<i64> = 1..=u32::MAX as i64;
+
+#[derive(Args, Debug)]
+pub struct LoadArgs {
+    /// Devices, all connected at once
+    #[arg(long, value_name = "N", default_value_t = LoadOptions::default().devices as u32, value_parser = clap::value_parser!(u32).range(SOME))]
+    devices: u32,
+    /// Rounds that count
+    #[arg(long, value_name = "N", default_value_t = LoadOptions::default().rounds, value_parser = clap::value_parser!(u32).range(SOME))]
+    rounds: u32,
+    /// Connections that are opened at the same time
+    #[arg(long, value_name = "N", default_value_t = LoadOptions::default().concurrency as u32, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    concurrency: u32,
+    /// Encoding of models and updates
+    #[arg(long, value_enum, default_value_t = LoadCodec::F32)]
+    codec: LoadCodec,
+    /// Model of the zoo
+    #[arg(long, default_value_t = LoadOptions::default().model)]
+    model: String,
+    #[arg(long, default_value_t = LoadOptions::default().strategy)]
+    strategy: String,
+    /// Also move the same bytes through bare QUIC streams between two processes, in turns with the aggregator
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "plain")]
+    reference: Option<LoadSetup>,
+    /// An aggregator that runs already on this machine; its `run.min_devices`, `run.rounds` (with --reference one more for
+    /// every five or part of five) and model must suit
+    #[arg(long, value_name = "ADDRESS", requires = "dir")]
+    server: Option<SocketAddr>,
+    /// Its directory, where the devices are enrolled
+    #[arg(long, value_name = "DIR", requires = "server")]
+    dir: Option<PathBuf>,
+    /// Its process, to see its memory
+    #[arg(long, requires = "server")]
+    pid: Option<u32>,
+    /// Fail if a bar is missed: accepted updates, peak memory and its growth, and the ratio if there is a reference
+    #[arg(long)]
+    check: bool,
+    #[arg(long, default_value_t = LoadOptions::default().seed)]
+    seed: u64,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+enum LoadCodec {
+    F32,
+    F16,
+    Int8,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+enum LoadSetup {
+    /// quinn as it comes
+    Plain,
+    /// With the aggregator's transport
+    Tuned,
+}
+
+impl From<LoadSetup> for Setup {
+    fn from(setup: LoadSetup) -> Self {
+        match setup {
+            LoadSetup::Plain => Self::Plain,
+            LoadSetup::Tuned => Self::Tuned,
+        }
+    }
+}
+
+/// The serving side of the reference; started by `fairtier bench load`.
+#[derive(Args, Debug)]
+pub struct BareArgs {
+    #[arg(long)]
+    dir: PathBuf,
+    #[arg(long, value_enum)]
+    setup: LoadSetup,
+    #[arg(long)]
+    devices: usize,
+    #[arg(long)]
+    down: u32,
+    #[arg(long)]
+    up: u32,
+}
+
+pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
+    let target = match (&args.server, &args.dir) {
+        (Some(server), Some(dir)) => Some(Target { server: *server, dir: dir.clone(), pid: args.pid }),
+        _ => None,
+    };
+    let options = LoadOptions {
+        devices: args.devices as usize,
+        rounds: args.rounds,
+        concurrency: args.concurrency as usize,
+        codec: match args.codec {
+            LoadCodec::F32 => Codec::F32,
+            LoadCodec::F16 => Codec::F16,
+            LoadCodec::Int8 => Codec::Int8,
+        },
+        model: args.model.clone(),
+        strategy: args.strategy.clone(),
+        reference: args.reference.map(Setup::from),
+        target,
+        seed: args.seed,
+    };
+    let quiet = args.quiet;
+    let progress = move |round: u32, seconds: f64| {
+        if !quiet {
+            eprintln!("round {round:>4}: {seconds:.3} s");
+        }
+    };
+    let result = runtime()?.block_on(load::run(&options, Box::new(progress)))?;
+    let json = || serde_json::to_string(&result).map(|text| text + "\n").unwrap_or_default();
+    let text = if args.format == Format::Json { json() } else { load::table(&result) };
+    let verdict = if args.check { result.check() } else { result.complete() };
+    verdict.inspect_err(|_| {
+        // What was measured is shown all the same; nobody may be left to read it.
+        let _ = io::stdout().write_all(text.as_bytes());
+    })?;
+    Ok(text)
+}
+
+pub fn bare(args: &BareArgs) -> Result<String, LoadError> {
+    let bare = Bare { setup: args.setup.into(), devices: args.devices, bytes: [args.down, args.up] };
+    runtime()?.block_on(load::bare::serve(&args.dir, bare, |address| println!("listening on {address}")))?;
+    Ok(String::new())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, LoadError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|source| LoadError::Io { what: "threads".into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Load {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    #[test]
+    fn a_load_of_nothing_is_refused() {
+        let parse =
+            |args: [&str; 3]| Load::try_parse_from(args).map(|Load { load }| (load.devices, load.rounds));
+        assert_eq!(parse(["load", "--devices", "7"]).unwrap(), (7, LoadOptions::default().rounds));
+        assert!(parse(["load", "--devices", "0"]).is_err() && parse(["load", "--rounds", "0"]).is_err());
+        for wrong in ["0", "1048577", "18446744073709551615"] {
+            assert!(parse(["load", "--concurrency", wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_reference_is_plain_unless_told_otherwise() {
+        let parse = |args: &[&str]| {
+            let load = Load::try_parse_from([&["load"], args].concat()).map(|Load { load }| load.reference);
+            load.map(|setup| setup.map(Setup::from))
+        };
+        assert_eq!(parse(&[]).unwrap(), None);
+        assert_eq!(parse(&["--reference", "--quiet"]).unwrap(), Some(Setup::Plain));
+        assert_eq!(parse(&["--reference", "tuned"]).unwrap(), Some(Setup::Tuned));
+        assert!(parse(&["--reference", "fast"]).is_err());
+        // The serving process is told by the same names.
+        for (setup, name) in [(LoadSetup::Plain, "plain"), (LoadSetup::Tuned, "tuned")] {
+            assert_eq!((Setup::from(setup).name(), LoadSetup::from_str(name, false)), (name, Ok(setup)));
+        }
+    }
+}

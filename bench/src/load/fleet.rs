@@ -1,0 +1,170 @@
+//! All devices: enrolled, connected a few at a time, and in conversation until the run is over.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use aggregator::ca::{Authority, Existing, Membership};
+use client::host::{Identity, SILENCE, client_config};
+use common::{DeviceId, wire};
+use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use super::{Connected, LoadError, LoadLog, LoadOptions, device::Device, turns::Turns, updates::Updates};
+
+/// Devices that share a socket. Real ones have one each, but a socket costs this process 3 MB.
+const PER_SOCKET: usize = 16;
+/// How often a device tries to connect.
+const ATTEMPTS: u64 = 20;
+/// Lost connections after which a device gives up.
+const LOSSES: u64 = 5;
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// A device and what it connects with.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub device: DeviceId,
+    pub identity: Identity,
+}
+
+pub(super) fn enrol(authority: &Authority, devices: usize) -> Result<Vec<Member>, LoadError> {
+    let enrol = |index: usize| {
+        let name = format!("load-{index:05}");
+        let device: DeviceId = name
+            .parse()
+            .map_err(|_| LoadError::Device { device: name, what: "no name of a device".into() })?;
+        // A gateway that was put under load before knows these names.
+        let bundle = authority.enroll_as(&device, Membership::default(), Existing::Replace, None)?;
+        let identity = Identity::parse(bundle.as_bytes())?;
+        Ok(Member { device, identity })
+    };
+    (0..devices).map(enrol).collect()
+}
+
+/// What all devices share.
+struct Common {
+    server: SocketAddr,
+    updates: Updates,
+    log: Arc<LoadLog>,
+    turns: Arc<Turns>,
+    /// Places for those that are connecting.
+    gate: Semaphore,
+    started: Instant,
+    connected: Mutex<Connected>,
+}
+
+/// Connects everybody and waits for the end of the run.
+pub(super) async fn run(
+    server: SocketAddr,
+    members: &[Member],
+    options: &LoadOptions,
+    log: Arc<LoadLog>,
+    turns: Arc<Turns>,
+) -> Result<Connected, LoadError> {
+    let common = Arc::new(Common {
+        server,
+        updates: Updates::new(options.seed),
+        log,
+        turns,
+        gate: Semaphore::new(options.concurrency.max(1)),
+        started: Instant::now(),
+        connected: Mutex::new(Connected { devices: 0, seconds: 0.0, repeated: 0, lost: 0 }),
+    });
+    let endpoints = endpoints(members.len())?;
+    let mut conversations = JoinSet::new();
+    for (index, member) in members.iter().enumerate() {
+        let endpoint = endpoints[socket_of(index)].clone();
+        conversations.spawn(converse(common.clone(), endpoint, index, member.clone()));
+    }
+    while let Some(ended) = conversations.join_next().await {
+        ended.map_err(|error| LoadError::Device { device: "a device".into(), what: error.to_string() })??;
+    }
+    for endpoint in endpoints {
+        endpoint.wait_idle().await;
+    }
+    let connected = *common.connected.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(connected)
+}
+
+async fn converse(
+    common: Arc<Common>,
+    endpoint: Endpoint,
+    index: usize,
+    member: Member,
+) -> Result<(), LoadError> {
+    let named = |what: String| LoadError::Device { device: member.device.to_string(), what };
+    let mut lost = 0;
+    loop {
+        let mut device = {
+            let _place = common.gate.acquire().await.map_err(|closed| named(closed.to_string()))?;
+            let config = client_config(&member.identity, &[wire::ALPN], SILENCE)
+                .map_err(|error| LoadError::Tls(error.to_string()))?;
+            let (connection, repeated) = connect(&endpoint, common.server, &member, &config).await?;
+            let mut device = Device::open(connection, index).await.map_err(named)?;
+            device.join(&member.device).await.map_err(named)?;
+            let mut connected = common.connected.lock().unwrap_or_else(PoisonError::into_inner);
+            connected.repeated += repeated;
+            if lost == 0 {
+                connected.devices += 1;
+                connected.seconds = common.started.elapsed().as_secs_f64();
+            } else {
+                connected.lost += 1;
+            }
+            device
+        };
+        match device.take_part(&common.updates, &common.log, &common.turns).await {
+            Ok(()) => {
+                // While this one leaves, the others are still there.
+                common.log.look();
+                return Ok(());
+            }
+            // As a real device does.
+            Err(_) if lost < LOSSES => lost += 1,
+            Err(what) => return Err(named(what)),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+pub(super) fn socket_of(index: usize) -> usize {
+    index / PER_SOCKET
+}
+
+pub(super) fn endpoints(devices: usize) -> Result<Vec<Endpoint>, LoadError> {
+    let open =
+        |_| endpoint().map_err(|source| LoadError::Io { what: "can not open a socket".into(), source });
+    (0..devices.div_ceil(PER_SOCKET)).map(open).collect()
+}
+
+fn endpoint() -> io::Result<Endpoint> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    // As much as the system gives: otherwise devices lose what they would not have lost with sockets of their own.
+    let room = rustix::net::sockopt::socket_recv_buffer_size(&socket)?.saturating_mul(PER_SOCKET);
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, room);
+    Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(quinn::TokioRuntime))
+}
+
+/// Connects, again if need be; says how often it was needed.
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    server: SocketAddr,
+    member: &Member,
+    config: &ClientConfig,
+) -> Result<(Connection, u64), LoadError> {
+    let named = |what: String| LoadError::Device { device: member.device.to_string(), what };
+    let mut repeated = 0;
+    loop {
+        let connecting = endpoint
+            .connect_with(config.clone(), server, wire::SERVER_NAME)
+            .map_err(|error| named(error.to_string()))?;
+        match connecting.await {
+            Ok(connection) => return Ok((connection, repeated)),
+            Err(error) if repeated == ATTEMPTS => return Err(named(error.to_string())),
+            Err(_) => repeated += 1,
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

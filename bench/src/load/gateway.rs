@@ -1,0 +1,162 @@
+//! The aggregator's process, in a directory of its own.
+
+use std::{
+    fs, future,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use aggregator::config::Config;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    process::{Child, ChildStdout, Command},
+};
+
+use super::{LoadError, LoadOptions, PATIENCE};
+
+const GATEWAY: &str = "fairtier gateway";
+/// How often a process that ends is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A directory that an aggregator can serve.
+#[derive(Debug)]
+pub(super) struct Gateway {
+    program: PathBuf,
+    dir: PathBuf,
+}
+
+#[derive(Debug)]
+pub(super) struct Serving {
+    child: Child,
+    pub address: SocketAddr,
+    pub pid: Option<u32>,
+}
+
+/// One tier, so that every device has the whole model.
+pub(super) fn config(options: &LoadOptions) -> Result<Config, LoadError> {
+    let LoadOptions { devices, codec, model, strategy, seed, .. } = options;
+    let rounds = options.schedule().total();
+    let text = format!(
+        "[model]\nsource = \"{model}\"\ntiers = [1.0]\n[run]\nrounds = {rounds}\nmin_devices = {devices}\nseed = {seed}\n\
+         [strategy]\nname = \"{strategy}\"\n[wire]\ndown = \"{codec}\"\nup = \"{codec}\"\n\
+         [server]\nmax_connections = {most}\nmax_per_address = {most}\n",
+        codec = codec.name(),
+        most = devices + 64,
+    );
+    Ok(Config::parse(&text)?)
+}
+
+impl Gateway {
+    pub fn prepare(dir: &Path, config: &Config) -> Result<Self, LoadError> {
+        let path = dir.join("fairtier.toml");
+        let text = toml::to_string(config).unwrap_or_default();
+        fs::write(&path, text)
+            .map_err(|source| LoadError::Io { what: path.display().to_string(), source })?;
+        Ok(Self { program: program()?, dir: dir.to_owned() })
+    }
+
+    pub async fn start(self) -> Result<Serving, LoadError> {
+        let mut command = Command::new(&self.program);
+        command.args([
+            "gateway",
+            "--log",
+            "warn",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--exit-when-done",
+            "--dir",
+        ]);
+        command.stdin(Stdio::null());
+        let (child, address, mut output) = start(GATEWAY, command.arg(&self.dir)).await?;
+        // It must not wait for room to say more.
+        tokio::spawn(async move { output.read_to_end(&mut vec![]).await });
+        Ok(Serving { pid: child.id(), child, address })
+    }
+}
+
+impl Serving {
+    /// Waits for the process to fail, for ever if it does not.
+    pub async fn failed(&mut self) -> LoadError {
+        match self.ended().await {
+            Err(failed) => failed,
+            Ok(()) => future::pending().await,
+        }
+    }
+
+    /// It ends by itself once all devices have left; if not, the end of this process ends it. Looks at it until then.
+    pub async fn stop(mut self, look: impl Fn()) -> Result<(), LoadError> {
+        let looked_at = async {
+            loop {
+                look();
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            ended = tokio::time::timeout(PATIENCE, self.ended()) => {
+                ended.map_err(|_| LoadError::Lingers(GATEWAY))?
+            }
+            () = looked_at => Ok(()),
+        }
+    }
+
+    async fn ended(&mut self) -> Result<(), LoadError> {
+        let status = self.child.wait().await;
+        let status = status.map_err(|source| LoadError::Io { what: GATEWAY.into(), source })?;
+        if status.success() { Ok(()) } else { Err(LoadError::Failed { program: GATEWAY, status }) }
+    }
+}
+
+/// Starts a program that says where it is listening; also gives what it says after that.
+pub(super) async fn start(
+    program: &'static str,
+    command: &mut Command,
+) -> Result<(Child, SocketAddr, BufReader<ChildStdout>), LoadError> {
+    let failed = |source| LoadError::Io { what: program.into(), source };
+    command.stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(failed)?;
+    let ended = |said: String| LoadError::Process { program, said };
+    let mut output = BufReader::new(child.stdout.take().ok_or_else(|| ended(String::new()))?);
+    let mut said = String::new();
+    let address = loop {
+        let mut line = String::new();
+        if output.read_line(&mut line).await.map_err(failed)? == 0 {
+            return Err(ended(said));
+        }
+        if let Some(address) = line.strip_prefix("listening on ") {
+            break address.trim().parse().map_err(|_| ended(line.clone()))?;
+        }
+        said += &line;
+    };
+    Ok((child, address, output))
+}
+
+/// The program that runs, which is the gateway, too.
+pub fn program() -> Result<PathBuf, LoadError> {
+    std::env::current_exe().map_err(|source| LoadError::Io { what: "this program's path".into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that listens, in words, and ends with this exit code.
+    async fn serving(code: u8) -> Serving {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("echo listening on 127.0.0.1:1; exit {code}")]);
+        let (child, address, _) = start(GATEWAY, &mut command).await.unwrap();
+        Serving { pid: child.id(), child, address }
+    }
+
+    #[tokio::test]
+    async fn an_aggregator_that_ends_with_an_error_is_one() {
+        assert!(serving(0).await.stop(|| {}).await.is_ok());
+        let error = serving(3).await.stop(|| {}).await.unwrap_err();
+        assert!(error.to_string().contains("exit status: 3"), "{error}");
+        // Devices are not waited for.
+        let mut failing = serving(4).await;
+        assert!(matches!(failing.failed().await, LoadError::Failed { .. }));
+    }
+}

@@ -1,0 +1,116 @@
+//! The command line: groups of commands, each of which stands in the crate that does the work.
+
+use std::{io, path::PathBuf, process::ExitCode};
+
+use aggregator::cli::{Codes, Gateway, Round};
+use anyhow::{Context, Result};
+use bench::cli::Bench;
+use clap::{CommandFactory, Parser, Subcommand};
+use client::cli::{Board, Device};
+use models::cli::ModelTools;
+use sim::cli::{SIM_EXAMPLES, Sim, demo};
+use strategies::{Registry, roundfile::RoundFileError};
+
+mod moved;
+
+/// Fair federated learning on unequal devices.
+#[derive(Parser, Debug)]
+#[command(name = "fairtier", version, propagate_version = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Trains one fleet with HeteroFL and with FairHeteroFL, and shows who gains and who pays
+    #[command(after_help = demo::EXAMPLES)]
+    Demo(demo::DemoArgs),
+    /// The gateway: configuration, members of the fleet, rounds, and the model they give
+    Gateway(Gateway),
+    /// A device with an operating system: takes part in rounds, or carries boards to the gateway
+    Device(Device),
+    /// Boards on serial ports: firmware, samples, state
+    Board(Board),
+    /// Models: what is in them, slices, memory they need, gradients
+    Model(ModelTools),
+    /// Whole fleets in virtual time: experiments, data sets, reports
+    #[command(subcommand, after_help = SIM_EXAMPLES)]
+    Sim(Sim),
+    /// Recorded rounds
+    #[command(subcommand)]
+    Round(Round),
+    /// Measurements: a gateway under load, the guard under attack
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Lists the numbered errors
+    Codes(Codes),
+    /// Prints completions for a shell
+    #[command(after_help = COMPLETIONS)]
+    Completions { shell: clap_complete::Shell },
+    /// Writes a manual page for every command
+    Man {
+        /// Directory to write to; made if needed
+        #[arg(long, default_value = "man")]
+        out: PathBuf,
+    },
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  fairtier demo                                      20 devices over QUIC, two strategies, report.html
+  fairtier gateway init gateway                      configuration and certificates of a gateway
+  fairtier gateway enroll --dir gateway cam-1        a device joins the fleet: cam-1.pem
+  fairtier gateway serve --dir gateway               serve the fleet
+  fairtier device run --identity cam-1.pem --csv samples.csv
+  fairtier sim run --list                            experiments of the papers";
+
+const COMPLETIONS: &str = "\
+Examples:
+  fairtier completions bash > /etc/bash_completion.d/fairtier
+  fairtier completions zsh > ~/.zfunc/_fairtier";
+
+/// The command line as clap sees it, for completions and manual pages.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// The whole program, with the strategies of a registry: reads the arguments, does what they say, and tells how it ended.
+pub fn run(registry: &Registry) -> ExitCode {
+    if let Some(advice) = moved::advice(std::env::args().skip(1)) {
+        eprintln!("error: {advice}");
+        return ExitCode::from(2);
+    }
+    match Cli::parse().command.run(registry) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {}", common::error::explain(error.as_ref()));
+            // As for a wrong argument: what was given has to be mended.
+            if error.is::<RoundFileError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+impl Command {
+    fn run(self, registry: &Registry) -> Result<ExitCode> {
+        match self {
+            Self::Demo(args) => return args.run(),
+            Self::Model(tools) => return tools.run(),
+            Self::Gateway(gateway) => gateway.run(registry)?,
+            Self::Device(device) => device.run()?,
+            Self::Board(board) => board.run()?,
+            Self::Sim(sim) => sim.run(registry)?,
+            Self::Round(round) => round.run(registry)?,
+            Self::Bench(bench) => bench.run(registry)?,
+            Self::Codes(codes) => codes.run()?,
+            Self::Completions { shell } => {
+                clap_complete::generate(shell, &mut command(), "fairtier", &mut io::stdout());
+            }
+            Self::Man { out } => {
+                std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
+                clap_mangen::generate_to(command(), &out).with_context(|| out.display().to_string())?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
