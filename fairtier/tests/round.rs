@@ -74,16 +74,19 @@ fn arrays_beside_the_file_are_read() {
     recorded["strategy"] = json!({ "name": "heterofl", "params": { "eta": 2 } });
     write(&inner, &recorded);
     assert_eq!(run(&inner, &["round", "combine", "round.json"], None).stdout, output.stdout);
-    let other: Value =
-        serde_json::from_slice(&run(&inner, &["round", "combine", "round.json", "--strategy", "fedavg"], None).stdout)
-            .expect("JSON");
+    let other: Value = serde_json::from_slice(
+        &run(&inner, &["round", "combine", "round.json", "--strategy", "fedavg"], None).stdout,
+    )
+    .expect("JSON");
     assert_eq!(other["parameters"], json!([4.0, 2.5, 9.0]), "parameters of another strategy are not taken");
 
     // From standard input, files are found from where one stands.
-    let args = ["round", "combine", "--strategy", "heterofl", "--params", "{\"eta\": 2}", "-", "--format", "json"];
+    let args =
+        ["round", "combine", "--strategy", "heterofl", "--params", "{\"eta\": 2}", "-", "--format", "json"];
     let piped = run(&inner, &args, Some(&file().to_string()));
     assert_eq!(piped.stdout, output.stdout);
-    let table = run(&inner, &["round", "combine", "--strategy", "heterofl", "round.json", "--format", "table"], None);
+    let table =
+        run(&inner, &["round", "combine", "--strategy", "heterofl", "round.json", "--format", "table"], None);
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(text.contains("0.750000") && text.contains("refused: c (E12"), "{text}");
 }
@@ -110,10 +113,15 @@ fn mistakes_end_with_code_2_and_name_the_key() {
     bad["state"] = json!({ "lambda": {} });
     assert!(complaint(&bad, &args).contains("state"));
     assert!(complaint(&file(), &["round", "combine", "round.json"]).contains("strategy"));
-    assert!(complaint(&file(), &["round", "combine", "--strategy", "nope", "round.json"]).contains("fairheterofl"));
+    assert!(
+        complaint(&file(), &["round", "combine", "--strategy", "nope", "round.json"])
+            .contains("fairheterofl")
+    );
     let params = ["round", "combine", "--strategy", "fedavg", "--params", "{", "round.json"];
     assert!(complaint(&file(), &params).contains("--params"));
-    assert!(complaint(&file(), &["round", "combine", "--strategy", "fedavg", "gone.json"]).contains("gone.json"));
+    assert!(
+        complaint(&file(), &["round", "combine", "--strategy", "fedavg", "gone.json"]).contains("gone.json")
+    );
     assert!(complaint(&json!(["x"]), &args).contains("the file"));
 }
 

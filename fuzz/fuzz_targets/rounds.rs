@@ -3,14 +3,15 @@
 
 use std::path::Path;
 
+use strategies::Registry;
 use strategies::roundfile::{replay, RoundFile};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(file) = RoundFile::parse(text, Path::new("no-such-directory")) else { return };
-    let _ = replay(&file, "fedavg", Default::default());
+    let _ = replay(&Registry::standard(), &file, "fedavg", Default::default());
     if let Some((name, params)) = &file.strategy {
-        let _ = replay(&file, name, params.clone());
+        let _ = replay(&Registry::standard(), &file, name, params.clone());
     }
 });

@@ -41,10 +41,10 @@ impl Books {
 
 /// The exchange of training of a round, and what came before it.
 pub(super) struct Trained<'a> {
-    pub cohort: &'a Cohort<'a>,
+    pub cohort: &'a Cohort,
     pub entries: &'a [Entry],
     pub past: &'a [Entry],
-    pub earlier: &'a [Exchange<'a>],
+    pub earlier: &'a [Exchange],
     /// Entries of the exchange of gradients, if there was one.
     pub gradients: &'a [Entry],
     /// Factors of updates that were shortened.

@@ -153,7 +153,7 @@ impl Keeper {
             verdicts.push(self.guard.inspect(&mut cohort, stage.kind));
             Exchange { kind: stage.kind, cohort }
         };
-        let made: Vec<Exchange<'_>> = record.stages.iter().zip(&stages).map(exchange).collect();
+        let made: Vec<Exchange> = record.stages.iter().zip(&stages).map(exchange).collect();
         let alive = alive(&record, &stages);
         let names: Vec<_> = alive.iter().map(|(device, _)| device.clone()).collect();
         let Some(ask) = self.method.strategy.next(&made, &names).filter(|_| !alive.is_empty()) else {
@@ -199,7 +199,7 @@ impl Keeper {
         &self,
         ask: &Ask,
         (device, tier): (&DeviceId, Tier),
-        made: &[Exchange<'_>],
+        made: &[Exchange],
         round: u32,
         lr: f32,
     ) -> Option<Task> {

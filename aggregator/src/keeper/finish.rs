@@ -208,7 +208,7 @@ impl Keeper {
     /// With `bonus = "agreeing"`: devices whose updates point away from the others have none.
     fn take_away_bonus(
         &mut self,
-        cohort: &mut Cohort<'_>,
+        cohort: &mut Cohort,
         entries: &[Entry],
         scales: &BTreeMap<DeviceId, f64>,
     ) -> Result<(), CombineError<StoreError>> {
@@ -225,7 +225,7 @@ impl Keeper {
     /// With a probe: how far every update points along with it.
     fn compare_with_probe(
         &mut self,
-        cohort: &Cohort<'_>,
+        cohort: &Cohort,
         entries: &[Entry],
         lr: f32,
     ) -> Result<BTreeMap<DeviceId, f64>, CombineError<StoreError>> {

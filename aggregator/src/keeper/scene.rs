@@ -23,8 +23,8 @@ pub(super) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    pub(super) fn cohort(&self, entries: &[Entry]) -> Cohort<'a> {
-        let mut cohort = Cohort::new(self.regions, self.lr);
+    pub(super) fn cohort(&self, entries: &[Entry]) -> Cohort {
+        let mut cohort = Cohort::new(self.regions.clone(), self.lr);
         cohort.round = self.round;
         cohort.set_clients(self.clients);
         cohort.set_layers(self.layers);

@@ -244,7 +244,7 @@ fn combining_reads_from_the_store() {
     each(|store| {
         started(store);
         let entries = store.updates(1, 0).unwrap();
-        let mut cohort = Cohort::new(&map, 0.1);
+        let mut cohort = Cohort::new(map.clone(), 0.1);
         for entry in &entries {
             let mut payload = Vec::new();
             store.read(entry, &mut payload).unwrap();
@@ -518,7 +518,7 @@ fn parts_of_updates_are_those_of_the_whole() {
     for store in stores {
         store.begin_run(&run(), &[0.0; 3]).unwrap();
         store.open_round(&round(1)).unwrap();
-        let mut cohort = Cohort::new(&regions, 0.1);
+        let mut cohort = Cohort::new(regions.clone(), 0.1);
         for (name, codec) in ["a", "b", "c"].into_iter().zip(Codec::ALL) {
             let mut payload = vec![0; codec.encoded_len(count).unwrap() as usize];
             codec.encode(&values, 0, 7, &mut payload).unwrap();

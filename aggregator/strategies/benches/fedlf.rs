@@ -43,8 +43,8 @@ fn main() {
     for devices in [10, 50, 100] {
         let mut rng = Rng::new(1);
         let tier = Tier::new(0).expect("tier 0 exists");
-        let mut cohort = Cohort::new(&regions, 0.1);
-        cohort.set_layers(&layers);
+        let mut cohort = Cohort::new(regions.clone(), 0.1);
+        cohort.set_layers(layers.as_slice());
         // Gradients of devices have something in common.
         let common: Vec<f32> = (0..len).map(|_| rng.unit_f32() - 0.5).collect();
         let mut updates: Vec<Vec<f32>> = Vec::new();
@@ -87,7 +87,7 @@ fn main() {
 }
 
 /// Seconds of combining by a strategy without a past.
-fn whole(strategy: &str, cohort: &Cohort<'_>, updates: &[Vec<f32>]) -> f64 {
+fn whole(strategy: &str, cohort: &Cohort, updates: &[Vec<f32>]) -> f64 {
     let mut method = Registry::standard().method(strategy, Value::Null).expect("a known strategy");
     let mut theta = vec![0.0f32; updates.first().map_or(0, Vec::len)];
     let mut updates = updates;

@@ -43,7 +43,7 @@ fn main() {
     });
     black_box((&copy, &wide));
 
-    let mut cohort = Cohort::new(&regions, 0.1);
+    let mut cohort = Cohort::new(regions.clone(), 0.1);
     let scalars = Scalars {
         samples: 1,
         loss_before: 1.0,

@@ -2,7 +2,7 @@
 //!
 //! About 105 bytes per device and 8 per device and region; updates themselves are never held here.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use common::{
     Code, DeviceId, Tier, TierSet,
@@ -125,7 +125,7 @@ pub struct Refused {
 
 /// Everything a round is combined from, except the updates.
 #[derive(Clone, Debug)]
-pub struct Cohort<'a> {
+pub struct Cohort {
     /// From 1.
     pub round: u32,
     /// Learning rate of the devices in this round.
@@ -134,7 +134,7 @@ pub struct Cohort<'a> {
     pub server_lr: f64,
     /// Devices in the fleet, N; at least the number of participants.
     clients: usize,
-    regions: &'a RegionMap,
+    regions: Arc<RegionMap>,
     participants: Vec<Participant>,
     /// `participants x regions`: squared norm of each update.
     norms: Vec<f64>,
@@ -150,17 +150,17 @@ pub struct Cohort<'a> {
     /// What a device can count at most and at least, for strategies that average; absent: no bounds.
     pub bounds: Option<Bounds>,
     /// In model order; empty = the model is one layer.
-    layers: &'a [Range<usize>],
+    layers: Arc<[Range<usize>]>,
 }
 
-impl<'a> Cohort<'a> {
-    pub fn new(regions: &'a RegionMap, lr: f64) -> Self {
+impl Cohort {
+    pub fn new(regions: impl Into<Arc<RegionMap>>, lr: f64) -> Self {
         Self {
             round: 1,
             lr,
             server_lr: 1.0,
             clients: 0,
-            regions,
+            regions: regions.into(),
             participants: Vec::new(),
             norms: Vec::new(),
             device_weights: Vec::new(),
@@ -169,17 +169,17 @@ impl<'a> Cohort<'a> {
             absent: Vec::new(),
             steps: Vec::new(),
             bounds: None,
-            layers: &[],
+            layers: Arc::new([]),
         }
     }
 
     /// States where the layers of the model lie.
-    pub fn set_layers(&mut self, layers: &'a [Range<usize>]) {
-        self.layers = layers;
+    pub fn set_layers(&mut self, layers: impl Into<Arc<[Range<usize>]>>) {
+        self.layers = layers.into();
     }
 
-    pub fn layers(&self) -> &'a [Range<usize>] {
-        self.layers
+    pub fn layers(&self) -> &[Range<usize>] {
+        &self.layers
     }
 
     /// Notes a device whose last update can be read. One that takes part, or whose tier is unknown, is not
@@ -336,8 +336,8 @@ impl<'a> Cohort<'a> {
         set(&mut self.tier_weights, self.regions.tiers(), tier.index(), weight)
     }
 
-    pub fn regions(&self) -> &'a RegionMap {
-        self.regions
+    pub fn regions(&self) -> &Arc<RegionMap> {
+        &self.regions
     }
 
     pub fn clients(&self) -> usize {

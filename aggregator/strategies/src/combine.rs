@@ -78,8 +78,8 @@ pub struct RegionNote {
 /// are untouched; after an error of reading, neither may be used any more. `earlier` are the exchanges of the round before the one that gave the updates.
 pub fn combine<P: Scalar, U: Updates>(
     method: &mut Method,
-    cohort: &Cohort<'_>,
-    earlier: &[Exchange<'_>],
+    cohort: &Cohort,
+    earlier: &[Exchange],
     updates: &mut U,
     theta: &mut [P],
 ) -> Result<Outcome, CombineError<U::Error>> {
@@ -138,7 +138,7 @@ pub fn combine<P: Scalar, U: Updates>(
 pub fn weighted_mean<U: Updates>(
     strategy: &dyn Strategy,
     weights: &Weights,
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     updates: &mut U,
 ) -> Result<Vec<f64>, CombineError<U::Error>> {
     let mean = |sums: &TierSums| Mix::mean(cohort.regions(), sums);
@@ -153,7 +153,7 @@ pub fn weighted_mean<U: Updates>(
 /// The direction d that a strategy finds: a step of length 1 leads to `theta - d`.
 pub fn direction<U: Updates>(
     strategy: &dyn Strategy,
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     updates: &mut U,
 ) -> Result<Vec<f64>, CombineError<U::Error>> {
     let scope = strategy.scope().unwrap_or(Scope::Region);
@@ -178,7 +178,7 @@ struct Found<'a> {
 
 fn average<'a, U: Updates>(
     strategy: &dyn Strategy,
-    cohort: &Cohort<'a>,
+    cohort: &'a Cohort,
     weights: Weights,
     updates: &mut U,
 ) -> Result<Found<'a>, CombineError<U::Error>> {
@@ -219,7 +219,7 @@ fn average<'a, U: Updates>(
 
 fn direct<'a, U: Updates>(
     strategy: &dyn Strategy,
-    cohort: &Cohort<'a>,
+    cohort: &'a Cohort,
     blocks: &'a Blocks,
     updates: &mut U,
 ) -> Result<Found<'a>, CombineError<U::Error>> {
@@ -251,7 +251,7 @@ fn direct<'a, U: Updates>(
 
 /// Adds up what participants have sent, one after the other.
 fn fold<'a, U: Updates>(
-    cohort: &Cohort<'a>,
+    cohort: &'a Cohort,
     weights: &Weights,
     updates: &mut U,
     row: impl for<'r> Fn(usize, &'r Participant) -> Row<'r>,
@@ -277,11 +277,11 @@ fn fold<'a, U: Updates>(
     Ok(fold)
 }
 
-fn wrong_length<E>(cohort: &Cohort<'_>, device: &DeviceId, tier: Tier, got: usize) -> CombineError<E> {
+fn wrong_length<E>(cohort: &Cohort, device: &DeviceId, tier: Tier, got: usize) -> CombineError<E> {
     CombineError::Update { device: device.clone(), expected: cohort.regions().slice_len(tier), got }
 }
 
-fn kept(code: Code, cohort: &Cohort<'_>) -> Outcome {
+fn kept(code: Code, cohort: &Cohort) -> Outcome {
     let note = |&tiers: &TierSet| RegionNote {
         tiers,
         participants: cohort.reaching(tiers),

@@ -78,7 +78,7 @@ impl Grams {
 
 /// Reads every update, stretch by stretch, and multiplies it with every other.
 pub(crate) fn grams<U: Updates>(
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     blocks: &Blocks,
     updates: &mut U,
 ) -> Result<Grams, CombineError<U::Error>> {
@@ -183,7 +183,7 @@ impl Stretch {
     /// Reads this stretch of every update into the places of its blocks.
     fn gather<U: Updates>(
         &self,
-        cohort: &Cohort<'_>,
+        cohort: &Cohort,
         grams: &Grams,
         updates: &mut U,
         values: &mut [f64],
@@ -247,8 +247,8 @@ mod tests {
             }
             let regions = RegionMap::from_runs(end, 3, runs);
             let layers = [0..end / 3, end / 3..end / 2, end / 2..end];
-            let mut cohort = Cohort::new(&regions, 0.1);
-            cohort.set_layers(&layers);
+            let mut cohort = Cohort::new(regions.clone(), 0.1);
+            cohort.set_layers(layers.as_slice());
             let mut updates: Vec<Vec<f32>> = Vec::new();
             for device in 0..devices {
                 let tier = Tier::new(rng.below(3) as usize).unwrap();

@@ -93,7 +93,7 @@ impl Guard {
 
     /// Applies rules 1 and 3 and sets the bounds of rule 2, which [`combine`](crate::combine::combine()) keeps. The same cohort gives the same
     /// verdict until [`Guard::learn`].
-    pub fn inspect(&self, cohort: &mut Cohort<'_>, kind: Kind) -> Verdict {
+    pub fn inspect(&self, cohort: &mut Cohort, kind: Kind) -> Verdict {
         if !self.is_on() {
             return Verdict::default();
         }

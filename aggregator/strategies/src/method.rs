@@ -189,7 +189,7 @@ impl Method {
         self.varp.is_some() || self.strategy.scope().is_some()
     }
 
-    pub fn brief(&self, device: &DeviceId, made: &[Exchange<'_>], brief: &mut Brief) {
+    pub fn brief(&self, device: &DeviceId, made: &[Exchange], brief: &mut Brief) {
         brief.objective.robust = self.lsr;
         self.strategy.brief(device, made, brief);
     }

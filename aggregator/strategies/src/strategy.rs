@@ -58,33 +58,33 @@ pub trait Strategy: fmt::Debug + Send {
     fn begin(&mut self, _fleet: &[Member<'_>]) {}
 
     /// What to ask the selected devices after the exchanges made so far; `None`: the round can be combined.
-    fn next(&self, made: &[Exchange<'_>], _selected: &[DeviceId]) -> Option<Ask> {
+    fn next(&self, made: &[Exchange], _selected: &[DeviceId]) -> Option<Ask> {
         made.is_empty().then(Ask::train)
     }
 
     /// Changes what a device is told in the next exchange of training.
-    fn brief(&self, _device: &DeviceId, _made: &[Exchange<'_>], _brief: &mut Brief) {}
+    fn brief(&self, _device: &DeviceId, _made: &[Exchange], _brief: &mut Brief) {}
 
     /// How much each participant counts. Default: as many times as it has samples.
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         Weights::per_device(cohort.data_shares())
     }
 
     /// How much each participant would count if all losses were equal; only ratios matter. Default: as many times as it
     /// has samples. The guard measures by it what fairness adds.
-    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
         cohort.data_shares()
     }
 
     /// How the sums of the tiers form the step of each region. Default: the weighted mean. Between the tiers of a region the
     /// coefficients must not depend on the norms of the sums.
-    fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
+    fn mix(&self, cohort: &Cohort, sums: &TierSums) -> Mix {
         Mix::mean(cohort.regions(), sums)
     }
 
     /// How much each participant's first step counts, and the share of their mean in the step; only with
     /// [`Product::Both`].
-    fn first(&self, _cohort: &Cohort<'_>) -> Option<(Weights, f64)> {
+    fn first(&self, _cohort: &Cohort) -> Option<(Weights, f64)> {
         None
     }
 
@@ -95,7 +95,7 @@ pub trait Strategy: fmt::Debug + Send {
     }
 
     /// The step as a combination of updates, from their inner products alone.
-    fn direct(&self, _cohort: &Cohort<'_>, grams: &Grams) -> Direction {
+    fn direct(&self, _cohort: &Cohort, grams: &Grams) -> Direction {
         Direction::none(grams)
     }
 
@@ -121,7 +121,7 @@ pub trait Strategy: fmt::Debug + Send {
 
     /// The round has given a new model: what follows for the next one. `earlier` are the exchanges before
     /// the one that gave the updates.
-    fn learn(&mut self, _cohort: &Cohort<'_>, _earlier: &[Exchange<'_>]) {}
+    fn learn(&mut self, _cohort: &Cohort, _earlier: &[Exchange]) {}
 
     /// What devices will be told in the next round, for reports and round files.
     fn outlook(&self) -> Outlook {

@@ -24,7 +24,7 @@ pub enum Row<'a> {
 
 impl<'a> Row<'a> {
     /// The row of this number: participants in DeviceId order, then absent devices.
-    pub(crate) fn of(cohort: &'a Cohort<'_>, row: usize) -> Option<(Self, Tier, &'a DeviceId)> {
+    pub(crate) fn of(cohort: &'a Cohort, row: usize) -> Option<(Self, Tier, &'a DeviceId)> {
         if let Some(participant) = cohort.participants().get(row) {
             return Some((Self::Update(row, participant), participant.tier, &participant.device));
         }

@@ -70,7 +70,7 @@ fn peak(strategy: &str, regions: &RegionMap, devices: usize) -> usize {
     let before = NOW.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     let mut strategy = Registry::standard().method(strategy, serde_json::Value::Null).unwrap();
-    let mut cohort = Cohort::new(regions, 0.1);
+    let mut cohort = Cohort::new(regions.clone(), 0.1);
     cohort.reserve(devices);
     let mut updates = Made(regions);
     let mut buffer = Vec::new();

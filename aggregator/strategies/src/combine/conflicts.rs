@@ -26,7 +26,7 @@ pub struct Conflicts {
 
 /// Counts them for the step that led from one model to the next.
 pub fn conflicts<P: Scalar, U: Updates>(
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     before: &[P],
     after: &[P],
     updates: &mut U,
@@ -107,7 +107,7 @@ mod tests {
     fn plain_averaging_conflicts_in_the_second_layer() {
         let regions = RegionMap::from_runs(4, 1, [(0, 4, TierSet::first(1))]);
         let updates = vec![vec![-0.1, -0.1, -0.2, 0.1], vec![0.1, -0.2, 0.1, -0.4]];
-        let mut cohort = Cohort::new(&regions, 0.1);
+        let mut cohort = Cohort::new(regions.clone(), 0.1);
         let tier = Tier::new(0).unwrap();
         for (name, update) in ["a", "b"].into_iter().zip(&updates) {
             let norms = check_update(update, regions.pieces(tier), 1).unwrap();
@@ -115,12 +115,12 @@ mod tests {
             cohort.admit(name.parse().unwrap(), tier, scalars, &norms).unwrap();
         }
         let layers = [0..2, 2..4];
-        let count = |cohort: &Cohort<'_>, step: [f64; 4]| {
+        let count = |cohort: &Cohort, step: [f64; 4]| {
             conflicts(cohort, &[0.0; 4], &step, &mut updates.as_slice()).unwrap()
         };
         let mean = [0.0, -0.15, -0.05, -0.15];
         assert_eq!(count(&cohort, mean).layers, [0], "one layer where none are stated");
-        cohort.set_layers(&layers);
+        cohort.set_layers(layers.as_slice());
         assert_eq!(count(&cohort, mean), Conflicts { model: 0, layers: vec![0, 1] });
         let fair = [0.061_011_07, -0.147_293_75, -0.092_261_88, -0.116_490_11];
         assert_eq!(count(&cohort, fair), Conflicts { model: 0, layers: vec![0, 0] });
@@ -135,11 +135,11 @@ mod tests {
         let (wide, both) = (TierSet::first(1), TierSet::first(2));
         let regions = RegionMap::from_runs(3, 2, [(0, 1, both), (1, 1, wide), (2, 1, both)]);
         let updates = vec![vec![1.0, 1.0]];
-        let mut cohort = Cohort::new(&regions, 0.1);
+        let mut cohort = Cohort::new(regions.clone(), 0.1);
         let scalars = Scalars { samples: 1, ..Scalars::default() };
         cohort.admit("a".parse().unwrap(), Tier::new(1).unwrap(), scalars, &[2.0, 0.0]).unwrap();
         let layers = [0..2, 2..3];
-        cohort.set_layers(&layers);
+        cohort.set_layers(layers.as_slice());
         let step = [1.0, -100.0, -2.0];
         let found = conflicts(&cohort, &[0.0; 3], &step, &mut updates.as_slice()).unwrap();
         assert_eq!(found, Conflicts { model: 1, layers: vec![0, 1] });

@@ -27,7 +27,7 @@ pub struct Fold<'a> {
 
 impl<'a> Fold<'a> {
     /// Room for the tiers of a cohort's rows. Weights per block need to know the blocks.
-    pub fn new(cohort: &Cohort<'a>, blocks: Option<&'a Blocks>) -> Self {
+    pub fn new(cohort: &'a Cohort, blocks: Option<&'a Blocks>) -> Self {
         let regions = cohort.regions();
         let room = |index| {
             let held = |tier: &Tier| {

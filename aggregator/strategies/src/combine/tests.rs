@@ -33,8 +33,8 @@ fn map() -> RegionMap {
     RegionMap::from_runs(5, 2, [(0, 1, only(0)), (1, 1, both), (3, 1, only(0)), (4, 1, only(1))])
 }
 
-fn cohort<'a>(map: &'a RegionMap, members: &[(&str, usize, u32, &[f32])]) -> Cohort<'a> {
-    let mut cohort = Cohort::new(map, 0.1);
+fn cohort<'a>(map: &'a RegionMap, members: &[(&str, usize, u32, &[f32])]) -> Cohort {
+    let mut cohort = Cohort::new(map.clone(), 0.1);
     for &(name, index, samples, update) in members {
         let norms = check_update(update, map.pieces(tier(index)), map.sets().len()).unwrap();
         cohort.admit(id(name), tier(index), scalars(samples), &norms).unwrap();
@@ -124,7 +124,7 @@ fn weights_may_differ_by_region() {
 fn a_cohort_is_sorted_whatever_the_arrival() {
     let map = map();
     let norms = |n: f64| [n, n + 0.5, 0.0];
-    let mut cohort = Cohort::new(&map, 0.1);
+    let mut cohort = Cohort::new(map.clone(), 0.1);
     for (name, n) in [("m", 2.0), ("z", 3.0), ("B", 0.0), ("c", 1.0)] {
         cohort.admit(id(name), tier(0), scalars(1), &norms(n)).unwrap();
     }
@@ -163,7 +163,7 @@ fn devices_of_weight_zero_are_not_read() {
         fn name(&self) -> &'static str {
             "nobody"
         }
-        fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        fn weigh(&self, cohort: &Cohort) -> Weights {
             Weights::per_device(vec![0.0; cohort.participants().len()])
         }
     }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How much each participant counts: the same for all where the strategy would go by samples.
-pub(crate) fn weigh(strategy: &dyn Strategy, cohort: &Cohort<'_>) -> Weights {
+pub(crate) fn weigh(strategy: &dyn Strategy, cohort: &Cohort) -> Weights {
     let mut weights = strategy.weigh(cohort);
     let data = cohort.data_shares();
     if weights.shares().iter().zip(&data).all(|(share, data)| (share - data).abs() <= 1e-12) {
@@ -59,7 +59,7 @@ impl<U: Updates> Updates for Corrected<'_, U> {
 
 impl Varp {
     /// Mean of the last updates over all devices of the fleet.
-    pub(crate) fn mean(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    pub(crate) fn mean(&self, cohort: &Cohort) -> Vec<f64> {
         let clients = cohort.clients().max(self.last.len()) as f64;
         let at = |index: usize| sum(self.last.values().filter_map(|last| last.get(index).copied())) / clients;
         (0..cohort.regions().parameters()).map(at).collect()
@@ -67,7 +67,7 @@ impl Varp {
 
     pub(crate) fn learn<U: Updates>(
         &mut self,
-        cohort: &Cohort<'_>,
+        cohort: &Cohort,
         updates: &mut U,
     ) -> Result<(), CombineError<U::Error>> {
         let mut buffer = Vec::new();

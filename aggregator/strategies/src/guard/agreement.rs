@@ -32,7 +32,7 @@ const STRETCH: usize = 1024;
 
 /// Devices whose updates point away from the others.
 pub fn disagreeing<U: Updates>(
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     updates: &mut U,
 ) -> Result<BTreeSet<DeviceId>, CombineError<U::Error>> {
     let cosines = cosines(cohort, updates)?;
@@ -41,7 +41,7 @@ pub fn disagreeing<U: Updates>(
 
 /// Cosine of every participant with the others; absent where it has no direction or too few others.
 fn cosines<U: Updates>(
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     updates: &mut U,
 ) -> Result<BTreeMap<DeviceId, f64>, CombineError<U::Error>> {
     let participants = cohort.participants();

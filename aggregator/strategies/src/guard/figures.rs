@@ -16,12 +16,7 @@ use common::message::MAX_TRIALS;
 use super::{Findings, GuardConfig};
 use crate::cohort::{Bounds, Cohort, Participant};
 
-pub(super) fn check(
-    config: &GuardConfig,
-    bounds: &Bounds,
-    cohort: &mut Cohort<'_>,
-    findings: &mut Findings<'_>,
-) {
+pub(super) fn check(config: &GuardConfig, bounds: &Bounds, cohort: &mut Cohort, findings: &mut Findings<'_>) {
     let usual = losses(config, cohort, findings);
     if cohort.participants().iter().all(Participant::is_plain) {
         return;
@@ -43,7 +38,7 @@ pub(super) fn lower_median(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// One figure of every participant, where it has said one, with the participant's place.
-fn said(cohort: &Cohort<'_>, of: impl Fn(&Participant) -> Option<f64>) -> Vec<(usize, f64)> {
+fn said(cohort: &Cohort, of: impl Fn(&Participant) -> Option<f64>) -> Vec<(usize, f64)> {
     let figure = |(index, participant)| Some((index, of(participant)?));
     cohort.participants().iter().enumerate().filter_map(figure).collect()
 }
@@ -56,7 +51,7 @@ fn above(said: Vec<(usize, f64)>, times: f64) -> Vec<(usize, f64, f64)> {
 }
 
 /// Gives the median loss before training.
-fn losses(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) -> Option<f64> {
+fn losses(config: &GuardConfig, cohort: &mut Cohort, findings: &mut Findings<'_>) -> Option<f64> {
     let before = said(cohort, |participant| Some(participant.loss()));
     let usual = lower_median(before.iter().map(|&(_, loss)| loss));
     for (index, said, limit) in above(before, config.loss) {
@@ -70,7 +65,7 @@ fn losses(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings
     usual
 }
 
-fn gaps(limit: f64, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) {
+fn gaps(limit: f64, cohort: &mut Cohort, findings: &mut Findings<'_>) {
     for (index, said) in said(cohort, Participant::gap) {
         if said.abs() > limit {
             let counted = limit.copysign(said);
@@ -80,7 +75,7 @@ fn gaps(limit: f64, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-fn masses(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) {
+fn masses(config: &GuardConfig, cohort: &mut Cohort, findings: &mut Findings<'_>) {
     let per_sample = said(cohort, |participant| Some(participant.mass()? / participant.samples()));
     for (index, said, limit) in above(per_sample, config.loss) {
         let Some(samples) = cohort.participants().get(index).map(Participant::samples) else { continue };
@@ -89,7 +84,7 @@ fn masses(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings
     }
 }
 
-fn trials(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) {
+fn trials(config: &GuardConfig, cohort: &mut Cohort, findings: &mut Findings<'_>) {
     for step in 0..MAX_TRIALS {
         let tried = said(cohort, |participant| participant.trials().get(step).copied());
         if tried.is_empty() {
@@ -106,7 +101,7 @@ fn trials(config: &GuardConfig, cohort: &mut Cohort<'_>, findings: &mut Findings
     }
 }
 
-fn group_counts(bounds: &Bounds, cohort: &mut Cohort<'_>, findings: &mut Findings<'_>) {
+fn group_counts(bounds: &Bounds, cohort: &mut Cohort, findings: &mut Findings<'_>) {
     let devices: Vec<_> = cohort.participants().iter().map(|participant| &participant.device).collect();
     let samples: Vec<f64> = cohort.participants().iter().map(Participant::samples).collect();
     let allowed = bounds.counts(&devices, &samples);
@@ -125,12 +120,7 @@ fn group_counts(bounds: &Bounds, cohort: &mut Cohort<'_>, findings: &mut Finding
     }
 }
 
-fn group_losses(
-    config: &GuardConfig,
-    usual: Option<f64>,
-    cohort: &mut Cohort<'_>,
-    findings: &mut Findings<'_>,
-) {
+fn group_losses(config: &GuardConfig, usual: Option<f64>, cohort: &mut Cohort, findings: &mut Findings<'_>) {
     let groups = cohort.participants().iter().map(|participant| participant.group_losses().len()).max();
     for group in 0..groups.unwrap_or(0) {
         let mean = |participant: &Participant| {

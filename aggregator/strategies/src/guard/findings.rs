@@ -26,18 +26,18 @@ pub(super) struct Findings<'a> {
 
 impl Findings<'_> {
     /// A figure of the size of a loss.
-    pub fn loss(&mut self, cohort: &Cohort<'_>, index: usize, what: &'static str, said: f64, counted: f64) {
+    pub fn loss(&mut self, cohort: &Cohort, index: usize, what: &'static str, said: f64, counted: f64) {
         self.line(cohort, index, what, (said, counted), &format!("more than {} medians", self.config.loss));
     }
 
-    pub fn length(&mut self, cohort: &Cohort<'_>, index: usize, said: f64, counted: f64) {
+    pub fn length(&mut self, cohort: &Cohort, index: usize, said: f64, counted: f64) {
         let why = format!("longer than {} median updates", self.config.length);
         self.line(cohort, index, "length", (said, counted), &why);
     }
 
     pub fn line(
         &mut self,
-        cohort: &Cohort<'_>,
+        cohort: &Cohort,
         index: usize,
         what: &'static str,
         (said, counted): (f64, f64),

@@ -41,7 +41,7 @@ impl Longest {
     pub fn shorten(
         self,
         config: &GuardConfig,
-        cohort: &mut Cohort<'_>,
+        cohort: &mut Cohort,
         kind: Kind,
         findings: &mut Findings<'_>,
     ) -> (BTreeMap<DeviceId, f64>, Self) {

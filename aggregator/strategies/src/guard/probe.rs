@@ -26,7 +26,7 @@ impl Guard {
     /// Takes out the devices that the probe has found to point away.
     pub(super) fn leave_out(
         &self,
-        cohort: &mut Cohort<'_>,
+        cohort: &mut Cohort,
         findings: &mut Findings<'_>,
     ) -> Vec<(DeviceId, Tier)> {
         let mut left_out = vec![];
@@ -56,7 +56,7 @@ impl Guard {
 
 /// Cosine of every update with `own`, a vector over the whole model; absent where one of them is 0.
 pub fn cosines<U: Updates>(
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     own: &[f64],
     updates: &mut U,
 ) -> Result<BTreeMap<DeviceId, f64>, CombineError<U::Error>> {

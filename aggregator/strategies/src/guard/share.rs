@@ -92,7 +92,7 @@ impl Bounded {
     /// `mix` is the strategy's; between the tiers of a region it must not depend on the norms of the sums.
     pub fn new(
         strategy: &dyn Strategy,
-        cohort: &Cohort<'_>,
+        cohort: &Cohort,
         weights: &Weights,
         mix: impl Fn(&TierSums) -> Mix,
     ) -> Option<Self> {
@@ -149,7 +149,7 @@ impl Bounded {
     }
 
     /// How the bounded sums form the step: with the length that the strategy's own mix has.
-    pub fn mix(&self, cohort: &Cohort<'_>, own: &Mix) -> Mix {
+    pub fn mix(&self, cohort: &Cohort, own: &Mix) -> Mix {
         let mut mix = Mix::none(cohort.regions());
         for (region, tiers) in cohort.regions().sets().iter().enumerate() {
             let length =
@@ -164,7 +164,7 @@ impl Bounded {
 }
 
 /// Devices whose share over all participants is above their cap, and how many the floor raises.
-pub(crate) fn held(strategy: &dyn Strategy, cohort: &Cohort<'_>, weights: &Weights) -> (Vec<Held>, usize) {
+pub(crate) fn held(strategy: &dyn Strategy, cohort: &Cohort, weights: &Weights) -> (Vec<Held>, usize) {
     let Some(Shares { counted, cap }) = bounded_shares(strategy, cohort, weights) else {
         return (vec![], 0);
     };
@@ -188,7 +188,7 @@ pub(crate) fn held(strategy: &dyn Strategy, cohort: &Cohort<'_>, weights: &Weigh
 }
 
 /// Over all participants, as in a region that every tier holds.
-fn bounded_shares(strategy: &dyn Strategy, cohort: &Cohort<'_>, weights: &Weights) -> Option<Shares> {
+fn bounded_shares(strategy: &dyn Strategy, cohort: &Cohort, weights: &Weights) -> Option<Shares> {
     let bounds = cohort.bounds.as_ref()?;
     let devices: Vec<&DeviceId> =
         cohort.participants().iter().map(|participant| &participant.device).collect();

@@ -51,7 +51,7 @@ impl Guard {
 }
 
 /// Puts the figures of groups that counted in the place of those that were said. Devices are in order.
-pub fn show_groups(delivered: &mut [Delivered], cohort: &Cohort<'_>) {
+pub fn show_groups(delivered: &mut [Delivered], cohort: &Cohort) {
     for participant in cohort.participants().iter().filter(|one| !one.group_counts().is_empty()) {
         let found = delivered.binary_search_by(|(device, ..)| device.cmp(&participant.device));
         if let Some((.., scalars)) = found.ok().and_then(|at| delivered.get_mut(at)) {

@@ -17,8 +17,8 @@ fn regions(tiers: usize) -> RegionMap {
 /// One device: tier, samples, loss and the length of its update.
 type Row = (usize, u32, f64, f64);
 
-fn cohort<'a>(regions: &'a RegionMap, rows: &[Row]) -> Cohort<'a> {
-    let mut cohort = Cohort::new(regions, 0.1);
+fn cohort<'a>(regions: &'a RegionMap, rows: &[Row]) -> Cohort {
+    let mut cohort = Cohort::new(regions.clone(), 0.1);
     for (index, &(tier, samples, loss, length)) in rows.iter().enumerate() {
         let scalars = Scalars { samples, loss_before: loss, ..Scalars::default() };
         let device = format!("d{index}").parse().unwrap();
@@ -27,16 +27,16 @@ fn cohort<'a>(regions: &'a RegionMap, rows: &[Row]) -> Cohort<'a> {
     cohort
 }
 
-fn inspect(guard: &Guard, cohort: &mut Cohort<'_>) -> Verdict {
+fn inspect(guard: &Guard, cohort: &mut Cohort) -> Verdict {
     guard.inspect(cohort, Kind::Train)
 }
 
-fn losses(cohort: &Cohort<'_>) -> Vec<f64> {
+fn losses(cohort: &Cohort) -> Vec<f64> {
     cohort.participants().iter().map(|participant| participant.loss()).collect()
 }
 
 /// Weights over all participants with updates of length 1.
-fn weigh(strategy: &str, params: serde_json::Value, cohort: &Cohort<'_>) -> Outcome {
+fn weigh(strategy: &str, params: serde_json::Value, cohort: &Cohort) -> Outcome {
     let updates: Vec<Vec<f64>> = cohort.participants().iter().map(|_| vec![0.6, 0.8]).collect();
     let mut theta = vec![0.0f64; 2];
     let mut method = by_name(strategy, params).unwrap();
@@ -166,7 +166,7 @@ fn a_bounded_step_keeps_the_strategys_length() {
         ("qffl", serde_json::json!({ "q": 2.0 })),
         ("fedsgd", serde_json::json!({ "lr": 0.5 })),
     ] {
-        let step = |cohort: &Cohort<'_>| {
+        let step = |cohort: &Cohort| {
             // All updates are the same, so the step is that update times the length.
             let updates: Vec<Vec<f64>> = cohort.participants().iter().map(|_| vec![0.6, 0.8]).collect();
             let mut theta = vec![0.0f64; 2];
@@ -228,7 +228,7 @@ fn counts_at_enrolment_are_bounded_for_strategies_that_start_from_them() {
 #[test]
 fn figures_that_some_strategies_ask_for_are_bounded_like_losses() {
     let regions = regions(1);
-    let mut cohort = Cohort::new(&regions, 0.1);
+    let mut cohort = Cohort::new(regions.clone(), 0.1);
     for index in 0..5 {
         let loud = if index == 4 { 1e6 } else { 1.0 };
         let scalars = Scalars {
@@ -258,7 +258,7 @@ fn figures_that_some_strategies_ask_for_are_bounded_like_losses() {
 #[test]
 fn groups_with_more_samples_than_the_device_counts_with_are_cut() {
     let regions = regions(1);
-    let mut cohort = Cohort::new(&regions, 0.1);
+    let mut cohort = Cohort::new(regions.clone(), 0.1);
     for index in 0..8 {
         let samples = if index == 7 { 6000 } else { 60 };
         let scalars = Scalars {

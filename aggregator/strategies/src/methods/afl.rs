@@ -79,7 +79,7 @@ impl Strategy for Afl {
         Self::NAME
     }
 
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         let lambda = self.of_participants(cohort);
         by_region(cohort, |members| {
             let own = at(&lambda, members);
@@ -89,11 +89,11 @@ impl Strategy for Afl {
     }
 
     /// Lambda starts the same for all.
-    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
         vec![1.0; cohort.participants().len()]
     }
 
-    fn learn(&mut self, cohort: &Cohort<'_>, _: &[Exchange<'_>]) {
+    fn learn(&mut self, cohort: &Cohort, _: &[Exchange]) {
         let lambda = self.of_participants(cohort);
         let unnamed = self.of_unnamed(cohort);
         for (participant, lambda) in cohort.participants().iter().zip(lambda) {
@@ -131,14 +131,14 @@ impl Strategy for Afl {
 }
 
 impl Afl {
-    fn of_participants(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn of_participants(&self, cohort: &Cohort) -> Vec<f64> {
         let unnamed = self.of_unnamed(cohort);
         let of = |device| self.lambda.get(device).copied().unwrap_or(unnamed);
         cohort.participants().iter().map(|participant| of(&participant.device)).collect()
     }
 
     /// What each client has that is not named.
-    fn of_unnamed(&self, cohort: &Cohort<'_>) -> f64 {
+    fn of_unnamed(&self, cohort: &Cohort) -> f64 {
         let unknown = |device: &&DeviceId| !self.lambda.contains_key(*device);
         let here =
             cohort.participants().iter().map(|participant| &participant.device).filter(unknown).count();

@@ -57,7 +57,7 @@ impl Strategy for Ditto {
         Needs { personal: true, ..Needs::default() }
     }
 
-    fn brief(&self, _: &DeviceId, _: &[Exchange<'_>], brief: &mut Brief) {
+    fn brief(&self, _: &DeviceId, _: &[Exchange], brief: &mut Brief) {
         brief.personal = Some(self.params.lambda as f32);
     }
 }

@@ -160,7 +160,7 @@ impl Strategy for Eagle {
         Needs { validation: true, sgd: true, ..Needs::default() }
     }
 
-    fn next(&self, made: &[Exchange<'_>], selected: &[DeviceId]) -> Option<Ask> {
+    fn next(&self, made: &[Exchange], selected: &[DeviceId]) -> Option<Ask> {
         if made.iter().any(|exchange| exchange.kind == Kind::Train) {
             return None;
         }
@@ -173,18 +173,18 @@ impl Strategy for Eagle {
         Some(Ask::Alone { task: Self::alone(), devices })
     }
 
-    fn brief(&self, device: &DeviceId, made: &[Exchange<'_>], brief: &mut Brief) {
+    fn brief(&self, device: &DeviceId, made: &[Exchange], brief: &mut Brief) {
         let weight =
             self.weights.get(device).copied().unwrap_or_else(|| self.params.unknown(self.count(made)));
         brief.objective.weight = weight.clamp(f32::MIN.into(), f32::MAX.into()) as f32;
         brief.gap = true;
     }
 
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         Weights::per_device(self.plain(cohort))
     }
 
-    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
         vec![1.0; cohort.participants().len()]
     }
 
@@ -193,7 +193,7 @@ impl Strategy for Eagle {
         self.weigh_anew();
     }
 
-    fn learn(&mut self, cohort: &Cohort<'_>, earlier: &[Exchange<'_>]) {
+    fn learn(&mut self, cohort: &Cohort, earlier: &[Exchange]) {
         for exchange in earlier.iter().filter(|exchange| exchange.kind == Kind::Alone) {
             let answered = exchange.cohort.participants().iter();
             self.known.baseline.extend(answered.map(|participant| participant.device.clone()));
@@ -246,7 +246,7 @@ impl Eagle {
     }
 
     /// K. Before any gap is known: the devices that take part, all of which have just trained alone.
-    fn count(&self, made: &[Exchange<'_>]) -> usize {
+    fn count(&self, made: &[Exchange]) -> usize {
         if !self.known.gap.is_empty() {
             return self.known.gap.len();
         }

@@ -78,7 +78,7 @@ impl EbaParams {
     }
 
     /// Weights of equal losses.
-    pub(super) fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    pub(super) fn plain(&self, cohort: &Cohort) -> Vec<f64> {
         let count = cohort.participants().len();
         match self.prior {
             Prior::None if self.reweight => vec![1.0 / count as f64; count],
@@ -87,12 +87,12 @@ impl EbaParams {
     }
 
     /// `weights(F)`
-    pub(super) fn before(&self, cohort: &Cohort<'_>) -> Entropy {
+    pub(super) fn before(&self, cohort: &Cohort) -> Entropy {
         self.of(cohort, Participant::loss)
     }
 
     /// `weights(FK)`, or by samples without `reweight`.
-    pub(super) fn after(&self, cohort: &Cohort<'_>) -> Entropy {
+    pub(super) fn after(&self, cohort: &Cohort) -> Entropy {
         let weights = self.of(cohort, Participant::loss_after);
         if self.reweight {
             weights
@@ -101,7 +101,7 @@ impl EbaParams {
         }
     }
 
-    fn of(&self, cohort: &Cohort<'_>, loss: impl Fn(&Participant) -> f64) -> Entropy {
+    fn of(&self, cohort: &Cohort, loss: impl Fn(&Participant) -> f64) -> Entropy {
         let losses: Vec<f64> = cohort.participants().iter().map(loss).collect();
         let prior = match self.prior {
             Prior::None => vec![1.0 / losses.len() as f64; losses.len()],

@@ -105,11 +105,11 @@ impl Strategy for FairFed {
         Needs { groups: true, binary: true, ..Needs::default() }
     }
 
-    fn brief(&self, _: &DeviceId, _: &[Exchange<'_>], brief: &mut Brief) {
+    fn brief(&self, _: &DeviceId, _: &[Exchange], brief: &mut Brief) {
         brief.groups = Some(GroupReport { signal: Signal::ZeroOne, cap: 1.0 });
     }
 
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         if self.params.version == 2 {
             return Weights::per_device(self.wbar(cohort));
         }
@@ -118,7 +118,7 @@ impl Strategy for FairFed {
         by_region(cohort, |members| exp_shares(&at(&logs, members)))
     }
 
-    fn learn(&mut self, cohort: &Cohort<'_>, _: &[Exchange<'_>]) {
+    fn learn(&mut self, cohort: &Cohort, _: &[Exchange]) {
         let devices = cohort.participants().iter().map(|participant| participant.device.clone());
         let wbar = self.wbar(cohort);
         self.known.wbar.extend(devices.zip(wbar));
@@ -141,7 +141,7 @@ impl Strategy for FairFed {
 }
 
 impl FairFed {
-    fn wbar(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn wbar(&self, cohort: &Cohort) -> Vec<f64> {
         let shares = cohort.data_shares();
         if self.params.version == 1 {
             return self.log_weights(cohort).into_iter().map(f64::exp).collect();
@@ -157,7 +157,7 @@ impl FairFed {
     }
 
     /// `ln wbar` of version 1.
-    fn log_weights(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn log_weights(&self, cohort: &Cohort) -> Vec<f64> {
         let weights = cohort.data_shares().into_iter().zip(self.distances(cohort));
         weights
             .map(|(share, distance)| share.ln() - (self.params.beta * distance).min(f64::MAX / 2.0))
@@ -165,7 +165,7 @@ impl FairFed {
     }
 
     /// D of each participant.
-    fn distances(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn distances(&self, cohort: &Cohort) -> Vec<f64> {
         let reports: Vec<Option<Errors>> = cohort.participants().iter().map(Errors::of).collect();
         let mut all = Errors { wrong: Cells::filled(2, 0.0), counts: Cells::filled(2, 0.0) };
         for report in reports.iter().flatten() {

@@ -134,7 +134,7 @@ impl Strategy for FairHeteroFl {
     }
 
     /// `u_i`, scaled so that the largest of each tier is 1.
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         let mut weights = vec![0.0; cohort.participants().len()];
         let mut shares = weights.clone();
         let tiers = terms::of_tiers(&self.params, cohort);
@@ -149,11 +149,11 @@ impl Strategy for FairHeteroFl {
     }
 
     /// `g_m p_i`
-    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
         terms::priors(&self.params, cohort)
     }
 
-    fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
+    fn mix(&self, cohort: &Cohort, sums: &TierSums) -> Mix {
         let l = match self.params.step {
             Step::Hessian => self.params.l.unwrap_or(1.0 / cohort.lr),
             // It would cancel.
@@ -213,7 +213,7 @@ impl FairHeteroFl {
 /// The squared norms that the bound of a region is made of.
 struct Norms<'a> {
     region: usize,
-    cohort: &'a Cohort<'a>,
+    cohort: &'a Cohort,
     sums: &'a TierSums,
 }
 

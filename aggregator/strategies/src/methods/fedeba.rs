@@ -40,12 +40,12 @@ impl Strategy for FedEba {
         Needs { loss_after: self.params.reweight, ..Needs::default() }
     }
 
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         let after = self.params.after(cohort);
         by_region(cohort, |members| after.over(members))
     }
 
-    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
         self.params.plain(cohort)
     }
 }

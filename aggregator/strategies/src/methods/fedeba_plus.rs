@@ -113,7 +113,7 @@ impl Strategy for FedEbaPlus {
         }
     }
 
-    fn next(&self, made: &[Exchange<'_>], _: &[DeviceId]) -> Option<Ask> {
+    fn next(&self, made: &[Exchange], _: &[DeviceId]) -> Option<Ask> {
         let Some(last) = made.last() else {
             return Some(match self.guides() {
                 false => Ask::train(),
@@ -129,23 +129,23 @@ impl Strategy for FedEbaPlus {
         }
     }
 
-    fn brief(&self, _: &DeviceId, made: &[Exchange<'_>], brief: &mut Brief) {
+    fn brief(&self, _: &DeviceId, made: &[Exchange], brief: &mut Brief) {
         let gradients = made.iter().find(|exchange| exchange.kind == Kind::Gradients);
         if gradients.is_some_and(|exchange| !exchange.cohort.participants().is_empty()) {
             brief.objective.align = self.alpha as f32;
         }
     }
 
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         let after = self.weights.after(cohort);
         by_region(cohort, |members| after.over(members))
     }
 
-    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
         self.weights.plain(cohort)
     }
 
-    fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
+    fn mix(&self, cohort: &Cohort, sums: &TierSums) -> Mix {
         let mut mix = Mix::mean(cohort.regions(), sums);
         if self.align == Align::Model {
             mix.scale(1.0 - self.alpha);
@@ -153,7 +153,7 @@ impl Strategy for FedEbaPlus {
         mix
     }
 
-    fn first(&self, cohort: &Cohort<'_>) -> Option<(Weights, f64)> {
+    fn first(&self, cohort: &Cohort) -> Option<(Weights, f64)> {
         let data = || Weights::per_device(cohort.data_shares());
         (self.align == Align::Model).then(|| (data(), self.alpha))
     }
@@ -166,14 +166,14 @@ impl FedEbaPlus {
     }
 
     /// Weights of the fair gradient; nobody's gradients are no guide.
-    fn guide(&self, cohort: &Cohort<'_>) -> Option<Weights> {
+    fn guide(&self, cohort: &Cohort) -> Option<Weights> {
         let before = self.weights.before(cohort);
         (!cohort.participants().is_empty()).then(|| by_region(cohort, |members| before.over(members)))
     }
 }
 
 /// Between the losses and a vector of equal ones, in degrees.
-fn angle(cohort: &Cohort<'_>) -> f64 {
+fn angle(cohort: &Cohort) -> f64 {
     let losses = || cohort.participants().iter().map(Participant::loss);
     let top = greatest(losses());
     // Nobody, or nothing but zeros.

@@ -92,7 +92,7 @@ impl Strategy for FedFb {
         self.clients.counts = Some(samples).filter(|samples| !samples.is_empty());
     }
 
-    fn next(&self, made: &[Exchange<'_>], _: &[DeviceId]) -> Option<Ask> {
+    fn next(&self, made: &[Exchange], _: &[DeviceId]) -> Option<Ask> {
         let has = |kind: Kind| made.iter().any(|exchange| exchange.kind == kind);
         if has(Kind::Train) {
             None
@@ -103,7 +103,7 @@ impl Strategy for FedFb {
         }
     }
 
-    fn brief(&self, _: &DeviceId, made: &[Exchange<'_>], brief: &mut Brief) {
+    fn brief(&self, _: &DeviceId, made: &[Exchange], brief: &mut Brief) {
         let batch = match losses_in(made).filter(|_| self.asks_first()) {
             Some(losses) => self.stepped_groups(losses),
             None => self.groups(None),
@@ -118,7 +118,7 @@ impl Strategy for FedFb {
     }
 
     /// V_i: as reported, else from counts and v, else n_i.
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         // With `losses = new` the step was made before training.
         let before = self.asks_first();
         let of_clients = || if before { self.stepped_clients(cohort) } else { self.clients(cohort) };
@@ -141,7 +141,7 @@ impl Strategy for FedFb {
         Weights::per_device(cohort.participants().iter().map(mass).collect())
     }
 
-    fn learn(&mut self, cohort: &Cohort<'_>, earlier: &[Exchange<'_>]) {
+    fn learn(&mut self, cohort: &Cohort, earlier: &[Exchange]) {
         let source = match self.params.losses {
             LossTime::Received => Some(cohort),
             // A replay has one exchange; its losses are of the same model.
@@ -199,7 +199,7 @@ impl FedFb {
     }
 
     /// t of the step that the losses of this exchange lead to.
-    fn step_number(&self, cohort: &Cohort<'_>) -> u32 {
+    fn step_number(&self, cohort: &Cohort) -> u32 {
         match self.params.losses {
             LossTime::Received => cohort.round,
             LossTime::New => cohort.round.saturating_sub(1),
@@ -207,17 +207,16 @@ impl FedFb {
     }
 
     /// Where lambda stands. Counts that are not known from the start are those of the cohort.
-    fn groups(&self, cohort: Option<&Cohort<'_>>) -> Option<FairBatch> {
+    fn groups(&self, cohort: Option<&Cohort>) -> Option<FairBatch> {
         let parity = self.params.parity()?;
-        let there =
-            |cohort: &Cohort<'_>| self.total(cohort.participants().iter().map(Participant::group_counts));
+        let there = |cohort: &Cohort| self.total(cohort.participants().iter().map(Participant::group_counts));
         let counts = self.groups.counts.clone().or_else(|| there(cohort?))?;
         let start = FairBatch::new(parity, counts);
         let resumed = self.groups.lambda.as_ref().and_then(|lambda| start.clone().with_lambda(lambda));
         Some(resumed.unwrap_or(start))
     }
 
-    fn stepped_groups(&self, cohort: &Cohort<'_>) -> Option<FairBatch> {
+    fn stepped_groups(&self, cohort: &Cohort) -> Option<FairBatch> {
         let mut batch = self.groups(Some(cohort))?;
         let attributes = batch.counts().attributes();
         let reports: Vec<_> = cohort
@@ -269,7 +268,7 @@ impl FedFb {
         }
     }
 
-    fn clients(&self, cohort: &Cohort<'_>) -> ClientParity {
+    fn clients(&self, cohort: &Cohort) -> ClientParity {
         let there = || {
             let participants = cohort.participants().iter();
             participants.map(|participant| (participant.device.clone(), participant.samples())).collect()
@@ -283,7 +282,7 @@ impl FedFb {
         clients
     }
 
-    fn stepped_clients(&self, cohort: &Cohort<'_>) -> ClientParity {
+    fn stepped_clients(&self, cohort: &Cohort) -> ClientParity {
         let mut clients = self.clients(cohort);
         let heard = cohort.participants().iter().map(|participant| {
             let wrong = || {
@@ -318,7 +317,7 @@ impl FedFb {
 }
 
 /// The cohort that was asked for losses alone.
-fn losses_in<'a, 'c>(exchanges: &'a [Exchange<'c>]) -> Option<&'a Cohort<'c>> {
+fn losses_in(exchanges: &[Exchange]) -> Option<&Cohort> {
     exchanges.iter().find(|exchange| exchange.kind == Kind::Losses).map(|exchange| &exchange.cohort)
 }
 

@@ -71,7 +71,7 @@ impl Strategy for FedFv {
         Some(Scope::Region)
     }
 
-    fn direct(&self, cohort: &Cohort<'_>, grams: &Grams) -> Direction {
+    fn direct(&self, cohort: &Cohort, grams: &Grams) -> Direction {
         let mut direction = Direction::none(grams);
         for (block, gram) in grams.blocks().iter().enumerate() {
             if participants(cohort, gram) == 0 {
@@ -90,7 +90,7 @@ impl Strategy for FedFv {
 
 impl FedFv {
     /// Places of the absent devices among the rows of a block, by the round they were last seen in.
-    fn past(&self, cohort: &Cohort<'_>, gram: &Gram) -> Vec<Vec<usize>> {
+    fn past(&self, cohort: &Cohort, gram: &Gram) -> Vec<Vec<usize>> {
         let first = cohort.round.saturating_sub(self.params.tau);
         let mut past: Vec<(u32, Vec<usize>)> = Vec::new();
         for (place, &row) in gram.rows.iter().enumerate().skip(participants(cohort, gram)) {

@@ -101,7 +101,7 @@ impl Strategy for FedLf {
         Some(Scope::Layer)
     }
 
-    fn direct(&self, cohort: &Cohort<'_>, grams: &Grams) -> Direction {
+    fn direct(&self, cohort: &Cohort, grams: &Grams) -> Direction {
         let mut direction = Direction::none(grams);
         let past = self.past(cohort);
         let (mut blocks, mut merged, mut fallbacks) = (0, 0, Vec::new());
@@ -129,7 +129,7 @@ impl Strategy for FedLf {
         direction
     }
 
-    fn learn(&mut self, cohort: &Cohort<'_>, _earlier: &[Exchange<'_>]) {
+    fn learn(&mut self, cohort: &Cohort, _earlier: &[Exchange]) {
         self.seen = self.seen.with(cohort);
     }
 
@@ -145,7 +145,7 @@ impl Strategy for FedLf {
 
 impl FedLf {
     /// Rows of the absent clients that are looked at.
-    fn past(&self, cohort: &Cohort<'_>) -> BTreeSet<usize> {
+    fn past(&self, cohort: &Cohort) -> BTreeSet<usize> {
         let (seen, now) = (self.seen.with(cohort).count, cohort.participants().len());
         if !self.params.history || seen <= now {
             return BTreeSet::new();
@@ -159,7 +159,7 @@ impl FedLf {
     }
 
     /// The rows of a region, before any block is looked at.
-    fn rows(&self, cohort: &Cohort<'_>, gram: &Gram, past: &BTreeSet<usize>) -> Rows {
+    fn rows(&self, cohort: &Cohort, gram: &Gram, past: &BTreeSet<usize>) -> Rows {
         let guidance = Guidance::of(&losses(cohort, gram));
         let ratio = |row: usize| {
             let absent = cohort.absent().get(row - cohort.participants().len());
@@ -178,7 +178,7 @@ impl FedLf {
 }
 
 impl Seen {
-    fn with(&self, cohort: &Cohort<'_>) -> Self {
+    fn with(&self, cohort: &Cohort) -> Self {
         let mut ids = self.ids.clone();
         ids.extend(cohort.participants().iter().map(|participant| participant.device.clone()));
         ids.extend(cohort.absent().iter().map(|absent| absent.device.clone()));

@@ -97,7 +97,7 @@ impl Strategy for FedMdfg {
         Needs { guide: true, history, recent: 1, ..Needs::default() }
     }
 
-    fn next(&self, made: &[Exchange<'_>], _selected: &[DeviceId]) -> Option<Ask> {
+    fn next(&self, made: &[Exchange], _selected: &[DeviceId]) -> Option<Ask> {
         let Some(train) = made.iter().find(|exchange| exchange.kind == Kind::Train) else {
             return Some(Ask::train());
         };
@@ -111,7 +111,7 @@ impl Strategy for FedMdfg {
     }
 
     /// Step 1 as long as no losses at other steps are known.
-    fn direct(&self, cohort: &Cohort<'_>, grams: &Grams) -> Direction {
+    fn direct(&self, cohort: &Cohort, grams: &Grams) -> Direction {
         let mut direction = Direction::none(grams);
         let mut search = Search::new(cohort);
         for (block, gram) in grams.blocks().iter().enumerate() {
@@ -130,7 +130,7 @@ impl Strategy for FedMdfg {
         direction
     }
 
-    fn learn(&mut self, cohort: &Cohort<'_>, _earlier: &[Exchange<'_>]) {
+    fn learn(&mut self, cohort: &Cohort, _earlier: &[Exchange]) {
         self.last = cohort.participants().iter().map(|participant| participant.device.clone()).collect();
     }
 
@@ -156,7 +156,7 @@ struct Found {
 
 impl FedMdfg {
     /// From 2^s down if the same devices take part as in the round before.
-    fn steps(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn steps(&self, cohort: &Cohort) -> Vec<f64> {
         let now = cohort.participants();
         let same =
             now.len() == self.last.len() && now.iter().all(|device| self.last.contains(&device.device));
@@ -165,7 +165,7 @@ impl FedMdfg {
         (-top..=s).map(|power| 2f64.powi(-power)).collect()
     }
 
-    fn find(&self, cohort: &Cohort<'_>, gram: &Gram) -> Option<Found> {
+    fn find(&self, cohort: &Cohort, gram: &Gram) -> Option<Found> {
         let all = Products::of(gram);
         let count = participants(cohort, gram);
         let clients: Vec<usize> = (0..count).filter(|&i| all.length(i) > SHORT).collect();

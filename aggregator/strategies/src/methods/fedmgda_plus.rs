@@ -81,7 +81,7 @@ impl Strategy for FedMgdaPlus {
         Some(Scope::Region)
     }
 
-    fn direct(&self, cohort: &Cohort<'_>, grams: &Grams) -> Direction {
+    fn direct(&self, cohort: &Cohort, grams: &Grams) -> Direction {
         let mut direction = Direction::none(grams);
         for (block, gram) in grams.blocks().iter().enumerate() {
             let count = participants(cohort, gram);
@@ -110,7 +110,7 @@ impl Strategy for FedMgdaPlus {
 }
 
 impl FedMgdaPlus {
-    fn lambda0(&self, cohort: &Cohort<'_>, gram: &Gram, count: usize) -> Vec<f64> {
+    fn lambda0(&self, cohort: &Cohort, gram: &Gram, count: usize) -> Vec<f64> {
         let samples = gram.rows.iter().filter_map(|&row| cohort.participants().get(row));
         let weights: Vec<f64> = match self.params.lambda0 {
             Lambda0::Equal => vec![1.0; count],

@@ -49,7 +49,7 @@ impl Strategy for FedProx {
         false
     }
 
-    fn brief(&self, _: &DeviceId, _: &[Exchange<'_>], brief: &mut Brief) {
+    fn brief(&self, _: &DeviceId, _: &[Exchange], brief: &mut Brief) {
         brief.objective.prox = self.params.mu as f32;
     }
 }

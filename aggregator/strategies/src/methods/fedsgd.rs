@@ -56,7 +56,7 @@ impl Strategy for FedSgd {
         Needs { product: Product::Gradient, gradients: true, ..Needs::default() }
     }
 
-    fn mix(&self, cohort: &Cohort<'_>, sums: &TierSums) -> Mix {
+    fn mix(&self, cohort: &Cohort, sums: &TierSums) -> Mix {
         let mut mix = Mix::mean(cohort.regions(), sums);
         mix.scale(-self.params.lr.unwrap_or(cohort.lr));
         mix

@@ -129,10 +129,10 @@ impl Fleet {
         });
     }
 
-    pub fn cohort(&self) -> Cohort<'_> {
-        let mut cohort = Cohort::new(&self.regions, self.lr);
+    pub fn cohort(&self) -> Cohort {
+        let mut cohort = Cohort::new(self.regions.clone(), self.lr);
         cohort.round = self.round;
-        cohort.set_layers(&self.layers);
+        cohort.set_layers(self.layers.as_slice());
         for member in &self.devices {
             let tier = Tier::new(member.tier).unwrap();
             let scalars = Scalars {

@@ -38,7 +38,7 @@ impl Strategy for HeteroFl {
         self.params.needs()
     }
 
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         Weights::per_device(cohort.participants().iter().map(Participant::samples).collect())
     }
 

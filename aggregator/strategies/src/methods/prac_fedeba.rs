@@ -67,7 +67,7 @@ impl Strategy for PracFedEba {
         Needs { loss_after: self.weights.reweight, ..Needs::default() }
     }
 
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         let (before, after) = (self.weights.before(cohort), self.weights.after(cohort));
         by_region(cohort, |members| {
             let both = after.over(members).into_iter().zip(before.over(members));
@@ -75,7 +75,7 @@ impl Strategy for PracFedEba {
         })
     }
 
-    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
         self.weights.plain(cohort)
     }
 }

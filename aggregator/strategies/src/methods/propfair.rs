@@ -75,7 +75,7 @@ impl Strategy for PropFair {
         false
     }
 
-    fn brief(&self, _: &DeviceId, _: &[Exchange<'_>], brief: &mut Brief) {
+    fn brief(&self, _: &DeviceId, _: &[Exchange], brief: &mut Brief) {
         brief.objective.transform = Some(Transform { m: self.params.m as f32, eps: self.params.eps as f32 });
     }
 }

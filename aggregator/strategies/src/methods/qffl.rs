@@ -76,16 +76,16 @@ impl Strategy for Qffl {
         true
     }
 
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         let logs = self.log_weights(cohort);
         by_region(cohort, |members| exp_shares(&at(&logs, members)))
     }
 
-    fn plain(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
         self.priors(cohort)
     }
 
-    fn mix(&self, cohort: &Cohort<'_>, _: &TierSums) -> Mix {
+    fn mix(&self, cohort: &Cohort, _: &TierSums) -> Mix {
         let logs = self.log_weights(cohort);
         let mut mix = Mix::none(cohort.regions());
         for (region, &tiers) in cohort.regions().sets().iter().enumerate() {
@@ -104,7 +104,7 @@ impl Strategy for Qffl {
 
 impl Qffl {
     /// p_i
-    fn priors(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn priors(&self, cohort: &Cohort) -> Vec<f64> {
         let default = match self.params.weighting {
             Weighting::Equal => vec![1.0 / cohort.participants().len() as f64; cohort.participants().len()],
             Weighting::Data => cohort.data_shares(),
@@ -114,14 +114,14 @@ impl Qffl {
     }
 
     /// `ln p_i + q ln F_i`
-    fn log_weights(&self, cohort: &Cohort<'_>) -> Vec<f64> {
+    fn log_weights(&self, cohort: &Cohort) -> Vec<f64> {
         let log =
             |(index, prior): (usize, f64)| prior.ln() + self.params.q * floored_loss(cohort, index).ln();
         self.priors(cohort).into_iter().enumerate().map(log).collect()
     }
 
     /// `1 + q L ||D_i||^2 / F_i`
-    fn bound(&self, cohort: &Cohort<'_>, index: usize) -> f64 {
+    fn bound(&self, cohort: &Cohort, index: usize) -> f64 {
         let l = self.params.l.unwrap_or(1.0 / cohort.lr);
         if self.params.q > 0.0 {
             1.0 + self.params.q * l * cohort.norm(index) / floored_loss(cohort, index)

@@ -41,7 +41,7 @@ pub(super) fn exp_shares(logs: &[f64]) -> Vec<f64> {
 }
 
 /// Weights that `weigh` finds from the participants of each region alone (their indices, ascending).
-pub(super) fn by_region(cohort: &Cohort<'_>, weigh: impl Fn(&[usize]) -> Vec<f64>) -> Weights {
+pub(super) fn by_region(cohort: &Cohort, weigh: impl Fn(&[usize]) -> Vec<f64>) -> Weights {
     let everybody: Vec<usize> = (0..cohort.participants().len()).collect();
     let shares = weigh(&everybody);
     let sets = cohort.regions().sets();
@@ -58,13 +58,13 @@ pub(super) fn by_region(cohort: &Cohort<'_>, weigh: impl Fn(&[usize]) -> Vec<f64
 }
 
 /// C(j): the participants of a region's tiers.
-pub(crate) fn holders(cohort: &Cohort<'_>, tiers: TierSet) -> Vec<usize> {
+pub(crate) fn holders(cohort: &Cohort, tiers: TierSet) -> Vec<usize> {
     let participants = cohort.participants().iter().enumerate();
     participants.filter(|(_, participant)| tiers.contains(participant.tier)).map(|(index, _)| index).collect()
 }
 
 /// F_i, floored.
-pub(super) fn floored_loss(cohort: &Cohort<'_>, index: usize) -> f64 {
+pub(super) fn floored_loss(cohort: &Cohort, index: usize) -> f64 {
     let participant = cohort.participants().get(index);
     participant.map_or(LEAST_LOSS, |participant| participant.loss().max(LEAST_LOSS))
 }

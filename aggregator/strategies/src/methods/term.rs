@@ -50,7 +50,7 @@ impl Strategy for Term {
         Self::NAME
     }
 
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         let losses: Vec<f64> = cohort.participants().iter().map(Participant::loss).collect();
         let data = cohort.data_shares();
         let tau = 1.0 / self.params.t;

@@ -13,11 +13,11 @@ type Result<T> = std::result::Result<T, RoundFileError>;
 
 impl RoundFile {
     /// `ready`: devices have sent what the round is combined from.
-    pub(super) fn cohort(&self, method: &Method, lr: f64, sent: Sent, ready: bool) -> Result<Cohort<'_>> {
-        let mut cohort = Cohort::new(&self.regions, lr);
+    pub(super) fn cohort(&self, method: &Method, lr: f64, sent: Sent, ready: bool) -> Result<Cohort> {
+        let mut cohort = Cohort::new(self.regions.clone(), lr);
         cohort.round = self.round;
         cohort.set_clients(self.clients.unwrap_or(self.devices.len()));
-        cohort.set_layers(&self.layers);
+        cohort.set_layers(self.layers.as_slice());
         cohort.bounds.clone_from(&self.bounds);
         // One device may know nothing of groups; with nobody who does, the strategy would do nothing, silently.
         let said = |device: &Device| device.sample_mass.is_some() || !device.group_counts.is_empty();
@@ -72,7 +72,7 @@ impl RoundFile {
     }
 
     /// Gives every device that tried them its losses at these steps. One that it has not tried is never chosen.
-    pub(super) fn set_trials(&self, cohort: &mut Cohort<'_>, steps: &[f64]) -> Result<()> {
+    pub(super) fn set_trials(&self, cohort: &mut Cohort, steps: &[f64]) -> Result<()> {
         for (at, device) in self.devices.iter().enumerate() {
             let counts = cohort.refused().iter().all(|refused| refused.device != device.id);
             let Some(tried) = device.trial_losses.as_ref().filter(|_| counts) else { continue };

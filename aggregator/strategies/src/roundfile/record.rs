@@ -41,7 +41,7 @@ pub struct RoundDump<'a, U> {
     pub method: &'a Method,
     /// Parameters of the strategy, as configured.
     pub params: &'a Map<String, Value>,
-    pub cohort: &'a Cohort<'a>,
+    pub cohort: &'a Cohort,
     pub updates: &'a mut U,
     /// What the trial losses of the participants belong to.
     pub steps: &'a [f64],
@@ -159,7 +159,7 @@ impl Files {
 }
 
 fn device_entry(
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     index: usize,
     participant: &Participant,
     steps: &[f64],
@@ -193,7 +193,7 @@ fn device_entry(
 fn tier_entry<E>(
     files: &Files,
     model: &TieredModel,
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     tier: Tier,
 ) -> Result<Value, RecordError<E>> {
     let mask = model.masks.get(tier.index()).unwrap_or(model.graph.full());
@@ -238,7 +238,7 @@ fn tensors(model: &TieredModel) -> Value {
 /// One list per round since the first that an absent device was seen in.
 fn history<U: Updates>(
     files: &Files,
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     updates: &mut U,
 ) -> Result<Value, RecordError<U::Error>> {
     let first = cohort.absent().iter().map(|absent| absent.round).min().unwrap_or(cohort.round);

@@ -91,7 +91,7 @@ pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) 
     let mut vectors = Vectors::new(file, sent);
     let mut selected: Vec<DeviceId> = file.devices.iter().map(|device| device.id.clone()).collect();
     selected.sort_unstable();
-    let mut made: Vec<Exchange<'_>> = Vec::new();
+    let mut made: Vec<Exchange> = Vec::new();
     while !cohort.participants().is_empty() && made.len() < MAX_EXCHANGES {
         let Some(ask) = method.strategy.next(&made, &selected) else { break };
         let kind = ask.kind();
@@ -140,7 +140,7 @@ pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) 
 }
 
 /// State of the file, or that of a first round. Gives the name of another strategy whose state it was.
-fn start<'f>(file: &'f RoundFile, method: &mut Method, cohort: &Cohort<'_>) -> Result<Option<&'f str>> {
+fn start<'f>(file: &'f RoundFile, method: &mut Method, cohort: &Cohort) -> Result<Option<&'f str>> {
     let other = file.strategy.as_ref().filter(|(name, _)| name != method.name());
     let foreign = other.filter(|_| !file.state.is_null()).map(|(name, _)| name.as_str());
     if file.state.is_null() || foreign.is_some() {
@@ -164,18 +164,14 @@ fn start<'f>(file: &'f RoundFile, method: &mut Method, cohort: &Cohort<'_>) -> R
 fn fair_gradient(
     strategy: &dyn Strategy,
     guide: &Weights,
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     vectors: &mut Vectors<'_>,
 ) -> Result<BriefAnswer> {
     let gfair = weighted_mean(strategy, guide, cohort, vectors)?;
     Ok(BriefAnswer { gfair, ..BriefAnswer::default() })
 }
 
-fn weights(
-    method: &Method,
-    cohort: &Cohort<'_>,
-    outcome: &Outcome,
-) -> std::collections::BTreeMap<DeviceId, f64> {
+fn weights(method: &Method, cohort: &Cohort, outcome: &Outcome) -> std::collections::BTreeMap<DeviceId, f64> {
     // The coefficients of a direction differ from block to block; no one number says how much a device counts.
     let averaged = method.strategy.scope().is_none() && outcome.kept.is_none();
     let devices = cohort.participants().iter().map(|participant| participant.device.clone());
@@ -185,7 +181,7 @@ fn weights(
 fn diagnostics(
     file: &RoundFile,
     method: &Method,
-    cohort: &Cohort<'_>,
+    cohort: &Cohort,
     outcome: &Outcome,
     theta: &[f64],
     vectors: &mut Vectors<'_>,

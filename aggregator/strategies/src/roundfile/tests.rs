@@ -230,7 +230,7 @@ impl Strategy for Guided {
     fn needs(&self) -> Needs {
         Needs { guide: true, loss_after: true, ..Needs::default() }
     }
-    fn next(&self, made: &[Exchange<'_>], selected: &[common::DeviceId]) -> Option<Ask> {
+    fn next(&self, made: &[Exchange], selected: &[common::DeviceId]) -> Option<Ask> {
         assert!(selected.is_sorted());
         match made.last().map(|exchange| exchange.kind) {
             None => Some(Ask::Losses),
@@ -242,7 +242,7 @@ impl Strategy for Guided {
             _ => None,
         }
     }
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         Weights::per_device(cohort.participants().iter().map(|one| one.loss_after()).collect())
     }
 }
@@ -293,20 +293,20 @@ impl Strategy for Searching {
     fn name(&self) -> &'static str {
         "searching"
     }
-    fn next(&self, made: &[Exchange<'_>], _: &[common::DeviceId]) -> Option<Ask> {
+    fn next(&self, made: &[Exchange], _: &[common::DeviceId]) -> Option<Ask> {
         match made.len() {
             0 => Some(Ask::train()),
             1 => Some(Ask::Try { steps: vec![1.0, 0.5, 0.25] }),
             _ => None,
         }
     }
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         Weights::per_device(cohort.data_shares())
     }
     fn scope(&self) -> Option<Scope> {
         Some(Scope::Region)
     }
-    fn direct(&self, cohort: &Cohort<'_>, grams: &Grams) -> Direction {
+    fn direct(&self, cohort: &Cohort, grams: &Grams) -> Direction {
         let mut direction = Direction::none(grams);
         let sum =
             |at: usize| cohort.participants().iter().filter_map(|one| one.trials().get(at)).sum::<f64>();
@@ -388,13 +388,13 @@ impl Strategy for Counting {
         assert!(fleet.iter().all(|member| member.groups == [1, 2, 3, 4]));
         self.fleet = fleet.iter().map(|member| member.samples).sum();
     }
-    fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+    fn weigh(&self, cohort: &Cohort) -> Weights {
         let sums = |one: &crate::cohort::Participant| {
             one.group_losses()[3] * one.mass().unwrap() + one.gap().unwrap()
         };
         Weights::per_device(cohort.participants().iter().map(sums).collect())
     }
-    fn learn(&mut self, cohort: &Cohort<'_>, _: &[Exchange<'_>]) {
+    fn learn(&mut self, cohort: &Cohort, _: &[Exchange]) {
         self.seen += cohort.participants().iter().map(|one| one.samples()).sum::<f64>();
     }
     fn outlook(&self) -> Outlook {
@@ -455,7 +455,7 @@ fn gradients_are_what_counts_where_they_are_uploaded() {
         fn needs(&self) -> Needs {
             Needs { product: common::brief::Product::Gradient, ..Needs::default() }
         }
-        fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        fn weigh(&self, cohort: &Cohort) -> Weights {
             Weights::per_device(cohort.data_shares())
         }
         fn eta(&self) -> Option<f64> {
@@ -481,10 +481,10 @@ fn first_steps_are_read_where_they_count() {
         fn needs(&self) -> Needs {
             Needs { product: common::brief::Product::Both, ..Needs::default() }
         }
-        fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        fn weigh(&self, cohort: &Cohort) -> Weights {
             Weights::per_device(vec![0.0; cohort.participants().len()])
         }
-        fn first(&self, cohort: &Cohort<'_>) -> Option<(Weights, f64)> {
+        fn first(&self, cohort: &Cohort) -> Option<(Weights, f64)> {
             Some((Weights::per_device(cohort.data_shares()), 0.5))
         }
     }

@@ -12,12 +12,12 @@ mod conflicts;
 pub(crate) mod gradients;
 
 /// How many of the rows of a block are participants: they come first.
-pub(crate) fn participants(cohort: &Cohort<'_>, gram: &Gram) -> usize {
+pub(crate) fn participants(cohort: &Cohort, gram: &Gram) -> usize {
     gram.rows.partition_point(|&row| row < cohort.participants().len())
 }
 
 /// Losses of the participants that hold a block, in the order of its rows.
-pub(crate) fn losses(cohort: &Cohort<'_>, gram: &Gram) -> Vec<f64> {
+pub(crate) fn losses(cohort: &Cohort, gram: &Gram) -> Vec<f64> {
     let all = cohort.participants();
     gram.rows.iter().filter_map(|&row| all.get(row)).map(|participant| participant.loss()).collect()
 }

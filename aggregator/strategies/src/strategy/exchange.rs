@@ -63,10 +63,10 @@ impl Kind {
 
 /// An exchange that has been made.
 #[derive(Clone, Debug)]
-pub struct Exchange<'a> {
+pub struct Exchange {
     pub kind: Kind,
     /// Who answered, and with which numbers.
-    pub cohort: Cohort<'a>,
+    pub cohort: Cohort,
 }
 
 /// A device of the fleet, whether or not it takes part.

@@ -39,7 +39,7 @@ fn worked() -> Fleet {
     fleet
 }
 
-fn told(strategy: &dyn Strategy, device: &str, made: &[Exchange<'_>]) -> f32 {
+fn told(strategy: &dyn Strategy, device: &str, made: &[Exchange]) -> f32 {
     let mut brief = Brief::sgd(1, 1, 0.1, 0);
     strategy.brief(&id(device), made, &mut brief);
     assert!(brief.gap);

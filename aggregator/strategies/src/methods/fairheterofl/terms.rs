@@ -33,13 +33,13 @@ pub(super) struct Terms {
 }
 
 /// Terms of every tier that has a participant and a weight above 0.
-pub(super) fn of_tiers(params: &FairHeteroFlParams, cohort: &Cohort<'_>) -> Vec<Terms> {
+pub(super) fn of_tiers(params: &FairHeteroFlParams, cohort: &Cohort) -> Vec<Terms> {
     let groups = groups(params, cohort).into_iter();
     groups.filter_map(|(tier, group)| of_tier(params, cohort, tier, group)).collect()
 }
 
 /// g of every tier.
-fn groups(params: &FairHeteroFlParams, cohort: &Cohort<'_>) -> Vec<(Tier, f64)> {
+fn groups(params: &FairHeteroFlParams, cohort: &Cohort) -> Vec<(Tier, f64)> {
     let tiers = || (0..cohort.regions().tiers()).map_while(Tier::new);
     let samples = |tier| sum(cohort.of_tier(tier).map(|(_, participant)| participant.samples()));
     let present = tiers().filter(|&tier| samples(tier) > 0.0).count() as f64;
@@ -54,7 +54,7 @@ fn groups(params: &FairHeteroFlParams, cohort: &Cohort<'_>) -> Vec<(Tier, f64)> 
 }
 
 /// `g_m p_i` of every participant: how much it counts where all losses are equal.
-pub(super) fn priors(params: &FairHeteroFlParams, cohort: &Cohort<'_>) -> Vec<f64> {
+pub(super) fn priors(params: &FairHeteroFlParams, cohort: &Cohort) -> Vec<f64> {
     let mut priors = vec![0.0; cohort.participants().len()];
     for (tier, group) in groups(params, cohort) {
         let shares = shares(cohort, tier);
@@ -67,7 +67,7 @@ pub(super) fn priors(params: &FairHeteroFlParams, cohort: &Cohort<'_>) -> Vec<f6
 }
 
 /// p_i inside a tier, before it is normalised: the operator's weight, or the share of the tier's samples.
-fn shares(cohort: &Cohort<'_>, tier: Tier) -> Vec<(usize, f64)> {
+fn shares(cohort: &Cohort, tier: Tier) -> Vec<(usize, f64)> {
     let samples = sum(cohort.of_tier(tier).map(|(_, participant)| participant.samples()));
     let share = |(index, participant): (usize, &Participant)| {
         (index, cohort.device_weight(index).unwrap_or(participant.samples() / samples))
@@ -75,7 +75,7 @@ fn shares(cohort: &Cohort<'_>, tier: Tier) -> Vec<(usize, f64)> {
     cohort.of_tier(tier).map(share).collect()
 }
 
-fn of_tier(params: &FairHeteroFlParams, cohort: &Cohort<'_>, tier: Tier, group: f64) -> Option<Terms> {
+fn of_tier(params: &FairHeteroFlParams, cohort: &Cohort, tier: Tier, group: f64) -> Option<Terms> {
     let q_m = params.q_m.of(tier)?;
     let shares = shares(cohort, tier);
     let total = sum(shares.iter().map(|&(_, share)| share));

@@ -181,6 +181,6 @@ proptest! {
 #[test]
 fn an_empty_cohort_is_not_asked_for_trials() {
     let fleet = Fleet::random(3, 1, true);
-    let made = [Exchange { kind: Kind::Train, cohort: Cohort::new(&fleet.regions, 0.1) }];
+    let made = [Exchange { kind: Kind::Train, cohort: Cohort::new(fleet.regions.clone(), 0.1) }];
     assert_eq!(by_name("fedmdfg", Value::Null).unwrap().strategy.next(&made, &[]), None);
 }

@@ -82,13 +82,13 @@ impl Live {
         Self { model, parameters, devices, updates, absent }
     }
 
-    fn cohort(&self) -> Cohort<'_> {
+    fn cohort(&self) -> Cohort {
         let regions = &self.model.regions;
-        let mut cohort = Cohort::new(regions, 0.05);
+        let mut cohort = Cohort::new(regions.clone(), 0.05);
         cohort.round = 8;
         cohort.server_lr = 0.9;
         cohort.set_clients(12);
-        cohort.set_layers(&self.model.layers);
+        cohort.set_layers(self.model.layers.as_slice());
         for ((name, tier, scalars), update) in self.devices.iter().zip(&self.updates.0) {
             let tier = Tier::new(*tier).unwrap();
             let norms = check_update(update, regions.pieces(tier), regions.sets().len()).unwrap();
@@ -166,7 +166,7 @@ fn a_recorded_round_holds_everything() {
         fn needs(&self) -> Needs {
             Needs { product: common::brief::Product::Both, ..Needs::default() }
         }
-        fn weigh(&self, cohort: &Cohort<'_>) -> Weights {
+        fn weigh(&self, cohort: &Cohort) -> Weights {
             Weights::per_device(cohort.data_shares())
         }
         fn save(&self) -> Value {

@@ -18,7 +18,7 @@ const TOLERANCE: f64 = 1e-12;
 
 impl Direction {
     /// Notes the conflicts of this step and of the plain mean.
-    pub(crate) fn note_conflicts(&mut self, cohort: &Cohort<'_>, grams: &Grams) {
+    pub(crate) fn note_conflicts(&mut self, cohort: &Cohort, grams: &Grams) {
         let found = Conflicts::of(cohort, grams, |block, gram| {
             gram.rows.iter().map(|&row| self.at(row, block)).collect()
         });
@@ -49,7 +49,7 @@ struct Sums {
 }
 
 impl Conflicts {
-    fn of(cohort: &Cohort<'_>, grams: &Grams, step: impl Fn(usize, &Gram) -> Vec<f64>) -> Self {
+    fn of(cohort: &Cohort, grams: &Grams, step: impl Fn(usize, &Gram) -> Vec<f64>) -> Self {
         let empty = Sums { devices: vec![(0.0, 0.0); cohort.participants().len()], step: 0.0 };
         let layers = grams.blocks().iter().map(|gram| gram.block.layer + 1).max().unwrap_or(0);
         let mut layers = vec![empty.clone(); layers];
