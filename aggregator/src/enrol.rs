@@ -12,12 +12,12 @@ use rustls::pki_types::CertificateDer;
 use tracing::info;
 
 use crate::{
+    admission::{Admission, RENEWAL_INTERVAL, Refusal, Renewals},
     ca::{Authority, CaError},
-    gate::{BETWEEN_RENEWALS, Gate, Reason, Renewals},
     quic::certificate,
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -43,17 +43,17 @@ impl Refused {
 }
 
 /// Serves one connection.
-pub async fn serve<C>(connection: &Connection, authority: &Authority, gate: &Gate<C>) {
+pub async fn serve(connection: &Connection, authority: &Authority, admission: &Admission) {
     let peer = connection.remote_address();
-    let answered = tokio::time::timeout(PATIENCE, answer(connection, authority, gate)).await;
+    let answered = tokio::time::timeout(ANSWER_TIMEOUT, answer(connection, authority, admission)).await;
     match answered.unwrap_or(Err(Refused::QUESTION)) {
         Ok(name) => {
             info!(device = %name, %peer, "certificate issued");
             // The device closes once it has everything.
-            let _ = tokio::time::timeout(PATIENCE, connection.closed()).await;
+            let _ = tokio::time::timeout(ANSWER_TIMEOUT, connection.closed()).await;
         }
         Err(refused) => {
-            gate.note(Reason::Enrolment, &format_args!("{peer}: {refused}"));
+            admission.count_refusal(Refusal::Enrolment, &format_args!("{peer}: {refused}"));
             let code = refused.code();
             connection.close(VarInt::from_u32(code.number().into()), code.text().as_bytes());
         }
@@ -61,45 +61,45 @@ pub async fn serve<C>(connection: &Connection, authority: &Authority, gate: &Gat
 }
 
 /// Answers a connected device that asks for a new certificate, for as long as it is connected.
-pub async fn renewals<C>(
+pub async fn renewals(
     connection: &Connection,
     device: &DeviceId,
     authority: &Authority,
-    gate: &Gate<C>,
+    admission: &Admission,
 ) -> ConnectionError {
     loop {
         let (send, receive) = match connection.accept_bi().await {
             Ok(streams) => streams,
             Err(lost) => return lost,
         };
-        let answered = reply(send, receive, certificate(connection), authority, gate);
-        match tokio::time::timeout(PATIENCE, answered).await.unwrap_or(Err(Refused::QUESTION)) {
+        let answered = reply(send, receive, certificate(connection), authority, admission);
+        match tokio::time::timeout(ANSWER_TIMEOUT, answered).await.unwrap_or(Err(Refused::QUESTION)) {
             Ok(_) => info!(%device, "certificate renewed"),
-            Err(refused) => gate.note(Reason::Enrolment, &format_args!("{device}: {refused}")),
+            Err(refused) => admission.count_refusal(Refusal::Enrolment, &format_args!("{device}: {refused}")),
         }
-        tokio::time::sleep(BETWEEN_RENEWALS).await;
+        tokio::time::sleep(RENEWAL_INTERVAL).await;
     }
 }
 
-async fn answer<C>(
+async fn answer(
     connection: &Connection,
     authority: &Authority,
-    gate: &Gate<C>,
+    admission: &Admission,
 ) -> Result<DeviceId, Refused> {
     let (send, receive) = connection.accept_bi().await.map_err(|_| Refused::QUESTION)?;
-    reply(send, receive, certificate(connection), authority, gate).await
+    reply(send, receive, certificate(connection), authority, admission).await
 }
 
-async fn reply<C>(
+async fn reply(
     mut send: SendStream,
     mut receive: RecvStream,
     present: Option<CertificateDer<'static>>,
     authority: &Authority,
-    gate: &Gate<C>,
+    admission: &Admission,
 ) -> Result<DeviceId, Refused> {
     let question = receive.read_to_end(wire::MAX_CONTROL).await.map_err(|_| Refused::QUESTION)?;
     let question = wire::message(&question).map_err(|_| Refused::QUESTION)?;
-    let (authority, renewals) = (authority.clone(), gate.renewals());
+    let (authority, renewals) = (authority.clone(), admission.renewals.clone());
     // The disk is waited for.
     let issued = move || issue(&question, present.as_ref(), &authority, &renewals);
     let issued = tokio::task::spawn_blocking(issued).await;
@@ -122,7 +122,7 @@ fn issue(
         (Some(secret), _) => authority.redeem(secret, key)?,
         (None, Some(present)) => {
             let Some(device) = authority.device_of(present)? else { return Err(unknown) };
-            if !renewals.may(&device, Instant::now()) {
+            if !renewals.allow(&device, Instant::now()) {
                 return Err(Refused::Code(Code::Busy));
             }
             authority.renew(present, key)?

@@ -4,18 +4,18 @@
 //! | module | what it knows | what it does not know |
 //! |---|---|---|
 //! | [`store`] | disks | what an update means |
-//! | [`quic`], [`gate`], [`ca`], [`enrol`] | sockets, their limits, certificates | rounds |
+//! | [`quic`], [`admission`], [`ca`], [`enrol`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
 //! | [`run`], [`hub`], [`keeper`], [`server`] | how these meet | |
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has gone; see `cli/output.rs`.
 #![deny(clippy::print_stdout)]
 
+pub mod admission;
 pub mod ca;
 pub mod cli;
 pub mod config;
 pub mod enrol;
-pub mod gate;
 pub mod hub;
 pub mod keeper;
 pub mod quic;

@@ -23,9 +23,9 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use crate::{
+    admission::{Admission, Decision, DeviceConnections, Permit, Refusal},
     ca::{Authority, CaError, has_expired},
     enrol,
-    gate::{Gate, Pass, Reason, Verdict},
     hub::{Hub, Line},
 };
 use coordinator::fleet::ConnId;
@@ -46,7 +46,7 @@ const SOCKET_BUFFER: usize = 8 << 20;
 const CONNECTION_ID: usize = 8;
 /// How often open connections and sessions of boards are compared with who is enrolled.
 const REVOCATION: Duration = Duration::from_secs(2);
-/// How often it is looked whether somebody was refused.
+/// How often the log is offered new refusals.
 const REFUSALS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -200,9 +200,9 @@ fn transport() -> quinn::TransportConfig {
 /// How long peers are waited for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Waits {
-    /// Whoever has not proved who it is by then is let go.
+    /// Until a peer has proved who it is.
     pub handshake: Duration,
-    /// Whoever has said nothing since.
+    /// Until its first message.
     pub hello: Duration,
 }
 
@@ -212,86 +212,92 @@ impl Default for Waits {
     }
 }
 
-/// Somebody who has proved who it is.
+/// A peer that has proved who it is.
 #[derive(Clone, Debug)]
-pub enum Inside {
-    Link(Connection),
-    /// A board on a line of a bridge, which is told to go.
-    Line(Arc<Notify>),
+pub enum Peer {
+    /// A device or a bridge.
+    Direct(Connection),
+    /// A board behind a bridge. Its session ends when it is notified.
+    Board(Arc<Notify>),
 }
 
-impl Inside {
-    fn turn_out(&self, code: Code) {
+impl Peer {
+    fn disconnect(&self, code: Code) {
         match self {
-            Self::Link(connection) => close(connection, code),
-            Self::Line(go) => go.notify_one(),
+            Self::Direct(connection) => close(connection, code),
+            Self::Board(end) => end.notify_one(),
         }
     }
 }
 
 /// What all connections share.
 #[derive(Debug)]
-pub struct Front {
+pub struct Context {
     pub hub: Arc<Hub>,
     pub authority: Arc<Authority>,
-    pub gate: Gate<Inside>,
+    pub admission: Admission,
+    pub devices: DeviceConnections<Peer>,
     /// Places for models on their way to devices.
     pub downloads: Semaphore,
     pub waits: Waits,
 }
 
 /// Accepts connections until the endpoint is closed.
-pub async fn accept(endpoint: Endpoint, front: Front) {
-    let front = Arc::new(front);
+pub async fn accept(endpoint: Endpoint, context: Context) {
+    let context = Arc::new(context);
     let mut tasks = JoinSet::new();
-    tasks.spawn(turn_out_the_revoked(front.clone()));
-    tasks.spawn(say_who_was_refused(front.clone()));
+    tasks.spawn(disconnect_revoked(context.clone()));
+    tasks.spawn(log_refusals(context.clone()));
     while let Some(incoming) = endpoint.accept().await {
         while tasks.try_join_next().is_some() {}
         let peer = incoming.remote_address();
-        let mut pass = match front.gate.knock(peer.ip(), incoming.remote_address_validated(), Instant::now())
-        {
-            Verdict::Accept(pass) => pass,
-            Verdict::Retry if incoming.may_retry() => {
+        let validated = incoming.remote_address_validated();
+        let mut permit = match context.admission.decide(peer.ip(), validated, Instant::now()) {
+            Decision::Accept(permit) => permit,
+            Decision::Retry if incoming.may_retry() => {
                 // It may: that was just asked.
                 let _ = incoming.retry();
                 continue;
             }
-            // It can not be asked again.
-            Verdict::Retry => {
+            // It cannot be asked again.
+            Decision::Retry => {
                 incoming.refuse();
                 continue;
             }
-            Verdict::Refuse(reason) => {
-                debug!(%peer, "refused: {}", reason.text());
+            Decision::Refuse(refusal) => {
+                debug!(%peer, "refused: {}", refusal.text());
                 incoming.refuse();
                 continue;
             }
         };
-        let front = front.clone();
+        let context = context.clone();
         tasks.spawn(async move {
-            let limit = front.waits.handshake;
+            let limit = context.waits.handshake;
             match tokio::time::timeout(limit, incoming.into_future()).await {
-                Ok(Ok(connection)) => serve(connection, &front, &mut pass).await,
+                Ok(Ok(connection)) => serve(connection, &context, &mut permit).await,
                 Ok(Err(error)) => {
-                    front.gate.note(Reason::Handshake, &format_args!("{peer}: {}", printable(&error)));
+                    context
+                        .admission
+                        .count_refusal(Refusal::Handshake, &format_args!("{peer}: {}", printable(&error)));
                 }
-                Err(_) => front.gate.note(Reason::Handshake, &format_args!("{peer}: nothing for {limit:?}")),
+                Err(_) => context
+                    .admission
+                    .count_refusal(Refusal::Handshake, &format_args!("{peer}: nothing for {limit:?}")),
             }
-            drop(pass);
+            drop(permit);
         });
     }
 }
 
-/// Who is revoked while connected is dropped soon; whose certificate has expired has to come back with a new one.
-async fn turn_out_the_revoked(front: Arc<Front>) {
+/// Closes connections of revoked devices, and of devices whose certificate has expired.
+async fn disconnect_revoked(context: Arc<Context>) {
     let mut restored = BTreeSet::new();
     loop {
-        let (front, said) = (front.clone(), restored.clone());
+        let (context, said) = (context.clone(), restored.clone());
         let check = move || {
-            front.gate.inside().into_iter().for_each(|(device, open)| front.check(&device, &open));
-            front.dismiss_the_revoked();
-            front.name_the_restored(said)
+            context.devices.all().into_iter().for_each(|(device, open)| context.check(&device, &open));
+            context.remove_revoked();
+            context.warn_of_restored(said)
         };
         // Should it panic, it is tried again.
         restored = tokio::task::spawn_blocking(check).await.unwrap_or(restored);
@@ -299,14 +305,14 @@ async fn turn_out_the_revoked(front: Arc<Front>) {
     }
 }
 
-impl Front {
-    /// Drops a connection whose device is no longer a member. While that can not be found out, it stays.
-    fn check(&self, device: &DeviceId, inside: &Inside) {
-        // Lines look after themselves.
-        let Inside::Link(open) = inside else { return };
+impl Context {
+    /// Closes a connection whose device is no longer a member. It stays while the files cannot be read.
+    fn check(&self, device: &DeviceId, peer: &Peer) {
+        // Sessions of boards check themselves.
+        let Peer::Direct(open) = peer else { return };
         let code = match look_up(certificate(open), &self.authority) {
             Ok(_) => return,
-            Err(Fault::Unclear(error)) => return self.gate.note(Reason::Unclear, &error),
+            Err(Fault::Unclear(error)) => return self.admission.count_refusal(Refusal::Unclear, &error),
             // It may have a new one already.
             Err(Fault::Expired) => Code::NotReady,
             Err(Fault::Unknown) => Code::UnknownDevice,
@@ -315,12 +321,12 @@ impl Front {
         close(open, code);
     }
 
-    /// Says once of whom a backup has brought back files, though they were revoked since. Gives those of whom it was said.
-    fn name_the_restored(&self, said: BTreeSet<DeviceId>) -> BTreeSet<DeviceId> {
+    /// Warns once of each revoked device whose file a backup has restored. Returns those that were named.
+    fn warn_of_restored(&self, said: BTreeSet<DeviceId>) -> BTreeSet<DeviceId> {
         let restored = match self.authority.restored() {
             Ok(restored) => restored.into_iter().collect::<BTreeSet<_>>(),
             Err(error) => {
-                self.gate.note(Reason::Unclear, &error);
+                self.admission.count_refusal(Refusal::Unclear, &error);
                 return said;
             }
         };
@@ -334,8 +340,8 @@ impl Front {
         restored
     }
 
-    /// Devices that are revoked are no part of the fleet any more, connected or not. While that cannot be found out, they stay.
-    pub fn dismiss_the_revoked(&self) {
+    /// Removes revoked devices from the fleet, connected or not. They stay while the files cannot be read.
+    pub fn remove_revoked(&self) {
         for device in self.hub.members() {
             match self.authority.is_member(&device) {
                 Ok(true) => {}
@@ -343,54 +349,50 @@ impl Front {
                     warn!(%device, "revoked: it is not waited for, and not counted any more");
                     self.hub.with(|coordinator, now| coordinator.handle_revoked(&device, now));
                 }
-                Err(error) => return self.gate.note(Reason::Unclear, &error),
+                Err(error) => return self.admission.count_refusal(Refusal::Unclear, &error),
             }
         }
     }
 }
 
-/// An operator whose limits are too low for the fleet has to find out.
-async fn say_who_was_refused(front: Arc<Front>) {
+/// Logs refusals, so that an operator finds limits that are too low for the fleet.
+async fn log_refusals(context: Arc<Context>) {
     loop {
         tokio::time::sleep(REFUSALS).await;
-        if let Some(refused) = front.gate.poll_refusals(Instant::now()) {
+        if let Some(refused) = context.admission.poll_refusals(Instant::now()) {
             warn!("connections refused: {refused}");
         }
     }
 }
 
-async fn serve(connection: Connection, front: &Arc<Front>, pass: &mut Pass) {
-    let Front { hub, authority, gate, .. } = &**front;
+async fn serve(connection: Connection, context: &Arc<Context>, permit: &mut Permit) {
+    let Context { hub, authority, admission, devices, .. } = &**context;
     let peer = connection.remote_address();
     if protocol(&connection).as_deref() == Some(common::enrol::ALPN) {
-        return enrol::serve(&connection, authority, gate).await;
+        return enrol::serve(&connection, authority, admission).await;
     }
     let (device, terms) = match identify(&connection, authority).await {
         Ok(known) => known,
         Err(fault) => {
-            gate.note(fault.reason(), &format_args!("{peer}: {fault}"));
+            admission.count_refusal(fault.refusal(), &format_args!("{peer}: {fault}"));
             return close(&connection, fault.code());
         }
     };
-    if !pass.admit() {
+    if !permit.admit() {
         return close(&connection, Code::Busy);
     }
+    let (key, oldest) = devices.add(&device, Peer::Direct(connection.clone()));
+    if let Some(oldest) = oldest {
+        oldest.disconnect(Code::Displaced);
+    }
     if protocol(&connection).as_deref() == Some(wire::BRIDGE_ALPN) {
-        // ConnIds are small and this is an address, so they do not meet.
-        let number = connection.stable_id() as u64;
-        if let Some(oldest) = gate.enter(&device, number, Inside::Link(connection.clone())) {
-            oldest.turn_out(Code::Displaced);
-        }
-        bridged::serve(&connection, front, &device).await;
-        return gate.leave(&device, number);
+        bridged::serve(&connection, context, &device).await;
+        return devices.remove(&key);
     }
     let (conn, line) = hub.connect(device.clone(), terms.map_or(TierSet::ALL, |terms| terms.tiers));
     debug!(%device, %peer, "connected");
-    if let Some(oldest) = gate.enter(&device, conn.0, Inside::Link(connection.clone())) {
-        oldest.turn_out(Code::Displaced);
-    }
-    let end = converse(&connection, front, conn, &line, &device).await;
-    gate.leave(&device, conn.0);
+    let end = converse(&connection, context, conn, &line, &device).await;
+    devices.remove(&key);
     hub.disconnect(conn);
     match end {
         // The reason is said once for each device, with its figures.
@@ -428,20 +430,20 @@ impl<E: std::error::Error> From<E> for End {
 
 async fn converse(
     connection: &Connection,
-    front: &Front,
+    context: &Context,
     conn: ConnId,
     line: &Line,
     device: &DeviceId,
 ) -> Result<(), End> {
-    // Whoever connects and says nothing is let go.
-    let first = tokio::time::timeout(front.waits.hello, connection.accept_bi()).await?;
+    // A connection on which nothing is said is closed.
+    let first = tokio::time::timeout(context.waits.hello, connection.accept_bi()).await?;
     let (send, receive) = first?;
     info!(%device, "joined");
     tokio::select! {
-        end = reader::messages(receive, &front.hub, conn) => end,
-        end = reader::transfers(connection, &front.hub, conn) => end,
-        end = Writer::new(connection, send, front, conn, line).run() => end,
-        end = enrol::renewals(connection, device, &front.authority, &front.gate) => Err(end.into()),
+        end = reader::messages(receive, &context.hub, conn) => end,
+        end = reader::transfers(connection, &context.hub, conn) => end,
+        end = Writer::new(connection, send, context, conn, line).run() => end,
+        end = enrol::renewals(connection, device, &context.authority, &context.admission) => Err(end.into()),
         () = line.displaced() => Err(End::Displaced),
     }
 }
@@ -470,10 +472,10 @@ impl Fault {
         }
     }
 
-    fn reason(&self) -> Reason {
+    fn refusal(&self) -> Refusal {
         match self {
-            Self::Unknown | Self::Expired => Reason::Unknown,
-            Self::Unclear(_) => Reason::Unclear,
+            Self::Unknown | Self::Expired => Refusal::Unknown,
+            Self::Unclear(_) => Refusal::Unclear,
         }
     }
 }

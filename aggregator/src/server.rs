@@ -39,9 +39,9 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
+    admission::{Admission, DeviceConnections, Limits},
     ca::{Authority, CaError},
     config::{Config, ConfigError, Start, StoreConfig},
-    gate::{Gate, Limits},
     hub::Hub,
     keeper::{Keeper, KeeperError, Observer},
     quic::{self, QuicError},
@@ -165,7 +165,7 @@ impl Server {
                 keeper.run(&inbox, &hub)
             })
         };
-        let gate = Gate::new(Limits {
+        let admission = Admission::new(Limits {
             connections: config.server.max_connections,
             per_address: config.server.max_per_address,
             handshakes: config.server.max_handshakes_per_s,
@@ -173,9 +173,10 @@ impl Server {
         let mut tasks = tokio::task::JoinSet::new();
         let downloads = tokio::sync::Semaphore::new(config.server.max_downloads.max(1));
         let waits = quic::Waits::default();
-        let front = quic::Front { hub: hub.clone(), authority, gate, downloads, waits };
-        front.dismiss_the_revoked();
-        tasks.spawn(quic::accept(endpoint.clone(), front));
+        let devices = DeviceConnections::default();
+        let context = quic::Context { hub: hub.clone(), authority, admission, devices, downloads, waits };
+        context.remove_revoked();
+        tasks.spawn(quic::accept(endpoint.clone(), context));
         let clock = hub.clone();
         tasks.spawn(async move { clock.keep_time().await });
         tasks.spawn(lookout::look_out(hub.clone(), status_file));

@@ -1,10 +1,10 @@
 //! What a bridge carries when the ends of its lines lie, and what it can find out of the gateway.
 
-use std::{fs, net::SocketAddr};
+use std::{fs, net::SocketAddr, time::Duration};
 
 use aggregator::{ca::Authority, quic};
 use common::{
-    sealed::{CHALLENGE, HAIL, REFUSED, SEAL_VERSION, SEALED, STRANGER},
+    sealed::{CHALLENGE, HAIL, REFUSED, SEAL_OVERHEAD, SEAL_VERSION, SEALED, STRANGER},
     wire,
 };
 use fleet::{
@@ -117,4 +117,56 @@ fn a_bridge_cannot_find_out_which_boards_are_enrolled() {
     wait_for("a line in the log", || {
         serving.process.output().lines().any(|line| line.contains("not enrolled (last: m")).then_some(())
     });
+}
+
+#[test]
+fn sessions_of_one_board_are_bounded() {
+    let gateway = Gateway::new(CONFIG, &["bridge"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    enroll_board(&gateway, "m4");
+    let (bridge, port) = (gateway.text("bridge.pem"), format!("unix:{}", gateway.text("boards.sock")));
+    let args = ["bridge", "--server", &serving.address, "--identity", &bridge, "--port", &port];
+    let mut bridge = Process::start("bridge", "device", &args);
+    bridge.wait_line("connected to");
+    // Three boards with the key of one.
+    let [mut first, mut second, mut third] =
+        [(); 3].map(|()| Board::plug(&gateway.path("m4.page"), &gateway.path("boards.sock")));
+    first.join();
+    second.join();
+    third.join();
+    first.wait_lost();
+    assert!(bridge.is_running(), "the bridge stays for its other boards");
+    assert!(serving.process.output().contains("dropped: E36"), "{}", serving.process.output());
+}
+
+#[test]
+fn a_bridge_carries_nothing_longer_than_boards_send_and_fills_no_log() {
+    let gateway = Gateway::new(CONFIG, &["bridge"]);
+    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let mut tls = tls(&fs::read(gateway.identity("bridge")).unwrap(), false);
+    tls.alpn_protocols = vec![wire::BRIDGE_ALPN.to_vec()];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut raw = Raw::connect(&serving.address, tls.clone()).await.unwrap();
+        // It is told at once, not when so many bytes have arrived.
+        raw.write(&wire::frame_prefix(wire::MAX_CONTROL + SEAL_OVERHEAD + 1)).await;
+        assert_eq!(raw.hear().await, None, "the line goes on");
+        raw.leave().await;
+
+        let mut raw = Raw::connect(&serving.address, tls).await.unwrap();
+        let nobody = [&[HAIL, SEAL_VERSION][..], &[7; 16], b"nobody"].concat();
+        for _ in 0..100 {
+            raw.frame(&nobody).await;
+        }
+        // Not by `wait_line`, which would keep this thread from sending.
+        while !serving.process.output().contains("connections refused: ") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        raw.leave().await;
+    });
+    let output = serving.process.output();
+    // Tests show more than an operator sees.
+    let said = |line: &&str| line.contains("nobody") && !line.contains(" DEBUG ");
+    let lines: Vec<_> = output.lines().filter(said).collect();
+    assert!(matches!(lines[..], [line] if line.contains("not enrolled (last: nobody")), "{output}");
 }

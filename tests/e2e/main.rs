@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `admission` | connections and bytes of strangers and devices are bounded |
 //! | `authority` | thieves of the server's key, names that are enrolled twice, restored backups |
 //! | `boards` | behind a bridge: revocation, terms |
 //! | `boasts` | devices that say more of themselves than can be true |
@@ -12,8 +13,8 @@
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
 //! | `files` | who may read them, and how much of one is read |
 //! | `forged_refusals` | what may end a running device: forged packets, other servers, wrong clocks, other protocols |
-//! | `gates` | what strangers may cost: handshakes, connections, bytes |
 //! | `garbage` | state machines that are told nonsense in any order |
+//! | `handshake_flood` | floods of handshakes, from one address and from many |
 //! | `hostile` | devices that lie, and strangers |
 //! | `inference` | the exported models through tract |
 //! | `identity` | tokens, renewal, revocation, allowed tiers |
@@ -29,7 +30,6 @@
 //! | `privacy` | owners who limit what leaves their devices |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
 //! | `security_page` | SECURITY.md names tests that exist |
-//! | `siege` | floods from many addresses, and what bridges may carry |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 //! | `standing` | where a run stands: `status`, refusals in the log, runs in which nothing was trained |
 //! | `stalls` | processes that are stopped, killed, revoked or started twice |
@@ -37,6 +37,7 @@
 //! | `waiting` | what a round waits for, in virtual time |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+mod admission;
 mod authority;
 mod boards;
 mod boasts;
@@ -48,7 +49,7 @@ mod exchanges;
 mod files;
 mod forged_refusals;
 mod garbage;
-mod gates;
+mod handshake_flood;
 mod hostile;
 mod identity;
 #[cfg(feature = "infer")]
@@ -65,7 +66,6 @@ mod pace;
 mod privacy;
 mod rounds;
 mod security_page;
-mod siege;
 mod simulation;
 mod stalls;
 mod standing;

@@ -23,8 +23,12 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{End, Front, Inside, REVOCATION};
-use crate::{ca::SerialMember, gate::Reason, hub::Line};
+use super::{Context, End, Peer, REVOCATION};
+use crate::{
+    admission::{ConnectionKey, Refusal},
+    ca::SerialMember,
+    hub::Line,
+};
 use coordinator::fleet::ConnId;
 
 /// Lines of one bridge.
@@ -39,7 +43,7 @@ const WAITING: usize = 2;
 const HAIL_TAKES: Duration = Duration::from_millis(5);
 
 /// Serves a bridge until its connection ends.
-pub(super) async fn serve(connection: &Connection, front: &Arc<Front>, bridge: &DeviceId) {
+pub(super) async fn serve(connection: &Connection, context: &Arc<Context>, bridge: &DeviceId) {
     connection.set_max_concurrent_bi_streams(VarInt::from_u32(MAX_LINES));
     info!(%bridge, "bridge connected");
     let mut lines = JoinSet::new();
@@ -52,14 +56,14 @@ pub(super) async fn serve(connection: &Connection, front: &Arc<Front>, bridge: &
             }
         };
         while lines.try_join_next().is_some() {}
-        let line = BridgedLine::new(front.clone());
+        let line = BridgedLine::new(context.clone());
         lines.spawn(line.serve(send, receive));
     }
 }
 
 /// One device, or whoever claims to be one.
 struct BridgedLine {
-    front: Arc<Front>,
+    context: Arc<Context>,
     seal: sealed::Gate,
     /// The device whose session is open.
     device: Option<Seated>,
@@ -71,14 +75,15 @@ struct Seated {
     /// With this; the session ends when it changes.
     member: SerialMember,
     conn: ConnId,
+    key: ConnectionKey,
     line: Arc<Line>,
     /// Notified when it has come in too often.
     go: Arc<Notify>,
 }
 
 impl BridgedLine {
-    fn new(front: Arc<Front>) -> Self {
-        Self { front, seal: sealed::Gate::default(), device: None }
+    fn new(context: Arc<Context>) -> Self {
+        Self { context, seal: sealed::Gate::default(), device: None }
     }
 
     async fn serve(mut self, mut send: SendStream, receive: RecvStream) {
@@ -149,7 +154,7 @@ impl BridgedLine {
             Knock::Reply(len) => write_packet(send, reply.get(..len).unwrap_or_default()).await,
             Knock::Rejected(error) => {
                 if let Some(Seated { device, .. }) = &self.device {
-                    self.front.gate.note(Reason::Seal, &format_args!("{device}: {error}"));
+                    self.context.admission.count_refusal(Refusal::Seal, &format_args!("{device}: {error}"));
                 }
                 Ok(())
             }
@@ -158,19 +163,20 @@ impl BridgedLine {
                 if fresh {
                     self.leave();
                     let member = self.member(&device)?;
-                    let (conn, line) = self.front.hub.connect(device.clone(), member.tiers);
+                    let (conn, line) = self.context.hub.connect(device.clone(), member.tiers);
                     let go = Arc::new(Notify::new());
-                    if let Some(oldest) = self.front.gate.enter(&device, conn.0, Inside::Line(go.clone())) {
-                        oldest.turn_out(Code::Busy);
+                    let (key, oldest) = self.context.devices.add(&device, Peer::Board(go.clone()));
+                    if let Some(oldest) = oldest {
+                        oldest.disconnect(Code::Busy);
                     }
                     info!(%device, "joined over a serial line");
                     if self.seal.version() != Some(SEAL_VERSION) {
                         warn!(%device, "firmware is older (seal version 1); flash a present image for the better seal");
                     }
-                    self.device = Some(Seated { device, member, conn, line, go });
+                    self.device = Some(Seated { device, member, conn, key, line, go });
                 }
                 let Some(Seated { conn, .. }) = &self.device else { return Ok(()) };
-                let (hub, conn) = (self.front.hub.clone(), *conn);
+                let (hub, conn) = (self.context.hub.clone(), *conn);
                 if let Err(code) = hub.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now)) {
                     // The refusal still has to be delivered.
                     self.transmit(send).await?;
@@ -187,16 +193,16 @@ impl BridgedLine {
         // Without randomness there is no session: an old conversation could be played again.
         let (nonce, decoy) =
             random::<{ size_of::<Nonce>() }>().zip(random::<{ size_of::<Key>() }>()).ok_or(Code::NotReady)?;
-        let (front, mut unclear) = (&self.front, false);
-        let key_of = |device: &DeviceId| match front.authority.serial_member(device) {
+        let (context, mut unclear) = (&self.context, false);
+        let key_of = |device: &DeviceId| match context.authority.serial_member(device) {
             Ok(Some(member)) => Some(member.key),
             Ok(None) => {
-                front.gate.note(Reason::Unknown, device);
+                context.admission.count_refusal(Refusal::Unknown, device);
                 Some(decoy)
             }
             Err(error) => {
                 unclear = true;
-                front.gate.note(Reason::Unclear, &error);
+                context.admission.count_refusal(Refusal::Unclear, &error);
                 None
             }
         };
@@ -209,11 +215,11 @@ impl BridgedLine {
 
     /// A device that has just proved its key. The key may have been removed or replaced since it hailed.
     fn member(&self, device: &DeviceId) -> Result<SerialMember, End> {
-        match self.front.authority.serial_member(device) {
+        match self.context.authority.serial_member(device) {
             Ok(Some(member)) if self.seal.is_opened_with(&member.key) => Ok(member),
             Ok(_) => Err(End::Refused(Code::UnknownDevice)),
             Err(error) => {
-                self.front.gate.note(Reason::Unclear, &error);
+                self.context.admission.count_refusal(Refusal::Unclear, &error);
                 Err(End::Refused(Code::NotReady))
             }
         }
@@ -221,11 +227,11 @@ impl BridgedLine {
 
     /// Whether a device is still a member: not revoked, expired or enrolled anew.
     fn check(&self, device: &DeviceId, member: &SerialMember) -> Result<(), End> {
-        match self.front.authority.serial_member(device) {
+        match self.context.authority.serial_member(device) {
             Ok(Some(present)) if present == *member => Ok(()),
             Ok(_) => Err(End::Refused(Code::UnknownDevice)),
             Err(error) => {
-                self.front.gate.note(Reason::Unclear, &error);
+                self.context.admission.count_refusal(Refusal::Unclear, &error);
                 Err(End::Refused(Code::NotReady))
             }
         }
@@ -234,7 +240,7 @@ impl BridgedLine {
     /// Sends what the Coordinator has for the device.
     async fn transmit(&mut self, send: &mut SendStream) -> Result<(), End> {
         let Some(Seated { conn, line, .. }) = &self.device else { return Ok(()) };
-        while let Some((_, frame)) = self.front.hub.next_frame(*conn, true) {
+        while let Some((_, frame)) = self.context.hub.next_frame(*conn, true) {
             let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
             if let Some(place) = packet.get_mut(SEAL_HEAD..SEAL_HEAD + frame.len()) {
                 place.copy_from_slice(&frame);
@@ -247,9 +253,9 @@ impl BridgedLine {
     }
 
     fn leave(&mut self) {
-        if let Some(Seated { device, conn, .. }) = self.device.take() {
-            self.front.gate.leave(&device, conn.0);
-            self.front.hub.disconnect(conn);
+        if let Some(Seated { conn, key, .. }) = self.device.take() {
+            self.context.devices.remove(&key);
+            self.context.hub.disconnect(conn);
         }
     }
 }

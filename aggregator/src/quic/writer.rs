@@ -15,7 +15,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{End, Front};
+use super::{Context, End};
 use crate::hub::{Hub, Line};
 use coordinator::fleet::ConnId;
 
@@ -48,11 +48,11 @@ impl<'a> Writer<'a> {
     pub fn new(
         connection: &'a Connection,
         control: SendStream,
-        front: &'a Front,
+        context: &'a Context,
         conn: ConnId,
         line: &'a Line,
     ) -> Self {
-        let Front { hub, downloads, .. } = front;
+        let Context { hub, downloads, .. } = context;
         Self { connection, control, transfer: None, hub, conn, line, downloads, place: Place::None }
     }
 

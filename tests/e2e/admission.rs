@@ -1,23 +1,16 @@
-//! What strangers and devices may cost: handshakes, connections and bytes are bounded, and who belongs here still
-//! gets in.
+//! Connections and bytes of strangers and devices are bounded, and devices still come in.
 
 use std::{
     fs,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    thread,
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
 use aggregator::{
+    admission::{Admission, DeviceConnections, Limits},
     ca::Authority,
-    gate::{Gate, Limits},
     hub::Hub,
-    quic::{self, Front, Waits},
+    quic::{self, Context, Waits},
     run::{Run, Surroundings},
     store::MemoryStore,
 };
@@ -36,7 +29,8 @@ use quinn::{ClientConfig, ConnectionError, Endpoint, TransportConfig};
 
 const DEVICES: [&str; 2] = ["good-0", "good-1"];
 
-fn town(server: &str) -> (Gateway, Serving) {
+/// A gateway with this table `server`, whose run takes one round of both devices.
+pub(super) fn start_gateway(server: &str) -> (Gateway, Serving) {
     let config = format!("run = {{ rounds = 1, min_devices = 2 }}\nserver = {server}");
     let gateway = Gateway::new(&config, &DEVICES);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
@@ -44,7 +38,7 @@ fn town(server: &str) -> (Gateway, Serving) {
 }
 
 /// Both devices finish the run.
-fn finish(gateway: &Gateway, serving: Serving) {
+pub(super) fn finish(gateway: &Gateway, serving: Serving) {
     let start = |(index, name): (usize, &&str)| gateway.device(&serving, name, &format!("{index}/2"), &[]);
     let devices: Vec<_> = DEVICES.iter().enumerate().map(start).collect();
     devices.into_iter().for_each(|device| _ = device.succeed());
@@ -52,98 +46,22 @@ fn finish(gateway: &Gateway, serving: Serving) {
     assert_eq!(gateway.history().len(), 1);
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-fn is_refused(error: &ConnectionError) -> bool {
+pub(super) fn is_refused(error: &ConnectionError) -> bool {
     // CONNECTION_REFUSED of QUIC.
     matches!(error, ConnectionError::ConnectionClosed(close) if u64::from(close.error_code) == 2)
 }
 
-#[test]
-fn a_flood_of_handshakes_is_refused_and_devices_still_get_in() {
-    let (gateway, serving) = town("{ max_handshakes_per_s = 4 }");
-    let identity = fs::read(gateway.identity("good-0")).unwrap();
-    let start = Instant::now();
-    let (mut knocks, mut refused) = (0, 0);
-    // However slowly they come: in the end many of them come in the same second.
-    while refused < 20 && knocks < 400 {
-        knocks += 40;
-        refused += block_on(async {
-            let mut strangers = tokio::task::JoinSet::new();
-            for _ in 0..40 {
-                let (address, tls) = (serving.address.clone(), tls(&identity, true));
-                strangers.spawn(async move { Raw::connect(&address, tls).await.map(drop) });
-            }
-            let ended = strangers.join_all().await;
-            ended.iter().filter(|end| end.as_ref().is_err_and(is_refused)).count()
-        });
-    }
-    assert!(refused >= 20, "{refused} of {knocks} were refused");
-    // Each second that was begun has room for four.
-    let room = 4 * (start.elapsed().as_secs() as usize + 2);
-    assert!(
-        refused < knocks && knocks - refused <= room,
-        "{refused} of {knocks} were refused, room for {room}"
-    );
-    finish(&gateway, serving);
-}
-
-#[test]
-fn devices_join_while_another_address_floods_the_gateway() {
-    let (gateway, serving) = town("{ max_handshakes_per_s = 8 }");
-    let identity = fs::read(gateway.identity("good-0")).unwrap();
-    let over = Arc::new(AtomicBool::new(false));
-    let flood = {
-        let (server, identity, over) = (serving.address.parse().unwrap(), identity.clone(), over.clone());
-        thread::spawn(move || block_on(knock_without_end(server, &identity, &over)))
-    };
-    thread::sleep(Duration::from_millis(500));
-    block_on(async {
-        for attempt in 0..6 {
-            // A quarter of the handshakes is for this address, whatever happens.
-            let joined = Raw::connect(&serving.address, tls(&identity, false)).await;
-            joined.unwrap_or_else(|error| panic!("attempt {attempt}: {error}")).leave().await;
-            tokio::time::sleep(Duration::from_millis(700)).await;
-        }
-    });
-    assert!(!flood.is_finished());
-    finish(&gateway, serving);
-    over.store(true, Ordering::Relaxed);
-    let (knocks, refused) = flood.join().unwrap();
-    assert!(refused > 100 && refused > knocks / 2, "{refused} of {knocks} were refused");
-}
-
-/// Handshakes without a certificate from another address, one after the other from each of four sockets. Gives how many
-/// there were and how many were refused.
-async fn knock_without_end(server: SocketAddr, identity: &[u8], over: &Arc<AtomicBool>) -> (usize, usize) {
-    let mut strangers = tokio::task::JoinSet::new();
-    for _ in 0..4 {
-        let (config, over) = (client(tls(identity, true)), over.clone());
-        let endpoint = Endpoint::client(([127, 0, 0, 2], 0).into()).unwrap();
-        strangers.spawn(async move {
-            let (mut knocks, mut refused, start) = (0, 0, Instant::now());
-            while !over.load(Ordering::Relaxed) && start.elapsed() < Duration::from_secs(60) {
-                let connecting = endpoint.connect_with(config.clone(), server, wire::SERVER_NAME).unwrap();
-                knocks += 1;
-                refused += usize::from(connecting.await.is_err_and(|error| is_refused(&error)));
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            (knocks, refused)
-        });
-    }
-    let ended = strangers.join_all().await;
-    ended.into_iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
-}
-
-fn client(tls: rustls::ClientConfig) -> ClientConfig {
+pub(super) fn client(tls: rustls::ClientConfig) -> ClientConfig {
     ClientConfig::new(Arc::new(quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap()))
 }
 
 #[test]
 fn an_operator_hears_that_devices_were_refused() {
-    let (gateway, mut serving) = town("{ max_connections = 1 }");
+    let (gateway, mut serving) = start_gateway("{ max_connections = 1 }");
     let identity = |device: &str| fs::read(gateway.identity(device)).unwrap();
     block_on(async {
         let mut first = Raw::connect(&serving.address, tls(&identity("good-0"), false)).await.unwrap();
@@ -175,8 +93,9 @@ fn serve_here(gateway: &Gateway, waits: Waits, limits: Limits) -> String {
     let endpoint = quic::listen(&authority, ([127, 0, 0, 1], 0).into()).unwrap();
     let address = endpoint.local_addr().unwrap().to_string();
     let downloads = tokio::sync::Semaphore::new(1);
-    let front = Front { hub, authority, gate: Gate::new(limits), downloads, waits };
-    tokio::spawn(quic::accept(endpoint, front));
+    let (admission, devices) = (Admission::new(limits), DeviceConnections::default());
+    let context = Context { hub, authority, admission, devices, downloads, waits };
+    tokio::spawn(quic::accept(endpoint, context));
     address
 }
 
@@ -230,7 +149,7 @@ fn who_never_ends_its_handshake_loses_its_place() {
 
 #[test]
 fn connections_of_a_device_and_of_an_address_are_bounded() {
-    let (gateway, serving) = town("{ max_per_address = 3 }");
+    let (gateway, serving) = start_gateway("{ max_per_address = 3 }");
     let identity = |device: &str| fs::read(gateway.identity(device)).unwrap();
     block_on(async {
         let connect = |device: &str| Raw::connect(&serving.address, tls(&identity(device), false));
@@ -265,7 +184,7 @@ fn connections_of_a_device_and_of_an_address_are_bounded() {
 
 #[test]
 fn who_has_proved_nothing_can_not_make_the_aggregator_remember_much() {
-    let (gateway, serving) = town("{}");
+    let (gateway, serving) = start_gateway("{}");
     let mut tls = tls(&fs::read(gateway.identity("good-0")).unwrap(), true);
     tls.alpn_protocols = vec![common::enrol::ALPN.to_vec()];
     let sent = block_on(async {
