@@ -10,6 +10,7 @@ use common::{
     DeviceId,
     brief::{Brief, PropFair as Transform},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// Parameters of `propfair`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PropFairParams {
     /// The loss at which a device has gained nothing; above the loss of the first model.
@@ -55,6 +56,7 @@ pub struct PropFair {
 
 impl Build for PropFair {
     const NAME: &'static str = "propfair";
+    const ABOUT: &'static str = "proportional fairness, computed on the device";
 
     type Params = PropFairParams;
 
