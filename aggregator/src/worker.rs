@@ -1,11 +1,10 @@
-//! The one who writes: carries out the Coordinator's actions on the store, combines rounds, and
-//! keeps the files that people read up to date.
+//! The only place that writes to the store. It executes what the Coordinator and the [`Conductor`] ask for: put, settle, open,
+//! commit.
 //!
-//! [`Keeper::act`] does the work and gives a [`Reply`] for the Coordinator. Behind a [`Hub`] the keeper has a thread
-//! of its own ([`Keeper::run`]), so that a slow disk holds up no connection; a simulation calls it directly.
+//! [`RoundWorker::act`] does the work and gives a [`Reply`] for the Coordinator. Behind a [`Hub`] the worker has a thread
+//! of its own ([`RoundWorker::run`]), so that a slow disk holds up no connection. A simulation calls it directly.
 
 use std::{
-    collections::BTreeMap,
     io,
     path::PathBuf,
     sync::{
@@ -23,34 +22,24 @@ use tracing::{debug, info, warn};
 use crate::{
     hub::Hub,
     status::StatusFile,
-    store::{Header, RoundRecord, Store, StoreError, UpdateRecord, is_full},
+    store::{Commit, Header, OpenRound, RoundRecord, Store, StoreError, UpdateRecord, is_full},
 };
 use coordinator::{
-    Action, Coordinator, Settings, StoredUpdate, published::Published, report::RoundReport, stage::Stage,
+    Action, Coordinator, StoredUpdate,
+    conductor::{Committed, Conductor, Next},
+    published::Published,
+    report::RoundReport,
+    stage::Stage,
 };
-use strategies::{
-    check::{check_encoded, check_update},
-    device::DeviceRecord,
-    guard::Guard,
-    method::Method,
-    tiered::TieredModel,
-};
+use strategies::check::{check_encoded, check_update};
 
-mod books;
-mod conduct;
+mod deliveries;
 mod files;
-mod finish;
-mod held;
-mod losses;
 mod probe;
-mod scene;
-pub(crate) mod state;
 
-pub use books::Books;
-pub use finish::Due;
-pub use held::HeldLog;
-pub use losses::Losses;
-pub use probe::{Probe, ProbeError};
+pub use deliveries::Shelf;
+use files::RoundFiles;
+pub use probe::{OwnSamples, ProbeError};
 
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
 const GROUP: usize = 32;
@@ -67,20 +56,22 @@ pub enum Job {
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeeperError {
+pub enum WorkerError {
     #[error("{code}: {0}", code = .0.code())]
     Store(#[from] StoreError),
-    #[error("the model can not be exported: {0}")]
+    #[error("the model cannot be exported: {0}")]
     Export(#[from] onnx::ExportError),
-    #[error("the model can not be sliced: {0}")]
+    #[error("the model cannot be sliced: {0}")]
     Slice(#[from] models::graph::SliceError),
-    #[error("the model can not be sliced: {0}")]
+    #[error("the model cannot be sliced: {0}")]
     Length(#[from] common::slice::WrongLength),
+    #[error("a report cannot be written as JSON: {0}")]
+    Report(#[from] serde_json::Error),
     #[error("{path}: {source}", path = .path.display())]
     Write { path: PathBuf, source: io::Error },
 }
 
-impl KeeperError {
+impl WorkerError {
     /// Whether stored data is damaged, or the database has failed in a way of which nothing is known.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Store(StoreError::Damaged { .. } | StoreError::Database { .. }))
@@ -99,7 +90,7 @@ impl KeeperError {
 /// What became of an update.
 pub type Answer = (DeviceId, Ticket, Result<(), Code>);
 
-/// What the Coordinator must be told once an action is carried out; see [`Keeper::tell`].
+/// What the Coordinator must be told once an action is carried out; see [`RoundWorker::tell`].
 #[derive(Debug)]
 pub enum Reply {
     Opened(Stage),
@@ -119,53 +110,81 @@ pub enum Reply {
 /// Called with the report of every round.
 pub type Observer = Box<dyn FnMut(&RoundReport) + Send>;
 
-pub struct Keeper {
+pub struct RoundWorker {
     pub store: Box<dyn Store>,
-    pub method: Method,
-    pub model: TieredModel,
-    pub parameters: Vec<f32>,
-    pub committed: u32,
-    /// Part of the tickets of the open round and of later ones.
-    pub attempt: u16,
-    /// The strategy has no memory yet and must be shown the fleet.
-    pub fresh: bool,
-    pub settings: Settings,
-    /// Every device that was ever registered.
-    pub fleet: BTreeMap<DeviceId, DeviceRecord>,
-    /// The round that is open.
-    pub open: Option<RoundRecord>,
-    /// The store knows of it, and of its present exchange.
-    pub recorded: bool,
+    pub conductor: Conductor,
+    /// The open round, if the store does not know of it or of its present exchange.
+    unrecorded: Option<RoundRecord>,
     /// The round before, if the store does not know its result.
-    pub due: Option<Due>,
-    pub books: Books,
-    pub guard: Guard,
-    /// The gateway's own samples, if the guard compares updates with them.
-    pub probe: Option<Probe>,
-    /// Whom the guard has held in which rounds, for the log.
-    pub held: HeldLog,
-    /// Who was lost in the exchanges of the open round.
-    pub losses: Losses,
+    due: Option<Due>,
+    round_files: RoundFiles,
     /// Where `status.json` and `model.onnx` go.
-    pub dir: Option<PathBuf>,
+    dir: Option<PathBuf>,
     /// Others write to it, too.
     pub status_file: Option<Arc<StatusFile>>,
     /// What `status.json` has to say of the run and does not say yet.
-    pub status: Option<Map<String, Value>>,
+    status: Option<Map<String, Value>>,
     /// When the files were written last.
-    pub written: Option<Instant>,
-    pub observer: Option<Observer>,
+    written: Option<Instant>,
+    observer: Option<Observer>,
 }
 
-impl std::fmt::Debug for Keeper {
+/// What the store has to know of a round that is combined.
+#[derive(Clone, Debug)]
+struct Due {
+    report: RoundReport,
+    /// Of the strategy and the guard.
+    state: Vec<u8>,
+}
+
+impl std::fmt::Debug for RoundWorker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keeper").field("method", &self.method).field("committed", &self.committed).finish()
+        f.debug_struct("RoundWorker").field("conductor", &self.conductor).finish_non_exhaustive()
     }
 }
 
-impl Keeper {
-    /// Works until told to stop. An error means that the run can not go on.
-    pub fn run(mut self, jobs: &Receiver<Job>, hub: &Hub) -> Result<(), KeeperError> {
+impl RoundWorker {
+    /// `record` says whether every round is written as a round file.
+    pub fn new(
+        store: Box<dyn Store>,
+        conductor: Conductor,
+        record: bool,
+        dir: Option<PathBuf>,
+        observer: Option<Observer>,
+    ) -> Self {
+        Self {
+            store,
+            conductor,
+            unrecorded: None,
+            due: None,
+            round_files: RoundFiles(dir.clone().filter(|_| record)),
+            status_file: dir.as_deref().map(|dir| Arc::new(StatusFile::new(dir))),
+            dir,
+            status: None,
+            written: None,
+            observer,
+        }
+    }
+
+    /// The exchange that was open when the gateway stopped, formed again.
+    pub fn reopen(&mut self, open: &OpenRound) -> Result<Stage, WorkerError> {
+        let reopened = self.conductor.reopen(&open.record, &mut Shelf(&mut *self.store))?;
+        self.unrecorded = reopened.changed;
+        Ok(reopened.exchange)
+    }
+
+    /// The store knows everything that devices have been told.
+    pub fn is_settled(&self) -> bool {
+        self.due.is_none() && self.unrecorded.is_none()
+    }
+
+    /// A round is combined and not committed.
+    pub fn has_due_commit(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Works until told to stop. An error means that the run cannot go on.
+    pub fn run(mut self, jobs: &Receiver<Job>, hub: &Hub) -> Result<(), WorkerError> {
         let mut next = None;
         while let Some(job) = next.take().map_or_else(|| self.await_job(jobs), |job| Ok(Some(job)))? {
             match job {
@@ -193,7 +212,7 @@ impl Keeper {
     }
 
     /// The next job. Files for people are written while there is none, so that devices wait for no file.
-    fn await_job(&mut self, jobs: &Receiver<Job>) -> Result<Option<Job>, KeeperError> {
+    fn await_job(&mut self, jobs: &Receiver<Job>) -> Result<Option<Job>, WorkerError> {
         let pause = self.written.map_or(Duration::ZERO, |at| FILES_EVERY.saturating_sub(at.elapsed()));
         if self.status.is_some() {
             match jobs.recv_timeout(pause) {
@@ -227,7 +246,7 @@ impl Keeper {
     }
 
     /// Carries out one action.
-    pub fn act(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
+    pub fn act(&mut self, action: Action) -> Result<Option<Reply>, WorkerError> {
         let reply = self.begin(action)?;
         self.record()?;
         self.write_files()?;
@@ -238,19 +257,58 @@ impl Keeper {
     ///
     /// Devices may have been told of both by then, but nothing of theirs is stored before. After a crash in between, the
     /// same model follows from the updates that are there, and the same exchange is formed again.
-    pub fn record(&mut self) -> Result<(), KeeperError> {
+    pub fn record(&mut self) -> Result<(), WorkerError> {
         self.commit()?;
-        if let Some(open) = self.open.as_ref().filter(|_| !self.recorded) {
+        if let Some(open) = &self.unrecorded {
             self.store.open_round(open)?;
         }
-        self.recorded = true;
+        self.unrecorded = None;
         Ok(())
     }
 
-    /// Carries out one action as far as devices wait for it; see [`Keeper::record`] for the rest.
-    pub fn begin(&mut self, action: Action) -> Result<Option<Reply>, KeeperError> {
+    /// Makes the result of the last round durable, and then known.
+    fn commit(&mut self) -> Result<(), WorkerError> {
+        let Some(Due { report, state }) = self.due.take() else { return Ok(()) };
+        self.store.commit_round(&Commit {
+            round: report.round,
+            parameters: &self.conductor.run.parameters,
+            strategy_state: &state,
+            report: &serde_json::to_string(&report)?,
+            history: self.conductor.run.method.needs().history,
+        })?;
+        self.publish(&report);
+        Ok(())
+    }
+
+    /// Does what the conductor says.
+    fn follow(&mut self, next: Next) -> Result<Reply, WorkerError> {
+        match next {
+            Next::Ask { exchange, record, durable_first } => {
+                self.unrecorded = Some(record);
+                if durable_first {
+                    self.record()?;
+                }
+                Ok(Reply::Opened(exchange))
+            }
+            Next::Commit(Committed { report, state, published, unopened, durable_first }) => {
+                if let Some(record) = unopened {
+                    // A round must be open before it can be committed, and the one before it closed.
+                    self.commit()?;
+                    self.store.open_round(&record)?;
+                }
+                self.due = Some(Due { report, state });
+                if durable_first {
+                    self.commit()?;
+                }
+                Ok(Reply::Committed(published))
+            }
+        }
+    }
+
+    /// Carries out one action as far as devices wait for it; see [`RoundWorker::record`] for the rest.
+    pub fn begin(&mut self, action: Action) -> Result<Option<Reply>, WorkerError> {
         // Whoever looks at updates of rounds before finds those that the commit keeps.
-        let waits = self.method.needs().history > 0;
+        let waits = self.conductor.run.method.needs().history > 0;
         if waits || !matches!(action, Action::OpenRound { .. }) {
             self.record()?;
         }
@@ -258,18 +316,25 @@ impl Keeper {
             Action::Register(device) => {
                 debug!(device = %device.device, "registered");
                 self.store.register(&device)?;
-                self.fleet.insert(device.device.clone(), device);
+                self.conductor.run.fleet.insert(device.device.clone(), device);
                 None
             }
-            Action::OpenRound { number, seats, wanted } => Some(self.open_round(number, seats, wanted)?),
+            Action::OpenRound { number, seats, wanted } => {
+                let Self { conductor, store, round_files, .. } = self;
+                let next = conductor.open(number, seats, wanted, &mut Shelf(&mut **store), round_files)?;
+                Some(self.follow(next)?)
+            }
             Action::Store(update) => {
                 let answer = self.put(&update)?;
                 Some(self.settle(vec![answer])?)
             }
-            Action::Close(closed) => Some(self.close(closed)?),
+            Action::Close(closed) => {
+                let Self { conductor, store, round_files, .. } = self;
+                let next = conductor.close(closed, &mut Shelf(&mut **store), round_files)?;
+                Some(self.follow(next)?)
+            }
             Action::Finish(closed) => {
-                let report = self.final_report(closed);
-                self.held.sum_up();
+                let report = self.conductor.final_report(closed);
                 let mean = |summary: &Summary| (summary.count > 0).then_some(summary.mean);
                 info!(loss = mean(&report.loss), accuracy = mean(&report.accuracy), "run is over");
                 self.publish(&report);
@@ -277,7 +342,7 @@ impl Keeper {
                 Some(Reply::Finished)
             }
             Action::Export { tier } => {
-                let (round, file) = (self.committed, self.export(tier)?);
+                let (round, file) = (self.conductor.run.committed, self.export(tier)?);
                 debug!(tier = tier.index(), round, "exported");
                 Some(Reply::Onnx { tier, round, file })
             }
@@ -293,7 +358,7 @@ impl Keeper {
         first: StoredUpdate,
         jobs: &Receiver<Job>,
         hub: &Hub,
-    ) -> Result<(Reply, Option<Job>), KeeperError> {
+    ) -> Result<(Reply, Option<Job>), WorkerError> {
         let until = Instant::now() + GROUP_WAIT;
         let (mut answers, mut next, mut left) = (vec![], Some(first), None);
         while let Some(update) = next.take() {
@@ -312,9 +377,9 @@ impl Keeper {
         Ok((self.settle(answers)?, left))
     }
 
-    /// Checks an update and hands it to the store, once what is due is [recorded](Keeper::record). It counts when it is
-    /// [settled](Keeper::settle). What is wrong with it is the answer; an error is the store's, and no device's fault.
-    pub fn put(&mut self, update: &StoredUpdate) -> Result<Answer, KeeperError> {
+    /// Checks an update and hands it to the store, once what is due is [recorded](RoundWorker::record). It counts when it is
+    /// [settled](RoundWorker::settle). What is wrong with it is the answer; an error is the store's, and no device's fault.
+    pub fn put(&mut self, update: &StoredUpdate) -> Result<Answer, WorkerError> {
         let stored = match self.check(update) {
             Err(code) => Err(code),
             Ok(norms) => {
@@ -344,14 +409,15 @@ impl Keeper {
     }
 
     /// Waits until what was put is durable, then answers all.
-    pub fn settle(&mut self, answers: Vec<Answer>) -> Result<Reply, KeeperError> {
+    pub fn settle(&mut self, answers: Vec<Answer>) -> Result<Reply, WorkerError> {
         self.store.settle()?;
         Ok(Reply::Stored(answers))
     }
 
     /// Squared norms of an update by region; numbers alone have none.
     fn check(&self, update: &StoredUpdate) -> Result<Vec<f64>, Code> {
-        let (regions, count) = (&self.model.regions, self.model.regions.sets().len());
+        let regions = &self.conductor.run.model.regions;
+        let count = regions.sets().len();
         let pieces = regions.pieces(update.tier);
         match update.vectors {
             0 => Ok(vec![0.0; count]),

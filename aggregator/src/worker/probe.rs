@@ -8,6 +8,7 @@ use common::{
     message::Task,
     plan::{Loss, Plan},
 };
+use coordinator::conductor::Probe;
 use trainer::{
     data::{
         DataError, Samples, VecShard,
@@ -36,11 +37,11 @@ pub enum ProbeError {
 
 /// Labelled samples that the operator vouches for.
 #[derive(Clone, Debug)]
-pub struct Probe {
+pub struct OwnSamples {
     shard: VecShard,
 }
 
-impl Probe {
+impl OwnSamples {
     /// The probe of a configuration, if it names one: a CSV file with the label in the last column.
     pub fn open(config: &GuardConfig, model: &TieredModel) -> Result<Option<Self>, ProbeError> {
         let path = &config.probe;
@@ -67,13 +68,7 @@ impl Probe {
         Ok(Some(Self { shard }))
     }
 
-    /// What one epoch of the widest tier changes, over the whole model.
-    pub fn update(
-        &self,
-        model: &TieredModel,
-        parameters: &[f32],
-        brief: &Brief,
-    ) -> Result<Vec<f64>, ProbeError> {
+    fn train(&self, model: &TieredModel, parameters: &[f32], brief: &Brief) -> Result<Vec<f64>, ProbeError> {
         let mut change = vec![0.0; parameters.len()];
         let (Some(tier), Some(widest)) = (Tier::new(0), model.plans.first()) else { return Ok(change) };
         let missing = || TrainError::Arena { need: widest.info.arena as usize, have: 0 };
@@ -97,5 +92,12 @@ impl Probe {
         let moved: Vec<f32> = arena.iter().zip(&before).map(|(after, before)| after - before).collect();
         model.spread(tier, &moved, &mut change);
         Ok(change)
+    }
+}
+
+impl Probe for OwnSamples {
+    /// Of the widest tier.
+    fn update(&self, model: &TieredModel, parameters: &[f32], brief: &Brief) -> Result<Vec<f64>, String> {
+        self.train(model, parameters, brief).map_err(|error| error.to_string())
     }
 }

@@ -6,9 +6,9 @@ use common::{Code, DeviceId, Tier};
 
 use strategies::guard::Delivered;
 
-/// Who was asked in a round and did not deliver.
+/// See the module.
 #[derive(Clone, Debug, Default)]
-pub struct Losses {
+pub struct Dropouts {
     /// When the first exchange was opened.
     pub(super) opened: Option<common::Instant>,
     pub(super) refused: Vec<(DeviceId, Tier, Code)>,
@@ -18,7 +18,7 @@ pub struct Losses {
     pub(super) late: Vec<(DeviceId, Tier)>,
 }
 
-impl Losses {
+impl Dropouts {
     /// Nobody was lost, so after a crash no more could arrive than is in the store.
     pub(super) fn is_empty(&self) -> bool {
         let Self { refused, silent, gone, late, .. } = self;
