@@ -2,7 +2,7 @@
 //!
 //! Files under `--out` (default `results/`):
 //! ```text
-//! <experiment>/<profile>/experiment.json      ExperimentRecord: settings, claims, who compares with whom
+//! <experiment>/<profile>/experiment.json      ExperimentRecord: settings, checks
 //! <experiment>/<profile>/<setting>-s<seed>.json   UnitResult
 //! <experiment>/<profile>/<setting>-s<seed>.csv    its rounds, one line each
 //! ```
@@ -17,6 +17,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+
+use crate::claims::Check;
 
 /// Version of these files; units of another one are run again.
 pub const FORMAT: u32 = 1;
@@ -48,7 +50,9 @@ pub struct ExperimentRecord {
     /// The experiment with profile and `--set` applied, as TOML.
     pub toml: String,
     pub settings: Vec<SettingRecord>,
-    pub claims: Vec<Claim>,
+    /// What the experiment itself says of its results; what papers say is in [`claims`](crate::claims).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
 }
 
 /// One line of an experiment: a strategy with parameters.
@@ -70,64 +74,6 @@ pub enum Role {
     Ours,
     #[default]
     Baseline,
-}
-
-/// A published statement, and how results speak to it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Claim {
-    /// Section of the specification and number: `1.5.4`.
-    pub id: String,
-    pub text: String,
-    /// The published value, as a number of the same kind as `value` gives; absent where only a direction is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<f64>,
-    /// How ours is computed.
-    pub value: Value,
-    pub direction: Direction,
-    /// The bound that our value must keep, for `at_most` and `at_least`; otherwise the sign counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bar: Option<f64>,
-}
-
-/// A number from the results: `of` a setting, or against another.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Value {
-    /// A figure by its name, see [`Final::figure`]: `loss.variance`, `accuracy.mean`, `groups.dp`, ...
-    pub figure: String,
-    /// Id of the setting.
-    pub of: String,
-    /// Id of the setting to compare with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub against: Option<String>,
-    #[serde(default)]
-    pub how: How,
-}
-
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// The figure itself.
-    #[default]
-    Mean,
-    /// of - against.
-    Difference,
-    /// of / against.
-    Ratio,
-    /// of / against - 1.
-    Change,
-}
-
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// Below 0 (ratio: below 1), or the bar.
-    AtMost,
-    /// Above 0 (ratio: above 1), or the bar.
-    AtLeast,
-    /// Within a factor of 2 of what is published.
-    About,
 }
 
 /// One setting with one seed.
