@@ -84,7 +84,8 @@ fn two() -> Bench {
 
 /// As in a file.
 fn measure(text: &str) -> Measure {
-    toml::from_str(text).unwrap()
+    let check: Check = toml::from_str(&format!("what = \"\"\nmeasure = {text}")).unwrap();
+    check.measure.unwrap()
 }
 
 fn change(from: &str, to: &str, want: Want) -> Measure {
