@@ -126,6 +126,15 @@ proptest! {
     }
 }
 
+/// The slowest case that the properties draw: as many chunks as there are, one at a time, over the worst link.
+#[test]
+fn one_byte_at_a_time_over_the_worst_link_arrives() {
+    let data: Vec<u8> = (0..3999).map(|at| at as u8).collect();
+    for seed in 0..20 {
+        assert_eq!(run(&data, limits(1, 1), 1, 0.4, seed, usize::MAX).0, data);
+    }
+}
+
 #[test]
 fn a_good_link_carries_every_byte_once() {
     let data: Vec<u8> = (0..10_000).map(|at| at as u8).collect();
