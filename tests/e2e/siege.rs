@@ -18,7 +18,9 @@ use fleet::{
     process::{Process, wait_for},
     raw::{Raw, tls},
 };
-use quinn::{ClientConfig, ConnectionError, Endpoint};
+use quinn::Endpoint;
+
+use crate::gates::{client, is_refused};
 
 const CONFIG: &str = "run = { rounds = 1000000, min_devices = 2 }";
 
@@ -26,29 +28,22 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-fn client(tls: rustls::ClientConfig) -> ClientConfig {
-    ClientConfig::new(Arc::new(quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap()))
-}
-
-fn is_refused(error: &ConnectionError) -> bool {
-    // CONNECTION_REFUSED of QUIC.
-    matches!(error, ConnectionError::ConnectionClosed(close) if u64::from(close.error_code) == 2)
-}
-
-/// Strangers from five addresses who knock without end.
-struct Siege {
+/// Strangers who knock without end.
+pub struct Siege {
     over: Arc<AtomicBool>,
-    refused: Arc<AtomicUsize>,
     thread: thread::JoinHandle<()>,
 }
 
 impl Siege {
-    fn begin(server: SocketAddr, identity: &[u8]) -> Self {
+    /// One stranger for each of `hosts`, the last byte of its address. Returns when many of them have been refused, however
+    /// slow the machine is.
+    pub fn begin(server: &str, identity: &[u8], hosts: &'static [u8]) -> Self {
+        let server: SocketAddr = server.parse().unwrap();
         let (over, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (config, done, count) = (client(tls(identity, true)), over.clone(), refused.clone());
         let flood = async move {
             let mut strangers = tokio::task::JoinSet::new();
-            for last in [2, 3, 4, 5, 6, 2, 3, 4, 5, 6] {
+            for &last in hosts {
                 let (config, over, refused) = (config.clone(), done.clone(), count.clone());
                 let endpoint = Endpoint::client(([127, 0, 0, last], 0).into()).unwrap();
                 strangers.spawn(async move {
@@ -63,14 +58,13 @@ impl Siege {
             }
             strangers.join_all().await;
         };
-        Self { over, refused, thread: thread::spawn(move || block_on(flood)) }
+        let thread = thread::spawn(move || block_on(flood));
+        wait_for("the flood to be refused", || (refused.load(Ordering::Relaxed) > 50).then_some(()));
+        Self { over, thread }
     }
 
-    fn refused(&self) -> usize {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    fn end(self) {
+    pub fn end(self) {
+        assert!(!self.thread.is_finished(), "the flood has dried up");
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap();
     }
@@ -84,8 +78,7 @@ fn who_was_here_comes_back_while_many_addresses_flood_the_gateway() {
     let identity = fs::read(gateway.identity("good-0")).unwrap();
     let connect = || Raw::connect(&serving.address, tls(&identity, false));
     block_on(async { connect().await.unwrap().leave().await });
-    let siege = Siege::begin(serving.address.parse().unwrap(), &identity);
-    wait_for("the flood to be refused", || (siege.refused() > 50).then_some(()));
+    let siege = Siege::begin(&serving.address, &identity, &[2, 3, 4, 5, 6, 2, 3, 4, 5, 6]);
     block_on(async {
         for attempt in 0..10 {
             let joined = connect().await.unwrap_or_else(|error| panic!("attempt {attempt}: {error}"));
