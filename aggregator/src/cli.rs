@@ -272,10 +272,11 @@ fn start_log(level: &str) -> Result<()> {
 
 /// Prints a text for people, or the same as JSON on one line.
 fn say(format: Format, text: &str, json: &serde_json::Value) -> Result<()> {
-    Ok(match format {
+    match format {
         Format::Table => print(text)?,
         Format::Json => print(&format!("{json}\n"))?,
-    })
+    }
+    Ok(())
 }
 
 fn init(dir: &Path, format: Format) -> Result<()> {

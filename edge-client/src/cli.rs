@@ -202,10 +202,11 @@ impl Board {
 
 /// Prints a text for people, or the same as JSON on one line.
 fn say(format: Format, text: &str, json: &Value) -> Result<()> {
-    Ok(match format {
+    match format {
         Format::Table => print(text)?,
         Format::Json => print(&format!("{json}\n"))?,
-    })
+    }
+    Ok(())
 }
 
 fn start_log(level: LevelFilter) {

@@ -20,7 +20,10 @@ pub fn keys() -> Vec<Key> {
             name.clone_into(&mut table);
             about.clear();
         } else if let Some((key, default)) = line.split_once(" = ") {
-            let about = std::mem::take(&mut about).join(" ");
+            let own = std::mem::take(&mut about).join(" ");
+            // Keys that belong together share a comment.
+            let shared = keys.last().filter(|last: &&Key| own.is_empty() && last.table == table);
+            let about = shared.map_or(own, |last| last.about.clone());
             keys.push(Key { table: table.clone(), key: key.to_owned(), default: default.to_owned(), about });
         } else {
             about.clear();

@@ -68,6 +68,7 @@ pub enum Norm {
     Region,
 }
 
+/// How long a step is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Step {
