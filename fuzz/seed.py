@@ -135,6 +135,8 @@ def cobs(packet):
 def serial():
     shard = b"FTS1" + struct.pack("<IIIf", 2, 2, 1, 0.5) + bytes([1, 2, 3, 4, 0, 1, 9, 8, 1])
     seed("serial", "shard", shard)
+    # No samples, and a width that nothing bounds.
+    seed("serial", "shard.empty", b"FTS1" + struct.pack("<IIIf", 2**31, 0, 0, 1.0))
     hail = bytes([1, 2]) + bytes(range(16)) + b"m4"
     older = bytes([1, 1]) + bytes(range(16)) + b"m4"
     ping = bytes([0x10])

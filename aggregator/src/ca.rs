@@ -179,7 +179,7 @@ impl Authority {
         if !holds(&renewed, certificate)? || !present.try_exists().map_err(failed)? {
             return Ok(false);
         }
-        fs::rename(&renewed, &present).and_then(|()| sync_parent(&present)).map_err(failed)?;
+        files::rename(&renewed, &present).map_err(failed)?;
         Ok(true)
     }
 

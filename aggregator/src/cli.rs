@@ -55,6 +55,8 @@ enum Command {
     Init {
         #[arg(default_value = "gateway")]
         dir: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
     },
     /// Make devices members of the fleet and write the identity file each of them needs
     #[command(after_help = examples::ENROLL)]
@@ -70,6 +72,8 @@ enum Command {
         /// Also for names that are enrolled or were revoked: what they had until now is no longer good
         #[arg(long)]
         replace: bool,
+        #[arg(long, default_value = "table")]
+        format: Format,
         #[command(flatten)]
         terms: TermsArgs,
         /// Names of devices: up to 32 of a-z A-Z 0-9 . _ -
@@ -87,6 +91,8 @@ enum Command {
         /// Also for a name that is enrolled or was revoked: once the token is used, what it had is no longer good
         #[arg(long)]
         replace: bool,
+        #[arg(long, default_value = "table")]
+        format: Format,
         #[command(flatten)]
         terms: TermsArgs,
         device: DeviceId,
@@ -97,6 +103,8 @@ enum Command {
     Revoke {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
         #[arg(required = true)]
         devices: Vec<DeviceId>,
     },
@@ -118,6 +126,8 @@ enum Command {
     RotateServerKey {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
     },
     /// Serve the fleet; begins a run, or goes on with the one that is there
     ///
@@ -175,6 +185,8 @@ enum Command {
         /// The round whose result becomes the present model; 0 is the initial model
         #[arg(long)]
         to: u32,
+        #[arg(long, default_value = "table")]
+        format: Format,
     },
     /// Write the present model as ONNX, whole and for every tier
     #[command(after_help = examples::EXPORT)]
@@ -228,16 +240,16 @@ impl Gateway {
     pub fn run(self, registry: &Registry) -> Result<()> {
         start_log(&self.log)?;
         match self.command {
-            Command::Init { dir } => init(&dir),
-            Command::Enroll { dir, out, serial, replace, terms, devices } => {
-                members::enroll(&dir, &out, serial, replace, &terms, &devices)
+            Command::Init { dir, format } => init(&dir, format),
+            Command::Enroll { dir, out, serial, replace, format, terms, devices } => {
+                members::enroll(&dir, &out, serial, replace, &terms, &devices, format)
             }
-            Command::Token { dir, hours, replace, terms, device } => {
-                members::token(&dir, hours, replace, &terms, &device)
+            Command::Token { dir, hours, replace, format, terms, device } => {
+                members::token(&dir, hours, replace, &terms, &device, format)
             }
             Command::Members { dir, format } => members::list(&dir, format),
-            Command::RotateServerKey { dir } => members::rotate_server_key(&dir),
-            Command::Revoke { dir, devices } => members::revoke(&dir, &devices),
+            Command::RotateServerKey { dir, format } => members::rotate_server_key(&dir, format),
+            Command::Revoke { dir, devices, format } => members::revoke(&dir, &devices, format),
             Command::Serve(args) => serve::serve(registry, &args),
             Command::Resume(args) => {
                 store::expect_run(&args.dir)?;
@@ -246,7 +258,7 @@ impl Gateway {
             Command::Status { dir, format } => status::status(&dir, format),
             Command::History { dir, format, last } => history::history(&dir, format, last),
             Command::Verify { dir, format } => store::verify(&dir, format),
-            Command::Rollback { dir, to } => store::rollback(&dir, to),
+            Command::Rollback { dir, to, format } => store::rollback(&dir, to, format),
             Command::Export { dir, out, format } => export(&dir, &out, format),
         }
     }
@@ -258,7 +270,16 @@ fn start_log(level: &str) -> Result<()> {
     Ok(())
 }
 
-fn init(dir: &Path) -> Result<()> {
+/// Prints a text for people, or the same as JSON on one line.
+fn say(format: Format, text: &str, json: &serde_json::Value) -> Result<()> {
+    match format {
+        Format::Table => print(text)?,
+        Format::Json => print(&format!("{json}\n"))?,
+    }
+    Ok(())
+}
+
+fn init(dir: &Path, format: Format) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     Authority::create(dir)?;
     let config = dir.join("fairtier.toml");
@@ -268,7 +289,11 @@ fn init(dir: &Path) -> Result<()> {
     }
     let (config, dir) = (config.display(), dir.display());
     let next = format!("next: edit {config}, enrol devices with `fairtier gateway enroll --dir {dir} NAME`");
-    Ok(print(&format!("created {dir}\n{next}\n"))?)
+    say(
+        format,
+        &format!("created {dir}\n{next}\n"),
+        &serde_json::json!({ "dir": dir.to_string(), "config": config.to_string() }),
+    )
 }
 
 fn load(dir: &Path) -> Result<Config> {

@@ -24,6 +24,9 @@ use strategies::{
 };
 
 mod check;
+mod keys;
+
+pub use keys::{Key, keys};
 
 /// The documented configuration, as `fairtier gateway init` writes it.
 pub const DEFAULT: &str = include_str!("default.toml");

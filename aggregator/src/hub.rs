@@ -1,7 +1,7 @@
-//! Where connections, the keeper and the clock meet around the Coordinator.
+//! Where connections, the worker and the clock meet around the Coordinator.
 //!
-//! Readers call in with what arrived, the keeper with what is durable, the timer when it is time.
-//! Whoever calls also hands on what follows: actions to the keeper, wakes to the writers. The lock
+//! Readers call in with what arrived, the worker with what is durable, the timer when it is time.
+//! Whoever calls also hands on what follows: actions to the worker, wakes to the writers. The lock
 //! is held for the Coordinator's own work only, never for a socket or a disk.
 
 use std::{
@@ -19,7 +19,7 @@ use common::{DeviceId, Instant, TierSet, transfer::Lane};
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-use crate::keeper::Job;
+use crate::worker::Job;
 use coordinator::{Action, Coordinator, Waiting, fleet::ConnId};
 
 /// Timers may be late by this much.
@@ -33,7 +33,7 @@ pub struct Hub {
     lines: Mutex<HashMap<ConnId, Arc<Line>>>,
     /// For frames that arrive, while nobody uses them.
     buffers: Mutex<Vec<Vec<u8>>>,
-    keeper: Mutex<mpsc::Sender<Job>>,
+    worker: Mutex<mpsc::Sender<Job>>,
     timer: Notify,
     started: time::Instant,
     next_conn: AtomicU64,
@@ -65,12 +65,12 @@ impl Line {
 }
 
 impl Hub {
-    pub fn new(coordinator: Coordinator, keeper: mpsc::Sender<Job>) -> Self {
+    pub fn new(coordinator: Coordinator, worker: mpsc::Sender<Job>) -> Self {
         Self {
             coordinator: Mutex::new(coordinator),
             lines: Mutex::default(),
             buffers: Mutex::default(),
-            keeper: Mutex::new(keeper),
+            worker: Mutex::new(worker),
             timer: Notify::new(),
             started: time::Instant::now(),
             next_conn: AtomicU64::new(1),
@@ -87,8 +87,8 @@ impl Hub {
             match action {
                 Action::Disconnect(conn) => self.hang_up(conn),
                 Action::Displace(conn) => self.displace(conn),
-                // A keeper that is gone has said why; the server is on its way down.
-                action => _ = lock(&self.keeper).send(Job::Do(action)),
+                // A worker that is gone has said why; the server is on its way down.
+                action => _ = lock(&self.worker).send(Job::Do(action)),
             }
         }
         while let Some(conn) = coordinator.poll_wake() {
@@ -183,9 +183,9 @@ impl Hub {
         let _ = self.finished.subscribe().wait_for(|done| *done).await;
     }
 
-    /// Lets the keeper finish what it was given, then stop.
-    pub fn stop_keeper(&self) {
-        let _ = lock(&self.keeper).send(Job::Stop);
+    /// Lets the worker finish what it was given, then stop.
+    pub fn stop_worker(&self) {
+        let _ = lock(&self.worker).send(Job::Stop);
     }
 
     pub fn now(&self) -> Instant {

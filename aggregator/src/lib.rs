@@ -6,7 +6,7 @@
 //! | [`store`] | disks | what an update means |
 //! | [`quic`], [`admission`], [`ca`], [`enrol`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
-//! | [`run`], [`hub`], [`keeper`], [`server`] | how these meet | |
+//! | [`run`], [`hub`], [`worker`], [`server`] | how these meet | |
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has gone; see `cli/output.rs`.
 #![deny(clippy::print_stdout)]
@@ -17,9 +17,9 @@ pub mod cli;
 pub mod config;
 pub mod enrol;
 pub mod hub;
-pub mod keeper;
 pub mod quic;
 pub mod run;
 pub mod server;
 pub mod status;
 pub mod store;
+pub mod worker;

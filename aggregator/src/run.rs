@@ -1,26 +1,28 @@
-//! A run, opened from its configuration and its store: the Coordinator and the Keeper that belong together.
+//! A run, opened from its configuration and its store: the Coordinator and the worker that belong together.
 //!
 //! The server puts QUIC and a clock around them; a simulation drives them directly.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use common::{Instant, transfer::LinkLimits};
 
 use crate::{
     config::Config,
-    keeper::{Books, Keeper, Observer, Probe, state},
     server::{ServerError, check_fixed_tiers, open_method, open_model, open_run},
-    status::StatusFile,
     store::Store,
+    worker::{Observer, OwnSamples, RoundWorker},
 };
-use coordinator::{Coordinator, OpenRound, Start};
+use coordinator::{
+    Coordinator, OpenRound, Start,
+    conductor::{Conductor, Probe, RunState, state},
+};
 use strategies::{guard::Guard, method::Method, registry::Registry, tiered::TieredModel};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Run {
     pub coordinator: Coordinator,
-    pub keeper: Keeper,
+    pub worker: RoundWorker,
 }
 
 /// What a configuration leads to.
@@ -30,7 +32,7 @@ pub struct Prepared {
     pub model: TieredModel,
     /// Parameters that a new run begins with.
     pub initial: Vec<f32>,
-    pub probe: Option<Probe>,
+    pub probe: Option<OwnSamples>,
 }
 
 /// What surrounds a run.
@@ -61,8 +63,7 @@ impl Run {
         let mut settings = config.settings(needs);
         settings.limits = limits;
         let fleet = saved.devices.iter().map(|record| (record.device.clone(), record.clone())).collect();
-        let mut keeper = Keeper {
-            store,
+        let run = RunState {
             method,
             model: model.clone(),
             parameters: saved.parameters,
@@ -71,40 +72,32 @@ impl Run {
             fresh: saved.strategy_state.is_empty(),
             settings: settings.clone(),
             fleet,
-            open: None,
-            recorded: true,
-            due: None,
-            books: Books::new(config),
             guard,
-            probe,
-            held: Default::default(),
-            losses: Default::default(),
-            status_file: dir.as_deref().map(|dir| Arc::new(StatusFile::new(dir))),
-            dir,
-            status: None,
-            written: None,
-            observer,
+            probe: probe.map(|probe| Box::new(probe) as Box<dyn Probe>),
+            conflicts: config.report.conflicts,
+            params: config.strategy.params.clone(),
         };
+        let mut worker = RoundWorker::new(store, Conductor::new(run), config.store.record, dir, observer);
         let open = match &saved.open {
             Some(open) => {
                 let scalars =
                     |entry: &crate::store::Entry| (entry.header.device.clone(), entry.header.scalars.clone());
                 let delivered = open.updates.iter().map(scalars).collect();
                 let wanted = open.record.wanted.clone();
-                Some(OpenRound { stage: keeper.reopen(open)?, wanted, delivered })
+                Some(OpenRound { stage: worker.reopen(open)?, wanted, delivered })
             }
             None => None,
         };
         let start = Start {
             run: saved.run.run,
-            committed: keeper.committed,
-            attempt: keeper.attempt,
+            committed: worker.conductor.run.committed,
+            attempt: worker.conductor.run.attempt,
             devices: saved.devices,
             fixed: config.devices.clone().into_iter().collect::<BTreeMap<_, _>>(),
             open,
         };
-        let coordinator = Coordinator::new(settings, model, &keeper.parameters, start, now);
-        Ok(Self { coordinator, keeper })
+        let coordinator = Coordinator::new(settings, model, &worker.conductor.run.parameters, start, now);
+        Ok(Self { coordinator, worker })
     }
 
     /// Everything that a configuration can be wrong in, before anything is written.
@@ -117,7 +110,7 @@ impl Run {
         method.see_images(&dims.iter().map(|dim| dim.size(model.graph.full())).collect::<Vec<_>>());
         check_fixed_tiers(config, model.plans.len())?;
         method.fits(&model.regions)?;
-        let probe = Probe::open(&config.guard, &model)?;
+        let probe = OwnSamples::open(&config.guard, &model)?;
         Ok(Prepared { method, model, initial, probe })
     }
 }
@@ -131,32 +124,32 @@ mod tests {
     use coordinator::Action;
     use strategies::device::DeviceRecord;
 
-    fn open(config: &Config, store: Box<dyn Store>) -> Keeper {
+    fn open(config: &Config, store: Box<dyn Store>) -> RoundWorker {
         let limits = LinkLimits::QUIC;
         let around = Surroundings { store, limits, dir: None, observer: None, now: Instant::ZERO };
-        Run::open(&Registry::standard(), config, around).unwrap().keeper
+        Run::open(&Registry::standard(), config, around).unwrap().worker
     }
 
     /// One of three is not in the first round, and counts all the same.
     #[test]
     fn a_strategy_that_starts_from_the_fleet_is_shown_it_again_after_a_crash() {
         let config = Config::parse("strategy = { name = \"fedfb\" }").unwrap();
-        let mut keeper = open(&config, Box::new(MemoryStore::new()));
+        let mut worker = open(&config, Box::new(MemoryStore::new()));
         let tier = Tier::new(0).unwrap();
         let devices: [DeviceId; 3] = ["a", "b", "c"].map(|name| name.parse().unwrap());
         for (device, samples) in devices.iter().zip([10, 30, 50]) {
             let groups = [samples / 2, samples / 2].into_iter().collect();
             let data = DataSummary { train_samples: samples, groups, ..DataSummary::default() };
             let record = DeviceRecord { device: device.clone(), tier, budget: Budget::UNLIMITED, data };
-            keeper.act(Action::Register(record)).unwrap();
+            worker.act(Action::Register(record)).unwrap();
         }
-        let nothing = keeper.method.save();
+        let nothing = worker.conductor.run.method.save();
         let seats = devices[..2].iter().map(|device| (device.clone(), tier)).collect();
-        keeper.act(Action::OpenRound { number: 1, seats, wanted: vec![1] }).unwrap();
-        let state = keeper.method.save();
+        worker.act(Action::OpenRound { number: 1, seats, wanted: vec![1] }).unwrap();
+        let state = worker.conductor.run.method.save();
         assert_ne!(state, nothing);
-        let again = open(&config, keeper.store);
-        assert_eq!((again.method.save(), again.attempt), (state, 0));
-        assert_eq!(again.open.map(|open| open.wanted), Some(vec![1]));
+        let again = open(&config, worker.store);
+        assert_eq!((again.conductor.run.method.save(), again.conductor.run.attempt), (state, 0));
+        assert_eq!(again.conductor.open_record().map(|open| open.wanted.clone()), Some(vec![1]));
     }
 }

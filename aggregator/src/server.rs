@@ -1,4 +1,4 @@
-//! The whole aggregator: opens what is on disk, starts the keeper, the clock and the QUIC server.
+//! The whole aggregator: opens what is on disk, starts the worker, the clock and the QUIC server.
 //!
 //! ```text
 //! DIR/fairtier.toml      configuration
@@ -43,11 +43,11 @@ use crate::{
     ca::{Authority, CaError},
     config::{Config, ConfigError, Start, StoreConfig},
     hub::Hub,
-    keeper::{Keeper, KeeperError, Observer},
     quic::{self, QuicError},
     run::{Run, Surroundings},
     status,
     store::{DiskStore, ModelMark, Options, RunRecord, Saved, Store, StoreError},
+    worker::{Observer, RoundWorker, WorkerError},
 };
 use coordinator::Coordinator;
 use strategies::{
@@ -70,7 +70,7 @@ pub enum ServerError {
     #[error("{code}: {0}", code = Code::BadModel)]
     Model(#[from] ModelError),
     #[error("{code}: guard.probe: {0}", code = Code::BadConfig)]
-    Probe(#[from] crate::keeper::ProbeError),
+    Probe(#[from] crate::worker::ProbeError),
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
     ModelFile { path: PathBuf, source: std::io::Error },
     #[error("{code}: {path}: {source}", code = Code::BadModel)]
@@ -92,9 +92,9 @@ pub enum ServerError {
     #[error("{path}: {source}", path = .path.display())]
     Lock { path: PathBuf, source: std::io::Error },
     #[error("the run can not go on: {0}")]
-    Keeper(#[from] KeeperError),
-    #[error("the keeper has died; the store is as the last commit left it")]
-    KeeperDied,
+    RoundWorker(#[from] WorkerError),
+    #[error("the worker has died; the store is as the last commit left it")]
+    RoundWorkerDied,
 }
 
 /// A running aggregator.
@@ -103,7 +103,7 @@ pub struct Server {
     endpoint: quinn::Endpoint,
     address: SocketAddr,
     hub: Arc<Hub>,
-    keeper: thread::JoinHandle<Result<(), KeeperError>>,
+    worker: thread::JoinHandle<Result<(), WorkerError>>,
     gone: watch::Sender<bool>,
     tasks: tokio::task::JoinSet<()>,
     /// The run was over when it started.
@@ -136,14 +136,14 @@ impl Server {
             warn!("{} is open to other users, and that cannot be changed: {error}", rounds.display());
         }
         let around = Surroundings { store, limits, dir: Some(dir.to_owned()), observer, now };
-        let Run { mut coordinator, keeper } = Run::open(registry, config, around)?;
+        let Run { mut coordinator, worker } = Run::open(registry, config, around)?;
         coordinator.heed_silence(now);
         // After a rollback the file is that of another round.
-        keeper.write_model()?;
+        worker.write_model()?;
         let locked = |source| ServerError::Lock { path: dir.to_owned(), source };
         let served = status::mark_served(dir).map_err(locked)?;
-        let was_over = write_first_status(&keeper, dir)?;
-        let status_file = keeper.status_file.clone();
+        let was_over = write_first_status(&worker, dir)?;
+        let status_file = worker.status_file.clone();
 
         let authority = Arc::new(Authority::open(dir)?);
         let endpoint = quic::listen(&authority, config.server.listen)?;
@@ -151,18 +151,18 @@ impl Server {
         let address = endpoint.local_addr().map_err(failed)?;
         info!(
             run = %coordinator.run(),
-            committed = keeper.committed,
-            strategy = keeper.method.name(),
+            committed = worker.conductor.run.committed,
+            strategy = worker.conductor.run.method.name(),
             "serving on {address}"
         );
         let (jobs, inbox) = mpsc::channel();
         let hub = Arc::new(Hub::new(coordinator, jobs));
         let gone = watch::Sender::new(false);
-        let keeper = {
+        let worker = {
             let (hub, ending) = (hub.clone(), Ending(gone.clone()));
             thread::spawn(move || {
                 let _ending = ending;
-                keeper.run(&inbox, &hub)
+                worker.run(&inbox, &hub)
             })
         };
         let admission = Admission::new(Limits {
@@ -182,7 +182,7 @@ impl Server {
         tasks.spawn(lookout::look_out(hub.clone(), status_file));
         // A resumed round may be complete already.
         hub.with(Coordinator::handle_timeout);
-        Ok(Self { endpoint, address, hub, keeper, gone, tasks, was_over, _served: served })
+        Ok(Self { endpoint, address, hub, worker, gone, tasks, was_over, _served: served })
     }
 
     /// Whether the run was over when the server was started: all rounds are committed, and the final scores are there.
@@ -207,7 +207,7 @@ impl Server {
         }
     }
 
-    /// Resolves when the keeper is gone without being told to stop; also after the end of the run, when it still exports
+    /// Resolves when the worker is gone without being told to stop; also after the end of the run, when it still exports
     /// models.
     pub async fn failed(&self) {
         // The sender lives in `self`, so waiting can only end well.
@@ -225,32 +225,33 @@ impl Server {
     pub async fn stop(mut self) -> Result<(), ServerError> {
         self.endpoint
             .close(quinn::VarInt::from_u32(Code::NotReady.number().into()), b"the aggregator is stopping");
-        self.hub.stop_keeper();
-        let keeper = self.keeper;
-        let result = tokio::task::spawn_blocking(move || keeper.join()).await;
+        self.hub.stop_worker();
+        let worker = self.worker;
+        let result = tokio::task::spawn_blocking(move || worker.join()).await;
         self.tasks.abort_all();
         self.endpoint.wait_idle().await;
         match result {
             Ok(Ok(result)) => Ok(result?),
-            _ => Err(ServerError::KeeperDied),
+            _ => Err(ServerError::RoundWorkerDied),
         }
     }
 }
 
 /// Says where the run stands, which the last server may not have lived to write. True if the run is over.
-fn write_first_status(keeper: &Keeper, dir: &Path) -> Result<bool, ServerError> {
-    let last = status::last(dir).filter(|last| last["committed"].as_u64() == Some(keeper.committed.into()));
+fn write_first_status(worker: &RoundWorker, dir: &Path) -> Result<bool, ServerError> {
+    let last = status::last(dir)
+        .filter(|last| last["committed"].as_u64() == Some(worker.conductor.run.committed.into()));
     let scored = last.as_ref().is_some_and(|last| last["finished"] == true);
-    let over = scored && keeper.committed >= keeper.settings.rounds;
+    let over = scored && worker.conductor.run.committed >= worker.conductor.run.settings.rounds;
     let last_round = match last {
         Some(last) => last["last_round"].clone(),
         // Killed before it was written.
         None => {
-            let report = keeper.store.report(keeper.committed)?;
+            let report = worker.store.report(worker.conductor.run.committed)?;
             report.and_then(|report| serde_json::from_str(&report).ok()).unwrap_or_default()
         }
     };
-    keeper.write_status(&keeper.run_status(over, &last_round))?;
+    worker.write_status(&worker.run_status(over, &last_round))?;
     Ok(over)
 }
 
@@ -262,7 +263,7 @@ pub enum End {
     Failed,
 }
 
-/// Says that the keeper is gone, also if it has panicked.
+/// Says that the worker is gone, also if it has panicked.
 struct Ending(watch::Sender<bool>);
 
 impl Drop for Ending {

@@ -1,6 +1,6 @@
 //! `status.json`: what people and scripts see of a run, also while the server runs.
 //!
-//! It has two parts with one writer each: the keeper knows the run and its last round, the server knows whom the run waits for
+//! It has two parts with one writer each: the worker knows the run and its last round, the server knows whom the run waits for
 //! now. The file is replaced whole whenever one of them changes, so that it is never half of anything. Whether a server runs
 //! is not written down, because a server that is killed could not take it back: [`is_served`] looks at a lock.
 

@@ -14,12 +14,10 @@ use std::{
     ops::Range,
 };
 
-use common::{
-    Code, Codec, DeviceId, RunId, Tier,
-    message::{Scalars, Ticket},
-};
+use common::{Code, DeviceId, RunId, message::Ticket};
 use serde::{Deserialize, Serialize};
 
+pub use coordinator::record::{Header, RoundRecord, Selected, StageRecord};
 use strategies::{device::DeviceRecord, strategy::Kind};
 
 mod disk;
@@ -121,59 +119,12 @@ pub struct RunRecord {
     pub config: String,
 }
 
-/// An open round.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RoundRecord {
-    /// From 1.
-    pub number: u32,
-    /// Part of its tickets; see [`common::message::Ticket`].
-    pub attempt: u16,
-    pub selected: Vec<Selected>,
-    /// Updates of each tier that it is content with; empty: all.
-    pub wanted: Vec<usize>,
-    /// The exchanges so far; the last one is open.
-    pub stages: Vec<StageRecord>,
-}
-
-/// One exchange of a round.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct StageRecord {
-    pub kind: Kind,
-    /// Of all that devices are told in it.
-    pub digest: u32,
-    pub asked: Vec<DeviceId>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Selected {
-    pub device: DeviceId,
-    pub tier: Tier,
-}
-
 /// An update on its way into the store.
 #[derive(Clone, PartialEq, Debug)]
 pub struct UpdateRecord<'a> {
     pub header: Header,
     /// As received, encoded.
     pub payload: &'a [u8],
-}
-
-/// Everything about an update except its bytes.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Header {
-    pub ticket: Ticket,
-    pub device: DeviceId,
-    pub tier: Tier,
-    /// What it was sent for.
-    pub kind: Kind,
-    /// Vectors of the slice's length in the payload.
-    pub vectors: u8,
-    /// Learning rate of the round.
-    pub lr: f32,
-    pub codec: Codec,
-    pub scalars: Scalars,
-    /// Squared norm per region, from the check on arrival.
-    pub norms: Vec<f64>,
 }
 
 /// An update in the store.
@@ -237,13 +188,6 @@ pub struct OpenRound {
     pub record: RoundRecord,
     /// Of the exchange that is open, in DeviceId order.
     pub updates: Vec<Entry>,
-}
-
-impl RoundRecord {
-    /// The exchange that is open.
-    pub fn stage(&self) -> u8 {
-        self.stages.len().saturating_sub(1).try_into().unwrap_or(u8::MAX)
-    }
 }
 
 /// Those whose updates stay after a commit: the latest of each device, of at most `history` devices.

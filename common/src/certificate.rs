@@ -7,6 +7,8 @@
 //! A certificate is valid from long before it was issued, because clocks without a battery start in the past, so
 //! the moment of issue stands in the extension. It does so in the server's certificate, too, where it only ever grows from
 //! one to the next: a device that has seen one refuses those before it.
+//!
+//! It is read without a crate: x509-cert knows no names with 64-bit numbers, x509-parser brings a dozen crates.
 
 use crate::tier::TierSet;
 

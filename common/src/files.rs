@@ -123,6 +123,12 @@ pub fn write_file(path: &Path, content: impl AsRef<[u8]>, secrecy: Secrecy) -> i
     Draft::open(path, secrecy)?.keep(content)
 }
 
+/// Gives a file another name in its directory, for good. What it holds is made durable before.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    sync_parent(to)
+}
+
 /// Makes durable which files a file's directory has.
 pub fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());

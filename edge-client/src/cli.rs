@@ -22,6 +22,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::{Subcommand, ValueEnum};
 use common::{DeviceId, message::Score, output::print};
 
+use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
 mod boards;
@@ -71,6 +72,8 @@ enum DeviceCommand {
         /// Where to put NAME.pem
         #[arg(long, default_value = ".")]
         out: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
     },
     /// Replace an identity by one with a new key and certificate
     #[command(after_help = examples::RENEW)]
@@ -80,6 +83,8 @@ enum DeviceCommand {
         server: String,
         #[arg(long)]
         identity: PathBuf,
+        #[arg(long, default_value = "table")]
+        format: Format,
     },
     /// Run the device's current ONNX sub-model through tract
     #[cfg(feature = "infer")]
@@ -139,6 +144,15 @@ struct RunArgs {
     leave_after: u64,
     #[command(flatten)]
     privacy: PrivacyArgs,
+    /// How to print how it ended
+    #[arg(long, default_value = "table")]
+    format: Format,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    Table,
+    Json,
 }
 
 #[derive(Copy, Clone, Debug, ValueEnum)]
@@ -153,16 +167,20 @@ impl Device {
         match self.command {
             DeviceCommand::Run(args) => run(&args),
             DeviceCommand::Bridge(args) => boards::bridge(&args),
-            DeviceCommand::Enroll { server, token, out } => {
+            DeviceCommand::Enroll { server, token, out, format } => {
                 let path = out.join(format!("{}.pem", token.device));
                 let draft = Draft::open(&path)?;
                 draft.keep(&block_on(enrol::enrol(resolve(&server)?, &token))?)?;
-                Ok(print(&format!("{}\n", path.display()))?)
+                say(
+                    format,
+                    &format!("{}\n", path.display()),
+                    &json!({ "device": token.device, "file": path }),
+                )
             }
-            DeviceCommand::Renew { server, identity } => {
+            DeviceCommand::Renew { server, identity, format } => {
                 let (present, draft) = (Identity::load(&identity)?, Draft::open(&identity)?);
                 draft.keep(&block_on(enrol::renew(resolve(&server)?, &present))?)?;
-                Ok(print(&format!("{}\n", identity.display()))?)
+                say(format, &format!("{}\n", identity.display()), &json!({ "file": identity }))
             }
             #[cfg(feature = "infer")]
             DeviceCommand::Predict(args) => predict::predict(&args),
@@ -180,6 +198,15 @@ impl Board {
             BoardCommand::Shard(args) => boards::shard(&args),
         }
     }
+}
+
+/// Prints a text for people, or the same as JSON on one line.
+fn say(format: Format, text: &str, json: &Value) -> Result<()> {
+    match format {
+        Format::Table => print(text)?,
+        Format::Json => print(&format!("{json}\n"))?,
+    }
+    Ok(())
 }
 
 fn start_log(level: LevelFilter) {
@@ -224,7 +251,8 @@ fn run(args: &RunArgs) -> Result<()> {
         client.run(&shard, backend, stop, report).await.map_err(anyhow::Error::from)
     })?;
     let how = if end.finished { "run is over" } else { "stopped before its end" };
-    Ok(print(&format!("{} rounds, {how}\n", end.rounds))?)
+    let json = json!({ "rounds": end.rounds, "finished": end.finished });
+    say(args.format, &format!("{} rounds, {how}\n", end.rounds), &json)
 }
 
 fn report(event: &Event) {

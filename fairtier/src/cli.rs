@@ -7,11 +7,13 @@ use anyhow::{Context, Result};
 use bench::cli::Bench;
 use clap::{CommandFactory, Parser, Subcommand};
 use client::cli::{Board, Device};
+use common::output::print;
 use models::cli::ModelTools;
 use sim::cli::{SIM_EXAMPLES, Sim, demo};
 use strategies::{Registry, roundfile::RoundFileError};
 
 mod moved;
+mod reference;
 
 /// Fair federated learning on unequal devices.
 #[derive(Parser, Debug)]
@@ -38,17 +40,21 @@ enum Command {
     #[command(subcommand, after_help = SIM_EXAMPLES)]
     Sim(Sim),
     /// Recorded rounds
-    #[command(subcommand)]
+    #[command(subcommand, after_help = ROUND)]
     Round(Round),
     /// Measurements: a gateway under load, the guard under attack
-    #[command(subcommand)]
+    #[command(subcommand, after_help = BENCH)]
     Bench(Bench),
     /// Lists the numbered errors
     Codes(Codes),
+    /// Prints all strategies with their parameters, all keys of a configuration and all codes, as Markdown
+    #[command(after_help = REFERENCE)]
+    Reference,
     /// Prints completions for a shell
     #[command(after_help = COMPLETIONS)]
     Completions { shell: clap_complete::Shell },
     /// Writes a manual page for every command
+    #[command(after_help = MAN)]
     Man {
         /// Directory to write to; made if needed
         #[arg(long, default_value = "man")]
@@ -64,6 +70,23 @@ Examples:
   fairtier gateway serve --dir gateway               serve the fleet
   fairtier device run --identity cam-1.pem --csv samples.csv
   fairtier sim run --list                            experiments of the papers";
+
+const ROUND: &str = "\
+Examples:
+  fairtier round combine --strategy fedlf round.json  compute a recorded round again, with any strategy";
+
+const BENCH: &str = "\
+Examples:
+  fairtier bench load --devices 50 --rounds 20        a real gateway under load
+  fairtier bench attack --seeds 2                     what the guard costs and saves";
+
+const MAN: &str = "\
+Examples:
+  fairtier man --out /usr/local/share/man/man1";
+
+const REFERENCE: &str = "\
+Examples:
+  fairtier reference > docs/REFERENCE.md";
 
 const COMPLETIONS: &str = "\
 Examples:
@@ -103,6 +126,7 @@ impl Command {
             Self::Round(round) => round.run(registry)?,
             Self::Bench(bench) => bench.run(registry)?,
             Self::Codes(codes) => codes.run()?,
+            Self::Reference => print(&reference::markdown(registry))?,
             Self::Completions { shell } => {
                 clap_complete::generate(shell, &mut command(), "fairtier", &mut io::stdout());
             }

@@ -6,6 +6,8 @@
 //! ```
 //! The header is a Python literal, `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`, padded with
 //! spaces so that the numbers start at a multiple of 64. Lengths are checked before anything is read.
+//!
+//! It is not read with npyz or ndarray-npy: both allocate as much as a header says (up to 4 GiB) before they read it.
 
 use std::collections::BTreeMap;
 

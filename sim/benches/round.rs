@@ -74,7 +74,7 @@ fn main() {
             continue;
         }
         let mut engine = case.engine(threads);
-        let products = case.products(&engine.keeper().model);
+        let products = case.products(&engine.worker().conductor.run.model);
         let (mut bare, mut whole) = (vec![], vec![]);
         let mut mark = Instant::now();
         // Turn by turn, so that a change of clock speed hits both alike.

@@ -1,11 +1,9 @@
 //! Results small enough to be kept with the source: every figure with six digits, curves with a few points.
 //!
-//! A kept directory is a directory of results, so reports and records read it like any other.
+//! An experiment is kept as one file, a line for its record and one for every unit, that reports and records
+//! read like a directory of results.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -18,29 +16,26 @@ const POINTS: usize = 12;
 /// Gives the files.
 pub fn keep(from: &Path, to: &Path) -> Result<Vec<PathBuf>, ResultsError> {
     let mut written = Vec::new();
-    for (record, units) in results::read_all(from)? {
-        let Some(first) = units.first() else { continue };
-        let home = to.join(first.unit.dir());
-        let path = home.join("experiment.json");
-        let json = |source| ResultsError::Json { path: path.clone(), source };
-        if home.is_dir() {
-            fs::remove_dir_all(&home).map_err(|source| ResultsError::Io { path: home.clone(), source })?;
-        }
-        let record = only_kept(record, &units);
-        results::write(&path, &(serde_json::to_string_pretty(&record).map_err(json)? + "\n"))?;
-        written.push(path.clone());
-        for unit in units {
-            let path = to.join(unit.unit.file());
-            let unit = UnitResult { rounds: thinned(unit.rounds), ..unit };
-            let value = serde_json::to_value(unit).map_err(json)?;
-            results::write(&path, &(rounded(value).to_string() + "\n"))?;
-            written.push(path);
-        }
+    for (record, units) in results::read_all(from)?.into_iter().filter(|(_, units)| !units.is_empty()) {
+        let path = to.join(record.kept_file());
+        let text =
+            lines(record, units).map_err(|source| ResultsError::Json { path: path.clone(), source })?;
+        results::write(&path, &text)?;
+        written.push(path);
     }
     Ok(written)
 }
 
-/// Without settings and seeds that nobody has run: a kept result is not waiting for anything.
+fn lines(record: ExperimentRecord, units: Vec<UnitResult>) -> Result<String, serde_json::Error> {
+    let mut text = serde_json::to_string(&only_kept(record, &units))? + "\n";
+    for unit in units {
+        let unit = UnitResult { rounds: thinned(unit.rounds), ..unit };
+        text += &(rounded(serde_json::to_value(unit)?).to_string() + "\n");
+    }
+    Ok(text)
+}
+
+/// Without settings and seeds that were not run: a kept result is not waiting for anything.
 fn only_kept(mut record: ExperimentRecord, units: &[UnitResult]) -> ExperimentRecord {
     for setting in &mut record.settings {
         let has =
@@ -77,6 +72,52 @@ fn rounded(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        claims::{self, tests},
+        experiment::Side,
+    };
+
+    #[test]
+    fn a_kept_file_is_read_like_the_directory_it_was_made_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        let finished = |name: &str, seeds: &[u64]| {
+            let units = seeds.iter().map(|&seed| tests::unit("a", seed, &[("loss.mean", 0.123456)]));
+            let claims::Bench { mut record, units } = tests::bench(name, "quick", units.collect());
+            record.settings.iter_mut().for_each(|setting| setting.seeds = seeds.into());
+            let home = run.join(name).join("quick");
+            results::write(&home.join(results::RECORD), &serde_json::to_string(&record).unwrap()).unwrap();
+            for unit in &units {
+                let file = format!("a-s{}.json", unit.unit.seed);
+                results::write(&home.join(file), &serde_json::to_string(unit).unwrap()).unwrap();
+            }
+            (record, units)
+        };
+        let mut all = vec![finished("e", &[1, 2]), finished("e-f", &[3])];
+        finished("empty", &[]);
+        let kept = dir.path().join("kept");
+        let files = keep(&run, &kept).unwrap();
+        assert_eq!(files, ["e.quick.jsonl", "e-f.quick.jsonl"].map(|name| kept.join(name)));
+        assert_eq!(results::read_all(&kept).unwrap(), all);
+        let path = files[0].to_str().unwrap();
+        assert_eq!(
+            Side::parse(&format!("{path}:a"), None),
+            Side { dir: path.into(), setting: Some("a".into()) }
+        );
+        assert_eq!(Side::parse(path, None), Side { dir: path.into(), setting: None });
+
+        // Kept once more, or beside the directory, it is there once.
+        keep(&kept, &kept).unwrap();
+        assert_eq!(results::read_all(&kept).unwrap(), all);
+        keep(&kept, &run).unwrap();
+        all.push((all[0].0.clone(), vec![]));
+        assert_eq!(results::read_all(&run).unwrap().len(), all.len());
+
+        let text = std::fs::read_to_string(path).unwrap();
+        results::write(&files[0], &text[..text.len() - 9]).unwrap();
+        let error = results::read_all(&kept).unwrap_err().to_string();
+        assert!(error.contains("e.quick.jsonl") && error.contains("line 3"), "{error}");
+    }
 
     #[test]
     fn curves_keep_their_ends() {

@@ -2,10 +2,13 @@
 //!
 //! Files under `--out` (default `results/`):
 //! ```text
-//! <experiment>/<profile>/experiment.json      ExperimentRecord: settings, claims, who compares with whom
+//! <experiment>/<profile>/experiment.json      ExperimentRecord: settings, checks
 //! <experiment>/<profile>/<setting>-s<seed>.json   UnitResult
 //! <experiment>/<profile>/<setting>-s<seed>.csv    its rounds, one line each
 //! ```
+//! Results that are [kept](crate::keep) with the source are one file, `<experiment>.<profile>.jsonl`: the
+//! record on the first line, every unit on one of its own. Readers take both forms.
+//!
 //! Losses are natural logarithms' cross-entropy, accuracies are shares in [0, 1], variances have divisor N.
 
 use std::{
@@ -15,8 +18,16 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Version of these files; a reader refuses others.
+use crate::claims::Check;
+
+/// Version of these files; units of another one are run again.
 pub const FORMAT: u32 = 1;
+
+/// Name of an experiment's record beside its units.
+pub const RECORD: &str = "experiment.json";
+
+/// How names of kept files end.
+const KEPT: &str = "jsonl";
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -39,7 +50,9 @@ pub struct ExperimentRecord {
     /// The experiment with profile and `--set` applied, as TOML.
     pub toml: String,
     pub settings: Vec<SettingRecord>,
-    pub claims: Vec<Claim>,
+    /// What the experiment itself says of its results; what papers say is in [`claims`](crate::claims).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
 }
 
 /// One line of an experiment: a strategy with parameters.
@@ -61,64 +74,6 @@ pub enum Role {
     Ours,
     #[default]
     Baseline,
-}
-
-/// A published statement, and how results speak to it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Claim {
-    /// Section of the specification and number: `1.5.4`.
-    pub id: String,
-    pub text: String,
-    /// The published value, as a number of the same kind as `value` gives; absent where only a direction is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<f64>,
-    /// How ours is computed.
-    pub value: Value,
-    pub direction: Direction,
-    /// The bound that our value must keep, for `at_most` and `at_least`; otherwise the sign counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bar: Option<f64>,
-}
-
-/// A number from the results: `of` a setting, or against another.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Value {
-    /// A figure by its name, see [`Final::figure`]: `loss.variance`, `accuracy.mean`, `groups.dp`, ...
-    pub figure: String,
-    /// Id of the setting.
-    pub of: String,
-    /// Id of the setting to compare with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub against: Option<String>,
-    #[serde(default)]
-    pub how: How,
-}
-
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// The figure itself.
-    #[default]
-    Mean,
-    /// of - against.
-    Difference,
-    /// of / against.
-    Ratio,
-    /// of / against - 1.
-    Change,
-}
-
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// Below 0 (ratio: below 1), or the bar.
-    AtMost,
-    /// Above 0 (ratio: above 1), or the bar.
-    AtLeast,
-    /// Within a factor of 2 of what is published.
-    About,
 }
 
 /// One setting with one seed.
@@ -398,32 +353,60 @@ impl UnitResult {
     }
 }
 
+impl ExperimentRecord {
+    /// Name of the file that keeps it with its units.
+    pub fn kept_file(&self) -> String {
+        format!("{}.{}.{KEPT}", self.experiment, self.profile)
+    }
+}
+
 impl UnitId {
     /// Where the unit's JSON lies under the directory of results.
     pub fn file(&self) -> PathBuf {
         self.dir().join(format!("{}-s{}.json", self.setting, self.seed))
     }
 
-    pub fn dir(&self) -> PathBuf {
+    /// Where all units of the experiment lie.
+    fn dir(&self) -> PathBuf {
         Path::new(&self.experiment).join(&self.profile)
     }
 }
 
-/// All experiments under a directory of results with their units, in the order of names. Units whose setting
-/// or seed is no longer part of the experiment are left out.
-pub fn read_all(dir: &Path) -> Result<Vec<(ExperimentRecord, Vec<UnitResult>)>, ResultsError> {
-    let mut all = Vec::new();
-    for experiment in subdirectories(dir)? {
-        for profile in subdirectories(&experiment)? {
-            let path = profile.join("experiment.json");
-            if path.is_file() {
-                let record: ExperimentRecord = read(&path)?;
-                let units = read_units(&profile, &record)?;
-                all.push((record, units));
-            }
-        }
-    }
+/// What an experiment in one profile has come to: its units setting by setting, seed by seed.
+pub type Finished = (ExperimentRecord, Vec<UnitResult>);
+
+/// All experiments under a directory of results, in the order of names. An experiment that is there in both
+/// forms is taken from its directory, which has the longer curves.
+pub fn read_all(dir: &Path) -> Result<Vec<Finished>, ResultsError> {
+    let (dirs, files): (Vec<_>, Vec<_>) = entries(dir)?.into_iter().partition(|path| path.is_dir());
+    let mut paths = dirs.iter().map(|dir| entries(dir)).collect::<Result<Vec<_>, _>>()?.concat();
+    paths.extend(files);
+    let found = paths.iter().filter(|path| is_experiment(path)).map(|path| read_experiment(path));
+    let mut all = found.collect::<Result<Vec<_>, _>>()?;
+    let name = |(record, _): &Finished| (record.experiment.clone(), record.profile.clone());
+    all.sort_by_key(name);
+    all.dedup_by_key(|finished| name(finished));
     Ok(all)
+}
+
+/// Whether results of an experiment are there: a directory with a record, or a kept file.
+pub fn is_experiment(path: &Path) -> bool {
+    path.join(RECORD).is_file() || (path.is_file() && path.extension().is_some_and(|end| end == KEPT))
+}
+
+/// One experiment in either form. Units whose setting or seed is no longer part of it are left out.
+pub fn read_experiment(path: &Path) -> Result<Finished, ResultsError> {
+    if !path.is_file() {
+        let record = read(&path.join(RECORD))?;
+        let units = read_units(path, &record)?;
+        return Ok((record, units));
+    }
+    let text = text(path)?;
+    let json = |source| ResultsError::Json { path: path.into(), source };
+    let mut lines = serde_json::Deserializer::from_str(&text);
+    let record = ExperimentRecord::deserialize(&mut lines).map_err(json)?;
+    let units = lines.into_iter().collect::<Result<_, _>>().map_err(json)?;
+    Ok((record, units))
 }
 
 /// The finished units of one experiment, whose files lie in `dir`; setting by setting, seed by seed.
@@ -436,8 +419,11 @@ pub fn read_units(dir: &Path, record: &ExperimentRecord) -> Result<Vec<UnitResul
 
 /// Reads one file.
 pub fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ResultsError> {
-    let text = fs::read_to_string(path).map_err(|source| ResultsError::Io { path: path.into(), source })?;
-    serde_json::from_str(&text).map_err(|source| ResultsError::Json { path: path.into(), source })
+    serde_json::from_str(&text(path)?).map_err(|source| ResultsError::Json { path: path.into(), source })
+}
+
+fn text(path: &Path) -> Result<String, ResultsError> {
+    fs::read_to_string(path).map_err(|source| ResultsError::Io { path: path.into(), source })
 }
 
 /// Writes a file so that it is there whole or not at all.
@@ -451,12 +437,9 @@ pub fn write(path: &Path, text: &str) -> Result<(), ResultsError> {
     fs::rename(&part, path).map_err(io)
 }
 
-fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, ResultsError> {
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, ResultsError> {
     let io = |source| ResultsError::Io { path: dir.into(), source };
-    let entries = fs::read_dir(dir).map_err(io)?.collect::<Result<Vec<_>, _>>().map_err(io)?;
-    let mut found: Vec<_> = entries.iter().map(fs::DirEntry::path).filter(|path| path.is_dir()).collect();
-    found.sort();
-    Ok(found)
+    fs::read_dir(dir).map_err(io)?.map(|entry| Ok(entry.map_err(io)?.path())).collect()
 }
 
 /// Names of fields are names of figures.

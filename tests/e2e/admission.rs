@@ -103,7 +103,7 @@ fn serve_here(gateway: &Gateway, waits: Waits, limits: Limits) -> String {
 fn who_connects_and_says_nothing_is_let_go() {
     let gateway = Gateway::new("run = { min_devices = 2 }", &DEVICES);
     let identity = |device: &str| fs::read(gateway.identity(device)).unwrap();
-    let waits = Waits { hello: Duration::from_millis(500), ..Waits::default() };
+    let waits = Waits { hello: Duration::from_secs(5), ..Waits::default() };
     let limits = Limits { connections: 9, per_address: 9, handshakes: 99 };
     block_on(async {
         let server = serve_here(&gateway, waits, limits);

@@ -4,7 +4,7 @@ use std::fs;
 
 use fleet::{
     forge::Forger,
-    gateway::{Gateway, Serving},
+    gateway::{Gateway, Serving, lasting_address},
     process::{Process, wait_for},
 };
 
@@ -57,7 +57,7 @@ fn one_forged_packet_does_not_end_a_bridge() {
 #[test]
 fn a_foreign_server_on_the_port_does_not_end_a_device_or_a_bridge() {
     let (gateway, other) = (Gateway::new(CONFIG, &["cam-1", "bridge"]), Gateway::new(CONFIG, &[]));
-    let foreign = other.serve("127.0.0.1:0", &[]);
+    let foreign = other.serve(&lasting_address(), &[]);
     let mut device = run(&gateway, &foreign.address, "cam-1", &[]);
     let mut bridge = bridge(&gateway, &foreign.address);
     for process in [&mut device, &mut bridge] {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, thread, time::Duration};
 
 use common::rng::Rng;
 use fleet::{
-    gateway::{Gateway, Serving, Stored},
+    gateway::{Gateway, Serving, Stored, lasting_address},
     process::{Process, wait_for},
 };
 use serde_json::Value;
@@ -107,7 +107,7 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
     let (kills, seed) = (number("FAIRTIER_KILLS", 24), number("FAIRTIER_SEED", 7));
     let mut rng = Rng::new(seed);
     let gateway = Gateway::new(&config(1_000_000), &DEVICES);
-    let mut serving = gateway.serve("127.0.0.1:0", &[]);
+    let mut serving = gateway.serve(&lasting_address(), &[]);
     let address = serving.address.clone();
     let devices = start_devices(&gateway, &serving);
     let mut pending = 0;
@@ -178,7 +178,7 @@ fn killed_between_exchanges_and_beside_a_silent_device_nothing_acknowledged_is_l
     let config = "run = { rounds = 1000000, min_devices = 3 }\nround = { quorum = 0.5, deadline_s = 1, give_up_s = 5 }\n\
                   strategy = { name = \"fedmdfg\" }\nserver = { listen = \"127.0.0.1:0\" }";
     let gateway = Gateway::new(config, &DEVICES);
-    let mut serving = gateway.serve("127.0.0.1:0", &[]);
+    let mut serving = gateway.serve(&lasting_address(), &[]);
     let address = serving.address.clone();
     let devices = start_devices(&gateway, &serving);
     let silent = &devices[2];

@@ -9,6 +9,7 @@
 //! | `bridges` | what a bridge carries when the ends of its lines lie, and what it can find out |
 //! | `care` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
 //! | `corpus` | seeds of the fuzz targets |
+//! | `custom_strategy` | a strategy of a third party, in the simulator and over QUIC |
 //! | `durable` | what is on the disk before the ledger names it |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
 //! | `files` | who may read them, and how much of one is read |
@@ -44,6 +45,7 @@ mod boasts;
 mod bridges;
 mod care;
 mod corpus;
+mod custom_strategy;
 mod durable;
 mod exchanges;
 mod files;

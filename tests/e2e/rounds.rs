@@ -6,7 +6,7 @@ use aggregator::{
 };
 use common::{RunId, Tier};
 use fleet::{
-    gateway::{Gateway, Serving, parameters},
+    gateway::{Gateway, Serving, lasting_address, parameters},
     process::{Process, wait_for},
 };
 use serde_json::Value;
@@ -130,7 +130,7 @@ fn assert_history(gateway: &Gateway, rounds: u32) -> RunId {
 #[test]
 fn a_killed_aggregator_goes_on_where_it_was() {
     let gateway = Gateway::new(LONG, &DEVICES);
-    let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
+    let serving = gateway.serve(&lasting_address(), &["--exit-when-done"]);
     let mut devices = start_devices(&gateway, &serving);
     let mut run = None;
     let mut serving = Some(serving);
@@ -156,7 +156,7 @@ fn a_killed_aggregator_goes_on_where_it_was() {
 #[test]
 fn a_stopped_aggregator_ends_well_and_goes_on_later() {
     let gateway = Gateway::new(LONG, &DEVICES);
-    let serving = gateway.serve("127.0.0.1:0", &[]);
+    let serving = gateway.serve(&lasting_address(), &[]);
     let devices = start_devices(&gateway, &serving);
     gateway.wait_committed(3);
     serving.process.terminate();

@@ -7,7 +7,7 @@ use common::{
     wire::{self, Frame},
 };
 use fleet::{
-    gateway::Gateway,
+    gateway::{Gateway, lasting_address},
     process::Process,
     raw::{Raw, control, hello, in_time, tls},
 };
@@ -112,7 +112,7 @@ fn a_device_waits_for_a_gateway_that_speaks_no_version_it_knows() {
     let gateway = Gateway::new(CONFIG, &["cam-1"]);
     let mut device = block_on(async {
         let authority = Authority::open(&gateway.path("gw")).unwrap();
-        let endpoint = listen_as(&authority, ([127, 0, 0, 1], 0).into(), &[b"fairtier/99"]).unwrap();
+        let endpoint = listen_as(&authority, lasting_address().parse().unwrap(), &[b"fairtier/99"]).unwrap();
         let server = endpoint.local_addr().unwrap().to_string();
         let identity = gateway.text("cam-1.pem");
         let args = ["run", "--server", &server, "--identity", &identity, "--share", "0/5"];

@@ -1,8 +1,11 @@
 //! An aggregator's directory, made and used through its real command line.
 
 use std::{
-    fs,
+    fs, iter,
+    net::UdpSocket,
     path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU16, Ordering},
 };
 
 use aggregator::{
@@ -18,6 +21,16 @@ use crate::{
     older,
     process::{Process, wait_for},
 };
+
+/// An address at which a gateway can be started again. The system gives ports from 32768 on to all who ask for any, so
+/// that the port of a gateway that has just ended may be another test's before it is back; these ports it leaves alone.
+/// Every process of tests looks for them in a place of its own, and gives each only once.
+pub fn lasting_address() -> String {
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + (process::id() % 1000) as u16 * 20;
+    let next = || format!("127.0.0.1:{}", first + GIVEN.fetch_add(1, Ordering::Relaxed));
+    iter::repeat_with(next).find(|address| UdpSocket::bind(address).is_ok()).unwrap()
+}
 
 /// A directory with configuration, certificates and enrolled devices.
 #[derive(Debug)]

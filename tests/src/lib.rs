@@ -7,7 +7,7 @@
 //! | [`forge`] | packets that a stranger between both can forge |
 //! | [`raw`] | a QUIC client that says what it likes, for hostile devices |
 //! | [`board`] | the same for boards, through a real bridge |
-//! | [`memory`], [`link`] | Coordinator, Keeper and Sessions in one thread, over a link that loses, repeats, reorders, garbles and breaks, in virtual time |
+//! | [`memory`], [`link`] | Coordinator, RoundWorker and Sessions in one thread, over a link that loses, repeats, reorders, garbles and breaks, in virtual time |
 //! | [`hil`] | boards, emulated or real, in a fleet with Linux clients |
 //! | [`older`] | a gateway's directory as an older program left it |
 //! | [`seeds`] | many runs on all processors |

@@ -1,4 +1,4 @@
-//! A whole fleet in one thread: the real Coordinator, Keeper and Sessions, a store in memory, virtual
+//! A whole fleet in one thread: the real Coordinator, RoundWorker and Sessions, a store in memory, virtual
 //! time, and a [link](crate::link) that may be bad. The same seed gives the same run.
 
 use std::{
@@ -8,9 +8,9 @@ use std::{
 
 use aggregator::{
     config::Config,
-    keeper::Observer,
     run::{Run, Surroundings},
     store::Store,
+    worker::Observer,
 };
 use client::{
     Profile, Session,
@@ -131,7 +131,7 @@ pub struct Losses {
     pub uncommitted: u32,
     /// Crashes after updates were written and before they were durable.
     pub unsettled: u32,
-    /// Crashes with other work left to do for the keeper.
+    /// Crashes with other work left to do for the worker.
     pub undone: u32,
 }
 

@@ -4,6 +4,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`coordinator`](Coordinator) | connections, frames, transfers, and which round is open |
+//! | [`conductor`] | which exchange comes next, when a round is combined, and what is committed |
 //! | [`round`] | who is asked in the open exchange, and what has arrived |
 //! | [`fleet`] | the devices that the run knows |
 //! | [`patience`] | how long a round waits, and for whom |
@@ -11,10 +12,12 @@
 //! | [`report`] | what is told of a round |
 #![forbid(unsafe_code)]
 
+pub mod conductor;
 mod coordinator;
 pub mod fleet;
 pub mod patience;
 pub mod published;
+pub mod record;
 pub mod report;
 pub mod round;
 pub mod stage;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use common::{DeviceId, Tier, TierSet};
 use serde_json::{Value, json};
 
-use super::{Format, print, terms::TermsArgs};
+use super::{Format, print, say, terms::TermsArgs};
 
 pub(super) fn enroll(
     dir: &Path,
@@ -20,7 +20,9 @@ pub(super) fn enroll(
     replace: bool,
     terms: &TermsArgs,
     devices: &[DeviceId],
+    format: Format,
 ) -> Result<()> {
+    let mut made = vec![];
     let (authority, existing, terms) = (Authority::open(dir)?, existing(replace), terms.membership());
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     // Of several names, none is enrolled if one of them may not be.
@@ -31,9 +33,12 @@ pub(super) fn enroll(
             true => authority.enroll_serial_as(device, terms, existing, Some(&path)).map(drop)?,
             false => authority.enroll_as(device, terms, existing, Some(&path)).map(drop)?,
         }
-        print(&format!("{}\n", path.display()))?;
+        if format == Format::Table {
+            print(&format!("{}\n", path.display()))?;
+        }
+        made.push(json!({ "device": device, "file": path }));
     }
-    Ok(())
+    if format == Format::Json { Ok(print(&format!("{}\n", Value::from(made)))?) } else { Ok(()) }
 }
 
 pub(super) fn token(
@@ -42,10 +47,11 @@ pub(super) fn token(
     replace: bool,
     terms: &TermsArgs,
     device: &DeviceId,
+    format: Format,
 ) -> Result<()> {
     let good_for = Duration::from_secs(3600 * u64::from(hours));
     let token = Authority::open(dir)?.token_as(device, good_for, terms.membership(), existing(replace))?;
-    Ok(print(&format!("{token}\n"))?)
+    say(format, &format!("{token}\n"), &json!({ "device": device, "token": token.to_string() }))
 }
 
 fn existing(replace: bool) -> Existing {
@@ -53,17 +59,18 @@ fn existing(replace: bool) -> Existing {
 }
 
 /// Every one that can be is revoked, whatever is wrong with the others.
-pub(super) fn revoke(dir: &Path, devices: &[DeviceId]) -> Result<()> {
+pub(super) fn revoke(dir: &Path, devices: &[DeviceId], format: Format) -> Result<()> {
     let authority = Authority::open(dir)?;
-    let (mut revoked, mut wrong) = (String::new(), vec![]);
+    let (mut revoked, mut wrong) = (vec![], vec![]);
     for device in devices {
         match authority.revoke(device) {
-            Ok(true) => revoked += &format!("revoked {device}\n"),
+            Ok(true) => revoked.push(device),
             Ok(false) => wrong.push(format!("{device} is not enrolled")),
             Err(error) => wrong.push(format!("{device}: {error}")),
         }
     }
-    print(&revoked)?;
+    let text: String = revoked.iter().map(|device| format!("revoked {device}\n")).collect();
+    say(format, &text, &json!({ "revoked": revoked, "problems": wrong }))?;
     ensure!(wrong.is_empty(), "{}", wrong.join("; "));
     Ok(())
 }
@@ -134,11 +141,12 @@ fn state(standing: Standing) -> &'static str {
     }
 }
 
-pub(super) fn rotate_server_key(dir: &Path) -> Result<()> {
+pub(super) fn rotate_server_key(dir: &Path, format: Format) -> Result<()> {
     let issued = Authority::open(dir)?.rotate_server_key()?;
     let dir = dir.display();
-    Ok(print(&format!(
+    let text = format!(
         "the server has a new key; its certificate is number {issued}\n\
          next: restart `fairtier gateway serve --dir {dir}`, so that all devices come back and see it\n"
-    ))?)
+    );
+    say(format, &text, &json!({ "issued": issued }))
 }

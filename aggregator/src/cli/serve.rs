@@ -139,8 +139,8 @@ fn advise(failed: ServerError, dir: &Path) -> Error {
     let again = match &failed {
         ServerError::Store(failed) if failed.is_full() => "free some space, then start again".to_owned(),
         // It says itself what is affected and what to do.
-        ServerError::Keeper(cause) if cause.is_damage() => return failed.into(),
-        ServerError::Keeper(cause) => {
+        ServerError::RoundWorker(cause) if cause.is_damage() => return failed.into(),
+        ServerError::RoundWorker(cause) => {
             let first = if cause.is_full() { "free some space" } else { "remove the cause" };
             let dir = dir.display();
             format!(

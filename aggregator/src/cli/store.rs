@@ -11,7 +11,7 @@ use common::files::{self, MAX_MODEL};
 use models::{Graph, onnx};
 use tracing::info;
 
-use super::{Format, MODEL, print, status};
+use super::{Format, MODEL, print, say, status};
 
 pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
     let store = dir.join("store");
@@ -72,16 +72,17 @@ fn rewrite_model(dir: &Path, done: &RolledBack) -> Result<()> {
     replaced.with_context(|| path.display().to_string())
 }
 
-pub(super) fn rollback(dir: &Path, to: u32) -> Result<()> {
+pub(super) fn rollback(dir: &Path, to: u32, format: Format) -> Result<()> {
     let store = dir.join("store");
     let done = DiskStore::rollback(&store, to).with_context(|| store.display().to_string())?;
     status::rewrite(dir, &done)?;
     rewrite_model(dir, &done)?;
     let mut text = format!("went back from round {} to the model after round {}\n", done.from, done.to);
+    let json = serde_json::json!({ "from": done.from, "to": done.to, "reports": done.reports });
     if let Some(reports) = done.reports {
         text += &format!("reports of the rounds between are in {}\n", reports.display());
     }
     let next = u64::from(to) + 1;
     text += &format!("next: `fairtier gateway serve --dir {}` goes on with round {next}\n", dir.display());
-    Ok(print(&text)?)
+    say(format, &text, &json)
 }

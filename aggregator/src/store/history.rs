@@ -17,6 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use common::files::rename;
 use redb::ReadableTable;
 
 use super::{
@@ -83,8 +84,7 @@ impl History {
             let source = io::Error::new(io::ErrorKind::AlreadyExists, "move this file away");
             return Err(StoreError::Io { path: full, source });
         }
-        fs::rename(&live, &full).map_err(|source| StoreError::Io { path: full, source })?;
-        sync_dir(&self.0)
+        rename(&live, &full).map_err(|source| StoreError::Io { path: full, source })
     }
 
     /// The round that the live file begins with.

@@ -25,7 +25,7 @@ use common::{files, wire::Crc32};
 use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{StoreError, migrate, overlay::Overlay, spool::sync_dir};
+use super::{StoreError, migrate, overlay::Overlay};
 
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(super) const DEVICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("devices");
@@ -286,8 +286,7 @@ fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
         Ok(())
     };
     fill().map_err(|fault| at(&draft.0, fault))?;
-    fs::rename(&draft.0, path).map_err(io)?;
-    sync_dir(dir)
+    files::rename(&draft.0, path).map_err(io)
 }
 
 fn at(path: &Path, fault: Fault) -> StoreError {

@@ -16,6 +16,7 @@ use std::{
     path::Path,
 };
 
+use common::files::rename;
 use redb::WriteTransaction;
 use tracing::info;
 
@@ -23,7 +24,6 @@ use super::{
     StoreError,
     history::{History, open_for_writing, open_line, seal},
     ledger::{Ledger, Passing},
-    spool::sync_dir,
 };
 
 /// The oldest format that can be read and migrated.
@@ -94,6 +94,5 @@ pub(super) fn draft_sealed(dir: &Path) -> Result<Option<Passing>, StoreError> {
 /// Lets the draft take the place of the history.
 pub(super) fn publish(dir: &Path, draft: &Passing) -> Result<(), StoreError> {
     let live = History::of(dir).live();
-    fs::rename(&draft.0, &live).map_err(|source| StoreError::Io { path: live, source })?;
-    sync_dir(dir)
+    rename(&draft.0, &live).map_err(|source| StoreError::Io { path: live, source })
 }

@@ -1,5 +1,7 @@
 //! The updates of a round, read back from a store for combining: whole, or a stretch at a time.
 
+use std::sync::Arc;
+
 use common::{Codec, codec::BLOCK};
 use zerocopy::IntoBytes;
 
@@ -13,28 +15,28 @@ use strategies::{
 #[derive(Debug)]
 pub struct Spooled<'a, S: ?Sized> {
     store: &'a mut S,
-    now: Shelf<'a>,
-    past: Shelf<'a>,
+    now: Checked,
+    past: Checked,
     payload: Vec<u8>,
     numbers: Vec<f32>,
 }
 
 /// Entries in DeviceId order, and whether their checksum has been seen to be right.
 #[derive(Debug)]
-struct Shelf<'a> {
-    entries: &'a [Entry],
+struct Checked {
+    entries: Arc<[Entry]>,
     checked: Vec<bool>,
 }
 
-impl<'a> Shelf<'a> {
-    fn new(entries: &'a [Entry]) -> Self {
-        Self { entries, checked: vec![false; entries.len()] }
+impl Checked {
+    fn new(entries: Vec<Entry>) -> Self {
+        Self { checked: vec![false; entries.len()], entries: entries.into() }
     }
 }
 
 /// Where the numbers of a row lie in the payload of its entry.
-struct Place<'a> {
-    entry: &'a Entry,
+struct Place {
+    entries: Arc<[Entry]>,
     index: usize,
     past: bool,
     /// The first of them, and how many there are.
@@ -42,16 +44,22 @@ struct Place<'a> {
     count: usize,
 }
 
+impl Place {
+    fn entry(&self) -> &Entry {
+        &self.entries[self.index]
+    }
+}
+
 impl<'a, S: Store + ?Sized> Spooled<'a, S> {
     /// `entries` in DeviceId order, as [`Store::updates`] gives them.
-    pub fn new(store: &'a mut S, entries: &'a [Entry]) -> Self {
-        let (now, past) = (Shelf::new(entries), Shelf::new(&[]));
+    pub fn new(store: &'a mut S, entries: Vec<Entry>) -> Self {
+        let (now, past) = (Checked::new(entries), Checked::new(vec![]));
         Self { store, now, past, payload: Vec::new(), numbers: Vec::new() }
     }
 
     /// Also reads the last updates of absent devices, as [`Store::past`] gives them.
-    pub fn with_past(self, past: &'a [Entry]) -> Self {
-        Self { past: Shelf::new(past), ..self }
+    pub fn with_past(self, past: Vec<Entry>) -> Self {
+        Self { past: Checked::new(past), ..self }
     }
 
     /// For a look at some stretches before the same updates are read as a whole: their checksums are left to that.
@@ -61,18 +69,19 @@ impl<'a, S: Store + ?Sized> Spooled<'a, S> {
     }
 
     /// A row that is not there has no place; it then reads as empty, which combining refuses by length.
-    fn find(&self, row: Row<'_>) -> Option<Place<'a>> {
+    fn find(&self, row: Row<'_>) -> Option<Place> {
         let (shelf, device, number, past) = match row {
             Row::Update(_, participant) => (&self.now, &participant.device, 0, false),
             Row::First(_, participant) => (&self.now, &participant.device, 1, false),
             Row::Absent(_, absent) => (&self.past, &absent.device, 0, true),
         };
-        let entries = shelf.entries;
+        let entries = shelf.entries.clone();
         let index = entries.binary_search_by(|entry| entry.header.device.cmp(device)).ok()?;
         let entry = entries.get(index)?;
         let vectors = usize::from(entry.header.vectors.max(1));
         let count = entry.header.codec.count_in(entry.payload_len())? / vectors;
-        (number < vectors).then_some(Place { entry, index, past, first: number * count, count })
+        let first = number * count;
+        (number < vectors).then_some(Place { entries, index, past, first, count })
     }
 
     /// Decodes a stretch of an entry's payload into `numbers`; false if it does not decode.
@@ -94,7 +103,8 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
 
     fn read<'b>(&'b mut self, row: Row<'_>, buffer: &'b mut Vec<f32>) -> Result<&'b [f32], StoreError> {
         buffer.clear();
-        let Some(Place { entry, first, count, .. }) = self.find(row) else { return Ok(buffer) };
+        let Some(place) = self.find(row) else { return Ok(buffer) };
+        let (entry, first, count) = (place.entry(), place.first, place.count);
         if entry.header.codec == Codec::F32 && is_whole(entry, count) && cfg!(target_endian = "little") {
             // The usual case: the bytes are the numbers.
             buffer.resize(count, 0.0);
@@ -111,10 +121,10 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
 
     fn load(&mut self, row: Row<'_>, packed: &mut Packed<f32>) -> Result<(), StoreError> {
         match self.find(row) {
-            Some(Place { entry, count, .. })
-                if entry.header.codec == Codec::Int8 && is_whole(entry, count) =>
+            Some(place)
+                if place.entry().header.codec == Codec::Int8 && is_whole(place.entry(), place.count) =>
             {
-                self.store.read(entry, packed.int8())
+                self.store.read(place.entry(), packed.int8())
             }
             _ => self.read(row, packed.numbers()).map(drop),
         }
@@ -122,10 +132,11 @@ impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
 
     /// Reads no more than the blocks of the codec that the part lies in, after one look at the whole.
     fn part(&mut self, row: Row<'_>, start: usize, out: &mut [f64]) -> Result<usize, StoreError> {
-        let Some(Place { entry, index, past, first, count }) = self.find(row) else { return Ok(0) };
+        let Some(place) = self.find(row) else { return Ok(0) };
+        let (entry, first, count) = (place.entry(), place.first, place.count);
         let codec = entry.header.codec;
-        let shelf = if past { &mut self.past } else { &mut self.now };
-        if !std::mem::replace(&mut shelf.checked[index], true) {
+        let shelf = if place.past { &mut self.past } else { &mut self.now };
+        if !std::mem::replace(&mut shelf.checked[place.index], true) {
             self.store.read(entry, &mut self.payload)?;
         }
         let all = codec.count_in(entry.payload_len()).unwrap_or(0);

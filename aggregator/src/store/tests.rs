@@ -254,7 +254,7 @@ fn combining_reads_from_the_store() {
         }
         let mut theta = [1.0f32; 3];
         let mut fedavg = Registry::standard().method("fedavg", Value::Null).unwrap();
-        combine(&mut fedavg, &cohort, &[], &mut Spooled::new(store, &entries), &mut theta).unwrap();
+        combine(&mut fedavg, &cohort, &[], &mut Spooled::new(store, entries.clone()), &mut theta).unwrap();
         assert_eq!(theta, [3.0; 3]);
     });
 }
@@ -528,7 +528,7 @@ fn parts_of_updates_are_those_of_the_whole() {
             cohort.admit(id(name), Tier::new(0).unwrap(), scalars, &[1.0]).unwrap();
         }
         let entries = store.updates(1, 0).unwrap();
-        let mut spooled = Spooled::new(store, &entries);
+        let mut spooled = Spooled::new(store, entries.clone());
         for (index, participant) in cohort.participants().iter().enumerate() {
             let row = strategies::updates::Row::Update(index, participant);
             let mut buffer = Vec::new();

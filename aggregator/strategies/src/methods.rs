@@ -83,5 +83,3 @@ mod averaging;
 mod contract;
 #[cfg(test)]
 pub(crate) mod fleet;
-#[cfg(test)]
-mod secure;

@@ -1,4 +1,48 @@
-//! What parameters of strategies must hold; the errors name the key.
+//! Parameters of strategies: their documentation, and checks whose errors name the key.
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::Serialize;
+use serde_json::Value;
+
+/// One parameter, for documentation.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Parameter {
+    pub key: String,
+    /// Null: none.
+    pub default: Value,
+    /// Values it may have, where these are names.
+    pub values: Vec<String>,
+    pub about: String,
+}
+
+/// The parameters of a type, by key, from its default and the comments on its fields.
+pub fn list<P: Default + Serialize + JsonSchema>() -> Vec<Parameter> {
+    let schema = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
+    let schema = schema.into_generator().into_root_schema_for::<P>().to_value();
+    let defaults = serde_json::to_value(P::default()).unwrap_or_default();
+    let Some(properties) = schema["properties"].as_object() else { return vec![] };
+    properties
+        .iter()
+        .map(|(key, property)| Parameter {
+            key: key.clone(),
+            default: defaults.get(key).cloned().unwrap_or_default(),
+            values: names(property),
+            about: property["description"].as_str().unwrap_or_default().replace('\n', " "),
+        })
+        .collect()
+}
+
+/// The names that a property can have as its value.
+fn names(property: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    if let Some(values) = property["enum"].as_array() {
+        return values.iter().filter_map(text).collect();
+    }
+    let variants = property["oneOf"].as_array().or(property["anyOf"].as_array()).into_iter().flatten();
+    variants
+        .flat_map(|variant| text(&variant["const"]).map_or_else(|| names(variant), |name| vec![name]))
+        .collect()
+}
 
 /// A parameter that must be finite and not negative.
 pub fn not_negative(key: &str, value: f64) -> Result<f64, String> {

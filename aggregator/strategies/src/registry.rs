@@ -3,17 +3,25 @@
 
 use std::fmt;
 
-use serde::de::DeserializeOwned;
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{error::StrategyError, strategy::Strategy};
+use crate::{
+    error::StrategyError,
+    parameter::{self, Parameter},
+    strategy::{Needs, Strategy},
+};
 
 /// A strategy that is made from parameters.
 pub trait Build: Strategy + Sized + 'static {
     /// As in `strategy.name` of a configuration.
     const NAME: &'static str;
+    /// What it does, in one line.
+    const ABOUT: &'static str;
 
-    type Params: DeserializeOwned;
+    /// Its parameters. Comments on the fields become their documentation.
+    type Params: Default + Serialize + DeserializeOwned + JsonSchema;
 
     /// The error says which value is not possible and what would be.
     fn build(params: Self::Params) -> Result<Self, String>;
@@ -28,6 +36,8 @@ pub struct Registry {
 #[derive(Copy, Clone)]
 struct Entry {
     name: &'static str,
+    about: &'static str,
+    parameters: fn() -> Vec<Parameter>,
     build: fn(Value) -> Result<Box<dyn Strategy>, StrategyError>,
 }
 
@@ -39,7 +49,12 @@ impl Registry {
     /// Adds a strategy. One that has the same name is replaced.
     #[must_use]
     pub fn with<S: Build>(mut self) -> Self {
-        let entry = Entry { name: S::NAME, build: build::<S> };
+        let entry = Entry {
+            name: S::NAME,
+            about: S::ABOUT,
+            parameters: parameter::list::<S::Params>,
+            build: build::<S>,
+        };
         match self.entries.iter_mut().find(|known| known.name == S::NAME) {
             Some(known) => *known = entry,
             None => self.entries.push(entry),
@@ -50,6 +65,19 @@ impl Registry {
     /// In the order in which they were added.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.entries.iter().map(|entry| entry.name)
+    }
+
+    /// All of them with their parameters, for documentation.
+    pub fn describe(&self) -> Vec<Description> {
+        let describe = |entry: &Entry| Description {
+            name: entry.name,
+            about: entry.about,
+            needs: (entry.build)(Value::Object(Default::default()))
+                .map(|built| built.needs())
+                .unwrap_or_default(),
+            parameters: (entry.parameters)(),
+        };
+        self.entries.iter().map(describe).collect()
     }
 
     /// The name as the registry has it.
@@ -68,6 +96,17 @@ impl Registry {
             known: self.names().collect::<Vec<_>>().join(", "),
         })
     }
+}
+
+/// A strategy as documentation shows it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Description {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// With default parameters.
+    #[serde(skip)]
+    pub needs: Needs,
+    pub parameters: Vec<Parameter>,
 }
 
 impl fmt::Debug for Registry {

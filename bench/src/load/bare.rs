@@ -179,7 +179,7 @@ pub async fn serve(dir: &Path, bare: Bare, listening: impl FnOnce(SocketAddr)) -
                 Some(ended) = connections.join_next() => ended.map_err(|error| failed(&error))??,
             }
         }
-        println!("done");
+        common::output::print("done\n").map_err(|error| failed(&error))?;
     }
     connections.shutdown().await;
     endpoint.close(0u32.into(), b"");

@@ -16,10 +16,10 @@ use common::{
 };
 use quinn::{Connection, VarInt};
 use rustls::{
-    DigitallySignedStruct, RootCertStore, SignatureScheme,
+    RootCertStore,
     client::{
         WebPkiServerVerifier,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        danger::{ServerCertVerified, ServerCertVerifier},
     },
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime, pem::PemObject},
@@ -31,6 +31,7 @@ use super::{
     identity::{Identity, IdentityError, server_certificate},
     newest::digest,
     quic::{self, LinkError, OLD_SERVER},
+    verify::{Check, Verifier},
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -92,7 +93,8 @@ impl FromStr for Token {
 /// Trades a token for an identity, as a PEM bundle.
 pub async fn enrol(server: SocketAddr, token: &Token) -> Result<String, EnrolError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = Arc::new(Pinned { authority: token.authority, provider: provider.clone() });
+    let check = Pinned { authority: token.authority, provider: provider.clone() };
+    let verifier = Arc::new(Verifier { check, provider: provider.clone() });
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
@@ -265,13 +267,12 @@ struct Pinned {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
+impl Check for Pinned {
+    fn check(
         &self,
         server: &CertificateDer<'_>,
         chain: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let pinned = chain.iter().find(|certificate| digest(certificate) == self.authority);
@@ -279,31 +280,7 @@ impl ServerCertVerifier for Pinned {
         let mut roots = RootCertStore::empty();
         roots.add(pinned.ok_or_else(unknown)?.clone().into_owned())?;
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), self.provider.clone());
-        verifier.build().map_err(|_| unknown())?.verify_server_cert(server, &[], name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        verifier.build().map_err(|_| unknown())?.verify_server_cert(server, &[], name, &[], now)
     }
 }
 

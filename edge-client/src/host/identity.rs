@@ -21,7 +21,10 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
-use super::newest::{Newest, digest};
+use super::{
+    newest::{Newest, digest},
+    verify::Verifier,
+};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -73,10 +76,11 @@ impl Identity {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         let verifier = verifier.build().map_err(|error| IdentityError::Bundle(printable(&error)))?;
         let newest = Arc::new(Newest::new(verifier, &authority, pem));
+        let verifier = Verifier { check: newest.clone(), provider: provider.clone() };
         let mut tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
-            .with_custom_certificate_verifier(newest.clone())
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_auth_cert(vec![device], key)?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let authority = digest(&authority);

@@ -15,6 +15,7 @@ mod pull;
 mod quic;
 pub mod refusals;
 mod renewal;
+mod verify;
 
 pub use client::{Client, ClientError, Conclusion, SILENCE};
 pub use draft::Draft;

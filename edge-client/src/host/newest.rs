@@ -22,14 +22,16 @@ use common::{
     files::{self, MAX_CREDENTIAL, Secrecy},
 };
 use rustls::{
-    CertificateError, DigitallySignedStruct, SignatureScheme,
+    CertificateError,
     client::{
         WebPkiServerVerifier,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        danger::{ServerCertVerified, ServerCertVerifier},
     },
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use tracing::warn;
+
+use super::verify::Check;
 
 /// Verifies servers as WebPKI does, and that their certificate is not older than one that was seen.
 #[derive(Debug)]
@@ -116,43 +118,20 @@ fn stated(bundle: &[u8]) -> u64 {
     line.and_then(|seconds| str::from_utf8(seconds).ok()?.trim().parse().ok()).unwrap_or(0)
 }
 
-impl ServerCertVerifier for Newest {
-    fn verify_server_cert(
+impl Check for Arc<Newest> {
+    fn check(
         &self,
         server: &CertificateDer<'_>,
         chain: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self.inner.verify_server_cert(server, chain, name, ocsp, now)?;
+        let verified = self.inner.verify_server_cert(server, chain, name, &[], now)?;
         if issued(server) < self.seen() {
             self.refused.store(true, Ordering::Relaxed);
             return Err(rustls::Error::InvalidCertificate(CertificateError::Revoked));
         }
         Ok(verified)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
     }
 }
 

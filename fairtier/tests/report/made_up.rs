@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use sim::results::{
-    Claim, ConflictLine, Cost, DeviceScore, Direction, ExperimentRecord, FORMAT, Figures, Final,
-    GroupFigures, How, Role, RoundLine, SettingRecord, TierCost, TierLine, UnitId, UnitResult, Value, write,
+use sim::{
+    claims::{Check, Measure, Want},
+    results::{
+        ConflictLine, Cost, DeviceScore, ExperimentRecord, FORMAT, Figures, Final, GroupFigures, Role,
+        RoundLine, SettingRecord, TierCost, TierLine, UnitId, UnitResult, write,
+    },
 };
 
 pub const TIERS: usize = 5;
@@ -144,18 +147,18 @@ fn record(experiment: &str, title: &str, settings: &[(&str, &str)]) -> Experimen
         role: Role::Baseline,
         seeds: if experiment == MAIN { SEEDS.to_vec() } else { vec![1] },
     };
-    let own = Claim {
-        id: "1.5.1".into(),
-        text: "variance of the fairest, made up".into(),
-        published: Some(-0.1),
-        value: Value {
+    let own = Check {
+        what: "variance of the fairest, made up".into(),
+        experiment: String::new(),
+        profile: None,
+        measure: Some(Measure::Change {
             figure: "loss.variance".into(),
-            of: "q10".into(),
-            against: Some("q0".into()),
-            how: How::Change,
-        },
-        direction: Direction::AtMost,
-        bar: None,
+            from: "q0".into(),
+            to: "q10".into(),
+            want: Want::Lower,
+        }),
+        published: "−10 %".into(),
+        effect: Some(-0.1),
     };
     ExperimentRecord {
         format: FORMAT,
@@ -165,7 +168,7 @@ fn record(experiment: &str, title: &str, settings: &[(&str, &str)]) -> Experimen
         notes: "Numbers from a formula, for tests.".into(),
         toml: String::new(),
         settings: settings.iter().map(setting).collect(),
-        claims: if experiment == MAIN { vec![own] } else { vec![] },
+        checks: if experiment == MAIN { vec![own] } else { vec![] },
     }
 }
 

@@ -152,7 +152,7 @@ fn claims_stand_beside_what_came_out() {
         assert!(main.contains(part), "{part}");
     }
     let record = {
-        assert_eq!(sim(&["keep"], dir.path()), "wrote 12 files to sim/results\n");
+        assert_eq!(sim(&["keep"], dir.path()), "wrote 2 files to sim/results\n");
         sim(&["reproduce"], dir.path());
         fs::read_to_string(dir.path().join("REPRODUCTION.md")).unwrap()
     };

@@ -4,62 +4,55 @@
 
 use common::metrics::Spread;
 
-use super::{Bench, Evidence, figure};
-use crate::results::{Direction, How, Value};
+use serde::{Deserialize, Serialize};
+
+use super::{Bench, figure};
 
 /// What is computed. Figures and settings go by their names.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub enum Measure<'a> {
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Measure {
     /// Relative change of a figure from one setting to another.
-    Change { figure: &'a str, from: &'a str, to: &'a str, want: Want },
+    Change { figure: String, from: String, to: String, want: Want },
     /// Its difference.
-    Difference { figure: &'a str, from: &'a str, to: &'a str, want: Want },
-    /// `to / from`.
-    Ratio { figure: &'a str, from: &'a str, to: &'a str, want: Want },
+    Difference { figure: String, from: String, to: String, want: Want },
     /// Relative change from one figure to another of the same setting.
-    Between { of: &'a str, from: &'a str, to: &'a str, want: Want },
+    Between { of: String, from: String, to: String, want: Want },
     /// The figure itself.
-    Level { figure: &'a str, of: &'a str, want: Want },
+    Level { figure: String, of: String, want: Want },
     /// The figure falls from each setting to the next; yields the relative change from first to last.
-    Falls { figure: &'a str, settings: &'a [&'a str] },
+    Falls { figure: String, settings: Vec<String> },
     /// No other setting of the experiment is better; yields the difference to the best other.
-    Best { figure: &'a str, of: &'a str },
-    /// Nothing that our experiments compute.
-    Nothing,
+    Best { figure: String, of: String },
 }
 
 /// When the direction is reached.
-#[derive(Copy, Clone, PartialEq, Debug)]
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Want {
-    Below(f64),
-    Above(f64),
+    /// Below 0.
+    Lower,
+    /// Above 0.
+    Higher,
     AtMost(f64),
     AtLeast(f64),
-    /// From the first to the second.
-    In(f64, f64),
+    /// No further from 0 than this.
+    Within(f64),
 }
 
 impl Want {
-    pub const LOWER: Self = Self::Below(0.0);
-    pub const HIGHER: Self = Self::Above(0.0);
-
-    /// No further from 0 than this.
-    pub const fn within(bound: f64) -> Self {
-        Self::In(-bound, bound)
-    }
-
     fn holds(self, value: f64) -> bool {
         match self {
-            Self::Below(bound) => value < bound,
-            Self::Above(bound) => value > bound,
+            Self::Lower => value < 0.0,
+            Self::Higher => value > 0.0,
             Self::AtMost(bound) => value <= bound,
             Self::AtLeast(bound) => value >= bound,
-            Self::In(low, high) => (low..=high).contains(&value),
+            Self::Within(bound) => value.abs() <= bound,
         }
     }
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Reached,
@@ -81,7 +74,7 @@ impl Verdict {
 }
 
 /// What a check came to.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Finding {
     pub verdict: Verdict,
     /// All that was compared.
@@ -100,7 +93,7 @@ pub struct Finding {
 }
 
 /// One figure of one setting.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Part {
     pub label: String,
     pub figure: String,
@@ -139,58 +132,20 @@ const CONSTANT: &str = "groups.constant";
 /// A setting and one of its figures.
 type Read<'a> = (&'a str, &'a str);
 
-impl<'a> Measure<'a> {
-    /// How an experiment's own claim is decided.
-    pub fn of_value(
-        value: &'a Value,
-        direction: Direction,
-        bar: Option<f64>,
-        published: Option<f64>,
-    ) -> Self {
-        let zero = if value.how == How::Ratio { 1.0 } else { 0.0 };
-        let want = match (direction, bar) {
-            (Direction::AtMost, Some(bar)) => Want::AtMost(bar),
-            (Direction::AtLeast, Some(bar)) => Want::AtLeast(bar),
-            (Direction::AtMost, None) => Want::Below(zero),
-            (Direction::AtLeast, None) => Want::Above(zero),
-            (Direction::About, _) => {
-                let [a, b] = [0.5, 2.0].map(|factor| published.unwrap_or(f64::NAN) * factor);
-                Want::In(a.min(b), a.max(b))
-            }
-        };
-        let figure = value.figure.as_str();
-        let to = value.of.as_str();
-        match (value.how, value.against.as_deref()) {
-            (How::Mean, _) | (_, None) => Self::Level { figure, of: to, want },
-            (How::Difference, Some(from)) => Self::Difference { figure, from, to, want },
-            (How::Ratio, Some(from)) => Self::Ratio { figure, from, to, want },
-            (How::Change, Some(from)) => Self::Change { figure, from, to, want },
-        }
-    }
-
-    /// In the profile that has what is needed, the full one if both have.
-    pub fn find(&self, evidence: &Evidence, experiment: &str, published: Option<f64>) -> Finding {
-        let found = evidence.of(experiment).find_map(|bench| self.find_in(bench, published));
-        found.unwrap_or_else(|| Finding::not_run(""))
-    }
-
+impl Measure {
     /// `None` if runs that are needed are not there.
     pub fn find_in(&self, bench: &Bench, published: Option<f64>) -> Option<Finding> {
-        let mut finding = match *self {
+        let mut finding = match self {
             Self::Change { figure, from, to, want } => {
-                compare(bench, [(from, figure), (to, figure)], relative, want)
+                compare(bench, [(from, figure), (to, figure)], relative, *want)
             }
             Self::Difference { figure, from, to, want } => {
-                compare(bench, [(from, figure), (to, figure)], |from, to| to - from, want)
+                compare(bench, [(from, figure), (to, figure)], |from, to| to - from, *want)
             }
-            Self::Ratio { figure, from, to, want } => {
-                compare(bench, [(from, figure), (to, figure)], |from, to| to / from, want)
-            }
-            Self::Between { of, from, to, want } => compare(bench, [(of, from), (of, to)], relative, want),
-            Self::Level { figure, of, want } => level(bench, (of, figure), want),
+            Self::Between { of, from, to, want } => compare(bench, [(of, from), (of, to)], relative, *want),
+            Self::Level { figure, of, want } => level(bench, (of, figure), *want),
             Self::Falls { figure, settings } => falls(bench, figure, settings),
             Self::Best { figure, of } => best(bench, figure, of),
-            Self::Nothing => None,
         }?;
         let ratio = finding.effect.zip(published).map(|(ours, theirs)| ours.mean / theirs);
         finding.ratio = ratio.filter(|ratio| ratio.is_finite());
@@ -200,25 +155,23 @@ impl<'a> Measure<'a> {
     /// In words.
     pub fn describe(&self) -> String {
         let title = figure::title;
-        match *self {
+        match self {
             Self::Change { figure, from, to, .. } => format!("{}, {from} → {to}, change", title(figure)),
             Self::Difference { figure, from, to, .. } => {
                 format!("{}, {from} → {to}, difference", title(figure))
             }
-            Self::Ratio { figure, from, to, .. } => format!("{}, {to} / {from}", title(figure)),
             Self::Between { of, from, to, .. } => {
                 format!("{of}: {} against {}", title(to), title(from))
             }
             Self::Level { figure, of, .. } => format!("{}, {of}", title(figure)),
             Self::Falls { figure, settings } => format!("{} falls: {}", title(figure), settings.join(" > ")),
             Self::Best { figure, of } => format!("{of} has the best {}", title(figure)),
-            Self::Nothing => "nothing that our experiments compute".into(),
         }
     }
 
     /// A number of the kind that it yields.
     pub fn show(&self, value: f64) -> String {
-        match *self {
+        match self {
             Self::Change { .. } | Self::Between { .. } | Self::Falls { .. } => {
                 crate::report::number::change(value)
             }
@@ -226,38 +179,15 @@ impl<'a> Measure<'a> {
                 figure::show_difference(figure, value)
             }
             Self::Level { figure, .. } => figure::show(figure, value),
-            Self::Ratio { .. } | Self::Nothing => crate::report::number::figure(value),
         }
     }
 
     /// Settings that it needs.
-    pub fn settings(&self) -> Vec<&'a str> {
-        match *self {
-            Self::Change { from, to, .. }
-            | Self::Difference { from, to, .. }
-            | Self::Ratio { from, to, .. } => {
-                vec![from, to]
-            }
+    pub fn settings(&self) -> Vec<&str> {
+        match self {
+            Self::Change { from, to, .. } | Self::Difference { from, to, .. } => vec![from, to],
             Self::Between { of, .. } | Self::Level { of, .. } | Self::Best { of, .. } => vec![of],
-            Self::Falls { settings, .. } => settings.to_vec(),
-            Self::Nothing => vec![],
-        }
-    }
-
-    /// Whether both compare the same numbers, be it as change, difference or ratio.
-    pub fn is_like(&self, other: &Measure<'_>) -> bool {
-        self.compared().is_some_and(|compared| other.compared() == Some(compared))
-    }
-
-    /// Figure, setting and what it is compared with.
-    fn compared(&self) -> Option<(&'a str, &'a str, Option<&'a str>)> {
-        match *self {
-            Self::Change { figure, from, to, .. }
-            | Self::Difference { figure, from, to, .. }
-            | Self::Ratio { figure, from, to, .. } => Some((figure, to, Some(from))),
-            Self::Between { of, to, .. } => Some((to, of, None)),
-            Self::Level { figure, of, .. } => Some((figure, of, None)),
-            Self::Falls { .. } | Self::Best { .. } | Self::Nothing => None,
+            Self::Falls { settings, .. } => settings.iter().map(String::as_str).collect(),
         }
     }
 }
@@ -277,10 +207,10 @@ fn level(bench: &Bench, read: Read<'_>, want: Want) -> Option<Finding> {
     finding(bench, &[read], &values, want)
 }
 
-fn falls(bench: &Bench, figure: &str, settings: &[&str]) -> Option<Finding> {
-    let reads: Vec<Read<'_>> = settings.iter().map(|&setting| (setting, figure)).collect();
+fn falls(bench: &Bench, figure: &str, settings: &[String]) -> Option<Finding> {
+    let reads: Vec<Read<'_>> = settings.iter().map(|setting| (setting.as_str(), figure)).collect();
     let effects = paired(bench, *reads.first()?, *reads.last()?, relative);
-    let mut finding = finding(bench, &reads, &effects, Want::LOWER)?;
+    let mut finding = finding(bench, &reads, &effects, Want::Lower)?;
     if finding.parts.len() < settings.len() {
         return None;
     }

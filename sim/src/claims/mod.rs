@@ -1,8 +1,20 @@
 //! What the five sources claim, and whether our runs show it.
 //!
-//! A [`Claim`] is data: a sentence of the specification with the [`Check`]s that decide it. A check names an
-//! experiment, how it is [measured](Measure) on the results and what was published. Experiments may bring
-//! checks of their own ([`results::Claim`](crate::results::Claim)); they join the claim with the same id.
+//! Claims are files, `sim/experiments/claims/SOURCE.toml`. A [`Claim`] is a sentence of the specification with the
+//! [`Check`]s that decide it. A check names an experiment, how it is [measured](Measure) on the results and what was
+//! published. An experiment may bring checks of its own, in the same form; they stand with its results.
+//!
+//! ```toml
+//! [[claim]]
+//! id = "1.5.1"
+//! text = "Raising q lowers the variance of the tier means."
+//! [[claim.check]]                     # [[check]] in the file of an experiment
+//! what = "MNIST IID, q = 10"
+//! experiment = "fairheterofl-mnist-iid"
+//! measure = { how = "change", figure = "inter", from = "q0", to = "q10", want = "lower" }
+//! published = "0.0234 → 0.0073"
+//! effect = -0.688                     # the same as a number of the kind that the measure yields
+//! ```
 //!
 //! ```text
 //! change   mean over seeds of (to - from) / |from|, seed by seed
@@ -12,67 +24,93 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | claims by source | `fairheterofl`, `fedeba`, `eagle`, `fedlf`, `fedfb` |
 //! | how checks are computed | `measure` |
 //! | results, ready to be asked; figures by name | `evidence`, `figure` |
 //! | REPRODUCTION.md | `record` |
 
-mod eagle;
 mod evidence;
-mod fairheterofl;
-mod fedeba;
-mod fedfb;
-mod fedlf;
 pub mod figure;
 mod measure;
 mod record;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
 pub use evidence::{Bench, Evidence};
 pub use measure::{Finding, Measure, Part, Verdict, Want};
 pub use record::record;
 
 /// A source with its claims.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Source {
-    pub name: &'static str,
-    pub section: &'static str,
-    pub claims: &'static [Claim],
+    pub name: String,
+    pub section: String,
     /// Doubtful points that concern the whole.
-    pub doubts: &'static [&'static str],
+    pub doubts: Vec<String>,
+    #[serde(rename = "claim")]
+    pub claims: Vec<Claim>,
 }
 
 /// One claim of a source.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Claim {
     /// Section of the specification and number there.
-    pub id: &'static str,
-    pub text: &'static str,
-    pub checks: &'static [Check],
+    pub id: String,
+    pub text: String,
     /// What is doubtful about it in the source, or about how we show it.
-    pub doubt: &'static str,
+    #[serde(default)]
+    pub doubt: String,
+    #[serde(rename = "check")]
+    pub checks: Vec<Check>,
 }
 
 /// One comparison that a claim rests on.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Check {
     /// Which data, model or setting, for people.
-    pub what: &'static str,
-    /// Name of the experiment that serves it; empty where none does.
-    pub experiment: &'static str,
-    pub measure: Measure<'static>,
-    pub published: &'static str,
+    pub what: String,
+    /// Name of the experiment that serves it; empty where none does, and in the file of the experiment itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub experiment: String,
+    /// The profile whose results it is about; absent: the full one where it has the runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Absent where our experiments compute nothing of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<Measure>,
+    #[serde(default = "direction_only")]
+    pub published: String,
     /// The published number of the kind that the measure yields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<f64>,
 }
 
+fn direction_only() -> String {
+    "direction only".into()
+}
+
 /// All sources, in the order of the specification.
-pub const ALL: &[Source] =
-    &[fairheterofl::SOURCE, fedeba::SOURCE, eagle::SOURCE, fedlf::SOURCE, fedfb::SOURCE];
+pub static ALL: LazyLock<Vec<Source>> = LazyLock::new(|| {
+    let read = |text: &&str| toml::from_str(text).expect("a test reads these very texts");
+    FILES.iter().map(read).collect()
+});
+
+const FILES: [&str; 5] = [
+    include_str!("../../experiments/claims/fairheterofl.toml"),
+    include_str!("../../experiments/claims/fedeba.toml"),
+    include_str!("../../experiments/claims/eagle.toml"),
+    include_str!("../../experiments/claims/fedlf.toml"),
+    include_str!("../../experiments/claims/fedfb.toml"),
+];
 
 /// What became of one claim.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Assessment {
     pub id: &'static str,
     pub text: &'static str,
@@ -82,7 +120,7 @@ pub struct Assessment {
 }
 
 /// One check and what it came to.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub what: String,
     pub experiment: String,
@@ -94,91 +132,59 @@ pub struct Row {
 }
 
 /// Every claim of a source against the results.
-pub fn assess(source: &Source, evidence: &Evidence) -> Vec<Assessment> {
+pub fn assess(source: &'static Source, evidence: &Evidence) -> Vec<Assessment> {
     source.claims.iter().map(|claim| claim.assess(evidence)).collect()
 }
 
 impl Claim {
-    fn assess(&self, evidence: &Evidence) -> Assessment {
-        let mut rows: Vec<Row> = self.checks.iter().map(|check| check.row(evidence)).collect();
-        for bench in &evidence.benches {
-            rows.extend(own_rows(bench, |own| {
-                self.is_said_by(own) && !self.covers(&bench.record.experiment, own)
-            }));
-        }
-        Assessment { id: self.id, text: self.text, verdict: verdict(&rows), rows, doubt: self.doubt }
-    }
-
-    /// Experiments number parts of a claim as they like: `1.5.4b`, `1.5.4-hessian`.
-    fn is_said_by(&self, own: &crate::results::Claim) -> bool {
-        let rest = own.id.strip_prefix(self.id);
-        rest.is_some_and(|rest| !rest.starts_with(|next: char| next == '.' || next.is_ascii_digit()))
-    }
-
-    /// Whether a check of ours says what the experiment's own claim does; a bar is always its own.
-    fn covers(&self, experiment: &str, own: &crate::results::Claim) -> bool {
-        if own.bar.is_some_and(|bar| bar != 0.0) {
-            return false;
-        }
-        let measure = Measure::of_value(&own.value, own.direction, own.bar, own.published);
-        self.checks.iter().any(|check| check.experiment == experiment && check.measure.is_like(&measure))
+    fn assess(&'static self, evidence: &Evidence) -> Assessment {
+        let rows: Vec<Row> = self.checks.iter().map(|check| check.row(evidence)).collect();
+        Assessment { id: &self.id, text: &self.text, verdict: verdict(&rows), rows, doubt: &self.doubt }
     }
 }
 
 impl Check {
+    /// In the profile that has what is needed, the full one if both have.
     fn row(&self, evidence: &Evidence) -> Row {
-        let finding = self.measure.find(evidence, self.experiment, self.effect);
-        Row::new(self.what, self.experiment, &self.measure, self.published.into(), finding)
+        let wanted =
+            |bench: &&Bench| self.profile.as_ref().is_none_or(|profile| *profile == bench.record.profile);
+        let found = evidence.of(&self.experiment).filter(wanted).find_map(|bench| self.find_in(bench));
+        self.row_of(&self.experiment, found.unwrap_or_else(|| Finding::not_run("")))
     }
 
     fn row_in(&self, bench: &Bench) -> Row {
-        let finding = self.measure.find_in(bench, self.effect);
-        let finding = finding.unwrap_or_else(|| Finding::not_run(&bench.record.profile));
-        Row::new(self.what, self.experiment, &self.measure, self.published.into(), finding)
+        let finding = self.find_in(bench).unwrap_or_else(|| Finding::not_run(&bench.record.profile));
+        self.row_of(&bench.record.experiment, finding)
     }
-}
 
-/// Everything that claims say about one experiment, on its results in one profile.
-pub fn rows_of(bench: &Bench) -> Vec<Row> {
-    let claims = || ALL.iter().flat_map(|source| source.claims);
-    let ours =
-        claims().flat_map(|claim| claim.checks).filter(|check| check.experiment == bench.record.experiment);
-    let mut rows: Vec<Row> = ours.map(|check| check.row_in(bench)).collect();
-    rows.extend(own_rows(bench, |own| !claims().any(|claim| claim.covers(&bench.record.experiment, own))));
-    rows
-}
+    fn find_in(&self, bench: &Bench) -> Option<Finding> {
+        self.measure.as_ref()?.find_in(bench, self.effect)
+    }
 
-/// Claims that the experiment's file makes, as far as `wanted`.
-pub fn own_rows(bench: &Bench, wanted: impl Fn(&crate::results::Claim) -> bool) -> Vec<Row> {
-    let row = |own: &crate::results::Claim| {
-        let measure = Measure::of_value(&own.value, own.direction, own.bar, own.published);
-        let finding =
-            measure.find_in(bench, own.published).unwrap_or_else(|| Finding::not_run(&bench.record.profile));
-        let published = own.published.map_or("direction only".into(), |value| measure.show(value));
-        let what = match own.bar {
-            Some(bar) if bar != 0.0 => format!("{} (bar: {})", own.text, measure.show(bar)),
-            _ => own.text.clone(),
-        };
-        Row::new(&what, &bench.record.experiment, &measure, published, finding)
-    };
-    bench.record.claims.iter().filter(|own| wanted(own)).map(row).collect()
-}
-
-impl Row {
-    fn new(what: &str, experiment: &str, measure: &Measure<'_>, published: String, finding: Finding) -> Self {
+    fn row_of(&self, experiment: &str, finding: Finding) -> Row {
+        let show = |value| self.measure.as_ref().map_or(String::new(), |measure| measure.show(value));
         let ours = finding.effect.map_or("–".into(), |effect| match effect.runs {
-            1 => measure.show(effect.mean),
-            _ => format!("{} (± {})", measure.show(effect.mean), plain(&measure.show(effect.std))),
+            1 => show(effect.mean),
+            _ => format!("{} (± {})", show(effect.mean), plain(&show(effect.std))),
         });
-        Self {
-            what: what.into(),
+        let nothing = || "nothing that our experiments compute".into();
+        Row {
+            what: self.what.clone(),
             experiment: experiment.into(),
-            how: measure.describe(),
-            published,
+            how: self.measure.as_ref().map_or_else(nothing, Measure::describe),
+            published: self.published.clone(),
             ours,
             finding,
         }
     }
+}
+
+/// Everything that claims, and the experiment itself, say about its results in one profile.
+pub fn rows_of(bench: &Bench) -> Vec<Row> {
+    // What is said of one profile alone is said of the other one elsewhere.
+    let about = |check: &&Check| check.experiment == bench.record.experiment && check.profile.is_none();
+    let checks = ALL.iter().flat_map(|source| &source.claims).flat_map(|claim| &claim.checks).filter(about);
+    checks.chain(&bench.record.checks).map(|check| check.row_in(bench)).collect()
 }
 
 /// A deviation has no sign.

@@ -24,7 +24,7 @@ fn write_record(out: &mut String, evidence: &Evidence) -> fmt::Result {
             section(out, claim)?;
         }
         writeln!(out, "\n### Doubtful points of the source\n")?;
-        for doubt in source.doubts {
+        for doubt in &source.doubts {
             writeln!(out, "- {doubt}")?;
         }
     }

@@ -34,7 +34,8 @@ pub const COMPARE_EXAMPLES: &str = "\
 Examples:
   fairtier sim compare heterofl reweight --in results/fairheterofl-mnist-noniid/quick
   fairtier sim compare results/fedeba-fmnist/quick:fedavg results/fedeba-fmnist/quick:prac
-  fairtier sim compare results/tour/quick elsewhere/tour/quick --format json";
+  fairtier sim compare results/tour/quick elsewhere/tour/quick --format json
+  fairtier sim compare results/tour/quick sim/results/tour.quick.jsonl    with what was kept";
 
 #[derive(Args, Debug)]
 pub struct RunArgs {
@@ -90,7 +91,7 @@ struct HowArgs {
 
 #[derive(Args, Debug)]
 pub struct CompareArgs {
-    /// A directory of results, or DIR:SETTING, or with --in the id of a setting
+    /// A directory of results or a kept file, or DIR:SETTING, or with --in the id of a setting
     #[arg(value_name = "A")]
     a: String,
     #[arg(value_name = "B")]

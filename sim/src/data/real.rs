@@ -18,7 +18,7 @@ fn load(name: &str) -> Option<DataSet> {
             Some(set)
         }
         Err(super::SetError::Missing { .. }) => {
-            println!("{name} is not here, so its loader was tested on made-up files only");
+            eprintln!("{name} is not here, so its loader was tested on made-up files only");
             None
         }
         Err(error) => panic!("{name}: {error}"),

@@ -9,8 +9,8 @@ use std::{
 use aggregator::{
     ca::Authority,
     config::Config,
-    keeper::Observer,
     server::{End, Server},
+    worker::Observer,
 };
 use client::{
     Profile,

@@ -1,4 +1,4 @@
-//! A whole fleet in one process: the real Coordinator, Keeper and Sessions around a link in memory and a
+//! A whole fleet in one process: the real Coordinator, RoundWorker and Sessions around a link in memory and a
 //! virtual clock.
 //!
 //! Training runs on threads of its own; everything else happens on the caller's, in the order of virtual
@@ -19,10 +19,10 @@ use std::{
 
 use aggregator::{
     config::Config,
-    keeper::{Observer, Reply},
     run::{Run, Surroundings},
     server::ServerError,
     store::MemoryStore,
+    worker::{Observer, Reply},
 };
 use client::data::Shard;
 use common::{
@@ -74,7 +74,7 @@ pub enum EngineError {
     #[error(transparent)]
     Server(#[from] ServerError),
     #[error("the run can not go on: {0}")]
-    Keeper(#[from] aggregator::keeper::KeeperError),
+    Worker(#[from] aggregator::worker::WorkerError),
     #[error("{device} is not taken: {code}")]
     Refused { device: DeviceId, code: common::Code },
     #[error("round {round} can not close: {answered} of {asked} devices answer, and its quorum needs more")]
@@ -139,7 +139,7 @@ impl Engine {
             now: Instant::ZERO,
         };
         let run = Run::open(registry, &config, around)?;
-        let plans = &run.keeper.model.plans;
+        let plans = &run.worker.conductor.run.model.plans;
         let tiers = plans.len();
         let join = |(index, member): (usize, Member)| {
             let info = plans.get(member.tier.index()).map(|plan| plan.info);
@@ -183,7 +183,7 @@ impl Engine {
             self.exchange()?;
             let fresh: Vec<_> = lock(&self.reports).iter().skip(told).cloned().collect();
             told += fresh.len();
-            fresh.iter().for_each(|report| progress(report, &self.run.keeper.parameters));
+            fresh.iter().for_each(|report| progress(report, &self.run.worker.conductor.run.parameters));
         }
         Ok(lock(&self.reports).clone())
     }
@@ -195,11 +195,11 @@ impl Engine {
 
     /// The global model now.
     pub fn parameters(&self) -> &[f32] {
-        &self.run.keeper.parameters
+        &self.run.worker.conductor.run.parameters
     }
 
-    pub fn keeper(&self) -> &aggregator::keeper::Keeper {
-        &self.run.keeper
+    pub fn worker(&self) -> &aggregator::worker::RoundWorker {
+        &self.run.worker
     }
 
     /// What the run has cost so far.
@@ -308,7 +308,7 @@ impl Engine {
     /// When each asked device will have answered, the first first. Who drops out is not there.
     fn due(&self, number: u32, stage: u8, opened: Instant) -> VecDeque<Due> {
         let Some(round) = self.run.coordinator.round() else { return VecDeque::new() };
-        let model = &self.run.keeper.model;
+        let model = &self.run.worker.conductor.run.model;
         let mut due: Vec<_> = self
             .devices
             .iter()
@@ -405,9 +405,9 @@ impl Engine {
                 }
                 (action, _) => action,
             };
-            match self.run.keeper.act(action)? {
+            match self.run.worker.act(action)? {
                 None | Some(Reply::Finished) => {}
-                Some(reply) => self.run.keeper.tell(reply, &mut self.run.coordinator, self.now),
+                Some(reply) => self.run.worker.tell(reply, &mut self.run.coordinator, self.now),
             }
         }
         // Everybody is asked in turn; nobody needs to be woken.

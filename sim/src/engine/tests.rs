@@ -132,7 +132,7 @@ fn rounds_over_quic_give_the_same_model() {
         simulated.run(|_, _| {}).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        runtime.block_on(over_quic(&config, dir.path(), &simulated.keeper().model.plans));
+        runtime.block_on(over_quic(&config, dir.path(), &simulated.worker().conductor.run.model.plans));
         let file = std::fs::read(dir.path().join("model.onnx")).unwrap();
         let (_, parameters) = Graph::from_onnx(&file).unwrap();
         let real: Vec<u32> = parameters.iter().map(|value| value.to_bits()).collect();

@@ -17,7 +17,7 @@ use crate::{
     results::{self, ExperimentRecord, UnitResult},
 };
 
-/// `DIR` or `DIR:SETTING`, where DIR holds an `experiment.json`.
+/// `DIR` or `DIR:SETTING`, where DIR holds an `experiment.json` or is a kept file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Side {
     pub dir: PathBuf,
@@ -47,9 +47,7 @@ impl Side {
     /// `text` is a directory, `DIR:SETTING`, or, with `dir`, the id of a setting in it.
     pub fn parse(text: &str, dir: Option<&Path>) -> Self {
         match (dir, text.rsplit_once(':')) {
-            _ if Path::new(text).join("experiment.json").is_file() => {
-                Self { dir: text.into(), setting: None }
-            }
+            _ if results::is_experiment(Path::new(text)) => Self { dir: text.into(), setting: None },
             (Some(dir), _) => Self { dir: dir.into(), setting: Some(text.into()) },
             (None, Some((dir, setting))) => Self { dir: dir.into(), setting: Some(setting.into()) },
             (None, None) => Self { dir: text.into(), setting: None },
@@ -57,8 +55,7 @@ impl Side {
     }
 
     fn read(&self) -> Result<(ExperimentRecord, Vec<UnitResult>), ExperimentError> {
-        let record: ExperimentRecord = results::read(&self.dir.join("experiment.json"))?;
-        let units = results::read_units(&self.dir, &record)?;
+        let (record, units) = results::read_experiment(&self.dir)?;
         if let Some(setting) = &self.setting
             && record.settings.iter().all(|known| known.id != *setting)
         {

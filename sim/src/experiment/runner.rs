@@ -71,7 +71,7 @@ pub fn run(
     let there = all.len() - missing.len();
     let record = loaded.record();
     let home = options.out.join(&loaded.name).join(&loaded.profile);
-    results::write(&home.join("experiment.json"), &serde_json::to_string_pretty(&record)?)?;
+    results::write(&home.join(results::RECORD), &serde_json::to_string_pretty(&record)?)?;
     observe(Event::Begin { there, units: missing.len(), rounds });
     let mut cache = Cache::default();
     for (setting, seed) in missing {

@@ -99,7 +99,7 @@ impl Loaded {
             notes: self.experiment.notes.clone(),
             toml: toml::to_string(&self.table).unwrap_or_default(),
             settings: self.settings.iter().map(setting).collect(),
-            claims: self.experiment.claims.clone(),
+            checks: self.experiment.checks.clone(),
         }
     }
 }

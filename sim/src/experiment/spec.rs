@@ -14,7 +14,7 @@
 //! name = "fairheterofl"
 //! role = "ours"
 //! choose = { grid = { q = [1, 10], q_m = [0, 0.1] }, by = "loss.variance" }
-//! [[claim]]                           # see crate::results::Claim
+//! [[check]]                           # see crate::claims::Check
 //! [quick]                             # laid over everything above
 //! rounds = 40
 //! ```
@@ -27,9 +27,10 @@ use serde_json::Map;
 use toml::Table;
 
 use crate::{
+    claims::Check,
     engine::{Chances, Hardware},
     partition::{Partition, Testing},
-    results::{Claim, Role},
+    results::Role,
 };
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -48,8 +49,8 @@ pub struct Experiment {
     #[serde(default)]
     pub variants: Vec<Variant>,
     pub strategies: Vec<StrategySpec>,
-    #[serde(default, rename = "claim")]
-    pub claims: Vec<Claim>,
+    #[serde(default, rename = "check")]
+    pub checks: Vec<Check>,
 }
 
 /// What a unit is made of, besides its strategy and seed.

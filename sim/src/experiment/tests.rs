@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::{
+    claims::Measure,
     data::{Places, SetError},
     results::UnitResult,
 };
@@ -227,7 +228,7 @@ fn keys_profiles_and_sweeps() {
     assert_eq!(swept[1].settings[0].strategy.params["q"], 10);
 }
 
-/// Every file is sound, its data can be divided as it says, and its claims name settings and figures.
+/// Every file is sound, its data can be divided as it says, and its checks name settings.
 #[test]
 fn experiments_that_come_with_the_simulator() {
     let places = Places::usual(None);
@@ -236,15 +237,10 @@ fn experiments_that_come_with_the_simulator() {
             let loaded = Loaded::open(name, profile, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
             let ids: Vec<_> = loaded.settings.iter().map(|setting| setting.id.as_str()).collect();
             let complete = Loaded::open(name, profile, &["only=[]".into()]).unwrap();
-            for claim in &loaded.experiment.claims {
-                for id in [Some(&claim.value.of), claim.value.against.as_ref()].into_iter().flatten() {
-                    let known = complete.settings.iter().any(|setting| setting.id == *id);
-                    assert!(
-                        known || profile == "quick",
-                        "{name} {profile}: claim {}: {id} of {ids:?}",
-                        claim.id
-                    );
-                }
+            let measures = loaded.experiment.checks.iter().filter_map(|check| check.measure.as_ref());
+            for id in measures.flat_map(Measure::settings) {
+                let known = complete.settings.iter().any(|setting| setting.id == id);
+                assert!(known || profile == "quick", "{name} {profile}: {id} of {ids:?}");
             }
             for setting in &loaded.settings {
                 let strategy = &setting.strategy;

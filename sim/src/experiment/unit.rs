@@ -140,7 +140,7 @@ fn fleet(
     let keep = open_method(registry, &config)?.needs().validation;
     let mut engine =
         Engine::new(registry, &config, arranged.members(keep), arranged.chances(base), *threads)?;
-    let model = engine.keeper().model.clone();
+    let model = engine.worker().conductor.run.model.clone();
     let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
     let every = base.evaluate_every;
     // Scores of the model that the next round begins with.

@@ -1,4 +1,6 @@
 //! Elements of HTML and SVG as a tree: what is written is well-formed and escaped by construction.
+//!
+//! It is not maud, which leaves `meta` and `br` open: pictures are files of XML, and tests read pages as such.
 
 use std::fmt::{self, Display};
 

@@ -1,7 +1,7 @@
 //! Boards on bad lines: bytes that are lost, flipped or repeated, packets that are lost or repeated, boards
 //! that are reset, bridges that start anew.
 //!
-//! [`in_process`] is one seeded case with the whole stack (Session, seal, line, Gate, Coordinator, Keeper) in
+//! [`in_process`] is one seeded case with the whole stack (Session, seal, line, Gate, Coordinator, RoundWorker) in
 //! virtual time, [`Noise`] is for emulated boards. The claim is the same: the run comes to its end, and its
 //! model is, bit for bit, that of a run without faults. So no hang, and no wrong update was accepted.
 
@@ -12,9 +12,9 @@ use std::{
 
 use aggregator::{
     config::Config,
-    keeper::{Keeper, Reply},
     run::{Run, Surroundings},
     store::MemoryStore,
+    worker::{Reply, RoundWorker},
 };
 use client::{
     Profile,
@@ -97,7 +97,7 @@ pub fn in_process(badness: Badness, seed: u64) -> Vec<u32> {
     let mut case = Case::new(badness, seed);
     for _ in 0..MAX_EVENTS {
         if case.coordinator.is_finished() {
-            return case.keeper.parameters.iter().map(|value| value.to_bits()).collect();
+            return case.worker.conductor.run.parameters.iter().map(|value| value.to_bits()).collect();
         }
         case.step();
     }
@@ -123,7 +123,7 @@ struct Case {
     conn: Option<ConnId>,
     conns: u64,
     coordinator: Coordinator,
-    keeper: Keeper,
+    worker: RoundWorker,
     /// Bytes on their way, with the time of their arrival.
     to_device: VecDeque<(u64, Vec<u8>)>,
     to_gate: VecDeque<(u64, Vec<u8>)>,
@@ -135,7 +135,7 @@ impl Case {
         let config = CONFIGURED.get_or_init(|| Config::parse(CONFIG).unwrap());
         let (store, now) = (Box::new(MemoryStore::new()), Instant::ZERO);
         let around = Surroundings { store, limits: LinkLimits::QUIC, dir: None, observer: None, now };
-        let Run { coordinator, keeper } =
+        let Run { coordinator, worker } =
             Run::open(&strategies::Registry::standard(), config, around).unwrap();
         let page = Page {
             device: "board".parse().unwrap(),
@@ -158,7 +158,7 @@ impl Case {
             conn: None,
             conns: 0,
             coordinator,
-            keeper,
+            worker,
             to_device: VecDeque::new(),
             to_gate: VecDeque::new(),
         }
@@ -268,9 +268,9 @@ impl Case {
         while let Some(action) = self.coordinator.poll_action() {
             match action {
                 Action::Disconnect(conn) => panic!("the aggregator drops {conn:?}"),
-                action => match self.keeper.act(action).unwrap() {
+                action => match self.worker.act(action).unwrap() {
                     Some(Reply::Finished) | None => {}
-                    Some(reply) => self.keeper.tell(reply, &mut self.coordinator, now),
+                    Some(reply) => self.worker.tell(reply, &mut self.coordinator, now),
                 },
             }
         }

@@ -1,11 +1,11 @@
-//! The keeper with a slow disk: one step at a time, and anything may happen between two of them.
+//! The worker with a slow disk: one step at a time, and anything may happen between two of them.
 //!
-//! The steps are those of `Keeper::run` on its own thread. There, too, devices hear of a round before its record and of a
+//! The steps are those of `RoundWorker::run` on its own thread. There, too, devices hear of a round before its record and of a
 //! model before its commit, and updates are written one by one and become durable in groups.
 
 use std::{collections::VecDeque, ops::ControlFlow};
 
-use aggregator::keeper::{Answer, Keeper, Reply};
+use aggregator::worker::{Answer, Reply, RoundWorker};
 use common::{Instant, rng::Rng};
 use coordinator::{Action, Coordinator, round::ClosedRound};
 
@@ -40,13 +40,13 @@ pub(super) enum Doom {
 pub(super) type Step = ControlFlow<()>;
 
 impl Disk {
-    pub fn is_idle(&self, keeper: &Keeper) -> bool {
-        self.jobs.is_empty() && self.group.is_empty() && keeper.due.is_none() && keeper.recorded
+    pub fn is_idle(&self, worker: &RoundWorker) -> bool {
+        self.jobs.is_empty() && self.group.is_empty() && worker.is_settled()
     }
 
     /// When the next step is due, if there is something to do and it is not planned yet.
-    pub fn next_step(&mut self, keeper: &Keeper, rng: &mut Rng) -> Option<u64> {
-        if self.is_idle(keeper) || std::mem::replace(&mut self.busy, true) {
+    pub fn next_step(&mut self, worker: &RoundWorker, rng: &mut Rng) -> Option<u64> {
+        if self.is_idle(worker) || std::mem::replace(&mut self.busy, true) {
             return None;
         }
         // Half of all steps take no time at all.
@@ -56,14 +56,14 @@ impl Disk {
     /// Does the next thing.
     pub fn step(
         &mut self,
-        keeper: &mut Keeper,
+        worker: &mut RoundWorker,
         coordinator: &mut Coordinator,
         rng: &mut Rng,
         now: Instant,
     ) -> Step {
         self.busy = false;
         let hit = match self.doom {
-            Some(Doom::Commit) => keeper.due.is_some(),
+            Some(Doom::Commit) => worker.has_due_commit(),
             Some(Doom::Settling) => !self.group.is_empty(),
             None => false,
         };
@@ -74,37 +74,37 @@ impl Disk {
         let more = matches!(self.jobs.front(), Some(Action::Store(_)));
         if !self.group.is_empty() && (self.full || !more && (!self.jobs.is_empty() || rng.below(2) == 0)) {
             self.full = false;
-            let reply = keeper.settle(std::mem::take(&mut self.group)).unwrap();
-            keeper.tell(reply, coordinator, now);
+            let reply = worker.settle(std::mem::take(&mut self.group)).unwrap();
+            worker.tell(reply, coordinator, now);
             return Step::Continue(());
         }
         match self.jobs.pop_front() {
             Some(Action::Store(update)) => {
-                keeper.record().unwrap();
-                self.group.push(keeper.put(&update).unwrap());
+                worker.record().unwrap();
+                self.group.push(worker.put(&update).unwrap());
                 self.full = update.last;
                 coordinator.handle_written(&update.device, update.ticket, update.payload, now);
             }
             Some(action) => {
                 if let Action::Close(closed) = &action {
-                    keeper.record().unwrap();
-                    assert_whole(keeper, closed);
+                    worker.record().unwrap();
+                    assert_whole(worker, closed);
                 }
-                match keeper.begin(action).unwrap() {
+                match worker.begin(action).unwrap() {
                     Some(Reply::Finished) | None => {}
-                    Some(reply) => keeper.tell(reply, coordinator, now),
+                    Some(reply) => worker.tell(reply, coordinator, now),
                 }
             }
-            None if self.group.is_empty() => keeper.record().unwrap(),
+            None if self.group.is_empty() => worker.record().unwrap(),
             None => {}
         }
         Step::Continue(())
     }
 
     /// Nothing of it survives; says what that was.
-    pub fn crash(&mut self, keeper: &Keeper) -> Losses {
+    pub fn crash(&mut self, worker: &RoundWorker) -> Losses {
         let losses = Losses {
-            uncommitted: keeper.due.is_some().into(),
+            uncommitted: worker.has_due_commit().into(),
             unsettled: (!self.group.is_empty()).into(),
             undone: (!self.jobs.is_empty()).into(),
         };
@@ -114,8 +114,8 @@ impl Disk {
 }
 
 /// What is combined is what was delivered, each update once.
-fn assert_whole(keeper: &Keeper, closed: &ClosedRound) {
-    let stored = keeper.store.updates(closed.number, closed.stage).unwrap();
+fn assert_whole(worker: &RoundWorker, closed: &ClosedRound) {
+    let stored = worker.store.updates(closed.number, closed.stage).unwrap();
     let stored: Vec<_> = stored.iter().map(|entry| &entry.header.device).collect();
     let delivered: Vec<_> = closed.delivered.iter().map(|(device, ..)| device).collect();
     assert_eq!(stored, delivered, "round {}", closed.number);

@@ -1,11 +1,11 @@
-//! Who does what when: frames, links, devices and the aggregator's keeper.
+//! Who does what when: frames, links, devices and the aggregator's worker.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
-use aggregator::{config::Config, keeper::Keeper, run::Run, store::MemoryStore};
+use aggregator::{config::Config, run::Run, store::MemoryStore, worker::RoundWorker};
 use client::{Event, train::Portable};
 use common::{
     Code, DeviceId, Instant, RunId, Versions,
@@ -39,7 +39,7 @@ pub(super) enum Happening {
     /// The aggregator notices that a connection is gone.
     Lost(ConnId),
     Work(usize),
-    /// The keeper that was started so many times has time for its next step.
+    /// The worker that was started so many times has time for its next step.
     Keep(u32),
     Accident(Accident),
 }
@@ -49,7 +49,7 @@ pub struct World {
     setup: Setup,
     model: TieredModel,
     coordinator: Coordinator,
-    keeper: Keeper,
+    worker: RoundWorker,
     members: Vec<Member>,
     rng: Rng,
     disk: Disk,
@@ -74,12 +74,12 @@ impl std::fmt::Debug for World {
 impl World {
     pub fn new(setup: &Setup) -> Self {
         let reports = Arc::new(Mutex::new(vec![]));
-        let Run { coordinator, keeper } = open(setup, Box::new(MemoryStore::new()), &reports, 0);
-        let model = keeper.model.clone();
+        let Run { coordinator, worker } = open(setup, Box::new(MemoryStore::new()), &reports, 0);
+        let model = worker.conductor.run.model.clone();
         let mut world = Self {
             setup: setup.clone(),
             coordinator,
-            keeper,
+            worker,
             members: (0..setup.devices).map(|index| member(setup, &model, index, index)).collect(),
             model,
             rng: Rng::new(derive(setup.seed, 0)),
@@ -107,7 +107,7 @@ impl World {
     /// Until the run is over and every device knows it.
     pub fn run(&mut self) {
         for _ in 0..MAX_EVENTS {
-            let over = self.coordinator.is_finished() && self.disk.is_idle(&self.keeper);
+            let over = self.coordinator.is_finished() && self.disk.is_idle(&self.worker);
             if over && self.members.iter().all(|member| member.done) {
                 return;
             }
@@ -127,7 +127,7 @@ impl World {
 
     pub fn outcome(&mut self) -> Outcome {
         Outcome {
-            parameters: self.keeper.parameters.clone(),
+            parameters: self.worker.conductor.run.parameters.clone(),
             reports: self.reports.lock().unwrap().clone(),
             answers: self.answers.clone(),
             arrived: self.arrived.clone(),
@@ -151,7 +151,7 @@ impl World {
     }
 
     pub fn run_id(&mut self) -> RunId {
-        self.keeper.store.load(&aggregator::server::mark(&self.model)).unwrap().unwrap().run.run
+        self.worker.store.load(&aggregator::server::mark(&self.model)).unwrap().unwrap().run.run
     }
 
     /// Delivers a frame that nobody has sent.
@@ -303,9 +303,9 @@ impl World {
 
     /// The aggregator is killed and started again: only what is in the store survives.
     fn crash(&mut self) {
-        self.losses += self.disk.crash(&self.keeper);
-        let store = std::mem::replace(&mut self.keeper.store, Box::new(MemoryStore::new()));
-        Run { coordinator: self.coordinator, keeper: self.keeper } =
+        self.losses += self.disk.crash(&self.worker);
+        let store = std::mem::replace(&mut self.worker.store, Box::new(MemoryStore::new()));
+        Run { coordinator: self.coordinator, worker: self.worker } =
             open(&self.setup, store, &self.reports, self.now);
         self.coordinator.handle_timeout(self.time());
         let conns: Vec<_> = self.members.iter().filter_map(|member| member.conn).collect();
@@ -384,14 +384,14 @@ impl World {
             }
         }
         leaving.into_iter().for_each(|conn| self.break_off(conn));
-        if let Some(delay) = self.disk.next_step(&self.keeper, &mut self.rng) {
+        if let Some(delay) = self.disk.next_step(&self.worker, &mut self.rng) {
             self.plan(delay, Happening::Keep(self.disk.start));
         }
     }
 
     fn keep(&mut self) {
         let now = self.time();
-        if self.disk.step(&mut self.keeper, &mut self.coordinator, &mut self.rng, now).is_break() {
+        if self.disk.step(&mut self.worker, &mut self.coordinator, &mut self.rng, now).is_break() {
             self.crash();
         }
     }

@@ -33,7 +33,7 @@ fn map() -> RegionMap {
     RegionMap::from_runs(5, 2, [(0, 1, only(0)), (1, 1, both), (3, 1, only(0)), (4, 1, only(1))])
 }
 
-fn cohort<'a>(map: &'a RegionMap, members: &[(&str, usize, u32, &[f32])]) -> Cohort {
+fn cohort(map: &RegionMap, members: &[(&str, usize, u32, &[f32])]) -> Cohort {
     let mut cohort = Cohort::new(map.clone(), 0.1);
     for &(name, index, samples, update) in members {
         let norms = check_update(update, map.pieces(tier(index)), map.sets().len()).unwrap();

@@ -17,7 +17,7 @@ fn regions(tiers: usize) -> RegionMap {
 /// One device: tier, samples, loss and the length of its update.
 type Row = (usize, u32, f64, f64);
 
-fn cohort<'a>(regions: &'a RegionMap, rows: &[Row]) -> Cohort {
+fn cohort(regions: &RegionMap, rows: &[Row]) -> Cohort {
     let mut cohort = Cohort::new(regions.clone(), 0.1);
     for (index, &(tier, samples, loss, length)) in rows.iter().enumerate() {
         let scalars = Scalars { samples, loss_before: loss, ..Scalars::default() };

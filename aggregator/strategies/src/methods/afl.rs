@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use common::DeviceId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -37,7 +38,7 @@ const NOTHING: f64 = 1e-14;
 const MOST: f64 = 1e300;
 
 /// Parameters of `afl`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AflParams {
     /// Length of the step of lambda.
@@ -65,6 +66,7 @@ struct State {
 
 impl Build for Afl {
     const NAME: &'static str = "afl";
+    const ABOUT: &'static str = "the worst case over mixtures of devices";
 
     type Params = AflParams;
 

@@ -18,6 +18,16 @@ fn each(mut check: impl FnMut(&str, Method)) {
 }
 
 #[test]
+fn every_strategy_and_every_parameter_is_documented() {
+    for strategy in Registry::standard().describe() {
+        assert!(!strategy.about.is_empty(), "{}", strategy.name);
+        for parameter in strategy.parameters {
+            assert!(!parameter.about.is_empty(), "{} of {}", parameter.key, strategy.name);
+        }
+    }
+}
+
+#[test]
 fn names_and_keys_are_checked() {
     let unknown = by_name("fedavgg", Value::Null).unwrap_err().to_string();
     each(|name, strategy| {

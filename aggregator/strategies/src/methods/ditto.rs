@@ -5,6 +5,7 @@
 //! ```
 
 use common::{DeviceId, brief::Brief};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// Parameters of `ditto`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DittoParams {
     /// Pull of the personal models towards the global one; 0: purely local models.
@@ -34,6 +35,7 @@ pub struct Ditto {
 
 impl Build for Ditto {
     const NAME: &'static str = "ditto";
+    const ABOUT: &'static str = "FedAvg, and a personal model that never leaves the device";
 
     type Params = DittoParams;
 

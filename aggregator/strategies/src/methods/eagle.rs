@@ -20,6 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{Code, DeviceId, brief::Brief, message::Alone};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -42,7 +43,7 @@ const ALONE_TOLERANCE: f32 = 1e-4;
 const LARGEST_GAP: f64 = 1e100;
 
 /// Parameters of `eagle`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EagleParams {
     /// How much the variance of the gaps counts.
@@ -58,7 +59,7 @@ pub struct EagleParams {
 }
 
 /// To which length the weights are brought.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EagleNorm {
     /// sqrt(K): with lambda = 0 every weight is 1.
@@ -134,6 +135,7 @@ struct Known {
 
 impl Build for Eagle {
     const NAME: &'static str = "eagle";
+    const ABOUT: &'static str = "equal distance from what each device reaches alone; devices train alone once, before the first round";
 
     type Params = EagleParams;
 

@@ -8,6 +8,7 @@
 //! Where the logarithm is not above 0, no temperature keeps that promise and p = pi. The clamp looks at all
 //! participants; on tiers the weights of a region are those over C(j) alone.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// Parameters of `fedeba`; those of its relatives hold the same and more.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EbaParams {
     /// Large: all count the same. Small: only the highest loss counts.
@@ -33,7 +34,7 @@ pub struct EbaParams {
 }
 
 /// How the temperature falls from round to round.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Anneal {
     #[default]
@@ -44,7 +45,7 @@ pub enum Anneal {
 }
 
 /// Weights at an infinite temperature.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Prior {
     /// The same for all.

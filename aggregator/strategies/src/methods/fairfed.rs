@@ -19,6 +19,7 @@ use common::{
     DeviceId,
     brief::{Brief, GroupReport, Signal},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -39,9 +40,10 @@ use crate::{
 const LARGEST: f64 = 1e100;
 
 /// Parameters of `fairfed`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FairFedParams {
+    /// How strongly the gap changes a weight.
     pub beta: f64,
     pub gap: GroupGap,
     /// 1: weights from this round alone; 2: weights that move from round to round.
@@ -49,7 +51,7 @@ pub struct FairFedParams {
 }
 
 /// Which rates are compared.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupGap {
     /// Statistical parity difference: of positive predictions.
@@ -80,6 +82,7 @@ struct Known {
 
 impl Build for FairFed {
     const NAME: &'static str = "fairfed";
+    const ABOUT: &'static str = "weights by how far a device's group gap is from the fleet's";
 
     type Params = FairFedParams;
 

@@ -15,6 +15,7 @@
 //! region that only a tier with low losses holds. See [`terms`].
 
 use common::{Tier, region::RegionMap};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::Terms;
 
@@ -29,7 +30,7 @@ use crate::{
 mod terms;
 
 /// Parameters of `fairheterofl`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FairHeteroFlParams {
     /// Fairness between tiers.
@@ -46,7 +47,7 @@ pub struct FairHeteroFlParams {
 }
 
 /// The factor of `||V||^2` in the bound where q < q_m.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Hessian {
     /// `(q - q_m)_+`: a valid bound.
@@ -57,7 +58,7 @@ pub enum Hessian {
 }
 
 /// Where the norms in the bound are taken.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Norm {
     /// Over the tier's whole slice: one number per tier.
@@ -67,7 +68,8 @@ pub enum Norm {
     Region,
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+/// How long a step is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Step {
     /// Divided by the Hessian bound, as published: short where devices train for several epochs.
@@ -78,7 +80,7 @@ pub enum Step {
 }
 
 /// Default weight of a tier.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupWeight {
     /// Its share of all samples.
@@ -109,6 +111,7 @@ pub struct FairHeteroFl {
 
 impl Build for FairHeteroFl {
     const NAME: &'static str = "fairheterofl";
+    const ABOUT: &'static str = "fairness between tiers (q) and inside them (q_m)";
 
     type Params = FairHeteroFlParams;
 

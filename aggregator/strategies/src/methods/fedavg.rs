@@ -1,5 +1,6 @@
 //! FedAvg: `theta += eta * sum_i p_i D_i`, `p_i = n_i / n`; on tiers renormalised over each region.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 };
 
 /// Parameters of `fedavg` and `heterofl`.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AverageParams {
     /// The server's learning rate; absent: that of the round, 1 unless stated.
@@ -37,6 +38,7 @@ pub struct FedAvg {
 
 impl Build for FedAvg {
     const NAME: &'static str = "fedavg";
+    const ABOUT: &'static str = "mean weighted by samples, region by region";
 
     type Params = AverageParams;
 

@@ -19,6 +19,7 @@ pub struct FedEba {
 
 impl Build for FedEba {
     const NAME: &'static str = "fedeba";
+    const ABOUT: &'static str = "maximum-entropy weights from losses after training";
 
     type Params = EbaParams;
 

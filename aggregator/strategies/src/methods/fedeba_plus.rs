@@ -19,6 +19,7 @@ use common::{
     DeviceId,
     brief::{Brief, Product},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -37,14 +38,18 @@ use crate::{
 const NEVER: f64 = 90.0;
 
 /// Parameters of `fedeba_plus`: those of `fedeba`, and more.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedEbaPlusParams {
+    /// Large: all count the same. Small: only the highest loss counts.
     pub tau: f64,
+    /// Least weight of a device; 0: no limit.
     pub eps_p: f64,
     pub anneal: Anneal,
+    /// How fast annealing goes.
     pub kappa: f64,
     pub prior: Prior,
+    /// False: the last average is by samples.
     pub reweight: bool,
     /// How much devices are guided.
     pub alpha: f64,
@@ -55,7 +60,7 @@ pub struct FedEbaPlusParams {
 }
 
 /// What is pulled towards fairness.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Align {
     /// Every local step.
@@ -83,6 +88,7 @@ pub struct FedEbaPlus {
 
 impl Build for FedEbaPlus {
     const NAME: &'static str = "fedeba_plus";
+    const ABOUT: &'static str = "maximum-entropy weights, and steps aligned with a fair gradient; two or three exchanges a round, one with `align = \"model\"`";
 
     type Params = FedEbaPlusParams;
 

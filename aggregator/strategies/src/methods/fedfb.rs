@@ -63,6 +63,8 @@ pub struct FedFb {
 
 impl Build for FedFb {
     const NAME: &'static str = "fedfb";
+    const ABOUT: &'static str =
+        "sample weights that close the gap between groups; two exchanges a round with `losses = \"new\"`";
 
     type Params = FedFbParams;
 

@@ -10,6 +10,7 @@
 //! ```
 //! Each region is a problem of its own, over the clients that hold it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
 };
 
 /// Parameters of `fedfv`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedFvParams {
     /// Share of the clients, those with the largest losses, whose gradients are not changed.
@@ -48,6 +49,7 @@ pub struct FedFv {
 
 impl Build for FedFv {
     const NAME: &'static str = "fedfv";
+    const ABOUT: &'static str = "takes conflicts out of updates, in a fair order";
 
     type Params = FedFvParams;
 

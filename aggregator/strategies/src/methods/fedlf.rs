@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 
 use block::Rows;
 use common::DeviceId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ mod block;
 mod region;
 
 /// Parameters of `fedlf`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedLfParams {
     /// Rescale rows to one length; false: the problem as published.
@@ -75,6 +76,7 @@ struct Seen {
 
 impl Build for FedLf {
     const NAME: &'static str = "fedlf";
+    const ABOUT: &'static str = "common descent layer by layer, without conflicts";
 
     type Params = FedLfParams;
 

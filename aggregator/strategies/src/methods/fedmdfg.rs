@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 
 use common::{DeviceId, message::MAX_TRIALS};
+use schemars::JsonSchema;
 use search::Search;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ mod search;
 const SHORT: f64 = 1e-6;
 
 /// Parameters of `fedmdfg`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedMdfgParams {
     /// Losses further than this from being equal are pulled together.
@@ -70,6 +71,7 @@ struct State {
 
 impl Build for FedMdfg {
     const NAME: &'static str = "fedmdfg";
+    const ABOUT: &'static str = "common descent with a fair guide and a line search; two exchanges a round";
 
     type Params = FedMdfgParams;
 

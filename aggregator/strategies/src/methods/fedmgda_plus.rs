@@ -9,6 +9,7 @@
 //! eps = 0 is a mean of normalised gradients, eps = 1 a direction that descends for everybody. Each region is
 //! a problem of its own, over the clients that hold it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
 };
 
 /// Parameters of `fedmgda_plus`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedMgdaPlusParams {
     /// How far weights may go from `lambda0`.
@@ -36,7 +37,7 @@ pub struct FedMgdaPlusParams {
 }
 
 /// The weights that others stay near to.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lambda0 {
     #[default]
@@ -58,6 +59,7 @@ pub struct FedMgdaPlus {
 
 impl Build for FedMgdaPlus {
     const NAME: &'static str = "fedmgda_plus";
+    const ABOUT: &'static str = "common descent near the mean";
 
     type Params = FedMgdaPlusParams;
 

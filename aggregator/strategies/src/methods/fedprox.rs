@@ -1,6 +1,7 @@
 //! FedProx: devices minimise `F_i(w) + (mu/2) ||w - theta||^2`; the rest is FedAvg.
 
 use common::{DeviceId, brief::Brief};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
 };
 
 /// Parameters of `fedprox`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedProxParams {
     /// Pull towards the received model; 0 is FedAvg.
@@ -30,6 +31,7 @@ pub struct FedProx {
 
 impl Build for FedProx {
     const NAME: &'static str = "fedprox";
+    const ABOUT: &'static str = "devices are pulled towards the received model";
 
     type Params = FedProxParams;
 

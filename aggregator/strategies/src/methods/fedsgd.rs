@@ -6,6 +6,7 @@
 //! Gradients arrive where updates otherwise do, so the step is that of FedAvg times -lr.
 
 use common::brief::Product;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// Parameters of `fedsgd`.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedSgdParams {
     /// Length of the step; absent: the learning rate of the devices.
@@ -30,6 +31,7 @@ pub struct FedSgd {
 
 impl Build for FedSgd {
     const NAME: &'static str = "fedsgd";
+    const ABOUT: &'static str = "one full gradient from each device, no local steps";
 
     type Params = FedSgdParams;
 

@@ -17,6 +17,7 @@ pub struct HeteroFl {
 
 impl Build for HeteroFl {
     const NAME: &'static str = "heterofl";
+    const ABOUT: &'static str = "the same as `fedavg`, under the name of its paper for sliced models";
 
     type Params = AverageParams;
 

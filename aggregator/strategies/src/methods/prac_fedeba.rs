@@ -9,6 +9,7 @@
 //! 1, that is the same. The two softmaxes are mixed after they have been restricted to a region: a mixture
 //! renormalised would be something else.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -20,14 +21,18 @@ use crate::{
 };
 
 /// Parameters of `prac_fedeba`: those of `fedeba`, and `alpha`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PracFedEbaParams {
+    /// Large: all count the same. Small: only the highest loss counts.
     pub tau: f64,
+    /// Least weight of a device; 0: no limit.
     pub eps_p: f64,
     pub anneal: Anneal,
+    /// How fast annealing goes.
     pub kappa: f64,
     pub prior: Prior,
+    /// False: the last average is by samples.
     pub reweight: bool,
     /// Share of the losses before training in the weights.
     pub alpha: f64,
@@ -48,6 +53,7 @@ pub struct PracFedEba {
 
 impl Build for PracFedEba {
     const NAME: &'static str = "prac_fedeba";
+    const ABOUT: &'static str = "maximum-entropy weights from losses before and after training";
 
     type Params = PracFedEbaParams;
 

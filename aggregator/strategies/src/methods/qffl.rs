@@ -10,6 +10,7 @@
 //! theta^(j) += sum_i w_i D_i^(j) / sum_i w_i (1 + q L ||D_i||^2 / F_i)
 //! ```
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// Parameters of `qffl`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct QfflParams {
     /// Fairness; 0 is plain averaging.
@@ -34,7 +35,7 @@ pub struct QfflParams {
 }
 
 /// p_i of a device that has no weight of its own.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Weighting {
     /// The same for all, as published.
@@ -57,6 +58,7 @@ pub struct Qffl {
 
 impl Build for Qffl {
     const NAME: &'static str = "qffl";
+    const ABOUT: &'static str = "losses to the power q as weights, with a bounded step";
 
     type Params = QfflParams;
 

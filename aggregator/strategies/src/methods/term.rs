@@ -5,6 +5,7 @@
 //! ```
 //! The entropy weights of FedEBA with `t = 1/tau` and the data as prior, but from the losses before training.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// Parameters of `term`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TermParams {
     /// How much high losses count; 0 is FedAvg.
@@ -36,6 +37,7 @@ pub struct Term {
 
 impl Build for Term {
     const NAME: &'static str = "term";
+    const ABOUT: &'static str = "exponentially tilted mean of losses";
 
     type Params = TermParams;
 

@@ -461,6 +461,9 @@ fn gradients_are_what_counts_where_they_are_uploaded() {
         fn eta(&self) -> Option<f64> {
             Some(-0.1)
         }
+        fn uses_loss(&self, _trained: bool) -> bool {
+            false
+        }
     }
     let file = json!({
         "format": "fairtier-round", "version": 1, "parameters": [1],

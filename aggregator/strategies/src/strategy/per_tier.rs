@@ -3,6 +3,7 @@
 use std::{fmt, marker::PhantomData};
 
 use common::Tier;
+use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{Error, IntoDeserializer, SeqAccess, Visitor, value::SeqAccessDeserializer},
@@ -10,7 +11,7 @@ use serde::{
 
 use crate::error::StrategyError;
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PerTier<T = f64> {
     All(T),

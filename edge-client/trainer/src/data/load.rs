@@ -15,9 +15,11 @@ use super::DataError;
 
 mod csv;
 mod idx;
+mod rows;
 
 pub use csv::{BadColumn, CsvOptions, LabelColumn, csv};
 pub use idx::{IdxImages, idx, idx_images};
+pub use rows::{Row, Rows};
 
 /// Bytes read from one file at most, after decompression.
 pub const LIMIT: u64 = 1 << 30;
@@ -75,6 +77,13 @@ impl Source {
         let read = read.map_err(|source| LoadError::Read { path: self.path.clone(), source })?;
         self.check_limit()?;
         Ok((read > 0).then(|| line.trim_end_matches(['\n', '\r'])))
+    }
+
+    /// Adds the next line with its end; false after the last.
+    fn line_bytes(&mut self, bytes: &mut Vec<u8>) -> Result<bool, LoadError> {
+        let read = self.reader.read_until(b'\n', bytes);
+        let read = read.map_err(|source| LoadError::Read { path: self.path.clone(), source })?;
+        self.check_limit().map(|()| read > 0)
     }
 
     /// All that is left.

@@ -10,10 +10,11 @@
 
 use std::path::Path;
 
+use client::data::load::{Row, Rows};
+
 use super::{
     divide,
     encode::{self, Column},
-    fields,
 };
 use crate::data::{DataSet, Records, SetError, source};
 
@@ -71,7 +72,7 @@ pub fn wisdm(name: &str, path: &Path, seed: u64) -> Result<DataSet, SetError> {
 
 fn read(path: &Path) -> Result<Arff, SetError> {
     let mut source = source::open(path)?;
-    let (mut buffer, mut number, mut in_data) = (String::new(), 0, false);
+    let (mut buffer, mut number) = (String::new(), 0);
     let mut arff = Arff::default();
     while let Some(line) = source.line(&mut buffer)? {
         number += 1;
@@ -80,17 +81,17 @@ fn read(path: &Path) -> Result<Arff, SetError> {
         if line.is_empty() || line.starts_with('%') {
             continue;
         }
-        if in_data {
-            arff.add(line).map_err(wrong)?;
-            continue;
-        }
         let (keyword, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match keyword.to_ascii_lowercase().as_str() {
             "@relation" => {}
             "@attribute" => arff.attributes.push(attribute(rest.trim()).map_err(wrong)?),
-            "@data" => in_data = true,
+            "@data" => break,
             _ => return Err(wrong("is neither @relation, @attribute nor @data".into())),
         }
+    }
+    let mut rows = Rows::new(source, b',', Some(b'%')).after(number);
+    while let Some((line, row)) = rows.read()? {
+        arff.add(row).map_err(|problem| SetError::line(path, line, problem))?;
     }
     if arff.attributes.first().is_none_or(|attribute| attribute.rows.is_empty()) {
         return Err(SetError::format(path, "holds no rows after @data"));
@@ -120,12 +121,11 @@ fn attribute(text: &str) -> Result<Attribute, String> {
 }
 
 impl Arff {
-    fn add(&mut self, line: &str) -> Result<(), String> {
-        let fields = fields::split(line, ',')?;
+    fn add(&mut self, fields: &Row) -> Result<(), String> {
         if fields.len() != self.attributes.len() {
             return Err(format!("has {} values for {} attributes", fields.len(), self.attributes.len()));
         }
-        for (attribute, field) in self.attributes.iter_mut().zip(&fields) {
+        for (attribute, field) in self.attributes.iter_mut().zip(fields) {
             let field = field.trim_matches('\'');
             let value = if field == "?" {
                 Some(f32::NAN)

@@ -4,7 +4,6 @@
 //! |---|---|---|
 //! | [`Schema`] | says which columns are read, and as what | here |
 //! | schemas | Adult, COMPAS, Bank | `schemas` |
-//! | fields | one line into fields, quoted or not | `fields` |
 //! | encode | one column per category, numbers to [0, 1], fitted on training rows only | `encode` |
 //! | arff | WISDM | `arff` |
 //!
@@ -13,11 +12,11 @@
 
 mod arff;
 mod encode;
-mod fields;
 mod schemas;
 
 use std::path::{Path, PathBuf};
 
+use client::data::load::{Row, Rows};
 use common::rng::Rng;
 
 pub use arff::wisdm;
@@ -32,11 +31,11 @@ const TRAIN: f64 = 0.7;
 /// What the columns of a table mean.
 #[derive(Copy, Clone, Debug)]
 pub struct Schema {
-    pub separator: char,
+    pub separator: u8,
     /// Names of the columns; empty if the first line has them.
     pub names: &'static [&'static str],
     /// Lines that start like this are skipped.
-    pub comment: Option<char>,
+    pub comment: Option<u8>,
     pub numbers: &'static [&'static str],
     pub categories: &'static [&'static str],
     pub label: Label,
@@ -142,28 +141,13 @@ impl<'a> Table<'a> {
     }
 
     fn read(&mut self, path: &Path) -> Result<(), SetError> {
-        let mut source = source::open(path)?;
-        let (mut buffer, mut number, mut header) = (String::new(), 0, None::<Vec<String>>);
+        let schema = self.schema;
+        let mut rows = Rows::new(source::open(path)?, schema.separator, schema.comment);
+        let header = if schema.names.is_empty() { rows.read()?.map(|(_, row)| row.clone()) } else { None };
+        let names = Places(header.as_ref().map_or(schema.names.to_vec(), |header| header.iter().collect()));
         let before = self.labels.len();
-        while let Some(line) = source.line(&mut buffer)? {
-            number += 1;
-            let line = line.trim_start_matches('\u{feff}');
-            if line.trim().is_empty() || self.schema.comment.is_some_and(|comment| line.starts_with(comment))
-            {
-                continue;
-            }
-            let wrong = |problem| SetError::line(path, number, problem);
-            let fields =
-                fields::split(line, self.schema.separator).map_err(|problem| wrong(problem.into()))?;
-            if self.schema.names.is_empty() && header.is_none() {
-                header = Some(fields.iter().map(|field| field.clone().into_owned()).collect());
-                continue;
-            }
-            let names = match &header {
-                Some(names) => Places(names.iter().map(String::as_str).collect()),
-                None => Places(self.schema.names.to_vec()),
-            };
-            self.add(&names, &fields).map_err(wrong)?;
+        while let Some((line, row)) = rows.read()? {
+            self.add(&names, row).map_err(|problem| SetError::line(path, line, problem))?;
         }
         if self.labels.len() == before {
             return Err(SetError::format(path, "holds no rows"));
@@ -171,7 +155,7 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    fn add(&mut self, names: &Places<'_>, fields: &[fields::Field<'_>]) -> Result<(), String> {
+    fn add(&mut self, names: &Places<'_>, fields: &Row) -> Result<(), String> {
         if fields.len() != names.0.len() {
             return Err(format!("has {} columns where {} are expected", fields.len(), names.0.len()));
         }
@@ -214,14 +198,14 @@ impl<'a> Table<'a> {
 
 impl Places<'_> {
     /// Of two columns with the same name the first.
-    fn text<'b>(&self, name: &str, fields: &'b [fields::Field<'_>]) -> Result<&'b str, String> {
+    fn text<'b>(&self, name: &str, fields: &'b Row) -> Result<&'b str, String> {
         let at = self.0.iter().position(|other| *other == name);
         let field = at.and_then(|at| fields.get(at)).ok_or_else(|| format!("there is no column `{name}`"))?;
         Ok(field)
     }
 
     /// Not a number (NaN) if it is missing.
-    fn number(&self, name: &str, fields: &[fields::Field<'_>]) -> Result<f32, String> {
+    fn number(&self, name: &str, fields: &Row) -> Result<f32, String> {
         let text = self.text(name, fields)?;
         if text.is_empty() || text == "?" {
             return Ok(f32::NAN);
@@ -230,7 +214,7 @@ impl Places<'_> {
         number.ok_or_else(|| format!("`{name}` is not a finite number"))
     }
 
-    fn known_number(&self, name: &str, fields: &[fields::Field<'_>]) -> Result<f32, String> {
+    fn known_number(&self, name: &str, fields: &Row) -> Result<f32, String> {
         let number = self.number(name, fields)?;
         if number.is_nan() { Err(format!("`{name}` is missing")) } else { Ok(number) }
     }

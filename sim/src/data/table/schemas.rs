@@ -12,7 +12,7 @@
 use super::{ClientRule, GroupRule, Label, Schema};
 
 pub const ADULT: Schema = Schema {
-    separator: ',',
+    separator: b',',
     names: &[
         "age",
         "workclass",
@@ -30,7 +30,7 @@ pub const ADULT: Schema = Schema {
         "native-country",
         "income",
     ],
-    comment: Some('|'),
+    comment: Some(b'|'),
     numbers: &["age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"],
     categories: &[
         "workclass",
@@ -52,7 +52,7 @@ pub const ADULT: Schema = Schema {
 };
 
 pub const COMPAS: Schema = Schema {
-    separator: ',',
+    separator: b',',
     names: &[],
     comment: None,
     numbers: &["age", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"],
@@ -67,7 +67,7 @@ pub const COMPAS: Schema = Schema {
 };
 
 pub const BANK: Schema = Schema {
-    separator: ';',
+    separator: b';',
     names: &[],
     comment: None,
     numbers: &["age", "balance", "day", "duration", "campaign", "pdays", "previous"],

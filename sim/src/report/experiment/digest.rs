@@ -115,9 +115,9 @@ pub struct TierDigest {
 
 impl Digest {
     pub fn new(evidence: &Evidence) -> Self {
-        let source = |source: &claims::Source| SourceDigest {
-            name: source.name,
-            section: source.section,
+        let source = |source: &'static claims::Source| SourceDigest {
+            name: &source.name,
+            section: &source.section,
             claims: claims::assess(source, evidence),
         };
         Self {

@@ -25,7 +25,7 @@ fn worked() -> Fleet {
     fleet
 }
 
-fn made<'a>(fleet: &'a Fleet, kinds: &[Kind]) -> Vec<Exchange> {
+fn made(fleet: &Fleet, kinds: &[Kind]) -> Vec<Exchange> {
     kinds.iter().map(|&kind| Exchange { kind, cohort: fleet.cohort() }).collect()
 }
 

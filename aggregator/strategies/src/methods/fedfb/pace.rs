@@ -1,5 +1,6 @@
 //! How far lambda moves in a round: `alpha_t = alpha/sqrt(t)`, t from 1.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::sum;
@@ -16,7 +17,7 @@ pub struct Pace {
 }
 
 /// How steps shorten.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decay {
     /// By `1/sqrt(t)`.

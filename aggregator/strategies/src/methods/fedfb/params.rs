@@ -1,6 +1,7 @@
 //! Parameters of `fedfb`.
 
 use common::brief::{GroupReport, Laplace, MAX_GROUPS, Signal};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,17 +17,19 @@ const CAP: f64 = 5.0;
 /// The largest cross-entropy of one sample that counts anywhere.
 const LARGEST_LOSS: f64 = 1e4;
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedFbParams {
     pub notion: Notion,
     /// Number of attributes, A; absent: from the counts.
     pub groups: Option<usize>,
+    /// Length of the outer step.
     pub alpha: f64,
     pub decay: Decay,
     /// Steps of length `alpha_t` whatever the gap, as published.
     pub normalize_mu: bool,
     /// Which loss feeds the outer step; absent: `zero_one` for dp, else `cross_entropy`.
+    #[schemars(with = "Option<SignalName>")]
     pub signal: Option<Signal>,
     /// Losses in this many bits; absent: as they are.
     pub bits: Option<u32>,
@@ -41,8 +44,17 @@ pub struct FedFbParams {
     pub losses: LossTime,
 }
 
+/// The names of [`Signal`], for documentation.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum SignalName {
+    ZeroOne,
+    CrossEntropy,
+}
+
 /// What is to be equal.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Notion {
     /// Demographic parity.
@@ -57,7 +69,7 @@ pub enum Notion {
 }
 
 /// What is quantised.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Quant {
     /// The mean loss of each cell.
@@ -68,7 +80,7 @@ pub enum Quant {
 }
 
 /// Which model the losses of a step are those of.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LossTime {
     /// The one that a round starts from; they come with the updates.

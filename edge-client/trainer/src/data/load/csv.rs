@@ -1,4 +1,4 @@
-//! Numbers in text: one sample per line, columns separated by comma, semicolon or tab.
+//! Numbers in text: one sample per line, columns separated by comma, semicolon or tab, whichever the first line has.
 //!
 //! A first line with anything but numbers is a header. One column is the label, a whole number from 0 on;
 //! one may be an attribute (such as a sex, a site), a whole number below a given count; all others are
@@ -6,7 +6,7 @@
 
 use std::{path::Path, str::FromStr};
 
-use super::{LIMIT, LoadError, MAX_CLASSES, Source};
+use super::{LIMIT, LoadError, MAX_CLASSES, Row, Rows, Source};
 use crate::data::Samples;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -53,18 +53,11 @@ impl FromStr for LabelColumn {
 }
 
 pub fn csv(path: &Path, options: &CsvOptions) -> Result<Samples, LoadError> {
-    let mut source = Source::open(path, LIMIT)?;
+    let mut rows = Rows::detect(Source::open(path, LIMIT)?)?;
     let mut table =
         Table { options, columns: None, features: Vec::new(), labels: Vec::new(), attributes: Vec::new() };
-    let (mut buffer, mut number) = (String::new(), 0);
-    while let Some(line) = source.line(&mut buffer)? {
-        number += 1;
-        // Spreadsheets write a byte order mark.
-        let line = line.trim_start_matches('\u{feff}').trim();
-        if !line.is_empty() {
-            let wrong = |problem| LoadError::Line { path: path.into(), line: number, problem };
-            table.add(line).map_err(wrong)?;
-        }
+    while let Some((line, row)) = rows.read()? {
+        table.add(row).map_err(|problem| LoadError::Line { path: path.into(), line, problem })?;
     }
     let inputs = table.columns.map_or(0, |columns| columns.features());
     if table.labels.is_empty() {
@@ -101,13 +94,12 @@ impl Columns {
 }
 
 impl Table<'_> {
-    fn add(&mut self, line: &str) -> Result<(), String> {
-        let fields = || line.split([',', ';', '\t']).map(|field| field.trim().trim_matches('"'));
+    fn add(&mut self, row: &Row) -> Result<(), String> {
         let columns = match self.columns {
             Some(columns) => columns,
             None => {
-                let header = fields().any(|field| field.parse::<f64>().is_err());
-                let columns = self.locate(fields().count(), header.then(fields))?;
+                let header = row.iter().any(|field| field.parse::<f64>().is_err());
+                let columns = self.locate(row.len(), header.then_some(row))?;
                 self.columns = Some(columns);
                 if header {
                     return Ok(());
@@ -115,11 +107,10 @@ impl Table<'_> {
                 columns
             }
         };
-        let count = fields().count();
-        if count != columns.count {
-            return Err(format!("has {count} columns where the first line has {}", columns.count));
+        if row.len() != columns.count {
+            return Err(format!("has {} columns where the first line has {}", row.len(), columns.count));
         }
-        for (column, field) in fields().enumerate() {
+        for (column, field) in row.iter().enumerate() {
             let value: f64 = field
                 .parse()
                 .map_err(|_| format!("column {} is `{}`, not a number", column + 1, excerpt(field)))?;
@@ -138,35 +129,28 @@ impl Table<'_> {
         Ok(())
     }
 
-    fn locate<'b>(
-        &self,
-        count: usize,
-        header: Option<impl Iterator<Item = &'b str> + Clone>,
-    ) -> Result<Columns, String> {
+    fn locate(&self, count: usize, header: Option<&Row>) -> Result<Columns, String> {
         let named = &self.options.attribute;
         if count < 2 + usize::from(named.is_some()) {
             return Err("needs at least one feature and a label, separated by comma, semicolon or tab".into());
         }
-        let label = place(&self.options.label, count, header.clone())?;
+        let label = place(&self.options.label, count, header)?;
         let attribute = named.as_ref().map(|(column, _)| place(column, count, header)).transpose()?;
         if attribute == Some(label) {
-            return Err(format!("column {} can not be both label and attribute", label + 1));
+            return Err(format!("column {} cannot be both label and attribute", label + 1));
         }
         Ok(Columns { count, label, attribute })
     }
 }
 
-fn place<'b>(
-    column: &LabelColumn,
-    count: usize,
-    header: Option<impl Iterator<Item = &'b str>>,
-) -> Result<usize, String> {
+fn place(column: &LabelColumn, count: usize, header: Option<&Row>) -> Result<usize, String> {
     let at = match column {
         LabelColumn::First => 0,
         LabelColumn::Last => count - 1,
         LabelColumn::Number(number) => number.wrapping_sub(1),
         LabelColumn::Named(name) => header
             .ok_or_else(|| format!("has no header, so there is no column `{name}`; give its number"))?
+            .iter()
             .position(|field| field == name)
             .ok_or_else(|| format!("has no column `{name}`"))?,
     };
@@ -227,6 +211,18 @@ mod tests {
         expect("1\t2.0\t3\n", "2", &[1.0, 3.0], &[2]);
         expect("\u{feff}a,\"class\",b\n1,2,3", "class", &[1.0, 3.0], &[2]);
         expect("a,b\n1,2\n", "last", &[1.0], &[2]);
+        expect("\n \n1;2\n", "last", &[1.0], &[2]);
+    }
+
+    #[test]
+    fn quoted_fields_and_one_separator() {
+        let samples =
+            load("\"x;y\",\"say \"\"z\"\"\",label\r\n\"1\", 2 ,\"0\"\r\n", "say \"z\"", 1.0).unwrap();
+        assert_eq!((samples.features(), samples.labels()), (&[1.0, 0.0][..], &[2][..]));
+        let text = |text: &str| load(text, "last", 1.0).unwrap_err();
+        assert_eq!(text("1;2\n1,5;0\n"), "data.csv:2: column 1 is `1,5`, not a number");
+        assert_eq!(text("1,2\n3,\"4\n5,6\n"), "data.csv:2: has a quote that is not closed");
+        assert_eq!(text("1,2\r\n\r\n3,x"), "data.csv:3: column 2 is `x`, not a number");
     }
 
     #[test]

@@ -1,0 +1,441 @@
+//! The only place that writes to the store. It executes what the Coordinator and the [`Conductor`] ask for: put, settle, open,
+//! commit.
+//!
+//! [`RoundWorker::act`] does the work and gives a [`Reply`] for the Coordinator. Behind a [`Hub`] the worker has a thread
+//! of its own ([`RoundWorker::run`]), so that a slow disk holds up no connection. A simulation calls it directly.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use common::{Code, DeviceId, Tier, message::Ticket, metrics::Summary};
+use models::onnx;
+use serde_json::{Map, Value};
+use tracing::{debug, info, warn};
+
+use crate::{
+    hub::Hub,
+    status::StatusFile,
+    store::{Commit, Header, OpenRound, RoundRecord, Store, StoreError, UpdateRecord, is_full},
+};
+use coordinator::{
+    Action, Coordinator, StoredUpdate,
+    conductor::{Committed, Conductor, Next},
+    published::Published,
+    report::RoundReport,
+    stage::Stage,
+};
+use strategies::check::{check_encoded, check_update};
+
+mod deliveries;
+mod files;
+mod probe;
+
+pub use deliveries::Shelf;
+use files::RoundFiles;
+pub use probe::{OwnSamples, ProbeError};
+
+/// Updates that wait for one another's disk writes: at most this many, for at most this long.
+const GROUP: usize = 32;
+const GROUP_WAIT: Duration = Duration::from_millis(5);
+/// Files for people are not written more often than this, however short rounds are; the last ones always are.
+const FILES_EVERY: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
+pub enum Job {
+    Do(Action),
+    Stop,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    #[error("{code}: {0}", code = .0.code())]
+    Store(#[from] StoreError),
+    #[error("the model cannot be exported: {0}")]
+    Export(#[from] onnx::ExportError),
+    #[error("the model cannot be sliced: {0}")]
+    Slice(#[from] models::graph::SliceError),
+    #[error("the model cannot be sliced: {0}")]
+    Length(#[from] common::slice::WrongLength),
+    #[error("a report cannot be written as JSON: {0}")]
+    Report(#[from] serde_json::Error),
+    #[error("{path}: {source}", path = .path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+impl WorkerError {
+    /// Whether stored data is damaged, or the database has failed in a way of which nothing is known.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Damaged { .. } | StoreError::Database { .. }))
+    }
+
+    /// Whether there is no room on the disk for what has to be written.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Store(failed) => failed.is_full(),
+            Self::Write { source, .. } => is_full(source),
+            _ => false,
+        }
+    }
+}
+
+/// What became of an update.
+pub type Answer = (DeviceId, Ticket, Result<(), Code>);
+
+/// What the Coordinator must be told once an action is carried out; see [`RoundWorker::tell`].
+#[derive(Debug)]
+pub enum Reply {
+    Opened(Stage),
+    Stored(Vec<Answer>),
+    /// What each tier is sent from now on; the commit may still be due.
+    Committed(Vec<Published>),
+    Onnx {
+        tier: Tier,
+        /// Of the model.
+        round: u32,
+        file: Vec<u8>,
+    },
+    /// The run is over: this is for the driver.
+    Finished,
+}
+
+/// Called with the report of every round.
+pub type Observer = Box<dyn FnMut(&RoundReport) + Send>;
+
+pub struct RoundWorker {
+    pub store: Box<dyn Store>,
+    pub conductor: Conductor,
+    /// The open round, if the store does not know of it or of its present exchange.
+    unrecorded: Option<RoundRecord>,
+    /// The round before, if the store does not know its result.
+    due: Option<Due>,
+    round_files: RoundFiles,
+    /// Where `status.json` and `model.onnx` go.
+    dir: Option<PathBuf>,
+    /// Others write to it, too.
+    pub status_file: Option<Arc<StatusFile>>,
+    /// What `status.json` has to say of the run and does not say yet.
+    status: Option<Map<String, Value>>,
+    /// When the files were written last.
+    written: Option<Instant>,
+    observer: Option<Observer>,
+}
+
+/// What the store has to know of a round that is combined.
+#[derive(Clone, Debug)]
+struct Due {
+    report: RoundReport,
+    /// Of the strategy and the guard.
+    state: Vec<u8>,
+}
+
+impl std::fmt::Debug for RoundWorker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RoundWorker").field("conductor", &self.conductor).finish_non_exhaustive()
+    }
+}
+
+impl RoundWorker {
+    /// `record` says whether every round is written as a round file.
+    pub fn new(
+        store: Box<dyn Store>,
+        conductor: Conductor,
+        record: bool,
+        dir: Option<PathBuf>,
+        observer: Option<Observer>,
+    ) -> Self {
+        Self {
+            store,
+            conductor,
+            unrecorded: None,
+            due: None,
+            round_files: RoundFiles(dir.clone().filter(|_| record)),
+            status_file: dir.as_deref().map(|dir| Arc::new(StatusFile::new(dir))),
+            dir,
+            status: None,
+            written: None,
+            observer,
+        }
+    }
+
+    /// The exchange that was open when the gateway stopped, formed again.
+    pub fn reopen(&mut self, open: &OpenRound) -> Result<Stage, WorkerError> {
+        let reopened = self.conductor.reopen(&open.record, &mut Shelf(&mut *self.store))?;
+        self.unrecorded = reopened.changed;
+        Ok(reopened.exchange)
+    }
+
+    /// The store knows everything that devices have been told.
+    pub fn is_settled(&self) -> bool {
+        self.due.is_none() && self.unrecorded.is_none()
+    }
+
+    /// A round is combined and not committed.
+    pub fn has_due_commit(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Works until told to stop. An error means that the run cannot go on.
+    pub fn run(mut self, jobs: &Receiver<Job>, hub: &Hub) -> Result<(), WorkerError> {
+        let mut next = None;
+        while let Some(job) = next.take().map_or_else(|| self.await_job(jobs), |job| Ok(Some(job)))? {
+            match job {
+                Job::Stop => break,
+                Job::Do(Action::Store(update)) => {
+                    self.record()?;
+                    let (reply, left) = self.store_group(update, jobs, hub)?;
+                    self.pass_on(reply, hub);
+                    next = left;
+                }
+                Job::Do(action) => {
+                    if let Some(reply) = self.begin(action)? {
+                        self.pass_on(reply, hub);
+                    }
+                    // What has just been told may be answered with the opening of the next round, which devices wait for.
+                    next = jobs.try_recv().ok();
+                    if next.is_none() {
+                        self.record()?;
+                    }
+                }
+            }
+        }
+        self.record()?;
+        self.write_files()
+    }
+
+    /// The next job. Files for people are written while there is none, so that devices wait for no file.
+    fn await_job(&mut self, jobs: &Receiver<Job>) -> Result<Option<Job>, WorkerError> {
+        let pause = self.written.map_or(Duration::ZERO, |at| FILES_EVERY.saturating_sub(at.elapsed()));
+        if self.status.is_some() {
+            match jobs.recv_timeout(pause) {
+                Ok(job) => return Ok(Some(job)),
+                Err(_) => self.write_files()?,
+            }
+        }
+        Ok(jobs.recv().ok())
+    }
+
+    fn pass_on(&self, reply: Reply, hub: &Hub) {
+        if matches!(reply, Reply::Finished) {
+            return hub.finish();
+        }
+        hub.with(|coordinator, now| self.tell(reply, coordinator, now));
+    }
+
+    /// Reports what was done to the Coordinator that asked for it.
+    pub fn tell(&self, reply: Reply, coordinator: &mut Coordinator, now: common::Instant) {
+        match reply {
+            Reply::Opened(stage) => coordinator.handle_opened(stage, now),
+            Reply::Stored(answers) => {
+                for (device, ticket, answer) in answers {
+                    coordinator.handle_stored(&device, ticket, answer, now);
+                }
+            }
+            Reply::Committed(published) => coordinator.handle_committed(published, now),
+            Reply::Onnx { tier, round, file } => coordinator.handle_onnx(tier, round, file.into()),
+            Reply::Finished => {}
+        }
+    }
+
+    /// Carries out one action.
+    pub fn act(&mut self, action: Action) -> Result<Option<Reply>, WorkerError> {
+        let reply = self.begin(action)?;
+        self.record()?;
+        self.write_files()?;
+        Ok(reply)
+    }
+
+    /// Writes down what is due: the commit of a round, then the exchange that was opened last.
+    ///
+    /// Devices may have been told of both by then, but nothing of theirs is stored before. After a crash in between, the
+    /// same model follows from the updates that are there, and the same exchange is formed again.
+    pub fn record(&mut self) -> Result<(), WorkerError> {
+        self.commit()?;
+        if let Some(open) = &self.unrecorded {
+            self.store.open_round(open)?;
+        }
+        self.unrecorded = None;
+        Ok(())
+    }
+
+    /// Makes the result of the last round durable, and then known.
+    fn commit(&mut self) -> Result<(), WorkerError> {
+        let Some(Due { report, state }) = self.due.take() else { return Ok(()) };
+        self.store.commit_round(&Commit {
+            round: report.round,
+            parameters: &self.conductor.run.parameters,
+            strategy_state: &state,
+            report: &serde_json::to_string(&report)?,
+            history: self.conductor.run.method.needs().history,
+        })?;
+        self.publish(&report);
+        Ok(())
+    }
+
+    /// Does what the conductor says.
+    fn follow(&mut self, next: Next) -> Result<Reply, WorkerError> {
+        match next {
+            Next::Ask { exchange, record, durable_first } => {
+                self.unrecorded = Some(record);
+                if durable_first {
+                    self.record()?;
+                }
+                Ok(Reply::Opened(exchange))
+            }
+            Next::Commit(Committed { report, state, published, unopened, durable_first }) => {
+                if let Some(record) = unopened {
+                    // A round must be open before it can be committed, and the one before it closed.
+                    self.commit()?;
+                    self.store.open_round(&record)?;
+                }
+                self.due = Some(Due { report, state });
+                if durable_first {
+                    self.commit()?;
+                }
+                Ok(Reply::Committed(published))
+            }
+        }
+    }
+
+    /// Carries out one action as far as devices wait for it; see [`RoundWorker::record`] for the rest.
+    pub fn begin(&mut self, action: Action) -> Result<Option<Reply>, WorkerError> {
+        // Whoever looks at updates of rounds before finds those that the commit keeps.
+        let waits = self.conductor.run.method.needs().history > 0;
+        if waits || !matches!(action, Action::OpenRound { .. }) {
+            self.record()?;
+        }
+        Ok(match action {
+            Action::Register(device) => {
+                debug!(device = %device.device, "registered");
+                self.store.register(&device)?;
+                self.conductor.run.fleet.insert(device.device.clone(), device);
+                None
+            }
+            Action::OpenRound { number, seats, wanted } => {
+                let Self { conductor, store, round_files, .. } = self;
+                let next = conductor.open(number, seats, wanted, &mut Shelf(&mut **store), round_files)?;
+                Some(self.follow(next)?)
+            }
+            Action::Store(update) => {
+                let answer = self.put(&update)?;
+                Some(self.settle(vec![answer])?)
+            }
+            Action::Close(closed) => {
+                let Self { conductor, store, round_files, .. } = self;
+                let next = conductor.close(closed, &mut Shelf(&mut **store), round_files)?;
+                Some(self.follow(next)?)
+            }
+            Action::Finish(closed) => {
+                let report = self.conductor.final_report(closed);
+                let mean = |summary: &Summary| (summary.count > 0).then_some(summary.mean);
+                info!(loss = mean(&report.loss), accuracy = mean(&report.accuracy), "run is over");
+                self.publish(&report);
+                self.write_files()?;
+                Some(Reply::Finished)
+            }
+            Action::Export { tier } => {
+                let (round, file) = (self.conductor.run.committed, self.export(tier)?);
+                debug!(tier = tier.index(), round, "exported");
+                Some(Reply::Onnx { tier, round, file })
+            }
+            // Connections belong to the driver.
+            Action::Disconnect(_) | Action::Displace(_) => None,
+        })
+    }
+
+    /// Makes an update durable together with those that arrive shortly after it; also gives the job that ended the
+    /// wait. Each is checked and written as it comes, so that only the disk is left to wait for.
+    fn store_group(
+        &mut self,
+        first: StoredUpdate,
+        jobs: &Receiver<Job>,
+        hub: &Hub,
+    ) -> Result<(Reply, Option<Job>), WorkerError> {
+        let until = Instant::now() + GROUP_WAIT;
+        let (mut answers, mut next, mut left) = (vec![], Some(first), None);
+        while let Some(update) = next.take() {
+            answers.push(self.put(&update)?);
+            let StoredUpdate { device, ticket, payload, last, .. } = update;
+            hub.with(|coordinator, now| coordinator.handle_written(&device, ticket, payload, now));
+            if answers.len() >= GROUP || last {
+                break;
+            }
+            match jobs.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Job::Do(Action::Store(update))) => next = Some(update),
+                Ok(other) => left = Some(other),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+        }
+        Ok((self.settle(answers)?, left))
+    }
+
+    /// Checks an update and hands it to the store, once what is due is [recorded](RoundWorker::record). It counts when it is
+    /// [settled](RoundWorker::settle). What is wrong with it is the answer; an error is the store's, and no device's fault.
+    pub fn put(&mut self, update: &StoredUpdate) -> Result<Answer, WorkerError> {
+        let stored = match self.check(update) {
+            Err(code) => Err(code),
+            Ok(norms) => {
+                let header = Header {
+                    ticket: update.ticket,
+                    device: update.device.clone(),
+                    tier: update.tier,
+                    kind: update.kind,
+                    vectors: update.vectors,
+                    lr: update.lr,
+                    codec: update.codec,
+                    scalars: update.scalars.clone(),
+                    norms,
+                };
+                match self.store.put(&UpdateRecord { header, payload: &update.payload }) {
+                    Err(refused @ (StoreError::WrongRound { .. } | StoreError::TooLong)) => {
+                        Err(refused.code())
+                    }
+                    put => put.map(|_| Ok(()))?,
+                }
+            }
+        };
+        if let Err(code) = stored {
+            warn!(device = %update.device, "update refused: {code}");
+        }
+        Ok((update.device.clone(), update.ticket, stored))
+    }
+
+    /// Waits until what was put is durable, then answers all.
+    pub fn settle(&mut self, answers: Vec<Answer>) -> Result<Reply, WorkerError> {
+        self.store.settle()?;
+        Ok(Reply::Stored(answers))
+    }
+
+    /// Squared norms of an update by region; numbers alone have none.
+    fn check(&self, update: &StoredUpdate) -> Result<Vec<f64>, Code> {
+        let regions = &self.conductor.run.model.regions;
+        let count = regions.sets().len();
+        let pieces = regions.pieces(update.tier);
+        match update.vectors {
+            0 => Ok(vec![0.0; count]),
+            1 => check_encoded(&update.payload, update.codec, pieces, count),
+            vectors => {
+                let len = update.codec.count_in(update.payload.len()).ok_or(Code::WrongShape)?;
+                let mut values = vec![0.0; len];
+                update.codec.decode(&update.payload, &mut values).map_err(|_| Code::WrongShape)?;
+                let mut parts = values.chunks(len.div_ceil(usize::from(vectors)).max(1));
+                let mut norms = check_update(parts.next().unwrap_or(&[]), pieces, count)?;
+                // The guard shortens both by the longer one.
+                parts.try_for_each(|part| {
+                    let others = check_update(part, pieces, count)?;
+                    norms.iter_mut().zip(others).for_each(|(norm, other)| *norm = norm.max(other));
+                    Ok::<_, Code>(())
+                })?;
+                Ok(norms)
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The files that people read: the model, the state of the run, recorded rounds.
+
+use std::{fmt, path::PathBuf, time::Instant};
+
+use common::Tier;
+use coordinator::{conductor::Recorder, report::RoundReport};
+use models::onnx::{self, ExportOptions};
+use serde_json::{Map, Value, json};
+use strategies::{
+    roundfile::{RoundDump, record},
+    updates::Updates,
+};
+use tracing::warn;
+
+use super::{RoundWorker, WorkerError};
+use crate::status::{self, replace};
+
+/// Where round files go, if rounds are recorded.
+#[derive(Debug)]
+pub(super) struct RoundFiles(pub(super) Option<PathBuf>);
+
+impl Recorder for RoundFiles {
+    fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// A round is not lost because its file cannot be written.
+    fn record<U: Updates<Value = f32>>(&mut self, dump: RoundDump<'_, U>)
+    where
+        U::Error: fmt::Display,
+    {
+        let Some(dir) = &self.0 else { return };
+        let round = dump.cohort.round;
+        if let Err(failed) = record(dir, dump) {
+            warn!(round, "the round file is missing: {failed}");
+        }
+    }
+}
+
+impl RoundWorker {
+    /// A tier's sub-model as an ONNX file.
+    pub(super) fn export(&self, tier: Tier) -> Result<Vec<u8>, WorkerError> {
+        let mask =
+            self.conductor.run.model.masks.get(tier.index()).unwrap_or(self.conductor.run.model.graph.full());
+        let slice = self.conductor.run.model.graph.gather(mask, &self.conductor.run.parameters)?;
+        let metadata =
+            [("round", self.conductor.run.committed.to_string()), ("tier", tier.index().to_string())];
+        let options = ExportOptions { metadata: &metadata, ..ExportOptions::default() };
+        Ok(onnx::export(&self.conductor.run.model.graph.slice(mask)?, &slice, &options)?)
+    }
+
+    /// The present model, for whoever looks at the directory.
+    pub fn write_model(&self) -> Result<(), WorkerError> {
+        if self.dir.is_none() {
+            return Ok(());
+        }
+        let metadata = [("round", self.conductor.run.committed.to_string())];
+        let options = ExportOptions { metadata: &metadata, ..ExportOptions::default() };
+        let file = onnx::export(&self.conductor.run.model.graph, &self.conductor.run.parameters, &options)?;
+        self.write("model.onnx", &file)
+    }
+
+    /// Makes a report known; the files are due.
+    pub(super) fn publish(&mut self, report: &RoundReport) {
+        if let Some(observer) = &mut self.observer {
+            observer(report);
+        }
+        self.status = Some(self.run_status(report.purpose == "evaluate", &json!(report)));
+    }
+
+    /// What `status.json` says of the run.
+    pub(crate) fn run_status(&self, finished: bool, last_round: &Value) -> Map<String, Value> {
+        let fields = [
+            ("strategy", json!(self.conductor.run.method.name())),
+            ("committed", json!(self.conductor.run.committed)),
+            ("rounds", json!(self.conductor.run.settings.rounds)),
+            ("finished", json!(finished)),
+            ("last_round", last_round.clone()),
+        ];
+        fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// Brings the files up to date.
+    pub(super) fn write_files(&mut self) -> Result<(), WorkerError> {
+        let Some(status) = self.status.take() else { return Ok(()) };
+        self.write_model()?;
+        self.write_status(&status)?;
+        self.written = Some(Instant::now());
+        Ok(())
+    }
+
+    pub(crate) fn write_status(&self, run: &Map<String, Value>) -> Result<(), WorkerError> {
+        let (Some(dir), Some(file)) = (&self.dir, &self.status_file) else { return Ok(()) };
+        file.write_run(run).map_err(|source| WorkerError::Write { path: dir.join(status::FILE), source })
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), WorkerError> {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        replace(dir, name, bytes).map_err(|source| WorkerError::Write { path: dir.join(name), source })
+    }
+}

@@ -1,0 +1,95 @@
+//! Lines of separated fields, with or without double quotes.
+//!
+//! Inside quotes separators count for nothing and two quotes mean one. Blanks around a field do not belong to it. A row
+//! is one line, so that a quote that is not closed is found where it is and not at the end of the file.
+
+use std::io::{self, Chain, Cursor, Read};
+
+use ::csv::{Reader, ReaderBuilder, Terminator};
+
+use super::{LoadError, Source};
+
+pub use ::csv::StringRecord as Row;
+
+/// The lines read already, the others, and an end for the last line.
+type Input = Chain<Chain<Cursor<Vec<u8>>, Rest>, &'static [u8]>;
+
+/// Ends at the limit without an error.
+#[derive(Debug)]
+struct Rest(Source);
+
+impl Read for Rest {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.reader.read(bytes)
+    }
+}
+
+/// The rows of a file; empty lines are none.
+#[derive(Debug)]
+pub struct Rows {
+    reader: Reader<Input>,
+    row: Row,
+    /// Lines of the file before the first that is read here.
+    before: usize,
+}
+
+impl Rows {
+    /// Lines that start with `comment` are no rows.
+    pub fn new(source: Source, separator: u8, comment: Option<u8>) -> Self {
+        Self::behind(Vec::new(), source, separator, comment)
+    }
+
+    /// Fields are separated by what the first line has outside quotes: comma, semicolon or tab.
+    pub fn detect(mut source: Source) -> Result<Self, LoadError> {
+        let (mut head, mut from) = (Vec::new(), 0);
+        while source.line_bytes(&mut head)? && head.get(from..).unwrap_or_default().trim_ascii().is_empty() {
+            from = head.len();
+        }
+        let first = head.get(from..).unwrap_or_default().trim_ascii_start();
+        let mut quoted = false;
+        let separator = first.iter().find(|byte| {
+            quoted ^= **byte == b'"';
+            !quoted && b",;\t".contains(byte)
+        });
+        let separator = separator.copied().unwrap_or(b',');
+        Ok(Self::behind(head, source, separator, None))
+    }
+
+    fn behind(head: Vec<u8>, source: Source, separator: u8, comment: Option<u8>) -> Self {
+        let mut builder = ReaderBuilder::new();
+        builder.has_headers(false).flexible(true).delimiter(separator).comment(comment);
+        // A carriage return before it goes with the blanks.
+        builder.terminator(Terminator::Any(b'\n'));
+        let input = Cursor::new(head).chain(Rest(source)).chain(b"\n".as_slice());
+        Self { reader: builder.from_reader(input), row: Row::new(), before: 0 }
+    }
+
+    /// Counts lines as they are in a file of which `before` lines were read already.
+    pub fn after(self, before: usize) -> Self {
+        Self { before, ..self }
+    }
+
+    /// The next row and its line, counted from 1; `None` after the last.
+    pub fn read(&mut self) -> Result<Option<(usize, &Row)>, LoadError> {
+        loop {
+            let read = self.reader.read_record(&mut self.row);
+            let line = self.before + self.reader.position().line() as usize;
+            let (_, Rest(source)) = self.reader.get_ref().get_ref().0.get_ref();
+            source.check_limit()?;
+            let failed =
+                |error| LoadError::Read { path: source.path.clone(), source: io::Error::from(error) };
+            if !read.map_err(failed)? {
+                return Ok(None);
+            }
+            if self.row.as_slice().contains('\n') {
+                let start = self.row.position().map_or(0, |start| self.before + start.line() as usize);
+                let problem = "has a quote that is not closed".into();
+                return Err(LoadError::Line { path: source.path.clone(), line: start, problem });
+            }
+            self.row.trim();
+            if self.row.len() > 1 || self.row.get(0).is_some_and(|field| !field.is_empty()) {
+                return Ok(Some((line - 1, &self.row)));
+            }
+        }
+    }
+}

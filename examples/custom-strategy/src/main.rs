@@ -1,0 +1,59 @@
+//! The program `fairtier` with one more strategy: `median_loss`.
+//!
+//! Devices whose loss lies above the median of the round count `boost` times as much as their samples say. The strategy then
+//! works wherever one is named: in `fairtier.toml`, in the simulator, and in `round combine`.
+
+use std::process::ExitCode;
+
+use fairtier::{Build, Cohort, Registry, Strategy, Weights};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Parameters of `median_loss`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Params {
+    /// How many times more a device with a high loss counts.
+    boost: f64,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self { boost: 2.0 }
+    }
+}
+
+#[derive(Debug)]
+struct MedianLoss(Params);
+
+impl Build for MedianLoss {
+    const NAME: &'static str = "median_loss";
+    const ABOUT: &'static str = "devices with a loss above the median count more";
+    type Params = Params;
+
+    fn build(params: Params) -> Result<Self, String> {
+        match params.boost {
+            boost if boost.is_finite() && boost >= 1.0 => Ok(Self(params)),
+            boost => Err(format!("`boost` must be 1 or more, not {boost}")),
+        }
+    }
+}
+
+impl Strategy for MedianLoss {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn weigh(&self, cohort: &Cohort) -> Weights {
+        let mut losses: Vec<f64> = cohort.participants().iter().map(|device| device.loss()).collect();
+        losses.sort_unstable_by(f64::total_cmp);
+        let median = losses.get(losses.len() / 2).copied().unwrap_or(f64::INFINITY);
+        let boost = |loss: f64| if loss > median { self.0.boost } else { 1.0 };
+        let shares = cohort.participants().iter().zip(cohort.data_shares());
+        Weights::per_device(shares.map(|(device, share)| share * boost(device.loss())).collect())
+    }
+}
+
+fn main() -> ExitCode {
+    fairtier::run(&Registry::standard().with::<MedianLoss>())
+}
