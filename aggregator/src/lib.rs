@@ -6,7 +6,7 @@
 //! | [`store`] | disks | what an update means |
 //! | [`quic`], [`admission`], [`ca`], [`enrol`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
-//! | [`run`], [`hub`], [`worker`], [`server`] | how these meet | |
+//! | [`run`], [`driver`], [`worker`], [`server`] | how these meet | |
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has gone; see `cli/output.rs`.
 #![deny(clippy::print_stdout)]
@@ -15,8 +15,8 @@ pub mod admission;
 pub mod ca;
 pub mod cli;
 pub mod config;
+pub mod driver;
 pub mod enrol;
-pub mod hub;
 pub mod quic;
 pub mod run;
 pub mod server;

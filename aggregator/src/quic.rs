@@ -25,8 +25,8 @@ use tracing::{debug, info, warn};
 use crate::{
     admission::{Admission, Decision, DeviceConnections, Permit, Refusal},
     ca::{Authority, CaError, has_expired},
+    driver::{Driver, Line},
     enrol,
-    hub::{Hub, Line},
 };
 use coordinator::fleet::ConnId;
 
@@ -233,7 +233,7 @@ impl Peer {
 /// What all connections share.
 #[derive(Debug)]
 pub struct Context {
-    pub hub: Arc<Hub>,
+    pub driver: Arc<Driver>,
     pub authority: Arc<Authority>,
     pub admission: Admission,
     pub devices: DeviceConnections<Peer>,
@@ -342,12 +342,12 @@ impl Context {
 
     /// Removes revoked devices from the fleet, connected or not. They stay while the files cannot be read.
     pub fn remove_revoked(&self) {
-        for device in self.hub.members() {
+        for device in self.driver.members() {
             match self.authority.is_member(&device) {
                 Ok(true) => {}
                 Ok(false) => {
                     warn!(%device, "revoked: it is not waited for, and not counted any more");
-                    self.hub.with(|coordinator, now| coordinator.handle_revoked(&device, now));
+                    self.driver.with(|coordinator, now| coordinator.handle_revoked(&device, now));
                 }
                 Err(error) => return self.admission.count_refusal(Refusal::Unclear, &error),
             }
@@ -366,7 +366,7 @@ async fn log_refusals(context: Arc<Context>) {
 }
 
 async fn serve(connection: Connection, context: &Arc<Context>, permit: &mut Permit) {
-    let Context { hub, authority, admission, devices, .. } = &**context;
+    let Context { driver, authority, admission, devices, .. } = &**context;
     let peer = connection.remote_address();
     if protocol(&connection).as_deref() == Some(common::enrol::ALPN) {
         return enrol::serve(&connection, authority, admission).await;
@@ -389,11 +389,11 @@ async fn serve(connection: Connection, context: &Arc<Context>, permit: &mut Perm
         bridged::serve(&connection, context, &device).await;
         return devices.remove(&key);
     }
-    let (conn, line) = hub.connect(device.clone(), terms.map_or(TierSet::ALL, |terms| terms.tiers));
+    let (conn, line) = driver.connect(device.clone(), terms.map_or(TierSet::ALL, |terms| terms.tiers));
     debug!(%device, %peer, "connected");
     let end = converse(&connection, context, conn, &line, &device).await;
     devices.remove(&key);
-    hub.disconnect(conn);
+    driver.disconnect(conn);
     match end {
         // The reason is said once for each device, with its figures.
         Err(End::Refused(code)) => {
@@ -440,8 +440,8 @@ async fn converse(
     let (send, receive) = first?;
     info!(%device, "joined");
     tokio::select! {
-        end = reader::messages(receive, &context.hub, conn) => end,
-        end = reader::transfers(connection, &context.hub, conn) => end,
+        end = reader::messages(receive, &context.driver, conn) => end,
+        end = reader::transfers(connection, &context.driver, conn) => end,
         end = Writer::new(connection, send, context, conn, line).run() => end,
         end = enrol::renewals(connection, device, &context.authority, &context.admission) => Err(end.into()),
         () = line.displaced() => Err(End::Displaced),

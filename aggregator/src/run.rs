@@ -84,7 +84,7 @@ impl Run {
                     |entry: &crate::store::Entry| (entry.header.device.clone(), entry.header.scalars.clone());
                 let delivered = open.updates.iter().map(scalars).collect();
                 let wanted = open.record.wanted.clone();
-                Some(OpenRound { stage: worker.reopen(open)?, wanted, delivered })
+                Some(OpenRound { exchange: worker.reopen(open)?, wanted, delivered })
             }
             None => None,
         };

@@ -42,7 +42,7 @@ use crate::{
     admission::{Admission, DeviceConnections, Limits},
     ca::{Authority, CaError},
     config::{Config, ConfigError, Start, StoreConfig},
-    hub::Hub,
+    driver::Driver,
     quic::{self, QuicError},
     run::{Run, Surroundings},
     status,
@@ -102,7 +102,7 @@ pub enum ServerError {
 pub struct Server {
     endpoint: quinn::Endpoint,
     address: SocketAddr,
-    hub: Arc<Hub>,
+    driver: Arc<Driver>,
     worker: thread::JoinHandle<Result<(), WorkerError>>,
     gone: watch::Sender<bool>,
     tasks: tokio::task::JoinSet<()>,
@@ -156,13 +156,13 @@ impl Server {
             "serving on {address}"
         );
         let (jobs, inbox) = mpsc::channel();
-        let hub = Arc::new(Hub::new(coordinator, jobs));
+        let driver = Arc::new(Driver::new(coordinator, jobs));
         let gone = watch::Sender::new(false);
         let worker = {
-            let (hub, ending) = (hub.clone(), Ending(gone.clone()));
+            let (driver, ending) = (driver.clone(), Ending(gone.clone()));
             thread::spawn(move || {
                 let _ending = ending;
-                worker.run(&inbox, &hub)
+                worker.run(&inbox, &driver)
             })
         };
         let admission = Admission::new(Limits {
@@ -174,15 +174,16 @@ impl Server {
         let downloads = tokio::sync::Semaphore::new(config.server.max_downloads.max(1));
         let waits = quic::Waits::default();
         let devices = DeviceConnections::default();
-        let context = quic::Context { hub: hub.clone(), authority, admission, devices, downloads, waits };
+        let context =
+            quic::Context { driver: driver.clone(), authority, admission, devices, downloads, waits };
         context.remove_revoked();
         tasks.spawn(quic::accept(endpoint.clone(), context));
-        let clock = hub.clone();
+        let clock = driver.clone();
         tasks.spawn(async move { clock.keep_time().await });
-        tasks.spawn(lookout::look_out(hub.clone(), status_file));
+        tasks.spawn(lookout::look_out(driver.clone(), status_file));
         // A resumed round may be complete already.
-        hub.with(Coordinator::handle_timeout);
-        Ok(Self { endpoint, address, hub, worker, gone, tasks, was_over, _served: served })
+        driver.with(Coordinator::handle_timeout);
+        Ok(Self { endpoint, address, driver, worker, gone, tasks, was_over, _served: served })
     }
 
     /// Whether the run was over when the server was started: all rounds are committed, and the final scores are there.
@@ -194,8 +195,8 @@ impl Server {
         self.address
     }
 
-    pub fn hub(&self) -> &Hub {
-        &self.hub
+    pub fn driver(&self) -> &Driver {
+        &self.driver
     }
 
     /// Resolves when the run is over or can not go on.
@@ -203,7 +204,7 @@ impl Server {
         tokio::select! {
             biased;
             () = self.failed() => End::Failed,
-            () = self.hub.finished() => End::Over,
+            () = self.driver.finished() => End::Over,
         }
     }
 
@@ -216,7 +217,7 @@ impl Server {
 
     /// Resolves when no device is connected any more.
     pub async fn deserted(&self) {
-        while self.hub.connections() > 0 {
+        while self.driver.connections() > 0 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     }
@@ -225,7 +226,7 @@ impl Server {
     pub async fn stop(mut self) -> Result<(), ServerError> {
         self.endpoint
             .close(quinn::VarInt::from_u32(Code::NotReady.number().into()), b"the aggregator is stopping");
-        self.hub.stop_worker();
+        self.driver.stop_worker();
         let worker = self.worker;
         let result = tokio::task::spawn_blocking(move || worker.join()).await;
         self.tasks.abort_all();

@@ -17,7 +17,7 @@ use std::{
 use common::{Code, DeviceId, RunId, message::Ticket};
 use serde::{Deserialize, Serialize};
 
-pub use coordinator::record::{Header, RoundRecord, Selected, StageRecord};
+pub use coordinator::record::{ExchangeRecord, Header, RoundRecord, Selected};
 use strategies::{device::DeviceRecord, strategy::Kind};
 
 mod disk;
@@ -63,7 +63,7 @@ pub trait Store: Send {
     fn settle(&mut self) -> Result<(), StoreError>;
 
     /// The updates of an exchange, in DeviceId order.
-    fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError>;
+    fn updates(&self, round: u32, exchange: u8) -> Result<Vec<Entry>, StoreError>;
 
     /// The last update of every device from rounds before this one, as far as commits have kept them; in
     /// DeviceId order.

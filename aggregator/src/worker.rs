@@ -1,7 +1,7 @@
 //! The only place that writes to the store. It executes what the Coordinator and the [`Conductor`] ask for: put, settle, open,
 //! commit.
 //!
-//! [`RoundWorker::act`] does the work and gives a [`Reply`] for the Coordinator. Behind a [`Hub`] the worker has a thread
+//! [`RoundWorker::act`] does the work and gives a [`Reply`] for the Coordinator. Behind a [`Driver`] the worker has a thread
 //! of its own ([`RoundWorker::run`]), so that a slow disk holds up no connection. A simulation calls it directly.
 
 use std::{
@@ -20,16 +20,16 @@ use serde_json::{Map, Value};
 use tracing::{debug, info, warn};
 
 use crate::{
-    hub::Hub,
+    driver::Driver,
     status::StatusFile,
     store::{Commit, Header, OpenRound, RoundRecord, Store, StoreError, UpdateRecord, is_full},
 };
 use coordinator::{
     Action, Coordinator, StoredUpdate,
+    announcement::Announcement,
     conductor::{Committed, Conductor, Next},
     published::Published,
     report::RoundReport,
-    stage::Stage,
 };
 use strategies::check::{check_encoded, check_update};
 
@@ -93,7 +93,7 @@ pub type Answer = (DeviceId, Ticket, Result<(), Code>);
 /// What the Coordinator must be told once an action is carried out; see [`RoundWorker::tell`].
 #[derive(Debug)]
 pub enum Reply {
-    Opened(Stage),
+    Opened(Announcement),
     Stored(Vec<Answer>),
     /// What each tier is sent from now on; the commit may still be due.
     Committed(Vec<Published>),
@@ -167,10 +167,10 @@ impl RoundWorker {
     }
 
     /// The exchange that was open when the gateway stopped, formed again.
-    pub fn reopen(&mut self, open: &OpenRound) -> Result<Stage, WorkerError> {
+    pub fn reopen(&mut self, open: &OpenRound) -> Result<Announcement, WorkerError> {
         let reopened = self.conductor.reopen(&open.record, &mut Shelf(&mut *self.store))?;
         self.unrecorded = reopened.changed;
-        Ok(reopened.exchange)
+        Ok(reopened.announcement)
     }
 
     /// The store knows everything that devices have been told.
@@ -184,20 +184,20 @@ impl RoundWorker {
     }
 
     /// Works until told to stop. An error means that the run cannot go on.
-    pub fn run(mut self, jobs: &Receiver<Job>, hub: &Hub) -> Result<(), WorkerError> {
+    pub fn run(mut self, jobs: &Receiver<Job>, driver: &Driver) -> Result<(), WorkerError> {
         let mut next = None;
         while let Some(job) = next.take().map_or_else(|| self.await_job(jobs), |job| Ok(Some(job)))? {
             match job {
                 Job::Stop => break,
                 Job::Do(Action::Store(update)) => {
                     self.record()?;
-                    let (reply, left) = self.store_group(update, jobs, hub)?;
-                    self.pass_on(reply, hub);
+                    let (reply, left) = self.store_group(update, jobs, driver)?;
+                    self.pass_on(reply, driver);
                     next = left;
                 }
                 Job::Do(action) => {
                     if let Some(reply) = self.begin(action)? {
-                        self.pass_on(reply, hub);
+                        self.pass_on(reply, driver);
                     }
                     // What has just been told may be answered with the opening of the next round, which devices wait for.
                     next = jobs.try_recv().ok();
@@ -223,17 +223,17 @@ impl RoundWorker {
         Ok(jobs.recv().ok())
     }
 
-    fn pass_on(&self, reply: Reply, hub: &Hub) {
+    fn pass_on(&self, reply: Reply, driver: &Driver) {
         if matches!(reply, Reply::Finished) {
-            return hub.finish();
+            return driver.finish();
         }
-        hub.with(|coordinator, now| self.tell(reply, coordinator, now));
+        driver.with(|coordinator, now| self.tell(reply, coordinator, now));
     }
 
     /// Reports what was done to the Coordinator that asked for it.
     pub fn tell(&self, reply: Reply, coordinator: &mut Coordinator, now: common::Instant) {
         match reply {
-            Reply::Opened(stage) => coordinator.handle_opened(stage, now),
+            Reply::Opened(exchange) => coordinator.handle_opened(exchange, now),
             Reply::Stored(answers) => {
                 for (device, ticket, answer) in answers {
                     coordinator.handle_stored(&device, ticket, answer, now);
@@ -283,12 +283,12 @@ impl RoundWorker {
     /// Does what the conductor says.
     fn follow(&mut self, next: Next) -> Result<Reply, WorkerError> {
         match next {
-            Next::Ask { exchange, record, durable_first } => {
+            Next::Ask { announcement, record, durable_first } => {
                 self.unrecorded = Some(record);
                 if durable_first {
                     self.record()?;
                 }
-                Ok(Reply::Opened(exchange))
+                Ok(Reply::Opened(announcement))
             }
             Next::Commit(Committed { report, state, published, unopened, durable_first }) => {
                 if let Some(record) = unopened {
@@ -357,14 +357,14 @@ impl RoundWorker {
         &mut self,
         first: StoredUpdate,
         jobs: &Receiver<Job>,
-        hub: &Hub,
+        driver: &Driver,
     ) -> Result<(Reply, Option<Job>), WorkerError> {
         let until = Instant::now() + GROUP_WAIT;
         let (mut answers, mut next, mut left) = (vec![], Some(first), None);
         while let Some(update) = next.take() {
             answers.push(self.put(&update)?);
             let StoredUpdate { device, ticket, payload, last, .. } = update;
-            hub.with(|coordinator, now| coordinator.handle_written(&device, ticket, payload, now));
+            driver.with(|coordinator, now| coordinator.handle_written(&device, ticket, payload, now));
             if answers.len() >= GROUP || last {
                 break;
             }

@@ -190,7 +190,7 @@ pub struct Ticket {
     pub run: RunId,
     pub round: u32,
     /// Exchange of the round, from 0.
-    pub stage: u8,
+    pub exchange: u8,
     /// Raised when devices are told something else in the same exchange than before: after a rollback, or when
     /// the aggregator was started again in the middle of it with another configuration.
     pub attempt: u16,

@@ -17,7 +17,7 @@ use fairtier_common::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-const TICKET: Ticket = Ticket { run: RunId(0x0123_4567_89ab_cdef), round: 7, stage: 0, attempt: 1 };
+const TICKET: Ticket = Ticket { run: RunId(0x0123_4567_89ab_cdef), round: 7, exchange: 0, attempt: 1 };
 const BLOB: Blob = Blob { transfer: 7, bytes: 9640, check: 0xcafe_f00d };
 
 fn to_aggregator() -> Vec<(&'static str, ToAggregator)> {
@@ -68,7 +68,12 @@ fn to_aggregator() -> Vec<(&'static str, ToAggregator)> {
         (
             "Offer.full",
             ToAggregator::Offer(Offer {
-                ticket: Ticket { run: RunId(u64::MAX), round: u32::MAX, stage: u8::MAX, attempt: u16::MAX },
+                ticket: Ticket {
+                    run: RunId(u64::MAX),
+                    round: u32::MAX,
+                    exchange: u8::MAX,
+                    attempt: u16::MAX,
+                },
                 update: Blob { transfer: u32::MAX, bytes: u32::MAX, check: u32::MAX },
                 model_check: u32::MAX,
                 scalars: full,
@@ -177,7 +182,7 @@ fn to_device() -> Vec<(&'static str, ToDevice)> {
         (
             "Assignment.Try",
             ToDevice::Assignment(Assignment {
-                ticket: Ticket { stage: 1, ..TICKET },
+                ticket: Ticket { exchange: 1, ..TICKET },
                 task: Task::Try(heapless::Vec::from_slice(&[1.0, 0.5, 0.25]).unwrap()),
                 model: BLOB,
                 codec: Codec::F32,

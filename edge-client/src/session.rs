@@ -12,7 +12,7 @@
 //! link:  Down -> Greeting -> Planning -> Up            (again after every lost connection)
 //! job:   Free -> Downloading -> Working -> Offering -> Free   (survives lost connections)
 //! ```
-//! A round may have several exchanges (stages), each with an Assignment of its own. What an earlier one has
+//! A round may have several exchanges (exchanges), each with an Assignment of its own. What an earlier one has
 //! brought and nothing has changed since is not fetched again. What a device keeps for itself (a personal
 //! model, the loss it reaches alone) lives as long as the Session and its Plan.
 //!

@@ -143,7 +143,7 @@ fn history_is_one_line_per_round() {
                 attempt: 0,
                 selected: vec![],
                 wanted: vec![],
-                stages: vec![],
+                exchanges: vec![],
             })
             .expect("a round");
         let report = json!({

@@ -9,7 +9,7 @@ use std::{
 use aggregator::{
     admission::{Admission, DeviceConnections, Limits},
     ca::Authority,
-    hub::Hub,
+    driver::Driver,
     quic::{self, Context, Waits},
     run::{Run, Surroundings},
     store::MemoryStore,
@@ -89,12 +89,12 @@ fn serve_here(gateway: &Gateway, waits: Waits, limits: Limits) -> String {
         now: common::Instant::ZERO,
     };
     let run = Run::open(&strategies::Registry::standard(), &gateway.config(), around).unwrap();
-    let hub = Arc::new(Hub::new(run.coordinator, mpsc::channel().0));
+    let driver = Arc::new(Driver::new(run.coordinator, mpsc::channel().0));
     let endpoint = quic::listen(&authority, ([127, 0, 0, 1], 0).into()).unwrap();
     let address = endpoint.local_addr().unwrap().to_string();
     let downloads = tokio::sync::Semaphore::new(1);
     let (admission, devices) = (Admission::new(limits), DeviceConnections::default());
-    let context = Context { hub, authority, admission, devices, downloads, waits };
+    let context = Context { driver, authority, admission, devices, downloads, waits };
     tokio::spawn(quic::accept(endpoint, context));
     address
 }

@@ -231,7 +231,7 @@ fn some_run(rng: &mut Rng, run: RunId) -> RunId {
 
 fn ticket(rng: &mut Rng, run: RunId) -> Ticket {
     let attempt = u16::from(rng.below(8) == 0);
-    Ticket { run: some_run(rng, run), round: rng.below(5) as u32, stage: 0, attempt }
+    Ticket { run: some_run(rng, run), round: rng.below(5) as u32, exchange: 0, attempt }
 }
 
 fn fetch(rng: &mut Rng) -> Fetch {

@@ -5,9 +5,9 @@
 //! | `admission` | connections and bytes of strangers and devices are bounded |
 //! | `authority` | thieves of the server's key, names that are enrolled twice, restored backups |
 //! | `boards` | behind a bridge: revocation, terms |
-//! | `boasts` | devices that say more of themselves than can be true |
+//! | `loss_inflation` | devices that say more of themselves than can be true |
 //! | `bridges` | what a bridge carries when the ends of its lines lie, and what it can find out |
-//! | `care` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
+//! | `operations` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
 //! | `corpus` | seeds of the fuzz targets |
 //! | `custom_strategy` | a strategy of a third party, in the simulator and over QUIC |
 //! | `durable` | what is on the disk before the ledger names it |
@@ -41,9 +41,7 @@
 mod admission;
 mod authority;
 mod boards;
-mod boasts;
 mod bridges;
-mod care;
 mod corpus;
 mod custom_strategy;
 mod durable;
@@ -59,11 +57,13 @@ mod inference;
 mod kills;
 mod load;
 mod logs;
+mod loss_inflation;
 mod minority;
 mod mistakes;
 mod network;
 mod networks;
 mod older;
+mod operations;
 mod pace;
 mod privacy;
 mod rounds;

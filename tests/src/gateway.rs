@@ -159,7 +159,7 @@ impl Gateway {
         let history: Vec<Value> =
             store.history().unwrap().iter().map(|(_, text)| serde_json::from_str(text).unwrap()).collect();
         let open = history.len() as u32 + 1;
-        let updates = (0..u8::MAX).map(|stage| store.updates(open, stage).unwrap());
+        let updates = (0..u8::MAX).map(|exchange| store.updates(open, exchange).unwrap());
         let names = |entries: Vec<Entry>| -> Vec<String> {
             entries.iter().map(|entry| entry.header.device.to_string()).collect()
         };

@@ -27,11 +27,11 @@ use tracing::{error, warn};
 
 use crate::{
     Settings,
+    announcement::Announcement,
+    exchange::ClosedExchange,
     published::{Published, publish},
-    record::{Header, RoundRecord, Selected, StageRecord},
+    record::{ExchangeRecord, Header, RoundRecord, Selected},
     report::RoundReport,
-    round::ClosedRound,
-    stage::Stage,
 };
 
 mod ask;
@@ -95,7 +95,7 @@ pub trait Probe: fmt::Debug + Send {
 pub enum Next {
     /// Record the round as it is now, and announce its exchange.
     Ask {
-        exchange: Stage,
+        announcement: Announcement,
         record: RoundRecord,
         /// The record must be durable before a device hears of the exchange. Otherwise it is enough before anything of the
         /// exchange is stored.
@@ -176,7 +176,7 @@ struct Found {
 /// The exchange that was open when the gateway stopped, formed again.
 #[derive(Debug)]
 pub struct Reopened {
-    pub exchange: Stage,
+    pub announcement: Announcement,
     /// The record, if devices are told something else now than it says.
     pub changed: Option<RoundRecord>,
 }
@@ -197,16 +197,16 @@ impl Conductor {
     ) -> Result<Next, D::Error> {
         self.show_fleet();
         let selected = seats.into_iter().map(|(device, tier)| Selected { device, tier }).collect();
-        let record = RoundRecord { number, attempt: self.run.attempt, selected, wanted, stages: vec![] };
+        let record = RoundRecord { number, attempt: self.run.attempt, selected, wanted, exchanges: vec![] };
         self.round = Some(self.begin(record, deliveries)?);
-        let closed = ClosedRound::empty(number, self.run.settings.lr_of(number), Instant::ZERO);
+        let closed = ClosedExchange::empty(number, self.run.settings.lr_of(number), Instant::ZERO);
         self.proceed(&closed, deliveries, recorder)
     }
 
     /// The open exchange has ended.
     pub fn close<D: Deliveries>(
         &mut self,
-        mut closed: ClosedRound,
+        mut closed: ClosedExchange,
         deliveries: &mut D,
         recorder: &mut impl Recorder,
     ) -> Result<Next, D::Error> {
@@ -227,11 +227,11 @@ impl Conductor {
     ) -> Result<Reopened, D::Error> {
         self.show_fleet();
         let lr = self.run.settings.lr_of(record.number);
-        let (mut before, last) = (record.clone(), record.stages.last());
-        before.stages.clear();
+        let (mut before, last) = (record.clone(), record.exchanges.last());
+        before.exchanges.clear();
         let mut open = self.begin(before, deliveries)?;
-        for stage in &record.stages[..record.stages.len().saturating_sub(1)] {
-            open.record.stages.push(stage.clone());
+        for exchange in &record.exchanges[..record.exchanges.len().saturating_sub(1)] {
+            open.record.exchanges.push(exchange.clone());
             self.take_in(&mut open, lr, deliveries)?;
             open.note_missing();
         }
@@ -244,9 +244,9 @@ impl Conductor {
                 None
             }
         };
-        let exchange = formed.unwrap_or_else(|| Stage {
+        let announcement = formed.unwrap_or_else(|| Announcement {
             round: record.number,
-            number: record.stage(),
+            number: record.exchange(),
             kind: last.map_or(Kind::Train, |last| last.kind),
             lr,
             seats: vec![],
@@ -254,9 +254,9 @@ impl Conductor {
         });
         let mut record = record.clone();
         let mut changed = None;
-        if let Some(last) = record.stages.last_mut().filter(|last| last.digest != exchange.digest()) {
+        if let Some(last) = record.exchanges.last_mut().filter(|last| last.digest != announcement.digest()) {
             warn!(round = record.number, "the configuration has changed: devices are asked once more");
-            last.digest = exchange.digest();
+            last.digest = announcement.digest();
             self.run.attempt = self.run.attempt.wrapping_add(1);
             record.attempt = self.run.attempt;
             changed = Some(record.clone());
@@ -264,7 +264,7 @@ impl Conductor {
         if let Some(open) = &mut self.round {
             open.record = record;
         }
-        Ok(Reopened { exchange, changed })
+        Ok(Reopened { announcement, changed })
     }
 
     /// The open round, as it was recorded last.
@@ -280,21 +280,22 @@ impl Conductor {
     /// The next exchange of the open round, or its end.
     fn proceed<D: Deliveries>(
         &mut self,
-        closed: &ClosedRound,
+        closed: &ClosedExchange,
         deliveries: &mut D,
         recorder: &mut impl Recorder,
     ) -> Result<Next, D::Error> {
         match self.next_exchange(closed.lr, deliveries) {
-            Ok(Some(exchange)) => {
-                let asked = exchange.seats.iter().map(|(device, ..)| device.clone()).collect();
-                let stage = StageRecord { kind: exchange.kind, digest: exchange.digest(), asked };
+            Ok(Some(announcement)) => {
+                let Announcement { kind, seats, .. } = &announcement;
+                let asked = seats.iter().map(|(device, ..)| device.clone()).collect();
+                let exchange = ExchangeRecord { kind: *kind, digest: announcement.digest(), asked };
                 let Some(open) = &mut self.round else {
                     return self.finish(closed, None, deliveries, recorder);
                 };
-                open.record.stages.push(stage);
+                open.record.exchanges.push(exchange);
                 // If a device could still deliver after a crash, this exchange would be another one.
                 let durable_first = !open.dropouts.is_empty();
-                Ok(Next::Ask { exchange, record: open.record.clone(), durable_first })
+                Ok(Next::Ask { announcement, record: open.record.clone(), durable_first })
             }
             Ok(None) => self.finish(closed, None, deliveries, recorder),
             // Acknowledged updates are not given up because the disk has failed.

@@ -27,11 +27,11 @@ use common::{
 };
 
 use crate::{
+    announcement::Announcement,
+    exchange::{ClosedExchange, OpenExchange, Purpose, Seat},
     fleet::{ConnId, Fleet},
     patience::{ByKind, Patience},
     published::{Published, publish},
-    round::{ClosedRound, Purpose, Round, Seat},
-    stage::Stage,
 };
 use strategies::{
     device::DeviceRecord,
@@ -107,9 +107,9 @@ pub enum Action {
     Store(StoredUpdate),
     /// An exchange has ended. Either record the next one and call [`Coordinator::handle_opened`], or combine
     /// and commit, then call [`Coordinator::handle_committed`].
-    Close(ClosedRound),
+    Close(ClosedExchange),
     /// The scores of the final model are in; the run is over.
-    Finish(ClosedRound),
+    Finish(ClosedExchange),
     /// Export a tier's sub-model, then call [`Coordinator::handle_onnx`]. There is one at a time for every tier.
     Export { tier: Tier },
     /// Close a connection once everything queued for it is sent.
@@ -140,7 +140,7 @@ pub struct StoredUpdate {
 enum Phase {
     Gathering,
     Opening,
-    Collecting(Round),
+    Collecting(OpenExchange),
     Closing,
     Finished { round: u32 },
 }
@@ -162,7 +162,7 @@ pub struct Start {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenRound {
-    pub stage: Stage,
+    pub exchange: Announcement,
     /// Updates of each tier that it is content with; empty: all.
     pub wanted: Vec<usize>,
     pub delivered: Vec<(DeviceId, Scalars)>,
@@ -217,7 +217,7 @@ impl Coordinator {
         let fleet = Fleet::new(start.fixed, start.devices);
         let (conns, awake, actions) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
         let Start { run, committed, attempt, .. } = start;
-        let counted = (Ticket { run, round: committed, stage: 0, attempt }, BTreeSet::new());
+        let counted = (Ticket { run, round: committed, exchange: 0, attempt }, BTreeSet::new());
         let mut this = Self {
             settings,
             model,
@@ -260,7 +260,7 @@ impl Coordinator {
     }
 
     /// The round that is collecting, if one is.
-    pub fn round(&self) -> Option<&Round> {
+    pub fn round(&self) -> Option<&OpenExchange> {
         match &self.phase {
             Phase::Collecting(round) => Some(round),
             _ => None,
@@ -295,9 +295,9 @@ impl Coordinator {
     }
 
     /// An exchange is recorded: devices may be told.
-    pub fn handle_opened(&mut self, stage: Stage, now: Instant) {
+    pub fn handle_opened(&mut self, exchange: Announcement, now: Instant) {
         if matches!(self.phase, Phase::Opening | Phase::Closing) {
-            let mut round = Round::open(stage, Purpose::Train, now);
+            let mut round = OpenExchange::open(exchange, Purpose::Train, now);
             round.wanted.clone_from(&self.wanted);
             self.collect(round);
         }
@@ -314,7 +314,7 @@ impl Coordinator {
         now: Instant,
     ) {
         if let Phase::Collecting(round) = &mut self.phase
-            && (ticket.round, ticket.stage) == (round.number, round.stage)
+            && (ticket.round, ticket.exchange) == (round.number, round.exchange)
             && let Some((_, seat)) = round.seats.get(device)
         {
             if let Seat::Storing(scalars) | Seat::Written(scalars) = seat {
@@ -339,7 +339,7 @@ impl Coordinator {
             self.spare.push(buffer);
         }
         if let Phase::Collecting(round) = &mut self.phase
-            && (ticket.round, ticket.stage) == (round.number, round.stage)
+            && (ticket.round, ticket.exchange) == (round.number, round.exchange)
             && let Some((_, Seat::Storing(scalars))) = round.seats.get(device)
         {
             let written = Seat::Written(scalars.clone());
@@ -414,7 +414,7 @@ impl Coordinator {
 
     /// A round that was complete when the aggregator was started again closes once a device is there. A device that did not get its
     /// receipt asks for it then, and only the process that closes a round knows whose updates it counted.
-    fn awaits_return(&self, round: &Round) -> bool {
+    fn awaits_return(&self, round: &OpenExchange) -> bool {
         round.complete_at_start && self.fleet.connected().next().is_none()
     }
 
@@ -429,8 +429,9 @@ impl Coordinator {
             let lr = self.settings.lr_of(number);
             let ask = |(device, tier)| (device, tier, Task::Evaluate(None));
             let seats = present.into_iter().map(ask).collect();
-            let stage = Stage { round: number, number: 0, kind: Kind::Losses, lr, seats, guide: vec![] };
-            self.collect(Round::open(stage, Purpose::Evaluate, now));
+            let exchange =
+                Announcement { round: number, number: 0, kind: Kind::Losses, lr, seats, guide: vec![] };
+            self.collect(OpenExchange::open(exchange, Purpose::Evaluate, now));
             return;
         }
         rng::Rng::new(rng::derive(self.settings.seed, u64::from(number))).shuffle(&mut present);
@@ -508,7 +509,7 @@ impl Coordinator {
     }
 
     /// A round is open: everybody is told.
-    fn collect(&mut self, round: Round) {
+    fn collect(&mut self, round: OpenExchange) {
         self.phase = Phase::Collecting(round);
         self.begin_watch();
         self.announce();
@@ -528,8 +529,8 @@ impl Coordinator {
         }
     }
 
-    fn ticket(&self, round: &Round) -> Ticket {
-        Ticket { run: self.run, round: round.number, stage: round.stage, attempt: self.attempt }
+    fn ticket(&self, round: &OpenExchange) -> Ticket {
+        Ticket { run: self.run, round: round.number, exchange: round.exchange, attempt: self.attempt }
     }
 
     fn say(&mut self, device: &DeviceId, message: ToDevice) {
@@ -547,8 +548,8 @@ const ONNX_TRANSFER: u32 = 1 << 31;
 const GUIDE_TRANSFER: u32 = 1 << 30;
 
 impl OpenRound {
-    fn into_round(self, now: Instant) -> Round {
-        let mut round = Round::open(self.stage, Purpose::Train, now);
+    fn into_round(self, now: Instant) -> OpenExchange {
+        let mut round = OpenExchange::open(self.exchange, Purpose::Train, now);
         round.wanted = self.wanted;
         for (device, scalars) in self.delivered {
             round.seats.set(&device, Seat::Delivered(scalars));

@@ -5,21 +5,21 @@
 //! |---|---|
 //! | [`coordinator`](Coordinator) | connections, frames, transfers, and which round is open |
 //! | [`conductor`] | which exchange comes next, when a round is combined, and what is committed |
-//! | [`round`] | who is asked in the open exchange, and what has arrived |
+//! | [`exchange`] | who is asked in the open exchange, and what has arrived |
 //! | [`fleet`] | the devices that the run knows |
 //! | [`patience`] | how long a round waits, and for whom |
 //! | [`published`] | what devices fetch, cut into frames once |
 //! | [`report`] | what is told of a round |
 #![forbid(unsafe_code)]
 
+pub mod announcement;
 pub mod conductor;
 mod coordinator;
+pub mod exchange;
 pub mod fleet;
 pub mod patience;
 pub mod published;
 pub mod record;
 pub mod report;
-pub mod round;
-pub mod stage;
 
 pub use coordinator::*;

@@ -18,12 +18,12 @@ pub struct RoundRecord {
     /// Updates of each tier that it is content with; empty: all.
     pub wanted: Vec<usize>,
     /// The exchanges so far; the last one is open.
-    pub stages: Vec<StageRecord>,
+    pub exchanges: Vec<ExchangeRecord>,
 }
 
 /// One exchange of a round.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct StageRecord {
+pub struct ExchangeRecord {
     pub kind: Kind,
     /// Of all that devices are told in it.
     pub digest: u32,
@@ -38,8 +38,8 @@ pub struct Selected {
 
 impl RoundRecord {
     /// The exchange that is open.
-    pub fn stage(&self) -> u8 {
-        self.stages.len().saturating_sub(1).try_into().unwrap_or(u8::MAX)
+    pub fn exchange(&self) -> u8 {
+        self.exchanges.len().saturating_sub(1).try_into().unwrap_or(u8::MAX)
     }
 }
 

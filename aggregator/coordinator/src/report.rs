@@ -8,7 +8,7 @@ use common::{
 };
 use serde::Serialize;
 
-use crate::round::{ClosedRound, Purpose};
+use crate::exchange::{ClosedExchange, Purpose};
 use strategies::{
     combine::{Conflicts, Outcome, RegionNote},
     guard::GuardLine,
@@ -173,7 +173,7 @@ pub struct RegionLine {
 }
 
 impl RoundReport {
-    pub fn new(closed: &ClosedRound, purpose: Purpose, outcome: Option<&Outcome>, tiers: usize) -> Self {
+    pub fn new(closed: &ClosedExchange, purpose: Purpose, outcome: Option<&Outcome>, tiers: usize) -> Self {
         let devices = device_lines(closed, outcome);
         let loss = |line: &DeviceLine| Some(line.test_loss.unwrap_or(line.loss_before));
         let (loss, loss_by_tier) = summaries(&devices, tiers, Better::Low, loss);
@@ -251,7 +251,7 @@ impl RoundReport {
     /// Adds group fairness, overall and by tier, if devices were asked for this signal: only wrong
     /// predictions say how often a prediction is positive.
     #[must_use]
-    pub fn with_groups(mut self, closed: &ClosedRound, signal: Signal) -> Self {
+    pub fn with_groups(mut self, closed: &ClosedExchange, signal: Signal) -> Self {
         let tiers = self.loss_by_tier.len();
         if signal == Signal::ZeroOne {
             self.groups = groups(closed, None);
@@ -263,7 +263,7 @@ impl RoundReport {
 }
 
 /// Weights are those of the participants: delivered devices that combining has not refused.
-fn device_lines(closed: &ClosedRound, outcome: Option<&Outcome>) -> Vec<DeviceLine> {
+fn device_lines(closed: &ClosedExchange, outcome: Option<&Outcome>) -> Vec<DeviceLine> {
     let mut weights = outcome.map_or(&[][..], |outcome| &outcome.weights).iter().copied();
     let refused = |device: &DeviceId| {
         outcome.is_some_and(|outcome| outcome.refused.iter().any(|refused| refused.device == *device))
@@ -302,7 +302,7 @@ fn pooled(scores: impl Iterator<Item = Score> + Clone) -> Option<Pooled> {
     })
 }
 
-fn participation(closed: &ClosedRound, tiers: usize) -> Vec<Participation> {
+fn participation(closed: &ClosedExchange, tiers: usize) -> Vec<Participation> {
     let of = |wanted: usize| {
         let own = |tier: &Tier| tier.index() == wanted;
         let delivered = closed.delivered.iter().filter(|(_, tier, _)| own(tier)).count();
@@ -344,7 +344,7 @@ fn weight_figures(devices: &[DeviceLine]) -> Option<WeightFigures> {
 }
 
 /// Wrong predictions of all devices (of a tier) that report as many groups as the first does.
-fn groups(closed: &ClosedRound, wanted: Option<usize>) -> Option<GroupFairness> {
+fn groups(closed: &ClosedExchange, wanted: Option<usize>) -> Option<GroupFairness> {
     let own = closed.delivered.iter().filter(|(_, tier, _)| wanted.is_none_or(|index| index == tier.index()));
     let (mut errors, mut counts): (Vec<f64>, Vec<f64>) = Default::default();
     for (.., scalars) in own {

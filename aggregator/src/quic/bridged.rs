@@ -27,7 +27,7 @@ use super::{Context, End, Peer, REVOCATION};
 use crate::{
     admission::{ConnectionKey, Refusal},
     ca::SerialMember,
-    hub::Line,
+    driver::Line,
 };
 use coordinator::fleet::ConnId;
 
@@ -163,7 +163,7 @@ impl BridgedLine {
                 if fresh {
                     self.leave();
                     let member = self.member(&device)?;
-                    let (conn, line) = self.context.hub.connect(device.clone(), member.tiers);
+                    let (conn, line) = self.context.driver.connect(device.clone(), member.tiers);
                     let go = Arc::new(Notify::new());
                     let (key, oldest) = self.context.devices.add(&device, Peer::Board(go.clone()));
                     if let Some(oldest) = oldest {
@@ -176,8 +176,9 @@ impl BridgedLine {
                     self.device = Some(Seated { device, member, conn, key, line, go });
                 }
                 let Some(Seated { conn, .. }) = &self.device else { return Ok(()) };
-                let (hub, conn) = (self.context.hub.clone(), *conn);
-                if let Err(code) = hub.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now)) {
+                let (driver, conn) = (self.context.driver.clone(), *conn);
+                if let Err(code) = driver.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now))
+                {
                     // The refusal still has to be delivered.
                     self.transmit(send).await?;
                     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -240,7 +241,7 @@ impl BridgedLine {
     /// Sends what the Coordinator has for the device.
     async fn transmit(&mut self, send: &mut SendStream) -> Result<(), End> {
         let Some(Seated { conn, line, .. }) = &self.device else { return Ok(()) };
-        while let Some((_, frame)) = self.context.hub.next_frame(*conn, true) {
+        while let Some((_, frame)) = self.context.driver.next_frame(*conn, true) {
             let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
             if let Some(place) = packet.get_mut(SEAL_HEAD..SEAL_HEAD + frame.len()) {
                 place.copy_from_slice(&frame);
@@ -255,7 +256,7 @@ impl BridgedLine {
     fn leave(&mut self) {
         if let Some(Seated { conn, key, .. }) = self.device.take() {
             self.context.devices.remove(&key);
-            self.context.hub.disconnect(conn);
+            self.context.driver.disconnect(conn);
         }
     }
 }

@@ -12,24 +12,24 @@ use common::{
 use quinn::{Connection, ReadExactError, RecvStream};
 
 use super::End;
-use crate::hub::Hub;
+use crate::driver::Driver;
 use coordinator::fleet::ConnId;
 
 /// The control stream, until it ends.
-pub(super) async fn messages(stream: RecvStream, hub: &Hub, conn: ConnId) -> Result<(), End> {
-    frames(stream, wire::MAX_CONTROL, &mut Vec::new(), hub, conn).await
+pub(super) async fn messages(stream: RecvStream, driver: &Driver, conn: ConnId) -> Result<(), End> {
+    frames(stream, wire::MAX_CONTROL, &mut Vec::new(), driver, conn).await
 }
 
 /// Streams with chunks, one after the other: a device sends one update at a time, and a stream that was given up
 /// ends with its reset.
-pub(super) async fn transfers(connection: &Connection, hub: &Hub, conn: ConnId) -> Result<(), End> {
+pub(super) async fn transfers(connection: &Connection, driver: &Driver, conn: ConnId) -> Result<(), End> {
     let limit = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD;
     loop {
         let stream = connection.accept_uni().await?;
-        super::fit(connection, hub.connections());
-        let mut frame = hub.lend_buffer();
-        let end = frames(stream, limit, &mut frame, hub, conn).await;
-        hub.take_back(frame);
+        super::fit(connection, driver.connections());
+        let mut frame = driver.lend_buffer();
+        let end = frames(stream, limit, &mut frame, driver, conn).await;
+        driver.take_back(frame);
         match end {
             Err(End::Refused(code)) => return Err(End::Refused(code)),
             Err(End::Displaced | End::Link(_)) | Ok(()) => {}
@@ -41,7 +41,7 @@ async fn frames(
     mut stream: RecvStream,
     limit: usize,
     frame: &mut Vec<u8>,
-    hub: &Hub,
+    driver: &Driver,
     conn: ConnId,
 ) -> Result<(), End> {
     loop {
@@ -51,7 +51,7 @@ async fn frames(
         frame.resize(wire::frame_len(prefix, limit).unwrap_or(0), 0);
         read(&mut stream, frame).await?;
         let decoded = Frame::decode(frame);
-        if let Err(code) = hub.with(|coordinator, now| coordinator.handle_decoded(conn, decoded, now)) {
+        if let Err(code) = driver.with(|coordinator, now| coordinator.handle_decoded(conn, decoded, now)) {
             // The writer still has to deliver the refusal.
             tokio::time::sleep(Duration::from_millis(200)).await;
             return Err(End::Refused(code));

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{Context, End};
-use crate::hub::{Hub, Line};
+use crate::driver::{Driver, Line};
 use coordinator::fleet::ConnId;
 
 /// How long a device keeps others waiting.
@@ -26,7 +26,7 @@ pub(super) struct Writer<'a> {
     connection: &'a Connection,
     control: SendStream,
     transfer: Option<(u32, SendStream)>,
-    hub: &'a Hub,
+    driver: &'a Driver,
     conn: ConnId,
     line: &'a Line,
     downloads: &'a Semaphore,
@@ -52,14 +52,14 @@ impl<'a> Writer<'a> {
         conn: ConnId,
         line: &'a Line,
     ) -> Self {
-        let Context { hub, downloads, .. } = context;
-        Self { connection, control, transfer: None, hub, conn, line, downloads, place: Place::None }
+        let Context { driver, downloads, .. } = context;
+        Self { connection, control, transfer: None, driver, conn, line, downloads, place: Place::None }
     }
 
     pub async fn run(mut self) -> Result<(), End> {
         loop {
             let chunks = !matches!(self.place, Place::None);
-            while let Some((lane, frame)) = self.hub.next_frame(self.conn, chunks) {
+            while let Some((lane, frame)) = self.driver.next_frame(self.conn, chunks) {
                 match lane {
                     Lane::Control => self.message(frame).await?,
                     Lane::Transfer(transfer) => self.chunk(transfer, frame).await?,
@@ -69,7 +69,7 @@ impl<'a> Writer<'a> {
                 let _ = self.control.finish();
                 return std::future::pending().await;
             }
-            if !self.hub.is_sending(self.conn) {
+            if !self.driver.is_sending(self.conn) {
                 self.place = Place::None;
                 self.end_transfer();
                 self.line.woken().await;
@@ -100,7 +100,7 @@ impl<'a> Writer<'a> {
     async fn chunk(&mut self, transfer: u32, frame: Bytes) -> Result<(), End> {
         if self.transfer.as_ref().is_none_or(|(open, _)| *open != transfer) {
             self.end_transfer();
-            super::fit(self.connection, self.hub.connections());
+            super::fit(self.connection, self.driver.connections());
             let stream = self.connection.open_uni().await?;
             // Short messages go first.
             let _ = stream.set_priority(-1);

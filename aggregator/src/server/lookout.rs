@@ -10,8 +10,8 @@ use common::{DeviceId, Instant};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use crate::{hub::Hub, status::StatusFile};
-use coordinator::{Gathering, WaitedFor, Waiting, round::Purpose};
+use crate::{driver::Driver, status::StatusFile};
+use coordinator::{Gathering, WaitedFor, Waiting, exchange::Purpose};
 
 /// How often it is looked, and so how often the file may change.
 const EVERY: Duration = Duration::from_secs(1);
@@ -20,11 +20,11 @@ const NAMED: usize = 5;
 const LISTED: usize = 100;
 
 /// Looks out for ever.
-pub(super) async fn look_out(hub: Arc<Hub>, status: Option<Arc<StatusFile>>) {
+pub(super) async fn look_out(driver: Arc<Driver>, status: Option<Arc<StatusFile>>) {
     let mut said = None;
     loop {
         tokio::time::sleep(EVERY).await;
-        let (waiting, now) = (hub.waiting().filter(|waiting| waiting.is_long), hub.now());
+        let (waiting, now) = (driver.waiting().filter(|waiting| waiting.is_long), driver.now());
         let subject = waiting.as_ref().map(Subject::of);
         if let Some(waiting) = waiting.as_ref().filter(|_| subject != said) {
             info!("{}", line(waiting, now));

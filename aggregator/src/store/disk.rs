@@ -276,7 +276,9 @@ impl Store for DiskStore {
         let parameters = parameters.ok_or_else(|| self.damaged("the model of the last round is missing"))?;
         meta.run.model.expect_len(&parameters).map_err(|error| self.damaged(&error.to_string()))?;
         let open = match meta.open {
-            Some(record) => Some(OpenRound { updates: self.updates(record.number, record.stage())?, record }),
+            Some(record) => {
+                Some(OpenRound { updates: self.updates(record.number, record.exchange())?, record })
+            }
             None => None,
         };
         Ok(Some(Saved {
@@ -318,9 +320,10 @@ impl Store for DiskStore {
         let run = self.run.ok_or(StoreError::NotBegun)?;
         update.check(run, self.open_number())?;
         let Header { ticket, device, .. } = &update.header;
-        let same =
-            |Entry { header, .. }: &Entry| header.device == *device && header.ticket.stage == ticket.stage;
-        let key = (ticket.round, ticket.stage, device.as_str());
+        let same = |Entry { header, .. }: &Entry| {
+            header.device == *device && header.ticket.exchange == ticket.exchange
+        };
+        let key = (ticket.round, ticket.exchange, device.as_str());
         let known = self.unsettled.iter().any(same)
             || self.ledger.read(|txn| Ok(txn.open_table(UPDATES)?.get(key)?.is_some()))?;
         let Some(spool) = self.spool.as_mut().filter(|_| !known) else { return Ok(Kept::Known) };
@@ -335,10 +338,10 @@ impl Store for DiskStore {
             self.ledger.write(|txn| {
                 let mut index = txn.open_table(UPDATES)?;
                 for entry in &entries {
-                    let Ticket { round, stage, .. } = entry.header.ticket;
+                    let Ticket { round, exchange, .. } = entry.header.ticket;
                     let device = entry.header.device.as_str();
-                    let value = ledger::encode(&update_tag(round, stage, device), entry)?;
-                    index.insert((round, stage, device), value.as_slice())?;
+                    let value = ledger::encode(&update_tag(round, exchange, device), entry)?;
+                    index.insert((round, exchange, device), value.as_slice())?;
                 }
                 Ok(())
             })
@@ -346,9 +349,9 @@ impl Store for DiskStore {
         settled.inspect_err(|_| spool.rewind(&entries))
     }
 
-    fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError> {
+    fn updates(&self, round: u32, exchange: u8) -> Result<Vec<Entry>, StoreError> {
         let mut entries = self.of_rounds(round, round)?;
-        entries.retain(|entry| entry.header.ticket.stage == stage);
+        entries.retain(|entry| entry.header.ticket.exchange == exchange);
         Ok(entries)
     }
 
@@ -458,7 +461,7 @@ fn write_commit(
     }
     let mut updates = txn.open_table(UPDATES)?;
     for Entry { header, .. } in dropped {
-        updates.remove((header.ticket.round, header.ticket.stage, header.device.as_str()))?;
+        updates.remove((header.ticket.round, header.ticket.exchange, header.device.as_str()))?;
     }
     Ok(())
 }
@@ -485,12 +488,12 @@ type Key<'a> = AccessGuard<'a, (u32, u8, &'static str)>;
 
 /// A row of the index.
 fn entry((key, value): (Key<'_>, AccessGuard<'_, &[u8]>)) -> Result<(u32, Entry), Fault> {
-    let (round, stage, device) = key.value();
-    Ok((round, ledger::decode(&update_tag(round, stage, device), value.value())?))
+    let (round, exchange, device) = key.value();
+    Ok((round, ledger::decode(&update_tag(round, exchange, device), value.value())?))
 }
 
-fn update_tag(round: u32, stage: u8, device: &str) -> String {
-    ledger::tag(&format!("update {stage}"), round, device)
+fn update_tag(round: u32, exchange: u8, device: &str) -> String {
+    ledger::tag(&format!("update {exchange}"), round, device)
 }
 
 /// Without its ledger the files of a run cannot be told from leftovers, and a new run would sweep them away.

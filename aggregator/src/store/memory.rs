@@ -89,7 +89,7 @@ impl Store for MemoryStore {
             devices: self.devices.values().cloned().collect(),
             open: match self.open.clone() {
                 Some(record) => {
-                    Some(OpenRound { updates: self.updates(record.number, record.stage())?, record })
+                    Some(OpenRound { updates: self.updates(record.number, record.exchange())?, record })
                 }
                 None => None,
             },
@@ -130,8 +130,8 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn updates(&self, round: u32, stage: u8) -> Result<Vec<Entry>, StoreError> {
-        let of_stage = self.updates.iter().filter(|((of, at, _), _)| (*of, *at) == (round, stage));
+    fn updates(&self, round: u32, exchange: u8) -> Result<Vec<Entry>, StoreError> {
+        let of_stage = self.updates.iter().filter(|((of, at, _), _)| (*of, *at) == (round, exchange));
         let settled = of_stage.filter(|(key, _)| !self.unsettled.contains(*key));
         Ok(settled.map(|(_, (entry, _))| entry.clone()).collect())
     }
@@ -199,5 +199,5 @@ impl Store for MemoryStore {
 }
 
 fn key(header: &Header) -> Key {
-    (header.ticket.round, header.ticket.stage, header.device.clone())
+    (header.ticket.round, header.ticket.exchange, header.device.clone())
 }

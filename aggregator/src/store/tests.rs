@@ -19,8 +19,8 @@ use strategies::{
 };
 
 mod archives;
+mod damaged;
 mod migration;
-mod mishaps;
 mod reading;
 mod reports;
 
@@ -43,7 +43,7 @@ fn round(number: u32) -> RoundRecord {
         attempt: 0,
         selected: selected.to_vec(),
         wanted: vec![],
-        stages: vec![StageRecord { kind: Kind::Train, digest: 1, asked: vec![] }],
+        exchanges: vec![ExchangeRecord { kind: Kind::Train, digest: 1, asked: vec![] }],
     }
 }
 
@@ -56,7 +56,7 @@ fn device(name: &str) -> DeviceRecord {
 
 fn header(name: &str, round: u32, attempt: u16) -> Header {
     Header {
-        ticket: Ticket { run: RunId(9), round, stage: 0, attempt },
+        ticket: Ticket { run: RunId(9), round, exchange: 0, attempt },
         device: id(name),
         tier: Tier::new(0).unwrap(),
         kind: Kind::Train,
@@ -137,10 +137,10 @@ fn exchanges_of_a_round_are_kept_apart_and_last_updates_stay_as_long_as_wanted()
     each(|store| {
         started(store);
         let mut second = round(1);
-        second.stages.push(StageRecord { kind: Kind::Try, digest: 2, asked: vec![id("a")] });
+        second.exchanges.push(ExchangeRecord { kind: Kind::Try, digest: 2, asked: vec![id("a")] });
         store.open_round(&second).unwrap();
         let mut tried = header("a", 1, 1);
-        (tried.ticket.stage, tried.kind, tried.vectors) = (1, Kind::Try, 0);
+        (tried.ticket.exchange, tried.kind, tried.vectors) = (1, Kind::Try, 0);
         let tried = UpdateRecord { header: tried, payload: &[] };
         assert_eq!(put_all(store, std::slice::from_ref(&tried)).unwrap(), [Kept::New]);
         assert_eq!(put_all(store, std::slice::from_ref(&tried)).unwrap(), [Kept::Known]);

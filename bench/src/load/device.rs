@@ -156,7 +156,7 @@ impl Device {
     /// Offers an update and sends it; what became of it.
     async fn deliver(&mut self, assignment: &Assignment, updates: &Updates) -> Outcome<Answer> {
         let ticket = assignment.ticket;
-        let transfer = ticket.round ^ u32::from(ticket.stage) << 24;
+        let transfer = ticket.round ^ u32::from(ticket.exchange) << 24;
         let numbers = self.plan.map_or(0, |plan| plan.params as usize);
         let (frames, loss_after) = match &assignment.task {
             Task::Train(brief) => {

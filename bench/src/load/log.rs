@@ -117,7 +117,7 @@ impl LoadLog {
             Answer::Refused => seen.refused += 1,
             Answer::Numbers => return,
         }
-        seen.exchanges.insert(ticket.stage);
+        seen.exchanges.insert(ticket.exchange);
     }
 
     /// Looks at the aggregator's memory; the last look at a process that ends is the last that is known of it.
@@ -173,8 +173,8 @@ mod tests {
 
     use super::*;
 
-    fn ticket(round: u32, stage: u8) -> Ticket {
-        Ticket { run: RunId(1), round, stage, attempt: 0 }
+    fn ticket(round: u32, exchange: u8) -> Ticket {
+        Ticket { run: RunId(1), round, exchange, attempt: 0 }
     }
 
     #[test]

@@ -19,12 +19,12 @@ use crate::{
     train::Portable,
 };
 
+mod exchanges;
 mod privacy;
-mod stages;
 mod versions;
 
 const LIMITS: LinkLimits = LinkLimits { chunk: 8, window: 64, timeout: Duration::from_millis(100) };
-const TICKET: Ticket = Ticket { run: RunId(9), round: 1, stage: 0, attempt: 0 };
+const TICKET: Ticket = Ticket { run: RunId(9), round: 1, exchange: 0, attempt: 0 };
 /// `y = W x + b` with two inputs and two classes.
 const PLAN: PlanInfo = PlanInfo {
     digest: 5,

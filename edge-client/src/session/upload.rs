@@ -16,7 +16,7 @@ use super::{Arena, Job, Session};
 use crate::train::FULL;
 
 /// What is offered; 0 bytes where the task gives scalars only. Transfers are numbered by round, with the
-/// stage in the upper byte.
+/// exchange in the upper byte.
 pub(super) fn blob(ticket: Ticket, task: &Task, plan: Plan<'_>) -> Blob {
     let bytes = match task {
         Task::Train(brief) => {
@@ -25,7 +25,7 @@ pub(super) fn blob(ticket: Ticket, task: &Task, plan: Plan<'_>) -> Blob {
         }
         Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => 0,
     };
-    Blob { transfer: ticket.round ^ u32::from(ticket.stage) << 24, bytes, check: 0 }
+    Blob { transfer: ticket.round ^ u32::from(ticket.exchange) << 24, bytes, check: 0 }
 }
 
 pub(super) fn outgoing(update: &Blob, task: &Task, limits: LinkLimits) -> Outgoing {

@@ -113,7 +113,7 @@ fn work<B: Backend<f32>>(
     assert_eq!(noisy.privacy.is_some(), inputs == 40);
     let alone = Alone { brief: plain.clone(), window: 1, tolerance: 0.0 };
     let own = Own { baseline: Some(0.5), secret: Some(Secret::simulated(1)), ..Own::default() };
-    let ticket = Ticket { run: RunId(1), round: 1, stage: 0, attempt: 0 };
+    let ticket = Ticket { run: RunId(1), round: 1, exchange: 0, attempt: 0 };
     for task in [
         Task::Train(plain.clone()),
         Task::Train(full),

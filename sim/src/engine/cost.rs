@@ -13,7 +13,7 @@ use common::{
     rng::{Rng, derive},
     wire::crc32,
 };
-use coordinator::stage::upload;
+use coordinator::announcement::upload;
 use serde::{Deserialize, Serialize};
 use strategies::tiered::TierPlan;
 
@@ -91,11 +91,11 @@ impl Chances {
         cost: &Cost,
         hardware: &Hardware,
         round: u32,
-        stage: u8,
+        exchange: u8,
         device: &DeviceId,
     ) -> Option<Duration> {
         let name = u64::from(crc32(device.as_str().as_bytes()));
-        let exchange = u64::from(round) << 8 | u64::from(stage);
+        let exchange = u64::from(round) << 8 | u64::from(exchange);
         let mut rng = Rng::new(derive(derive(self.seed, exchange), name));
         if rng.unit_f64() < self.dropout {
             return None;

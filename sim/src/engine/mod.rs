@@ -226,7 +226,7 @@ impl Engine {
     /// One exchange of a round: everybody who is asked answers, as far as time allows.
     fn exchange(&mut self) -> Result<(), EngineError> {
         let Some(round) = self.run.coordinator.round() else { return Err(EngineError::Thread) };
-        let (number, stage, opened) = (round.number, round.stage, round.opened);
+        let (number, exchange, opened) = (round.number, round.exchange, round.opened);
         let asked = round.seats.len();
         for device in self.devices.iter().filter(|device| round.tasks.contains_key(&device.id)) {
             if let Some(tier) = device.tier() {
@@ -234,7 +234,7 @@ impl Engine {
             }
         }
         let deadline = self.run.coordinator.poll_limit().unwrap_or(opened);
-        let mut due = self.due(number, stage, opened);
+        let mut due = self.due(number, exchange, opened);
         let width = self.pool.threads() + 2;
         let mut flight: VecDeque<Due> = VecDeque::new();
         let mut answered = 0;
@@ -264,7 +264,7 @@ impl Engine {
             self.finish(index, finish)?;
             self.spend(&first, opened, true);
             answered += 1;
-            if !self.is_open(number, stage) {
+            if !self.is_open(number, exchange) {
                 // Closed before everybody has answered.
                 for late in flight.drain(..) {
                     let index = late.index;
@@ -275,38 +275,38 @@ impl Engine {
                 return Ok(());
             }
         }
-        if self.is_open(number, stage) && self.overdue(None)? {
+        if self.is_open(number, exchange) && self.overdue(None)? {
             return Err(EngineError::Stuck { round: number, answered, asked });
         }
         Ok(())
     }
 
-    fn is_open(&self, number: u32, stage: u8) -> bool {
+    fn is_open(&self, number: u32, exchange: u8) -> bool {
         let round = self.run.coordinator.round();
-        round.is_some_and(|round| (round.number, round.stage) == (number, stage))
+        round.is_some_and(|round| (round.number, round.exchange) == (number, exchange))
             && !self.run.coordinator.is_finished()
     }
 
     /// Lets the limits before this time pass, or all of them; true if the exchange is still open then.
     fn overdue(&mut self, until: Option<Instant>) -> Result<bool, EngineError> {
         let Some(round) = self.run.coordinator.round() else { return Ok(false) };
-        let (number, stage) = (round.number, round.stage);
+        let (number, exchange) = (round.number, round.exchange);
         loop {
             let limit =
                 self.run.coordinator.poll_limit().filter(|limit| until.is_none_or(|until| *limit < until));
-            match limit.filter(|_| self.is_open(number, stage)) {
+            match limit.filter(|_| self.is_open(number, exchange)) {
                 Some(limit) => {
                     self.now = self.now.max(limit);
                     self.run.coordinator.handle_timeout(self.now);
                     self.carry_out()?;
                 }
-                None => return Ok(self.is_open(number, stage)),
+                None => return Ok(self.is_open(number, exchange)),
             }
         }
     }
 
     /// When each asked device will have answered, the first first. Who drops out is not there.
-    fn due(&self, number: u32, stage: u8, opened: Instant) -> VecDeque<Due> {
+    fn due(&self, number: u32, exchange: u8, opened: Instant) -> VecDeque<Due> {
         let Some(round) = self.run.coordinator.round() else { return VecDeque::new() };
         let model = &self.run.worker.conductor.run.model;
         let mut due: Vec<_> = self
@@ -320,7 +320,7 @@ impl Engine {
                 let guided = !round.guide.is_empty();
                 let down = self.run.coordinator.settings().down.of(tier)?;
                 let cost = cost::of(task, plan, device.shard.as_ref(), down, guided);
-                let span = self.chances.span(&cost, &device.hardware, number, stage, &device.id)?;
+                let span = self.chances.span(&cost, &device.hardware, number, exchange, &device.id)?;
                 Some(Due { finish: opened + span, index, cost })
             })
             .collect();

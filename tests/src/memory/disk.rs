@@ -7,7 +7,7 @@ use std::{collections::VecDeque, ops::ControlFlow};
 
 use aggregator::worker::{Answer, Reply, RoundWorker};
 use common::{Instant, rng::Rng};
-use coordinator::{Action, Coordinator, round::ClosedRound};
+use coordinator::{Action, Coordinator, exchange::ClosedExchange};
 
 use super::Losses;
 
@@ -114,8 +114,8 @@ impl Disk {
 }
 
 /// What is combined is what was delivered, each update once.
-fn assert_whole(worker: &RoundWorker, closed: &ClosedRound) {
-    let stored = worker.store.updates(closed.number, closed.stage).unwrap();
+fn assert_whole(worker: &RoundWorker, closed: &ClosedExchange) {
+    let stored = worker.store.updates(closed.number, closed.exchange).unwrap();
     let stored: Vec<_> = stored.iter().map(|entry| &entry.header.device).collect();
     let delivered: Vec<_> = closed.delivered.iter().map(|(device, ..)| device).collect();
     assert_eq!(stored, delivered, "round {}", closed.number);

@@ -367,7 +367,7 @@ impl World {
                 Action::Disconnect(conn) => leaving.push(conn),
                 action => {
                     if let Action::Store(update) = &action {
-                        let key = (update.device.clone(), update.ticket.round, update.ticket.stage);
+                        let key = (update.device.clone(), update.ticket.round, update.ticket.exchange);
                         *self.arrived.entry(key).or_default() += 1;
                     }
                     self.disk.jobs.push_back(action);

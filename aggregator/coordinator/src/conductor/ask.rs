@@ -15,7 +15,7 @@ use strategies::{
 };
 
 use super::{Conductor, Deliveries, Open, Reading};
-use crate::{published::publish, stage::Stage};
+use crate::{announcement::Announcement, published::publish};
 
 /// More exchanges in a round would mean that a strategy goes in circles.
 const MAX_EXCHANGES: usize = 8;
@@ -26,8 +26,9 @@ impl Conductor {
         &mut self,
         lr: f32,
         deliveries: &mut D,
-    ) -> Result<Option<Stage>, CombineError<D::Error>> {
-        let Some(open) = self.round.as_ref().filter(|open| open.record.stages.len() < MAX_EXCHANGES) else {
+    ) -> Result<Option<Announcement>, CombineError<D::Error>> {
+        let Some(open) = self.round.as_ref().filter(|open| open.record.exchanges.len() < MAX_EXCHANGES)
+        else {
             return Ok(None);
         };
         let (round, number) = (open.record.number, open.made.len());
@@ -64,7 +65,7 @@ impl Conductor {
             }
             None => vec![],
         };
-        Ok(Some(Stage { round, number: number as u8, kind: ask.kind(), lr, seats, guide }))
+        Ok(Some(Announcement { round, number: number as u8, kind: ask.kind(), lr, seats, guide }))
     }
 
     /// What a device is told; `None` if it is not asked.
@@ -105,8 +106,8 @@ impl Conductor {
 /// Who has delivered everything asked for so far.
 fn complete(open: &Open) -> Vec<(DeviceId, Tier)> {
     let failed = |device: &DeviceId| {
-        let asked = open.record.stages.iter().zip(&open.found);
-        let mut asked = asked.filter(|(stage, _)| stage.asked.binary_search(device).is_ok());
+        let asked = open.record.exchanges.iter().zip(&open.found);
+        let mut asked = asked.filter(|(exchange, _)| exchange.asked.binary_search(device).is_ok());
         asked.any(|(_, found)| found.devices.binary_search(device).is_err())
     };
     let selected = open.record.selected.iter().filter(|selected| !failed(&selected.device));

@@ -19,16 +19,16 @@ use tracing::{error, info, warn};
 
 use super::{Committed, Conductor, Deliveries, Next, Open, Reading, Recorder, dropouts::Dropouts, state};
 use crate::{
+    exchange::{ClosedExchange, Purpose},
     record::{Header, RoundRecord},
     report::RoundReport,
-    round::{ClosedRound, Purpose},
 };
 
 impl Conductor {
     /// Combines the open round. With a code, it has failed already, and the model stays as it is.
     pub(super) fn finish<D: Deliveries>(
         &mut self,
-        closed: &ClosedRound,
+        closed: &ClosedExchange,
         failed: Option<Code>,
         deliveries: &mut D,
         recorder: &mut impl Recorder,
@@ -39,7 +39,7 @@ impl Conductor {
                 attempt: self.run.attempt,
                 selected: vec![],
                 wanted: vec![],
-                stages: vec![],
+                exchanges: vec![],
             },
             made: vec![],
             found: vec![],
@@ -81,8 +81,14 @@ impl Conductor {
         let Open { record, mut dropouts, .. } = open;
         dropouts.without(&counted);
         let Dropouts { refused: refused_offers, silent, gone, late, .. } = dropouts;
-        let closed =
-            ClosedRound { delivered: counted, refused: refused_offers, silent, gone, late, ..closed.clone() };
+        let closed = ClosedExchange {
+            delivered: counted,
+            refused: refused_offers,
+            silent,
+            gone,
+            late,
+            ..closed.clone()
+        };
         let mut report =
             RoundReport::new(&closed, Purpose::Train, Some(&outcome), self.run.model.plans.len())
                 .with_traffic(traffic)
@@ -108,7 +114,7 @@ impl Conductor {
             report,
             state: state::join(self.run.method.save(), &self.run.guard.save()),
             published: self.publish(),
-            unopened: record.stages.is_empty().then_some(record),
+            unopened: record.exchanges.is_empty().then_some(record),
             // After a crash, more devices could deliver, and another model would follow. A device that has heard that the run is
             // over does not come back for another last model.
             durable_first: !complete || self.run.committed >= self.run.settings.rounds,
@@ -116,7 +122,7 @@ impl Conductor {
     }
 
     /// The scores of the final model.
-    pub fn final_report(&self, mut closed: ClosedRound) -> RoundReport {
+    pub fn final_report(&self, mut closed: ClosedExchange) -> RoundReport {
         let mut lines = vec![];
         self.run.guard.show(&mut closed.delivered, &mut lines);
         self.held.sum_up();

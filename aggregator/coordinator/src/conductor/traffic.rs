@@ -21,12 +21,12 @@ impl Conductor {
             codec.encoded_len(plan.info.params as usize).map(u64::from)
         };
         let mut fresh = true;
-        for (stage, found) in record.stages.iter().zip(&open.found) {
-            let guided = stage.kind == Kind::Try
-                || stage.kind == Kind::Train
-                    && record.stages.iter().any(|other| other.kind == Kind::Gradients);
+        for (exchange, found) in record.exchanges.iter().zip(&open.found) {
+            let guided = exchange.kind == Kind::Try
+                || exchange.kind == Kind::Train
+                    && record.exchanges.iter().any(|other| other.kind == Kind::Gradients);
             let vectors = u64::from(fresh) + u64::from(guided);
-            for tier in stage.asked.iter().filter_map(tier_of) {
+            for tier in exchange.asked.iter().filter_map(tier_of) {
                 if let Some(tally) = traffic.get_mut(tier.index()) {
                     tally.down += vectors * slice(tier).unwrap_or(0);
                 }
@@ -35,7 +35,7 @@ impl Conductor {
                 tally.up += bytes;
             }
             // A device that has trained no longer holds the model it received.
-            fresh = stage.kind == Kind::Train;
+            fresh = exchange.kind == Kind::Train;
         }
         traffic
     }

@@ -6,7 +6,7 @@ use strategies::{
 };
 
 use super::{Conductor, Deliveries, Found, Open};
-use crate::{record::Header, round::ClosedRound};
+use crate::{exchange::ClosedExchange, record::Header};
 use strategies::strategy::Kind;
 
 impl Conductor {
@@ -18,7 +18,9 @@ impl Conductor {
         deliveries: &D,
     ) -> Result<(), D::Error> {
         let number = open.made.len();
-        let Some(kind) = open.record.stages.get(number).map(|stage| stage.kind) else { return Ok(()) };
+        let Some(kind) = open.record.exchanges.get(number).map(|exchange| exchange.kind) else {
+            return Ok(());
+        };
         let delivered = deliveries.delivered(open.record.number, number as u8)?;
         let mut bytes = vec![0; self.run.model.plans.len()];
         for (header, len) in &delivered {
@@ -77,7 +79,7 @@ impl Conductor {
 
 impl Open {
     /// Takes note of those who did not deliver in the exchange, and of when the round began.
-    pub(super) fn note(&mut self, closed: &mut ClosedRound) {
+    pub(super) fn note(&mut self, closed: &mut ClosedExchange) {
         closed.opened = *self.dropouts.opened.get_or_insert(closed.opened);
         for (device, _, code) in &closed.refused {
             self.made.iter_mut().for_each(|made| made.cohort.refuse(device.clone(), *code));
@@ -92,7 +94,8 @@ impl Open {
 
     /// After a restart: who was asked in the last exchange that has closed, and has not delivered.
     pub(super) fn note_missing(&mut self) {
-        let (Some(stage), Some(found)) = (self.record.stages.get(self.found.len() - 1), self.found.last())
+        let (Some(exchange), Some(found)) =
+            (self.record.exchanges.get(self.found.len() - 1), self.found.last())
         else {
             return;
         };
@@ -100,7 +103,7 @@ impl Open {
             .record
             .selected
             .iter()
-            .filter(|selected| stage.asked.binary_search(&selected.device).is_ok());
+            .filter(|selected| exchange.asked.binary_search(&selected.device).is_ok());
         let missing = asked.filter(|selected| found.devices.binary_search(&selected.device).is_err());
         self.dropouts.silent.extend(missing.map(|selected| (selected.device.clone(), selected.tier)));
     }

@@ -12,10 +12,10 @@ use common::{
 
 use super::{Action, Coordinator, GUIDE_TRANSFER, Phase, StoredUpdate};
 use crate::{
+    announcement::{codec, upload},
+    exchange::{Purpose, Seat, Upload},
     fleet::ConnId,
     patience::idle,
-    round::{Purpose, Seat, Upload},
-    stage::{codec, upload},
 };
 
 impl Coordinator {
@@ -219,7 +219,7 @@ impl Coordinator {
 
     fn assignment(&mut self, device: &DeviceId) -> Option<Assignment> {
         let round = self.round()?;
-        let (number, stage, ticket) = (round.number, round.stage, self.ticket(round));
+        let (number, exchange, ticket) = (round.number, round.exchange, self.ticket(round));
         let task = round.tasks.get(device)?.clone();
         let member = self.fleet.member(device)?;
         let tier = member.record.tier.index();
@@ -231,7 +231,7 @@ impl Coordinator {
         let model = outbox.publish(number, slice, codec.align(), limits);
         let guide = guide.map(|guide| {
             // Unlike the model, the guide changes from exchange to exchange.
-            let transfer = GUIDE_TRANSFER | (number << 3 | u32::from(stage) & 7) & (GUIDE_TRANSFER - 1);
+            let transfer = GUIDE_TRANSFER | (number << 3 | u32::from(exchange) & 7) & (GUIDE_TRANSFER - 1);
             outbox.publish(transfer, guide, codec.align(), limits)
         });
         Some(Assignment { ticket, task, model, codec, guide })

@@ -128,8 +128,9 @@ impl Gateway {
         };
         let seats = seats.unwrap();
         let asked = seats.iter().map(train).collect();
-        let stage = Stage { round: 1, number: 0, kind: Kind::Train, lr: 0.1, seats: asked, guide: vec![] };
-        self.coordinator.handle_opened(stage, self.now);
+        let exchange =
+            Announcement { round: 1, number: 0, kind: Kind::Train, lr: 0.1, seats: asked, guide: vec![] };
+        self.coordinator.handle_opened(exchange, self.now);
         seats
     }
 
@@ -142,8 +143,8 @@ impl Gateway {
         let (round, seats) = opened.unwrap();
         let train = |(device, tier)| (device, tier, Task::Train(Brief::sgd(1, 16, 0.1, 1)));
         let seats = seats.into_iter().map(train).collect();
-        let stage = Stage { round, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
-        self.coordinator.handle_opened(stage, self.now);
+        let exchange = Announcement { round, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
+        self.coordinator.handle_opened(exchange, self.now);
         let assigned = |said: Vec<ToDevice>| {
             said.into_iter().find_map(|message| match message {
                 ToDevice::Assignment(assignment) => Some(assignment),
@@ -159,9 +160,9 @@ impl Gateway {
 fn a_round_that_was_complete_at_a_restart_closes_once_a_device_is_there() {
     let tier = Tier::new(0).unwrap();
     let seats = vec![(id("d0"), tier, Task::Train(Brief::sgd(1, 16, 0.1, 1)))];
-    let stage = Stage { round: 1, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
+    let exchange = Announcement { round: 1, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
     let delivered = vec![(id("d0"), Scalars { samples: 10, loss_before: 2.3, ..Scalars::default() })];
-    let open = OpenRound { stage, wanted: vec![], delivered };
+    let open = OpenRound { exchange, wanted: vec![], delivered };
     let mut gateway = Gateway::reopened(settings(1), Some(open));
     gateway.coordinator.heed_silence(gateway.now);
     gateway.wait(MINUTE);
@@ -245,7 +246,7 @@ fn unequal(settings: Settings) -> Gateway {
     gateway
 }
 
-fn closed(gateway: &mut Gateway) -> Option<ClosedRound> {
+fn closed(gateway: &mut Gateway) -> Option<ClosedExchange> {
     gateway.actions().into_iter().find_map(|action| match action {
         Action::Close(closed) => Some(closed),
         _ => None,
@@ -273,7 +274,7 @@ fn every_tier_has_its_own_deadline_and_slow_hardware_is_not_dropped() {
     gateway.coordinator.handle_disconnected(ConnId(4), gateway.now);
     gateway.coordinator.set_storing(&id("d3"));
     gateway.now = gateway.now + SECOND;
-    let ticket = Ticket { run: RunId(1), round: 1, stage: 0, attempt: 0 };
+    let ticket = Ticket { run: RunId(1), round: 1, exchange: 0, attempt: 0 };
     gateway.coordinator.handle_stored(&id("d3"), ticket, Ok(()), gateway.now);
     let closed = closed(&mut gateway).unwrap();
     let narrow = Tier::new(1).unwrap();

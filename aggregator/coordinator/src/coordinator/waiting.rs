@@ -3,7 +3,7 @@
 use common::{DeviceId, Duration, Instant, Tier};
 
 use super::{Coordinator, Phase};
-use crate::round::Purpose;
+use crate::exchange::Purpose;
 
 /// What the run waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]

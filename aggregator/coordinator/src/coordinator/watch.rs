@@ -4,8 +4,8 @@ use common::{Code, DeviceId, Duration, Instant, Tier};
 
 use super::{Coordinator, Phase};
 use crate::{
+    exchange::{OpenExchange, Seat},
     patience::{Answer, LOOK, Whereabouts, comeback},
-    round::{Round, Seat},
 };
 
 impl Coordinator {
@@ -44,7 +44,7 @@ impl Coordinator {
 
     /// A device has lost its connection, which is not the end of it.
     pub(super) fn note_lost_link(&mut self, device: &DeviceId, now: Instant) {
-        let waited_for = |round: &Round| round.seats.absent_since(device).is_none();
+        let waited_for = |round: &OpenExchange| round.seats.absent_since(device).is_none();
         if let Some(member) = self.fleet.member_mut(device)
             && member.conn.is_none()
             && let Phase::Collecting(round) = &mut self.phase
@@ -147,7 +147,7 @@ impl Coordinator {
     }
 
     /// An exchange has closed: remembers how long it took, and who has held it up.
-    pub(super) fn end_watch(&mut self, round: &Round, now: Instant) {
+    pub(super) fn end_watch(&mut self, round: &OpenExchange, now: Instant) {
         // If there was no answer, all were late alike.
         let Some(last) = &round.last else { return };
         self.times.push(round.kind, last.at - round.opened);
@@ -163,7 +163,7 @@ impl Coordinator {
     }
 
     /// No device of the round is there any more, and another one is.
-    pub(super) fn is_deserted(&self, round: &Round) -> bool {
+    pub(super) fn is_deserted(&self, round: &OpenExchange) -> bool {
         round.is_deserted() && self.fleet.has_others(|device| round.seats.get(device).is_some())
     }
 
@@ -177,7 +177,7 @@ impl Coordinator {
     }
 
     /// The latest end of the wait for a tier, by the clock alone (rule 1).
-    pub(super) fn end_of(&self, round: &Round, tier: Tier) -> Option<Instant> {
+    pub(super) fn end_of(&self, round: &OpenExchange, tier: Tier) -> Option<Instant> {
         let patience = &self.settings.patience;
         let tally = round.seats.tallies().get(tier.index())?;
         let deadline = round.opened + patience.deadline(tier);

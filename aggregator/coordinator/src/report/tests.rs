@@ -16,7 +16,7 @@ fn score(samples: u32, correct: u32, loss: f64) -> Option<Score> {
 }
 
 /// The devices of the specification's examples: accuracies 0.9, 0.8 in tier 0 and 0.7, 0.4 in tier 1.
-fn closed() -> ClosedRound {
+fn closed() -> ClosedExchange {
     let scalars = |samples, correct, gap: Option<f64>| Scalars {
         samples,
         loss_before: 1.0,
@@ -24,8 +24,8 @@ fn closed() -> ClosedRound {
         gap,
         ..Scalars::default()
     };
-    ClosedRound {
-        stage: 0,
+    ClosedExchange {
+        exchange: 0,
         kind: strategies::strategy::Kind::Train,
         number: 7,
         lr: 0.1,

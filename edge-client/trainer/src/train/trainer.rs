@@ -128,7 +128,7 @@ impl Work {
         arena: &mut [f32],
         shard: &(impl Shard + ?Sized),
     ) -> Result<Self, TrainError> {
-        let ticket = Ticket { run: RunId(0), round: 0, stage: 0, attempt: 0 };
+        let ticket = Ticket { run: RunId(0), round: 0, exchange: 0, attempt: 0 };
         Self::begin_as(Own::default(), ticket, task, plan, arena, shard)
     }
 

@@ -35,7 +35,7 @@ impl Gateway {
     }
 
     /// Lets time pass in steps until the round is closed; `every` is called at each, with the time since now.
-    fn wait_closed(&mut self, mut every: impl FnMut(&mut Self, Duration)) -> (Duration, ClosedRound) {
+    fn wait_closed(&mut self, mut every: impl FnMut(&mut Self, Duration)) -> (Duration, ClosedExchange) {
         let begun = self.now;
         for _ in 0..1_000_000 {
             if let Some(closed) = closed(self) {
@@ -54,7 +54,7 @@ impl Gateway {
         devices: std::ops::Range<u64>,
         silent: &[u64],
         time: Duration,
-    ) -> (Duration, ClosedRound) {
+    ) -> (Duration, ClosedExchange) {
         self.open_for(devices.clone());
         self.wait(time);
         // Those that are not always waited for come first.
@@ -73,8 +73,8 @@ impl Gateway {
         let (round, seats) = opened.unwrap();
         let train = |(device, tier)| (device, tier, Task::Train(Brief::sgd(1, 16, 0.1, 1)));
         let seats = seats.into_iter().map(train).collect();
-        let stage = Stage { round, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
-        self.coordinator.handle_opened(stage, self.now);
+        let exchange = Announcement { round, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
+        self.coordinator.handle_opened(exchange, self.now);
         devices.for_each(|conn| _ = self.say(conn));
     }
 }
@@ -286,7 +286,8 @@ fn after_a_restart_devices_are_given_the_time_to_come_back() {
     let seats =
         round.tasks.iter().map(|(device, task)| (device.clone(), Tier::new(0).unwrap(), task.clone()));
     let seats = seats.collect();
-    let stage = Stage { round: round.number, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
+    let exchange =
+        Announcement { round: round.number, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
     let devices = gateway.coordinator.fleet().members().map(|member| member.record.clone()).collect();
     let start = Start {
         run: RunId(1),
@@ -294,7 +295,7 @@ fn after_a_restart_devices_are_given_the_time_to_come_back() {
         attempt: 0,
         devices,
         fixed: BTreeMap::new(),
-        open: Some(OpenRound { stage, wanted: vec![], delivered: vec![(id("d0"), Scalars::default())] }),
+        open: Some(OpenRound { exchange, wanted: vec![], delivered: vec![(id("d0"), Scalars::default())] }),
     };
     let (model, parameters) = model();
     let now = gateway.now;

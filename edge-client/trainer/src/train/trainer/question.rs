@@ -1,7 +1,7 @@
 //! What a device is asked, as a key: the same question gets the same noise, any other one gets other noise.
 //!
 //! ```text
-//! Q      = HMAC(secret, "fairtier noise 1" run round stage H(task) H(plan) H(model) H(guide) H(samples))
+//! Q      = HMAC(secret, "fairtier noise 1" run round exchange H(task) H(plan) H(model) H(guide) H(samples))
 //! sums   = HMAC(Q, "sums" H(sums))                      keys of ChaCha20, nonce 0
 //! update = HMAC(Q, "update" H(sums) H(update))
 //! ids    = HMAC(Q, "question"), HMAC(Q, "answer" H(sums) H(update)), 8 bytes of each
@@ -105,7 +105,7 @@ impl Question {
         mac.update(DOMAIN);
         mac.update(&ticket.run.0.to_le_bytes());
         mac.update(&ticket.round.to_le_bytes());
-        mac.update(&[ticket.stage]);
+        mac.update(&[ticket.exchange]);
         parts.iter().for_each(|part| mac.update(part));
         Self(cut(mac.finalize().into_bytes().into()))
     }

@@ -22,7 +22,7 @@ mod privacy;
 mod reads;
 mod trials;
 
-const TICKET: Ticket = Ticket { run: RunId(1), round: 1, stage: 0, attempt: 0 };
+const TICKET: Ticket = Ticket { run: RunId(1), round: 1, exchange: 0, attempt: 0 };
 
 fn brief() -> Brief {
     Brief { loss_after: true, ..Brief::sgd(2, 7, 0.1, 5) }

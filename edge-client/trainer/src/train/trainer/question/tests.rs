@@ -5,7 +5,7 @@ use common::RunId;
 use super::*;
 use crate::data::{Samples, VecShard};
 
-const TICKET: Ticket = Ticket { run: RunId(0x0102_0304_0506_0708), round: 3, stage: 1, attempt: 9 };
+const TICKET: Ticket = Ticket { run: RunId(0x0102_0304_0506_0708), round: 3, exchange: 1, attempt: 9 };
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -121,7 +121,7 @@ fn another_question_gets_other_noise() {
         ("plan", Case { options: Options { in_place: true, ..PLAIN }, ..asked.clone() }),
         ("run", ticket(Ticket { run: RunId(2), ..TICKET })),
         ("round", ticket(Ticket { round: 2, ..TICKET })),
-        ("exchange", ticket(Ticket { stage: 1, ..TICKET })),
+        ("exchange", ticket(Ticket { exchange: 1, ..TICKET })),
         ("seed", brief(Brief { seed: 6, ..told.clone() })),
         ("clip", brief(Brief { privacy: Some(Laplace { clip_l1: 1e5, ..LAPLACE }), ..told.clone() })),
         ("codec", brief(Brief { codec: common::Codec::F16, ..told.clone() })),

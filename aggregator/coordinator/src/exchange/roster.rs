@@ -35,7 +35,7 @@ impl Seat {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Seats {
+pub struct Roster {
     seats: BTreeMap<DeviceId, (Tier, Seat)>,
     /// By tier, as far as anybody was asked.
     tallies: Vec<Tally>,
@@ -47,7 +47,7 @@ pub struct Seats {
     pub queue: Queue,
 }
 
-impl Seats {
+impl Roster {
     /// Everybody was asked, nobody has answered.
     pub fn new(devices: impl Iterator<Item = (DeviceId, Tier)>) -> Self {
         let seats: BTreeMap<_, _> = devices.map(|(device, tier)| (device, (tier, Seat::Assigned))).collect();
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     fn seat(kind: u64) -> Seat {
-        let ticket = Ticket { run: RunId(1), round: 1, stage: 0, attempt: 0 };
+        let ticket = Ticket { run: RunId(1), round: 1, exchange: 0, attempt: 0 };
         let update = Blob { transfer: 1, bytes: 8, check: 0 };
         let offer = Offer { ticket, update, model_check: 0, scalars: Scalars::default() };
         match kind {
@@ -222,7 +222,7 @@ mod tests {
     fn running_counts_are_those_of_counting_anew() {
         let named = |index: u64| -> DeviceId { format!("d{index}").parse().unwrap() };
         let tier = |index: u64| Tier::new(index as usize % 3).unwrap();
-        let mut seats = Seats::new((0..20).map(|index| (named(index), tier(index))));
+        let mut seats = Roster::new((0..20).map(|index| (named(index), tier(index))));
         let mut rng = Rng::new(7);
         for _ in 0..4000 {
             let device = named(rng.below(20));

@@ -47,8 +47,8 @@ fn brief() -> Brief {
     Brief::sgd(2, 2, 0.5, 3)
 }
 
-fn staged(round: u32, stage: u8, task: Task, guide: Option<Blob>) -> Assignment {
-    Assignment { ticket: Ticket { round, stage, ..TICKET }, task, guide, ..assignment() }
+fn staged(round: u32, exchange: u8, task: Task, guide: Option<Blob>) -> Assignment {
+    Assignment { ticket: Ticket { round, exchange, ..TICKET }, task, guide, ..assignment() }
 }
 
 fn guided() -> Task {
@@ -104,8 +104,8 @@ impl<'a> Device<'a> {
         (offer, sent)
     }
 
-    fn exchange(&mut self, round: u32, stage: u8, task: Task) -> Scalars {
-        self.assign(&staged(round, stage, task, None));
+    fn exchange(&mut self, round: u32, exchange: u8, task: Task) -> Scalars {
+        self.assign(&staged(round, exchange, task, None));
         self.deliver().0.scalars
     }
 
@@ -198,7 +198,7 @@ fn a_second_exchange_fetches_only_what_is_new() {
     assert_eq!((first.update.transfer, first.update.bytes, sent.len()), (1, 24, 6));
     assert_eq!(device.assign(&staged(1, 1, guided(), guide())), [2]);
     let (second, sent) = device.deliver();
-    assert_eq!((second.ticket.stage, second.update.transfer), (1, 1 | 1 << 24));
+    assert_eq!((second.ticket.exchange, second.update.transfer), (1, 1 | 1 << 24));
     assert_eq!(second.model_check, crc32(&model_bytes()));
 
     let mut arena = [0.0; 38];
@@ -359,9 +359,9 @@ fn what_the_plan_has_no_segment_for_is_refused_before_anything_is_fetched() {
         (Task::Train(brief()), guide(), Code::BadPlan),
         (Task::Train(Brief { batch: 0, ..brief() }), None, Code::BadConfig),
     ];
-    for (stage, (task, guide, code)) in asks.into_iter().enumerate() {
-        device.hear(&ToDevice::Assignment(staged(1, stage as u8, task, guide)));
-        assert_eq!(device.refusal(), code, "{stage}");
+    for (exchange, (task, guide, code)) in asks.into_iter().enumerate() {
+        device.hear(&ToDevice::Assignment(staged(1, exchange as u8, task, guide)));
+        assert_eq!(device.refusal(), code, "{exchange}");
         device.wait(100);
         assert_eq!(device.say().0, [ToAggregator::Ready]);
     }

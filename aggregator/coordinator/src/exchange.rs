@@ -8,20 +8,20 @@ use common::{
 };
 
 use crate::{
+    announcement::{Announcement, upload},
     patience::{Patience, Tally},
     published::Published,
-    stage::{Stage, upload},
 };
 use strategies::{check::check_scalars, strategy::Kind};
 
-mod parked;
+mod interrupted;
 mod queue;
-mod seats;
+mod roster;
 mod upload;
 
-pub use parked::Parked;
+pub use interrupted::InterruptedUploads;
 pub use queue::Queue;
-pub use seats::{Seat, Seats};
+pub use roster::{Roster, Seat};
 pub use upload::Upload;
 
 /// What a round is for.
@@ -33,10 +33,10 @@ pub enum Purpose {
 }
 
 #[derive(Clone, Debug)]
-pub struct Round {
+pub struct OpenExchange {
     pub number: u32,
     /// Exchange of the round, from 0.
-    pub stage: u8,
+    pub exchange: u8,
     pub kind: Kind,
     pub purpose: Purpose,
     pub opened: Instant,
@@ -55,8 +55,8 @@ pub struct Round {
     /// Delivered after the deadline of their tier.
     pub late: BTreeSet<DeviceId>,
     pub lr: f32,
-    pub seats: Seats,
-    pub parked: Parked,
+    pub seats: Roster,
+    pub parked: InterruptedUploads,
     /// What each of them is told.
     pub tasks: BTreeMap<DeviceId, Task>,
     /// A vector that is sent along, by tier; empty = none.
@@ -76,9 +76,9 @@ pub struct LastAnswer {
 
 /// Who did what in a round that has ended.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ClosedRound {
+pub struct ClosedExchange {
     pub number: u32,
-    pub stage: u8,
+    pub exchange: u8,
     pub kind: Kind,
     pub lr: f32,
     pub opened: Instant,
@@ -95,12 +95,12 @@ pub struct ClosedRound {
     pub late: Vec<(DeviceId, Tier)>,
 }
 
-impl ClosedRound {
+impl ClosedExchange {
     /// Nothing has happened yet.
     pub fn empty(number: u32, lr: f32, opened: Instant) -> Self {
         Self {
             number,
-            stage: 0,
+            exchange: 0,
             kind: Kind::Train,
             lr,
             opened,
@@ -114,13 +114,13 @@ impl ClosedRound {
     }
 }
 
-impl Round {
-    pub fn open(stage: Stage, purpose: Purpose, opened: Instant) -> Self {
-        let Stage { round: number, number: stage, kind, lr, seats, guide } = stage;
+impl OpenExchange {
+    pub fn open(exchange: Announcement, purpose: Purpose, opened: Instant) -> Self {
+        let Announcement { round: number, number: exchange, kind, lr, seats, guide } = exchange;
         let asked = |(device, tier, _): &(DeviceId, Tier, Task)| (device.clone(), *tier);
         Self {
             number,
-            stage,
+            exchange,
             kind,
             purpose,
             opened,
@@ -132,8 +132,8 @@ impl Round {
             wanted: vec![],
             late: BTreeSet::new(),
             lr,
-            seats: Seats::new(seats.iter().map(asked)),
-            parked: Parked::default(),
+            seats: Roster::new(seats.iter().map(asked)),
+            parked: InterruptedUploads::default(),
             tasks: seats.into_iter().map(|(device, _, task)| (device, task)).collect(),
             guide,
         }
@@ -212,10 +212,10 @@ impl Round {
     }
 
     /// The outcome, device by device.
-    pub fn settle(&self, closed: Instant, connected: impl Fn(&DeviceId) -> bool) -> ClosedRound {
-        let mut result = ClosedRound {
+    pub fn settle(&self, closed: Instant, connected: impl Fn(&DeviceId) -> bool) -> ClosedExchange {
+        let mut result = ClosedExchange {
             number: self.number,
-            stage: self.stage,
+            exchange: self.exchange,
             kind: self.kind,
             lr: self.lr,
             opened: self.opened,

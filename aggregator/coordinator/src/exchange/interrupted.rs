@@ -7,9 +7,9 @@ use common::{DeviceId, Instant, message::Offer};
 use super::Upload;
 
 #[derive(Clone, Debug, Default)]
-pub struct Parked(BTreeMap<DeviceId, Upload>);
+pub struct InterruptedUploads(BTreeMap<DeviceId, Upload>);
 
-impl Parked {
+impl InterruptedUploads {
     /// Keeps at most so many; the one of which least has arrived begins again.
     pub fn park(&mut self, device: DeviceId, mut upload: Upload, most: usize) {
         if upload.bytes.is_empty() {

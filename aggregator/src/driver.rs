@@ -28,7 +28,7 @@ const TIMER_GRAIN_MS: u64 = 20;
 const MAX_BUFFERS: usize = 32;
 
 #[derive(Debug)]
-pub struct Hub {
+pub struct Driver {
     coordinator: Mutex<Coordinator>,
     lines: Mutex<HashMap<ConnId, Arc<Line>>>,
     /// For frames that arrive, while nobody uses them.
@@ -64,7 +64,7 @@ impl Line {
     }
 }
 
-impl Hub {
+impl Driver {
     pub fn new(coordinator: Coordinator, worker: mpsc::Sender<Job>) -> Self {
         Self {
             coordinator: Mutex::new(coordinator),

@@ -6,7 +6,7 @@ use crate::published::Published;
 use strategies::strategy::Kind;
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct Stage {
+pub struct Announcement {
     pub round: u32,
     /// From 0.
     pub number: u8,
@@ -18,7 +18,7 @@ pub struct Stage {
     pub guide: Vec<Published>,
 }
 
-impl Stage {
+impl Announcement {
     /// A checksum of all that devices are told.
     pub fn digest(&self) -> u32 {
         let guides: Vec<u32> = self.guide.iter().map(Published::check).collect();
