@@ -182,7 +182,7 @@ pub struct GradArgs {
     /// Samples, [N, ...] as the model takes them; whole numbers for an embedding
     #[arg(long, value_name = "X.npy")]
     pub inputs: PathBuf,
-    /// Classes, [N] or one per token [N, T]; for the other losses numbers, [N] or [N, outputs]
+    /// Classes of shape (N), or (N, T) with one per token; for the other losses numbers of shape (N) or (N, outputs)
     #[arg(long, value_name = "Y.npy")]
     pub labels: PathBuf,
     /// File to write: `loss`, and every gradient under its initializer's name
