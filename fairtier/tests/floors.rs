@@ -42,16 +42,18 @@ const FORBIDDEN: [&str; 12] = [
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // Without the packages of other platforms, which a build has not fetched.
     let output = Command::new(cargo)
         .args([
             "metadata",
             "--format-version",
             "1",
-            "--offline",
             "--locked",
             "--all-features",
-            "--manifest-path",
+            "--filter-platform",
+            &host(),
         ])
+        .arg("--manifest-path")
         .arg(manifest)
         .output()
         .expect("cargo starts");
@@ -73,6 +75,13 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
             (own.to_owned(), normal.map(|&dep| dep.to_owned()).collect())
         })
         .collect()
+}
+
+/// The platform that this is built on.
+fn host() -> String {
+    let output = Command::new("rustc").arg("-vV").output().expect("rustc starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host").to_owned()
 }
 
 fn reach(dependencies: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
