@@ -1,7 +1,7 @@
 //! Where connections, the worker and the clock meet around the Coordinator.
 //!
 //! Readers call in with what arrived, the worker with what is durable, the timer when it is time.
-//! Whoever calls also hands on what follows: actions to the worker, wakes to the writers. The lock
+//! The caller also hands on what follows: actions to the worker, wakes to the writers. The lock
 //! is held for the Coordinator's own work only, never for a socket or a disk.
 
 use std::{

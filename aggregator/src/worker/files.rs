@@ -49,7 +49,7 @@ impl RoundWorker {
         Ok(onnx::export(&self.conductor.run.model.graph.slice(mask)?, &slice, &options)?)
     }
 
-    /// The present model, for whoever looks at the directory.
+    /// Writes the present model into the gateway's directory.
     pub fn write_model(&self) -> Result<(), WorkerError> {
         if self.dir.is_none() {
             return Ok(());

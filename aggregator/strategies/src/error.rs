@@ -24,6 +24,6 @@ pub enum CombineError<E> {
     Update { device: common::DeviceId, expected: usize, got: usize },
     #[error(transparent)]
     Strategy(#[from] StrategyError),
-    #[error("an update can not be read: {0}")]
+    #[error("an update cannot be read: {0}")]
     Read(E),
 }

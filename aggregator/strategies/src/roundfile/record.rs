@@ -54,7 +54,7 @@ pub struct RoundDump<'a, U> {
 pub enum RecordError<E> {
     #[error("{path}: {source}")]
     Write { path: PathBuf, source: io::Error },
-    #[error("an update can not be read: {0}")]
+    #[error("an update cannot be read: {0}")]
     Read(E),
 }
 
