@@ -110,7 +110,7 @@ def credentials():
         token = run("token", "--dir", f"{dir}/gw", "--replace", "cam-1").decode().split()[-1]
         seed("credentials", "token", token)
         run("enroll", "--dir", f"{dir}/gw", "--out", dir, "--serial", "--tiers", "3,4", "m4")
-        seed("serial", "page", pathlib.Path(dir, "m4.page").read_bytes())
+        seed("serial", "board-identity", pathlib.Path(dir, "m4.board").read_bytes())
         seed("serial", "member", pathlib.Path(dir, "gw/identity/serial/m4.key").read_bytes())
         seed("credentials", "authority.pem", pathlib.Path(dir, "gw/identity/ca.crt").read_bytes())
     seed("credentials", "name", "cam-1")

@@ -30,8 +30,8 @@ mod recent_addresses;
 mod refusals;
 mod renewals;
 
-use budget::{Budget, Counts, Part, Place};
-pub use device_connections::{ConnectionKey, DeviceConnections};
+use budget::{Budget, BudgetPart, Counts, Slot};
+pub use device_connections::{AddedConnection, ConnectionKey, DeviceConnections};
 use recent_addresses::RecentAddresses;
 pub use refusals::Refusal;
 use refusals::Refusals;
@@ -96,8 +96,8 @@ pub struct Admission {
 struct State {
     limits: Limits,
     handshakes: Budget,
-    /// Places in `handshakes`, oldest first.
-    started: VecDeque<(Instant, Place)>,
+    /// The handshakes that take up a slot of `handshakes`, oldest first.
+    started: VecDeque<StartedHandshake>,
     unproven: Budget,
     /// Connections of devices.
     devices: usize,
@@ -107,12 +107,25 @@ struct State {
     refusals: Refusals,
 }
 
+#[derive(Copy, Clone, Debug)]
+struct StartedHandshake {
+    at: Instant,
+    slot: Slot,
+}
+
+/// What a connection takes up until its peer has proved who it is.
+#[derive(Copy, Clone, Debug)]
+struct Slots {
+    handshake: Slot,
+    unproven: Slot,
+}
+
 /// A place for one connection: first among the unproven, then among the devices.
 #[derive(Debug)]
 pub struct Permit {
     address: IpAddr,
     /// Until the peer has proved who it is.
-    unproven: Option<Place>,
+    unproven: Option<Slot>,
     state: Arc<Mutex<State>>,
 }
 
@@ -141,15 +154,15 @@ impl Admission {
         let address = network(address);
         let mut state = lock(&self.state);
         state.expire_handshakes(now);
-        match state.find_places(address, validated) {
+        match state.find_slots(address, validated) {
             Err(refusal) => {
                 state.refusals.count(refusal, None);
                 Decision::Refuse(refusal)
             }
             Ok(None) => Decision::Retry,
-            Ok(Some((handshake, unproven))) => {
+            Ok(Some(Slots { handshake, unproven })) => {
                 state.handshakes.take(handshake);
-                state.started.push_back((now, handshake));
+                state.started.push_back(StartedHandshake { at: now, slot: handshake });
                 state.unproven.take(unproven);
                 budget::add(&mut state.by_address, address);
                 let unproven = Some(unproven);
@@ -173,32 +186,36 @@ impl Admission {
 
 impl State {
     fn expire_handshakes(&mut self, now: Instant) {
-        let is_over = |started: &Instant| now.saturating_duration_since(*started) >= HANDSHAKE_WINDOW;
-        while let Some((_, place)) = self.started.pop_front_if(|(started, _)| is_over(started)) {
-            self.handshakes.give_back(place);
+        let is_over =
+            |started: &mut StartedHandshake| now.saturating_duration_since(started.at) >= HANDSHAKE_WINDOW;
+        while let Some(started) = self.started.pop_front_if(is_over) {
+            self.handshakes.give_back(started.slot);
         }
     }
 
-    /// Places in both budgets, or `None` if there are some once the address has answered a Retry.
-    fn find_places(&self, address: IpAddr, validated: bool) -> Result<Option<(Place, Place)>, Refusal> {
+    /// Slots in both budgets, or `None` if there are some once the address has answered a Retry.
+    fn find_slots(&self, address: IpAddr, validated: bool) -> Result<Option<Slots>, Refusal> {
         if self.devices >= self.limits.connections {
             return Err(Refusal::Connections);
         }
         if budget::count(&self.by_address, &address) >= self.limits.per_address {
             return Err(Refusal::PerAddress);
         }
-        let find = |part| self.handshakes.find(part, address).zip(self.unproven.find(part, address));
-        if !validated && let Some(places) = find(Part::Unvalidated) {
-            return Ok(Some(places));
+        let unvalidated = |budget: &Budget| budget.find(BudgetPart::Unvalidated, address);
+        if !validated
+            && let (Some(handshake), Some(unproven)) =
+                (unvalidated(&self.handshakes), unvalidated(&self.unproven))
+        {
+            return Ok(Some(Slots { handshake, unproven }));
         }
         let is_recent = self.recent.contains(address);
         let find = |budget: &Budget| {
-            let reserved = || budget.find(Part::Reserved, address).filter(|_| is_recent);
-            budget.find(Part::Shared, address).or_else(reserved)
+            let reserved = || budget.find(BudgetPart::Reserved, address).filter(|_| is_recent);
+            budget.find(BudgetPart::Shared, address).or_else(reserved)
         };
         let handshake = find(&self.handshakes).ok_or(Refusal::Handshakes)?;
         let unproven = find(&self.unproven).ok_or(Refusal::Unproven)?;
-        Ok(validated.then_some((handshake, unproven)))
+        Ok(validated.then_some(Slots { handshake, unproven }))
     }
 }
 
@@ -206,13 +223,13 @@ impl Permit {
     /// The peer has proved who it is. Returns false if all places for devices are taken.
     pub fn admit(&mut self) -> bool {
         let mut state = lock(&self.state);
-        let Some(place) = self.unproven else { return true };
+        let Some(slot) = self.unproven else { return true };
         if state.devices >= state.limits.connections {
             state.refusals.count(Refusal::Connections, None);
             return false;
         }
         self.unproven = None;
-        state.unproven.give_back(place);
+        state.unproven.give_back(slot);
         state.devices += 1;
         state.recent.note(self.address);
         true
@@ -224,7 +241,7 @@ impl Drop for Permit {
         let mut state = lock(&self.state);
         budget::remove(&mut state.by_address, self.address);
         match self.unproven {
-            Some(place) => state.unproven.give_back(place),
+            Some(slot) => state.unproven.give_back(slot),
             None => state.devices -= 1,
         }
     }

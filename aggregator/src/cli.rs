@@ -10,7 +10,7 @@ use clap::{Subcommand, ValueEnum};
 use common::{
     Code, DeviceId,
     files::{self, MAX_MODEL},
-    output::print,
+    output::{COLUMNS, print, wrap},
 };
 use models::{Graph, onnx};
 use strategies::{registry::Registry, strategy::Needs};
@@ -18,21 +18,23 @@ use strategies::{registry::Registry, strategy::Needs};
 use crate::{
     ca::{Authority, Secrecy, write_file},
     config::{self, Config},
-    server::open_model,
+    run::open_model,
 };
 
 mod combine;
 mod examples;
+mod grant;
 mod history;
 mod members;
 mod output;
+mod remedies;
 mod serve;
 mod status;
 mod store;
-mod terms;
 
+use grant::GrantArgs;
+pub use remedies::remedy;
 use serve::ServeArgs;
-use terms::TermsArgs;
 
 /// The present model, in the gateway's directory.
 const MODEL: &str = "model.onnx";
@@ -66,7 +68,7 @@ enum Command {
         /// Where to put NAME.pem
         #[arg(long, default_value = ".")]
         out: PathBuf,
-        /// For boards behind a bridge: a key instead of a certificate, as NAME.page for their flash
+        /// For boards behind a bridge: a key instead of a certificate, as NAME.board for their flash
         #[arg(long)]
         serial: bool,
         /// Also for names that are enrolled or were revoked: what they had until now is no longer good
@@ -75,7 +77,7 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
         #[command(flatten)]
-        terms: TermsArgs,
+        grant: GrantArgs,
         /// Names of devices: up to 32 of a-z A-Z 0-9 . _ -
         #[arg(required = true)]
         devices: Vec<DeviceId>,
@@ -94,7 +96,7 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
         #[command(flatten)]
-        terms: TermsArgs,
+        grant: GrantArgs,
         device: DeviceId,
     },
     /// Make devices strangers: certificates, boards' keys and open tokens of these names are no longer good, open connections
@@ -220,13 +222,16 @@ impl Round {
 #[derive(clap::Args, Debug)]
 #[command(after_help = examples::CODES)]
 pub struct Codes {
+    /// Codes to explain with what to do about them, as in E33; without any, the whole table
+    #[arg(value_name = "CODE", value_parser = remedies::parse)]
+    codes: Vec<Code>,
     #[arg(long, default_value = "table")]
     format: Format,
 }
 
 impl Codes {
     pub fn run(&self) -> Result<()> {
-        codes(self.format)
+        codes(&self.codes, self.format)
     }
 }
 
@@ -241,11 +246,11 @@ impl Gateway {
         start_log(&self.log)?;
         match self.command {
             Command::Init { dir, format } => init(&dir, format),
-            Command::Enroll { dir, out, serial, replace, format, terms, devices } => {
-                members::enroll(&dir, &out, serial, replace, &terms, &devices, format)
+            Command::Enroll { dir, out, serial, replace, format, grant, devices } => {
+                members::enroll(&dir, &out, serial, replace, &grant, &devices, format)
             }
-            Command::Token { dir, hours, replace, format, terms, device } => {
-                members::token(&dir, hours, replace, &terms, &device, format)
+            Command::Token { dir, hours, replace, format, grant, device } => {
+                members::token(&dir, hours, replace, &grant, &device, format)
             }
             Command::Members { dir, format } => members::list(&dir, format),
             Command::RotateServerKey { dir, format } => members::rotate_server_key(&dir, format),
@@ -335,16 +340,21 @@ fn export(dir: &Path, out: &Path, format: Format) -> Result<()> {
     Ok(print(&text)?)
 }
 
-fn codes(format: Format) -> Result<()> {
+fn codes(named: &[Code], format: Format) -> Result<()> {
+    let shown = if named.is_empty() { Code::ALL } else { named };
     let text = match format {
         Format::Json => {
-            let row = |code: &Code| serde_json::json!({ "code": code.number(), "name": code.name(), "text": code.text() });
-            serde_json::Value::from_iter(Code::ALL.iter().map(row)).to_string() + "\n"
+            let row = |code: &Code| serde_json::json!({ "code": code.number(), "name": code.name(), "text": code.text(), "remedy": remedy(*code) });
+            serde_json::Value::from_iter(shown.iter().map(row)).to_string() + "\n"
         }
-        Format::Table => {
-            let row = |code: &Code| format!("E{:02}  {:<18} {}\n", code.number(), code.name(), code.text());
-            Code::ALL.iter().map(row).collect()
+        Format::Table if named.is_empty() => {
+            let row = |code: &Code| {
+                let head = format!("E{:02}  {:<18} ", code.number(), code.name());
+                format!("{head}{}\n", wrap(code.text(), head.len(), COLUMNS))
+            };
+            shown.iter().map(row).collect()
         }
+        Format::Table => shown.iter().map(|code| format!("{code}\n{}\n", remedy(*code))).collect(),
     };
     Ok(print(&text)?)
 }

@@ -16,7 +16,7 @@ use common::{
 use models::{plan::PlanOptions, tiers::TierSpec};
 use serde::{Deserialize, Serialize};
 
-use coordinator::{Settings, patience::Patience};
+use coordinator::{Settings, pacing::Deadlines};
 use strategies::{
     guard::{Bonus, GuardConfig, Mode},
     method::Method,
@@ -38,6 +38,8 @@ pub enum ConfigError {
     Read { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Parse(#[from] toml::de::Error),
+    #[error("the configuration cannot be written as TOML: {0}")]
+    Write(#[from] toml::ser::Error),
     #[error("{key} = {value}: {why}")]
     Value { key: &'static str, value: String, why: &'static str },
 }
@@ -333,7 +335,7 @@ impl Config {
             rounds: self.run.rounds,
             min_devices: self.run.min_devices,
             participation: self.round.participation,
-            patience: Patience {
+            deadlines: Deadlines {
                 deadline_s: self.round.deadline_s.clone(),
                 quorum: self.round.quorum.clone(),
                 give_up_s: self.round.give_up_s,
@@ -375,8 +377,8 @@ mod tests {
         let text = "[model]\ntiers = [1.0, 0.5]\n[round]\ndeadline_s = [60, 300]\nquorum = [0.8, 0]";
         let settings = Config::parse(text).unwrap().settings(Needs::default());
         let slow = Tier::new(1).unwrap();
-        assert_eq!(settings.patience.deadline(slow), common::Duration::from_secs(300));
-        assert_eq!(settings.patience.quorum.of(slow), Some(0.0));
+        assert_eq!(settings.deadlines.deadline(slow), common::Duration::from_secs(300));
+        assert_eq!(settings.deadlines.quorum.of(slow), Some(0.0));
     }
 
     #[test]

@@ -19,7 +19,6 @@ use common::{DeviceId, Instant, TierSet, transfer::Lane};
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-use crate::worker::Job;
 use coordinator::{Action, Coordinator, Waiting, fleet::ConnId};
 
 /// Timers may be late by this much.
@@ -27,10 +26,18 @@ const TIMER_GRAIN_MS: u64 = 20;
 /// Buffers that are kept for later: as many as updates arrive at a time.
 const MAX_BUFFERS: usize = 32;
 
+/// What the worker is told.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
+pub enum Job {
+    Execute(Action),
+    Stop,
+}
+
 #[derive(Debug)]
 pub struct Driver {
     coordinator: Mutex<Coordinator>,
-    lines: Mutex<HashMap<ConnId, Arc<Line>>>,
+    signals: Mutex<HashMap<ConnId, Arc<ConnectionSignals>>>,
     /// For frames that arrive, while nobody uses them.
     buffers: Mutex<Vec<Vec<u8>>>,
     worker: Mutex<mpsc::Sender<Job>>,
@@ -42,13 +49,13 @@ pub struct Driver {
 
 /// What a connection's writer waits for.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct ConnectionSignals {
     wake: Notify,
     closing: std::sync::atomic::AtomicBool,
     displaced: Notify,
 }
 
-impl Line {
+impl ConnectionSignals {
     pub async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -68,7 +75,7 @@ impl Driver {
     pub fn new(coordinator: Coordinator, worker: mpsc::Sender<Job>) -> Self {
         Self {
             coordinator: Mutex::new(coordinator),
-            lines: Mutex::default(),
+            signals: Mutex::default(),
             buffers: Mutex::default(),
             worker: Mutex::new(worker),
             timer: Notify::new(),
@@ -88,12 +95,12 @@ impl Driver {
                 Action::Disconnect(conn) => self.hang_up(conn),
                 Action::Displace(conn) => self.displace(conn),
                 // A worker that is gone has said why; the server is on its way down.
-                action => _ = lock(&self.worker).send(Job::Do(action)),
+                action => _ = lock(&self.worker).send(Job::Execute(action)),
             }
         }
         while let Some(conn) = coordinator.poll_wake() {
-            if let Some(line) = lock(&self.lines).get(&conn) {
-                line.wake.notify_one();
+            if let Some(signals) = lock(&self.signals).get(&conn) {
+                signals.wake.notify_one();
             }
         }
         let notices: Vec<_> = std::iter::from_fn(|| coordinator.poll_notice()).collect();
@@ -110,28 +117,28 @@ impl Driver {
 
     /// Devices that the run knows.
     pub fn members(&self) -> Vec<DeviceId> {
-        lock(&self.coordinator).fleet().members().map(|member| member.record.device.clone()).collect()
+        lock(&self.coordinator).fleet().devices().map(|device| device.record.device.clone()).collect()
     }
 
     /// A device has proved who it is; `allowed` are the tiers it may have.
-    pub fn connect(&self, device: DeviceId, allowed: TierSet) -> (ConnId, Arc<Line>) {
+    pub fn connect(&self, device: DeviceId, allowed: TierSet) -> (ConnId, Arc<ConnectionSignals>) {
         let conn = ConnId(self.next_conn.fetch_add(1, Ordering::Relaxed));
-        let line = Arc::new(Line::default());
-        lock(&self.lines).insert(conn, line.clone());
+        let signals = Arc::new(ConnectionSignals::default());
+        lock(&self.signals).insert(conn, signals.clone());
         self.with(|coordinator, _| {
             coordinator.handle_connected(conn, device);
             coordinator.allow(conn, allowed);
         });
-        (conn, line)
+        (conn, signals)
     }
 
     pub fn disconnect(&self, conn: ConnId) {
-        lock(&self.lines).remove(&conn);
+        lock(&self.signals).remove(&conn);
         self.with(|coordinator, now| coordinator.handle_disconnected(conn, now));
     }
 
     pub fn connections(&self) -> usize {
-        lock(&self.lines).len()
+        lock(&self.signals).len()
     }
 
     /// Room for what arrives on one stream.
@@ -193,15 +200,15 @@ impl Driver {
     }
 
     fn displace(&self, conn: ConnId) {
-        if let Some(line) = lock(&self.lines).get(&conn) {
-            line.displaced.notify_one();
+        if let Some(signals) = lock(&self.signals).get(&conn) {
+            signals.displaced.notify_one();
         }
     }
 
     fn hang_up(&self, conn: ConnId) {
-        if let Some(line) = lock(&self.lines).get(&conn) {
-            line.closing.store(true, Ordering::Release);
-            line.wake.notify_one();
+        if let Some(signals) = lock(&self.signals).get(&conn) {
+            signals.closing.store(true, Ordering::Release);
+            signals.wake.notify_one();
         }
     }
 }

@@ -4,7 +4,7 @@
 //! | module | what it knows | what it does not know |
 //! |---|---|---|
 //! | [`store`] | disks | what an update means |
-//! | [`quic`], [`admission`], [`ca`], [`enrol`] | sockets, their limits, certificates | rounds |
+//! | [`quic`], [`admission`], [`ca`] | sockets, their limits, certificates | rounds |
 //! | [`config`] | `fairtier.toml` | |
 //! | [`run`], [`driver`], [`worker`], [`server`] | how these meet | |
 #![forbid(unsafe_code)]
@@ -14,9 +14,9 @@
 pub mod admission;
 pub mod ca;
 pub mod cli;
+mod clock;
 pub mod config;
 pub mod driver;
-pub mod enrol;
 pub mod quic;
 pub mod run;
 pub mod server;

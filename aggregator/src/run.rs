@@ -8,36 +8,44 @@ use common::{Instant, transfer::LinkLimits};
 
 use crate::{
     config::Config,
-    server::{ServerError, check_fixed_tiers, open_method, open_model, open_run},
     store::Store,
-    worker::{Observer, OwnSamples, RoundWorker},
+    worker::{Observer, ProbeSamples, RoundWorker},
 };
 use coordinator::{
-    Coordinator, OpenRound, Start,
+    Coordinator, ReopenedExchange, Start,
     conductor::{Conductor, Probe, RunState, state},
 };
 use strategies::{guard::Guard, method::Method, registry::Registry, tiered::TieredModel};
 
-/// See the module.
+mod error;
+mod model;
+mod saved;
+
+pub use error::RunError;
+use model::check_fixed_tiers;
+pub use model::{open_method, open_model};
+pub use saved::fingerprint;
+
+/// A Coordinator and the worker that carries out what it asks for.
 #[derive(Debug)]
 pub struct Run {
     pub coordinator: Coordinator,
     pub worker: RoundWorker,
 }
 
-/// What a configuration leads to.
+/// What a run is made of, before anything is written.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedRun {
     pub method: Method,
     pub model: TieredModel,
     /// Parameters that a new run begins with.
     pub initial: Vec<f32>,
-    pub probe: Option<OwnSamples>,
+    pub probe: Option<ProbeSamples>,
 }
 
-/// What surrounds a run.
+/// What a run is opened with, besides its configuration.
 #[expect(missing_debug_implementations, reason = "taken apart at once")]
-pub struct Surroundings {
+pub struct RunEnvironment {
     pub store: Box<dyn Store>,
     pub limits: LinkLimits,
     /// Where files for people go.
@@ -48,11 +56,11 @@ pub struct Surroundings {
 
 impl Run {
     /// Starts a run, or goes on with the one in the store.
-    pub fn open(registry: &Registry, config: &Config, around: Surroundings) -> Result<Self, ServerError> {
-        let Surroundings { mut store, limits, dir, observer, now } = around;
-        let Prepared { mut method, model, initial, probe } = Self::prepare(registry, config)?;
+    pub fn open(registry: &Registry, config: &Config, environment: RunEnvironment) -> Result<Self, RunError> {
+        let RunEnvironment { mut store, limits, dir, observer, now } = environment;
+        let PreparedRun { mut method, model, initial, probe } = Self::prepare(registry, config)?;
         let needs = method.needs();
-        let saved = open_run(&mut *store, &model, config, initial)?;
+        let saved = saved::load_or_begin(&mut *store, &model, config, initial)?;
         let (state, past) = state::split(&saved.strategy_state);
         method.restore(state)?;
         let mut guard = Guard::new(config.guard.clone());
@@ -78,13 +86,13 @@ impl Run {
             params: config.strategy.params.clone(),
         };
         let mut worker = RoundWorker::new(store, Conductor::new(run), config.store.record, dir, observer);
-        let open = match &saved.open {
+        let reopened = match &saved.open {
             Some(open) => {
                 let scalars =
                     |entry: &crate::store::Entry| (entry.header.device.clone(), entry.header.scalars.clone());
                 let delivered = open.updates.iter().map(scalars).collect();
                 let wanted = open.record.wanted.clone();
-                Some(OpenRound { exchange: worker.reopen(open)?, wanted, delivered })
+                Some(ReopenedExchange { announcement: worker.reopen(open)?, wanted, delivered })
             }
             None => None,
         };
@@ -94,14 +102,14 @@ impl Run {
             attempt: worker.conductor.run.attempt,
             devices: saved.devices,
             fixed: config.devices.clone().into_iter().collect::<BTreeMap<_, _>>(),
-            open,
+            reopened,
         };
         let coordinator = Coordinator::new(settings, model, &worker.conductor.run.parameters, start, now);
         Ok(Self { coordinator, worker })
     }
 
     /// Everything that a configuration can be wrong in, before anything is written.
-    pub fn prepare(registry: &Registry, config: &Config) -> Result<Prepared, ServerError> {
+    pub fn prepare(registry: &Registry, config: &Config) -> Result<PreparedRun, RunError> {
         let mut method = open_method(registry, config)?;
         let needs = method.needs();
         config.suits(&method)?;
@@ -110,8 +118,8 @@ impl Run {
         method.see_images(&dims.iter().map(|dim| dim.size(model.graph.full())).collect::<Vec<_>>());
         check_fixed_tiers(config, model.plans.len())?;
         method.fits(&model.regions)?;
-        let probe = OwnSamples::open(&config.guard, &model)?;
-        Ok(Prepared { method, model, initial, probe })
+        let probe = ProbeSamples::open(&config.guard, &model)?;
+        Ok(PreparedRun { method, model, initial, probe })
     }
 }
 
@@ -121,12 +129,12 @@ mod tests {
 
     use super::*;
     use crate::store::MemoryStore;
-    use coordinator::Action;
+    use coordinator::{Action, record::DeviceInTier};
     use strategies::device::DeviceRecord;
 
     fn open(config: &Config, store: Box<dyn Store>) -> RoundWorker {
         let limits = LinkLimits::QUIC;
-        let around = Surroundings { store, limits, dir: None, observer: None, now: Instant::ZERO };
+        let around = RunEnvironment { store, limits, dir: None, observer: None, now: Instant::ZERO };
         Run::open(&Registry::standard(), config, around).unwrap().worker
     }
 
@@ -144,8 +152,9 @@ mod tests {
             worker.act(Action::Register(record)).unwrap();
         }
         let nothing = worker.conductor.run.method.save();
-        let seats = devices[..2].iter().map(|device| (device.clone(), tier)).collect();
-        worker.act(Action::OpenRound { number: 1, seats, wanted: vec![1] }).unwrap();
+        let selected =
+            devices[..2].iter().map(|device| DeviceInTier { device: device.clone(), tier }).collect();
+        worker.act(Action::OpenRound { round: 1, selected, wanted: vec![1] }).unwrap();
         let state = worker.conductor.run.method.save();
         assert_ne!(state, nothing);
         let again = open(&config, worker.store);

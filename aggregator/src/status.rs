@@ -2,7 +2,7 @@
 //!
 //! It has two parts with one writer each: the worker knows the run and its last round, the server knows whom the run waits for
 //! now. The file is replaced whole whenever one of them changes, so that it is never half of anything. Whether a server runs
-//! is not written down, because a server that is killed could not take it back: [`is_served`] looks at a lock.
+//! is not written down, because a server that is killed could not take it back: [`is_serving`] looks at a lock.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use common::files::{self, Draft, Secrecy};
+use common::files::{self, AtomicFile, Secrecy};
 use serde_json::{Map, Value};
 
 pub const FILE: &str = "status.json";
@@ -63,8 +63,9 @@ impl StatusFile {
     }
 
     fn write(&self, parts: &Parts) -> io::Result<()> {
-        // The run is an object that is not empty.
-        let run = parts.run.strip_suffix('}').unwrap_or_default();
+        // `waiting` becomes the last key of the run's object, which has others.
+        debug_assert!(parts.run.ends_with('}'), "{}", parts.run);
+        let run = &parts.run[..parts.run.len() - 1];
         replace(&self.dir, FILE, format!("{run},\"waiting\":{}}}", parts.waiting).as_bytes())
     }
 }
@@ -76,7 +77,7 @@ pub fn last(dir: &Path) -> Option<Value> {
 
 /// Says that a server runs in this directory, until it is dropped. The server has the store open already, so that no other
 /// one runs here.
-pub fn mark_served(dir: &Path) -> io::Result<File> {
+pub fn mark_serving(dir: &Path) -> io::Result<File> {
     let path = dir.join(LOCK);
     // Other users could have opened that of an earlier program, and could hold it: a new one they cannot.
     if fs::metadata(&path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0) {
@@ -98,7 +99,7 @@ pub fn mark_served(dir: &Path) -> io::Result<File> {
 }
 
 /// Whether a server runs in this directory.
-pub fn is_served(dir: &Path) -> io::Result<bool> {
+pub fn is_serving(dir: &Path) -> io::Result<bool> {
     let file = match File::open(dir.join(LOCK)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         file => file?,
@@ -115,7 +116,7 @@ pub fn is_served(dir: &Path) -> io::Result<bool> {
 
 /// A reader sees the old file or the new one, never half of one. It is for the owner and the owner's group.
 pub fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    Draft::open(&dir.join(name), Secrecy::Group)?.show(bytes)
+    AtomicFile::create(&dir.join(name), Secrecy::Group)?.commit_unsynced(bytes)
 }
 
 #[cfg(test)]
@@ -141,12 +142,12 @@ mod tests {
     #[test]
     fn a_server_is_seen_as_long_as_it_lives_and_looking_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(!is_served(dir.path()).unwrap());
+        assert!(!is_serving(dir.path()).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        let held = mark_served(dir.path()).unwrap();
-        assert!(is_served(dir.path()).unwrap() && is_served(dir.path()).unwrap());
+        let held = mark_serving(dir.path()).unwrap();
+        assert!(is_serving(dir.path()).unwrap() && is_serving(dir.path()).unwrap());
         drop(held);
-        assert!(!is_served(dir.path()).unwrap());
+        assert!(!is_serving(dir.path()).unwrap());
     }
 
     #[test]
@@ -159,9 +160,9 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let other = File::open(&path).unwrap();
         other.lock().unwrap();
-        let _held = mark_served(dir.path()).unwrap();
+        let _held = mark_serving(dir.path()).unwrap();
         assert_eq!(mode(&path), 0o600);
-        assert!(is_served(dir.path()).unwrap());
+        assert!(is_serving(dir.path()).unwrap());
         replace(dir.path(), FILE, b"{}").unwrap();
         assert_eq!(mode(&dir.path().join(FILE)), 0o640);
     }

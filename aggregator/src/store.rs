@@ -17,9 +17,10 @@ use std::{
 use common::{Code, DeviceId, RunId, message::Ticket};
 use serde::{Deserialize, Serialize};
 
-pub use coordinator::record::{ExchangeRecord, Header, RoundRecord, Selected};
+pub use coordinator::record::{DeviceInTier, ExchangeRecord, RoundRecord, UpdateHeader};
 use strategies::{device::DeviceRecord, strategy::Kind};
 
+mod cow_file;
 mod disk;
 mod error;
 mod history;
@@ -27,19 +28,18 @@ mod ledger;
 mod memory;
 mod migrate;
 mod model;
-mod overlay;
-mod shelf;
+mod payload_pool;
 mod spool;
-mod spooled;
+mod spooled_updates;
 mod verify;
 
 pub use disk::{DiskStore, Options};
 pub use error::StoreError;
 pub(crate) use error::is_full;
-pub use history::{Fault, Faults, Report, ReportReader, Reports, Why};
+pub use history::{FaultReason, LineFault, LineFaults, Report, ReportReader, Reports};
 pub use memory::MemoryStore;
-pub use spooled::Spooled;
-pub use verify::{RolledBack, Verified};
+pub use spooled_updates::SpooledUpdates;
+pub use verify::{RolledBack, VerifyReport};
 
 /// The state of one run.
 pub trait Store: Send {
@@ -47,7 +47,7 @@ pub trait Store: Send {
     fn begin_run(&mut self, run: &RunRecord, parameters: &[f32]) -> Result<(), StoreError>;
 
     /// What a run left behind; `None` if no run has begun. Refused if `model` is another one.
-    fn load(&mut self, model: &ModelMark) -> Result<Option<Saved>, StoreError>;
+    fn load(&mut self, model: &ModelFingerprint) -> Result<Option<SavedRun>, StoreError>;
 
     /// Adds or replaces a device.
     fn register(&mut self, device: &DeviceRecord) -> Result<(), StoreError>;
@@ -57,7 +57,7 @@ pub trait Store: Send {
 
     /// Takes an update of the open round. It counts, and is durable, after the next [`Store::settle`]. Says whether it
     /// is new: the first update of a device in an exchange stays, so a repeated one does no harm.
-    fn put(&mut self, update: &UpdateRecord<'_>) -> Result<Kept, StoreError>;
+    fn put(&mut self, update: &UpdateRecord<'_>) -> Result<PutOutcome, StoreError>;
 
     /// Makes everything durable that was put since, in one commit. On an error none of it counts.
     fn settle(&mut self) -> Result<(), StoreError>;
@@ -102,7 +102,7 @@ pub trait Store: Send {
 
 /// What tells one model under its tiers from another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ModelMark {
+pub struct ModelFingerprint {
     /// Checksum of the model's structure.
     pub digest: u32,
     /// Parameters of the whole model.
@@ -114,7 +114,7 @@ pub struct ModelMark {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunRecord {
     pub run: RunId,
-    pub model: ModelMark,
+    pub model: ModelFingerprint,
     /// The configuration as it was, for people and for checks on restart.
     pub config: String,
 }
@@ -122,7 +122,7 @@ pub struct RunRecord {
 /// An update on its way into the store.
 #[derive(Clone, PartialEq, Debug)]
 pub struct UpdateRecord<'a> {
-    pub header: Header,
+    pub header: UpdateHeader,
     /// As received, encoded.
     pub payload: &'a [u8],
 }
@@ -130,7 +130,7 @@ pub struct UpdateRecord<'a> {
 /// An update in the store.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    pub header: Header,
+    pub header: UpdateHeader,
     /// Where its record starts in the spool.
     offset: u64,
     /// Bytes of the payload.
@@ -148,10 +148,10 @@ impl Entry {
 
 /// What became of an update that was put.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Kept {
+pub enum PutOutcome {
     New,
     /// The round already has an update of this device; this one was not stored.
-    Known,
+    Duplicate,
 }
 
 /// The result of a round.
@@ -168,7 +168,7 @@ pub struct Commit<'a> {
 
 /// What a run left behind.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Saved {
+pub struct SavedRun {
     pub run: RunRecord,
     /// The round that is open, or the one to open next.
     pub next_round: u32,
@@ -190,18 +190,31 @@ pub struct OpenRound {
     pub updates: Vec<Entry>,
 }
 
+/// What tells an update from all others of a run.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct UpdateName {
+    ticket: Ticket,
+    device: DeviceId,
+}
+
+impl UpdateName {
+    fn of(entry: &Entry) -> Self {
+        Self { ticket: entry.header.ticket, device: entry.header.device.clone() }
+    }
+}
+
 /// Those whose updates stay after a commit: the latest of each device, of at most `history` devices.
-fn kept(entries: &[Entry], history: usize) -> BTreeSet<(Ticket, DeviceId)> {
+fn kept(entries: &[Entry], history: usize) -> BTreeSet<UpdateName> {
     let mut last = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.header.kind == Kind::Train) {
-        let Header { ticket, device, .. } = &entry.header;
+        let UpdateHeader { ticket, device, .. } = &entry.header;
         let newest = last.entry(device).or_insert(*ticket);
         *newest = (*newest).max(*ticket);
     }
     let mut kept: Vec<_> = last.into_iter().map(|(device, ticket)| (ticket.round, device, ticket)).collect();
     kept.sort_unstable_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
     kept.truncate(history);
-    kept.into_iter().map(|(_, device, ticket)| (ticket, device.clone())).collect()
+    kept.into_iter().map(|(_, device, ticket)| UpdateName { ticket, device: device.clone() }).collect()
 }
 
 impl UpdateRecord<'_> {
@@ -215,7 +228,7 @@ impl UpdateRecord<'_> {
     }
 }
 
-impl ModelMark {
+impl ModelFingerprint {
     fn expect_len(&self, parameters: &[f32]) -> Result<(), StoreError> {
         match parameters.len() {
             got if got as u64 == self.parameters => Ok(()),

@@ -5,7 +5,6 @@
 //! of its own ([`RoundWorker::run`]), so that a slow disk holds up no connection. A simulation calls it directly.
 
 use std::{
-    io,
     path::PathBuf,
     sync::{
         Arc,
@@ -14,15 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Code, DeviceId, Tier, message::Ticket, metrics::Summary};
-use models::onnx;
+use common::{Tier, metrics::Summary};
 use serde_json::{Map, Value};
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use crate::{
-    driver::Driver,
+    driver::{Driver, Job},
     status::StatusFile,
-    store::{Commit, Header, OpenRound, RoundRecord, Store, StoreError, UpdateRecord, is_full},
+    store::{Commit, OpenRound, RoundRecord, Store},
 };
 use coordinator::{
     Action, Coordinator, StoredUpdate,
@@ -31,15 +29,18 @@ use coordinator::{
     published::Published,
     report::RoundReport,
 };
-use strategies::check::{check_encoded, check_update};
 
 mod deliveries;
+mod error;
 mod files;
 mod probe;
+mod updates;
 
-pub use deliveries::Shelf;
+pub use deliveries::StoredDeliveries;
+pub use error::WorkerError;
 use files::RoundFiles;
-pub use probe::{OwnSamples, ProbeError};
+pub use probe::{ProbeError, ProbeSamples};
+pub use updates::UpdateOutcome;
 
 /// Updates that wait for one another's disk writes: at most this many, for at most this long.
 const GROUP: usize = 32;
@@ -47,54 +48,11 @@ const GROUP_WAIT: Duration = Duration::from_millis(5);
 /// Files for people are not written more often than this, however short rounds are; the last ones always are.
 const FILES_EVERY: Duration = Duration::from_millis(250);
 
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
-pub enum Job {
-    Do(Action),
-    Stop,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WorkerError {
-    #[error("{code}: {0}", code = .0.code())]
-    Store(#[from] StoreError),
-    #[error("the model cannot be exported: {0}")]
-    Export(#[from] onnx::ExportError),
-    #[error("the model cannot be sliced: {0}")]
-    Slice(#[from] models::graph::SliceError),
-    #[error("the model cannot be sliced: {0}")]
-    Length(#[from] common::slice::WrongLength),
-    #[error("a report cannot be written as JSON: {0}")]
-    Report(#[from] serde_json::Error),
-    #[error("{path}: {source}", path = .path.display())]
-    Write { path: PathBuf, source: io::Error },
-}
-
-impl WorkerError {
-    /// Whether stored data is damaged, or the database has failed in a way of which nothing is known.
-    pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Store(StoreError::Damaged { .. } | StoreError::Database { .. }))
-    }
-
-    /// Whether there is no room on the disk for what has to be written.
-    pub fn is_full(&self) -> bool {
-        match self {
-            Self::Store(failed) => failed.is_full(),
-            Self::Write { source, .. } => is_full(source),
-            _ => false,
-        }
-    }
-}
-
-/// What became of an update.
-pub type Answer = (DeviceId, Ticket, Result<(), Code>);
-
 /// What the Coordinator must be told once an action is carried out; see [`RoundWorker::tell`].
 #[derive(Debug)]
 pub enum Reply {
     Opened(Announcement),
-    Stored(Vec<Answer>),
+    Stored(Vec<UpdateOutcome>),
     /// What each tier is sent from now on; the commit may still be due.
     Committed(Vec<Published>),
     Onnx {
@@ -116,7 +74,7 @@ pub struct RoundWorker {
     /// The open round, if the store does not know of it or of its present exchange.
     unrecorded: Option<RoundRecord>,
     /// The round before, if the store does not know its result.
-    due: Option<Due>,
+    pending: Option<PendingCommit>,
     round_files: RoundFiles,
     /// Where `status.json` and `model.onnx` go.
     dir: Option<PathBuf>,
@@ -131,7 +89,7 @@ pub struct RoundWorker {
 
 /// What the store has to know of a round that is combined.
 #[derive(Clone, Debug)]
-struct Due {
+struct PendingCommit {
     report: RoundReport,
     /// Of the strategy and the guard.
     state: Vec<u8>,
@@ -156,7 +114,7 @@ impl RoundWorker {
             store,
             conductor,
             unrecorded: None,
-            due: None,
+            pending: None,
             round_files: RoundFiles(dir.clone().filter(|_| record)),
             status_file: dir.as_deref().map(|dir| Arc::new(StatusFile::new(dir))),
             dir,
@@ -168,19 +126,19 @@ impl RoundWorker {
 
     /// The exchange that was open when the gateway stopped, formed again.
     pub fn reopen(&mut self, open: &OpenRound) -> Result<Announcement, WorkerError> {
-        let reopened = self.conductor.reopen(&open.record, &mut Shelf(&mut *self.store))?;
+        let reopened = self.conductor.reopen(&open.record, &mut StoredDeliveries(&mut *self.store))?;
         self.unrecorded = reopened.changed;
         Ok(reopened.announcement)
     }
 
     /// The store knows everything that devices have been told.
     pub fn is_settled(&self) -> bool {
-        self.due.is_none() && self.unrecorded.is_none()
+        self.pending.is_none() && self.unrecorded.is_none()
     }
 
     /// A round is combined and not committed.
-    pub fn has_due_commit(&self) -> bool {
-        self.due.is_some()
+    pub fn has_pending_commit(&self) -> bool {
+        self.pending.is_some()
     }
 
     /// Works until told to stop. An error means that the run cannot go on.
@@ -189,13 +147,13 @@ impl RoundWorker {
         while let Some(job) = next.take().map_or_else(|| self.await_job(jobs), |job| Ok(Some(job)))? {
             match job {
                 Job::Stop => break,
-                Job::Do(Action::Store(update)) => {
+                Job::Execute(Action::Store(update)) => {
                     self.record()?;
                     let (reply, left) = self.store_group(update, jobs, driver)?;
                     self.pass_on(reply, driver);
                     next = left;
                 }
-                Job::Do(action) => {
+                Job::Execute(action) => {
                     if let Some(reply) = self.begin(action)? {
                         self.pass_on(reply, driver);
                     }
@@ -234,9 +192,9 @@ impl RoundWorker {
     pub fn tell(&self, reply: Reply, coordinator: &mut Coordinator, now: common::Instant) {
         match reply {
             Reply::Opened(exchange) => coordinator.handle_opened(exchange, now),
-            Reply::Stored(answers) => {
-                for (device, ticket, answer) in answers {
-                    coordinator.handle_stored(&device, ticket, answer, now);
+            Reply::Stored(outcomes) => {
+                for UpdateOutcome { device, ticket, stored } in outcomes {
+                    coordinator.handle_stored(&device, ticket, stored, now);
                 }
             }
             Reply::Committed(published) => coordinator.handle_committed(published, now),
@@ -268,7 +226,7 @@ impl RoundWorker {
 
     /// Makes the result of the last round durable, and then known.
     fn commit(&mut self) -> Result<(), WorkerError> {
-        let Some(Due { report, state }) = self.due.take() else { return Ok(()) };
+        let Some(PendingCommit { report, state }) = self.pending.take() else { return Ok(()) };
         self.store.commit_round(&Commit {
             round: report.round,
             parameters: &self.conductor.run.parameters,
@@ -296,7 +254,7 @@ impl RoundWorker {
                     self.commit()?;
                     self.store.open_round(&record)?;
                 }
-                self.due = Some(Due { report, state });
+                self.pending = Some(PendingCommit { report, state });
                 if durable_first {
                     self.commit()?;
                 }
@@ -319,18 +277,24 @@ impl RoundWorker {
                 self.conductor.run.fleet.insert(device.device.clone(), device);
                 None
             }
-            Action::OpenRound { number, seats, wanted } => {
+            Action::OpenRound { round, selected, wanted } => {
                 let Self { conductor, store, round_files, .. } = self;
-                let next = conductor.open(number, seats, wanted, &mut Shelf(&mut **store), round_files)?;
+                let next = conductor.open(
+                    round,
+                    selected,
+                    wanted,
+                    &mut StoredDeliveries(&mut **store),
+                    round_files,
+                )?;
                 Some(self.follow(next)?)
             }
             Action::Store(update) => {
-                let answer = self.put(&update)?;
-                Some(self.settle(vec![answer])?)
+                let outcome = self.put(&update)?;
+                Some(self.settle(vec![outcome])?)
             }
             Action::Close(closed) => {
                 let Self { conductor, store, round_files, .. } = self;
-                let next = conductor.close(closed, &mut Shelf(&mut **store), round_files)?;
+                let next = conductor.close(closed, &mut StoredDeliveries(&mut **store), round_files)?;
                 Some(self.follow(next)?)
             }
             Action::Finish(closed) => {
@@ -360,82 +324,20 @@ impl RoundWorker {
         driver: &Driver,
     ) -> Result<(Reply, Option<Job>), WorkerError> {
         let until = Instant::now() + GROUP_WAIT;
-        let (mut answers, mut next, mut left) = (vec![], Some(first), None);
+        let (mut outcomes, mut next, mut left) = (vec![], Some(first), None);
         while let Some(update) = next.take() {
-            answers.push(self.put(&update)?);
+            outcomes.push(self.put(&update)?);
             let StoredUpdate { device, ticket, payload, last, .. } = update;
             driver.with(|coordinator, now| coordinator.handle_written(&device, ticket, payload, now));
-            if answers.len() >= GROUP || last {
+            if outcomes.len() >= GROUP || last {
                 break;
             }
             match jobs.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Job::Do(Action::Store(update))) => next = Some(update),
+                Ok(Job::Execute(Action::Store(update))) => next = Some(update),
                 Ok(other) => left = Some(other),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
         }
-        Ok((self.settle(answers)?, left))
-    }
-
-    /// Checks an update and hands it to the store, once what is due is [recorded](RoundWorker::record). It counts when it is
-    /// [settled](RoundWorker::settle). What is wrong with it is the answer; an error is the store's, and no device's fault.
-    pub fn put(&mut self, update: &StoredUpdate) -> Result<Answer, WorkerError> {
-        let stored = match self.check(update) {
-            Err(code) => Err(code),
-            Ok(norms) => {
-                let header = Header {
-                    ticket: update.ticket,
-                    device: update.device.clone(),
-                    tier: update.tier,
-                    kind: update.kind,
-                    vectors: update.vectors,
-                    lr: update.lr,
-                    codec: update.codec,
-                    scalars: update.scalars.clone(),
-                    norms,
-                };
-                match self.store.put(&UpdateRecord { header, payload: &update.payload }) {
-                    Err(refused @ (StoreError::WrongRound { .. } | StoreError::TooLong)) => {
-                        Err(refused.code())
-                    }
-                    put => put.map(|_| Ok(()))?,
-                }
-            }
-        };
-        if let Err(code) = stored {
-            warn!(device = %update.device, "update refused: {code}");
-        }
-        Ok((update.device.clone(), update.ticket, stored))
-    }
-
-    /// Waits until what was put is durable, then answers all.
-    pub fn settle(&mut self, answers: Vec<Answer>) -> Result<Reply, WorkerError> {
-        self.store.settle()?;
-        Ok(Reply::Stored(answers))
-    }
-
-    /// Squared norms of an update by region; numbers alone have none.
-    fn check(&self, update: &StoredUpdate) -> Result<Vec<f64>, Code> {
-        let regions = &self.conductor.run.model.regions;
-        let count = regions.sets().len();
-        let pieces = regions.pieces(update.tier);
-        match update.vectors {
-            0 => Ok(vec![0.0; count]),
-            1 => check_encoded(&update.payload, update.codec, pieces, count),
-            vectors => {
-                let len = update.codec.count_in(update.payload.len()).ok_or(Code::WrongShape)?;
-                let mut values = vec![0.0; len];
-                update.codec.decode(&update.payload, &mut values).map_err(|_| Code::WrongShape)?;
-                let mut parts = values.chunks(len.div_ceil(usize::from(vectors)).max(1));
-                let mut norms = check_update(parts.next().unwrap_or(&[]), pieces, count)?;
-                // The guard shortens both by the longer one.
-                parts.try_for_each(|part| {
-                    let others = check_update(part, pieces, count)?;
-                    norms.iter_mut().zip(others).for_each(|(norm, other)| *norm = norm.max(other));
-                    Ok::<_, Code>(())
-                })?;
-                Ok(norms)
-            }
-        }
+        Ok((self.settle(outcomes)?, left))
     }
 }

@@ -18,7 +18,7 @@ use aggregator::config::ConfigError;
 use client::data::DataError;
 use serde::Serialize;
 
-use fleet::Fleet;
+use fleet::AttackFleet;
 use sim::{data::SetError, engine::EngineError, partition::PartitionError};
 use strategies::Registry;
 
@@ -33,9 +33,9 @@ mod table;
 mod tests;
 mod wisdm;
 
-pub use change::Change;
-pub use row::{Attack, Honest, Row};
-pub use run::Figures;
+pub use change::PairedChange;
+pub use row::{Attack, GuardRow, Honest};
+pub use run::FleetFigures;
 pub use table::table;
 
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,7 @@ pub enum AttackError {
 /// Whose samples the fleet has.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Data {
+pub enum AttackData {
     /// The built-in digits, a Dirichlet draw (0.5) of classes for every device.
     Digits,
     /// People with a phone (WISDM): one device per person.
@@ -74,7 +74,7 @@ pub enum Data {
 /// What to run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct AttackOptions {
-    pub data: Data,
+    pub data: AttackData,
     pub devices: usize,
     /// Widths of the tiers, widest first; devices are dealt to them in turn.
     pub tiers: Vec<f64>,
@@ -86,7 +86,7 @@ pub struct AttackOptions {
     pub participation: f64,
     /// Guards that are compared: a name and its `[guard]`.
     pub guards: Vec<(String, String)>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<GuardRow>,
     /// Of the first run.
     pub seed: u64,
     pub seeds: u64,
@@ -97,7 +97,7 @@ impl Default for AttackOptions {
     fn default() -> Self {
         let guard = |name: &str, keys: &str| (name.to_owned(), keys.to_owned());
         Self {
-            data: Data::Digits,
+            data: AttackData::Digits,
             devices: 20,
             tiers: vec![1.0, 0.5, 0.25],
             rounds: 100,
@@ -110,7 +110,7 @@ impl Default for AttackOptions {
                 guard("agreeing", "bonus = \"agreeing\""),
                 guard("probe", PROBE),
             ],
-            rows: Row::all(),
+            rows: GuardRow::all(),
             seed: 1,
             seeds: 5,
             threads: 2,
@@ -123,37 +123,37 @@ const PROBE: &str = "probe";
 
 /// One row, under every guard.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct RowResult {
+pub struct GuardRowResult {
     #[serde(flatten)]
-    pub row: Row,
+    pub row: GuardRow,
     /// By guard, in the order of the options.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<GuardCell>,
 }
 
 /// A row under one guard.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Cell {
+pub struct GuardCell {
     pub guard: String,
     /// Mean loss, relative to the reference.
-    pub loss: Change,
+    pub loss: PairedChange,
     /// Variance of losses over devices, relative to the reference.
-    pub variance: Change,
+    pub variance: PairedChange,
     /// Accuracy of the device or devices that the row is about (honest rows), or of the worst tenth, in points.
-    pub points: Change,
+    pub points: PairedChange,
     /// Means over seeds of the figures themselves.
-    pub mean: Figures,
+    pub mean: FleetFigures,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct AttackResult {
     pub options: AttackOptions,
-    pub rows: Vec<RowResult>,
+    pub rows: Vec<GuardRowResult>,
 }
 
 /// One run: a row, a seed, a guard.
 #[derive(Clone, Debug)]
-struct Unit {
-    row: Row,
+struct AttackRun {
+    row: GuardRow,
     seed: u64,
     guard: (String, String),
 }
@@ -173,7 +173,7 @@ pub fn run(
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(unit) = units.get(at) else { return Ok(()) };
-            let fleet = Fleet::new(options, unit.row, unit.seed)?;
+            let fleet = AttackFleet::new(options, unit.row, unit.seed)?;
             let figures = run::once(registry, options, &fleet, unit)?;
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             done.insert(key(unit), figures);
@@ -192,9 +192,9 @@ pub fn run(
     Ok(AttackResult { options: options.clone(), rows })
 }
 
-type Key = (String, u64, String);
+type RunKey = (String, u64, String);
 
-fn key(unit: &Unit) -> Key {
+fn key(unit: &AttackRun) -> RunKey {
     (unit.row.to_string(), unit.seed, unit.guard.0.clone())
 }
 
@@ -203,12 +203,12 @@ fn seeds(options: &AttackOptions) -> std::ops::Range<u64> {
 }
 
 /// All runs, references included, each once.
-fn units(options: &AttackOptions) -> Vec<Unit> {
-    let mut units: BTreeMap<Key, Unit> = BTreeMap::new();
+fn units(options: &AttackOptions) -> Vec<AttackRun> {
+    let mut units: BTreeMap<RunKey, AttackRun> = BTreeMap::new();
     for &row in &options.rows {
         for seed in seeds(options) {
-            let reference = Unit { row: row.reference(), seed, guard: off() };
-            let guarded = options.guards.iter().map(|guard| Unit { row, seed, guard: guard.clone() });
+            let reference = AttackRun { row: row.reference(), seed, guard: off() };
+            let guarded = options.guards.iter().map(|guard| AttackRun { row, seed, guard: guard.clone() });
             units.extend(guarded.chain([reference]).map(|unit| (key(&unit), unit)));
         }
     }
@@ -219,25 +219,29 @@ fn off() -> (String, String) {
     ("off".to_owned(), "mode = \"off\"".to_owned())
 }
 
-fn result(options: &AttackOptions, row: Row, done: &BTreeMap<Key, Vec<run::DeviceScore>>) -> RowResult {
-    let figures = |row: Row, seed: u64, guard: &(String, String), of: Row| {
-        let scores = done.get(&key(&Unit { row, seed, guard: guard.clone() }));
-        Figures::of(scores.map_or(&[][..], Vec::as_slice), options, of, seed)
+fn result(
+    options: &AttackOptions,
+    row: GuardRow,
+    done: &BTreeMap<RunKey, Vec<run::FinalScore>>,
+) -> GuardRowResult {
+    let figures = |row: GuardRow, seed: u64, guard: &(String, String), of: GuardRow| {
+        let scores = &done[&key(&AttackRun { row, seed, guard: guard.clone() })];
+        FleetFigures::of(scores, options, of, seed)
     };
     let cell = |guard: &(String, String)| {
-        let pairs: Vec<(Figures, Figures)> = seeds(options)
+        let pairs: Vec<(FleetFigures, FleetFigures)> = seeds(options)
             .map(|seed| (figures(row, seed, guard, row), figures(row.reference(), seed, &off(), row)))
             .collect();
-        let relative = |of: fn(&Figures) -> f64| {
-            Change::of(pairs.iter().map(|(now, then)| 100.0 * (of(now) / of(then) - 1.0)))
+        let relative = |of: fn(&FleetFigures) -> f64| {
+            PairedChange::of(pairs.iter().map(|(now, then)| 100.0 * (of(now) / of(then) - 1.0)))
         };
-        Cell {
+        GuardCell {
             guard: guard.0.clone(),
             loss: relative(|figures| figures.loss),
             variance: relative(|figures| figures.variance),
-            points: Change::of(pairs.iter().map(|(now, then)| 100.0 * (now.subject - then.subject))),
-            mean: Figures::mean(&pairs.iter().map(|(now, _)| *now).collect::<Vec<_>>()),
+            points: PairedChange::of(pairs.iter().map(|(now, then)| 100.0 * (now.subject - then.subject))),
+            mean: FleetFigures::mean(&pairs.iter().map(|(now, _)| *now).collect::<Vec<_>>()),
         }
     };
-    RowResult { row, cells: options.guards.iter().map(cell).collect() }
+    GuardRowResult { row, cells: options.guards.iter().map(cell).collect() }
 }

@@ -131,6 +131,7 @@ impl Codec {
             let bytes = &mut bytes[..len];
             let sent =
                 self.encode(values, block * BLOCK, seed, bytes).and_then(|()| self.decode(bytes, residual));
+            debug_assert!(sent.is_ok(), "a block fits the buffer");
             for (left, &value) in residual.iter_mut().zip(values) {
                 let rest = value - *left;
                 *left = if sent.is_ok() && rest.is_finite() { rest } else { 0.0 };

@@ -1,7 +1,7 @@
 //! How a device gets a certificate: one question and one answer on a QUIC connection of its own protocol.
 //!
 //! ```text
-//! device  -> Question (postcard), end of stream
+//! device  -> EnrolRequest (postcard), end of stream
 //! device <-  certificates in PEM: the device's, then the authority's; end of stream. Or the connection is closed with a Code.
 //! ```
 
@@ -18,15 +18,15 @@ pub const SERVER_ISSUED: &str = "server-issued: ";
 
 /// Asks for a certificate.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
+pub struct EnrolRequest {
     /// Of the token; none on a connection with a certificate, which is renewed.
     pub secret: Option<[u8; 32]>,
     /// The device's public key: an uncompressed point of P-256.
     pub key: Vec<u8, 65>,
 }
 
-impl core::fmt::Debug for Question {
+impl core::fmt::Debug for EnrolRequest {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Question").field("token", &self.secret.is_some()).finish_non_exhaustive()
+        f.debug_struct("EnrolRequest").field("token", &self.secret.is_some()).finish_non_exhaustive()
     }
 }

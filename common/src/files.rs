@@ -2,7 +2,7 @@
 //!
 //! | helper | what it is for |
 //! |---|---|
-//! | [`Draft`], [`write_file`] | a file that is there whole or not at all, with its permissions from the first moment on |
+//! | [`AtomicFile`], [`write_file`] | a file that is there whole or not at all, with its permissions from the first moment on |
 //! | [`make_private_dir`], [`private`], [`tighten`] | directories and files for their owner alone (0700, 0600) |
 //! | [`read`], [`read_text`], [`open_regular`] | a file of a user: a regular one, up to a bound |
 
@@ -17,7 +17,7 @@ use std::{
 
 /// An ONNX file is one protobuf message, which ends at 2 GiB.
 pub const MAX_MODEL: u64 = 2 << 30;
-/// Certificates, keys, tokens and flash pages are far below this.
+/// Certificates, keys, tokens and board identities are far below this.
 pub const MAX_CREDENTIAL: u64 = 64 << 10;
 /// Configurations are far below this.
 pub const MAX_CONFIG: u64 = 1 << 20;
@@ -46,36 +46,36 @@ impl Secrecy {
 
 /// A file on its way to its place: it is written beside it and then renamed. Dropped before that, nothing is left.
 #[derive(Debug)]
-pub struct Draft {
+pub struct AtomicFile {
     file: File,
-    part: PathBuf,
+    temporary: PathBuf,
     path: PathBuf,
 }
 
-impl Draft {
+impl AtomicFile {
     /// Fails where the file could not be written, before anything depends on it. It has its permissions from the
     /// first moment on.
-    pub fn open(path: &Path, secrecy: Secrecy) -> io::Result<Self> {
+    pub fn create(path: &Path, secrecy: Secrecy) -> io::Result<Self> {
         if path.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         // No device's name contains this character.
-        let mut part = path.as_os_str().to_owned();
-        part.push("~");
-        let part = PathBuf::from(part);
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push("~");
+        let temporary = PathBuf::from(temporary);
         // What was left there may be readable by others, or lead elsewhere.
-        let _ = fs::remove_file(&part);
+        let _ = fs::remove_file(&temporary);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, secrecy.mode());
         #[cfg(not(unix))]
         let _ = secrecy;
-        Ok(Self { file: options.open(&part)?, part, path: path.to_owned() })
+        Ok(Self { file: options.open(&temporary)?, temporary, path: path.to_owned() })
     }
 
     /// Puts the file into its place, for good.
-    pub fn keep(mut self, content: impl AsRef<[u8]>) -> io::Result<()> {
+    pub fn commit(mut self, content: impl AsRef<[u8]>) -> io::Result<()> {
         self.file.write_all(content.as_ref())?;
         self.file.sync_all()?;
         self.rename()?;
@@ -83,25 +83,25 @@ impl Draft {
     }
 
     /// Puts the file into its place. After a power cut the old one may be there again.
-    pub fn show(mut self, content: impl AsRef<[u8]>) -> io::Result<()> {
+    pub fn commit_unsynced(mut self, content: impl AsRef<[u8]>) -> io::Result<()> {
         self.file.write_all(content.as_ref())?;
         self.rename()
     }
 
     /// Refuses to put into place what another process has begun there since.
     fn rename(&self) -> io::Result<()> {
-        if !is_file_at(&self.file, &self.part)? {
+        if !is_file_at(&self.file, &self.temporary)? {
             return Err(io::Error::other("another process writes this file; try again"));
         }
-        fs::rename(&self.part, &self.path)
+        fs::rename(&self.temporary, &self.path)
     }
 }
 
-impl Drop for Draft {
+impl Drop for AtomicFile {
     fn drop(&mut self) {
         // Once it is in its place, there is none.
-        if is_file_at(&self.file, &self.part).unwrap_or(false) {
-            let _ = fs::remove_file(&self.part);
+        if is_file_at(&self.file, &self.temporary).unwrap_or(false) {
+            let _ = fs::remove_file(&self.temporary);
         }
     }
 }
@@ -120,7 +120,7 @@ fn is_file_at(_: &File, path: &Path) -> io::Result<bool> {
 
 /// Replaces a file, for good.
 pub fn write_file(path: &Path, content: impl AsRef<[u8]>, secrecy: Secrecy) -> io::Result<()> {
-    Draft::open(path, secrecy)?.keep(content)
+    AtomicFile::create(path, secrecy)?.commit(content)
 }
 
 /// Gives a file another name in its directory, for good. What it holds is made durable before.
@@ -248,12 +248,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.key");
         write_file(&path, "old", Secrecy::Public).unwrap();
-        let draft = Draft::open(&path, Secrecy::Secret).unwrap();
+        let file = AtomicFile::create(&path, Secrecy::Secret).unwrap();
         // Half of a key, and then the power fails.
-        (&draft.file).write_all(b"ne").unwrap();
-        assert_eq!(mode(&draft.part), 0o600);
+        (&file.file).write_all(b"ne").unwrap();
+        assert_eq!(mode(&file.temporary), 0o600);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        drop(draft);
+        drop(file);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left of it");
 
         let before = File::open(&path).unwrap();
@@ -278,20 +278,20 @@ mod tests {
     fn half_of_another_process_s_file_is_not_put_into_place() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.key");
-        let first = Draft::open(&path, Secrecy::Secret).unwrap();
-        let second = Draft::open(&path, Secrecy::Secret).unwrap();
-        first.keep("first").unwrap_err();
+        let first = AtomicFile::create(&path, Secrecy::Secret).unwrap();
+        let second = AtomicFile::create(&path, Secrecy::Secret).unwrap();
+        first.commit("first").unwrap_err();
         assert!(!path.exists());
-        second.keep("second").unwrap();
+        second.commit("second").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "second");
     }
 
     #[test]
     fn a_place_that_cannot_be_written_is_noticed_before() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Draft::open(&dir.path().join("missing/a.key"), Secrecy::Secret).is_err());
+        assert!(AtomicFile::create(&dir.path().join("missing/a.key"), Secrecy::Secret).is_err());
         fs::create_dir(dir.path().join("a.key")).unwrap();
-        assert!(Draft::open(&dir.path().join("a.key"), Secrecy::Secret).is_err());
+        assert!(AtomicFile::create(&dir.path().join("a.key"), Secrecy::Secret).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Names of devices and runs.
+//! Names of devices, runs, exchanges and transfers.
 
 use core::{fmt, str::FromStr};
 
@@ -69,5 +69,86 @@ pub struct RunId(pub u64);
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
+    }
+}
+
+/// One exchange of one round of a run.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ExchangeId {
+    /// From 1.
+    pub round: u32,
+    /// Within the round, from 0.
+    pub exchange: u8,
+}
+
+/// One transfer on a connection. The highest two bits of what the aggregator sends are its [`TransferKind`].
+///
+/// Each direction counts for itself: the update of a device may have the number of a model.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TransferId(pub u32);
+
+/// What the aggregator sends in a transfer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum TransferKind {
+    /// A tier's slice of the model.
+    Model,
+    /// A vector beside the model; see [`crate::message::Assignment::guide`].
+    Guide,
+    /// A sub-model as an ONNX file.
+    Onnx,
+}
+
+impl TransferId {
+    const ONNX: u32 = 1 << 31;
+    const GUIDE: u32 = 1 << 30;
+    const NUMBER: u32 = Self::GUIDE - 1;
+
+    /// The model that a round starts from.
+    pub const fn model(round: u32) -> Self {
+        Self(round & Self::NUMBER)
+    }
+
+    /// Unlike the model, a guide changes from exchange to exchange.
+    pub const fn guide(ExchangeId { round, exchange }: ExchangeId) -> Self {
+        Self(Self::GUIDE | (round << 3 | exchange as u32 & 7) & Self::NUMBER)
+    }
+
+    /// The ONNX file of the model after `round`.
+    pub const fn onnx(round: u32) -> Self {
+        Self(Self::ONNX | round & Self::NUMBER)
+    }
+
+    /// What a device sends in an exchange.
+    pub const fn update(ExchangeId { round, exchange }: ExchangeId) -> Self {
+        Self(round ^ (exchange as u32) << 24)
+    }
+
+    /// Says what the aggregator sends; says nothing about an update.
+    pub const fn kind(self) -> TransferKind {
+        match self.0 {
+            id if id & Self::ONNX != 0 => TransferKind::Onnx,
+            id if id & Self::GUIDE != 0 => TransferKind::Guide,
+            _ => TransferKind::Model,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_transfers_are_those_of_protocol_4() {
+        let second = ExchangeId { round: 5, exchange: 1 };
+        let ids = [
+            (TransferId::model(5), TransferKind::Model, 5),
+            (TransferId::guide(second), TransferKind::Guide, 1 << 30 | 5 << 3 | 1),
+            (TransferId::onnx(5), TransferKind::Onnx, 1 << 31 | 5),
+        ];
+        for (id, kind, number) in ids {
+            assert_eq!((id.kind(), id.0), (kind, number));
+        }
+        assert_eq!(TransferId::update(second).0, 5 | 1 << 24);
     }
 }

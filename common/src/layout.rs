@@ -16,16 +16,10 @@
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::mask::WidthMask;
+use crate::mask::{AxisId, WidthMask};
 
-/// More hidden axes than an edge model has layers.
-pub const MAX_AXES: usize = 32;
 /// Convolution kernels are the tensors of highest rank.
 pub const MAX_RANK: usize = 4;
-
-/// One hidden axis of the model, such as "the units of the second layer".
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct AxisId(pub u8);
 
 /// One dimension of a tensor: `blocks x width(axis) x inner` indices.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

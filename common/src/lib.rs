@@ -16,10 +16,10 @@
 //! | sealed frame | a frame that whoever carries it can not read or forge (feature `sealed`) | `sealed` |
 //! | Transfer | a tensor on its way in acknowledged chunks | [`transfer`] |
 //! | Question | how a device asks for a certificate | [`enrol`] |
-//! | Terms | what a certificate says beyond a name: allowed tiers, when to renew | [`certificate`] |
+//! | Grant | what a certificate grants its device: until when, which tiers (feature `x509`) | `certificate` |
 //! | Codec | how numbers become bytes | [`codec`] |
 //! | Code | the number by which both ends name an error | [`error`] |
-//! | Draft, Secrecy | files on a machine that others use, too (feature `std`) | `files` |
+//! | AtomicFile, Secrecy | files on a machine that others use, too (feature `std`) | `files` |
 //! | printable text | what a peer has said, fit for a log (feature `std`) | `printable` |
 //!
 //! Time and randomness are arguments everywhere ([`time`], [`rng`]).
@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod brief;
+#[cfg(feature = "x509")]
 pub mod certificate;
 pub mod codec;
 pub mod enrol;
@@ -58,10 +59,10 @@ pub mod wire;
 
 pub use codec::Codec;
 pub use error::Code;
-pub use id::{DeviceId, RunId};
-pub use layout::{AxisId, Dim, Layout, TensorShape};
-pub use mask::WidthMask;
-pub use region::{RegionId, Run};
+pub use id::{DeviceId, ExchangeId, RunId, TransferId};
+pub use layout::{Dim, Layout, TensorShape};
+pub use mask::{AxisId, WidthMask};
+pub use region::{RegionId, RegionSpan};
 pub use tier::{Budget, Tier, TierSet};
 pub use time::{Duration, Instant};
 pub use version::Versions;

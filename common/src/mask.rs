@@ -3,7 +3,12 @@
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::layout::{AxisId, MAX_AXES};
+/// More hidden axes than an edge model has layers.
+pub const MAX_AXES: usize = 32;
+
+/// One hidden axis of the model, such as "the units of the second layer".
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct AxisId(pub u8);
 
 /// One width per hidden axis. A tier keeps a prefix, so this is all there is to store.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -64,12 +69,12 @@ impl WidthMask {
         self.widths.len() == other.widths.len() && self.widths.iter().zip(&other.widths).all(|(a, b)| a >= b)
     }
 
-    /// Width of an axis; 1 where there is none. An unknown axis keeps nothing.
+    /// Width of an axis; 1 where there is none. The mask must be one of the model's.
     pub(crate) fn of(&self, axis: Option<AxisId>) -> usize {
-        match axis {
-            None => 1,
-            Some(AxisId(axis)) => self.widths.get(usize::from(axis)).map_or(0, |&width| width as usize),
-        }
+        let Some(AxisId(axis)) = axis else { return 1 };
+        let width = self.widths.get(usize::from(axis));
+        debug_assert!(width.is_some(), "the mask has no axis {axis}");
+        width.map_or(0, |&width| width as usize)
     }
 }
 

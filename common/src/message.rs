@@ -1,7 +1,7 @@
-//! What a device and the aggregator say to each other.
+//! Messages between a device and the aggregator.
 //!
-//! The device drives: it repeats a request until it is answered, and the aggregator's answers follow
-//! from its state alone, so a lost or repeated message does no harm on any link.
+//! The device drives: it repeats a request until it is answered, and the aggregator's answers depend on
+//! its state alone. So a lost or repeated message does no harm on any link.
 //!
 //! ```text
 //! device                              aggregator
@@ -19,7 +19,7 @@
 //! chunks                           -> acknowledged with Ack
 //!                                  <- Receipt, once the update is durable
 //! ```
-//! New variants go to the end of an enum and say since when they exist; new fields go into the tail of a message. Every
+//! New variants go to the end of an enum and state their version in `since`; new fields go into the tail of a message. Every
 //! change raises [`crate::version::PROTOCOL_VERSION`].
 
 use heapless::Vec;
@@ -29,58 +29,78 @@ use crate::{
     brief::{Brief, GroupReport, MAX_GROUPS},
     codec::Codec,
     error::Code,
-    id::{DeviceId, RunId},
-    plan::{Node, PlanInfo, Step},
+    id::{DeviceId, ExchangeId, RunId, TransferId},
+    plan::{BackwardStep, Node, PlanInfo},
     small::only_with,
     tier::{Budget, Tier},
     time::Duration,
 };
 
-/// Nodes in one [`PlanPart`]: as many as surely fit a control frame.
+/// Most nodes in one [`PlanPart`]: they fit a control frame in any case.
 pub const PLAN_PART: usize = 3;
-/// Steps of the backward schedule in one [`PlanPart`].
+/// Most steps of the backward schedule in one [`PlanPart`].
 pub const PLAN_STEPS: usize = 16;
 /// The shortest [`ToDevice::Wait`].
 pub const IDLE: Duration = Duration::from_secs(10);
-/// Steps that one [`Task::Try`] can name; none on a board without feature `full`.
+/// Most steps of one [`Task::Try`]; none on a board without feature `full`.
 pub const MAX_TRIALS: usize = if cfg!(feature = "full") { 12 } else { 0 };
 
+/// A message from a device.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "there is no heap to put the large one on")]
 pub enum ToAggregator {
+    /// The first message on every connection.
     Hello(Hello),
-    /// Asks for nodes and steps of the Plan from these numbers on.
+    /// Requests nodes and steps of the Plan, starting with these.
     PlanRequest {
+        /// The first node.
         node: u16,
+        /// The first step of the backward schedule.
         step: u16,
     },
+    /// The device is free and asks for work.
     Ready,
+    /// Requests bytes of a model, guide or file.
     Fetch(Fetch),
+    /// Acknowledges them.
     Ack(Ack),
+    /// The device is still working.
     Progress(Progress),
+    /// The work is done.
     Offer(Offer),
+    /// The device cannot do what it is asked to.
     Refusal(Refusal),
-    /// Asks for the device's sub-model as an ONNX file.
+    /// Requests the device's sub-model as an ONNX file.
     PullOnnx,
+    /// The device leaves.
     Goodbye,
 }
 
+/// A message to a device.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ToDevice {
+    /// The device is admitted.
     Welcome(Welcome),
+    /// Answers [`ToAggregator::PlanRequest`].
     PlanPart(PlanPart),
+    /// Work for the device.
     Assignment(Assignment),
-    /// Nothing to do now; ask again after this time, or earlier if something arrives. What it is beyond [`IDLE`] is the
-    /// device's place among all of them, so that they do not come at once; also when it comes back after a lost link.
+    /// There is no work; ask again after this time, or when something arrives. The time beyond [`IDLE`] differs between
+    /// devices, so that they do not all ask at once. After a lost link, the device waits this long before it reconnects.
     Wait(Duration),
+    /// Requests bytes of an update.
     Fetch(Fetch),
+    /// Acknowledges them.
     Ack(Ack),
+    /// Answers [`ToAggregator::Offer`].
     Receipt(Receipt),
+    /// The device is not admitted, or its message was not understood.
     Refusal(Refusal),
-    /// The ONNX file that was asked for.
+    /// Answers [`ToAggregator::PullOnnx`]: the file can be fetched.
     Onnx(Blob),
     /// The run is over.
     Finished {
+        /// The last round.
         round: u32,
     },
 }
@@ -102,7 +122,7 @@ impl ToAggregator {
         }
     }
 
-    /// The message as a peer of this version knows it; `None` if it knows none like it.
+    /// The message for a peer of this version; `None` if that version does not have it.
     pub fn for_version(mut self, version: u8) -> Option<Self> {
         if let Self::Refusal(refusal) = &mut self {
             refusal.code = refusal.code.for_version(version);
@@ -128,7 +148,7 @@ impl ToDevice {
         }
     }
 
-    /// The message as a peer of this version knows it; `None` if it knows none like it.
+    /// The message for a peer of this version; `None` if that version does not have it.
     pub fn for_version(mut self, version: u8) -> Option<Self> {
         match &mut self {
             Self::Refusal(refusal) => refusal.code = refusal.code.for_version(version),
@@ -142,19 +162,24 @@ impl ToDevice {
 /// First message of a device on every connection. Its tail: [`crate::Versions`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Hello {
+    /// The name in the device's certificate.
     pub device: DeviceId,
+    /// Its hardware.
     pub budget: Budget,
+    /// Its samples.
     pub data: DataSummary,
-    /// Longest chunk the device's link and buffers take.
+    /// Longest chunk in bytes that its link and buffers take.
     pub max_chunk: u32,
-    /// Nodes the device can store.
+    /// Nodes of a Plan that it can store.
     pub max_nodes: u16,
 }
 
-/// What the aggregator may know of a shard.
+/// What the aggregator is told about a shard.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DataSummary {
+    /// Samples for training.
     pub train_samples: u32,
+    /// Samples for tests.
     pub test_samples: u32,
     /// Numbers per sample.
     pub inputs: u32,
@@ -165,51 +190,72 @@ pub struct DataSummary {
     pub groups: Vec<u32, MAX_GROUPS>,
 }
 
-/// Its tail, if the Hello had one: the protocol version that both use from here on, a `u8`.
+/// The tier of a device. Its tail, if the Hello had one: the negotiated protocol version, a `u8`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Welcome {
+    /// The run that the device takes part in.
     pub run: RunId,
+    /// The tier that the device is assigned to.
     pub tier: Tier,
+    /// Sizes of its Plan.
     pub plan: PlanInfo,
 }
 
+/// Some nodes and steps of a Plan.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PlanPart {
-    /// Of the plan these nodes belong to.
+    /// Digest of the whole Plan.
     pub digest: u32,
-    /// Number of the first node here, and of the first step.
+    /// Number of the first node here.
     pub node: u16,
+    /// Number of the first step here.
     pub step: u16,
+    /// Empty after the last node.
     pub nodes: Vec<Node, PLAN_PART>,
-    pub steps: Vec<Step, PLAN_STEPS>,
+    /// Steps of the backward schedule; empty after the last one.
+    pub steps: Vec<BackwardStep, PLAN_STEPS>,
 }
 
-/// Names what one device is asked in one exchange of a round.
+/// Identifies what devices are asked in one exchange of a round.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Ticket {
+    /// The run of the round.
     pub run: RunId,
+    /// From 1.
     pub round: u32,
-    /// Exchange of the round, from 0.
+    /// Within the round, from 0.
     pub exchange: u8,
-    /// Raised when devices are told something else in the same exchange than before: after a rollback, or when
-    /// the aggregator was started again in the middle of it with another configuration.
+    /// Raised when the same exchange asks for something else: after a rollback, or after a restart with another
+    /// configuration.
     pub attempt: u16,
+}
+
+impl Ticket {
+    /// The exchange that is asked, without the run and the attempt.
+    pub fn exchange_id(&self) -> ExchangeId {
+        ExchangeId { round: self.round, exchange: self.exchange }
+    }
 }
 
 /// A transfer that can be fetched.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Blob {
-    pub transfer: u32,
+    /// The id to fetch it with.
+    pub transfer: TransferId,
+    /// Its length.
     pub bytes: u32,
     /// CRC-32 of all bytes; 0 where the sender forms them on the fly (updates).
     pub check: u32,
 }
 
-/// What a device is told in a round.
+/// The work of a device in an exchange.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Assignment {
+    /// The answer must have the same.
     pub ticket: Ticket,
+    /// What to do.
     pub task: Task,
+    /// The tier's slice of the model.
     pub model: Blob,
     /// How the model and the guide are encoded.
     pub codec: Codec,
@@ -218,13 +264,15 @@ pub struct Assignment {
     pub guide: Option<Blob>,
 }
 
+/// What a device is asked to do with the received model.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Task {
+    /// Train, and send the result.
     Train(Brief),
-    /// Report the losses of the received model, also by group if asked, and train nothing.
+    /// Report its losses, by group if asked, without training.
     Evaluate(Option<GroupReport>),
-    /// Train alone, from the received model, until the loss is flat, and remember the loss on validation
-    /// data. Only the steps made are reported.
+    /// Train alone until the loss no longer falls, and keep the loss on validation data. Only the number of steps is
+    /// reported.
     Alone(Alone),
     /// Report the losses at `received - step * guide` for each step.
     Try(Vec<f32, MAX_TRIALS>),
@@ -232,52 +280,61 @@ pub enum Task {
 
 only_with!("full": Alone);
 
-/// How a device finds out what it can reach without the fleet.
+/// How a device finds out which loss it reaches without the fleet.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct Alone {
-    /// Learning rate, batch, optimiser and seed; its number of epochs is the largest one made.
+    /// Learning rate, batch, optimiser and seed; its number of epochs is the maximum.
     pub brief: Brief,
-    /// Training ends when the best loss of the last `window` epochs is not better than the best one before by
-    /// more than `tolerance`, relatively.
+    /// Epochs whose best loss is compared with the best one before.
     pub window: u16,
+    /// Training ends when that relative improvement is at most this.
     pub tolerance: f32,
 }
 
-/// Asks for (more of) a transfer, from `offset` on. Also sent when a chunk was missed.
+/// Requests a transfer from `offset` on. Also sent when a chunk was missed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Fetch {
-    pub transfer: u32,
+    /// From [`Blob::transfer`].
+    pub transfer: TransferId,
+    /// The first byte.
     pub offset: u32,
 }
 
-/// Everything before `next` has arrived.
+/// Acknowledges the bytes of a transfer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Ack {
-    pub transfer: u32,
+    /// From [`Blob::transfer`].
+    pub transfer: TransferId,
+    /// All bytes before this one have arrived.
     pub next: u32,
 }
 
 /// A sign of life during training.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Progress {
+    /// Of the assignment.
     pub ticket: Ticket,
+    /// Passes that are done.
     pub step: u32,
+    /// Passes in all.
     pub steps: u32,
 }
 
-/// What a device sends back: scalars now, the update as a transfer.
+/// The answer of a device: scalars now, the update as a transfer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Offer {
+    /// Of the assignment.
     pub ticket: Ticket,
-    /// `bytes` is 0 where the task gives scalars only.
+    /// Its `bytes` are 0 if the task gives scalars only.
     pub update: Blob,
-    /// CRC-32 of the received model, as proof of what was trained.
+    /// CRC-32 of the received model: proves which model was trained.
     pub model_check: u32,
+    /// The numbers beside the update.
     pub scalars: Scalars,
 }
 
-/// The numbers of one device in one round.
+/// The numbers of one device in one exchange.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Scalars {
     /// Training samples, n_i.
@@ -288,16 +345,17 @@ pub struct Scalars {
     pub loss_after: Option<f64>,
     /// The received model on the device's own test samples.
     pub test: Option<Score>,
-    /// Optimiser steps made.
+    /// Number of optimiser steps.
     pub steps: u32,
-    /// Loss of the received model on validation data beyond that of the device's own model, r_k.
+    /// Validation loss of the received model minus that of the device's own model, r_k.
     pub gap: Option<f64>,
-    /// Sum of sample weights, V_i, where samples have weights.
+    /// Sum of sample weights, V_i, if samples have weights.
     pub mass: Option<f64>,
     /// The personal model on the device's own test samples.
     pub personal: Option<Score>,
-    /// Sum of losses of each group, and its samples.
+    /// Sum of losses of each group.
     pub group_losses: Vec<f64, MAX_GROUPS>,
+    /// Samples of each group.
     pub group_counts: Vec<u32, MAX_GROUPS>,
     /// Losses at the steps of [`Task::Try`].
     pub trials: Vec<f64, MAX_TRIALS>,
@@ -306,31 +364,38 @@ pub struct Scalars {
 /// Result of an evaluation.
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Score {
+    /// Samples in all.
     pub samples: u32,
+    /// Samples that are predicted correctly.
     pub correct: u32,
-    /// Mean loss.
+    /// Mean over the samples.
     pub loss: f64,
 }
 
 impl Score {
+    /// Share of samples that are predicted correctly; 0 without samples.
     pub fn accuracy(&self) -> f64 {
         if self.samples == 0 { 0.0 } else { f64::from(self.correct) / f64::from(self.samples) }
     }
 }
 
-/// The update is durable (`None`) or was refused.
+/// Acknowledges an update, or refuses it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Receipt {
+    /// Of the update.
     pub ticket: Ticket,
+    /// `None`: the update is durable.
     pub refused: Option<Code>,
 }
 
-/// A request that was turned down.
+/// A refusal with its reason.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Refusal {
+    /// The reason.
     pub code: Code,
-    /// Where it is about a size: what is needed and what is there, in bytes.
+    /// The size that is needed; the code determines its unit. 0 if the reason is not a size.
     pub need: u64,
+    /// The size that the device has.
     pub have: u64,
 }
 

@@ -117,7 +117,7 @@ impl PlanInfo {
         (u64::from(self.params) + u64::from(self.stats)) * 4
     }
 
-    /// Labels or target numbers per sample.
+    /// Labels or target numbers per sample; 0 for a softmax without classes, which [`Plan::check`] refuses.
     pub fn targets(&self) -> u32 {
         match self.loss {
             Loss::Softmax { classes } => self.outputs.checked_div(classes).unwrap_or(0),
@@ -146,9 +146,9 @@ impl PlanInfo {
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Node {
     pub op: Op,
-    pub input: Port,
+    pub input: Operand,
     /// The second operand of [`Op::Add`].
-    pub second: Option<Port>,
+    pub second: Option<Operand>,
     pub output: u32,
     /// Gradient of the loss by the output; absent in an inference Plan and where nobody needs it.
     pub output_grad: Option<u32>,
@@ -161,7 +161,7 @@ pub struct Node {
 
 /// A value that a node reads, and where its gradient goes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Port {
+pub struct Operand {
     pub at: u32,
     pub grad: Option<Grad>,
 }
@@ -176,7 +176,7 @@ pub struct Grad {
 
 /// One step of the backward pass.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct BackwardStep {
     pub node: u16,
     pub pass: Pass,
 }
@@ -193,7 +193,7 @@ pub enum Pass {
 pub struct PlanStore<const NODES: usize = MAX_NODES> {
     info: PlanInfo,
     nodes: Vec<Node, NODES>,
-    schedule: Vec<Step, NODES>,
+    schedule: Vec<BackwardStep, NODES>,
 }
 
 impl<const NODES: usize> PlanStore<NODES> {
@@ -226,7 +226,7 @@ impl<const NODES: usize> PlanStore<NODES> {
     }
 
     /// Adds the next step of the schedule; steps beyond the announced number are ignored.
-    pub fn push_step(&mut self, step: Step) {
+    pub fn push_step(&mut self, step: BackwardStep) {
         if self.schedule.len() < usize::from(self.info.schedule) {
             let _ = self.schedule.push(step);
         }
@@ -248,7 +248,7 @@ impl<const NODES: usize> PlanStore<NODES> {
 pub struct Plan<'a> {
     info: &'a PlanInfo,
     nodes: &'a [Node],
-    schedule: &'a [Step],
+    schedule: &'a [BackwardStep],
     frozen: u32,
 }
 
@@ -289,13 +289,15 @@ impl<'a> Plan<'a> {
     }
 
     /// The backward pass as it was compiled; empty: the model in reverse.
-    pub fn schedule(&self) -> &'a [Step] {
+    pub fn schedule(&self) -> &'a [BackwardStep] {
         self.schedule
     }
 
     /// The model, in order of execution.
     pub fn forward(&self) -> &'a [Node] {
-        self.nodes.get(..usize::from(self.info.forward)).unwrap_or_default()
+        let forward = self.nodes.get(..usize::from(self.info.forward));
+        debug_assert!(forward.is_some(), "`Plan::check` has counted the nodes");
+        forward.unwrap_or_default()
     }
 
     /// The backward pass, in order of execution.

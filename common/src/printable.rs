@@ -1,6 +1,6 @@
 //! Text that a peer supplies, made fit for a log or a terminal: one line, a bounded length, no control characters.
 //!
-//! A peer chooses the reason of a QUIC close, and a board chooses its name. Line ends in them would forge lines of the
+//! A peer chooses the reason of a QUIC close, and a board chooses its name. PrintableLine ends in them would forge lines of the
 //! log, and escape sequences would reach the operator's terminal.
 
 use core::fmt::{self, Write};
@@ -13,15 +13,15 @@ const CUT: &str = "..";
 
 /// What `text` shows, with everything but printable ASCII escaped, cut after [`MAX_PRINTED`] characters.
 pub fn printable(text: &(impl fmt::Display + ?Sized)) -> String {
-    let mut line = Line(String::new());
+    let mut line = PrintableLine(String::new());
     // It fails where the line is full, which is the end of it.
     let _ = write!(line, "{text}");
     line.0
 }
 
-struct Line(String);
+struct PrintableLine(String);
 
-impl Line {
+impl PrintableLine {
     fn push(&mut self, escaped: &str) -> fmt::Result {
         // Everything in it is ASCII, so that bytes are characters.
         if self.0.len() + escaped.len() > MAX_PRINTED {
@@ -33,7 +33,7 @@ impl Line {
     }
 }
 
-impl Write for Line {
+impl Write for PrintableLine {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for character in text.chars() {
             match character {

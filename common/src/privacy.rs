@@ -30,8 +30,8 @@ impl Secret {
     /// Of a simulated device: it follows from a seed, so that runs can be repeated, and hides nothing.
     pub fn simulated(seed: u64) -> Self {
         let (mut bytes, mut rng) = ([0; SECRET], Rng::new(seed));
-        for part in bytes.chunks_mut(8) {
-            part.copy_from_slice(rng.next_u64().to_le_bytes().get(..part.len()).unwrap_or_default());
+        for word in bytes.as_chunks_mut::<8>().0 {
+            *word = rng.next_u64().to_le_bytes();
         }
         Self(bytes)
     }

@@ -1,6 +1,6 @@
 //! Regions: parameters held by exactly the same set of tiers, the unit of averaging.
 //!
-//! [`Runs`] walks the flat parameter vector once and cuts it into stretches of one tier set. It needs
+//! [`RegionSpans`] walks the flat parameter vector once and cuts it into spans of one tier set. It needs
 //! no memory and makes no assumption on nesting. [`RegionMap`] (feature `std`) keeps the result.
 
 use crate::{
@@ -24,19 +24,19 @@ impl RegionId {
     }
 }
 
-/// A longest stretch of the flat parameter vector that is held by the same tiers.
+/// A longest span of the flat parameter vector that is held by the same tiers.
 ///
 /// The set may be empty: then no tier holds these parameters.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct RegionSpan {
     pub start: usize,
     pub len: usize,
     pub tiers: TierSet,
 }
 
-/// The runs of a model under a list of tiers, ascending, disjoint and covering.
+/// The spans of a model under a list of tiers, ascending, disjoint and covering.
 #[derive(Debug)]
-pub struct Runs<'a> {
+pub struct RegionSpans<'a> {
     layout: Layout<'a>,
     masks: &'a [WidthMask],
     tensor: usize,
@@ -44,10 +44,10 @@ pub struct Runs<'a> {
     at: usize,
     /// Index of the tensor's first parameter.
     base: usize,
-    pending: Option<Run>,
+    pending: Option<RegionSpan>,
 }
 
-impl<'a> Runs<'a> {
+impl<'a> RegionSpans<'a> {
     /// Masks beyond [`MAX_TIERS`] are ignored.
     pub fn new(layout: Layout<'a>, masks: &'a [WidthMask]) -> Self {
         let masks = &masks[..masks.len().min(MAX_TIERS)];
@@ -55,29 +55,29 @@ impl<'a> Runs<'a> {
     }
 
     /// The next stretch inside one row of one tensor; neighbours may share their set.
-    fn fragment(&mut self) -> Option<Run> {
+    fn fragment(&mut self) -> Option<RegionSpan> {
         loop {
             let tensor = self.layout.tensors.get(self.tensor)?;
-            let len = tensor.len(self.layout.full);
-            if self.at >= len {
-                (self.tensor, self.at, self.base) = (self.tensor + 1, 0, self.base + len);
+            let all = tensor.len(self.layout.full);
+            if self.at >= all {
+                (self.tensor, self.at, self.base) = (self.tensor + 1, 0, self.base + all);
                 continue;
             }
             let mut tiers = TierSet::first(self.masks.len());
-            let mut span = 1;
+            let mut len = 1;
             let mut rest = self.at;
             for (place, dim) in tensor.dims.iter().enumerate().rev() {
                 let size = dim.size(self.layout.full);
                 let (held, stretch) = self.held(dim, rest % size);
                 tiers = tiers.and(held);
                 if place + 1 == tensor.dims.len() {
-                    span = stretch;
+                    len = stretch;
                 }
                 rest /= size;
             }
-            let run = Run { start: self.base + self.at, len: span, tiers };
-            self.at += span;
-            return Some(run);
+            let start = self.base + self.at;
+            self.at += len;
+            return Some(RegionSpan { start, len, tiers });
         }
     }
 
@@ -98,17 +98,17 @@ impl<'a> Runs<'a> {
     }
 }
 
-impl Iterator for Runs<'_> {
-    type Item = Run;
+impl Iterator for RegionSpans<'_> {
+    type Item = RegionSpan;
 
-    fn next(&mut self) -> Option<Run> {
+    fn next(&mut self) -> Option<RegionSpan> {
         loop {
             let Some(next) = self.fragment() else { return self.pending.take() };
             match &mut self.pending {
-                Some(run) if run.tiers == next.tiers => run.len += next.len,
+                Some(span) if span.tiers == next.tiers => span.len += next.len,
                 pending => {
-                    if let Some(run) = pending.replace(next) {
-                        return Some(run);
+                    if let Some(span) = pending.replace(next) {
+                        return Some(span);
                     }
                 }
             }

@@ -28,7 +28,7 @@
 //! made to do earlier work again. Nothing of that is accepted by the aggregator, and nothing leaks. A bridge sees names,
 //! sizes and times.
 //!
-//! **Samples** by cable need the device's key, too. The holder of the identity page answers a HAIL with PROVISION
+//! **Samples** by cable need the device's key, too. The holder of the board identity answers a HAIL with PROVISION
 //! instead of CHALLENGE (same form, keys of another purpose); pieces of samples then travel as sealed frames.
 //!
 //! **Version 1** had one key for both directions and no salt. An aggregator still answers it (`first`), for devices with
@@ -36,23 +36,23 @@
 
 use crate::error::Code;
 
-mod caller;
+mod board_identity;
 mod channel;
 mod derive;
 #[cfg(any(feature = "std", test))]
 mod first;
+mod initiator;
 #[cfg(any(feature = "std", test))]
-mod gate;
-mod page;
+mod responder;
 #[cfg(test)]
 mod tests;
 
-pub use caller::{Caller, Heard};
+pub use board_identity::{BoardIdentity, BoardIdentityError};
 pub use channel::{Channel, SEAL_HEAD, SEAL_OVERHEAD, SealError};
 pub use derive::Nonces;
+pub use initiator::{Initiator, InitiatorEvent};
 #[cfg(any(feature = "std", test))]
-pub use gate::{Gate, Hail, Knock};
-pub use page::{Page, PageError};
+pub use responder::{Hail, Responder, ResponderEvent};
 
 pub type Key = [u8; 32];
 pub type Nonce = [u8; 16];
@@ -63,7 +63,7 @@ pub const CHALLENGE: u8 = 2;
 pub const SEALED: u8 = 3;
 pub const STRANGER: u8 = 4;
 pub const REFUSED: u8 = 5;
-/// The answer of the holder of the page who has samples for the device.
+/// Opens a session in which the holder of the board identity gives samples.
 pub const PROVISION: u8 = 0x14;
 
 /// Of this module's packets; frames inside have their own.
@@ -96,7 +96,7 @@ enum Purpose {
     /// Frames of the protocol, with the aggregator.
     #[default]
     Frames,
-    /// Samples, with the holder of the device's page.
+    /// Samples, with the holder of the board identity.
     Samples,
 }
 

@@ -1,6 +1,6 @@
 //! Between the whole model and the packed parameters of one tier, into the caller's buffers.
 
-use crate::{layout::Layout, mask::WidthMask, region::Runs};
+use crate::{layout::Layout, mask::WidthMask, region::RegionSpans};
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected {expected} parameters, got {got}")]
@@ -45,9 +45,9 @@ pub fn scatter<T: Copy>(
 
 /// The stretches of the whole model that `mask` keeps, as `(start, length)`.
 fn kept<'a>(layout: Layout<'a>, mask: &'a WidthMask) -> impl Iterator<Item = (usize, usize)> {
-    Runs::new(layout, core::slice::from_ref(mask))
-        .filter(|run| !run.tiers.is_empty())
-        .map(|run| (run.start, run.len))
+    RegionSpans::new(layout, core::slice::from_ref(mask))
+        .filter(|span| !span.tiers.is_empty())
+        .map(|span| (span.start, span.len))
 }
 
 fn check(layout: Layout<'_>, mask: &WidthMask, full: usize, slice: usize) -> Result<(), WrongLength> {

@@ -1,37 +1,37 @@
-//! A tensor on its way, in acknowledged chunks.
+//! Transfers of tensors in acknowledged chunks.
 //!
-//! Sans-io: both ends handle messages and say what to send next; bytes stay with the caller, who
-//! reads them from or writes them to where they belong. Chunks arrive in order or are asked for again
-//! (go-back-N), so a receiver needs no memory beyond its place. Whoever receives speaks first
-//! ([`Fetch`]), which makes resuming after a lost connection the ordinary case.
+//! Sans-io: both ends handle messages and return what to send next. The bytes stay with the caller. Chunks arrive in order
+//! or are requested again (go-back-N), so a receiver keeps nothing but its offset. The receiver speaks first ([`Fetch`]),
+//! so resuming after a lost connection is the ordinary case.
 
 use core::ops::Range;
 
 use crate::{
+    id::TransferId,
     message::{Ack, Fetch},
     time::{Duration, Instant},
 };
 
-/// How a link wants to be used. The chunk size belongs to the link, not to the transfer.
+/// Limits of a link. The chunk size belongs to the link, not to the transfer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LinkLimits {
     /// Longest chunk in bytes, without the frame around it.
     pub chunk: u32,
-    /// Bytes that may be on their way without an acknowledgement.
+    /// Bytes in flight without an acknowledgement.
     pub window: u32,
-    /// When to repeat what was not answered.
+    /// Time after which an unanswered request is repeated.
     pub timeout: Duration,
 }
 
 impl LinkLimits {
-    /// QUIC retransmits by itself: long chunks, a window that covers the path, a patient timer.
+    /// QUIC retransmits by itself: long chunks, a window that covers the path, a long timeout.
     pub const QUIC: Self = Self { chunk: 64 << 10, window: 1 << 20, timeout: Duration::from_secs(10) };
 
-    /// Chunks longer than this need more memory than a microcontroller gives its line.
+    /// Longest chunk in the buffers of a microcontroller's serial line.
     const SMALL: u32 = 1024;
 
-    /// For a peer that takes chunks up to this length. One that takes only small ones sits on a line that
-    /// may lose bytes and has room for two chunks, so it gets these two and a short timer.
+    /// The limits for a peer that takes chunks up to this length. A peer that takes only small ones is on a lossy serial line:
+    /// its window is two chunks, and its timeout is short.
     #[must_use]
     pub fn for_peer(self, chunk: u32) -> Self {
         let chunk = chunk.min(self.chunk);
@@ -46,7 +46,7 @@ impl LinkLimits {
 /// The sending side.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    transfer: u32,
+    transfer: TransferId,
     len: u32,
     align: u32,
     chunk: u32,
@@ -59,8 +59,8 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// `align` is the codec's: chunks end between its blocks, except the last.
-    pub fn new(transfer: u32, len: u32, align: u32, limits: LinkLimits) -> Self {
+    /// `align`: the block length of the codec in bytes. All chunks but the last end between two blocks.
+    pub fn new(transfer: TransferId, len: u32, align: u32, limits: LinkLimits) -> Self {
         let align = align.max(1);
         let chunk = (limits.chunk / align * align).max(align);
         let window = limits.window.max(chunk);
@@ -79,15 +79,17 @@ impl Outgoing {
         }
     }
 
-    pub fn transfer(&self) -> u32 {
+    /// The transfer that is sent.
+    pub fn transfer(&self) -> TransferId {
         self.transfer
     }
 
+    /// All bytes are acknowledged.
     pub fn is_done(&self) -> bool {
         self.acked >= self.len
     }
 
-    /// Was asked for, and is not there yet.
+    /// The peer has fetched it, and not acknowledged all bytes.
     pub fn is_running(&self) -> bool {
         self.started && !self.is_done()
     }
@@ -102,8 +104,8 @@ impl Outgoing {
         }
     }
 
-    /// After going back (a repeated [`Fetch`], a timeout) the receiver may be ahead of what was sent
-    /// since; believing it is what ends the repetition.
+    /// Notes that bytes have arrived. After going back (a repeated [`Fetch`], a timeout) the receiver may be ahead of what was
+    /// sent since; its acknowledgement then ends the repetition.
     pub fn handle_ack(&mut self, ack: Ack, now: Instant) {
         let ahead = ack.next > self.acked && self.is_boundary(ack.next);
         if self.started && ack.transfer == self.transfer && ahead {
@@ -113,7 +115,7 @@ impl Outgoing {
         }
     }
 
-    /// Nothing was acknowledged for too long: sends again from the last acknowledged byte.
+    /// Sends again from the last acknowledged byte if the timeout has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.next = self.acked;
@@ -121,11 +123,12 @@ impl Outgoing {
         }
     }
 
+    /// When to call [`Outgoing::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Between two blocks of the codec, or at the end.
+    /// The offset is between two blocks of the codec, or at the end.
     fn is_boundary(&self, offset: u32) -> bool {
         offset == self.len || offset < self.len && offset.is_multiple_of(self.align)
     }
@@ -142,45 +145,49 @@ impl Outgoing {
     }
 }
 
-/// What the receiving side makes of a chunk.
+/// How a chunk relates to what has arrived.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Arrival {
-    /// The next bytes: store them, then answer.
+    /// The next bytes: store them, then acknowledge.
     Fresh,
-    /// Known already; answer, so that the sender moves on.
+    /// Received before; acknowledge, so that the sender moves on.
     Known,
-    /// Something before it is missing; ask for that.
+    /// Bytes before it are missing; request them.
     Gap,
-    /// Of another transfer, or beyond its end.
+    /// Belongs to another transfer, or reaches beyond the end.
     Foreign,
 }
 
 /// The receiving side.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    transfer: u32,
+    transfer: TransferId,
     len: u32,
     next: u32,
-    /// The gap that was last asked for, so that a burst of late chunks causes one request.
+    /// The gap that was requested last, so that a burst of late chunks causes one request.
     asked: Option<u32>,
-    /// What the sender was last told, and when.
+    /// The last acknowledgement, and when it was sent.
     acked: u32,
     acked_at: Instant,
 }
 
 impl Incoming {
-    pub fn new(transfer: u32, len: u32) -> Self {
+    /// A transfer of `len` bytes, none of which has arrived.
+    pub fn new(transfer: TransferId, len: u32) -> Self {
         Self { transfer, len, next: 0, asked: None, acked: 0, acked_at: Instant::ZERO }
     }
 
-    pub fn transfer(&self) -> u32 {
+    /// The transfer that is received.
+    pub fn transfer(&self) -> TransferId {
         self.transfer
     }
 
+    /// All bytes of the transfer.
     pub fn len(&self) -> u32 {
         self.len
     }
 
+    /// The transfer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -190,34 +197,36 @@ impl Incoming {
         self.next
     }
 
+    /// All bytes have arrived.
     pub fn is_done(&self) -> bool {
         self.next >= self.len
     }
 
-    /// Starts, or resumes where it was.
+    /// The request that starts or resumes the transfer.
     pub fn fetch(&mut self) -> Fetch {
         self.asked = None;
         self.acked = self.next;
         Fetch { transfer: self.transfer, offset: self.next }
     }
 
+    /// Acknowledges what has arrived.
     pub fn ack(&self) -> Ack {
         Ack { transfer: self.transfer, next: self.next }
     }
 
-    /// After [`Arrival::Fresh`]: what the sender has to hear now. Four times per window is often enough to keep it going,
-    /// and sooner only if its timer would run out.
+    /// After [`Arrival::Fresh`]: the acknowledgement to send now, if any. Four per window keep the sender going; more are sent
+    /// only before its timeout.
     pub fn poll_ack(&mut self, limits: LinkLimits, now: Instant) -> Option<Ack> {
-        let patience = Duration::from_millis(limits.timeout.as_millis() / 8);
+        let longest = Duration::from_millis(limits.timeout.as_millis() / 8);
         let far = self.next.saturating_sub(self.acked) >= limits.window / 4;
-        if !(far || self.is_done() || now >= self.acked_at + patience) {
+        if !(far || self.is_done() || now >= self.acked_at + longest) {
             return None;
         }
         (self.acked, self.acked_at) = (self.next, now);
         Some(self.ack())
     }
 
-    /// After [`Arrival::Gap`]: what to ask for, once per gap.
+    /// After [`Arrival::Gap`]: the request for the missing bytes, once per gap.
     pub fn refetch(&mut self) -> Option<Fetch> {
         if self.asked.replace(self.next) == Some(self.next) {
             None
@@ -226,7 +235,8 @@ impl Incoming {
         }
     }
 
-    pub fn handle_chunk(&mut self, transfer: u32, offset: u32, len: usize) -> Arrival {
+    /// A chunk has arrived; says what to do with it.
+    pub fn handle_chunk(&mut self, transfer: TransferId, offset: u32, len: usize) -> Arrival {
         let Some(end) = u32::try_from(len).ok().and_then(|len| offset.checked_add(len)) else {
             return Arrival::Foreign;
         };
@@ -245,11 +255,11 @@ impl Incoming {
     }
 }
 
-/// Which of a link's ways a frame takes, where the link has more than one: long transfers do not
-/// hold up short messages.
+/// The stream that a frame takes on a link with several streams, so that long transfers do not delay short messages.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Lane {
+    /// Messages.
     Control,
-    /// The way of this transfer.
-    Transfer(u32),
+    /// Chunks of this transfer.
+    Transfer(TransferId),
 }

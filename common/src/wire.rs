@@ -12,7 +12,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::error::Code;
+use crate::{error::Code, id::TransferId};
 
 /// Raised only when the frame itself changes; what messages mean is negotiated ([`crate::version`]).
 pub const FRAME_FORMAT: u8 = 4;
@@ -68,7 +68,7 @@ impl WireError {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
     Control(&'a [u8]),
-    Chunk { transfer: u32, offset: u32, data: &'a [u8] },
+    Chunk { transfer: TransferId, offset: u32, data: &'a [u8] },
 }
 
 impl<'a> Frame<'a> {
@@ -86,7 +86,8 @@ impl<'a> Frame<'a> {
             [_, CHUNK, body @ ..] => {
                 let (transfer, rest) = body.split_first_chunk::<4>().ok_or(WireError::BadFrame)?;
                 let (offset, data) = rest.split_first_chunk::<4>().ok_or(WireError::BadFrame)?;
-                let (transfer, offset) = (u32::from_le_bytes(*transfer), u32::from_le_bytes(*offset));
+                let transfer = TransferId(u32::from_le_bytes(*transfer));
+                let offset = u32::from_le_bytes(*offset);
                 Ok(Self::Chunk { transfer, offset, data })
             }
             _ => Err(WireError::BadFrame),
@@ -125,14 +126,14 @@ pub fn encode_control<T: Serialize>(message: &T, out: &mut [u8]) -> Result<usize
 
 /// Writes a chunk frame whose `len` bytes are written by `fill`, and returns its length.
 pub fn encode_chunk(
-    transfer: u32,
+    transfer: TransferId,
     offset: u32,
     len: usize,
     out: &mut [u8],
     fill: impl FnOnce(&mut [u8]),
 ) -> Result<usize, WireError> {
     let room = out.get_mut(2..10 + len).ok_or(WireError::TooLong)?;
-    room[..4].copy_from_slice(&transfer.to_le_bytes());
+    room[..4].copy_from_slice(&transfer.0.to_le_bytes());
     room[4..8].copy_from_slice(&offset.to_le_bytes());
     fill(&mut room[8..]);
     finish(out, CHUNK, 8 + len)
@@ -252,6 +253,7 @@ mod tests {
     proptest! {
         #[test]
         fn chunks_round_trip(transfer: u32, offset: u32, data: Vec<u8>) {
+            let transfer = TransferId(transfer);
             let mut out = vec![0; data.len() + CHUNK_OVERHEAD];
             let len = encode_chunk(transfer, offset, data.len(), &mut out, |to| to.copy_from_slice(&data)).unwrap();
             prop_assert_eq!(len, out.len());
@@ -261,7 +263,7 @@ mod tests {
         #[test]
         fn any_flipped_bit_is_noticed(data: Vec<u8>, at: prop::sample::Index, bit in 0u8..8) {
             let mut out = vec![0; data.len() + CHUNK_OVERHEAD];
-            encode_chunk(1, 2, data.len(), &mut out, |to| to.copy_from_slice(&data)).unwrap();
+            encode_chunk(TransferId(1), 2, data.len(), &mut out, |to| to.copy_from_slice(&data)).unwrap();
             let at = at.index(out.len());
             out[at] ^= 1 << bit;
             prop_assert!(Frame::decode(&out).is_err());

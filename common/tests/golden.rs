@@ -5,20 +5,22 @@
 use std::{fmt::Write, fs, path::Path};
 
 use fairtier_common::{
-    Budget, Code, Codec, Duration, RunId, Tier,
+    Budget, Code, Codec, Duration, RunId, Tier, TransferId,
     brief::{Brief, GroupReport, Laplace, Objective, Optimizer, Product, PropFair, Signal},
     message::{
         Ack, Alone, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
         Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Welcome,
     },
-    plan::{Activation, Conv, Grad, Gru, Loss, Node, Op, Pass, PlanInfo, Port, Segments, Step, Window},
+    plan::{
+        Activation, BackwardStep, Conv, Grad, Gru, Loss, Node, Op, Operand, Pass, PlanInfo, Segments, Window,
+    },
     version::{PROTOCOL_VERSION, Versions},
     wire::{self, FRAME_FORMAT, Frame, MAX_CONTROL},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
 const TICKET: Ticket = Ticket { run: RunId(0x0123_4567_89ab_cdef), round: 7, exchange: 0, attempt: 1 };
-const BLOB: Blob = Blob { transfer: 7, bytes: 9640, check: 0xcafe_f00d };
+const BLOB: Blob = Blob { transfer: TransferId(7), bytes: 9640, check: 0xcafe_f00d };
 
 fn to_aggregator() -> Vec<(&'static str, ToAggregator)> {
     let hello = Hello {
@@ -58,8 +60,8 @@ fn to_aggregator() -> Vec<(&'static str, ToAggregator)> {
         ("Hello", ToAggregator::Hello(hello)),
         ("PlanRequest", ToAggregator::PlanRequest { node: 4, step: 2 }),
         ("Ready", ToAggregator::Ready),
-        ("Fetch", ToAggregator::Fetch(Fetch { transfer: 7, offset: 1024 })),
-        ("Ack", ToAggregator::Ack(Ack { transfer: 7, next: 2048 })),
+        ("Fetch", ToAggregator::Fetch(Fetch { transfer: TransferId(7), offset: 1024 })),
+        ("Ack", ToAggregator::Ack(Ack { transfer: TransferId(7), next: 2048 })),
         ("Progress", ToAggregator::Progress(Progress { ticket: TICKET, step: 3, steps: 24 })),
         (
             "Offer",
@@ -74,7 +76,7 @@ fn to_aggregator() -> Vec<(&'static str, ToAggregator)> {
                     exchange: u8::MAX,
                     attempt: u16::MAX,
                 },
-                update: Blob { transfer: u32::MAX, bytes: u32::MAX, check: u32::MAX },
+                update: Blob { transfer: TransferId(u32::MAX), bytes: u32::MAX, check: u32::MAX },
                 model_check: u32::MAX,
                 scalars: full,
             }),
@@ -111,7 +113,7 @@ fn to_device() -> Vec<(&'static str, ToDevice)> {
     let conv = Conv { inputs: 1, outputs: 4, groups: 1, window, weight: 0, bias: Some(36) };
     let dense = Node {
         op: Op::Dense { rows: 1, inputs: 64, outputs: 32, weight: 0, bias: Some(2048) },
-        input: Port { at: 7238, grad: None },
+        input: Operand { at: 7238, grad: None },
         second: None,
         output: 8262,
         output_grad: Some(8774),
@@ -120,7 +122,7 @@ fn to_device() -> Vec<(&'static str, ToDevice)> {
     };
     let relu = Node {
         op: Op::Activate { kind: Activation::LeakyRelu { slope: 0.25 }, len: 32 },
-        input: Port { at: 8262, grad: Some(Grad { at: 8774, add: true }) },
+        input: Operand { at: 8262, grad: Some(Grad { at: 8774, add: true }) },
         ..dense
     };
     let conv = Node { op: Op::Conv(conv), ..dense };
@@ -168,8 +170,8 @@ fn to_device() -> Vec<(&'static str, ToDevice)> {
                 step: 1,
                 nodes: heapless::Vec::from_slice(&[dense, relu, conv]).unwrap(),
                 steps: heapless::Vec::from_slice(&[
-                    Step { node: 2, pass: Pass::Forward },
-                    Step { node: 1, pass: Pass::Backward },
+                    BackwardStep { node: 2, pass: Pass::Forward },
+                    BackwardStep { node: 1, pass: Pass::Backward },
                 ])
                 .unwrap(),
             }),
@@ -186,12 +188,12 @@ fn to_device() -> Vec<(&'static str, ToDevice)> {
                 task: Task::Try(heapless::Vec::from_slice(&[1.0, 0.5, 0.25]).unwrap()),
                 model: BLOB,
                 codec: Codec::F32,
-                guide: Some(Blob { transfer: 9, ..BLOB }),
+                guide: Some(Blob { transfer: TransferId(9), ..BLOB }),
             }),
         ),
         ("Wait", ToDevice::Wait(Duration::from_secs(20))),
-        ("Fetch", ToDevice::Fetch(Fetch { transfer: 7, offset: 0 })),
-        ("Ack", ToDevice::Ack(Ack { transfer: 7, next: 512 })),
+        ("Fetch", ToDevice::Fetch(Fetch { transfer: TransferId(7), offset: 0 })),
+        ("Ack", ToDevice::Ack(Ack { transfer: TransferId(7), next: 512 })),
         ("Receipt", ToDevice::Receipt(Receipt { ticket: TICKET, refused: None })),
         (
             "Receipt.refused",
@@ -260,7 +262,8 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn every_frame_has_the_bytes_written_down() {
     let mut chunk = [0; 64];
-    let len = wire::encode_chunk(7, 1024, 5, &mut chunk, |out| out.copy_from_slice(b"bytes")).unwrap();
+    let len =
+        wire::encode_chunk(TransferId(7), 1024, 5, &mut chunk, |out| out.copy_from_slice(b"bytes")).unwrap();
     let actual = format!(
         "version {PROTOCOL_VERSION}\n{}{}{}chunk {}\n",
         lines("ToAggregator", &to_aggregator()),
@@ -279,7 +282,7 @@ fn every_frame_has_the_bytes_written_down() {
 #[test]
 fn the_largest_plan_part_fits_a_control_frame() {
     let most = u32::MAX;
-    let port = Port { at: most, grad: Some(Grad { at: most, add: true }) };
+    let port = Operand { at: most, grad: Some(Grad { at: most, add: true }) };
     let window = Window {
         height: most,
         width: most,
@@ -297,7 +300,7 @@ fn the_largest_plan_part_fits_a_control_frame() {
         keep: Some(most),
         scratch: Some(most),
     };
-    let steps = [Step { node: u16::MAX, pass: Pass::Backward }; fairtier_common::message::PLAN_STEPS];
+    let steps = [BackwardStep { node: u16::MAX, pass: Pass::Backward }; fairtier_common::message::PLAN_STEPS];
     let part = ToDevice::PlanPart(PlanPart {
         digest: most,
         node: u16::MAX,

@@ -5,7 +5,7 @@
 
 use fairtier_common::{
     AxisId, Dim, Layout, TensorShape, Tier, TierSet, WidthMask,
-    region::{RegionMap, Runs},
+    region::{RegionMap, RegionSpans},
     slice::{WrongLength, gather, scatter},
 };
 use proptest::prelude::*;
@@ -131,7 +131,7 @@ proptest! {
         let mut at = 0;
         let mut last = None;
         let bitmap = model.bitmap();
-        for run in Runs::new(model.layout(), &model.masks) {
+        for run in RegionSpans::new(model.layout(), &model.masks) {
             prop_assert_eq!(run.start, at, "ascending, disjoint and covering");
             prop_assert!(bitmap[at..at + run.len].iter().all(|&tiers| tiers == run.tiers));
             prop_assert_ne!(last.replace(run.tiers), Some(run.tiers), "longest");

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use fairtier_common::{
-    Duration, Instant,
+    Duration, Instant, TransferId,
     message::{Ack, Fetch},
     rng::Rng,
     transfer::{Arrival, Incoming, LinkLimits, Outgoing},
@@ -47,8 +47,8 @@ fn run(
     break_every: usize,
 ) -> (Vec<u8>, usize) {
     let mut link = Link { rng: Rng::new(seed), loss, queue: VecDeque::new() };
-    let mut outgoing = Outgoing::new(7, data.len() as u32, align, limits);
-    let mut incoming = Incoming::new(7, data.len() as u32);
+    let mut outgoing = Outgoing::new(TransferId(7), data.len() as u32, align, limits);
+    let mut incoming = Incoming::new(TransferId(7), data.len() as u32);
     let (mut arrived, mut sent, mut now) = (vec![], 0, Instant::ZERO);
     let mut since_answer = 0;
     // With a window of one chunk every loss costs a wait of up to 80 turns, and at the highest loss drawn less than
@@ -62,7 +62,7 @@ fn run(
         if turn % break_every == 0 {
             // The connection is lost with everything on it; the sender starts anew, the receiver resumes.
             link.queue.clear();
-            outgoing = Outgoing::new(7, data.len() as u32, align, limits);
+            outgoing = Outgoing::new(TransferId(7), data.len() as u32, align, limits);
             since_answer = usize::MAX;
         }
         now = now + Duration::from_millis(1);
@@ -83,7 +83,7 @@ fn run(
             Some(Packet::Ack(ack)) => outgoing.handle_ack(ack, now),
             Some(Packet::Chunk(offset, bytes)) => {
                 since_answer = 0;
-                match incoming.handle_chunk(7, offset, bytes.len()) {
+                match incoming.handle_chunk(TransferId(7), offset, bytes.len()) {
                     Arrival::Fresh => {
                         arrived.extend(bytes);
                         if let Some(ack) = incoming.poll_ack(limits, now) {
@@ -139,13 +139,13 @@ fn one_byte_at_a_time_over_the_worst_link_arrives() {
 fn a_good_link_carries_every_byte_once() {
     let data: Vec<u8> = (0..10_000).map(|at| at as u8).collect();
     // The receiver's first request comes from its timer; then nothing is repeated.
-    let mut clean = Outgoing::new(1, 10_000, 4, limits(1000, 100_000));
-    let mut incoming = Incoming::new(1, 10_000);
+    let mut clean = Outgoing::new(TransferId(1), 10_000, 4, limits(1000, 100_000));
+    let mut incoming = Incoming::new(TransferId(1), 10_000);
     clean.handle_fetch(incoming.fetch(), Instant::ZERO);
     let mut sent = 0;
     while let Some(range) = clean.poll_chunk() {
         sent += range.len();
-        assert_eq!(incoming.handle_chunk(1, range.start, range.len()), Arrival::Fresh);
+        assert_eq!(incoming.handle_chunk(TransferId(1), range.start, range.len()), Arrival::Fresh);
     }
     clean.handle_ack(incoming.ack(), Instant::ZERO);
     assert!(clean.is_done() && incoming.is_done() && clean.poll_timeout().is_none());
@@ -157,15 +157,15 @@ fn a_good_link_carries_every_byte_once() {
 #[test]
 fn acknowledgements_are_as_few_as_keep_the_sender_going() {
     let acks = |limits: LinkLimits, millis: u64| {
-        let mut outgoing = Outgoing::new(1, 64_000, 4, limits);
-        let mut incoming = Incoming::new(1, 64_000);
+        let mut outgoing = Outgoing::new(TransferId(1), 64_000, 4, limits);
+        let mut incoming = Incoming::new(TransferId(1), 64_000);
         let mut now = Instant::from_millis(1_000_000);
         outgoing.handle_fetch(incoming.fetch(), now);
         let mut acks = vec![];
         while let Some(range) = outgoing.poll_chunk() {
             now = now + Duration::from_millis(millis);
             outgoing.handle_timeout(now);
-            assert_eq!(incoming.handle_chunk(1, range.start, range.len()), Arrival::Fresh);
+            assert_eq!(incoming.handle_chunk(TransferId(1), range.start, range.len()), Arrival::Fresh);
             if let Some(ack) = incoming.poll_ack(limits, now) {
                 outgoing.handle_ack(ack, now);
                 acks.push(ack.next / 1000);
@@ -182,9 +182,9 @@ fn acknowledgements_are_as_few_as_keep_the_sender_going() {
 
 #[test]
 fn a_resumed_transfer_does_not_start_from_zero() {
-    let mut incoming = Incoming::new(1, 1000);
-    assert_eq!(incoming.handle_chunk(1, 0, 600), Arrival::Fresh);
-    let mut again = Outgoing::new(1, 1000, 4, limits(100, 1000));
+    let mut incoming = Incoming::new(TransferId(1), 1000);
+    assert_eq!(incoming.handle_chunk(TransferId(1), 0, 600), Arrival::Fresh);
+    let mut again = Outgoing::new(TransferId(1), 1000, 4, limits(100, 1000));
     assert_eq!(again.poll_chunk(), None, "nothing is sent before it is asked for");
     again.handle_fetch(incoming.fetch(), Instant::ZERO);
     assert_eq!(again.poll_chunk(), Some(600..700));
@@ -192,15 +192,15 @@ fn a_resumed_transfer_does_not_start_from_zero() {
 
 #[test]
 fn foreign_and_impossible_chunks_are_ignored() {
-    let mut incoming = Incoming::new(1, 100);
-    assert_eq!(incoming.handle_chunk(2, 0, 10), Arrival::Foreign);
-    assert_eq!(incoming.handle_chunk(1, 0, 101), Arrival::Foreign);
-    assert_eq!(incoming.handle_chunk(1, u32::MAX, 10), Arrival::Foreign);
-    assert_eq!(incoming.handle_chunk(1, 0, 0), Arrival::Foreign);
-    let mut outgoing = Outgoing::new(1, 100, 4, limits(10, 100));
-    outgoing.handle_fetch(Fetch { transfer: 1, offset: 101 }, Instant::ZERO);
-    outgoing.handle_fetch(Fetch { transfer: 1, offset: 3 }, Instant::ZERO);
-    outgoing.handle_ack(Ack { transfer: 1, next: 50 }, Instant::ZERO);
+    let mut incoming = Incoming::new(TransferId(1), 100);
+    assert_eq!(incoming.handle_chunk(TransferId(2), 0, 10), Arrival::Foreign);
+    assert_eq!(incoming.handle_chunk(TransferId(1), 0, 101), Arrival::Foreign);
+    assert_eq!(incoming.handle_chunk(TransferId(1), u32::MAX, 10), Arrival::Foreign);
+    assert_eq!(incoming.handle_chunk(TransferId(1), 0, 0), Arrival::Foreign);
+    let mut outgoing = Outgoing::new(TransferId(1), 100, 4, limits(10, 100));
+    outgoing.handle_fetch(Fetch { transfer: TransferId(1), offset: 101 }, Instant::ZERO);
+    outgoing.handle_fetch(Fetch { transfer: TransferId(1), offset: 3 }, Instant::ZERO);
+    outgoing.handle_ack(Ack { transfer: TransferId(1), next: 50 }, Instant::ZERO);
     assert_eq!(outgoing.poll_chunk(), None);
 }
 
@@ -210,13 +210,13 @@ fn foreign_and_impossible_chunks_are_ignored() {
 #[test]
 fn a_late_fetch_does_not_hold_up_a_transfer() {
     let limits = LinkLimits { chunk: 100, window: 200, timeout: Duration::from_millis(50) };
-    let mut outgoing = Outgoing::new(1, 1000, 4, limits);
-    outgoing.handle_fetch(Fetch { transfer: 1, offset: 0 }, Instant::ZERO);
+    let mut outgoing = Outgoing::new(TransferId(1), 1000, 4, limits);
+    outgoing.handle_fetch(Fetch { transfer: TransferId(1), offset: 0 }, Instant::ZERO);
     assert_eq!(outgoing.poll_chunk(), Some(0..100));
     assert_eq!(outgoing.poll_chunk(), Some(100..200));
-    outgoing.handle_ack(Ack { transfer: 1, next: 200 }, Instant::ZERO);
-    outgoing.handle_fetch(Fetch { transfer: 1, offset: 0 }, Instant::ZERO);
+    outgoing.handle_ack(Ack { transfer: TransferId(1), next: 200 }, Instant::ZERO);
+    outgoing.handle_fetch(Fetch { transfer: TransferId(1), offset: 0 }, Instant::ZERO);
     assert_eq!(outgoing.poll_chunk(), Some(0..100));
-    outgoing.handle_ack(Ack { transfer: 1, next: 200 }, Instant::ZERO);
+    outgoing.handle_ack(Ack { transfer: TransferId(1), next: 200 }, Instant::ZERO);
     assert_eq!(outgoing.poll_chunk(), Some(200..300));
 }

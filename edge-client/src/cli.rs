@@ -10,11 +10,11 @@ use crate::{
     Event, Profile,
     data::Shard,
     host::{
-        Client, Draft, Identity,
+        Client, Identity, PrivateFile, SaveModel,
         args::{BudgetArgs, DataArgs, PrivacyArgs},
         enrol::{self, EnrolError, Token},
         privacy::spent_file,
-        refusals::PATIENCE,
+        refusals::LEAVE_AFTER,
     },
     train::{Backend, Fast, Portable},
 };
@@ -27,6 +27,7 @@ use tracing::level_filters::LevelFilter;
 
 mod boards;
 mod examples;
+mod figures;
 #[cfg(feature = "infer")]
 mod predict;
 
@@ -106,6 +107,9 @@ enum BoardCommand {
     /// Write a board's samples as a file for its flash
     #[command(after_help = examples::SHARD)]
     Shard(boards::ShardArgs),
+    /// Print the flash, RAM and instructions that emulated boards need, measured in QEMU
+    #[command(after_help = figures::EXAMPLES)]
+    Figures(figures::FiguresArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -140,7 +144,7 @@ struct RunArgs {
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     silence: u64,
     /// Seconds over which the gateway must say "not enrolled" (E30), five times at least, before the device ends
-    #[arg(long, default_value_t = PATIENCE.as_secs())]
+    #[arg(long, default_value_t = LEAVE_AFTER.as_secs())]
     leave_after: u64,
     #[command(flatten)]
     privacy: PrivacyArgs,
@@ -169,8 +173,8 @@ impl Device {
             DeviceCommand::Bridge(args) => boards::bridge(&args),
             DeviceCommand::Enroll { server, token, out, format } => {
                 let path = out.join(format!("{}.pem", token.device));
-                let draft = Draft::open(&path)?;
-                draft.keep(&block_on(enrol::enrol(resolve(&server)?, &token))?)?;
+                let file = PrivateFile::create(&path)?;
+                file.commit(&block_on(enrol::enrol(resolve(&server)?, &token))?)?;
                 say(
                     format,
                     &format!("{}\n", path.display()),
@@ -178,8 +182,8 @@ impl Device {
                 )
             }
             DeviceCommand::Renew { server, identity, format } => {
-                let (present, draft) = (Identity::load(&identity)?, Draft::open(&identity)?);
-                draft.keep(&block_on(enrol::renew(resolve(&server)?, &present))?)?;
+                let (present, file) = (Identity::load(&identity)?, PrivateFile::create(&identity)?);
+                file.commit(&block_on(enrol::renew(resolve(&server)?, &present))?)?;
                 say(format, &format!("{}\n", identity.display()), &json!({ "file": identity }))
             }
             #[cfg(feature = "infer")]
@@ -196,6 +200,7 @@ impl Board {
             BoardCommand::Monitor(args) => boards::monitor(&args),
             BoardCommand::Provision(args) => boards::provision(&args),
             BoardCommand::Shard(args) => boards::shard(&args),
+            BoardCommand::Figures(args) => figures::figures(&args),
         }
     }
 }
@@ -223,8 +228,9 @@ fn run(args: &RunArgs) -> Result<()> {
     let device = match &args.device {
         Some(device) => device.clone(),
         None => {
-            let stem = args.identity.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-            stem.parse().context("--identity names no device; give its name with --device")?
+            let unnamed = "--identity names no device; give its name with --device";
+            let stem = args.identity.file_stem().and_then(|stem| stem.to_str()).context(unnamed)?;
+            stem.parse().context(unnamed)?
         }
     };
     let identity = Identity::load(&args.identity)?;
@@ -234,7 +240,7 @@ fn run(args: &RunArgs) -> Result<()> {
         identity,
         profile: Profile { device, budget: args.budget.budget(), data: shard.summary(), privacy },
         spent: privacy.most().map(|_| spent_file(&args.identity)),
-        save_model: args.save_model.clone().map(|path| (path, args.save_every)),
+        save_model: args.save_model.clone().map(|path| SaveModel { path, every: args.save_every }),
         give_up_after: args.give_up_after.map(Duration::from_secs),
         silence: Duration::from_secs(args.silence),
         leave_after: Duration::from_secs(args.leave_after),

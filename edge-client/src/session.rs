@@ -21,25 +21,22 @@
 
 use common::{
     Budget, Code, DeviceId, Duration, Instant, RunId, Tier, Versions,
-    message::{
-        Ack, Assignment, DataSummary, Fetch, Hello, Offer, Progress as SignOfLife, Refusal, Scalars, Task,
-        ToAggregator,
-    },
+    message::{Assignment, DataSummary, Offer, Progress as SignOfLife, Refusal, Scalars, Task},
     plan::{MAX_NODES, Plan, PlanStore},
     privacy::Privacy,
     transfer::{Lane, LinkLimits, Outgoing},
-    wire,
 };
 use heapless::Deque;
 
 use crate::{
     data::Shard,
-    train::{Backend, Own, Progress, TrainError, Work},
+    train::{Backend, PrivateState, TrainError, Work, WorkProgress},
 };
 
 mod arena;
 mod download;
 mod inbox;
+mod outbox;
 mod spent;
 #[cfg(test)]
 mod tests;
@@ -48,7 +45,8 @@ mod upload;
 pub use arena::Arena;
 #[cfg(feature = "host")]
 pub use arena::HeapArena;
-use download::{Download, Held};
+use download::{Download, ReceivedVectors};
+use outbox::QueuedMessage;
 pub use spent::Spent;
 
 /// How often a device in training gives a sign of life.
@@ -82,18 +80,6 @@ pub enum Event {
     Finished { round: u32 },
 }
 
-/// A message that waits to be sent. Requests are formed when their turn comes, because a board has no room for
-/// several of the long ones.
-#[derive(Copy, Clone, PartialEq, Debug)]
-enum Said {
-    /// Whatever the device wants now.
-    Request,
-    Fetch(Fetch),
-    Ack(Ack),
-    Progress(SignOfLife),
-    Refusal(Refusal),
-}
-
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Link {
     Down,
@@ -120,6 +106,14 @@ enum Job {
     },
 }
 
+/// What the device's own baseline belongs to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct BaselineOf {
+    run: RunId,
+    /// Digest of the Plan.
+    plan: u32,
+}
+
 /// See the module for how to drive it.
 #[derive(Debug)]
 pub struct Session<A, const NODES: usize = MAX_NODES> {
@@ -136,25 +130,24 @@ pub struct Session<A, const NODES: usize = MAX_NODES> {
     plan: Option<PlanStore<NODES>>,
     /// The arena is laid out for this Plan and may hold a residual.
     placed: bool,
-    held: Held,
-    own: Own,
+    held: ReceivedVectors,
+    own: PrivateState,
     spent: Spent,
-    /// Which run and Plan the own baseline belongs to.
-    baseline_of: Option<(RunId, u32)>,
+    baseline_of: Option<BaselineOf>,
     job: Job,
     /// When to repeat the present request.
     retry: Option<Instant>,
     /// It was answered with a Wait, though there is something that the device wants.
     deferred: bool,
     sign_of_life: Instant,
-    messages: Deque<Said, 4>,
+    messages: Deque<QueuedMessage, 4>,
     events: Deque<Event, 2>,
 }
 
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
     pub fn new(profile: Profile, arena: A) -> Self {
         Self {
-            own: Own { secret: profile.privacy.secret, ..Own::default() },
+            own: PrivateState { secret: profile.privacy.secret, ..PrivateState::default() },
             spent: Spent::default(),
             profile,
             limits: LinkLimits::QUIC,
@@ -166,7 +159,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             tier: None,
             plan: None,
             placed: false,
-            held: Held::default(),
+            held: ReceivedVectors::default(),
             baseline_of: None,
             job: Job::Free,
             retry: None,
@@ -182,7 +175,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.tier
     }
 
-    /// The parameters the device holds now.
+    /// The parameters the device holds now; none before it has room for its Plan.
     pub fn weights(&mut self) -> &[f32] {
         let params = self.plan.as_ref().map_or(0, |plan| plan.info().params as usize);
         self.arena.floats().get(..params).unwrap_or_default()
@@ -195,7 +188,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     /// Goes on in another arena, which must have the room that was reserved in the old one. What lay there is
     /// forgotten, so this is for a device between two jobs.
     pub fn replace_arena(&mut self, arena: A) -> A {
-        self.held = Held::default();
+        self.held = ReceivedVectors::default();
         core::mem::replace(&mut self.arena, arena)
     }
 
@@ -292,7 +285,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             && let Job::Working { assignment, .. } = core::mem::replace(&mut self.job, Job::Free)
         {
             let code = error.code();
-            self.say(Said::Refusal(code.into()));
+            self.say(QueuedMessage::Refusal(code.into()));
             self.event(Event::Failed { round: assignment.ticket.round, code });
             self.retry = Some(now + self.limits.timeout);
         }
@@ -321,14 +314,14 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         }
         let Some(work) = work else { return Ok(()) };
         let progress = work.step(plan, arena, shard, backend);
-        self.own = work.own();
+        self.own = work.private_state();
         match progress? {
-            Progress::Done(scalars) => self.offer(&scalars, now),
-            Progress::Busy { step, steps } => {
+            WorkProgress::Done(scalars) => self.offer(&scalars, now),
+            WorkProgress::Busy { step, steps } => {
                 let ticket = assignment.ticket;
                 if self.link == Link::Up && now - self.sign_of_life >= SIGN_OF_LIFE {
                     self.sign_of_life = now;
-                    self.say(Said::Progress(SignOfLife { ticket, step, steps }));
+                    self.say(QueuedMessage::Progress(SignOfLife { ticket, step, steps }));
                 }
                 Ok(())
             }
@@ -349,9 +342,10 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.held.end(assignment);
         let (ticket, task) = (assignment.ticket, assignment.task.clone());
         if matches!(task, Task::Alone(_)) {
-            self.baseline_of = Some((ticket.run, plan.info().digest));
+            self.baseline_of = Some(BaselineOf { run: ticket.run, plan: plan.info().digest });
         }
-        let update = upload::blob(ticket, &task, plan);
+        let too_long = TrainError::Objective("update is too long for one transfer");
+        let update = upload::blob(ticket, &task, plan).ok_or(too_long)?;
         let offer = Offer { ticket, update, model_check: assignment.model.check, scalars: scalars.clone() };
         let outgoing = upload::outgoing(&update, &task, self.limits);
         self.job = Job::Offering { offer, task, outgoing };
@@ -359,70 +353,6 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             self.request(now);
         }
         Ok(())
-    }
-
-    /// Says (again) what the device wants now.
-    fn request(&mut self, now: Instant) {
-        self.deferred = false;
-        match (self.link, &self.job) {
-            (Link::Down, _) => {}
-            (Link::Up, Job::Working { .. }) => self.retry = None,
-            _ => {
-                self.say(Said::Request);
-                self.retry = Some(now + self.limits.timeout);
-            }
-        }
-    }
-
-    /// What a queued word means now.
-    fn message(&mut self, said: Said) -> Option<ToAggregator> {
-        Some(match said {
-            Said::Request => return self.wish(),
-            Said::Fetch(fetch) => ToAggregator::Fetch(fetch),
-            Said::Ack(ack) => ToAggregator::Ack(ack),
-            Said::Progress(progress) => ToAggregator::Progress(progress),
-            Said::Refusal(refusal) => ToAggregator::Refusal(refusal),
-        })
-    }
-
-    /// Hello names the versions where the other end reads them.
-    fn encode(&self, message: &ToAggregator, out: &mut [u8]) -> Option<usize> {
-        let encoded = match message {
-            ToAggregator::Hello(_) if self.versions != Versions::FOUR => {
-                wire::encode_control(&(message, self.versions), out)
-            }
-            message => wire::encode_control(message, out),
-        };
-        encoded.ok()
-    }
-
-    fn wish(&mut self) -> Option<ToAggregator> {
-        Some(match (self.link, &mut self.job) {
-            (Link::Down, _) | (Link::Up, Job::Working { .. }) => return None,
-            (Link::Greeting, _) => ToAggregator::Hello(Hello {
-                device: self.profile.device.clone(),
-                budget: self.profile.budget,
-                data: self.profile.data.clone(),
-                max_chunk: self.limits.chunk,
-                max_nodes: NODES.min(usize::from(u16::MAX)) as u16,
-            }),
-            (Link::Planning, _) => {
-                let (node, step) = self.plan.as_ref().map_or((0, 0), PlanStore::received);
-                ToAggregator::PlanRequest { node: node as u16, step: step as u16 }
-            }
-            (Link::Up, Job::Free) => ToAggregator::Ready,
-            (Link::Up, Job::Downloading(download)) => ToAggregator::Fetch(download.fetch()),
-            (Link::Up, Job::Offering { offer, .. }) => ToAggregator::Offer(offer.clone()),
-        })
-    }
-
-    /// Queues a message. The queue only overflows if the link takes nothing; then the oldest goes,
-    /// because requests are repeated.
-    fn say(&mut self, message: Said) {
-        if self.messages.is_full() {
-            self.messages.pop_front();
-        }
-        let _ = self.messages.push_back(message);
     }
 
     fn event(&mut self, event: Event) {
@@ -437,7 +367,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 #[inline(never)]
 fn begin(
     work: &mut Option<Work>,
-    own: Own,
+    own: PrivateState,
     assignment: &Assignment,
     plan: Plan<'_>,
     arena: &mut [f32],

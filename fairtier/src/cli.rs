@@ -5,15 +5,17 @@ use std::{io, path::PathBuf, process::ExitCode};
 use aggregator::cli::{Codes, Gateway, Round};
 use anyhow::{Context, Result};
 use bench::cli::Bench;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use client::cli::{Board, Device};
 use common::output::print;
 use models::cli::ModelTools;
-use sim::cli::{SIM_EXAMPLES, Sim, demo};
+use sim::cli::{SIM_EXAMPLES, Sim};
 use strategies::{Registry, roundfile::RoundFileError};
 
+mod demo;
 mod moved;
 mod reference;
+mod troubleshooting;
 
 /// Fair federated learning on unequal devices.
 #[derive(Parser, Debug)]
@@ -47,9 +49,13 @@ enum Command {
     Bench(Bench),
     /// Lists the numbered errors
     Codes(Codes),
-    /// Prints all strategies with their parameters, all keys of a configuration and all codes, as Markdown
+    /// Prints a generated page of the documentation as Markdown
     #[command(after_help = REFERENCE)]
-    Reference,
+    Reference {
+        /// Which page of the documentation
+        #[arg(long, value_enum, default_value_t = Page::Reference)]
+        page: Page,
+    },
     /// Prints completions for a shell
     #[command(after_help = COMPLETIONS)]
     Completions { shell: clap_complete::Shell },
@@ -60,6 +66,15 @@ enum Command {
         #[arg(long, default_value = "man")]
         out: PathBuf,
     },
+}
+
+/// A page that is generated from the code.
+#[derive(Copy, Clone, Debug, ValueEnum)]
+enum Page {
+    /// All strategies with their parameters, all keys of a configuration and all codes
+    Reference,
+    /// Every code with what to do about it
+    Troubleshooting,
 }
 
 const EXAMPLES: &str = "\
@@ -86,7 +101,8 @@ Examples:
 
 const REFERENCE: &str = "\
 Examples:
-  fairtier reference > docs/REFERENCE.md";
+  fairtier reference > docs/REFERENCE.md
+  fairtier reference --page troubleshooting > docs/troubleshooting.md";
 
 const COMPLETIONS: &str = "\
 Examples:
@@ -126,7 +142,8 @@ impl Command {
             Self::Round(round) => round.run(registry)?,
             Self::Bench(bench) => bench.run(registry)?,
             Self::Codes(codes) => codes.run()?,
-            Self::Reference => print(&reference::markdown(registry))?,
+            Self::Reference { page: Page::Reference } => print(&reference::markdown(registry)?)?,
+            Self::Reference { page: Page::Troubleshooting } => print(&troubleshooting::markdown())?,
             Self::Completions { shell } => {
                 clap_complete::generate(shell, &mut command(), "fairtier", &mut io::stdout());
             }

@@ -7,14 +7,16 @@
 //! | [`Fleet`] | who has which hardware and which samples | `fleet` |
 //! | federation | one run: aggregator, certificates, clients, all over QUIC | `federation` |
 //! | [`DemoResult`] | what came out, in numbers | `result` |
+//! | [`report`] | the result as a table, a page, a picture | `report` |
 //!
 //! Nothing is simulated but the place: the aggregator, its store and certificates, and every client
-//! are those of the `aggregator` and `edge-client` programs; they only share a process. The same seed
+//! are those of `fairtier gateway` and `fairtier device`; they only share a process. The same seed
 //! gives the same losses, bit for bit.
 
 mod federation;
 mod fleet;
 mod options;
+pub mod report;
 mod result;
 
 use std::{io, sync::Arc};
@@ -26,9 +28,9 @@ use client::{
 };
 use coordinator::report::RoundReport;
 
-pub use fleet::{Fleet, FleetDevice, Hardware};
+pub use fleet::{Fleet, FleetDevice, TierHardware};
 pub use options::{BadOption, DemoOptions, Training};
-pub use result::{Change, CurvePoint, DemoResult, Setup, StrategyRun, TierSetup, change};
+pub use result::{BaselineChange, CurvePoint, DemoResult, Setup, StrategyRun, TierSetup, change};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -2,12 +2,21 @@
 
 use std::{fs, path::Path, process::Command};
 
+fn compare(file: &str, args: &[&str]) {
+    let printed =
+        Command::new(env!("CARGO_BIN_EXE_fairtier")).args(args).output().expect("the program starts");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    let printed = String::from_utf8(printed.stdout).expect("text");
+    assert!(kept == printed, "{file} is stale: fairtier {} > {file}", args.join(" "));
+}
+
 #[test]
 fn the_reference_is_that_of_the_code() {
-    let printed =
-        Command::new(env!("CARGO_BIN_EXE_fairtier")).arg("reference").output().expect("the program starts");
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/REFERENCE.md");
-    let kept = fs::read_to_string(&file).unwrap_or_default();
-    let printed = String::from_utf8(printed.stdout).expect("text");
-    assert!(kept == printed, "docs/REFERENCE.md is stale: fairtier reference > docs/REFERENCE.md");
+    compare("docs/REFERENCE.md", &["reference"]);
+}
+
+#[test]
+fn troubleshooting_is_that_of_the_code() {
+    compare("docs/troubleshooting.md", &["reference", "--page", "troubleshooting"]);
 }

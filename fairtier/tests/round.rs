@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use aggregator::store::{Commit, DiskStore, ModelMark, Options, RoundRecord, RunRecord, Store};
+use aggregator::store::{Commit, DiskStore, ModelFingerprint, Options, RoundRecord, RunRecord, Store};
 use common::RunId;
 use models::npy::{Array, Data};
 use serde_json::{Value, json};
@@ -132,14 +132,14 @@ fn history_is_one_line_per_round() {
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("gateway/store"));
 
-    let model = ModelMark { digest: 1, parameters: 1, tiers: vec![1] };
+    let model = ModelFingerprint { digest: 1, parameters: 1, tiers: vec![1] };
     let record = RunRecord { run: RunId(7), model, config: String::new() };
     let mut store = DiskStore::open(&dir.path().join("gateway/store"), Options::default()).expect("a store");
     store.begin_run(&record, &[0.0]).expect("a run");
     for round in 1..=2 {
         store
             .open_round(&RoundRecord {
-                number: round,
+                round,
                 attempt: 0,
                 selected: vec![],
                 wanted: vec![],

@@ -1,7 +1,7 @@
 //! The aggregator's configuration: one that is accepted gives settings, and can be written and read again.
 #![no_main]
 
-use aggregator::{config::Config, server::open_method};
+use aggregator::{config::Config, run::open_method};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

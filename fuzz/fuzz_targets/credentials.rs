@@ -1,17 +1,18 @@
-//! What devices prove themselves with: identity files, certificates and their terms, tokens, questions for a
+//! What devices prove themselves with: identity files, certificates and their grants, tokens, questions for a
 //! certificate, names.
 #![no_main]
 
-use common::{DeviceId, certificate::Terms, enrol::Question, wire};
+use common::{DeviceId, certificate::Grant, enrol::Question, wire};
 use client::host::{Identity, enrol::Token};
+use common::{DeviceId, certificate::Terms, enrol::EnrolRequest, wire};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let _ = Identity::parse(data);
-    if let Some(terms) = Terms::of(data) {
-        assert!(terms.renewal() >= terms.issued);
+    if let Some(grant) = Grant::of(data) {
+        assert!(grant.renewal() >= grant.issued);
     }
-    if let Ok(question) = wire::message::<Question>(data) {
+    if let Ok(question) = wire::message::<EnrolRequest>(data) {
         assert!(question.key.len() <= 65);
     }
     let Ok(text) = std::str::from_utf8(data) else { return };

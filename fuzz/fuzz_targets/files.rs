@@ -4,7 +4,7 @@
 use aggregator::store::Reports;
 use libfuzzer_sys::fuzz_target;
 use sim::{
-    experiment::{Loaded, PROFILES},
+    experiment::{LoadedExperiment, PROFILES},
     partition::Partition,
 };
 
@@ -12,8 +12,8 @@ fuzz_target!(|data: &[u8]| {
     reports(data);
     let Ok(text) = std::str::from_utf8(data) else { return };
     for profile in PROFILES {
-        if let Ok(loaded) = Loaded::parse("fuzz", text, profile, &[]) {
-            let again = Loaded::of("fuzz", profile, loaded.table.clone()).expect("own table");
+        if let Ok(loaded) = LoadedExperiment::parse("fuzz", text, profile, &[]) {
+            let again = LoadedExperiment::of("fuzz", profile, loaded.table.clone()).expect("own table");
             assert_eq!(again.settings.len(), loaded.settings.len());
             let _ = loaded.record();
         }

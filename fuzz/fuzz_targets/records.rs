@@ -2,9 +2,9 @@
 #![no_main]
 
 use aggregator::store::{Entry, RoundRecord, RunRecord};
-use strategies::device::DeviceRecord;
 use libfuzzer_sys::fuzz_target;
 use serde::{Serialize, de::DeserializeOwned};
+use strategies::device::DeviceRecord;
 
 fuzz_target!(|data: &[u8]| {
     same_again::<RunRecord>(data);

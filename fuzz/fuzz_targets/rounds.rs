@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use strategies::Registry;
-use strategies::roundfile::{replay, RoundFile};
 use libfuzzer_sys::fuzz_target;
+use strategies::Registry;
+use strategies::roundfile::{RoundFile, replay};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -1,22 +1,31 @@
-//! The end of a serial line: packets among the bytes, sealed frames, identity pages, samples, and keys as the aggregator
+//! The end of a serial line: packets among the bytes, sealed frames, board identities, samples, and keys as the aggregator
 //! keeps them.
 #![no_main]
 
-use aggregator::ca::SerialMember;
+use aggregator::ca::SerialCredential;
 use common::{
     Budget, Instant, TierSet,
     message::DataSummary,
     privacy::Privacy,
-    sealed::{Caller, Gate, Hail, Heard, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD},
+    sealed::{Initiator, Responder, Hail, InitiatorEvent, ResponderEvent, MAX_PLAIN, Nonces, BoardIdentity, SEAL_HEAD, SEAL_OVERHEAD},
 };
 use client::{
     Profile,
-    data::{BytesShard, Part, Shard},
+    data::{BytesShard, DataSplit, Shard},
     serial::{
         MAX_CHUNK, MAX_PACKET, SAMPLES, STATUS, SerialDevice, Status, Taken, limits,
         line::{Decoder, Encoder},
     },
     session::HeapArena,
+};
+use common::{
+    Budget, Instant, TierSet,
+    message::DataSummary,
+    privacy::Privacy,
+    sealed::{
+        BoardIdentity, Hail, Initiator, InitiatorEvent, MAX_PLAIN, Nonces, Responder, ResponderEvent,
+        SEAL_HEAD, SEAL_OVERHEAD,
+    },
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -28,18 +37,18 @@ const TURNS: usize = 24;
 fuzz_target!(|data: &[u8]| {
     line(data);
     board(data);
-    gate(data);
+    responder(data);
     samples(data);
     status(data);
-    if let Ok(page) = Page::decode(data) {
-        assert_eq!(Page::decode(&page.encode()), Ok(page));
+    if let Ok(identity) = BoardIdentity::decode(data) {
+        assert_eq!(BoardIdentity::decode(&identity.encode()), Ok(identity));
     }
     if let Ok(text) = std::str::from_utf8(data)
-        && let Some(member) = SerialMember::decode(text)
+        && let Some(member) = SerialCredential::decode(text)
     {
-        // Without an end there are no terms to write.
+        // Without an end there is no grant to write.
         let whole = member.expires.is_some() || member.tiers == TierSet::ALL;
-        assert!(!whole || SerialMember::decode(&member.encode()) == Some(member));
+        assert!(!whole || SerialCredential::decode(&member.encode()) == Some(member));
     }
 });
 
@@ -63,12 +72,12 @@ type Board = SerialDevice<HeapArena, 64>;
 /// A board that hears the bytes as they are, then as right packets, then as sealed frames of its aggregator.
 fn board(data: &[u8]) {
     let privacy = Privacy::simulated(1);
-    let page = Page { device: "m4".parse().expect("a name"), key: KEY, seed: [1; 16], privacy };
+    let identity = BoardIdentity { device: "m4".parse().expect("a name"), key: KEY, seed: [1; 16], privacy };
     let budget = Budget { ram: 1 << 15, flash: 1 << 15, ..Budget::UNLIMITED };
     let summary = DataSummary { train_samples: 10, inputs: 64, classes: 10, ..DataSummary::default() };
-    let profile = Profile { device: page.device.clone(), budget, data: summary, privacy };
+    let profile = Profile { device: identity.device.clone(), budget, data: summary, privacy };
     let mut board: Board = Board::new(
-        page,
+        identity,
         profile,
         "fuzz",
         HeapArena::new(budget.ram),
@@ -81,9 +90,9 @@ fn board(data: &[u8]) {
         hear(&mut board, packet, &mut room, Instant::ZERO);
     }
     assert!(board.samples(&room).is_none(), "nothing of this is sealed");
-    // Whatever it was told, it opens a session, with the aggregator or with the holder of its page.
+    // Whatever it was told, it opens a session, with the aggregator or with the holder of its board identity.
     let holder = data.first().is_some_and(|first| first % 2 == 1);
-    let (mut gate, mut reply) = (if holder { Gate::of_holder() } else { Gate::default() }, [0; MAX_PLAIN]);
+    let (mut responder, mut reply) = (if holder { Responder::for_samples() } else { Responder::default() }, [0; MAX_PLAIN]);
     for (turn, piece) in (1..).zip(fuzz::pieces(data).take(TURNS)) {
         let now = Instant::from_millis(3000 * turn);
         board.handle_timeout(now);
@@ -95,8 +104,8 @@ fn board(data: &[u8]) {
             else {
                 continue;
             };
-            if let Knock::Reply(len) =
-                gate.handle(&mut packet, &mut reply, |_| Some(KEY), || [turn as u8; 16])
+            if let ResponderEvent::Reply(len) =
+                responder.handle(&mut packet, &mut reply, |_| Some(KEY), || [turn as u8; 16])
             {
                 hear(&mut board, &reply[..len], &mut room, now);
             }
@@ -104,7 +113,7 @@ fn board(data: &[u8]) {
         let frame = if holder { [&[SAMPLES], piece].concat() } else { fuzz::frame(piece) };
         let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
         packet[SEAL_HEAD..SEAL_HEAD + frame.len()].copy_from_slice(&frame);
-        if let Some(len) = gate.seal(&mut packet, frame.len()) {
+        if let Some(len) = responder.seal(&mut packet, frame.len()) {
             hear(&mut board, &packet[..len], &mut room, now);
         }
     }
@@ -116,20 +125,20 @@ fn hear(board: &mut Board, packet: &[u8], room: &mut [u8], now: Instant) {
 }
 
 /// Strangers at the aggregator's end, and strange answers to a board that hails.
-fn gate(data: &[u8]) {
-    let (mut gate, mut reply) = (Gate::default(), [0; MAX_PLAIN]);
-    let mut caller = Caller::new("m4".parse().expect("a name"), KEY, Nonces::new([1; 16], 0));
+fn responder(data: &[u8]) {
+    let (mut responder, mut reply) = (Responder::default(), [0; MAX_PLAIN]);
+    let mut initiator = Initiator::new("m4".parse().expect("a name"), KEY, Nonces::new([1; 16], 0));
     let mut hail = [0; MAX_PACKET];
     for piece in fuzz::pieces(data).take(TURNS) {
         let _ = Hail::decode(piece);
         let mut packet = piece.to_vec();
-        let knock = gate.handle(&mut packet, &mut reply, |_| Some(KEY), || [2; 16]);
-        assert!(!matches!(knock, Knock::Frame { .. }), "nobody has the key of a session");
-        let _ = caller.hail(&mut hail);
+        let event = responder.handle(&mut packet, &mut reply, |_| Some(KEY), || [2; 16]);
+        assert!(!matches!(event, ResponderEvent::Frame { .. }), "nobody has the key of a session");
+        let _ = initiator.hail(&mut hail);
         let mut packet = piece.to_vec();
-        let heard = caller.handle(&mut packet);
+        let event = initiator.handle(&mut packet);
         assert!(
-            !matches!(heard, Heard::Frame(_) | Heard::Piece(_) | Heard::Connected | Heard::Provisioning),
+            !matches!(event, InitiatorEvent::Frame(_) | InitiatorEvent::Piece(_) | InitiatorEvent::Connected | InitiatorEvent::Provisioning),
             "the key is not known"
         );
     }
@@ -139,7 +148,7 @@ fn samples(data: &[u8]) {
     let Ok(shard) = BytesShard::parse(data) else { return };
     assert_eq!(BytesShard::parse(&shard.encode()).map(|again| again.encode()), Ok(shard.encode()));
     let mut sample = vec![0.0; shard.inputs() as usize];
-    for part in [Part::Train, Part::Test] {
+    for part in [DataSplit::Train, DataSplit::Test] {
         for index in 0..shard.len(part).min(4) {
             let label = shard.sample(part, index, &mut sample).expect("a sample that is there");
             assert!(label < shard.classes());

@@ -1,8 +1,8 @@
 //! A device that is told anything, in right frames.
 #![no_main]
 
-use common::{Budget, Instant, Versions, message::DataSummary, privacy::Privacy, transfer::LinkLimits, wire};
 use client::{Profile, Session, session::HeapArena};
+use common::{Budget, Instant, Versions, message::DataSummary, privacy::Privacy, transfer::LinkLimits, wire};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use common::{
-    Codec, Duration, Instant,
+    Codec, Duration, Instant, TransferId,
     message::{Ack, Fetch},
     transfer::{Arrival, Incoming, LinkLimits, Outgoing},
 };
@@ -20,12 +20,12 @@ fuzz_target!(|data: &[u8]| {
         window: u16::from_le_bytes([w0, w1]).into(),
         timeout: Duration::from_secs(1),
     };
-    let mut out = Outgoing::new(7, len, codec.align(), limits);
-    let mut inc = Incoming::new(7, len);
+    let mut out = Outgoing::new(TransferId(7), len, codec.align(), limits);
+    let mut inc = Incoming::new(TransferId(7), len);
     let mut now = Instant::ZERO;
     for event in events.as_chunks::<6>().0 {
         let &[kind, transfer, a, b, c, d] = event;
-        let (transfer, number) = (transfer.into(), u32::from_le_bytes([a, b, c, d]));
+        let (transfer, number) = (TransferId(transfer.into()), u32::from_le_bytes([a, b, c, d]));
         match kind % 6 {
             0 => out.handle_fetch(Fetch { transfer, offset: number }, now),
             1 => out.handle_ack(Ack { transfer, next: number }, now),
@@ -36,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
             3 => {
                 if let Some(range) = out.poll_chunk() {
                     assert!(range.start < range.end && range.end <= len, "{range:?} of {len}");
-                    if inc.handle_chunk(7, range.start, range.len()) == Arrival::Gap {
+                    if inc.handle_chunk(TransferId(7), range.start, range.len()) == Arrival::Gap {
                         let _ = inc.refetch();
                     }
                     if let Some(ack) = inc.poll_ack(limits, now) {

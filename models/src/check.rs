@@ -16,7 +16,7 @@ use trainer::train::{Fast, Portable};
 
 use crate::{
     Graph, TierSpec,
-    grad::{GradError, Runner, Samples},
+    grad::{GradError, ModelSamples, Runner},
     plan::default_loss,
 };
 
@@ -128,7 +128,7 @@ pub fn check(
         let problem = format!("parameter {at} of {} is not a finite number", parameters.len());
         return TierCheck { problem: Some(problem), ..found };
     }
-    let subject = Subject { graph, parameters, mask: &mask, file };
+    let subject = TierSubject { graph, parameters, mask: &mask, file };
     if let Err(problem) = subject.run(options, &mut found) {
         found.problem = Some(problem);
     }
@@ -140,7 +140,7 @@ pub const fn has_tract() -> bool {
     cfg!(feature = "tract")
 }
 
-struct Subject<'a> {
+struct TierSubject<'a> {
     graph: &'a Graph,
     parameters: &'a [f32],
     mask: &'a WidthMask,
@@ -148,7 +148,7 @@ struct Subject<'a> {
     file: Option<&'a [u8]>,
 }
 
-impl Subject<'_> {
+impl TierSubject<'_> {
     fn run(&self, options: &CheckOptions, found: &mut TierCheck) -> Result<(), String> {
         let text = |error: GradError| match error {
             GradError::Slice(error) => format!("can not be sliced: {error}"),
@@ -158,7 +158,7 @@ impl Subject<'_> {
         let loss = options.loss.unwrap_or_else(|| default_loss(self.graph));
         let rows = options.samples.max(2);
         let samples =
-            Samples::random(self.graph, loss, rows, options.seed).map_err(|error| error.to_string())?;
+            ModelSamples::random(self.graph, loss, rows, options.seed).map_err(|error| error.to_string())?;
         let mut single = self.runner::<f32, _>(loss, rows, Portable::plain()).map_err(text)?;
         found.arena_bytes = single.info().arena_bytes();
         let logits = single.logits(&samples).map_err(text)?;
@@ -186,10 +186,9 @@ fn arithmetic(params: &Params, rounded: &[f32], exact: &[f64]) -> Agreement {
     let largest = exact.iter().fold(f64::MIN_POSITIVE, |largest, x| largest.max(x.abs()));
     let mut agreement = Agreement::new(ARITHMETIC_LIMIT);
     for (name, range) in params {
-        for at in range.clone() {
-            let (a, b) =
-                (rounded.get(at).copied().unwrap_or(f32::NAN), exact.get(at).copied().unwrap_or(0.0));
-            agreement.note((f64::from(a) - b).abs() / largest, || format!("{name}[{}]", at - range.start));
+        let pairs = rounded[range.clone()].iter().zip(&exact[range.clone()]);
+        for (at, (&a, &b)) in pairs.enumerate() {
+            agreement.note((f64::from(a) - b).abs() / largest, || format!("{name}[{at}]"));
         }
     }
     agreement
@@ -198,7 +197,7 @@ fn arithmetic(params: &Params, rounded: &[f32], exact: &[f64]) -> Agreement {
 /// Central differences `(l(w + h v) - l(w - h v)) / 2h` against `g . v`, with `v` of length 1.
 fn differences(
     runner: &mut Runner<f64, Fast<f64>>,
-    samples: &Samples,
+    samples: &ModelSamples,
     gradient: &[f64],
     options: &CheckOptions,
 ) -> Result<Agreement, GradError> {
@@ -206,7 +205,7 @@ fn differences(
     let mut agreement = Agreement::new(GRADIENT_LIMIT);
     let whole = norm(gradient);
     for (name, range) in runner.params() {
-        let part = gradient.get(range.clone()).unwrap_or_default();
+        let part = &gradient[range.clone()];
         let scale = norm(part).max(FLOOR * whole).max(f64::MIN_POSITIVE);
         let len = range.len();
         let direction: Vec<f64> = (0..len).map(|_| rng.normal()).collect();
@@ -218,8 +217,7 @@ fn differences(
             tries.push((format!("{name}[{at}]"), vec![(at, 1.0)]));
         }
         for (title, direction) in tries {
-            let expected: f64 =
-                direction.iter().map(|&(at, v)| v * part.get(at).copied().unwrap_or(f64::NAN)).sum();
+            let expected: f64 = direction.iter().map(|&(at, v)| v * part[at]).sum();
             let mut best = f64::INFINITY;
             for step in STEPS {
                 let slope = slope(runner, samples, range.start, &direction, step)?;
@@ -236,7 +234,7 @@ fn differences(
 
 fn slope(
     runner: &mut Runner<f64, Fast<f64>>,
-    samples: &Samples,
+    samples: &ModelSamples,
     start: usize,
     direction: &[(usize, f64)],
     step: f64,
@@ -245,9 +243,7 @@ fn slope(
     let mut losses = [0.0; 2];
     for (loss, step) in losses.iter_mut().zip([step, -step]) {
         for &(at, v) in direction {
-            if let (Some(weight), Some(kept)) = (runner.weights().get_mut(start + at), kept.get(start + at)) {
-                *weight = kept + step * v;
-            }
+            runner.weights()[start + at] = kept[start + at] + step * v;
         }
         *loss = runner.loss(samples)?;
     }

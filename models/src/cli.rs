@@ -13,42 +13,42 @@ pub mod inspect;
 pub mod plan;
 mod program;
 pub mod table;
-pub mod whole;
+pub mod uncut;
 
 /// `fairtier model`.
 #[derive(Debug, Args)]
 #[command(after_help = examples::ALL)]
 pub struct ModelTools {
     #[command(subcommand)]
-    pub command: Command,
+    pub command: ModelCommand,
     /// How to print results
-    #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
+    #[arg(long, global = true, value_enum, default_value_t = OutputFormat::Table)]
+    pub format: OutputFormat,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     Table,
     Json,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum ModelCommand {
     /// Shows layers, parameters, hidden axes, and what every tier needs
     #[command(after_help = examples::INSPECT)]
     Inspect {
         #[command(flatten)]
-        source: Source,
+        source: ModelArgs,
         #[command(flatten)]
-        tiers: Tiers,
+        tiers: TiersArgs,
     },
     /// Writes the sub-model of one tier as ONNX
     #[command(after_help = examples::SLICE)]
     Slice {
         #[command(flatten)]
-        source: Source,
+        source: ModelArgs,
         #[command(flatten)]
-        tier: OneTier,
+        tier: TierArgs,
         /// File to write
         #[arg(long)]
         out: PathBuf,
@@ -60,9 +60,9 @@ pub enum Command {
     #[command(after_help = examples::EXPORT)]
     Export {
         #[command(flatten)]
-        source: Source,
+        source: ModelArgs,
         #[command(flatten)]
-        tiers: Tiers,
+        tiers: TiersArgs,
         /// Directory to write to; made if needed
         #[arg(long)]
         out: PathBuf,
@@ -74,15 +74,15 @@ pub enum Command {
     #[command(after_help = examples::PLAN)]
     Plan {
         #[command(flatten)]
-        source: Source,
+        source: ModelArgs,
         #[command(flatten)]
-        need: Need,
+        need: PlanArgs,
     },
     /// Says whether a model is supported and sliceable, and whether outputs and gradients are right
     #[command(after_help = examples::CHECK)]
     Check {
         #[command(flatten)]
-        source: Source,
+        source: ModelArgs,
         #[command(flatten)]
         check: CheckArgs,
     },
@@ -90,7 +90,7 @@ pub enum Command {
     #[command(after_help = examples::GRAD)]
     Grad {
         #[command(flatten)]
-        source: Source,
+        source: ModelArgs,
         #[command(flatten)]
         grad: GradArgs,
     },
@@ -100,8 +100,8 @@ pub enum Command {
 }
 
 #[derive(Debug, Args)]
-pub struct Source {
-    /// ONNX file, or a name from `fairtier model zoo`
+pub struct ModelArgs {
+    /// ONNX file, a name from `fairtier model zoo`, or layers as in mlp:4-16-3 or cnn:28-4-8-10
     pub model: String,
     /// Draws the weights of a zoo model
     #[arg(long, default_value_t = 0)]
@@ -112,7 +112,7 @@ pub struct Source {
 }
 
 #[derive(Debug, Args)]
-pub struct Tiers {
+pub struct TiersArgs {
     /// Width rates, widest first; by default those of the zoo model, or 1,0.7,0.5,0.25,0.125
     #[arg(long, value_delimiter = ',', value_parser = rate)]
     pub tiers: Option<Vec<f64>>,
@@ -122,7 +122,7 @@ pub struct Tiers {
 }
 
 #[derive(Debug, Args)]
-pub struct Need {
+pub struct PlanArgs {
     /// Share of every hidden axis to keep, such as 0.5; by default all
     #[arg(long, value_parser = rate, conflicts_with = "widths")]
     pub tier: Option<f64>,
@@ -133,8 +133,8 @@ pub struct Need {
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub batch: u16,
     /// Optimiser whose state must have room
-    #[arg(long, value_enum, default_value_t = Optimizer::Sgd)]
-    pub optimizer: Optimizer,
+    #[arg(long, value_enum, default_value_t = OptimizerKind::Sgd)]
+    pub optimizer: OptimizerKind,
     /// Bytes of RAM for the arena, such as 64k; finds a setting that fits
     #[arg(long, value_parser = plan::bytes)]
     pub ram: Option<u64>,
@@ -223,7 +223,7 @@ impl LossKind {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Optimizer {
+pub enum OptimizerKind {
     Sgd,
     Momentum,
     Adam,
@@ -231,7 +231,7 @@ pub enum Optimizer {
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct OneTier {
+pub struct TierArgs {
     /// Share of every hidden axis to keep, such as 0.5
     #[arg(long, value_parser = rate)]
     pub tier: Option<f64>,

@@ -16,7 +16,7 @@ use common::{
     slice::WrongLength,
 };
 use trainer::train::{
-    Backend, Float, Mode, Portable, Target, TrainError, backward, forward, loss_and_gradient, score,
+    Backend, Float, GradTarget, PassMode, Portable, TrainError, backward, forward, loss_and_gradient, score,
 };
 
 use crate::{
@@ -26,11 +26,11 @@ use crate::{
 };
 
 mod samples;
-pub use samples::{Samples, SamplesError, Targets};
+pub use samples::{ModelSamples, SamplesError, Targets};
 
 /// Numbers that an arena may have before a batch is split: 512 MB of `f32`.
 const ROOM: u64 = 1 << 27;
-const TRAIN: Mode = Mode::Train { seed: 0, step: 0 };
+const TRAIN: PassMode = PassMode::Train { seed: 0, step: 0 };
 
 /// Loss and gradients, each under the name and in the layout of its initializer, whose numbers may have been
 /// multiplied by a constant on import.
@@ -78,7 +78,7 @@ pub fn gradients(
     graph: &Graph,
     parameters: &[f32],
     mask: Option<&WidthMask>,
-    samples: &Samples,
+    samples: &ModelSamples,
 ) -> Result<Gradients, GradError> {
     let mask = mask.unwrap_or(graph.full());
     Runner::new(graph, parameters, mask, samples.loss(), samples.rows(), Portable::plain())?
@@ -109,7 +109,7 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         let packed = graph.gather(mask, parameters)?;
         let options = PlanOptions { loss: Some(loss), ..PlanOptions::train(1) };
         let one = compile(graph, mask, &options)?;
-        let fixed = one.workspace();
+        let fixed = one.workspace()?;
         let per_row = u64::from(one.info.arena).saturating_sub(fixed).max(1);
         let most = (ROOM.saturating_sub(fixed) / per_row).clamp(1, u16::MAX.into());
         let batch = most.min(rows.max(1) as u64) as u16;
@@ -140,7 +140,7 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
     /// In our order.
     pub fn weights(&mut self) -> &mut [T] {
         let len = self.compiled.info.params as usize;
-        self.arena.get_mut(..len).unwrap_or_default()
+        &mut self.arena[..len]
     }
 
     /// Where each parameter lies in [`Runner::weights`], by the name of its initializer.
@@ -152,21 +152,21 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
     }
 
     /// Logits in evaluation: batch normalisation uses the statistics of the model.
-    pub fn logits(&mut self, samples: &Samples) -> Result<Vec<T>, GradError> {
+    pub fn logits(&mut self, samples: &ModelSamples) -> Result<Vec<T>, GradError> {
         let mut logits = Vec::new();
         for rows in self.passes(samples) {
             self.load(samples, &rows);
             let plan = self.compiled.plan()?;
-            forward(plan, &mut self.arena, rows.len(), Mode::Evaluate, &mut self.backend)?;
+            forward(plan, &mut self.arena, rows.len(), PassMode::Evaluate, &mut self.backend)?;
             let at = self.compiled.info.logits as usize;
             let len = rows.len() * self.compiled.info.outputs as usize;
-            logits.extend_from_slice(self.arena.get(at..at + len).unwrap_or_default());
+            logits.extend_from_slice(&self.arena[at..at + len]);
         }
         Ok(logits)
     }
 
     /// The loss of [`Runner::gradients`] alone.
-    pub fn loss(&mut self, samples: &Samples) -> Result<f64, GradError> {
+    pub fn loss(&mut self, samples: &ModelSamples) -> Result<f64, GradError> {
         let mut sum = 0.0;
         for rows in self.passes(samples) {
             self.load(samples, &rows);
@@ -178,9 +178,9 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
     }
 
     /// Loss, and the gradient of all parameters in our order.
-    pub fn flat_gradients(&mut self, samples: &Samples) -> Result<(f64, Vec<T>), GradError> {
+    pub fn flat_gradients(&mut self, samples: &ModelSamples) -> Result<(f64, Vec<T>), GradError> {
         let targets = samples.targets() as u32;
-        let (mut sum, mut target) = (0.0, Target::Grads);
+        let (mut sum, mut target) = (0.0, GradTarget::Grads);
         for rows in self.passes(samples) {
             self.load(samples, &rows);
             let plan = self.compiled.plan()?;
@@ -188,10 +188,11 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
             forward(plan, arena, rows.len(), TRAIN, backend)?;
             sum += loss_and_gradient(plan, arena, rows.len(), targets, &samples.truth(rows.start))?.loss;
             backward(plan, arena, rows.len(), TRAIN, target, backend)?;
-            target = Target::MoreGrads;
+            target = GradTarget::MoreGrads;
         }
-        let at = self.compiled.info.segments.grads.unwrap_or(0) as usize;
-        let grads = self.arena.get(at..at + self.compiled.info.params as usize).unwrap_or_default().to_vec();
+        let missing = TrainError::Segment { what: "gradients", segment: "gradient" };
+        let at = self.compiled.info.segments.grads.ok_or(missing)? as usize;
+        let grads = self.arena[at..at + self.compiled.info.params as usize].to_vec();
         match grads.iter().all(|grad| grad.to_f64().is_finite()) {
             true => Ok((finite(sum / f64::from(targets))?, grads)),
             false => Err(GradError::NonFinite),
@@ -199,11 +200,11 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
     }
 
     /// Loss, and the gradients as the model's file would hold them.
-    pub fn gradients(&mut self, samples: &Samples) -> Result<Gradients<T>, GradError> {
+    pub fn gradients(&mut self, samples: &ModelSamples) -> Result<Gradients<T>, GradError> {
         let (loss, flat) = self.flat_gradients(samples)?;
         let (full, params) = (self.slice.full(), self.slice.params().iter().zip(self.slice.param_shapes()));
         let tensors = params.zip(self.slice.offsets(full)).map(|((param, shape), at)| {
-            let ours = flat.get(at..at + shape.len(full)).unwrap_or_default();
+            let ours = &flat[at..at + shape.len(full)];
             Gradient {
                 name: param.name.clone(),
                 shape: param.dims(shape, full),
@@ -214,12 +215,12 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
     }
 
     /// Rows of each pass.
-    fn passes(&self, samples: &Samples) -> Vec<Range<usize>> {
+    fn passes(&self, samples: &ModelSamples) -> Vec<Range<usize>> {
         let (all, batch) = (samples.rows(), usize::from(self.compiled.info.batch));
         (0..all).step_by(batch).map(|start| start..all.min(start + batch)).collect()
     }
 
-    fn load(&mut self, samples: &Samples, rows: &Range<usize>) {
+    fn load(&mut self, samples: &ModelSamples, rows: &Range<usize>) {
         fill(&mut self.arena, self.compiled.info.input, samples.inputs(rows).iter().copied());
     }
 }
@@ -228,7 +229,7 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
 fn of_initializer<T: Float>(param: &Param, shape: &TensorShape, mask: &WidthMask, ours: &[T]) -> Vec<T> {
     let mut gradient = match param.spread {
         Some(_) => vec![ours.iter().fold(T::ZERO, |sum, &x| sum + x)],
-        None => param.stored.to_file(shape, mask, ours),
+        None => param.layout.to_file(shape, mask, ours),
     };
     if param.factor != 1.0 {
         gradient.iter_mut().for_each(|x| *x *= T::from_f32(param.factor));
@@ -237,8 +238,7 @@ fn of_initializer<T: Float>(param: &Param, shape: &TensorShape, mask: &WidthMask
 }
 
 fn fill<T: Float>(arena: &mut [T], at: u32, values: impl Iterator<Item = f32>) {
-    let places = arena.get_mut(at as usize..).unwrap_or_default();
-    places.iter_mut().zip(values).for_each(|(place, value)| *place = T::from_f32(value));
+    arena[at as usize..].iter_mut().zip(values).for_each(|(place, value)| *place = T::from_f32(value));
 }
 
 fn finite(loss: f64) -> Result<f64, GradError> {

@@ -6,20 +6,24 @@
 
 use std::ops::Range;
 
-use common::{Dim, Layout, TensorShape, WidthMask, mask::MaskError, slice, wire::Crc32};
+use common::{Layout, TensorShape, WidthMask};
 
 mod axes;
 mod build;
+mod digest;
+mod error;
 mod layers;
 mod norms;
 mod op;
 mod param;
-mod whole;
+mod slice;
+mod uncut;
 
 pub use build::Builder;
+pub use error::{GraphError, SliceError};
 pub use op::{Groups, Kernel, Op};
-pub use param::{Param, Part, Stored, Which};
-pub use whole::{Reason, Whole};
+pub use param::{DimPart, Extent, FileLayout, Param};
+pub use uncut::{Reason, UncutAxis};
 
 /// A value that flows between nodes.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -57,7 +61,7 @@ pub struct Graph {
     /// Mean and variance of every batch normalisation, in model order.
     stats: Vec<f32>,
     full: WidthMask,
-    whole: Vec<Whole>,
+    uncut: Vec<UncutAxis>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -104,51 +108,11 @@ pub struct Node {
     pub shape: TensorShape,
 }
 
-#[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GraphError {
-    #[error("the input of the model has {0} dimensions per sample; at most 4 are supported")]
-    Rank(usize),
-    #[error("a dimension of the input is 0 or above 2^31")]
-    InputSize,
-    #[error(
-        "'{node}' takes {expected} numbers per sample, but its input has shape {got}; put a Flatten before it"
-    )]
-    DenseInput { node: String, expected: usize, got: String },
-    #[error("'{0}' has no outputs, or more than 2^31")]
-    DenseOutput(String),
-    #[error("the model has {0} parameters; at most 2^31 are supported")]
-    TooLarge(u64),
-    #[error("the model has no parameters on the way from input to output, so there is nothing to train")]
-    NothingToTrain,
-    #[error("two layers use parameter '{0}' in different ways; they can not share it")]
-    Shared(String),
-    #[error("'{node}' {problem}")]
-    Layer { node: String, problem: String },
-    #[error(transparent)]
-    Mask(#[from] MaskError),
-}
-
-/// Why a tier can not be cut out of a Graph.
-#[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SliceError {
-    #[error(transparent)]
-    Mask(#[from] MaskError),
-    #[error(
-        "'{node}' normalises {groups} groups of channels, but the tier keeps {width} channels, which do not divide; give the tier explicit widths"
-    )]
-    Groups { node: String, groups: u32, width: u32 },
-    #[error(
-        "{0}; give the tier explicit widths of the other axes, or let such axes stay whole (keep_whole = true, or --keep-whole)"
-    )]
-    Whole(Whole),
-    #[error("no hidden axis can be cut, so a tier of rate {rate} would be the whole model; use rate 1{}", because(.why))]
-    Nothing { rate: f64, why: Option<Whole> },
-}
-
-fn because(why: &Option<Whole>) -> String {
-    why.as_ref().map_or_else(String::new, |whole| format!(" ({whole})"))
+impl Node {
+    /// Size of the first axis, which counts the channels of what convolutions and normalisations give.
+    fn channels(&self, mask: &WidthMask) -> usize {
+        self.shape.dims[0].size(mask)
+    }
 }
 
 impl Graph {
@@ -185,25 +149,8 @@ impl Graph {
     }
 
     /// Hidden axes that no tier cuts, in model order.
-    pub fn whole(&self) -> &[Whole] {
-        &self.whole
-    }
-
-    /// The widths of a tier that keeps this share of every hidden axis. Refused where an axis contradicts that,
-    /// unless it may stay whole, and where nothing would be cut.
-    pub fn mask_at(&self, rate: f64, keep_whole: bool) -> Result<WidthMask, SliceError> {
-        let mask = self.full.at_rate(rate)?;
-        if rate < 1.0 {
-            if mask == self.full {
-                let why = self.whole.iter().find(|whole| whole.reason != Reason::Output).cloned();
-                return Err(SliceError::Nothing { rate, why });
-            }
-            let contradicts = |whole: &&Whole| !whole.reason.is_by_design() && whole.width > 1;
-            if let Some(whole) = self.whole.iter().find(contradicts).filter(|_| !keep_whole) {
-                return Err(SliceError::Whole(whole.clone()));
-            }
-        }
-        Ok(mask)
+    pub fn uncut_axes(&self) -> &[UncutAxis] {
+        &self.uncut
     }
 
     pub fn layout(&self) -> Layout<'_> {
@@ -212,8 +159,8 @@ impl Graph {
 
     /// Per-sample shape of a value.
     pub fn shape(&self, value: ValueId) -> &TensorShape {
-        match value.index().checked_sub(1).and_then(|node| self.nodes.get(node)) {
-            Some(node) => &node.shape,
+        match value.index().checked_sub(1) {
+            Some(node) => &self.nodes[node].shape,
             None => &self.input.shape,
         }
     }
@@ -257,45 +204,9 @@ impl Graph {
         lens.scan(0, |at, len| Some(std::mem::replace(at, *at + len))).collect()
     }
 
-    /// Says what is wrong with the widths that a tier keeps, if anything.
-    pub fn check_mask(&self, mask: &WidthMask) -> Result<(), SliceError> {
-        self.full.at_widths(mask.widths())?;
-        for node in &self.nodes {
-            if let Op::GroupNorm { groups: Groups::Count(groups), .. } = node.op {
-                let width = node.shape.dims.first().map_or(0, |dim| dim.size(mask)) as u32;
-                if !width.is_multiple_of(groups) {
-                    return Err(SliceError::Groups { node: node.name.clone(), groups, width });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The same model with narrower hidden axes.
-    pub fn slice(&self, mask: &WidthMask) -> Result<Self, SliceError> {
-        self.check_mask(mask)?;
-        Ok(Self { full: mask.clone(), stats: self.gather_stats(mask), ..self.clone() })
-    }
-
     /// Mean and variance of every batch normalisation, in model order: what the file had, or 0 and 1.
     pub fn stats(&self) -> &[f32] {
         &self.stats
-    }
-
-    /// [`Graph::stats`] of a slice.
-    pub fn gather_stats(&self, mask: &WidthMask) -> Vec<f32> {
-        let mut rest = self.stats.as_slice();
-        let mut packed = Vec::new();
-        for node in self.nodes.iter().filter(|node| matches!(node.op, Op::BatchNorm { .. })) {
-            let channels = |mask| node.shape.dims.first().map_or(0, |dim| dim.size(mask));
-            let (all, kept) = (channels(&self.full), channels(mask));
-            for _ in 0..2 {
-                let (these, others) = rest.split_at(all.min(rest.len()));
-                packed.extend(these.iter().take(kept));
-                rest = others;
-            }
-        }
-        packed
     }
 
     /// Entries of the table that input numbers are looked up in, where the model starts with an
@@ -309,52 +220,8 @@ impl Graph {
         })
     }
 
-    /// The packed parameters of a slice.
-    pub fn gather(&self, mask: &WidthMask, parameters: &[f32]) -> Result<Vec<f32>, slice::WrongLength> {
-        let mut packed = vec![0.0; self.layout().slice_len(mask)];
-        slice::gather(self.layout(), mask, parameters, &mut packed)?;
-        Ok(packed)
-    }
-
-    /// CRC-32 of structure and widths; names do not count. A slice of the graph has the digest that
-    /// the whole graph gives for its mask.
-    pub fn digest(&self, mask: &WidthMask) -> u32 {
-        let mut digest = Digest(Crc32::default());
-        digest.shape(&self.input.shape);
-        for node in &self.nodes {
-            node.op.words().into_iter().for_each(|word| digest.word(word));
-            digest.words(node.inputs.iter().map(|value| value.0));
-            digest.words(node.op.params().map(|param| param.0));
-            digest.shape(&node.shape);
-        }
-        self.shapes.iter().for_each(|shape| digest.shape(shape));
-        digest.word(self.output.value.0);
-        digest.words(mask.widths().iter().copied());
-        digest.0.finish()
-    }
-
     fn param_len(&self, id: ParamId, mask: &WidthMask) -> usize {
-        self.shapes.get(id.index()).map_or(0, |shape| shape.len(mask))
-    }
-}
-
-struct Digest(Crc32);
-
-impl Digest {
-    fn word(&mut self, word: u32) {
-        self.0.update(&word.to_le_bytes());
-    }
-
-    /// With the length, so that two lists in a row can not be mistaken for others.
-    fn words(&mut self, words: impl Iterator<Item = u32>) {
-        let words: Vec<u32> = words.collect();
-        self.word(words.len() as u32);
-        words.into_iter().for_each(|word| self.word(word));
-    }
-
-    fn shape(&mut self, shape: &TensorShape) {
-        let axis = |dim: &Dim| dim.axis.map_or(u32::MAX, |axis| u32::from(axis.0));
-        self.words(shape.dims.iter().flat_map(|dim| [dim.blocks, axis(dim), dim.inner]));
+        self.shapes[id.index()].len(mask)
     }
 }
 

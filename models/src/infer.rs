@@ -24,7 +24,7 @@ const RECURRENT_BATCH: usize = 16;
 
 /// A model that is ready to run.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub struct TractModel {
     plan: Arc<TypedRunnableModel>,
     /// Per sample.
     input: Vec<usize>,
@@ -60,7 +60,7 @@ impl From<TractError> for InferError {
     }
 }
 
-impl Model {
+impl TractModel {
     pub fn load(bytes: &[u8]) -> Result<Self, InferError> {
         let import = import(bytes)?;
         let graph = &import.graph;

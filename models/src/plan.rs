@@ -1,40 +1,40 @@
 //! Compiles a Graph and a WidthMask to a Plan: an op list over one arena, known to the byte.
 //!
 //! 1. `program`: the nodes at the tier's widths, without those that only rename a value.
-//! 2. `flow`: what works in place, which values have gradients, in which order things are computed.
-//! 3. `layout`: every buffer is live in a range of instructions; those that are never live together
+//! 2. `dataflow`: what works in place, which values have gradients, in which order things are computed.
+//! 3. `memory`: every buffer is live in a range of instructions; those that are never live together
 //!    may share memory ([`arena`]).
 //!
 //! | buffer | from | to |
 //! |---|---|---|
 //! | value, inference | its producer | its last reader |
-//! | value, training | its producer | the last backward step that reads it |
-//! | logits, and where possible their gradient in the same place | the last node | its backward step |
+//! | value, training | its producer | the last backward pass that reads it |
+//! | logits, and where possible their gradient in the same place | the last node | its backward pass |
 //! | gradient of a value | backward of its last reader | backward of its producer |
-//! | what a node keeps for backward | its forward step | its backward step |
+//! | what a node keeps for backward | its forward pass | its backward pass |
 //!
 //! All lengths are multiples of the batch, so a layout for one sample is one for any number.
 
 use common::{
     TensorShape, WidthMask,
     mask::MaskError,
-    plan::{Loss, Node, Pass, Plan, PlanError, PlanInfo, Segments, Step},
+    plan::{BackwardStep, Loss, Node, Pass, Plan, PlanError, PlanInfo, Segments},
 };
 
 use crate::graph::{Graph, SliceError, Tail};
 
 pub mod arena;
+mod dataflow;
 pub mod fit;
-mod flow;
-mod layout;
+mod memory;
 mod program;
 
-use flow::Flow;
-use layout::{Holds, Memory};
+use dataflow::Dataflow;
+use memory::{Contents, MemoryPlan};
 use program::Program;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum PlanMode {
     /// Weights and activations only.
     Infer,
     /// Also the received model, and gradients of parameters and activations.
@@ -46,7 +46,7 @@ pub enum Mode {
 pub struct PlanOptions {
     /// Samples per pass.
     pub batch: u16,
-    pub mode: Mode,
+    pub mode: PlanMode,
     /// Segments that the optimiser needs ([`common::brief::Optimizer::moments`]): 0, 1 or 2.
     pub moments: u8,
     /// Room for what a lossy codec has not sent yet.
@@ -64,20 +64,20 @@ pub struct PlanOptions {
     /// By default softmax cross-entropy over the last axis of the output; binary where that has size 1 or the
     /// model ends with a sigmoid.
     pub loss: Option<Loss>,
-    /// Give up activations, and compute them again in the backward pass, as long as that saves memory.
+    /// Compute activations again in the backward pass instead of keeping them, as long as that saves memory.
     pub recompute: bool,
 }
 
 impl PlanOptions {
     /// SGD with a gradient segment.
     pub fn train(batch: u16) -> Self {
-        Self { mode: Mode::Train, ..Self::infer(batch) }
+        Self { mode: PlanMode::Train, ..Self::infer(batch) }
     }
 
     pub fn infer(batch: u16) -> Self {
         Self {
             batch,
-            mode: Mode::Infer,
+            mode: PlanMode::Infer,
             moments: 0,
             error_feedback: false,
             guide: false,
@@ -97,7 +97,7 @@ pub struct CompiledPlan {
     /// The model, then copies of nodes that run again in the backward pass.
     pub nodes: Vec<Node>,
     /// The backward pass; empty: the nodes in reverse.
-    pub schedule: Vec<Step>,
+    pub schedule: Vec<BackwardStep>,
     /// What is where, for people.
     pub buffers: Vec<Allocation>,
 }
@@ -115,15 +115,15 @@ pub struct Allocation {
 
 impl CompiledPlan {
     /// Multiply-accumulates per sample of what the backward pass computes again.
-    pub fn macs_again(&self) -> u64 {
+    pub fn recomputed_macs(&self) -> u64 {
         let again = self.schedule.iter().filter(|step| step.pass == Pass::Forward);
         again.filter_map(|step| self.nodes.get(usize::from(step.node))).map(|node| node.op.macs()).sum()
     }
 
     /// Numbers of weights and segments, before what is placed by lifetime.
-    pub fn workspace(&self) -> u64 {
-        let trained = self.plan().map_or(self.info.params, |plan| plan.trained() as u32);
-        self.info.workspace(trained).unwrap_or(0)
+    pub fn workspace(&self) -> Result<u64, PlanError> {
+        let trained = self.plan()?.trained() as u32;
+        self.info.workspace(trained).ok_or(PlanError::Inconsistent)
     }
 
     pub fn plan(&self) -> Result<Plan<'_>, PlanError> {
@@ -169,7 +169,7 @@ pub fn compile(graph: &Graph, mask: &WidthMask, options: &PlanOptions) -> Result
     compile_within(graph, mask, options, target)
 }
 
-/// Gives up activations only until the workspace needs at most `target` numbers per sample.
+/// Recomputes activations only until the workspace needs at most `target` numbers per sample.
 fn compile_within(
     graph: &Graph,
     mask: &WidthMask,
@@ -177,13 +177,13 @@ fn compile_within(
     target: u64,
 ) -> Result<CompiledPlan, CompileError> {
     check(graph, mask, options)?;
-    let train = options.mode == Mode::Train;
+    let train = options.mode == PlanMode::Train;
     let program = Program::new(graph, mask, options.scaler && train, options.last);
-    let flow = Flow::new(&program, train);
-    let memory = Memory::saving(&flow, target);
+    let flow = Dataflow::new(&program, train);
+    let memory = MemoryPlan::saving(&flow, target);
     let params = graph.layout().slice_len(mask) as u64;
     let frozen = program.frozen().ok_or(CompileError::Last)?;
-    let (segments, workspace) = segments(params, params.saturating_sub(frozen), program.stats, options);
+    let (segments, workspace) = segments(params, params - frozen, program.stats, options);
     let batch = u64::from(options.batch);
     let arena = workspace.saturating_add(memory.len().saturating_mul(batch));
     let arena = u32::try_from(arena).map_err(|_| CompileError::TooLarge(arena))?;
@@ -193,7 +193,9 @@ fn compile_within(
     let count = |len: usize| {
         u16::try_from(len).map_err(|_| PlanError::TooManyNodes { nodes: len, room: u16::MAX.into() })
     };
-    let (first, last) = (nodes.first(), nodes.get(program.steps.len().saturating_sub(1)));
+    let (Some(first), Some(last)) = (nodes.first(), nodes[..program.nodes.len()].last()) else {
+        return Err(PlanError::Inconsistent.into());
+    };
     let info = PlanInfo {
         digest: graph.digest(mask),
         inputs: len(&graph.input().shape, mask) as u32,
@@ -203,14 +205,14 @@ fn compile_within(
         params: params as u32,
         stats: program.stats as u32,
         segments,
-        input: first.map_or(0, |node| node.input.at),
-        logits: last.map_or(0, |node| node.output),
+        input: first.input.at,
+        logits: last.output,
         arena,
         nodes: count(nodes.len())?,
-        forward: count(program.steps.len())?,
+        forward: count(program.nodes.len())?,
         schedule: count(schedule.len())?,
     };
-    let buffers = allocations(&info, &program, &memory, at);
+    let buffers = allocations(&info, params - frozen, &program, &memory, at);
     let compiled = CompiledPlan { info, nodes, schedule, buffers };
     compiled.plan()?;
     Ok(compiled)
@@ -224,7 +226,7 @@ fn check(graph: &Graph, mask: &WidthMask, options: &PlanOptions) -> Result<(), C
     if options.moments > 2 {
         return Err(CompileError::Moments(options.moments));
     }
-    match options.mode == Mode::Train && options.fused && !can_fuse(graph, options) {
+    match options.mode == PlanMode::Train && options.fused && !can_fuse(graph, options) {
         true => Err(CompileError::Fused),
         false => Ok(()),
     }
@@ -240,7 +242,7 @@ fn can_fuse(graph: &Graph, options: &PlanOptions) -> bool {
 fn segments(params: u64, trained: u64, stats: u64, options: &PlanOptions) -> (Segments, u64) {
     let mut end = params;
     let mut of_params = |present: bool| {
-        let at = (present && options.mode == Mode::Train).then_some(end as u32);
+        let at = (present && options.mode == PlanMode::Train).then_some(end as u32);
         end = end.saturating_add(if at.is_some() { trained } else { 0 });
         at
     };
@@ -285,8 +287,9 @@ fn loss(graph: &Graph, mask: &WidthMask, options: &PlanOptions) -> Result<Loss, 
 
 fn allocations(
     info: &PlanInfo,
+    trained: u64,
     program: &Program,
-    memory: &Memory<'_>,
+    memory: &MemoryPlan<'_>,
     at: impl Fn(u64) -> u32,
 ) -> Vec<Allocation> {
     let fixed = |name: &str, at: u32, len: u32| {
@@ -296,20 +299,19 @@ fn allocations(
     let names = ["anchor", "guide", "gradients", "residual", "moment 1", "moment 2", "personal model"];
     let segments = names.iter().zip(info.segments.of_params());
     let mut list = vec![fixed("weights", 0, info.params)];
-    let trained = info.params.saturating_sub(program.frozen().unwrap_or(0) as u32);
-    list.extend(segments.filter_map(|(name, start)| start.map(|start| fixed(name, start, trained))));
+    list.extend(segments.filter_map(|(name, start)| start.map(|start| fixed(name, start, trained as u32))));
     list.extend(info.segments.stats.map(|start| fixed("statistics", start, info.stats)));
-    let name = |value: usize| match value.checked_sub(1).and_then(|step| program.steps.get(step)) {
-        Some(step) => step.name.clone(),
+    let name = |value: usize| match value.checked_sub(1).and_then(|index| program.nodes.get(index)) {
+        Some(node) => node.name.clone(),
         None => "input".to_owned(),
     };
-    let buffers = memory.buffers().map(|(holds, offset, len, first, last)| Allocation {
-        name: match holds {
-            Holds::Value(value) => name(value),
-            Holds::Again(value) => format!("{} (again)", name(value)),
-            Holds::Grad(value) => format!("gradient of {}", name(value)),
-            Holds::Keep(step) => format!("{} (kept)", name(step + 1)),
-            Holds::Scratch(step) => format!("{} (scratch)", name(step + 1)),
+    let buffers = memory.buffers().map(|(contents, offset, len, first, last)| Allocation {
+        name: match contents {
+            Contents::Value(value) => name(value),
+            Contents::Recomputed(value) => format!("{} (again)", name(value)),
+            Contents::Grad(value) => format!("gradient of {}", name(value)),
+            Contents::Keep(index) => format!("{} (kept)", name(index + 1)),
+            Contents::Scratch(index) => format!("{} (scratch)", name(index + 1)),
         },
         at: at(offset).into(),
         len: len * u64::from(info.batch),

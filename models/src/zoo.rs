@@ -158,9 +158,7 @@ pub fn initial(graph: &Graph, seed: u64) -> Vec<f32> {
     let mut parameters = Vec::with_capacity(graph.layout().len());
     let mut drawn = 0;
     for node in graph.nodes() {
-        let shape =
-            |place: usize| node.op.params().nth(place).and_then(|id| graph.param_shapes().get(id.index()));
-        let weight = shape(0).map_or(&[][..], |shape| &shape.dims[..]);
+        let shapes: Vec<_> = node.op.params().map(|param| &graph.param_shapes()[param.index()]).collect();
         let bound = |inputs: usize| 1.0 / (inputs.max(1) as f64).sqrt();
         for (place, param) in node.op.params().enumerate() {
             // A shared parameter was drawn where it was used first.
@@ -169,7 +167,7 @@ pub fn initial(graph: &Graph, seed: u64) -> Vec<f32> {
             }
             drawn = param.index() + 1;
             let mut rng = Rng::new(derive(seed, u64::from(param.0)));
-            let len = shape(place).map_or(0, |shape| shape.len(full));
+            let len = shapes[place].len(full);
             let draw: &mut dyn FnMut() -> f64 = match node.op {
                 Op::Embed { .. } => &mut || rng.normal(),
                 Op::LayerNorm { .. } | Op::GroupNorm { .. } | Op::BatchNorm { .. } => {
@@ -180,7 +178,7 @@ pub fn initial(graph: &Graph, seed: u64) -> Vec<f32> {
                     &mut move || (2.0 * rng.unit_f64() - 1.0) * bound(units)
                 }
                 _ => {
-                    let inputs = weight.iter().skip(1).map(|dim| dim.size(full)).product();
+                    let inputs = shapes[0].dims.iter().skip(1).map(|dim| dim.size(full)).product();
                     &mut move || (2.0 * rng.unit_f64() - 1.0) * bound(inputs)
                 }
             };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use models::{
     Graph,
-    grad::{Gradient, Runner, Samples, gradients},
+    grad::{Gradient, ModelSamples, Runner, gradients},
     npy::{Array, Data, read_archive},
     plan::default_loss,
 };
@@ -39,9 +39,9 @@ fn all_gradients_are_those_of_pytorch() {
     }
 }
 
-fn samples(name: &str, graph: &Graph) -> Samples {
+fn samples(name: &str, graph: &Graph) -> ModelSamples {
     let array = |part: &str| Array::read(&bytes(&format!("{name}.{part}.npy"))).expect("an array");
-    Samples::from_arrays(graph, default_loss(graph), &array("x"), &array("y")).expect("samples")
+    ModelSamples::from_arrays(graph, default_loss(graph), &array("x"), &array("y")).expect("samples")
 }
 
 /// Exporters rename what they compute beforehand (a transposed weight, gates of a GRU); a gradient that has

@@ -8,7 +8,7 @@ extern crate fairtier_models as models;
 use common::rng::Rng;
 use models::{
     Graph,
-    infer::{InferError, Model},
+    infer::{InferError, TractModel},
     onnx::{ExportOptions, export},
     zoo,
 };
@@ -25,7 +25,7 @@ fn the_loss_is_that_of_pytorch() {
     let expected = npz_scalar(&bytes("mlp.grads.npz"), "loss");
     for name in ["mlp.torchscript.onnx", "mlp.graph.onnx"] {
         let file = bytes(name);
-        let model = Model::load(&file).unwrap();
+        let model = TractModel::load(&file).unwrap();
         let samples = floats("mlp.x.npy");
         let score = model.score(&samples, &labels_of("mlp.y.npy")).unwrap();
         assert!((score.loss - expected).abs() < 1e-5, "{name}: {} {expected}", score.loss);
@@ -36,7 +36,7 @@ fn the_loss_is_that_of_pytorch() {
 
 #[test]
 fn a_fixed_batch_is_filled_up() {
-    let model = Model::load(&bytes("mlp.graph.onnx")).unwrap();
+    let model = TractModel::load(&bytes("mlp.graph.onnx")).unwrap();
     let samples = floats("mlp.x.npy");
     let all = model.logits(&samples).unwrap();
     let first = model.logits(&samples[..model.inputs()]).unwrap();
@@ -56,7 +56,7 @@ fn logits_behind_a_softmax_give_the_probabilities_of_scikit_learn() {
         export(&graph, &parameters, &ExportOptions { tail: false, ..ExportOptions::default() }).unwrap();
     for file in [original, exported, without] {
         let logits: Vec<f64> =
-            Model::load(&file).unwrap().logits(&samples).unwrap().into_iter().map(f64::from).collect();
+            TractModel::load(&file).unwrap().logits(&samples).unwrap().into_iter().map(f64::from).collect();
         let probabilities: Vec<f64> = logits.chunks(10).flat_map(softmax).collect();
         assert_eq!(probabilities.len(), expected.len());
         assert!(probabilities.iter().zip(&expected).all(|(p, q)| (p - q).abs() < 1e-5));
@@ -102,7 +102,7 @@ fn files_of_real_exporters() {
             let file = bytes(&format!("{name}.{exporter}.onnx"));
             let (graph, parameters) = Graph::from_onnx(&file).unwrap();
             let samples = floats(&format!("{name}.x.npy"));
-            let logits = Model::load(&file).unwrap().logits(&samples).unwrap();
+            let logits = TractModel::load(&file).unwrap().logits(&samples).unwrap();
             close(&logits, &forward(&graph, &parameters, &samples));
         }
     }
@@ -116,7 +116,7 @@ fn agrees(name: &str, graph: &Graph, parameters: &[f32], count: usize) -> Result
         None => (0..len).map(|_| rng.unit_f32()).collect(),
     };
     let file = export(graph, parameters, &ExportOptions::default()).unwrap();
-    let model = Model::load(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let model = TractModel::load(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
     close(&model.logits(&samples)?, &forward(graph, parameters, &samples));
     Ok(())
 }
@@ -124,7 +124,7 @@ fn agrees(name: &str, graph: &Graph, parameters: &[f32], count: usize) -> Result
 #[test]
 fn many_samples_and_wrong_ones() {
     let (graph, parameters) = zoo::by_name("digits-mlp").unwrap().build(1);
-    let model = Model::load(&export(&graph, &parameters, &ExportOptions::default()).unwrap()).unwrap();
+    let model = TractModel::load(&export(&graph, &parameters, &ExportOptions::default()).unwrap()).unwrap();
     let samples: Vec<f32> = (0..600 * 64).map(|i| (i % 17) as f32 / 17.0).collect();
     let logits = model.logits(&samples).unwrap();
     close(&logits, &forward(&graph, &parameters, &samples));
@@ -140,14 +140,14 @@ fn many_samples_and_wrong_ones() {
     assert!(matches!(model.score(&samples, &labels[1..]), Err(InferError::Labels { .. })));
     let wrong = model.score(&samples[..64], &[10u8]);
     assert!(matches!(wrong, Err(InferError::Label { label: 10, .. })));
-    assert!(matches!(Model::load(b"nonsense"), Err(InferError::Import(_))));
+    assert!(matches!(TractModel::load(b"nonsense"), Err(InferError::Import(_))));
 }
 
 #[test]
 fn binary_outputs_are_scored_one_by_one() {
     for (name, outputs) in [("keras-binary", 1), ("keras-labels", 3)] {
         let (file, samples) = (bytes(&format!("{name}.onnx")), floats(&format!("{name}.x.npy")));
-        let model = Model::load(&file).unwrap();
+        let model = TractModel::load(&file).unwrap();
         let probabilities = npy(&bytes(&format!("{name}.out.npy")));
         let labels: Vec<u8> = (0..probabilities.len()).map(|i| u8::from(i % 3 == 1)).collect();
         let score = model.score(&samples, &labels).unwrap();

@@ -6,7 +6,9 @@ use fairtier_models::{
     plan::{CompileError, CompiledPlan, PlanOptions, compile},
     zoo,
 };
-use trainer::train::{Descent, Labels, Mode, Portable, Target, apply, backward, forward, loss_and_gradient};
+use trainer::train::{
+    Descent, GradTarget, PassMode, Portable, TargetLabels, apply, backward, forward, loss_and_gradient,
+};
 
 const BATCH: u16 = 4;
 
@@ -23,9 +25,9 @@ fn step(plan: &CompiledPlan, parameters: &[f32], fused: bool) -> Vec<f32> {
         *value = ((index * 37 % 101) as f32 / 101.0).powi(2);
     }
     let (rows, mode, backend) =
-        (usize::from(BATCH), Mode::Train { seed: 1, step: 0 }, &mut Portable::plain());
+        (usize::from(BATCH), PassMode::Train { seed: 1, step: 0 }, &mut Portable::plain());
     forward(checked, &mut arena, rows, mode, backend).unwrap();
-    let truth = Labels { labels: &[3, 1, 4, 1], per_row: 1 };
+    let truth = TargetLabels { labels: &[3, 1, 4, 1], per_row: 1 };
     loss_and_gradient(checked, &mut arena, rows, BATCH.into(), &truth).unwrap();
     // Decay and pull reach what is trained, and nothing else.
     let brief = common::brief::Brief {
@@ -34,9 +36,9 @@ fn step(plan: &CompiledPlan, parameters: &[f32], fused: bool) -> Vec<f32> {
     };
     if fused {
         let descent = Descent { decay: 0.01, ..Descent::new(0.5) };
-        backward(checked, &mut arena, rows, mode, Target::Weights(descent), backend).unwrap();
+        backward(checked, &mut arena, rows, mode, GradTarget::Weights(descent), backend).unwrap();
     } else {
-        backward(checked, &mut arena, rows, mode, Target::Grads, backend).unwrap();
+        backward(checked, &mut arena, rows, mode, GradTarget::Grads, backend).unwrap();
         apply(checked, &mut arena, &brief, 1, 1.0).unwrap();
     }
     arena.truncate(parameters.len());

@@ -28,7 +28,7 @@ fn the_probabilities_are_those_of_scikit_learn() {
     assert_eq!(import.graph.output().tail, Some(Tail::Softmax));
     assert_eq!(import.graph.full().widths(), [16]);
     assert_eq!(import.notes[0], "of the outputs, 'probabilities' is used; 'label' ignored");
-    assert!(!import.graph.params()[0].stored.is_plain());
+    assert!(!import.graph.params()[0].layout.is_plain());
 
     let logits = forward(&import.graph, &import.parameters, &floats("sklearn-mlp.x.npy"));
     let expected = npy(&bytes("sklearn-mlp.proba.npy"));
@@ -50,7 +50,7 @@ fn real_files_survive_export_and_import() {
     let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
     let (again, same) = Graph::from_onnx(&exported).unwrap();
     assert_eq!((again.output(), again.nodes(), same), (graph.output(), graph.nodes(), parameters));
-    assert!(again.params().iter().all(|param| param.stored.is_plain()));
+    assert!(again.params().iter().all(|param| param.layout.is_plain()));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use models::{
     plan::{CompiledPlan, PlanOptions, compile},
     zoo,
 };
-use trainer::train::{Labels, Mode, Portable, Target, backward, forward, loss_and_gradient};
+use trainer::train::{GradTarget, PassMode, Portable, TargetLabels, backward, forward, loss_and_gradient};
 
 mod support;
 use support::Case;
@@ -50,7 +50,7 @@ fn tier(graph: &Graph, seed: u64) -> Option<WidthMask> {
 #[test]
 fn forward_agrees_with_tract() {
     use models::{
-        infer::Model,
+        infer::TractModel,
         onnx::{ExportOptions, export},
     };
     use support::worst;
@@ -62,7 +62,7 @@ fn forward_agrees_with_tract() {
         for case in cases(seed) {
             let slice = case.graph.slice(&case.mask).unwrap();
             let file = export(&slice, &case.weights, &ExportOptions::default()).unwrap();
-            let model = Model::load(&file).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let model = TractModel::load(&file).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             let expected = match model.logits(&case.features) {
                 Ok(logits) => logits,
                 // tract 0.23 can not run some small GRUs; then the plain forward pass must do.
@@ -139,17 +139,17 @@ fn chosen(params: usize, seed: u64) -> Vec<usize> {
 struct Check<'a> {
     case: &'a Case,
     plan: &'a CompiledPlan,
-    mode: Mode,
+    mode: PassMode,
     gradients: Vec<f64>,
 }
 
 impl<'a> Check<'a> {
     fn new(case: &'a Case, plan: &'a CompiledPlan, seed: u64) -> Self {
-        let mut check = Self { case, plan, mode: Mode::Train { seed, step: 1 }, gradients: vec![] };
+        let mut check = Self { case, plan, mode: PassMode::Train { seed, step: 1 }, gradients: vec![] };
         let mut arena = case.arena::<f64>(&plan.info);
         check.loss(&mut arena);
         let (checked, rows) = (plan.plan().unwrap(), BATCH.into());
-        backward(checked, &mut arena, rows, check.mode, Target::Grads, &mut Portable::plain())
+        backward(checked, &mut arena, rows, check.mode, GradTarget::Grads, &mut Portable::plain())
             .unwrap_or_else(|error| panic!("seed {seed}: {error}: {:#?}", plan.nodes));
         let grads = plan.info.segments.grads.unwrap() as usize;
         check.gradients = arena[grads..][..plan.info.params as usize].to_vec();
@@ -159,7 +159,7 @@ impl<'a> Check<'a> {
     fn loss(&self, arena: &mut [f64]) -> f64 {
         let (plan, rows) = (self.plan.plan().unwrap(), usize::from(BATCH));
         let per_row = plan.info().targets();
-        let truth = Labels { labels: &self.case.labels, per_row: per_row as usize };
+        let truth = TargetLabels { labels: &self.case.labels, per_row: per_row as usize };
         forward(plan, arena, rows, self.mode, &mut Portable::plain()).unwrap();
         let targets = per_row * rows as u32;
         loss_and_gradient(plan, arena, rows, targets, &truth).unwrap().loss / f64::from(targets)

@@ -38,13 +38,17 @@ fn ends_with(mut builder: Builder, value: ValueId) -> Graph {
 
 /// Of every axis that stays whole: its layers, where and why.
 fn whole(graph: &Graph) -> Vec<(String, &str, Reason)> {
-    graph.whole().iter().map(|whole| (whole.layers.join(" "), whole.node.as_str(), whole.reason)).collect()
+    graph
+        .uncut_axes()
+        .iter()
+        .map(|whole| (whole.layers.join(" "), whole.node.as_str(), whole.reason))
+        .collect()
 }
 
 /// Refused at a rate without leave, and cut to these widths with it.
 fn contradicts(graph: &Graph, half: &[u32], expected: &str) {
     let refused = TierSpec::Rate(0.5).mask(graph).unwrap_err();
-    assert!(matches!(refused, SliceError::Whole(_)), "{refused:?}");
+    assert!(matches!(refused, SliceError::Uncut(_)), "{refused:?}");
     let text = refused.to_string();
     assert!(
         text.contains(expected) && text.contains("--keep-whole") && text.contains("explicit widths"),

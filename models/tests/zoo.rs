@@ -5,7 +5,7 @@
 extern crate fairtier_models as models;
 
 use models::{
-    infer::Model,
+    infer::TractModel,
     onnx::{ExportOptions, export},
     plan::{PlanOptions, compile},
     zoo,
@@ -25,7 +25,7 @@ fn every_tier_agrees_with_tract() {
             let case = Case::new(graph.clone(), &parameters, mask, 2, 4);
             let slice = graph.slice(&case.mask).unwrap();
             let file = export(&slice, &case.weights, &ExportOptions::default()).unwrap();
-            let expected = Model::load(&file).unwrap().logits(&case.features).unwrap();
+            let expected = TractModel::load(&file).unwrap().logits(&case.features).unwrap();
             for options in [PlanOptions::infer(2), PlanOptions::train(2)] {
                 let plan = compile(&graph, &case.mask, &options).unwrap();
                 let fast = worst(&case.logits(&plan, &mut Fast::new()), &expected);

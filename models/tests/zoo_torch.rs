@@ -12,7 +12,7 @@ use common::{
 };
 use models::{
     Graph,
-    grad::{Runner, Samples},
+    grad::{ModelSamples, Runner},
     npy::{Array, Data},
     plan::default_loss,
     zoo,
@@ -70,7 +70,7 @@ fn a_wrong_gradient_would_be_seen() {
 fn agrees<T: Float, B: Backend<T>>(
     title: &str,
     (graph, parameters, mask): (&Graph, &[f32], &WidthMask),
-    samples: &Samples,
+    samples: &ModelSamples,
     tier: &Value,
     backend: B,
 ) {
@@ -82,7 +82,7 @@ fn agrees<T: Float, B: Backend<T>>(
 /// The largest error, in units where [`LIMIT`] is the limit, and what has it.
 fn worst<T: Float, B: Backend<T>>(
     mut runner: Runner<T, B>,
-    samples: &Samples,
+    samples: &ModelSamples,
     tier: &Value,
 ) -> (f64, String) {
     let (loss, flat) = runner.flat_gradients(samples).unwrap();
@@ -147,7 +147,7 @@ fn parameters(graph: &Graph) -> Vec<f32> {
     (0..).zip(graph.params().iter().zip(graph.param_shapes())).flat_map(draw).collect()
 }
 
-fn samples(graph: &Graph) -> Samples {
+fn samples(graph: &Graph) -> ModelSamples {
     let sizes = |shape: &TensorShape| shape.dims.iter().map(|dim| dim.size(graph.full())).collect::<Vec<_>>();
     let count = BATCH * graph.inputs();
     let inputs = match graph.tokens() {
@@ -168,5 +168,5 @@ fn samples(graph: &Graph) -> Samples {
     let labels = (0..count).map(|_| rng.below(classes.max(2) as u64) as i64).collect();
     let shape = [Some(BATCH), steps].into_iter().flatten().collect::<Vec<_>>();
     let labels = Array::new(&shape, Data::I64(labels)).unwrap();
-    Samples::from_arrays(graph, default_loss(graph), &inputs, &labels).unwrap()
+    ModelSamples::from_arrays(graph, default_loss(graph), &inputs, &labels).unwrap()
 }

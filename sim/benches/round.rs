@@ -17,16 +17,16 @@ use std::{
 };
 
 use aggregator::config::Config;
-use client::train::{
-    Backend, Descent, Fast, Labels, Mode, Product, Store, Target, View, ViewMut, backward, forward,
-    loss_and_gradient,
-};
 use common::{Tier, plan::Plan, rng::Rng};
 use fairtier_sim::{
-    data::{DataSet, DeviceShard, Features, Held, Records},
-    engine::{Chances, Engine, Hardware, Member},
+    data::{DataSet, DeviceShard, Features, Records, TestSource},
+    engine::{Chances, DeviceSpec, Engine, Hardware},
 };
 use strategies::tiered::TieredModel;
+use trainer::train::{
+    Backend, Descent, Fast, GemmWrite, GradTarget, MatrixProduct, MatrixView, MatrixViewMut, PassMode,
+    TargetLabels, backward, forward, loss_and_gradient,
+};
 
 const ROUNDS: u32 = 12;
 
@@ -115,9 +115,9 @@ impl Case {
         let set = Arc::new(set.unwrap());
         let shard = |index: usize| {
             let own = index as u32 * self.samples..(index as u32 + 1) * self.samples;
-            DeviceShard::new(set.clone(), own.collect(), [].into(), Held::Train).unwrap()
+            DeviceShard::new(set.clone(), own.collect(), [].into(), TestSource::Train).unwrap()
         };
-        let member = |index: usize| Member {
+        let member = |index: usize| DeviceSpec {
             device: format!("d{index:03}").parse().unwrap(),
             tier: Tier::new(self.tier(index)).unwrap(),
             hardware: Hardware::default(),
@@ -141,16 +141,17 @@ impl Case {
             let plan = Plan::check(&tier.info, &tier.nodes, &tier.schedule).unwrap();
             let mut arena = vec![0.01f32; tier.info.arena as usize];
             let (rows, labels) = (usize::from(tier.info.batch), [3; 50]);
-            let truth = Labels { labels: &labels, per_row: 1 };
+            let truth = TargetLabels { labels: &labels, per_row: 1 };
             let mut fast = Fast::new();
-            let mode = Mode::Train { seed: 1, step: 0 };
+            let mode = PassMode::Train { seed: 1, step: 0 };
             fast.start_record();
             forward(plan, &mut arena, rows, mode, &mut fast).unwrap();
             let scoring = Products::new(&fast.take_record());
             fast.start_record();
             forward(plan, &mut arena, rows, mode, &mut fast).unwrap();
             loss_and_gradient(plan, &mut arena, rows, rows as u32, &truth).unwrap();
-            backward(plan, &mut arena, rows, mode, Target::Weights(Descent::new(1e-6)), &mut fast).unwrap();
+            backward(plan, &mut arena, rows, mode, GradTarget::Weights(Descent::new(1e-6)), &mut fast)
+                .unwrap();
             let training = Products::new(&fast.take_record());
             (training, if self.evaluated { scoring } else { Products::default() })
         };
@@ -173,12 +174,12 @@ struct Work {
 /// Products of one pass. What had the same address has the same buffer, so caches see what they see in training.
 #[derive(Clone, Default)]
 struct Products {
-    list: Vec<(Product, [usize; 3])>,
+    list: Vec<(MatrixProduct, [usize; 3])>,
     buffers: Vec<Vec<f32>>,
 }
 
 impl Products {
-    fn new(list: &[Product]) -> Self {
+    fn new(list: &[MatrixProduct]) -> Self {
         let (mut places, mut made) = (HashMap::new(), Self::default());
         for product in list {
             let [m, k, n] = product.sizes;
@@ -200,13 +201,13 @@ impl Products {
     }
 
     fn multiply(&mut self, fast: &mut Fast) {
-        for (Product { sizes: [m, k, n], strides: [a, b, c], add, .. }, at) in &self.list {
+        for (MatrixProduct { sizes: [m, k, n], strides: [a, b, c], add, .. }, at) in &self.list {
             let mut result = std::mem::take(&mut self.buffers[at[2]]);
-            let a = View { data: &self.buffers[at[0]], rows: *m, columns: *k, strides: *a };
-            let b = View { data: &self.buffers[at[1]], rows: *k, columns: *n, strides: *b };
+            let a = MatrixView { data: &self.buffers[at[0]], rows: *m, columns: *k, strides: *a };
+            let b = MatrixView { data: &self.buffers[at[1]], rows: *k, columns: *n, strides: *b };
             // What is added is tiny, so that numbers stay as they are.
-            let store = if *add { Store::Add(1e-20) } else { Store::Replace };
-            fast.gemm(a, b, store, ViewMut { data: &mut result, rows: *m, columns: *n, stride: c.0 });
+            let store = if *add { GemmWrite::Add(1e-20) } else { GemmWrite::Replace };
+            fast.gemm(a, b, store, MatrixViewMut { data: &mut result, rows: *m, columns: *n, stride: c.0 });
             self.buffers[at[2]] = result;
         }
     }

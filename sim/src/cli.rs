@@ -1,7 +1,6 @@
 //! The command line.
 
 pub mod data;
-pub mod demo;
 pub mod partition;
 pub mod report;
 pub mod run;
@@ -10,7 +9,7 @@ use std::{io, path::PathBuf};
 
 use anyhow::Result;
 use clap::{Subcommand, ValueEnum};
-use common::output::print;
+use common::output::{COLUMNS, print};
 use strategies::Registry;
 
 use crate::{data::SetError, experiment::ExperimentError, partition::PartitionError};
@@ -61,8 +60,13 @@ impl Sim {
     }
 }
 
+/// Columns of a terminal that a table may take.
+fn columns(wide: bool) -> usize {
+    if wide { usize::MAX } else { COLUMNS }
+}
+
 /// Silent unless asked for, as in RUST_LOG=info.
-fn start_log() {
+pub fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "off".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::results::{self, ExperimentRecord, ResultsError, RoundLine, UnitResult};
+use crate::results::{self, ExperimentRecord, ExperimentResults, ResultsError, RoundScores, UnitResult};
 
 /// Points of a curve that are kept, at most.
 const POINTS: usize = 12;
@@ -16,17 +16,18 @@ const POINTS: usize = 12;
 /// Gives the files.
 pub fn keep(from: &Path, to: &Path) -> Result<Vec<PathBuf>, ResultsError> {
     let mut written = Vec::new();
-    for (record, units) in results::read_all(from)?.into_iter().filter(|(_, units)| !units.is_empty()) {
-        let path = to.join(record.kept_file());
-        let text =
-            lines(record, units).map_err(|source| ResultsError::Json { path: path.clone(), source })?;
+    let all = results::read_all(from)?;
+    for results in all.into_iter().filter(|results| !results.units.is_empty()) {
+        let path = to.join(results.record.kept_file());
+        let text = lines(results).map_err(|source| ResultsError::Json { path: path.clone(), source })?;
         results::write(&path, &text)?;
         written.push(path);
     }
     Ok(written)
 }
 
-fn lines(record: ExperimentRecord, units: Vec<UnitResult>) -> Result<String, serde_json::Error> {
+fn lines(results: ExperimentResults) -> Result<String, serde_json::Error> {
+    let ExperimentResults { record, units } = results;
     let mut text = serde_json::to_string(&only_kept(record, &units))? + "\n";
     for unit in units {
         let unit = UnitResult { rounds: thinned(unit.rounds), ..unit };
@@ -47,7 +48,7 @@ fn only_kept(mut record: ExperimentRecord, units: &[UnitResult]) -> ExperimentRe
 }
 
 /// Evenly chosen, the first and the last among them.
-fn thinned(rounds: Vec<RoundLine>) -> Vec<RoundLine> {
+fn thinned(rounds: Vec<RoundScores>) -> Vec<RoundScores> {
     let len = rounds.len();
     if len <= POINTS {
         return rounds;
@@ -72,10 +73,7 @@ fn rounded(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        claims::{self, tests},
-        experiment::Side,
-    };
+    use crate::{claims::tests, experiment::ResultsPath};
 
     #[test]
     fn a_kept_file_is_read_like_the_directory_it_was_made_of() {
@@ -83,7 +81,7 @@ mod tests {
         let run = dir.path().join("run");
         let finished = |name: &str, seeds: &[u64]| {
             let units = seeds.iter().map(|&seed| tests::unit("a", seed, &[("loss.mean", 0.123456)]));
-            let claims::Bench { mut record, units } = tests::bench(name, "quick", units.collect());
+            let ExperimentResults { mut record, units } = tests::results(name, "quick", units.collect());
             record.settings.iter_mut().for_each(|setting| setting.seeds = seeds.into());
             let home = run.join(name).join("quick");
             results::write(&home.join(results::RECORD), &serde_json::to_string(&record).unwrap()).unwrap();
@@ -91,7 +89,7 @@ mod tests {
                 let file = format!("a-s{}.json", unit.unit.seed);
                 results::write(&home.join(file), &serde_json::to_string(unit).unwrap()).unwrap();
             }
-            (record, units)
+            ExperimentResults { record, units }
         };
         let mut all = vec![finished("e", &[1, 2]), finished("e-f", &[3])];
         finished("empty", &[]);
@@ -101,16 +99,16 @@ mod tests {
         assert_eq!(results::read_all(&kept).unwrap(), all);
         let path = files[0].to_str().unwrap();
         assert_eq!(
-            Side::parse(&format!("{path}:a"), None),
-            Side { dir: path.into(), setting: Some("a".into()) }
+            ResultsPath::parse(&format!("{path}:a"), None),
+            ResultsPath { dir: path.into(), setting: Some("a".into()) }
         );
-        assert_eq!(Side::parse(path, None), Side { dir: path.into(), setting: None });
+        assert_eq!(ResultsPath::parse(path, None), ResultsPath { dir: path.into(), setting: None });
 
         // Kept once more, or beside the directory, it is there once.
         keep(&kept, &kept).unwrap();
         assert_eq!(results::read_all(&kept).unwrap(), all);
         keep(&kept, &run).unwrap();
-        all.push((all[0].0.clone(), vec![]));
+        all.push(ExperimentResults { units: vec![], ..all[0].clone() });
         assert_eq!(results::read_all(&run).unwrap().len(), all.len());
 
         let text = std::fs::read_to_string(path).unwrap();
@@ -121,7 +119,7 @@ mod tests {
 
     #[test]
     fn curves_keep_their_ends() {
-        let rounds = |len: u32| (1..=len).map(|round| RoundLine { round, ..Default::default() }).collect();
+        let rounds = |len: u32| (1..=len).map(|round| RoundScores { round, ..Default::default() }).collect();
         let kept: Vec<u32> = thinned(rounds(301)).iter().map(|line| line.round).collect();
         assert_eq!((kept.len(), kept[0], kept[11]), (POINTS, 1, 301));
         assert_eq!(thinned(rounds(5)).len(), 5);

@@ -10,8 +10,8 @@ use aggregator::{
     admission::{Admission, DeviceConnections, Limits},
     ca::Authority,
     driver::Driver,
-    quic::{self, Context, Waits},
-    run::{Run, Surroundings},
+    quic::{self, Context, Timeouts},
+    run::{Run, RunEnvironment},
     store::MemoryStore,
 };
 use common::{
@@ -79,9 +79,9 @@ fn an_operator_hears_that_devices_were_refused() {
 }
 
 /// The server of one gateway in this process, with waits and limits of our own.
-fn serve_here(gateway: &Gateway, waits: Waits, limits: Limits) -> String {
+fn serve_here(gateway: &Gateway, timeouts: Timeouts, limits: Limits) -> String {
     let authority = Arc::new(Authority::open(&gateway.path("gw")).unwrap());
-    let around = Surroundings {
+    let around = RunEnvironment {
         store: Box::new(MemoryStore::default()),
         limits: LinkLimits::QUIC,
         dir: None,
@@ -94,7 +94,7 @@ fn serve_here(gateway: &Gateway, waits: Waits, limits: Limits) -> String {
     let address = endpoint.local_addr().unwrap().to_string();
     let downloads = tokio::sync::Semaphore::new(1);
     let (admission, devices) = (Admission::new(limits), DeviceConnections::default());
-    let context = Context { driver, authority, admission, devices, downloads, waits };
+    let context = Context { driver, authority, admission, devices, downloads, timeouts };
     tokio::spawn(quic::accept(endpoint, context));
     address
 }
@@ -103,15 +103,15 @@ fn serve_here(gateway: &Gateway, waits: Waits, limits: Limits) -> String {
 fn who_connects_and_says_nothing_is_let_go() {
     let gateway = Gateway::new("run = { min_devices = 2 }", &DEVICES);
     let identity = |device: &str| fs::read(gateway.identity(device)).unwrap();
-    let waits = Waits { hello: Duration::from_secs(5), ..Waits::default() };
+    let timeouts = Timeouts { hello: Duration::from_secs(5), ..Timeouts::default() };
     let limits = Limits { connections: 9, per_address: 9, handshakes: 99 };
     block_on(async {
-        let server = serve_here(&gateway, waits, limits);
+        let server = serve_here(&gateway, timeouts, limits);
         let mut talks = Raw::connect(&server, tls(&identity("good-0"), false)).await.unwrap();
         talks.join(hello("good-0")).await;
         let start = Instant::now();
         Raw::connect(&server, tls(&identity("good-1"), false)).await.unwrap().fate().await;
-        assert!(start.elapsed() >= waits.hello, "{:?}", start.elapsed());
+        assert!(start.elapsed() >= timeouts.hello, "{:?}", start.elapsed());
         // Whoever has spoken stays.
         talks.say(&ToAggregator::Ready).await;
         talks.hear_until("Wait", |said| matches!(said, ToDevice::Wait(_)).then_some(())).await;
@@ -122,10 +122,10 @@ fn who_connects_and_says_nothing_is_let_go() {
 fn who_never_ends_its_handshake_loses_its_place() {
     let gateway = Gateway::new("run = { min_devices = 2 }", &DEVICES);
     let identity = fs::read(gateway.identity("good-0")).unwrap();
-    let waits = Waits { handshake: Duration::from_secs(5), ..Waits::default() };
+    let timeouts = Timeouts { handshake: Duration::from_secs(5), ..Timeouts::default() };
     let limits = Limits { connections: 9, per_address: 1, handshakes: 99 };
     block_on(async {
-        let server = serve_here(&gateway, waits, limits);
+        let server = serve_here(&gateway, timeouts, limits);
         // The first packet arrives, and no other, either way.
         let deaf = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
@@ -143,7 +143,7 @@ fn who_never_ends_its_handshake_loses_its_place() {
             Raw::connect(&server, tls(&identity, false)).await.ok()
         })
         .await;
-        assert!(start.elapsed() >= waits.handshake, "{:?}", start.elapsed());
+        assert!(start.elapsed() >= timeouts.handshake, "{:?}", start.elapsed());
     });
 }
 

@@ -28,17 +28,17 @@ impl Village {
         Self { gateway, serving, bridge }
     }
 
-    /// Enrols a board under terms and plugs it in.
-    fn board(&self, name: &str, terms: &[&str]) -> Board {
+    /// Enrols a board with these options and plugs it in.
+    fn board(&self, name: &str, grant: &[&str]) -> Board {
         let (dir, out) = (self.gateway.text("gw"), self.gateway.text("."));
-        let args = [&["enroll", "--dir", &dir, "--out", &out, "--serial"], terms, &[name]].concat();
+        let args = [&["enroll", "--dir", &dir, "--out", &out, "--serial"], grant, &[name]].concat();
         Process::start("enroll", "gateway", &args).succeed();
         self.plug(name)
     }
 
     fn plug(&self, name: &str) -> Board {
-        let page = self.gateway.path(&format!("{name}.page"));
-        Board::plug(&page, &self.gateway.path("boards.sock"))
+        let identity = self.gateway.path(&format!("{name}.board"));
+        Board::plug(&identity, &self.gateway.path("boards.sock"))
     }
 
     fn revoke(&self, devices: &[&str]) -> Process {
@@ -110,8 +110,8 @@ fn a_board_that_hailed_before_it_was_revoked_comes_too_late() {
 fn a_board_with_older_firmware_joins() {
     let village = Village::new();
     drop(village.board("m4", &[]));
-    let (page, socket) = (village.gateway.path("m4.page"), village.gateway.path("boards.sock"));
-    let mut board = Board::plug_older(&page, &socket);
+    let (identity, socket) = (village.gateway.path("m4.board"), village.gateway.path("boards.sock"));
+    let mut board = Board::plug_older(&identity, &socket);
     board.join();
     board.say(&common::message::ToAggregator::Ready);
     assert!(matches!(board.hear(), fleet::board::Answer::Message(_)));
@@ -194,7 +194,7 @@ fn a_boards_key_is_good_for_some_tiers_and_for_its_time() {
     board.wait_lost();
     assert_eq!(board.hail(), Err(Code::UnknownDevice));
 
-    // A key of before terms were kept with it.
+    // A key file of an earlier program, without a grant.
     let mut board = village.board("m6", &["--tiers", "4"]);
     let file = village.gateway.path("gw/identity/serial/m6.key");
     let text = fs::read_to_string(&file).unwrap();
@@ -207,11 +207,11 @@ fn a_boards_key_is_readable_by_the_owner_alone_and_in_no_log() {
     let village = Village::new();
     let mut board = village.board("m4", &[]);
     board.join();
-    for file in ["m4.page", "gw/identity/serial/m4.key"] {
+    for file in ["m4.board", "gw/identity/serial/m4.key"] {
         let mode = fs::metadata(village.gateway.path(file)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
-    let key = board.page().key;
+    let key = board.identity().key;
     let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let list = format!("{:?}", &key[..8]);
     // When they have ended, everything is in their logs.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use aggregator::{
-    ca::SerialMember,
+    ca::SerialCredential,
     config::Config,
     store::{Entry, Reports, RoundRecord, RunRecord},
 };
@@ -17,8 +17,8 @@ use client::{
     host::{Identity, enrol::Token},
     serial::{MAX_PACKET, STATUS, Status, Taken, line::Decoder},
 };
-use common::{TierSet, certificate::Terms, enrol::Question, sealed::Page, wire};
-use sim::{data::files, experiment::Loaded, partition::Partition};
+use common::{TierSet, certificate::Grant, enrol::EnrolRequest, sealed::BoardIdentity, wire};
+use sim::{data::files, experiment::LoadedExperiment, partition::Partition};
 use strategies::device::DeviceRecord;
 
 const AGAIN: &str = "run fuzz/seed.py";
@@ -88,7 +88,7 @@ fn seeds_that_are_copies_are_like_their_sources() {
     }
     for name in ["fedlf-online.toml", "fedfb-parity.toml", "tour.toml"] {
         same("files", name, "sim/experiments");
-        Loaded::parse("seed", &text("files", name), "quick", &[]).unwrap();
+        LoadedExperiment::parse("seed", &text("files", name), "quick", &[]).unwrap();
     }
     Config::parse(&text("config", "default.toml")).unwrap();
     Config::parse(&text("config", "short.toml")).unwrap();
@@ -102,10 +102,10 @@ fn seeds_of_records_and_credentials_are_read() {
     assert!(wire::message::<Entry>(&seed("records", "entry")).is_ok());
 
     Identity::parse(&seed("credentials", "bundle.pem")).unwrap();
-    let terms = Terms::of(&seed("credentials", "certificate.der")).unwrap();
-    assert!(terms.expires > terms.issued && terms.issued > 0);
+    let grant = Grant::of(&seed("credentials", "certificate.der")).unwrap();
+    assert!(grant.expires > grant.issued && grant.issued > 0);
     text("credentials", "token").parse::<Token>().unwrap();
-    let question = |name| wire::message::<Question>(&seed("credentials", name)).unwrap();
+    let question = |name| wire::message::<EnrolRequest>(&seed("credentials", name)).unwrap();
     assert_eq!(["question", "question.token"].map(|name| question(name).secret.is_some()), [false, true]);
 
     let found = Reports::parse(&seed("files", "history.jsonl"));
@@ -126,8 +126,8 @@ fn seeds_of_records_and_credentials_are_read() {
 
 #[test]
 fn seeds_of_a_serial_line_are_read() {
-    assert_eq!(Page::decode(&seed("serial", "page")).unwrap().device.as_str(), "m4");
-    let member = SerialMember::decode(&text("serial", "member")).unwrap();
+    assert_eq!(BoardIdentity::decode(&seed("serial", "board-identity")).unwrap().device.as_str(), "m4");
+    let member = SerialCredential::decode(&text("serial", "member")).unwrap();
     assert!(member.expires.is_some() && member.tiers != TierSet::ALL);
     let shard = seed("serial", "shard");
     assert_eq!(BytesShard::parse(&shard).unwrap().train_len(), 2);

@@ -39,7 +39,7 @@ fn only_the_kinds_that_they_need_pass_between_board_and_gateway() {
     let connection =
         runtime.block_on(async { endpoint.accept().await.unwrap().accept().unwrap().await.unwrap() });
     bridge.wait_line("connected to");
-    let mut board = Board::plug(&gateway.path("m4.page"), &gateway.path("boards.sock"));
+    let mut board = Board::plug(&gateway.path("m4.board"), &gateway.path("boards.sock"));
     // The bridge says that there was no session; then its stream is open.
     wait_for("the bridge", || board.next_packet().filter(|packet| packet[..] == [STRANGER]));
 
@@ -130,7 +130,7 @@ fn sessions_of_one_board_are_bounded() {
     bridge.wait_line("connected to");
     // Three boards with the key of one.
     let [mut first, mut second, mut third] =
-        [(); 3].map(|()| Board::plug(&gateway.path("m4.page"), &gateway.path("boards.sock")));
+        [(); 3].map(|()| Board::plug(&gateway.path("m4.board"), &gateway.path("boards.sock")));
     first.join();
     second.join();
     third.join();

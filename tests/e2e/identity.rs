@@ -129,10 +129,10 @@ fn what_enroll_writes_is_for_its_owner_alone_and_replaces_nothing_in_vain() {
     assert_eq!(mode("cam-1.pem"), 0o600);
     // Also where a file is replaced that everybody could read.
     fs::set_permissions(gateway.path("cam-1.pem"), fs::Permissions::from_mode(0o644)).unwrap();
-    enroll_under(&gateway, "cam-1", &["--replace"]);
+    enroll_with(&gateway, "cam-1", &["--replace"]);
     assert_eq!(mode("cam-1.pem"), 0o600);
-    enroll_under(&gateway, "m4", &["--serial"]);
-    assert_eq!((mode("m4.page"), mode("gw/identity/serial/m4.key")), (0o600, 0o600));
+    enroll_with(&gateway, "m4", &["--serial"]);
+    assert_eq!((mode("m4.board"), mode("gw/identity/serial/m4.key")), (0o600, 0o600));
 
     let certificate = || fs::read(gateway.path("gw/identity/devices/cam-1.crt")).unwrap();
     let before = certificate();
@@ -154,10 +154,10 @@ fn a_token_of_another_fleet_is_not_shown_to_this_one() {
     assert!(!serving.process.output().contains("enrolment refused"), "{}", serving.process.output());
 }
 
-/// `fairtier gateway enroll` under terms.
-fn enroll_under(gateway: &Gateway, device: &str, terms: &[&str]) {
+/// `fairtier gateway enroll` with these options.
+fn enroll_with(gateway: &Gateway, device: &str, grant: &[&str]) {
     let (dir, out) = (gateway.text("gw"), gateway.text("."));
-    let args = [&["enroll", "--dir", &dir, "--out", &out], terms, &[device]].concat();
+    let args = [&["enroll", "--dir", &dir, "--out", &out], grant, &[device]].concat();
     Process::start("enroll", "gateway", &args).succeed();
 }
 
@@ -166,7 +166,7 @@ fn a_running_device_renews_its_certificate_before_it_expires() {
     let gateway = Gateway::new(CONFIG, &[]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     // Good for 17 seconds.
-    enroll_under(&gateway, "cam-1", &["--days", "0.0002"]);
+    enroll_with(&gateway, "cam-1", &["--days", "0.0002"]);
     let identity = gateway.identity("cam-1");
     let first = fs::read_to_string(&identity).unwrap();
     let mut device = gateway.device(&serving, "cam-1", "0/5", &[]);
@@ -198,7 +198,7 @@ fn a_running_device_renews_its_certificate_before_it_expires() {
 fn a_certificate_allows_some_tiers_only() {
     let gateway = Gateway::new(CONFIG, &[]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
-    enroll_under(&gateway, "cam-1", &["--tiers", "3,4"]);
+    enroll_with(&gateway, "cam-1", &["--tiers", "3,4"]);
     let mut device = gateway.device(&serving, "cam-1", "0/5", &[]);
     let joined = device.wait_line("joined as");
     assert!(joined.starts_with("tier 3"), "the widest one that is allowed, not {joined}");
@@ -206,11 +206,11 @@ fn a_certificate_allows_some_tiers_only() {
     device.succeed();
 
     // Its memory is enough for narrow tiers, its certificate for the widest.
-    enroll_under(&gateway, "cam-2", &["--tiers", "0"]);
+    enroll_with(&gateway, "cam-2", &["--tiers", "0"]);
     let output = gateway.device(&serving, "cam-2", "1/5", &["--ram", "16k"]).fail();
     assert!(output.contains("E42") && output.contains("--tiers"), "{output}");
 
-    // Tokens carry terms, too.
+    // Tokens carry a grant, too.
     let dir = gateway.text("gw");
     let args = ["token", "--dir", &dir, "--tiers", "4", "cam-3"];
     let token = Process::start("token", "gateway", &args).succeed();

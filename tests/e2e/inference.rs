@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use client::data::{Part, Samples, VecShard, digits, partition};
+use client::data::{DataSplit, Samples, VecShard, digits, partition};
 use fleet::{gateway::Gateway, process::Process};
-use models::infer::Model;
+use models::infer::TractModel;
 use serde_json::Value;
 
 const TOLERANCE: f64 = 1e-4;
@@ -19,15 +19,15 @@ pub fn assert_same_losses(gateway: &Gateway, devices: &[&str]) {
         let reported = |key: &str| line[key].as_f64().unwrap();
         let shard = shard(index, devices.len());
         for file in [format!("{device}.onnx"), format!("export/tier-{index}.onnx")] {
-            let model = Model::load(&std::fs::read(gateway.path(&file)).unwrap()).unwrap();
+            let model = TractModel::load(&std::fs::read(gateway.path(&file)).unwrap()).unwrap();
             assert_eq!((model.inputs(), model.outputs()), (64, 10));
-            for (part, key) in [(Part::Train, "loss_before"), (Part::Test, "test_loss")] {
+            for (part, key) in [(DataSplit::Train, "loss_before"), (DataSplit::Test, "test_loss")] {
                 let samples = shard.part(part);
                 let score = model.score(samples.features(), samples.labels()).unwrap();
                 near(&format!("{file}, {key}"), score.loss, reported(key));
             }
         }
-        let predicted = predict(gateway, device, shard.part(Part::Test));
+        let predicted = predict(gateway, device, shard.part(DataSplit::Test));
         near(&format!("predict for {device}"), predicted["loss"].as_f64().unwrap(), reported("test_loss"));
         let accuracy = predicted["accuracy"].as_f64().unwrap();
         near(&format!("accuracy of {device}"), accuracy, reported("test_accuracy"));
@@ -40,7 +40,7 @@ fn near(what: &str, found: f64, expected: f64) {
 
 /// The samples that `fairtier device run --share INDEX/COUNT --data-seed 7` takes.
 fn shard(index: usize, count: usize) -> VecShard {
-    let samples = Samples::of(&digits::all(), Part::Train).unwrap();
+    let samples = Samples::of(&digits::all(), DataSplit::Train).unwrap();
     let parts = partition::dominant_class(samples.labels(), count, 0.8, 7);
     samples.select(&parts[index]).unwrap().split(0.2, 7 + index as u64).unwrap()
 }

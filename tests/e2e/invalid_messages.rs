@@ -2,25 +2,25 @@
 //! is ever combined (the fleet in memory checks that at the end of every round).
 
 use common::{
-    Budget, Code, Codec, Duration, RunId, Tier,
+    Budget, Code, Codec, Duration, RunId, Tier, TransferId,
     brief::{Brief, GroupReport, Laplace, Optimizer, Product, Signal},
     message::{
         Ack, Alone, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
         Scalars, Task, Ticket, ToAggregator, ToDevice, Welcome,
     },
-    plan::{Activation, Grad, Op, Pass, Step},
+    plan::{Activation, BackwardStep, Grad, Op, Pass},
     rng::{Rng, derive},
     wire,
 };
 use fleet::{
-    memory::{Setup, Side, World},
+    memory::{Recipient, Setup, World},
     seeds::for_seeds,
 };
 use serde::Serialize;
 
 const RUN: &str = "run = { rounds = 2 }\ntraining = { batch = 8 }";
 
-fn disturb(seed: u64, sides: &[Side]) {
+fn disturb(seed: u64, sides: &[Recipient]) {
     let mut setup = Setup::new(RUN).disturbed(seed);
     setup.may_fail = true;
     setup.config.round.quorum = 0.4.into();
@@ -43,21 +43,21 @@ fn disturb(seed: u64, sides: &[Side]) {
 
 #[test]
 fn devices_survive_any_aggregator() {
-    for_seeds(60, |seed| disturb(seed, &[Side::Device]));
+    for_seeds(60, |seed| disturb(seed, &[Recipient::Device]));
 }
 
 #[test]
 fn the_aggregator_survives_any_device() {
-    for_seeds(60, |seed| disturb(seed, &[Side::Aggregator]));
+    for_seeds(60, |seed| disturb(seed, &[Recipient::Aggregator]));
 }
 
 #[test]
 fn both_survive_both() {
-    for_seeds(40, |seed| disturb(seed, &[Side::Aggregator, Side::Device]));
+    for_seeds(40, |seed| disturb(seed, &[Recipient::Aggregator, Recipient::Device]));
 }
 
 /// Bytes, chunks and messages that could be right in another state.
-fn nonsense(rng: &mut Rng, world: &World, run: RunId, side: Side) -> Vec<u8> {
+fn nonsense(rng: &mut Rng, world: &World, run: RunId, side: Recipient) -> Vec<u8> {
     match (rng.below(8), side) {
         (0, _) => (0..rng.below(80)).map(|_| rng.next_u64() as u8).collect(),
         (1, _) => {
@@ -67,15 +67,15 @@ fn nonsense(rng: &mut Rng, world: &World, run: RunId, side: Side) -> Vec<u8> {
             frame
         }
         (2, _) => chunk(rng),
-        (_, Side::Device) => framed(&to_device(rng, world, run)),
-        (_, Side::Aggregator) => framed(&to_aggregator(rng, run)),
+        (_, Recipient::Device) => framed(&to_device(rng, world, run)),
+        (_, Recipient::Aggregator) => framed(&to_aggregator(rng, run)),
     }
 }
 
 fn chunk(rng: &mut Rng) -> Vec<u8> {
     let data: Vec<u8> = (0..rng.below(300)).map(|_| rng.next_u64() as u8).collect();
     let mut frame = vec![0; data.len() + wire::CHUNK_OVERHEAD];
-    let (transfer, offset) = (rng.below(4) as u32, offset(rng));
+    let (transfer, offset) = (TransferId(rng.below(4) as u32), offset(rng));
     wire::encode_chunk(transfer, offset, data.len(), &mut frame, |to| to.copy_from_slice(&data)).unwrap();
     frame
 }
@@ -114,7 +114,7 @@ fn to_device(rng: &mut Rng, world: &World, run: RunId) -> ToDevice {
                 }
             }
             nodes.truncate(rng.below(4) as usize);
-            let step = Step { node: rng.below(6) as u16, pass: Pass::Backward };
+            let step = BackwardStep { node: rng.below(6) as u16, pass: Pass::Backward };
             let steps = (0..rng.below(3)).map(|_| step).collect();
             let (node, step) = (rng.below(5) as u16, rng.below(3) as u16);
             ToDevice::PlanPart(PlanPart { digest: plan.info.digest, node, step, nodes, steps })
@@ -123,8 +123,9 @@ fn to_device(rng: &mut Rng, world: &World, run: RunId) -> ToDevice {
             let codec = codec(rng);
             let right = codec.encoded_len(plan.info.params as usize).unwrap();
             let bytes = if rng.below(4) == 0 { word(rng) } else { right };
-            let model = Blob { transfer: rng.below(4) as u32, bytes, check: word(rng) };
-            let guide = (rng.below(3) == 0).then(|| Blob { transfer: rng.below(9) as u32, ..model });
+            let model = Blob { transfer: TransferId(rng.below(4) as u32), bytes, check: word(rng) };
+            let guide =
+                (rng.below(3) == 0).then(|| Blob { transfer: TransferId(rng.below(9) as u32), ..model });
             let groups = (rng.below(3) == 0)
                 .then(|| GroupReport { signal: Signal::CrossEntropy, cap: loss(rng) as f32 });
             let task = match rng.below(6) {
@@ -160,7 +161,7 @@ fn to_device(rng: &mut Rng, world: &World, run: RunId) -> ToDevice {
         6 => ToDevice::Ack(ack(rng)),
         7 => ToDevice::Receipt(Receipt { ticket: ticket(rng, run), refused: refused(rng) }),
         8 => ToDevice::Refusal(refusal(rng)),
-        9 => ToDevice::Onnx(Blob { transfer: word(rng), bytes: word(rng), check: 0 }),
+        9 => ToDevice::Onnx(Blob { transfer: TransferId(word(rng)), bytes: word(rng), check: 0 }),
         _ => ToDevice::Finished { round: rng.below(4) as u32 },
     }
 }
@@ -187,7 +188,7 @@ fn to_aggregator(rng: &mut Rng, run: RunId) -> ToAggregator {
         5 => ToAggregator::Progress(Progress { ticket: ticket(rng, run), step: word(rng), steps: word(rng) }),
         6 | 7 => ToAggregator::Offer(Offer {
             ticket: ticket(rng, run),
-            update: Blob { transfer: rng.below(4) as u32, bytes: word(rng), check: 0 },
+            update: Blob { transfer: TransferId(rng.below(4) as u32), bytes: word(rng), check: 0 },
             model_check: word(rng),
             scalars: Scalars {
                 samples: rng.below(30) as u32,
@@ -235,11 +236,11 @@ fn ticket(rng: &mut Rng, run: RunId) -> Ticket {
 }
 
 fn fetch(rng: &mut Rng) -> Fetch {
-    Fetch { transfer: rng.below(4) as u32, offset: offset(rng) }
+    Fetch { transfer: TransferId(rng.below(4) as u32), offset: offset(rng) }
 }
 
 fn ack(rng: &mut Rng) -> Ack {
-    Ack { transfer: rng.below(4) as u32, next: offset(rng) }
+    Ack { transfer: TransferId(rng.below(4) as u32), next: offset(rng) }
 }
 
 fn refused(rng: &mut Rng) -> Option<Code> {

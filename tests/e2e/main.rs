@@ -3,73 +3,76 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `admission` | connections and bytes of strangers and devices are bounded |
-//! | `authority` | thieves of the server's key, names that are enrolled twice, restored backups |
-//! | `boards` | behind a bridge: revocation, terms |
-//! | `loss_inflation` | devices that say more of themselves than can be true |
-//! | `bridges` | what a bridge carries when the ends of its lines lie, and what it can find out |
-//! | `operations` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
-//! | `corpus` | seeds of the fuzz targets |
+//! | `bad_network` | the real programs over a relay that loses, delays, cuts off and changes ports |
+//! | `boards` | behind a bridge: revocation, grants |
+//! | `book` | the commands of docs/, as a reader types them |
 //! | `custom_strategy` | a strategy of a third party, in the simulator and over QUIC |
-//! | `durable` | what is on the disk before the ledger names it |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
-//! | `files` | who may read them, and how much of one is read |
+//! | `file_permissions` | who may read them, and how much of one is read |
 //! | `forged_refusals` | what may end a running device: forged packets, other servers, wrong clocks, other protocols |
-//! | `garbage` | state machines that are told nonsense in any order |
+//! | `fuzz_corpus` | seeds of the fuzz targets |
 //! | `handshake_flood` | floods of handshakes, from one address and from many |
-//! | `hostile` | devices that lie, and strangers |
-//! | `inference` | the exported models through tract |
+//! | `hostile_bridges` | what a bridge carries when the ends of its lines lie, and what it can find out |
+//! | `hostile_devices` | devices that lie, and strangers |
 //! | `identity` | tokens, renewal, revocation, allowed tiers |
+//! | `inference` | the exported models through tract |
+//! | `invalid_messages` | state machines that are told nonsense in any order |
 //! | `kills` | `kill -9` at many instants: nothing lost, nothing twice, the same model |
-//! | `load` | the load generator |
-//! | `logs` | what peers say stays one line |
-//! | `minority` | a device with classes of its own, with the configuration that `init` writes |
-//! | `mistakes` | of operators: configuration, model files, identities, damaged stores |
-//! | `network` | the real programs over a relay that loses, delays, cuts off and changes ports |
-//! | `networks` | convolutional and recurrent models through whole runs in memory |
-//! | `older` | stores and configurations that older programs have written |
-//! | `pace` | a fleet that comes back after its gateway was away |
-//! | `privacy` | owners who limit what leaves their devices |
+//! | `load_generator` | the load generator |
+//! | `log_injection` | what peers say stays one line |
+//! | `loss_inflation` | devices that say more of themselves than can be true |
+//! | `model_kinds` | convolutional and recurrent models through whole runs in memory |
+//! | `older_stores` | stores and configurations that older programs have written |
+//! | `operations` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
+//! | `operator_mistakes` | of operators: configuration, model files, identities, damaged stores |
+//! | `privacy_limits` | owners who limit what leaves their devices |
+//! | `protocol_versions` | peers of older and newer protocols |
+//! | `rare_classes` | a device with classes of its own, with the configuration that `init` writes |
+//! | `reconnect_backoff` | a fleet that comes back after its gateway was away |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
-//! | `security_page` | SECURITY.md names tests that exist |
+//! | `run_status` | where a run stands: `status`, refusals in the log, runs in which nothing was trained |
+//! | `security_doc` | SECURITY.md names tests that exist |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
-//! | `standing` | where a run stands: `status`, refusals in the log, runs in which nothing was trained |
-//! | `stalls` | processes that are stopped, killed, revoked or started twice |
-//! | `versions` | peers of older and newer protocols |
-//! | `waiting` | what a round waits for, in virtual time |
+//! | `slow_devices` | what a round waits for, in virtual time |
+//! | `stalled_processes` | processes that are stopped, killed, revoked or started twice |
+//! | `stolen_keys` | thieves of the server's key, names that are enrolled twice, restored backups |
+//! | `write_order` | what is on the disk before the ledger names it |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 mod admission;
-mod authority;
+mod bad_network;
 mod boards;
-mod bridges;
-mod corpus;
+#[cfg(feature = "infer")]
+mod book;
 mod custom_strategy;
-mod durable;
 mod exchanges;
-mod files;
+mod file_permissions;
 mod forged_refusals;
-mod garbage;
+mod fuzz_corpus;
 mod handshake_flood;
-mod hostile;
+mod hostile_bridges;
+mod hostile_devices;
 mod identity;
 #[cfg(feature = "infer")]
 mod inference;
+mod invalid_messages;
 mod kills;
-mod load;
-mod logs;
+mod load_generator;
+mod log_injection;
 mod loss_inflation;
-mod minority;
-mod mistakes;
-mod network;
-mod networks;
-mod older;
+mod model_kinds;
+mod older_stores;
 mod operations;
-mod pace;
-mod privacy;
+mod operator_mistakes;
+mod privacy_limits;
+mod protocol_versions;
+mod rare_classes;
+mod reconnect_backoff;
 mod rounds;
-mod security_page;
+mod run_status;
+mod security_doc;
 mod simulation;
-mod stalls;
-mod standing;
-mod versions;
-mod waiting;
+mod slow_devices;
+mod stalled_processes;
+mod stolen_keys;
+mod write_order;

@@ -3,7 +3,7 @@
 use std::{fs, process::Command};
 
 use aggregator::{
-    server,
+    run,
     store::{DiskStore, Options, Store, StoreError},
 };
 use common::rng::Rng;
@@ -185,14 +185,14 @@ fn a_damaged_store_is_named_and_left_as_it_is() {
 fn a_run_does_not_go_on_with_another_model() {
     let gateway = used_store();
     let config = fs::read(gateway.path("gw/fairtier.toml")).unwrap();
-    let (mark, parameters) = (server::mark(&gateway.model()), gateway.parameters());
+    let (model, parameters) = (run::fingerprint(&gateway.model()), gateway.parameters());
     fs::write(gateway.path("gw/fairtier.toml"), "model = { tiers = [1.0, 0.5] }").unwrap();
     let output = gateway.serve_in_vain();
     assert!(output.contains("E16") && output.contains("another directory"), "{output}");
     assert_eq!(gateway.parameters(), parameters);
     fs::write(gateway.path("gw/fairtier.toml"), config).unwrap();
     let mut store = DiskStore::open(&gateway.path("gw/store"), Options::default()).unwrap();
-    assert!(store.load(&mark).unwrap().unwrap().next_round > 2);
+    assert!(store.load(&model).unwrap().unwrap().next_round > 2);
 }
 
 /// A round of two devices, of whom one has delivered.
@@ -248,7 +248,7 @@ fn flipped_bytes_in_the_ledger_do_no_harm() {
     let ledger = store.join("fairtier.redb");
     let whole = fs::read(&ledger).unwrap();
     let expected = gateway.parameters();
-    let mark = server::mark(&gateway.model());
+    let model = run::fingerprint(&gateway.model());
     let mut noticed = 0;
     let mut rng = Rng::new(5);
     for _ in 0..160 {
@@ -265,7 +265,7 @@ fn flipped_bytes_in_the_ledger_do_no_harm() {
         }
         fs::write(&ledger, &damaged).unwrap();
         let opened = DiskStore::open(&store, Options::default());
-        match opened.and_then(|mut store| store.load(&mark)) {
+        match opened.and_then(|mut store| store.load(&model)) {
             Ok(saved) => assert_eq!(saved.unwrap().parameters, expected),
             Err(StoreError::Damaged { .. } | StoreError::Database { .. } | StoreError::Format { .. }) => {
                 noticed += 1;

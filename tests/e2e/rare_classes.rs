@@ -3,7 +3,7 @@
 use std::fs;
 
 use aggregator::config::DEFAULT;
-use client::data::{Part, Samples, digits};
+use client::data::{DataSplit, Samples, digits};
 use fleet::{gateway::Gateway, process::Process};
 
 const DEVICES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "rare"];
@@ -27,7 +27,7 @@ fn train(strategy: &str, guard: &str) -> (f64, usize) {
         .replace("name = \"fairheterofl\"", &format!("name = \"{strategy}\""))
         .replace("mode = \"bound\"", &format!("mode = \"{guard}\""));
     let gateway = Gateway::new(&config, &DEVICES);
-    let all = Samples::of(&digits::all(), Part::Train).unwrap();
+    let all = Samples::of(&digits::all(), DataSplit::Train).unwrap();
     let usual: Vec<u32> = (0..8).collect();
     for (index, device) in DEVICES.iter().enumerate() {
         let samples = match *device {

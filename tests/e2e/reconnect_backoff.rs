@@ -3,9 +3,9 @@
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
-use client::host::Pace;
+use client::host::ReconnectBackoff;
 use common::{DeviceId, message::IDLE};
-use coordinator::patience::idle;
+use coordinator::pacing::idle_wait;
 use fleet::{
     gateway::Gateway,
     process::{Process, wait_for},
@@ -21,12 +21,12 @@ fn comeback(fleet: usize, outage: Duration, under_way: bool) -> (Vec<f64>, usize
     let (mut back, mut attempts) = (vec![], BTreeMap::<u64, usize>::new());
     for number in 0..fleet {
         let device: DeviceId = format!("meter-{number:05}").parse().unwrap();
-        let mut pace = Pace::new(&device);
+        let mut backoff = ReconnectBackoff::new(&device);
         // In ten rounds.
-        (0..10).for_each(|turn| pace.told(idle(&device, turn, fleet, RATE)));
-        let mut now = pace.pause(under_way);
+        (0..10).for_each(|turn| backoff.told(idle_wait(&device, turn, fleet, RATE)));
+        let mut now = backoff.pause(under_way);
         while now < outage {
-            now += pace.pause(under_way);
+            now += backoff.pause(under_way);
         }
         *attempts.entry(now.as_secs()).or_default() += 1;
         back.push(now.as_secs_f64());
@@ -95,7 +95,7 @@ fn device_with_a_place() -> (Gateway, fleet::gateway::Serving, Process, f64) {
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let mut device = gateway.device(&serving, "cam-1", "0/20", &[]);
     device.wait_line("nothing to do for");
-    let place = idle(&"cam-1".parse().unwrap(), 0, 1, 0.01).as_millis() - IDLE.as_millis();
+    let place = idle_wait(&"cam-1".parse().unwrap(), 0, 1, 0.01).as_millis() - IDLE.as_millis();
     assert!(place > 10_000, "{place} ms do not tell the cases apart");
     (gateway, serving, device, place as f64 / 1000.0)
 }

@@ -1,7 +1,7 @@
 //! Whole runs of the real programs over real QUIC.
 
 use aggregator::{
-    server,
+    run,
     store::{DiskStore, Options, Store},
 };
 use common::{RunId, Tier};
@@ -36,7 +36,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 /// The run in the store, and the reports of its rounds. Nobody else may have it open.
 fn stored(gateway: &Gateway) -> (RunId, Vec<(u32, Value)>) {
     let mut store = DiskStore::open(&gateway.path("gw/store"), Options::default()).unwrap();
-    let saved = store.load(&server::mark(&gateway.model())).unwrap().unwrap();
+    let saved = store.load(&run::fingerprint(&gateway.model())).unwrap().unwrap();
     let reports = store.history().unwrap().into_iter();
     (saved.run.run, reports.map(|(round, text)| (round, serde_json::from_str(&text).unwrap())).collect())
 }

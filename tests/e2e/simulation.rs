@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use common::rng::{Rng, derive};
 use coordinator::report::RoundReport;
 use fleet::{
-    memory::{Accident, Losses, Outcome, Setup, World},
+    memory::{Accident, CrashCounts, Outcome, Setup, World},
     seeds::{for_seeds, is_replay},
 };
 use strategies::strategy::PerTier;
@@ -99,7 +99,7 @@ fn draw(seed: u64, mut accident: impl FnMut(&mut Rng) -> Accident) -> Vec<(u64, 
 fn killed_aggregators_and_devices_lose_nothing_and_count_nothing_twice() {
     let calm = Setup::new(EXACT);
     let expected = calm.run();
-    let losses = Mutex::new(Losses::default());
+    let crashes = Mutex::new(CrashCounts::default());
     for_seeds(120, |seed| {
         let mut setup = calm.disturbed(seed);
         setup.accidents = draw(seed, |rng| match rng.below(4) {
@@ -114,15 +114,15 @@ fn killed_aggregators_and_devices_lose_nothing_and_count_nothing_twice() {
         let outcome = setup.run();
         assert_complete(&outcome, 3);
         assert_eq!(bits(&outcome.parameters), bits(&expected.parameters));
-        *losses.lock().unwrap() += outcome.losses;
+        *crashes.lock().unwrap() += outcome.crashes;
     });
-    assert_hit(losses.into_inner().unwrap());
+    assert_hit(crashes.into_inner().unwrap());
 }
 
 /// Crashes have come at all the instants that matter. (One seed alone, replayed, need not have them.)
-fn assert_hit(losses: Losses) {
-    let Losses { uncommitted, unsettled, undone } = losses;
-    assert!(is_replay() || uncommitted.min(unsettled).min(undone) > 0, "{losses:?}");
+fn assert_hit(crashes: CrashCounts) {
+    let CrashCounts { uncommitted, unsettled, undone } = crashes;
+    assert!(is_replay() || uncommitted.min(unsettled).min(undone) > 0, "{crashes:?}");
 }
 
 /// Deadlines that are often missed, one upload at a time, devices that leave for good or come back as
@@ -200,16 +200,16 @@ fn any_order(seed: u64) -> Setup {
 /// were told).
 #[test]
 fn tens_of_thousands_of_orders_of_events() {
-    let losses = Mutex::new(Losses::default());
+    let crashes = Mutex::new(CrashCounts::default());
     for_seeds(20_000, |seed| {
         let outcome = any_order(seed).run();
         let train = outcome.reports.iter().filter(|report| report.purpose == "train");
         assert_eq!(train.map(|report| report.round).collect::<Vec<_>>(), [1, 2]);
         assert!(outcome.parameters.iter().all(|value| value.is_finite()));
         assert_counted(&outcome);
-        *losses.lock().unwrap() += outcome.losses;
+        *crashes.lock().unwrap() += outcome.crashes;
     });
-    assert_hit(losses.into_inner().unwrap());
+    assert_hit(crashes.into_inner().unwrap());
 }
 
 /// Whoever was told that its update is accepted is in the report of that round, once. Scores after the last round are not

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use aggregator::{
-    ca::{Authority, Membership},
+    ca::{Authority, GrantOptions},
     quic,
 };
 use common::{DeviceId, enrol, wire};
@@ -48,12 +48,12 @@ async fn steal(endpoint: quinn::Endpoint, rogue: Authority, ca: String, present:
         let Ok(connection) = incoming.await else { continue };
         let Ok((mut send, mut receive)) = connection.accept_bi().await else { continue };
         let question = receive.read_to_end(wire::MAX_CONTROL).await.unwrap();
-        let question: enrol::Question = wire::message(&question).unwrap();
+        let question: enrol::EnrolRequest = wire::message(&question).unwrap();
         let name: DeviceId = "cam-1".parse().unwrap();
-        let token = rogue.token(&name, Duration::from_secs(60), Membership::default()).unwrap();
+        let token = rogue.token(&name, Duration::from_secs(60), GrantOptions::default()).unwrap();
         let hex = token.split(':').nth(1).unwrap();
         let secret = std::array::from_fn(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap());
-        let (_, certificates) = rogue.redeem(&secret, &question.key).unwrap().unwrap();
+        let certificates = rogue.redeem(&secret, &question.key).unwrap().unwrap().bundle;
         let own = certificates.split_inclusive("-----END CERTIFICATE-----\n").next().unwrap().to_owned();
         let answer = match trick {
             Trick::OwnAuthority => certificates,
@@ -200,7 +200,7 @@ fn a_name_that_is_enrolled_is_replaced_only_on_request() {
         assert!(output.contains("cam-1 is enrolled already") && output.contains("--replace"), "{output}");
     }
     assert!(fs::read(gateway.identity("cam-1")).unwrap() == before);
-    assert!(!gateway.path("cam-1.page").exists() && !gateway.path("cam-2.pem").exists());
+    assert!(!gateway.path("cam-1.board").exists() && !gateway.path("cam-2.pem").exists());
 
     // A token from before the name was enrolled.
     let serving = gateway.serve("127.0.0.1:0", &[]);

@@ -3,18 +3,29 @@
 use std::collections::BTreeSet;
 
 use aggregator::config::Config;
-use client::host::board::{Arithmetic, Board};
+use client::host::{
+    board::{Arithmetic, Board},
+    footprint::{Footprint, ImageSize},
+};
+use fairtier::demo::Fleet;
 use fleet::{
     hil::{
         self,
-        boards::BenchBoard,
+        boards::{self, BenchBoard},
         faults::{self, Badness},
-        figures, images,
+        images,
         run::{self, Boards, Lines, Outcome, TRAINING},
     },
     seeds::for_seeds,
 };
-use sim::demo::Fleet;
+
+/// Most instructions of a step of 64-32-10 on a core with an FPU.
+const MAX_FPU: u64 = 160_000;
+
+/// Bytes that the board's image leaves for its stack.
+fn stack_room(board: &Board) -> u32 {
+    board.memory.ram.length - ImageSize::read(&board.image(&boards::images())).expect("the board has been built").ram
+}
 
 fn bits(outcome: &Outcome) -> Vec<u32> {
     outcome.parameters.iter().map(|value| value.to_bits()).collect()
@@ -57,6 +68,9 @@ fn small(boards: &[(&str, usize)], hosts: usize) -> (Fleet, Vec<BenchBoard>) {
 /// Two rounds with every kind of board, with updates as they are and in 8 bits.
 #[test]
 fn boards_compute_the_bits_of_a_host() {
+    if !hil::boards::can_run() {
+        return;
+    }
     let (fleet, boards) = (hil::fleet(3), BenchBoard::all());
     for wire in ["", "wire = { down = \"f16\", up = \"int8\" }\n"] {
         let more = format!("{TRAINING}{wire}");
@@ -68,15 +82,18 @@ fn boards_compute_the_bits_of_a_host() {
 /// The micro:bit has no room to train half of the model, but for its last layer.
 #[test]
 fn a_board_trains_the_last_layer_of_a_wider_tier() {
+    if !hil::boards::can_run() {
+        return;
+    }
     let (fleet, boards) = small(&[("microbit", 1), ("mps2-an386", 1)], 2);
     let more = "model = { tiers = [1.0, { rate = 0.5, last = 1 }] }\n\
                 training = { epochs = 1, batch = 4, lr = 0.1 }\n";
     let config = run::config("{ name = \"heterofl\" }", 3, fleet.devices.len(), 5, more);
-    let (model, _) = aggregator::server::open_model(&config, Default::default()).unwrap();
+    let (model, _) = aggregator::run::open_model(&config, Default::default()).unwrap();
     let arena = u64::from(boards[0].board().limits.arena);
     assert!(model.plans[1].info.arena_bytes() <= arena);
     let whole = Config::parse(&toml::to_string(&config).unwrap().replace("last = 1", "")).unwrap();
-    let (whole, _) = aggregator::server::open_model(&whole, Default::default()).unwrap();
+    let (whole, _) = aggregator::run::open_model(&whole, Default::default()).unwrap();
     assert!(whole.plans[1].info.arena_bytes() > arena, "it could train the whole tier");
     // An update has the last layer's numbers only, and nobody else's first layer is averaged with it.
     assert_eq!(model.regions.slice_len(common::Tier::new(1).unwrap()), 10 * 16 + 10);
@@ -86,6 +103,9 @@ fn a_board_trains_the_last_layer_of_a_wider_tier() {
 /// A board without samples is given some, and trains on them.
 #[test]
 fn samples_come_over_the_line() {
+    if !hil::boards::can_run() {
+        return;
+    }
     let (fleet, boards) = small(&[("lm3s6965evb", 0), ("mps2-an500", 0)], 1);
     let more = format!("model = {{ tiers = [0.5] }}\n{TRAINING}");
     let config = run::config("{ name = \"heterofl\" }", 2, fleet.devices.len(), 5, &more);
@@ -95,6 +115,9 @@ fn samples_come_over_the_line() {
 /// A CNN for 28x28 images, within 128 KB of RAM.
 #[test]
 fn images_are_learnt_on_boards() {
+    if !hil::boards::can_run() {
+        return;
+    }
     let (fleet, boards) = (images::fleet(None, 1), images::boards());
     same_bits(&images::config(2, 1), &fleet, &boards, &Lines::Good);
 }
@@ -102,6 +125,9 @@ fn images_are_learnt_on_boards() {
 /// What a small program was built without is refused by its code, and the others go on.
 #[test]
 fn a_small_board_refuses_what_it_was_built_without() {
+    if !hil::boards::can_run() {
+        return;
+    }
     let (fleet, boards) = small(&[("mps2-an386", 1), ("microbit", 1)], 2);
     for (strategy, training) in [
         ("{ name = \"heterofl\" }", "clip = 1.0"),
@@ -124,6 +150,9 @@ fn a_small_board_refuses_what_it_was_built_without() {
 /// HeteroFL and FairHeteroFL from the same start.
 #[test]
 fn fairness_reaches_the_boards() {
+    if !hil::boards::can_run() {
+        return;
+    }
     let (fleet, boards) = (hil::fleet(hil::run::SEED), BenchBoard::all());
     assert!(boards.len() >= 8 && fleet.devices.len() - boards.len() >= 6);
     let kinds: BTreeSet<_> = boards.iter().map(|board| &board.kind).collect();
@@ -141,7 +170,7 @@ fn fairness_reaches_the_boards() {
     for bench in &boards {
         let board = bench.board();
         let used = [&plain, &fair].map(|outcome| outcome.carried.get(&bench.device).and_then(|it| it.stack));
-        let (used, room) = (used.into_iter().flatten().max(), figures::stack_room(&board));
+        let (used, room) = (used.into_iter().flatten().max(), stack_room(&board));
         println!("{} ({}): {used:?} of {room} bytes of stack", bench.device, board.name);
         assert!(used.is_some_and(|used| used + 256 <= room), "{}: {used:?} of {room}", bench.device);
     }
@@ -164,28 +193,36 @@ fn no_fault_on_a_line_changes_the_model_or_stops_the_run() {
 /// 50 rounds of emulated boards whose lines are bad and who are reset again and again.
 #[test]
 fn faults_do_not_change_what_boards_learn() {
+    if !hil::boards::can_run() {
+        return;
+    }
     faults::in_qemu(50);
 }
 
 #[test]
 fn figures_stay_within_their_limits() {
-    let figures: Vec<_> =
-        Board::all().iter().filter(|board| board.machine.is_some()).map(figures::measure).collect();
-    println!("{}", figures::table(&figures));
-    let of = |name: &str| figures.iter().find(|figures| figures.board.name == name).unwrap();
+    if !hil::boards::can_run() {
+        return;
+    }
+    let images = boards::images();
+    let emulated = Board::all().into_iter().filter(|board| board.machine.is_some());
+    let footprints: Vec<_> = emulated.map(|board| Footprint::measure(&board, &images).unwrap()).collect();
+    println!("{}", Footprint::table(&footprints));
+    let of = |name: &str| footprints.iter().find(|footprint| footprint.board.name == name).unwrap();
     let m4 = of("mps2-an386");
-    assert!(m4.instructions <= figures::MAX_FPU && m4.flash <= 64 << 10 && m4.ram <= 40 << 10, "{m4:?}");
+    assert!(m4.instructions <= MAX_FPU && m4.image.flash <= 64 << 10 && m4.image.ram <= 40 << 10, "{m4:?}");
     assert!(of("mps2-an385").instructions <= 8_900_000);
     // The 0.5 tier within 64 KB, the 0.125 tier within 16 KB, and what remains of 128 KB is stack.
     for (name, hidden, ram) in [("lm3s6965evb", 16, 64), ("microbit", 4, 16), ("mps2-an386-cnn", 32, 128)] {
         let board = of(name);
-        assert!(board.hidden == hidden && board.ram < ram << 10, "{board:?}");
+        assert!(board.hidden == hidden && board.image.ram < ram << 10, "{board:?}");
     }
     // The same arithmetic gives the same bits on every core.
     for arithmetic in [Arithmetic::Fused, Arithmetic::Plain] {
-        let same =
-            figures.iter().filter(|figures| figures.board.arithmetic == arithmetic && figures.hidden == 32);
-        let bits: BTreeSet<_> = same.map(|figures| (&figures.loss, &figures.weights)).collect();
+        let same = footprints
+            .iter()
+            .filter(|footprint| footprint.board.arithmetic == arithmetic && footprint.hidden == 32);
+        let bits: BTreeSet<_> = same.map(|footprint| (&footprint.loss, &footprint.weights)).collect();
         assert!(bits.len() <= 1, "{arithmetic:?}: {bits:?}");
     }
 }

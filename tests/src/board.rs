@@ -15,7 +15,7 @@ use client::serial::{
 use common::{
     Code,
     message::{Hello, ToAggregator, ToDevice, Welcome},
-    sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, SealError},
+    sealed::{BoardIdentity, Initiator, InitiatorEvent, Nonces, SEAL_HEAD, SEAL_OVERHEAD, SealError},
     wire::{self, Frame},
 };
 
@@ -32,8 +32,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A board on a line.
 #[derive(Debug)]
 pub struct Board {
-    page: Page,
-    caller: AnyCaller,
+    identity: BoardIdentity,
+    initiator: AnyInitiator,
     line: UnixStream,
     decoder: Decoder<{ MAX_PACKET + 4 }>,
     packets: Vec<Vec<u8>>,
@@ -41,30 +41,30 @@ pub struct Board {
 
 /// The seal of present firmware, or of older firmware.
 #[derive(Debug)]
-enum AnyCaller {
-    Second(Caller),
-    First(first::Caller),
+enum AnyInitiator {
+    Second(Initiator),
+    First(first::Initiator),
 }
 
-impl AnyCaller {
+impl AnyInitiator {
     fn hail(&mut self, out: &mut [u8]) -> usize {
         match self {
-            Self::Second(caller) => caller.hail(out),
-            Self::First(caller) => caller.hail(out),
+            Self::Second(initiator) => initiator.hail(out),
+            Self::First(initiator) => initiator.hail(out),
         }
     }
 
     fn seal(&mut self, packet: &mut [u8], len: usize) -> Option<usize> {
         match self {
-            Self::Second(caller) => caller.seal(packet, len),
-            Self::First(caller) => caller.seal(packet, len),
+            Self::Second(initiator) => initiator.seal(packet, len),
+            Self::First(initiator) => initiator.seal(packet, len),
         }
     }
 
-    fn handle<'a>(&mut self, packet: &'a mut [u8]) -> Heard<'a> {
+    fn handle<'a>(&mut self, packet: &'a mut [u8]) -> InitiatorEvent<'a> {
         match self {
-            Self::Second(caller) => caller.handle(packet),
-            Self::First(caller) => caller.handle(packet),
+            Self::Second(initiator) => initiator.handle(packet),
+            Self::First(initiator) => initiator.handle(packet),
         }
     }
 }
@@ -79,26 +79,27 @@ pub enum Answer {
 }
 
 impl Board {
-    /// Plugs a board with the page of `fairtier gateway enroll --serial` into a bridge's socket.
-    pub fn plug(page: &Path, socket: &Path) -> Self {
-        let page = Page::decode(&fs::read(page).unwrap()).unwrap();
+    /// Plugs a board with the board identity of `fairtier gateway enroll --serial` into a bridge's socket.
+    pub fn plug(identity: &Path, socket: &Path) -> Self {
+        let identity = BoardIdentity::decode(&fs::read(identity).unwrap()).unwrap();
         let line = wait_for("the bridge's socket", || UnixStream::connect(socket).ok());
         line.set_read_timeout(Some(PAUSE)).unwrap();
         // No two boards of a test have the same seed.
-        let caller = Caller::new(page.device.clone(), page.key, Nonces::new(page.seed, 0));
-        let caller = AnyCaller::Second(caller);
-        Self { page, caller, line, decoder: Decoder::default(), packets: vec![] }
+        let initiator = Initiator::new(identity.device.clone(), identity.key, Nonces::new(identity.seed, 0));
+        let initiator = AnyInitiator::Second(initiator);
+        Self { identity, initiator, line, decoder: Decoder::default(), packets: vec![] }
     }
 
     /// The same board with firmware of before: version 1 of the seal, protocol 4.
-    pub fn plug_older(page: &Path, socket: &Path) -> Self {
-        let board = Self::plug(page, socket);
-        let caller = first::Caller::new(board.page.device.clone(), board.page.key, board.page.seed);
-        Self { caller: AnyCaller::First(caller), ..board }
+    pub fn plug_older(identity: &Path, socket: &Path) -> Self {
+        let board = Self::plug(identity, socket);
+        let initiator =
+            first::Initiator::new(board.identity.device.clone(), board.identity.key, board.identity.seed);
+        Self { initiator: AnyInitiator::First(initiator), ..board }
     }
 
-    pub fn page(&self) -> &Page {
-        &self.page
+    pub fn identity(&self) -> &BoardIdentity {
+        &self.identity
     }
 
     /// Asks for a session until there is one, it is refused, or the gateway does not have the board's key.
@@ -107,13 +108,13 @@ impl Board {
         loop {
             assert!(start.elapsed() < PATIENCE, "nobody answers a hail");
             let mut packet = [0; 64];
-            let len = self.caller.hail(&mut packet);
+            let len = self.initiator.hail(&mut packet);
             self.put(&packet[..len]);
             while let Some(mut packet) = self.next_packet() {
-                match self.caller.handle(&mut packet) {
-                    Heard::Connected => return Ok(()),
-                    Heard::Refused(code) => return Err(code),
-                    Heard::Rejected(SealError::Forged) => return Err(Code::UnknownDevice),
+                match self.initiator.handle(&mut packet) {
+                    InitiatorEvent::Connected => return Ok(()),
+                    InitiatorEvent::Refused(code) => return Err(code),
+                    InitiatorEvent::Rejected(SealError::Forged) => return Err(Code::UnknownDevice),
                     _ => {}
                 }
             }
@@ -124,7 +125,7 @@ impl Board {
         let frame = control(message);
         let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
         packet[SEAL_HEAD..SEAL_HEAD + frame.len()].copy_from_slice(&frame);
-        let len = self.caller.seal(&mut packet, frame.len()).unwrap();
+        let len = self.initiator.seal(&mut packet, frame.len()).unwrap();
         self.put(&packet[..len]);
     }
 
@@ -134,13 +135,13 @@ impl Board {
         loop {
             assert!(start.elapsed() < PATIENCE, "nothing is heard");
             let Some(mut packet) = self.next_packet() else { continue };
-            match self.caller.handle(&mut packet) {
-                Heard::Frame(frame) => match Frame::decode(frame).unwrap() {
+            match self.initiator.handle(&mut packet) {
+                InitiatorEvent::Frame(frame) => match Frame::decode(frame).unwrap() {
                     Frame::Control(body) => return Answer::Message(Box::new(wire::control(body).unwrap().0)),
                     Frame::Chunk { .. } => {}
                 },
-                Heard::Lost => return Answer::Lost,
-                Heard::Refused(code) => return Answer::Refused(code),
+                InitiatorEvent::Lost => return Answer::Lost,
+                InitiatorEvent::Refused(code) => return Answer::Refused(code),
                 _ => {}
             }
         }
@@ -174,7 +175,7 @@ impl Board {
     }
 
     pub fn hello(&self) -> ToAggregator {
-        let hello = Hello { max_chunk: MAX_CHUNK, ..hello(self.page.device.as_str()) };
+        let hello = Hello { max_chunk: MAX_CHUNK, ..hello(self.identity.device.as_str()) };
         ToAggregator::Hello(hello)
     }
 

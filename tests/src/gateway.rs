@@ -10,7 +10,7 @@ use std::{
 
 use aggregator::{
     config::Config,
-    server,
+    run,
     store::{DiskStore, Entry, Options, Store},
 };
 use serde_json::Value;
@@ -135,8 +135,8 @@ impl Gateway {
     /// The model under its tiers, as the aggregator compiles it.
     pub fn model(&self) -> TieredModel {
         let config = self.config();
-        let needs = server::open_method(&strategies::Registry::standard(), &config).unwrap().needs();
-        server::open_model(&config, needs).unwrap().0
+        let needs = run::open_method(&strategies::Registry::standard(), &config).unwrap().needs();
+        run::open_model(&config, needs).unwrap().0
     }
 
     /// Reports of all rounds that were trained. Nobody else may have the store open.

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`boards`] | `tests/hil/boards/*.toml`; starts emulated boards, flashes real ones |
 //! | [`run`] | one run of one strategy with aggregator, bridge, boards and clients |
-//! | [`figures`] | instructions per step, flash and RAM of every kind of board |
 //! | [`images`] | a CNN for 28x28 images on boards with 128 KB |
 //! | [`report`] | what a comparison leaves behind |
 //! | [`faults`] | boards on a line that drops, flips and repeats bytes, and resets |
@@ -14,12 +13,11 @@
 
 pub mod boards;
 pub mod faults;
-pub mod figures;
 pub mod images;
 pub mod report;
 pub mod run;
 
-use sim::demo::{DemoOptions, Fleet};
+use fairtier::demo::{DemoOptions, Fleet};
 
 /// Devices of each tier; the last one of the fleet is left out, so that 8 boards and 6 others remain.
 const PER_TIER: usize = 3;

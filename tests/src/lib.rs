@@ -11,6 +11,7 @@
 //! | [`hil`] | boards, emulated or real, in a fleet with Linux clients |
 //! | [`older`] | a gateway's directory as an older program left it |
 //! | [`seeds`] | many runs on all processors |
+//! | [`tools`] | browser, emulator and tracer, or the reason why a test is left out |
 //!
 //! Everything here may panic: it is only ever part of a test, and a panic with a reason is its answer.
 #![forbid(unsafe_code)]
@@ -27,3 +28,4 @@ pub mod process;
 pub mod raw;
 pub mod relay;
 pub mod seeds;
+pub mod tools;

@@ -1,5 +1,5 @@
 //! A whole fleet in one thread: the real Coordinator, RoundWorker and Sessions, a store in memory, virtual
-//! time, and a [link](crate::link) that may be bad. The same seed gives the same run.
+//! time, and a [link](crate::link) with faults. The same seed gives the same run.
 
 use std::{
     collections::BTreeMap,
@@ -8,17 +8,17 @@ use std::{
 
 use aggregator::{
     config::Config,
-    run::{Run, Surroundings},
+    run::{Run, RunEnvironment},
     store::Store,
     worker::Observer,
 };
 use client::{
     Profile, Session,
-    data::{Part, Samples, Shard, VecShard, digits},
+    data::{DataSplit, Samples, Shard, VecShard, digits},
     session::HeapArena,
 };
 use common::{
-    Budget, Code, DeviceId, Instant,
+    Budget, Code, DeviceId, ExchangeId, Instant,
     privacy::Privacy,
     rng::{Rng, derive},
     transfer::LinkLimits,
@@ -31,50 +31,51 @@ use crate::link::Faults;
 mod disk;
 mod world;
 
-pub use world::{Side, World};
+pub use world::{Recipient, World};
 
-/// What happens to a fleet besides its link, at a time in milliseconds.
+/// What happens to a fleet besides faults of its link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Accident {
     /// The aggregator is killed and started again.
     Crash,
-    /// It is killed when devices may have heard of a new model and the disk has not.
+    /// It is killed after devices may have been sent a new model, and before its commit is durable.
     CrashUncommitted,
-    /// It is killed when updates are written and not durable.
+    /// It is killed when updates are written but not durable.
     CrashUnsettled,
-    /// A device is reset, and comes back with the memory of a tier.
+    /// A device is reset, and reconnects with the memory of a tier.
     Reboot { device: usize, tier: usize },
-    /// A device loses its link and is never heard of again.
+    /// A device loses its link and never reconnects.
     Vanish { device: usize },
-    /// A device does nothing any more, and its link stays open: as with SIGSTOP, or killed.
+    /// A device stops working while its link stays open, as after SIGSTOP.
     Stop { device: usize },
-    /// It goes on where it was.
+    /// A stopped device continues where it was.
     Continue { device: usize },
     /// The operator revokes a device.
     Revoke { device: usize },
 }
 
-/// What a run is made of. The model depends on `config`, `devices` and `samples` only, as long as all
+/// The configuration of a run. The model depends on `config`, `devices` and `samples` only, as long as all
 /// devices take part in all rounds.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub config: Config,
     pub devices: usize,
-    /// Per device, a quarter of them for tests.
+    /// Samples per device, a quarter of them for tests.
     pub samples: usize,
     pub limits: LinkLimits,
     pub faults: Faults,
+    /// With their times in milliseconds.
     pub accidents: Vec<(u64, Accident)>,
-    /// Milliseconds that a batch takes on each device; a few where none are given.
+    /// Milliseconds that a batch takes on each device; 1 to 5 where none are given.
     pub batch_ms: Vec<u64>,
-    /// Devices may fail, because they are told nonsense.
+    /// Devices may fail, because they receive garbage.
     pub may_fail: bool,
-    /// Of the link's behaviour.
+    /// Seed of the link's faults and of all delays.
     pub seed: u64,
 }
 
 impl Setup {
-    /// Five devices, one per tier, who all take part in every round.
+    /// Five devices, one per tier, which all take part in every round.
     pub fn new(config: &str) -> Self {
         let mut config = Config::parse(config).unwrap();
         config.run.min_devices = 5;
@@ -94,7 +95,7 @@ impl Setup {
         }
     }
 
-    /// The same run over a link that a seed makes bad.
+    /// The same run over a link whose faults are drawn from a seed.
     pub fn disturbed(&self, seed: u64) -> Self {
         let faults = Faults::drawn(&mut Rng::new(derive(seed, 1)));
         Self { faults, seed, ..self.clone() }
@@ -108,34 +109,34 @@ impl Setup {
     }
 }
 
-/// What a run leaves behind.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     pub parameters: Vec<f32>,
     pub reports: Vec<RoundReport>,
-    /// What devices were told about their updates, in order, by device and round.
+    /// The receipts of updates in order, by device and round.
     pub answers: BTreeMap<(DeviceId, u32), Vec<Option<Code>>>,
-    /// Complete updates that reached the aggregator, by device and round.
-    pub arrived: BTreeMap<(DeviceId, u32, u8), u32>,
-    /// What every device holds at the end.
+    /// Complete updates that reached the aggregator, by device and exchange.
+    pub arrived: BTreeMap<(DeviceId, ExchangeId), u32>,
+    /// The parameters on every device at the end.
     pub slices: Vec<Vec<f32>>,
-    /// How long all of it took.
+    /// Virtual time that the run took.
     pub millis: u64,
-    pub losses: Losses,
+    pub crashes: CrashCounts,
 }
 
-/// What crashes of the aggregator have cost, and so have put to the test.
+/// How many crashes of the aggregator have hit which state.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Losses {
-    /// Crashes after devices may have heard of a new model and before the disk had.
+pub struct CrashCounts {
+    /// Crashes after devices may have been sent a new model and before its commit was durable.
     pub uncommitted: u32,
     /// Crashes after updates were written and before they were durable.
     pub unsettled: u32,
-    /// Crashes with other work left to do for the worker.
+    /// Crashes with other work left for the worker.
     pub undone: u32,
 }
 
-impl std::ops::AddAssign for Losses {
+impl std::ops::AddAssign for CrashCounts {
     fn add_assign(&mut self, other: Self) {
         self.uncommitted += other.uncommitted;
         self.unsettled += other.unsettled;
@@ -143,7 +144,7 @@ impl std::ops::AddAssign for Losses {
     }
 }
 
-struct Member {
+struct TestDevice {
     device: DeviceId,
     session: Session<HeapArena>,
     shard: VecShard,
@@ -151,23 +152,23 @@ struct Member {
     working: bool,
     done: bool,
     gone: bool,
-    /// What waits until it goes on, if it is stopped.
-    stopped: Option<Vec<world::Happening>>,
+    /// Events that wait until it continues, if it is stopped.
+    stopped: Option<Vec<world::WorldEvent>>,
 }
 
 fn open(setup: &Setup, store: Box<dyn Store>, reports: &Arc<Mutex<Vec<RoundReport>>>, now: u64) -> Run {
     let seen = reports.clone();
     let observer: Observer = Box::new(move |report| seen.lock().unwrap().push(report.clone()));
     let (limits, now) = (setup.limits, Instant::from_millis(now));
-    let around = Surroundings { store, limits, dir: None, observer: Some(observer), now };
+    let around = RunEnvironment { store, limits, dir: None, observer: Some(observer), now };
     let mut run = Run::open(&strategies::Registry::standard(), &setup.config, around).unwrap();
-    // As the server does: Sessions give signs of life.
-    run.coordinator.heed_silence(now);
+    // As in the server: Sessions give signs of life.
+    run.coordinator.detect_silence(now);
     run
 }
 
-/// A device whose memory holds exactly its tier.
-fn member(setup: &Setup, model: &TieredModel, index: usize, tier: usize) -> Member {
+/// A device whose memory just holds a tier.
+fn test_device(setup: &Setup, model: &TieredModel, index: usize, tier: usize) -> TestDevice {
     let device: DeviceId = format!("device-{index:02}").parse().unwrap();
     let shard = shard(index, setup.samples);
     let need = model.plans[tier % model.plans.len()].info.arena_bytes();
@@ -180,13 +181,13 @@ fn member(setup: &Setup, model: &TieredModel, index: usize, tier: usize) -> Memb
     };
     let session = Session::new(profile, HeapArena::new(budget.ram));
     let (conn, working, done, gone, stopped) = (None, false, false, false, None);
-    Member { device, session, shard, conn, working, done, gone, stopped }
+    TestDevice { device, session, shard, conn, working, done, gone, stopped }
 }
 
-/// Some of the built-in digits, others for every device.
+/// Some of the built-in digits, different ones for every device.
 pub fn shard(index: usize, samples: usize) -> VecShard {
     static DIGITS: OnceLock<Samples> = OnceLock::new();
-    let digits = DIGITS.get_or_init(|| Samples::of(&digits::all(), Part::Train).unwrap());
+    let digits = DIGITS.get_or_init(|| Samples::of(&digits::all(), DataSplit::Train).unwrap());
     let first = index * samples;
     let chosen: Vec<u32> = (first..first + samples).map(|at| (at % digits.len()) as u32).collect();
     digits.select(&chosen).unwrap().split(0.25, index as u64).unwrap()

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use common::{
-    Budget, Code, Codec,
+    Budget, Code, Codec, TransferId,
     message::{
         Assignment, DataSummary, Fetch, Hello, Offer, Refusal, Scalars, ToAggregator, ToDevice, Welcome,
     },
@@ -99,7 +99,7 @@ impl Raw {
     }
 
     /// An update in one chunk, on a stream of its own.
-    pub async fn upload(&mut self, transfer: u32, offset: u32, data: &[u8]) {
+    pub async fn upload(&mut self, transfer: TransferId, offset: u32, data: &[u8]) {
         let mut frame = vec![0; data.len() + wire::CHUNK_OVERHEAD];
         wire::encode_chunk(transfer, offset, data.len(), &mut frame, |to| to.copy_from_slice(data)).unwrap();
         let mut stream = self.connection.open_uni().await.unwrap();
@@ -249,7 +249,7 @@ pub fn honest(assignment: &Assignment, welcome: &Welcome) -> (Offer, Vec<u8>) {
         steps: 1,
         ..Scalars::default()
     };
-    let transfer = assignment.ticket.round;
+    let transfer = TransferId(assignment.ticket.round);
     let offer = Offer {
         ticket: assignment.ticket,
         update: common::message::Blob { transfer, bytes: bytes.len() as u32, check: 0 },

@@ -1,46 +1,63 @@
-//! One exchange of a round, ready to be announced: who is asked, and for what.
+//! One exchange of a round, ready to be announced: which devices are asked, and for what.
 
-use common::{Codec, DeviceId, Tier, message::Task, wire::crc32};
+use common::{Codec, DeviceId, ExchangeId, Tier, message::Task, wire::crc32};
+use serde::Serialize;
 
 use crate::published::Published;
 use strategies::strategy::Kind;
 
+/// See the module.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Announcement {
-    pub round: u32,
-    /// From 0.
-    pub number: u8,
+    /// The exchange.
+    pub id: ExchangeId,
+    /// What it asks for.
     pub kind: Kind,
+    /// Learning rate of the round.
     pub lr: f32,
     /// In DeviceId order.
-    pub seats: Vec<(DeviceId, Tier, Task)>,
-    /// A vector that is sent along, by tier; empty = none.
+    pub asked: Vec<AskedDevice>,
+    /// A vector that is sent along, by tier; empty: none.
     pub guide: Vec<Published>,
 }
 
+/// A device, and what it is asked to do.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AskedDevice {
+    /// Its name.
+    pub device: DeviceId,
+    /// The tier that it has in the round.
+    pub tier: Tier,
+    /// What it has to do.
+    pub task: Task,
+}
+
 impl Announcement {
-    /// A checksum of all that devices are told.
+    /// A checksum of everything that devices are told.
     pub fn digest(&self) -> u32 {
         let guides: Vec<u32> = self.guide.iter().map(Published::check).collect();
-        let told = (self.round, self.number, self.lr, &self.seats, guides);
-        // Tasks are messages, so they can be encoded.
-        crc32(&postcard::to_allocvec(&told).unwrap_or_default())
+        let told = (self.id.round, self.id.exchange, self.lr, &self.asked, guides);
+        crc32(&postcard::to_allocvec(&told).expect("tasks are parts of messages, which can be encoded"))
     }
 }
 
-/// What a task makes a device send, beside its scalars: vectors of the slice's length, and bytes.
-pub fn upload(task: &Task, parameters: usize) -> (u8, u32) {
+/// Vectors of the slice's length that a task makes a device send beside its scalars.
+pub fn vectors(task: &Task) -> u8 {
     match task {
-        Task::Train(brief) => {
-            let vectors = brief.product.vectors();
-            let bytes = brief.codec.encoded_len(vectors * parameters).unwrap_or(0);
-            (vectors as u8, bytes)
-        }
-        Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => (0, 0),
+        Task::Train(brief) => brief.product.vectors() as u8,
+        Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => 0,
     }
 }
 
-/// How it is encoded.
+/// The same in bytes; `None` if they do not fit a transfer.
+pub fn update_bytes(task: &Task, parameters: usize) -> Option<u32> {
+    match task {
+        Task::Train(brief) => brief.codec.encoded_len(brief.product.vectors() * parameters),
+        Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => Some(0),
+    }
+}
+
+/// How they are encoded.
 pub fn codec(task: &Task) -> Codec {
     match task {
         Task::Train(brief) => brief.codec,

@@ -5,70 +5,82 @@
 //! close -> Next::Ask      the same, for the next exchange of the round
 //!       -> Next::Commit   the round is combined: commit it, then publish the model
 //! ```
-//! What was asked follows from the strategy's state and from what was delivered in the round. So after a restart,
-//! [`Conductor::reopen`] forms the open exchange again, and it means the same. Participants and the guard's findings are computed
+//! What was asked follows from the strategy's state and from the round's deliveries alone. So after a restart,
+//! [`Conductor::reopen`] forms the same exchange again. Participants and the guard's findings are computed
 //! once per exchange, when it closes. Updates themselves are read through [`Deliveries`].
 
 use std::{collections::BTreeMap, fmt};
 
-use common::{Code, DeviceId, Instant, Tier, brief::Brief};
+use common::{Code, DeviceId, ExchangeId, Instant, brief::Brief};
 use serde_json::{Map, Value};
 use strategies::{
     device::DeviceRecord,
     error::CombineError,
-    guard::{Guard, Verdict},
+    guard::{Guard, Inspection},
     method::Method,
     roundfile::RoundDump,
-    strategy::{Exchange, Kind, Member},
+    strategy::{Exchange, FleetDevice, Kind},
     tiered::TieredModel,
     updates::Updates,
 };
 use tracing::{error, warn};
 
 use crate::{
-    Settings,
     announcement::Announcement,
     exchange::ClosedExchange,
     published::{Published, publish},
-    record::{ExchangeRecord, Header, RoundRecord, Selected},
+    record::{DeviceInTier, ExchangeRecord, RoundRecord, UpdateHeader},
     report::RoundReport,
+    settings::Settings,
 };
 
 mod ask;
 mod dropouts;
 mod finish;
-mod held;
+mod guard_log;
 pub mod state;
 mod traffic;
 mod view;
 
 use dropouts::Dropouts;
-use held::HeldLog;
+use guard_log::GuardLog;
 
-/// Where the conductor finds what devices have delivered.
+/// What devices have delivered, as the conductor reads it.
 pub trait Deliveries {
+    /// Why answers cannot be read.
     type Error: fmt::Display + Send;
+    /// The payloads of an exchange.
     type Updates<'a>: Updates<Value = f32, Error = Self::Error>
     where
         Self: 'a;
 
-    /// What came in for an exchange, in DeviceId order, with the bytes of each payload.
-    fn delivered(&self, round: u32, exchange: u8) -> Result<Vec<(Header, u64)>, Self::Error>;
+    /// The answers to an exchange, in DeviceId order.
+    fn delivered(&self, exchange: ExchangeId) -> Result<Vec<Delivery>, Self::Error>;
 
     /// The last update of every device from rounds before this one, as far as they are kept, in DeviceId order.
-    fn past(&self, round: u32) -> Result<Vec<Header>, Self::Error>;
+    fn past(&self, round: u32) -> Result<Vec<UpdateHeader>, Self::Error>;
 
     /// Reads the updates of an exchange. With [`Reading::Past`] also those of [`Deliveries::past`].
-    fn read(&mut self, round: u32, exchange: u8, reading: Reading) -> Result<Self::Updates<'_>, Self::Error>;
+    fn read(&mut self, exchange: ExchangeId, reading: Reading) -> Result<Self::Updates<'_>, Self::Error>;
+}
+
+/// An answer that is stored.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Delivery {
+    /// Everything except the payload.
+    pub header: UpdateHeader,
+    /// Length of the payload.
+    pub bytes: u64,
 }
 
 /// How updates are read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Reading {
+    /// Those of the exchange.
     Now,
     /// Also the last updates of absent devices.
     Past,
-    /// A look at some stretches before the same updates are read as a whole: their checksums are left to that.
+    /// Parts of the updates, before they are read as a whole: checksums are verified then.
     Unchecked,
 }
 
@@ -77,28 +89,30 @@ pub trait Recorder {
     /// Whether it writes any.
     fn is_on(&self) -> bool;
 
-    /// A round is about to be combined.
+    /// Writes a round that is about to be combined.
     fn record<U: Updates<Value = f32>>(&mut self, dump: RoundDump<'_, U>)
     where
         U::Error: fmt::Display;
 }
 
-/// Samples of the gateway's own, which updates are compared with.
+/// Samples of the gateway itself, against which updates are compared.
 pub trait Probe: fmt::Debug + Send {
-    /// What one epoch on them changes, over the whole model.
+    /// The update that one epoch on them gives, over the whole model.
     fn update(&self, model: &TieredModel, parameters: &[f32], brief: &Brief) -> Result<Vec<f64>, String>;
 }
 
-/// What has to be done next.
+/// What the caller has to do next.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
 pub enum Next {
     /// Record the round as it is now, and announce its exchange.
     Ask {
+        /// For the Coordinator.
         announcement: Announcement,
+        /// For the store.
         record: RoundRecord,
-        /// The record must be durable before a device hears of the exchange. Otherwise it is enough before anything of the
-        /// exchange is stored.
+        /// The record must be durable before devices are told of the exchange. Otherwise, before anything of the exchange is
+        /// stored.
         durable_first: bool,
     },
     /// Commit the round, and publish its model.
@@ -108,35 +122,42 @@ pub enum Next {
 /// A round that is combined.
 #[derive(Debug)]
 pub struct Committed {
+    /// The figures of the round.
     pub report: RoundReport,
-    /// Of the strategy and the guard.
+    /// State of the strategy and the guard.
     pub state: Vec<u8>,
     /// What each tier is sent from now on.
     pub published: Vec<Published>,
-    /// A round without a single exchange, of which the store does not know yet.
+    /// The record of a round without any exchange: the store does not have it yet.
     pub unopened: Option<RoundRecord>,
-    /// The commit must be durable before a device hears of the model.
+    /// The commit must be durable before devices are sent the model.
     pub durable_first: bool,
 }
 
-/// What is trained, how, and how far it has come.
+/// What is trained, how, and the present state.
 #[derive(Debug)]
 pub struct RunState {
+    /// The strategy with its options.
     pub method: Method,
+    /// The architecture, cut into tiers.
     pub model: TieredModel,
+    /// Of the whole model.
     pub parameters: Vec<f32>,
     /// Rounds committed so far.
     pub committed: u32,
     /// Part of the tickets of the open round and of later ones.
     pub attempt: u16,
-    /// The strategy has no memory yet and must be shown the fleet.
+    /// The strategy has no state yet and must be shown the fleet.
     pub fresh: bool,
+    /// How the run is conducted.
     pub settings: Settings,
     /// Every device that was ever registered.
     pub fleet: BTreeMap<DeviceId, DeviceRecord>,
+    /// Bounds the influence of one device.
     pub guard: Guard,
+    /// Samples of the gateway, if it has any.
     pub probe: Option<Box<dyn Probe>>,
-    /// Whether conflicts of updates with the step are counted, at the price of one more pass over them.
+    /// Whether conflicts of updates with the step are counted, which costs one more pass over them.
     pub conflicts: bool,
     /// Parameters of the strategy as configured, for round files.
     pub params: Map<String, Value>,
@@ -145,61 +166,64 @@ pub struct RunState {
 /// See the module.
 #[derive(Debug)]
 pub struct Conductor {
+    /// What is trained, and the present state.
     pub run: RunState,
-    round: Option<Open>,
-    held: HeldLog,
+    round: Option<OpenRound>,
+    guard_log: GuardLog,
 }
 
 /// The open round.
 #[derive(Debug)]
-struct Open {
+struct OpenRound {
     record: RoundRecord,
     /// Exchanges that have closed.
     made: Vec<Exchange>,
-    /// What was found in each of them.
-    found: Vec<Found>,
+    /// One for each of them.
+    findings: Vec<ExchangeFindings>,
     dropouts: Dropouts,
     /// The last updates of absent devices.
-    past: Vec<Header>,
+    past: Vec<UpdateHeader>,
 }
 
 /// What was found when an exchange closed.
 #[derive(Debug)]
-struct Found {
-    /// Who has delivered, in DeviceId order.
+struct ExchangeFindings {
+    /// Devices that have delivered, in DeviceId order.
     devices: Vec<DeviceId>,
-    verdict: Verdict,
-    /// Bytes that came in, by tier.
+    inspection: Inspection,
+    /// Bytes of their payloads, by tier.
     bytes: Vec<u64>,
 }
 
 /// The exchange that was open when the gateway stopped, formed again.
 #[derive(Debug)]
 pub struct Reopened {
+    /// For the Coordinator.
     pub announcement: Announcement,
-    /// The record, if devices are told something else now than it says.
+    /// The record, if devices are told something else now than it states.
     pub changed: Option<RoundRecord>,
 }
 
 impl Conductor {
+    /// A conductor without an open round.
     pub fn new(run: RunState) -> Self {
-        Self { run, round: None, held: HeldLog::default() }
+        Self { run, round: None, guard_log: GuardLog::default() }
     }
 
-    /// A round begins. `wanted` are the updates of each tier that it is content with; empty: all.
+    /// A round begins. `wanted`: the updates of each tier that are enough; empty: all.
     pub fn open<D: Deliveries>(
         &mut self,
-        number: u32,
-        seats: Vec<(DeviceId, Tier)>,
+        round: u32,
+        selected: Vec<DeviceInTier>,
         wanted: Vec<usize>,
         deliveries: &mut D,
         recorder: &mut impl Recorder,
     ) -> Result<Next, D::Error> {
         self.show_fleet();
-        let selected = seats.into_iter().map(|(device, tier)| Selected { device, tier }).collect();
-        let record = RoundRecord { number, attempt: self.run.attempt, selected, wanted, exchanges: vec![] };
+        let record = RoundRecord { round, attempt: self.run.attempt, selected, wanted, exchanges: vec![] };
         self.round = Some(self.begin(record, deliveries)?);
-        let closed = ClosedExchange::empty(number, self.run.settings.lr_of(number), Instant::ZERO);
+        let (first, lr) = (ExchangeId { round, exchange: 0 }, self.run.settings.lr_of(round));
+        let closed = ClosedExchange::empty(first, Kind::Train, lr, Instant::ZERO);
         self.proceed(&closed, deliveries, recorder)
     }
 
@@ -218,15 +242,15 @@ impl Conductor {
         self.proceed(&closed, deliveries, recorder)
     }
 
-    /// The exchange that was open when the gateway stopped, as it was. If devices are told something else in it now, because the
-    /// configuration has changed, it has another attempt in its name.
+    /// The exchange that was open when the gateway stopped. If devices are told something else in it now, because the
+    /// configuration has changed, its attempt is raised.
     pub fn reopen<D: Deliveries>(
         &mut self,
         record: &RoundRecord,
         deliveries: &mut D,
     ) -> Result<Reopened, D::Error> {
         self.show_fleet();
-        let lr = self.run.settings.lr_of(record.number);
+        let lr = self.run.settings.lr_of(record.round);
         let (mut before, last) = (record.clone(), record.exchanges.last());
         before.exchanges.clear();
         let mut open = self.begin(before, deliveries)?;
@@ -240,22 +264,21 @@ impl Conductor {
             Ok(formed) => formed,
             Err(CombineError::Read(failed)) => return Err(failed),
             Err(failed) => {
-                error!("the open exchange cannot be formed again: {failed}");
+                error!(round = record.round, error = %failed, "cannot reopen the exchange");
                 None
             }
         };
         let announcement = formed.unwrap_or_else(|| Announcement {
-            round: record.number,
-            number: record.exchange(),
+            id: record.open_exchange(),
             kind: last.map_or(Kind::Train, |last| last.kind),
             lr,
-            seats: vec![],
+            asked: vec![],
             guide: vec![],
         });
         let mut record = record.clone();
         let mut changed = None;
         if let Some(last) = record.exchanges.last_mut().filter(|last| last.digest != announcement.digest()) {
-            warn!(round = record.number, "the configuration has changed: devices are asked once more");
+            warn!(round = record.round, "the configuration has changed, asking devices again");
             last.digest = announcement.digest();
             self.run.attempt = self.run.attempt.wrapping_add(1);
             record.attempt = self.run.attempt;
@@ -267,7 +290,7 @@ impl Conductor {
         Ok(Reopened { announcement, changed })
     }
 
-    /// The open round, as it was recorded last.
+    /// The open round, as recorded last.
     pub fn open_record(&self) -> Option<&RoundRecord> {
         self.round.as_ref().map(|open| &open.record)
     }
@@ -286,9 +309,9 @@ impl Conductor {
     ) -> Result<Next, D::Error> {
         match self.next_exchange(closed.lr, deliveries) {
             Ok(Some(announcement)) => {
-                let Announcement { kind, seats, .. } = &announcement;
-                let asked = seats.iter().map(|(device, ..)| device.clone()).collect();
-                let exchange = ExchangeRecord { kind: *kind, digest: announcement.digest(), asked };
+                let asked = announcement.asked.iter().map(|asked| asked.device.clone()).collect();
+                let exchange =
+                    ExchangeRecord { kind: announcement.kind, digest: announcement.digest(), asked };
                 let Some(open) = &mut self.round else {
                     return self.finish(closed, None, deliveries, recorder);
                 };
@@ -298,22 +321,22 @@ impl Conductor {
                 Ok(Next::Ask { announcement, record: open.record.clone(), durable_first })
             }
             Ok(None) => self.finish(closed, None, deliveries, recorder),
-            // Acknowledged updates are not given up because the disk has failed.
+            // A failed disk does not cost the round its acknowledged updates.
             Err(CombineError::Read(failed)) => Err(failed),
             Err(failed) => {
-                error!(round = closed.number, "the round ends early: {failed}");
+                error!(round = closed.id.round, error = %failed, "the round ends early");
                 self.finish(closed, Some(Code::NonFiniteResult), deliveries, recorder)
             }
         }
     }
 
     /// A round before its first exchange.
-    fn begin<D: Deliveries>(&self, record: RoundRecord, deliveries: &D) -> Result<Open, D::Error> {
-        let past = self.past(record.number, deliveries)?;
-        Ok(Open { record, made: vec![], found: vec![], dropouts: Dropouts::default(), past })
+    fn begin<D: Deliveries>(&self, record: RoundRecord, deliveries: &D) -> Result<OpenRound, D::Error> {
+        let past = self.past(record.round, deliveries)?;
+        Ok(OpenRound { record, made: vec![], findings: vec![], dropouts: Dropouts::default(), past })
     }
 
-    /// A strategy without memory is shown the fleet: at the start of a run, and after going back.
+    /// Shows the fleet to a strategy without state: at the start of a run, and after a rollback to it.
     fn show_fleet(&mut self) {
         if self.run.fresh {
             let fleet = self.run.guard.enrolled(&self.run.fleet);
@@ -322,7 +345,7 @@ impl Conductor {
     }
 }
 
-fn member(record: &DeviceRecord) -> Member<'_> {
+fn member(record: &DeviceRecord) -> FleetDevice<'_> {
     let DeviceRecord { device, tier, data, .. } = record;
-    Member { device, tier: *tier, samples: f64::from(data.train_samples), groups: &data.groups }
+    FleetDevice { device, tier: *tier, samples: f64::from(data.train_samples), groups: &data.groups }
 }

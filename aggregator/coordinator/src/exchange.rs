@@ -1,268 +1,194 @@
-//! One exchange of a Round: who was asked, who has answered, and when it may close.
+//! One exchange of a round: which devices are asked, which have answered, and when it may close.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use common::{
-    Code, DeviceId, Duration, Instant, Tier,
-    message::{Offer, Scalars, Score, Task, Ticket},
-};
+use common::{DeviceId, Duration, ExchangeId, Instant, Tier};
 
 use crate::{
-    announcement::{Announcement, upload},
-    patience::{Patience, Tally},
+    announcement::Announcement,
+    pacing::{Deadlines, TierCounts},
     published::Published,
 };
-use strategies::{check::check_scalars, strategy::Kind};
+use strategies::strategy::Kind;
 
+mod closed;
 mod interrupted;
-mod queue;
+mod review;
 mod roster;
 mod upload;
+mod upload_queue;
 
+pub use closed::ClosedExchange;
 pub use interrupted::InterruptedUploads;
-pub use queue::Queue;
-pub use roster::{Roster, Seat};
+pub use review::ExpectedOffer;
+pub use roster::{AnswerState, Roster, RosterEntry};
 pub use upload::Upload;
+pub use upload_queue::UploadQueue;
 
-/// What a round is for.
+/// What an exchange is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Purpose {
+    /// Part of a round.
     Train,
-    /// Scores of the present model, nothing else.
+    /// Scores of the final model, nothing else.
     Evaluate,
 }
 
+/// An exchange that devices have been told of.
 #[derive(Clone, Debug)]
 pub struct OpenExchange {
-    pub number: u32,
-    /// Exchange of the round, from 0.
-    pub exchange: u8,
+    /// Its round and number.
+    pub id: ExchangeId,
+    /// What it asks for.
     pub kind: Kind,
+    /// Whether a round follows from it.
     pub purpose: Purpose,
+    /// When devices were told of it.
     pub opened: Instant,
-    /// It was complete when the aggregator was started again.
+    /// It was complete when the aggregator was restarted.
     pub complete_at_start: bool,
-    /// Every deadline has passed without a quorum; the round closes as soon as there is one.
+    /// Every deadline has passed without a quorum; the exchange closes as soon as there is one.
     pub overdue: bool,
-    /// How far the clock has been looked at.
-    pub seen: Instant,
-    /// When to look next whether devices have fallen silent.
-    pub next_look: Option<Instant>,
-    /// The last answer, and when the one before it came.
-    pub last: Option<LastAnswer>,
-    /// By tier: with so many updates it is content. Empty: it wants everybody.
+    /// Deadlines up to here have been checked.
+    pub checked_until: Instant,
+    /// When to check next whether devices have fallen silent.
+    pub next_silence_check: Option<Instant>,
+    /// `None` until a device has answered.
+    pub last_answer: Option<LastAnswer>,
+    /// Updates of each tier that are enough; empty: all.
     pub wanted: Vec<usize>,
     /// Delivered after the deadline of their tier.
     pub late: BTreeSet<DeviceId>,
+    /// Learning rate of the round.
     pub lr: f32,
-    pub seats: Roster,
-    pub parked: InterruptedUploads,
-    /// What each of them is told.
-    pub tasks: BTreeMap<DeviceId, Task>,
-    /// A vector that is sent along, by tier; empty = none.
+    /// The devices that are asked.
+    pub roster: Roster,
+    /// Uploads that can be resumed.
+    pub interrupted: InterruptedUploads,
+    /// A vector that is sent along, by tier; empty: none.
     pub guide: Vec<Published>,
 }
 
-/// The answer for which all others have waited.
+/// The answer that came last.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LastAnswer {
+    /// The device that answered.
     pub device: DeviceId,
+    /// When it answered.
     pub at: Instant,
-    /// Longer than all other answers of the exchange took.
-    pub held_up: Duration,
+    /// Time since the answer before it.
+    pub delay: Duration,
     /// The device's longest silence.
-    pub quiet: Duration,
-}
-
-/// Who did what in a round that has ended.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ClosedExchange {
-    pub number: u32,
-    pub exchange: u8,
-    pub kind: Kind,
-    pub lr: f32,
-    pub opened: Instant,
-    pub closed: Instant,
-    /// Devices whose update counts, with their scalars.
-    pub delivered: Vec<(DeviceId, Tier, Scalars)>,
-    /// Devices whose update was refused.
-    pub refused: Vec<(DeviceId, Tier, Code)>,
-    /// Devices that were asked and did not answer in time.
-    pub silent: Vec<(DeviceId, Tier)>,
-    /// Those of the silent that had no connection any more.
-    pub gone: Vec<(DeviceId, Tier)>,
-    /// Those of the delivered that came after the deadline of their tier.
-    pub late: Vec<(DeviceId, Tier)>,
-}
-
-impl ClosedExchange {
-    /// Nothing has happened yet.
-    pub fn empty(number: u32, lr: f32, opened: Instant) -> Self {
-        Self {
-            number,
-            exchange: 0,
-            kind: Kind::Train,
-            lr,
-            opened,
-            closed: opened,
-            delivered: vec![],
-            refused: vec![],
-            silent: vec![],
-            gone: vec![],
-            late: vec![],
-        }
-    }
+    pub silence: Duration,
 }
 
 impl OpenExchange {
-    pub fn open(exchange: Announcement, purpose: Purpose, opened: Instant) -> Self {
-        let Announcement { round: number, number: exchange, kind, lr, seats, guide } = exchange;
-        let asked = |(device, tier, _): &(DeviceId, Tier, Task)| (device.clone(), *tier);
+    /// An exchange of which devices are told now.
+    pub fn open(announcement: Announcement, purpose: Purpose, opened: Instant) -> Self {
+        let Announcement { id, kind, lr, asked, guide } = announcement;
         Self {
-            number,
-            exchange,
+            id,
             kind,
             purpose,
             opened,
             complete_at_start: false,
             overdue: false,
-            seen: opened,
-            next_look: None,
-            last: None,
+            checked_until: opened,
+            next_silence_check: None,
+            last_answer: None,
             wanted: vec![],
             late: BTreeSet::new(),
             lr,
-            seats: Roster::new(seats.iter().map(asked)),
-            parked: InterruptedUploads::default(),
-            tasks: seats.into_iter().map(|(device, _, task)| (device, task)).collect(),
+            roster: Roster::new(asked),
+            interrupted: InterruptedUploads::default(),
             guide,
         }
     }
 
-    /// Every tier is done and something has arrived, or the round is given up; see [`crate::patience`]. What is half written is
-    /// waited for in any case.
-    pub fn may_close(&self, now: Instant, patience: &Patience) -> bool {
-        let tallies = self.seats.tallies();
-        let storing: usize = tallies.iter().map(|tally| tally.storing).sum();
-        let delivered: usize = tallies.iter().map(|tally| tally.delivered).sum();
-        if tallies.iter().all(Tally::is_settled) {
+    /// Every tier is done and something has arrived, or the exchange is given up; see [`crate::pacing`]. Updates that are
+    /// being written are waited for in any case.
+    pub fn may_close(&self, now: Instant, deadlines: &Deadlines) -> bool {
+        let tiers = self.roster.tier_counts();
+        let storing: usize = tiers.iter().map(|counts| counts.storing).sum();
+        let delivered: usize = tiers.iter().map(|counts| counts.delivered).sum();
+        if tiers.iter().all(TierCounts::is_settled) {
             return true;
         }
         let waited = now - self.opened;
-        let done = (0..).map_while(Tier::new).zip(tallies).all(|(tier, tally)| {
-            tally.is_complete() || self.is_content(tier, tally) || patience.may_leave(tier, tally, waited)
+        let done = self.tiers().all(|(tier, counts)| {
+            counts.is_complete() || self.has_wanted(tier, counts) || deadlines.may_close(tier, counts, waited)
         });
-        let over = patience.give_up().is_some_and(|limit| waited >= limit);
+        let over = deadlines.give_up().is_some_and(|limit| waited >= limit);
         storing == 0 && (delivered > 0 && done || over)
     }
 
-    /// As many updates of a tier are there as were wanted.
-    fn is_content(&self, tier: Tier, tally: &Tally) -> bool {
+    /// As many devices of a tier have delivered as are wanted.
+    fn has_wanted(&self, tier: Tier, counts: &TierCounts) -> bool {
         let wanted = self.wanted.get(tier.index());
-        wanted.is_some_and(|&wanted| tally.delivered >= wanted.min(tally.able()))
+        wanted.is_some_and(|&wanted| counts.delivered >= wanted.min(counts.eligible()))
     }
 
-    /// No update is there, and no device of whom one is expected.
+    /// No update has arrived, and none is expected.
     pub fn is_deserted(&self) -> bool {
-        let deserted = |tally: &Tally| tally.delivered == 0 && tally.storing == 0 && tally.able() == 0;
-        self.seats.tallies().iter().all(deserted)
+        let deserted =
+            |counts: &TierCounts| counts.delivered == 0 && counts.storing == 0 && counts.eligible() == 0;
+        self.roster.tier_counts().iter().all(deserted)
     }
 
     /// A device has answered.
-    pub fn note_answer(&mut self, device: &DeviceId, now: Instant, quiet: Duration) {
-        let before = self.last.as_ref().map_or(self.opened, |last| last.at);
-        self.last = Some(LastAnswer { device: device.clone(), at: now, held_up: now - before, quiet });
+    pub fn note_answer(&mut self, device: &DeviceId, now: Instant, silence: Duration) {
+        let before = self.last_answer.as_ref().map_or(self.opened, |last| last.at);
+        self.last_answer = Some(LastAnswer { device: device.clone(), at: now, delay: now - before, silence });
     }
 
-    /// Looks for silent devices at this time at the latest.
-    pub fn look_by(&mut self, limit: Option<Instant>) {
-        self.next_look = self.next_look.into_iter().chain(limit).min();
+    /// Checks for silent devices at this time at the latest.
+    pub fn check_silence_by(&mut self, limit: Option<Instant>) {
+        self.next_silence_check = self.next_silence_check.into_iter().chain(limit).min();
     }
 
-    /// The next moment at which time alone may close the round.
-    pub fn next_limit(&self, patience: &Patience) -> Option<Instant> {
-        let tallies = self.seats.tallies();
-        let tiers = (0..).map_while(Tier::new).zip(tallies).filter(|(_, tally)| tally.asked > 0);
-        let limits = tiers.map(|(tier, _)| patience.deadline(tier)).chain(patience.give_up());
+    /// The next moment at which time alone may close the exchange.
+    pub fn next_limit(&self, deadlines: &Deadlines) -> Option<Instant> {
+        let asked = self.tiers().filter(|(_, counts)| counts.asked > 0);
+        let limits = asked.map(|(tier, _)| deadlines.deadline(tier)).chain(deadlines.give_up());
         let limits = limits.map(|limit| self.opened + limit);
-        limits.chain(self.next_look).filter(|&limit| limit > self.seen).min()
+        limits.chain(self.next_silence_check).filter(|&limit| limit > self.checked_until).min()
     }
 
     /// Time has passed.
-    pub fn look_at(&mut self, now: Instant, patience: &Patience) {
-        self.seen = self.seen.max(now);
-        let last = self.seats.iter().map(|(_, tier, _)| patience.deadline(tier)).max();
+    pub fn handle_timeout(&mut self, now: Instant, deadlines: &Deadlines) {
+        self.checked_until = self.checked_until.max(now);
+        let last = self.roster.iter().map(|(_, entry)| deadlines.deadline(entry.tier)).max();
         self.overdue = last.is_some_and(|last| now >= self.opened + last);
     }
 
     /// Notes whether an update that has just become durable is late.
-    pub fn note_delivered(&mut self, device: &DeviceId, now: Instant, patience: &Patience) {
-        if let Some((tier, Seat::Delivered(_))) = self.seats.get(device)
-            && now > self.opened + patience.deadline(*tier)
+    pub fn note_delivered(&mut self, device: &DeviceId, now: Instant, deadlines: &Deadlines) {
+        if let Some(RosterEntry { tier, state: AnswerState::Delivered(_), .. }) = self.roster.get(device)
+            && now > self.opened + deadlines.deadline(*tier)
         {
             self.late.insert(device.clone());
         }
     }
 
-    pub fn delivered(&self) -> impl Iterator<Item = (&DeviceId, Tier, &Scalars)> {
-        self.seats.iter().filter_map(|(device, tier, seat)| match seat {
-            Seat::Delivered(scalars) => Some((device, tier, scalars)),
-            _ => None,
-        })
-    }
-
-    /// The outcome, device by device.
-    pub fn settle(&self, closed: Instant, connected: impl Fn(&DeviceId) -> bool) -> ClosedExchange {
-        let mut result = ClosedExchange {
-            number: self.number,
-            exchange: self.exchange,
-            kind: self.kind,
-            lr: self.lr,
-            opened: self.opened,
-            closed,
-            delivered: vec![],
-            refused: vec![],
-            silent: vec![],
-            gone: vec![],
-            late: vec![],
-        };
-        for (device, tier, seat) in self.seats.iter() {
-            if self.late.contains(device) {
-                result.late.push((device.clone(), tier));
-            }
-            match seat {
-                Seat::Delivered(scalars) => result.delivered.push((device.clone(), tier, scalars.clone())),
-                Seat::Refused(code) => result.refused.push((device.clone(), tier, *code)),
-                _ => {
-                    if !connected(device) {
-                        result.gone.push((device.clone(), tier));
-                    }
-                    result.silent.push((device.clone(), tier));
-                }
-            }
-        }
-        result
-    }
-
-    /// If somebody waits for a place: takes that of an upload whose device is gone, or else of the slowest one that is too
-    /// slow. It will offer its update again and goes on where it was, as far as room for `most` of them allows. False
-    /// if there is none.
+    /// Makes room for an upload that waits: interrupts one whose device is disconnected, or else the slowest of those that
+    /// are too slow. False if there is none.
     ///
-    /// Turns of whoever was interrupted before get longer, so that a fleet of which everybody is slow gets done; but not
-    /// for those who come for the first time.
+    /// The device will offer its update again. The upload resumes where it was, unless more than `most` are interrupted.
+    /// The turn of a device doubles with each interruption, so that a fleet of slow devices makes progress. It does not
+    /// double while a device waits that was never interrupted.
     pub fn interrupt_upload(
         &mut self,
         now: Instant,
         most: usize,
         connected: impl Fn(&DeviceId) -> bool,
     ) -> bool {
-        let queue = &self.seats.queue;
-        let Some(patience) = queue.first().map(|first| queue.lost(first)) else { return false };
-        let gone = self.seats.uploads().find(|(device, _)| !connected(device));
+        let queue = &self.roster.queue;
+        let Some(first_lost) = queue.first().map(|first| queue.lost_turns(first)) else { return false };
+        let gone = self.roster.uploads().find(|(device, _)| !connected(device));
         let pace = |(device, upload): (_, &Upload)| {
-            Some((upload.is_slow(now, patience.min(queue.lost(device)))?, device))
+            Some((upload.slow_pace(now, first_lost.min(queue.lost_turns(device)))?, device))
         };
-        let slowest = || self.seats.uploads().filter_map(pace).min();
+        let slowest = || self.roster.uploads().filter_map(pace).min();
         let (device, slow) = match gone {
             Some((device, _)) => (device.clone(), false),
             None => match slowest() {
@@ -271,83 +197,15 @@ impl OpenExchange {
             },
         };
         if slow {
-            self.seats.queue.note_lost(&device);
+            self.roster.queue.note_lost_turn(&device);
         }
-        if let Some(Seat::Uploading(upload)) = self.seats.set(&device, Seat::Assigned) {
-            self.parked.park(device, *upload, most);
+        if let Some(AnswerState::Uploading(upload)) = self.roster.set(&device, AnswerState::Assigned) {
+            self.interrupted.keep(device, *upload, most);
         }
         true
     }
 
-    /// What is wrong with an offer, before a byte of it is fetched. `targets` are those of the device's test samples, by
-    /// its Hello.
-    pub fn review(
-        &self,
-        device: &DeviceId,
-        offer: &Offer,
-        ticket: Ticket,
-        model_check: u32,
-        parameters: usize,
-        targets: u64,
-    ) -> Result<(), Code> {
-        if offer.ticket != ticket {
-            return Err(Code::WrongRound);
-        }
-        let task = self.tasks.get(device).ok_or(Code::NotSelected)?;
-        if offer.model_check != model_check {
-            return Err(Code::WrongModel);
-        }
-        if offer.update.bytes != upload(task, parameters).1 {
-            return Err(Code::WrongShape);
-        }
-        review_scalars(&offer.scalars, targets)
-    }
-}
-
-/// The largest loss that a device can have computed. Squares of it, as in a variance, are finite.
-const LARGEST_LOSS: f64 = f32::MAX as f64;
-
-fn review_scalars(scalars: &Scalars, targets: u64) -> Result<(), Code> {
-    check_scalars(scalars)?;
-    let scores = || [scalars.test, scalars.personal].into_iter().flatten();
-    let losses = [scalars.loss_before].into_iter().chain(scalars.loss_after);
-    if !losses.chain(scores().map(|score| score.loss)).all(|loss| (0.0..=LARGEST_LOSS).contains(&loss)) {
-        return Err(Code::NonFiniteLoss);
-    }
-    let counted = |score: Score| score.correct <= score.samples && u64::from(score.samples) <= targets;
-    if scores().all(counted) { Ok(()) } else { Err(Code::ImplausibleSamples) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scores_must_be_possible() {
-        let score = |samples, correct, loss| Score { samples, correct, loss };
-        let of =
-            |test, personal| Scalars { samples: 10, loss_before: 1.0, test, personal, ..Scalars::default() };
-        let review = |score: Score| {
-            let verdicts =
-                [of(Some(score), None), of(None, Some(score))].map(|scalars| review_scalars(&scalars, 5));
-            assert_eq!(verdicts[0], verdicts[1]);
-            verdicts[0]
-        };
-        assert_eq!(review_scalars(&of(None, None), 0), Ok(()));
-        for possible in [score(5, 5, 0.0), score(5, 0, 2.3), score(0, 0, 0.0), score(4, 3, f32::MAX.into())] {
-            assert_eq!(review(possible), Ok(()), "{possible:?}");
-        }
-        for counts in [score(5, 6, 1.0), score(6, 6, 1.0), score(u32::MAX, 0, 1.0)] {
-            assert_eq!(review(counts), Err(Code::ImplausibleSamples), "{counts:?}");
-        }
-        for loss in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
-            assert_eq!(review(score(5, 5, loss)), Err(Code::NonFiniteLoss), "{loss}");
-            let before = Scalars { loss_before: loss, ..of(None, None) };
-            let after = Scalars { loss_after: Some(loss), ..of(None, None) };
-            assert_eq!(
-                [before, after].map(|scalars| review_scalars(&scalars, 5)),
-                [Err(Code::NonFiniteLoss); 2]
-            );
-        }
+    fn tiers(&self) -> impl Iterator<Item = (Tier, &TierCounts)> {
+        (0..).map_while(Tier::new).zip(self.roster.tier_counts())
     }
 }

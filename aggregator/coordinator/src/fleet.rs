@@ -1,4 +1,4 @@
-//! Who is there: the devices the aggregator knows, their tiers and their connections.
+//! The devices of a run: their tiers, connections and timing.
 
 use std::collections::BTreeMap;
 
@@ -7,47 +7,59 @@ use common::{
     message::{Hello, Refusal},
 };
 
-use crate::patience::{Past, Pulse};
+use crate::pacing::{DeviceTiming, Liveness};
 use strategies::{device::DeviceRecord, strategy::Needs, tiered::TierPlan};
 
-/// Training samples without which none can be kept for validation.
+/// Fewest training samples of which some can be kept for validation.
 const MIN_VALIDATED: u32 = 5;
 
-/// One connection, numbered by the shell. A device that reconnects has a new one.
+/// One connection, numbered by the driver. A device that reconnects has a new one.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub u64);
 
 /// A device that has said Hello at least once.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct RegisteredDevice {
+    /// What the store keeps of it.
     pub record: DeviceRecord,
+    /// Its connection, if it has one.
     pub conn: Option<ConnId>,
+    /// Longest chunk in bytes that it takes.
     pub max_chunk: u32,
-    /// It was here since the gateway was started.
+    /// It has connected since the gateway was started.
     pub returned: bool,
-    pub pulse: Pulse,
-    pub past: Past,
+    /// Its signs of life.
+    pub liveness: Liveness,
+    /// Its usual timing.
+    pub timing: DeviceTiming,
 }
 
-/// All members, in DeviceId order.
+/// All devices of a run, in DeviceId order.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
-    members: BTreeMap<DeviceId, Member>,
+    devices: BTreeMap<DeviceId, RegisteredDevice>,
     /// Tiers that the operator has fixed.
     fixed: BTreeMap<DeviceId, Tier>,
 }
 
 impl Fleet {
-    pub fn new(fixed: BTreeMap<DeviceId, Tier>, known: Vec<DeviceRecord>) -> Self {
-        let member = |record: DeviceRecord| {
-            let device = record.device.clone();
-            let (pulse, past) = (Pulse::default(), Past::default());
-            (device, Member { record, conn: None, max_chunk: u32::MAX, returned: false, pulse, past })
+    /// `registered`: the devices of the run so far, none of them connected.
+    pub fn new(fixed: BTreeMap<DeviceId, Tier>, registered: Vec<DeviceRecord>) -> Self {
+        let disconnected = |record: DeviceRecord| {
+            let device = RegisteredDevice {
+                record,
+                conn: None,
+                max_chunk: u32::MAX,
+                returned: false,
+                liveness: Liveness::default(),
+                timing: DeviceTiming::default(),
+            };
+            (device.record.device.clone(), device)
         };
-        Self { members: known.into_iter().map(member).collect(), fixed }
+        Self { devices: registered.into_iter().map(disconnected).collect(), fixed }
     }
 
-    /// Admits a device or says why not. Returns the record if it is new or has changed.
+    /// Admits a device, or returns the reason why not. Returns the record if it is new or has changed.
     pub fn admit(
         &mut self,
         hello: &Hello,
@@ -73,17 +85,17 @@ impl Fleet {
             budget: hello.budget,
             data: hello.data.clone(),
         };
-        let known = self.members.get(&hello.device);
-        let changed = (known.map(|known| &known.record) != Some(&record)).then(|| record.clone());
-        let (pulse, past) = known.map(|known| (known.pulse, known.past.clone())).unwrap_or_default();
+        let known = self.devices.remove(&hello.device);
+        let changed = known.as_ref().is_none_or(|known| known.record != record).then(|| record.clone());
+        let (liveness, timing) = known.map(|known| (known.liveness, known.timing)).unwrap_or_default();
         let (conn, max_chunk) = (Some(conn), hello.max_chunk);
-        let member = Member { record, conn, max_chunk, returned: true, pulse, past };
-        self.members.insert(hello.device.clone(), member);
+        let device = RegisteredDevice { record, conn, max_chunk, returned: true, liveness, timing };
+        self.devices.insert(hello.device.clone(), device);
         Ok(changed)
     }
 
-    /// The widest tier that fits and that the device's certificate allows, unless the operator has fixed one (which
-    /// must fit and be allowed, too).
+    /// The widest tier that fits and that the device's certificate allows. If the operator has fixed a tier, only that one is
+    /// considered.
     fn assign(&self, hello: &Hello, tiers: &[TierPlan], allowed: TierSet) -> Result<Tier, Refusal> {
         let numbered = tiers.iter().enumerate().filter_map(|(index, plan)| Some((Tier::new(index)?, plan)));
         let fixed = self.fixed.get(&hello.device);
@@ -94,8 +106,10 @@ impl Fleet {
             return Err(Code::TierNotAllowed.into());
         }
         let Some(&(tier, plan)) = chosen else {
-            let (need, have) = wanted.last().map_or((0, 0), |(_, plan)| plan.shortage(hello));
-            return Err(Refusal { code: Code::DoesNotFit, need, have });
+            return Err(wanted.last().map_or(Code::DoesNotFit.into(), |(_, plan)| {
+                let (need, have) = plan.shortage(hello);
+                Refusal { code: Code::DoesNotFit, need, have }
+            }));
         };
         let data = &hello.data;
         if !plan.takes(hello) {
@@ -113,48 +127,52 @@ impl Fleet {
 
     /// Forgets a connection; true if it was the device's present one.
     pub fn leave(&mut self, device: &DeviceId, conn: ConnId) -> bool {
-        match self.members.get_mut(device) {
-            Some(member) if member.conn == Some(conn) => {
-                member.conn = None;
+        match self.devices.get_mut(device) {
+            Some(device) if device.conn == Some(conn) => {
+                device.conn = None;
                 true
             }
             _ => false,
         }
     }
 
-    pub fn member_mut(&mut self, device: &DeviceId) -> Option<&mut Member> {
-        self.members.get_mut(device)
+    /// A device of the run.
+    pub fn get(&self, device: &DeviceId) -> Option<&RegisteredDevice> {
+        self.devices.get(device)
     }
 
-    /// The device is no member any more. False if it was none.
+    /// The same for changes.
+    pub fn get_mut(&mut self, device: &DeviceId) -> Option<&mut RegisteredDevice> {
+        self.devices.get_mut(device)
+    }
+
+    /// Removes a device; false if the fleet does not have it.
     pub fn remove(&mut self, device: &DeviceId) -> bool {
-        self.members.remove(device).is_some()
+        self.devices.remove(device).is_some()
     }
 
+    /// Whether a device has a connection.
     pub fn is_connected(&self, device: &DeviceId) -> bool {
-        self.member(device).is_some_and(|member| member.conn.is_some())
-    }
-
-    pub fn member(&self, device: &DeviceId) -> Option<&Member> {
-        self.members.get(device)
+        self.get(device).is_some_and(|device| device.conn.is_some())
     }
 
     /// Devices with a connection, in DeviceId order.
-    pub fn connected(&self) -> impl Iterator<Item = (&DeviceId, &Member, ConnId)> {
-        self.members.iter().filter_map(|(device, member)| Some((device, member, member.conn?)))
+    pub fn connected(&self) -> impl Iterator<Item = &RegisteredDevice> {
+        self.devices().filter(|device| device.conn.is_some())
     }
 
-    /// How many there are, connected or not.
-    pub fn known(&self) -> usize {
-        self.members.len()
+    /// All devices, connected or not, in DeviceId order.
+    pub fn devices(&self) -> impl Iterator<Item = &RegisteredDevice> {
+        self.devices.values()
     }
 
-    /// Whether another device is connected than these.
-    pub fn has_others(&self, is_one_of_them: impl Fn(&DeviceId) -> bool) -> bool {
-        self.connected().any(|(device, ..)| !is_one_of_them(device))
+    /// How many devices there are, connected or not.
+    pub fn len(&self) -> usize {
+        self.devices.len()
     }
 
-    pub fn members(&self) -> impl Iterator<Item = &Member> {
-        self.members.values()
+    /// No device has registered.
+    pub fn is_empty(&self) -> bool {
+        self.devices.is_empty()
     }
 }

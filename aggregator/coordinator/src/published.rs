@@ -7,31 +7,39 @@ use std::{
 };
 
 use bytes::Bytes;
-use common::{Codec, Tier, transfer::LinkLimits, wire};
+use common::{Codec, Tier, TransferId, transfer::LinkLimits, wire};
 
+use crate::per_tier::value_of;
 use strategies::{kernel, strategy::PerTier, tiered::TieredModel};
 
-/// Frames with shorter chunks are for boards, one at a time; keeping them would cost more than forming them.
-const SHARED_FROM: u32 = 8 << 10;
+/// Frames of shorter chunks are formed each time: they go to single boards, and keeping them would cost more.
+const MIN_SHARED_CHUNK: u32 = 8 << 10;
 
-/// What can be fetched: the slice of a tier, a guide, or a file.
+/// Bytes that can be fetched: the slice of a tier, a guide, or a file.
 #[derive(Clone, Debug)]
 pub struct Published {
     bytes: Bytes,
     check: u32,
-    frames: Arc<Mutex<Frames>>,
+    frames: Arc<Mutex<FrameCache>>,
 }
 
-/// Whoever fetches decides where chunks begin, so only so many are kept: twice what all devices have that fetch in order.
+/// Frames that were formed already. A peer decides where chunks begin, so their total length is bounded: twice that of all
+/// frames of devices that fetch in order.
 #[derive(Debug, Default)]
-struct Frames {
-    /// By transfer and range.
-    formed: BTreeMap<(u32, u32, u32), Bytes>,
+struct FrameCache {
+    formed: BTreeMap<ChunkKey, Bytes>,
     bytes: usize,
 }
 
-impl Frames {
-    fn keep(&mut self, key: (u32, u32, u32), frame: Bytes, most: usize) {
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct ChunkKey {
+    transfer: TransferId,
+    start: u32,
+    end: u32,
+}
+
+impl FrameCache {
+    fn keep(&mut self, key: ChunkKey, frame: Bytes, most: usize) {
         if self.bytes + frame.len() > most {
             *self = Self::default();
         }
@@ -53,24 +61,26 @@ pub fn publish(model: &TieredModel, parameters: &[f32], codecs: &PerTier<Codec>)
         .filter_map(Tier::new)
         .map(|tier| {
             model.gather(tier, parameters, &mut slice);
-            Published::encode(&slice, codecs.of(tier).unwrap_or_default())
+            Published::encode(&slice, value_of(codecs, tier))
         })
         .collect()
 }
 
 impl Published {
+    /// Bytes that can be fetched as they are.
     pub fn new(bytes: Bytes) -> Self {
         let check = wire::crc32(&bytes);
         Self { bytes, check, frames: Arc::default() }
     }
 
     fn encode(slice: &[f32], codec: Codec) -> Self {
-        let mut bytes = vec![0; codec.encoded_len(slice.len()).unwrap_or(0) as usize];
-        // The length was just computed for this slice.
-        let _ = kernel::int8::encode(codec, slice, 0, &mut bytes);
+        let len = codec.encoded_len(slice.len()).expect("a run starts only if every slice fits a transfer");
+        let mut bytes = vec![0; len as usize];
+        kernel::int8::encode(codec, slice, 0, &mut bytes).expect("the buffer has the encoded length");
         Self::new(bytes.into())
     }
 
+    /// All bytes.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -81,12 +91,12 @@ impl Published {
     }
 
     /// The frame of a chunk.
-    pub fn frame(&self, transfer: u32, range: Range<u32>) -> Option<Bytes> {
-        if range.end.saturating_sub(range.start) < SHARED_FROM {
+    pub fn frame(&self, transfer: TransferId, range: Range<u32>) -> Option<Bytes> {
+        if range.end.saturating_sub(range.start) < MIN_SHARED_CHUNK {
             return self.form(transfer, range);
         }
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (transfer, range.start, range.end);
+        let key = ChunkKey { transfer, start: range.start, end: range.end };
         if let Some(frame) = frames.formed.get(&key) {
             return Some(frame.clone());
         }
@@ -95,7 +105,7 @@ impl Published {
         Some(frame)
     }
 
-    fn form(&self, transfer: u32, range: Range<u32>) -> Option<Bytes> {
+    fn form(&self, transfer: TransferId, range: Range<u32>) -> Option<Bytes> {
         let data = self.bytes.get(range.start as usize..range.end as usize)?;
         let mut frame = vec![0; data.len() + wire::CHUNK_OVERHEAD];
         wire::encode_chunk(transfer, range.start, data.len(), &mut frame, |to| to.copy_from_slice(data))
@@ -113,25 +123,25 @@ mod tests {
     #[test]
     fn frames_are_formed_once_and_say_what_they_carry() {
         let published = Published::new((0..40_000u32).map(|x| x as u8).collect());
-        let frame = published.frame(7, 0..20_000).unwrap();
-        let again = published.clone().frame(7, 0..20_000).unwrap();
+        let frame = published.frame(TransferId(7), 0..20_000).unwrap();
+        let again = published.clone().frame(TransferId(7), 0..20_000).unwrap();
         assert_eq!(frame.as_ptr(), again.as_ptr());
         let data = &published.bytes()[..20_000];
-        assert_eq!(Frame::decode(&frame), Ok(Frame::Chunk { transfer: 7, offset: 0, data }));
+        assert_eq!(Frame::decode(&frame), Ok(Frame::Chunk { transfer: TransferId(7), offset: 0, data }));
         // Another transfer, and short chunks.
-        assert_ne!(published.frame(8, 0..20_000).unwrap(), frame);
+        assert_ne!(published.frame(TransferId(8), 0..20_000).unwrap(), frame);
         assert_ne!(
-            published.frame(7, 0..100).unwrap().as_ptr(),
-            published.frame(7, 0..100).unwrap().as_ptr()
+            published.frame(TransferId(7), 0..100).unwrap().as_ptr(),
+            published.frame(TransferId(7), 0..100).unwrap().as_ptr()
         );
-        assert_eq!(published.frame(7, 30_000..50_000), None);
+        assert_eq!(published.frame(TransferId(7), 30_000..50_000), None);
     }
 
     #[test]
-    fn who_fetches_from_everywhere_makes_us_remember_no_more() {
+    fn fetching_from_every_offset_does_not_grow_the_frame_cache() {
         let published = Published::new(vec![1; 40_000].into());
         for start in 0..3000 {
-            assert!(published.frame(7, start..start + 30_000).is_some());
+            assert!(published.frame(TransferId(7), start..start + 30_000).is_some());
             let frames = published.frames.lock().unwrap();
             let kept: usize = frames.formed.values().map(Bytes::len).sum();
             assert_eq!(kept, frames.bytes);

@@ -1,7 +1,7 @@
-//! What is written down of an open round and of the updates in it.
+//! What the store keeps of an open round and of the updates in it.
 
 use common::{
-    Codec, DeviceId, Tier,
+    Code, Codec, DeviceId, ExchangeId, Tier,
     message::{Scalars, Ticket},
 };
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,12 @@ use strategies::strategy::Kind;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoundRecord {
     /// From 1.
-    pub number: u32,
+    pub round: u32,
     /// Part of its tickets; see [`common::message::Ticket`].
     pub attempt: u16,
-    pub selected: Vec<Selected>,
-    /// Updates of each tier that it is content with; empty: all.
+    /// Devices that the round may ask, in DeviceId order.
+    pub selected: Vec<DeviceInTier>,
+    /// Updates of each tier that are enough; empty: all.
     pub wanted: Vec<usize>,
     /// The exchanges so far; the last one is open.
     pub exchanges: Vec<ExchangeRecord>,
@@ -24,38 +25,59 @@ pub struct RoundRecord {
 /// One exchange of a round.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExchangeRecord {
+    /// What it asks for.
     pub kind: Kind,
-    /// Of all that devices are told in it.
+    /// Checksum of everything that devices are told in it.
     pub digest: u32,
+    /// In DeviceId order.
     pub asked: Vec<DeviceId>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Selected {
+/// A device and the tier that it has in a round.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct DeviceInTier {
+    /// Its name.
     pub device: DeviceId,
+    /// The tier that it has in the round.
     pub tier: Tier,
 }
 
+/// A device whose answer was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RefusedDevice {
+    /// Its name.
+    pub device: DeviceId,
+    /// The tier that it has in the round.
+    pub tier: Tier,
+    /// The reason.
+    pub code: Code,
+}
+
 impl RoundRecord {
-    /// The exchange that is open.
-    pub fn exchange(&self) -> u8 {
-        self.exchanges.len().saturating_sub(1).try_into().unwrap_or(u8::MAX)
+    /// The exchange that is open; the first one if the round has none yet.
+    pub fn open_exchange(&self) -> ExchangeId {
+        ExchangeId { round: self.round, exchange: self.exchanges.len().saturating_sub(1) as u8 }
     }
 }
 
 /// Everything about an update except its bytes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Header {
+pub struct UpdateHeader {
+    /// Of the offer.
     pub ticket: Ticket,
+    /// The device that sent it.
     pub device: DeviceId,
+    /// The tier that the device has in the round.
     pub tier: Tier,
-    /// What it was sent for.
+    /// The kind of exchange that asked for it.
     pub kind: Kind,
     /// Vectors of the slice's length in the payload.
     pub vectors: u8,
     /// Learning rate of the round.
     pub lr: f32,
+    /// Encoding of the payload.
     pub codec: Codec,
+    /// The numbers beside the payload.
     pub scalars: Scalars,
     /// Squared norm per region, from the check on arrival.
     pub norms: Vec<f64>,

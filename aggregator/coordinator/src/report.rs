@@ -1,105 +1,143 @@
-//! What a round leaves behind: who took part, how it went for whom, and how fair that is.
+//! The figures of a round: participation, losses and accuracies, fairness between devices and tiers, traffic.
 
 use common::{
-    Code, DeviceId, Tier,
+    Code,
     brief::Signal,
-    message::Score,
     metrics::{Better, Gaps, GroupFairness, Summary, TierSplit, WeightFigures},
 };
 use serde::Serialize;
 
-use crate::exchange::{ClosedExchange, Purpose};
+use crate::{
+    exchange::{ClosedExchange, Purpose},
+    record::RefusedDevice,
+};
 use strategies::{
-    combine::{Conflicts, Outcome, RegionNote},
-    guard::GuardLine,
+    combine::{Conflicts, Outcome},
+    guard::GuardFinding,
 };
 
 mod figures;
 pub mod history;
+mod parts;
 
-/// One round in numbers. Losses and accuracies are those of the model that devices received, as devices said them; `guard` says what
-/// counted for the model instead.
+use parts::{
+    device_lines, gaps, groups, participation, personal, pooled, refused_line, region_line, silent_line,
+    split, summaries, weight_figures,
+};
+
+/// One round in numbers.
+///
+/// Losses and accuracies belong to the model that devices received, and are as devices reported them. `guard` lists the values
+/// that counted instead.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RoundReport {
+    /// From 1.
     pub round: u32,
     /// `train`, or `evaluate` for the scores of the final model.
     pub purpose: &'static str,
+    /// Learning rate of the round.
     pub lr: f32,
+    /// From the opening of the first exchange to the end of the last one.
     pub seconds: f64,
-    /// Test loss over devices that have test samples, training loss before training otherwise. Of no device there is none.
+    /// Over devices: the test loss, or the training loss before training for devices without test samples.
     #[serde(serialize_with = "figures::one")]
     pub loss: Summary,
+    /// The same for each tier.
     #[serde(serialize_with = "figures::each")]
     pub loss_by_tier: Vec<Summary>,
+    /// Variance of the loss within and between tiers.
     pub loss_split: TierSplit,
+    /// Test accuracy over devices that have test samples.
     #[serde(serialize_with = "figures::one")]
     pub accuracy: Summary,
+    /// The same for each tier.
     #[serde(serialize_with = "figures::each")]
     pub accuracy_by_tier: Vec<Summary>,
+    /// Variance of the accuracy within and between tiers.
     pub accuracy_split: TierSplit,
     /// All test samples together, each under its device's own sub-model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Pooled>,
     /// Devices without test samples, which the figures of accuracy leave out.
     pub untested: usize,
+    /// By tier.
     pub participation: Vec<Participation>,
-    /// Models that stay on devices.
+    /// Scores of models that stay on devices, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub personal: Option<Personal>,
-    /// Where devices know what they reach alone.
+    /// Loss beyond that of a device's own model, if devices have trained alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gaps: Option<Gaps>,
+    /// The same for each tier.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gaps_by_tier: Vec<Gaps>,
-    /// Where devices report wrong predictions by group.
+    /// Fairness between groups, if devices report wrong predictions by group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupFairness>,
+    /// The same for each tier.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups_by_tier: Vec<Option<GroupFairness>>,
-    /// How evenly devices count.
+    /// How evenly weight is spread over devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<WeightFigures>,
     /// Share of all weight, by tier.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weight_by_tier: Vec<f64>,
+    /// Updates that point away from the step, if the run counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conflicts: Option<Conflicts>,
+    /// Over all tiers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
+    /// The same for each tier.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub traffic_by_tier: Vec<Traffic>,
+    /// Devices that have delivered, in DeviceId order.
     pub devices: Vec<DeviceLine>,
+    /// Devices whose answer was refused.
     pub refused: Vec<RefusedLine>,
-    /// What the guard has held, and why.
+    /// What the guard has limited, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub guard: Vec<GuardLine>,
-    /// Devices that count more than the strategy wanted, because the guard raised them to its floor.
+    pub guard: Vec<GuardFinding>,
+    /// Devices whose weight the guard has raised to its floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raised: Option<usize>,
-    /// Asked, but not heard in time.
+    /// Devices that did not answer in time.
     pub silent: Vec<SilentLine>,
+    /// How each region was combined.
     pub regions: Vec<RegionLine>,
-    /// Code of the reason why the model stayed as it was.
+    /// Why the model was left unchanged, as an error code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<u16>,
 }
 
+/// The scalars of a device that has delivered.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct DeviceLine {
+    /// Its name.
     pub device: String,
+    /// 0 is the widest.
     pub tier: usize,
+    /// Training samples.
     pub samples: u32,
+    /// Training loss of the received model.
     pub loss_before: f64,
+    /// Training loss of the trained model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_after: Option<f64>,
+    /// Test loss of the received model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_loss: Option<f64>,
+    /// Test accuracy of the received model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_accuracy: Option<f64>,
+    /// Test loss of the personal model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub personal_loss: Option<f64>,
+    /// Test accuracy of the personal model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub personal_accuracy: Option<f64>,
+    /// Validation loss of the received model beyond that of the device's own model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,
     /// Share in the new model, over all participants.
@@ -110,69 +148,95 @@ pub struct DeviceLine {
 /// Test samples of all devices together.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct Pooled {
+    /// Of all devices.
     pub samples: u64,
+    /// Mean over samples.
     pub loss: f64,
+    /// Share of samples that are predicted correctly.
     pub accuracy: f64,
 }
 
-/// What became of the devices of a tier that were asked.
+/// How many devices of a tier did what in a round.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Participation {
+    /// All of them.
     pub asked: usize,
+    /// Their update counts.
     pub delivered: usize,
+    /// Their answer was refused.
     pub refused: usize,
+    /// They did not answer in time.
     pub silent: usize,
-    /// Of the delivered: after the deadline.
+    /// Delivered after the deadline of the tier.
     pub late: usize,
-    /// Of the silent: still connected when the round closed.
+    /// Silent, and still connected when the round closed.
     pub stragglers: usize,
-    /// Of the silent: no longer connected.
+    /// Silent, and no longer connected.
     pub dropouts: usize,
 }
 
 /// Scores of personal models.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Personal {
+    /// Test loss over devices.
     #[serde(serialize_with = "figures::one")]
     pub loss: Summary,
+    /// The same for each tier.
     #[serde(serialize_with = "figures::each")]
     pub loss_by_tier: Vec<Summary>,
+    /// Test accuracy over devices.
     #[serde(serialize_with = "figures::one")]
     pub accuracy: Summary,
+    /// The same for each tier.
     #[serde(serialize_with = "figures::each")]
     pub accuracy_by_tier: Vec<Summary>,
 }
 
-/// Bytes of models, guides and updates, without frames and repeats.
+/// Bytes of models, guides and updates, without framing and retransmissions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Traffic {
+    /// From devices.
     pub up: u64,
+    /// To devices.
     pub down: u64,
 }
 
+/// A device whose answer was refused.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RefusedLine {
+    /// Its name.
     pub device: String,
+    /// 0 is the widest.
     pub tier: usize,
+    /// Number of the error code.
     pub code: u16,
+    /// Text of the error code.
     pub why: &'static str,
 }
 
+/// A device that did not answer in time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SilentLine {
+    /// Its name.
     pub device: String,
+    /// 0 is the widest.
     pub tier: usize,
 }
 
+/// How a region was combined.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RegionLine {
+    /// The tiers that hold its parameters.
     pub tiers: Vec<usize>,
+    /// Devices whose updates reach it.
     pub participants: usize,
+    /// Factor in (0, 1] by which the strategy shortened the step, if it does so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rho: Option<f64>,
 }
 
 impl RoundReport {
+    /// The report of a closed exchange; `outcome` is the result of combining it, `tiers` the number of tiers.
     pub fn new(closed: &ClosedExchange, purpose: Purpose, outcome: Option<&Outcome>, tiers: usize) -> Self {
         let devices = device_lines(closed, outcome);
         let loss = |line: &DeviceLine| Some(line.test_loss.unwrap_or(line.loss_before));
@@ -185,7 +249,7 @@ impl RoundReport {
         };
         let (gaps, gaps_by_tier) = gaps(&devices, tiers);
         Self {
-            round: closed.number,
+            round: closed.id.round,
             purpose: match purpose {
                 Purpose::Train => "train",
                 Purpose::Evaluate => "evaluate",
@@ -215,17 +279,13 @@ impl RoundReport {
             refused: closed.refused.iter().map(refused_line).collect(),
             guard: vec![],
             raised: outcome.map(|outcome| outcome.raised).filter(|&raised| raised > 0),
-            silent: closed
-                .silent
-                .iter()
-                .map(|(device, tier)| SilentLine { device: device.to_string(), tier: tier.index() })
-                .collect(),
+            silent: closed.silent.iter().map(silent_line).collect(),
             regions: outcome.map_or(vec![], |outcome| outcome.regions.iter().map(region_line).collect()),
             kept: outcome.and_then(|outcome| outcome.kept).map(Code::number),
         }
     }
 
-    /// Adds what was sent to and from each tier.
+    /// Adds the traffic of each tier.
     #[must_use]
     pub fn with_traffic(mut self, by_tier: Vec<Traffic>) -> Self {
         let sum = |sum: Traffic, tier: &Traffic| Traffic { up: sum.up + tier.up, down: sum.down + tier.down };
@@ -234,22 +294,23 @@ impl RoundReport {
         self
     }
 
-    /// Adds what the guard has held. A device that it left out has delivered all the same.
+    /// Adds what the guard has limited. `refused`: devices that it left out, although they have delivered.
     #[must_use]
-    pub fn with_guard(mut self, lines: Vec<GuardLine>, refused: &[(DeviceId, Tier, Code)]) -> Self {
+    pub fn with_guard(mut self, lines: Vec<GuardFinding>, refused: &[RefusedDevice]) -> Self {
         self.guard = lines;
         self.refused.extend(refused.iter().map(refused_line));
         self
     }
 
+    /// Adds the updates that point away from the step.
     #[must_use]
     pub fn with_conflicts(mut self, conflicts: Conflicts) -> Self {
         self.conflicts = Some(conflicts);
         self
     }
 
-    /// Adds group fairness, overall and by tier, if devices were asked for this signal: only wrong
-    /// predictions say how often a prediction is positive.
+    /// Adds group fairness, overall and by tier, if devices report wrong predictions ([`Signal::ZeroOne`]): other signals do
+    /// not determine how often a prediction is positive.
     #[must_use]
     pub fn with_groups(mut self, closed: &ClosedExchange, signal: Signal) -> Self {
         let tiers = self.loss_by_tier.len();
@@ -260,127 +321,6 @@ impl RoundReport {
         }
         self
     }
-}
-
-/// Weights are those of the participants: delivered devices that combining has not refused.
-fn device_lines(closed: &ClosedExchange, outcome: Option<&Outcome>) -> Vec<DeviceLine> {
-    let mut weights = outcome.map_or(&[][..], |outcome| &outcome.weights).iter().copied();
-    let refused = |device: &DeviceId| {
-        outcome.is_some_and(|outcome| outcome.refused.iter().any(|refused| refused.device == *device))
-    };
-    let mut lines = Vec::with_capacity(closed.delivered.len());
-    for (device, tier, scalars) in &closed.delivered {
-        lines.push(DeviceLine {
-            device: device.to_string(),
-            tier: tier.index(),
-            samples: scalars.samples,
-            loss_before: scalars.loss_before,
-            loss_after: scalars.loss_after,
-            test_loss: scalars.test.map(|score| score.loss),
-            test_accuracy: scalars.test.map(|score| score.accuracy()),
-            personal_loss: scalars.personal.map(|score| score.loss),
-            personal_accuracy: scalars.personal.map(|score| score.accuracy()),
-            gap: scalars.gap,
-            weight: if refused(device) { None } else { weights.next() },
-        });
-    }
-    lines
-}
-
-fn split(tiers: &[Summary]) -> TierSplit {
-    TierSplit::of(tiers.iter().map(|tier| (tier.count, tier.mean, tier.variance)))
-}
-
-fn pooled(scores: impl Iterator<Item = Score> + Clone) -> Option<Pooled> {
-    let samples: u64 = scores.clone().map(|score| u64::from(score.samples)).sum();
-    let correct: u64 = scores.clone().map(|score| u64::from(score.correct)).sum();
-    let loss: f64 = scores.map(|score| score.loss * f64::from(score.samples)).sum();
-    (samples > 0).then(|| Pooled {
-        samples,
-        loss: loss / samples as f64,
-        accuracy: correct as f64 / samples as f64,
-    })
-}
-
-fn participation(closed: &ClosedExchange, tiers: usize) -> Vec<Participation> {
-    let of = |wanted: usize| {
-        let own = |tier: &Tier| tier.index() == wanted;
-        let delivered = closed.delivered.iter().filter(|(_, tier, _)| own(tier)).count();
-        let refused = closed.refused.iter().filter(|(_, tier, _)| own(tier)).count();
-        let silent = closed.silent.iter().filter(|(_, tier)| own(tier)).count();
-        let late = closed.late.iter().filter(|(_, tier)| own(tier)).count();
-        let dropouts = closed.gone.iter().filter(|(_, tier)| own(tier)).count();
-        let (asked, stragglers) = (delivered + refused + silent, silent.saturating_sub(dropouts));
-        Participation { asked, delivered, refused, silent, late, stragglers, dropouts }
-    };
-    (0..tiers).map(of).collect()
-}
-
-fn personal(devices: &[DeviceLine], tiers: usize) -> Option<Personal> {
-    devices.iter().any(|line| line.personal_loss.is_some()).then(|| {
-        let (loss, loss_by_tier) = summaries(devices, tiers, Better::Low, |line| line.personal_loss);
-        let (accuracy, accuracy_by_tier) =
-            summaries(devices, tiers, Better::High, |line| line.personal_accuracy);
-        Personal { loss, loss_by_tier, accuracy, accuracy_by_tier }
-    })
-}
-
-fn gaps(devices: &[DeviceLine], tiers: usize) -> (Option<Gaps>, Vec<Gaps>) {
-    let of = |wanted: Option<usize>| {
-        let chosen = devices.iter().filter(|line| wanted.is_none_or(|tier| tier == line.tier));
-        Gaps::of(&chosen.filter_map(|line| line.gap).collect::<Vec<_>>())
-    };
-    match of(None) {
-        all if all.count > 0 => (Some(all), (0..tiers).map(|tier| of(Some(tier))).collect()),
-        _ => (None, vec![]),
-    }
-}
-
-fn weight_figures(devices: &[DeviceLine]) -> Option<WeightFigures> {
-    let weighed = || devices.iter().filter_map(|line| Some((line.weight?, f64::from(line.samples))));
-    let all: f64 = weighed().map(|(_, samples)| samples).sum();
-    let pairs: Vec<_> = weighed().map(|(weight, samples)| (weight, samples / all)).collect();
-    WeightFigures::of(pairs.into_iter())
-}
-
-/// Wrong predictions of all devices (of a tier) that report as many groups as the first does.
-fn groups(closed: &ClosedExchange, wanted: Option<usize>) -> Option<GroupFairness> {
-    let own = closed.delivered.iter().filter(|(_, tier, _)| wanted.is_none_or(|index| index == tier.index()));
-    let (mut errors, mut counts): (Vec<f64>, Vec<f64>) = Default::default();
-    for (.., scalars) in own {
-        let (sums, samples) = (&scalars.group_losses, &scalars.group_counts);
-        if counts.is_empty() {
-            (errors, counts) = (vec![0.0; sums.len()], vec![0.0; samples.len()]);
-        }
-        if sums.len() == errors.len() && samples.len() == counts.len() {
-            errors.iter_mut().zip(sums).for_each(|(sum, value)| *sum += value);
-            counts.iter_mut().zip(samples).for_each(|(sum, &value)| *sum += f64::from(value));
-        }
-    }
-    GroupFairness::of_errors(&errors, &counts, &mut vec![0.0; counts.len()])
-}
-
-fn refused_line((device, tier, code): &(DeviceId, Tier, Code)) -> RefusedLine {
-    RefusedLine { device: device.to_string(), tier: tier.index(), code: code.number(), why: code.text() }
-}
-
-fn region_line(note: &RegionNote) -> RegionLine {
-    let tiers = note.tiers.iter().map(Tier::index).collect();
-    RegionLine { tiers, participants: note.participants, rho: note.rho }
-}
-
-/// Over all devices, and tier by tier.
-fn summaries(
-    devices: &[DeviceLine],
-    tiers: usize,
-    better: Better,
-    value: impl Fn(&DeviceLine) -> Option<f64>,
-) -> (Summary, Vec<Summary>) {
-    let of = |wanted: Option<usize>| {
-        let chosen = devices.iter().filter(|line| wanted.is_none_or(|tier| tier == line.tier));
-        Summary::of(&mut chosen.filter_map(&value).collect::<Vec<_>>(), better)
-    };
-    (of(None), (0..tiers).map(|tier| of(Some(tier))).collect())
 }
 
 #[cfg(test)]

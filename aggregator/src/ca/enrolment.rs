@@ -10,7 +10,8 @@ use rcgen::KeyPair;
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 use super::{
-    Authority, CaError, Draft, Membership, Secrecy, SerialMember, membership::seconds_now, serial::key_file,
+    AtomicFile, Authority, CaError, GrantOptions, Secrecy, SerialCredential, grant::seconds_now,
+    journal::UNSTATED_ISSUE, serial::key_file,
 };
 
 /// What to do about a name that is a member, or was revoked.
@@ -31,14 +32,14 @@ pub(super) struct Admission {
 }
 
 impl Authority {
-    /// Makes a device a member under the usual terms and returns the PEM bundle it needs.
+    /// Enrols a device with the default grant and returns its PEM bundle.
     pub fn enroll(&self, device: &DeviceId) -> Result<String, CaError> {
-        self.enroll_under(device, Membership::default())
+        self.enroll_with(device, GrantOptions::default())
     }
 
-    /// The same under other terms.
-    pub fn enroll_under(&self, device: &DeviceId, terms: Membership) -> Result<String, CaError> {
-        self.enroll_as(device, terms, Existing::Refuse, None)
+    /// Enrols a device with this grant.
+    pub fn enroll_with(&self, device: &DeviceId, grant: GrantOptions) -> Result<String, CaError> {
+        self.enroll_as(device, grant, Existing::Refuse, None)
     }
 
     /// The same for a name that may be a member already. The bundle is written to `out` as well, for its owner alone, before
@@ -46,20 +47,20 @@ impl Authority {
     pub fn enroll_as(
         &self,
         device: &DeviceId,
-        terms: Membership,
+        grant: GrantOptions,
         existing: Existing,
         out: Option<&Path>,
     ) -> Result<String, CaError> {
         let key = KeyPair::generate()?;
         let _lock = self.lock()?;
         let admission = self.admission(device, existing)?;
-        let draft = draft(out)?;
-        let certificate = self.certify(device, &key, terms, admission.issued)?;
+        let out = OutFile::create(out)?;
+        let certificate = self.certify(device, &key, grant, admission.issued)?;
         let server = issued(&self.server()?.0);
         let ca = self.read("ca.crt")?;
         let bundle = format!("{SERVER_ISSUED}{server}\n{certificate}{}{ca}", key.serialize_pem());
         self.admit(device, &format!("devices/{device}.crt"), &certificate, admission)?;
-        keep(draft, out, bundle.as_bytes())?;
+        out.commit(bundle.as_bytes())?;
         Ok(bundle)
     }
 
@@ -76,7 +77,8 @@ impl Authority {
             _ => {}
         }
         let before = last.max(until);
-        let issued = before.map_or(0, |before| before.saturating_add(1)).max(seconds_now());
+        let now = seconds_now();
+        let issued = before.map_or(now, |before| before.saturating_add(1).max(now));
         Ok(Admission { issued, replaces: before.is_some() })
     }
 
@@ -102,9 +104,10 @@ impl Authority {
 
     /// When the newest credential of a name that has one was issued; 0 if that is not known.
     pub(super) fn last_issued(&self, device: &DeviceId) -> Result<Option<u64>, CaError> {
-        let certificate =
-            |text: String| CertificateDer::from_pem_slice(text.as_bytes()).map_or(0, |der| issued(&der));
-        let key = |text: String| SerialMember::decode(&text).map_or(0, |member| member.issued);
+        let certificate = |text: String| {
+            CertificateDer::from_pem_slice(text.as_bytes()).map_or(UNSTATED_ISSUE, |der| issued(&der))
+        };
+        let key = |text: String| SerialCredential::decode(&text).map_or(UNSTATED_ISSUE, |key| key.issued);
         let present = self.read_if_there(&format!("devices/{device}.crt"))?.map(certificate);
         let serial = self.read_if_there(&key_file(device))?.map(key);
         // It is worth nothing without the present one.
@@ -113,17 +116,28 @@ impl Authority {
     }
 }
 
-/// Fails where the file cannot be written, before what the device has now ceases to be good.
-pub(super) fn draft(out: Option<&Path>) -> Result<Option<Draft>, CaError> {
-    let open = |path: &Path| {
-        Draft::open(path, Secrecy::Secret).map_err(|source| CaError::Io { path: path.to_owned(), source })
-    };
-    out.map(open).transpose()
-}
+/// The file that a new identity goes to, if one was asked for.
+pub(super) struct OutFile<'a>(Option<(AtomicFile, &'a Path)>);
 
-pub(super) fn keep(draft: Option<Draft>, out: Option<&Path>, content: &[u8]) -> Result<(), CaError> {
-    let failed = |source| CaError::Io { path: out.unwrap_or(Path::new("")).to_owned(), source };
-    draft.map_or(Ok(()), |draft| draft.keep(content).map_err(failed))
+impl<'a> OutFile<'a> {
+    /// Fails if the file cannot be written, while the present identity is still valid.
+    pub fn create(path: Option<&'a Path>) -> Result<Self, CaError> {
+        let create = |path: &'a Path| {
+            AtomicFile::create(path, Secrecy::Secret)
+                .map(|file| (file, path))
+                .map_err(|source| CaError::Io { path: path.to_owned(), source })
+        };
+        path.map(create).transpose().map(Self)
+    }
+
+    pub fn commit(self, content: &[u8]) -> Result<(), CaError> {
+        match self.0 {
+            Some((file, path)) => {
+                file.commit(content).map_err(|source| CaError::Io { path: path.to_owned(), source })
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -154,7 +168,7 @@ mod tests {
         assert!(matches!(authority.enroll_serial(&device), Err(CaError::Enrolled(_))), "as a board neither");
         assert_eq!(authority.device_of(&certificate(&first)).unwrap(), Some(device.clone()));
 
-        let replace = || authority.enroll_as(&device, Membership::default(), Existing::Replace, None);
+        let replace = || authority.enroll_as(&device, GrantOptions::default(), Existing::Replace, None);
         let second = replace().unwrap();
         assert_eq!(authority.device_of(&certificate(&first)).unwrap(), None);
         assert_eq!(authority.device_of(&certificate(&second)).unwrap(), Some(device.clone()));
@@ -180,7 +194,7 @@ mod tests {
                     let (authority, device) = (Authority::open(dir.path()).unwrap(), device.clone());
                     let file = dir.path().join("cam-1.pem");
                     thread::spawn(move || {
-                        authority.enroll_as(&device, Membership::default(), existing, Some(&file))
+                        authority.enroll_as(&device, GrantOptions::default(), existing, Some(&file))
                     })
                 })
                 .collect();

@@ -1,44 +1,45 @@
-//! Under which terms devices are members: how long a certificate is good, and for which tiers.
+//! The grant of a device: how long its certificate is valid, and which tiers it may have.
 //!
-//! The terms stand in the certificate ([`common::certificate::Terms`]) and are those of every later one that it is
-//! traded for.
+//! The certificate states it ([`common::certificate::Grant`]). A renewed certificate has the same grant.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use common::{
     DeviceId, TierSet,
-    certificate::{TERMS_OID, Terms},
+    certificate::{GRANT_OID, Grant},
 };
 use rcgen::{CustomExtension, ExtendedKeyUsagePurpose, Issuer, KeyPair, PublicKeyData, date_time_ymd};
 use rustls::pki_types::CertificateDer;
 
 use super::{Authority, CaError, authority_params, leaf_params};
+use crate::clock::since_1970;
 
-/// Ten years: fleets that never hear of renewal must go on working.
-const USUAL: Duration = Duration::from_secs(3650 * 24 * 3600);
-/// The authority itself ends then.
-const LONGEST: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
+/// Ten years: fleets whose devices never renew must go on working.
+const DEFAULT_VALIDITY: Duration = Duration::from_secs(3650 * 24 * 3600);
+/// The certificate of the authority itself expires then.
+const MAX_VALIDITY: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
 
+/// What a device is granted when it is enrolled.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Membership {
-    pub good_for: Duration,
+pub struct GrantOptions {
+    pub valid_for: Duration,
     pub tiers: TierSet,
 }
 
-impl Default for Membership {
+impl Default for GrantOptions {
     fn default() -> Self {
-        Self { good_for: USUAL, tiers: TierSet::ALL }
+        Self { valid_for: DEFAULT_VALIDITY, tiers: TierSet::ALL }
     }
 }
 
-/// Whether a certificate with these terms is too old, by our clock. One without terms is judged by TLS alone.
-pub fn has_expired(terms: Option<&Terms>) -> bool {
-    terms.is_some_and(|terms| terms.expires <= seconds_now())
+/// Whether a certificate has expired by the gateway's clock. TLS alone decides about one without a grant.
+pub fn has_expired(grant: Option<&Grant>) -> bool {
+    grant.is_some_and(|grant| grant.expires <= seconds_now())
 }
 
 /// Since 1970.
 pub(super) fn seconds_now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+    since_1970().as_secs()
 }
 
 impl Authority {
@@ -47,25 +48,26 @@ impl Authority {
         &self,
         device: &DeviceId,
         key: &impl PublicKeyData,
-        terms: Membership,
+        grant: GrantOptions,
         issued: u64,
     ) -> Result<String, CaError> {
         let ca_key = KeyPair::from_pem(&self.read("ca.key")?)?;
         let issuer = Issuer::new(authority_params()?, &ca_key);
         let mut params = leaf_params(device.as_str(), ExtendedKeyUsagePurpose::ClientAuth)?;
         params.not_after =
-            date_time_ymd(1970, 1, 1) + Duration::from_secs(issued) + terms.good_for.min(LONGEST);
-        let value = Terms::encode(issued, terms.tiers).to_vec();
-        params.custom_extensions = vec![CustomExtension::from_oid_content(&TERMS_OID, value)];
+            date_time_ymd(1970, 1, 1) + Duration::from_secs(issued) + grant.valid_for.min(MAX_VALIDITY);
+        let value = Grant::encode(issued, grant.tiers).to_vec();
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&GRANT_OID, value)];
         Ok(params.signed_by(key, &issuer)?.pem())
     }
 }
 
-impl Membership {
-    /// The terms of a certificate; the usual ones where it names none.
+impl GrantOptions {
+    /// The grant of a certificate; the default one if it states none.
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Self {
-        let kept = |terms: Terms| Self { good_for: Duration::from_secs(terms.life()), tiers: terms.tiers };
-        Terms::of(certificate).map_or_else(Self::default, kept)
+        let kept =
+            |grant: Grant| Self { valid_for: Duration::from_secs(grant.lifetime()), tiers: grant.tiers };
+        Grant::of(certificate).map_or_else(Self::default, kept)
     }
 }
 
@@ -77,25 +79,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_stand_in_the_certificate_and_are_kept_when_it_is_renewed() {
+    fn the_grant_is_in_the_certificate_and_kept_when_it_is_renewed() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
         let tiers = TierSet::EMPTY.with(Tier::new(1).unwrap()).with(Tier::new(3).unwrap());
-        let terms = Membership { good_for: Duration::from_secs(900), tiers };
+        let grant = GrantOptions { valid_for: Duration::from_secs(900), tiers };
         let of =
-            |bundle: &str| Terms::of(&CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()).unwrap();
-        let bundle = authority.enroll_under(&device, terms).unwrap();
+            |bundle: &str| Grant::of(&CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()).unwrap();
+        let bundle = authority.enroll_with(&device, grant).unwrap();
         let first = of(&bundle);
-        assert_eq!((first.tiers, first.life()), (tiers, 900));
+        assert_eq!((first.tiers, first.lifetime()), (tiers, 900));
         assert_eq!(first.renewal(), first.issued + 600);
         let key = KeyPair::generate().unwrap();
         let present = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();
-        let (_, bundle) = authority.renew(&present, key.der_bytes()).unwrap().unwrap();
+        let bundle = authority.renew(&present, key.der_bytes()).unwrap().unwrap().bundle;
         let renewed = of(&bundle);
-        assert_eq!((renewed.tiers, renewed.life()), (tiers, 900));
+        assert_eq!((renewed.tiers, renewed.lifetime()), (tiers, 900));
         assert!(renewed.issued >= first.issued);
         let usual = of(&authority.enroll(&"cam-2".parse().unwrap()).unwrap());
-        assert_eq!((usual.tiers, usual.life()), (TierSet::ALL, USUAL.as_secs()));
+        assert_eq!((usual.tiers, usual.lifetime()), (TierSet::ALL, DEFAULT_VALIDITY.as_secs()));
     }
 }

@@ -25,30 +25,47 @@ use serde::{Deserialize, Serialize};
 
 use super::CaError;
 
+/// Credentials of earlier programs do not state when they were issued. They count as the oldest of all.
+pub(super) const UNSTATED_ISSUE: u64 = 0;
+
 const FILE: &str = "revoked.jsonl";
 
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     path: PathBuf,
-    known: Arc<Mutex<Known>>,
+    cached: Arc<Mutex<CachedRevocations>>,
 }
 
 /// What was read last.
 #[derive(Debug, Default)]
-struct Known {
-    /// The file's number, length and time of change.
-    stamp: (u64, u64, i64, i64),
+struct CachedRevocations {
+    stamp: Option<FileStamp>,
     until: BTreeMap<DeviceId, u64>,
 }
 
+/// Changes whenever the file does.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct FileStamp {
+    inode: u64,
+    len: u64,
+    changed_s: i64,
+    changed_ns: i64,
+}
+
+impl FileStamp {
+    fn of(file: &fs::Metadata) -> Self {
+        Self { inode: file.ino(), len: file.len(), changed_s: file.mtime(), changed_ns: file.mtime_nsec() }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct Revocation {
     device: DeviceId,
     until: u64,
     crc: u32,
 }
 
-impl Line {
+impl Revocation {
     fn new(device: &DeviceId, until: u64) -> Self {
         Self { device: device.clone(), until, crc: crc32(format!("{device} {until}").as_bytes()) }
     }
@@ -61,7 +78,7 @@ impl Line {
 
 impl Journal {
     pub fn of(dir: &Path) -> Self {
-        Self { path: dir.join(FILE), known: Arc::default() }
+        Self { path: dir.join(FILE), cached: Arc::default() }
     }
 
     /// Fails if it cannot be read.
@@ -84,32 +101,32 @@ impl Journal {
         self.look(|until| until.keys().cloned().collect())
     }
 
-    /// What was read once stays known: a file that gets shorter takes nothing back while this process runs.
+    /// What was read once stays cached: a file that gets shorter takes nothing back while this process runs.
     fn look<T>(&self, at: impl FnOnce(&BTreeMap<DeviceId, u64>) -> T) -> Result<T, CaError> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |source| CaError::Io { path: self.path.clone(), source };
         match fs::metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
             Ok(file) => {
-                let stamp = stamp(&file);
-                if stamp != known.stamp {
+                let stamp = Some(FileStamp::of(&file));
+                if stamp != cached.stamp {
                     for line in self.read(&fs::read(&self.path).map_err(failed)?)? {
-                        let until = known.until.entry(line.device).or_default();
+                        let until = cached.until.entry(line.device).or_default();
                         *until = line.until.max(*until);
                     }
-                    known.stamp = stamp;
+                    cached.stamp = stamp;
                 }
             }
         }
-        Ok(at(&known.until))
+        Ok(at(&cached.until))
     }
 
-    fn read(&self, bytes: &[u8]) -> Result<Vec<Line>, CaError> {
-        let whole = bytes.get(..whole_lines(bytes)).unwrap_or_default();
+    fn read(&self, bytes: &[u8]) -> Result<Vec<Revocation>, CaError> {
+        let whole = &bytes[..whole_lines(bytes)];
         let lines = whole.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
         let damaged = |at: usize| CaError::Journal { path: self.path.clone(), line: at + 1 };
-        lines.map(|(at, line)| Line::parse(line).ok_or_else(|| damaged(at))).collect()
+        lines.map(|(at, line)| Revocation::parse(line).ok_or_else(|| damaged(at))).collect()
     }
 
     /// Durable when it returns. The authority's lock is held.
@@ -117,7 +134,7 @@ impl Journal {
         // Nothing is added behind a line that cannot be read.
         self.check()?;
         let append = || {
-            let line = serde_json::to_string(&Line::new(device, until))? + "\n";
+            let line = serde_json::to_string(&Revocation::new(device, until))? + "\n";
             let mut file = files::private().read(true).create(true).append(true).open(&self.path)?;
             let (len, mut last) = (file.metadata()?.len(), [b'\n']);
             if len > 0 {
@@ -134,16 +151,12 @@ impl Journal {
         };
         let file = append().map_err(|source| CaError::Io { path: self.path.clone(), source })?;
         // The lock is held, so that no other process has added anything since it was read.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = known.until.entry(device.clone()).or_default();
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = cached.until.entry(device.clone()).or_default();
         *last = until.max(*last);
-        known.stamp = stamp(&file);
+        cached.stamp = Some(FileStamp::of(&file));
         Ok(())
     }
-}
-
-fn stamp(file: &fs::Metadata) -> (u64, u64, i64, i64) {
-    (file.ino(), file.len(), file.mtime(), file.mtime_nsec())
 }
 
 fn whole_lines(bytes: &[u8]) -> usize {

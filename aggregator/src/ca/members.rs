@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use common::{DeviceId, TierSet, certificate::Terms};
+use common::{DeviceId, TierSet, certificate::Grant};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 
-use super::{Authority, CaError, SerialMember, membership::seconds_now, serial::key_file};
+use super::{
+    Authority, CaError, SerialCredential, grant::seconds_now, journal::UNSTATED_ISSUE, serial::key_file,
+};
 
 /// What a device proves itself with.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -16,7 +18,7 @@ pub enum Credential {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum MemberState {
     Member,
     Expired,
     /// It was revoked, and nothing of it is left.
@@ -29,10 +31,10 @@ pub enum Standing {
 
 /// A name with what is known of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Member {
+pub struct MemberRecord {
     pub device: DeviceId,
     pub credential: Option<Credential>,
-    pub standing: Standing,
+    pub state: MemberState,
     /// Seconds since 1970, where that is known.
     pub issued: Option<u64>,
     pub expires: Option<u64>,
@@ -41,41 +43,41 @@ pub struct Member {
 
 impl Authority {
     /// All of them, by name.
-    pub fn members(&self) -> Result<Vec<Member>, CaError> {
+    pub fn members(&self) -> Result<Vec<MemberRecord>, CaError> {
         let mut members = BTreeMap::new();
         for device in self.named("devices", ".crt")? {
             let Some(text) = self.read_if_there(&format!("devices/{device}.crt"))? else { continue };
-            let terms = CertificateDer::from_pem_slice(text.as_bytes()).ok().map(|der| Terms::of(&der));
+            let grant = CertificateDer::from_pem_slice(text.as_bytes()).ok().map(|der| Grant::of(&der));
             let (issued, expires) =
-                (terms.flatten().map(|terms| terms.issued), terms.flatten().map(|terms| terms.expires));
-            let standing = self.standing(&device, terms.is_some(), issued, expires)?;
-            let tiers = terms.flatten().map_or(TierSet::ALL, |terms| terms.tiers);
+                (grant.flatten().map(|grant| grant.issued), grant.flatten().map(|grant| grant.expires));
+            let state = self.state(&device, grant.is_some(), issued, expires)?;
+            let tiers = grant.flatten().map_or(TierSet::ALL, |grant| grant.tiers);
             let credential = Some(Credential::Certificate);
             members.insert(
                 (device.clone(), credential),
-                Member { device, credential, standing, issued, expires, tiers },
+                MemberRecord { device, credential, state, issued, expires, tiers },
             );
         }
         for device in self.named("serial", ".key")? {
             let Some(text) = self.read_if_there(&key_file(&device))? else { continue };
-            let member = SerialMember::decode(&text);
+            let member = SerialCredential::decode(&text);
             let issued = member.as_ref().map(|member| member.issued);
             let expires = member.as_ref().and_then(|member| member.expires);
-            let standing = self.standing(&device, member.is_some(), issued, expires)?;
+            let state = self.state(&device, member.is_some(), issued, expires)?;
             let tiers = member.map_or(TierSet::ALL, |member| member.tiers);
             let credential = Some(Credential::SerialKey);
             members.insert(
                 (device.clone(), credential),
-                Member { device, credential, standing, issued, expires, tiers },
+                MemberRecord { device, credential, state, issued, expires, tiers },
             );
         }
         for device in self.journal.names()? {
             if members.keys().all(|(name, _)| *name != device) {
-                let (credential, standing, tiers) = (None, Standing::Revoked, TierSet::EMPTY);
-                let gone = Member {
+                let (credential, state, tiers) = (None, MemberState::Revoked, TierSet::EMPTY);
+                let gone = MemberRecord {
                     device: device.clone(),
                     credential,
-                    standing,
+                    state,
                     issued: None,
                     expires: None,
                     tiers,
@@ -99,18 +101,18 @@ impl Authority {
         Ok(found)
     }
 
-    fn standing(
+    fn state(
         &self,
         device: &DeviceId,
         sound: bool,
         issued: Option<u64>,
         expires: Option<u64>,
-    ) -> Result<Standing, CaError> {
+    ) -> Result<MemberState, CaError> {
         Ok(match () {
-            () if !sound => Standing::Damaged,
-            () if self.journal.revokes(device, issued.unwrap_or(0))? => Standing::Restored,
-            () if expires.is_some_and(|expires| expires <= seconds_now()) => Standing::Expired,
-            () => Standing::Member,
+            () if !sound => MemberState::Damaged,
+            () if self.journal.revokes(device, issued.unwrap_or(UNSTATED_ISSUE))? => MemberState::Restored,
+            () if expires.is_some_and(|expires| expires <= seconds_now()) => MemberState::Expired,
+            () => MemberState::Member,
         })
     }
 
@@ -131,7 +133,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{
-        super::{Existing, Membership},
+        super::{Existing, GrantOptions},
         *,
     };
 
@@ -144,14 +146,15 @@ mod tests {
         let old = CertificateDer::from_pem_slice(old.as_bytes()).unwrap();
         authority.enroll_serial(&board).unwrap();
         authority.enroll(&other).unwrap();
-        let token = authority.token(&"new".parse().unwrap(), Duration::from_secs(600), Membership::default());
+        let token =
+            authority.token(&"new".parse().unwrap(), Duration::from_secs(600), GrantOptions::default());
         let files = ["devices/cam-1.crt", "serial/m4.key", "devices/other.crt"];
         let backup = files.map(|name| std::fs::read(dir.path().join("identity").join(name)).unwrap());
         assert!(token.is_ok());
 
         authority.revoke(&cam).unwrap();
         authority.revoke(&board).unwrap();
-        let replaced = || authority.enroll_as(&other, Membership::default(), Existing::Replace, None);
+        let replaced = || authority.enroll_as(&other, GrantOptions::default(), Existing::Replace, None);
         let replacement = CertificateDer::from_pem_slice(replaced().unwrap().as_bytes()).unwrap();
         assert_eq!(authority.restored().unwrap(), []);
         for (name, content) in files.iter().zip(&backup) {
@@ -160,15 +163,15 @@ mod tests {
         // Also by a process that was not there when they were revoked.
         for authority in [authority.clone(), Authority::open(dir.path()).unwrap()] {
             assert_eq!(authority.device_of(&old).unwrap(), None);
-            assert_eq!(authority.serial_member(&board).unwrap(), None);
+            assert_eq!(authority.serial_credential(&board).unwrap(), None);
             assert!(!authority.is_member(&cam).unwrap() && !authority.is_member(&board).unwrap());
             assert_eq!(authority.restored().unwrap(), [cam.clone(), board.clone(), other.clone()]);
             let members = authority.members().unwrap();
-            assert!(members.iter().all(|member| member.standing == Standing::Restored), "{members:?}");
+            assert!(members.iter().all(|member| member.state == MemberState::Restored), "{members:?}");
         }
         // Only a new identity makes them members again, and that is said.
         assert!(matches!(authority.enroll(&cam), Err(CaError::Enrolled(_))));
-        let again = authority.enroll_as(&cam, Membership::default(), Existing::Replace, None).unwrap();
+        let again = authority.enroll_as(&cam, GrantOptions::default(), Existing::Replace, None).unwrap();
         let again = CertificateDer::from_pem_slice(again.as_bytes()).unwrap();
         assert_eq!(authority.device_of(&again).unwrap(), Some(cam.clone()));
         assert_eq!(authority.device_of(&old).unwrap(), None);

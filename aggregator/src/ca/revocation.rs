@@ -7,7 +7,7 @@ use common::{
     files::{self, MAX_CREDENTIAL, sync_parent},
 };
 
-use super::{Authority, CaError, membership::seconds_now, serial::key_file, tokens::name_in};
+use super::{Authority, CaError, grant::seconds_now, serial::key_file, tokens::name_in};
 
 impl Authority {
     /// The device is a stranger from now on, whether it had a certificate, a key or only a token. False if it was
@@ -26,8 +26,9 @@ impl Authority {
         }
         // First, so that what follows can be interrupted. A clock that was set back revokes all that was issued before.
         // What cannot be read is revoked as well.
-        let last = self.last_issued(device).unwrap_or_default().max(self.journal.until(device)?);
-        self.journal.append(device, seconds_now().max(last.unwrap_or(0)))?;
+        let last = self.last_issued(device).ok().flatten().max(self.journal.until(device)?);
+        let now = seconds_now();
+        self.journal.append(device, last.map_or(now, |last| last.max(now)))?;
         for name in files {
             self.remove(&name)?;
         }

@@ -1,4 +1,4 @@
-//! Keys of devices behind a bridge, and under which terms they are good.
+//! Keys of boards behind a bridge, each with its grant.
 //!
 //! ```text
 //! identity/serial/<device>.key   key (hex), expiry (seconds since 1970), tiers (bits) and issue (seconds), a line each
@@ -10,20 +10,17 @@ use std::path::Path;
 use common::{
     DeviceId, TierSet,
     privacy::Privacy,
-    sealed::{Key, Page},
+    sealed::{BoardIdentity, Key},
 };
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::{
-    Authority, CaError, Existing, Membership,
-    enrolment::{draft, keep},
-    membership::seconds_now,
-    tokens::hex,
+    Authority, CaError, Existing, GrantOptions, enrolment::OutFile, grant::seconds_now, tokens::hex,
 };
 
-/// What makes a serial device a member.
+/// Key and grant of a board.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SerialMember {
+pub struct SerialCredential {
     pub key: Key,
     /// Seconds since 1970; never if absent.
     pub expires: Option<u64>,
@@ -32,58 +29,62 @@ pub struct SerialMember {
     pub issued: u64,
 }
 
-impl std::fmt::Debug for SerialMember {
+impl std::fmt::Debug for SerialCredential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { key: _, expires, tiers, issued } = self;
-        let mut shown = f.debug_struct("SerialMember");
+        let mut shown = f.debug_struct("SerialCredential");
         shown.field("expires", expires).field("tiers", tiers).field("issued", issued).finish_non_exhaustive()
     }
 }
 
 impl Authority {
-    /// Makes a serial device a member under the usual terms and returns the page its board needs. The page has no secret
+    /// Enrols a board with the default grant and returns its board identity. It has no secret
     /// for noise: `fairtier board flash` adds one that the gateway never sees.
     pub fn enroll_serial(&self, device: &DeviceId) -> Result<Vec<u8>, CaError> {
-        self.enroll_serial_under(device, Membership::default())
+        self.enroll_serial_with(device, GrantOptions::default())
     }
 
-    /// The same under other terms. A board cannot renew its key: when it expires, it needs a new page.
-    pub fn enroll_serial_under(&self, device: &DeviceId, terms: Membership) -> Result<Vec<u8>, CaError> {
-        self.enroll_serial_as(device, terms, Existing::Refuse, None)
+    /// Enrols a board with this grant. A board cannot renew its key: when it expires, it needs a new board identity.
+    pub fn enroll_serial_with(&self, device: &DeviceId, grant: GrantOptions) -> Result<Vec<u8>, CaError> {
+        self.enroll_serial_as(device, grant, Existing::Refuse, None)
     }
 
     /// The same for a name that may be a member already; see [`Authority::enroll_as`].
     pub fn enroll_serial_as(
         &self,
         device: &DeviceId,
-        terms: Membership,
+        grant: GrantOptions,
         existing: Existing,
         out: Option<&Path>,
     ) -> Result<Vec<u8>, CaError> {
-        let mut page =
-            Page { device: device.clone(), key: [0; 32], seed: [0; 16], privacy: Privacy::default() };
+        let mut identity = BoardIdentity {
+            device: device.clone(),
+            key: [0; 32],
+            seed: [0; 16],
+            privacy: Privacy::default(),
+        };
         let random = SystemRandom::new();
-        let filled = random.fill(&mut page.key).and_then(|()| random.fill(&mut page.seed));
+        let filled = random.fill(&mut identity.key).and_then(|()| random.fill(&mut identity.seed));
         filled.map_err(|_| CaError::Random)?;
         let _lock = self.lock()?;
         let admission = self.admission(device, existing)?;
-        let draft = draft(out)?;
+        let out = OutFile::create(out)?;
         let issued = admission.issued;
-        let expires = Some(issued.saturating_add(terms.good_for.as_secs()));
-        let member = SerialMember { key: page.key, expires, tiers: terms.tiers, issued };
+        let expires = Some(issued.saturating_add(grant.valid_for.as_secs()));
+        let member = SerialCredential { key: identity.key, expires, tiers: grant.tiers, issued };
         self.make_dir("serial")?;
         self.admit(device, &key_file(device), &member.encode(), admission)?;
-        let page = page.encode().to_vec();
-        keep(draft, out, &page)?;
-        Ok(page)
+        let identity = identity.encode().to_vec();
+        out.commit(&identity)?;
+        Ok(identity)
     }
 
-    /// The key and terms of a serial device, if it is a member now. An error if that cannot be told.
-    pub fn serial_member(&self, device: &DeviceId) -> Result<Option<SerialMember>, CaError> {
+    /// Key and grant of a board, if it is a member now. An error if the files cannot be read.
+    pub fn serial_credential(&self, device: &DeviceId) -> Result<Option<SerialCredential>, CaError> {
         let Some(text) = self.read_bytes_if_there(&key_file(device))? else {
             return self.check_devices().map(|()| None);
         };
-        let member = str::from_utf8(&text).ok().and_then(SerialMember::decode);
+        let member = str::from_utf8(&text).ok().and_then(SerialCredential::decode);
         let member = member.filter(|member| member.expires.is_none_or(|expires| seconds_now() < expires));
         match member {
             Some(member) if !self.journal.revokes(device, member.issued)? => Ok(Some(member)),
@@ -92,14 +93,14 @@ impl Authority {
     }
 }
 
-impl SerialMember {
+impl SerialCredential {
     pub fn encode(&self) -> String {
         let (tiers, issued) = (self.tiers.bits(), self.issued);
-        let terms = self.expires.map_or(String::new(), |seconds| format!("{seconds}\n{tiers}\n{issued}\n"));
-        format!("{}\n{terms}", hex(&self.key))
+        let grant = self.expires.map_or(String::new(), |seconds| format!("{seconds}\n{tiers}\n{issued}\n"));
+        format!("{}\n{grant}", hex(&self.key))
     }
 
-    /// Terms that can not be read are not taken for none.
+    /// `None` if a line cannot be read.
     pub fn decode(text: &str) -> Option<Self> {
         let lines: Vec<_> = text.trim_end().lines().collect();
         let bits = |tiers: &str| tiers.parse().ok().map(TierSet::from_bits);
@@ -140,14 +141,14 @@ mod tests {
     #[test]
     fn a_serial_device_is_known_by_its_key_until_it_is_revoked() {
         let (_dir, authority, device) = authority();
-        let key = || authority.serial_member(&device).unwrap().map(|member| member.key);
+        let key = || authority.serial_credential(&device).unwrap().map(|member| member.key);
         assert_eq!(key(), None);
-        let page = Page::decode(&authority.enroll_serial(&device).unwrap()).unwrap();
-        assert_eq!((&page.device, Some(page.key)), (&device, key()));
-        let replace = |how| authority.enroll_serial_as(&device, Membership::default(), how, None);
+        let identity = BoardIdentity::decode(&authority.enroll_serial(&device).unwrap()).unwrap();
+        assert_eq!((&identity.device, Some(identity.key)), (&device, key()));
+        let replace = |how| authority.enroll_serial_as(&device, GrantOptions::default(), how, None);
         assert!(matches!(replace(Existing::Refuse), Err(CaError::Enrolled(_))));
-        let again = Page::decode(&replace(Existing::Replace).unwrap()).unwrap();
-        assert_ne!(again.key, page.key);
+        let again = BoardIdentity::decode(&replace(Existing::Replace).unwrap()).unwrap();
+        assert_ne!(again.key, identity.key);
         assert_eq!(key(), Some(again.key));
         assert!(authority.revoke(&device).unwrap());
         assert_eq!(key(), None);
@@ -155,29 +156,29 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_kept_with_the_key() {
+    fn the_grant_is_kept_with_the_key() {
         let (_dir, authority, device) = authority();
         let tiers = TierSet::EMPTY.with(Tier::new(3).unwrap());
-        let terms = |seconds| Membership { good_for: Duration::from_secs(seconds), tiers };
-        authority.enroll_serial_under(&device, terms(60)).unwrap();
-        let member = authority.serial_member(&device).unwrap().unwrap();
+        let grant = |seconds| GrantOptions { valid_for: Duration::from_secs(seconds), tiers };
+        authority.enroll_serial_with(&device, grant(60)).unwrap();
+        let member = authority.serial_credential(&device).unwrap().unwrap();
         assert_eq!(member.tiers, tiers);
         assert!(member.expires.unwrap().abs_diff(seconds_now() + 60) < 30);
         let other = "board-2".parse().unwrap();
-        authority.enroll_serial_under(&other, terms(0)).unwrap();
-        assert_eq!(authority.serial_member(&other).unwrap(), None, "it has expired");
+        authority.enroll_serial_with(&other, grant(0)).unwrap();
+        assert_eq!(authority.serial_credential(&other).unwrap(), None, "it has expired");
     }
 
     #[test]
-    fn keys_without_terms_are_still_good_and_damaged_ones_are_not() {
+    fn keys_without_a_grant_are_still_good_and_damaged_ones_are_not() {
         let (dir, authority, device) = authority();
         fs::create_dir(dir.path().join("identity/serial")).unwrap();
         let read = |text: &str| {
             fs::write(dir.path().join("identity/serial/board-1.key"), text).unwrap();
-            authority.serial_member(&device).unwrap()
+            authority.serial_credential(&device).unwrap()
         };
         let key = "0aFf".repeat(16);
-        let old = SerialMember {
+        let old = SerialCredential {
             key: std::array::from_fn(|at| [0x0a, 0xff][at % 2]),
             expires: None,
             tiers: TierSet::ALL,
@@ -198,7 +199,7 @@ mod tests {
             &format!("{key}\n{far}\n"),
             &format!("{key}\nsoon\n4\n"),
             &format!("{key}\n{far}\nall\n"),
-            &format!("{key}\n{far}\n4\nlately\n"),
+            &format!("{key}\n{far}\n4\nnow\n"),
             &format!("{key}\n{far}\n4\n5\n6\n"),
         ] {
             assert_eq!(read(bad), None, "{bad}");
@@ -209,13 +210,13 @@ mod tests {
     fn a_key_that_can_not_be_read_is_no_answer() {
         let (dir, authority, device) = authority();
         fs::create_dir_all(dir.path().join("identity/serial/board-1.key")).unwrap();
-        assert!(matches!(authority.serial_member(&device), Err(CaError::Io { .. })));
-        assert_eq!(authority.serial_member(&"board-2".parse().unwrap()).unwrap(), None);
+        assert!(matches!(authority.serial_credential(&device), Err(CaError::Io { .. })));
+        assert_eq!(authority.serial_credential(&"board-2".parse().unwrap()).unwrap(), None);
     }
 
     #[test]
     fn a_key_is_shown_by_nothing() {
-        let member = SerialMember { key: [0xab; 32], expires: Some(7), tiers: TierSet::ALL, issued: 5 };
+        let member = SerialCredential { key: [0xab; 32], expires: Some(7), tiers: TierSet::ALL, issued: 5 };
         let shown = format!("{member:?}");
         assert!(!shown.contains("171") && !shown.contains("ab"), "{shown}");
     }

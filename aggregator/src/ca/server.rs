@@ -6,13 +6,13 @@
 
 use common::{
     TierSet,
-    certificate::{TERMS_OID, Terms, issued},
+    certificate::{GRANT_OID, Grant, issued},
     wire::SERVER_NAME,
 };
 use rcgen::{CustomExtension, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-use super::{Authority, CaError, authority_params, leaf_params, membership::seconds_now};
+use super::{Authority, CaError, authority_params, grant::seconds_now, leaf_params};
 
 /// Both in one file, so that they always belong together.
 const FILE: &str = "server.pem";
@@ -56,8 +56,8 @@ impl Authority {
         let key = KeyPair::generate()?;
         let mut params = leaf_params("aggregator", ExtendedKeyUsagePurpose::ServerAuth)?;
         params.subject_alt_names = vec![rcgen::SanType::DnsName(SERVER_NAME.try_into()?)];
-        let value = Terms::encode(issued, TierSet::EMPTY).to_vec();
-        params.custom_extensions = vec![CustomExtension::from_oid_content(&TERMS_OID, value)];
+        let value = Grant::encode(issued, TierSet::EMPTY).to_vec();
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&GRANT_OID, value)];
         let certificate = params.signed_by(&key, &Issuer::new(authority_params()?, &ca_key))?;
         self.write(FILE, &format!("{}{}", certificate.pem(), key.serialize_pem()))?;
         Ok(issued)

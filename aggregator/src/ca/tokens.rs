@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! token text                     NAME:SECRET:FINGERPRINT   (hex; the fingerprint is SHA-256 of ca.crt)
-//! identity/tokens/<hash>         name, expiry and terms; the hash is SHA-256 of the secret, which is kept nowhere
+//! identity/tokens/<hash>         name, expiry and grant; the hash is SHA-256 of the secret, which is kept nowhere
 //! identity/renewed/<device>.crt  a new certificate until it is first used; the old one is good until then
 //! ```
 //! Redeeming a token removes its file before the device is a member, so it is good once, whatever happens afterwards. What
@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use common::{DeviceId, TierSet, certificate::Terms};
+use common::{DeviceId, TierSet, certificate::Grant};
 use rcgen::{PublicKeyData, SignatureAlgorithm};
 use ring::{
     agreement::{self, ECDH_P256, EphemeralPrivateKey},
@@ -19,8 +19,10 @@ use ring::{
 use rustls::pki_types::CertificateDer;
 
 use super::{
-    Authority, CaError, Existing, Membership, holds,
-    membership::{has_expired, seconds_now},
+    Authority, CaError, Existing, GrantOptions,
+    grant::{has_expired, seconds_now},
+    holds,
+    journal::UNSTATED_ISSUE,
 };
 
 /// Bytes of a public key: an uncompressed point of P-256.
@@ -55,12 +57,20 @@ impl PublicKeyData for DeviceKey<'_> {
     }
 }
 
+/// A certificate for a key that a device has sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IssuedCertificate {
+    pub device: DeviceId,
+    /// PEM: the device's certificate and the authority's.
+    pub bundle: String,
+}
+
 /// What a token's file says: a line each.
 struct Token {
     device: DeviceId,
     /// Seconds since 1970.
     expires: u64,
-    terms: Membership,
+    grant: GrantOptions,
     /// Seconds since 1970; 0 of earlier programs.
     made: u64,
     existing: Existing,
@@ -71,48 +81,53 @@ const REPLACE: &str = "replace";
 
 impl Token {
     fn encode(&self) -> String {
-        let Self { device, expires, terms, made, existing } = self;
-        let (life, tiers) = (terms.good_for.as_secs(), terms.tiers.bits());
+        let Self { device, expires, grant, made, existing } = self;
+        let (life, tiers) = (grant.valid_for.as_secs(), grant.tiers.bits());
         let existing = if *existing == Existing::Replace { REPLACE } else { "new" };
         format!("{device}\n{expires}\n{life}\n{tiers}\n{made}\n{existing}\n")
     }
 
-    /// Terms that earlier programs have left out are the usual ones.
+    /// Earlier programs leave out the grant: then it is the default one.
     fn decode(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let device = lines.next()?.parse().ok()?;
         let expires = lines.next()?.parse().ok()?;
         let life = lines.next().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
         let tiers = lines.next().and_then(|bits| bits.parse().ok()).map(TierSet::from_bits);
-        let made = lines.next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
+        let made = lines.next().and_then(|seconds| seconds.parse().ok()).unwrap_or(UNSTATED_ISSUE);
         let existing = if lines.next() == Some(REPLACE) { Existing::Replace } else { Existing::Refuse };
-        let usual = Membership::default();
-        let terms =
-            Membership { good_for: life.unwrap_or(usual.good_for), tiers: tiers.unwrap_or(usual.tiers) };
-        Some(Self { device, expires, terms, made, existing })
+        let usual = GrantOptions::default();
+        let grant =
+            GrantOptions { valid_for: life.unwrap_or(usual.valid_for), tiers: tiers.unwrap_or(usual.tiers) };
+        Some(Self { device, expires, grant, made, existing })
     }
 }
 
 impl Authority {
     /// A token with which the device may enrol once, in this time. It cannot be shown again.
-    pub fn token(&self, device: &DeviceId, good_for: Duration, terms: Membership) -> Result<String, CaError> {
-        self.token_as(device, good_for, terms, Existing::Refuse)
+    pub fn token(
+        &self,
+        device: &DeviceId,
+        valid_for: Duration,
+        grant: GrantOptions,
+    ) -> Result<String, CaError> {
+        self.token_as(device, valid_for, grant, Existing::Refuse)
     }
 
     /// The same for a name that may be a member already. Whether it is counts when the token is redeemed, too.
     pub fn token_as(
         &self,
         device: &DeviceId,
-        good_for: Duration,
-        terms: Membership,
+        valid_for: Duration,
+        grant: GrantOptions,
         existing: Existing,
     ) -> Result<String, CaError> {
         let mut secret = [0; SECRET_BYTES];
         SystemRandom::new().fill(&mut secret).map_err(|_| CaError::Random)?;
         let _lock = self.lock()?;
         let made = self.admission(device, existing)?.issued;
-        let expires = seconds_now().saturating_add(good_for.as_secs());
-        let token = Token { device: device.clone(), expires, terms, made, existing };
+        let expires = seconds_now().saturating_add(valid_for.as_secs());
+        let token = Token { device: device.clone(), expires, grant, made, existing };
         self.make_dir("tokens")?;
         self.write(&token_file(&secret), &token.encode())?;
         Ok(format!("{device}:{}:{}", hex(&secret), hex(&digest(&self.root()?))))
@@ -124,7 +139,7 @@ impl Authority {
         &self,
         secret: &[u8; SECRET_BYTES],
         key: &[u8],
-    ) -> Result<Option<(DeviceId, String)>, CaError> {
+    ) -> Result<Option<IssuedCertificate>, CaError> {
         let name = token_file(secret);
         let _lock = self.lock()?;
         let Some(text) = self.read_if_there(&name)? else { return Ok(None) };
@@ -133,28 +148,28 @@ impl Authority {
             Some(token) if !self.journal.revokes(&token.device, token.made)? => token,
             _ => return self.remove(&name).map(|_| None),
         };
-        let Token { device, terms, existing, .. } = token;
+        let Token { device, grant, existing, .. } = token;
         let key = DeviceKey::new(key)?;
         let admission = self.admission(&device, existing)?;
         // It is worth nothing until the device is admitted with it.
-        let certificate = self.certify(&device, &key, terms, admission.issued)?;
+        let certificate = self.certify(&device, &key, grant, admission.issued)?;
         let root = self.read("ca.crt")?;
         if !self.remove(&name)? {
             return Ok(None);
         }
         self.admit(&device, &format!("devices/{device}.crt"), &certificate, admission)?;
-        Ok(Some((device, certificate + &root)))
+        Ok(Some(IssuedCertificate { device, bundle: certificate + &root }))
     }
 
-    /// A certificate for a new key of the device that is enrolled with `present`, under the same terms. The present
+    /// A certificate for a new key of the device that is enrolled with `present`, with the same grant. The present
     /// one is good until the new one is used, so an answer that is lost locks nobody out. `None` if nobody is enrolled
     /// with it (any more), or it has expired: then a token is needed.
     pub fn renew(
         &self,
         present: &CertificateDer<'_>,
         key: &[u8],
-    ) -> Result<Option<(DeviceId, String)>, CaError> {
-        if has_expired(Terms::of(present).as_ref()) {
+    ) -> Result<Option<IssuedCertificate>, CaError> {
+        if has_expired(Grant::of(present).as_ref()) {
             return Ok(None);
         }
         let Some(device) = self.device_of(present)? else { return Ok(None) };
@@ -164,11 +179,13 @@ impl Authority {
         if !holds(&self.path(&format!("devices/{device}.crt")), present)? {
             return Ok(None);
         }
-        let after = self.journal.until(&device)?.map_or(0, |until| until.saturating_add(1));
-        let certificate = self.certify(&device, &key, Membership::of(present), seconds_now().max(after))?;
+        let now = seconds_now();
+        let issued = self.journal.until(&device)?.map_or(now, |until| until.saturating_add(1).max(now));
+        let certificate = self.certify(&device, &key, GrantOptions::of(present), issued)?;
         self.make_dir("renewed")?;
         self.write(&format!("renewed/{device}.crt"), &certificate)?;
-        Ok(Some((device, certificate + &self.read("ca.crt")?)))
+        let bundle = certificate + &self.read("ca.crt")?;
+        Ok(Some(IssuedCertificate { device, bundle }))
     }
 }
 
@@ -214,15 +231,16 @@ mod tests {
         let device: DeviceId = "cam-1".parse().unwrap();
         let key = KeyPair::generate().unwrap();
         let token =
-            secret(&authority.token(&device, Duration::from_secs(60), Membership::default()).unwrap());
+            secret(&authority.token(&device, Duration::from_secs(60), GrantOptions::default()).unwrap());
         assert!(authority.redeem(&[7; 32], key.der_bytes()).unwrap().is_none(), "another secret");
-        let (name, bundle) = authority.redeem(&token, key.der_bytes()).unwrap().unwrap();
+        let IssuedCertificate { device: name, bundle } =
+            authority.redeem(&token, key.der_bytes()).unwrap().unwrap();
         assert_eq!(name, device);
         assert_eq!(authority.device_of(&certificate(&bundle)).unwrap(), Some(device.clone()));
         assert!(authority.redeem(&token, key.der_bytes()).unwrap().is_none(), "a second time");
 
         let other = "cam-2".parse().unwrap();
-        let late = secret(&authority.token(&other, Duration::ZERO, Membership::default()).unwrap());
+        let late = secret(&authority.token(&other, Duration::ZERO, GrantOptions::default()).unwrap());
         assert!(authority.redeem(&late, key.der_bytes()).unwrap().is_none(), "too late");
     }
 
@@ -231,14 +249,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
-        let token = authority.token(&device, Duration::from_secs(60), Membership::default()).unwrap();
+        let token = authority.token(&device, Duration::from_secs(60), GrantOptions::default()).unwrap();
         let (token, key) = (secret(&token), KeyPair::generate().unwrap());
         let mut beside = key.der_bytes().to_vec();
         beside[40] ^= 1;
         for bad in [&[4; 64][..], &[], &[4; KEY_BYTES], &beside] {
             assert!(matches!(authority.redeem(&token, bad), Err(CaError::Key)));
         }
-        assert_eq!(authority.redeem(&token, key.der_bytes()).unwrap().unwrap().0, device);
+        assert_eq!(authority.redeem(&token, key.der_bytes()).unwrap().unwrap().device, device);
     }
 
     #[test]
@@ -248,7 +266,8 @@ mod tests {
         let device: DeviceId = "cam-1".parse().unwrap();
         let key = KeyPair::generate().unwrap();
         let token = |existing| {
-            let token = authority.token_as(&device, Duration::from_secs(60), Membership::default(), existing);
+            let token =
+                authority.token_as(&device, Duration::from_secs(60), GrantOptions::default(), existing);
             token.map(|token| secret(&token))
         };
         // Enrolled since the token was made.
@@ -259,7 +278,7 @@ mod tests {
         assert_eq!(authority.device_of(&present).unwrap(), Some(device.clone()));
 
         let late = token(Existing::Replace).unwrap();
-        let (_, bundle) = authority.redeem(&late, key.der_bytes()).unwrap().unwrap();
+        let bundle = authority.redeem(&late, key.der_bytes()).unwrap().unwrap().bundle;
         assert_eq!(authority.device_of(&certificate(&bundle)).unwrap(), Some(device.clone()));
         assert_eq!(authority.device_of(&present).unwrap(), None);
         // It was made before the replacement, whatever it may do.
@@ -273,7 +292,8 @@ mod tests {
         let device: DeviceId = "cam-1".parse().unwrap();
         let old = certificate(&authority.enroll(&device).unwrap());
         let key = KeyPair::generate().unwrap();
-        let (name, bundle) = authority.renew(&old, key.der_bytes()).unwrap().unwrap();
+        let IssuedCertificate { device: name, bundle } =
+            authority.renew(&old, key.der_bytes()).unwrap().unwrap();
         let new = certificate(&bundle);
         assert_eq!(name, device);
         assert_eq!(authority.device_of(&old).unwrap(), Some(device.clone()));
@@ -293,11 +313,11 @@ mod tests {
         let device: DeviceId = "cam-1".parse().unwrap();
         let key = KeyPair::generate().unwrap();
         let stolen = certificate(&authority.enroll(&device).unwrap());
-        let (_, waiting) = authority.renew(&stolen, key.der_bytes()).unwrap().unwrap();
+        let waiting = authority.renew(&stolen, key.der_bytes()).unwrap().unwrap().bundle;
         let replace = Existing::Replace;
-        let token = authority.token_as(&device, Duration::from_secs(60), Membership::default(), replace);
+        let token = authority.token_as(&device, Duration::from_secs(60), GrantOptions::default(), replace);
         let token = secret(&token.unwrap());
-        let (_, own) = authority.redeem(&token, key.der_bytes()).unwrap().unwrap();
+        let own = authority.redeem(&token, key.der_bytes()).unwrap().unwrap().bundle;
         assert!(authority.renew(&stolen, key.der_bytes()).unwrap().is_none());
         assert_eq!(
             authority.device_of(&certificate(&waiting)).unwrap(),
@@ -317,8 +337,8 @@ mod tests {
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
         let key = KeyPair::generate().unwrap();
-        let over = Membership { good_for: Duration::ZERO, ..Membership::default() };
-        let expired = certificate(&authority.enroll_under(&device, over).unwrap());
+        let over = GrantOptions { valid_for: Duration::ZERO, ..GrantOptions::default() };
+        let expired = certificate(&authority.enroll_with(&device, over).unwrap());
         assert!(authority.renew(&expired, key.der_bytes()).unwrap().is_none());
         assert!(!dir.path().join("identity/renewed/cam-1.crt").exists());
         let good = certificate(&authority.enroll(&"cam-2".parse().unwrap()).unwrap());
@@ -331,7 +351,8 @@ mod tests {
         let authority = Authority::create(dir.path()).unwrap();
         let [device, other]: [DeviceId; 2] = ["cam-1", "cam-10"].map(|name| name.parse().unwrap());
         let key = KeyPair::generate().unwrap();
-        let token = |device| authority.token(device, Duration::from_secs(60), Membership::default()).unwrap();
+        let token =
+            |device| authority.token(device, Duration::from_secs(60), GrantOptions::default()).unwrap();
         let (first, second, others) =
             (secret(&token(&device)), secret(&token(&device)), secret(&token(&other)));
         assert!(authority.revoke(&device).unwrap(), "a token alone is something to revoke");
@@ -349,7 +370,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let token = authority
-            .token(&"cam-1".parse().unwrap(), Duration::from_secs(60), Membership::default())
+            .token(&"cam-1".parse().unwrap(), Duration::from_secs(60), GrantOptions::default())
             .unwrap();
         let secret = token.split(':').nth(1).unwrap();
         let entries: Vec<_> = fs::read_dir(dir.path().join("identity/tokens")).unwrap().flatten().collect();

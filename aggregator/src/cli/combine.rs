@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use strategies::{
     Registry,
-    roundfile::{Answer, RoundFile, RoundFileError, replay},
+    roundfile::{ReplayResult, RoundFile, RoundFileError, replay},
 };
 
 use super::{Format, print};
@@ -46,7 +46,7 @@ pub(super) fn combine(registry: &Registry, args: Args) -> Result<()> {
     let given = args.params.as_deref().map(parse_params).transpose()?;
     let (name, params) = match (args.strategy, &file.strategy) {
         (Some(name), Some((own, params))) if name == *own => (name, given.unwrap_or_else(|| params.clone())),
-        (Some(name), _) => (name, given.unwrap_or_default()),
+        (Some(name), _) => (name, given.unwrap_or(Value::Null)),
         (None, Some((own, params))) => (own.clone(), given.unwrap_or_else(|| params.clone())),
         (None, None) => {
             let why = "the file names none; give one with --strategy".to_owned();
@@ -69,7 +69,7 @@ fn parse_params(text: &str) -> Result<Value, RoundFileError> {
     serde_json::from_str(text).map_err(fault)
 }
 
-fn table(file: &RoundFile, answer: &Answer) -> String {
+fn table(file: &RoundFile, answer: &ReplayResult) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,

@@ -4,7 +4,7 @@ pub(super) const ALL: &str = "\
 Examples:
   fairtier gateway init gateway                      create configuration and certificates
   fairtier gateway enroll --dir gateway cam-1 cam-2  write cam-1.pem and cam-2.pem for two devices
-  fairtier gateway enroll --dir gateway --serial m4  write m4.page for a board behind a bridge
+  fairtier gateway enroll --dir gateway --serial m4  write m4.board for a board behind a bridge
   fairtier gateway token --dir gateway cam-3         a one-time token: `fairtier device enroll --token ..` on the device
   fairtier gateway enroll --dir gateway --tiers 1,2 --days 90 cam-4  good for two tiers; renewed by the device itself
   fairtier gateway enroll --dir gateway --replace cam-1  a new identity for a name that is a member, or was
@@ -28,7 +28,7 @@ Examples:
 pub(super) const ENROLL: &str = "\
 Examples:
   fairtier gateway enroll --dir gateway --out keys cam-1 cam-2       keys/cam-1.pem and keys/cam-2.pem
-  fairtier gateway enroll --dir gateway --serial m4                  m4.page for a board's flash
+  fairtier gateway enroll --dir gateway --serial m4                  m4.board for a board's flash
   fairtier gateway enroll --dir gateway --replace cam-1              cam-1 is a member, or was: its earlier identity is worth nothing
   fairtier gateway enroll --dir gateway --tiers 1,2 --days 90 cam-4  good for two tiers; renewed by the device itself";
 
@@ -96,5 +96,6 @@ Examples:
 
 pub(super) const CODES: &str = "\
 Examples:
-  fairtier codes                                what E53 and the others mean
+  fairtier codes                                all codes, one line each
+  fairtier codes E53                            what E53 means, and what to do
   fairtier codes --format json";

@@ -1,15 +1,15 @@
-//! Under which terms devices are enrolled.
+//! Options of `enroll` and `token`: for how long, and for which tiers.
 
 use std::time::Duration;
 
-use crate::ca::Membership;
+use crate::ca::GrantOptions;
 use clap::Args;
 use common::{Tier, TierSet};
 
 #[derive(Args, Debug)]
-pub(super) struct TermsArgs {
+pub(super) struct GrantArgs {
     /// Days for which a certificate is good; devices that are connected renew it after two thirds of them. A board's
-    /// key is good as long, and then needs a new page
+    /// key is good as long; then the board needs a new identity
     #[arg(long, default_value_t = 3650.0, value_parser = days)]
     days: f64,
     /// Numbers of the tiers that the device may have, as in 1,2; all if absent
@@ -17,14 +17,14 @@ pub(super) struct TermsArgs {
     tiers: Vec<Tier>,
 }
 
-impl TermsArgs {
-    pub fn membership(&self) -> Membership {
-        let good_for = Duration::from_secs_f64(self.days * 24.0 * 3600.0);
+impl GrantArgs {
+    pub fn options(&self) -> GrantOptions {
+        let valid_for = Duration::from_secs_f64(self.days * 24.0 * 3600.0);
         let tiers = match &self.tiers[..] {
             [] => TierSet::ALL,
             some => some.iter().fold(TierSet::EMPTY, |set, &tier| set.with(tier)),
         };
-        Membership { good_for, tiers }
+        GrantOptions { valid_for, tiers }
     }
 }
 

@@ -4,10 +4,10 @@
 
 use std::{io::Write, path::Path};
 
-use crate::store::{Faults, Report, ReportReader};
+use crate::store::{LineFaults, Report, ReportReader};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use coordinator::report::history::{Row, csv_head, table_head, tiers};
+use coordinator::report::history::{HistoryRow, csv_head, table_head, tiers};
 use tracing::warn;
 
 use super::output::stream;
@@ -26,7 +26,7 @@ pub(super) fn history(dir: &Path, format: Format, last: Option<usize>) -> Result
     let store = dir.join("store");
     let mut reader = open(&store, last)?;
     stream(|out| match format {
-        Format::Table => print_rows(&mut reader, out, &table_head(), Row::table),
+        Format::Table => print_rows(&mut reader, out, &table_head(), HistoryRow::table),
         Format::Csv => {
             // The head names every tier, so the number of tiers is looked for first.
             let tiers = most_tiers(open(&store, last)?)?;
@@ -53,11 +53,11 @@ fn print_rows(
     reader: &mut ReportReader,
     out: &mut dyn Write,
     head: &str,
-    line: impl Fn(&Row) -> String,
+    line: impl Fn(&HistoryRow) -> String,
 ) -> Result<()> {
     writeln!(out, "{head}")?;
     while let Some(Report { round, text }) = reader.read_next()? {
-        match Row::parse(text) {
+        match HistoryRow::parse(text) {
             Ok(row) => writeln!(out, "{}", line(&row))?,
             Err(error) => {
                 warn!("the report of round {round} is left out, because it has another form: {error}");
@@ -85,7 +85,7 @@ fn print_json(reader: &mut ReportReader, out: &mut dyn Write) -> Result<()> {
     Ok(writeln!(out, "{first}]")?)
 }
 
-fn name_faults(store: &Path, faults: &Faults) {
+fn name_faults(store: &Path, faults: &LineFaults) {
     for fault in faults.named.iter().take(NAMED) {
         warn!("{}: {fault}; the line is left out", store.display());
     }

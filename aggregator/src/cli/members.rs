@@ -1,37 +1,36 @@
 //! Commands that say who is a member of the fleet.
 
-use std::{
-    fs,
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::{fs, path::Path, time::Duration};
 
-use crate::ca::{Authority, Credential, Existing, Member, Standing};
+use crate::{
+    ca::{Authority, Credential, Existing, MemberRecord, MemberState},
+    clock::since_1970,
+};
 use anyhow::{Context, Result, ensure};
 use common::{DeviceId, Tier, TierSet};
 use serde_json::{Value, json};
 
-use super::{Format, print, say, terms::TermsArgs};
+use super::{Format, grant::GrantArgs, print, say};
 
 pub(super) fn enroll(
     dir: &Path,
     out: &Path,
     serial: bool,
     replace: bool,
-    terms: &TermsArgs,
+    grant: &GrantArgs,
     devices: &[DeviceId],
     format: Format,
 ) -> Result<()> {
     let mut made = vec![];
-    let (authority, existing, terms) = (Authority::open(dir)?, existing(replace), terms.membership());
+    let (authority, existing, grant) = (Authority::open(dir)?, existing(replace), grant.options());
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     // Of several names, none is enrolled if one of them may not be.
     devices.iter().try_for_each(|device| authority.may_enroll(device, existing))?;
     for device in devices {
-        let path = out.join(format!("{device}.{}", if serial { "page" } else { "pem" }));
+        let path = out.join(format!("{device}.{}", if serial { "board" } else { "pem" }));
         match serial {
-            true => authority.enroll_serial_as(device, terms, existing, Some(&path)).map(drop)?,
-            false => authority.enroll_as(device, terms, existing, Some(&path)).map(drop)?,
+            true => authority.enroll_serial_as(device, grant, existing, Some(&path)).map(drop)?,
+            false => authority.enroll_as(device, grant, existing, Some(&path)).map(drop)?,
         }
         if format == Format::Table {
             print(&format!("{}\n", path.display()))?;
@@ -45,12 +44,12 @@ pub(super) fn token(
     dir: &Path,
     hours: u32,
     replace: bool,
-    terms: &TermsArgs,
+    grant: &GrantArgs,
     device: &DeviceId,
     format: Format,
 ) -> Result<()> {
-    let good_for = Duration::from_secs(3600 * u64::from(hours));
-    let token = Authority::open(dir)?.token_as(device, good_for, terms.membership(), existing(replace))?;
+    let valid_for = Duration::from_secs(3600 * u64::from(hours));
+    let token = Authority::open(dir)?.token_as(device, valid_for, grant.options(), existing(replace))?;
     say(format, &format!("{token}\n"), &json!({ "device": device, "token": token.to_string() }))
 }
 
@@ -80,13 +79,13 @@ pub(super) fn list(dir: &Path, format: Format) -> Result<()> {
     if format == Format::Json {
         return Ok(print(&format!("{}\n", Value::from_iter(members.iter().map(row))))?);
     }
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = since_1970().as_secs();
     let mut text = format!("{:<32} {:<11} {:>9} {:<9} tiers\n", "device", "credential", "days left", "state");
     for member in &members {
         let left = member.expires.map_or("-".to_owned(), |expires| {
             format!("{:.1}", expires.saturating_sub(now) as f64 / (24.0 * 3600.0))
         });
-        let (device, credential, state) = (&member.device, credential(member), state(member.standing));
+        let (device, credential, state) = (&member.device, credential(member), state(member.state));
         let tiers = match member.tiers {
             TierSet::ALL => "all".to_owned(),
             some => numbers(some).iter().map(usize::to_string).collect::<Vec<_>>().join(","),
@@ -95,7 +94,7 @@ pub(super) fn list(dir: &Path, format: Format) -> Result<()> {
     }
     let restored: Vec<_> = members
         .iter()
-        .filter(|member| member.standing == Standing::Restored)
+        .filter(|member| member.state == MemberState::Restored)
         .map(|member| member.device.as_str())
         .collect();
     if !restored.is_empty() {
@@ -108,11 +107,11 @@ pub(super) fn list(dir: &Path, format: Format) -> Result<()> {
     Ok(print(&text)?)
 }
 
-fn row(member: &Member) -> Value {
+fn row(member: &MemberRecord) -> Value {
     json!({
         "device": member.device.as_str(),
         "credential": credential(member),
-        "state": state(member.standing),
+        "state": state(member.state),
         "issued": member.issued,
         "expires": member.expires,
         "tiers": (member.tiers != TierSet::ALL).then(|| numbers(member.tiers)),
@@ -123,7 +122,7 @@ fn numbers(tiers: TierSet) -> Vec<usize> {
     tiers.iter().map(Tier::index).collect()
 }
 
-fn credential(member: &Member) -> &'static str {
+fn credential(member: &MemberRecord) -> &'static str {
     match member.credential {
         Some(Credential::Certificate) => "certificate",
         Some(Credential::SerialKey) => "serial key",
@@ -131,13 +130,13 @@ fn credential(member: &Member) -> &'static str {
     }
 }
 
-fn state(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Member => "member",
-        Standing::Expired => "expired",
-        Standing::Revoked => "revoked",
-        Standing::Restored => "restored",
-        Standing::Damaged => "damaged",
+fn state(state: MemberState) -> &'static str {
+    match state {
+        MemberState::Member => "member",
+        MemberState::Expired => "expired",
+        MemberState::Revoked => "revoked",
+        MemberState::Restored => "restored",
+        MemberState::Damaged => "damaged",
     }
 }
 

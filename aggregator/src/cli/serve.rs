@@ -8,7 +8,8 @@ use std::{
 };
 
 use crate::{
-    server::{End, Server, ServerError},
+    run::RunError,
+    server::{RunEnd, Server, ServerError},
     store::ReportReader,
 };
 use anyhow::{Error, Result, anyhow, bail};
@@ -55,7 +56,7 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
         } else {
             tokio::select! {
                 () = &mut stop => info!("stopping"),
-                end = server.finished() => if end == End::Over {
+                end = server.finished() => if end == RunEnd::Over {
                     over = true;
                     linger(&server, *exit_when_done, stop).await;
                 }
@@ -122,7 +123,7 @@ fn expect_training(dir: &Path) -> Result<()> {
 async fn linger(server: &Server, exit_when_done: bool, stop: impl Future<Output = ()>) {
     let enough = async {
         if exit_when_done {
-            let _ = tokio::time::timeout(FETCHING, server.deserted()).await;
+            let _ = tokio::time::timeout(FETCHING, server.all_disconnected()).await;
         } else {
             info!("the run is over; devices can fetch their models until Ctrl-C");
             stop.await;
@@ -137,10 +138,12 @@ async fn linger(server: &Server, exit_when_done: bool, stop: impl Future<Output 
 /// What to do about a run that has stopped.
 fn advise(failed: ServerError, dir: &Path) -> Error {
     let again = match &failed {
-        ServerError::Store(failed) if failed.is_full() => "free some space, then start again".to_owned(),
+        ServerError::Run(RunError::Store(failed)) if failed.is_full() => {
+            "free some space, then start again".to_owned()
+        }
         // It says itself what is affected and what to do.
-        ServerError::RoundWorker(cause) if cause.is_damage() => return failed.into(),
-        ServerError::RoundWorker(cause) => {
+        ServerError::Run(RunError::Worker(cause)) if cause.is_damage() => return failed.into(),
+        ServerError::Run(RunError::Worker(cause)) => {
             let first = if cause.is_full() { "free some space" } else { "remove the cause" };
             let dir = dir.display();
             format!(

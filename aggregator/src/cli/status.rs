@@ -1,20 +1,16 @@
 //! `fairtier gateway status`: where the run stands, whom it waits for, and the last round, tier by tier.
 
-use std::{
-    fmt::Write as _,
-    fs, io,
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::{fmt::Write as _, fs, io, path::Path};
 
 use crate::{
+    clock::since_1970,
     config::Config,
-    status::{FILE, is_served, replace},
+    status::{FILE, is_serving, replace},
     store::{ReportReader, RolledBack},
 };
 use anyhow::{Context, Result, anyhow, bail};
 use common::Code;
-use coordinator::report::history::held;
+use coordinator::report::history::held_devices;
 use serde_json::{Value, json};
 
 use super::{Format, print};
@@ -45,13 +41,12 @@ pub(super) fn status(dir: &Path, format: Format) -> Result<()> {
         Err(error) => return Err(error).with_context(name),
     };
     // The file cannot know: a server that is killed writes nothing any more.
-    let serving = is_served(dir).with_context(|| dir.display().to_string())?;
+    let serving = is_serving(dir).with_context(|| dir.display().to_string())?;
     status["serving"] = serving.into();
     if !serving {
         status["waiting"] = Value::Null;
     }
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let shown = show(&status, dir, now.as_secs_f64()).with_context(name)?;
+    let shown = show(&status, dir, since_1970().as_secs_f64()).with_context(name)?;
     let text = if format == Format::Json { status.to_string() + "\n" } else { shown };
     Ok(print(&text)?)
 }
@@ -179,7 +174,7 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
             asked(tier, "late"),
             asked(tier, "silent"),
             refused(tier).to_string(),
-            held(round, tier).to_string(),
+            held_devices(round, tier).to_string(),
             figure(loss, "mean"),
             figure(loss, "variance"),
             figure(loss, "worst10"),
@@ -200,9 +195,9 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
     for line in list("refused") {
         let _ = writeln!(
             text,
-            "refused: {} (E{:02} {})",
+            "refused: {} ({} {})",
             device(line),
-            line["code"].as_u64().unwrap_or(0),
+            line["code"].as_u64().map_or("-".to_owned(), |code| format!("E{code:02}")),
             word(&line["why"])
         );
     }

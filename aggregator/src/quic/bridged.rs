@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     Code, DeviceId,
     printable::printable,
-    sealed::{self, HAIL, Key, Knock, MAX_PLAIN, Nonce, SEAL_HEAD, SEAL_OVERHEAD, SEAL_VERSION},
+    sealed::{self, HAIL, Key, MAX_PLAIN, Nonce, ResponderEvent, SEAL_HEAD, SEAL_OVERHEAD, SEAL_VERSION},
     wire,
 };
 use quinn::{Connection, RecvStream, SendStream, VarInt};
@@ -23,11 +23,11 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{Context, End, Peer, REVOCATION};
+use super::{Context, Peer, SessionEnd, revocation::REVOCATION_INTERVAL};
 use crate::{
     admission::{ConnectionKey, Refusal},
-    ca::SerialMember,
-    driver::Line,
+    ca::SerialCredential,
+    driver::ConnectionSignals,
 };
 use coordinator::fleet::ConnId;
 
@@ -56,48 +56,48 @@ pub(super) async fn serve(connection: &Connection, context: &Arc<Context>, bridg
             }
         };
         while lines.try_join_next().is_some() {}
-        let line = BridgedLine::new(context.clone());
+        let line = BoardLine::new(context.clone());
         lines.spawn(line.serve(send, receive));
     }
 }
 
 /// One device, or whoever claims to be one.
-struct BridgedLine {
+struct BoardLine {
     context: Arc<Context>,
-    seal: sealed::Gate,
+    seal: sealed::Responder,
     /// The device whose session is open.
-    device: Option<Seated>,
+    session: Option<BoardSession>,
 }
 
 /// A device that has proved itself.
-struct Seated {
+struct BoardSession {
     device: DeviceId,
     /// With this; the session ends when it changes.
-    member: SerialMember,
+    member: SerialCredential,
     conn: ConnId,
     key: ConnectionKey,
-    line: Arc<Line>,
+    signals: Arc<ConnectionSignals>,
     /// Notified when it has come in too often.
-    go: Arc<Notify>,
+    displaced: Arc<Notify>,
 }
 
-impl BridgedLine {
+impl BoardLine {
     fn new(context: Arc<Context>) -> Self {
-        Self { context, seal: sealed::Gate::default(), device: None }
+        Self { context, seal: sealed::Responder::default(), session: None }
     }
 
     async fn serve(mut self, mut send: SendStream, receive: RecvStream) {
         let (sender, mut packets) = mpsc::channel(WAITING);
         // Reading is not cancel safe, so it has a task of its own.
         let reader = tokio::spawn(read_packets(receive, sender));
-        let mut clock = tokio::time::interval(REVOCATION);
+        let mut clock = tokio::time::interval(REVOCATION_INTERVAL);
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = loop {
             let woken = async {
-                match &self.device {
-                    Some(Seated { line, go, .. }) => tokio::select! {
-                        () = line.woken() => Ok(()),
-                        () = go.notified() => Err(End::Refused(Code::Busy)),
+                match &self.session {
+                    Some(BoardSession { signals, displaced, .. }) => tokio::select! {
+                        () = signals.woken() => Ok(()),
+                        () = displaced.notified() => Err(SessionEnd::Refused(Code::Busy)),
                     },
                     None => std::future::pending().await,
                 }
@@ -105,13 +105,13 @@ impl BridgedLine {
             let outcome = tokio::select! {
                 packet = packets.recv() => match packet {
                     Some(packet) => self.handle(packet, &mut send).await,
-                    None => break End::Link("line closed".into()),
+                    None => break SessionEnd::Link("line closed".into()),
                 },
                 woken = woken => woken,
-                _ = clock.tick() => match &self.device {
-                    Some(Seated { device, member, .. }) => match self.check(device, member) {
+                _ = clock.tick() => match &self.session {
+                    Some(BoardSession { device, member, .. }) => match self.check(device, member) {
                         // Nobody can tell now.
-                        Err(End::Refused(Code::NotReady)) => Ok(()),
+                        Err(SessionEnd::Refused(Code::NotReady)) => Ok(()),
                         checked => checked,
                     },
                     None => Ok(()),
@@ -126,17 +126,23 @@ impl BridgedLine {
             }
         };
         reader.abort();
-        match (&self.device, end) {
-            (Some(Seated { device, .. }), End::Refused(code)) => debug!(%device, "dropped: {code}"),
-            (Some(Seated { device, .. }), End::Displaced) => debug!(%device, "joined on another line"),
-            (Some(Seated { device, .. }), End::Link(reason)) => debug!(%device, "line ended: {reason}"),
+        match (&self.session, end) {
+            (Some(BoardSession { device, .. }), SessionEnd::Refused(code)) => {
+                debug!(%device, "dropped: {code}");
+            }
+            (Some(BoardSession { device, .. }), SessionEnd::Displaced) => {
+                debug!(%device, "joined on another line");
+            }
+            (Some(BoardSession { device, .. }), SessionEnd::Link(reason)) => {
+                debug!(%device, "line ended: {reason}");
+            }
             (None, _) => {}
         }
         self.leave();
         let _ = send.finish();
     }
 
-    async fn handle(&mut self, mut packet: Vec<u8>, send: &mut SendStream) -> Result<(), End> {
+    async fn handle(&mut self, mut packet: Vec<u8>, send: &mut SendStream) -> Result<(), SessionEnd> {
         let mut reply = [0; MAX_PLAIN];
         if packet.first() == Some(&HAIL) {
             let answer_at = tokio::time::Instant::now() + HAIL_TAKES;
@@ -144,45 +150,46 @@ impl BridgedLine {
             tokio::time::sleep_until(answer_at).await;
             return match answer {
                 Ok(0) => Ok(()),
-                Ok(len) => write_packet(send, reply.get(..len).unwrap_or_default()).await,
+                Ok(len) => write_packet(send, &reply[..len]).await,
                 Err(code) => write_packet(send, &sealed::refusal(code)).await,
             };
         }
-        let knock = self.seal.handle(&mut packet, &mut reply, |_| None, Nonce::default);
-        match knock {
-            Knock::Nothing => Ok(()),
-            Knock::Reply(len) => write_packet(send, reply.get(..len).unwrap_or_default()).await,
-            Knock::Rejected(error) => {
-                if let Some(Seated { device, .. }) = &self.device {
+        let event = self.seal.handle(&mut packet, &mut reply, |_| None, Nonce::default);
+        match event {
+            ResponderEvent::Nothing => Ok(()),
+            ResponderEvent::Reply(len) => write_packet(send, &reply[..len]).await,
+            ResponderEvent::Rejected(error) => {
+                if let Some(BoardSession { device, .. }) = &self.session {
                     self.context.admission.count_refusal(Refusal::Seal, &format_args!("{device}: {error}"));
                 }
                 Ok(())
             }
-            Knock::Frame { device, fresh, frame } => {
+            ResponderEvent::Frame { device, fresh, frame } => {
                 let frame = frame.to_vec();
                 if fresh {
                     self.leave();
                     let member = self.member(&device)?;
-                    let (conn, line) = self.context.driver.connect(device.clone(), member.tiers);
-                    let go = Arc::new(Notify::new());
-                    let (key, oldest) = self.context.devices.add(&device, Peer::Board(go.clone()));
-                    if let Some(oldest) = oldest {
+                    let (conn, signals) = self.context.driver.connect(device.clone(), member.tiers);
+                    let displaced = Arc::new(Notify::new());
+                    let added = self.context.devices.add(&device, Peer::Board(displaced.clone()));
+                    if let Some(oldest) = added.displaced {
                         oldest.disconnect(Code::Busy);
                     }
                     info!(%device, "joined over a serial line");
                     if self.seal.version() != Some(SEAL_VERSION) {
                         warn!(%device, "firmware is older (seal version 1); flash a present image for the better seal");
                     }
-                    self.device = Some(Seated { device, member, conn, key, line, go });
+                    self.session =
+                        Some(BoardSession { device, member, conn, key: added.key, signals, displaced });
                 }
-                let Some(Seated { conn, .. }) = &self.device else { return Ok(()) };
+                let Some(BoardSession { conn, .. }) = &self.session else { return Ok(()) };
                 let (driver, conn) = (self.context.driver.clone(), *conn);
                 if let Err(code) = driver.with(|coordinator, now| coordinator.handle_frame(conn, &frame, now))
                 {
                     // The refusal still has to be delivered.
                     self.transmit(send).await?;
                     tokio::time::sleep(Duration::from_millis(200)).await;
-                    return Err(End::Refused(code));
+                    return Err(SessionEnd::Refused(code));
                 }
                 Ok(())
             }
@@ -195,7 +202,7 @@ impl BridgedLine {
         let (nonce, decoy) =
             random::<{ size_of::<Nonce>() }>().zip(random::<{ size_of::<Key>() }>()).ok_or(Code::NotReady)?;
         let (context, mut unclear) = (&self.context, false);
-        let key_of = |device: &DeviceId| match context.authority.serial_member(device) {
+        let key_of = |device: &DeviceId| match context.authority.serial_credential(device) {
             Ok(Some(member)) => Some(member.key),
             Ok(None) => {
                 context.admission.count_refusal(Refusal::Unknown, device);
@@ -208,60 +215,59 @@ impl BridgedLine {
             }
         };
         match self.seal.handle(packet, reply, key_of, || nonce) {
-            Knock::Reply(len) => Ok(len),
+            ResponderEvent::Reply(len) => Ok(len),
             _ if unclear => Err(Code::NotReady),
             _ => Ok(0),
         }
     }
 
     /// A device that has just proved its key. The key may have been removed or replaced since it hailed.
-    fn member(&self, device: &DeviceId) -> Result<SerialMember, End> {
-        match self.context.authority.serial_member(device) {
+    fn member(&self, device: &DeviceId) -> Result<SerialCredential, SessionEnd> {
+        match self.context.authority.serial_credential(device) {
             Ok(Some(member)) if self.seal.is_opened_with(&member.key) => Ok(member),
-            Ok(_) => Err(End::Refused(Code::UnknownDevice)),
+            Ok(_) => Err(SessionEnd::Refused(Code::UnknownDevice)),
             Err(error) => {
                 self.context.admission.count_refusal(Refusal::Unclear, &error);
-                Err(End::Refused(Code::NotReady))
+                Err(SessionEnd::Refused(Code::NotReady))
             }
         }
     }
 
     /// Whether a device is still a member: not revoked, expired or enrolled anew.
-    fn check(&self, device: &DeviceId, member: &SerialMember) -> Result<(), End> {
-        match self.context.authority.serial_member(device) {
+    fn check(&self, device: &DeviceId, member: &SerialCredential) -> Result<(), SessionEnd> {
+        match self.context.authority.serial_credential(device) {
             Ok(Some(present)) if present == *member => Ok(()),
-            Ok(_) => Err(End::Refused(Code::UnknownDevice)),
+            Ok(_) => Err(SessionEnd::Refused(Code::UnknownDevice)),
             Err(error) => {
                 self.context.admission.count_refusal(Refusal::Unclear, &error);
-                Err(End::Refused(Code::NotReady))
+                Err(SessionEnd::Refused(Code::NotReady))
             }
         }
     }
 
     /// Sends what the Coordinator has for the device.
-    async fn transmit(&mut self, send: &mut SendStream) -> Result<(), End> {
-        let Some(Seated { conn, line, .. }) = &self.device else { return Ok(()) };
+    async fn transmit(&mut self, send: &mut SendStream) -> Result<(), SessionEnd> {
+        let Some(BoardSession { conn, signals, .. }) = &self.session else { return Ok(()) };
         while let Some((_, frame)) = self.context.driver.next_frame(*conn, true) {
             let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
-            if let Some(place) = packet.get_mut(SEAL_HEAD..SEAL_HEAD + frame.len()) {
-                place.copy_from_slice(&frame);
-            }
+            packet[SEAL_HEAD..][..frame.len()].copy_from_slice(&frame);
             // A session that has used up its counter ends; the device begins another.
-            let len = self.seal.seal(&mut packet, frame.len()).ok_or(End::Refused(Code::Unexpected))?;
-            write_packet(send, packet.get(..len).unwrap_or_default()).await?;
+            let len =
+                self.seal.seal(&mut packet, frame.len()).ok_or(SessionEnd::Refused(Code::Unexpected))?;
+            write_packet(send, &packet[..len]).await?;
         }
-        if line.is_closing() { Err(End::Link("closed by the aggregator".into())) } else { Ok(()) }
+        if signals.is_closing() { Err(SessionEnd::Link("closed by the aggregator".into())) } else { Ok(()) }
     }
 
     fn leave(&mut self) {
-        if let Some(Seated { conn, key, .. }) = self.device.take() {
+        if let Some(BoardSession { conn, key, .. }) = self.session.take() {
             self.context.devices.remove(&key);
             self.context.driver.disconnect(conn);
         }
     }
 }
 
-impl Drop for BridgedLine {
+impl Drop for BoardLine {
     fn drop(&mut self) {
         self.leave();
     }
@@ -281,7 +287,7 @@ async fn read_packets(mut stream: RecvStream, packets: mpsc::Sender<Vec<u8>>) {
     }
 }
 
-async fn write_packet(stream: &mut SendStream, packet: &[u8]) -> Result<(), End> {
+async fn write_packet(stream: &mut SendStream, packet: &[u8]) -> Result<(), SessionEnd> {
     let write = async {
         stream.write_all(&wire::frame_prefix(packet.len())).await?;
         stream.write_all(packet).await

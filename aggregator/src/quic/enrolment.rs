@@ -6,15 +6,15 @@
 
 use std::time::{Duration, Instant};
 
-use common::{Code, DeviceId, enrol::Question, wire};
+use common::{Code, DeviceId, enrol::EnrolRequest, wire};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use rustls::pki_types::CertificateDer;
 use tracing::info;
 
+use super::identify::certificate;
 use crate::{
     admission::{Admission, RENEWAL_INTERVAL, Refusal, Renewals},
-    ca::{Authority, CaError},
-    quic::certificate,
+    ca::{Authority, CaError, IssuedCertificate},
 };
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -103,8 +103,8 @@ async fn reply(
     // The disk is waited for.
     let issued = move || issue(&question, present.as_ref(), &authority, &renewals);
     let issued = tokio::task::spawn_blocking(issued).await;
-    let (device, certificates) = issued.unwrap_or(Err(Refused::Code(Code::NotReady)))?;
-    if send.write_all(certificates.as_bytes()).await.is_err() || send.finish().is_err() {
+    let IssuedCertificate { device, bundle } = issued.unwrap_or(Err(Refused::Code(Code::NotReady)))?;
+    if send.write_all(bundle.as_bytes()).await.is_err() || send.finish().is_err() {
         return Err(Refused::QUESTION);
     }
     Ok(device)
@@ -112,11 +112,11 @@ async fn reply(
 
 /// A certificate for whoever has a token or a certificate.
 fn issue(
-    Question { secret, key }: &Question,
+    EnrolRequest { secret, key }: &EnrolRequest,
     present: Option<&CertificateDer<'_>>,
     authority: &Authority,
     renewals: &Renewals,
-) -> Result<(DeviceId, String), Refused> {
+) -> Result<IssuedCertificate, Refused> {
     let unknown = Refused::Code(Code::UnknownDevice);
     let issued = match (secret, present) {
         (Some(secret), _) => authority.redeem(secret, key)?,
@@ -149,7 +149,7 @@ mod tests {
         });
         let key = KeyPair::generate().unwrap();
         let key = heapless::Vec::from_slice(key.der_bytes()).unwrap();
-        let question = Question { secret: None, key };
+        let question = EnrolRequest { secret: None, key };
         let renewals = Renewals::default();
         let ask = |present| issue(&question, Some(present), &authority, &renewals).map_err(|no| no.code());
         assert!(ask(&one).is_ok());

@@ -13,27 +13,27 @@ use rustls::{
 };
 use tracing::{info, warn};
 
-use super::QuicError;
+use super::endpoint::QuicError;
 use crate::ca::Authority;
 
-/// How often it is looked whether there is a new one.
-const LOOK: Duration = Duration::from_secs(2);
+/// How often it is reloaded whether there is a new one.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ServerCertificate {
     authority: Authority,
     provider: Arc<CryptoProvider>,
     present: RwLock<Arc<CertifiedKey>>,
 }
 
-impl Shown {
+impl ServerCertificate {
     pub fn new(authority: &Authority, provider: &Arc<CryptoProvider>) -> Result<Arc<Self>, QuicError> {
         let present = RwLock::new(Arc::new(load(authority, provider)?));
         Ok(Arc::new(Self { authority: authority.clone(), provider: provider.clone(), present }))
     }
 
     /// True if there is a new one.
-    pub fn look(&self) -> Result<bool, QuicError> {
+    pub fn reload(&self) -> Result<bool, QuicError> {
         let (certificate, _) = self.authority.server()?;
         if self.present().cert.first() == Some(&certificate) {
             return Ok(false);
@@ -48,7 +48,7 @@ impl Shown {
     }
 }
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for ServerCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.present())
     }
@@ -62,20 +62,20 @@ fn load(authority: &Authority, provider: &CryptoProvider) -> Result<CertifiedKey
 }
 
 /// Looks for a new one for as long as there is a server that would show it.
-pub(super) async fn watch(shown: Weak<Shown>) {
+pub(super) async fn watch(certificate: Weak<ServerCertificate>) {
     let mut failing = false;
     loop {
-        tokio::time::sleep(LOOK).await;
-        let Some(shown) = shown.upgrade() else { return };
+        tokio::time::sleep(RELOAD_INTERVAL).await;
+        let Some(certificate) = certificate.upgrade() else { return };
         // Should it panic, it is tried again.
-        let Ok(looked) = tokio::task::spawn_blocking(move || shown.look()).await else { continue };
-        match &looked {
+        let Ok(reloaded) = tokio::task::spawn_blocking(move || certificate.reload()).await else { continue };
+        match &reloaded {
             Ok(true) => info!("the server has a new certificate; connections from now on see it"),
             Err(error) if !failing => {
                 warn!("the server's certificate cannot be read, the present one stays in use: {error}");
             }
             _ => {}
         }
-        failing = looked.is_err();
+        failing = reloaded.is_err();
     }
 }

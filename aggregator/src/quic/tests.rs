@@ -1,10 +1,16 @@
 use rustls::{
-    HandshakeKind,
-    pki_types::{PrivateKeyDer, pem::PemObject},
+    HandshakeKind, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
-use super::*;
-use crate::ca::Membership;
+use super::{
+    endpoint::{CONNECTION_ID, PROTOCOLS, tls_config},
+    identify::look_up,
+    server_certificate::ServerCertificate,
+    windows::Windows,
+    *,
+};
+use crate::ca::GrantOptions;
 
 fn client(authority: &Authority, device: Option<&DeviceId>) -> rustls::ClientConfig {
     let mut roots = RootCertStore::empty();
@@ -62,8 +68,8 @@ fn a_certificate_is_looked_at_whenever_a_device_comes_back() {
     let authority = Authority::create(dir.path()).unwrap();
     let device = "cam-1".parse().unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let shown = Shown::new(&authority, &provider).unwrap();
-    let server = Arc::new(tls_config(&authority, shown, &PROTOCOLS).unwrap());
+    let certificate = ServerCertificate::new(&authority, &provider).unwrap();
+    let server = Arc::new(tls_config(&authority, certificate, &PROTOCOLS).unwrap());
     let client = Arc::new(client(&authority, Some(&device)));
     for _ in 0..3 {
         assert_eq!(shake_hands(&server, &client), HandshakeKind::Full);
@@ -74,14 +80,14 @@ fn a_certificate_is_looked_at_whenever_a_device_comes_back() {
 fn a_disk_that_fails_turns_nobody_away_for_good() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
-    let enrolled = |device: &str, terms| {
-        let bundle = authority.enroll_under(&device.parse().unwrap(), terms).unwrap();
+    let enrolled = |device: &str, grant| {
+        let bundle = authority.enroll_with(&device.parse().unwrap(), grant).unwrap();
         CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap()
     };
     let code = |certificate: &CertificateDer<'static>| {
-        look_up(Some(certificate.clone()), &authority).map(drop).map_err(|fault| fault.code())
+        look_up(Some(certificate.clone()), &authority).map(drop).map_err(|error| error.code())
     };
-    let certificate = enrolled("cam-1", Membership::default());
+    let certificate = enrolled("cam-1", GrantOptions::default());
     assert_eq!(code(&certificate), Ok(()));
     let (file, aside) = (dir.path().join("identity/devices/cam-1.crt"), dir.path().join("aside"));
     std::fs::rename(&file, &aside).unwrap();
@@ -92,7 +98,7 @@ fn a_disk_that_fails_turns_nobody_away_for_good() {
     std::fs::remove_dir(&file).unwrap();
     std::fs::rename(&aside, &file).unwrap();
     assert_eq!(code(&certificate), Ok(()));
-    let expired = enrolled("cam-2", Membership { good_for: Duration::ZERO, ..Membership::default() });
+    let expired = enrolled("cam-2", GrantOptions { valid_for: Duration::ZERO, ..GrantOptions::default() });
     assert_eq!(code(&expired), Err(Code::BadCertificate));
 }
 
@@ -182,11 +188,12 @@ fn connection_ids_tell_nothing_of_the_server() {
 fn a_new_server_key_is_shown_without_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
-    let shown = Shown::new(&authority, &Arc::new(rustls::crypto::ring::default_provider())).unwrap();
-    assert!(!shown.look().unwrap());
+    let certificate =
+        ServerCertificate::new(&authority, &Arc::new(rustls::crypto::ring::default_provider())).unwrap();
+    assert!(!certificate.reload().unwrap());
     authority.rotate_server_key().unwrap();
-    assert!(shown.look().unwrap() && !shown.look().unwrap());
+    assert!(certificate.reload().unwrap() && !certificate.reload().unwrap());
     // What cannot be read does not end the server.
     std::fs::write(dir.path().join("identity/server.pem"), "no key").unwrap();
-    assert!(shown.look().is_err());
+    assert!(certificate.reload().is_err());
 }

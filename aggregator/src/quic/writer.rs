@@ -2,21 +2,21 @@
 //!
 //! Frames of models are shared between all devices that get them and never copied here, so a device that reads
 //! slowly costs nothing. Only so many devices are sent a model at a time (`server.max_downloads`), because a
-//! thousand that start at once lose most of their packets; one that takes long gives up its place and goes on
+//! thousand that start at once lose most of their packets; one that takes long gives up its slot and goes on
 //! without it, so that slow devices hold up nobody.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{transfer::Lane, wire};
+use common::{TransferId, transfer::Lane, wire};
 use quinn::{Connection, SendStream, WriteError};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::Instant,
 };
 
-use super::{Context, End};
-use crate::driver::{Driver, Line};
+use super::{Context, SessionEnd};
+use crate::driver::{ConnectionSignals, Driver};
 use coordinator::fleet::ConnId;
 
 /// How long a device keeps others waiting.
@@ -25,16 +25,16 @@ const HEAD_START: Duration = Duration::from_secs(3);
 pub(super) struct Writer<'a> {
     connection: &'a Connection,
     control: SendStream,
-    transfer: Option<(u32, SendStream)>,
+    transfer: Option<(TransferId, SendStream)>,
     driver: &'a Driver,
     conn: ConnId,
-    line: &'a Line,
+    signals: &'a ConnectionSignals,
     downloads: &'a Semaphore,
-    place: Place<'a>,
+    slot: DownloadSlot<'a>,
 }
 
 /// Whether chunks may be sent now.
-enum Place<'a> {
+enum DownloadSlot<'a> {
     None,
     Held {
         _permit: SemaphorePermit<'a>,
@@ -50,57 +50,66 @@ impl<'a> Writer<'a> {
         control: SendStream,
         context: &'a Context,
         conn: ConnId,
-        line: &'a Line,
+        signals: &'a ConnectionSignals,
     ) -> Self {
         let Context { driver, downloads, .. } = context;
-        Self { connection, control, transfer: None, driver, conn, line, downloads, place: Place::None }
+        Self {
+            connection,
+            control,
+            transfer: None,
+            driver,
+            conn,
+            signals,
+            downloads,
+            slot: DownloadSlot::None,
+        }
     }
 
-    pub async fn run(mut self) -> Result<(), End> {
+    pub async fn run(mut self) -> Result<(), SessionEnd> {
         loop {
-            let chunks = !matches!(self.place, Place::None);
+            let chunks = !matches!(self.slot, DownloadSlot::None);
             while let Some((lane, frame)) = self.driver.next_frame(self.conn, chunks) {
                 match lane {
                     Lane::Control => self.message(frame).await?,
                     Lane::Transfer(transfer) => self.chunk(transfer, frame).await?,
                 }
             }
-            if self.line.is_closing() {
+            if self.signals.is_closing() {
                 let _ = self.control.finish();
                 return std::future::pending().await;
             }
             if !self.driver.is_sending(self.conn) {
-                self.place = Place::None;
+                self.slot = DownloadSlot::None;
                 self.end_transfer();
-                self.line.woken().await;
+                self.signals.woken().await;
                 continue;
             }
-            match &self.place {
-                Place::None => tokio::select! {
+            match &self.slot {
+                DownloadSlot::None => tokio::select! {
                     permit = self.downloads.acquire() => {
-                        self.place = Place::Held { _permit: permit?, since: Instant::now() };
+                        self.slot = DownloadSlot::Held { _permit: permit?, since: Instant::now() };
                     }
-                    () = self.line.woken() => {}
+                    () = self.signals.woken() => {}
                 },
-                Place::Held { since, .. } => tokio::select! {
-                    () = tokio::time::sleep_until(*since + HEAD_START) => self.place = Place::GivenUp,
-                    () = self.line.woken() => {}
+                DownloadSlot::Held { since, .. } => tokio::select! {
+                    () = tokio::time::sleep_until(*since + HEAD_START) => self.slot = DownloadSlot::GivenUp,
+                    () = self.signals.woken() => {}
                 },
-                Place::GivenUp => self.line.woken().await,
+                DownloadSlot::GivenUp => self.signals.woken().await,
             }
         }
     }
 
-    async fn message(&mut self, frame: Bytes) -> Result<(), End> {
+    async fn message(&mut self, frame: Bytes) -> Result<(), SessionEnd> {
         self.control.write_all(&wire::frame_prefix(frame.len())).await?;
         self.control.write_chunk(frame).await?;
         Ok(())
     }
 
-    async fn chunk(&mut self, transfer: u32, frame: Bytes) -> Result<(), End> {
+    async fn chunk(&mut self, transfer: TransferId, frame: Bytes) -> Result<(), SessionEnd> {
         if self.transfer.as_ref().is_none_or(|(open, _)| *open != transfer) {
             self.end_transfer();
-            super::fit(self.connection, self.driver.connections());
+            super::set_windows(self.connection, self.driver.connections());
             let stream = self.connection.open_uni().await?;
             // Short messages go first.
             let _ = stream.set_priority(-1);

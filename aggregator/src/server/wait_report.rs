@@ -1,38 +1,36 @@
 //! Says whom the run waits for: in the log when that takes noticeably longer than usual, and in `status.json`.
 
-use std::{
-    fmt::Write as _,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use common::{DeviceId, Instant};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use crate::{driver::Driver, status::StatusFile};
+use crate::{clock::since_1970, driver::Driver, status::StatusFile};
 use coordinator::{Gathering, WaitedFor, Waiting, exchange::Purpose};
 
-/// How often it is looked, and so how often the file may change.
-const EVERY: Duration = Duration::from_secs(1);
+/// Time between two looks, and so between two changes of the file.
+const INTERVAL: Duration = Duration::from_secs(1);
 /// Devices that are named; the others are counted.
 const NAMED: usize = 5;
 const LISTED: usize = 100;
 
-/// Looks out for ever.
-pub(super) async fn look_out(driver: Arc<Driver>, status: Option<Arc<StatusFile>>) {
-    let mut said = None;
+/// Reports once a second, for ever.
+pub(super) async fn run(driver: Arc<Driver>, status: Option<Arc<StatusFile>>) {
+    let mut last = None;
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(INTERVAL).await;
         let (waiting, now) = (driver.waiting().filter(|waiting| waiting.is_long), driver.now());
-        let subject = waiting.as_ref().map(Subject::of);
-        if let Some(waiting) = waiting.as_ref().filter(|_| subject != said) {
-            info!("{}", line(waiting, now));
+        let reported = waiting.as_ref().map(Reported::of);
+        if let Some(waiting) = waiting.as_ref().filter(|_| reported != last) {
+            info!("{}", describe(waiting, now));
         }
-        said = subject;
+        last = reported;
         if let Some(status) = status.clone() {
-            let shown = waiting.as_ref().map_or(Value::Null, |waiting| shown(waiting, now, unix_seconds()));
-            let written = tokio::task::spawn_blocking(move || status.write_waiting(shown)).await;
+            let json = waiting
+                .as_ref()
+                .map_or(Value::Null, |waiting| to_json(waiting, now, since_1970().as_secs_f64()));
+            let written = tokio::task::spawn_blocking(move || status.write_waiting(json)).await;
             if let Ok(Err(error)) = written {
                 warn!("status.json cannot be written: {error}");
             }
@@ -40,22 +38,22 @@ pub(super) async fn look_out(driver: Arc<Driver>, status: Option<Arc<StatusFile>
     }
 }
 
-/// What a line is about; the next line is about something else.
+/// What a line of the log was about. The same is not logged twice.
 #[derive(PartialEq, Eq)]
-struct Subject {
+struct Reported {
     round: u32,
     gathering: Option<Gathering>,
     devices: Vec<(DeviceId, bool)>,
 }
 
-impl Subject {
+impl Reported {
     fn of(waiting: &Waiting) -> Self {
         let devices = waiting.devices.iter().map(|line| (line.device.clone(), line.silent.is_some()));
         Self { round: waiting.round, gathering: waiting.gathering, devices: devices.collect() }
     }
 }
 
-fn line(waiting: &Waiting, now: Instant) -> String {
+fn describe(waiting: &Waiting, now: Instant) -> String {
     let Waiting { round, purpose, gathering, devices, .. } = waiting;
     let round = match purpose {
         Purpose::Train => format!("round {round}"),
@@ -93,7 +91,7 @@ fn named(line: &WaitedFor, now: Instant) -> String {
 }
 
 /// With times since 1970, so that they stay true while nothing changes.
-fn shown(waiting: &Waiting, now: Instant, unix: f64) -> Value {
+fn to_json(waiting: &Waiting, now: Instant, unix: f64) -> Value {
     // Whole seconds, or the file would change whenever it is looked at.
     let at =
         |instant: Instant| (unix + (instant.as_millis() as f64 - now.as_millis() as f64) / 1000.0).round();
@@ -118,10 +116,6 @@ fn shown(waiting: &Waiting, now: Instant, unix: f64) -> Value {
         "count": devices.len(),
         "devices": devices.iter().take(LISTED).map(device).collect::<Vec<_>>(),
     })
-}
-
-fn unix_seconds() -> f64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 #[cfg(test)]
@@ -152,21 +146,21 @@ mod tests {
     fn the_log_says_who_is_waited_for_and_for_how_long_at_most() {
         let now = Instant::from_millis(120_000);
         assert_eq!(
-            line(&waiting(), now),
+            describe(&waiting(), now),
             "round 12 waits for cam-3 (tier 2), at most 41 s more, \
              cam-4 (tier 0, silent for 10 s), at most 5 s more unless it is heard of"
         );
         let gathering = Some(Gathering { have: 1, need: 3 });
         let few = Waiting { gathering, devices: vec![], ..waiting() };
-        assert_eq!(line(&few, now), "round 12 waits for devices: 1 of 3 are there");
+        assert_eq!(describe(&few, now), "round 12 waits for devices: 1 of 3 are there");
         let many = Waiting { devices: vec![waiting().devices[0].clone(); 8], ..waiting() };
-        assert!(line(&many, now).ends_with(" and 3 more"), "{}", line(&many, now));
+        assert!(describe(&many, now).ends_with(" and 3 more"), "{}", describe(&many, now));
     }
 
     #[test]
     fn what_the_file_says_stays_true_while_nothing_changes() {
-        let first = shown(&waiting(), Instant::from_millis(120_000), 1000.2);
-        let later = shown(&waiting(), Instant::from_millis(121_000), 1001.2);
+        let first = to_json(&waiting(), Instant::from_millis(120_000), 1000.2);
+        let later = to_json(&waiting(), Instant::from_millis(121_000), 1001.2);
         assert_eq!(first, later);
         assert_eq!((&first["opened"], &first["devices"][0]["until"]), (&json!(980.0), &json!(1041.0)));
     }

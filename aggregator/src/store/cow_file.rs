@@ -16,7 +16,7 @@ use redb::StorageBackend;
 const BLOCK: u64 = 4096;
 
 #[derive(Debug)]
-pub(super) struct Overlay {
+pub(super) struct CowFile {
     file: File,
     changes: Mutex<Changes>,
 }
@@ -30,7 +30,7 @@ struct Changes {
     blocks: BTreeMap<u64, Box<[u8]>>,
 }
 
-impl Overlay {
+impl CowFile {
     pub fn over(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
         Ok(Self { file, changes: Mutex::new(Changes { len, below: len, blocks: BTreeMap::new() }) })
@@ -53,14 +53,14 @@ impl Overlay {
     }
 }
 
-impl Drop for Overlay {
+impl Drop for CowFile {
     fn drop(&mut self) {
         // A child that is being started may still have a copy of the handle, and would keep the lock that goes with it.
         let _ = self.file.unlock();
     }
 }
 
-impl StorageBackend for Overlay {
+impl StorageBackend for CowFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.changes().len)
     }
@@ -151,7 +151,7 @@ mod tests {
         let original: Vec<u8> = (0..50_000u32).map(|i| (i % 251) as u8).collect();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&original).unwrap();
-        let overlay = Overlay::over(File::open(file.path()).unwrap()).unwrap();
+        let cow = CowFile::over(File::open(file.path()).unwrap()).unwrap();
         let mut model = original.clone();
         let mut rng = Rng::new(3);
         for step in 0..3000u32 {
@@ -159,26 +159,26 @@ mod tests {
                 0 => {
                     let len = rng.below(80_000) as usize;
                     model.resize(len, 0);
-                    overlay.set_len(len as u64).unwrap();
+                    cow.set_len(len as u64).unwrap();
                 }
                 1..6 => {
                     let offset = rng.below(model.len() as u64 + 1) as usize;
                     let count = (rng.below(10_000) as usize).min(model.len() - offset);
                     model[offset..offset + count].fill(step as u8);
-                    overlay.write(offset as u64, &vec![step as u8; count]).unwrap();
+                    cow.write(offset as u64, &vec![step as u8; count]).unwrap();
                 }
                 _ => {
                     let offset = rng.below(model.len() as u64 + 1) as usize;
                     let count = (rng.below(20_000) as usize).min(model.len() - offset);
                     let mut found = vec![9; count];
-                    overlay.read(offset as u64, &mut found).unwrap();
+                    cow.read(offset as u64, &mut found).unwrap();
                     assert!(found == model[offset..offset + count], "step {step}");
                 }
             }
-            assert_eq!(overlay.len().unwrap(), model.len() as u64);
+            assert_eq!(cow.len().unwrap(), model.len() as u64);
         }
-        assert!(overlay.read(model.len() as u64, &mut [0]).is_err());
-        assert!(overlay.write(u64::MAX, &[0]).is_err());
+        assert!(cow.read(model.len() as u64, &mut [0]).is_err());
+        assert!(cow.write(u64::MAX, &[0]).is_err());
         assert!(fs::read(file.path()).unwrap() == original);
     }
 
@@ -188,10 +188,10 @@ mod tests {
         let locked = File::open(file.path()).unwrap();
         let _copy = locked.try_clone().unwrap();
         locked.try_lock_shared().unwrap();
-        let overlay = Overlay::over(locked).unwrap();
+        let cow = CowFile::over(locked).unwrap();
         let other = File::open(file.path()).unwrap();
         other.try_lock().unwrap_err();
-        drop(overlay);
+        drop(cow);
         other.try_lock().unwrap();
     }
 }

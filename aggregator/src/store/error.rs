@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ModelMark, migrate};
+use super::{ModelFingerprint, migrate};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub enum StoreError {
     Format { path: PathBuf, found: u32, known: u32 },
     #[error("the stored run is of a model with digest {:08x}, {} parameters and {} tiers, not of digest {:08x}, {} parameters and {} tiers; use the stored run's model and tiers, or another directory",
         .stored.digest, .stored.parameters, .stored.tiers.len(), .given.digest, .given.parameters, .given.tiers.len())]
-    OtherModel { stored: ModelMark, given: ModelMark },
+    OtherModel { stored: ModelFingerprint, given: ModelFingerprint },
     #[error("the store already holds a run; load it, or begin in another directory")]
     AlreadyBegun,
     #[error("no run has begun in this store")]

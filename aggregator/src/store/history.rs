@@ -22,7 +22,7 @@ use redb::ReadableTable;
 
 use super::{
     DiskStore, StoreError,
-    ledger::{self, Fault as LedgerFault, REPORTS},
+    ledger::{self, LedgerError, REPORTS},
     spool::sync_dir,
 };
 
@@ -32,10 +32,10 @@ mod reader;
 mod tail;
 
 pub(super) use files::open_for_writing;
-pub use line::Why;
-pub(super) use line::{open as open_line, seal};
-pub use reader::{Fault, Faults, Report, ReportReader, Reports};
-pub(super) use reader::{Line, Unsealed};
+pub use line::FaultReason;
+pub(super) use line::{parse as parse_line, with_checksum};
+pub(super) use reader::{ChecksumRule, HistoryLine};
+pub use reader::{LineFault, LineFaults, Report, ReportReader, Reports};
 
 /// The files of a store's directory; opened for every line, so that they may be moved away at any time.
 #[derive(Debug)]
@@ -52,16 +52,17 @@ impl History {
     }
 
     /// A file with something in it, if there is one.
-    pub fn any(&self) -> Option<PathBuf> {
-        let full = files::archives(&self.0).unwrap_or_default().into_iter().map(|archive| archive.path);
-        full.chain([self.live()]).find(|path| fs::metadata(path).is_ok_and(|file| file.len() > 0))
+    pub fn any(&self) -> Result<Option<PathBuf>, StoreError> {
+        let archives = files::archives(&self.0).map_err(|source| self.failed(source))?;
+        let mut files = archives.into_iter().map(|archive| archive.path).chain([self.live()]);
+        Ok(files.find(|path| fs::metadata(path).is_ok_and(|file| file.len() > 0)))
     }
 
     /// Adds a line; it is durable after [`History::sync`].
     pub fn append(&self, report: &str) -> Result<(), StoreError> {
         let added = open_for_writing(&self.live(), File::options().append(true).create(true));
         added
-            .and_then(|mut file| file.write_all(seal(report).as_bytes()))
+            .and_then(|mut file| file.write_all(with_checksum(report).as_bytes()))
             .map_err(|source| self.failed(source))
     }
 
@@ -158,7 +159,7 @@ impl History {
                 }
                 continue;
             };
-            let line = seal(&report);
+            let line = with_checksum(&report);
             let mut found = vec![0; line.len()];
             same = same && file.read_exact_at(&mut found, end).is_ok() && found == line.as_bytes();
             if !same {
@@ -181,7 +182,7 @@ impl History {
 #[derive(Debug, Default)]
 pub(super) struct Walked {
     /// Lines that are no reports.
-    pub faults: Faults,
+    pub faults: LineFaults,
     /// Reports in the ledger that cannot be read.
     pub unreadable: Vec<StoreError>,
 }
@@ -220,7 +221,7 @@ impl DiskStore {
     fn report_rounds(&self) -> Result<Vec<u32>, StoreError> {
         self.ledger.read(|txn| {
             let table = txn.open_table(REPORTS)?;
-            table.iter()?.map(|item| Ok(item?.0.value())).collect::<Result<Vec<u32>, LedgerFault>>()
+            table.iter()?.map(|item| Ok(item?.0.value())).collect::<Result<Vec<u32>, LedgerError>>()
         })
     }
 
@@ -236,24 +237,25 @@ impl DiskStore {
     pub(super) fn each_report(
         &self,
         after: u32,
-        mut show: impl FnMut(Line<'_>) -> Result<(), StoreError>,
+        mut show: impl FnMut(HistoryLine<'_>) -> Result<(), StoreError>,
     ) -> Result<Walked, StoreError> {
         let mut walked = Walked::default();
         let mut known = self.report_rounds()?.into_iter().filter(|&round| round > after).peekable();
-        let mut show_known = |round: u32, line: Option<Report<'_>>, show: &mut Shown<'_>| {
+        let mut show_known = |round: u32, line: Option<Report<'_>>, show: &mut LineVisitor<'_>| {
             match self.ledger_report(round) {
-                Ok(Some(text)) => return show(Line::Report(Report { round, text: &text })),
+                Ok(Some(text)) => return show(HistoryLine::Report(Report { round, text: &text })),
                 Ok(None) => {}
                 Err(error) => walked.unreadable.push(error),
             }
-            line.map_or(Ok(()), |report| show(Line::Report(report)))
+            line.map_or(Ok(()), |report| show(HistoryLine::Report(report)))
         };
-        let rule = if self.ledger.format() < SEALED_SINCE { Unsealed::Any } else { Unsealed::None };
+        let rule =
+            if self.ledger.format() < CHECKSUMS_SINCE { ChecksumRule::Any } else { ChecksumRule::None };
         let mut last = 0;
         if let Some(mut reader) = ReportReader::with_rule(&self.history.0, rule)? {
             while let Some(line) = reader.next_line()? {
                 match line {
-                    Line::Report(report) => {
+                    HistoryLine::Report(report) => {
                         last = report.round;
                         while let Some(round) = known.next_if(|&round| round < report.round) {
                             show_known(round, None, &mut show)?;
@@ -264,8 +266,8 @@ impl DiskStore {
                             show(line)?;
                         }
                     }
-                    Line::Damaged(_) if last >= after => show(line)?,
-                    Line::Damaged(_) => {}
+                    HistoryLine::Damaged(_) if last >= after => show(line)?,
+                    HistoryLine::Damaged(_) => {}
                 }
             }
             walked.faults = reader.into_faults();
@@ -287,12 +289,12 @@ impl DiskStore {
         let mut file: Option<BufWriter<File>> = None;
         self.each_report(to.saturating_sub(1), |line| {
             let bytes = match line {
-                Line::Report(report) if report.round <= to => {
+                HistoryLine::Report(report) if report.round <= to => {
                     last = Some(report.text.to_owned());
                     return Ok(());
                 }
-                Line::Report(report) => seal(report.text).into_bytes(),
-                Line::Damaged(raw) => [raw, b"\n"].concat(),
+                HistoryLine::Report(report) => with_checksum(report.text).into_bytes(),
+                HistoryLine::Damaged(raw) => [raw, b"\n"].concat(),
             };
             let file = match &mut file {
                 Some(file) => file,
@@ -312,10 +314,10 @@ impl DiskStore {
 }
 
 /// Takes one line after another.
-type Shown<'a> = dyn FnMut(Line<'_>) -> Result<(), StoreError> + 'a;
+type LineVisitor<'a> = dyn FnMut(HistoryLine<'_>) -> Result<(), StoreError> + 'a;
 
 /// From this format of the store on, every line has a checksum.
-const SEALED_SINCE: u32 = 5;
+const CHECKSUMS_SINCE: u32 = 5;
 
 /// What was copied into a file of its own.
 #[derive(Debug)]
@@ -327,9 +329,9 @@ pub(super) struct SetAside {
 }
 
 /// A report as the ledger has it.
-fn text(round: u32, value: &[u8]) -> Result<String, LedgerFault> {
-    let report = ledger::unseal(&ledger::tag("report", round, ""), value)?;
-    String::from_utf8(report.to_vec()).map_err(|_| LedgerFault::Damaged("a report is not text".to_owned()))
+fn text(round: u32, value: &[u8]) -> Result<String, LedgerError> {
+    let report = ledger::strip_checksum(&ledger::tag("report", round, ""), value)?;
+    String::from_utf8(report.to_vec()).map_err(|_| LedgerError::Damaged("a report is not text".to_owned()))
 }
 
 #[cfg(test)]

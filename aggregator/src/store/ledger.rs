@@ -25,7 +25,7 @@ use common::{files, wire::Crc32};
 use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{StoreError, migrate, overlay::Overlay};
+use super::{StoreError, cow_file::CowFile, migrate};
 
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 pub(super) const DEVICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("devices");
@@ -77,12 +77,12 @@ impl Ledger {
         if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
             return Err(StoreError::Locked { path });
         }
-        let overlay = Overlay::over(file).map_err(io)?;
+        let cow = CowFile::over(file).map_err(io)?;
         // The database would begin a new one in it.
-        if overlay.is_empty() {
-            return Err(at(&path, Fault::Damaged("the file is empty".to_owned())));
+        if cow.is_empty() {
+            return Err(at(&path, LedgerError::Damaged("the file is empty".to_owned())));
         }
-        Self::with(path.clone(), |builder| builder.create_with_backend(overlay)).map(Some)
+        Self::with(path.clone(), |builder| builder.create_with_backend(cow)).map(Some)
     }
 
     fn with(
@@ -90,7 +90,7 @@ impl Ledger {
         open: impl FnOnce(&redb::Builder) -> Result<Database, redb::DatabaseError>,
     ) -> Result<Self, StoreError> {
         let db = caught(|| Ok(open(Database::builder().set_cache_size(CACHE_BYTES))?));
-        let db = db.map_err(|fault| at(&path, fault))?;
+        let db = db.map_err(|error| at(&path, error))?;
         let mut ledger = Self { path, db: Some(db), broken: OnceLock::new(), format: 0 };
         let format = ledger.read(|txn| {
             let value = txn.open_table(META)?.get("format")?;
@@ -101,7 +101,7 @@ impl Ledger {
             Some(found) => {
                 return Err(StoreError::Format { path: ledger.path.clone(), found, known: FORMAT });
             }
-            None => return Err(at(&ledger.path, Fault::Damaged("it has no format number".to_owned()))),
+            None => return Err(at(&ledger.path, LedgerError::Damaged("it has no format number".to_owned()))),
         };
         Ok(ledger)
     }
@@ -117,7 +117,7 @@ impl Ledger {
         change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.write(|txn| {
-            change(txn).map_err(|error| Fault::Store(Box::new(error)))?;
+            change(txn).map_err(|error| LedgerError::Store(Box::new(error)))?;
             txn.open_table(META)?.insert("format", encode("format", &format)?.as_slice())?;
             Ok(())
         })?;
@@ -125,23 +125,26 @@ impl Ledger {
         Ok(())
     }
 
-    fn db(&self) -> Result<&Database, Fault> {
-        self.db.as_ref().ok_or(Fault::Database(redb::Error::DatabaseClosed))
+    fn db(&self) -> Result<&Database, LedgerError> {
+        self.db.as_ref().ok_or(LedgerError::Database(redb::Error::DatabaseClosed))
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub fn read<T>(&self, look: impl FnOnce(&ReadTransaction) -> Result<T, Fault>) -> Result<T, StoreError> {
+    pub fn read<T>(
+        &self,
+        look: impl FnOnce(&ReadTransaction) -> Result<T, LedgerError>,
+    ) -> Result<T, StoreError> {
         self.sound()?;
-        caught(|| look(&self.db()?.begin_read()?)).map_err(|fault| self.failed(fault))
+        caught(|| look(&self.db()?.begin_read()?)).map_err(|error| self.failed(error))
     }
 
     /// All of `change`, durable, or nothing of it.
     pub fn write<T>(
         &self,
-        change: impl FnOnce(&WriteTransaction) -> Result<T, Fault>,
+        change: impl FnOnce(&WriteTransaction) -> Result<T, LedgerError>,
     ) -> Result<T, StoreError> {
         let commit = || {
             let txn = self.db()?.begin_write()?;
@@ -150,7 +153,7 @@ impl Ledger {
             Ok(result)
         };
         self.sound()?;
-        caught(commit).map_err(|fault| self.failed(fault))
+        caught(commit).map_err(|error| self.failed(error))
     }
 
     /// After a failure of the disk the database answers with nothing until it is opened again; we keep saying why.
@@ -162,11 +165,11 @@ impl Ledger {
         self.broken.get().map(again).map_or(Ok(()), Err)
     }
 
-    fn failed(&self, fault: Fault) -> StoreError {
-        if let Fault::Database(redb::Error::Io(source)) = &fault {
+    fn failed(&self, error: LedgerError) -> StoreError {
+        if let LedgerError::Database(redb::Error::Io(source)) = &error {
             source.raw_os_error().map(|number| self.broken.set(number));
         }
-        at(&self.path, fault)
+        at(&self.path, error)
     }
 }
 
@@ -181,9 +184,9 @@ impl Drop for Ledger {
 }
 
 /// A file that is gone when this is, whatever happens; open handles live on.
-pub(super) struct Passing(pub PathBuf);
+pub(super) struct RemoveOnDrop(pub PathBuf);
 
-impl Drop for Passing {
+impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
@@ -191,7 +194,7 @@ impl Drop for Passing {
 
 /// What goes wrong inside a transaction.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum LedgerError {
     Database(redb::Error),
     Damaged(String),
     /// Of the work that goes with a transaction.
@@ -200,7 +203,7 @@ pub(super) enum Fault {
 
 macro_rules! from_database {
     ($($error:ty),*) => {
-        $(impl From<$error> for Fault {
+        $(impl From<$error> for LedgerError {
             fn from(error: $error) -> Self {
                 Self::Database(error.into())
             }
@@ -218,36 +221,36 @@ from_database!(
 /// The database panics on some kinds of damage in its own pages; to us that is damage too.
 ///
 /// After a panic the database refuses everything (its locks are poisoned), so nothing half-done is seen.
-fn caught<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+fn caught<T>(work: impl FnOnce() -> Result<T, LedgerError>) -> Result<T, LedgerError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Err(Fault::Damaged(text.unwrap_or("the database gave up").to_owned()))
+        Err(LedgerError::Damaged(text.unwrap_or("the database gave up").to_owned()))
     })
 }
 
 /// A value as it is stored: bound to its key by the checksum, so that neither can change alone.
-pub(super) fn seal(tag: &str, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn add_checksum(tag: &str, bytes: &[u8]) -> Vec<u8> {
     [&checksum(tag, bytes).to_le_bytes(), bytes].concat()
 }
 
 /// The bytes of a stored value.
-pub(super) fn unseal<'a>(tag: &str, value: &'a [u8]) -> Result<&'a [u8], Fault> {
+pub(super) fn strip_checksum<'a>(tag: &str, value: &'a [u8]) -> Result<&'a [u8], LedgerError> {
     match value.split_first_chunk::<4>() {
         Some((sum, bytes)) if checksum(tag, bytes) == u32::from_le_bytes(*sum) => Ok(bytes),
-        _ => Err(Fault::Damaged(format!("checksum of {tag} does not match"))),
+        _ => Err(LedgerError::Damaged(format!("checksum of {tag} does not match"))),
     }
 }
 
-pub(super) fn encode<T: Serialize>(tag: &str, value: &T) -> Result<Vec<u8>, Fault> {
-    let bytes = postcard::to_allocvec(value).map_err(|error| Fault::Damaged(error.to_string()))?;
-    Ok(seal(tag, &bytes))
+pub(super) fn encode<T: Serialize>(tag: &str, value: &T) -> Result<Vec<u8>, LedgerError> {
+    let bytes = postcard::to_allocvec(value).map_err(|error| LedgerError::Damaged(error.to_string()))?;
+    Ok(add_checksum(tag, &bytes))
 }
 
-pub(super) fn decode<T: DeserializeOwned>(tag: &str, value: &[u8]) -> Result<T, Fault> {
-    match postcard::take_from_bytes(unseal(tag, value)?) {
+pub(super) fn decode<T: DeserializeOwned>(tag: &str, value: &[u8]) -> Result<T, LedgerError> {
+    match postcard::take_from_bytes(strip_checksum(tag, value)?) {
         Ok((record, [])) => Ok(record),
-        _ => Err(Fault::Damaged(format!("{tag} does not decode"))),
+        _ => Err(LedgerError::Damaged(format!("{tag} does not decode"))),
     }
 }
 
@@ -266,7 +269,7 @@ fn checksum(tag: &str, bytes: &[u8]) -> u32 {
 /// Complete under another name first, so that a crash leaves either no ledger or a whole one.
 fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
     // It is not there any more once it has its own name.
-    let draft = Passing(dir.join("fairtier.redb.new"));
+    let draft = RemoveOnDrop(dir.join("fairtier.redb.new"));
     let io = |source| StoreError::Io { path: draft.0.clone(), source };
     match fs::remove_file(&draft.0) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
@@ -285,24 +288,24 @@ fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
         txn.commit()?;
         Ok(())
     };
-    fill().map_err(|fault| at(&draft.0, fault))?;
+    fill().map_err(|error| at(&draft.0, error))?;
     files::rename(&draft.0, path).map_err(io)
 }
 
-fn at(path: &Path, fault: Fault) -> StoreError {
+fn at(path: &Path, error: LedgerError) -> StoreError {
     let path = path.to_owned();
-    match fault {
-        Fault::Damaged(what) => StoreError::Damaged { path, what },
-        Fault::Store(error) => *error,
-        Fault::Database(redb::Error::DatabaseAlreadyOpen) => StoreError::Locked { path },
-        Fault::Database(redb::Error::Corrupted(what)) => StoreError::Damaged { path, what },
-        Fault::Database(redb::Error::Io(source)) => match source.kind() {
+    match error {
+        LedgerError::Damaged(what) => StoreError::Damaged { path, what },
+        LedgerError::Store(error) => *error,
+        LedgerError::Database(redb::Error::DatabaseAlreadyOpen) => StoreError::Locked { path },
+        LedgerError::Database(redb::Error::Corrupted(what)) => StoreError::Damaged { path, what },
+        LedgerError::Database(redb::Error::Io(source)) => match source.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
                 StoreError::Damaged { path, what: source.to_string() }
             }
             _ => StoreError::Io { path, source },
         },
-        Fault::Database(
+        LedgerError::Database(
             error @ (redb::Error::UpgradeRequired(_)
             | redb::Error::TableDoesNotExist(_)
             | redb::Error::TableTypeMismatch { .. }
@@ -310,6 +313,6 @@ fn at(path: &Path, fault: Fault) -> StoreError {
             | redb::Error::RepairAborted
             | redb::Error::LockPoisoned(_)),
         ) => StoreError::Damaged { path, what: error.to_string() },
-        Fault::Database(error) => StoreError::Database { path, source: Box::new(error) },
+        LedgerError::Database(error) => StoreError::Database { path, source: Box::new(error) },
     }
 }

@@ -6,17 +6,28 @@ use std::{
     ops::Range,
 };
 
-use common::DeviceId;
+use common::{DeviceId, message::Ticket};
 
 use super::{
-    Commit, Entry, Header, Kept, ModelMark, OpenRound, RoundRecord, RunRecord, Saved, Store, StoreError,
-    UpdateRecord,
-    shelf::{Place, Shelf},
+    Commit, Entry, ModelFingerprint, OpenRound, PutOutcome, RoundRecord, RunRecord, SavedRun, Store,
+    StoreError, UpdateHeader, UpdateName, UpdateRecord,
+    payload_pool::{PayloadPool, PayloadSlot},
 };
 use strategies::device::DeviceRecord;
 
-/// Round, exchange and device.
-type Key = (u32, u8, DeviceId);
+/// What tells an update from others in the index.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct IndexKey {
+    round: u32,
+    exchange: u8,
+    device: DeviceId,
+}
+
+#[derive(Debug)]
+struct HeldUpdate {
+    entry: Entry,
+    slot: PayloadSlot,
+}
 
 /// Same behaviour as [`super::DiskStore`], without a disk: loading it again is coming back after a crash.
 #[derive(Debug, Default)]
@@ -28,11 +39,10 @@ pub struct MemoryStore {
     strategy_state: Vec<u8>,
     devices: BTreeMap<DeviceId, DeviceRecord>,
     open: Option<RoundRecord>,
-    /// By round, exchange and device.
-    updates: BTreeMap<Key, (Entry, Place)>,
+    updates: BTreeMap<IndexKey, HeldUpdate>,
     /// Of these, those that a crash would lose.
-    unsettled: BTreeSet<Key>,
-    payloads: Shelf,
+    unsettled: BTreeSet<IndexKey>,
+    payloads: PayloadPool,
     reports: BTreeMap<u32, String>,
 }
 
@@ -44,7 +54,7 @@ impl MemoryStore {
     /// Keeps payloads beyond `limit` bytes in a file, which nobody needs afterwards: memory then does not grow with
     /// the number of devices.
     pub fn with_overflow(file: File, limit: usize) -> Self {
-        Self { payloads: Shelf::with_overflow(file, limit), ..Self::default() }
+        Self { payloads: PayloadPool::with_overflow(file, limit), ..Self::default() }
     }
 
     fn run(&self) -> Result<&RunRecord, StoreError> {
@@ -52,11 +62,11 @@ impl MemoryStore {
     }
 
     /// Where the payload of an update is.
-    fn place(&self, entry: &Entry) -> Result<&Place, StoreError> {
+    fn slot(&self, entry: &Entry) -> Result<&PayloadSlot, StoreError> {
         let ticket = entry.header.ticket;
-        let open = self.open.as_ref().map(|round| round.number);
-        let kept = self.updates.get(&key(&entry.header)).filter(|(kept, _)| kept.header.ticket == ticket);
-        kept.map(|(_, place)| place).ok_or(StoreError::WrongRound { open, got: ticket.round })
+        let open = self.open.as_ref().map(|open| open.round);
+        let kept = self.updates.get(&key(&entry.header)).filter(|kept| kept.entry.header.ticket == ticket);
+        kept.map(|kept| &kept.slot).ok_or(StoreError::WrongRound { open, got: ticket.round })
     }
 }
 
@@ -72,25 +82,26 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn load(&mut self, model: &ModelMark) -> Result<Option<Saved>, StoreError> {
+    fn load(&mut self, model: &ModelFingerprint) -> Result<Option<SavedRun>, StoreError> {
         let Some(run) = self.run.clone() else { return Ok(None) };
         run.model.expect(model)?;
         for key in std::mem::take(&mut self.unsettled) {
-            if let Some((_, place)) = self.updates.remove(&key) {
-                self.payloads.remove(place);
+            if let Some(lost) = self.updates.remove(&key) {
+                self.payloads.remove(lost.slot);
             }
         }
-        Ok(Some(Saved {
+        Ok(Some(SavedRun {
             run,
             next_round: self.next_round,
             attempt: self.attempt,
-            parameters: self.models.values().next_back().cloned().unwrap_or_default(),
+            parameters: self.models.values().next_back().cloned().ok_or(StoreError::NotBegun)?,
             strategy_state: self.strategy_state.clone(),
             devices: self.devices.values().cloned().collect(),
             open: match self.open.clone() {
-                Some(record) => {
-                    Some(OpenRound { updates: self.updates(record.number, record.exchange())?, record })
-                }
+                Some(record) => Some(OpenRound {
+                    updates: self.updates(record.round, record.open_exchange().exchange)?,
+                    record,
+                }),
                 None => None,
             },
         }))
@@ -101,28 +112,29 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn open_round(&mut self, round: &RoundRecord) -> Result<(), StoreError> {
+    fn open_round(&mut self, open: &RoundRecord) -> Result<(), StoreError> {
         self.run()?;
-        if round.number != self.next_round {
-            return Err(StoreError::NotNext { next: self.next_round, got: round.number });
+        if open.round != self.next_round {
+            return Err(StoreError::NotNext { next: self.next_round, got: open.round });
         }
-        self.attempt = round.attempt;
-        self.open = Some(round.clone());
+        self.attempt = open.attempt;
+        self.open = Some(open.clone());
         Ok(())
     }
 
-    fn put(&mut self, update: &UpdateRecord<'_>) -> Result<Kept, StoreError> {
+    fn put(&mut self, update: &UpdateRecord<'_>) -> Result<PutOutcome, StoreError> {
         let run = self.run()?.run;
-        update.check(run, self.open.as_ref().map(|round| round.number))?;
+        update.check(run, self.open.as_ref().map(|open| open.round))?;
         let key = key(&update.header);
         if self.updates.contains_key(&key) {
-            return Ok(Kept::Known);
+            return Ok(PutOutcome::Duplicate);
         }
         let len = u32::try_from(update.payload.len()).map_err(|_| StoreError::TooLong)?;
         let entry = Entry { header: update.header.clone(), offset: 0, len, crc: 0 };
-        self.updates.insert(key.clone(), (entry, self.payloads.put(update.payload)?));
+        let slot = self.payloads.put(update.payload)?;
+        self.updates.insert(key.clone(), HeldUpdate { entry, slot });
         self.unsettled.insert(key);
-        Ok(Kept::New)
+        Ok(PutOutcome::New)
     }
 
     fn settle(&mut self) -> Result<(), StoreError> {
@@ -131,22 +143,23 @@ impl Store for MemoryStore {
     }
 
     fn updates(&self, round: u32, exchange: u8) -> Result<Vec<Entry>, StoreError> {
-        let of_stage = self.updates.iter().filter(|((of, at, _), _)| (*of, *at) == (round, exchange));
-        let settled = of_stage.filter(|(key, _)| !self.unsettled.contains(*key));
-        Ok(settled.map(|(_, (entry, _))| entry.clone()).collect())
+        let of_exchange =
+            self.updates.iter().filter(|(key, _)| (key.round, key.exchange) == (round, exchange));
+        let settled = of_exchange.filter(|(key, _)| !self.unsettled.contains(*key));
+        Ok(settled.map(|(_, held)| held.entry.clone()).collect())
     }
 
     fn past(&self, before: u32) -> Result<Vec<Entry>, StoreError> {
-        let old = self.updates.iter().filter(|((round, ..), _)| *round < before);
-        let mut entries: Vec<Entry> = old.map(|(_, (entry, _))| entry.clone()).collect();
+        let old = self.updates.iter().filter(|(key, _)| key.round < before);
+        let mut entries: Vec<Entry> = old.map(|(_, held)| held.entry.clone()).collect();
         let newest = super::kept(&entries, usize::MAX);
-        entries.retain(|Entry { header, .. }| newest.contains(&(header.ticket, header.device.clone())));
+        entries.retain(|entry| newest.contains(&UpdateName::of(entry)));
         entries.sort_by(|a, b| a.header.device.cmp(&b.header.device));
         Ok(entries)
     }
 
     fn read_into(&mut self, entry: &Entry, payload: &mut [u8]) -> Result<(), StoreError> {
-        self.payloads.fill(self.place(entry)?, 0, payload)
+        self.payloads.fill(self.slot(entry)?, 0, payload)
     }
 
     fn read_part(
@@ -157,12 +170,12 @@ impl Store for MemoryStore {
     ) -> Result<(), StoreError> {
         let end = range.end.min(entry.payload_len());
         payload.resize(end.saturating_sub(range.start), 0);
-        self.payloads.fill(self.place(entry)?, range.start, payload)
+        self.payloads.fill(self.slot(entry)?, range.start, payload)
     }
 
     fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
         self.run()?.model.expect_len(commit.parameters)?;
-        let open = self.open.as_ref().map(|round| round.number);
+        let open = self.open.as_ref().map(|open| open.round);
         if open != Some(commit.round) {
             return Err(StoreError::WrongRound { open, got: commit.round });
         }
@@ -172,13 +185,11 @@ impl Store for MemoryStore {
         }
         self.strategy_state = commit.strategy_state.to_vec();
         self.reports.insert(commit.round, commit.report.to_owned());
-        let entries: Vec<Entry> = self.updates.values().map(|(entry, _)| entry.clone()).collect();
+        let entries: Vec<Entry> = self.updates.values().map(|held| held.entry.clone()).collect();
         let kept = super::kept(&entries, commit.history);
-        let over = |_: &_, (entry, _): &mut (Entry, Place)| {
-            !kept.contains(&(entry.header.ticket, entry.header.device.clone()))
-        };
-        for (_, (_, place)) in self.updates.extract_if(.., over) {
-            self.payloads.remove(place);
+        let over = |_: &_, held: &mut HeldUpdate| !kept.contains(&UpdateName::of(&held.entry));
+        for (_, dropped) in self.updates.extract_if(.., over) {
+            self.payloads.remove(dropped.slot);
         }
         self.open = None;
         self.next_round = commit.round + 1;
@@ -198,6 +209,7 @@ impl Store for MemoryStore {
     }
 }
 
-fn key(header: &Header) -> Key {
-    (header.ticket.round, header.ticket.exchange, header.device.clone())
+fn key(header: &UpdateHeader) -> IndexKey {
+    let Ticket { round, exchange, .. } = header.ticket;
+    IndexKey { round, exchange, device: header.device.clone() }
 }

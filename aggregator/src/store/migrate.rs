@@ -8,7 +8,7 @@
 //! new one. The ledger is changed, and its format number raised, in one transaction at the end. So a store that is killed at
 //! any instant is whole as the old format or as the new one, and a step that runs again does no harm.
 //!
-//! A new format is one more function in [`STEPS`].
+//! A new format is one more function in [`MIGRATIONS`].
 
 use std::{
     fs::{self, File},
@@ -22,24 +22,24 @@ use tracing::info;
 
 use super::{
     StoreError,
-    history::{History, open_for_writing, open_line, seal},
-    ledger::{Ledger, Passing},
+    history::{History, open_for_writing, parse_line, with_checksum},
+    ledger::{Ledger, RemoveOnDrop},
 };
 
 /// The oldest format that can be read and migrated.
 pub(super) const OLDEST: u32 = 4;
 /// The present one.
-pub(super) const FORMAT: u32 = OLDEST + STEPS.len() as u32;
+pub(super) const FORMAT: u32 = OLDEST + MIGRATIONS.len() as u32;
 
-type Step = fn(&Path, &WriteTransaction) -> Result<(), StoreError>;
+type Migration = fn(&Path, &WriteTransaction) -> Result<(), StoreError>;
 
 /// The first one starts from [`OLDEST`].
-const STEPS: [Step; 1] = [seal_history];
+const MIGRATIONS: [Migration; 1] = [add_history_checksums];
 
 /// Takes all steps that a store still needs.
 pub(super) fn bring_up_to_date(ledger: &mut Ledger, dir: &Path) -> Result<(), StoreError> {
     let found = ledger.format();
-    for (from, step) in (OLDEST..).zip(STEPS).skip_while(|(from, _)| *from < found) {
+    for (from, step) in (OLDEST..).zip(MIGRATIONS).skip_while(|(from, _)| *from < found) {
         ledger.raise(from + 1, |txn| step(dir, txn))?;
         info!("store migrated from format {from} to {}: {}", from + 1, dir.display());
     }
@@ -47,10 +47,10 @@ pub(super) fn bring_up_to_date(ledger: &mut Ledger, dir: &Path) -> Result<(), St
 }
 
 /// From 4 to 5. A reader of format 4 passes over the key of a checksum, so the file may change before the ledger does.
-fn seal_history(dir: &Path, _: &WriteTransaction) -> Result<(), StoreError> {
+fn add_history_checksums(dir: &Path, _: &WriteTransaction) -> Result<(), StoreError> {
     // What a program of format 4 leaves if it is killed while it opens a store.
     let _ = fs::remove_file(dir.join("fairtier.redb.copy"));
-    if let Some(draft) = draft_sealed(dir)? {
+    if let Some(draft) = draft_with_checksums(dir)? {
         publish(dir, &draft)?;
     }
     Ok(())
@@ -60,13 +60,13 @@ fn seal_history(dir: &Path, _: &WriteTransaction) -> Result<(), StoreError> {
 ///
 /// Damage stays as it is, so that `verify` still names it. Bytes after the last end of a line are the rest of a crash; the
 /// ledger has that report.
-pub(super) fn draft_sealed(dir: &Path) -> Result<Option<Passing>, StoreError> {
+pub(super) fn draft_with_checksums(dir: &Path) -> Result<Option<RemoveOnDrop>, StoreError> {
     let live = History::of(dir).live();
     let file = match File::open(&live) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(|source| StoreError::Io { path: live.clone(), source })?,
     };
-    let draft = Passing(dir.join("history.jsonl.new"));
+    let draft = RemoveOnDrop(dir.join("history.jsonl.new"));
     let wrap = |source| StoreError::Io { path: draft.0.clone(), source };
     let new = open_for_writing(&draft.0, File::options().write(true).create(true).truncate(true));
     let mut new = BufWriter::new(new.map_err(wrap)?);
@@ -79,9 +79,9 @@ pub(super) fn draft_sealed(dir: &Path) -> Result<Option<Passing>, StoreError> {
             break;
         }
         let mut report = line.clone();
-        let opened = open_line(&mut report).ok().filter(|opened| !opened.sealed);
+        let opened = parse_line(&mut report).ok().filter(|opened| !opened.has_checksum);
         match opened.and_then(|_| str::from_utf8(&report).ok()) {
-            Some(report) => new.write_all(seal(report).as_bytes()),
+            Some(report) => new.write_all(with_checksum(report).as_bytes()),
             None => new.write_all(&line).and_then(|()| new.write_all(b"\n")),
         }
         .map_err(wrap)?;
@@ -92,7 +92,7 @@ pub(super) fn draft_sealed(dir: &Path) -> Result<Option<Passing>, StoreError> {
 }
 
 /// Lets the draft take the place of the history.
-pub(super) fn publish(dir: &Path, draft: &Passing) -> Result<(), StoreError> {
+pub(super) fn publish(dir: &Path, draft: &RemoveOnDrop) -> Result<(), StoreError> {
     let live = History::of(dir).live();
     rename(&draft.0, &live).map_err(|source| StoreError::Io { path: live, source })
 }

@@ -8,14 +8,14 @@ use std::{collections::BTreeMap, fs::File, io, os::unix::fs::FileExt, path::Path
 use super::StoreError;
 
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
-    overflow: Option<Overflow>,
+pub(super) struct PayloadPool {
+    overflow: Option<OverflowFile>,
     /// Bytes in memory.
     held: usize,
 }
 
 #[derive(Debug)]
-struct Overflow {
+struct OverflowFile {
     file: File,
     /// Bytes that may be in memory.
     limit: usize,
@@ -26,58 +26,58 @@ struct Overflow {
 
 /// Where a payload is.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum PayloadSlot {
     Memory(Vec<u8>),
     File { offset: u64, len: usize },
 }
 
-impl Shelf {
+impl PayloadPool {
     pub fn with_overflow(file: File, limit: usize) -> Self {
-        Self { overflow: Some(Overflow { file, limit, end: 0, free: BTreeMap::new() }), held: 0 }
+        Self { overflow: Some(OverflowFile { file, limit, end: 0, free: BTreeMap::new() }), held: 0 }
     }
 
-    pub fn put(&mut self, payload: &[u8]) -> Result<Place, StoreError> {
+    pub fn put(&mut self, payload: &[u8]) -> Result<PayloadSlot, StoreError> {
         let len = payload.len();
         let held = self.held.saturating_add(len);
         match &mut self.overflow {
             Some(overflow) if held > overflow.limit => overflow.put(payload),
             _ => {
                 self.held = held;
-                Ok(Place::Memory(payload.to_vec()))
+                Ok(PayloadSlot::Memory(payload.to_vec()))
             }
         }
     }
 
     /// Fills `out` with the bytes of a payload from `start` on; all of them must be there.
-    pub fn fill(&self, place: &Place, start: usize, out: &mut [u8]) -> Result<(), StoreError> {
+    pub fn fill(&self, slot: &PayloadSlot, start: usize, out: &mut [u8]) -> Result<(), StoreError> {
         let end = start.saturating_add(out.len());
-        match (place, &self.overflow) {
-            (Place::Memory(payload), _) => {
+        match (slot, &self.overflow) {
+            (PayloadSlot::Memory(payload), _) => {
                 let part = payload.get(start..end).ok_or_else(too_short)?;
                 out.copy_from_slice(part);
             }
-            (Place::File { len, .. }, Some(_)) if end > *len => return Err(too_short()),
-            (Place::File { offset, .. }, Some(overflow)) => {
+            (PayloadSlot::File { len, .. }, Some(_)) if end > *len => return Err(too_short()),
+            (PayloadSlot::File { offset, .. }, Some(overflow)) => {
                 overflow.file.read_exact_at(out, offset + start as u64).map_err(failed)?;
             }
-            (Place::File { .. }, None) => return Err(failed(io::ErrorKind::NotFound.into())),
+            (PayloadSlot::File { .. }, None) => return Err(failed(io::ErrorKind::NotFound.into())),
         }
         Ok(())
     }
 
-    pub fn remove(&mut self, place: Place) {
-        match (place, &mut self.overflow) {
-            (Place::Memory(payload), _) => self.held = self.held.saturating_sub(payload.len()),
-            (Place::File { offset, len }, Some(overflow)) => {
+    pub fn remove(&mut self, slot: PayloadSlot) {
+        match (slot, &mut self.overflow) {
+            (PayloadSlot::Memory(payload), _) => self.held = self.held.saturating_sub(payload.len()),
+            (PayloadSlot::File { offset, len }, Some(overflow)) => {
                 overflow.free.entry(len).or_default().push(offset);
             }
-            (Place::File { .. }, None) => {}
+            (PayloadSlot::File { .. }, None) => {}
         }
     }
 }
 
-impl Overflow {
-    fn put(&mut self, payload: &[u8]) -> Result<Place, StoreError> {
+impl OverflowFile {
+    fn put(&mut self, payload: &[u8]) -> Result<PayloadSlot, StoreError> {
         let len = payload.len();
         let reused = self.free.get_mut(&len).and_then(Vec::pop);
         let offset = reused.unwrap_or(self.end);
@@ -85,7 +85,7 @@ impl Overflow {
         if reused.is_none() {
             self.end += len as u64;
         }
-        Ok(Place::File { offset, len })
+        Ok(PayloadSlot::File { offset, len })
     }
 }
 
@@ -103,26 +103,29 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_goes_to_the_file_and_leaves_room_behind() {
-        let mut shelf = Shelf::with_overflow(tempfile::tempfile().unwrap(), 10);
-        let put = |shelf: &mut Shelf, byte: u8, len: usize| shelf.put(&vec![byte; len]).unwrap();
-        let first = put(&mut shelf, 1, 6);
-        let second = put(&mut shelf, 2, 6);
-        let third = put(&mut shelf, 3, 8);
-        assert!(matches!(first, Place::Memory(_)) && matches!(second, Place::File { offset: 0, len: 6 }));
-        assert!(matches!(third, Place::File { offset: 6, len: 8 }));
+        let mut pool = PayloadPool::with_overflow(tempfile::tempfile().unwrap(), 10);
+        let put = |pool: &mut PayloadPool, byte: u8, len: usize| pool.put(&vec![byte; len]).unwrap();
+        let first = put(&mut pool, 1, 6);
+        let second = put(&mut pool, 2, 6);
+        let third = put(&mut pool, 3, 8);
+        assert!(
+            matches!(first, PayloadSlot::Memory(_))
+                && matches!(second, PayloadSlot::File { offset: 0, len: 6 })
+        );
+        assert!(matches!(third, PayloadSlot::File { offset: 6, len: 8 }));
         let mut out = [9; 3];
-        shelf.fill(&second, 1, &mut out).unwrap();
+        pool.fill(&second, 1, &mut out).unwrap();
         assert_eq!(out, [2; 3]);
-        shelf.fill(&third, 6, &mut out[..2]).unwrap();
-        shelf.fill(&first, 5, &mut out[2..]).unwrap();
+        pool.fill(&third, 6, &mut out[..2]).unwrap();
+        pool.fill(&first, 5, &mut out[2..]).unwrap();
         assert_eq!(out, [3, 3, 1]);
-        assert!(shelf.fill(&third, 6, &mut out).is_err() && shelf.fill(&first, 4, &mut out).is_err());
-        shelf.remove(second);
-        shelf.remove(first);
-        assert!(matches!(put(&mut shelf, 4, 6), Place::Memory(_)), "there is memory again");
-        let again = put(&mut shelf, 5, 6);
-        assert!(matches!(again, Place::File { offset: 0, len: 6 }), "{again:?}");
-        shelf.fill(&third, 0, &mut out).unwrap();
+        assert!(pool.fill(&third, 6, &mut out).is_err() && pool.fill(&first, 4, &mut out).is_err());
+        pool.remove(second);
+        pool.remove(first);
+        assert!(matches!(put(&mut pool, 4, 6), PayloadSlot::Memory(_)), "there is memory again");
+        let again = put(&mut pool, 5, 6);
+        assert!(matches!(again, PayloadSlot::File { offset: 0, len: 6 }), "{again:?}");
+        pool.fill(&third, 0, &mut out).unwrap();
         assert_eq!(out, [3; 3]);
     }
 }

@@ -20,7 +20,7 @@ use std::{
 
 use common::{files, wire::Crc32};
 
-use super::{Entry, Header, StoreError, UpdateRecord};
+use super::{Entry, StoreError, UpdateHeader, UpdateRecord};
 
 const MAGIC: [u8; 4] = *b"FTU2";
 const PREFIX: u64 = 12;
@@ -31,9 +31,9 @@ const SPARE: &str = "spare.spool";
 
 /// The file of a closed round, until the next round takes it or the store is closed.
 #[derive(Debug)]
-pub(super) struct Spare(PathBuf);
+pub(super) struct SpareFile(PathBuf);
 
-impl Spare {
+impl SpareFile {
     pub fn set_aside(dir: &Path, round: u32) -> Option<Self> {
         let path = dir.join(SPARE);
         // Without one the next round begins with an empty file.
@@ -50,7 +50,7 @@ impl Spare {
     }
 }
 
-impl Drop for Spare {
+impl Drop for SpareFile {
     fn drop(&mut self) {
         // It is not there if a round has taken it.
         let _ = fs::remove_file(&self.0);
@@ -70,7 +70,12 @@ pub(super) struct Spool {
 
 impl Spool {
     /// Opens or creates the spool of a round, of which `entries` count; `spare` serves for a new one.
-    pub fn open(dir: &Path, round: u32, entries: &[Entry], spare: Option<Spare>) -> Result<Self, StoreError> {
+    pub fn open(
+        dir: &Path,
+        round: u32,
+        entries: &[Entry],
+        spare: Option<SpareFile>,
+    ) -> Result<Self, StoreError> {
         let (existing, end) = check(dir, round, entries)?;
         let path = path_of(dir, round);
         let wrap = |source| StoreError::Io { path: path.clone(), source };
@@ -169,7 +174,7 @@ impl Spool {
         bytes: Range<usize>,
         payload: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        let payload_start = end_of(entry) - CHECKSUM - u64::from(entry.len);
+        let payload_start = end_of(entry)? - CHECKSUM - u64::from(entry.len);
         payload.resize(bytes.end.min(entry.payload_len()).saturating_sub(bytes.start), 0);
         let read = self.file.read_exact_at(payload, payload_start + bytes.start as u64);
         read.map_err(|source| StoreError::Io { path: self.path.clone(), source })
@@ -186,7 +191,10 @@ impl Spool {
 /// nothing.
 pub(super) fn check(dir: &Path, round: u32, entries: &[Entry]) -> Result<(Option<u64>, u64), StoreError> {
     let path = path_of(dir, round);
-    let end = entries.iter().map(end_of).max().unwrap_or(0);
+    let mut end = 0;
+    for entry in entries {
+        end = end.max(end_of(entry)?);
+    }
     match fs::metadata(&path) {
         Ok(file) if file.len() < end => {
             let what = format!("it has {} bytes, but {end} are accounted for", file.len());
@@ -240,13 +248,13 @@ pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
 }
 
 /// Where the record of an entry ends.
-fn end_of(entry: &Entry) -> u64 {
-    let header = postcard::experimental::serialized_size(&entry.header).unwrap_or(0);
-    entry.offset + PREFIX + header as u64 + u64::from(entry.len) + CHECKSUM
+fn end_of(entry: &Entry) -> Result<u64, StoreError> {
+    let header = postcard::experimental::serialized_size(&entry.header).map_err(|_| StoreError::TooLong)?;
+    Ok(entry.offset + PREFIX + header as u64 + u64::from(entry.len) + CHECKSUM)
 }
 
 /// Everything of a record before its payload; `None` if a length does not fit.
-fn head(header: &Header, payload: usize) -> Option<Vec<u8>> {
+fn head(header: &UpdateHeader, payload: usize) -> Option<Vec<u8>> {
     let header = postcard::to_allocvec(header).ok()?;
     let lengths = [u32::try_from(header.len()).ok()?, u32::try_from(payload).ok()?];
     let mut head = MAGIC.to_vec();

@@ -8,58 +8,60 @@ use zerocopy::IntoBytes;
 use super::{Entry, Store, StoreError};
 use strategies::{
     kernel,
-    updates::{Packed, Row, Updates},
+    updates::{UpdateRef, Updates, VectorBuffer},
 };
 
 /// Reads and decodes updates as [`strategies::combine::combine`] asks for them.
 #[derive(Debug)]
-pub struct Spooled<'a, S: ?Sized> {
+pub struct SpooledUpdates<'a, S: ?Sized> {
     store: &'a mut S,
-    now: Checked,
-    past: Checked,
+    now: CheckedEntries,
+    past: CheckedEntries,
     payload: Vec<u8>,
     numbers: Vec<f32>,
 }
 
 /// Entries in DeviceId order, and whether their checksum has been seen to be right.
 #[derive(Debug)]
-struct Checked {
+struct CheckedEntries {
     entries: Arc<[Entry]>,
     checked: Vec<bool>,
 }
 
-impl Checked {
+impl CheckedEntries {
     fn new(entries: Vec<Entry>) -> Self {
         Self { checked: vec![false; entries.len()], entries: entries.into() }
     }
 }
 
 /// Where the numbers of a row lie in the payload of its entry.
-struct Place {
+struct RowLocation {
     entries: Arc<[Entry]>,
     index: usize,
     past: bool,
     /// The first of them, and how many there are.
     first: usize,
     count: usize,
+    /// Numbers in the whole payload.
+    all: usize,
 }
 
-impl Place {
+impl RowLocation {
     fn entry(&self) -> &Entry {
         &self.entries[self.index]
     }
 }
 
-impl<'a, S: Store + ?Sized> Spooled<'a, S> {
+impl<'a, S: Store + ?Sized> SpooledUpdates<'a, S> {
     /// `entries` in DeviceId order, as [`Store::updates`] gives them.
     pub fn new(store: &'a mut S, entries: Vec<Entry>) -> Self {
-        let (now, past) = (Checked::new(entries), Checked::new(vec![]));
+        let (now, past) = (CheckedEntries::new(entries), CheckedEntries::new(vec![]));
         Self { store, now, past, payload: Vec::new(), numbers: Vec::new() }
     }
 
     /// Also reads the last updates of absent devices, as [`Store::past`] gives them.
     pub fn with_past(self, past: Vec<Entry>) -> Self {
-        Self { past: Checked::new(past), ..self }
+        Self { past: CheckedEntries::new(past), ..self }
     }
 
     /// For a look at some stretches before the same updates are read as a whole: their checksums are left to that.
@@ -68,20 +70,21 @@ impl<'a, S: Store + ?Sized> Spooled<'a, S> {
         self
     }
 
-    /// A row that is not there has no place; it then reads as empty, which combining refuses by length.
-    fn find(&self, row: Row<'_>) -> Option<Place> {
-        let (shelf, device, number, past) = match row {
-            Row::Update(_, participant) => (&self.now, &participant.device, 0, false),
-            Row::First(_, participant) => (&self.now, &participant.device, 1, false),
-            Row::Absent(_, absent) => (&self.past, &absent.device, 0, true),
+    /// A row that is not there has no location; it then reads as empty, which combining refuses by length.
+    fn find(&self, row: UpdateRef<'_>) -> Option<RowLocation> {
+        let (source, device, number, past) = match row {
+            UpdateRef::Update(_, participant) => (&self.now, &participant.device, 0, false),
+            UpdateRef::FirstStep(_, participant) => (&self.now, &participant.device, 1, false),
+            UpdateRef::Absent(_, absent) => (&self.past, &absent.device, 0, true),
         };
-        let entries = shelf.entries.clone();
+        let entries = source.entries.clone();
         let index = entries.binary_search_by(|entry| entry.header.device.cmp(device)).ok()?;
         let entry = entries.get(index)?;
         let vectors = usize::from(entry.header.vectors.max(1));
-        let count = entry.header.codec.count_in(entry.payload_len())? / vectors;
+        let all = entry.header.codec.count_in(entry.payload_len())?;
+        let count = all / vectors;
         let first = number * count;
-        (number < vectors).then_some(Place { entries, index, past, first, count })
+        (number < vectors).then_some(RowLocation { entries, index, past, first, count, all })
     }
 
     /// Decodes a stretch of an entry's payload into `numbers`; false if it does not decode.
@@ -96,52 +99,51 @@ fn is_whole(entry: &Entry, count: usize) -> bool {
     entry.header.codec.count_in(entry.payload_len()) == Some(count)
 }
 
-impl<S: Store + ?Sized> Updates for Spooled<'_, S> {
+impl<S: Store + ?Sized> Updates for SpooledUpdates<'_, S> {
     type Value = f32;
     type Error = StoreError;
-    const AHEAD: bool = true;
+    const READ_AHEAD: bool = true;
 
-    fn read<'b>(&'b mut self, row: Row<'_>, buffer: &'b mut Vec<f32>) -> Result<&'b [f32], StoreError> {
+    fn read<'b>(&'b mut self, row: UpdateRef<'_>, buffer: &'b mut Vec<f32>) -> Result<&'b [f32], StoreError> {
         buffer.clear();
-        let Some(place) = self.find(row) else { return Ok(buffer) };
-        let (entry, first, count) = (place.entry(), place.first, place.count);
+        let Some(location) = self.find(row) else { return Ok(buffer) };
+        let (entry, first, count) = (location.entry(), location.first, location.count);
         if entry.header.codec == Codec::F32 && is_whole(entry, count) && cfg!(target_endian = "little") {
             // The usual case: the bytes are the numbers.
             buffer.resize(count, 0.0);
             self.store.read_into(entry, buffer.as_mut_bytes())?;
             return Ok(buffer);
         }
-        let all = entry.header.codec.count_in(entry.payload_len()).unwrap_or(0);
         self.store.read(entry, &mut self.payload)?;
-        if self.decode(entry, all) {
-            buffer.extend_from_slice(self.numbers.get(first..first + count).unwrap_or(&[]));
+        if self.decode(entry, location.all) {
+            buffer.extend_from_slice(&self.numbers[first..first + count]);
         }
         Ok(buffer)
     }
 
-    fn load(&mut self, row: Row<'_>, packed: &mut Packed<f32>) -> Result<(), StoreError> {
+    fn load(&mut self, row: UpdateRef<'_>, packed: &mut VectorBuffer<f32>) -> Result<(), StoreError> {
         match self.find(row) {
-            Some(place)
-                if place.entry().header.codec == Codec::Int8 && is_whole(place.entry(), place.count) =>
+            Some(location)
+                if location.entry().header.codec == Codec::Int8
+                    && is_whole(location.entry(), location.count) =>
             {
-                self.store.read(place.entry(), packed.int8())
+                self.store.read(location.entry(), packed.int8())
             }
             _ => self.read(row, packed.numbers()).map(drop),
         }
     }
 
     /// Reads no more than the blocks of the codec that the part lies in, after one look at the whole.
-    fn part(&mut self, row: Row<'_>, start: usize, out: &mut [f64]) -> Result<usize, StoreError> {
-        let Some(place) = self.find(row) else { return Ok(0) };
-        let (entry, first, count) = (place.entry(), place.first, place.count);
+    fn read_part(&mut self, row: UpdateRef<'_>, start: usize, out: &mut [f64]) -> Result<usize, StoreError> {
+        let Some(location) = self.find(row) else { return Ok(0) };
+        let (entry, first, count) = (location.entry(), location.first, location.count);
         let codec = entry.header.codec;
-        let shelf = if place.past { &mut self.past } else { &mut self.now };
-        if !std::mem::replace(&mut shelf.checked[place.index], true) {
+        let source = if location.past { &mut self.past } else { &mut self.now };
+        if !std::mem::replace(&mut source.checked[location.index], true) {
             self.store.read(entry, &mut self.payload)?;
         }
-        let all = codec.count_in(entry.payload_len()).unwrap_or(0);
         let (from, to) = (first + start, first + count.min(start + out.len()));
-        let (from_block, to_block) = (from / BLOCK * BLOCK, to.next_multiple_of(BLOCK).min(all));
+        let (from_block, to_block) = (from / BLOCK * BLOCK, to.next_multiple_of(BLOCK).min(location.all));
         let bytes = codec.encoded_len(from_block).zip(codec.encoded_len(to_block));
         let Some((head, tail)) = bytes.filter(|_| from < to) else { return Ok(count) };
         self.store.read_part(entry, head as usize..tail as usize, &mut self.payload)?;

@@ -28,8 +28,8 @@ fn id(name: &str) -> DeviceId {
     name.parse().unwrap()
 }
 
-fn mark() -> ModelMark {
-    ModelMark { digest: 0xabcd, parameters: 3, tiers: vec![3, 2] }
+fn mark() -> ModelFingerprint {
+    ModelFingerprint { digest: 0xabcd, parameters: 3, tiers: vec![3, 2] }
 }
 
 fn run() -> RunRecord {
@@ -37,9 +37,9 @@ fn run() -> RunRecord {
 }
 
 fn round(number: u32) -> RoundRecord {
-    let selected = ["a", "b", "c"].map(|name| Selected { device: id(name), tier: Tier::new(0).unwrap() });
+    let selected = ["a", "b", "c"].map(|name| DeviceInTier { device: id(name), tier: Tier::new(0).unwrap() });
     RoundRecord {
-        number,
+        round: number,
         attempt: 0,
         selected: selected.to_vec(),
         wanted: vec![],
@@ -54,8 +54,8 @@ fn device(name: &str) -> DeviceRecord {
     DeviceRecord { device: id(name), tier, budget: Budget::UNLIMITED, data }
 }
 
-fn header(name: &str, round: u32, attempt: u16) -> Header {
-    Header {
+fn header(name: &str, round: u32, attempt: u16) -> UpdateHeader {
+    UpdateHeader {
         ticket: Ticket { run: RunId(9), round, exchange: 0, attempt },
         device: id(name),
         tier: Tier::new(0).unwrap(),
@@ -79,13 +79,13 @@ fn bytes(value: f32) -> Vec<u8> {
     [value; 3].iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-fn put_all(store: &mut dyn Store, updates: &[UpdateRecord<'_>]) -> Result<Vec<Kept>, StoreError> {
+fn put_all(store: &mut dyn Store, updates: &[UpdateRecord<'_>]) -> Result<Vec<PutOutcome>, StoreError> {
     let kept = updates.iter().map(|update| store.put(update)).collect();
     store.settle()?;
     kept
 }
 
-fn append(store: &mut dyn Store, name: &str, round: u32, value: f32) -> Vec<Kept> {
+fn append(store: &mut dyn Store, name: &str, round: u32, value: f32) -> Vec<PutOutcome> {
     let payload = bytes(value);
     put_all(store, &[UpdateRecord { header: header(name, round, 1), payload: &payload }]).unwrap()
 }
@@ -128,7 +128,7 @@ fn started(store: &mut dyn Store) {
     store.register(&device("a")).unwrap();
     store.open_round(&round(1)).unwrap();
     for (name, value) in [("b", 2.0), ("a", 1.0), ("c", 3.0)] {
-        assert_eq!(append(store, name, 1, value), [Kept::New]);
+        assert_eq!(append(store, name, 1, value), [PutOutcome::New]);
     }
 }
 
@@ -142,8 +142,8 @@ fn exchanges_of_a_round_are_kept_apart_and_last_updates_stay_as_long_as_wanted()
         let mut tried = header("a", 1, 1);
         (tried.ticket.exchange, tried.kind, tried.vectors) = (1, Kind::Try, 0);
         let tried = UpdateRecord { header: tried, payload: &[] };
-        assert_eq!(put_all(store, std::slice::from_ref(&tried)).unwrap(), [Kept::New]);
-        assert_eq!(put_all(store, std::slice::from_ref(&tried)).unwrap(), [Kept::Known]);
+        assert_eq!(put_all(store, std::slice::from_ref(&tried)).unwrap(), [PutOutcome::New]);
+        assert_eq!(put_all(store, std::slice::from_ref(&tried)).unwrap(), [PutOutcome::Duplicate]);
         assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
         assert_eq!(names(&store.updates(1, 1).unwrap()), ["a"]);
         assert!(store.past(1).unwrap().is_empty());
@@ -207,9 +207,9 @@ fn a_repeated_update_does_no_harm() {
         let payload = bytes(5.0);
         let twice =
             [1, 1, 2].map(|attempt| UpdateRecord { header: header("a", 1, attempt), payload: &payload });
-        assert_eq!(put_all(store, &twice).unwrap(), [Kept::Known; 3]);
+        assert_eq!(put_all(store, &twice).unwrap(), [PutOutcome::Duplicate; 3]);
         let fresh = [1, 1].map(|attempt| UpdateRecord { header: header("d", 1, attempt), payload: &payload });
-        assert_eq!(put_all(store, &fresh).unwrap(), [Kept::New, Kept::Known]);
+        assert_eq!(put_all(store, &fresh).unwrap(), [PutOutcome::New, PutOutcome::Duplicate]);
         assert_eq!(payloads(store, 1).unwrap(), [bytes(1.0), bytes(2.0), bytes(3.0), bytes(5.0)]);
     });
 }
@@ -230,7 +230,7 @@ fn what_does_not_fit_is_refused() {
         assert_eq!(store.commit_round(&other).unwrap_err().code(), Code::WrongRound);
         let short = Commit { round: 1, parameters: &[0.0; 2], ..other };
         assert!(matches!(store.commit_round(&short), Err(StoreError::WrongLength { expected: 3, got: 2 })));
-        let another = ModelMark { digest: 1, ..mark() };
+        let another = ModelFingerprint { digest: 1, ..mark() };
         let error = store.load(&another).unwrap_err();
         assert_eq!(error.code(), Code::WrongModel);
         assert!(error.to_string().contains("0000abcd"), "{error}");
@@ -240,7 +240,7 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn combining_reads_from_the_store() {
     let tier = Tier::new(0).unwrap();
-    let map = RegionMap::from_runs(3, 1, [(0, 3, TierSet::EMPTY.with(tier))]);
+    let map = RegionMap::from_spans(3, 1, [(0, 3, TierSet::EMPTY.with(tier))]);
     each(|store| {
         started(store);
         let entries = store.updates(1, 0).unwrap();
@@ -249,12 +249,13 @@ fn combining_reads_from_the_store() {
             let mut payload = Vec::new();
             store.read(entry, &mut payload).unwrap();
             let norms = check_encoded(&payload, entry.header.codec, map.pieces(tier), 1).unwrap();
-            let Header { device, tier, scalars, .. } = entry.header.clone();
+            let UpdateHeader { device, tier, scalars, .. } = entry.header.clone();
             cohort.admit(device, tier, scalars, &norms).unwrap();
         }
         let mut theta = [1.0f32; 3];
         let mut fedavg = Registry::standard().method("fedavg", Value::Null).unwrap();
-        combine(&mut fedavg, &cohort, &[], &mut Spooled::new(store, entries.clone()), &mut theta).unwrap();
+        combine(&mut fedavg, &cohort, &[], &mut SpooledUpdates::new(store, entries.clone()), &mut theta)
+            .unwrap();
         assert_eq!(theta, [3.0; 3]);
     });
 }
@@ -267,8 +268,8 @@ fn a_restart_resumes_the_open_round() {
     let saved = store.load(&mark()).unwrap().unwrap();
     let open = saved.open.unwrap();
     assert_eq!((saved.next_round, open.record, names(&open.updates)), (1, round(1), vec!["a", "b", "c"]));
-    assert_eq!(append(&mut store, "a", 1, 9.0), [Kept::Known]);
-    assert_eq!(append(&mut store, "d", 1, 4.0), [Kept::New]);
+    assert_eq!(append(&mut store, "a", 1, 9.0), [PutOutcome::Duplicate]);
+    assert_eq!(append(&mut store, "d", 1, 4.0), [PutOutcome::New]);
     // A selection made after the restart replaces the old one and keeps what arrived.
     store.open_round(&round(1)).unwrap();
     drop(store);
@@ -330,8 +331,8 @@ fn what_is_not_settled_does_not_count() {
     started(&mut store);
     let payload = bytes(4.0);
     let update = UpdateRecord { header: header("d", 1, 1), payload: &payload };
-    assert_eq!(store.put(&update).unwrap(), Kept::New);
-    assert_eq!(store.put(&update).unwrap(), Kept::Known);
+    assert_eq!(store.put(&update).unwrap(), PutOutcome::New);
+    assert_eq!(store.put(&update).unwrap(), PutOutcome::Duplicate);
     assert_eq!(names(&store.updates(1, 0).unwrap()), ["a", "b", "c"]);
     drop(store);
     let mut store = disk(&dir);
@@ -498,7 +499,7 @@ fn flipped_bytes_of_the_ledger_never_pass_as_data() {
     }
 }
 
-fn open_and_load(dir: &Path) -> Result<Option<Saved>, StoreError> {
+fn open_and_load(dir: &Path) -> Result<Option<SavedRun>, StoreError> {
     DiskStore::open(dir, Options::default())?.load(&mark())
 }
 
@@ -513,7 +514,7 @@ fn parts_of_updates_are_those_of_the_whole() {
     let mut memory = MemoryStore::new();
     let stores: [&mut dyn Store; 2] = [&mut disk, &mut memory];
     let count = 1000;
-    let regions = RegionMap::from_runs(count, 1, [(0, count, TierSet::first(1))]);
+    let regions = RegionMap::from_spans(count, 1, [(0, count, TierSet::first(1))]);
     let values: Vec<f32> = (0..count).map(|i| (i as f32).sin()).collect();
     for store in stores {
         store.begin_run(&run(), &[0.0; 3]).unwrap();
@@ -522,15 +523,15 @@ fn parts_of_updates_are_those_of_the_whole() {
         for (name, codec) in ["a", "b", "c"].into_iter().zip(Codec::ALL) {
             let mut payload = vec![0; codec.encoded_len(count).unwrap() as usize];
             codec.encode(&values, 0, 7, &mut payload).unwrap();
-            let header = Header { codec, ..header(name, 1, 1) };
+            let header = UpdateHeader { codec, ..header(name, 1, 1) };
             put_all(store, &[UpdateRecord { header, payload: &payload }]).unwrap();
             let scalars = Scalars { samples: 1, loss_before: 1.0, ..Scalars::default() };
             cohort.admit(id(name), Tier::new(0).unwrap(), scalars, &[1.0]).unwrap();
         }
         let entries = store.updates(1, 0).unwrap();
-        let mut spooled = Spooled::new(store, entries.clone());
+        let mut spooled = SpooledUpdates::new(store, entries.clone());
         for (index, participant) in cohort.participants().iter().enumerate() {
-            let row = strategies::updates::Row::Update(index, participant);
+            let row = strategies::updates::UpdateRef::Update(index, participant);
             let mut buffer = Vec::new();
             let whole: Vec<f64> =
                 spooled.read(row, &mut buffer).unwrap().iter().map(|&value| f64::from(value)).collect();
@@ -538,11 +539,11 @@ fn parts_of_updates_are_those_of_the_whole() {
                 [(0, 1000), (0, 1), (63, 2), (64, 64), (1, 998), (960, 40), (999, 1), (500, 0)]
             {
                 let mut out = vec![9.0; len];
-                assert_eq!(spooled.part(row, start, &mut out).unwrap(), count);
+                assert_eq!(spooled.read_part(row, start, &mut out).unwrap(), count);
                 assert_eq!(out, whole[start..start + len], "{start} {len}");
             }
             let mut beyond = [9.0; 4];
-            assert_eq!(spooled.part(row, 998, &mut beyond).unwrap(), count);
+            assert_eq!(spooled.read_part(row, 998, &mut beyond).unwrap(), count);
             assert_eq!(beyond, [whole[998], whole[999], 9.0, 9.0]);
         }
     }

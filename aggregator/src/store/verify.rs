@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use super::{
     DiskStore, Options, RoundRecord, Store, StoreError,
     disk::complete,
-    history::{Line, SetAside, Walked},
+    history::{HistoryLine, SetAside, Walked},
     ledger::{self, Ledger, META, MODELS, REPORTS, UPDATES},
     model::ModelRecord,
     spool::{self, Spool},
@@ -21,7 +21,7 @@ use super::{
 
 /// What is in a store, and what is wrong with it.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Verified {
+pub struct VerifyReport {
     /// Of the store; an older one is migrated when a server starts.
     pub format: u32,
     /// Of the run; absent before one has begun.
@@ -53,14 +53,14 @@ pub struct RolledBack {
 impl DiskStore {
     /// Reads everything of a directory and writes to no disk. What is damaged is listed; an error means that
     /// nothing could be read.
-    pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
+    pub fn verify(dir: &Path) -> Result<VerifyReport, StoreError> {
         let Some(ledger) = Ledger::look(dir)? else { return Err(StoreError::NotBegun) };
-        let mut found = Verified { format: ledger.format(), ..Verified::default() };
+        let mut found = VerifyReport { format: ledger.format(), ..VerifyReport::default() };
         let spools = dir.join("spool");
         let store = Self::new(ledger, dir, Options::default());
         if let Some(meta) = found.note(store.meta()).flatten() {
             found.committed = Some(meta.next_round.saturating_sub(1));
-            found.open = meta.open.map(|round| round.number);
+            found.open = meta.open.map(|open| open.round);
             let models = found.note(store.model_rounds()).unwrap_or_default();
             for &round in &models {
                 let parameters = found.note(store.parameters(round)).flatten();
@@ -120,7 +120,7 @@ impl DiskStore {
             meta.insert("attempt", ledger::encode("attempt", &attempt)?.as_slice())?;
             meta.insert("open", ledger::encode("open", &None::<RoundRecord>)?.as_slice())?;
             if from != to {
-                meta.insert("strategy", ledger::seal("strategy", &[]).as_slice())?;
+                meta.insert("strategy", ledger::add_checksum("strategy", &[]).as_slice())?;
             }
             txn.open_table(MODELS)?.retain(|round, _| round <= to)?;
             txn.open_table(REPORTS)?.retain(|round, _| round <= to)?;
@@ -151,7 +151,7 @@ impl DiskStore {
     }
 }
 
-impl Verified {
+impl VerifyReport {
     /// The result, or a problem more.
     fn note<T>(&mut self, result: Result<T, StoreError>) -> Option<T> {
         result.map_err(|error| self.problems.push(error.to_string())).ok()
@@ -161,7 +161,7 @@ impl Verified {
         let committed = self.committed.unwrap_or(0);
         let (mut count, mut gaps) = (0, Gaps::default());
         let walked = store.each_report(0, |line| {
-            if let Line::Report(report) = line
+            if let HistoryLine::Report(report) = line
                 && report.round <= committed
             {
                 gaps.see(report.round);

@@ -1,43 +1,46 @@
 //! What the store holds of a round, as the conductor reads it.
 
+use common::ExchangeId;
 use coordinator::{
-    conductor::{Deliveries, Reading},
-    record::Header,
+    conductor::{Deliveries, Delivery, Reading},
+    record::UpdateHeader,
 };
 
-use crate::store::{Entry, Spooled, Store, StoreError};
+use crate::store::{Entry, SpooledUpdates, Store, StoreError};
 
-/// See the module.
+/// A store as the conductor's [`Deliveries`].
 #[expect(missing_debug_implementations, reason = "a view of a store")]
-pub struct Shelf<'s>(pub &'s mut (dyn Store + 'static));
+pub struct StoredDeliveries<'s>(pub &'s mut (dyn Store + 'static));
 
-impl Deliveries for Shelf<'_> {
+impl Deliveries for StoredDeliveries<'_> {
     type Error = StoreError;
     type Updates<'a>
-        = Spooled<'a, dyn Store>
+        = SpooledUpdates<'a, dyn Store>
     where
         Self: 'a;
 
-    fn delivered(&self, round: u32, exchange: u8) -> Result<Vec<(Header, u64)>, StoreError> {
-        let with_len = |entry: Entry| {
-            let len = entry.payload_len() as u64;
-            (entry.header, len)
+    fn delivered(&self, exchange: ExchangeId) -> Result<Vec<Delivery>, StoreError> {
+        let delivery = |entry: Entry| {
+            let bytes = entry.payload_len() as u64;
+            Delivery { header: entry.header, bytes }
         };
-        Ok(self.0.updates(round, exchange)?.into_iter().map(with_len).collect())
+        let ExchangeId { round, exchange } = exchange;
+        Ok(self.0.updates(round, exchange)?.into_iter().map(delivery).collect())
     }
 
-    fn past(&self, round: u32) -> Result<Vec<Header>, StoreError> {
+    fn past(&self, round: u32) -> Result<Vec<UpdateHeader>, StoreError> {
         Ok(self.0.past(round)?.into_iter().map(|entry| entry.header).collect())
     }
 
-    fn read(&mut self, round: u32, exchange: u8, reading: Reading) -> Result<Self::Updates<'_>, StoreError> {
+    fn read(&mut self, exchange: ExchangeId, reading: Reading) -> Result<Self::Updates<'_>, StoreError> {
+        let ExchangeId { round, exchange } = exchange;
         let entries = self.0.updates(round, exchange)?;
         Ok(match reading {
-            Reading::Now => Spooled::new(&mut *self.0, entries),
-            Reading::Unchecked => Spooled::new(&mut *self.0, entries).unchecked(),
+            Reading::Now => SpooledUpdates::new(&mut *self.0, entries),
+            Reading::Unchecked => SpooledUpdates::new(&mut *self.0, entries).unchecked(),
             Reading::Past => {
                 let past = self.0.past(round)?;
-                Spooled::new(&mut *self.0, entries).with_past(past)
+                SpooledUpdates::new(&mut *self.0, entries).with_past(past)
             }
         })
     }

@@ -40,8 +40,7 @@ impl Recorder for RoundFiles {
 impl RoundWorker {
     /// A tier's sub-model as an ONNX file.
     pub(super) fn export(&self, tier: Tier) -> Result<Vec<u8>, WorkerError> {
-        let mask =
-            self.conductor.run.model.masks.get(tier.index()).unwrap_or(self.conductor.run.model.graph.full());
+        let mask = &self.conductor.run.model.masks[tier.index()];
         let slice = self.conductor.run.model.graph.gather(mask, &self.conductor.run.parameters)?;
         let metadata =
             [("round", self.conductor.run.committed.to_string()), ("tier", tier.index().to_string())];

@@ -14,7 +14,7 @@ use trainer::{
         DataError, Samples, VecShard,
         load::{self, CsvOptions, LoadError},
     },
-    train::{Fast, Progress, TrainError, Work},
+    train::{Fast, TrainError, Work, WorkProgress},
 };
 
 use strategies::{guard::GuardConfig, tiered::TieredModel};
@@ -37,11 +37,11 @@ pub enum ProbeError {
 
 /// Labelled samples that the operator vouches for.
 #[derive(Clone, Debug)]
-pub struct OwnSamples {
+pub struct ProbeSamples {
     shard: VecShard,
 }
 
-impl OwnSamples {
+impl ProbeSamples {
     /// The probe of a configuration, if it names one: a CSV file with the label in the last column.
     pub fn open(config: &GuardConfig, model: &TieredModel) -> Result<Option<Self>, ProbeError> {
         let path = &config.probe;
@@ -50,15 +50,13 @@ impl OwnSamples {
         }
         let options = CsvOptions { scale: config.probe_scale, ..CsvOptions::default() };
         let samples = load::csv(path, &options)?;
-        let fits = model.plans.first().is_some_and(|plan| {
-            let labels = match plan.info.loss {
-                Loss::Softmax { classes } => samples.classes() <= classes,
-                Loss::Sigmoid | Loss::Squared => true,
-            };
-            samples.inputs() == plan.info.inputs as usize && labels
-        });
-        if !fits {
-            let inputs = model.plans.first().map_or(0, |plan| plan.info.inputs);
+        let widest = &model.plans[0].info;
+        let inputs = widest.inputs;
+        let labels_fit = match widest.loss {
+            Loss::Softmax { classes } => samples.classes() <= classes,
+            Loss::Sigmoid | Loss::Squared => true,
+        };
+        if samples.inputs() != inputs as usize || !labels_fit {
             let (got, classes) = (samples.inputs(), samples.classes());
             return Err(ProbeError::Shape { path: path.clone(), got, inputs, classes });
         }
@@ -70,7 +68,8 @@ impl OwnSamples {
 
     fn train(&self, model: &TieredModel, parameters: &[f32], brief: &Brief) -> Result<Vec<f64>, ProbeError> {
         let mut change = vec![0.0; parameters.len()];
-        let (Some(tier), Some(widest)) = (Tier::new(0), model.plans.first()) else { return Ok(change) };
+        let tier = Tier::new(0).expect("there is always a tier 0");
+        let widest = &model.plans[tier.index()];
         let missing = || TrainError::Arena { need: widest.info.arena as usize, have: 0 };
         let plan = Plan::check(&widest.info, &widest.nodes, &widest.schedule).map_err(|_| missing())?;
         let before = model.slice(tier, parameters);
@@ -88,14 +87,14 @@ impl OwnSamples {
         };
         let mut backend = Fast::default();
         let mut work = Work::begin(&Task::Train(brief), plan, &mut arena, &self.shard)?;
-        while let Progress::Busy { .. } = work.step(plan, &mut arena, &self.shard, &mut backend)? {}
+        while let WorkProgress::Busy { .. } = work.step(plan, &mut arena, &self.shard, &mut backend)? {}
         let moved: Vec<f32> = arena.iter().zip(&before).map(|(after, before)| after - before).collect();
         model.spread(tier, &moved, &mut change);
         Ok(change)
     }
 }
 
-impl Probe for OwnSamples {
+impl Probe for ProbeSamples {
     /// Of the widest tier.
     fn update(&self, model: &TieredModel, parameters: &[f32], brief: &Brief) -> Result<Vec<f64>, String> {
         self.train(model, parameters, brief).map_err(|error| error.to_string())

@@ -36,7 +36,7 @@ fn main() {
             Some(*end - size..*end)
         })
         .collect();
-    let regions = RegionMap::from_runs(len, 1, [(0, len, TierSet::first(1))]);
+    let regions = RegionMap::from_spans(len, 1, [(0, len, TierSet::first(1))]);
     println!("{len} parameters in {} layers; milliseconds", layers.len());
     println!("devices   fedlf   of f32 numbers   ratio   of f64 numbers   ratio");
     let mut others = String::new();

@@ -102,7 +102,7 @@ fn main() {
 }
 
 fn int8(update: &[f32]) -> Vec<u8> {
-    let mut bytes = vec![0; Codec::Int8.encoded_len(update.len()).unwrap_or(0) as usize];
+    let mut bytes = vec![0; Codec::Int8.encoded_len(update.len()).expect("a short update") as usize];
     Codec::Int8.encode(update, 0, 1, &mut bytes).expect("room for just these");
     bytes
 }

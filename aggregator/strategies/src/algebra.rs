@@ -2,12 +2,12 @@
 //!
 //! A combination `sum_i c_i v_i` is the list of its coefficients. Whatever is asked of combinations (inner
 //! products, lengths) follows from the products of the vectors. Sums cancel down to about 1e-16 of the
-//! largest product, so a length below [`NOTHING`] times the longest vector can not be told from 0.
+//! largest product, so a length below [`NEGLIGIBLE`] times the longest vector can not be told from 0.
 
 use crate::gram::Gram;
 
 /// Relative to the longest vector; half the digits of a product.
-pub const NOTHING: f64 = 1e-7;
+pub const NEGLIGIBLE: f64 = 1e-7;
 
 /// Inner products of some vectors.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,7 +18,7 @@ pub struct Products {
 }
 
 impl Products {
-    /// `at` is asked for `j <= i` only.
+    /// Calls `at` for `j <= i` only: products are symmetric.
     pub fn new(len: usize, at: impl Fn(usize, usize) -> f64) -> Self {
         let mut values = vec![0.0; len * len];
         for i in 0..len {
@@ -67,12 +67,12 @@ impl Products {
     }
 
     pub fn at(&self, i: usize, j: usize) -> f64 {
-        self.values.get(i * self.len + j).copied().unwrap_or(0.0)
+        self.row(i)[j]
     }
 
     /// Products of one vector with all.
     pub fn row(&self, i: usize) -> &[f64] {
-        self.values.get(i * self.len..(i + 1) * self.len).unwrap_or(&[])
+        &self.values[i * self.len..(i + 1) * self.len]
     }
 
     /// Length of one vector.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use common::{Tier, region::RegionMap};
+use common::{RegionId, Tier, region::RegionMap};
 
 /// How fine the parts are.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -15,7 +15,7 @@ pub enum Scope {
 /// One part of the model.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Block {
-    pub region: usize,
+    pub region: RegionId,
     /// Position of the layer in the model; 0 with [`Scope::Region`].
     pub layer: usize,
 }
@@ -58,7 +58,7 @@ impl Blocks {
                     let layer = layer_of(at);
                     let end =
                         starts.get(layer + 1).copied().unwrap_or(usize::MAX).min(piece.full + piece.len);
-                    let block = Block { region: piece.region.index(), layer };
+                    let block = Block { region: piece.region, layer };
                     cut.push((piece.packed + (at - piece.full), at, end - at, block));
                     at = end;
                 }
@@ -70,7 +70,8 @@ impl Blocks {
         list.sort_unstable();
         list.dedup();
         let number = |&(packed, full, len, ref block): &(usize, usize, usize, Block)| {
-            let block = list.binary_search(block).unwrap_or(0);
+            // Every block is in the list, so those before it give its number.
+            let block = list.partition_point(|other| other < block);
             BlockPiece { packed, full, len, block }
         };
         let pieces = by_tier.iter().map(|tier| tier.iter().map(number).collect()).collect();
@@ -85,12 +86,6 @@ impl Blocks {
     pub fn pieces(&self, tier: Tier) -> &[BlockPiece] {
         self.pieces.get(tier.index()).map_or(&[], Vec::as_slice)
     }
-
-    /// The blocks of a region, in layer order.
-    pub fn of_region(&self, region: usize) -> Range<usize> {
-        let first = self.list.partition_point(|block| block.region < region);
-        first..self.list.partition_point(|block| block.region <= region)
-    }
 }
 
 #[cfg(test)]
@@ -103,11 +98,10 @@ mod tests {
     fn layers_are_cut_inside_regions() {
         let (zero, one) = (Tier::new(0).unwrap(), Tier::new(1).unwrap());
         let (both, wide) = (TierSet::EMPTY.with(zero).with(one), TierSet::EMPTY.with(zero));
-        let regions = RegionMap::from_runs(10, 2, [(0, 3, both), (3, 2, wide), (5, 5, both)]);
+        let regions = RegionMap::from_spans(10, 2, [(0, 3, both), (3, 2, wide), (5, 5, both)]);
         let blocks = Blocks::new(&regions, &[0..4, 4..7, 7..10], Scope::Layer);
-        let block = |region, layer| Block { region, layer };
+        let block = |region, layer| Block { region: RegionId(region), layer };
         assert_eq!(blocks.list(), [block(0, 0), block(0, 1), block(0, 2), block(1, 0), block(1, 1)]);
-        assert_eq!((blocks.of_region(0), blocks.of_region(1)), (0..3, 3..5));
         let piece = |packed, full, len, block| BlockPiece { packed, full, len, block };
         assert_eq!(blocks.pieces(one), [piece(0, 0, 3, 0), piece(3, 5, 2, 1), piece(5, 7, 3, 2)]);
         let widest =

@@ -46,7 +46,7 @@ pub fn check_encoded(bytes: &[u8], codec: Codec, pieces: &[Piece], regions: usiz
         kernel::int8::decode(codec, bytes, values).map_err(|_| Code::WrongShape)?;
         while let Some(piece) = pieces.peek() {
             let (start, end) = (piece.packed.max(first) - first, piece.packed + piece.len - first);
-            let part = values.get(start.min(values.len())..end.min(values.len())).unwrap_or(&[]);
+            let part = &values[start.min(values.len())..end.min(values.len())];
             *norms.get_mut(piece.region.index()).ok_or(Code::WrongShape)? += sum_squares(part);
             if end > values.len() {
                 break;
@@ -108,7 +108,7 @@ mod tests {
                 (start - len, len, sets[i % 2])
             })
             .collect();
-        RegionMap::from_runs(start, 2, runs)
+        RegionMap::from_spans(start, 2, runs)
     }
 
     #[test]

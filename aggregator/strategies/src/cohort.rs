@@ -10,7 +10,12 @@ use common::{
     region::RegionMap,
 };
 
-use crate::{check::check_scalars, kernel::sum};
+use crate::{check::check_scalars, kernel::sum, table::Table};
+
+mod amend;
+mod participant;
+
+pub use participant::{Absent, Participant, Refused};
 
 /// What a device can count at most and at least.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,104 +28,6 @@ pub struct Bounds {
     pub trusted: BTreeSet<DeviceId>,
     /// Devices that count no more than their plain share.
     pub no_bonus: BTreeSet<DeviceId>,
-}
-
-/// A device whose update counts.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Participant {
-    pub device: DeviceId,
-    pub tier: Tier,
-    samples: u32,
-    loss: f64,
-    loss_after: Option<f64>,
-    /// Where a device has said more than most: most fleets are large and say little.
-    more: Option<Box<Scalars>>,
-}
-
-impl Participant {
-    /// F_i
-    pub fn loss(&self) -> f64 {
-        self.loss
-    }
-
-    /// FK_i; where a device has not reported it, F_i.
-    pub fn loss_after(&self) -> f64 {
-        self.loss_after.unwrap_or(self.loss)
-    }
-
-    /// FK_i, if the device has reported it.
-    pub fn reported_loss_after(&self) -> Option<f64> {
-        self.loss_after
-    }
-
-    /// r_k
-    pub fn gap(&self) -> Option<f64> {
-        self.more.as_ref().and_then(|more| more.gap)
-    }
-
-    /// V_i
-    pub fn mass(&self) -> Option<f64> {
-        self.more.as_ref().and_then(|more| more.mass)
-    }
-
-    /// Loss sums by label x attributes + attribute; empty where the device was not asked.
-    pub fn group_losses(&self) -> &[f64] {
-        self.more.as_ref().map_or(&[], |more| &more.group_losses)
-    }
-
-    /// Samples behind the loss sums.
-    pub fn group_counts(&self) -> &[u32] {
-        self.more.as_ref().map_or(&[], |more| &more.group_counts)
-    }
-
-    /// Losses at the steps of a line search.
-    pub fn trials(&self) -> &[f64] {
-        self.more.as_ref().map_or(&[], |more| &more.trials)
-    }
-
-    fn new(device: DeviceId, tier: Tier, scalars: Scalars) -> Self {
-        let Scalars { samples, loss_before: loss, loss_after, .. } = scalars;
-        let plain = Scalars {
-            samples,
-            loss_before: loss,
-            loss_after,
-            test: scalars.test,
-            steps: scalars.steps,
-            ..Scalars::default()
-        };
-        let more = (plain != scalars).then(|| Box::new(scalars));
-        Self { device, tier, samples, loss, loss_after, more }
-    }
-
-    /// It has said nothing but samples and losses.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.more.is_none()
-    }
-
-    /// n_i
-    pub fn samples(&self) -> f64 {
-        f64::from(self.samples)
-    }
-}
-
-/// A device that does not take part now but did before: its last update may still be looked at.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Absent {
-    pub device: DeviceId,
-    pub tier: Tier,
-    /// When it took part last.
-    pub round: u32,
-    /// Learning rate of that round.
-    pub lr: f64,
-    /// Squared norm of that update.
-    pub norm: f64,
-}
-
-/// A device whose update does not count, and why.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refused {
-    pub device: DeviceId,
-    pub code: Code,
 }
 
 /// Everything a round is combined from, except the updates.
@@ -137,8 +44,8 @@ pub struct Cohort {
     regions: Arc<RegionMap>,
     participants: Vec<Participant>,
     /// `participants x regions`: squared norm of each update.
-    norms: Vec<f64>,
-    /// By participant; empty where nobody has a weight of their own.
+    norms: Table,
+    /// By participant; empty where no device has a weight of its own.
     device_weights: Vec<Option<f64>>,
     /// By tier; empty where no tier has a weight of its own.
     tier_weights: Vec<Option<f64>>,
@@ -155,14 +62,15 @@ pub struct Cohort {
 
 impl Cohort {
     pub fn new(regions: impl Into<Arc<RegionMap>>, lr: f64) -> Self {
+        let regions = regions.into();
         Self {
             round: 1,
             lr,
             server_lr: 1.0,
             clients: 0,
-            regions: regions.into(),
             participants: Vec::new(),
-            norms: Vec::new(),
+            norms: Table::zeros(0, regions.sets().len()),
+            regions,
             device_weights: Vec::new(),
             tier_weights: Vec::new(),
             refused: Vec::new(),
@@ -184,7 +92,7 @@ impl Cohort {
 
     /// Notes a device whose last update can be read. One that takes part, or whose tier is unknown, is not
     /// absent.
-    pub fn remember(&mut self, absent: Absent) {
+    pub fn add_absent(&mut self, absent: Absent) {
         let known = self.find(&absent.device).is_ok() || absent.tier.index() >= self.regions.tiers();
         if !known {
             let key = |other: &Absent| (other.round, other.device.clone());
@@ -198,21 +106,20 @@ impl Cohort {
         &self.absent
     }
 
-    /// Participants and absent devices together.
+    /// Number of participants and absent devices together. Row numbers count participants in DeviceId order, then absent devices.
     pub fn rows(&self) -> usize {
         self.participants.len() + self.absent.len()
     }
 
-    /// The tier of a row: participants in DeviceId order, then absent devices.
-    pub fn row_tier(&self, row: usize) -> Option<Tier> {
-        let absent = || self.absent.get(row - self.participants.len()).map(|absent| absent.tier);
-        self.participants.get(row).map_or_else(absent, |participant| Some(participant.tier))
+    /// The absent device of a row; `None` for the row of a participant.
+    pub fn absent_row(&self, row: usize) -> Option<&Absent> {
+        row.checked_sub(self.participants.len()).map(|number| &self.absent[number])
     }
 
     /// Forgets all line searches.
     pub fn clear_trials(&mut self) {
-        let more = self.participants.iter_mut().filter_map(|participant| participant.more.as_mut());
-        more.for_each(|more| more.trials.clear());
+        let extra = self.participants.iter_mut().filter_map(|participant| participant.extra.as_mut());
+        extra.for_each(|extra| extra.trials.clear());
     }
 
     /// Gives a participant the losses it found at the steps of a line search.
@@ -220,15 +127,15 @@ impl Cohort {
         if let Ok(index) = self.find(device)
             && let Some(participant) = self.participants.get_mut(index)
         {
-            let more = participant.more.get_or_insert_default();
-            more.trials = trials.iter().copied().take(MAX_TRIALS).collect();
+            let extra = participant.extra.get_or_insert_default();
+            extra.trials = trials.iter().copied().take(MAX_TRIALS).collect();
         }
     }
 
     /// Makes room at once, so that a large fleet is not moved as it grows.
     pub fn reserve(&mut self, devices: usize) {
         self.participants.reserve_exact(devices);
-        self.norms.reserve_exact(devices * self.regions.sets().len());
+        self.norms.reserve(devices);
     }
 
     /// States how many devices the fleet has.
@@ -261,7 +168,7 @@ impl Cohort {
         match place {
             Ok(place) => {
                 self.participants.insert(place, Participant::new(device, tier, scalars));
-                self.norms.splice(place * regions..place * regions, norms.iter().copied());
+                self.norms.insert(place, norms);
                 if !self.device_weights.is_empty() {
                     self.device_weights.insert(place, None);
                 }
@@ -279,50 +186,6 @@ impl Cohort {
         let refused = Refused { device, code };
         let place = self.refused.partition_point(|other| other.device <= refused.device);
         self.refused.insert(place, refused);
-    }
-
-    /// Takes a participant out and notes why.
-    pub fn dismiss(&mut self, index: usize, code: Code) -> Option<(DeviceId, Tier)> {
-        let regions = self.regions.sets().len();
-        if index >= self.participants.len() {
-            return None;
-        }
-        let Participant { device, tier, .. } = self.participants.remove(index);
-        self.norms.drain(index * regions..(index + 1) * regions);
-        if !self.device_weights.is_empty() {
-            self.device_weights.remove(index);
-        }
-        self.refuse(device.clone(), code);
-        Some((device, tier))
-    }
-
-    /// Another F_i than the one that was said.
-    pub(crate) fn limit_loss(&mut self, index: usize, loss: f64) {
-        if let Some(participant) = self.participants.get_mut(index) {
-            participant.loss = loss;
-        }
-    }
-
-    /// Another FK_i than the one that was said.
-    pub(crate) fn limit_loss_after(&mut self, index: usize, loss: f64) {
-        if let Some(participant) = self.participants.get_mut(index) {
-            participant.loss_after = Some(loss);
-        }
-    }
-
-    /// Other figures than those that were said, of what only some strategies ask for.
-    pub(crate) fn amend(&mut self, index: usize, change: impl FnOnce(&mut Scalars)) {
-        if let Some(more) = self.participants.get_mut(index).and_then(|participant| participant.more.as_mut())
-        {
-            change(more);
-        }
-    }
-
-    /// The update is shortened by this factor.
-    pub(crate) fn scale_norms(&mut self, index: usize, scale: f64) {
-        let regions = self.regions.sets().len();
-        let norms = self.norms.get_mut(index * regions..(index + 1) * regions).unwrap_or_default();
-        norms.iter_mut().for_each(|norm| *norm *= scale * scale);
     }
 
     /// Gives an admitted device a weight of its own (p of the algorithms), not negative.
@@ -364,8 +227,7 @@ impl Cohort {
 
     /// Squared norms of a participant's update, by region.
     pub fn norms(&self, index: usize) -> &[f64] {
-        let regions = self.regions.sets().len();
-        self.norms.get(index * regions..(index + 1) * regions).unwrap_or(&[])
+        self.norms.row(index)
     }
 
     /// Squared norm of a participant's whole update.
@@ -384,9 +246,13 @@ impl Cohort {
         self.participants.iter().enumerate().filter(move |(_, participant)| participant.tier == tier)
     }
 
-    /// How many participants belong to one of the tiers.
-    pub fn reaching(&self, tiers: TierSet) -> usize {
-        self.participants.iter().filter(|participant| tiers.contains(participant.tier)).count()
+    /// Indices of the participants of some tiers, ascending: C(j) for the tiers of region j.
+    pub fn holders(&self, tiers: TierSet) -> Vec<usize> {
+        let participants = self.participants.iter().enumerate();
+        participants
+            .filter(|(_, participant)| tiers.contains(participant.tier))
+            .map(|(index, _)| index)
+            .collect()
     }
 
     fn find(&self, device: &DeviceId) -> Result<usize, usize> {

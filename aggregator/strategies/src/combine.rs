@@ -14,31 +14,31 @@
 //! The sums run in DeviceId order, so the result is the same bits whatever the order of arrival. A
 //! non-finite number anywhere in the result keeps the old model and the old state of the strategy.
 
-use common::{Code, DeviceId, Tier, TierSet};
+use common::{Code, RegionId, TierSet};
 use serde_json::{Map, Value};
 
 use crate::{
     blocks::{Blocks, Scope},
     cohort::{Cohort, Participant, Refused},
-    error::CombineError,
+    error::{CombineError, StrategyError},
     gram,
     guard::{
         self,
-        share::{self, Bounded},
+        share::{self, BoundedWeights},
     },
     kernel::{Scalar, sum},
     method::Method,
     strategy::{Exchange, Mix, Strategy, TierSums, Weight, Weights},
-    updates::{Row, Updates, Vector},
+    updates::{UpdateRef, Updates, Vector},
 };
 
-mod ahead;
 mod apply;
 mod conflicts;
 mod fold;
+mod read_ahead;
 mod varp;
 
-use apply::Step;
+use apply::ModelStep;
 pub use conflicts::{Conflicts, conflicts};
 pub use fold::Fold;
 use varp::Corrected;
@@ -51,7 +51,7 @@ pub struct Outcome {
     /// Weight of every participant over all participants, in DeviceId order; they sum to 1.
     pub weights: Vec<f64>,
     /// Devices that would have counted more without the guard, and how many count more because of it.
-    pub held: Vec<guard::Held>,
+    pub capped: Vec<guard::CappedShare>,
     pub raised: usize,
     /// By region.
     pub regions: Vec<RegionNote>,
@@ -88,69 +88,64 @@ pub fn combine<P: Scalar, U: Updates>(
         return Err(CombineError::Model { expected: regions.parameters(), got: theta.len() });
     }
     method.fits(regions)?;
+    method.check_state(regions)?;
     if cohort.participants().is_empty() {
         return Ok(kept(Code::EmptyRound, cohort));
     }
     let blocks = method.strategy.scope().map(|scope| Blocks::new(regions, cohort.layers(), scope));
     let strategy = &*method.strategy;
-    let Found { mut step, shares, held, raised, rho, notes } = match (&blocks, &method.varp) {
+    let RoundStep { mut step, moved, shares, capped, raised, rho, notes } = match (&blocks, &method.varp) {
         (Some(blocks), _) => direct(strategy, cohort, blocks, updates)?,
-        (None, None) => average(strategy, cohort, strategy.weigh(cohort), updates)?,
+        (None, None) => average(strategy, cohort, weigh_checked(strategy, cohort)?, updates)?,
         (None, Some(varp)) => {
-            let weights = varp::weigh(strategy, cohort);
+            let weights = varp::weigh(strategy, cohort)?;
             let mut found = average(strategy, cohort, weights, &mut Corrected::new(updates, varp))?;
-            let mean = varp.mean(cohort);
-            match found.step.shift.is_empty() {
-                true => found.step.shift = mean,
-                false => found.step.shift.iter_mut().zip(mean).for_each(|(shift, mean)| *shift += mean),
-            }
+            found.step.shift = Some(varp.mean(cohort));
             found
         }
     };
     let eta = strategy.eta().unwrap_or(cohort.server_lr);
     step.folds.iter_mut().for_each(|(_, mix)| mix.scale(eta));
-    step.shift.iter_mut().for_each(|shift| *shift *= eta);
-    let momentum = method.momentum.as_mut().map(|momentum| (momentum.beta, &mut momentum.buffer));
-    if !step.apply(regions, momentum, theta) {
+    step.shift.iter_mut().flatten().for_each(|shift| *shift *= eta);
+    if !step.apply(regions, &moved, method.momentum.as_mut(), theta) {
         return Ok(kept(Code::NonFiniteResult, cohort));
     }
     if let Some(varp) = &mut method.varp {
         varp.learn(cohort, updates)?;
     }
     method.strategy.learn(cohort, earlier);
-    let note = |(region, &tiers): (usize, &TierSet)| {
-        let reach = cohort.participants().iter().zip(&shares);
-        let reach = reach.filter(|(participant, _)| tiers.contains(participant.tier));
+    let note = |(region, tiers): (RegionId, TierSet)| {
+        let holders = cohort.holders(tiers);
         RegionNote {
             tiers,
-            participants: cohort.reaching(tiers),
-            weight: sum(reach.map(|(_, &weight)| weight)),
-            moved: step.moved.get(region).copied().unwrap_or(false),
-            rho: rho.get(region).copied().flatten(),
+            participants: holders.len(),
+            weight: sum(holders.into_iter().map(|index| shares[index])),
+            moved: moved[region.index()],
+            rho: rho[region.index()],
         }
     };
-    let notes_of_regions = regions.sets().iter().enumerate().map(note).collect();
+    let notes_of_regions = regions.regions().map(note).collect();
     let refused = cohort.refused().to_vec();
-    Ok(Outcome { kept: None, weights: shares, held, raised, regions: notes_of_regions, refused, notes })
+    Ok(Outcome { kept: None, weights: shares, capped, raised, regions: notes_of_regions, refused, notes })
 }
 
-/// The weighted mean of what was sent, region by region, over the whole model; 0 where nobody holds a number.
+/// The weighted mean of what was sent, region by region, over the whole model; 0 where no tier holds a number.
 pub fn weighted_mean<U: Updates>(
     strategy: &dyn Strategy,
     weights: &Weights,
     cohort: &Cohort,
     updates: &mut U,
 ) -> Result<Vec<f64>, CombineError<U::Error>> {
-    let mean = |sums: &TierSums| Mix::mean(cohort.regions(), sums);
-    let bounded = Bounded::new(strategy, cohort, weights, mean);
-    let weights = bounded.as_ref().map_or(weights, |bounded| &bounded.weights);
-    let fold = fold(cohort, weights, updates, |index, participant| Row::Update(index, participant))?;
-    let mix = mean(&fold.sums());
-    let step = Step { folds: vec![(fold, mix)], shift: vec![], moved: vec![] };
+    check_weights(strategy, "next", cohort, weights)?;
+    let bounded = bounded_mean(strategy, cohort, weights)?;
+    let weights = bounded.as_ref().unwrap_or(weights);
+    let fold = fold(cohort, weights, updates, UpdateRef::Update)?;
+    let mix = Mix::mean(cohort.regions(), &fold.sums());
+    let step = ModelStep { folds: vec![(fold, mix)], shift: None };
     Ok(step.vector(cohort.regions()))
 }
 
-/// The direction d that a strategy finds: a step of length 1 leads to `theta - d`.
+/// The direction d that a strategy with a [`Scope`] finds: a step of length 1 leads to `theta - d`.
 pub fn direction<U: Updates>(
     strategy: &dyn Strategy,
     cohort: &Cohort,
@@ -164,12 +159,14 @@ pub fn direction<U: Updates>(
     Ok(vector)
 }
 
-/// A step and what is worth telling of it.
-struct Found<'a> {
-    step: Step<'a>,
+/// The step of a round, and what is reported of it.
+struct RoundStep<'a> {
+    step: ModelStep<'a>,
+    /// By region.
+    moved: Vec<bool>,
     /// Weight of each participant over all participants.
     shares: Vec<f64>,
-    held: Vec<guard::Held>,
+    capped: Vec<guard::CappedShare>,
     raised: usize,
     /// By region.
     rho: Vec<Option<f64>>,
@@ -181,40 +178,49 @@ fn average<'a, U: Updates>(
     cohort: &'a Cohort,
     weights: Weights,
     updates: &mut U,
-) -> Result<Found<'a>, CombineError<U::Error>> {
+) -> Result<RoundStep<'a>, CombineError<U::Error>> {
     let regions = cohort.regions();
-    let (held, raised) = share::held(strategy, cohort, &weights);
-    let bounded = Bounded::new(strategy, cohort, &weights, |sums| strategy.mix(cohort, sums));
+    let (mut capped, mut raised, mut bounded) = (vec![], 0, None);
+    if let Some(bounds) = &cohort.bounds {
+        let base = base_weights(strategy, cohort)?;
+        (capped, raised) = share::capped(bounds, cohort, &base, &weights);
+        let own = share::tier_sums(cohort, &weights);
+        let mix = mix_checked(strategy, cohort, &own)?;
+        bounded = BoundedWeights::new(bounds, cohort, &base, &weights, own, &mix);
+    }
     let weights = match &bounded {
         Some(bounded) => bounded.weights.clone(),
         None => weights,
     };
-    let main = fold(cohort, &weights, updates, |index, participant| Row::Update(index, participant))?;
+    let main = fold(cohort, &weights, updates, UpdateRef::Update)?;
     let sums = main.sums();
     let mix = match &bounded {
-        Some(bounded) => bounded.mix(cohort, &strategy.mix(cohort, &bounded.restated(&sums))),
-        None => strategy.mix(cohort, &sums),
+        Some(bounded) => {
+            bounded.mix(cohort, &mix_checked(strategy, cohort, &bounded.restated(regions, &sums))?)
+        }
+        None => mix_checked(strategy, cohort, &sums)?,
     };
-    let counts = |region: usize, tiers: &TierSet| {
+    let counts = |(region, tiers): (RegionId, TierSet)| {
         tiers.iter().any(|tier| mix.coefficient(region, tier) * sums.weight(tier, region) != 0.0)
     };
-    let mut moved: Vec<bool> =
-        regions.sets().iter().enumerate().map(|(region, tiers)| counts(region, tiers)).collect();
-    let rho = (0..regions.sets().len()).map(|region| mix.rho(region)).collect();
+    let mut moved: Vec<bool> = regions.regions().map(counts).collect();
+    let rho = regions.regions().map(|(region, _)| mix.rho(region)).collect();
     let mut folds = vec![(main, mix)];
-    if let Some((weights, share)) = strategy.first(cohort) {
-        let bounded = Bounded::new(strategy, cohort, &weights, |sums| Mix::mean(regions, sums));
-        let weights = bounded.map_or(weights, |bounded| bounded.weights);
-        let first = fold(cohort, &weights, updates, |index, participant| Row::First(index, participant))?;
-        let mut mix = Mix::mean(regions, &first.sums());
+    if let Some((weights, share)) = strategy.first_step(cohort) {
+        check_weights(strategy, "first_step", cohort, &weights)?;
+        let weights = bounded_mean(strategy, cohort, &weights)?.unwrap_or(weights);
+        let first = fold(cohort, &weights, updates, UpdateRef::FirstStep)?;
+        let sums = first.sums();
+        let mut mix = Mix::mean(regions, &sums);
         mix.scale(share);
-        moved.iter_mut().enumerate().for_each(|(region, moved)| {
-            *moved |= share * first.sums().weight_in(region, regions) != 0.0;
-        });
+        for (moved, (region, tiers)) in moved.iter_mut().zip(regions.regions()) {
+            *moved |= share * sums.weight_in(region, tiers) != 0.0;
+        }
         folds.push((first, mix));
     }
-    let step = Step { folds, shift: vec![], moved };
-    Ok(Found { step, shares: weights.into_shares(), held, raised, rho, notes: Map::new() })
+    let step = ModelStep { folds, shift: None };
+    let shares = weights.into_shares();
+    Ok(RoundStep { step, moved, shares, capped, raised, rho, notes: Map::new() })
 }
 
 fn direct<'a, U: Updates>(
@@ -222,31 +228,35 @@ fn direct<'a, U: Updates>(
     cohort: &'a Cohort,
     blocks: &'a Blocks,
     updates: &mut U,
-) -> Result<Found<'a>, CombineError<U::Error>> {
+) -> Result<RoundStep<'a>, CombineError<U::Error>> {
     let regions = cohort.regions();
     let grams = gram::grams(cohort, blocks, updates)?;
     let direction = strategy.direct(cohort, &grams);
+    if !direction.fits(&grams) {
+        let expected = "a direction over the given inner products".into();
+        return Err(StrategyError::Shape { strategy: strategy.name(), method: "direct", expected }.into());
+    }
     drop(grams);
     let mut fold = Fold::new(cohort, Some(blocks));
     let mut buffer = Vec::new();
-    for row in 0..cohort.rows() {
+    for (row, sent) in UpdateRef::rows(cohort).enumerate() {
         let weight = Weight::PerBlock(direction.row(row));
-        let Some((row, tier, device)) = Row::of(cohort, row).filter(|_| !weight.is_zero()) else { continue };
-        let update = updates.read(row, &mut buffer).map_err(CombineError::Read)?;
-        if !fold.add(tier, update, weight) {
-            return Err(wrong_length(cohort, device, tier, update.len()));
+        if weight.is_zero() {
+            continue;
         }
+        let update = updates.read(sent, &mut buffer).map_err(CombineError::Read)?;
+        sent.check_len(regions, update.len())?;
+        fold.add(sent.tier(), update, weight);
     }
-    let mut shares = vec![0.0; cohort.participants().len()];
-    for (row, share) in shares.iter_mut().enumerate() {
-        *share = direction.row(row).iter().map(|weight| weight.abs()).sum();
-    }
+    let length = |row: usize| direction.row(row).iter().map(|weight| weight.abs()).sum();
+    let mut shares: Vec<f64> = (0..cohort.participants().len()).map(length).collect();
     let all = sum(shares.iter().copied());
     shares.iter_mut().for_each(|share| *share = if all > 0.0 { *share / all } else { 0.0 });
     let sums = fold.sums();
-    let moved = (0..regions.sets().len()).map(|region| sums.weight_in(region, regions) > 0.0).collect();
-    let step = Step { folds: vec![(fold, Mix::whole(regions))], shift: vec![], moved };
-    Ok(Found { step, shares, held: vec![], raised: 0, rho: vec![], notes: direction.notes })
+    let moved = regions.regions().map(|(region, tiers)| sums.weight_in(region, tiers) > 0.0).collect();
+    let step = ModelStep { folds: vec![(fold, Mix::sum(regions))], shift: None };
+    let rho = vec![None; regions.sets().len()];
+    Ok(RoundStep { step, moved, shares, capped: vec![], raised: 0, rho, notes: direction.notes })
 }
 
 /// Adds up what participants have sent, one after the other.
@@ -254,37 +264,83 @@ fn fold<'a, U: Updates>(
     cohort: &'a Cohort,
     weights: &Weights,
     updates: &mut U,
-    row: impl for<'r> Fn(usize, &'r Participant) -> Row<'r>,
+    sent: impl Fn(usize, &'a Participant) -> UpdateRef<'a> + Sync,
 ) -> Result<Fold<'a>, CombineError<U::Error>> {
+    let (regions, participants) = (cohort.regions(), cohort.participants());
     let mut fold = Fold::new(cohort, None);
-    let counts = |(index, _): &(usize, &Participant)| !weights.of(*index).is_zero();
-    let participants = || cohort.participants().iter().enumerate().filter(counts);
-    let rows = participants().map(|(index, participant)| row(index, participant)).collect();
-    let numbers = participants().map(|(_, participant)| cohort.regions().slice_len(participant.tier)).sum();
-    let mut add = |group: &[(Row<'_>, Vector<'_, U::Value>)]| {
+    let counted: Vec<usize> = (0..participants.len()).filter(|&index| !weights.of(index).is_zero()).collect();
+    let numbers = counted.iter().map(|&index| regions.slice_len(participants[index].tier)).sum();
+    let which = |index: usize| sent(index, &participants[index]);
+    let mut add = |group: &[(usize, Vector<'_, U::Value>)]| {
         let mut rows = Vec::with_capacity(group.len());
-        for &(row, vector) in group {
-            let (Row::Update(index, participant) | Row::First(index, participant)) = row else { continue };
-            if vector.len() != cohort.regions().slice_len(participant.tier) {
-                return Err(wrong_length(cohort, &participant.device, participant.tier, vector.len()));
-            }
-            rows.push((participant.tier, vector, weights.of(index)));
+        for &(index, vector) in group {
+            which(index).check_len(regions, vector.len())?;
+            rows.push((participants[index].tier, vector, weights.of(index)));
         }
         fold.add_all(&rows);
         Ok(())
     };
-    ahead::each(updates, rows, numbers, &mut add, CombineError::Read)?;
+    read_ahead::for_each_group(updates, &counted, numbers, which, &mut add, CombineError::Read)?;
     Ok(fold)
 }
 
-fn wrong_length<E>(cohort: &Cohort, device: &DeviceId, tier: Tier, got: usize) -> CombineError<E> {
-    CombineError::Update { device: device.clone(), expected: cohort.regions().slice_len(tier), got }
+/// The weights of a strategy, one for each participant.
+fn weigh_checked(strategy: &dyn Strategy, cohort: &Cohort) -> Result<Weights, StrategyError> {
+    let weights = strategy.weigh(cohort);
+    check_weights(strategy, "weigh", cohort, &weights)?;
+    Ok(weights)
+}
+
+fn check_weights(
+    strategy: &dyn Strategy,
+    method: &'static str,
+    cohort: &Cohort,
+    weights: &Weights,
+) -> Result<(), StrategyError> {
+    if weights.fits(cohort) {
+        return Ok(());
+    }
+    let expected = format!("one weight for each of {} participants", cohort.participants().len());
+    Err(StrategyError::Shape { strategy: strategy.name(), method, expected })
+}
+
+fn mix_checked(strategy: &dyn Strategy, cohort: &Cohort, sums: &TierSums) -> Result<Mix, StrategyError> {
+    let mix = strategy.mix(cohort, sums);
+    if mix.fits(cohort.regions()) {
+        return Ok(mix);
+    }
+    let expected = "a mix of the cohort's regions".into();
+    Err(StrategyError::Shape { strategy: strategy.name(), method: "mix", expected })
+}
+
+/// The weights of a weighted mean within the bounds; `None` where they lie within them already.
+fn bounded_mean(
+    strategy: &dyn Strategy,
+    cohort: &Cohort,
+    weights: &Weights,
+) -> Result<Option<Weights>, StrategyError> {
+    let Some(bounds) = &cohort.bounds else { return Ok(None) };
+    let base = base_weights(strategy, cohort)?;
+    let own = share::tier_sums(cohort, weights);
+    let mix = Mix::mean(cohort.regions(), &own);
+    let bounded = BoundedWeights::new(bounds, cohort, &base, weights, own, &mix);
+    Ok(bounded.map(|bounded| bounded.weights))
+}
+
+/// What participants count without their losses, one weight for each.
+fn base_weights(strategy: &dyn Strategy, cohort: &Cohort) -> Result<Vec<f64>, StrategyError> {
+    let (weights, participants) = (strategy.base_weights(cohort), cohort.participants().len());
+    if weights.len() == participants {
+        return Ok(weights);
+    }
+    let expected = format!("one weight for each of {participants} participants");
+    Err(StrategyError::Shape { strategy: strategy.name(), method: "base_weights", expected })
 }
 
 fn kept(code: Code, cohort: &Cohort) -> Outcome {
     let note = |&tiers: &TierSet| RegionNote {
         tiers,
-        participants: cohort.reaching(tiers),
+        participants: cohort.holders(tiers).len(),
         weight: 0.0,
         moved: false,
         rho: None,
@@ -292,7 +348,7 @@ fn kept(code: Code, cohort: &Cohort) -> Outcome {
     Outcome {
         kept: Some(code),
         weights: vec![0.0; cohort.participants().len()],
-        held: vec![],
+        capped: vec![],
         raised: 0,
         regions: cohort.regions().sets().iter().map(note).collect(),
         refused: cohort.refused().to_vec(),

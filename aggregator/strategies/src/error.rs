@@ -13,6 +13,17 @@ pub enum StrategyError {
     OneTier { key: &'static str, tiers: usize },
     #[error("state of strategy `{strategy}`: {why}")]
     State { strategy: &'static str, why: String },
+    #[error("strategy `{strategy}`: `{method}` does not give {expected}")]
+    Shape { strategy: &'static str, method: &'static str, expected: String },
+}
+
+/// An update does not have the length of its device's slice.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the update of {device} has {got} numbers, its slice has {expected}")]
+pub struct UpdateLength {
+    pub device: common::DeviceId,
+    pub expected: usize,
+    pub got: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -20,8 +31,8 @@ pub enum StrategyError {
 pub enum CombineError<E> {
     #[error("the model has {expected} parameters, got {got}")]
     Model { expected: usize, got: usize },
-    #[error("the update of {device} has {got} numbers, its slice has {expected}")]
-    Update { device: common::DeviceId, expected: usize, got: usize },
+    #[error(transparent)]
+    Update(#[from] UpdateLength),
     #[error(transparent)]
     Strategy(#[from] StrategyError),
     #[error("an update cannot be read: {0}")]

@@ -13,13 +13,16 @@ use crate::{
     blocks::{Block, BlockPiece, Blocks},
     cohort::Cohort,
     error::CombineError,
-    updates::{Row, Updates},
+    table::Table,
+    updates::{UpdateRef, Updates},
 };
 
 /// Numbers of the model that are gathered at a time.
 const STRETCH: usize = 4096;
 /// Rows that are multiplied at a time.
 const PANEL: usize = 56;
+/// Why a panel and its products always have their shape.
+const SHAPE: &str = "a panel holds whole rows";
 
 /// Inner products of the rows that hold each block.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,23 +38,23 @@ pub struct Gram {
     /// The rows that hold the block, ascending.
     pub rows: Vec<usize>,
     /// `rows x rows`
-    products: Vec<f64>,
+    products: Table,
 }
 
 impl Gram {
-    pub fn new(block: Block, rows: Vec<usize>) -> Self {
-        let products = vec![0.0; rows.len() * rows.len()];
+    fn new(block: Block, rows: Vec<usize>) -> Self {
+        let products = Table::zeros(rows.len(), rows.len());
         Self { block, rows, products }
     }
 
     /// `D_i . D_j` inside the block; i and j are positions in `rows`.
     pub fn at(&self, i: usize, j: usize) -> f64 {
-        self.products.get(i * self.rows.len() + j).copied().unwrap_or(0.0)
+        self.products.at(i, j)
     }
 
     /// The whole matrix, row-major.
     pub fn products(&self) -> &[f64] {
-        &self.products
+        self.products.values()
     }
 }
 
@@ -83,22 +86,20 @@ pub(crate) fn grams<U: Updates>(
     updates: &mut U,
 ) -> Result<Grams, CombineError<U::Error>> {
     let regions = cohort.regions();
-    let rows = cohort.rows();
     let held = |block: &Block| {
-        let set = regions.sets().get(block.region).copied().unwrap_or_default();
-        let rows = (0..rows).filter(|&row| cohort.row_tier(row).is_some_and(|tier| set.contains(tier)));
-        Gram::new(*block, rows.collect())
+        let tiers = regions.sets()[block.region.index()];
+        let rows = UpdateRef::rows(cohort).enumerate().filter(|(_, update)| tiers.contains(update.tier()));
+        Gram::new(*block, rows.map(|(row, _)| row).collect())
     };
-    let mut grams = Grams { rows, blocks: blocks.list().iter().map(held).collect() };
+    let mut grams = Grams { rows: cohort.rows(), blocks: blocks.list().iter().map(held).collect() };
     let mut values = Vec::new();
     for start in (0..regions.parameters()).step_by(STRETCH) {
         let stretch = Stretch::new(regions.tiers(), blocks, &grams, start..start + STRETCH);
         values.resize(stretch.room, 0.0);
         stretch.gather(cohort, &grams, updates, &mut values)?;
-        for (gram, place) in grams.blocks.iter_mut().zip(&stretch.places) {
-            if let Some(values) = values.get(place.start..place.start + gram.rows.len() * place.width) {
-                gram.multiply(values, place.width);
-            }
+        for (gram, buffer) in grams.blocks.iter_mut().zip(&stretch.buffers) {
+            let end = buffer.start + gram.rows.len() * buffer.width;
+            gram.multiply(&values[buffer.start..end], buffer.width);
         }
     }
     grams.blocks.iter_mut().for_each(Gram::mirror);
@@ -110,26 +111,24 @@ impl Gram {
     /// its end, so that little of the upper triangle is computed twice.
     fn multiply(&mut self, values: &[f64], width: usize) {
         let rows = self.rows.len();
-        let panels = self.products.chunks_mut(PANEL * rows.max(1)).zip(values.chunks(PANEL * width.max(1)));
+        let products = self.products.values_mut().chunks_mut(PANEL * rows.max(1));
+        let panels = products.zip(values.chunks(PANEL * width.max(1)));
         for (number, (products, panel)) in panels.enumerate() {
             let end = rows.min((number + 1) * PANEL);
             let height = end - number * PANEL;
-            let panel = ArrayView2::from_shape((height, width), panel);
-            let left = ArrayView2::from_shape((end, width), &values[..end * width]);
-            let products = ArrayViewMut2::from_shape((height, rows), products);
-            if let (Ok(panel), Ok(left), Ok(mut products)) = (panel, left, products) {
-                let mut products = products.slice_axis_mut(Axis(1), (..end).into());
-                general_mat_mul(1.0, &panel, &left.t(), 1.0, &mut products);
-            }
+            let panel = ArrayView2::from_shape((height, width), panel).expect(SHAPE);
+            let left = ArrayView2::from_shape((end, width), &values[..end * width]).expect(SHAPE);
+            let mut products = ArrayViewMut2::from_shape((height, rows), products).expect(SHAPE);
+            let mut products = products.slice_axis_mut(Axis(1), (..end).into());
+            general_mat_mul(1.0, &panel, &left.t(), 1.0, &mut products);
         }
     }
 
     /// The upper triangle is the lower one.
     fn mirror(&mut self) {
-        let rows = self.rows.len();
-        for i in 0..rows {
+        for i in 0..self.rows.len() {
             for j in 0..i {
-                self.products[j * rows + i] = self.products[i * rows + j];
+                *self.products.at_mut(j, i) = self.products.at(i, j);
             }
         }
     }
@@ -140,47 +139,47 @@ struct Stretch {
     /// By tier: the pieces inside the stretch, and the column of the block where each starts.
     pieces: Vec<Vec<(BlockPiece, usize)>>,
     /// By block.
-    places: Vec<Place>,
+    buffers: Vec<BlockBuffer>,
     room: usize,
 }
 
 /// Where the numbers of a block are gathered, `rows x width` from `start` on.
 #[derive(Copy, Clone, Default)]
-struct Place {
+struct BlockBuffer {
     start: usize,
     width: usize,
 }
 
 impl Stretch {
     fn new(tiers: usize, blocks: &Blocks, grams: &Grams, range: Range<usize>) -> Self {
-        let mut places = vec![Place::default(); blocks.list().len()];
-        let mut columns = vec![0; places.len()];
+        let mut buffers = vec![BlockBuffer::default(); blocks.list().len()];
+        let mut columns = vec![0; buffers.len()];
         let mut cut = |tier: Tier| {
             let all = blocks.pieces(tier);
             let first = all.partition_point(|piece| piece.full + piece.len <= range.start);
             let inside = all.iter().skip(first).take_while(|piece| piece.full < range.end);
             columns.fill(0);
-            let mut place = |piece: &BlockPiece| {
+            let mut assign = |piece: &BlockPiece| {
                 let full = piece.full.max(range.start);
                 let len = (piece.full + piece.len).min(range.end) - full;
                 let column = columns[piece.block];
                 columns[piece.block] += len;
                 // All tiers that hold a block hold the same numbers of it, in the same order.
-                places[piece.block].width = columns[piece.block].max(places[piece.block].width);
+                buffers[piece.block].width = columns[piece.block].max(buffers[piece.block].width);
                 (BlockPiece { packed: piece.packed + (full - piece.full), full, len, ..*piece }, column)
             };
-            inside.map(&mut place).collect()
+            inside.map(&mut assign).collect()
         };
         let pieces = (0..tiers).map_while(Tier::new).map(&mut cut).collect();
         let mut room = 0;
-        for (place, gram) in places.iter_mut().zip(&grams.blocks) {
-            place.start = room;
-            room += place.width * gram.rows.len();
+        for (buffer, gram) in buffers.iter_mut().zip(&grams.blocks) {
+            buffer.start = room;
+            room += buffer.width * gram.rows.len();
         }
-        Self { pieces, places, room }
+        Self { pieces, buffers, room }
     }
 
-    /// Reads this stretch of every update into the places of its blocks.
+    /// Reads this stretch of every update into the buffers of its blocks.
     fn gather<U: Updates>(
         &self,
         cohort: &Cohort,
@@ -188,32 +187,30 @@ impl Stretch {
         updates: &mut U,
         values: &mut [f64],
     ) -> Result<(), CombineError<U::Error>> {
-        let mut buffer = Vec::new();
-        for number in 0..cohort.rows() {
-            let Some((row, tier, device)) = Row::of(cohort, number) else { continue };
-            let pieces = self.pieces.get(tier.index()).map_or(&[][..], Vec::as_slice);
+        let mut room = Vec::new();
+        for (row, update) in UpdateRef::rows(cohort).enumerate() {
+            let pieces = &self.pieces[update.tier().index()];
             let (Some((first, _)), Some((last, _))) = (pieces.first(), pieces.last()) else { continue };
             let target = |piece: &BlockPiece, column: usize| {
-                let place = self.places[piece.block];
-                let row = grams.blocks[piece.block].rows.binary_search(&number).unwrap_or(0);
-                let start = place.start + row * place.width + column;
+                let buffer = self.buffers[piece.block];
+                let holders = &grams.blocks[piece.block].rows;
+                // Every row with a piece of the block is one of its holders, so those before it give its place.
+                let place = holders.partition_point(|&holder| holder < row);
+                let start = buffer.start + place * buffer.width + column;
                 start..start + piece.len
             };
-            let got = if let [(piece, column)] = pieces {
-                updates.part(row, piece.packed, &mut values[target(piece, *column)])
+            let got = if let [(piece, column)] = pieces.as_slice() {
+                updates.read_part(update, piece.packed, &mut values[target(piece, *column)])
             } else {
-                buffer.resize(last.packed + last.len - first.packed, 0.0);
-                let got = updates.part(row, first.packed, &mut buffer);
+                room.resize(last.packed + last.len - first.packed, 0.0);
+                let got = updates.read_part(update, first.packed, &mut room);
                 for (piece, column) in pieces {
                     let from = piece.packed - first.packed;
-                    values[target(piece, *column)].copy_from_slice(&buffer[from..from + piece.len]);
+                    values[target(piece, *column)].copy_from_slice(&room[from..from + piece.len]);
                 }
                 got
             };
-            let (expected, got) = (cohort.regions().slice_len(tier), got.map_err(CombineError::Read)?);
-            if expected != got {
-                return Err(CombineError::Update { device: device.clone(), expected, got });
-            }
+            update.check_len(cohort.regions(), got.map_err(CombineError::Read)?)?;
         }
         Ok(())
     }
@@ -245,7 +242,7 @@ mod tests {
                 runs.push((end, len, set));
                 end += len;
             }
-            let regions = RegionMap::from_runs(end, 3, runs);
+            let regions = RegionMap::from_spans(end, 3, runs);
             let layers = [0..end / 3, end / 3..end / 2, end / 2..end];
             let mut cohort = Cohort::new(regions.clone(), 0.1);
             cohort.set_layers(layers.as_slice());
@@ -261,7 +258,7 @@ mod tests {
             let grams = grams(&cohort, &blocks, &mut updates.as_slice()).unwrap();
             for (number, gram) in grams.blocks().iter().enumerate() {
                 let part = |row: usize| {
-                    let tier = cohort.row_tier(row).unwrap();
+                    let tier = cohort.participants()[row].tier;
                     let own = blocks.pieces(tier).iter().filter(|piece| piece.block == number);
                     own.flat_map(|piece| &updates[row][piece.packed..piece.packed + piece.len])
                         .map(|&value| f64::from(value))
@@ -281,7 +278,7 @@ mod tests {
                 updates[1].push(0.0);
                 let longer = super::grams(&cohort, &blocks, &mut updates.as_slice());
                 let refused = matches!(longer, Err(CombineError::Update { .. }));
-                let held = regions.slice_len(cohort.row_tier(1).unwrap()) > 0;
+                let held = regions.slice_len(cohort.participants()[1].tier) > 0;
                 prop_assert_eq!(refused, held);
             }
         }

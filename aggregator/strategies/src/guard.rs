@@ -3,7 +3,7 @@
 //!
 //! | rule | where | source |
 //! |---|---|---|
-//! | 1 loss | `figures`, before the strategy sees anything | winsorising at a multiple of the median |
+//! | 1 loss | `loss`, before the strategy sees anything | winsorising at a multiple of the median |
 //! | 2 share | `share`, after the strategy, region by region | projection onto a box of shares |
 //! | 3 length | `length`, before the strategy sees norms | norm clipping at a multiple of the median |
 //!
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::DeviceId;
 use findings::Findings;
-use length::Longest;
+use length::LongestMedian;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -33,46 +33,46 @@ use crate::{
 
 pub mod agreement;
 mod config;
-mod figures;
 mod findings;
 mod length;
+mod loss;
 pub mod probe;
-pub mod scaled;
+mod reported;
+mod scaled_updates;
 pub(crate) mod share;
-mod shown;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Bonus, GuardConfig, Mode};
-pub use findings::GuardLine;
-pub use scaled::Scaled;
-pub use share::{Held, level};
-pub use shown::{Delivered, show_groups};
+pub use findings::GuardFinding;
+pub use reported::{Delivered, report_counted_groups};
+pub use scaled_updates::ScaledUpdates;
+pub use share::{CappedShare, fit_shares};
 
 /// The rules, and what they remember.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Guard {
     config: GuardConfig,
-    state: State,
+    state: GuardState,
 }
 
 /// What is committed with the model.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-struct State {
-    longest: Longest,
+struct GuardState {
+    longest: LongestMedian,
     /// With a probe: how far each device has pointed along with it.
     probe: BTreeMap<DeviceId, f64>,
 }
 
 /// What came out of an inspection.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Verdict {
-    pub lines: Vec<GuardLine>,
+pub struct Inspection {
+    pub findings: Vec<GuardFinding>,
     /// Factors of updates that are too long.
     pub scales: BTreeMap<DeviceId, f64>,
     /// Devices that the probe leaves out.
     pub left_out: Vec<(DeviceId, common::Tier)>,
-    longest: Longest,
+    longest: LongestMedian,
 }
 
 /// Before the bytes of a state. The guard of store format 4 takes them for a map that does not decode, and starts anew.
@@ -80,7 +80,7 @@ const TAG: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0x0f, b'G', b'2'];
 
 impl Guard {
     pub fn new(config: GuardConfig) -> Self {
-        Self { config, state: State::default() }
+        Self { config, state: GuardState::default() }
     }
 
     pub fn config(&self) -> &GuardConfig {
@@ -92,24 +92,24 @@ impl Guard {
     }
 
     /// Applies rules 1 and 3 and sets the bounds of rule 2, which [`combine`](crate::combine::combine()) keeps. The same cohort gives the same
-    /// verdict until [`Guard::learn`].
-    pub fn inspect(&self, cohort: &mut Cohort, kind: Kind) -> Verdict {
+    /// inspection until [`Guard::learn`].
+    pub fn inspect(&self, cohort: &mut Cohort, kind: Kind) -> Inspection {
         if !self.is_on() {
-            return Verdict::default();
+            return Inspection::default();
         }
         let bounds = self.bounds();
-        let mut findings = Findings { config: &self.config, lines: vec![] };
+        let mut findings = Findings { config: &self.config, found: vec![] };
         let left_out = self.leave_out(cohort, &mut findings);
-        figures::check(&self.config, &bounds, cohort, &mut findings);
+        loss::limit(&self.config, &bounds, cohort, &mut findings);
         let (scales, longest) = self.state.longest.shorten(&self.config, cohort, kind, &mut findings);
         cohort.bounds = Some(bounds);
-        Verdict { lines: findings.lines, scales, left_out, longest }
+        Inspection { findings: findings.found, scales, left_out, longest }
     }
 
     /// The round is committed: the usual lengths of its exchanges are remembered.
-    pub fn learn<'v>(&mut self, verdicts: impl IntoIterator<Item = &'v Verdict>) {
-        for verdict in verdicts {
-            self.state.longest = self.state.longest.or(verdict.longest);
+    pub fn learn<'v>(&mut self, inspections: impl IntoIterator<Item = &'v Inspection>) {
+        for inspection in inspections {
+            self.state.longest = self.state.longest.or(inspection.longest);
         }
     }
 
@@ -118,7 +118,7 @@ impl Guard {
         if self.state.longest.is_unset() && self.state.probe.is_empty() {
             return Vec::new();
         }
-        [TAG, &postcard::to_allocvec(&self.state).unwrap_or_default()].concat()
+        [TAG, &postcard::to_allocvec(&self.state).expect("numbers and names always encode")].concat()
     }
 
     /// Takes up what [`Guard::save`] gave. What an older guard saved is forgotten: the next round sets `R`.

@@ -29,6 +29,7 @@ pub mod parameter;
 pub mod registry;
 pub mod roundfile;
 pub mod strategy;
+mod table;
 pub mod tiered;
 pub mod updates;
 

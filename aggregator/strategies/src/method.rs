@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use common::{
-    DeviceId,
+    DeviceId, Tier,
     brief::{Augment, Brief, SelfRegular},
     region::RegionMap,
 };
@@ -176,6 +176,26 @@ impl Method {
         }
     }
 
+    /// Whether the vectors of a saved state have the length that the model asks for.
+    pub(crate) fn check_state(&self, regions: &RegionMap) -> Result<(), StrategyError> {
+        let check = |name: &str, got: usize, expected: usize| match got == expected {
+            true => Ok(()),
+            false => {
+                let why = format!("{name} has {got} numbers, not {expected}");
+                Err(StrategyError::State { strategy: self.name(), why })
+            }
+        };
+        if let Some(Momentum { buffer, .. }) =
+            self.momentum.as_ref().filter(|momentum| !momentum.buffer.is_empty())
+        {
+            check("`momentum`", buffer.len(), regions.parameters())?;
+        }
+        // With varp there is one tier, whose slice every update covers.
+        let slice = Tier::new(0).map_or(0, |tier| regions.slice_len(tier));
+        let mut last = self.varp.iter().flat_map(|varp| &varp.last);
+        last.try_for_each(|(device, last)| check(&format!("`varp` of {device}"), last.len(), slice))
+    }
+
     /// Self-regularisation of models of images shifts them, and mirrors those in colour; others get noise.
     pub fn see_images(&mut self, shape: &[usize]) {
         if let (Some(lsr), &[channels, height, width]) = (&mut self.lsr, shape) {
@@ -233,8 +253,12 @@ impl Method {
     pub fn save(&self) -> Vec<u8> {
         let strategy = self.strategy.save().to_string();
         let empty = strategy == "null" && self.momentum.is_none() && self.varp.is_none();
-        let saved = Saved { strategy, momentum: self.momentum.clone(), varp: self.varp.clone() };
-        if empty { Vec::new() } else { postcard::to_allocvec(&saved).unwrap_or_default() }
+        let saved = SavedMethod { strategy, momentum: self.momentum.clone(), varp: self.varp.clone() };
+        if empty {
+            Vec::new()
+        } else {
+            postcard::to_allocvec(&saved).expect("numbers and names always encode")
+        }
     }
 
     /// Takes up what [`Method::save`] gave.
@@ -245,7 +269,7 @@ impl Method {
         let strategy = self.strategy.name();
         let why = "it was saved by another strategy or version";
         let fault = |_| StrategyError::State { strategy, why: why.into() };
-        let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(fault)?;
+        let (saved, rest): (SavedMethod, _) = postcard::take_from_bytes(bytes).map_err(fault)?;
         if !rest.is_empty() {
             return Err(StrategyError::State { strategy, why: why.into() });
         }
@@ -263,7 +287,7 @@ impl Method {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Saved {
+struct SavedMethod {
     strategy: String,
     momentum: Option<Momentum>,
     varp: Option<Varp>,

@@ -32,7 +32,7 @@ pub use ditto::{Ditto, DittoParams};
 pub use eagle::{Eagle, EagleNorm, EagleParams};
 pub use entropy::{Anneal, EbaParams, Prior};
 pub use fairfed::{FairFed, FairFedParams, GroupGap};
-pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, Norm, Step};
+pub use fairheterofl::{FairHeteroFl, FairHeteroFlParams, GroupWeight, Hessian, NormScope, StepRule};
 pub use fedavg::{AverageParams, FedAvg};
 pub use fedeba::FedEba;
 pub use fedeba_plus::{Align, FedEbaPlus, FedEbaPlusParams};

@@ -16,20 +16,20 @@ pub struct Parameter {
 }
 
 /// The parameters of a type, by key, from its default and the comments on its fields.
-pub fn list<P: Default + Serialize + JsonSchema>() -> Vec<Parameter> {
+pub(crate) fn describe<P: Default + Serialize + JsonSchema>() -> Result<Vec<Parameter>, serde_json::Error> {
     let schema = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
     let schema = schema.into_generator().into_root_schema_for::<P>().to_value();
-    let defaults = serde_json::to_value(P::default()).unwrap_or_default();
-    let Some(properties) = schema["properties"].as_object() else { return vec![] };
-    properties
-        .iter()
-        .map(|(key, property)| Parameter {
-            key: key.clone(),
-            default: defaults.get(key).cloned().unwrap_or_default(),
-            values: names(property),
-            about: property["description"].as_str().unwrap_or_default().replace('\n', " "),
-        })
-        .collect()
+    let defaults = serde_json::to_value(P::default())?;
+    // Parameters without a field have no properties.
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let parameter = |(key, property): (&String, &Value)| Parameter {
+        key: key.clone(),
+        // A default of none may be left out.
+        default: defaults.get(key).cloned().unwrap_or(Value::Null),
+        values: names(property),
+        about: property["description"].as_str().map_or_else(String::new, |about| about.replace('\n', " ")),
+    };
+    Ok(properties.map(parameter).collect())
 }
 
 /// The names that a property can have as its value.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     error::StrategyError,
@@ -37,7 +37,7 @@ pub struct Registry {
 struct Entry {
     name: &'static str,
     about: &'static str,
-    parameters: fn() -> Vec<Parameter>,
+    parameters: fn() -> Result<Vec<Parameter>, serde_json::Error>,
     build: fn(Value) -> Result<Box<dyn Strategy>, StrategyError>,
 }
 
@@ -52,7 +52,7 @@ impl Registry {
         let entry = Entry {
             name: S::NAME,
             about: S::ABOUT,
-            parameters: parameter::list::<S::Params>,
+            parameters: parameter::describe::<S::Params>,
             build: build::<S>,
         };
         match self.entries.iter_mut().find(|known| known.name == S::NAME) {
@@ -67,15 +67,13 @@ impl Registry {
         self.entries.iter().map(|entry| entry.name)
     }
 
-    /// All of them with their parameters, for documentation.
-    pub fn describe(&self) -> Vec<Description> {
-        let describe = |entry: &Entry| Description {
-            name: entry.name,
-            about: entry.about,
-            needs: (entry.build)(Value::Object(Default::default()))
-                .map(|built| built.needs())
-                .unwrap_or_default(),
-            parameters: (entry.parameters)(),
+    /// All of them with their parameters, for documentation. An error names a strategy whose default parameters are not possible.
+    pub fn describe(&self) -> Result<Vec<Description>, StrategyError> {
+        let describe = |&Entry { name, about, parameters, build }: &Entry| {
+            let fault =
+                |why: serde_json::Error| StrategyError::Parameters { strategy: name, why: why.to_string() };
+            let needs = build(Value::Object(Map::new()))?.needs();
+            Ok(Description { name, about, needs, parameters: parameters().map_err(fault)? })
         };
         self.entries.iter().map(describe).collect()
     }

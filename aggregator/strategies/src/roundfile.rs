@@ -17,17 +17,17 @@ use crate::{
     error::{CombineError, StrategyError},
 };
 
-mod answer;
 mod cohort;
+mod file_updates;
 mod json;
 mod read;
 mod record;
 mod replay;
-mod vectors;
+mod result;
 
-pub use answer::Answer;
 pub use record::{RecordError, RoundDump, record};
 pub use replay::{Overrides, replay, replay_with};
+pub use result::ReplayResult;
 
 /// What the first two keys of a file must say.
 pub const FORMAT: &str = "fairtier-round";
@@ -50,8 +50,8 @@ pub struct RoundFile {
     pub regions: RegionMap,
     /// g_m, by tier.
     pub tier_weights: Vec<Option<f64>>,
-    pub devices: Vec<Device>,
-    pub history: Vec<Past>,
+    pub devices: Vec<RecordedDevice>,
+    pub history: Vec<PastGradient>,
     /// What the strategy had saved; null = first round.
     pub state: Value,
     /// What a device can count at most and at least; absent: the round had no guard.
@@ -62,7 +62,7 @@ pub struct RoundFile {
 
 /// A device that took part. Vectors are packed in the order of its tier's indices.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Device {
+pub struct RecordedDevice {
     pub id: DeviceId,
     pub tier: Tier,
     /// n_i
@@ -92,7 +92,7 @@ pub struct Device {
 
 /// What an absent device sent when it took part last.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Past {
+pub struct PastGradient {
     pub id: DeviceId,
     pub tier: Tier,
     pub round: u32,

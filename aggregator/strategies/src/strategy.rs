@@ -34,7 +34,7 @@ mod sums;
 mod weights;
 
 pub use direction::Direction;
-pub use exchange::{Ask, Exchange, Kind, Member};
+pub use exchange::{Ask, Exchange, FleetDevice, Kind};
 pub use mix::Mix;
 pub use per_tier::PerTier;
 pub use sums::TierSums;
@@ -55,7 +55,7 @@ pub trait Strategy: fmt::Debug + Send {
     }
 
     /// The fleet as it is when the first round opens. Not called again after a restart.
-    fn begin(&mut self, _fleet: &[Member<'_>]) {}
+    fn begin(&mut self, _fleet: &[FleetDevice<'_>]) {}
 
     /// What to ask the selected devices after the exchanges made so far; `None`: the round can be combined.
     fn next(&self, made: &[Exchange], _selected: &[DeviceId]) -> Option<Ask> {
@@ -72,7 +72,7 @@ pub trait Strategy: fmt::Debug + Send {
 
     /// How much each participant would count if all losses were equal; only ratios matter. Default: as many times as it
     /// has samples. The guard measures by it what fairness adds.
-    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
+    fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         cohort.data_shares()
     }
 
@@ -84,7 +84,7 @@ pub trait Strategy: fmt::Debug + Send {
 
     /// How much each participant's first step counts, and the share of their mean in the step; only with
     /// [`Product::Both`].
-    fn first(&self, _cohort: &Cohort) -> Option<(Weights, f64)> {
+    fn first_step(&self, _cohort: &Cohort) -> Option<(Weights, f64)> {
         None
     }
 
@@ -124,8 +124,8 @@ pub trait Strategy: fmt::Debug + Send {
     fn learn(&mut self, _cohort: &Cohort, _earlier: &[Exchange]) {}
 
     /// What devices will be told in the next round, for reports and round files.
-    fn outlook(&self) -> Outlook {
-        Outlook::default()
+    fn training_weights(&self) -> TrainingWeights {
+        TrainingWeights::default()
     }
 
     /// What must survive a restart, as in a round file; null = nothing.
@@ -175,15 +175,18 @@ pub struct Needs {
 
 /// What follows from a round for the next one.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outlook {
+pub struct TrainingWeights {
     /// Weight of each device.
     pub devices: BTreeMap<DeviceId, f64>,
     /// Weight of each sample by label and attribute.
-    pub sample_weights: Vec<Vec<f64>>,
+    pub samples: Vec<Vec<f64>>,
 }
 
-/// Decodes a state; `None` if there is none.
-pub fn state<T: DeserializeOwned>(strategy: &'static str, state: Value) -> Result<Option<T>, StrategyError> {
+/// Decodes a state for [`Strategy::restore`]. Null is the state of a first round: the type's default.
+pub fn decode_state<T: DeserializeOwned + Default>(
+    strategy: &'static str,
+    state: Value,
+) -> Result<T, StrategyError> {
     let decode = |error: serde_json::Error| StrategyError::State { strategy, why: error.to_string() };
-    if state.is_null() { Ok(None) } else { serde_json::from_value(state).map(Some).map_err(decode) }
+    if state.is_null() { Ok(T::default()) } else { serde_json::from_value(state).map_err(decode) }
 }

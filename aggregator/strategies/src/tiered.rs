@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use common::{
     Codec, Tier, WidthMask,
     message::Hello,
-    plan::{Loss, Node, Plan, PlanInfo, Step},
+    plan::{BackwardStep, Loss, Node, Plan, PlanError, PlanInfo},
     region::RegionMap,
 };
 use models::{graph::Graph, plan::PlanOptions};
@@ -15,7 +15,7 @@ use models::{graph::Graph, plan::PlanOptions};
 pub struct TierPlan {
     pub info: PlanInfo,
     pub nodes: Vec<Node>,
-    pub schedule: Vec<Step>,
+    pub schedule: Vec<BackwardStep>,
 }
 
 impl TierPlan {
@@ -103,8 +103,11 @@ impl TieredModel {
         };
         let plans: Vec<TierPlan> = masks.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
         let held = Arc::new(RegionMap::new(graph.layout(), &masks));
-        let starts: Vec<usize> =
-            plans.iter().zip(&masks).map(|(plan, mask)| start(&graph, mask, plan)).collect();
+        let starts = plans.iter().zip(&masks).enumerate().map(|(tier, (plan, mask))| {
+            first_trained(&graph, mask, plan)
+                .map_err(|refused| ModelError::Plan { tier, source: refused.into() })
+        });
+        let starts = starts.collect::<Result<Vec<usize>, _>>()?;
         let regions = match starts.iter().all(|&start| start == 0) {
             true => held.clone(),
             false => Arc::new(RegionMap::trained(graph.layout(), &masks, &starts)),
@@ -135,11 +138,11 @@ impl TieredModel {
 }
 
 /// Where in the whole model the parameters begin that a tier trains.
-fn start(graph: &Graph, mask: &WidthMask, plan: &TierPlan) -> usize {
-    let checked = Plan::check(&plan.info, &plan.nodes, &plan.schedule);
-    let frozen = checked.map_or(0, |plan| plan.frozen() as usize);
+fn first_trained(graph: &Graph, mask: &WidthMask, plan: &TierPlan) -> Result<usize, PlanError> {
+    let frozen = Plan::check(&plan.info, &plan.nodes, &plan.schedule)?.frozen() as usize;
     let tensors = graph.offsets(mask).into_iter().zip(graph.offsets(graph.full()));
-    tensors.filter(|(packed, _)| *packed <= frozen).map(|(_, full)| full).max().unwrap_or(0)
+    // A model without tensors begins at 0.
+    Ok(tensors.filter(|(packed, _)| *packed <= frozen).map(|(_, full)| full).max().unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -1,36 +1,63 @@
 //! Where the updates of a cohort are read from.
 
-use common::{DeviceId, Tier};
+use common::{DeviceId, Tier, region::RegionMap};
 
 use crate::{
     cohort::{Absent, Cohort, Participant},
+    error::UpdateLength,
     kernel::Scalar,
 };
 
-mod packed;
+mod vector;
 
-pub use packed::{Packed, STRETCH, Vector};
+pub(crate) use vector::STRETCH;
+pub use vector::{Vector, VectorBuffer};
 
 /// A vector that a cohort's devices have sent.
 #[derive(Copy, Clone, Debug)]
-pub enum Row<'a> {
+pub enum UpdateRef<'a> {
     /// What a participant has sent in this exchange.
     Update(usize, &'a Participant),
     /// The update of a participant's first step.
-    First(usize, &'a Participant),
+    FirstStep(usize, &'a Participant),
     /// The last update of an absent device.
     Absent(usize, &'a Absent),
 }
 
-impl<'a> Row<'a> {
-    /// The row of this number: participants in DeviceId order, then absent devices.
-    pub(crate) fn of(cohort: &'a Cohort, row: usize) -> Option<(Self, Tier, &'a DeviceId)> {
-        if let Some(participant) = cohort.participants().get(row) {
-            return Some((Self::Update(row, participant), participant.tier, &participant.device));
+impl<'a> UpdateRef<'a> {
+    /// What inner products are taken of: the updates of participants in DeviceId order, then those of absent devices.
+    pub(crate) fn rows(cohort: &'a Cohort) -> impl Iterator<Item = Self> {
+        let participants = cohort.participants().iter().enumerate();
+        let absent = cohort.absent().iter().enumerate();
+        participants
+            .map(|(index, participant)| Self::Update(index, participant))
+            .chain(absent.map(|(number, absent)| Self::Absent(number, absent)))
+    }
+
+    /// The device that has sent the vector.
+    pub fn device(&self) -> &'a DeviceId {
+        match self {
+            Self::Update(_, participant) | Self::FirstStep(_, participant) => &participant.device,
+            Self::Absent(_, absent) => &absent.device,
         }
-        let number = row - cohort.participants().len();
-        let absent = cohort.absent().get(number)?;
-        Some((Self::Absent(number, absent), absent.tier, &absent.device))
+    }
+
+    /// The tier whose slice the vector covers.
+    pub fn tier(&self) -> Tier {
+        match self {
+            Self::Update(_, participant) | Self::FirstStep(_, participant) => participant.tier,
+            Self::Absent(_, absent) => absent.tier,
+        }
+    }
+
+    /// Whether a vector of `got` numbers covers the device's slice.
+    pub(crate) fn check_len(&self, regions: &RegionMap, got: usize) -> Result<(), UpdateLength> {
+        let expected = regions.slice_len(self.tier());
+        if got == expected {
+            Ok(())
+        } else {
+            Err(UpdateLength { device: self.device().clone(), expected, got })
+        }
     }
 }
 
@@ -40,19 +67,23 @@ pub trait Updates: Send {
     type Value: Scalar;
     type Error: Send;
     /// Reading takes long enough to read the next update while one is in use.
-    const AHEAD: bool = false;
+    const READ_AHEAD: bool = false;
 
     /// A packed vector: either borrowed from the source, or read into `buffer`.
     fn read<'a>(
         &'a mut self,
-        row: Row<'_>,
+        which: UpdateRef<'_>,
         buffer: &'a mut Vec<Self::Value>,
     ) -> Result<&'a [Self::Value], Self::Error>;
 
     /// The same as [`Updates::read`], always into `packed`, and as it is kept.
-    fn load(&mut self, row: Row<'_>, packed: &mut Packed<Self::Value>) -> Result<(), Self::Error> {
+    fn load(
+        &mut self,
+        which: UpdateRef<'_>,
+        packed: &mut VectorBuffer<Self::Value>,
+    ) -> Result<(), Self::Error> {
         let mut raw = Vec::new();
-        let update = self.read(row, &mut raw)?;
+        let update = self.read(which, &mut raw)?;
         let numbers = packed.numbers();
         numbers.clear();
         numbers.extend_from_slice(update);
@@ -61,11 +92,15 @@ pub trait Updates: Send {
 
     /// Part of a packed vector, from `start` on. Returns how many numbers the whole vector has; where it has
     /// fewer than asked for, the rest of `out` stays as it is.
-    fn part(&mut self, row: Row<'_>, start: usize, out: &mut [f64]) -> Result<usize, Self::Error> {
+    fn read_part(
+        &mut self,
+        which: UpdateRef<'_>,
+        start: usize,
+        out: &mut [f64],
+    ) -> Result<usize, Self::Error> {
         let mut buffer = Vec::new();
-        let whole = self.read(row, &mut buffer)?;
-        let part = whole.get(start..).unwrap_or(&[]);
-        out.iter_mut().zip(part).for_each(|(out, value)| *out = value.wide());
+        let whole = self.read(which, &mut buffer)?;
+        out.iter_mut().zip(whole.iter().skip(start)).for_each(|(out, value)| *out = value.wide());
         Ok(whole.len())
     }
 }
@@ -75,10 +110,10 @@ impl<T: Scalar> Updates for &[Vec<T>] {
     type Value = T;
     type Error = std::convert::Infallible;
 
-    fn read<'a>(&'a mut self, row: Row<'_>, _: &'a mut Vec<T>) -> Result<&'a [T], Self::Error> {
-        match row {
-            Row::Update(index, _) => Ok(self.get(index).map_or(&[], Vec::as_slice)),
-            Row::First(..) | Row::Absent(..) => Ok(&[]),
+    fn read<'a>(&'a mut self, which: UpdateRef<'_>, _: &'a mut Vec<T>) -> Result<&'a [T], Self::Error> {
+        match which {
+            UpdateRef::Update(index, _) => Ok(self.get(index).map_or(&[], Vec::as_slice)),
+            UpdateRef::FirstStep(..) | UpdateRef::Absent(..) => Ok(&[]),
         }
     }
 }

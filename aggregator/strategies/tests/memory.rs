@@ -14,7 +14,7 @@ use fairtier_strategies::{
     check::check_update,
     cohort::Cohort,
     combine::combine,
-    updates::{Row, Updates},
+    updates::{UpdateRef, Updates},
 };
 
 #[global_allocator]
@@ -56,8 +56,12 @@ impl Updates for Made<'_> {
     type Value = f32;
     type Error = Infallible;
 
-    fn read<'a>(&'a mut self, row: Row<'_>, buffer: &'a mut Vec<f32>) -> Result<&'a [f32], Infallible> {
-        if let Row::Update(index, participant) = row {
+    fn read<'a>(
+        &'a mut self,
+        which: UpdateRef<'_>,
+        buffer: &'a mut Vec<f32>,
+    ) -> Result<&'a [f32], Infallible> {
+        if let UpdateRef::Update(index, participant) = which {
             self.make(index, participant.tier, buffer);
         }
         Ok(buffer)

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Mean of paired differences, and the half width of its 95 % interval.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
-pub struct Change {
+pub struct PairedChange {
     pub mean: f64,
     /// Absent with one seed.
     pub half_width: Option<f64>,
@@ -14,7 +14,7 @@ pub struct Change {
 const T: [f64; 12] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
 const NORMAL: f64 = 1.96;
 
-impl Change {
+impl PairedChange {
     pub fn of(differences: impl Iterator<Item = f64>) -> Self {
         let all: Vec<f64> = differences.collect();
         let count = all.len() as f64;
@@ -34,9 +34,9 @@ mod tests {
 
     #[test]
     fn an_interval_of_five_seeds_is_students() {
-        let change = Change::of([1.0, 2.0, 3.0, 4.0, 5.0].into_iter());
+        let change = PairedChange::of([1.0, 2.0, 3.0, 4.0, 5.0].into_iter());
         assert_eq!(change.mean, 3.0);
         assert!((change.half_width.unwrap() - 2.776 * 0.5f64.sqrt()).abs() < 1e-12);
-        assert_eq!(Change::of([7.0].into_iter()), Change { mean: 7.0, half_width: None });
+        assert_eq!(PairedChange::of([7.0].into_iter()), PairedChange { mean: 7.0, half_width: None });
     }
 }

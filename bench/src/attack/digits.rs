@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, sync::Arc};
 
-use client::data::{DataError, Part, Samples, VecShard, digits};
+use client::data::{DataError, DataSplit, Samples, VecShard, digits};
 use common::rng::{Rng, derive};
 
 use super::{AttackError, AttackOptions, Honest};
@@ -31,7 +31,7 @@ struct Pools {
 impl Pools {
     fn new(seed: u64) -> Result<Self, DataError> {
         let (train, test) =
-            (Samples::of(&digits::all(), Part::Train)?, Samples::of(&digits::all(), Part::Test)?);
+            (Samples::of(&digits::all(), DataSplit::Train)?, Samples::of(&digits::all(), DataSplit::Test)?);
         let features = [train.features(), test.features()].concat();
         let labels = [train.labels(), test.labels()].concat();
         let all = Samples::new(features, labels, digits::PIXELS)?;
@@ -144,7 +144,8 @@ pub(super) fn probe(seed: u64) -> Result<tempfile::NamedTempFile, AttackError> {
     for class in 0..CLASSES {
         let first = pools.left[class].len() - PROBE;
         for index in pools.left[class].split_off(first) {
-            let row = pools.all.row(index as usize).unwrap_or_default();
+            let missing = DataError::NoSample { index, len: pools.all.len() as u32 };
+            let row = pools.all.row(index as usize).ok_or(missing)?;
             let cells: Vec<String> = row.iter().map(f32::to_string).collect();
             writeln!(file, "{},{class}", cells.join(",")).map_err(AttackError::Probe)?;
         }

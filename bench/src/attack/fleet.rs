@@ -8,24 +8,24 @@ use common::{
 };
 
 use super::{
-    Attack, AttackError, AttackOptions, Data, Honest, Row, digits,
+    Attack, AttackData, AttackError, AttackOptions, GuardRow, Honest, digits,
     liar::{Boaster, count_factor},
     wisdm,
 };
-use sim::engine::{Hardware, Member};
+use sim::engine::{DeviceSpec, Hardware};
 
-pub(super) struct Fleet {
-    pub members: Vec<Member>,
+pub(super) struct AttackFleet {
+    pub members: Vec<DeviceSpec>,
     pub liars: BTreeSet<DeviceId>,
     /// Where it differs from the default.
     pub model: Option<String>,
 }
 
-impl Fleet {
-    pub fn new(options: &AttackOptions, row: Row, seed: u64) -> Result<Self, AttackError> {
+impl AttackFleet {
+    pub fn new(options: &AttackOptions, row: GuardRow, seed: u64) -> Result<Self, AttackError> {
         let (shards, model) = match options.data {
-            Data::Digits => (digits::shards(options, row.honest(), seed)?, None),
-            Data::Wisdm => {
+            AttackData::Digits => (digits::shards(options, row.honest(), seed)?, None),
+            AttackData::Wisdm => {
                 let (shards, model) = wisdm::shards(options.devices, seed)?;
                 (shards, Some(model))
             }
@@ -35,7 +35,7 @@ impl Fleet {
             // Names of this form and these tiers are always legal.
             let tier = Tier::new(tier_of(options, row.honest(), index));
             let (Ok(device), Some(tier)) = (format!("d{index:03}").parse(), tier) else { continue };
-            members.push(Member { device, tier, hardware: Hardware::default(), shard });
+            members.push(DeviceSpec { device, tier, hardware: Hardware::default(), shard });
         }
         let liars = liars(options, row, &members, seed);
         let factor = row.attack().map_or(1, count_factor);
@@ -57,8 +57,13 @@ fn tier_of(options: &AttackOptions, row: Honest, index: usize) -> usize {
 }
 
 /// The same devices for every attack with this share, but for those in one tier.
-pub(super) fn liars(options: &AttackOptions, row: Row, members: &[Member], seed: u64) -> BTreeSet<DeviceId> {
-    let widest = |member: &&Member| row.attack() != Some(Attack::OneTier) || member.tier.index() == 0;
+pub(super) fn liars(
+    options: &AttackOptions,
+    row: GuardRow,
+    members: &[DeviceSpec],
+    seed: u64,
+) -> BTreeSet<DeviceId> {
+    let widest = |member: &&DeviceSpec| row.attack() != Some(Attack::OneTier) || member.tier.index() == 0;
     let mut devices: Vec<DeviceId> =
         members.iter().filter(widest).map(|member| member.device.clone()).collect();
     Rng::new(derive(seed, 7)).shuffle(&mut devices);

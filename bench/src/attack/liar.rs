@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use client::data::{DataError, Part, Shard};
+use client::data::{DataError, DataSplit, Shard};
 use common::{
     Codec, DeviceId,
     message::DataSummary,
@@ -112,11 +112,11 @@ impl Shard for Boaster {
         self.shard.classes()
     }
 
-    fn label(&self, part: Part, index: u32) -> Result<u32, DataError> {
+    fn label(&self, part: DataSplit, index: u32) -> Result<u32, DataError> {
         self.shard.label(part, index)
     }
 
-    fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
+    fn sample(&self, part: DataSplit, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
         self.shard.sample(part, index, out)
     }
 }

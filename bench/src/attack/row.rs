@@ -9,7 +9,7 @@ use super::AttackError;
 /// One row: all devices are honest, or a share of them lies.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Row {
+pub enum GuardRow {
     Honest(Honest),
     Attack { attack: Attack, percent: u8 },
 }
@@ -108,7 +108,7 @@ impl Attack {
     }
 }
 
-impl Row {
+impl GuardRow {
     /// Shares of hostile devices, in percent.
     pub const SHARES: [u8; 2] = [5, 20];
 
@@ -149,7 +149,7 @@ impl Row {
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for GuardRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Honest(honest) => f.write_str(honest.name()),
@@ -159,7 +159,7 @@ impl fmt::Display for Row {
 }
 
 /// `rare-classes`, or `flipped:20` for a fifth of liars.
-impl FromStr for Row {
+impl FromStr for GuardRow {
     type Err = AttackError;
 
     fn from_str(text: &str) -> Result<Self, AttackError> {

@@ -7,13 +7,15 @@ use common::metrics::{Better, Summary};
 use coordinator::report::DeviceLine;
 use serde::Serialize;
 
-use super::{AttackError, AttackOptions, Data, PROBE, Row, Unit, digits, fleet::Fleet, liar};
+use super::{
+    AttackData, AttackError, AttackOptions, AttackRun, GuardRow, PROBE, digits, fleet::AttackFleet, liar,
+};
 use sim::engine::{Chances, Engine};
 use strategies::Registry;
 
 /// One device under the final model, on its own test samples, as it said.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct DeviceScore {
+pub(super) struct FinalScore {
     index: usize,
     loss: f64,
     accuracy: f64,
@@ -22,9 +24,9 @@ pub(super) struct DeviceScore {
 pub(super) fn once(
     registry: &Registry,
     options: &AttackOptions,
-    fleet: &Fleet,
-    unit: &Unit,
-) -> Result<Vec<DeviceScore>, AttackError> {
+    fleet: &AttackFleet,
+    unit: &AttackRun,
+) -> Result<Vec<FinalScore>, AttackError> {
     let probe = match unit.guard.1.as_str() {
         PROBE => Some(digits::probe(unit.seed)?),
         _ => None,
@@ -48,13 +50,13 @@ pub(super) fn once(
     let score = |line: &DeviceLine| {
         let index = fleet.members.iter().position(|member| member.device.as_str() == line.device)?;
         let loss = said(&line.device).or(line.test_loss)?;
-        Some(DeviceScore { index, loss, accuracy: line.test_accuracy? })
+        Some(FinalScore { index, loss, accuracy: line.test_accuracy? })
     };
     Ok(last.devices.iter().filter_map(score).collect())
 }
 
 /// What `init` writes, but for what the options say.
-fn config(options: &AttackOptions, fleet: &Fleet, seed: u64, guard: &str) -> String {
+fn config(options: &AttackOptions, fleet: &AttackFleet, seed: u64, guard: &str) -> String {
     let tiers: Vec<String> = options.tiers.iter().map(f64::to_string).collect();
     let mut text = format!("[model]\ntiers = [{}]\nseed = {seed}\n", tiers.join(", "));
     if let Some(model) = &fleet.model {
@@ -75,7 +77,7 @@ fn config(options: &AttackOptions, fleet: &Fleet, seed: u64, guard: &str) -> Str
 
 /// How the final model serves the devices that are honest in a row.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
-pub struct Figures {
+pub struct FleetFigures {
     pub loss: f64,
     pub variance: f64,
     pub worst10: f64,
@@ -86,7 +88,7 @@ pub struct Figures {
     pub subject: f64,
 }
 
-impl Figures {
+impl FleetFigures {
     /// Of a model that gives no finite scores.
     const LOST: Self = Self {
         loss: f64::NAN,
@@ -98,9 +100,9 @@ impl Figures {
     };
 
     /// Over the devices that are honest in `row`, which may be another one than was run: a reference.
-    pub(super) fn of(scores: &[DeviceScore], options: &AttackOptions, row: Row, seed: u64) -> Self {
-        let Ok(fleet) = Fleet::new(options, row, seed) else { return Self::LOST };
-        let honest = |score: &&DeviceScore| {
+    pub(super) fn of(scores: &[FinalScore], options: &AttackOptions, row: GuardRow, seed: u64) -> Self {
+        let Ok(fleet) = AttackFleet::new(options, row, seed) else { return Self::LOST };
+        let honest = |score: &&FinalScore| {
             fleet.members.get(score.index).is_some_and(|member| !fleet.liars.contains(&member.device))
         };
         // A device whose scores are not numbers is refused, so a model that is lost leaves fewer of them.
@@ -110,8 +112,8 @@ impl Figures {
         let mut losses: Vec<f64> = scores.iter().filter(honest).map(|score| score.loss).collect();
         let mut accuracies: Vec<f64> = scores.iter().filter(honest).map(|score| score.accuracy).collect();
         let subjects = match options.data {
-            Data::Digits => digits::subjects(row.honest(), options.devices),
-            Data::Wisdm => 0,
+            AttackData::Digits => digits::subjects(row.honest(), options.devices),
+            AttackData::Wisdm => 0,
         };
         let subject = scores.iter().filter(|score| score.index < subjects).map(|score| score.accuracy);
         let worst = accuracies.iter().copied().fold(f64::INFINITY, f64::min);

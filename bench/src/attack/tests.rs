@@ -1,6 +1,6 @@
 use super::*;
 
-fn rows(names: &[&str]) -> Vec<Row> {
+fn rows(names: &[&str]) -> Vec<GuardRow> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
@@ -9,7 +9,7 @@ fn options(names: &[&str]) -> AttackOptions {
     AttackOptions { rows: rows(names), guards, ..AttackOptions::default() }
 }
 
-fn cell<'r>(result: &'r AttackResult, row: &str, guard: &str) -> &'r Cell {
+fn cell<'r>(result: &'r AttackResult, row: &str, guard: &str) -> &'r GuardCell {
     let row = result.rows.iter().find(|one| one.row.to_string() == row).unwrap();
     row.cells.iter().find(|cell| cell.guard == guard).unwrap()
 }
@@ -21,7 +21,7 @@ fn an_honest_minority_is_served_as_well_as_without_the_guard() {
     let result = run(&strategies::Registry::standard(), &options(&names), |_, _| {}).unwrap();
     for name in names {
         let default = cell(&result, name, "default");
-        assert!(default.points.mean > -2.0, "{name}\n{}", table(&result));
+        assert!(default.points.mean > -2.0, "{name}\n{}", table(&result, 80));
     }
 }
 
@@ -30,26 +30,26 @@ fn lies_about_losses_counts_and_lengths_do_not_decide() {
     let names = ["loss-x10:20", "loss-x1e6:20", "count-x25:20", "count-x100:20", "update-x10:20", "ramp:20"];
     let result = run(&strategies::Registry::standard(), &options(&names), |_, _| {}).unwrap();
     for name in names {
-        assert!(cell(&result, name, "default").loss.mean < 15.0, "{name}\n{}", table(&result));
+        assert!(cell(&result, name, "default").loss.mean < 15.0, "{name}\n{}", table(&result, 80));
     }
     let unguarded = cell(&result, "loss-x1e6:20", "off").loss.mean;
-    assert!(unguarded > 50.0, "the attack must be one\n{}", table(&result));
+    assert!(unguarded > 50.0, "the attack must be one\n{}", table(&result, 80));
 }
 
 #[test]
 fn every_row_has_a_name_that_is_read_back() {
-    for row in Row::all() {
-        assert_eq!(row.to_string().parse::<Row>().unwrap(), row);
+    for row in GuardRow::all() {
+        assert_eq!(row.to_string().parse::<GuardRow>().unwrap(), row);
     }
-    assert_eq!(Row::all().len(), 28);
+    assert_eq!(GuardRow::all().len(), 28);
     for wrong in ["flipped", "flipped:0", "flipped:101", "nothing", "nothing:5"] {
-        assert!(wrong.parse::<Row>().is_err(), "{wrong}");
+        assert!(wrong.parse::<GuardRow>().is_err(), "{wrong}");
     }
 }
 
 #[test]
 fn a_row_is_about_at_least_200_test_samples() {
-    for row in Row::all().into_iter().filter(|row| row.honest() != Honest::Plain) {
+    for row in GuardRow::all().into_iter().filter(|row| row.honest() != Honest::Plain) {
         let options = AttackOptions::default();
         let shards = digits::shards(&options, row.honest(), 1).unwrap();
         let subjects = digits::subjects(row.honest(), options.devices);

@@ -14,7 +14,7 @@ const TEST: f64 = 0.4;
 
 /// As many people as there are devices, and the model that fits their windows.
 pub(super) fn shards(devices: usize, seed: u64) -> Result<(Vec<SharedShard>, String), AttackError> {
-    let set: Arc<DataSet> = Arc::new(known::load("wisdm", &known::Places::usual(None), 0)?);
+    let set: Arc<DataSet> = Arc::new(known::load("wisdm", &known::DataDirs::usual(None), 0)?);
     let natural = Partition::Natural { train: 1, test: 0 };
     let split = natural.split(&set, Some(devices), Testing::HoldOut(TEST), seed)?;
     let model = format!("mlp:{}-32-{}", set.shape.iter().product::<usize>(), set.classes);

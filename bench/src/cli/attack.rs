@@ -1,7 +1,8 @@
 //! `fairtier bench attack`: what the guard costs honest devices, and what it saves from hostile ones.
 
-use crate::attack::{AttackError, AttackOptions, Data, Row, run as run_attacks, table};
+use crate::attack::{AttackData, AttackError, AttackOptions, GuardRow, run as run_attacks, table};
 use clap::Args;
+use common::output::COLUMNS;
 use strategies::Registry;
 
 use super::Format;
@@ -22,8 +23,8 @@ const MOST_SEEDS: u64 = 10_000;
 #[derive(Args, Debug)]
 pub struct AttackArgs {
     /// Whose samples devices have
-    #[arg(long, value_enum, default_value_t = Data::Digits)]
-    data: Data,
+    #[arg(long, value_enum, default_value_t = AttackData::Digits)]
+    data: AttackData,
     /// Devices in the fleet
     #[arg(long, default_value_t = AttackOptions::default().devices)]
     devices: usize,
@@ -59,14 +60,19 @@ pub struct AttackArgs {
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// One table, however wide; without it, guards beyond 80 columns follow below
+    #[arg(long)]
+    wide: bool,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
 }
 
-pub fn run(registry: &Registry, args: &AttackArgs) -> Result<String, AttackError> {
+pub fn run(registry: &Registry, args: &AttackArgs) -> anyhow::Result<String> {
+    let json = args.format == Format::Json;
     if args.list {
-        return Ok(Row::all().iter().map(|row| format!("{row}\n")).collect());
+        let rows: Vec<String> = GuardRow::all().iter().map(GuardRow::to_string).collect();
+        return Ok(if json { serde_json::to_string(&rows)? + "\n" } else { rows.join("\n") + "\n" });
     }
     let options = options(args)?;
     let progress = |done: usize, all: usize| {
@@ -74,9 +80,9 @@ pub fn run(registry: &Registry, args: &AttackArgs) -> Result<String, AttackError
             eprintln!("{done} of {all} runs");
         }
     };
+    let columns = if args.wide { usize::MAX } else { COLUMNS };
     let result = run_attacks(registry, &options, progress)?;
-    let json = || serde_json::to_string(&result).map(|text| text + "\n").unwrap_or_default();
-    Ok(if args.format == Format::Json { json() } else { table(&result) })
+    Ok(if json { serde_json::to_string(&result)? + "\n" } else { table(&result, columns) })
 }
 
 fn options(args: &AttackArgs) -> Result<AttackOptions, AttackError> {
@@ -89,13 +95,15 @@ fn options(args: &AttackArgs) -> Result<AttackOptions, AttackError> {
     if guards.is_empty() {
         guards.clone_from(&default.guards);
     }
-    let mut rows: Vec<Row> = args.row.iter().map(|row| row.parse()).collect::<Result<_, _>>()?;
+    let mut rows: Vec<GuardRow> = args.row.iter().map(|row| row.parse()).collect::<Result<_, _>>()?;
     if rows.is_empty() {
         rows = default.rows;
     }
-    if args.data == Data::Wisdm {
+    if args.data == AttackData::Wisdm {
         // Its people are what they are, and its classes are too few for a probe without them.
-        rows.retain(|row| !matches!(row, Row::Honest(honest) if *honest != crate::attack::Honest::Plain));
+        rows.retain(
+            |row| !matches!(row, GuardRow::Honest(honest) if *honest != crate::attack::Honest::Plain),
+        );
         guards.retain(|(name, _)| name != "probe");
     }
     Ok(AttackOptions {

@@ -9,7 +9,7 @@ use std::{
 
 use crate::load::{
     self, LoadError, LoadOptions, Target,
-    bare::{Bare, Setup},
+    bare::{Bare, StreamSetup},
 };
 use clap::{Args, ValueEnum};
 use common::Codec;
@@ -100,7 +100,7 @@ enum LoadSetup {
     Tuned,
 }
 
-impl From<LoadSetup> for Setup {
+impl From<LoadSetup> for StreamSetup {
     fn from(setup: LoadSetup) -> Self {
         match setup {
             LoadSetup::Plain => Self::Plain,
@@ -124,7 +124,7 @@ pub struct BareArgs {
     up: u32,
 }
 
-pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
+pub fn run(args: &LoadArgs) -> anyhow::Result<String> {
     let target = match (&args.server, &args.dir) {
         (Some(server), Some(dir)) => Some(Target { server: *server, dir: dir.clone(), pid: args.pid }),
         _ => None,
@@ -140,7 +140,7 @@ pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
         },
         model: args.model.clone(),
         strategy: args.strategy.clone(),
-        reference: args.reference.map(Setup::from),
+        reference: args.reference.map(StreamSetup::from),
         target,
         seed: args.seed,
     };
@@ -151,8 +151,10 @@ pub fn run(args: &LoadArgs) -> Result<String, LoadError> {
         }
     };
     let result = runtime()?.block_on(load::run(&options, Box::new(progress)))?;
-    let json = || serde_json::to_string(&result).map(|text| text + "\n").unwrap_or_default();
-    let text = if args.format == Format::Json { json() } else { load::table(&result) };
+    let text = match args.format {
+        Format::Json => serde_json::to_string(&result)? + "\n",
+        Format::Table => load::table(&result),
+    };
     let verdict = if args.check { result.check() } else { result.complete() };
     verdict.inspect_err(|_| {
         // What was measured is shown all the same; nobody may be left to read it.
@@ -199,15 +201,18 @@ mod tests {
     fn the_reference_is_plain_unless_told_otherwise() {
         let parse = |args: &[&str]| {
             let load = Load::try_parse_from([&["load"], args].concat()).map(|Load { load }| load.reference);
-            load.map(|setup| setup.map(Setup::from))
+            load.map(|setup| setup.map(StreamSetup::from))
         };
         assert_eq!(parse(&[]).unwrap(), None);
-        assert_eq!(parse(&["--reference", "--quiet"]).unwrap(), Some(Setup::Plain));
-        assert_eq!(parse(&["--reference", "tuned"]).unwrap(), Some(Setup::Tuned));
+        assert_eq!(parse(&["--reference", "--quiet"]).unwrap(), Some(StreamSetup::Plain));
+        assert_eq!(parse(&["--reference", "tuned"]).unwrap(), Some(StreamSetup::Tuned));
         assert!(parse(&["--reference", "fast"]).is_err());
         // The serving process is told by the same names.
         for (setup, name) in [(LoadSetup::Plain, "plain"), (LoadSetup::Tuned, "tuned")] {
-            assert_eq!((Setup::from(setup).name(), LoadSetup::from_str(name, false)), (name, Ok(setup)));
+            assert_eq!(
+                (StreamSetup::from(setup).name(), LoadSetup::from_str(name, false)),
+                (name, Ok(setup))
+            );
         }
     }
 }

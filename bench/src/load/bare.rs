@@ -4,10 +4,10 @@
 //! stream to every client and writes a model; each client reads it all and writes an update back on a stream of its
 //! own; when all have arrived, the server says so.
 //!
-//! What the aggregator is held against is [`Setup::Plain`]: quinn's own endpoint, socket and transport on the server and
+//! What the aggregator is held against is [`StreamSetup::Plain`]: quinn's own endpoint, socket and transport on the server and
 //! quinn's own transport on the clients, as anybody would write it who has not tuned anything. Only the bytes, the number of
 //! clients and mutual TLS are ours, and the sockets on the clients' side: devices and bare clients share theirs in
-//! the same way, so that what differs is the server. [`Setup::Tuned`] has the aggregator's transport and shows what the protocol,
+//! the same way, so that what differs is the server. [`StreamSetup::Tuned`] has the aggregator's transport and shows what the protocol,
 //! the disk and the sum cost without it. Both run in this program, which has the system's allocator.
 
 use std::{
@@ -33,7 +33,7 @@ use tokio::{
 
 use super::{
     LoadError, PATIENCE,
-    fleet::{self, Member},
+    fleet::{self, LoadDevice},
     gateway,
     reader::PACKETS,
 };
@@ -47,14 +47,14 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How QUIC is set up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Setup {
+pub enum StreamSetup {
     /// As quinn comes.
     Plain,
     /// As the aggregator and the devices have it.
     Tuned,
 }
 
-impl Setup {
+impl StreamSetup {
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -66,7 +66,7 @@ impl Setup {
 /// What the serving process is told.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Bare {
-    pub setup: Setup,
+    pub setup: StreamSetup,
     pub devices: usize,
     /// Down and up.
     pub bytes: [u32; 2],
@@ -84,8 +84,8 @@ pub(super) struct Streams {
 impl Streams {
     pub async fn open(
         dir: &Path,
-        members: &[Member],
-        setup: Setup,
+        members: &[LoadDevice],
+        setup: StreamSetup,
         bytes: [u32; 2],
     ) -> Result<Self, LoadError> {
         let mut command = Command::new(gateway::program()?);
@@ -132,8 +132,8 @@ impl Streams {
 async fn client(
     endpoint: Endpoint,
     server: SocketAddr,
-    member: Member,
-    setup: Setup,
+    member: LoadDevice,
+    setup: StreamSetup,
     update: Bytes,
 ) -> Result<(), LoadError> {
     let config = client_of(&member, setup)?;
@@ -164,8 +164,8 @@ pub async fn serve(dir: &Path, bare: Bare, listening: impl FnOnce(SocketAddr)) -
         let (barrier, model) = (barrier.clone(), model.clone());
         connections.spawn(async move {
             let connection = incoming.await.map_err(|error| failed(&error))?;
-            if bare.setup == Setup::Tuned {
-                quic::fit(&connection, bare.devices);
+            if bare.setup == StreamSetup::Tuned {
+                quic::set_windows(&connection, bare.devices);
             }
             exchange(&connection, &barrier, &model).await
         });
@@ -187,12 +187,12 @@ pub async fn serve(dir: &Path, bare: Bare, listening: impl FnOnce(SocketAddr)) -
     Ok(())
 }
 
-fn listen(authority: &Authority, setup: Setup) -> Result<Endpoint, LoadError> {
+fn listen(authority: &Authority, setup: StreamSetup) -> Result<Endpoint, LoadError> {
     let address = ([127, 0, 0, 1], 0).into();
     match setup {
-        Setup::Plain => Endpoint::server(plain_server(authority)?, address)
+        StreamSetup::Plain => Endpoint::server(plain_server(authority)?, address)
             .map_err(|source| LoadError::Io { what: "can not open a socket".into(), source }),
-        Setup::Tuned => quic::listen_as(authority, address, &[ALPN]).map_err(|error| tls(&error)),
+        StreamSetup::Tuned => quic::listen_as(authority, address, &[ALPN]).map_err(|error| tls(&error)),
     }
 }
 
@@ -216,9 +216,9 @@ fn plain_server(authority: &Authority) -> Result<quinn::ServerConfig, LoadError>
     Ok(quinn::ServerConfig::with_crypto(Arc::new(crypto)))
 }
 
-fn client_of(member: &Member, setup: Setup) -> Result<quinn::ClientConfig, LoadError> {
+fn client_of(member: &LoadDevice, setup: StreamSetup) -> Result<quinn::ClientConfig, LoadError> {
     let mut config = client_config(&member.identity, &[ALPN], SILENCE).map_err(|error| tls(&error))?;
-    if setup == Setup::Plain {
+    if setup == StreamSetup::Plain {
         let mut transport = TransportConfig::default();
         // Connections would not outlive the aggregator's turn: quinn ends silent ones after 30 s.
         transport.keep_alive_interval(Some(KEEP_ALIVE));
@@ -269,9 +269,9 @@ mod tests {
         assert_eq!(format!("{:?}", config.transport), format!("{:?}", TransportConfig::default()));
 
         let member = &fleet::enrol(&authority, 1).unwrap()[0];
-        let server = listen(&authority, Setup::Plain).unwrap();
+        let server = listen(&authority, StreamSetup::Plain).unwrap();
         let client = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
-        let config = client_of(member, Setup::Plain).unwrap();
+        let config = client_of(member, StreamSetup::Plain).unwrap();
         let mut transport = TransportConfig::default();
         transport.keep_alive_interval(Some(KEEP_ALIVE));
         let shown = format!("{config:?}");

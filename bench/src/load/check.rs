@@ -25,7 +25,7 @@ pub enum Bound {
 
 /// One bar. What was not measured is not passed.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
-pub struct Check {
+pub struct LoadCheck {
     pub name: &'static str,
     pub bound: Bound,
     pub limit: f64,
@@ -33,7 +33,7 @@ pub struct Check {
     pub passed: bool,
 }
 
-impl Check {
+impl LoadCheck {
     fn new(name: &'static str, bound: Bound, limit: f64, measured: Option<f64>) -> Self {
         let measured = measured.filter(|measured| measured.is_finite());
         let passed = measured.is_some_and(|measured| match bound {
@@ -45,7 +45,7 @@ impl Check {
     }
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for LoadCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bound = match self.bound {
             Bound::AtMost => "at most ",
@@ -76,16 +76,16 @@ impl fmt::Display for Figure {
 }
 
 /// All bars; that of the ratio only if there is a reference.
-pub(super) fn checks(result: &LoadResult) -> Vec<Check> {
+pub(super) fn checks(result: &LoadResult) -> Vec<LoadCheck> {
     let most = BASE_KB + PER_DEVICE_KB * result.options.devices as u64;
     let peak = result.peak_rss_kb.overall.map(|kb| kb as f64);
     let mut checks = vec![
-        Check::new("accepted", Bound::Exactly, result.expected as f64, Some(result.accepted as f64)),
-        Check::new("peak_rss_kb", Bound::AtMost, most as f64, peak),
-        Check::new("peak_growth", Bound::AtMost, GROWTH, growth(result)),
+        LoadCheck::new("accepted", Bound::Exactly, result.expected as f64, Some(result.accepted as f64)),
+        LoadCheck::new("peak_rss_kb", Bound::AtMost, most as f64, peak),
+        LoadCheck::new("peak_growth", Bound::AtMost, GROWTH, growth(result)),
     ];
     if let Some(reference) = &result.reference {
-        checks.push(Check::new("ratio", Bound::AtLeast, RATIO, Some(reference.ratio)));
+        checks.push(LoadCheck::new("ratio", Bound::AtLeast, RATIO, Some(reference.ratio)));
     }
     checks
 }
@@ -99,9 +99,9 @@ fn growth(result: &LoadResult) -> Option<f64> {
 
 /// Those that were missed, in words.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Missed(pub Vec<Check>);
+pub struct MissedChecks(pub Vec<LoadCheck>);
 
-impl fmt::Display for Missed {
+impl fmt::Display for MissedChecks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, check) in self.0.iter().enumerate() {
             let between = if index > 0 { "; " } else { "" };

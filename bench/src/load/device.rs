@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{
-    Budget, DeviceId, Instant,
+    Budget, DeviceId, Instant, TransferId,
     message::{Assignment, Blob, DataSummary, Hello, Offer, Scalars, Task, ToAggregator, ToDevice},
     plan::PlanInfo,
     transfer::{Arrival, Incoming, LinkLimits, Outgoing},
@@ -156,12 +156,12 @@ impl Device {
     /// Offers an update and sends it; what became of it.
     async fn deliver(&mut self, assignment: &Assignment, updates: &Updates) -> Outcome<Answer> {
         let ticket = assignment.ticket;
-        let transfer = ticket.round ^ u32::from(ticket.exchange) << 24;
-        let numbers = self.plan.map_or(0, |plan| plan.params as usize);
+        let transfer = TransferId::update(ticket.exchange_id());
+        let numbers = self.plan.ok_or("an assignment has come before the Plan")?.params as usize;
         let (frames, loss_after) = match &assignment.task {
             Task::Train(brief) => {
                 let numbers = numbers * brief.product.vectors();
-                (Some(updates.frames(self.index, transfer, brief.codec, numbers)), brief.loss_after)
+                (Some(updates.frames(self.index, transfer, brief.codec, numbers)?), brief.loss_after)
             }
             Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => (None, false),
         };

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aggregator::ca::{Authority, Existing, Membership};
+use aggregator::ca::{Authority, Existing, GrantOptions};
 use client::host::{Identity, SILENCE, client_config};
 use common::{DeviceId, wire};
 use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig};
@@ -25,27 +25,27 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// A device and what it connects with.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct LoadDevice {
     pub device: DeviceId,
     pub identity: Identity,
 }
 
-pub(super) fn enrol(authority: &Authority, devices: usize) -> Result<Vec<Member>, LoadError> {
+pub(super) fn enrol(authority: &Authority, devices: usize) -> Result<Vec<LoadDevice>, LoadError> {
     let enrol = |index: usize| {
         let name = format!("load-{index:05}");
         let device: DeviceId = name
             .parse()
             .map_err(|_| LoadError::Device { device: name, what: "no name of a device".into() })?;
         // A gateway that was put under load before knows these names.
-        let bundle = authority.enroll_as(&device, Membership::default(), Existing::Replace, None)?;
+        let bundle = authority.enroll_as(&device, GrantOptions::default(), Existing::Replace, None)?;
         let identity = Identity::parse(bundle.as_bytes())?;
-        Ok(Member { device, identity })
+        Ok(LoadDevice { device, identity })
     };
     (0..devices).map(enrol).collect()
 }
 
 /// What all devices share.
-struct Common {
+struct SharedState {
     server: SocketAddr,
     updates: Updates,
     log: Arc<LoadLog>,
@@ -59,12 +59,12 @@ struct Common {
 /// Connects everybody and waits for the end of the run.
 pub(super) async fn run(
     server: SocketAddr,
-    members: &[Member],
+    members: &[LoadDevice],
     options: &LoadOptions,
     log: Arc<LoadLog>,
     turns: Arc<Turns>,
 ) -> Result<Connected, LoadError> {
-    let common = Arc::new(Common {
+    let common = Arc::new(SharedState {
         server,
         updates: Updates::new(options.seed),
         log,
@@ -90,10 +90,10 @@ pub(super) async fn run(
 }
 
 async fn converse(
-    common: Arc<Common>,
+    common: Arc<SharedState>,
     endpoint: Endpoint,
     index: usize,
-    member: Member,
+    member: LoadDevice,
 ) -> Result<(), LoadError> {
     let named = |what: String| LoadError::Device { device: member.device.to_string(), what };
     let mut lost = 0;
@@ -151,7 +151,7 @@ fn endpoint() -> io::Result<Endpoint> {
 pub(super) async fn connect(
     endpoint: &Endpoint,
     server: SocketAddr,
-    member: &Member,
+    member: &LoadDevice,
     config: &ClientConfig,
 ) -> Result<(Connection, u64), LoadError> {
     let named = |what: String| LoadError::Device { device: member.device.to_string(), what };

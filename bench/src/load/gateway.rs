@@ -28,7 +28,7 @@ pub(super) struct Gateway {
 }
 
 #[derive(Debug)]
-pub(super) struct Serving {
+pub(super) struct RunningGateway {
     child: Child,
     pub address: SocketAddr,
     pub pid: Option<u32>,
@@ -51,13 +51,13 @@ pub(super) fn config(options: &LoadOptions) -> Result<Config, LoadError> {
 impl Gateway {
     pub fn prepare(dir: &Path, config: &Config) -> Result<Self, LoadError> {
         let path = dir.join("fairtier.toml");
-        let text = toml::to_string(config).unwrap_or_default();
+        let text = toml::to_string(config)?;
         fs::write(&path, text)
             .map_err(|source| LoadError::Io { what: path.display().to_string(), source })?;
         Ok(Self { program: program()?, dir: dir.to_owned() })
     }
 
-    pub async fn start(self) -> Result<Serving, LoadError> {
+    pub async fn start(self) -> Result<RunningGateway, LoadError> {
         let mut command = Command::new(&self.program);
         command.args([
             "gateway",
@@ -73,11 +73,11 @@ impl Gateway {
         let (child, address, mut output) = start(GATEWAY, command.arg(&self.dir)).await?;
         // It must not wait for room to say more.
         tokio::spawn(async move { output.read_to_end(&mut vec![]).await });
-        Ok(Serving { pid: child.id(), child, address })
+        Ok(RunningGateway { pid: child.id(), child, address })
     }
 }
 
-impl Serving {
+impl RunningGateway {
     /// Waits for the process to fail, for ever if it does not.
     pub async fn failed(&mut self) -> LoadError {
         match self.ended().await {
@@ -143,11 +143,11 @@ mod tests {
     use super::*;
 
     /// A process that listens, in words, and ends with this exit code.
-    async fn serving(code: u8) -> Serving {
+    async fn serving(code: u8) -> RunningGateway {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("echo listening on 127.0.0.1:1; exit {code}")]);
         let (child, address, _) = start(GATEWAY, &mut command).await.unwrap();
-        Serving { pid: child.id(), child, address }
+        RunningGateway { pid: child.id(), child, address }
     }
 
     #[tokio::test]

@@ -55,10 +55,10 @@ pub struct LoadLog {
 struct State {
     memory: Memory<Process>,
     /// In their order; only the last one may be open.
-    rounds: Vec<Seen>,
+    rounds: Vec<RoundTimes>,
 }
 
-struct Seen {
+struct RoundTimes {
     round: u32,
     since: Instant,
     end: Option<Instant>,
@@ -102,7 +102,7 @@ impl LoadLog {
             return;
         }
         state.memory.enter(Phase::Round);
-        state.rounds.push(Seen::begin(round));
+        state.rounds.push(RoundTimes::begin(round));
     }
 
     /// A device has a receipt, perhaps while others are in the next round already.
@@ -137,7 +137,7 @@ impl LoadLog {
     }
 }
 
-impl Seen {
+impl RoundTimes {
     fn begin(round: u32) -> Self {
         Self {
             round,

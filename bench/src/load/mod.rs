@@ -11,7 +11,7 @@ use std::{future, io, net::SocketAddr, path::PathBuf, process::ExitStatus, sync:
 use aggregator::{
     ca::{Authority, CaError},
     config::ConfigError,
-    server::{ServerError, open_model},
+    run::{RunError, open_model},
 };
 use client::host::IdentityError;
 use common::Codec;
@@ -30,13 +30,13 @@ mod table;
 mod turns;
 mod updates;
 
-pub use check::{Bound, Check, Missed};
+pub use check::{Bound, LoadCheck, MissedChecks};
 pub use log::{LoadLog, LoadRound};
 pub use memory::Peaks;
 pub use table::table;
 pub use turns::BareRound;
 
-use bare::{Setup, Streams};
+use bare::{StreamSetup, Streams};
 use gateway::Gateway;
 use turns::{Schedule, Turns};
 
@@ -58,7 +58,7 @@ pub enum LoadError {
     )]
     Incomplete { accepted: u64, expected: u64, refused: u64, lost: u64 },
     #[error("missed: {0}")]
-    Missed(Missed),
+    MissedChecks(MissedChecks),
     #[error(transparent)]
     Authority(#[from] CaError),
     #[error(transparent)]
@@ -66,7 +66,11 @@ pub enum LoadError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Model(#[from] ServerError),
+    Model(#[from] RunError),
+    #[error("the gateway's configuration cannot be written as TOML: {0}")]
+    Toml(#[from] toml::ser::Error),
+    #[error("a model of {0} parameters is too large for one message; choose a smaller one with --model")]
+    TooLarge(usize),
     #[error("TLS: {0}")]
     Tls(String),
     #[error("{device}: {what}")]
@@ -85,7 +89,7 @@ pub struct LoadOptions {
     pub model: String,
     pub strategy: String,
     /// Also move the same bytes through bare streams.
-    pub reference: Option<Setup>,
+    pub reference: Option<StreamSetup>,
     /// An aggregator that is running already.
     pub target: Option<Target>,
     pub seed: u64,
@@ -144,7 +148,7 @@ pub struct LoadResult {
     pub peak_rss_kb: Peaks,
     pub reference: Option<Reference>,
     /// The bars, met or missed.
-    pub checks: Vec<Check>,
+    pub checks: Vec<LoadCheck>,
 }
 
 /// How the fleet came in.
@@ -161,7 +165,7 @@ pub struct Connected {
 /// The same bytes without a protocol, a disk or a sum.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Reference {
-    pub setup: Setup,
+    pub setup: StreamSetup,
     pub rounds: Vec<BareRound>,
     /// Median seconds of those that count.
     pub round_s: f64,
@@ -178,7 +182,7 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
     let config = gateway::config(options)?;
     let (model, _) = open_model(&config, Needs::default())?;
     let parameters = model.regions.parameters();
-    let bytes = [options.codec.encoded_len(parameters).unwrap_or(0); 2];
+    let bytes = [options.codec.encoded_len(parameters).ok_or(LoadError::TooLarge(parameters))?; 2];
     let dir =
         tempfile::tempdir().map_err(|source| LoadError::Io { what: "temporary files".into(), source })?;
     let home = options.target.as_ref().map_or(dir.path(), |target| &target.dir);
@@ -219,11 +223,11 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
     }
     let bare = turns.end().await;
     let (rounds, peaks) = log.rounds();
-    Ok(LoadResult::conclude(options, Seen { parameters, bytes, connect, rounds, bare, peaks }))
+    Ok(LoadResult::conclude(options, Measurements { parameters, bytes, connect, rounds, bare, peaks }))
 }
 
 /// What is known at the end.
-struct Seen {
+struct Measurements {
     parameters: usize,
     bytes: [u32; 2],
     connect: Connected,
@@ -233,8 +237,8 @@ struct Seen {
 }
 
 impl LoadResult {
-    fn conclude(options: &LoadOptions, seen: Seen) -> Self {
-        let Seen { parameters, bytes, connect, rounds, bare, peaks } = seen;
+    fn conclude(options: &LoadOptions, seen: Measurements) -> Self {
+        let Measurements { parameters, bytes, connect, rounds, bare, peaks } = seen;
         let counted = || rounds.iter().filter(|round| round.counted);
         let updates_per_s = median(counted().map(|round| round.updates_per_s));
         // Of a round that was not held, one update at least was expected.
@@ -273,13 +277,13 @@ impl LoadResult {
     /// Whether every bar was met.
     pub fn check(&self) -> Result<(), LoadError> {
         let missed: Vec<_> = self.checks.iter().filter(|check| !check.passed).copied().collect();
-        if missed.is_empty() { Ok(()) } else { Err(LoadError::Missed(Missed(missed))) }
+        if missed.is_empty() { Ok(()) } else { Err(LoadError::MissedChecks(MissedChecks(missed))) }
     }
 }
 
 impl Reference {
     /// Every bare round ends when all of its updates have arrived.
-    fn of(setup: Setup, rounds: Vec<BareRound>, devices: usize, updates_per_s: f64) -> Self {
+    fn of(setup: StreamSetup, rounds: Vec<BareRound>, devices: usize, updates_per_s: f64) -> Self {
         let round_s = median(rounds.iter().filter(|round| round.counted).map(|round| round.seconds));
         let counted = rounds.iter().filter(|round| round.counted);
         let bare = median(counted.map(|round| devices as f64 / round.seconds));
@@ -310,7 +314,7 @@ mod tests {
         let options = LoadOptions {
             devices: 4,
             rounds: accepted.len() as u32 - 1,
-            reference: Some(Setup::Plain),
+            reference: Some(StreamSetup::Plain),
             ..LoadOptions::default()
         };
         let round = |(index, &accepted): (usize, &u64)| LoadRound {
@@ -325,7 +329,7 @@ mod tests {
             peak_rss_kb: Some(1000),
         };
         let bare = |index| BareRound { seconds: if index > 0 { 1.0 } else { 100.0 }, counted: index > 0 };
-        let seen = Seen {
+        let seen = Measurements {
             parameters: 1,
             bytes: [4; 2],
             connect: Connected { devices: 4, seconds: 1.0, repeated: 0, lost: 0 },
@@ -360,7 +364,7 @@ mod tests {
         let error = result(&[4, 3, 4]).complete().unwrap_err().to_string();
         assert!(error.starts_with("11 updates of 12"), "{error}");
         // A round that was not held, and an exchange in which nothing was accepted.
-        let seen = |rounds| Seen {
+        let seen = |rounds| Measurements {
             parameters: 1,
             bytes: whole.bytes,
             connect: whole.connect,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use common::{
+    TransferId,
     message::ToDevice,
     transfer::LinkLimits,
     wire::{self, Frame},
@@ -74,7 +75,7 @@ pub(super) struct ChunkReader {
 /// A chunk; its frame's own checksum is left to that of the whole model.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    pub transfer: u32,
+    pub transfer: TransferId,
     pub offset: u32,
     pub len: usize,
     pub data: Vec<Bytes>,
@@ -93,8 +94,8 @@ impl ChunkReader {
         let limit = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD;
         loop {
             if let Some(head) = self.head() {
-                let prefix = head.first_chunk().copied().unwrap_or_default();
-                let len = wire::frame_len(prefix, limit).map_err(|error| error.to_string())?;
+                let [a, b, c, d, ..] = head;
+                let len = wire::frame_len([a, b, c, d], limit).map_err(|error| error.to_string())?;
                 let len = len.checked_sub(wire::CHUNK_OVERHEAD).ok_or("what arrives is no chunk")?;
                 if self.held >= HEAD + len + 4 {
                     let word =
@@ -102,7 +103,7 @@ impl ChunkReader {
                     self.take(HEAD);
                     let data = self.take(len);
                     self.take(4);
-                    return Ok(Some(Chunk { transfer: word(6), offset: word(10), len, data }));
+                    return Ok(Some(Chunk { transfer: TransferId(word(6)), offset: word(10), len, data }));
                 }
             }
             let mut chunks = [const { Bytes::new() }; PACKETS];

@@ -2,20 +2,21 @@
 
 use std::fmt::Write as _;
 
-use super::{LoadResult, LoadRound, Peaks, bare::Setup};
+use common::output::{COLUMNS, wrap};
+
+use super::{LoadResult, LoadRound, Peaks, bare::StreamSetup};
 
 pub fn table(result: &LoadResult) -> String {
     let LoadResult { options, connect, bytes, .. } = result;
-    let mut text = format!(
-        "{} devices, {} parameters ({}), {} bytes down and {} up per device and round\n",
+    let setup = format!(
+        "{} devices, {} parameters ({}), {} bytes down and {} up per device and round",
         options.devices,
         result.parameters,
         options.codec.name(),
         bytes[0],
         bytes[1],
     );
-    let _ = writeln!(
-        text,
+    let connected = format!(
         "connected: {} devices in {:.1} s, {:.0} per second, {} at a time; {} attempts repeated, {} connections lost later",
         connect.devices,
         connect.seconds,
@@ -24,6 +25,7 @@ pub fn table(result: &LoadResult) -> String {
         connect.repeated,
         connect.lost,
     );
+    let mut text = [setup, connected].map(|line| wrap(&line, 0, COLUMNS) + "\n").concat();
     let _ = writeln!(text, "round    seconds  collecting  accepted  refused  updates/s  peak RSS MB");
     for row in &result.rounds {
         let LoadRound { round, counted, seconds, collecting_s, accepted, refused, updates_per_s, .. } = row;
@@ -43,8 +45,7 @@ pub fn table(result: &LoadResult) -> String {
         result.round_s, result.updates_per_s, result.accepted, result.expected, result.refused,
     );
     let Peaks { connecting, round, between, leaving, overall } = result.peak_rss_kb;
-    let _ = writeln!(
-        text,
+    let peaks = format!(
         "peak RSS {} MB: connecting {}, in a round {}, between rounds {}, scoring and leaving {}",
         megabytes(overall),
         megabytes(connecting),
@@ -52,13 +53,14 @@ pub fn table(result: &LoadResult) -> String {
         megabytes(between),
         megabytes(leaving),
     );
+    text += &(wrap(&peaks, 0, COLUMNS) + "\n");
     if let Some(reference) = &result.reference {
         let _ = writeln!(
             text,
             "bare QUIC streams ({}): median round {:.3} s, {:.1} updates/s; ratio {:.2}",
             match reference.setup {
-                Setup::Plain => "plain: quinn as it comes",
-                Setup::Tuned => "tuned: with the aggregator's transport",
+                StreamSetup::Plain => "plain: quinn as it comes",
+                StreamSetup::Tuned => "tuned: with the aggregator's transport",
             },
             reference.round_s,
             reference.updates_per_s,

@@ -3,13 +3,13 @@
 //! A frame names its transfer, which is the round, so frames are made once per round and shared.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use bytes::Bytes;
 use common::{
-    Codec,
+    Codec, TransferId,
     rng::{Rng, derive},
     transfer::{LinkLimits, Outgoing},
     wire,
@@ -21,14 +21,14 @@ const KINDS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Updates {
     seed: u64,
-    kinds: Mutex<Made>,
+    kinds: Mutex<PreparedUpdates>,
 }
 
 #[derive(Debug, Default)]
-struct Made {
+struct PreparedUpdates {
     /// By codec and length in numbers.
     payloads: HashMap<(Codec, usize), Vec<Bytes>>,
-    frames: HashMap<(u32, usize), Arc<Frames>>,
+    frames: HashMap<(TransferId, usize), Arc<Frames>>,
 }
 
 /// An update as frames with their lengths before them.
@@ -52,35 +52,45 @@ impl Updates {
     }
 
     /// What device number `index` sends as this transfer.
-    pub fn frames(&self, index: usize, transfer: u32, codec: Codec, numbers: usize) -> Arc<Frames> {
+    pub fn frames(
+        &self,
+        index: usize,
+        transfer: TransferId,
+        codec: Codec,
+        numbers: usize,
+    ) -> Result<Arc<Frames>, String> {
         let mut made = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let made = &mut *made;
         let kind = index % KINDS;
         if !made.frames.contains_key(&(transfer, kind)) {
-            let payloads = made
-                .payloads
-                .entry((codec, numbers))
-                .or_insert_with(|| (0..KINDS).map(|kind| payload(self.seed, kind, codec, numbers)).collect());
+            let payloads = match made.payloads.entry((codec, numbers)) {
+                Entry::Occupied(there) => there.into_mut(),
+                Entry::Vacant(room) => {
+                    let payloads = (0..KINDS).map(|kind| payload(self.seed, kind, codec, numbers));
+                    room.insert(payloads.collect::<Result<_, _>>()?)
+                }
+            };
             // Those of earlier rounds are not asked for again.
             made.frames.retain(|(other, _), _| *other == transfer);
             for (kind, payload) in payloads.iter().enumerate() {
                 made.frames.insert((transfer, kind), Arc::new(cut(transfer, codec, payload)));
             }
         }
-        made.frames[&(transfer, kind)].clone()
+        Ok(made.frames[&(transfer, kind)].clone())
     }
 }
 
-fn payload(seed: u64, kind: usize, codec: Codec, numbers: usize) -> Bytes {
+fn payload(seed: u64, kind: usize, codec: Codec, numbers: usize) -> Result<Bytes, String> {
     let mut rng = Rng::new(derive(seed, kind as u64));
     let values: Vec<f32> = (0..numbers).map(|_| 1e-3 * (rng.unit_f32() - 0.5)).collect();
-    let mut bytes = vec![0; codec.encoded_len(numbers).unwrap_or(0) as usize];
-    // The length was just computed for these numbers.
-    let _ = codec.encode(&values, 0, seed, &mut bytes);
-    bytes.into()
+    let len =
+        codec.encoded_len(numbers).ok_or_else(|| format!("an update of {numbers} numbers is too large"))?;
+    let mut bytes = vec![0; len as usize];
+    codec.encode(&values, 0, seed, &mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes.into())
 }
 
-fn cut(transfer: u32, codec: Codec, payload: &Bytes) -> Frames {
+fn cut(transfer: TransferId, codec: Codec, payload: &Bytes) -> Frames {
     let (len, align) = (payload.len() as u32, codec.align());
     // A window without end: all chunks at once.
     let limits = LinkLimits { window: u32::MAX, ..LinkLimits::QUIC };

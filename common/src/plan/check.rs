@@ -2,7 +2,7 @@
 
 use crate::error::Code;
 
-use super::{Grad, Node, Op, Pass, Plan, PlanInfo, Port, Step, frozen};
+use super::{BackwardStep, Grad, Node, Op, Operand, Pass, Plan, PlanInfo, frozen};
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -34,7 +34,11 @@ impl PlanError {
 }
 
 impl<'a> Plan<'a> {
-    pub fn check(info: &'a PlanInfo, nodes: &'a [Node], schedule: &'a [Step]) -> Result<Self, PlanError> {
+    pub fn check(
+        info: &'a PlanInfo,
+        nodes: &'a [Node],
+        schedule: &'a [BackwardStep],
+    ) -> Result<Self, PlanError> {
         let announced = usize::from(info.nodes) + usize::from(info.schedule);
         let got = nodes.len() + schedule.len();
         if nodes.len() != usize::from(info.nodes) || got != announced {
@@ -205,7 +209,7 @@ impl Bounds {
         }
     }
 
-    fn grad(&self, port: &Port, per_sample: u64) -> Result<Option<Span>, Fault> {
+    fn grad(&self, port: &Operand, per_sample: u64) -> Result<Option<Span>, Fault> {
         self.optional(port.grad.map(|Grad { at, .. }| at), per_sample)
     }
 }

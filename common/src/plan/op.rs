@@ -138,6 +138,13 @@ pub struct Conv {
     pub bias: Option<u32>,
 }
 
+impl Conv {
+    /// Input channels that one output channel reads. Without groups it is too many for any plan.
+    fn group_inputs(&self) -> u64 {
+        u64::from(self.inputs).checked_div(self.groups.into()).unwrap_or(u64::MAX)
+    }
+}
+
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[cfg_attr(feature = "conv", derive(Deserialize))]
 pub struct Pool {
@@ -272,8 +279,8 @@ impl Op {
         match *self {
             Self::Dense { rows, inputs, outputs, .. } => mul(rows, inputs).saturating_mul(outputs.into()),
             Self::Conv(conv) => {
-                let taps = u64::from(conv.inputs).checked_div(conv.groups.into()).unwrap_or(0);
-                self.sizes().1.saturating_mul(taps).saturating_mul(conv.window.kernel_area())
+                let taps = conv.group_inputs().saturating_mul(conv.window.kernel_area());
+                self.sizes().1.saturating_mul(taps)
             }
             Self::Gru(gru) => mul(gru.steps, gru.units)
                 .saturating_mul(3)
@@ -290,8 +297,8 @@ impl Op {
                 [Some((weight, mul(inputs, outputs))), bias.map(|bias| (bias, outputs.into())), None]
             }
             Self::Conv(conv) => {
-                let taps = u64::from(conv.inputs).checked_div(conv.groups.into()).unwrap_or(u64::MAX);
-                let len = taps.saturating_mul(conv.outputs.into()).saturating_mul(conv.window.kernel_area());
+                let taps = conv.group_inputs().saturating_mul(conv.window.kernel_area());
+                let len = taps.saturating_mul(conv.outputs.into());
                 [Some((conv.weight, len)), conv.bias.map(|bias| (bias, conv.outputs.into())), None]
             }
             Self::Embed { entries, width, table, .. } => [Some((table, mul(entries, width))), None, None],

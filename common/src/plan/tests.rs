@@ -1,7 +1,7 @@
 use super::*;
 
-fn port(at: u32, grad: Option<u32>) -> Port {
-    Port { at, grad: grad.map(|at| Grad { at, add: false }) }
+fn port(at: u32, grad: Option<u32>) -> Operand {
+    Operand { at, grad: grad.map(|at| Grad { at, add: false }) }
 }
 
 /// 3 inputs, dense 2, relu, for 4 samples.
@@ -50,14 +50,14 @@ fn a_schedule_is_followed() {
     let copy = [nodes[0], nodes[1], nodes[0]];
     (info.nodes, info.schedule) = (3, 3);
     let steps = [(2, Pass::Forward), (1, Pass::Backward), (0, Pass::Backward)];
-    let steps = steps.map(|(node, pass)| Step { node, pass });
+    let steps = steps.map(|(node, pass)| BackwardStep { node, pass });
     let plan = Plan::check(&info, &copy, &steps).unwrap();
     assert_eq!(plan.forward().len(), 2);
     assert_eq!(
         plan.backward().map(|(_, pass)| pass).collect::<std::vec::Vec<_>>(),
         steps.map(|step| step.pass)
     );
-    let wrong = [Step { node: 3, pass: Pass::Forward }, steps[1], steps[2]];
+    let wrong = [BackwardStep { node: 3, pass: Pass::Forward }, steps[1], steps[2]];
     assert_eq!(Plan::check(&info, &copy, &wrong).unwrap_err(), PlanError::Inconsistent);
 }
 

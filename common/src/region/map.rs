@@ -1,8 +1,8 @@
-//! The regions of a run, computed once per model and kept.
+//! The regions of a model, computed once and kept.
 
 use std::vec::Vec;
 
-use super::{RegionId, Runs};
+use super::{RegionId, RegionSpans};
 use crate::{
     layout::Layout,
     mask::WidthMask,
@@ -30,42 +30,42 @@ pub struct RegionMap {
 
 impl RegionMap {
     pub fn new(layout: Layout<'_>, masks: &[WidthMask]) -> Self {
-        let runs = Runs::new(layout, masks).map(|run| (run.start, run.len, run.tiers));
-        Self::from_runs(layout.len(), masks.len(), runs)
+        let spans = RegionSpans::new(layout, masks).map(|span| (span.start, span.len, span.tiers));
+        Self::from_spans(layout.len(), masks.len(), spans)
     }
 
     /// Regions of those who train: tier `m` trains nothing before parameter `starts[m]` of the whole model, which
     /// therefore is not its to average. Its slice here is what it sends back.
     pub fn trained(layout: Layout<'_>, masks: &[WidthMask], starts: &[usize]) -> Self {
-        let mut runs = Vec::new();
-        for run in Runs::new(layout, masks) {
-            let end = run.start + run.len;
+        let mut spans = Vec::new();
+        for span in RegionSpans::new(layout, masks) {
+            let end = span.start + span.len;
             let mut cuts: Vec<usize> = starts
                 .iter()
                 .copied()
-                .filter(|&at| run.start < at && at < end)
-                .chain([run.start, end])
+                .filter(|&at| span.start < at && at < end)
+                .chain([span.start, end])
                 .collect();
             cuts.sort_unstable();
             for pair in cuts.windows(2) {
                 let frozen = |tier: &Tier| starts.get(tier.index()).is_some_and(|&start| pair[0] < start);
-                let set = run.tiers.iter().filter(|tier| !frozen(tier)).fold(TierSet::EMPTY, TierSet::with);
-                runs.push((pair[0], pair[1] - pair[0], set));
+                let set = span.tiers.iter().filter(|tier| !frozen(tier)).fold(TierSet::EMPTY, TierSet::with);
+                spans.push((pair[0], pair[1] - pair[0], set));
             }
         }
-        Self::from_runs(layout.len(), masks.len(), runs)
+        Self::from_spans(layout.len(), masks.len(), spans)
     }
 
     /// From any ascending, disjoint list of `(start, length, tiers)`.
-    pub fn from_runs(
+    pub fn from_spans(
         parameters: usize,
         tiers: usize,
-        runs: impl IntoIterator<Item = (usize, usize, TierSet)>,
+        spans: impl IntoIterator<Item = (usize, usize, TierSet)>,
     ) -> Self {
         let mut sets = Vec::new();
         let mut slices = vec![Vec::<Piece>::new(); tiers];
         let mut packed = vec![0; tiers];
-        for (full, len, set) in runs {
+        for (full, len, set) in spans {
             if set.is_empty() {
                 continue;
             }
@@ -98,8 +98,14 @@ impl RegionMap {
         &self.sets
     }
 
-    /// The pieces of a tier's slice, ascending. A tier the map does not know has none.
+    /// Every region with the tiers that hold it.
+    pub fn regions(&self) -> impl ExactSizeIterator<Item = (RegionId, TierSet)> {
+        self.sets.iter().enumerate().map(|(number, &tiers)| (RegionId(number as u16), tiers))
+    }
+
+    /// The pieces of a tier's slice, ascending. The tier must be one of the map's.
     pub fn pieces(&self, tier: Tier) -> &[Piece] {
+        debug_assert!(tier.index() < self.slices.len(), "the map has no {tier}");
         self.slices.get(tier.index()).map_or(&[], Vec::as_slice)
     }
 

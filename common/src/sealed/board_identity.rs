@@ -1,4 +1,4 @@
-//! Who a board is: a page of flash of its own.
+//! The identity of a board, which has a region of its flash to itself.
 //!
 //! ```text
 //! 0       4          5           37      40    72      88       92
@@ -10,7 +10,7 @@
 //! `fairtier board flash`, which makes FTP2 of it: the secret that noise is drawn from, and what the owner allows. Flags
 //! say what is there: 1 the secret, 2 the largest epsilon, 4 the largest number of answers.
 //!
-//! Whoever can read the page can be the device: on a real part it belongs behind read-out protection.
+//! A reader of these bytes can pose as the device, so a real part keeps them behind read-out protection.
 
 use heapless::Vec;
 
@@ -38,16 +38,16 @@ const HAS_POLICY: u8 = 2;
 const HAS_CAP: u8 = 4;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum PageError {
-    #[error("there is no identity page here; write the one of `fairtier gateway enroll --serial`")]
+pub enum BoardIdentityError {
+    #[error("there is no board identity here; write the one of `fairtier gateway enroll --serial`")]
     Missing,
-    #[error("the identity page is damaged; write it again")]
+    #[error("the board identity is damaged; write it again")]
     Damaged,
 }
 
-/// The content of an identity page.
+/// What a board has in its flash to prove itself.
 #[derive(Clone, PartialEq)]
-pub struct Page {
+pub struct BoardIdentity {
     pub device: DeviceId,
     pub key: Key,
     /// Of the device's nonces, where the board has no better source.
@@ -55,57 +55,57 @@ pub struct Page {
     pub privacy: Privacy,
 }
 
-impl core::fmt::Debug for Page {
+impl core::fmt::Debug for BoardIdentity {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Page({})", self.device)
+        write!(f, "BoardIdentity({})", self.device)
     }
 }
 
-impl Page {
-    /// The longest page.
+impl BoardIdentity {
+    /// Bytes of the longest encoding.
     pub const LEN: usize = PRIVATE_END + 4;
 
     /// FTP1 where there is nothing for privacy.
     pub fn encode(&self) -> Vec<u8, { Self::LEN }> {
-        let (mut page, name) = ([0; Self::LEN], self.device.as_str().as_bytes());
+        let (mut bytes, name) = ([0; Self::LEN], self.device.as_str().as_bytes());
         let private = self.privacy != Privacy::default();
         let end = if private { PRIVATE_END } else { END };
-        page[..4].copy_from_slice(if private { PRIVATE } else { PLAIN });
-        page[4] = name.len() as u8;
-        put(&mut page[NAME..NAME + MAX_DEVICE_ID], name);
-        page[KEY..SEED].copy_from_slice(&self.key);
-        page[SEED..END].copy_from_slice(&self.seed);
+        bytes[..4].copy_from_slice(if private { PRIVATE } else { PLAIN });
+        bytes[4] = name.len() as u8;
+        put(&mut bytes[NAME..NAME + MAX_DEVICE_ID], name);
+        bytes[KEY..SEED].copy_from_slice(&self.key);
+        bytes[SEED..END].copy_from_slice(&self.seed);
         if let Some(secret) = &self.privacy.secret {
-            page[FLAGS] |= HAS_SECRET;
-            put(&mut page[SECRET..EPSILON], secret.bytes());
+            bytes[FLAGS] |= HAS_SECRET;
+            put(&mut bytes[SECRET..EPSILON], secret.bytes());
         }
         if let Some(policy) = self.privacy.policy {
-            page[FLAGS] |= HAS_POLICY;
-            page[EPSILON..ANSWERS].copy_from_slice(&policy.max_epsilon.to_le_bytes());
+            bytes[FLAGS] |= HAS_POLICY;
+            bytes[EPSILON..ANSWERS].copy_from_slice(&policy.max_epsilon.to_le_bytes());
             if let Some(most) = policy.max_answers {
-                page[FLAGS] |= HAS_CAP;
-                page[ANSWERS..PRIVATE_END].copy_from_slice(&most.to_le_bytes());
+                bytes[FLAGS] |= HAS_CAP;
+                bytes[ANSWERS..PRIVATE_END].copy_from_slice(&most.to_le_bytes());
             }
         }
-        let check = crc32(&page[..end]).to_le_bytes();
-        page[end..end + 4].copy_from_slice(&check);
-        page.into_iter().take(end + 4).collect()
+        let check = crc32(&bytes[..end]).to_le_bytes();
+        bytes[end..end + 4].copy_from_slice(&check);
+        bytes.into_iter().take(end + 4).collect()
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Self, PageError> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, BoardIdentityError> {
         let end = match bytes.first_chunk() {
             Some(PLAIN) => END,
             Some(PRIVATE) => PRIVATE_END,
-            _ => return Err(PageError::Missing),
+            _ => return Err(BoardIdentityError::Missing),
         };
-        let (covered, rest) = bytes.split_at_checked(end).ok_or(PageError::Missing)?;
-        let check = rest.first_chunk().ok_or(PageError::Missing)?;
+        let (covered, rest) = bytes.split_at_checked(end).ok_or(BoardIdentityError::Missing)?;
+        let check = rest.first_chunk().ok_or(BoardIdentityError::Missing)?;
         if *check != crc32(covered).to_le_bytes() {
-            return Err(PageError::Damaged);
+            return Err(BoardIdentityError::Damaged);
         }
         let name = covered.get(NAME..NAME + usize::from(covered[4]));
         let name = name.and_then(|name| core::str::from_utf8(name).ok());
-        let device = name.and_then(|name| name.parse().ok()).ok_or(PageError::Damaged)?;
+        let device = name.and_then(|name| name.parse().ok()).ok_or(BoardIdentityError::Damaged)?;
         let (mut key, mut seed) = ([0; 32], [0; 16]);
         key.copy_from_slice(&covered[KEY..SEED]);
         seed.copy_from_slice(&covered[SEED..END]);
@@ -114,18 +114,18 @@ impl Page {
     }
 }
 
-fn privacy(page: &[u8]) -> Result<Privacy, PageError> {
-    let has = |flag: u8| page[FLAGS] & flag != 0;
-    let word = |at: usize| [page[at], page[at + 1], page[at + 2], page[at + 3]];
+fn privacy(bytes: &[u8]) -> Result<Privacy, BoardIdentityError> {
+    let has = |flag: u8| bytes[FLAGS] & flag != 0;
+    let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
     let policy = Policy {
         max_epsilon: f32::from_le_bytes(word(EPSILON)),
         max_answers: has(HAS_CAP).then(|| u32::from_le_bytes(word(ANSWERS))),
     };
     if has(HAS_POLICY) && !(policy.max_epsilon.is_finite() && policy.max_epsilon >= 0.0) {
-        return Err(PageError::Damaged);
+        return Err(BoardIdentityError::Damaged);
     }
     Ok(Privacy {
-        secret: has(HAS_SECRET).then(|| Secret::new(core::array::from_fn(|at| page[SECRET + at]))),
+        secret: has(HAS_SECRET).then(|| Secret::new(core::array::from_fn(|at| bytes[SECRET + at]))),
         policy: has(HAS_POLICY).then_some(policy),
     })
 }

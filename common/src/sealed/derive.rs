@@ -63,7 +63,7 @@ pub(super) fn session_key(key: &Key, purpose: Purpose, device: &Nonce, other: &N
 ///
 /// They do not repeat as long as no two starts of a board have both the same seed and the same count. A
 /// board with a random number generator draws the seed at every start; one without keeps the count where a
-/// reset does not reach it and takes the seed from its identity page, which is written anew at every start
+/// reset does not reach it and takes the seed from its board identity, which is written anew at every start
 /// of an emulated board.
 #[derive(Clone, Debug)]
 pub struct Nonces {

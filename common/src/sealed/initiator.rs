@@ -8,15 +8,15 @@ use crate::{error::Code, id::DeviceId};
 
 /// The device's end.
 #[derive(Debug)]
-pub struct Caller {
+pub struct Initiator {
     device: DeviceId,
     key: Secret,
     nonces: Nonces,
-    state: Calling,
+    state: InitiatorState,
 }
 
 #[derive(Debug)]
-enum Calling {
+enum InitiatorState {
     Down,
     Hailing(Nonce),
     Open(Purpose, Channel),
@@ -24,103 +24,105 @@ enum Calling {
 
 /// What a packet meant to the device.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Heard<'a> {
+pub enum InitiatorEvent<'a> {
     Nothing,
     /// The aggregator has proved itself; frames can be sealed.
     Connected,
-    /// The holder of the device's page has proved itself and has samples.
+    /// The holder of the board identity has proved itself and has samples.
     Provisioning,
     /// The other end knows nothing of the session.
     Lost,
     /// Of the aggregator.
     Frame(&'a [u8]),
-    /// Of the holder of the page.
+    /// From the holder of the board identity.
     Piece(&'a [u8]),
     Refused(Code),
     /// Right in form, but not from the other end or not now.
     Rejected(SealError),
 }
 
-impl Caller {
+impl Initiator {
     pub fn new(device: DeviceId, key: Key, nonces: Nonces) -> Self {
-        Self { device, key: Secret(key), nonces, state: Calling::Down }
+        Self { device, key: Secret(key), nonces, state: InitiatorState::Down }
     }
 
     /// Whether there is a session with the aggregator.
     pub fn is_open(&self) -> bool {
-        matches!(self.state, Calling::Open(Purpose::Frames, _))
+        matches!(self.state, InitiatorState::Open(Purpose::Frames, _))
     }
 
-    /// Whether there is a session with the holder of the page.
+    /// Whether there is a session with the holder of the board identity.
     pub fn is_provisioning(&self) -> bool {
-        matches!(self.state, Calling::Open(Purpose::Samples, _))
+        matches!(self.state, InitiatorState::Open(Purpose::Samples, _))
     }
 
     /// Whether a HAIL waits for its answer.
     pub fn is_hailing(&self) -> bool {
-        matches!(self.state, Calling::Hailing(_))
+        matches!(self.state, InitiatorState::Hailing(_))
     }
 
     /// Forgets the session.
     pub fn hang_up(&mut self) {
-        self.state = Calling::Down;
+        self.state = InitiatorState::Down;
     }
 
     /// Writes a HAIL, the same one until it is answered, and gives its length; 0 if there is no room.
     pub fn hail(&mut self, out: &mut [u8]) -> usize {
         let nonce = match self.state {
-            Calling::Hailing(nonce) => nonce,
+            InitiatorState::Hailing(nonce) => nonce,
             _ => self.nonces.draw(&self.key.0),
         };
-        self.state = Calling::Hailing(nonce);
+        self.state = InitiatorState::Hailing(nonce);
         write_hail(&nonce, &self.device, out)
     }
 
     /// Seals the frame that lies at `packet[SEAL_HEAD..][..len]`; `None` without a session or room.
     pub fn seal(&mut self, packet: &mut [u8], len: usize) -> Option<usize> {
         match &mut self.state {
-            Calling::Open(_, channel) => channel.seal(packet, len),
+            InitiatorState::Open(_, channel) => channel.seal(packet, len),
             _ => None,
         }
     }
 
     #[inline(never)]
-    pub fn handle<'a>(&mut self, packet: &'a mut [u8]) -> Heard<'a> {
+    pub fn handle<'a>(&mut self, packet: &'a mut [u8]) -> InitiatorEvent<'a> {
         match (&mut self.state, packet.first()) {
-            (Calling::Hailing(_), Some(&CHALLENGE)) => self.handle_challenge(Purpose::Frames, packet),
-            (Calling::Hailing(_), Some(&PROVISION)) => self.handle_challenge(Purpose::Samples, packet),
-            (Calling::Open(purpose, channel), Some(&SEALED)) => match (channel.open(packet), purpose) {
-                (Ok(frame), Purpose::Frames) => Heard::Frame(frame),
-                (Ok(piece), Purpose::Samples) => Heard::Piece(piece),
-                (Err(error), _) => Heard::Rejected(error),
-            },
-            (Calling::Open(..), Some(&STRANGER)) => {
-                self.state = Calling::Down;
-                Heard::Lost
+            (InitiatorState::Hailing(_), Some(&CHALLENGE)) => self.handle_challenge(Purpose::Frames, packet),
+            (InitiatorState::Hailing(_), Some(&PROVISION)) => self.handle_challenge(Purpose::Samples, packet),
+            (InitiatorState::Open(purpose, channel), Some(&SEALED)) => {
+                match (channel.open(packet), purpose) {
+                    (Ok(frame), Purpose::Frames) => InitiatorEvent::Frame(frame),
+                    (Ok(piece), Purpose::Samples) => InitiatorEvent::Piece(piece),
+                    (Err(error), _) => InitiatorEvent::Rejected(error),
+                }
             }
-            (Calling::Hailing(_), Some(&REFUSED)) => match packet {
-                [_, a, b] => Heard::Refused(u16::from_le_bytes([*a, *b]).into()),
-                _ => Heard::Nothing,
+            (InitiatorState::Open(..), Some(&STRANGER)) => {
+                self.state = InitiatorState::Down;
+                InitiatorEvent::Lost
+            }
+            (InitiatorState::Hailing(_), Some(&REFUSED)) => match packet {
+                [_, a, b] => InitiatorEvent::Refused(u16::from_le_bytes([*a, *b]).into()),
+                _ => InitiatorEvent::Nothing,
             },
-            _ => Heard::Nothing,
+            _ => InitiatorEvent::Nothing,
         }
     }
 
     #[inline(never)]
-    fn handle_challenge<'a>(&mut self, purpose: Purpose, packet: &[u8]) -> Heard<'a> {
-        let Calling::Hailing(nonce) = self.state else { return Heard::Nothing };
+    fn handle_challenge<'a>(&mut self, purpose: Purpose, packet: &[u8]) -> InitiatorEvent<'a> {
+        let InitiatorState::Hailing(nonce) = self.state else { return InitiatorEvent::Nothing };
         let mut hail = [0; MAX_PLAIN];
         let len = write_hail(&nonce, &self.device, &mut hail);
         let answer = packet.get(1..).and_then(<[u8]>::split_first_chunk::<NONCE>);
-        let Some((theirs, tag)) = answer else { return Heard::Nothing };
+        let Some((theirs, tag)) = answer else { return InitiatorEvent::Nothing };
         let channel = Channel::of_device(&self.key.0, purpose, &nonce, theirs);
         if let Err(error) = channel.confirm(hail.get(..len).unwrap_or_default(), tag) {
-            return Heard::Rejected(error);
+            return InitiatorEvent::Rejected(error);
         }
-        self.state = Calling::Open(purpose, channel);
+        self.state = InitiatorState::Open(purpose, channel);
         match purpose {
-            Purpose::Frames => Heard::Connected,
-            Purpose::Samples => Heard::Provisioning,
+            Purpose::Frames => InitiatorEvent::Connected,
+            Purpose::Samples => InitiatorEvent::Provisioning,
         }
     }
 }

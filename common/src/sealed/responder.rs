@@ -1,4 +1,4 @@
-//! The other end of a line: the aggregator's, or that of the holder of a device's page. Needs a heap, to try a packet
+//! The other end of a line: the aggregator's, or that of the holder of a board identity. Needs a heap, to try a packet
 //! with several keys.
 
 use std::{collections::VecDeque, vec::Vec};
@@ -15,16 +15,16 @@ const PENDING: usize = 4;
 
 /// One line.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct Responder {
     purpose: Purpose,
     /// Hailed, and not yet proved; the oldest first.
-    pending: VecDeque<Seat>,
-    open: Option<Seat>,
+    pending: VecDeque<SealedSession>,
+    open: Option<SealedSession>,
 }
 
 /// A device and the session that it may have or has.
 #[derive(Debug)]
-struct Seat {
+struct SealedSession {
     device: DeviceId,
     key: Secret,
     channel: AnyChannel,
@@ -32,7 +32,7 @@ struct Seat {
 
 /// What a packet meant.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Knock<'a> {
+pub enum ResponderEvent<'a> {
     Nothing,
     /// So many bytes of `reply` are to be sent back.
     Reply(usize),
@@ -67,9 +67,9 @@ impl Hail {
     }
 }
 
-impl Gate {
-    /// The end of the holder of a device's page, who has samples for it.
-    pub fn of_holder() -> Self {
+impl Responder {
+    /// For the holder of a board identity, who gives the device samples.
+    pub fn for_samples() -> Self {
         Self { purpose: Purpose::Samples, ..Self::default() }
     }
 
@@ -82,15 +82,15 @@ impl Gate {
         reply: &mut [u8; MAX_PLAIN],
         key_of: impl FnOnce(&DeviceId) -> Option<Key>,
         nonce: impl FnOnce() -> Nonce,
-    ) -> Knock<'a> {
+    ) -> ResponderEvent<'a> {
         match packet.first() {
             Some(&HAIL) => {
-                let Some(hail) = Hail::decode(packet) else { return Knock::Nothing };
+                let Some(hail) = Hail::decode(packet) else { return ResponderEvent::Nothing };
                 // Older firmware takes no sealed samples.
                 if self.purpose == Purpose::Samples && hail.version != SEAL_VERSION {
-                    return Knock::Nothing;
+                    return ResponderEvent::Nothing;
                 }
-                let Some(key) = key_of(&hail.device) else { return Knock::Nothing };
+                let Some(key) = key_of(&hail.device) else { return ResponderEvent::Nothing };
                 let ours = nonce();
                 let channel = AnyChannel::new(&key, self.purpose, &hail, &ours);
                 let mut challenge = [self.purpose.kind(); 1 + NONCE + TAG];
@@ -99,46 +99,48 @@ impl Gate {
                 if self.pending.len() >= PENDING {
                     self.pending.pop_front();
                 }
-                self.pending.push_back(Seat { device: hail.device, key: Secret(key), channel });
+                self.pending.push_back(SealedSession { device: hail.device, key: Secret(key), channel });
                 reply[..challenge.len()].copy_from_slice(&challenge);
-                Knock::Reply(challenge.len())
+                ResponderEvent::Reply(challenge.len())
             }
             Some(&SEALED) => self.handle_sealed(packet, reply),
-            _ => Knock::Nothing,
+            _ => ResponderEvent::Nothing,
         }
     }
 
-    fn handle_sealed<'a>(&mut self, packet: &'a mut [u8], reply: &mut [u8; MAX_PLAIN]) -> Knock<'a> {
-        let current = self.open.as_ref().map(|seat| seat.channel.check(packet));
+    fn handle_sealed<'a>(&mut self, packet: &'a mut [u8], reply: &mut [u8; MAX_PLAIN]) -> ResponderEvent<'a> {
+        let current = self.open.as_ref().map(|session| session.channel.check(packet));
         let fresh = current != Some(Ok(()));
         if fresh {
-            match (self.pending.iter().position(|seat| seat.channel.check(packet).is_ok()), current) {
+            match (self.pending.iter().position(|session| session.channel.check(packet).is_ok()), current) {
                 (Some(index), _) => {
                     self.open = self.pending.remove(index);
                     self.pending.clear();
                 }
-                (None, Some(Err(error))) => return Knock::Rejected(error),
+                (None, Some(Err(error))) => return ResponderEvent::Rejected(error),
                 (None, _) => {
                     reply[0] = STRANGER;
-                    return Knock::Reply(1);
+                    return ResponderEvent::Reply(1);
                 }
             }
         }
-        let Some(Seat { device, channel, .. }) = &mut self.open else { return Knock::Nothing };
+        let Some(SealedSession { device, channel, .. }) = &mut self.open else {
+            return ResponderEvent::Nothing;
+        };
         match channel.open(packet) {
-            Ok(frame) => Knock::Frame { device: device.clone(), fresh, frame },
-            Err(error) => Knock::Rejected(error),
+            Ok(frame) => ResponderEvent::Frame { device: device.clone(), fresh, frame },
+            Err(error) => ResponderEvent::Rejected(error),
         }
     }
 
     /// Whether the session was opened with this key.
     pub fn is_opened_with(&self, key: &Key) -> bool {
-        self.open.as_ref().is_some_and(|seat| seat.key.0 == *key)
+        self.open.as_ref().is_some_and(|session| session.key.0 == *key)
     }
 
     /// Of the seal of the session.
     pub fn version(&self) -> Option<u8> {
-        self.open.as_ref().map(|seat| match seat.channel {
+        self.open.as_ref().map(|session| match session.channel {
             AnyChannel::First(_) => first::VERSION,
             AnyChannel::Second(_) => SEAL_VERSION,
         })

@@ -1,4 +1,4 @@
-//! Device, gate, and a bridge in between that may do what it likes.
+//! Device, responder, and a bridge in between that may do what it likes.
 
 use proptest::prelude::*;
 
@@ -13,33 +13,33 @@ mod power_cuts;
 
 const KEY: Key = [7; 32];
 
-fn caller() -> Caller {
-    Caller::new("board-1".parse().unwrap(), KEY, Nonces::new([3; 16], 0))
+fn initiator() -> Initiator {
+    Initiator::new("board-1".parse().unwrap(), KEY, Nonces::new([3; 16], 0))
 }
 
 fn key_of(device: &DeviceId) -> Option<Key> {
     (device.as_str() == "board-1").then_some(KEY)
 }
 
-fn hail(caller: &mut Caller) -> Vec<u8> {
+fn hail(initiator: &mut Initiator) -> Vec<u8> {
     let mut packet = [0; MAX_PLAIN];
-    let len = caller.hail(&mut packet);
+    let len = initiator.hail(&mut packet);
     packet[..len].to_vec()
 }
 
-fn answer(gate: &mut Gate, packet: &[u8], nonce: u8) -> Vec<u8> {
+fn answer(responder: &mut Responder, packet: &[u8], nonce: u8) -> Vec<u8> {
     let mut reply = [0; MAX_PLAIN];
-    match gate.handle(&mut packet.to_vec(), &mut reply, key_of, || [nonce; 16]) {
-        Knock::Reply(len) => reply[..len].to_vec(),
+    match responder.handle(&mut packet.to_vec(), &mut reply, key_of, || [nonce; 16]) {
+        ResponderEvent::Reply(len) => reply[..len].to_vec(),
         other => panic!("{other:?}"),
     }
 }
 
-fn connect(nonce: u8) -> (Caller, Gate) {
-    let (mut caller, mut gate) = (caller(), Gate::default());
-    let mut challenge = answer(&mut gate, &hail(&mut caller), nonce);
-    assert_eq!(caller.handle(&mut challenge), Heard::Connected);
-    (caller, gate)
+fn connect(nonce: u8) -> (Initiator, Responder) {
+    let (mut initiator, mut responder) = (initiator(), Responder::default());
+    let mut challenge = answer(&mut responder, &hail(&mut initiator), nonce);
+    assert_eq!(initiator.handle(&mut challenge), InitiatorEvent::Connected);
+    (initiator, responder)
 }
 
 fn sealed(frame: &[u8], seal: impl FnOnce(&mut [u8], usize) -> Option<usize>) -> Vec<u8> {
@@ -50,107 +50,113 @@ fn sealed(frame: &[u8], seal: impl FnOnce(&mut [u8], usize) -> Option<usize>) ->
     packet
 }
 
-fn receive(gate: &mut Gate, packet: &[u8]) -> Result<(bool, Vec<u8>), SealError> {
+fn receive(responder: &mut Responder, packet: &[u8]) -> Result<(bool, Vec<u8>), SealError> {
     let mut reply = [0; MAX_PLAIN];
-    match gate.handle(&mut packet.to_vec(), &mut reply, key_of, || unreachable!()) {
-        Knock::Frame { fresh, frame, .. } => Ok((fresh, frame.to_vec())),
-        Knock::Rejected(error) => Err(error),
+    match responder.handle(&mut packet.to_vec(), &mut reply, key_of, || unreachable!()) {
+        ResponderEvent::Frame { fresh, frame, .. } => Ok((fresh, frame.to_vec())),
+        ResponderEvent::Rejected(error) => Err(error),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn frames_pass_both_ways_once_and_in_order() {
-    let (mut caller, mut gate) = connect(9);
-    let first = sealed(b"first", |p, n| caller.seal(p, n));
-    let second = sealed(b"second", |p, n| caller.seal(p, n));
+    let (mut initiator, mut responder) = connect(9);
+    let first = sealed(b"first", |p, n| initiator.seal(p, n));
+    let second = sealed(b"second", |p, n| initiator.seal(p, n));
     assert!(!first.windows(5).any(|part| part == b"first"));
-    assert_eq!(receive(&mut gate, &first), Ok((true, b"first".to_vec())));
-    assert_eq!(receive(&mut gate, &first), Err(SealError::Replayed));
-    assert_eq!(receive(&mut gate, &second), Ok((false, b"second".to_vec())));
-    assert_eq!(receive(&mut gate, &first), Err(SealError::Replayed));
-    let mut back = sealed(b"back", |p, n| gate.seal(p, n));
-    assert_eq!(caller.handle(&mut back.clone()), Heard::Frame(b"back"));
-    assert_eq!(caller.handle(&mut back), Heard::Rejected(SealError::Replayed));
+    assert_eq!(receive(&mut responder, &first), Ok((true, b"first".to_vec())));
+    assert_eq!(receive(&mut responder, &first), Err(SealError::Replayed));
+    assert_eq!(receive(&mut responder, &second), Ok((false, b"second".to_vec())));
+    assert_eq!(receive(&mut responder, &first), Err(SealError::Replayed));
+    let mut back = sealed(b"back", |p, n| responder.seal(p, n));
+    assert_eq!(initiator.handle(&mut back.clone()), InitiatorEvent::Frame(b"back"));
+    assert_eq!(initiator.handle(&mut back), InitiatorEvent::Rejected(SealError::Replayed));
 }
 
 #[test]
 fn an_earlier_session_cannot_be_played_again() {
-    let (mut caller, mut gate) = connect(9);
-    let old = sealed(b"update", |p, n| caller.seal(p, n));
-    receive(&mut gate, &old).unwrap();
-    // The device starts again, and the gate with a nonce that could not be foreseen.
-    let mut challenge = answer(&mut gate, &hail(&mut caller), 10);
-    assert_eq!(caller.handle(&mut challenge), Heard::Connected);
-    let new = sealed(b"hello", |p, n| caller.seal(p, n));
-    assert_eq!(receive(&mut gate, &new), Ok((true, b"hello".to_vec())));
-    assert!(receive(&mut gate, &old).is_err());
-    // Nor can an old conversation be played to a gate that knows nothing: the challenge differs.
-    let mut gate = Gate::default();
-    assert_eq!(answer(&mut gate, &old, 1), [STRANGER]);
+    let (mut initiator, mut responder) = connect(9);
+    let old = sealed(b"update", |p, n| initiator.seal(p, n));
+    receive(&mut responder, &old).unwrap();
+    // The device starts again, and the responder with a nonce that could not be foreseen.
+    let mut challenge = answer(&mut responder, &hail(&mut initiator), 10);
+    assert_eq!(initiator.handle(&mut challenge), InitiatorEvent::Connected);
+    let new = sealed(b"hello", |p, n| initiator.seal(p, n));
+    assert_eq!(receive(&mut responder, &new), Ok((true, b"hello".to_vec())));
+    assert!(receive(&mut responder, &old).is_err());
+    // Nor can an old conversation be played to a responder that knows nothing: the challenge differs.
+    let mut responder = Responder::default();
+    assert_eq!(answer(&mut responder, &old, 1), [STRANGER]);
 }
 
 #[test]
 fn a_repeated_hail_has_another_challenge_and_the_device_may_take_either() {
     for taken in 0..2 {
-        let (mut caller, mut gate) = (caller(), Gate::default());
-        let knock = hail(&mut caller);
-        let mut challenges = [9, 10].map(|nonce| answer(&mut gate, &knock, nonce));
+        let (mut initiator, mut responder) = (initiator(), Responder::default());
+        let first_hail = hail(&mut initiator);
+        let mut challenges = [9, 10].map(|nonce| answer(&mut responder, &first_hail, nonce));
         assert_ne!(challenges[0], challenges[1]);
-        assert_eq!(caller.handle(&mut challenges[taken]), Heard::Connected);
+        assert_eq!(initiator.handle(&mut challenges[taken]), InitiatorEvent::Connected);
         // The other one crosses its first packet.
-        assert_eq!(caller.handle(&mut challenges[1 - taken]), Heard::Nothing);
-        let packet = sealed(b"a", |p, n| caller.seal(p, n));
-        assert_eq!(receive(&mut gate, &packet), Ok((true, b"a".to_vec())));
-        let packet = sealed(b"b", |p, n| caller.seal(p, n));
-        assert_eq!(receive(&mut gate, &packet), Ok((false, b"b".to_vec())));
+        assert_eq!(initiator.handle(&mut challenges[1 - taken]), InitiatorEvent::Nothing);
+        let packet = sealed(b"a", |p, n| initiator.seal(p, n));
+        assert_eq!(receive(&mut responder, &packet), Ok((true, b"a".to_vec())));
+        let packet = sealed(b"b", |p, n| initiator.seal(p, n));
+        assert_eq!(receive(&mut responder, &packet), Ok((false, b"b".to_vec())));
     }
 }
 
 #[test]
 fn an_open_session_outlives_the_hails_of_strangers() {
-    let (mut caller, mut gate) = connect(9);
-    receive(&mut gate, &sealed(b"a", |p, n| caller.seal(p, n))).unwrap();
-    let mut stranger = Caller::new("board-1".parse().unwrap(), [1; 32], Nonces::new([0; 16], 0));
+    let (mut initiator, mut responder) = connect(9);
+    receive(&mut responder, &sealed(b"a", |p, n| initiator.seal(p, n))).unwrap();
+    let mut stranger = Initiator::new("board-1".parse().unwrap(), [1; 32], Nonces::new([0; 16], 0));
     for nonce in 0..20 {
-        let mut challenge = answer(&mut gate, &hail(&mut stranger), nonce);
+        let mut challenge = answer(&mut responder, &hail(&mut stranger), nonce);
         // Without the key the challenge is worth nothing, and the true device is not disturbed.
-        assert_eq!(stranger.handle(&mut challenge), Heard::Rejected(SealError::Forged));
+        assert_eq!(stranger.handle(&mut challenge), InitiatorEvent::Rejected(SealError::Forged));
     }
-    assert_eq!(receive(&mut gate, &sealed(b"b", |p, n| caller.seal(p, n))), Ok((false, b"b".to_vec())));
+    assert_eq!(
+        receive(&mut responder, &sealed(b"b", |p, n| initiator.seal(p, n))),
+        Ok((false, b"b".to_vec()))
+    );
 }
 
 /// A frame that one end has sealed does not open at the same end.
 #[test]
 fn nothing_can_be_sent_back_to_its_sender() {
-    let (mut caller, mut gate) = connect(9);
-    let mut up = sealed(b"up", |p, n| caller.seal(p, n));
-    receive(&mut gate, &up).unwrap();
-    let down = sealed(b"down", |p, n| gate.seal(p, n));
-    assert_eq!(caller.handle(&mut up), Heard::Rejected(SealError::Forged));
-    assert_eq!(receive(&mut gate, &sealed(b"next", |p, n| caller.seal(p, n))), Ok((false, b"next".to_vec())));
-    assert!(receive(&mut gate, &down).is_err());
+    let (mut initiator, mut responder) = connect(9);
+    let mut up = sealed(b"up", |p, n| initiator.seal(p, n));
+    receive(&mut responder, &up).unwrap();
+    let down = sealed(b"down", |p, n| responder.seal(p, n));
+    assert_eq!(initiator.handle(&mut up), InitiatorEvent::Rejected(SealError::Forged));
+    assert_eq!(
+        receive(&mut responder, &sealed(b"next", |p, n| initiator.seal(p, n))),
+        Ok((false, b"next".to_vec()))
+    );
+    assert!(receive(&mut responder, &down).is_err());
 }
 
 #[test]
 fn a_device_takes_samples_only_from_a_holder_of_its_page() {
-    let mut caller = caller();
-    let (mut aggregator, mut holder) = (Gate::default(), Gate::of_holder());
-    let knock = hail(&mut caller);
+    let mut initiator = initiator();
+    let (mut aggregator, mut holder) = (Responder::default(), Responder::for_samples());
+    let first_hail = hail(&mut initiator);
     // A challenge of the aggregator is no provision, although it is made with the same key, and the reverse.
-    let mut challenge = answer(&mut aggregator, &knock, 9);
+    let mut challenge = answer(&mut aggregator, &first_hail, 9);
     challenge[0] = PROVISION;
-    assert_eq!(caller.handle(&mut challenge), Heard::Rejected(SealError::Forged));
-    let mut provision = answer(&mut holder, &knock, 9);
+    assert_eq!(initiator.handle(&mut challenge), InitiatorEvent::Rejected(SealError::Forged));
+    let mut provision = answer(&mut holder, &first_hail, 9);
     assert_eq!(provision[0], PROVISION);
     provision[0] = CHALLENGE;
-    assert_eq!(caller.handle(&mut provision), Heard::Rejected(SealError::Forged));
+    assert_eq!(initiator.handle(&mut provision), InitiatorEvent::Rejected(SealError::Forged));
     provision[0] = PROVISION;
-    assert_eq!(caller.handle(&mut provision), Heard::Provisioning);
-    assert!(caller.is_provisioning() && !caller.is_open());
-    receive(&mut holder, &sealed(b"ready", |p, n| caller.seal(p, n))).unwrap();
+    assert_eq!(initiator.handle(&mut provision), InitiatorEvent::Provisioning);
+    assert!(initiator.is_provisioning() && !initiator.is_open());
+    receive(&mut holder, &sealed(b"ready", |p, n| initiator.seal(p, n))).unwrap();
     let mut piece = sealed(b"piece", |p, n| holder.seal(p, n));
-    assert_eq!(caller.handle(&mut piece), Heard::Piece(b"piece"));
+    assert_eq!(initiator.handle(&mut piece), InitiatorEvent::Piece(b"piece"));
 }
 
 #[test]
@@ -163,24 +169,24 @@ fn a_bridge_carries_only_what_device_and_aggregator_say_to_each_other() {
 
 #[test]
 fn a_gate_hears_only_hails_and_sealed_packets() {
-    let (mut gate, mut reply) = (Gate::default(), [0; MAX_PLAIN]);
+    let (mut responder, mut reply) = (Responder::default(), [0; MAX_PLAIN]);
     for kind in (0..=255).filter(|kind| ![HAIL, SEALED].contains(kind)) {
         let mut packet = [kind, 1, 2, 3];
-        let knock = gate.handle(&mut packet, &mut reply, |_| unreachable!(), || unreachable!());
-        assert_eq!(knock, Knock::Nothing, "{kind}");
+        let event = responder.handle(&mut packet, &mut reply, |_| unreachable!(), || unreachable!());
+        assert_eq!(event, ResponderEvent::Nothing, "{kind}");
     }
 }
 
 #[test]
 fn a_lost_session_is_noticed_and_the_next_hail_is_another() {
-    let (mut caller, _) = connect(9);
-    let packet = sealed(b"a", |p, n| caller.seal(p, n));
-    let mut answer = answer(&mut Gate::default(), &packet, 1);
-    assert_eq!(caller.handle(&mut answer), Heard::Lost);
-    let first = hail(&mut caller);
-    assert_eq!(first, hail(&mut caller), "repeated until it is answered");
-    caller.hang_up();
-    assert_ne!(first, hail(&mut caller));
+    let (mut initiator, _) = connect(9);
+    let packet = sealed(b"a", |p, n| initiator.seal(p, n));
+    let mut answer = answer(&mut Responder::default(), &packet, 1);
+    assert_eq!(initiator.handle(&mut answer), InitiatorEvent::Lost);
+    let first = hail(&mut initiator);
+    assert_eq!(first, hail(&mut initiator), "repeated until it is answered");
+    initiator.hang_up();
+    assert_ne!(first, hail(&mut initiator));
 }
 
 #[test]
@@ -195,19 +201,23 @@ fn pages_come_back_and_damage_is_noticed() {
         (None, policy, 132, b"FTP2"),
         (secret, capped, 132, b"FTP2"),
     ] {
-        let page =
-            Page { device: device.clone(), key: KEY, seed: [5; 16], privacy: Privacy { secret, policy } };
-        let bytes = page.encode();
+        let identity = BoardIdentity {
+            device: device.clone(),
+            key: KEY,
+            seed: [5; 16],
+            privacy: Privacy { secret, policy },
+        };
+        let bytes = identity.encode();
         assert!(bytes.len() == len && bytes.starts_with(magic));
-        assert_eq!(Page::decode(&bytes), Ok(page.clone()));
+        assert_eq!(BoardIdentity::decode(&bytes), Ok(identity.clone()));
         let flash = [&bytes, &[0xff; 300][..]].concat();
-        assert_eq!(Page::decode(&flash), Ok(page), "as it lies in flash");
-        assert_eq!(Page::decode(&[0xff; 128]), Err(PageError::Missing));
-        assert_eq!(Page::decode(&bytes[..len - 1]), Err(PageError::Missing));
+        assert_eq!(BoardIdentity::decode(&flash), Ok(identity), "as it lies in flash");
+        assert_eq!(BoardIdentity::decode(&[0xff; 128]), Err(BoardIdentityError::Missing));
+        assert_eq!(BoardIdentity::decode(&bytes[..len - 1]), Err(BoardIdentityError::Missing));
         for at in 4..bytes.len() {
             let mut bytes = bytes.clone();
             bytes[at] ^= 1;
-            assert_eq!(Page::decode(&bytes), Err(PageError::Damaged), "{at}");
+            assert_eq!(BoardIdentity::decode(&bytes), Err(BoardIdentityError::Damaged), "{at}");
         }
     }
 }
@@ -220,37 +230,37 @@ fn a_page_of_the_first_format_is_read_byte_for_byte() {
     bytes.extend([7; 32]);
     bytes.extend([5; 16]);
     bytes.extend(crate::wire::crc32(&bytes).to_le_bytes());
-    let page = Page::decode(&bytes).unwrap();
-    assert_eq!((page.device.as_str(), page.key, page.seed), ("m4", [7; 32], [5; 16]));
-    assert_eq!(page.privacy, Privacy::default());
-    assert_eq!(page.encode().as_slice(), bytes);
+    let identity = BoardIdentity::decode(&bytes).unwrap();
+    assert_eq!((identity.device.as_str(), identity.key, identity.seed), ("m4", [7; 32], [5; 16]));
+    assert_eq!(identity.privacy, Privacy::default());
+    assert_eq!(identity.encode().as_slice(), bytes);
 }
 
 proptest! {
     #[test]
     fn a_changed_bit_is_never_taken(frame: Vec<u8>, at: prop::sample::Index, bit in 0u8..8) {
-        let (mut caller, mut gate) = connect(9);
-        let good = sealed(&frame, |p, n| caller.seal(p, n));
+        let (mut initiator, mut responder) = connect(9);
+        let good = sealed(&frame, |p, n| initiator.seal(p, n));
         let mut packet = good.clone();
         packet[at.index(good.len())] ^= 1 << bit;
         let mut reply = [0; MAX_PLAIN];
-        let knock = gate.handle(&mut packet, &mut reply, key_of, || [1; 16]);
-        let taken = matches!(knock, Knock::Frame { .. });
+        let event = responder.handle(&mut packet, &mut reply, key_of, || [1; 16]);
+        let taken = matches!(event, ResponderEvent::Frame { .. });
         prop_assert!(!taken);
-        prop_assert_eq!(receive(&mut gate, &good), Ok((true, frame)));
+        prop_assert_eq!(receive(&mut responder, &good), Ok((true, frame)));
     }
 
     #[test]
     fn garbage_never_panics(mut packet: Vec<u8>, kind in 0u8..8) {
-        let (mut caller, mut gate) = connect(9);
+        let (mut initiator, mut responder) = connect(9);
         if let Some(first) = packet.first_mut() {
             *first = kind;
         }
         let mut reply = [0; MAX_PLAIN];
-        let _ = gate.handle(&mut packet.clone(), &mut reply, key_of, || [1; 16]);
-        let _ = caller.handle(&mut packet.clone());
-        caller.hang_up();
-        hail(&mut caller);
-        let _ = caller.handle(&mut packet);
+        let _ = responder.handle(&mut packet.clone(), &mut reply, key_of, || [1; 16]);
+        let _ = initiator.handle(&mut packet.clone());
+        initiator.hang_up();
+        hail(&mut initiator);
+        let _ = initiator.handle(&mut packet);
     }
 }

@@ -1,5 +1,5 @@
 //! The boards that QEMU emulates. What differs between them is in `boards/*.toml`, and the registers of
-//! their UARTs in a file each; here is what they share: start, pages, arena, and sleeping.
+//! their UARTs in a file each; here is what they share: start, identity, samples, arena, and sleeping.
 #![allow(unsafe_code, reason = "registers, linker symbols and the one mutable static of the arena")]
 
 use core::{
@@ -25,14 +25,14 @@ pub use uart::Uart;
 
 include!(concat!(env!("OUT_DIR"), "/board.rs"));
 
-/// Longest identity page and shard that are looked at.
-const PAGE: usize = 0x1000;
+/// Bytes of flash that are read for the board identity and for the shard.
+const IDENTITY_ROOM: usize = 0x1000;
 const SHARD_ROOM: usize = 0x1f000;
 
-/// The page that says who the board is.
+/// The board identity, as it lies in flash.
 pub fn identity() -> &'static [u8] {
-    // SAFETY: the board's description reserves this flash for the page; nobody writes it while we run.
-    unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(IDENTITY), PAGE) }
+    // SAFETY: the board's description reserves this flash for the identity; nothing writes it while the program runs.
+    unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(IDENTITY), IDENTITY_ROOM) }
 }
 
 /// The samples that were put beside the program.
@@ -85,10 +85,10 @@ pub fn starts() -> u32 {
     }
 }
 
-/// What the board's nonces begin with at this start: the seed of its page, with noise where the part has a generator.
-pub fn seed(page: [u8; 16]) -> [u8; 16] {
+/// What the board's nonces begin with at this start: the seed of its identity, with noise where the part has a generator.
+pub fn seed(stored: [u8; 16]) -> [u8; 16] {
     #[cfg_attr(not(uart = "nrf51"), allow(unused_mut, reason = "other parts have no generator"))]
-    let mut seed = page;
+    let mut seed = stored;
     #[cfg(uart = "nrf51")]
     rng::stir(&mut seed);
     seed

@@ -17,8 +17,8 @@
 
 use core::arch::global_asm;
 
+use client::train::{Backend, GemmWrite, MatrixView, MatrixViewMut, Portable};
 use common::plan::Conv;
-use client::train::{Backend, Portable, Store, View, ViewMut};
 
 const SIDE: usize = 4;
 
@@ -27,11 +27,17 @@ const SIDE: usize = 4;
 pub struct Fpu;
 
 impl Backend<f32> for Fpu {
-    fn gemm(&mut self, a: View<'_, f32>, b: View<'_, f32>, store: Store<f32>, c: ViewMut<'_, f32>) {
+    fn gemm(
+        &mut self,
+        a: MatrixView<'_, f32>,
+        b: MatrixView<'_, f32>,
+        store: GemmWrite<f32>,
+        c: MatrixViewMut<'_, f32>,
+    ) {
         let inner = a.columns.min(b.rows);
         let (rows, columns) = (a.rows.min(c.rows), b.columns.min(c.columns));
-        let (a, b) = (View { rows, columns: inner, ..a }, View { rows: inner, columns, ..b });
-        let mut c = ViewMut { rows, columns, ..c };
+        let (a, b) = (MatrixView { rows, columns: inner, ..a }, MatrixView { rows: inner, columns, ..b });
+        let mut c = MatrixViewMut { rows, columns, ..c };
         match Product::new(&a, &b, &c) {
             Some(product) => product.run(store, &mut c),
             None => one_by_one(a, b, store, &mut c),
@@ -144,12 +150,16 @@ unsafe extern "C" {
 /// A product of at least 4x4 sums whose operands were found to lie inside their slices.
 struct Product<'a> {
     kind: Kind,
-    a: &'a View<'a, f32>,
-    b: &'a View<'a, f32>,
+    a: &'a MatrixView<'a, f32>,
+    b: &'a MatrixView<'a, f32>,
 }
 
 impl<'a> Product<'a> {
-    fn new(a: &'a View<'a, f32>, b: &'a View<'a, f32>, c: &ViewMut<'_, f32>) -> Option<Self> {
+    fn new(
+        a: &'a MatrixView<'a, f32>,
+        b: &'a MatrixView<'a, f32>,
+        c: &MatrixViewMut<'_, f32>,
+    ) -> Option<Self> {
         let kind = match (a.strides, b.strides) {
             ((_, 1), (1, _)) => Kind::Dots,
             ((_, 1), (_, 1)) => Kind::Rows,
@@ -166,7 +176,7 @@ impl<'a> Product<'a> {
         (inside && c.rows >= SIDE && c.columns >= SIDE).then_some(Self { kind, a, b })
     }
 
-    fn run(&self, store: Store<f32>, c: &mut ViewMut<'_, f32>) {
+    fn run(&self, store: GemmWrite<f32>, c: &mut MatrixViewMut<'_, f32>) {
         let mut row = 0;
         while row < c.rows {
             // The last tiles reach back over sums that are there already, and leave them alone.
@@ -191,8 +201,8 @@ impl<'a> Product<'a> {
     /// A tile of which the first rows and columns are left alone.
     fn part(
         &self,
-        store: Store<f32>,
-        c: &mut ViewMut<'_, f32>,
+        store: GemmWrite<f32>,
+        c: &mut MatrixViewMut<'_, f32>,
         (top, left): (usize, usize),
         (skip_rows, skip_columns): (usize, usize),
     ) {
@@ -227,7 +237,7 @@ impl<'a> Product<'a> {
         &self,
         (top, left): (usize, usize),
         tiles: usize,
-        store: Store<f32>,
+        store: GemmWrite<f32>,
         c: *mut f32,
         c_stride: usize,
     ) {
@@ -238,8 +248,8 @@ impl<'a> Product<'a> {
             Kind::Outer => (a.strides.1, b.strides.0),
         };
         let (add, factor) = match store {
-            Store::Replace => (0, 0.0),
-            Store::Add(factor) => (1, factor),
+            GemmWrite::Replace => (0, 0.0),
+            GemmWrite::Add(factor) => (1, factor),
         };
         let mut job = Job {
             a: a.data[top * a.strides.0..].as_ptr(),
@@ -265,15 +275,20 @@ impl<'a> Product<'a> {
     }
 }
 
-fn put(place: &mut f32, sum: f32, store: Store<f32>) {
+fn put(place: &mut f32, sum: f32, store: GemmWrite<f32>) {
     match store {
-        Store::Replace => *place = sum,
-        Store::Add(factor) => *place += factor * sum,
+        GemmWrite::Replace => *place = sum,
+        GemmWrite::Add(factor) => *place += factor * sum,
     }
 }
 
-/// Any strides and sizes.
-fn one_by_one(a: View<'_, f32>, b: View<'_, f32>, store: Store<f32>, c: &mut ViewMut<'_, f32>) {
+/// Any strides and sizes. Numbers that a view lacks count as absent.
+fn one_by_one(
+    a: MatrixView<'_, f32>,
+    b: MatrixView<'_, f32>,
+    store: GemmWrite<f32>,
+    c: &mut MatrixViewMut<'_, f32>,
+) {
     for row in 0..a.rows {
         for column in 0..b.columns {
             let sum = dot(

@@ -5,13 +5,17 @@
 
 use common::{
     Budget, Instant,
-    sealed::{Nonces, Page},
+    sealed::{Nonces, BoardIdentity},
 };
 use client::{
     Profile,
     data::{BytesShard, Shard},
     serial::{self, SerialDevice},
     train::Backend,
+};
+use common::{
+    Budget, Instant,
+    sealed::{BoardIdentity, Nonces},
 };
 use embassy_futures::{
     select::{Either, select},
@@ -45,7 +49,7 @@ pub type Device<const NODES: usize, const SEND: usize> = SerialDevice<&'static m
 /// stack, perhaps twice, before it is where it belongs.
 #[inline(never)]
 pub fn device<const NODES: usize, const SEND: usize>(
-    page: Page,
+    identity: BoardIdentity,
     nonces: Nonces,
     limits: &Limits,
     arena: &'static mut [f32],
@@ -53,9 +57,9 @@ pub fn device<const NODES: usize, const SEND: usize>(
 ) -> Device<NODES, SEND> {
     let ram = size_of_val(arena) as u64;
     let budget = Budget { ram, flash: limits.flash, macs_per_s: 0, link_bytes_per_s: 0 };
-    let profile = Profile { device: page.device.clone(), budget, data: baked.summary(), privacy: page.privacy };
+    let profile = Profile { device: identity.device.clone(), budget, data: baked.summary(), privacy: identity.privacy };
     let link = serial::limits(limits.chunk);
-    SerialDevice::new(page, profile, limits.board, arena, link, nonces)
+    SerialDevice::new(identity, profile, limits.board, arena, link, nonces)
 }
 
 /// Takes part in rounds for ever, with the samples that were flashed (`baked`) until others arrive in `room`.
@@ -85,7 +89,7 @@ pub async fn run<const NODES: usize, const SEND: usize>(
         };
         match select(uart.read(&mut bytes), wait).await {
             Either::First(Ok(len)) => {
-                device.handle_bytes(bytes.get(..len).unwrap_or_default(), room, now());
+                device.handle_bytes(&bytes[..len], room, now());
             }
             // Noise on the line, or a full buffer: what was lost is asked for again.
             Either::First(Err(_)) => {}
@@ -110,7 +114,7 @@ async fn send(uart: &mut impl Write, line: impl Iterator<Item = u8>, bytes: &mut
             *place = byte;
             len += 1;
         }
-        let _ = uart.write_all(bytes.get(..len).unwrap_or_default()).await;
+        let _ = uart.write_all(&bytes[..len]).await;
     }
 }
 

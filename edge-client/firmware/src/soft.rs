@@ -5,15 +5,21 @@
 //! zero of either sign leaves its bits alone, unless the other factor is infinite or NaN. Pixels of paper
 //! and units at rest are zeros: about half of all factors. The bits are those of `Portable::plain()`.
 
+use client::train::{Backend, GemmWrite, MatrixView, MatrixViewMut, Portable};
 use common::plan::Conv;
-use client::train::{Backend, Portable, Store, View, ViewMut};
 
 /// The backend of cores without an FPU.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Soft;
 
 impl Backend<f32> for Soft {
-    fn gemm(&mut self, a: View<'_, f32>, b: View<'_, f32>, store: Store<f32>, c: ViewMut<'_, f32>) {
+    fn gemm(
+        &mut self,
+        a: MatrixView<'_, f32>,
+        b: MatrixView<'_, f32>,
+        store: GemmWrite<f32>,
+        c: MatrixViewMut<'_, f32>,
+    ) {
         let (inner, rows, columns) = (a.columns.min(b.rows), a.rows.min(c.rows), b.columns.min(c.columns));
         let (a_step, b_step) = (a.strides.1.max(1), b.strides.0.max(1));
         for row in 0..rows {
@@ -28,9 +34,9 @@ impl Backend<f32> for Soft {
                     }
                 }
                 match store {
-                    Store::Replace => *place = sum,
-                    Store::Add(1.0) => *place += sum,
-                    Store::Add(factor) => *place += factor * sum,
+                    GemmWrite::Replace => *place = sum,
+                    GemmWrite::Add(1.0) => *place += sum,
+                    GemmWrite::Add(factor) => *place += factor * sum,
                 }
             }
         }

@@ -1,20 +1,20 @@
 //! Commands for boards: bridge, flash, monitor, shard.
 
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{convert::Infallible, fs, path::PathBuf, process::Command, time::Duration};
 
 use crate::{
     data::{BytesShard, Shard, load::LIMIT},
     host::{
         Identity,
         args::{DataArgs, PrivacyArgs},
-        board::{Board, pack_shard, refreshed_page},
+        board::{Board, pack_shard, refreshed_identity},
         bridge::{
-            Bridge, Ledger,
+            Bridge, Traffic,
             port::{self, PortSpec},
             report,
         },
         provision,
-        refusals::PATIENCE,
+        refusals::LEAVE_AFTER,
     },
     serial::{
         MAX_PACKET, PING, Status,
@@ -24,7 +24,7 @@ use crate::{
 use anyhow::{Context, Result, anyhow, ensure};
 use common::{
     files::{self, MAX_CREDENTIAL, Secrecy},
-    sealed::Page,
+    sealed::BoardIdentity,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -45,7 +45,7 @@ pub(super) struct BridgeArgs {
     #[arg(long)]
     ask: Option<u64>,
     /// Seconds over which the gateway must say "not enrolled" (E30), five times at least, before the bridge ends
-    #[arg(long, default_value_t = PATIENCE.as_secs())]
+    #[arg(long, default_value_t = LEAVE_AFTER.as_secs())]
     leave_after: u64,
 }
 
@@ -56,10 +56,15 @@ pub(super) fn bridge(args: &BridgeArgs) -> Result<()> {
         ports: args.ports.clone(),
         ask: args.ask.filter(|&seconds| seconds > 0).map(Duration::from_secs),
         leave_after: Duration::from_secs(args.leave_after),
-        ledger: Ledger::default(),
+        traffic: Traffic::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { Ok(bridge.run(stop_signal()?).await?) })
+}
+
+/// Refuses the earlier name of `--identity`.
+fn renamed_page(file: &str) -> Result<Infallible, String> {
+    Err(format!("--page is now --identity; use `--identity {file}`"))
 }
 
 #[derive(clap::Args, Debug)]
@@ -68,7 +73,9 @@ pub(super) struct FlashArgs {
     board: String,
     /// What `fairtier gateway enroll --serial` wrote for the board
     #[arg(long)]
-    page: PathBuf,
+    identity: PathBuf,
+    #[arg(long = "page", hide = true, value_parser = renamed_page)]
+    _page: Option<Infallible>,
     /// What `fairtier board shard` wrote for the board
     #[arg(long)]
     shard: PathBuf,
@@ -92,13 +99,16 @@ pub(super) fn flash(args: &FlashArgs) -> Result<()> {
         board.name
     );
     let dir = tempfile::tempdir()?;
-    let page = dir.path().join("page");
+    let identity = dir.path().join("identity");
     let original =
-        files::read(&args.page, MAX_CREDENTIAL).with_context(|| args.page.display().to_string())?;
-    let privacy = args.privacy.beside(&args.page)?;
-    fs::write(&page, refreshed_page(&original, privacy).with_context(|| args.page.display().to_string())?)?;
-    let Some(arguments) = board.qemu(&image, &page, &args.shard, &args.serial) else {
-        return Ok(board.download(&image, &page, &args.shard)?);
+        files::read(&args.identity, MAX_CREDENTIAL).with_context(|| args.identity.display().to_string())?;
+    let privacy = args.privacy.beside(&args.identity)?;
+    fs::write(
+        &identity,
+        refreshed_identity(&original, privacy).with_context(|| args.identity.display().to_string())?,
+    )?;
+    let Some(arguments) = board.qemu(&image, &identity, &args.shard, &args.serial) else {
+        return Ok(board.download(&image, &identity, &args.shard)?);
     };
     let mut qemu = Command::new("qemu-system-arm");
     let status =
@@ -165,7 +175,9 @@ pub(super) struct ProvisionArgs {
     port: PortSpec,
     /// What `fairtier gateway enroll --serial` wrote for the board: samples are sealed with its key
     #[arg(long)]
-    page: PathBuf,
+    identity: PathBuf,
+    #[arg(long = "page", hide = true, value_parser = renamed_page)]
+    _page: Option<Infallible>,
     /// What `fairtier board shard` wrote; without it, samples are chosen as there
     #[arg(long)]
     shard: Option<PathBuf>,
@@ -183,8 +195,8 @@ pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
     };
     // Before a board is waited for.
     BytesShard::parse(&file).context("no samples for a board; `fairtier board shard` writes such files")?;
-    let at = || args.page.display().to_string();
-    let page = Page::decode(&fs::read(&args.page).with_context(at)?).with_context(at)?;
+    let at = || args.identity.display().to_string();
+    let identity = BoardIdentity::decode(&fs::read(&args.identity).with_context(at)?).with_context(at)?;
     eprintln!("waiting for the board");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -192,7 +204,7 @@ pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
         let watcher = tokio::spawn(port::watch(args.port.clone(), arrived));
         let mut port = ports.recv().await.ok_or_else(|| anyhow!("the port can not be opened"))?;
         let progress = |there: usize| eprint!("\r{there} of {} bytes", file.len());
-        let sent = provision::provision(&mut port.stream, &page, &file, progress).await;
+        let sent = provision::provision(&mut port.stream, &identity, &file, progress).await;
         eprintln!();
         watcher.abort();
         sent?;
@@ -219,4 +231,24 @@ pub(super) fn shard(args: &ShardArgs) -> Result<()> {
     let (train, test, bytes) = (shard.train_len(), shard.test_len(), file.len());
     let out = args.out.display();
     Ok(print(&format!("{out}: {train} training and {test} test samples, {bytes} bytes\n"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    #[derive(Parser, Debug)]
+    struct Cli {
+        #[command(flatten)]
+        board: super::super::Board,
+    }
+
+    #[test]
+    fn the_earlier_name_of_identity_is_refused_with_the_present_one() {
+        for command in [&["flash", "microbit"][..], &["provision", "unix:board.sock"]] {
+            let arguments = [&["board"], command, &["--page", "m4.page", "--shard", "m4.shard"]].concat();
+            let error = Cli::try_parse_from(arguments).unwrap_err().to_string();
+            assert!(error.contains("use `--identity m4.page`"), "{error}");
+        }
+    }
 }

@@ -21,9 +21,9 @@ pub(super) const BOARD: &str = "\
 Examples:
   fairtier board shard --share 0/14 --out m4.shard
       samples for a board: the first of 14 parts of the built-in digits
-  fairtier board flash mps2-an386 --page m4.page --shard m4.shard --serial unix:boards.sock
+  fairtier board flash mps2-an386 --identity m4.board --shard m4.shard --serial unix:boards.sock
       start an emulated board that is plugged into the bridge's socket
-  fairtier board provision /dev/ttyACM0 --page m4.page --share 0/14
+  fairtier board provision /dev/ttyACM0 --identity m4.board --share 0/14
       give a board samples over the serial line
   fairtier board monitor /dev/ttyACM0
       ask a board how it is doing";
@@ -44,10 +44,10 @@ Examples:
 
 pub(super) const FLASH: &str = "\
 Examples:
-  fairtier board flash mps2-an386 --page m4.page --shard m4.shard --serial unix:boards.sock   starts an emulated board
-  fairtier board flash stm32f407 --page f4.page --shard f4.shard                              writes a real one
+  fairtier board flash mps2-an386 --identity m4.board --shard m4.shard --serial unix:boards.sock   starts an emulated board
+  fairtier board flash stm32f407 --identity f4.board --shard f4.shard                              writes a real one
 
-The secret that the board's noise is drawn from is made in m4.secret, beside the page, and is the same next time.";
+The secret that the board's noise is drawn from is made in m4.secret, beside the board identity, and is the same next time.";
 
 pub(super) const MONITOR: &str = "\
 Examples:
@@ -58,10 +58,10 @@ No bridge may have the port open.";
 
 pub(super) const PROVISION: &str = "\
 Examples:
-  fairtier board provision /dev/ttyACM0 --page m4.page --share 0/14
-  fairtier board provision unix:board.sock --page m4.page --shard m4.shard
+  fairtier board provision /dev/ttyACM0 --identity m4.board --share 0/14
+  fairtier board provision unix:board.sock --identity m4.board --shard m4.shard
 
-The page is that of `fairtier gateway enroll --serial`: a board takes samples only from a holder of its key. It keeps them in
+`fairtier gateway enroll --serial` writes the board identity: a board takes samples only from a holder of its key. It keeps them in
 RAM, so they are gone after a reset. No bridge may have the port open.";
 
 pub(super) const SHARD: &str = "\

@@ -6,7 +6,7 @@ use crate::host::args::DataArgs;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use common::files::{self, MAX_MODEL};
-use models::infer::Model;
+use models::infer::TractModel;
 use serde_json::json;
 
 use super::print;
@@ -33,7 +33,7 @@ enum Format {
 
 pub(crate) fn predict(args: &PredictArgs) -> Result<()> {
     let file = files::read(&args.model, MAX_MODEL).with_context(|| args.model.display().to_string())?;
-    let model = Model::load(&file).with_context(|| args.model.display().to_string())?;
+    let model = TractModel::load(&file).with_context(|| args.model.display().to_string())?;
     let samples = args.data.samples()?;
     if samples.inputs() != model.inputs() {
         bail!("the model takes {} numbers per sample, the data has {}", model.inputs(), samples.inputs());

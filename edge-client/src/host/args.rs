@@ -13,8 +13,8 @@ use common::{
 
 use super::privacy::{self, PrivacyError};
 use crate::data::{
-    DataError, Part, Samples, VecShard, digits,
-    load::{self, CsvOptions, LabelColumn, LoadError},
+    DataError, DataSplit, Samples, VecShard, digits,
+    load::{self, CsvColumn, CsvOptions, LoadError},
     partition,
 };
 
@@ -44,10 +44,10 @@ pub struct DataArgs {
     pub csv: Option<PathBuf>,
     /// Column of the label in the CSV file: first, last, a number from 1, or a name of the header
     #[arg(long, default_value = "last")]
-    pub label_column: LabelColumn,
+    pub label_column: CsvColumn,
     /// Column of a sensitive attribute in the CSV file, which is then no feature; written as the label's
     #[arg(long, requires = "csv")]
-    pub attribute: Option<LabelColumn>,
+    pub attribute: Option<CsvColumn>,
     /// How many values the attribute has in the whole fleet, numbered from 0
     #[arg(long, default_value_t = 2, requires = "attribute")]
     pub attributes: u32,
@@ -60,7 +60,7 @@ pub struct DataArgs {
     /// How shares are formed
     #[arg(long, default_value = "dominant-class")]
     pub partition: Partition,
-    /// Part of the samples that is only evaluated on
+    /// DataSplit of the samples that is only evaluated on
     #[arg(long, default_value_t = 0.2)]
     pub test_fraction: f64,
     /// Seed of partition and split
@@ -79,7 +79,7 @@ pub enum Partition {
     TwoClasses,
 }
 
-/// Part `index` of `count`.
+/// DataSplit `index` of `count`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Share {
     pub index: usize,
@@ -115,7 +115,7 @@ impl DataArgs {
                     &CsvOptions { label: self.label_column.clone(), scale: self.scale, attribute },
                 )?
             }
-            (None, None) => Samples::of(&digits::all(), Part::Train)?,
+            (None, None) => Samples::of(&digits::all(), DataSplit::Train)?,
         })
     }
 
@@ -165,7 +165,7 @@ pub struct PrivacyArgs {
 }
 
 impl PrivacyArgs {
-    /// With the secret that lies beside an identity or a page; it is made on first use.
+    /// With the secret that lies beside an identity file; it is made on first use.
     pub fn beside(&self, identity: &Path) -> Result<Privacy, PrivacyError> {
         let policy =
             self.max_epsilon.map(|max_epsilon| Policy { max_epsilon, max_answers: self.max_private_rounds });

@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const HASTE: u32 = 4;
 
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct ReconnectBackoff {
     rng: Rng,
     place: Duration,
     /// About the last place of all.
@@ -32,7 +32,7 @@ pub struct Pace {
     pause: Duration,
 }
 
-impl Pace {
+impl ReconnectBackoff {
     pub fn new(device: &DeviceId) -> Self {
         let rng = Rng::new(u64::from(crc32(device.as_str().as_bytes())));
         Self { rng, place: Duration::ZERO, spread: Duration::ZERO, pause: FIRST_PAUSE }
@@ -69,23 +69,23 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_begin_anew() {
-        let mut pace = Pace::new(&"cam-1".parse().unwrap());
+        let mut backoff = ReconnectBackoff::new(&"cam-1".parse().unwrap());
         let near = |pause: Duration, seconds: f32| {
             let share = pause.as_secs_f32() / seconds;
             assert!((0.75..=1.25).contains(&share), "{pause:?} instead of {seconds} s");
         };
         for seconds in [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] {
-            near(pace.pause(false), seconds);
+            near(backoff.pause(false), seconds);
         }
-        pace.reset();
-        near(pace.pause(false), 0.5);
+        backoff.reset();
+        near(backoff.pause(false), 0.5);
         // With a place among many.
-        pace.reset();
-        pace.told(common::Duration::from_secs(110));
-        near(pace.pause(false) - Duration::from_secs(100), 0.5);
-        pace.reset();
-        near(pace.pause(true) - Duration::from_secs(25), 0.5);
-        let later: Vec<_> = (0..200).map(|turn| pace.pause(turn % 2 == 0).as_secs_f32()).collect();
+        backoff.reset();
+        backoff.told(common::Duration::from_secs(110));
+        near(backoff.pause(false) - Duration::from_secs(100), 0.5);
+        backoff.reset();
+        near(backoff.pause(true) - Duration::from_secs(25), 0.5);
+        let later: Vec<_> = (0..200).map(|turn| backoff.pause(turn % 2 == 0).as_secs_f32()).collect();
         assert!(later.iter().all(|&seconds| seconds < 140.0));
         assert!(later.iter().filter(|&&seconds| seconds > 75.0).count() > 50, "{later:?}");
     }

@@ -9,11 +9,11 @@ use std::{
 
 use common::{
     privacy::Privacy,
-    sealed::{Page, PageError},
+    sealed::{BoardIdentity, BoardIdentityError},
 };
 use serde::Deserialize;
 
-use crate::data::{BytesShard, DataError, Images, Part, Shard};
+use crate::data::{BytesShard, DataError, DataSplit, Images, Shard};
 
 /// The descriptions that the firmware was built with.
 const BOARDS: [&str; 10] = [
@@ -58,7 +58,7 @@ pub enum Arithmetic {
 pub struct Memory {
     pub flash: Region,
     pub ram: Region,
-    /// Where the identity page and the samples lie.
+    /// Where the board identity and the samples lie.
     pub identity: u32,
     pub shard: u32,
 }
@@ -106,7 +106,7 @@ pub enum FlashError {
     #[error("probe-rs: {0}")]
     Io(#[from] io::Error),
     #[error(transparent)]
-    Page(#[from] PageError),
+    BoardIdentity(#[from] BoardIdentityError),
     #[error("the system has no randomness")]
     Randomness,
 }
@@ -122,19 +122,19 @@ pub enum PackError {
     Label,
 }
 
-/// A page with a new seed, so that no two starts of a board use the same nonces, and with what is the owner's. Whatever
-/// the page's writer has put in its place is not taken.
-pub fn refreshed_page(bytes: &[u8], privacy: Privacy) -> Result<Vec<u8>, FlashError> {
-    let mut page = Page { privacy, ..Page::decode(bytes)? };
+/// A board identity with a new seed, so that no two starts of a board use the same nonces, and with what is the owner's. Whatever
+/// the gateway has put in that place is not taken.
+pub fn refreshed_identity(bytes: &[u8], privacy: Privacy) -> Result<Vec<u8>, FlashError> {
+    let mut identity = BoardIdentity { privacy, ..BoardIdentity::decode(bytes)? };
     let random = rustls::crypto::ring::default_provider().secure_random;
-    random.fill(&mut page.seed).map_err(|_| FlashError::Randomness)?;
-    Ok(page.encode().to_vec())
+    random.fill(&mut identity.seed).map_err(|_| FlashError::Randomness)?;
+    Ok(identity.encode().to_vec())
 }
 
 /// Samples as a file for a board's flash: `levels * feature` as a byte each, where that is exact.
 pub fn pack_shard(shard: &impl Shard, levels: u8) -> Result<Vec<u8>, PackError> {
     let (inputs, scale) = (shard.inputs() as usize, f32::from(levels.max(1)));
-    let part = |part: Part| -> Result<(Vec<u8>, Vec<u8>), PackError> {
+    let part = |part: DataSplit| -> Result<(Vec<u8>, Vec<u8>), PackError> {
         let (mut features, mut labels, mut row) = (vec![], vec![], vec![0.0; inputs]);
         for index in 0..shard.len(part) {
             let label = shard.sample(part, index, &mut row)?;
@@ -149,7 +149,7 @@ pub fn pack_shard(shard: &impl Shard, levels: u8) -> Result<Vec<u8>, PackError> 
         }
         Ok((features, labels))
     };
-    let (train, test) = (part(Part::Train)?, part(Part::Test)?);
+    let (train, test) = (part(DataSplit::Train)?, part(DataSplit::Test)?);
     let train = Images::new(&train.0, &train.1, inputs)?;
     Ok(BytesShard::new(train, Images::new(&test.0, &test.1, inputs)?, 1.0 / scale)?.encode())
 }
@@ -170,15 +170,15 @@ impl Board {
         dir.join(format!("{}.elf", self.name))
     }
 
-    /// QEMU's arguments to run an image with its pages, its UART at `serial` (a chardev of QEMU).
-    pub fn qemu(&self, image: &Path, page: &Path, shard: &Path, serial: &str) -> Option<Vec<OsString>> {
+    /// QEMU's arguments to run an image with identity and samples, its UART at `serial` (a chardev of QEMU).
+    pub fn qemu(&self, image: &Path, identity: &Path, shard: &Path, serial: &str) -> Option<Vec<OsString>> {
         let machine = self.machine.as_deref()?;
         let mut args: Vec<OsString> =
             ["-M", machine, "-display", "none", "-monitor", "none", "-nodefaults", "-nic", "none"]
                 .map(OsString::from)
                 .to_vec();
         args.extend(["-kernel".into(), image.into(), "-serial".into(), serial.into()]);
-        for (file, address) in [(page, self.memory.identity), (shard, self.memory.shard)] {
+        for (file, address) in [(identity, self.memory.identity), (shard, self.memory.shard)] {
             // QEMU doubles commas in names.
             let file = file.display().to_string().replace(',', ",,");
             args.push("-device".into());
@@ -187,14 +187,14 @@ impl Board {
         Some(args)
     }
 
-    /// Writes image and pages to a real board with probe-rs, and starts it.
-    pub fn download(&self, image: &Path, page: &Path, shard: &Path) -> Result<(), FlashError> {
+    /// Writes image, identity and samples to a real board with probe-rs, and starts it.
+    pub fn download(&self, image: &Path, identity: &Path, shard: &Path) -> Result<(), FlashError> {
         let chip = self.chip.as_deref().ok_or_else(|| FlashError::NoWay(self.name.clone()))?;
         if Command::new("probe-rs").arg("--version").output().is_err() {
             return Err(FlashError::NoProbe);
         }
-        let Memory { identity, shard: samples, .. } = self.memory;
-        for (file, address) in [(image, None), (page, Some(identity)), (shard, Some(samples))] {
+        let Memory { identity: identity_at, shard: shard_at, .. } = self.memory;
+        for (file, address) in [(image, None), (identity, Some(identity_at)), (shard, Some(shard_at))] {
             let mut command = Command::new("probe-rs");
             command.args(["download", "--chip", chip]);
             if let Some(address) = address {
@@ -216,14 +216,14 @@ mod tests {
     #[test]
     fn digits_are_packed_exactly_and_other_numbers_are_refused() {
         use crate::data::{Samples, digits};
-        let digits = Samples::of(&digits::all(), Part::Test).unwrap().select(&[0, 1, 2, 3]).unwrap();
+        let digits = Samples::of(&digits::all(), DataSplit::Test).unwrap().select(&[0, 1, 2, 3]).unwrap();
         let shard = digits.split(0.25, 1).unwrap();
         let file = pack_shard(&shard, 16).unwrap();
         let read = BytesShard::parse(&file).unwrap();
         let (mut ours, mut theirs) = ([0.0; 64], [0.0; 64]);
         for index in 0..shard.train_len() {
-            let label = shard.sample(Part::Train, index, &mut theirs).unwrap();
-            assert_eq!(read.sample(Part::Train, index, &mut ours), Ok(label));
+            let label = shard.sample(DataSplit::Train, index, &mut theirs).unwrap();
+            assert_eq!(read.sample(DataSplit::Train, index, &mut ours), Ok(label));
             assert_eq!(ours, theirs);
         }
         assert!(matches!(pack_shard(&shard, 3), Err(PackError::Level { .. })));

@@ -10,7 +10,7 @@ use std::{io, net::SocketAddr, str::FromStr, sync::Arc, time::Duration};
 use common::{
     Code, DeviceId,
     certificate::{self, common_name},
-    enrol::{ALPN, Question, SERVER_ISSUED},
+    enrol::{ALPN, EnrolRequest, SERVER_ISSUED},
     printable::printable,
     wire::SERVER_NAME,
 };
@@ -28,13 +28,13 @@ use rustls::{
 };
 
 use super::{
+    freshness::digest,
     identity::{Identity, IdentityError, server_certificate},
-    newest::digest,
     quic::{self, LinkError, OLD_SERVER},
-    verify::{Check, Verifier},
+    verify::{CertificateCheck, Verifier},
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Two certificates are far below this.
 const MAX_ANSWER: usize = 16 << 10;
 
@@ -56,6 +56,8 @@ pub enum EnrolError {
     Link(String),
     #[error("no key can be made: {0}")]
     Key(#[from] rcgen::Error),
+    #[error("the public key is too long for the protocol")]
+    KeyLength,
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
     #[error(transparent)]
@@ -100,29 +102,29 @@ pub async fn enrol(server: SocketAddr, token: &Token) -> Result<String, EnrolErr
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
-    let wanted = Wanted { authority: token.authority, name: token.device.as_str(), server: 0 };
-    ask(server, tls, Some(token.secret), &wanted, None).await
+    let expected = ExpectedAnswer { authority: token.authority, name: token.device.as_str(), server: 0 };
+    ask(server, tls, Some(token.secret), &expected, None).await
 }
 
 /// Trades the present identity for one with a new key. The present one is good until the new one is used.
 pub async fn renew(server: SocketAddr, identity: &Identity) -> Result<String, EnrolError> {
-    let wanted = Wanted::of(identity)?;
-    ask(server, identity.tls().as_ref().clone(), None, &wanted, Some(identity)).await
+    let expected = ExpectedAnswer::of(identity)?;
+    ask(server, identity.tls().as_ref().clone(), None, &expected, Some(identity)).await
 }
 
 /// What an answer must say.
-struct Wanted<'a> {
+struct ExpectedAnswer<'a> {
     /// SHA-256 of its certificate.
     authority: [u8; 32],
     name: &'a str,
-    /// When the newest certificate of the server was issued that is known.
+    /// When the freshness certificate of the server was issued that is known.
     server: u64,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> ExpectedAnswer<'a> {
     fn of(identity: &'a Identity) -> Result<Self, EnrolError> {
         let name = identity.name().ok_or(EnrolError::Answer("is for an identity without a name"))?;
-        Ok(Self { authority: identity.authority(), name, server: identity.newest().seen() })
+        Ok(Self { authority: identity.authority(), name, server: identity.freshness().seen() })
     }
 
     /// The certificates of an answer that is what was asked for, and nothing else of it.
@@ -134,7 +136,7 @@ impl<'a> Wanted<'a> {
         if digest(&authority) != self.authority {
             return Err(EnrolError::Answer("has another authority than this device trusts"));
         }
-        if common_name(&device) != Some(self.name) {
+        if common_name(&device).as_deref() != Some(self.name) {
             return Err(EnrolError::Answer("is for another device's name"));
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -173,7 +175,7 @@ async fn ask(
     server: SocketAddr,
     mut tls: rustls::ClientConfig,
     secret: Option<[u8; 32]>,
-    wanted: &Wanted<'_>,
+    expected: &ExpectedAnswer<'_>,
     identity: Option<&Identity>,
 ) -> Result<String, EnrolError> {
     tls.alpn_protocols = vec![ALPN.to_vec()];
@@ -183,17 +185,17 @@ async fn ask(
     let connecting = endpoint.connect_with(config, server, SERVER_NAME).map_err(|error| link(&error))?;
     let exchange = async {
         let connection = connecting.await.map_err(|error| {
-            let old = identity.is_some_and(|identity| identity.newest().take_refused());
+            let old = identity.is_some_and(|identity| identity.freshness().take_refused());
             if old { EnrolError::Link(OLD_SERVER.into()) } else { unproven(&error) }
         })?;
         if let Some(identity) = identity {
             identity.note_server(&connection);
         }
-        let bundle = trade(&connection, secret, wanted).await?;
+        let bundle = trade(&connection, secret, expected).await?;
         connection.close(VarInt::from_u32(0), b"");
         Ok::<_, EnrolError>(bundle)
     };
-    let bundle = tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| late())??;
+    let bundle = tokio::time::timeout(ANSWER_TIMEOUT, exchange).await.map_err(|_| late())??;
     endpoint.wait_idle().await;
     Ok(bundle)
 }
@@ -201,19 +203,20 @@ async fn ask(
 /// Trades the identity of an open connection for one with a new key. The present one is good until the new one is
 /// used.
 pub(super) async fn renew_on(connection: &Connection, identity: &Identity) -> Result<String, EnrolError> {
-    let wanted = Wanted::of(identity)?;
-    tokio::time::timeout(PATIENCE, trade(connection, None, &wanted)).await.map_err(|_| late())?
+    let expected = ExpectedAnswer::of(identity)?;
+    tokio::time::timeout(ANSWER_TIMEOUT, trade(connection, None, &expected)).await.map_err(|_| late())?
 }
 
 /// Makes a key, asks for its certificate on a stream of its own, and gives both as a bundle.
 async fn trade(
     connection: &Connection,
     secret: Option<[u8; 32]>,
-    wanted: &Wanted<'_>,
+    expected: &ExpectedAnswer<'_>,
 ) -> Result<String, EnrolError> {
     let key = rcgen::KeyPair::generate()?;
-    let public = heapless::Vec::from_slice(rcgen::PublicKeyData::der_bytes(&key)).unwrap_or_default();
-    let question = Question { secret, key: public };
+    let public = heapless::Vec::from_slice(rcgen::PublicKeyData::der_bytes(&key));
+    let public = public.map_err(|_| EnrolError::KeyLength)?;
+    let question = EnrolRequest { secret, key: public };
     let (mut send, mut receive) = connection.open_bi().await.map_err(refused)?;
     let mut bytes = [0; 128];
     let bytes = postcard::to_slice(&question, &mut bytes).map_err(|error| link(&error))?;
@@ -224,9 +227,9 @@ async fn trade(
         .await
         .map_err(|error| connection.close_reason().map_or_else(|| link(&error), refused))?;
     let answer = String::from_utf8(answer).map_err(|error| link(&error))?;
-    let certificates = wanted.check(&answer, &key)?;
+    let certificates = expected.check(&answer, &key)?;
     let server = server_certificate(connection).map_or(0, |server| certificate::issued(&server));
-    let server = server.max(wanted.server);
+    let server = server.max(expected.server);
     let bundle = format!("{SERVER_ISSUED}{server}\n{certificates}{}", key.serialize_pem());
     // Whatever is written can be used.
     Identity::parse(bundle.as_bytes())?;
@@ -246,7 +249,7 @@ fn advice(code: Code) -> &'static str {
 }
 
 fn late() -> EnrolError {
-    EnrolError::Link(format!("nothing within {PATIENCE:?}"))
+    EnrolError::Link(format!("nothing within {ANSWER_TIMEOUT:?}"))
 }
 
 fn unproven(error: &quinn::ConnectionError) -> EnrolError {
@@ -267,7 +270,7 @@ struct Pinned {
     provider: Arc<CryptoProvider>,
 }
 
-impl Check for Pinned {
+impl CertificateCheck for Pinned {
     fn check(
         &self,
         server: &CertificateDer<'_>,
@@ -341,12 +344,12 @@ mod tests {
         let [ours, theirs, key, other] = [(); 4].map(|()| KeyPair::generate().unwrap());
         let [certificate, root] = issue(&ours, "cam-1", &key);
         let authority = digest(&CertificateDer::from_pem_slice(root.as_bytes()).unwrap());
-        let wanted = Wanted { authority, name: "cam-1", server: 0 };
+        let expected = ExpectedAnswer { authority, name: "cam-1", server: 0 };
         let good = format!("{certificate}{root}");
-        assert_eq!(wanted.check(&good, &key).unwrap(), good.replace('\r', ""));
+        assert_eq!(expected.check(&good, &key).unwrap(), good.replace('\r', ""));
         // What else it says is left out: a key, or that the server is of a far future.
         let more = format!("{SERVER_ISSUED}{}\n{}{good}{SERVER_ISSUED}1\n", u64::MAX, other.serialize_pem());
-        assert_eq!(wanted.check(&more, &key).unwrap(), good.replace('\r', ""));
+        assert_eq!(expected.check(&more, &key).unwrap(), good.replace('\r', ""));
 
         let [forged, foreign] = issue(&theirs, "cam-1", &key);
         let [renamed, _] = issue(&ours, "cam-2", &key);
@@ -360,7 +363,7 @@ mod tests {
             (format!("{certificate}{root}{foreign}"), "not two certificates"),
             (String::new(), "not two certificates"),
         ] {
-            let error = wanted.check(&answer, &key).unwrap_err().to_string();
+            let error = expected.check(&answer, &key).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! The newest certificate of the server that this device has seen: those before it are refused.
+//! The freshness certificate of the server that this device has seen: those before it are refused.
 //!
 //! A server whose key was stolen gets a new one (`fairtier gateway rotate-server-key`). A device cannot be told that the earlier
 //! certificate is revoked, and many have no clock; but the moment of issue in it only ever grows.
@@ -31,11 +31,11 @@ use rustls::{
 };
 use tracing::warn;
 
-use super::verify::Check;
+use super::verify::CertificateCheck;
 
 /// Verifies servers as WebPKI does, and that their certificate is not older than one that was seen.
 #[derive(Debug)]
-pub(super) struct Newest {
+pub(super) struct FreshnessVerifier {
     inner: Arc<WebPkiServerVerifier>,
     /// SHA-256, in hex.
     authority: String,
@@ -45,7 +45,7 @@ pub(super) struct Newest {
     refused: AtomicBool,
 }
 
-impl Newest {
+impl FreshnessVerifier {
     /// `bundle` is the identity.
     pub fn new(inner: Arc<WebPkiServerVerifier>, authority: &[u8], bundle: &[u8]) -> Self {
         let seen = AtomicU64::new(stated(bundle));
@@ -103,8 +103,9 @@ fn beside(identity: &Path) -> PathBuf {
 }
 
 pub(super) fn digest(bytes: &[u8]) -> [u8; 32] {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    digest.as_ref().try_into().unwrap_or_default()
+    let mut digest = [0; 32];
+    digest.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref());
+    digest
 }
 
 fn fingerprint(certificate: &[u8]) -> String {
@@ -118,7 +119,7 @@ fn stated(bundle: &[u8]) -> u64 {
     line.and_then(|seconds| str::from_utf8(seconds).ok()?.trim().parse().ok()).unwrap_or(0)
 }
 
-impl Check for Arc<Newest> {
+impl CertificateCheck for Arc<FreshnessVerifier> {
     fn check(
         &self,
         server: &CertificateDer<'_>,
@@ -141,7 +142,7 @@ mod tests {
 
     use common::{
         TierSet,
-        certificate::{TERMS_OID, Terms},
+        certificate::{GRANT_OID, Grant},
     };
     use rcgen::{CertificateParams, CustomExtension, KeyPair};
     use rustls::RootCertStore;
@@ -150,17 +151,17 @@ mod tests {
 
     fn certificate(issued: u64) -> CertificateDer<'static> {
         let mut params = CertificateParams::new(vec![]).unwrap();
-        let terms = Terms::encode(issued, TierSet::EMPTY).to_vec();
-        params.custom_extensions = vec![CustomExtension::from_oid_content(&TERMS_OID, terms)];
+        let grant = Grant::encode(issued, TierSet::EMPTY).to_vec();
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&GRANT_OID, grant)];
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
     }
 
-    fn newest(bundle: &str, authority: &CertificateDer<'static>) -> Newest {
+    fn freshness(bundle: &str, authority: &CertificateDer<'static>) -> FreshnessVerifier {
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let inner = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().unwrap();
-        Newest::new(inner, authority, bundle.as_bytes())
+        FreshnessVerifier::new(inner, authority, bundle.as_bytes())
     }
 
     #[test]
@@ -168,15 +169,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let identity = dir.path().join("cam-1.pem");
         let (ours, theirs) = (certificate(1), certificate(1));
-        let first = newest("server-issued: 70\n-----BEGIN", &ours);
+        let first = freshness("server-issued: 70\n-----BEGIN", &ours);
         assert_eq!(first.seen(), 70);
         first.note(&certificate(60), Some(&identity));
         assert!(!beside(&identity).exists() && first.seen() == 70);
         first.note(&certificate(90), Some(&identity));
         let recalled = |bundle: &str, authority| {
-            let newest = newest(bundle, authority);
-            newest.recall(&identity);
-            newest.seen()
+            let freshness = freshness(bundle, authority);
+            freshness.recall(&identity);
+            freshness.seen()
         };
         assert_eq!(recalled("server-issued: 70", &ours), 90);
         assert_eq!(recalled("", &ours), 90);

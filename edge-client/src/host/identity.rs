@@ -9,7 +9,7 @@ use std::{
 };
 
 use common::{
-    certificate::{Terms, common_name},
+    certificate::{Grant, common_name},
     files::{self, MAX_CREDENTIAL},
     printable::printable,
     wire::ALPN,
@@ -22,7 +22,7 @@ use rustls::{
 };
 
 use super::{
-    newest::{Newest, digest},
+    freshness::{FreshnessVerifier, digest},
     verify::Verifier,
 };
 
@@ -41,13 +41,13 @@ pub enum IdentityError {
 #[derive(Clone, Debug)]
 pub struct Identity {
     tls: Arc<rustls::ClientConfig>,
-    terms: Option<Terms>,
+    grant: Option<Grant>,
     /// Of the device.
     name: Option<String>,
     /// SHA-256 of the device's certificate, and of the fleet's authority.
     certificate: [u8; 32],
     authority: [u8; 32],
-    newest: Arc<Newest>,
+    freshness: Arc<FreshnessVerifier>,
     /// Where it was read from, and where a new one goes.
     file: Option<PathBuf>,
 }
@@ -57,7 +57,7 @@ impl Identity {
         let pem = files::read(path, MAX_CREDENTIAL)
             .map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
         let this = Self { file: Some(path.to_owned()), ..Self::parse(&pem)? };
-        this.newest.recall(path);
+        this.freshness.recall(path);
         Ok(this)
     }
 
@@ -68,15 +68,15 @@ impl Identity {
         let [device, authority] = <[_; 2]>::try_from(certificates)
             .map_err(|found| IdentityError::Bundle(format!("{} certificates instead of 2", found.len())))?;
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(bundle)?;
-        let (terms, certificate) = (Terms::of(&device), digest(&device));
-        let name = common_name(&device).map(str::to_owned);
+        let (grant, certificate) = (Grant::of(&device), digest(&device));
+        let name = common_name(&device);
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         let verifier = verifier.build().map_err(|error| IdentityError::Bundle(printable(&error)))?;
-        let newest = Arc::new(Newest::new(verifier, &authority, pem));
-        let verifier = Verifier { check: newest.clone(), provider: provider.clone() };
+        let freshness = Arc::new(FreshnessVerifier::new(verifier, &authority, pem));
+        let verifier = Verifier { check: freshness.clone(), provider: provider.clone() };
         let mut tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
@@ -84,7 +84,7 @@ impl Identity {
             .with_client_auth_cert(vec![device], key)?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let authority = digest(&authority);
-        Ok(Self { tls: Arc::new(tls), terms, name, certificate, authority, newest, file: None })
+        Ok(Self { tls: Arc::new(tls), grant, name, certificate, authority, freshness, file: None })
     }
 
     /// Where it was read from.
@@ -95,9 +95,9 @@ impl Identity {
     /// When it is time for a new one; never if it does not say when it was made. A clock that is behind that moment
     /// is wrong, so now is as good as any time.
     pub(super) fn renewal(&self, now: SystemTime) -> Option<SystemTime> {
-        let terms = self.terms?;
-        let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(terms.issued);
-        let due = SystemTime::UNIX_EPOCH + Duration::from_secs(terms.renewal());
+        let grant = self.grant?;
+        let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(grant.issued);
+        let due = SystemTime::UNIX_EPOCH + Duration::from_secs(grant.renewal());
         Some(if now < issued { now } else { due })
     }
 
@@ -117,14 +117,14 @@ impl Identity {
     }
 
     /// What is known of the server's certificates.
-    pub(super) fn newest(&self) -> &Newest {
-        &self.newest
+    pub(super) fn freshness(&self) -> &FreshnessVerifier {
+        &self.freshness
     }
 
     /// Remembers whom this connection leads to.
     pub(super) fn note_server(&self, connection: &Connection) {
         if let Some(server) = server_certificate(connection) {
-            self.newest.note(&server, self.file());
+            self.freshness.note(&server, self.file());
         }
     }
 

@@ -1,15 +1,17 @@
 //! The device on a machine with an operating system: QUIC link, reconnecting driver, files.
 
+mod advice;
 pub mod args;
+mod backoff;
 pub mod board;
 pub mod bridge;
 mod client;
-mod draft;
 pub mod enrol;
+pub mod footprint;
+mod freshness;
 mod identity;
-mod newest;
-mod pace;
 pub mod privacy;
+mod private_file;
 pub mod provision;
 mod pull;
 mod quic;
@@ -17,8 +19,8 @@ pub mod refusals;
 mod renewal;
 mod verify;
 
-pub use client::{Client, ClientError, Conclusion, SILENCE};
-pub use draft::Draft;
+pub use backoff::ReconnectBackoff;
+pub use client::{Client, ClientError, Conclusion, SILENCE, SaveModel};
 pub use identity::{Identity, IdentityError};
-pub use pace::Pace;
+pub use private_file::PrivateFile;
 pub use quic::client_config;

@@ -1,4 +1,4 @@
-//! The owner's files beside an identity (or a board's page), which no gateway has made or seen:
+//! The owner's files beside an identity of a device or board, which no gateway has made or seen:
 //!
 //! ```text
 //! cam-1.secret    what noise is drawn from: 64 hexadecimal digits
@@ -16,7 +16,7 @@ use std::{
 use common::privacy::{SECRET, Secret};
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::{draft::Draft, enrol::EnrolError};
+use super::{enrol::EnrolError, private_file::PrivateFile};
 use crate::{session::Spent, train::Charge};
 
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum PrivacyError {
     Random,
 }
 
-/// Where the secret of an identity or of a board's page lies.
+/// Where the secret of a device's or board's identity lies.
 pub fn secret_file(identity: &Path) -> PathBuf {
     identity.with_extension("secret")
 }
@@ -56,7 +56,7 @@ pub fn secret(path: &Path) -> Result<Secret, PrivacyError> {
         let _ = write!(text, "{byte:02x}");
         text
     });
-    Draft::open(path)?.keep(&format!("{text}\n"))?;
+    PrivateFile::create(path)?.commit(&format!("{text}\n"))?;
     Ok(Secret::new(bytes))
 }
 
@@ -72,7 +72,7 @@ pub fn save_spent(path: &Path, spent: &Spent) -> Result<(), PrivacyError> {
     for Charge { question, answer } in spent.last() {
         let _ = writeln!(text, "{question:016x} {answer:016x}");
     }
-    Ok(Draft::open(path)?.keep(&text)?)
+    Ok(PrivateFile::create(path)?.commit(&text)?)
 }
 
 fn parse_spent(text: &str) -> Option<Spent> {

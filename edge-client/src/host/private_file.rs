@@ -1,31 +1,31 @@
-//! An identity file on its way to its place: see [`common::files::Draft`].
+//! An identity file on its way to its place: see [`common::files::AtomicFile`].
 
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
-use common::files::{self, Secrecy};
+use common::files::{AtomicFile, Secrecy};
 
 use super::enrol::EnrolError;
 
 /// Only its owner can read it. Dropped before it is in its place, nothing is left.
 #[derive(Debug)]
-pub struct Draft {
-    draft: files::Draft,
+pub struct PrivateFile {
+    file: AtomicFile,
     path: PathBuf,
 }
 
-impl Draft {
+impl PrivateFile {
     /// Fails where an identity could not be written, before a token is spent on it.
-    pub fn open(path: &Path) -> Result<Self, EnrolError> {
-        let draft = files::Draft::open(path, Secrecy::Secret).map_err(|source| failed(path, source))?;
-        Ok(Self { draft, path: path.to_owned() })
+    pub fn create(path: &Path) -> Result<Self, EnrolError> {
+        let file = AtomicFile::create(path, Secrecy::Secret).map_err(|source| failed(path, source))?;
+        Ok(Self { file, path: path.to_owned() })
     }
 
     /// Puts the identity into its place, for good: once it is used, the one before is worth nothing.
-    pub fn keep(self, bundle: &str) -> Result<(), EnrolError> {
-        self.draft.keep(bundle).map_err(|source| failed(&self.path, source))
+    pub fn commit(self, bundle: &str) -> Result<(), EnrolError> {
+        self.file.commit(bundle).map_err(|source| failed(&self.path, source))
     }
 }
 
@@ -44,12 +44,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cam-1.pem");
         fs::write(&path, "old").unwrap();
-        let draft = Draft::open(&path).unwrap();
+        let file = PrivateFile::create(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        draft.keep("new").unwrap();
+        file.commit("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        drop(Draft::open(&path).unwrap());
+        drop(PrivateFile::create(&path).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left of what was not kept");
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
     }
@@ -57,8 +57,8 @@ mod tests {
     #[test]
     fn a_place_that_can_not_be_written_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Draft::open(&dir.path().join("missing/cam-1.pem")).unwrap_err().to_string();
+        let error = PrivateFile::create(&dir.path().join("missing/cam-1.pem")).unwrap_err().to_string();
         assert!(error.contains("missing/cam-1.pem"), "{error}");
-        assert!(Draft::open(dir.path()).is_err());
+        assert!(PrivateFile::create(dir.path()).is_err());
     }
 }

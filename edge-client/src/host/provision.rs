@@ -1,10 +1,13 @@
-//! Gives a board its samples over the serial line, sealed with the key of its page; see [`crate::serial::Taken`].
+//! Gives a board its samples over the serial line, sealed with the key of its identity; see [`crate::serial::Taken`].
 
 use std::time::Duration;
 
 use common::{
     Code, DeviceId,
-    sealed::{Gate, Hail, Knock, MAX_PLAIN, Page, SEAL_HEAD, SEAL_OVERHEAD, SEAL_VERSION, STRANGER},
+    sealed::{
+        BoardIdentity, Hail, MAX_PLAIN, Responder, ResponderEvent, SEAL_HEAD, SEAL_OVERHEAD, SEAL_VERSION,
+        STRANGER,
+    },
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -14,7 +17,7 @@ use crate::serial::{
 };
 
 /// How long a board may take over a batch before a piece is repeated, and how often that is done.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PIECE_TIMEOUT: Duration = Duration::from_secs(2);
 const TRIES: u32 = 15;
 /// A board that hails again after so many answers does not accept them.
 const ANSWERS: u32 = 4;
@@ -26,9 +29,9 @@ pub enum ProvisionError {
     Room { need: usize, have: u32 },
     #[error("the board refuses the samples: {0}; write them with `fairtier board shard`")]
     Refused(Code),
-    #[error("the board is {board}, the page is that of {page}; use the page of this board")]
-    OtherBoard { board: DeviceId, page: DeviceId },
-    #[error("{0} does not accept the key of the page; use the page that was flashed last")]
+    #[error("the board is {board}, the identity is that of {identity}; use the identity of this board")]
+    OtherBoard { board: DeviceId, identity: DeviceId },
+    #[error("{0} does not accept the key of this identity; use the one that was flashed last")]
     OtherKey(DeviceId),
     #[error("the board's firmware is older than this program; flash the image that belongs to it")]
     Older,
@@ -40,15 +43,15 @@ pub enum ProvisionError {
     Line(#[from] std::io::Error),
 }
 
-/// Sends a file of samples and returns when they are the board's. `page` is the board's own. `progress` hears how many
+/// Sends a file of samples and returns when they are the board's. `identity` is that of the board. `progress` hears how many
 /// bytes are there.
 pub async fn provision<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    page: &Page,
+    identity: &BoardIdentity,
     file: &[u8],
     mut progress: impl FnMut(usize),
 ) -> Result<(), ProvisionError> {
-    let mut board = Cable::new(stream, page);
+    let mut board = Cable::new(stream, identity);
     let (mut next, mut tries) = (None, 0);
     while next.is_none_or(|next| next < file.len()) {
         match next {
@@ -56,7 +59,7 @@ pub async fn provision<S: AsyncRead + AsyncWrite + Unpin>(
             None => board.put(&[STRANGER]).await?,
             Some(next) => board.send_piece(file, next).await?,
         }
-        let taken = match tokio::time::timeout(PATIENCE, board.answer()).await {
+        let taken = match tokio::time::timeout(PIECE_TIMEOUT, board.answer()).await {
             Ok(taken) => taken?,
             Err(_) => {
                 tries += 1;
@@ -88,8 +91,8 @@ pub async fn provision<S: AsyncRead + AsyncWrite + Unpin>(
 /// The line to a board, and the session on it.
 struct Cable<'a, S> {
     stream: &'a mut S,
-    page: &'a Page,
-    gate: Gate,
+    identity: &'a BoardIdentity,
+    responder: Responder,
     decoder: Decoder<{ MAX_PACKET + 4 }>,
     /// Bytes that have arrived and are not looked at yet.
     bytes: Vec<u8>,
@@ -98,8 +101,15 @@ struct Cable<'a, S> {
 }
 
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Cable<'a, S> {
-    fn new(stream: &'a mut S, page: &'a Page) -> Self {
-        Self { stream, page, gate: Gate::of_holder(), decoder: Decoder::default(), bytes: vec![], answers: 0 }
+    fn new(stream: &'a mut S, identity: &'a BoardIdentity) -> Self {
+        Self {
+            stream,
+            identity,
+            responder: Responder::for_samples(),
+            decoder: Decoder::default(),
+            bytes: vec![],
+            answers: 0,
+        }
     }
 
     async fn put(&mut self, packet: &[u8]) -> Result<(), ProvisionError> {
@@ -108,12 +118,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Cable<'a, S> {
     }
 
     async fn send_piece(&mut self, file: &[u8], offset: usize) -> Result<(), ProvisionError> {
-        let piece = file.get(offset..file.len().min(offset + PIECE)).unwrap_or_default();
+        let piece = &file[offset..file.len().min(offset + PIECE)];
         let head = [(offset as u32).to_le_bytes(), (file.len() as u32).to_le_bytes()].concat();
         let frame = [&[SAMPLES][..], &head, piece].concat();
         let mut packet = [&[0; SEAL_HEAD][..], &frame, &[0; SEAL_OVERHEAD]].concat();
-        match self.gate.seal(&mut packet, frame.len()) {
-            Some(len) => self.put(packet.get(..len).unwrap_or_default()).await,
+        match self.responder.seal(&mut packet, frame.len()) {
+            Some(len) => self.put(&packet[..len]).await,
             None => Ok(()),
         }
     }
@@ -126,25 +136,25 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Cable<'a, S> {
                 self.check(hail)?;
             }
             let (mut reply, nonce) = ([0; MAX_PLAIN], fresh_nonce()?);
-            let (ours, key) = (&self.page.device, self.page.key);
+            let (ours, key) = (&self.identity.device, self.identity.key);
             let key_of = |device: &DeviceId| (device == ours).then_some(key);
-            match self.gate.handle(&mut packet, &mut reply, key_of, || nonce) {
-                Knock::Reply(len) => self.put(reply.get(..len).unwrap_or_default()).await?,
-                Knock::Frame { frame, .. } => {
+            match self.responder.handle(&mut packet, &mut reply, key_of, || nonce) {
+                ResponderEvent::Reply(len) => self.put(&reply[..len]).await?,
+                ResponderEvent::Frame { frame, .. } => {
                     self.answers = 0;
                     if let Some(taken) = Taken::decode(frame) {
                         return Ok(taken);
                     }
                 }
-                Knock::Nothing | Knock::Rejected(_) => {}
+                ResponderEvent::Nothing | ResponderEvent::Rejected(_) => {}
             }
         }
     }
 
     fn check(&mut self, hail: Hail) -> Result<(), ProvisionError> {
-        if hail.device != self.page.device {
-            let page = self.page.device.clone();
-            return Err(ProvisionError::OtherBoard { board: hail.device, page });
+        if hail.device != self.identity.device {
+            let identity = self.identity.device.clone();
+            return Err(ProvisionError::OtherBoard { board: hail.device, identity });
         }
         if hail.version != SEAL_VERSION {
             return Err(ProvisionError::Older);
@@ -190,8 +200,8 @@ mod tests {
         session::HeapArena,
     };
 
-    fn page(name: &str) -> Page {
-        Page {
+    fn identity(name: &str) -> BoardIdentity {
+        BoardIdentity {
             device: name.parse().unwrap(),
             key: [7; 32],
             seed: [1; 16],
@@ -205,9 +215,9 @@ mod tests {
     }
 
     /// A board at the other end of a cable, and how many samples it has in the end.
-    async fn give(page: &Page, file: &[u8]) -> (Result<(), ProvisionError>, u32) {
+    async fn give(identity: &BoardIdentity, file: &[u8]) -> (Result<(), ProvisionError>, u32) {
         let (mut host, mut cable) = tokio::io::duplex(256);
-        let own = self::page("m4");
+        let own = self::identity("m4");
         let budget = Budget { ram: 1 << 15, ..Budget::UNLIMITED };
         let data = BytesShard::EMPTY.summary();
         let profile = Profile {
@@ -238,27 +248,27 @@ mod tests {
         };
         let outcome = tokio::select! {
             () = run => unreachable!("a board runs for ever"),
-            outcome = provision(&mut host, page, file, |_| {}) => outcome,
+            outcome = provision(&mut host, identity, file, |_| {}) => outcome,
         };
         let train = board.samples(&room).map_or(0, |samples| samples.train_len());
         (outcome, train)
     }
 
     #[tokio::test]
-    async fn samples_are_given_with_the_page_of_the_board_and_no_other() {
-        let (given, samples_there) = give(&page("m4"), &samples()).await;
+    async fn samples_are_given_with_the_identity_of_the_board_and_no_other() {
+        let (given, samples_there) = give(&identity("m4"), &samples()).await;
         given.unwrap();
         assert_eq!(samples_there, 400);
-        let other = Page { key: [8; 32], ..page("m4") };
+        let other = BoardIdentity { key: [8; 32], ..identity("m4") };
         let (given, samples_there) = give(&other, &samples()).await;
         assert!(matches!(given, Err(ProvisionError::OtherKey(_))), "{given:?}");
         assert_eq!(samples_there, 0);
-        let (given, _) = give(&page("m5"), &samples()).await;
+        let (given, _) = give(&identity("m5"), &samples()).await;
         let said = given.unwrap_err().to_string();
-        assert_eq!(said, "the board is m4, the page is that of m5; use the page of this board");
-        let (given, _) = give(&page("m4"), &vec![0; 5000]).await;
+        assert_eq!(said, "the board is m4, the identity is that of m5; use the identity of this board");
+        let (given, _) = give(&identity("m4"), &vec![0; 5000]).await;
         assert!(matches!(given, Err(ProvisionError::Room { need: 5000, have: 4096 })), "{given:?}");
-        let (given, _) = give(&page("m4"), &[9; 100]).await;
+        let (given, _) = give(&identity("m4"), &[9; 100]).await;
         assert!(matches!(given, Err(ProvisionError::Refused(Code::WrongData))), "{given:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! Fetches the device's sub-model as an ONNX file.
 
 use common::{
+    TransferId,
     message::{Blob, ToAggregator, ToDevice},
     transfer::{Arrival, Incoming},
     wire::{self, Frame, crc32},
@@ -15,7 +16,7 @@ pub(super) struct Pull {
 /// What a frame meant for the pull.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "looked at once and dropped")]
-pub(super) enum Step {
+pub(super) enum PullStep {
     /// Nothing: the frame is for somebody else.
     Other,
     Say(ToAggregator),
@@ -27,43 +28,43 @@ pub(super) enum Step {
 const MAX_FILE: u32 = 1 << 30;
 
 impl Pull {
-    pub(super) fn handle_frame(&mut self, bytes: &[u8]) -> Step {
+    pub(super) fn handle_frame(&mut self, bytes: &[u8]) -> PullStep {
         match Frame::decode(bytes) {
             Ok(Frame::Control(body)) => match wire::control::<ToDevice>(body) {
                 Ok((ToDevice::Onnx(blob), _)) if blob.bytes <= MAX_FILE => {
                     let mut incoming = Incoming::new(blob.transfer, blob.bytes);
                     let fetch = incoming.fetch();
                     self.file = Some((blob, incoming, Vec::new()));
-                    Step::Say(ToAggregator::Fetch(fetch))
+                    PullStep::Say(ToAggregator::Fetch(fetch))
                 }
-                _ => Step::Other,
+                _ => PullStep::Other,
             },
             Ok(Frame::Chunk { transfer, offset, data }) => self.handle_chunk(transfer, offset, data),
-            Err(_) => Step::Other,
+            Err(_) => PullStep::Other,
         }
     }
 
-    fn handle_chunk(&mut self, transfer: u32, offset: u32, data: &[u8]) -> Step {
-        let Some((blob, incoming, file)) = &mut self.file else { return Step::Other };
+    fn handle_chunk(&mut self, transfer: TransferId, offset: u32, data: &[u8]) -> PullStep {
+        let Some((blob, incoming, file)) = &mut self.file else { return PullStep::Other };
         match incoming.handle_chunk(transfer, offset, data.len()) {
-            Arrival::Foreign => return Step::Other,
+            Arrival::Foreign => return PullStep::Other,
             Arrival::Gap => {
-                return incoming.refetch().map_or(Step::Quiet, |f| Step::Say(ToAggregator::Fetch(f)));
+                return incoming.refetch().map_or(PullStep::Quiet, |f| PullStep::Say(ToAggregator::Fetch(f)));
             }
             Arrival::Fresh => file.extend_from_slice(data),
             Arrival::Known => {}
         }
         if !incoming.is_done() {
-            return Step::Say(ToAggregator::Ack(incoming.ack()));
+            return PullStep::Say(ToAggregator::Ack(incoming.ack()));
         }
         if crc32(file) == blob.check {
             let file = std::mem::take(file);
             self.file = None;
-            Step::Done(file)
+            PullStep::Done(file)
         } else {
             *incoming = Incoming::new(blob.transfer, blob.bytes);
             file.clear();
-            Step::Say(ToAggregator::Fetch(incoming.fetch()))
+            PullStep::Say(ToAggregator::Fetch(incoming.fetch()))
         }
     }
 }

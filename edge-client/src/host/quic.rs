@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use common::{
-    Code, Versions,
+    Code, TransferId, Versions,
     printable::printable,
     transfer::{Lane, LinkLimits},
     wire::{self, SERVER_NAME},
@@ -79,7 +79,7 @@ impl From<ConnectionError> for LinkError {
     }
 }
 
-/// What a device speaks, newest first.
+/// What a device speaks, freshness first.
 const PROTOCOLS: [&[u8]; 2] = [wire::ALPN, wire::ALPN_4];
 
 /// What the peers have agreed to speak.
@@ -93,7 +93,7 @@ fn protocol(connection: &Connection) -> Option<Vec<u8>> {
 pub(super) struct QuicLink {
     connection: Connection,
     control: SendStream,
-    transfer: Option<(u32, SendStream)>,
+    transfer: Option<(TransferId, SendStream)>,
     frames: mpsc::Receiver<Result<Vec<u8>, LinkError>>,
     _readers: JoinSet<()>,
 }
@@ -135,7 +135,7 @@ pub(super) async fn connect(
     let connected = tokio::time::timeout(Duration::from_secs(10), connecting)
         .await
         .map_err(|_| LinkError::Lost("no answer within 10 s".into()))?;
-    let connection = connected.map_err(|error| match identity.newest().take_refused() {
+    let connection = connected.map_err(|error| match identity.freshness().take_refused() {
         true => LinkError::Lost(OLD_SERVER.into()),
         false => LinkError::before_proof(&error),
     })?;

@@ -2,9 +2,9 @@
 //!
 //! | what happens | the process |
 //! |---|---|
-//! | there is no proof who refuses: a packet before the handshake ends, another server, a protocol mismatch | tries again at the ordinary pace ([`super::Pace`]) |
+//! | there is no proof who refuses: a packet before the handshake ends, another server, a protocol mismatch | tries again at the ordinary backoff ([`super::ReconnectBackoff`]) |
 //! | the gateway refuses, authenticated by its certificate | tries again after 0.5 s, then twice as long each time, at most 10 minutes |
-//! | the gateway says "not enrolled" (E30) at least [`TRIES`] times in a row, over at least [`PATIENCE`] | ends |
+//! | the gateway says "not enrolled" (E30) at least [`TRIES`] times in a row, over at least [`LEAVE_AFTER`] | ends |
 //! | another process has joined with the same identity (E43) | ends |
 //! | the device has never joined, and its own arguments do not fit (E11, E31, E33, E34, E38, E39, E42) | ends |
 //!
@@ -17,7 +17,7 @@ use common::Code;
 /// Refusals in a row, each on a connection of its own, before a device takes "not enrolled" for true.
 pub const TRIES: u32 = 5;
 /// Time over which these refusals are spread, at least.
-pub const PATIENCE: Duration = Duration::from_secs(600);
+pub const LEAVE_AFTER: Duration = Duration::from_secs(600);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
@@ -32,7 +32,7 @@ pub enum Next {
 /// The refusals that a process has met since it last joined.
 #[derive(Clone, Debug)]
 pub struct Refusals {
-    patience: Duration,
+    leave_after: Duration,
     joined: bool,
     pause: Duration,
     /// "Not enrolled" in a row, and when the first of these came.
@@ -41,13 +41,13 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    pub fn new(patience: Duration) -> Self {
-        Self { patience, joined: false, pause: FIRST_PAUSE, unknown: 0, since: None }
+    pub fn new(leave_after: Duration) -> Self {
+        Self { leave_after, joined: false, pause: FIRST_PAUSE, unknown: 0, since: None }
     }
 
     /// The gateway has taken the device in.
     pub fn joined(&mut self) {
-        *self = Self { joined: true, ..Self::new(self.patience) };
+        *self = Self { joined: true, ..Self::new(self.leave_after) };
     }
 
     /// The gateway has proved who it is and refuses.
@@ -55,7 +55,7 @@ impl Refusals {
         if code == Code::UnknownDevice {
             self.unknown += 1;
             let since = *self.since.get_or_insert(now);
-            if self.unknown >= TRIES && now - since >= self.patience {
+            if self.unknown >= TRIES && now - since >= self.leave_after {
                 return Next::End;
             }
         } else {
@@ -99,12 +99,12 @@ mod tests {
     #[test]
     fn only_not_enrolled_ends_a_device_that_has_joined_and_only_after_tries_over_time() {
         for &code in Code::ALL {
-            let mut refusals = Refusals::new(PATIENCE);
+            let mut refusals = Refusals::new(LEAVE_AFTER);
             refusals.joined();
             match (code, endured(&mut refusals, code, 1000)) {
                 (Code::UnknownDevice, Some((tries, time))) => {
-                    assert!(tries >= TRIES && time >= PATIENCE, "{tries} {time:?}");
-                    assert!(time < 3 * PATIENCE, "{time:?}");
+                    assert!(tries >= TRIES && time >= LEAVE_AFTER, "{tries} {time:?}");
+                    assert!(time < 3 * LEAVE_AFTER, "{time:?}");
                 }
                 (Code::Displaced, Some((1, _))) => {}
                 (_, None) => {}
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_process_whose_own_arguments_do_not_fit_ends_unless_it_has_joined() {
-        let first = |code| Refusals::new(PATIENCE).refused(code, Instant::now());
+        let first = |code| Refusals::new(LEAVE_AFTER).refused(code, Instant::now());
         for code in [Code::WrongData, Code::DoesNotFit, Code::WrongIdentity, Code::TierNotAllowed] {
             assert_eq!(first(code), Next::End, "{code}");
         }
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_ten_minutes() {
-        let mut refusals = Refusals::new(PATIENCE);
+        let mut refusals = Refusals::new(LEAVE_AFTER);
         let pauses: Vec<_> = (0..13)
             .map(|_| match refusals.refused(Code::BadCertificate, Instant::now()) {
                 Next::TryAgain(pause) => pause.as_secs_f32(),

@@ -2,7 +2,7 @@
 //! the old one came from. The next connection uses it. The authority stays the present one, whatever the answer says.
 //!
 //! When it is time is a date, and the device's clock may be wrong: behind the moment of issue, or so far ahead that a
-//! certificate of just now seems to be old. Such a clock is not believed until it has agreed with the certificate once;
+//! certificate of just now seems to be old. Such a clock is not clock_trusted until it has agreed with the certificate once;
 //! the device measures two thirds of the certificate's life instead.
 
 use std::{
@@ -12,16 +12,16 @@ use std::{
 };
 
 use common::{
-    certificate::Terms,
+    certificate::Grant,
     files::{self, MAX_CREDENTIAL},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use tracing::{info, warn};
 
 use super::{
-    draft::Draft,
     enrol::{self, EnrolError},
     identity::Identity,
+    private_file::PrivateFile,
     quic::QuicLink,
 };
 
@@ -41,7 +41,7 @@ pub(super) struct Renewal {
 #[derive(Debug)]
 struct Timing {
     /// The clock has agreed with the certificate, so it may say that it is time.
-    believed: bool,
+    clock_trusted: bool,
     /// Whatever the clock says.
     latest: Instant,
     /// An attempt has failed.
@@ -52,8 +52,8 @@ impl Timing {
     /// `due` is the certificate's date.
     fn wait(&self, due: SystemTime, clock: SystemTime, now: Instant) -> Duration {
         let measured = self.latest.saturating_duration_since(now);
-        let wait = match due.duration_since(clock).unwrap_or_default() {
-            Duration::ZERO if !self.believed => measured,
+        let wait = match due.duration_since(clock).unwrap_or(Duration::ZERO) {
+            Duration::ZERO if !self.clock_trusted => measured,
             by_clock => by_clock.min(measured),
         };
         wait.max(self.not_before.saturating_duration_since(now)).min(LOOK)
@@ -67,11 +67,11 @@ impl Renewal {
         Self { identity, timing }
     }
 
-    fn timing(identity: &Identity, believed: bool) -> Option<Timing> {
+    fn timing(identity: &Identity, clock_trusted: bool) -> Option<Timing> {
         // Without a file a new identity would be lost with the process.
-        let patience = patience(identity.file()?)?;
+        let renewal_age = renewal_age(identity.file()?)?;
         let now = Instant::now();
-        Some(Timing { believed, latest: now + patience, not_before: now })
+        Some(Timing { clock_trusted, latest: now + renewal_age, not_before: now })
     }
 
     /// What to connect with.
@@ -137,7 +137,7 @@ impl Renewal {
     fn look_at_clock(&mut self) {
         let clock = SystemTime::now();
         if let (Some(timing), Some(due)) = (&mut self.timing, self.identity.renewal(clock)) {
-            timing.believed |= due > clock;
+            timing.clock_trusted |= due > clock;
         }
     }
 
@@ -147,8 +147,8 @@ impl Renewal {
         answer: impl Future<Output = Result<String, EnrolError>>,
     ) -> Result<(), EnrolError> {
         let Some(file) = self.identity.file() else { return Ok(()) };
-        let draft = Draft::open(file)?;
-        draft.keep(&answer.await?)?;
+        let new = PrivateFile::create(file)?;
+        new.commit(&answer.await?)?;
         let identity = Identity::load(file)?;
         self.timing = Self::timing(&identity, false);
         self.identity = identity;
@@ -158,17 +158,17 @@ impl Renewal {
 }
 
 /// Two thirds of a certificate's life, if it says how long that is.
-fn patience(file: &Path) -> Option<Duration> {
+fn renewal_age(file: &Path) -> Option<Duration> {
     let certificate = CertificateDer::from_pem_slice(&files::read(file, MAX_CREDENTIAL).ok()?).ok()?;
-    let terms = Terms::of(&certificate)?;
-    Some(Duration::from_secs(terms.renewal().saturating_sub(terms.issued)))
+    let grant = Grant::of(&certificate)?;
+    Some(Duration::from_secs(grant.renewal().saturating_sub(grant.issued)))
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use common::{TierSet, certificate::TERMS_OID};
+    use common::{TierSet, certificate::GRANT_OID};
     use rcgen::{CertificateParams, CustomExtension, Issuer, KeyPair};
 
     use super::*;
@@ -186,8 +186,8 @@ mod tests {
         let root = authority.self_signed(&authority_key).unwrap();
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.not_after = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(issued + life);
-        let terms = Terms::encode(issued, TierSet::ALL).to_vec();
-        params.custom_extensions = vec![CustomExtension::from_oid_content(&TERMS_OID, terms)];
+        let grant = Grant::encode(issued, TierSet::ALL).to_vec();
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&GRANT_OID, grant)];
         let certificate = params.signed_by(&key, &Issuer::new(authority, &authority_key)).unwrap();
         format!("{}{}{}", certificate.pem(), root.pem(), key.serialize_pem())
     }
@@ -211,13 +211,13 @@ mod tests {
         for issued in [now + 1000 * DAY, now - 1000 * DAY] {
             let renewal = renewed(issued, 30 * DAY);
             let timing = renewal.timing.as_ref().unwrap();
-            assert!(!timing.believed);
+            assert!(!timing.clock_trusted);
             assert_eq!(renewal.wait(), Some(LOOK), "it looks again, and asks neither at once nor never");
             let left = timing.latest.duration_since(Instant::now()).as_secs();
             assert!(left > 19 * DAY && left <= 20 * DAY, "{left} s");
         }
         let renewal = renewed(now - 1, 30 * DAY);
-        assert!(renewal.timing.as_ref().unwrap().believed);
+        assert!(renewal.timing.as_ref().unwrap().clock_trusted);
         assert_eq!(renewal.wait(), Some(LOOK));
     }
 
@@ -225,17 +225,17 @@ mod tests {
     fn a_clock_that_was_set_is_noticed() {
         let (now, clock) = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1000 * DAY));
         let (second, day) = (Duration::from_secs(1), Duration::from_secs(DAY));
-        let doubted = Timing { believed: false, latest: now + 20 * day, not_before: now };
+        let doubted = Timing { clock_trusted: false, latest: now + 20 * day, not_before: now };
         // It seems to be time, by a clock that was never right.
         assert_eq!(doubted.wait(clock, clock, now), LOOK);
         assert_eq!(doubted.wait(clock - 500 * day, clock, now), LOOK);
         assert_eq!(doubted.wait(clock, clock, now + 20 * day), Duration::ZERO, "that much was measured");
         // A clock that is right comes before what was measured, also if it was set just now.
         assert_eq!(doubted.wait(clock + second, clock, now), second);
-        let believed = Timing { believed: true, ..doubted };
-        assert_eq!(believed.wait(clock, clock, now), Duration::ZERO);
-        assert_eq!(believed.wait(clock + 30 * day, clock, now + 20 * day), Duration::ZERO);
-        let failed = Timing { not_before: now + RETRY, ..believed };
+        let clock_trusted = Timing { clock_trusted: true, ..doubted };
+        assert_eq!(clock_trusted.wait(clock, clock, now), Duration::ZERO);
+        assert_eq!(clock_trusted.wait(clock + 30 * day, clock, now + 20 * day), Duration::ZERO);
+        let failed = Timing { not_before: now + RETRY, ..clock_trusted };
         assert_eq!(failed.wait(clock, clock, now), RETRY);
     }
 

@@ -1,4 +1,4 @@
-//! What rustls asks of a verifier of servers, with the certificate left to a [`Check`].
+//! What rustls asks of a verifier of servers, with the certificate left to a [`CertificateCheck`].
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -10,7 +10,7 @@ use rustls::{
 };
 
 /// Whether a server's certificate is good.
-pub(super) trait Check: Debug + Send + Sync {
+pub(super) trait CertificateCheck: Debug + Send + Sync {
     fn check(
         &self,
         server: &CertificateDer<'_>,
@@ -27,7 +27,7 @@ pub(super) struct Verifier<C> {
     pub provider: Arc<CryptoProvider>,
 }
 
-impl<C: Check> ServerCertVerifier for Verifier<C> {
+impl<C: CertificateCheck> ServerCertVerifier for Verifier<C> {
     fn verify_server_cert(
         &self,
         server: &CertificateDer<'_>,

@@ -8,13 +8,15 @@
 use common::{
     Code, Duration, Instant, Versions,
     message::DataSummary,
-    sealed::{Caller, Heard, Nonces, Page, SEAL_HEAD, SealError},
+    sealed::{BoardIdentity, Initiator, InitiatorEvent, Nonces, SEAL_HEAD, SealError},
     transfer::LinkLimits,
 };
 
+use heapless::String;
+
 use super::{
     MAX_PACKET,
-    intake::{Intake, Turn},
+    intake::{Intake, IntakeEvent},
     line::{Decoder, Encoder},
     status::{PING, Status},
 };
@@ -28,7 +30,7 @@ use crate::{
 /// Packet and checksum.
 const ROOM: usize = MAX_PACKET + 4;
 /// How long a device that was refused waits before it asks again, and for the next piece of its samples.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RETRY_AFTER: Duration = Duration::from_secs(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// See the module for how to drive it. `SEND` is room for the longest packet it sends: a chunk and 43 bytes
@@ -36,7 +38,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     session: Session<A, NODES>,
-    caller: Caller,
+    initiator: Initiator,
     limits: LinkLimits,
     decoder: Decoder<ROOM>,
     packet: [u8; SEND],
@@ -56,17 +58,20 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
     /// `nonces` must give others at every start; see [`Nonces`].
     #[inline(never)]
     pub fn new(
-        page: Page,
+        identity: BoardIdentity,
         profile: Profile,
         board: &str,
         arena: A,
         limits: LinkLimits,
         nonces: Nonces,
     ) -> Self {
+        const VERSION: &str = env!("CARGO_PKG_VERSION");
+        let (board, version) = (String::try_from(board), String::try_from(VERSION));
+        debug_assert!(board.is_ok() && version.is_ok(), "names longer than a Status has room for");
         let status = Status {
-            device: page.device.clone(),
-            board: board.try_into().unwrap_or_default(),
-            version: env!("CARGO_PKG_VERSION").try_into().unwrap_or_default(),
+            device: identity.device.clone(),
+            board: board.unwrap_or_default(),
+            version: version.unwrap_or_default(),
             uptime_ms: 0,
             open: false,
             tier: None,
@@ -84,7 +89,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         let baked = profile.data.clone();
         Self {
             session: Session::new(profile, arena),
-            caller: Caller::new(page.device, page.key, nonces),
+            initiator: Initiator::new(identity.device, identity.key, nonces),
             limits,
             decoder: Decoder::default(),
             packet: [0; SEND],
@@ -129,31 +134,31 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                 None => {}
                 Some(Err(_)) => self.status.damaged = self.status.damaged.saturating_add(1),
                 Some(Ok([PING])) => self.asked = true,
-                Some(Ok(packet)) => match self.caller.handle(packet) {
-                    Heard::Nothing => {}
-                    Heard::Connected => {
+                Some(Ok(packet)) => match self.initiator.handle(packet) {
+                    InitiatorEvent::Nothing => {}
+                    InitiatorEvent::Connected => {
                         (self.hail_at, self.pause) = (None, self.limits.timeout);
                         self.session.handle_connected(self.limits, Versions::OURS, now);
                     }
-                    Heard::Provisioning => {
-                        self.hail_at = Some(now + PATIENCE);
+                    InitiatorEvent::Provisioning => {
+                        self.hail_at = Some(now + RETRY_AFTER);
                         self.intake.open(room);
                     }
-                    Heard::Lost => {
+                    InitiatorEvent::Lost => {
                         (self.hail_at, self.pause) = (Some(now), self.limits.timeout);
                         self.session.handle_disconnected();
                     }
-                    Heard::Frame(frame) => {
+                    InitiatorEvent::Frame(frame) => {
                         if self.session.handle_frame(frame, now).is_err() {
                             self.status.rejected = self.status.rejected.saturating_add(1);
                         }
                     }
-                    Heard::Piece(piece) => {
-                        self.hail_at = Some(now + PATIENCE);
+                    InitiatorEvent::Piece(piece) => {
+                        self.hail_at = Some(now + RETRY_AFTER);
                         match self.intake.handle(piece, room) {
-                            Turn::Nothing => {}
-                            Turn::Begun => self.replace_data(self.baked.clone()),
-                            Turn::Whole => {
+                            IntakeEvent::Nothing => {}
+                            IntakeEvent::Begun => self.replace_data(self.baked.clone()),
+                            IntakeEvent::Whole => {
                                 if let Some(samples) = self.intake.samples(room) {
                                     self.replace_data(samples.summary());
                                 }
@@ -161,16 +166,16 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                         }
                     }
                     // Not authenticated: however many come, a hail is put off once, and a challenge is taken meanwhile.
-                    Heard::Refused(code) => {
+                    InitiatorEvent::Refused(code) => {
                         self.status.refused = Some(code);
                         if !self.put_off {
-                            (self.put_off, self.hail_at) = (true, Some(now + PATIENCE));
+                            (self.put_off, self.hail_at) = (true, Some(now + RETRY_AFTER));
                         }
                     }
-                    Heard::Rejected(error) => {
+                    InitiatorEvent::Rejected(error) => {
                         self.status.rejected = self.status.rejected.saturating_add(1);
                         // A gateway answers a device that it does not know with a key of its own making.
-                        if error == SealError::Forged && self.caller.is_hailing() {
+                        if error == SealError::Forged && self.initiator.is_hailing() {
                             self.status.refused = Some(Code::UnknownDevice);
                         }
                     }
@@ -208,28 +213,28 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         if self.asked {
             self.asked = false;
             self.status.uptime_ms = now.as_millis();
-            self.status.open = self.caller.is_open();
+            self.status.open = self.initiator.is_open();
             self.status.working = self.session.has_work();
             return Some(self.status.encode(&mut self.packet));
         }
-        if let Some(taken) = self.intake.poll_answer().filter(|_| self.caller.is_provisioning()) {
+        if let Some(taken) = self.intake.poll_answer().filter(|_| self.initiator.is_provisioning()) {
             let len = taken.encode(self.packet.get_mut(SEAL_HEAD..)?);
-            return self.caller.seal(&mut self.packet, len);
+            return self.initiator.seal(&mut self.packet, len);
         }
         if self.hail_at.is_some_and(|at| now >= at) {
             self.put_off = false;
             self.hail_at = Some(now + self.pause);
             self.pause = self.pause.doubled(LONGEST_PAUSE);
-            return Some(self.caller.hail(&mut self.packet));
+            return Some(self.initiator.hail(&mut self.packet));
         }
-        if !self.caller.is_open() {
+        if !self.initiator.is_open() {
             return None;
         }
         let (_, len) = self.session.poll_transmit(self.packet.get_mut(SEAL_HEAD..)?)?;
-        let sealed = self.caller.seal(&mut self.packet, len);
+        let sealed = self.initiator.seal(&mut self.packet, len);
         if sealed.is_none() {
             // The counter is used up, or a frame leaves no room for its seal: begin anew.
-            self.caller.hang_up();
+            self.initiator.hang_up();
             self.session.handle_disconnected();
             self.hail_at = Some(now);
         }

@@ -1,7 +1,7 @@
 //! Samples that arrive over the line, for boards with room for them in RAM.
 //!
 //! ```text
-//! holder of the page                                      board
+//! holder of the board identity                            board
 //! (PROVISION, see common::sealed)                      ->
 //!                                                      <- TAKEN  code u16 (0 = fine), next u32, room u32
 //! SAMPLES  offset u32, length of the file u32, bytes   ->
@@ -61,7 +61,7 @@ impl Taken {
 
 /// What a piece has led to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(super) enum IntakeEvent {
     Nothing,
     /// A new file begins; what was there is gone.
     Begun,
@@ -91,34 +91,34 @@ impl Intake {
 
     /// A frame.
     #[inline(never)]
-    pub fn handle(&mut self, frame: &[u8], room: &mut [u8]) -> Turn {
-        let [SAMPLES, rest @ ..] = frame else { return Turn::Nothing };
-        let Some((offset, rest)) = rest.split_first_chunk() else { return Turn::Nothing };
-        let Some((len, piece)) = rest.split_first_chunk() else { return Turn::Nothing };
+    pub fn handle(&mut self, frame: &[u8], room: &mut [u8]) -> IntakeEvent {
+        let [SAMPLES, rest @ ..] = frame else { return IntakeEvent::Nothing };
+        let Some((offset, rest)) = rest.split_first_chunk() else { return IntakeEvent::Nothing };
+        let Some((len, piece)) = rest.split_first_chunk() else { return IntakeEvent::Nothing };
         let (offset, len) = (u32::from_le_bytes(*offset), u32::from_le_bytes(*len));
         if len as usize > room.len() {
             self.answer(Some(Code::DoesNotFit), room);
-            return Turn::Nothing;
+            return IntakeEvent::Nothing;
         }
-        let mut turn = Turn::Nothing;
+        let mut event = IntakeEvent::Nothing;
         if offset == 0 && (self.len != len || self.next as usize != piece.len() || self.whole) {
-            turn = if self.whole { Turn::Begun } else { Turn::Nothing };
+            event = if self.whole { IntakeEvent::Begun } else { IntakeEvent::Nothing };
             (self.len, self.next, self.whole) = (len, 0, false);
         }
         let place = room.get_mut(offset as usize..(offset as usize).saturating_add(piece.len()));
         if offset != self.next || len != self.len || piece.is_empty() || self.whole {
             self.answer(None, room);
-            return turn;
+            return event;
         }
         let Some(place) = place.filter(|_| offset as usize + piece.len() <= len as usize) else {
             self.answer(Some(Code::WrongData), room);
-            return turn;
+            return event;
         };
         place.copy_from_slice(piece);
         self.next += piece.len() as u32;
         if self.next < len {
             self.answer(None, room);
-            return turn;
+            return event;
         }
         self.whole = true;
         let good = self.samples(room).is_some_and(|samples| samples.train_len() > 0);
@@ -126,7 +126,7 @@ impl Intake {
             (self.whole, self.next) = (false, 0);
         }
         self.answer((!good).then_some(Code::WrongData), room);
-        if good { Turn::Whole } else { turn }
+        if good { IntakeEvent::Whole } else { event }
     }
 
     fn answer(&mut self, refused: Option<Code>, room: &[u8]) {
@@ -170,36 +170,36 @@ mod tests {
     #[test]
     fn pieces_may_be_repeated_and_missed() {
         let (file, mut room, mut intake) = (file(), [0; 300], Intake::default());
-        assert_eq!(intake.handle(&piece(&file, 0, 64), &mut room), Turn::Nothing);
+        assert_eq!(intake.handle(&piece(&file, 0, 64), &mut room), IntakeEvent::Nothing);
         assert_eq!(taken(&mut intake), Taken { refused: None, next: 64, room: 300 });
         // The answer was lost; the piece comes again.
-        assert_eq!(intake.handle(&piece(&file, 0, 64), &mut room), Turn::Nothing);
+        assert_eq!(intake.handle(&piece(&file, 0, 64), &mut room), IntakeEvent::Nothing);
         assert_eq!(taken(&mut intake).next, 64);
-        assert_eq!(intake.handle(&piece(&file, 128, 64), &mut room), Turn::Nothing);
+        assert_eq!(intake.handle(&piece(&file, 128, 64), &mut room), IntakeEvent::Nothing);
         assert_eq!(taken(&mut intake).next, 64);
         assert!(intake.samples(&room).is_none());
-        assert_eq!(intake.handle(&piece(&file, 64, 64), &mut room), Turn::Nothing);
-        assert_eq!(intake.handle(&piece(&file, 128, 64), &mut room), Turn::Whole);
+        assert_eq!(intake.handle(&piece(&file, 64, 64), &mut room), IntakeEvent::Nothing);
+        assert_eq!(intake.handle(&piece(&file, 128, 64), &mut room), IntakeEvent::Whole);
         assert_eq!(taken(&mut intake).next as usize, file.len());
         assert_eq!(intake.samples(&room).unwrap().train_len(), 50);
         // Another file takes its place.
-        assert_eq!(intake.handle(&piece(&file, 0, 32), &mut room), Turn::Begun);
+        assert_eq!(intake.handle(&piece(&file, 0, 32), &mut room), IntakeEvent::Begun);
         assert!(intake.samples(&room).is_none());
     }
 
     #[test]
     fn what_does_not_fit_or_is_no_file_is_refused() {
         let (file, mut room, mut intake) = (file(), [0; 100], Intake::default());
-        assert_eq!(intake.handle(&piece(&file, 0, 64), &mut room), Turn::Nothing);
+        assert_eq!(intake.handle(&piece(&file, 0, 64), &mut room), IntakeEvent::Nothing);
         assert_eq!(taken(&mut intake), Taken { refused: Some(Code::DoesNotFit), next: 0, room: 100 });
         let wrong = [9; 40];
-        assert_eq!(intake.handle(&piece(&wrong, 0, 64), &mut room), Turn::Nothing);
+        assert_eq!(intake.handle(&piece(&wrong, 0, 64), &mut room), IntakeEvent::Nothing);
         assert_eq!(taken(&mut intake).refused, Some(Code::WrongData));
         for short in 0..9 {
-            assert_eq!(intake.handle(&piece(&wrong, 0, 64)[..short], &mut room), Turn::Nothing);
+            assert_eq!(intake.handle(&piece(&wrong, 0, 64)[..short], &mut room), IntakeEvent::Nothing);
         }
         // Offsets from anywhere.
         let far = [u32::MAX.to_le_bytes(), 40u32.to_le_bytes()].concat();
-        assert_eq!(intake.handle(&[&[SAMPLES], &far[..], &[1; 9]].concat(), &mut room), Turn::Nothing);
+        assert_eq!(intake.handle(&[&[SAMPLES], &far[..], &[1; 9]].concat(), &mut room), IntakeEvent::Nothing);
     }
 }

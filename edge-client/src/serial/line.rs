@@ -169,6 +169,7 @@ impl<const ROOM: usize> Decoder<ROOM> {
         if state == Reading::TooLong {
             return Some(Err(LineError::TooLong));
         }
+        debug_assert!(self.len <= ROOM, "put() checks the room");
         let packet = self.buffer.get_mut(..self.len).unwrap_or_default();
         if packet.is_empty() && !cut {
             return None;

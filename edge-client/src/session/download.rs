@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use common::{
-    Code, Codec, Instant,
+    Code, Codec, Instant, TransferId,
     brief::Product,
     message::{Assignment, Blob, Fetch, Task},
     plan::PlanInfo,
@@ -11,7 +11,7 @@ use common::{
     wire::Crc32,
 };
 
-use super::{Arena, Event, Job, Said, Session};
+use super::{Arena, Event, Job, QueuedMessage, Session};
 use crate::train::{FULL, Work};
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ enum Vector {
 
 /// What the arena still holds of what was received, bit for bit.
 #[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Held {
+pub(super) struct ReceivedVectors {
     model: Option<Content>,
     guide: Option<Content>,
 }
@@ -49,7 +49,7 @@ impl Content {
     }
 }
 
-impl Held {
+impl ReceivedVectors {
     /// A task begins; it may move the weights, and keep its first step where the guide was.
     pub fn begin(&mut self, task: &Task) {
         self.model = None;
@@ -90,13 +90,13 @@ impl Download {
         }
     }
 
-    /// Where the vector goes; nowhere if there is no such segment.
-    fn place(&self, info: &PlanInfo) -> Range<usize> {
+    /// Where the vector goes; `None` if the Plan has no such segment.
+    fn place(&self, info: &PlanInfo) -> Option<Range<usize>> {
         let at = match self.vector {
             Vector::Model => Some(0),
             Vector::Guide => info.segments.guide,
         };
-        at.map_or(0..0, |at| at as usize..at as usize + info.params as usize)
+        at.map(|at| at as usize..at as usize + info.params as usize)
     }
 }
 
@@ -163,23 +163,24 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     }
 
     #[inline(never)]
-    pub(super) fn handle_chunk(&mut self, transfer: u32, offset: u32, data: &[u8], now: Instant) {
+    pub(super) fn handle_chunk(&mut self, transfer: TransferId, offset: u32, data: &[u8], now: Instant) {
         let (Job::Downloading(download), Some(plan)) = (&mut self.job, &self.plan) else { return };
         let codec = download.assignment.codec;
         let (Some(first), Some(count)) = (codec.index_at(offset), codec.count_in(data.len())) else { return };
-        let vector = self.arena.floats().get_mut(download.place(plan.info())).unwrap_or_default();
+        let Some(range) = download.place(plan.info()) else { return };
+        let vector = self.arena.floats().get_mut(range);
         // Looked up before the transfer moves on, so that what counts as received is also stored.
-        let Some(place) = vector.get_mut(first..first + count) else { return };
+        let Some(place) = vector.and_then(|vector| vector.get_mut(first..first + count)) else { return };
         let incoming = &mut download.incoming;
         let answer = match incoming.handle_chunk(transfer, offset, data.len()) {
             Arrival::Fresh => {
                 let _ = codec.decode(data, place);
                 download.crc.update(data);
-                incoming.poll_ack(self.limits, now).map(Said::Ack)
+                incoming.poll_ack(self.limits, now).map(QueuedMessage::Ack)
             }
-            Arrival::Known => Some(Said::Ack(incoming.ack())),
+            Arrival::Known => Some(QueuedMessage::Ack(incoming.ack())),
             Arrival::Gap => match incoming.refetch() {
-                Some(fetch) => Some(Said::Fetch(fetch)),
+                Some(fetch) => Some(QueuedMessage::Fetch(fetch)),
                 None => return,
             },
             Arrival::Foreign => return,
@@ -201,7 +202,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     /// Tells the aggregator that this device can not do what it was asked to.
     fn decline(&mut self, round: u32, code: Code, now: Instant) {
         self.job = Job::Free;
-        self.say(Said::Refusal(code.into()));
+        self.say(QueuedMessage::Refusal(code.into()));
         self.event(Event::Failed { round, code });
         self.retry = Some(now + self.limits.timeout);
     }

@@ -7,7 +7,7 @@ use common::{
     wire::{self, Frame},
 };
 
-use super::{Arena, Event, Held, Job, Link, Said, Session};
+use super::{Arena, BaselineOf, Event, Job, Link, QueuedMessage, ReceivedVectors, Session};
 use crate::train::FULL;
 
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
@@ -95,9 +95,9 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         if !same {
             self.job = Job::Free;
             self.placed = false;
-            self.held = Held::default();
+            self.held = ReceivedVectors::default();
             self.own.personal = false;
-            if self.baseline_of != Some((welcome.run, welcome.plan.digest)) {
+            if self.baseline_of != Some(BaselineOf { run: welcome.run, plan: welcome.plan.digest }) {
                 self.own.baseline = None;
             }
             self.run = Some(welcome.run);
@@ -173,7 +173,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 
     /// Tells both ends that this can not go on.
     pub(super) fn refuse(&mut self, refusal: Refusal, now: Instant) {
-        self.say(Said::Refusal(refusal));
+        self.say(QueuedMessage::Refusal(refusal));
         self.event(Event::Refused(refusal));
         self.retry = Some(now + self.limits.timeout);
     }

@@ -19,8 +19,7 @@ impl Spent {
     /// As it was kept; of too many remembered answers the last ones count.
     pub fn new(answers: u32, last: &[Charge]) -> Self {
         let from = last.len().saturating_sub(REMEMBERED);
-        let last = Vec::from_slice(last.get(from..).unwrap_or_default());
-        Self { answers, last: last.unwrap_or_default() }
+        Self { answers, last: last[from..].iter().copied().collect() }
     }
 
     pub fn answers(&self) -> u32 {

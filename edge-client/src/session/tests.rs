@@ -1,13 +1,13 @@
 //! The Session against a scripted aggregator, message by message.
 
 use common::{
-    Code, Codec, Duration, Instant, RunId, Tier, Versions,
+    Code, Codec, Duration, Instant, RunId, Tier, TransferId, Versions,
     brief::Brief,
     message::{
         Ack, Assignment, Blob, Fetch, Offer, PlanPart, Receipt, Refusal, Task, Ticket, ToAggregator,
         ToDevice, Welcome,
     },
-    plan::{Loss, Node, Op, PlanInfo, Port, Segments},
+    plan::{Loss, Node, Op, Operand, PlanInfo, Segments},
     privacy::Privacy,
     transfer::{Lane, LinkLimits},
     wire::{self, Frame, crc32},
@@ -53,7 +53,7 @@ const PLAN: PlanInfo = PlanInfo {
 };
 const NODE: Node = Node {
     op: Op::Dense { rows: 1, inputs: 2, outputs: 2, weight: 0, bias: Some(4) },
-    input: Port { at: 18, grad: None },
+    input: Operand { at: 18, grad: None },
     second: None,
     output: 22,
     output_grad: Some(22),
@@ -102,10 +102,10 @@ impl<'a> Device<'a> {
     }
 
     fn hear_chunk(&mut self, offset: u32, data: &[u8]) {
-        self.hear_transfer(1, offset, data);
+        self.hear_transfer(TransferId(1), offset, data);
     }
 
-    fn hear_transfer(&mut self, transfer: u32, offset: u32, data: &[u8]) {
+    fn hear_transfer(&mut self, transfer: TransferId, offset: u32, data: &[u8]) {
         let (mut frame, fill) = ([0; 64], |out: &mut [u8]| out.copy_from_slice(data));
         let len = wire::encode_chunk(transfer, offset, data.len(), &mut frame, fill).unwrap();
         self.session.handle_frame(&frame[..len], self.now).unwrap();
@@ -178,7 +178,7 @@ fn model_bytes() -> Vec<u8> {
 
 fn assignment() -> Assignment {
     let brief = Brief { loss_after: true, ..Brief::sgd(2, 2, 0.5, 3) };
-    let model = Blob { transfer: 1, bytes: 24, check: crc32(&model_bytes()) };
+    let model = Blob { transfer: TransferId(1), bytes: 24, check: crc32(&model_bytes()) };
     Assignment { ticket: TICKET, task: Task::Train(brief), model, codec: Codec::F32, guide: None }
 }
 
@@ -201,7 +201,7 @@ fn a_whole_round() {
     assert!(offer.scalars.loss_after.unwrap() < offer.scalars.loss_before);
     assert_eq!(offer.scalars.steps, 4);
 
-    device.hear(&ToDevice::Fetch(Fetch { transfer: 1, offset: 0 }));
+    device.hear(&ToDevice::Fetch(Fetch { transfer: TransferId(1), offset: 0 }));
     let (_, bytes) = device.say();
     let update: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let trained = device.session.weights().to_vec();
@@ -237,7 +237,7 @@ fn what_could_not_be_answered_is_asked_again_when_the_round_is_announced() {
     let mut device = Device::new(&mut arena);
     device.join();
     device.hear(&ToDevice::Assignment(assignment()));
-    let fetch = ToAggregator::Fetch(Fetch { transfer: 1, offset: 0 });
+    let fetch = ToAggregator::Fetch(Fetch { transfer: TransferId(1), offset: 0 });
     assert_eq!(device.say().0, std::slice::from_ref(&fetch));
     device.hear(&ToDevice::Assignment(assignment()));
     assert_eq!(device.say().0, [], "it is being answered");
@@ -259,20 +259,23 @@ fn a_lost_link_resumes_download_and_upload_where_they_were() {
     assert_eq!(device.session.poll_timeout(), None);
     device.session.handle_connected(LIMITS, Versions::OURS, device.now);
     device.hear(&ToDevice::Welcome(Welcome { run: TICKET.run, tier: Tier::new(3).unwrap(), plan: PLAN }));
-    assert_eq!(device.say().0.last(), Some(&ToAggregator::Fetch(Fetch { transfer: 1, offset: 8 })));
+    assert_eq!(
+        device.say().0.last(),
+        Some(&ToAggregator::Fetch(Fetch { transfer: TransferId(1), offset: 8 }))
+    );
     device.hear_chunk(8, &model_bytes()[8..16]);
     device.hear_chunk(16, &model_bytes()[16..]);
     device.say();
 
     let offer = device.train();
-    device.hear(&ToDevice::Fetch(Fetch { transfer: 1, offset: 0 }));
+    device.hear(&ToDevice::Fetch(Fetch { transfer: TransferId(1), offset: 0 }));
     let (_, whole) = device.say();
-    device.hear(&ToDevice::Ack(Ack { transfer: 1, next: 16 }));
+    device.hear(&ToDevice::Ack(Ack { transfer: TransferId(1), next: 16 }));
     device.session.handle_disconnected();
     device.session.handle_connected(LIMITS, Versions::OURS, device.now);
     device.hear(&ToDevice::Welcome(Welcome { run: TICKET.run, tier: Tier::new(3).unwrap(), plan: PLAN }));
     assert_eq!(device.say().0.last(), Some(&ToAggregator::Offer(offer)));
-    device.hear(&ToDevice::Fetch(Fetch { transfer: 1, offset: 16 }));
+    device.hear(&ToDevice::Fetch(Fetch { transfer: TransferId(1), offset: 16 }));
     assert_eq!(device.say().1, whole[16..]);
 }
 
@@ -289,7 +292,10 @@ fn a_damaged_model_is_fetched_again() {
         device.hear_chunk(number as u32 * 8, chunk);
     }
     assert!(!device.session.has_work());
-    assert_eq!(device.say().0.last(), Some(&ToAggregator::Fetch(Fetch { transfer: 1, offset: 0 })));
+    assert_eq!(
+        device.say().0.last(),
+        Some(&ToAggregator::Fetch(Fetch { transfer: TransferId(1), offset: 0 }))
+    );
 }
 
 #[test]

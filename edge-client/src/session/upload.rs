@@ -4,7 +4,7 @@
 //! together are one vector of twice the length: indices, blocks and chunks of a codec run through.
 
 use common::{
-    Codec,
+    Codec, TransferId,
     codec::BLOCK,
     message::{Blob, Task, Ticket},
     plan::Plan,
@@ -15,17 +15,16 @@ use common::{
 use super::{Arena, Job, Session};
 use crate::train::FULL;
 
-/// What is offered; 0 bytes where the task gives scalars only. Transfers are numbered by round, with the
-/// exchange in the upper byte.
-pub(super) fn blob(ticket: Ticket, task: &Task, plan: Plan<'_>) -> Blob {
+/// What is offered; 0 bytes where the task gives scalars only, `None` if it is too long.
+pub(super) fn blob(ticket: Ticket, task: &Task, plan: Plan<'_>) -> Option<Blob> {
     let bytes = match task {
         Task::Train(brief) => {
             let numbers = plan.trained().saturating_mul(brief.product.vectors());
-            brief.codec.encoded_len(numbers).unwrap_or(0)
+            brief.codec.encoded_len(numbers)?
         }
         Task::Evaluate(_) | Task::Alone(_) | Task::Try(_) => 0,
     };
-    Blob { transfer: ticket.round ^ u32::from(ticket.exchange) << 24, bytes, check: 0 }
+    Some(Blob { transfer: TransferId::update(ticket.exchange_id()), bytes, check: 0 })
 }
 
 pub(super) fn outgoing(update: &Blob, task: &Task, limits: LinkLimits) -> Outgoing {
@@ -67,6 +66,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
 /// What `codec` has not sent of the first numbers, as many as `residual` has. The last of them may share a
 /// block with others.
 fn unsent(codec: Codec, sent: &[f32], seed: u64, residual: &mut [f32]) {
+    debug_assert!(sent.len() >= residual.len(), "the numbers that are owed are among those that were sent");
     let alone = if sent.len() > residual.len() { residual.len() / BLOCK * BLOCK } else { residual.len() };
     let (whole, shared) = residual.split_at_mut(alone);
     codec.residual(sent.get(..alone).unwrap_or_default(), seed, whole);
@@ -76,8 +76,10 @@ fn unsent(codec: Codec, sent: &[f32], seed: u64, residual: &mut [f32]) {
         return;
     }
     let (mut bytes, mut decoded) = ([0; 4 * BLOCK], [0.0; BLOCK]);
-    let bytes = bytes.get_mut(..codec.encoded_len(block.len()).unwrap_or(0) as usize).unwrap_or_default();
-    let decoded = decoded.get_mut(..block.len()).unwrap_or_default();
+    let len = codec.encoded_len(block.len()).map_or(0, |len| len as usize);
+    debug_assert!(len > 0 && len <= bytes.len(), "a block has at most four bytes a number");
+    let bytes = bytes.get_mut(..len).unwrap_or_default();
+    let decoded = &mut decoded[..block.len()];
     let known = codec.encode(block, alone, seed, bytes).and_then(|()| codec.decode(bytes, decoded)).is_ok();
     for ((left, &value), &arrived) in shared.iter_mut().zip(block).zip(&*decoded) {
         let rest = value - arrived;

@@ -14,8 +14,8 @@ use std::{
 
 use common::plan::{Loss, PoolKind};
 use trainer::train::{
-    Backend, Descent, Fast, Labels, Mode, Portable, Product, Target, backward, forward, loss_and_gradient,
-    score,
+    Backend, Descent, Fast, GradTarget, MatrixProduct, PassMode, Portable, TargetLabels, backward, forward,
+    loss_and_gradient, score,
 };
 
 use crate::plan::{Builder, Options, PLAIN, TestPlan, window};
@@ -125,16 +125,16 @@ fn step<'a, B: Backend<f32> + 'a>(plan: &'a TestPlan, training: bool, mut backen
 fn run(plan: &TestPlan, training: bool, arena: &mut [f32], backend: &mut impl Backend<f32>) {
     let (rows, targets) = (usize::from(plan.info.batch), plan.info.targets());
     let labels = [3; 1000];
-    let truth = Labels { labels: &labels, per_row: targets as usize };
+    let truth = TargetLabels { labels: &labels, per_row: targets as usize };
     let checked = plan.plan();
     if training {
-        let mode = Mode::Train { seed: 1, step: 0 };
+        let mode = PassMode::Train { seed: 1, step: 0 };
         forward(checked, arena, rows, mode, backend).unwrap();
         loss_and_gradient(checked, arena, rows, rows as u32 * targets, &truth).unwrap();
-        let target = Target::Weights(Descent::new(1e-6));
+        let target = GradTarget::Weights(Descent::new(1e-6));
         backward(checked, arena, rows, mode, target, backend).unwrap();
     } else {
-        forward(checked, arena, rows, Mode::Evaluate, backend).unwrap();
+        forward(checked, arena, rows, PassMode::Evaluate, backend).unwrap();
         score(checked, arena, rows, &truth).unwrap();
     }
     black_box(arena);
@@ -169,9 +169,9 @@ fn compare(plan: &TestPlan, training: bool) -> (Duration, Duration) {
 
 /// The recorded products on the memory they were recorded on. What is added is tiny, so that numbers stay as
 /// they are.
-fn repeat(products: &[Product], arena: &mut [f32], fast: &mut Fast) {
+fn repeat(products: &[MatrixProduct], arena: &mut [f32], fast: &mut Fast) {
     black_box((arena, fast));
-    for Product { sizes: [m, k, n], at, strides: [a, b, c], add } in products {
+    for MatrixProduct { sizes: [m, k, n], at, strides: [a, b, c], add } in products {
         let [at_a, at_b, at_c] = at.map(std::ptr::with_exposed_provenance_mut::<f32>);
         let [a, b, c] = [a, b, c].map(|&(row, column)| (row as isize, column as isize));
         let (alpha, beta) = if *add { (1e-20, 1.0) } else { (1.0, 0.0) };

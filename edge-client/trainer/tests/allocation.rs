@@ -20,7 +20,7 @@ use common::{
 };
 use trainer::{
     data::{Samples, VecShard},
-    train::{Backend, Fast, Own, Portable, Progress, Work},
+    train::{Backend, Fast, Portable, PrivateState, Work, WorkProgress},
 };
 
 use crate::plan::{Builder, Options, PLAIN, TestPlan, window};
@@ -112,7 +112,8 @@ fn work<B: Backend<f32>>(
     noisy.privacy = noisy.privacy.filter(|_| Work::check(&Task::Train(noisy.clone()), plan.plan()).is_ok());
     assert_eq!(noisy.privacy.is_some(), inputs == 40);
     let alone = Alone { brief: plain.clone(), window: 1, tolerance: 0.0 };
-    let own = Own { baseline: Some(0.5), secret: Some(Secret::simulated(1)), ..Own::default() };
+    let private =
+        PrivateState { baseline: Some(0.5), secret: Some(Secret::simulated(1)), ..PrivateState::default() };
     let ticket = Ticket { run: RunId(1), round: 1, exchange: 0, attempt: 0 };
     for task in [
         Task::Train(plain.clone()),
@@ -121,12 +122,12 @@ fn work<B: Backend<f32>>(
         Task::Alone(alone),
         Task::Try(heapless::Vec::from_slice(&[0.1, 0.2]).unwrap()),
     ] {
-        let mut work = Work::begin_as(own, ticket, &task, plan.plan(), &mut arena, &shard).unwrap();
+        let mut work = Work::begin_as(private, ticket, &task, plan.plan(), &mut arena, &shard).unwrap();
         let mut done = false;
         while !done {
             each(backend, &mut |backend| {
                 let progress = work.step(plan.plan(), &mut arena, &shard, backend).unwrap();
-                done = matches!(progress, Progress::Done(_));
+                done = matches!(progress, WorkProgress::Done(_));
             });
         }
         assert_eq!(count(|| _ = work.finish(plan.plan(), &mut arena).unwrap()), 0);

@@ -6,7 +6,9 @@ extern crate fairtier_trainer as trainer;
 
 use std::collections::HashMap;
 
-use trainer::train::{Backend, Fast, Labels, Mode, Portable, Target, backward, forward, loss_and_gradient};
+use trainer::train::{
+    Backend, Fast, GradTarget, PassMode, Portable, TargetLabels, backward, forward, loss_and_gradient,
+};
 
 use crate::plan::{Options, PLAIN, TestPlan};
 
@@ -44,12 +46,12 @@ fn agrees(options: Options, backend: &mut dyn Backend<f32>) {
     write(&mut arena, 0, &in_order(&weights));
     write(&mut arena, plan.info.input as usize, &x);
     let plan = plan.plan();
-    let mode = Mode::Evaluate;
+    let mode = PassMode::Evaluate;
     forward(plan, &mut arena, ROWS, mode, backend).unwrap();
     let labels: Vec<u32> = labels.iter().map(|&label| label as u32).collect();
-    let truth = Labels { labels: &labels, per_row: 1 };
+    let truth = TargetLabels { labels: &labels, per_row: 1 };
     let tally = loss_and_gradient(plan, &mut arena, ROWS, ROWS as u32, &truth).unwrap();
-    backward(plan, &mut arena, ROWS, mode, Target::Grads, backend).unwrap();
+    backward(plan, &mut arena, ROWS, mode, GradTarget::Grads, backend).unwrap();
 
     let loss = expected["loss"][0];
     assert!((tally.mean_loss() - loss).abs() <= 1e-5 * loss, "{} {loss}", tally.mean_loss());

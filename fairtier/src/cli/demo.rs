@@ -10,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use common::output::print;
 
-use super::Format;
-use crate::{
-    demo::{self, BadOption, DemoError, DemoOptions},
-    progress, report,
-};
+use sim::cli::{Format, start_log};
+
+use crate::demo::{self, BadOption, DemoError, DemoOptions, report};
+
+mod progress;
 
 /// As shells report a program that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
@@ -83,7 +83,7 @@ impl DemoArgs {
 impl DemoArgs {
     /// Ctrl-C ends it with exit code 130, as shells report it.
     pub fn run(&self) -> Result<ExitCode> {
-        super::start_log();
+        start_log();
         match demo(self) {
             Err(error) if matches!(error.downcast_ref(), Some(DemoError::Stopped)) => {
                 eprintln!("stopped; nothing was written");

@@ -4,12 +4,15 @@
 const MOVED: &[(&str, &str)] = &[
     ("attack", "bench attack"),
     ("bridge", "device bridge"),
+    ("check", "model check"),
     ("combine", "round combine"),
     ("compare", "sim compare"),
     ("data", "sim data"),
     ("enroll", "gateway enroll` or `fairtier device enroll"),
     ("export", "gateway export` or `fairtier model export"),
+    ("figures", "board figures"),
     ("flash", "board flash"),
+    ("grad", "model grad"),
     ("history", "gateway history"),
     ("init", "gateway init"),
     ("inspect", "model inspect"),
@@ -18,6 +21,7 @@ const MOVED: &[(&str, &str)] = &[
     ("members", "gateway members"),
     ("monitor", "board monitor"),
     ("partition", "sim partition"),
+    ("plan", "model plan"),
     ("predict", "device predict"),
     ("provision", "board provision"),
     ("renew", "device renew"),
@@ -70,6 +74,41 @@ mod tests {
             Some("`run` is now `fairtier device run` or `fairtier sim run`")
         );
         assert_eq!(advice(["demo".to_owned()].into_iter()), None);
+    }
+
+    /// Every row of the first table of CHANGELOG.md is `program command`, `command`, ... | `new name`, or a group with `...`.
+    #[test]
+    fn every_old_command_of_the_changelog_is_refused_with_its_new_name() {
+        let changelog = include_str!("../../../CHANGELOG.md");
+        let rows = changelog.lines().skip_while(|line| *line != "|---|---|").skip(1);
+        let mut checked = 0;
+        for row in rows.take_while(|line| line.starts_with('|')) {
+            let [_, old, new, _] = row.split(" | ").flat_map(|cell| cell.split('|')).collect::<Vec<_>>()[..]
+            else {
+                panic!("{row}");
+            };
+            let names =
+                |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+            let new = names(new);
+            for old in names(old) {
+                let command = old.split(' ').next_back().unwrap();
+                let expected: Vec<String> = new
+                    .iter()
+                    .filter(|new| new.starts_with("fairtier "))
+                    .map(|new| new.replace("...", command))
+                    .filter(|new| new.ends_with(command))
+                    .collect();
+                assert!(!expected.is_empty(), "{row}");
+                match advice([command.to_owned()].into_iter()) {
+                    Some(said) => {
+                        assert!(expected.iter().any(|new| said.contains(&format!("`{new}`"))), "{said}");
+                    }
+                    None => assert_eq!(expected, [format!("fairtier {command}")], "{old} is not refused"),
+                }
+                checked += 1;
+            }
+        }
+        assert!(checked >= 35, "{checked} commands");
     }
 
     #[test]

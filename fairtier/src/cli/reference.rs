@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use aggregator::config;
 use common::Code;
-use strategies::{Needs, Registry, parameter::Parameter};
+use strategies::{Needs, Registry, StrategyError, parameter::Parameter};
 
 /// Strategies, configuration keys and codes.
-pub(super) fn markdown(registry: &Registry) -> String {
+pub(super) fn markdown(registry: &Registry) -> Result<String, StrategyError> {
     let mut text = String::from(
         "# Reference\n\nWritten by `fairtier reference`; a test fails when this file is stale.\n\n## Strategies\n",
     );
-    for strategy in registry.describe() {
+    for strategy in registry.describe()? {
         let _ = write!(text, "\n### `{}`\n\n{}.\n", strategy.name, capital(strategy.about));
         let needs = needs(strategy.needs);
         if !needs.is_empty() {
@@ -35,7 +35,7 @@ pub(super) fn markdown(registry: &Registry) -> String {
     for code in Code::ALL {
         let _ = writeln!(text, "| E{:02} | {} | {} |", code.number(), code.name(), cell(code.text()));
     }
-    text
+    Ok(text)
 }
 
 fn row(parameter: &Parameter) -> String {
@@ -50,7 +50,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-fn capital(text: &str) -> String {
+pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

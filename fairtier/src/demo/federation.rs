@@ -9,7 +9,7 @@ use std::{
 use aggregator::{
     ca::Authority,
     config::Config,
-    server::{End, Server},
+    server::{RunEnd, Server},
     worker::Observer,
 };
 use client::{
@@ -49,7 +49,7 @@ pub(super) async fn run(
         Server::start(&strategies::Registry::standard(), config, dir.path(), Some(Box::new(record)))?;
     let mut clients = JoinSet::new();
     for device in &fleet.devices {
-        let budget = fleet.hardware.get(device.tier).map_or(Budget::UNLIMITED, |hardware| hardware.budget);
+        let budget = fleet.hardware[device.tier].budget;
         let client = client(&server, &authority, device, budget)?;
         clients.spawn(serve(client, device.clone()));
     }
@@ -72,9 +72,9 @@ async fn finish(server: &Server, clients: &mut JoinSet<Ended>) -> Result<(), Dem
     loop {
         tokio::select! {
             end = &mut finished => match end {
-                End::Over => break,
+                RunEnd::Over => break,
                 // Stopping the server says why.
-                End::Failed => return Ok(()),
+                RunEnd::Failed => return Ok(()),
             },
             Some(ended) = clients.join_next() => { ended??; }
         }
@@ -107,7 +107,7 @@ fn client(
         save_model: None,
         give_up_after: Some(GIVE_UP),
         silence: client::host::SILENCE,
-        leave_after: client::host::refusals::PATIENCE,
+        leave_after: client::host::refusals::LEAVE_AFTER,
     })
 }
 

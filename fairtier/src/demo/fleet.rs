@@ -6,8 +6,8 @@
 //! stretches in every tier. So device `k` of one tier has the counterpart `k` in all others, and a
 //! difference between tiers is not one between classes.
 
-use aggregator::server::open_model;
-use client::data::{DataError, Part, Samples, Shard, VecShard, digits, partition};
+use aggregator::{run::open_model, server::ServerError};
+use client::data::{DataError, DataSplit, Samples, Shard, VecShard, digits, partition};
 use common::{
     Budget, DeviceId,
     rng::{Rng, derive},
@@ -18,20 +18,20 @@ use super::{DemoError, DemoOptions};
 
 /// Stretches of the sorted samples that each device gets.
 const STRETCHES: usize = 3;
-/// Part of a device's samples that it never trains on.
+/// DataSplit of a device's samples that it never trains on.
 const TEST_FRACTION: f64 = 0.3;
 
 #[derive(Clone, Debug)]
 pub struct Fleet {
     /// By tier, widest first.
-    pub hardware: Vec<Hardware>,
+    pub hardware: Vec<TierHardware>,
     /// In order of their names.
     pub devices: Vec<FleetDevice>,
 }
 
 /// What the devices of one tier have, and what the tier asks for.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Hardware {
+pub struct TierHardware {
     pub budget: Budget,
     /// Units of each hidden axis.
     pub widths: Vec<u32>,
@@ -50,8 +50,9 @@ pub struct FleetDevice {
 
 impl Fleet {
     pub fn new(options: &DemoOptions) -> Result<Self, DemoError> {
-        let [any, ..] = &options.strategies()[..] else { return Err(DemoError::Stopped) };
-        let (model, _) = open_model(&options.config(any, 1), Needs::default())?;
+        let [baseline, _] = options.strategies();
+        let (model, _) =
+            open_model(&options.config(&baseline, 1), Needs::default()).map_err(ServerError::from)?;
         let hardware = hardware(&model);
         let all = everything()?;
         let mut devices = vec![];
@@ -62,21 +63,20 @@ impl Fleet {
             for (number, part) in parts.iter().enumerate() {
                 let seed = derive(options.seed, (tier * 1000 + number) as u64);
                 let shard = pool.select(part)?.split(TEST_FRACTION, seed)?;
-                // Names of this form are always legal.
-                let Ok(device) = format!("t{tier}-{number:02}").parse() else { continue };
+                let device = format!("t{tier}-{number:02}").parse().expect("a name of this form is legal");
                 devices.push(FleetDevice { device, tier, shard });
             }
         }
         Ok(Self { hardware, devices })
     }
 
-    pub fn samples(&self, part: Part) -> u64 {
+    pub fn samples(&self, part: DataSplit) -> u64 {
         self.devices.iter().map(|device| u64::from(device.shard.len(part))).sum()
     }
 }
 
 /// Budgets that the aggregator answers with one tier each: enough for it, too little for a wider one.
-fn hardware(model: &TieredModel) -> Vec<Hardware> {
+fn hardware(model: &TieredModel) -> Vec<TierHardware> {
     let needs: Vec<u64> = model.plans.iter().map(|plan| plan.info.arena_bytes()).collect();
     let wider = [u64::MAX].into_iter().chain(needs.iter().copied());
     let tiers = model.plans.iter().zip(&model.masks).zip(wider);
@@ -84,7 +84,7 @@ fn hardware(model: &TieredModel) -> Vec<Hardware> {
         .map(|((plan, mask), wider)| {
             let needs = plan.info.arena_bytes();
             let ram = needs.next_multiple_of(1024).min(wider - 1);
-            Hardware {
+            TierHardware {
                 budget: Budget { ram, ..Budget::UNLIMITED },
                 widths: mask.widths().to_vec(),
                 parameters: plan.info.params,
@@ -97,11 +97,8 @@ fn hardware(model: &TieredModel) -> Vec<Hardware> {
 /// Training and test part of the built-in digits together; devices hold out samples of their own.
 fn everything() -> Result<Samples, DataError> {
     let digits = digits::all();
-    let (train, test) = (Samples::of(&digits, Part::Train)?, Samples::of(&digits, Part::Test)?);
-    let rows =
-        |samples: &Samples| (0..samples.len()).filter_map(|i| samples.row(i)).flatten().copied().collect();
-    let features: Vec<f32> =
-        [rows(&train), rows(&test)].into_iter().flat_map(|rows: Vec<f32>| rows).collect();
+    let (train, test) = (Samples::of(&digits, DataSplit::Train)?, Samples::of(&digits, DataSplit::Test)?);
+    let features = [train.features(), test.features()].concat();
     Samples::new(features, [train.labels(), test.labels()].concat(), train.inputs())
 }
 
@@ -109,7 +106,7 @@ fn everything() -> Result<Samples, DataError> {
 fn deal(labels: &[u32], hands: usize, seed: u64) -> Vec<Vec<u32>> {
     let mut order: Vec<u32> = (0..labels.len() as u32).collect();
     Rng::new(derive(seed, 1 << 32)).shuffle(&mut order);
-    order.sort_by_key(|&index| labels.get(index as usize));
+    order.sort_by_key(|&index| labels[index as usize]);
     (0..hands).map(|hand| order.iter().skip(hand).step_by(hands).copied().collect()).collect()
 }
 
@@ -125,9 +122,9 @@ mod tests {
     fn tiers_hold_the_same_classes_and_devices_do_not() {
         let fleet = Fleet::new(&DemoOptions::default()).unwrap();
         assert_eq!(fleet.devices.len(), 20);
-        assert_eq!(fleet.samples(Part::Train) + fleet.samples(Part::Test), 5620);
+        assert_eq!(fleet.samples(DataSplit::Train) + fleet.samples(DataSplit::Test), 5620);
         let of = |device: &FleetDevice| {
-            [Part::Train, Part::Test].map(|part| device.shard.part(part).labels().to_vec()).concat()
+            [DataSplit::Train, DataSplit::Test].map(|part| device.shard.part(part).labels().to_vec()).concat()
         };
         let tier = |tier| {
             counts(
@@ -140,7 +137,7 @@ mod tests {
         for device in &fleet.devices {
             let classes = counts(&of(device)).iter().filter(|&&count| count > 0).count();
             assert!((2..=7).contains(&classes), "{} has {classes} classes", device.device);
-            assert!(device.shard.len(Part::Test) > 70);
+            assert!(device.shard.len(DataSplit::Test) > 70);
         }
     }
 
@@ -150,7 +147,9 @@ mod tests {
         for (first, last) in fleet.devices.iter().zip(fleet.devices.iter().skip(16)) {
             let all = |device: &FleetDevice| {
                 counts(
-                    &[Part::Train, Part::Test].map(|part| device.shard.part(part).labels().to_vec()).concat(),
+                    &[DataSplit::Train, DataSplit::Test]
+                        .map(|part| device.shard.part(part).labels().to_vec())
+                        .concat(),
                 )
             };
             for (a, b) in all(first).iter().zip(all(last)) {

@@ -53,7 +53,7 @@ pub enum BadOption {
 
 /// One of the strategies that are compared.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Contestant {
+pub(super) struct ComparedStrategy {
     pub name: &'static str,
     pub title: &'static str,
     pub params: Map<String, Value>,
@@ -106,15 +106,15 @@ impl DemoOptions {
     }
 
     /// The baseline first.
-    pub(super) fn strategies(&self) -> Vec<Contestant> {
-        vec![
-            Contestant { name: "heterofl", title: "HeteroFL", params: Map::new() },
-            Contestant { name: "fairheterofl", title: "FairHeteroFL", params: self.fair.clone() },
+    pub(super) fn strategies(&self) -> [ComparedStrategy; 2] {
+        [
+            ComparedStrategy { name: "heterofl", title: "HeteroFL", params: Map::new() },
+            ComparedStrategy { name: "fairheterofl", title: "FairHeteroFL", params: self.fair.clone() },
         ]
     }
 
     /// What an operator would write into `fairtier.toml`.
-    pub(super) fn config(&self, strategy: &Contestant, devices: usize) -> Config {
+    pub(super) fn config(&self, strategy: &ComparedStrategy, devices: usize) -> Config {
         let Training { epochs, batch, lr, lr_decay } = self.training;
         Config {
             model: ModelConfig { seed: self.seed, ..ModelConfig::default() },

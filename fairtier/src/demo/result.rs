@@ -1,12 +1,12 @@
 //! What came out, in numbers; everything that tables, pages and JSON show is read from here.
 
-use client::data::{Part, digits};
+use client::data::{DataSplit, digits};
 use common::metrics::{Summary, TierSplit};
 use coordinator::report::{DeviceLine, RoundReport};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{DemoError, DemoOptions, Fleet, Training, options::Contestant};
+use super::{DemoError, DemoOptions, Fleet, Training, options::ComparedStrategy};
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct DemoResult {
@@ -14,7 +14,7 @@ pub struct DemoResult {
     /// The baseline first.
     pub runs: Vec<StrategyRun>,
     /// Of every later run against the baseline.
-    pub changes: Vec<Change>,
+    pub changes: Vec<BaselineChange>,
 }
 
 /// What was run.
@@ -76,7 +76,7 @@ pub struct CurvePoint {
 
 /// Relative change of a figure against the baseline: -0.3 is 30 % less.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Change {
+pub struct BaselineChange {
     pub strategy: &'static str,
     pub mean: f64,
     pub worst10: f64,
@@ -108,7 +108,7 @@ impl DemoResult {
 
     pub(super) fn new(options: &DemoOptions, fleet: &Fleet, runs: Vec<StrategyRun>) -> Self {
         let changes = match runs.split_first() {
-            Some((base, others)) => others.iter().map(|run| Change::of(base, run)).collect(),
+            Some((base, others)) => others.iter().map(|run| BaselineChange::of(base, run)).collect(),
             None => vec![],
         };
         Self { setup: Setup::new(options, fleet), runs, changes }
@@ -133,15 +133,15 @@ impl Setup {
             tiers: tiers.collect(),
             devices: fleet.devices.len(),
             classes: digits::CLASSES,
-            train_samples: fleet.samples(Part::Train),
-            test_samples: fleet.samples(Part::Test),
+            train_samples: fleet.samples(DataSplit::Train),
+            test_samples: fleet.samples(DataSplit::Test),
         }
     }
 }
 
 impl StrategyRun {
     pub(super) fn new(
-        strategy: &Contestant,
+        strategy: &ComparedStrategy,
         reports: &[RoundReport],
         seconds: f64,
     ) -> Result<Self, DemoError> {
@@ -178,7 +178,7 @@ impl CurvePoint {
     }
 }
 
-impl Change {
+impl BaselineChange {
     fn of(base: &StrategyRun, run: &StrategyRun) -> Self {
         let tiers = base.loss_by_tier.iter().zip(&run.loss_by_tier);
         Self {

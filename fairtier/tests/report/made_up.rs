@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use sim::{
-    claims::{Check, Measure, Want},
-    results::{
-        ConflictLine, Cost, DeviceScore, ExperimentRecord, FORMAT, Figures, Final, GroupFigures, Role,
-        RoundLine, SettingRecord, TierCost, TierLine, UnitId, UnitResult, write,
-    },
+use sim::results::{
+    Check, ConflictCounts, DeviceScore, Distribution, ExperimentRecord, FORMAT, FinalScores, GroupFigures,
+    Measure, Role, RoundScores, RunCost, SettingRecord, TierCost, TierScores, UnitId, UnitResult, Want,
+    write,
 };
 
 pub const TIERS: usize = 5;
@@ -70,8 +68,8 @@ fn unit(experiment: &str, id: &str, label: &str, setting: usize, seed: u64, tier
     };
     let round = |round: u32| {
         let (loss, accuracy, tiers) = scores(setting, seed, devices, round - 1);
-        let conflicts = Some(ConflictLine { model: 1.0, layers: vec![1.0, 2.0] });
-        RoundLine { round, seconds: 2.0, devices, loss, accuracy, tiers, conflicts, ..Default::default() }
+        let conflicts = Some(ConflictCounts { model: 1.0, layers: vec![1.0, 2.0] });
+        RoundScores { round, seconds: 2.0, devices, loss, accuracy, tiers, conflicts, ..Default::default() }
     };
     let (loss_figures, accuracy_figures, tier_lines) = scores(setting, seed, devices, ROUNDS);
     let score = |device: usize| {
@@ -96,7 +94,7 @@ fn unit(experiment: &str, id: &str, label: &str, setting: usize, seed: u64, tier
         params: serde_json::json!({ "q": setting }).as_object().cloned().unwrap_or_default(),
         choice: vec![],
         rounds: (1..=ROUNDS).map(round).collect(),
-        last: Final {
+        last: FinalScores {
             devices: (0..devices).map(score).collect(),
             loss: loss_figures,
             accuracy: accuracy_figures,
@@ -105,16 +103,21 @@ fn unit(experiment: &str, id: &str, label: &str, setting: usize, seed: u64, tier
             within: 0.01,
             ..Default::default()
         },
-        account: Cost { seconds: 24.0, tiers: (0..tiers).map(tier_cost).collect() },
+        account: RunCost { seconds: 24.0, tiers: (0..tiers).map(tier_cost).collect() },
         seconds: 3.0,
     }
 }
 
-fn scores(setting: usize, seed: u64, devices: usize, rounds: u32) -> (Figures, Figures, Vec<TierLine>) {
+fn scores(
+    setting: usize,
+    seed: u64,
+    devices: usize,
+    rounds: u32,
+) -> (Distribution, Distribution, Vec<TierScores>) {
     let losses: Vec<f64> = (0..devices).map(|device| loss(setting, seed, device, rounds)).collect();
     let accuracies: Vec<f64> = losses.iter().map(|&loss| accuracy(loss)).collect();
     let tiers =
-        losses.chunks(PER_TIER).zip(accuracies.chunks(PER_TIER)).map(|(losses, accuracies)| TierLine {
+        losses.chunks(PER_TIER).zip(accuracies.chunks(PER_TIER)).map(|(losses, accuracies)| TierScores {
             devices: losses.len(),
             loss: variance(losses).0,
             loss_variance: variance(losses).1,
@@ -127,9 +130,9 @@ fn scores(setting: usize, seed: u64, devices: usize, rounds: u32) -> (Figures, F
     (figures(&losses), figures(&accuracies), tiers)
 }
 
-fn figures(values: &[f64]) -> Figures {
+fn figures(values: &[f64]) -> Distribution {
     let (mean, variance) = variance(values);
-    Figures { mean, variance, angle: 0.1, jain: 0.9, ..Default::default() }
+    Distribution { mean, variance, angle: 0.1, jain: 0.9, ..Default::default() }
 }
 
 /// Mean and variance.

@@ -11,6 +11,8 @@
 mod browser;
 mod made_up;
 mod page;
+#[path = "../../../tests/src/tools.rs"]
+mod tools;
 
 use std::{path::Path, process::Command};
 

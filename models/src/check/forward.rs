@@ -1,18 +1,18 @@
 //! The trainer's forward pass against tract's.
 
-use super::{Agreement, Subject};
-use crate::grad::Samples;
+use super::{Agreement, TierSubject};
+use crate::grad::ModelSamples;
 #[cfg(feature = "tract")]
-use crate::{infer::Model, onnx};
+use crate::{infer::TractModel, onnx};
 
 #[cfg(feature = "tract")]
 const LIMIT: f64 = 1e-4;
 
-impl Subject<'_> {
+impl TierSubject<'_> {
     #[cfg(not(feature = "tract"))]
     pub(super) fn forward(
         &self,
-        _samples: &Samples,
+        _samples: &ModelSamples,
         _logits: &[f32],
         _note: &mut Option<String>,
     ) -> Result<Option<Agreement>, String> {
@@ -24,12 +24,12 @@ impl Subject<'_> {
     #[cfg(feature = "tract")]
     pub(super) fn forward(
         &self,
-        samples: &Samples,
+        samples: &ModelSamples,
         logits: &[f32],
         note: &mut Option<String>,
     ) -> Result<Option<Agreement>, String> {
         let file = self.file.filter(|_| self.mask == self.graph.full());
-        let model = match file.map(Model::load) {
+        let model = match file.map(TractModel::load) {
             Some(Ok(model)) => model,
             Some(Err(error)) => {
                 *note = Some(format!("outputs were compared with our export of the file: {error}"));
@@ -52,12 +52,12 @@ impl Subject<'_> {
     }
 
     #[cfg(feature = "tract")]
-    fn exported(&self) -> Result<Model, String> {
+    fn exported(&self) -> Result<TractModel, String> {
         let text = |error: &dyn std::error::Error| error.to_string();
         let slice = self.graph.slice(self.mask).map_err(|error| text(&error))?;
         let packed = self.graph.gather(self.mask, self.parameters).map_err(|error| text(&error))?;
         let options = onnx::ExportOptions::default();
         let file = onnx::export(&slice, &packed, &options).map_err(|error| text(&error))?;
-        Model::load(&file).map_err(|error| text(&error))
+        TractModel::load(&file).map_err(|error| text(&error))
     }
 }

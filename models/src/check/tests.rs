@@ -19,7 +19,7 @@ fn small_models_are_right() {
 #[test]
 fn a_wrong_gradient_is_found() {
     let (graph, parameters) = zoo::by_name("digits-mlp").unwrap().build(2);
-    let samples = Samples::random(&graph, default_loss(&graph), 3, 0).unwrap();
+    let samples = ModelSamples::random(&graph, default_loss(&graph), 3, 0).unwrap();
     let mut runner =
         Runner::new(&graph, &parameters, graph.full(), samples.loss(), 3, Fast::<f64>::new()).unwrap();
     let right = runner.flat_gradients(&samples).unwrap().1;

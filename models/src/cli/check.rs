@@ -10,15 +10,15 @@ use serde::Serialize;
 
 use super::{
     table::{Table, grouped},
-    whole::{WholeAxis, whole_table},
+    uncut::{UncutAxisRow, uncut_table},
 };
 
 const NOTHING_TO_CUT: &str = "no hidden axis can be cut, so rates below 1 are refused";
 const NO_TRACT: &str = "this build has no tract, so outputs were not compared with it; build with \
-                        `cargo build --release -p models --features tract`";
+                        `cargo build --release --features infer`";
 
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct CheckReport {
     model: String,
     /// Why the model can not be used at all.
     refused: Option<String>,
@@ -26,11 +26,11 @@ pub struct Report {
     right: bool,
     tiers: Vec<TierCheck>,
     /// Hidden axes that no tier cuts.
-    whole: Vec<WholeAxis>,
+    whole: Vec<UncutAxisRow>,
     notes: Vec<String>,
 }
 
-impl Report {
+impl CheckReport {
     pub fn refused(model: &str, reason: String) -> Self {
         let (model, refused) = (model.to_owned(), Some(reason));
         let tract = has_tract();
@@ -47,7 +47,7 @@ impl Report {
         if !has_tract() {
             notes.push(NO_TRACT.to_owned());
         }
-        let (model, whole) = (model.to_owned(), WholeAxis::list(graph));
+        let (model, whole) = (model.to_owned(), UncutAxisRow::list(graph));
         Self { model, refused: None, tract: has_tract(), right, tiers, whole, notes }
     }
 
@@ -56,15 +56,14 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(reason) = &self.refused {
             return writeln!(f, "{}: not supported: {reason}", self.model);
         }
         let verdict = if self.right { "right" } else { "WRONG" };
         writeln!(f, "{}: supported; largest errors per tier ({verdict}):", self.model)?;
-        let header =
-            ["tier", "parameters", "outputs (tract)", "gradients (differences)", "f32 (f64)", "verdict"];
+        let header = ["tier", "parameters", "outputs (tract)", "gradients (numeric)", "f32 (f64)", "verdict"];
         let mut table = Table::new(1, &header);
         for tier in &self.tiers {
             table.row([
@@ -93,7 +92,7 @@ impl fmt::Display for Report {
             }
         }
         if !self.whole.is_empty() {
-            write!(f, "\n{}", whole_table(&self.whole))?;
+            write!(f, "\n{}", uncut_table(&self.whole))?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }

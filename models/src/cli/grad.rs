@@ -14,28 +14,28 @@ use super::table::Table;
 const LOSS: &str = "loss";
 
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct GradReport {
     pub file: PathBuf,
     pub samples: usize,
     pub widths: Vec<u32>,
     loss: f64,
-    gradients: Vec<Row>,
+    gradients: Vec<GradientRow>,
     notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct GradientRow {
     name: String,
     shape: Vec<usize>,
     norm: f64,
     largest: f64,
 }
 
-impl Report {
+impl GradReport {
     pub fn new(file: PathBuf, samples: usize, widths: Vec<u32>, gradients: &Gradients) -> Self {
         let rows = gradients.tensors.iter().map(|tensor| {
             let values = || tensor.values.iter().map(|&x| f64::from(x));
-            Row {
+            GradientRow {
                 name: tensor.name.clone(),
                 shape: tensor.shape.clone(),
                 norm: values().map(|x| x * x).sum::<f64>().sqrt(),
@@ -57,7 +57,7 @@ pub fn archive(gradients: &Gradients) -> Result<Vec<u8>, NpyError> {
     write_archive(&arrays)
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for GradReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: loss {:.7} of {} samples", self.file.display(), self.loss, self.samples)?;
         let mut table = Table::new(1, &["gradient", "shape", "norm", "largest"]);

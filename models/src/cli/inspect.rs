@@ -5,14 +5,14 @@ use std::fmt;
 use crate::{
     Graph, TierSpec,
     graph::ValueId,
-    plan::{CompileError, Mode, PlanOptions, compile},
+    plan::{CompileError, PlanMode, PlanOptions, compile},
 };
 use common::{Dim, TensorShape, WidthMask};
 use serde::Serialize;
 
 use super::{
     table::{Table, grouped},
-    whole::{WholeAxis, whole_table},
+    uncut::{UncutAxisRow, uncut_table},
 };
 
 #[derive(Debug, Serialize)]
@@ -20,31 +20,31 @@ pub struct Inspection {
     name: String,
     /// Of structure and full widths.
     digest: String,
-    input: Value,
-    output: Value,
+    input: ValueRow,
+    output: ValueRow,
     /// What the file does with the logits.
     tail: Option<&'static str>,
-    nodes: Vec<Node>,
-    params: Vec<Param>,
-    axes: Vec<Axis>,
+    nodes: Vec<NodeRow>,
+    params: Vec<ParamRow>,
+    axes: Vec<AxisRow>,
     /// Hidden axes that no tier cuts.
-    whole: Vec<WholeAxis>,
+    whole: Vec<UncutAxisRow>,
     batch: u16,
-    tiers: Vec<Tier>,
+    tiers: Vec<TierNeeds>,
     /// Tiers that can not be cut out of the model.
-    refused: Vec<Refused>,
+    refused: Vec<RefusedTier>,
     notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct Value {
+struct ValueRow {
     name: String,
     /// Per sample.
     shape: Vec<usize>,
 }
 
 #[derive(Debug, Serialize)]
-struct Node {
+struct NodeRow {
     name: String,
     op: &'static str,
     inputs: Vec<String>,
@@ -54,7 +54,7 @@ struct Node {
 }
 
 #[derive(Debug, Serialize)]
-struct Param {
+struct ParamRow {
     name: String,
     shape: Vec<usize>,
     /// In the flat vector.
@@ -65,7 +65,7 @@ struct Param {
 }
 
 #[derive(Debug, Serialize)]
-struct Axis {
+struct AxisRow {
     axis: usize,
     width: u32,
     /// The layer whose units it counts.
@@ -73,7 +73,7 @@ struct Axis {
 }
 
 #[derive(Debug, Serialize)]
-struct Refused {
+struct RefusedTier {
     tier: usize,
     spec: TierSpec,
     problem: String,
@@ -81,7 +81,7 @@ struct Refused {
 
 /// What one tier needs.
 #[derive(Debug, Serialize)]
-pub struct Tier {
+pub struct TierNeeds {
     pub tier: usize,
     pub spec: TierSpec,
     pub widths: Vec<u32>,
@@ -105,10 +105,10 @@ impl Inspection {
         let full = graph.full();
         let sizes = |shape: &TensorShape| shape.dims.iter().map(|dim| dim.size(full)).collect::<Vec<_>>();
         let value_name = |value: ValueId| match value.index().checked_sub(1) {
-            Some(node) => graph.nodes().get(node).map_or_else(String::new, |node| node.name.clone()),
+            Some(node) => graph.nodes()[node].name.clone(),
             None => graph.input().name.clone(),
         };
-        let node = |node: &crate::graph::Node| Node {
+        let node = |node: &crate::graph::Node| NodeRow {
             name: node.name.clone(),
             op: node.op.name(),
             inputs: node.inputs.iter().map(|&value| value_name(value)).collect(),
@@ -125,10 +125,10 @@ impl Inspection {
         let output = graph.output();
         let (mut fitting, mut refused) = (vec![], vec![]);
         for (tier, spec) in tiers.iter().enumerate() {
-            match Tier::of(graph, tier, spec, batch) {
+            match TierNeeds::of(graph, tier, spec, batch) {
                 Ok(tier) => fitting.push(tier),
                 Err(CompileError::Slice(error)) => {
-                    refused.push(Refused { tier, spec: spec.clone(), problem: error.to_string() });
+                    refused.push(RefusedTier { tier, spec: spec.clone(), problem: error.to_string() });
                 }
                 Err(error) => return Err(error),
             }
@@ -136,26 +136,26 @@ impl Inspection {
         Ok(Self {
             name: graph.name().to_owned(),
             digest: hex(graph.digest(full)),
-            input: Value { name: graph.input().name.clone(), shape: sizes(&graph.input().shape) },
-            output: Value { name: output.name.clone(), shape: sizes(graph.shape(output.value)) },
+            input: ValueRow { name: graph.input().name.clone(), shape: sizes(&graph.input().shape) },
+            output: ValueRow { name: output.name.clone(), shape: sizes(graph.shape(output.value)) },
             tail: output.tail.map(crate::graph::Tail::op_type),
             nodes: graph.nodes().iter().map(node).collect(),
             params: params
-                .map(|((param, shape), offset)| Param {
+                .map(|((param, shape), offset)| ParamRow {
                     name: param.name.clone(),
                     shape: sizes(shape),
                     offset,
                     len: shape.len(full),
-                    transposed: !param.stored.is_plain(),
+                    transposed: !param.layout.is_plain(),
                 })
                 .collect(),
             axes: full
                 .widths()
                 .iter()
                 .enumerate()
-                .map(|(axis, &width)| Axis { axis, width, layer: layer(axis) })
+                .map(|(axis, &width)| AxisRow { axis, width, layer: layer(axis) })
                 .collect(),
-            whole: WholeAxis::list(graph),
+            whole: UncutAxisRow::list(graph),
             batch,
             tiers: fitting,
             refused,
@@ -164,7 +164,7 @@ impl Inspection {
     }
 }
 
-impl Tier {
+impl TierNeeds {
     pub fn list(graph: &Graph, tiers: &[TierSpec], batch: u16) -> Result<Vec<Self>, CompileError> {
         tiers.iter().enumerate().map(|(tier, spec)| Self::of(graph, tier, spec, batch)).collect()
     }
@@ -181,7 +181,7 @@ impl Tier {
         batch: u16,
     ) -> Result<Self, CompileError> {
         let plan = |mode| compile(graph, mask, &PlanOptions { mode, ..PlanOptions::infer(batch) });
-        let (infer, train) = (plan(Mode::Infer)?, plan(Mode::Train)?);
+        let (infer, train) = (plan(PlanMode::Infer)?, plan(PlanMode::Train)?);
         Ok(Self {
             tier,
             spec: spec.clone(),
@@ -223,10 +223,10 @@ impl fmt::Display for Inspection {
         }
         writeln!(f, "\n{nodes}\n{params}\n{axes}")?;
         if !self.whole.is_empty() {
-            writeln!(f, "{}", whole_table(&self.whole))?;
+            writeln!(f, "{}", uncut_table(&self.whole))?;
         }
         writeln!(f, "Needs of each tier at batch {}:\n{}", self.batch, tiers_table(&self.tiers))?;
-        for Refused { tier, spec, problem } in &self.refused {
+        for RefusedTier { tier, spec, problem } in &self.refused {
             writeln!(f, "tier {} is refused: {problem}", title(*tier, spec))?;
         }
         Ok(())
@@ -234,8 +234,8 @@ impl fmt::Display for Inspection {
 }
 
 /// The table of tiers, as `inspect` and `export` print it.
-pub fn tiers_table(tiers: &[Tier]) -> Table {
-    let header = ["tier", "widths", "parameters", "bytes", "MACs", "inference arena B", "training arena B"];
+pub fn tiers_table(tiers: &[TierNeeds]) -> Table {
+    let header = ["tier", "widths", "parameters", "bytes", "MACs", "infer arena B", "training arena B"];
     let mut table = Table::new(2, &header);
     for tier in tiers {
         table.row([

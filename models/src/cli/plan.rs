@@ -16,7 +16,7 @@ use super::table::{Table, grouped};
 
 /// What was asked.
 #[derive(Copy, Clone, Debug)]
-pub struct Request {
+pub struct PlanRequest {
     pub options: PlanOptions,
     pub ram: Option<u64>,
     pub flash: Option<u64>,
@@ -25,7 +25,7 @@ pub struct Request {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct PlanReport {
     name: String,
     widths: Vec<u32>,
     parameters: usize,
@@ -35,25 +35,25 @@ pub struct Report {
     /// As asked.
     training_bytes: u64,
     flash_bytes: u64,
-    ram: Option<Fit>,
-    flash: Option<Budget>,
+    ram: Option<RamFit>,
+    flash: Option<FlashFit>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    buffers: Vec<Buffer>,
+    buffers: Vec<BufferRow>,
 }
 
 /// How training fits the RAM.
 #[derive(Debug, Serialize)]
-struct Fit {
+struct RamFit {
     have: u64,
     fits: bool,
     /// Of the setting that was found, or else of the smallest there is.
     need: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    setting: Option<Setting>,
+    setting: Option<FitSetting>,
 }
 
 #[derive(Debug, Serialize)]
-struct Setting {
+struct FitSetting {
     /// Samples per pass; gradients are summed over as many passes as the batch needs.
     samples_per_pass: u16,
     /// No room for gradients: each is applied as soon as it is known.
@@ -63,14 +63,14 @@ struct Setting {
 }
 
 #[derive(Debug, Serialize)]
-struct Budget {
+struct FlashFit {
     have: u64,
     need: u64,
     fits: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct Buffer {
+struct BufferRow {
     name: String,
     offset: u64,
     bytes: u64,
@@ -78,8 +78,8 @@ struct Buffer {
     live: Option<(usize, usize)>,
 }
 
-impl Report {
-    pub fn new(graph: &Graph, mask: &WidthMask, request: &Request) -> Result<Self, FitError> {
+impl PlanReport {
+    pub fn new(graph: &Graph, mask: &WidthMask, request: &PlanRequest) -> Result<Self, FitError> {
         let options = request.options;
         let infer = compile(graph, mask, &PlanOptions::infer(options.batch))?;
         let train = compile(graph, mask, &options)?;
@@ -88,18 +88,18 @@ impl Report {
             None => None,
             Some((have, Ok(plan))) => {
                 let need = plan.info.arena_bytes();
-                let setting = Some(Setting::of(&plan));
+                let setting = Some(FitSetting::of(&plan));
                 listed = plan;
-                Some(Fit { have, fits: true, need, setting })
+                Some(RamFit { have, fits: true, need, setting })
             }
             Some((have, Err(FitError::Short(Shortage { need, .. })))) => {
-                Some(Fit { have, fits: false, need, setting: None })
+                Some(RamFit { have, fits: false, need, setting: None })
             }
             Some((_, Err(error))) => return Err(error),
         };
         let flash_bytes = train.info.flash_bytes();
-        let flash = request.flash.map(|have| Budget { have, need: flash_bytes, fits: flash_bytes <= have });
-        let buffers = listed.buffers.iter().filter(|_| request.buffers).map(|buffer| Buffer {
+        let flash = request.flash.map(|have| FlashFit { have, need: flash_bytes, fits: flash_bytes <= have });
+        let buffers = listed.buffers.iter().filter(|_| request.buffers).map(|buffer| BufferRow {
             name: buffer.name.clone(),
             offset: buffer.at * 4,
             bytes: buffer.len * 4,
@@ -126,17 +126,17 @@ impl Report {
     }
 }
 
-impl Setting {
+impl FitSetting {
     fn of(plan: &CompiledPlan) -> Self {
         Self {
             samples_per_pass: plan.info.batch,
             fused: plan.info.segments.grads.is_none(),
-            macs_again: plan.macs_again(),
+            macs_again: plan.recomputed_macs(),
         }
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for PlanReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} with widths {:?}, batch {}", self.name, self.widths, self.batch)?;
         for (name, number) in [
@@ -150,10 +150,10 @@ impl fmt::Display for Report {
         }
         match &self.ram {
             None => {}
-            Some(Fit { have, need, setting: Some(setting), .. }) => {
+            Some(RamFit { have, need, setting: Some(setting), .. }) => {
                 writeln!(f, "RAM: fits, {} of {} bytes: {setting}", grouped(*need), grouped(*have))?;
             }
-            Some(Fit { have, need, .. }) => {
+            Some(RamFit { have, need, .. }) => {
                 let missing = grouped(need - have);
                 writeln!(
                     f,
@@ -162,7 +162,7 @@ impl fmt::Display for Report {
                 )?;
             }
         }
-        if let Some(Budget { have, need, fits }) = &self.flash {
+        if let Some(FlashFit { have, need, fits }) = &self.flash {
             match fits {
                 true => writeln!(f, "flash: fits, {} of {} bytes", grouped(*need), grouped(*have))?,
                 false => writeln!(f, "flash: does not fit, {} bytes too many", grouped(need - have))?,
@@ -183,7 +183,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Setting {
+impl fmt::Display for FitSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} samples per pass", self.samples_per_pass)?;
         f.write_str(if self.fused { ", gradients applied at once" } else { ", gradients kept" })?;

@@ -3,16 +3,16 @@
 use std::{fs, io::ErrorKind, path::Path, process::ExitCode};
 
 use super::{
-    CheckArgs, Command, Format, GradArgs, LossKind, ModelTools, Need, OneTier, Optimizer, Source, Tiers,
-    check, grad,
-    inspect::{Inspection, Tier, tiers_table},
-    plan::{Report, Request},
-    table::{Table, grouped},
+    CheckArgs, GradArgs, LossKind, ModelArgs, ModelCommand, ModelTools, OptimizerKind, OutputFormat,
+    PlanArgs, TierArgs, TiersArgs, check, grad,
+    inspect::{Inspection, TierNeeds, tiers_table},
+    plan::{PlanReport, PlanRequest},
+    table::grouped,
 };
 use crate::{
     Graph, TierSpec,
     check::CheckOptions,
-    grad::{Samples, gradients},
+    grad::{ModelSamples, gradients},
     npy::Array,
     onnx::{self, ExportOptions},
     plan::PlanOptions,
@@ -21,7 +21,7 @@ use crate::{
 use anyhow::{Context, Result, bail, ensure};
 use common::{
     files::{self, MAX_MODEL},
-    output::print,
+    output::{self, print},
 };
 use serde_json::{Value, json};
 
@@ -38,41 +38,41 @@ impl ModelTools {
 fn run(cli: &ModelTools) -> Result<(String, bool)> {
     let mut ok = true;
     let (text, json) = match &cli.command {
-        Command::Inspect { source, tiers } => inspect(source, tiers)?,
-        Command::Slice { source, tier, out, logits } => slice(source, tier, out, *logits)?,
-        Command::Export { source, tiers, out, logits } => export(source, tiers, out, *logits)?,
-        Command::Plan { source, need } => {
+        ModelCommand::Inspect { source, tiers } => inspect(source, tiers)?,
+        ModelCommand::Slice { source, tier, out, logits } => slice(source, tier, out, *logits)?,
+        ModelCommand::Export { source, tiers, out, logits } => export(source, tiers, out, *logits)?,
+        ModelCommand::Plan { source, need } => {
             let report = plan(source, need)?;
             ok = report.fits();
             (report.to_string(), serde_json::to_value(&report)?)
         }
-        Command::Check { source, check } => {
+        ModelCommand::Check { source, check } => {
             let report = check_model(source, check)?;
             ok = report.is_right();
             (report.to_string(), serde_json::to_value(&report)?)
         }
-        Command::Grad { source, grad } => {
+        ModelCommand::Grad { source, grad } => {
             let report = write_gradients(source, grad)?;
             (report.to_string(), serde_json::to_value(&report)?)
         }
-        Command::Zoo => list_zoo()?,
+        ModelCommand::Zoo => list_zoo()?,
     };
     let output = match cli.format {
-        Format::Table => text,
-        Format::Json => serde_json::to_string_pretty(&json)? + "\n",
+        OutputFormat::Table => text,
+        OutputFormat::Json => serde_json::to_string_pretty(&json)? + "\n",
     };
     Ok((output, ok))
 }
 
-fn inspect(source: &Source, tiers: &Tiers) -> Result<(String, Value)> {
-    let model = Model::load(source)?;
+fn inspect(source: &ModelArgs, tiers: &TiersArgs) -> Result<(String, Value)> {
+    let model = LoadedModel::load(source)?;
     let specs = model.rates(tiers.tiers.as_deref());
     let inspection = Inspection::new(&model.graph, &model.notes, &specs, tiers.batch)?;
     Ok((inspection.to_string(), serde_json::to_value(&inspection)?))
 }
 
-fn slice(source: &Source, tier: &OneTier, out: &Path, logits: bool) -> Result<(String, Value)> {
-    let model = Model::load(source)?;
+fn slice(source: &ModelArgs, tier: &TierArgs, out: &Path, logits: bool) -> Result<(String, Value)> {
+    let model = LoadedModel::load(source)?;
     let spec = model.tier(tier.tier, tier.widths.as_deref());
     let written = model.write(&spec, None, out, logits)?;
     let text = format!(
@@ -85,10 +85,10 @@ fn slice(source: &Source, tier: &OneTier, out: &Path, logits: bool) -> Result<(S
     Ok((text, json))
 }
 
-fn export(source: &Source, tiers: &Tiers, out: &Path, logits: bool) -> Result<(String, Value)> {
-    let model = Model::load(source)?;
+fn export(source: &ModelArgs, tiers: &TiersArgs, out: &Path, logits: bool) -> Result<(String, Value)> {
+    let model = LoadedModel::load(source)?;
     let specs = model.rates(tiers.tiers.as_deref());
-    let needs = Tier::list(&model.graph, &specs, tiers.batch)?;
+    let needs = TierNeeds::list(&model.graph, &specs, tiers.batch)?;
     fs::create_dir_all(out).with_context(|| format!("can not make directory {}", out.display()))?;
     let full = out.join(format!("{}.onnx", model.stem));
     model.write(&TierSpec::WHOLE, None, &full, logits)?;
@@ -99,7 +99,7 @@ fn export(source: &Source, tiers: &Tiers, out: &Path, logits: bool) -> Result<(S
         files.push(file);
     }
     let list: String = files.iter().map(|file| format!("  {}\n", file.display())).collect();
-    let text = format!("Written:\n  {}\n{list}\n{}", full.display(), tiers_table(&needs));
+    let text = format!("WrittenSlice:\n  {}\n{list}\n{}", full.display(), tiers_table(&needs));
     let rows = needs.iter().zip(&files).map(|(tier, file)| {
         let mut row = serde_json::to_value(tier)?;
         row["file"] = json!(file);
@@ -109,13 +109,13 @@ fn export(source: &Source, tiers: &Tiers, out: &Path, logits: bool) -> Result<(S
     Ok((text, json))
 }
 
-fn plan(source: &Source, need: &Need) -> Result<Report> {
-    let model = Model::load(source)?;
+fn plan(source: &ModelArgs, need: &PlanArgs) -> Result<PlanReport> {
+    let model = LoadedModel::load(source)?;
     let spec = model.tier(need.tier, need.widths.as_deref());
     let moments = match need.optimizer {
-        Optimizer::Sgd => 0,
-        Optimizer::Momentum => 1,
-        Optimizer::Adam => 2,
+        OptimizerKind::Sgd => 0,
+        OptimizerKind::Momentum => 1,
+        OptimizerKind::Adam => 2,
     };
     let options = PlanOptions {
         last: need.last,
@@ -126,15 +126,15 @@ fn plan(source: &Source, need: &Need) -> Result<Report> {
         scaler: need.scaler,
         ..PlanOptions::train(need.batch)
     };
-    let request = Request { options, ram: need.ram, flash: need.flash, buffers: need.buffers };
-    Ok(Report::new(&model.graph, &spec.mask(&model.graph)?, &request)?)
+    let request = PlanRequest { options, ram: need.ram, flash: need.flash, buffers: need.buffers };
+    Ok(PlanReport::new(&model.graph, &spec.mask(&model.graph)?, &request)?)
 }
 
-fn check_model(source: &Source, args: &CheckArgs) -> Result<check::Report> {
-    let model = match Model::load(source) {
+fn check_model(source: &ModelArgs, args: &CheckArgs) -> Result<check::CheckReport> {
+    let model = match LoadedModel::load(source) {
         // A model that can not be imported is a finding; a file that can not be read is not.
         Err(error) if error.is::<onnx::ImportError>() => {
-            return Ok(check::Report::refused(&source.model, error.root_cause().to_string()));
+            return Ok(check::CheckReport::refused(&source.model, error.root_cause().to_string()));
         }
         model => model?,
     };
@@ -149,11 +149,11 @@ fn check_model(source: &Source, args: &CheckArgs) -> Result<check::Report> {
     let found = specs
         .iter()
         .map(|spec| crate::check::check(&model.graph, &model.parameters, file.as_deref(), spec, &options));
-    Ok(check::Report::new(&source.model, &model.graph, found.collect(), &model.notes))
+    Ok(check::CheckReport::new(&source.model, &model.graph, found.collect(), &model.notes))
 }
 
-fn write_gradients(source: &Source, args: &GradArgs) -> Result<grad::Report> {
-    let model = Model::load(source)?;
+fn write_gradients(source: &ModelArgs, args: &GradArgs) -> Result<grad::GradReport> {
+    let model = LoadedModel::load(source)?;
     model.spare(&args.out)?;
     for (read, what) in [(&args.inputs, "inputs"), (&args.labels, "labels")] {
         let same = *read == args.out || is_same_file(read, &args.out);
@@ -167,11 +167,11 @@ fn write_gradients(source: &Source, args: &GradArgs) -> Result<grad::Report> {
     };
     let (inputs, labels) = (array(&args.inputs)?, array(&args.labels)?);
     let loss = LossKind::of(args.loss, &model.graph);
-    let samples = Samples::from_arrays(&model.graph, loss, &inputs, &labels)?;
+    let samples = ModelSamples::from_arrays(&model.graph, loss, &inputs, &labels)?;
     let found = gradients(&model.graph, &model.parameters, Some(&mask), &samples)?;
     fs::write(&args.out, grad::archive(&found)?)
         .with_context(|| format!("can not write {}", args.out.display()))?;
-    Ok(grad::Report::new(args.out.clone(), samples.rows(), mask.widths().to_vec(), &found))
+    Ok(grad::GradReport::new(args.out.clone(), samples.rows(), mask.widths().to_vec(), &found))
 }
 
 /// Also by other paths: links and `..`. Files that do not exist are none.
@@ -179,15 +179,18 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
 
+/// Width of the column of names.
+const NAME: usize = 18;
+
 fn list_zoo() -> Result<(String, Value)> {
-    let mut table = Table::new(3, &["name", "rates", "description", "parameters"]);
+    let mut text = format!("  {:<NAME$}  parameters  description and rates\n", "name");
     let mut rows = Vec::new();
     for entry in zoo::ALL {
         let (graph, parameters) = entry.build(0);
         let rates: Vec<String> = entry.rates.iter().map(f64::to_string).collect();
-        let description = entry.description.to_owned();
-        let count = grouped(parameters.len() as u64);
-        table.row([entry.name.to_owned(), rates.join(","), description, count]);
+        let about = format!("{}; {}", entry.description, rates.join(","));
+        let head = format!("  {:<NAME$}  {:>10}  ", entry.name, grouped(parameters.len() as u64));
+        text += &format!("{head}{}\n", output::wrap(&about, head.len(), output::COLUMNS));
         rows.push(json!({
             "name": entry.name,
             "description": entry.description,
@@ -198,11 +201,11 @@ fn list_zoo() -> Result<(String, Value)> {
             "parameters": parameters.len(),
         }));
     }
-    Ok((table.to_string(), Value::Array(rows)))
+    Ok((text, Value::Array(rows)))
 }
 
 /// A model with where it came from.
-struct Model {
+struct LoadedModel {
     graph: Graph,
     parameters: Vec<f32>,
     notes: Vec<String>,
@@ -214,20 +217,31 @@ struct Model {
     file: Option<std::path::PathBuf>,
 }
 
+/// Rates for a model that names none.
+fn usual_rates(graph: &Graph) -> &'static [f64] {
+    let nothing_to_cut = graph.full().widths().iter().all(|&width| width == 1);
+    if nothing_to_cut { &[1.0] } else { &[1.0, 0.7, 0.5, 0.25, 0.125] }
+}
+
 /// What was written.
-struct Written {
+struct WrittenSlice {
     widths: Vec<u32>,
     parameters: usize,
 }
 
-impl Model {
-    fn load(source: &Source) -> Result<Self> {
+impl LoadedModel {
+    fn load(source: &ModelArgs) -> Result<Self> {
         let keep_whole = source.keep_whole;
         if let Some(entry) = zoo::by_name(&source.model) {
             let (graph, parameters) = entry.build(source.seed);
             let stem = entry.name.to_owned();
             let (notes, rates) = (vec![], entry.rates);
             return Ok(Self { graph, parameters, notes, rates, keep_whole, stem, file: None });
+        }
+        if let Some((graph, parameters)) = zoo::build(&source.model, source.seed) {
+            let stem = source.model.replace(':', "-");
+            let rates = usual_rates(&graph);
+            return Ok(Self { graph, parameters, notes: vec![], rates, keep_whole, stem, file: None });
         }
         let path = Path::new(&source.model);
         let bytes = match files::read(path, MAX_MODEL) {
@@ -241,8 +255,7 @@ impl Model {
         let stem =
             path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned());
         let onnx::Import { graph, parameters, notes, .. } = import;
-        let nothing_to_cut = graph.full().widths().iter().all(|&width| width == 1);
-        let rates: &[f64] = if nothing_to_cut { &[1.0] } else { &[1.0, 0.7, 0.5, 0.25, 0.125] };
+        let rates = usual_rates(&graph);
         let file = fs::canonicalize(path).ok();
         Ok(Self { graph, parameters, notes, rates, keep_whole, stem, file })
     }
@@ -268,7 +281,7 @@ impl Model {
         Ok(())
     }
 
-    fn write(&self, spec: &TierSpec, tier: Option<usize>, out: &Path, logits: bool) -> Result<Written> {
+    fn write(&self, spec: &TierSpec, tier: Option<usize>, out: &Path, logits: bool) -> Result<WrittenSlice> {
         self.spare(out)?;
         let mask = spec.mask(&self.graph)?;
         let slice = self.graph.slice(&mask)?;
@@ -281,6 +294,6 @@ impl Model {
         let options = ExportOptions { tail: !logits, metadata: &metadata, stats: None };
         let bytes = onnx::export(&slice, &parameters, &options)?;
         fs::write(out, bytes).with_context(|| format!("can not write {}", out.display()))?;
-        Ok(Written { widths: mask.widths().to_vec(), parameters: parameters.len() })
+        Ok(WrittenSlice { widths: mask.widths().to_vec(), parameters: parameters.len() })
     }
 }

@@ -1,6 +1,8 @@
-//! Columns for a terminal: the first is aligned left, the others right.
+//! Columns for a terminal: the first is aligned left, the others right. Those beyond 80 follow below.
 
 use std::fmt;
+
+use common::output;
 
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -21,22 +23,9 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        for row in &self.rows {
-            let mut line = String::new();
-            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                let gap = if column == 0 { "" } else { "  " };
-                match column < self.left {
-                    true => line.push_str(&format!("{gap}{cell:<width$}")),
-                    false => line.push_str(&format!("{gap}{cell:>width$}")),
-                }
-            }
-            writeln!(f, "  {}", line.trim_end())?;
+        for line in output::table(&self.rows, self.left, output::COLUMNS - 2).lines() {
+            let indent = if line.is_empty() { "" } else { "  " };
+            writeln!(f, "{indent}{line}")?;
         }
         Ok(())
     }

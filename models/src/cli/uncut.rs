@@ -1,37 +1,37 @@
 //! The hidden axes that stay whole in every tier, as `inspect` and `check` show them.
 
-use crate::{Graph, graph::Whole};
+use crate::{Graph, graph::UncutAxis};
 use serde::Serialize;
 
 use super::table::Table;
 
 #[derive(Debug, Serialize)]
-pub struct WholeAxis {
+pub struct UncutAxisRow {
     #[serde(flatten)]
-    whole: Whole,
+    axis: UncutAxis,
     /// Otherwise a rate below 1 is refused without `--keep-whole`.
     by_design: bool,
     /// In words.
     why: String,
 }
 
-impl WholeAxis {
+impl UncutAxisRow {
     pub fn list(graph: &Graph) -> Vec<Self> {
-        let row = |whole: &Whole| Self {
-            by_design: whole.reason.is_by_design(),
-            why: whole.reason.to_string(),
-            whole: whole.clone(),
+        let row = |axis: &UncutAxis| Self {
+            by_design: axis.reason.is_by_design(),
+            why: axis.reason.to_string(),
+            axis: axis.clone(),
         };
-        graph.whole().iter().map(row).collect()
+        graph.uncut_axes().iter().map(row).collect()
     }
 }
 
-pub fn whole_table(axes: &[WholeAxis]) -> Table {
+pub fn uncut_table(axes: &[UncutAxisRow]) -> Table {
     let mut table = Table::new(4, &["stays whole", "units", "at", "because"]);
-    for axis in axes {
-        let refused = if axis.by_design { "" } else { " (rates below 1 need --keep-whole)" };
-        let why = format!("{}{refused}", axis.why);
-        table.row([axis.whole.layers.join(", "), axis.whole.width.to_string(), axis.whole.node.clone(), why]);
+    for row in axes {
+        let refused = if row.by_design { "" } else { " (rates below 1 need --keep-whole)" };
+        let why = format!("{}{refused}", row.why);
+        table.row([row.axis.layers.join(", "), row.axis.width.to_string(), row.axis.node.clone(), why]);
     }
     table
 }

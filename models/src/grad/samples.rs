@@ -5,7 +5,7 @@ use std::ops::Range;
 use common::{plan::Loss, rng::Rng};
 use trainer::{
     data::DataError,
-    train::{Labels, Truth, Values},
+    train::{TargetLabels, TargetValues, Truth},
 };
 
 use crate::{Graph, npy::Array};
@@ -15,7 +15,7 @@ const EXACT: f64 = 16_777_216.0;
 
 /// At least one sample; every number is checked against the model.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Samples {
+pub struct ModelSamples {
     loss: Loss,
     rows: usize,
     /// Numbers per sample.
@@ -65,7 +65,7 @@ pub enum SamplesError {
     Loss { classes: u32, outputs: usize },
 }
 
-impl Samples {
+impl ModelSamples {
     /// `inputs` is `[N, ...]` with the model's own sizes; `labels` is `[N]`, or `[N, targets]` where a sample
     /// has several.
     pub fn from_arrays(
@@ -138,34 +138,34 @@ impl Samples {
 
     /// The numbers of some samples.
     pub fn inputs(&self, rows: &Range<usize>) -> &[f32] {
-        self.inputs.get(rows.start * self.sample..rows.end * self.sample).unwrap_or_default()
+        &self.inputs[rows.start * self.sample..rows.end * self.sample]
     }
 
     /// Targets from a row on.
     pub(super) fn truth(&self, from: usize) -> impl Truth + '_ {
-        Rows { samples: self, from }
+        TruthFrom { samples: self, from }
     }
 }
 
-struct Rows<'a> {
-    samples: &'a Samples,
+struct TruthFrom<'a> {
+    samples: &'a ModelSamples,
     from: usize,
 }
 
-impl Truth for Rows<'_> {
+impl Truth for TruthFrom<'_> {
     fn class(&self, row: usize, position: usize) -> Result<u32, DataError> {
         let (row, per_row) = (self.from + row, self.samples.per_row);
         match &self.samples.targets {
-            Targets::Classes(labels) => Labels { labels, per_row }.class(row, position),
-            Targets::Values(values) => Values { values, per_row }.class(row, position),
+            Targets::Classes(labels) => TargetLabels { labels, per_row }.class(row, position),
+            Targets::Values(values) => TargetValues { values, per_row }.class(row, position),
         }
     }
 
     fn value(&self, row: usize, position: usize) -> Result<f32, DataError> {
         let (row, per_row) = (self.from + row, self.samples.per_row);
         match &self.samples.targets {
-            Targets::Classes(labels) => Labels { labels, per_row }.value(row, position),
-            Targets::Values(values) => Values { values, per_row }.value(row, position),
+            Targets::Classes(labels) => TargetLabels { labels, per_row }.value(row, position),
+            Targets::Values(values) => TargetValues { values, per_row }.value(row, position),
         }
     }
 }

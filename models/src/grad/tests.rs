@@ -16,7 +16,7 @@ fn largest(values: &[f32]) -> f32 {
 #[test]
 fn many_passes_give_what_one_gives() {
     let (graph, parameters) = zoo::by_name("digits-mlp").unwrap().build(3);
-    let samples = Samples::random(&graph, default_loss(&graph), 23, 1).unwrap();
+    let samples = ModelSamples::random(&graph, default_loss(&graph), 23, 1).unwrap();
     let runner =
         |rows| Runner::new(&graph, &parameters, graph.full(), samples.loss(), rows, Portable::plain());
     let (loss, one): (f64, Vec<f32>) = runner(23).unwrap().flat_gradients(&samples).unwrap();
@@ -33,7 +33,7 @@ fn many_passes_give_what_one_gives() {
 fn a_tier_has_the_gradients_of_its_slice() {
     let (graph, parameters) = zoo::by_name("motion-cnn").unwrap().build(3);
     let mask = graph.full().at_rate(0.5).unwrap();
-    let samples = Samples::random(&graph, default_loss(&graph), 3, 1).unwrap();
+    let samples = ModelSamples::random(&graph, default_loss(&graph), 3, 1).unwrap();
     let tier = gradients(&graph, &parameters, Some(&mask), &samples).unwrap();
     let (slice, packed) = (graph.slice(&mask).unwrap(), graph.gather(&mask, &parameters).unwrap());
     assert_eq!(tier, gradients(&slice, &packed, None, &samples).unwrap());
@@ -56,7 +56,7 @@ fn dropout_is_left_out_and_transposed_weights_stay_so() {
     };
     let (plain, dropping) = (model(None), model(Some(0.5)));
     let parameters = zoo::initial(&plain, 1);
-    let samples = Samples::random(&plain, default_loss(&plain), 4, 2).unwrap();
+    let samples = ModelSamples::random(&plain, default_loss(&plain), 4, 2).unwrap();
     let expected = gradients(&plain, &parameters, None, &samples).unwrap();
     let got = gradients(&dropping, &parameters, None, &samples).unwrap();
     assert_eq!((got.loss, &got.tensors), (expected.loss, &expected.tensors));
@@ -80,7 +80,7 @@ fn gradients_are_those_of_the_file() {
     };
     let plain = model(1.0, None);
     let parameters = zoo::initial(&plain, 1);
-    let samples = Samples::random(&plain, Loss::Squared, 4, 2).unwrap();
+    let samples = ModelSamples::random(&plain, Loss::Squared, 4, 2).unwrap();
     let plain = gradients(&plain, &parameters, None, &samples).unwrap();
     let scaled = gradients(&model(-3.0, Some(vec![1, 1])), &parameters, None, &samples).unwrap();
     assert_eq!(scaled.loss, plain.loss);
@@ -98,7 +98,7 @@ fn what_does_not_fit_the_model_is_refused() {
         |shape: &[usize], x: f32| Array::new(shape, Data::F32(vec![x; shape.iter().product()])).unwrap();
     let labels = |labels: &[i64]| Array::new(&[labels.len()], Data::I64(labels.to_vec())).unwrap();
     let (good, two) = (inputs(&[2, 64], 0.5), labels(&[0, 9]));
-    let read = |x: &Array, y: &Array| Samples::from_arrays(&graph, softmax, x, y);
+    let read = |x: &Array, y: &Array| ModelSamples::from_arrays(&graph, softmax, x, y);
     assert_eq!(read(&good, &two).unwrap().rows(), 2);
     let refused = |x: &Array, y: &Array, expected: &str| {
         let text = read(x, y).unwrap_err().to_string();
@@ -113,14 +113,15 @@ fn what_does_not_fit_the_model_is_refused() {
     refused(&inputs(&[2, 64], f32::NAN), &two, "number 0 of sample 0 is NaN");
     refused(&inputs(&[0, 64], 0.0), &labels(&[]), "no samples");
     let shares = Array::new(&[2, 10], Data::F64(vec![1.5; 20])).unwrap();
-    let text = Samples::from_arrays(&graph, Loss::Sigmoid, &good, &shares).unwrap_err().to_string();
+    let text = ModelSamples::from_arrays(&graph, Loss::Sigmoid, &good, &shares).unwrap_err().to_string();
     assert!(text.contains("not in [0, 1]"), "{text}");
-    assert!(Samples::from_arrays(&graph, Loss::Squared, &good, &shares).is_ok());
+    assert!(ModelSamples::from_arrays(&graph, Loss::Squared, &good, &shares).is_ok());
 
     let (words, _) = zoo::by_name("shakespeare-gru").unwrap().build(0);
     let steps = words.inputs();
     let wrong = Array::new(&[1, steps], Data::I64(vec![100_000; steps])).unwrap();
     let labels = Array::new(&[1, steps], Data::I64(vec![0; steps])).unwrap();
-    let text = Samples::from_arrays(&words, default_loss(&words), &wrong, &labels).unwrap_err().to_string();
+    let text =
+        ModelSamples::from_arrays(&words, default_loss(&words), &wrong, &labels).unwrap_err().to_string();
     assert!(text.contains("number 0 of sample 0 is 100000, but the model looks up"), "{text}");
 }

@@ -2,24 +2,27 @@
 //!
 //! Every layer starts with a hidden axis of its own. Where two values are added their axes become one
 //! (union-find); where an axis meets a size that no tier cuts, or a cut would not be a prefix on both
-//! sides, it is pinned and no tier cuts it. The node and the reason are kept for the user ([`Whole`]).
+//! sides, it is pinned and no tier cuts it. The node and the reason are kept for the user ([`UncutAxis`]).
 
 use std::collections::HashSet;
 
-use common::{AxisId, Dim, TensorShape, WidthMask, layout::MAX_AXES, mask::MaskError};
+use common::{
+    AxisId, Dim, TensorShape, WidthMask,
+    mask::{MAX_AXES, MaskError},
+};
 
-use super::whole::{Reason, Whole};
+use super::uncut::{Reason, UncutAxis};
 
 /// Axes while a Graph is put together, by provisional [`AxisId`].
 #[derive(Clone, Debug, Default)]
 pub struct Axes {
-    axes: Vec<Axis>,
+    axes: Vec<HiddenAxis>,
     /// Two axes of which neither can be cut, since their units lie at different places; and where they meet.
     apart: Vec<(u8, u8, String)>,
 }
 
 #[derive(Clone, Debug)]
-struct Axis {
+struct HiddenAxis {
     layer: String,
     width: u32,
     /// Itself, or an earlier axis that is the same.
@@ -34,7 +37,7 @@ struct Pin {
     reason: Reason,
 }
 
-impl Axis {
+impl HiddenAxis {
     /// Of several reasons the first counts, but what is whole by design contradicts nothing.
     fn pin(&mut self, pin: &Pin) -> bool {
         let weaker = self.pin.as_ref().is_none_or(|old| !old.reason.is_by_design());
@@ -53,7 +56,7 @@ impl Axis {
 impl Axes {
     pub fn add(&mut self, layer: &str, width: u32) -> Result<AxisId, MaskError> {
         let id = u8::try_from(self.axes.len()).map_err(|_| MaskError::TooManyAxes)?;
-        self.axes.push(Axis { layer: layer.to_owned(), width, parent: id, pin: None });
+        self.axes.push(HiddenAxis { layer: layer.to_owned(), width, parent: id, pin: None });
         Ok(AxisId(id))
     }
 
@@ -78,9 +81,8 @@ impl Axes {
             (Some(x), Some(y)) if (a.blocks, a.inner) == (b.blocks, b.inner) => {
                 let (x, y) = (self.root(x.0), self.root(y.0));
                 let (first, second) = (x.min(y), x.max(y));
-                if first != second
-                    && let Some(axis) = self.axes.get_mut(usize::from(second))
-                {
+                if first != second {
+                    let axis = &mut self.axes[usize::from(second)];
                     axis.parent = first;
                     if let Some(Pin { node, reason }) = axis.pin.take() {
                         self.pin_axis(first, &node, reason);
@@ -100,38 +102,36 @@ impl Axes {
     pub fn resolve<'a>(
         mut self,
         live: impl Iterator<Item = &'a Dim>,
-    ) -> Result<(Resolved, WidthMask, Vec<Whole>), MaskError> {
+    ) -> Result<(Resolved, WidthMask, Vec<UncutAxis>), MaskError> {
         self.part();
         let live: HashSet<u8> = live.filter_map(|dim| dim.axis).map(|axis| self.root(axis.0)).collect();
         let mut numbers = Vec::with_capacity(self.axes.len());
         let mut widths = Vec::new();
-        let mut whole: Vec<(u8, Whole)> = Vec::new();
+        let mut uncut: Vec<(u8, UncutAxis)> = Vec::new();
         for (id, axis) in self.axes.iter().enumerate() {
             let root = self.root(id as u8);
             let is_root = usize::from(root) == id;
-            let pin = self.axes.get(usize::from(root)).and_then(|axis| axis.pin.as_ref());
+            let pin = self.axes[usize::from(root)].pin.as_ref();
             let is_live = live.contains(&root);
             numbers.push(match (pin, is_root) {
                 (None, true) if is_live => {
                     widths.push(axis.width);
                     Number::Axis(AxisId((widths.len() - 1).min(MAX_AXES) as u8))
                 }
-                (None, false) if is_live => {
-                    numbers.get(usize::from(root)).copied().unwrap_or(Number::Pinned(axis.width))
-                }
+                (None, false) if is_live => numbers[usize::from(root)],
                 _ => Number::Pinned(axis.width),
             });
             let Some(Pin { node, reason }) = pin.filter(|_| is_live) else { continue };
-            match whole.iter_mut().find(|(other, _)| *other == root) {
-                Some((_, whole)) => whole.layers.push(axis.layer.clone()),
+            match uncut.iter_mut().find(|(other, _)| *other == root) {
+                Some((_, uncut)) => uncut.layers.push(axis.layer.clone()),
                 None => {
                     let (layers, width, node) = (vec![axis.layer.clone()], axis.width, node.clone());
-                    whole.push((root, Whole { layers, width, node, reason: *reason }));
+                    uncut.push((root, UncutAxis { layers, width, node, reason: *reason }));
                 }
             }
         }
-        let whole = whole.into_iter().map(|(_, whole)| whole).collect();
-        Ok((Resolved(numbers), WidthMask::full(&widths)?, whole))
+        let uncut = uncut.into_iter().map(|(_, uncut)| uncut).collect();
+        Ok((Resolved(numbers), WidthMask::full(&widths)?, uncut))
     }
 
     /// Pins the axes that lie apart. Where one is whole by design the other only has to agree with it, and may
@@ -142,7 +142,7 @@ impl Axes {
         while std::mem::take(&mut changed) {
             for (a, b, node) in &apart {
                 for (one, other) in [(*a, *b), (*b, *a)] {
-                    let fixed = self.axes.get(usize::from(self.root(one))).is_some_and(Axis::is_by_design);
+                    let fixed = self.axes[usize::from(self.root(one))].is_by_design();
                     changed |= fixed && self.pin_axis(other, node, Reason::Agrees);
                 }
             }
@@ -156,19 +156,22 @@ impl Axes {
     fn pin_axis(&mut self, axis: u8, node: &str, reason: Reason) -> bool {
         let pin = Pin { node: node.to_owned(), reason };
         let root = usize::from(self.root(axis));
-        self.axes.get_mut(root).is_some_and(|axis| axis.pin(&pin))
+        self.axes[root].pin(&pin)
     }
 
     fn width(&self, dim: &Dim) -> u32 {
-        dim.axis.and_then(|axis| self.axes.get(usize::from(axis.0))).map_or(1, |axis| axis.width)
+        dim.axis.map_or(1, |axis| self.axes[usize::from(axis.0)].width)
     }
 
     fn root(&self, mut id: u8) -> u8 {
         // Parents are never later than their children, so this ends.
-        while let Some(parent) = self.axes.get(usize::from(id)).map(|axis| axis.parent).filter(|&p| p != id) {
+        loop {
+            let parent = self.axes[usize::from(id)].parent;
+            if parent == id {
+                return id;
+            }
             id = parent;
         }
-        id
     }
 }
 
@@ -190,12 +193,12 @@ impl Resolved {
     }
 
     fn dim(&self, dim: Dim) -> Dim {
-        match dim.axis.and_then(|axis| self.0.get(usize::from(axis.0))) {
-            None => dim,
-            Some(&Number::Axis(axis)) => Dim { axis: Some(axis), ..dim },
-            Some(&Number::Pinned(width)) if dim.inner == 1 => Dim::fixed(dim.blocks * width),
+        let Some(axis) = dim.axis else { return dim };
+        match self.0[usize::from(axis.0)] {
+            Number::Axis(axis) => Dim { axis: Some(axis), ..dim },
+            Number::Pinned(width) if dim.inner == 1 => Dim::fixed(dim.blocks * width),
             // The inner part stays apart, because a file may hold it before the units.
-            Some(&Number::Pinned(width)) => Dim { blocks: dim.blocks * width, axis: None, ..dim },
+            Number::Pinned(width) => Dim { blocks: dim.blocks * width, axis: None, ..dim },
         }
     }
 }
@@ -216,13 +219,13 @@ mod tests {
         axes.unify(&dims[1], &dims[3], "a");
         axes.unify(&dims[4], &dims[2], "b");
         axes.unify(&dims[2], &Dim::fixed(6), "c");
-        let (resolved, full, whole) = axes.resolve(dims.iter()).unwrap();
+        let (resolved, full, uncut) = axes.resolve(dims.iter()).unwrap();
         let finals: Vec<Dim> = dims.iter().map(|&dim| resolved.dim(dim)).collect();
         let units = |axis| Dim::units(AxisId(axis));
         assert_eq!(finals, [units(0), units(1), Dim::fixed(6), units(1), Dim::fixed(6)]);
         assert_eq!(full.widths(), [6, 6]);
         let layers = ["l2", "l4"].map(str::to_owned).to_vec();
-        assert_eq!(whole, [Whole { layers, width: 6, node: "c".into(), reason: Reason::Agrees }]);
+        assert_eq!(uncut, [UncutAxis { layers, width: 6, node: "c".into(), reason: Reason::Agrees }]);
     }
 
     #[test]
@@ -230,11 +233,11 @@ mod tests {
         let (mut axes, dims) = axes(2, 4);
         let (major, minor) = (Dim { inner: 9, ..dims[0] }, Dim { blocks: 9, ..dims[1] });
         axes.unify(&major, &minor, "add");
-        let (resolved, full, whole) = axes.resolve([major, minor].iter()).unwrap();
+        let (resolved, full, uncut) = axes.resolve([major, minor].iter()).unwrap();
         assert!(full.widths().is_empty());
         assert_eq!(resolved.dim(major), Dim { blocks: 4, axis: None, inner: 9 });
         assert_eq!(resolved.dim(minor), Dim::fixed(36));
-        let reasons: Vec<Reason> = whole.iter().map(|whole| whole.reason).collect();
+        let reasons: Vec<Reason> = uncut.iter().map(|uncut| uncut.reason).collect();
         assert_eq!(reasons, [Reason::Places; 2]);
     }
 
@@ -249,8 +252,8 @@ mod tests {
         axes.pin(&dims[3], "end", Reason::Output);
         axes.pin(&dims[2], "end", Reason::Output);
         axes.pin(&dims[2], "groups", Reason::Groups);
-        let (_, _, whole) = axes.resolve(dims.iter()).unwrap();
-        let found: Vec<(&str, Reason)> = whole.iter().map(|w| (w.node.as_str(), w.reason)).collect();
+        let (_, _, uncut) = axes.resolve(dims.iter()).unwrap();
+        let found: Vec<(&str, Reason)> = uncut.iter().map(|w| (w.node.as_str(), w.reason)).collect();
         let agrees = |node| (node, Reason::Agrees);
         let output = ("end", Reason::Output);
         assert_eq!(found, [agrees("first"), agrees("second"), output, output]);
@@ -260,7 +263,7 @@ mod tests {
     fn what_is_left_out_is_not_told() {
         let (mut axes, dims) = axes(2, 4);
         axes.pin(&dims[0], "gone", Reason::Groups);
-        let (_, full, whole) = axes.resolve(dims[1..].iter()).unwrap();
-        assert_eq!((full.widths(), whole), (&[4][..], vec![]));
+        let (_, full, uncut) = axes.resolve(dims[1..].iter()).unwrap();
+        assert_eq!((full.widths(), uncut), (&[4][..], vec![]));
     }
 }

@@ -4,7 +4,7 @@
 use common::{Dim, TensorShape};
 
 use super::{
-    Graph, GraphError, Input, Node, Op, Output, Param, ParamId, Tail, ValueId, axes::Axes, whole::Reason,
+    Graph, GraphError, Input, Node, Op, Output, Param, ParamId, Tail, ValueId, axes::Axes, uncut::Reason,
 };
 
 /// Plans address parameters and activations with 32 bits.
@@ -40,8 +40,8 @@ impl Builder {
 
     /// Per-sample shape of a value, with provisional axes.
     pub fn shape(&self, value: ValueId) -> &TensorShape {
-        match value.index().checked_sub(1).and_then(|node| self.nodes.get(node)) {
-            Some(node) => &node.shape,
+        match value.index().checked_sub(1) {
+            Some(node) => &self.nodes[node].shape,
             None => &self.input.shape,
         }
     }
@@ -49,6 +49,11 @@ impl Builder {
     /// Sizes of a value's axes.
     pub fn sizes(&self, value: ValueId) -> Vec<usize> {
         self.axes.sizes(&self.shape(value).dims)
+    }
+
+    /// Size of a value's last axis.
+    pub fn width(&self, value: ValueId) -> usize {
+        self.shape(value).dims.last().map_or(1, |dim| self.axes.size(dim))
     }
 
     /// Numbers per sample of a value.
@@ -66,13 +71,13 @@ impl Builder {
             return Err(GraphError::NothingToTrain);
         }
         let live = self.nodes.iter().map(|node| &node.shape).chain(&self.shapes);
-        let (resolved, full, whole) = self.axes.resolve(live.flat_map(|shape| &shape.dims))?;
+        let (resolved, full, uncut) = self.axes.resolve(live.flat_map(|shape| &shape.dims))?;
         let Self { name, input, mut nodes, params, mut shapes, stats, .. } = self;
         nodes.iter_mut().for_each(|node| node.shape = resolved.shape(&node.shape));
         shapes.iter_mut().for_each(|shape| *shape = resolved.shape(shape));
         let output = Output { name: output.to_owned(), value, tail };
         let stats = stats.concat();
-        let graph = Graph { name, input, output, nodes, params, shapes, stats, full, whole };
+        let graph = Graph { name, input, output, nodes, params, shapes, stats, full, uncut };
         let len = |shape: &TensorShape| {
             shape.dims.iter().map(|dim| dim.size(&graph.full) as u64).fold(1, u64::saturating_mul)
         };
@@ -96,9 +101,8 @@ impl Builder {
     /// both uses.
     pub(super) fn param(&mut self, param: Param, dims: &[Dim]) -> Result<ParamId, GraphError> {
         if let Some(place) = self.params.iter().position(|other| other.name == param.name) {
-            let shape = self.shapes.get(place).cloned().unwrap_or_default();
-            let same = self.params.get(place).is_some_and(|other| other.agrees(&param));
-            if !same || self.axes.sizes(&shape.dims) != self.axes.sizes(dims) {
+            let shape = self.shapes[place].clone();
+            if !self.params[place].agrees(&param) || self.axes.sizes(&shape.dims) != self.axes.sizes(dims) {
                 return Err(GraphError::Shared(param.name));
             }
             for (a, b) in shape.dims.iter().zip(dims) {
@@ -116,11 +120,10 @@ impl Builder {
         let mut needed = vec![false; self.nodes.len() + 1];
         let mut open = vec![value];
         while let Some(value) = open.pop() {
-            if let Some(seen) = needed.get_mut(value.index())
-                && !std::mem::replace(seen, true)
-                && let Some(node) = value.index().checked_sub(1).and_then(|node| self.nodes.get(node))
+            if !std::mem::replace(&mut needed[value.index()], true)
+                && let Some(node) = value.index().checked_sub(1)
             {
-                open.extend(&node.inputs);
+                open.extend(&self.nodes[node].inputs);
             }
         }
         let mut next = 0;
@@ -129,23 +132,19 @@ impl Builder {
             next += u32::from(*needed);
             values.push(ValueId(next));
         }
-        let mut keep = needed.iter().skip(1);
-        self.stats.retain(|_| keep.next().copied().unwrap_or(false));
-        let mut keep = needed.iter().skip(1);
-        self.nodes.retain(|_| keep.next().copied().unwrap_or(false));
+        retain(&mut self.stats, &needed[1..]);
+        retain(&mut self.nodes, &needed[1..]);
         for input in self.nodes.iter_mut().flat_map(|node| &mut node.inputs) {
-            *input = values.get(input.index()).copied().unwrap_or(*input);
+            *input = values[input.index()];
         }
         self.prune_params();
-        values.get(value.index()).copied().unwrap_or(value)
+        values[value.index()]
     }
 
     fn prune_params(&mut self) {
         let mut used = vec![false; self.params.len()];
         for param in self.nodes.iter().flat_map(|node| node.op.params()) {
-            if let Some(used) = used.get_mut(param.index()) {
-                *used = true;
-            }
+            used[param.index()] = true;
         }
         if used.iter().all(|&used| used) {
             return;
@@ -154,17 +153,21 @@ impl Builder {
             .iter()
             .scan(0, |next, &used| Some(std::mem::replace(next, *next + u32::from(used))))
             .collect();
-        let mut keep = used.iter();
-        self.params.retain(|_| keep.next().copied().unwrap_or(false));
-        let mut keep = used.iter();
-        self.shapes.retain(|_| keep.next().copied().unwrap_or(false));
+        retain(&mut self.params, &used);
+        retain(&mut self.shapes, &used);
         for node in &mut self.nodes {
-            node.op.renumber(|param| ParamId(numbers.get(param.index()).copied().unwrap_or(param.0)));
+            node.op.renumber(|param| ParamId(numbers[param.index()]));
         }
     }
 }
 
-/// Every caller passes at most four dimensions.
+/// Keeps the items that are marked.
+fn retain<T>(items: &mut Vec<T>, marks: &[bool]) {
+    assert_eq!(items.len(), marks.len());
+    let mut marks = marks.iter();
+    items.retain(|_| marks.next() == Some(&true));
+}
+
 fn shape_of(dims: &[Dim]) -> TensorShape {
-    TensorShape::new(dims).unwrap_or_default()
+    TensorShape::new(dims).expect("a layer has at most four dimensions")
 }

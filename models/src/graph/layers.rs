@@ -10,7 +10,7 @@ use super::{
     GraphError, Op, Param, ValueId,
     build::{Builder, MAX_LEN},
     op::{Groups, Kernel},
-    whole::Reason,
+    uncut::Reason,
 };
 
 impl Builder {
@@ -168,12 +168,11 @@ impl Builder {
         let front = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
         let back = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
         let back = back.min(most - front.min(most));
-        let middle = dims.get(front..dims.len() - back).unwrap_or_default();
-        middle.iter().for_each(|dim| self.axes.pin(dim, name, Reason::Merged));
+        dims[front..dims.len() - back].iter().for_each(|dim| self.axes.pin(dim, name, Reason::Merged));
         let shape: Vec<Dim> = (0..new.len())
             .map(|place| match place {
-                _ if place < front => dims.get(place).copied(),
-                _ if place >= new.len() - back => dims.get(place + dims.len() - new.len()).copied(),
+                _ if place < front => Some(dims[place]),
+                _ if place >= new.len() - back => Some(dims[place + dims.len() - new.len()]),
                 _ => None,
             })
             .zip(sizes)

@@ -64,9 +64,7 @@ impl Builder {
         self.epsilon(name, epsilon)?;
         let (scale, bias) = (self.param(scale, &[channels])?, self.param(bias, &[channels])?);
         let value = self.push(name, Op::BatchNorm { epsilon, scale, bias }, &[input], &dims);
-        if let Some(stats) = self.stats.last_mut() {
-            *stats = [mean, variance].concat();
-        }
+        self.stats[value.index() - 1] = [mean, variance].concat();
         Ok(value)
     }
 

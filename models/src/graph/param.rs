@@ -11,7 +11,7 @@ use common::{TensorShape, WidthMask};
 pub struct Param {
     /// Of the ONNX initializer.
     pub name: String,
-    pub stored: Stored,
+    pub layout: FileLayout,
     /// Ours is the file's times this (alpha or beta of a Gemm).
     pub factor: f32,
     /// The dimensions of the initializer where it holds one number for all of ours.
@@ -21,61 +21,61 @@ pub struct Param {
 impl Param {
     /// A parameter whose initializer has the order of the flat vector.
     pub fn plain(name: impl Into<String>) -> Self {
-        Self::stored(name, Stored::default())
+        Self::in_layout(name, FileLayout::default())
     }
 
-    pub fn stored(name: impl Into<String>, stored: Stored) -> Self {
-        Self { name: name.into(), stored, factor: 1.0, spread: None }
+    pub fn in_layout(name: impl Into<String>, layout: FileLayout) -> Self {
+        Self { name: name.into(), layout, factor: 1.0, spread: None }
     }
 
     /// Recurrent layers keep a first axis of size 1 for the direction.
     pub(super) fn directed(self, rank: u8) -> Self {
-        let parts = (0..rank).map(|dim| vec![Part::whole(dim)]);
-        Self { stored: Stored(std::iter::once(vec![]).chain(parts).collect()), ..self }
+        let parts = (0..rank).map(|dim| vec![DimPart::whole(dim)]);
+        Self { layout: FileLayout(std::iter::once(vec![]).chain(parts).collect()), ..self }
     }
 
     /// A matrix whose initializer is `[in][out]`.
     pub fn transposed(name: impl Into<String>) -> Self {
-        Self::stored(name, Stored(vec![vec![Part::whole(1)], vec![Part::whole(0)]]))
+        Self::in_layout(name, FileLayout(vec![vec![DimPart::whole(1)], vec![DimPart::whole(0)]]))
     }
 
     /// True if the file says of both in the same way where their numbers come from.
     pub(super) fn agrees(&self, other: &Self) -> bool {
-        (&self.stored, self.factor, &self.spread) == (&other.stored, other.factor, &other.spread)
+        (&self.layout, self.factor, &self.spread) == (&other.layout, other.factor, &other.spread)
     }
 
     /// Sizes of the initializer.
     pub fn dims(&self, shape: &TensorShape, mask: &WidthMask) -> Vec<usize> {
-        self.spread.clone().unwrap_or_else(|| self.stored.dims(shape, mask))
+        self.spread.clone().unwrap_or_else(|| self.layout.dims(shape, mask))
     }
 }
 
 /// The dimensions of an initializer, each a product of parts of ours; no dimensions: as ours.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Stored(pub Vec<Vec<Part>>);
+pub struct FileLayout(pub Vec<Vec<DimPart>>);
 
 /// A part of one of our dimensions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct DimPart {
     pub dim: u8,
-    pub which: Which,
+    pub extent: Extent,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Which {
+pub enum Extent {
     Whole,
     /// Blocks and units.
     Outer,
     Inner,
 }
 
-impl Part {
+impl DimPart {
     pub fn whole(dim: u8) -> Self {
-        Self { dim, which: Which::Whole }
+        Self { dim, extent: Extent::Whole }
     }
 }
 
-impl Stored {
+impl FileLayout {
     pub fn is_plain(&self) -> bool {
         self.0.is_empty()
     }
@@ -85,7 +85,8 @@ impl Stored {
         if self.is_plain() {
             return shape.dims.iter().map(|dim| dim.size(mask)).collect();
         }
-        let size = |parts: &Vec<Part>| parts.iter().map(|part| extent(shape, mask, *part).0).product();
+        let size =
+            |parts: &Vec<DimPart>| parts.iter().map(|part| size_and_stride(shape, mask, *part).0).product();
         self.0.iter().map(size).collect()
     }
 
@@ -94,7 +95,7 @@ impl Stored {
         if self.is_plain() {
             return ours.to_vec();
         }
-        self.places(shape, mask).into_iter().filter_map(|place| ours.get(place)).copied().collect()
+        self.places(shape, mask).into_iter().map(|place| ours[place]).collect()
     }
 
     /// The file's order to ours.
@@ -104,9 +105,7 @@ impl Stored {
         }
         let mut ours = vec![0.0; file.len()];
         for (place, &x) in self.places(shape, mask).into_iter().zip(file) {
-            if let Some(slot) = ours.get_mut(place) {
-                *slot = x;
-            }
+            ours[place] = x;
         }
         ours
     }
@@ -115,7 +114,7 @@ impl Stored {
     fn places(&self, shape: &TensorShape, mask: &WidthMask) -> Vec<usize> {
         let mut places = vec![0];
         for &part in self.0.iter().flatten() {
-            let (size, stride) = extent(shape, mask, part);
+            let (size, stride) = size_and_stride(shape, mask, part);
             places = places.iter().flat_map(|at| (0..size).map(move |i| at + i * stride)).collect();
         }
         places
@@ -123,15 +122,15 @@ impl Stored {
 }
 
 /// Size of a part, and how far apart its neighbours lie in our order.
-fn extent(shape: &TensorShape, mask: &WidthMask, part: Part) -> (usize, usize) {
+fn size_and_stride(shape: &TensorShape, mask: &WidthMask, part: DimPart) -> (usize, usize) {
     let at = usize::from(part.dim);
     let after: usize = shape.dims.iter().skip(at + 1).map(|dim| dim.size(mask)).product();
-    let Some(dim) = shape.dims.get(at) else { return (1, 0) };
+    let dim = &shape.dims[at];
     let inner = dim.inner as usize;
-    match part.which {
-        Which::Whole => (dim.size(mask), after),
-        Which::Outer => (dim.size(mask) / inner.max(1), inner * after),
-        Which::Inner => (inner, after),
+    match part.extent {
+        Extent::Whole => (dim.size(mask), after),
+        Extent::Outer => (dim.size(mask) / inner.max(1), inner * after),
+        Extent::Inner => (inner, after),
     }
 }
 
@@ -147,15 +146,16 @@ mod tests {
         let channels = Dim { blocks: 1, axis: Some(AxisId(0)), inner: 3 };
         let shape = TensorShape::new(&[Dim::fixed(2), channels]).unwrap();
         let ours: Vec<f32> = (0..12).map(|i| i as f32).collect();
-        let turned = Param::transposed("w").stored;
+        let turned = Param::transposed("w").layout;
         assert_eq!(turned.dims(&shape, &mask), [6, 2]);
         assert_eq!(turned.to_file(&shape, &mask, &ours)[..4], [0.0, 6.0, 1.0, 7.0]);
         // Pixels before channels, and an extra axis.
-        let part = |which| Part { dim: 1, which };
-        let last = Stored(vec![vec![], vec![Part::whole(0)], vec![part(Which::Inner), part(Which::Outer)]]);
+        let part = |extent| DimPart { dim: 1, extent };
+        let last =
+            FileLayout(vec![vec![], vec![DimPart::whole(0)], vec![part(Extent::Inner), part(Extent::Outer)]]);
         assert_eq!(last.dims(&shape, &mask), [1, 2, 6]);
         assert_eq!(last.to_file(&shape, &mask, &ours)[..6], [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
-        for stored in [turned, last, Stored::default()] {
+        for stored in [turned, last, FileLayout::default()] {
             let file = stored.to_file(&shape, &mask, &ours);
             assert_eq!(stored.from_file(&shape, &mask, &file), ours);
         }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// A hidden axis that no tier cuts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Whole {
+pub struct UncutAxis {
     /// The layers whose units it counts, in model order.
     pub layers: Vec<String>,
     pub width: u32,
@@ -56,7 +56,7 @@ impl fmt::Display for Reason {
     }
 }
 
-impl fmt::Display for Whole {
+impl fmt::Display for UncutAxis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layers: Vec<String> = self.layers.iter().map(|layer| format!("'{layer}'")).collect();
         let (width, layers) = (self.width, layers.join(", "));

@@ -57,6 +57,10 @@ pub fn export(
     }
     let names = Names::new(graph, options.tail);
     let stats = options.stats.unwrap_or(graph.stats());
+    let expected = graph.stats().len();
+    if stats.len() != expected {
+        return Err(WrongLength { expected, got: stats.len() }.into());
+    }
     let mut writer = Writer { graph, names: &names, nodes: vec![], constants: vec![], stats };
     for (index, node) in graph.nodes().iter().enumerate() {
         writer.node(node, names.of(ValueId(index as u32 + 1)));
@@ -153,6 +157,6 @@ impl Names {
     }
 
     fn of(&self, value: ValueId) -> String {
-        self.values.get(value.index()).cloned().unwrap_or_default()
+        self.values[value.index()].clone()
     }
 }

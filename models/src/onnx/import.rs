@@ -78,7 +78,7 @@ pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {
     if !OPSETS.contains(&opset) {
         return Err(ImportError::Opset(opset));
     }
-    let source = Source::new(graph, opset)?;
+    let source = SourceModel::new(graph, opset)?;
     let mut refused = None;
     for output in source.outputs() {
         match lower(&source, &output.name) {
@@ -94,7 +94,7 @@ pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {
 
 /// The graph of a file with what lowering looks up.
 #[derive(Debug)]
-pub struct Source<'a> {
+pub struct SourceModel<'a> {
     pub graph: &'a GraphProto,
     /// Version of the default operator set.
     pub opset: i64,
@@ -112,7 +112,7 @@ pub struct InputInfo<'a> {
     pub shape: Vec<u32>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SourceModel<'a> {
     fn new(graph: &'a GraphProto, opset: i64) -> Result<Self, ImportError> {
         let constants = Constants::of(graph);
         // Before IR version 4, initializers were listed among the inputs.

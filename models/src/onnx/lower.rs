@@ -18,10 +18,10 @@ use common::plan::Activation;
 
 use super::{
     constants::is_default_domain,
-    import::{Import, ImportError, Source, title, unsupported},
+    import::{Import, ImportError, SourceModel, title, unsupported},
     proto::{NodeProto, data_type},
     tensor::Floats,
-    view::{Axis, Known, View},
+    view::{OnnxValue, TensorView, ViewAxis},
 };
 use crate::graph::{Builder, Param, Tail, ValueId};
 
@@ -33,9 +33,9 @@ mod recurrent;
 mod shape;
 
 /// Reads everything that the output called `output` needs.
-pub fn lower(source: &Source<'_>, output: &str) -> Result<Import, ImportError> {
+pub fn lower(source: &SourceModel<'_>, output: &str) -> Result<Import, ImportError> {
     let nodes = source.needed(output);
-    let mut draft = Draft::new(source, &nodes)?;
+    let mut draft = Importer::new(source, &nodes)?;
     for node in &nodes {
         draft.node(node)?;
     }
@@ -43,11 +43,11 @@ pub fn lower(source: &Source<'_>, output: &str) -> Result<Import, ImportError> {
 }
 
 /// A model that is being read.
-pub(super) struct Draft<'a> {
-    source: &'a Source<'a>,
+pub(super) struct Importer<'a> {
+    source: &'a SourceModel<'a>,
     builder: Builder,
     /// By name in the file.
-    values: HashMap<&'a str, Known>,
+    values: HashMap<&'a str, OnnxValue>,
     /// Names in the file of the values of our Graph.
     names: HashMap<ValueId, String>,
     /// The nodes that read a value.
@@ -62,12 +62,12 @@ pub(super) struct Draft<'a> {
     notes: Vec<String>,
 }
 
-impl<'a> Draft<'a> {
-    fn new(source: &'a Source<'a>, nodes: &[&'a NodeProto]) -> Result<Self, ImportError> {
+impl<'a> Importer<'a> {
+    fn new(source: &'a SourceModel<'a>, nodes: &[&'a NodeProto]) -> Result<Self, ImportError> {
         let shape = &source.input.shape;
         let name = Some(source.graph.name.as_str()).filter(|name| !name.is_empty()).unwrap_or("model");
         let builder = Builder::new(name, source.input.name, shape)?;
-        let input = View::plain(ValueId::INPUT, shape.len());
+        let input = TensorView::plain(ValueId::INPUT, shape.len());
         let mut readers: HashMap<&str, Vec<&NodeProto>> = HashMap::new();
         for node in nodes {
             node.input.iter().for_each(|name| readers.entry(name).or_default().push(node));
@@ -75,7 +75,7 @@ impl<'a> Draft<'a> {
         Ok(Self {
             source,
             builder,
-            values: HashMap::from([(source.input.name, Known::Tensor(input))]),
+            values: HashMap::from([(source.input.name, OnnxValue::Tensor(input))]),
             names: HashMap::from([(ValueId::INPUT, source.input.name.to_owned())]),
             readers,
             taken: HashSet::new(),
@@ -103,16 +103,16 @@ impl<'a> Draft<'a> {
         if reads_tail || sigmoid || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax") {
             self.after_tail.insert(output);
         }
-        let known = match self.fold(node)? {
-            Some(known) => known,
-            None => Known::Tensor(self.tensor(node)?),
+        let value = match self.fold(node)? {
+            Some(value) => value,
+            None => OnnxValue::Tensor(self.tensor(node)?),
         };
-        self.define(output, known);
+        self.define(output, value);
         Ok(())
     }
 
     /// The nodes that compute with samples.
-    fn tensor(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    fn tensor(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         match node.op_type.as_str() {
             "Gemm" => self.gemm(node),
             "MatMul" => self.matmul(node),
@@ -158,7 +158,7 @@ impl<'a> Draft<'a> {
 
     fn finish(self, output: &str) -> Result<Import, ImportError> {
         let missing = || ImportError::NoOutput;
-        let Some(Known::Tensor(view)) = self.values.get(output) else { return Err(missing()) };
+        let Some(OnnxValue::Tensor(view)) = self.values.get(output) else { return Err(missing()) };
         let logits = self.names.get(&view.value).cloned().ok_or_else(missing)?;
         let rank = self.builder.shape(view.value).dims.len();
         if !view.is_plain(rank) {
@@ -172,20 +172,19 @@ impl<'a> Draft<'a> {
         let graph = self.builder.finish(output, view.value, tail)?;
         let mut parameters = Vec::with_capacity(graph.layout().len());
         for (param, shape) in graph.params().iter().zip(graph.param_shapes()) {
-            let file = self.weights.get(&param.name).map_or(&[][..], Vec::as_slice);
-            parameters.extend(param.stored.from_file(shape, graph.full(), file));
+            parameters.extend(param.layout.from_file(shape, graph.full(), &self.weights[&param.name]));
         }
         Ok(Import { graph, parameters, notes, logits, batch })
     }
 
-    fn activate(&mut self, node: &'a NodeProto, kind: Activation) -> Result<View, ImportError> {
+    fn activate(&mut self, node: &'a NodeProto, kind: Activation) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let value = self.builder.activate(&title(node), view.value, kind);
-        Ok(self.named(node, View { value, ..view }))
+        Ok(self.named(node, TensorView { value, ..view }))
     }
 
     /// Of two computed values; the bias of a MatMul has been taken in by it.
-    fn add(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    fn add(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         if node.input.iter().take(2).any(|name| self.source.constants.contains(name)) {
             return Err(problem(node, "adds a constant to something else than a MatMul without bias"));
         }
@@ -195,10 +194,10 @@ impl<'a> Draft<'a> {
             b = self.plain(node, b)?;
         }
         let value = self.builder.add(&title(node), a.value, b.value)?;
-        Ok(self.named(node, View { value, ..a }))
+        Ok(self.named(node, TensorView { value, ..a }))
     }
 
-    fn dropout(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    fn dropout(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let operand = node.input.get(1).and_then(|name| self.source.constants.floats(name)).transpose()?;
         let operand = operand.and_then(|ratio| ratio.data.first().copied());
@@ -207,10 +206,10 @@ impl<'a> Draft<'a> {
             return Ok(view);
         }
         let value = self.builder.dropout(&title(node), view.value, rate)?;
-        Ok(self.named(node, View { value, ..view }))
+        Ok(self.named(node, TensorView { value, ..view }))
     }
 
-    fn cast(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    fn cast(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let to = integer(node, "to").and_then(|to| i32::try_from(to).ok()).unwrap_or(0);
         let words = [data_type::INT32, data_type::INT64].contains(&to) && view.value == ValueId::INPUT;
@@ -223,14 +222,14 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn softmax(&mut self, node: &'a NodeProto, tail: Tail) -> Result<View, ImportError> {
+    fn softmax(&mut self, node: &'a NodeProto, tail: Tail) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let rank = view.axes.len() as i64;
         // Before operator set 13 the default was axis 1, and everything after it was one axis.
         let default = if self.source.opset < 13 { 1 } else { -1 };
         let axis = integer(node, "axis").unwrap_or(default);
         let last = axis == -1 || axis == rank - 1;
-        if !last || matches!(view.axes.last(), None | Some(Axis::Batch)) {
+        if !last || matches!(view.axes.last(), None | Some(ViewAxis::Batch)) {
             return Err(problem(node, "works on another axis than the last of [N, classes]"));
         }
         if self.tail.replace(tail).is_some() {
@@ -240,10 +239,10 @@ impl<'a> Draft<'a> {
     }
 
     /// The computed tensor that a node reads.
-    fn input(&self, node: &NodeProto, place: usize) -> Result<View, ImportError> {
+    fn input(&self, node: &NodeProto, place: usize) -> Result<TensorView, ImportError> {
         let name = node.input.get(place).map_or("", String::as_str);
         match self.values.get(name) {
-            Some(Known::Tensor(view)) => Ok(view.clone()),
+            Some(OnnxValue::Tensor(view)) => Ok(view.clone()),
             Some(_) => {
                 Err(problem(node, format!("computes with '{name}', which does not depend on samples")))
             }
@@ -270,17 +269,18 @@ impl<'a> Draft<'a> {
     }
 
     /// Remembers what the file calls a value, and makes a plain view of it where asked.
-    fn named(&mut self, node: &NodeProto, view: View) -> View {
-        let name = node.output.first().cloned().unwrap_or_default();
-        self.names.entry(view.value).or_insert(name);
+    fn named(&mut self, node: &NodeProto, view: TensorView) -> TensorView {
+        if let Some(name) = node.output.first() {
+            self.names.entry(view.value).or_insert_with(|| name.clone());
+        }
         view
     }
 
-    fn define(&mut self, name: &'a str, known: Known) {
-        if let Known::Tensor(view) = &known {
+    fn define(&mut self, name: &'a str, value: OnnxValue) {
+        if let OnnxValue::Tensor(view) = &value {
             self.names.entry(view.value).or_insert_with(|| name.to_owned());
         }
-        self.values.insert(name, known);
+        self.values.insert(name, value);
     }
 
     /// Nothing is computed from a value; it is the output, under whatever name.

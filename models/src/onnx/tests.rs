@@ -114,7 +114,7 @@ fn matmul_with_the_bias_on_either_side_is_the_same_layer() {
         .unwrap();
         assert_eq!(import.parameters, plain.parameters);
         assert_eq!(import.graph.digest(import.graph.full()), plain.graph.digest(plain.graph.full()));
-        assert!(!import.graph.params()[0].stored.is_plain() && plain.graph.params()[0].stored.is_plain());
+        assert!(!import.graph.params()[0].layout.is_plain() && plain.graph.params()[0].layout.is_plain());
     }
     let bare = changed(|graph| graph.node[3] = node("fc2", "MatMul", &["a", "w2t"], "y", &[]));
     assert!(bare.unwrap_err().to_string().contains("'w2t', which is no constant"));

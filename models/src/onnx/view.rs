@@ -7,10 +7,10 @@
 use crate::graph::ValueId;
 
 #[derive(Clone, PartialEq, Debug)]
-pub enum Known {
-    Tensor(View),
+pub enum OnnxValue {
+    Tensor(TensorView),
     /// A computed shape or a part of one.
-    Sizes(Vec<Size>),
+    Sizes(Vec<SymbolicSize>),
     /// A tensor of one number, such as the initial state of a recurrent layer.
     Filled(f32),
     /// A weight matrix turned around, by the name of its initializer.
@@ -19,19 +19,19 @@ pub enum Known {
 
 /// A number of a shape computation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Size {
+pub enum SymbolicSize {
     Fixed(i64),
     Batch,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct View {
+pub struct TensorView {
     pub value: ValueId,
-    pub axes: Vec<Axis>,
+    pub axes: Vec<ViewAxis>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Axis {
+pub enum ViewAxis {
     Batch,
     /// Of a sample, by number.
     Dim(usize),
@@ -41,10 +41,10 @@ pub enum Axis {
     ChannelLast,
 }
 
-impl View {
+impl TensorView {
     /// The batch, then the sample as it is.
     pub fn plain(value: ValueId, rank: usize) -> Self {
-        Self { value, axes: std::iter::once(Axis::Batch).chain((0..rank).map(Axis::Dim)).collect() }
+        Self { value, axes: std::iter::once(ViewAxis::Batch).chain((0..rank).map(ViewAxis::Dim)).collect() }
     }
 
     pub fn is_plain(&self, rank: usize) -> bool {

@@ -8,74 +8,72 @@ use std::cmp::Reverse;
 
 /// One buffer, by its place in [`Buffers`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Buffer(usize);
+pub struct BufferId(usize);
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Live {
+struct LiveRange {
     len: u64,
     first: usize,
     last: usize,
 }
 
-impl Live {
+impl LiveRange {
     fn meets(&self, other: &Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 }
 
-/// Buffers and the steps in which they hold something.
+/// Buffers with the instructions in which they hold something.
 #[derive(Clone, Debug, Default)]
-pub struct Buffers(Vec<Live>);
+pub struct Buffers(Vec<LiveRange>);
 
 impl Buffers {
-    /// A buffer that is live from step `first` to step `last`, both included.
-    pub fn add(&mut self, len: u64, first: usize, last: usize) -> Buffer {
-        self.0.push(Live { len, first, last });
-        Buffer(self.0.len() - 1)
+    /// A buffer that is live from instruction `first` to instruction `last`, both included.
+    pub fn add(&mut self, len: u64, first: usize, last: usize) -> BufferId {
+        self.0.push(LiveRange { len, first, last });
+        BufferId(self.0.len() - 1)
     }
 
-    /// The buffer is needed in this step, too.
-    pub fn extend(&mut self, buffer: Buffer, step: usize) {
-        if let Some(live) = self.0.get_mut(buffer.0) {
-            live.first = live.first.min(step);
-            live.last = live.last.max(step);
-        }
+    /// The buffer is needed in this instruction, too.
+    pub fn extend(&mut self, buffer: BufferId, instruction: usize) {
+        let live = &mut self.0[buffer.0];
+        live.first = live.first.min(instruction);
+        live.last = live.last.max(instruction);
     }
 
-    /// Length, first and last step.
-    pub fn of(&self, buffer: Buffer) -> (u64, usize, usize) {
-        self.0.get(buffer.0).map_or((0, 0, 0), |live| (live.len, live.first, live.last))
+    /// Length, first and last instruction.
+    pub fn of(&self, buffer: BufferId) -> (u64, usize, usize) {
+        let LiveRange { len, first, last } = self.0[buffer.0];
+        (len, first, last)
     }
 
-    pub fn place(&self) -> Placed {
+    pub fn place(&self) -> ArenaLayout {
         let mut by_size: Vec<usize> = (0..self.0.len()).collect();
         by_size.sort_by_key(|&buffer| (Reverse(self.0[buffer].len), self.0[buffer].first));
         let mut by_duration = by_size.clone();
         by_duration.sort_by_key(|&buffer| Reverse(self.0[buffer].last - self.0[buffer].first));
         let mut by_start = by_size.clone();
         by_start.sort_by_key(|&buffer| self.0[buffer].first);
-        let placed = [by_size, by_duration, by_start].map(|order| self.place_in(&order));
-        placed.into_iter().min_by_key(|placed| placed.len).unwrap_or_default()
+        let [first, others @ ..] = [by_size, by_duration, by_start].map(|order| self.place_in(&order));
+        others.into_iter().fold(first, |best, other| if other.len < best.len { other } else { best })
     }
 
-    fn place_in(&self, order: &[usize]) -> Placed {
-        let mut offsets: Vec<Option<u64>> = vec![None; self.0.len()];
+    fn place_in(&self, order: &[usize]) -> ArenaLayout {
+        let mut offsets = vec![0; self.0.len()];
         let mut arena = 0;
-        for &buffer in order {
+        for (turn, &buffer) in order.iter().enumerate() {
             let live = self.0[buffer];
-            let mut taken: Vec<(u64, u64)> = self
-                .0
+            let mut taken: Vec<(u64, u64)> = order[..turn]
                 .iter()
-                .zip(&offsets)
-                .filter(|(other, _)| live.meets(other))
-                .filter_map(|(other, offset)| offset.map(|at| (at, at + other.len)))
+                .filter(|&&other| live.meets(&self.0[other]))
+                .map(|&other| (offsets[other], offsets[other] + self.0[other].len))
                 .collect();
             taken.sort_unstable();
             let offset = best_gap(&taken, live.len);
             arena = arena.max(offset + live.len);
-            offsets[buffer] = Some(offset);
+            offsets[buffer] = offset;
         }
-        Placed { offsets: offsets.into_iter().map(|at| at.unwrap_or(0)).collect(), len: arena }
+        ArenaLayout { offsets, len: arena }
     }
 }
 
@@ -95,15 +93,15 @@ fn best_gap(taken: &[(u64, u64)], len: u64) -> u64 {
 
 /// Where every buffer lies.
 #[derive(Clone, Debug, Default)]
-pub struct Placed {
+pub struct ArenaLayout {
     offsets: Vec<u64>,
     /// Length of the arena.
     pub len: u64,
 }
 
-impl Placed {
-    pub fn offset(&self, buffer: Buffer) -> u64 {
-        self.offsets.get(buffer.0).copied().unwrap_or(0)
+impl ArenaLayout {
+    pub fn offset(&self, buffer: BufferId) -> u64 {
+        self.offsets[buffer.0]
     }
 }
 
@@ -129,7 +127,7 @@ mod tests {
         #[test]
         fn live_buffers_never_share(ranges in prop::collection::vec((1u64..50, 0usize..12, 0usize..6), 1..20)) {
             let mut buffers = Buffers::default();
-            let ids: Vec<Buffer> =
+            let ids: Vec<BufferId> =
                 ranges.iter().map(|&(len, first, more)| buffers.add(len, first, first + more)).collect();
             let placed = buffers.place();
             prop_assert!(placed.len <= ranges.iter().map(|range| range.0).sum());

@@ -6,13 +6,13 @@
 //! 2. without a gradient segment, where the optimiser is plain SGD (each weight gradient is applied as
 //!    soon as it is known);
 //! 3. fewer samples per pass, with gradients summed over several passes;
-//! 4. the same three with activations that are given up and computed again.
+//! 4. the same three with activations that are computed again.
 //!
 //! The Plan itself says which it was: its `segments.grads`, `batch` and `schedule`.
 
 use common::WidthMask;
 
-use super::{CompileError, CompiledPlan, Mode, PlanOptions, can_fuse, compile, compile_within};
+use super::{CompileError, CompiledPlan, PlanMode, PlanOptions, can_fuse, compile, compile_within};
 use crate::graph::Graph;
 
 /// What is missing even in the most frugal setting.
@@ -40,7 +40,7 @@ pub fn fit(
     ram: u64,
 ) -> Result<CompiledPlan, FitError> {
     let mut need = u64::MAX;
-    let train = options.mode == Mode::Train;
+    let train = options.mode == PlanMode::Train;
     for saving in [false, true] {
         if saving && !(train || options.recompute) {
             break;
@@ -59,9 +59,9 @@ pub fn fit(
         // What the arena needs is a constant plus a multiple of the batch.
         let one = compile(graph, mask, &PlanOptions { batch: 1, ..summed })?;
         need = need.min(one.info.arena_bytes());
-        let segments = one.workspace() * 4;
+        let segments = one.workspace().map_err(CompileError::from)? * 4;
         let sample = one.info.arena_bytes() - segments;
-        let most = ram.saturating_sub(segments).checked_div(sample).unwrap_or(0).min(options.batch.into());
+        let most = (ram.saturating_sub(segments) / sample.max(1)).min(options.batch.into());
         if most > 0 {
             let batch = even(most as u16, options.batch);
             return Ok(sparing(graph, mask, &PlanOptions { batch, ..summed }, ram)?);
@@ -70,7 +70,7 @@ pub fn fit(
     Err(Shortage { need, have: ram }.into())
 }
 
-/// Gives up no more activations than needed.
+/// Recomputes no more activations than needed.
 fn sparing(
     graph: &Graph,
     mask: &WidthMask,
@@ -81,7 +81,7 @@ fn sparing(
         return compile(graph, mask, options);
     }
     let plain = compile(graph, mask, &PlanOptions { batch: 1, recompute: false, ..*options })?;
-    let room = (ram / 4).saturating_sub(plain.workspace());
+    let room = (ram / 4).saturating_sub(plain.workspace()?);
     compile_within(graph, mask, options, room / u64::from(options.batch).max(1))
 }
 

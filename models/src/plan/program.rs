@@ -1,22 +1,22 @@
 //! The nodes of a Graph at the widths of one tier, as operations of a Plan between values that own
-//! memory. Value 0 is the input, and value `k + 1` is what step `k` gives.
+//! memory. Value 0 is the input, and value `k + 1` is what node `k` gives.
 
 use common::{
     TensorShape, WidthMask,
     plan::{Conv, Gru, Norm, Op, Pool, PoolKind, Window},
 };
 
-use crate::graph::{self, Graph, Groups, Kernel, ParamId, ValueId};
+use crate::graph::{self, Graph, Groups, Kernel, ParamId};
 
 #[derive(Clone, Debug)]
 pub struct Program {
-    pub steps: Vec<Step>,
+    pub nodes: Vec<ProgramNode>,
     /// Numbers of normalisation statistics.
     pub stats: u64,
 }
 
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ProgramNode {
     pub name: String,
     pub op: Op,
     pub input: usize,
@@ -26,7 +26,7 @@ pub struct Step {
     pub frozen: bool,
 }
 
-impl Step {
+impl ProgramNode {
     pub fn trains(&self) -> bool {
         !self.frozen && self.has_parameters()
     }
@@ -51,37 +51,37 @@ impl Program {
             stats: 0,
             dropouts: 0,
         };
-        let mut steps = Vec::new();
-        // Where each value of the graph is.
-        let mut places = vec![0; graph.nodes().len() + 1];
+        let mut nodes = Vec::new();
+        // The value of the program for each value of the graph.
+        let mut values = vec![0; graph.nodes().len() + 1];
         for (index, node) in graph.nodes().iter().enumerate() {
-            let mut reads = node.inputs.iter().map(|value| places.get(value.index()).copied().unwrap_or(0));
-            let (input, second) = (reads.next().unwrap_or(0), reads.next());
+            let input = values[node.inputs[0].index()];
+            let second = node.inputs.get(1).map(|value| values[value.index()]);
             let Some(op) = lowering.op(node) else {
-                places[index + 1] = input;
+                values[index + 1] = input;
                 continue;
             };
-            steps.push(Step { name: node.name.clone(), op, input, second, frozen: false });
+            nodes.push(ProgramNode { name: node.name.clone(), op, input, second, frozen: false });
             if let Some(factor) = lowering.factor(node).filter(|_| scaler) {
                 let len = op.sizes().1 as u32;
                 let name = format!("{} (scaler)", node.name);
-                let (op, input) = (Op::Scale { len, factor }, steps.len());
-                steps.push(Step { name, op, input, second: None, frozen: false });
+                let (op, input) = (Op::Scale { len, factor }, nodes.len());
+                nodes.push(ProgramNode { name, op, input, second: None, frozen: false });
             }
-            places[index + 1] = steps.len();
+            values[index + 1] = nodes.len();
         }
         if let Some(last) = last {
-            let layers = steps.iter_mut().rev().filter(|step| step.has_parameters());
-            layers.skip(last.into()).for_each(|step| step.frozen = true);
+            let layers = nodes.iter_mut().rev().filter(|node| node.has_parameters());
+            layers.skip(last.into()).for_each(|node| node.frozen = true);
         }
-        Self { steps, stats: lowering.stats.into() }
+        Self { nodes, stats: lowering.stats.into() }
     }
 
     /// Parameters before those that are trained; `None` if nothing is, or if frozen ones come later.
     pub fn frozen(&self) -> Option<u64> {
         let stretches = |frozen: bool| {
-            let steps = self.steps.iter().filter(move |step| step.frozen == frozen);
-            steps.flat_map(|step| step.op.parameters()).flatten()
+            let nodes = self.nodes.iter().filter(move |node| node.frozen == frozen);
+            nodes.flat_map(|node| node.op.parameters()).flatten()
         };
         let first = stretches(false).map(|(at, _)| u64::from(at)).min()?;
         stretches(true).all(|(at, len)| u64::from(at) + len <= first).then_some(first)
@@ -90,14 +90,14 @@ impl Program {
     /// Numbers per sample of a value.
     pub fn len(&self, value: usize) -> u64 {
         match value.checked_sub(1) {
-            Some(step) => self.steps.get(step).map_or(0, |step| step.op.sizes().1),
-            None => self.steps.first().map_or(0, |step| step.op.sizes().0),
+            Some(index) => self.nodes[index].op.sizes().1,
+            None => self.nodes[0].op.sizes().0,
         }
     }
 
     /// The value that the loss is computed from.
     pub fn output(&self) -> usize {
-        self.steps.len()
+        self.nodes.len()
     }
 }
 
@@ -113,11 +113,10 @@ struct Lowering<'a> {
 impl Lowering<'_> {
     /// `None` for a node that only renames its input. Sizes fit 32 bits, as [`Graph`] promises.
     fn op(&mut self, node: &graph::Node) -> Option<Op> {
-        let from = node.inputs.first().copied().unwrap_or(ValueId::INPUT);
-        let (read, written) = (self.sizes(self.graph.shape(from)), self.sizes(&node.shape));
+        let (read, written) = (self.sizes(self.graph.shape(node.inputs[0])), self.sizes(&node.shape));
         let len: u32 = written.iter().product();
-        let last = |sizes: &[u32]| sizes.last().copied().unwrap_or(1);
-        let first = |sizes: &[u32]| sizes.first().copied().unwrap_or(1);
+        let last = |sizes: &[u32]| sizes[sizes.len() - 1];
+        let first = |sizes: &[u32]| sizes[0];
         Some(match node.op {
             graph::Op::Flatten | graph::Op::Reshape => return None,
             graph::Op::Dense { weight, bias } => Op::Dense {
@@ -148,11 +147,7 @@ impl Lowering<'_> {
             graph::Op::Add => Op::Add { len },
             graph::Op::Embed { table } => Op::Embed {
                 rows: read.iter().product(),
-                entries: self
-                    .graph
-                    .param_shapes()
-                    .get(table.index())
-                    .map_or(0, |shape| first(&self.sizes(shape))),
+                entries: first(&self.sizes(&self.graph.param_shapes()[table.index()])),
                 width: last(&written),
                 table: self.offset(table),
             },
@@ -225,11 +220,11 @@ impl Lowering<'_> {
     }
 
     fn offset(&self, param: ParamId) -> u32 {
-        self.offsets.get(param.index()).copied().unwrap_or(u32::MAX)
+        self.offsets[param.index()]
     }
 }
 
-/// Height and width of `[channels][height][width]` or `[channels][length]`.
+/// Height and width of `[channels][height][width]` or `[channels][length]`; `Plan::check` refuses anything else.
 fn area(sizes: &[u32]) -> (u32, u32) {
     match *sizes {
         [_, height, width] => (height, width),

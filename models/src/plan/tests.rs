@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use common::plan::{Activation, Grad, Node, Op, Pass, Plan, Port, Segments};
+use common::plan::{Activation, Grad, Node, Op, Operand, Pass, Plan, Segments};
 use proptest::prelude::*;
 
 use super::*;
@@ -84,7 +84,7 @@ impl<'a> Tracer<'a> {
     }
 
     /// The value that a port reads.
-    fn value(&self, port: &Port, len: u64) -> usize {
+    fn value(&self, port: &Operand, len: u64) -> usize {
         match self.at(port.at, len) {
             Cell::Value(value) => *value,
             cell => panic!("expected a value, found {cell:?}"),
@@ -182,7 +182,7 @@ impl<'a> Tracer<'a> {
             assert_eq!(*self.at(node.keep.unwrap(), node.op.keep()), Cell::Kept(step));
         }
         // An Add may have changed the order of its operands; its forward step has shown it.
-        let ports: Vec<Port> = [Some(node.input), node.second].into_iter().flatten().collect();
+        let ports: Vec<Operand> = [Some(node.input), node.second].into_iter().flatten().collect();
         let mut values: Vec<usize> = self.steps[step].1.clone();
         if self.same(values[0]) != self.first_read[step] {
             values.reverse();
@@ -321,7 +321,7 @@ fn giving_up_activations_saves_memory() {
     let plain = compile(&graph, graph.full(), &train).unwrap();
     let frugal = trace(&graph, graph.full(), &PlanOptions { recompute: true, ..train });
     assert!(frugal.info.arena < plain.info.arena * 9 / 10, "{} {}", frugal.info.arena, plain.info.arena);
-    assert!(frugal.macs_again() > 0 && plain.macs_again() == 0);
+    assert!(frugal.recomputed_macs() > 0 && plain.recomputed_macs() == 0);
     assert!(frugal.info.nodes > frugal.info.forward);
 }
 
@@ -352,7 +352,7 @@ proptest! {
         let (graph, _) = zoo::random(seed);
         let mask = graph.full().at_rate(rate).unwrap();
         let mask = if graph.check_mask(&mask).is_ok() { mask } else { graph.full().clone() };
-        let mode = if train { Mode::Train } else { Mode::Infer };
+        let mode = if train { PlanMode::Train } else { PlanMode::Infer };
         let options = PlanOptions { mode, error_feedback, recompute, ..PlanOptions::infer(batch) };
         let plan = trace(&graph, &mask, &options);
         if recompute {

@@ -193,7 +193,7 @@ impl Net {
     }
 
     fn dense(&mut self, name: &str, units: u32) -> Result<(), GraphError> {
-        let inputs = self.builder.sizes(self.at).last().copied().unwrap_or(0);
+        let inputs = self.builder.width(self.at);
         let [weight, bias] = parameters(name);
         self.at = self.builder.dense(name, self.at, inputs, units, weight, Some(bias))?;
         Ok(())

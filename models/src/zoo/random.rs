@@ -114,14 +114,14 @@ impl Sketch {
                 Ok(())
             }
             _ => {
-                let width = self.builder.sizes(self.at).last().copied().unwrap_or(1) as u32;
+                let width = self.builder.width(self.at) as u32;
                 self.residual(|net| net.dense(width))
             }
         }
     }
 
     fn on_image(&mut self) -> Result<(), GraphError> {
-        let channels = self.builder.sizes(self.at).first().copied().unwrap_or(1) as u32;
+        let channels = self.builder.sizes(self.at)[0] as u32;
         let name = self.name();
         match self.rng.below(11) {
             0 | 1 => {
@@ -187,7 +187,7 @@ impl Sketch {
 
     fn dense(&mut self, units: u32) -> Result<(), GraphError> {
         let name = self.name();
-        let inputs = self.builder.sizes(self.at).last().copied().unwrap_or(0);
+        let inputs = self.builder.width(self.at);
         let [weight, bias] = self.params(&name);
         let bias = Some(bias).filter(|_| self.coin());
         self.at = self.builder.dense(&name, self.at, inputs, units, weight, bias)?;

@@ -11,7 +11,7 @@ use common::{
 use models::{Graph, plan::CompiledPlan};
 use trainer::{
     data::{Samples, VecShard},
-    train::{Backend, Float, Mode, Progress, Work, finish_update, forward},
+    train::{Backend, Float, PassMode, Work, WorkProgress, finish_update, forward},
 };
 
 /// Numbers before and after the arena that nobody may touch.
@@ -76,7 +76,7 @@ impl Case {
     pub fn logits(&self, compiled: &CompiledPlan, backend: &mut dyn Backend<f32>) -> Vec<f32> {
         let (info, rows) = (&compiled.info, usize::from(compiled.info.batch));
         let mut arena = self.arena(info);
-        forward(compiled.plan().unwrap(), &mut arena, rows, Mode::Evaluate, backend).unwrap();
+        forward(compiled.plan().unwrap(), &mut arena, rows, PassMode::Evaluate, backend).unwrap();
         arena[info.logits as usize..][..rows * info.outputs as usize].to_vec()
     }
 }
@@ -114,7 +114,7 @@ pub fn run(
     let task = brief.map_or(Task::Evaluate(None), |brief| Task::Train(brief.clone()));
     let mut work = Work::begin(&task, plan, arena, &shard).unwrap();
     let scalars = loop {
-        if let Progress::Done(scalars) = work.step(plan, arena, &shard, backend).unwrap() {
+        if let WorkProgress::Done(scalars) = work.step(plan, arena, &shard, backend).unwrap() {
             break scalars;
         }
     };

@@ -25,11 +25,10 @@
 //! | part | file |
 //! |---|---|
 //! | how checks are computed | `measure` |
-//! | results, ready to be asked; figures by name | `evidence`, `figure` |
+//! | results, ready to be asked | `evidence` |
 //! | REPRODUCTION.md | `record` |
 
 mod evidence;
-pub mod figure;
 mod measure;
 mod record;
 #[cfg(test)]
@@ -39,9 +38,11 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-pub use evidence::{Bench, Evidence};
-pub use measure::{Finding, Measure, Part, Verdict, Want};
+pub use evidence::Evidence;
+pub use measure::{ClaimVerdict, ComparedFigure, Finding};
 pub use record::record;
+
+use crate::results::{Check, ExperimentResults, Measure};
 
 /// A source with its claims.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -69,32 +70,6 @@ pub struct Claim {
     pub checks: Vec<Check>,
 }
 
-/// One comparison that a claim rests on.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Check {
-    /// Which data, model or setting, for people.
-    pub what: String,
-    /// Name of the experiment that serves it; empty where none does, and in the file of the experiment itself.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub experiment: String,
-    /// The profile whose results it is about; absent: the full one where it has the runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<String>,
-    /// Absent where our experiments compute nothing of the kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measure: Option<Measure>,
-    #[serde(default = "direction_only")]
-    pub published: String,
-    /// The published number of the kind that the measure yields.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub effect: Option<f64>,
-}
-
-fn direction_only() -> String {
-    "direction only".into()
-}
-
 /// All sources, in the order of the specification.
 pub static ALL: LazyLock<Vec<Source>> = LazyLock::new(|| {
     let read = |text: &&str| toml::from_str(text).expect("a test reads these very texts");
@@ -114,14 +89,14 @@ const FILES: [&str; 5] = [
 pub struct Assessment {
     pub id: &'static str,
     pub text: &'static str,
-    pub verdict: Verdict,
-    pub rows: Vec<Row>,
+    pub verdict: ClaimVerdict,
+    pub rows: Vec<CheckOutcome>,
     pub doubt: &'static str,
 }
 
 /// One check and what it came to.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct CheckOutcome {
     pub what: String,
     pub experiment: String,
     pub how: String,
@@ -138,37 +113,38 @@ pub fn assess(source: &'static Source, evidence: &Evidence) -> Vec<Assessment> {
 
 impl Claim {
     fn assess(&'static self, evidence: &Evidence) -> Assessment {
-        let rows: Vec<Row> = self.checks.iter().map(|check| check.row(evidence)).collect();
+        let rows: Vec<CheckOutcome> = self.checks.iter().map(|check| check.row(evidence)).collect();
         Assessment { id: &self.id, text: &self.text, verdict: verdict(&rows), rows, doubt: &self.doubt }
     }
 }
 
 impl Check {
     /// In the profile that has what is needed, the full one if both have.
-    fn row(&self, evidence: &Evidence) -> Row {
-        let wanted =
-            |bench: &&Bench| self.profile.as_ref().is_none_or(|profile| *profile == bench.record.profile);
-        let found = evidence.of(&self.experiment).filter(wanted).find_map(|bench| self.find_in(bench));
-        self.row_of(&self.experiment, found.unwrap_or_else(|| Finding::not_run("")))
+    fn row(&self, evidence: &Evidence) -> CheckOutcome {
+        let wanted = |results: &&ExperimentResults| {
+            self.profile.as_ref().is_none_or(|profile| *profile == results.record.profile)
+        };
+        let found = evidence.of(&self.experiment).filter(wanted).find_map(|results| self.find_in(results));
+        self.outcome_of(&self.experiment, found.unwrap_or_else(|| Finding::not_run("")))
     }
 
-    fn row_in(&self, bench: &Bench) -> Row {
-        let finding = self.find_in(bench).unwrap_or_else(|| Finding::not_run(&bench.record.profile));
-        self.row_of(&bench.record.experiment, finding)
+    fn outcome_in(&self, results: &ExperimentResults) -> CheckOutcome {
+        let finding = self.find_in(results).unwrap_or_else(|| Finding::not_run(&results.record.profile));
+        self.outcome_of(&results.record.experiment, finding)
     }
 
-    fn find_in(&self, bench: &Bench) -> Option<Finding> {
-        self.measure.as_ref()?.find_in(bench, self.effect)
+    fn find_in(&self, results: &ExperimentResults) -> Option<Finding> {
+        self.measure.as_ref()?.find_in(results, self.effect)
     }
 
-    fn row_of(&self, experiment: &str, finding: Finding) -> Row {
+    fn outcome_of(&self, experiment: &str, finding: Finding) -> CheckOutcome {
         let show = |value| self.measure.as_ref().map_or(String::new(), |measure| measure.show(value));
         let ours = finding.effect.map_or("–".into(), |effect| match effect.runs {
             1 => show(effect.mean),
             _ => format!("{} (± {})", show(effect.mean), plain(&show(effect.std))),
         });
         let nothing = || "nothing that our experiments compute".into();
-        Row {
+        CheckOutcome {
             what: self.what.clone(),
             experiment: experiment.into(),
             how: self.measure.as_ref().map_or_else(nothing, Measure::describe),
@@ -180,11 +156,11 @@ impl Check {
 }
 
 /// Everything that claims, and the experiment itself, say about its results in one profile.
-pub fn rows_of(bench: &Bench) -> Vec<Row> {
+pub fn outcomes_of(results: &ExperimentResults) -> Vec<CheckOutcome> {
     // What is said of one profile alone is said of the other one elsewhere.
-    let about = |check: &&Check| check.experiment == bench.record.experiment && check.profile.is_none();
+    let about = |check: &&Check| check.experiment == results.record.experiment && check.profile.is_none();
     let checks = ALL.iter().flat_map(|source| &source.claims).flat_map(|claim| &claim.checks).filter(about);
-    checks.chain(&bench.record.checks).map(|check| check.row_in(bench)).collect()
+    checks.chain(&results.record.checks).map(|check| check.outcome_in(results)).collect()
 }
 
 /// A deviation has no sign.
@@ -193,12 +169,12 @@ fn plain(text: &str) -> &str {
 }
 
 /// Reached or missed only if all checks that were run agree.
-fn verdict(rows: &[Row]) -> Verdict {
+fn verdict(rows: &[CheckOutcome]) -> ClaimVerdict {
     let count = |verdict| rows.iter().filter(|row| row.finding.verdict == verdict).count();
-    match (count(Verdict::Reached), count(Verdict::Missed)) {
-        (0, 0) => Verdict::NotRun,
-        (_, 0) => Verdict::Reached,
-        (0, _) => Verdict::Missed,
-        _ => Verdict::InPart,
+    match (count(ClaimVerdict::Reached), count(ClaimVerdict::Missed)) {
+        (0, 0) => ClaimVerdict::NotRun,
+        (_, 0) => ClaimVerdict::Reached,
+        (0, _) => ClaimVerdict::Missed,
+        _ => ClaimVerdict::InPart,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{ALL, Assessment, Evidence, Row, Source, Verdict, assess};
+use super::{ALL, Assessment, CheckOutcome, ClaimVerdict, Evidence, Source, assess};
 
 /// The whole record in Markdown.
 pub fn record(evidence: &Evidence) -> String {
@@ -49,8 +49,8 @@ Written by `fairtier sim reproduce` from the results kept in `sim/results`; do n
 fn summary(out: &mut String, all: &[(&Source, Vec<Assessment>)]) -> fmt::Result {
     writeln!(out, "\n## Summary\n\n| claim | | direction | checks reached |\n|---|---|---|---|")?;
     for claim in all.iter().flat_map(|(_, claims)| claims) {
-        let run = claim.rows.iter().filter(|row| row.finding.verdict != Verdict::NotRun).count();
-        let reached = claim.rows.iter().filter(|row| row.finding.verdict == Verdict::Reached).count();
+        let run = claim.rows.iter().filter(|row| row.finding.verdict != ClaimVerdict::NotRun).count();
+        let reached = claim.rows.iter().filter(|row| row.finding.verdict == ClaimVerdict::Reached).count();
         let total = claim.rows.len();
         let rest = if run < total { format!(", {} not run", total - run) } else { String::new() };
         writeln!(
@@ -67,7 +67,7 @@ fn summary(out: &mut String, all: &[(&Source, Vec<Assessment>)]) -> fmt::Result 
 /// What was run, and what is missing of it.
 fn runs(out: &mut String, evidence: &Evidence) -> fmt::Result {
     writeln!(out, "\n## What was run\n")?;
-    if evidence.benches.is_empty() {
+    if evidence.experiments.is_empty() {
         return writeln!(out, "Nothing yet.");
     }
     writeln!(
@@ -75,12 +75,12 @@ fn runs(out: &mut String, evidence: &Evidence) -> fmt::Result {
         "| experiment | profile | settings | seeds | rounds | machine time | missing |\n|---|---|---|---|---|---|---|"
     )?;
     let mut hours = 0.0;
-    for bench in &evidence.benches {
-        let record = &bench.record;
+    for results in &evidence.experiments {
+        let record = &results.record;
         let seeds = record.settings.iter().map(|setting| setting.seeds.len()).max().unwrap_or(0);
-        let rounds = bench.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0);
-        let missing: usize = record.settings.iter().map(|setting| bench.missing(setting).len()).sum();
-        let seconds: f64 = bench.units.iter().map(|unit| unit.seconds).sum();
+        let rounds = results.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0);
+        let missing: usize = record.settings.iter().map(|setting| results.missing(setting).len()).sum();
+        let seconds: f64 = results.units.iter().map(|unit| unit.seconds).sum();
         hours += seconds / 3600.0;
         let missing = if missing == 0 { "–".into() } else { format!("{missing} runs") };
         writeln!(
@@ -111,17 +111,17 @@ fn section(out: &mut String, claim: &Assessment) -> fmt::Result {
     Ok(())
 }
 
-fn line(out: &mut String, row: &Row) -> fmt::Result {
+fn line(out: &mut String, row: &CheckOutcome) -> fmt::Result {
     let finding = &row.finding;
     let seeds = finding.effect.map_or(0, |effect| effect.runs);
     let ratio = finding.ratio.map_or("–".into(), |ratio| format!("{ratio:.2}"));
     let direction = match finding.verdict {
-        Verdict::NotRun => "not run".into(),
+        ClaimVerdict::NotRun => "not run".into(),
         verdict => format!("{} ({} of {seeds})", bold(verdict), finding.agree),
     };
     let runs = match (finding.verdict, row.experiment.as_str()) {
-        (Verdict::NotRun, "") => "no experiment".into(),
-        (Verdict::NotRun, experiment) => format!("`{experiment}`"),
+        (ClaimVerdict::NotRun, "") => "no experiment".into(),
+        (ClaimVerdict::NotRun, experiment) => format!("`{experiment}`"),
         (_, experiment) => {
             format!("`{experiment}` {}, {seeds} seeds, {} rounds", finding.profile, finding.rounds)
         }
@@ -137,9 +137,9 @@ fn line(out: &mut String, row: &Row) -> fmt::Result {
     )
 }
 
-fn bold(verdict: Verdict) -> String {
+fn bold(verdict: ClaimVerdict) -> String {
     match verdict {
-        Verdict::NotRun => verdict.word().into(),
+        ClaimVerdict::NotRun => verdict.word().into(),
         _ => format!("**{}**", verdict.word()),
     }
 }

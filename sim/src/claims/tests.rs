@@ -2,16 +2,16 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
-    experiment::Loaded,
+    experiment::LoadedExperiment,
     results::{
-        ExperimentRecord, FORMAT, Final, GroupFigures, Role, RoundLine, SettingRecord, TierLine, UnitId,
-        UnitResult,
+        ExperimentRecord, FORMAT, FinalScores, GroupFigures, Role, RoundScores, SettingRecord, TierScores,
+        UnitId, UnitResult, Want,
     },
 };
 
 /// A made-up run with the figures named; those of losses, accuracies, tiers and groups.
 pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
-    let mut last = Final::default();
+    let mut last = FinalScores::default();
     for &(name, value) in figures {
         match name {
             "loss.mean" => last.loss.mean = value,
@@ -23,7 +23,7 @@ pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
             "accuracy.worst5" => last.accuracy.worst5 = value,
             "groups.dp" => last.groups.get_or_insert(GroupFigures::default()).dp = value,
             "tier.0.loss" | "tier.1.loss" => {
-                last.tiers.resize(2, TierLine::default());
+                last.tiers.resize(2, TierScores::default());
                 last.tiers[usize::from(name.contains('1'))].loss = value;
             }
             other => panic!("no made-up {other}"),
@@ -37,14 +37,14 @@ pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
         strategy: setting.into(),
         params: Default::default(),
         choice: vec![],
-        rounds: (1..=7).map(|round| RoundLine { round, ..Default::default() }).collect(),
+        rounds: (1..=7).map(|round| RoundScores { round, ..Default::default() }).collect(),
         last,
         account: Default::default(),
         seconds: 60.0,
     }
 }
 
-pub fn bench(experiment: &str, profile: &str, units: Vec<UnitResult>) -> Bench {
+pub fn results(experiment: &str, profile: &str, units: Vec<UnitResult>) -> ExperimentResults {
     let mut ids: Vec<String> = vec![];
     for unit in &units {
         if !ids.contains(&unit.unit.setting) {
@@ -69,17 +69,17 @@ pub fn bench(experiment: &str, profile: &str, units: Vec<UnitResult>) -> Bench {
         settings: ids.iter().map(setting).collect(),
         checks: vec![],
     };
-    Bench { record, units }
+    ExperimentResults { record, units }
 }
 
 /// `old` and `new` with three seeds; the third is missing of `new`.
-fn two() -> Bench {
+fn two() -> ExperimentResults {
     let old = [0.4, 0.5, 0.6];
     let mut units: Vec<UnitResult> =
         old.iter().zip(1..).map(|(&value, seed)| unit("old", seed, &[("loss.variance", value)])).collect();
     units.push(unit("new", 1, &[("loss.variance", 0.2)]));
     units.push(unit("new", 2, &[("loss.variance", 0.3)]));
-    bench("e", "quick", units)
+    results("e", "quick", units)
 }
 
 /// As in a file.
@@ -112,10 +112,10 @@ fn changes_are_taken_seed_by_seed() {
     assert_eq!(effect.runs, 2);
     assert!((effect.mean + 0.45).abs() < 1e-12 && (effect.std - 0.1 / 2f64.sqrt()).abs() < 1e-12);
     assert!((finding.ratio.unwrap() - 0.5).abs() < 1e-12);
-    assert_eq!((finding.verdict, finding.agree, finding.rounds), (Verdict::Reached, 2, 7));
+    assert_eq!((finding.verdict, finding.agree, finding.rounds), (ClaimVerdict::Reached, 2, 7));
     assert_eq!(finding.show_parts(), "OLD 0.500 ± 0.100 → NEW 0.250 ± 0.071");
     let other = change("old", "new", Want::Higher);
-    assert_eq!(other.find_in(&two(), None).unwrap().verdict, Verdict::Missed);
+    assert_eq!(other.find_in(&two(), None).unwrap().verdict, ClaimVerdict::Missed);
 }
 
 #[test]
@@ -125,27 +125,27 @@ fn nothing_is_computed_from_what_is_not_there() {
     let figure = measure(r#"{ how = "level", figure = "gaps.max", of = "old", want = "lower" }"#);
     assert_eq!(figure.find_in(&two(), None), None);
     let row = check(change("old", "new", Want::Lower)).row(&Evidence::default());
-    assert_eq!(row.finding.verdict, Verdict::NotRun);
+    assert_eq!(row.finding.verdict, ClaimVerdict::NotRun);
 }
 
 #[test]
 fn the_full_profile_is_preferred_where_it_has_the_runs() {
-    let full = bench("e", "full", vec![unit("old", 1, &[("loss.variance", 1.0)])]);
-    let mut evidence = Evidence { benches: vec![two(), full] };
+    let full = results("e", "full", vec![unit("old", 1, &[("loss.variance", 1.0)])]);
+    let mut evidence = Evidence { experiments: vec![two(), full] };
     let mut check = check(change("old", "new", Want::Lower));
     assert_eq!(check.row(&evidence).finding.profile, "quick");
-    evidence.benches[1].units.push(unit("new", 1, &[("loss.variance", 1.5)]));
+    evidence.experiments[1].units.push(unit("new", 1, &[("loss.variance", 1.5)]));
     let finding = check.row(&evidence).finding;
-    assert_eq!((finding.profile.as_str(), finding.verdict), ("full", Verdict::Missed));
+    assert_eq!((finding.profile.as_str(), finding.verdict), ("full", ClaimVerdict::Missed));
     check.profile = Some("quick".into());
-    assert_eq!(check.row(&evidence).finding.verdict, Verdict::Reached);
+    assert_eq!(check.row(&evidence).finding.verdict, ClaimVerdict::Reached);
 }
 
 #[test]
 fn falls_needs_every_step() {
     let units = |values: &[f64]| {
         let names = ["a", "b", "c"];
-        bench(
+        results(
             "e",
             "quick",
             names.iter().zip(values).map(|(name, &x)| unit(name, 1, &[("inter", x)])).collect(),
@@ -153,8 +153,8 @@ fn falls_needs_every_step() {
     };
     let falls = measure(r#"{ how = "falls", figure = "inter", settings = ["a", "b", "c"] }"#);
     let verdict = |values: &[f64]| falls.find_in(&units(values), None).map(|finding| finding.verdict);
-    assert_eq!(verdict(&[3.0, 2.0, 1.0]), Some(Verdict::Reached));
-    assert_eq!(verdict(&[3.0, 4.0, 1.0]), Some(Verdict::Missed));
+    assert_eq!(verdict(&[3.0, 2.0, 1.0]), Some(ClaimVerdict::Reached));
+    assert_eq!(verdict(&[3.0, 4.0, 1.0]), Some(ClaimVerdict::Missed));
     assert_eq!(verdict(&[3.0, 2.0]), None);
     let effect = falls.find_in(&units(&[4.0, 2.0, 1.0]), None).unwrap().effect.unwrap();
     assert_eq!(effect.mean, -0.75);
@@ -163,41 +163,41 @@ fn falls_needs_every_step() {
 #[test]
 fn the_best_is_best_of_all_in_the_figures_own_direction() {
     let run = |name: &str, worst, loss| unit(name, 1, &[("accuracy.worst5", worst), ("loss.mean", loss)]);
-    let bench = bench("e", "quick", vec![run("a", 0.5, 1.0), run("b", 0.6, 2.0), run("c", 0.4, 0.5)]);
+    let results = results("e", "quick", vec![run("a", 0.5, 1.0), run("b", 0.6, 2.0), run("c", 0.4, 0.5)]);
     let best = |figure: &str, of: &str| Measure::Best { figure: figure.into(), of: of.into() };
-    let verdict = |figure, of| best(figure, of).find_in(&bench, None).unwrap().verdict;
-    assert_eq!(verdict("accuracy.worst5", "b"), Verdict::Reached);
-    assert_eq!(verdict("accuracy.worst5", "a"), Verdict::Missed);
-    assert_eq!(verdict("loss.mean", "c"), Verdict::Reached);
-    let effect = best("accuracy.worst5", "b").find_in(&bench, None).unwrap().effect;
+    let verdict = |figure, of| best(figure, of).find_in(&results, None).unwrap().verdict;
+    assert_eq!(verdict("accuracy.worst5", "b"), ClaimVerdict::Reached);
+    assert_eq!(verdict("accuracy.worst5", "a"), ClaimVerdict::Missed);
+    assert_eq!(verdict("loss.mean", "c"), ClaimVerdict::Reached);
+    let effect = best("accuracy.worst5", "b").find_in(&results, None).unwrap().effect;
     assert!((effect.unwrap().mean - 0.1).abs() < 1e-12);
 }
 
 #[test]
 fn levels_and_tiers() {
     let run = unit("a", 1, &[("groups.dp", 0.03), ("tier.0.loss", 0.2), ("tier.1.loss", 0.5)]);
-    let bench = bench("e", "quick", vec![run]);
+    let results = results("e", "quick", vec![run]);
     let level = |want| {
         let level = Measure::Level { figure: "groups.dp".into(), of: "a".into(), want };
-        level.find_in(&bench, None).unwrap().verdict
+        level.find_in(&results, None).unwrap().verdict
     };
-    assert_eq!(level(Want::AtMost(0.03)), Verdict::Reached);
-    assert_eq!(level(Want::AtMost(0.02)), Verdict::Missed);
-    assert_eq!(level(Want::Within(0.03)), Verdict::Reached);
+    assert_eq!(level(Want::AtMost(0.03)), ClaimVerdict::Reached);
+    assert_eq!(level(Want::AtMost(0.02)), ClaimVerdict::Missed);
+    assert_eq!(level(Want::Within(0.03)), ClaimVerdict::Reached);
     let between = measure(
         r#"{ how = "between", of = "a", from = "tier.0.loss", to = "tier.1.loss", want = "higher" }"#,
     );
-    let effect = between.find_in(&bench, Some(3.0)).unwrap();
+    let effect = between.find_in(&results, Some(3.0)).unwrap();
     assert!((effect.effect.unwrap().mean - 1.5).abs() < 1e-12 && (effect.ratio.unwrap() - 0.5).abs() < 1e-12);
 }
 
 #[test]
 fn checks_of_an_experiment_stand_with_its_results() {
-    let mut bench = two();
+    let mut results = two();
     let wants = [Want::Lower, Want::Higher, Want::AtMost(-0.5), Want::AtLeast(-0.5), Want::Within(0.5)];
-    bench.record.checks = wants.map(|want| check(change("old", "new", want))).into();
-    let verdicts: Vec<Verdict> = rows_of(&bench).iter().map(|row| row.finding.verdict).collect();
-    use Verdict::{Missed, Reached};
+    results.record.checks = wants.map(|want| check(change("old", "new", want))).into();
+    let verdicts: Vec<ClaimVerdict> = outcomes_of(&results).iter().map(|row| row.finding.verdict).collect();
+    use ClaimVerdict::{Missed, Reached};
     assert_eq!(verdicts, [Reached, Missed, Missed, Reached, Reached]);
 }
 
@@ -239,7 +239,7 @@ fn ids_are_unique_and_of_their_section() {
 fn checks_name_experiments_and_settings_that_exist() {
     for check in ALL.iter().flat_map(|source| &source.claims).flat_map(|claim| &claim.checks) {
         let Some(measure) = &check.measure else { continue };
-        let loaded = Loaded::open(&check.experiment, "full", &["only=[]".into()]).unwrap();
+        let loaded = LoadedExperiment::open(&check.experiment, "full", &["only=[]".into()]).unwrap();
         for setting in measure.settings() {
             let known = loaded.settings.iter().any(|known| known.id == setting);
             assert!(known, "{}: {} has no setting {setting}", check.what, check.experiment);
@@ -270,7 +270,7 @@ fn the_record_shows_what_was_computed() {
     let check = &ALL[0].claims[0].checks[0];
     let Some(Measure::Change { from, to, .. }) = &check.measure else { panic!("another measure") };
     let units = vec![unit(from, 1, &[("inter", 0.02)]), unit(to, 1, &[("inter", 0.01)])];
-    let text = record(&Evidence { benches: vec![bench(&check.experiment, "full", units)] });
+    let text = record(&Evidence { experiments: vec![results(&check.experiment, "full", units)] });
     let line = text.lines().find(|line| line.starts_with(&format!("| {} |", check.what))).unwrap();
     for part in [
         check.published.as_str(),

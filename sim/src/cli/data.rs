@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::{
     data::{
-        Overview, Places,
-        known::{self, Listing, Sum},
+        DataDirs, Overview,
+        known::{self, FileDigest, SetListing},
     },
     report,
 };
@@ -80,21 +80,21 @@ struct PlaceArgs {
 struct Checked {
     #[serde(flatten)]
     overview: Overview,
-    files: Vec<Sum>,
+    files: Vec<FileDigest>,
 }
 
 pub fn run(args: &DataArgs) -> Result<String, CommandError> {
     match &args.command {
         DataCommand::List(args) => {
-            let places = Places::usual(args.place.dir.as_deref());
-            let listings: Vec<Listing> = known::ALL.iter().map(|known| known.listing(&places)).collect();
+            let places = DataDirs::usual(args.place.dir.as_deref());
+            let listings: Vec<SetListing> = known::ALL.iter().map(|known| known.listing(&places)).collect();
             Ok(match args.format {
                 Format::Table => report::sets_table(&listings),
                 Format::Json => serde_json::to_string(&listings)? + "\n",
             })
         }
         DataCommand::Check(args) => {
-            let places = Places::usual(args.place.dir.as_deref());
+            let places = DataDirs::usual(args.place.dir.as_deref());
             let mut checked = Vec::new();
             for name in &args.names {
                 let known = known::by_name(name)?;

@@ -6,13 +6,13 @@ use std::{
 };
 
 use crate::{
-    data::{Places, known},
-    partition::{Partition, Testing, View},
+    data::{DataDirs, known},
+    partition::{Partition, PartitionView, Testing},
     report,
 };
 use clap::Args;
 
-use super::{CommandError, Format};
+use super::{CommandError, Format, columns};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -59,28 +59,31 @@ pub struct PartitionArgs {
     /// How to print the partition
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// One table, however wide; without it, columns beyond 80 follow below
+    #[arg(long)]
+    wide: bool,
 }
 
 pub fn run(args: &PartitionArgs) -> Result<String, CommandError> {
     let draw = args.out.as_deref().map(|path| Ok::<_, CommandError>((path, drawing(path)?))).transpose()?;
-    let set = known::load(&args.data, &Places::usual(args.data_dir.as_deref()), args.seed)?;
+    let set = known::load(&args.data, &DataDirs::usual(args.data_dir.as_deref()), args.seed)?;
     let set = set.with_label_noise(args.noise, args.seed)?;
     let known = matches!(args.partition, Partition::Natural { .. } | Partition::Fractions { .. });
     let clients = args.clients.or((!known).then_some(100));
     let split = args.partition.split(&set, clients, args.test, args.seed)?;
     let split = split.with_validation(args.valid, args.seed)?;
-    let view = View::new(&set, &args.partition, &split, args.seed);
+    let view = PartitionView::new(&set, &args.partition, &split, args.seed);
     if let Some((path, draw)) = draw {
         let write = |source| CommandError::Write { path: path.into(), source };
         fs::write(path, draw(&view)).map_err(write)?;
     }
     Ok(match args.format {
-        Format::Table => report::partition_table(&view),
+        Format::Table => report::partition_table(&view, columns(args.wide)),
         Format::Json => serde_json::to_string(&view)? + "\n",
     })
 }
 
-fn drawing(path: &Path) -> Result<fn(&View) -> String, CommandError> {
+fn drawing(path: &Path) -> Result<fn(&PartitionView) -> String, CommandError> {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("html") => Ok(report::partition_html),
         Some("svg") => Ok(report::partition_picture),

@@ -13,6 +13,8 @@ use crate::{
 };
 use clap::{Args, ValueEnum};
 
+use super::Format;
+
 pub const EXAMPLES: &str = "\
 Examples:
   fairtier sim report                         results/ as one page, report.html
@@ -52,7 +54,7 @@ pub struct ReportArgs {
     /// Directory of results
     #[arg(value_name = "DIR", default_value = "results")]
     pub dir: PathBuf,
-    /// Where to write; - prints. The page goes to report.html, others are printed, unless told otherwise
+    /// Where to write; - prints [default: report.html for html, - for md and json]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// A self-contained page, the tables in Markdown, or every number
@@ -75,6 +77,9 @@ pub struct KeepArgs {
     /// Where to keep them
     #[arg(long, value_name = "DIR", default_value = KEPT)]
     pub out: PathBuf,
+    /// How to print which files were written
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
 }
 
 #[derive(Args, Debug)]
@@ -82,9 +87,18 @@ pub struct ReproduceArgs {
     /// Directory of results
     #[arg(value_name = "DIR", default_value = KEPT)]
     pub dir: PathBuf,
-    /// Where to write; - prints
-    #[arg(long, value_name = "FILE", default_value = "REPRODUCTION.md")]
-    pub out: PathBuf,
+    /// Where to write; - prints [default: REPRODUCTION.md for md, - for json]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The record in Markdown, or every claim with its numbers
+    #[arg(long, value_enum, default_value_t = RecordFormat::Md)]
+    pub format: RecordFormat,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum RecordFormat {
+    Md,
+    Json,
 }
 
 /// What is to be printed.
@@ -105,12 +119,20 @@ pub fn kept(args: &KeepArgs) -> Result<String, ReportError> {
         return Err(ReportError::NoResults(args.dir.clone()));
     }
     let written = keep(&args.dir, &args.out)?;
-    Ok(format!("wrote {} files to {}\n", written.len(), args.out.display()))
+    Ok(match args.format {
+        Format::Table => format!("wrote {} files to {}\n", written.len(), args.out.display()),
+        Format::Json => serde_json::to_string(&written)? + "\n",
+    })
 }
 
 /// What is to be printed.
 pub fn reproduce(args: &ReproduceArgs) -> Result<String, ReportError> {
-    deliver(claims::record(&evidence(&args.dir)?), Some(&args.out))
+    let evidence = evidence(&args.dir)?;
+    let (text, usual) = match args.format {
+        RecordFormat::Md => (claims::record(&evidence), "REPRODUCTION.md"),
+        RecordFormat::Json => (serde_json::to_string_pretty(&Digest::new(&evidence).sources)? + "\n", "-"),
+    };
+    deliver(text, Some(args.out.as_deref().unwrap_or(Path::new(usual))))
 }
 
 fn evidence(dir: &Path) -> Result<Evidence, ReportError> {

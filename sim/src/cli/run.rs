@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use common::output::{COLUMNS, wrap};
 use serde::Serialize;
 use strategies::Registry;
 
-use super::{CommandError, Format};
+use super::{CommandError, Format, columns};
 use crate::{
-    experiment::{self, ALL, ExperimentError, Loaded, RunOptions, Side},
+    experiment::{self, ALL, ExperimentError, LoadedExperiment, ResultsPath, RunOptions},
     progress,
     results::{ExperimentRecord, UnitResult},
 };
@@ -84,6 +85,9 @@ struct HowArgs {
     /// How to print the figures
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// One table, however wide; without it, columns beyond 80 follow below
+    #[arg(long)]
+    wide: bool,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
@@ -102,6 +106,9 @@ pub struct CompareArgs {
     /// How to print the differences
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// One table, however wide; without it, columns beyond 80 follow below
+    #[arg(long)]
+    wide: bool,
 }
 
 #[derive(Serialize)]
@@ -125,13 +132,16 @@ pub fn sweep(registry: &Registry, args: &SweepArgs) -> Result<String, CommandErr
 }
 
 pub fn compare(args: &CompareArgs) -> Result<String, CommandError> {
-    let side = |text: &str| Side::parse(text, args.dir.as_deref());
+    let side = |text: &str| ResultsPath::parse(text, args.dir.as_deref());
     let all = experiment::compare(&side(&args.a), &side(&args.b))?;
     Ok(match args.format {
-        Format::Table => all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        Format::Table => all.iter().map(|pair| pair.table(columns(args.wide))).collect::<Vec<_>>().join("\n"),
         Format::Json => serde_json::to_string(&all)? + "\n",
     })
 }
+
+/// Width of the column of names.
+const NAMES: usize = 28;
 
 /// An experiment that comes with the simulator.
 #[derive(Serialize)]
@@ -142,25 +152,30 @@ struct Listed {
 
 fn list(format: Format) -> Result<String, CommandError> {
     let open = |&(name, _): &(&'static str, &str)| {
-        Ok(Listed { name, title: Loaded::open(name, "quick", &[])?.experiment.title })
+        Ok(Listed { name, title: LoadedExperiment::open(name, "quick", &[])?.experiment.title })
     };
     let all = ALL.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
     Ok(match format {
-        Format::Table => all.iter().map(|Listed { name, title }| format!("{name:<28} {title}\n")).collect(),
+        Format::Table => {
+            let line = |Listed { name, title }: &Listed| {
+                format!("{name:<NAMES$} {}\n", wrap(title, NAMES + 1, COLUMNS))
+            };
+            all.iter().map(line).collect()
+        }
         Format::Json => serde_json::to_string(&all)? + "\n",
     })
 }
 
 impl HowArgs {
-    fn open(&self, name: &str, set: &[String]) -> Result<Loaded, CommandError> {
+    fn open(&self, name: &str, set: &[String]) -> Result<LoadedExperiment, CommandError> {
         let mut keys = set.to_vec();
         if let Some(seeds) = &self.seeds {
             keys.push(format!("seeds={}", seed_list(seeds)?));
         }
-        Ok(Loaded::open(name, &self.profile, &keys)?)
+        Ok(LoadedExperiment::open(name, &self.profile, &keys)?)
     }
 
-    fn run(&self, registry: &Registry, all: &[Loaded]) -> Result<String, CommandError> {
+    fn run(&self, registry: &Registry, all: &[LoadedExperiment]) -> Result<String, CommandError> {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
         let options = RunOptions {
             out: self.out.clone(),
@@ -173,7 +188,7 @@ impl HowArgs {
             let mut observe = progress::experiment(&loaded.name, self.quiet);
             let ran = experiment::run(loaded, &options, &mut observe)?;
             out.push(match self.format {
-                Format::Table => experiment::summary(&ran.record, &ran.units),
+                Format::Table => experiment::summary(&ran.record, &ran.units, columns(self.wide)),
                 Format::Json => {
                     serde_json::to_string(&Output { record: &ran.record, units: &ran.units })? + "\n"
                 }
@@ -206,10 +221,14 @@ mod tests {
         let listed: Vec<serde_json::Value> = serde_json::from_str(&list(Format::Json).unwrap()).unwrap();
         let table = list(Format::Table).unwrap();
         assert_eq!(listed.len(), ALL.len());
-        for (line, listed) in table.lines().zip(&listed) {
+        assert!(table.lines().all(|line| line.chars().count() <= COLUMNS), "{table}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let both = |listed: &serde_json::Value| {
             let (name, title) = (listed["name"].as_str().unwrap(), listed["title"].as_str().unwrap());
-            assert!(line.starts_with(name) && line.ends_with(title) && !title.is_empty(), "{line}");
-        }
+            assert!(!title.is_empty(), "{name}");
+            words(&format!("{name} {title}"))
+        };
+        assert_eq!(words(&table), listed.iter().flat_map(both).collect::<Vec<_>>());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use client::data::load;
+use trainer::data::load;
 
 use super::{DataSet, Features, Records, SetError, source};
 

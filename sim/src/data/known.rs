@@ -21,31 +21,31 @@ const SUMS: &str = include_str!("known/SHA256SUMS");
 
 /// A data set that can be asked for by name.
 #[derive(Copy, Clone, Debug)]
-pub struct Known {
+pub struct KnownSet {
     pub name: &'static str,
     pub about: &'static str,
     /// What must be there; empty for sets that are built in or drawn.
-    pub files: &'static [File],
+    pub files: &'static [SetFile],
     /// How to get the files.
     pub how: &'static str,
     /// Samples of sets without files: training and test.
     pub drawn: (u32, u32),
-    load: fn(&Found, u64) -> Result<DataSet, SetError>,
+    load: fn(&FoundFiles, u64) -> Result<DataSet, SetError>,
 }
 
 /// A file, or a directory of files, of a set.
 #[derive(Copy, Clone, Debug)]
-pub struct File {
+pub struct SetFile {
     /// From the place where data sets are, without `.gz` or `.xz`.
     pub path: &'static str,
-    pub need: Need,
+    pub need: FileNeed,
     /// Samples of training and of test that come with it, where that is known. Tables are divided anew, so
     /// these are not its rows.
     pub samples: (u32, u32),
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Need {
+pub enum FileNeed {
     Always,
     /// At least one with the same number.
     OneOf(u8),
@@ -53,22 +53,22 @@ pub enum Need {
 
 /// Where data sets are looked for, in this order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Places(pub Vec<PathBuf>);
+pub struct DataDirs(pub Vec<PathBuf>);
 
 /// Which files of a set are where.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct FoundFiles {
     pub place: PathBuf,
-    /// In the order of [`Known::files`].
+    /// In the order of [`KnownSet::files`].
     pub files: Vec<Option<PathBuf>>,
 }
 
 /// What `fairtier sim data list` says about a set.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Listing {
+pub struct SetListing {
     pub name: &'static str,
     pub about: &'static str,
-    pub state: State,
+    pub state: Availability,
     /// Training and test samples that the files present hold, where that is known.
     pub train: Option<u32>,
     pub test: Option<u32>,
@@ -76,7 +76,7 @@ pub struct Listing {
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum Availability {
     BuiltIn,
     Found { place: PathBuf, absent: Vec<&'static str> },
     Missing { files: Vec<&'static str>, how: &'static str },
@@ -84,23 +84,23 @@ pub enum State {
 
 /// A file's sum, and whether it is the known one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Sum {
+pub struct FileDigest {
     pub path: PathBuf,
     pub sha256: String,
     /// Whether it is the known sum; `None` where none is known.
     pub matches: Option<bool>,
 }
 
-pub fn by_name(name: &str) -> Result<&'static Known, SetError> {
+pub fn by_name(name: &str) -> Result<&'static KnownSet, SetError> {
     ALL.iter().find(|known| known.name == name).ok_or_else(|| SetError::Unknown { name: name.into() })
 }
 
 /// Loads or draws a set. The seed decides what is drawn, and how sets without a test part are divided.
-pub fn load(name: &str, places: &Places, seed: u64) -> Result<DataSet, SetError> {
+pub fn load(name: &str, places: &DataDirs, seed: u64) -> Result<DataSet, SetError> {
     by_name(name)?.load(places, seed)
 }
 
-impl Places {
+impl DataDirs {
     /// `dir` (if given), the environment, and the project's own place.
     pub fn usual(dir: Option<&Path>) -> Self {
         let given = dir.map(Path::to_path_buf);
@@ -109,8 +109,8 @@ impl Places {
     }
 }
 
-impl Known {
-    pub fn load(&self, places: &Places, seed: u64) -> Result<DataSet, SetError> {
+impl KnownSet {
+    pub fn load(&self, places: &DataDirs, seed: u64) -> Result<DataSet, SetError> {
         let found = self.find(places);
         let missing = self.missing(&found);
         if !missing.is_empty() {
@@ -122,38 +122,38 @@ impl Known {
         Ok(DataSet { name: self.name.into(), ..set })
     }
 
-    pub fn listing(&self, places: &Places) -> Listing {
+    pub fn listing(&self, places: &DataDirs) -> SetListing {
         let found = self.find(places);
         let missing = self.missing(&found);
         let absent = || self.files.iter().zip(&found.files).filter(|(_, path)| path.is_none());
         let state = if self.files.is_empty() {
-            State::BuiltIn
+            Availability::BuiltIn
         } else if missing.is_empty() {
             let absent = absent().map(|(file, _)| file.path).collect();
-            State::Found { place: found.place.clone(), absent }
+            Availability::Found { place: found.place.clone(), absent }
         } else {
-            State::Missing { files: missing, how: self.how }
+            Availability::Missing { files: missing, how: self.how }
         };
         let present = self.files.iter().zip(&found.files).filter(|(_, path)| path.is_some());
         let files = present.fold((0, 0), |sum, (file, _)| (sum.0 + file.samples.0, sum.1 + file.samples.1));
         let (train, test) = if self.files.is_empty() { self.drawn } else { files };
         let count = |count| (count > 0).then_some(count);
-        Listing { name: self.name, about: self.about, state, train: count(train), test: count(test) }
+        SetListing { name: self.name, about: self.about, state, train: count(train), test: count(test) }
     }
 
     /// Sums of the files that are there.
-    pub fn sums(&self, places: &Places) -> Result<Vec<Sum>, SetError> {
+    pub fn sums(&self, places: &DataDirs) -> Result<Vec<FileDigest>, SetError> {
         let found = self.find(places);
         let files = found.files.iter().flatten().filter(|path| path.is_file());
         files.map(|path| sum(path, &found.place)).collect()
     }
 
     /// Where all is, or else where most is.
-    fn find(&self, places: &Places) -> Found {
-        let mut best = Found { files: vec![None; self.files.len()], ..Found::default() };
+    fn find(&self, places: &DataDirs) -> FoundFiles {
+        let mut best = FoundFiles { files: vec![None; self.files.len()], ..FoundFiles::default() };
         for place in &places.0 {
             let files = self.files.iter().map(|file| locate(place, file.path)).collect();
-            let found = Found { place: place.clone(), files };
+            let found = FoundFiles { place: place.clone(), files };
             if self.missing(&found).is_empty() {
                 return found;
             }
@@ -164,11 +164,11 @@ impl Known {
         best
     }
 
-    fn missing(&self, found: &Found) -> Vec<&'static str> {
-        let there = |file: &File| {
+    fn missing(&self, found: &FoundFiles) -> Vec<&'static str> {
+        let there = |file: &SetFile| {
             let mut same = self.files.iter().zip(&found.files).filter(|(other, _)| match file.need {
-                Need::Always => other.path == file.path,
-                Need::OneOf(_) => other.need == file.need,
+                FileNeed::Always => other.path == file.path,
+                FileNeed::OneOf(_) => other.need == file.need,
             });
             same.any(|(_, path)| path.is_some())
         };
@@ -176,19 +176,19 @@ impl Known {
     }
 }
 
-impl Found {
+impl FoundFiles {
     fn count(&self) -> usize {
         self.files.iter().flatten().count()
     }
 
-    /// A file by its place in [`Known::files`]; called after nothing is missing.
+    /// A file by its place in [`KnownSet::files`]; called after nothing is missing.
     fn path(&self, index: usize) -> &Path {
-        self.files.get(index).and_then(|path| path.as_deref()).unwrap_or(Path::new(""))
+        self.files[index].as_deref().expect("sets are loaded when no file is missing")
     }
 
     /// Those of a range that are there.
     fn some(&self, range: std::ops::Range<usize>) -> Vec<PathBuf> {
-        self.files.get(range).unwrap_or_default().iter().flatten().cloned().collect()
+        self.files[range].iter().flatten().cloned().collect()
     }
 }
 
@@ -196,13 +196,13 @@ fn locate(place: &Path, path: &str) -> Option<PathBuf> {
     ["", ".gz", ".xz"].iter().map(|ending| place.join(format!("{path}{ending}"))).find(|path| path.exists())
 }
 
-fn sum(path: &Path, place: &Path) -> Result<Sum, SetError> {
+fn sum(path: &Path, place: &Path) -> Result<FileDigest, SetError> {
     // Of the file as it lies there, compressed or not.
     let bytes = source::raw(path)?;
     let sha256: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let short = path.strip_prefix(place).unwrap_or(path).to_string_lossy().replace('\\', "/");
     let known = SUMS.lines().filter_map(|line| line.split_once("  ")).find(|(_, name)| *name == short);
-    Ok(Sum { path: path.into(), matches: known.map(|(sum, _)| sum == sha256), sha256 })
+    Ok(FileDigest { path: path.into(), matches: known.map(|(sum, _)| sum == sha256), sha256 })
 }
 
 #[cfg(test)]
@@ -219,18 +219,18 @@ mod tests {
             assert_eq!(known.files.is_empty(), known.drawn.0 > 0, "{}", known.name);
         }
         assert!(matches!(by_name("imagenet"), Err(SetError::Unknown { .. })));
-        let text = load("imagenet", &Places::default(), 0).unwrap_err().to_string();
+        let text = load("imagenet", &DataDirs::default(), 0).unwrap_err().to_string();
         assert!(text.contains("fairtier sim data list"), "{text}");
     }
 
     #[test]
     fn what_is_drawn_has_as_many_samples_as_the_list_says() {
         for known in ALL.iter().filter(|known| known.files.is_empty()) {
-            let set = known.load(&Places::default(), 1).unwrap();
+            let set = known.load(&DataDirs::default(), 1).unwrap();
             assert_eq!((set.train.len() as u32, set.test.len() as u32), known.drawn, "{}", known.name);
             assert_eq!(set.name, known.name);
-            let listing = known.listing(&Places::default());
-            assert_eq!((listing.state, listing.train), (State::BuiltIn, Some(known.drawn.0)));
+            let listing = known.listing(&DataDirs::default());
+            assert_eq!((listing.state, listing.train), (Availability::BuiltIn, Some(known.drawn.0)));
         }
     }
 
@@ -242,14 +242,19 @@ mod tests {
             fs::create_dir_all(place.join("adult")).unwrap();
             fs::write(place.join("adult/adult.data"), "").unwrap();
         }
-        let places = Places(vec![dir.path().join("absent"), first, second.clone()]);
+        let places = DataDirs(vec![dir.path().join("absent"), first, second.clone()]);
         let adult = by_name("adult").unwrap();
-        let State::Missing { files, how } = adult.listing(&places).state else { panic!("not missing") };
+        let Availability::Missing { files, how } = adult.listing(&places).state else {
+            panic!("not missing")
+        };
         assert_eq!((&*files, how.is_empty()), (&["adult/adult.test"][..], false));
         let error = adult.load(&places, 0).unwrap_err().to_string();
         assert!(error.contains("no adult/adult.test in") && error.contains("archive.ics.uci.edu"), "{error}");
         fs::write(second.join("adult/adult.test.gz"), "").unwrap();
-        assert_eq!(adult.listing(&places).state, State::Found { place: second.clone(), absent: vec![] });
+        assert_eq!(
+            adult.listing(&places).state,
+            Availability::Found { place: second.clone(), absent: vec![] }
+        );
         let sums = adult.sums(&places).unwrap();
         assert_eq!((sums.len(), sums[0].matches, sums[1].matches), (2, Some(false), None));
         assert!(sums[0].sha256.starts_with("e3b0c44298fc1c14"), "that of nothing");
@@ -259,9 +264,9 @@ mod tests {
     fn one_batch_is_enough() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("cifar10")).unwrap();
-        let places = Places(vec![dir.path().into()]);
+        let places = DataDirs(vec![dir.path().into()]);
         let cifar = by_name("cifar10").unwrap();
-        let State::Missing { files, .. } = cifar.listing(&places).state else { panic!("not missing") };
+        let Availability::Missing { files, .. } = cifar.listing(&places).state else { panic!("not missing") };
         assert_eq!(files.len(), 7);
         fs::write(dir.path().join("cifar10/data_batch_3.bin"), [1; 3073]).unwrap();
         fs::write(dir.path().join("cifar10/test_batch.bin"), [2; 3073]).unwrap();
@@ -273,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_given_place_comes_first() {
-        let places = Places::usual(Some(Path::new("mine")));
+        let places = DataDirs::usual(Some(Path::new("mine")));
         assert_eq!(places.0.first(), Some(&PathBuf::from("mine")));
         assert_eq!(places.0.last(), Some(&PathBuf::from("../shared/data")));
     }

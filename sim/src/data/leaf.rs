@@ -13,11 +13,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use client::data::load::LoadError;
 use serde::{
     Deserialize, Deserializer,
     de::{self, SeqAccess, Visitor},
 };
+use trainer::data::load::LoadError;
 
 use super::{DataSet, Features, Records, SetError, source};
 
@@ -89,8 +89,8 @@ fn read_all(dir: &Path) -> Result<Vec<(PathBuf, Leaf)>, SetError> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".json.xz") {
+        let name = path.to_string_lossy();
+        if [".json", ".json.gz", ".json.xz"].iter().any(|ending| name.ends_with(ending)) {
             paths.push(path);
         }
     }

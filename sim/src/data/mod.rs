@@ -39,11 +39,11 @@ pub mod files {
     };
 }
 
-pub use known::{Known, Places};
+pub use known::{DataDirs, KnownSet};
 pub use overview::{Overview, PartOverview};
 pub use records::{Features, Records};
 pub use set::{DataSet, SetError};
-pub use shard::{DeviceShard, Held};
+pub use shard::{DeviceShard, TestSource};
 
 #[cfg(test)]
 mod real;

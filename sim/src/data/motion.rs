@@ -10,8 +10,8 @@
 
 use std::{collections::BTreeMap, io::Read, path::Path};
 
-use client::data::load::LoadError;
 use tar::Archive;
+use trainer::data::load::LoadError;
 
 use super::{DataSet, Features, Records, SetError, source};
 
@@ -43,7 +43,7 @@ pub fn load(name: &str, archive: &Path) -> Result<DataSet, SetError> {
     for ((person, device, _), recording) in recordings {
         clients.entry((person, device)).or_default().push(recording);
     }
-    let (mut train, mut test) = (Part::default(), Part::default());
+    let (mut train, mut test) = (RecordsBuilder::default(), RecordsBuilder::default());
     for (client, ((_, device), recordings)) in clients.iter().enumerate() {
         let held_out = if recordings.len() > 1 { (recordings.len() / 5).max(1) } else { 0 };
         for (index, recording) in recordings.iter().enumerate() {
@@ -51,9 +51,7 @@ pub fn load(name: &str, archive: &Path) -> Result<DataSet, SetError> {
             part.add(recording, *device as u8, client as u32);
         }
     }
-    let names = clients
-        .keys()
-        .map(|(person, device)| format!("{person} {}", DEVICES.get(*device).map_or("", |(_, name)| name)));
+    let names = clients.keys().map(|(person, device)| format!("{person} {}", DEVICES[*device].1));
     let names: Vec<String> = names.collect();
     let set = train.records().and_then(|train| {
         DataSet::new(name, vec![AXES.len(), WINDOW], LABELS.len() as u32, train, test.records()?)?
@@ -84,7 +82,8 @@ struct Recording {
 impl Recording {
     fn parse(text: &str, path: &Path) -> Result<Self, SetError> {
         let mut lines = text.lines().enumerate();
-        let header: Vec<&str> = lines.next().map_or("", |(_, line)| line).split(',').map(str::trim).collect();
+        let (_, header) = lines.next().ok_or_else(|| SetError::format(path, "is empty"))?;
+        let header: Vec<&str> = header.split(',').map(str::trim).collect();
         let column = |name: &str| {
             let found = header.iter().position(|other| *other == name);
             found.ok_or_else(|| SetError::line(path, 1, format!("has no column `{name}`")))
@@ -95,13 +94,17 @@ impl Recording {
         for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
             let wrong = |problem: String| SetError::line(path, number + 1, problem);
             let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-            let field = |at: usize| fields.get(at).copied().unwrap_or_default();
+            let field = |at: usize, name: &str| {
+                fields.get(at).copied().ok_or_else(|| wrong(format!("has no field `{name}`")))
+            };
             let mut moment = [0.0; 3];
             for ((out, at), name) in moment.iter_mut().zip(axes).zip(AXES) {
-                let value: Option<f32> = field(at).parse().ok().filter(|value: &f32| value.is_finite());
+                let value: Option<f32> =
+                    field(at, name)?.parse().ok().filter(|value: &f32| value.is_finite());
                 *out = value.ok_or_else(|| wrong(format!("`{name}` is not a finite number")))? / GRAVITY;
             }
-            let known = LABELS.iter().position(|name| *name == field(label));
+            let label = field(label, "label")?;
+            let known = LABELS.iter().position(|name| *name == label);
             let known = known.ok_or_else(|| wrong(format!("label is not one of {}", LABELS.join(", "))))?;
             recording.moments.push(moment);
             recording.labels.push(known as u8);
@@ -111,35 +114,45 @@ impl Recording {
 }
 
 #[derive(Default)]
-struct Part {
+struct RecordsBuilder {
     features: Vec<f32>,
     labels: Vec<u32>,
     groups: Vec<u8>,
     clients: Vec<u32>,
 }
 
-impl Part {
+impl RecordsBuilder {
     fn add(&mut self, recording: &Recording, group: u8, client: u32) {
         let moments = recording.moments.windows(WINDOW).step_by(STEP);
         for (moments, labels) in moments.zip(recording.labels.windows(WINDOW).step_by(STEP)) {
             for axis in 0..AXES.len() {
                 self.features.extend(moments.iter().filter_map(|moment| moment.get(axis)));
             }
-            let count = |label: &usize| labels.iter().filter(|&&other| usize::from(other) == *label).count();
-            // Of equally frequent labels the first.
-            let most = (0..LABELS.len()).rev().max_by_key(count).unwrap_or(0);
-            self.labels.push(most as u32);
+            self.labels.push(most_frequent(labels));
             self.groups.push(group);
             self.clients.push(client);
         }
     }
 
-    fn records(self) -> Result<Records, client::data::DataError> {
+    fn records(self) -> Result<Records, trainer::data::DataError> {
         let inputs = AXES.len() * WINDOW;
         Records::new(Features::Floats(self.features), self.labels, inputs, 1)?
             .with_groups(self.groups)?
             .with_clients(self.clients)
     }
+}
+
+/// Of equally frequent labels the first.
+fn most_frequent(labels: &[u8]) -> u32 {
+    let mut counts = [0; LABELS.len()];
+    labels.iter().for_each(|&label| counts[usize::from(label)] += 1);
+    let mut most = 0;
+    for (label, count) in counts.iter().enumerate() {
+        if *count > counts[most] {
+            most = label;
+        }
+    }
+    most as u32
 }
 
 #[cfg(test)]
@@ -201,7 +214,7 @@ mod tests {
         assert!(one(&good.replace("y_acc", "y")).contains("s01_01_sp.csv:1: has no column `y_acc`"));
         assert!(one(&good.replace("WALKING", "FLYING")).contains("s01_01_sp.csv:2: label is not one of"));
         assert!(one(&good.replace("-9.80665", "nan")).contains("s01_01_sp.csv:2: `z_acc`"));
-        assert!(one(&(good + "1\n")).contains("s01_01_sp.csv:4: `y_acc`"));
+        assert!(one(&(good + "1\n")).contains("s01_01_sp.csv:4: has no field `y_acc`"));
         assert!(read(&archive(&[("a.csv", "")])).unwrap_err().contains("holds no recordings"));
         assert!(read(b"not a tar archive").unwrap_err().contains("DATA.tar"));
         let whole = archive(&[("DATA/s01_01_sp.csv", &recording(200, "WALKING"))]);

@@ -17,8 +17,8 @@ pub struct Overview {
     pub train: PartOverview,
     pub test: PartOverview,
     /// With names.
-    pub groups: Vec<Count>,
-    pub clients: Option<Sizes>,
+    pub groups: Vec<GroupCount>,
+    pub clients: Option<ClientSizes>,
     /// Memory of features and labels.
     pub bytes: usize,
 }
@@ -34,7 +34,7 @@ pub struct PartOverview {
 
 /// Training and test samples.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Count {
+pub struct GroupCount {
     pub name: String,
     pub train: usize,
     pub test: usize,
@@ -42,7 +42,7 @@ pub struct Count {
 
 /// Of natural clients: how many, and how many training samples they have.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Sizes {
+pub struct ClientSizes {
     pub clients: usize,
     pub least: usize,
     pub median: usize,
@@ -54,7 +54,7 @@ impl Overview {
         let in_group = |part: &Records, group: usize| {
             part.groups().iter().filter(|&&other| usize::from(other) == group).count()
         };
-        let groups = set.group_names.iter().enumerate().map(|(group, name)| Count {
+        let groups = set.group_names.iter().enumerate().map(|(group, name)| GroupCount {
             name: name.clone(),
             train: in_group(&set.train, group),
             test: in_group(&set.test, group),
@@ -72,7 +72,7 @@ impl Overview {
             train: PartOverview::new(&set.train, set.classes),
             test: PartOverview::new(&set.test, set.classes),
             groups: groups.collect(),
-            clients: Sizes::new(set),
+            clients: ClientSizes::new(set),
             bytes: bytes.iter().sum(),
         }
     }
@@ -90,7 +90,7 @@ impl PartOverview {
     }
 }
 
-impl Sizes {
+impl ClientSizes {
     fn new(set: &DataSet) -> Option<Self> {
         let mut sizes = vec![0; set.client_names.len()];
         for &client in set.train.clients() {

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::{DataSet, Overview, Places, known};
+use super::{DataDirs, DataSet, Overview, known};
 
 fn load(name: &str) -> Option<DataSet> {
-    let mut places = Places::usual(None);
+    let mut places = DataDirs::usual(None);
     // Tests run in the crate's directory, people in the workspace's or elsewhere below it.
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     places.0.extend(above.map(|dir| dir.join("shared/data")));
@@ -25,7 +25,7 @@ fn load(name: &str) -> Option<DataSet> {
     }
 }
 
-fn check_sums(name: &str, places: &Places) {
+fn check_sums(name: &str, places: &DataDirs) {
     for sum in known::by_name(name).unwrap().sums(places).unwrap() {
         assert_ne!(sum.matches, Some(false), "{}", sum.path.display());
     }
@@ -67,7 +67,7 @@ fn cifar10() {
 #[test]
 fn digits_from_files_are_those_built_in() {
     let Some(files) = load("optdigits") else { return };
-    let built_in = known::load("digits", &Places::default(), 0).unwrap();
+    let built_in = known::load("digits", &DataDirs::default(), 0).unwrap();
     assert_eq!(files.test.labels(), built_in.test.labels());
     let (mut a, mut b) = ([0.0; 64], [0.0; 64]);
     for index in 0..files.train.len() as u32 {

@@ -2,7 +2,7 @@
 //!
 //! Images stay the bytes they came as (`feature = scale * byte`); 60,000 of 28x28 take 47 MB, not 188.
 
-use client::data::DataError;
+use trainer::data::DataError;
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Records {
@@ -39,9 +39,11 @@ impl Records {
         targets: usize,
     ) -> Result<Self, DataError> {
         let wrong = DataError::Lengths { features: features.len(), labels: labels.len(), inputs };
-        let samples = labels.len().checked_div(targets).unwrap_or(0);
-        let whole = samples.checked_mul(targets) == Some(labels.len());
-        if inputs == 0 || targets == 0 || !whole || samples.checked_mul(inputs) != Some(features.len()) {
+        if inputs == 0 || targets == 0 || !labels.len().is_multiple_of(targets) {
+            return Err(wrong);
+        }
+        let samples = labels.len() / targets;
+        if samples.checked_mul(inputs) != Some(features.len()) {
             return Err(wrong);
         }
         if [samples, inputs, targets].iter().any(|&size| u32::try_from(size).is_err()) {
@@ -69,14 +71,15 @@ impl Records {
         Ok(self)
     }
 
-    fn one_each(&self, given: usize) -> Result<(), DataError> {
+    pub(super) fn one_each(&self, given: usize) -> Result<(), DataError> {
         let lengths =
             DataError::Lengths { features: self.features.len(), labels: given, inputs: self.inputs };
         if given == self.len() { Ok(()) } else { Err(lengths) }
     }
 
     pub fn len(&self) -> usize {
-        self.labels.len().checked_div(self.targets).unwrap_or(0)
+        // A part without samples has no targets either.
+        self.labels.len() / self.targets.max(1)
     }
 
     pub fn is_empty(&self) -> bool {

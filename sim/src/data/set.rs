@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use client::data::{DataError, load::LoadError};
+use trainer::data::{DataError, load::LoadError};
 
 use super::Records;
 
-/// Samples of training and test with what is known about them. Loaded once, shared by all devices.
+/// Samples of training and test with what is known about them. LoadedExperiment once, shared by all devices.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DataSet {
     pub name: String,
@@ -64,10 +64,11 @@ impl DataSet {
     /// Names the groups that the records already have.
     pub fn with_group_names(mut self, names: Vec<String>) -> Result<Self, DataError> {
         for part in [&self.train, &self.test] {
-            let beyond = part.groups().iter().position(|&group| usize::from(group) >= names.len());
-            if let Some(index) = beyond.or((part.groups().len() != part.len()).then_some(0)) {
-                let group = part.groups().get(index).map_or(0, |&group| group.into());
-                return Err(DataError::Group { index: index as u32, group, groups: names.len() as u32 });
+            part.one_each(part.groups().len())?;
+            let mut groups = part.groups().iter().enumerate();
+            if let Some((index, &group)) = groups.find(|(_, group)| usize::from(**group) >= names.len()) {
+                let (index, groups) = (index as u32, names.len() as u32);
+                return Err(DataError::Group { index, group: group.into(), groups });
             }
         }
         self.group_names = names;
@@ -77,8 +78,8 @@ impl DataSet {
     /// Names the natural clients that the records already have.
     pub fn with_client_names(mut self, names: Vec<String>) -> Result<Self, DataError> {
         for part in [&self.train, &self.test] {
-            let beyond = part.clients().iter().find(|&&client| client as usize >= names.len());
-            if let Some(&index) = beyond.or((part.clients().len() != part.len()).then_some(&u32::MAX)) {
+            part.one_each(part.clients().len())?;
+            if let Some(&index) = part.clients().iter().find(|&&client| client as usize >= names.len()) {
                 return Err(DataError::NoSample { index, len: names.len() as u32 });
             }
         }

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use client::data::{DataError, Part, Shard};
+use trainer::data::{DataError, DataSplit, Shard};
 
 use super::{DataSet, Records};
 
 /// Where samples that a device does not train on come from.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub enum Held {
+pub enum TestSource {
     /// They were taken out of the training records.
     #[default]
     Train,
@@ -25,7 +25,7 @@ pub struct DeviceShard {
     data: Arc<DataSet>,
     train: Arc<[u32]>,
     test: Arc<[u32]>,
-    held: Held,
+    held: TestSource,
 }
 
 impl DeviceShard {
@@ -34,10 +34,10 @@ impl DeviceShard {
         data: Arc<DataSet>,
         train: Arc<[u32]>,
         test: Arc<[u32]>,
-        held: Held,
+        held: TestSource,
     ) -> Result<Self, DataError> {
         let shard = Self { data, train, test, held };
-        for part in [Part::Train, Part::Test] {
+        for part in [DataSplit::Train, DataSplit::Test] {
             let (records, indices) = shard.place(part);
             let len = records.len() as u32;
             if let Some(&index) = indices.iter().find(|&&index| index >= len) {
@@ -58,21 +58,22 @@ impl DeviceShard {
     }
 
     /// Value of the sensitive attribute of a sample; 0 where there is none.
-    pub fn attribute(&self, part: Part, index: u32) -> u32 {
-        let (records, indices) = self.place(part);
-        let at = indices.get(index as usize);
-        at.and_then(|&at| records.groups().get(at as usize)).map_or(0, |&group| group.into())
-    }
-
-    fn place(&self, part: Part) -> (&Records, &[u32]) {
-        match (part, self.held) {
-            (Part::Train, _) => (&self.data.train, &self.train),
-            (Part::Test, Held::Train) => (&self.data.train, &self.test),
-            (Part::Test, Held::Test) => (&self.data.test, &self.test),
+    pub fn attribute(&self, part: DataSplit, index: u32) -> u32 {
+        match self.place(part) {
+            (records, _) if records.groups().is_empty() => 0,
+            (records, indices) => records.groups()[indices[index as usize] as usize].into(),
         }
     }
 
-    fn at(&self, part: Part, index: u32) -> Result<(&Records, u32), DataError> {
+    fn place(&self, part: DataSplit) -> (&Records, &[u32]) {
+        match (part, self.held) {
+            (DataSplit::Train, _) => (&self.data.train, &self.train),
+            (DataSplit::Test, TestSource::Train) => (&self.data.train, &self.test),
+            (DataSplit::Test, TestSource::Test) => (&self.data.test, &self.test),
+        }
+    }
+
+    fn at(&self, part: DataSplit, index: u32) -> Result<(&Records, u32), DataError> {
         let (records, indices) = self.place(part);
         let missing = DataError::NoSample { index, len: indices.len() as u32 };
         Ok((records, *indices.get(index as usize).ok_or(missing)?))
@@ -96,11 +97,11 @@ impl Shard for DeviceShard {
         self.data.classes
     }
 
-    fn label(&self, part: Part, index: u32) -> Result<u32, DataError> {
+    fn label(&self, part: DataSplit, index: u32) -> Result<u32, DataError> {
         self.label_at(part, index, 0)
     }
 
-    fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
+    fn sample(&self, part: DataSplit, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
         let (records, at) = self.at(part, index)?;
         records.read(at, out)?;
         records.label(at, 0)
@@ -110,16 +111,16 @@ impl Shard for DeviceShard {
         self.data.targets() as u32
     }
 
-    fn label_at(&self, part: Part, index: u32, position: u32) -> Result<u32, DataError> {
+    fn label_at(&self, part: DataSplit, index: u32, position: u32) -> Result<u32, DataError> {
         let (records, at) = self.at(part, index)?;
         records.label(at, position)
     }
 
-    fn group(&self, part: Part, index: u32) -> u32 {
+    fn group(&self, part: DataSplit, index: u32) -> u32 {
         if self.data.group_names.is_empty() {
             return 0;
         }
-        let label = self.label(part, index).unwrap_or(0);
+        let label = self.label(part, index).expect("an index below the number of samples");
         label.saturating_mul(self.data.groups()).saturating_add(self.attribute(part, index))
     }
 
@@ -146,16 +147,19 @@ mod tests {
 
     #[test]
     fn indices_lead_to_the_shared_records() {
-        let shard = DeviceShard::new(set(), [3, 1].into(), [0].into(), Held::Test).unwrap();
+        let shard = DeviceShard::new(set(), [3, 1].into(), [0].into(), TestSource::Test).unwrap();
         let mut row = [0.0];
-        assert_eq!(shard.sample(Part::Train, 1, &mut row), Ok(1));
-        assert_eq!((row, shard.group(Part::Train, 1)), ([1.0], 3 + 1));
-        assert_eq!(shard.sample(Part::Test, 0, &mut row), Ok(1));
-        assert_eq!((row, shard.group(Part::Test, 0), shard.attribute(Part::Test, 0)), ([9.0], 3 + 2, 2));
+        assert_eq!(shard.sample(DataSplit::Train, 1, &mut row), Ok(1));
+        assert_eq!((row, shard.group(DataSplit::Train, 1)), ([1.0], 3 + 1));
+        assert_eq!(shard.sample(DataSplit::Test, 0, &mut row), Ok(1));
+        assert_eq!(
+            (row, shard.group(DataSplit::Test, 0), shard.attribute(DataSplit::Test, 0)),
+            ([9.0], 3 + 2, 2)
+        );
         let missing = DataError::NoSample { index: 2, len: 2 };
-        assert_eq!(shard.sample(Part::Train, 2, &mut row), Err(missing));
-        let shard = DeviceShard::new(set(), [3, 1].into(), [2].into(), Held::Train).unwrap();
-        assert_eq!(shard.sample(Part::Test, 0, &mut row), Ok(1));
+        assert_eq!(shard.sample(DataSplit::Train, 2, &mut row), Err(missing));
+        let shard = DeviceShard::new(set(), [3, 1].into(), [2].into(), TestSource::Train).unwrap();
+        assert_eq!(shard.sample(DataSplit::Test, 0, &mut row), Ok(1));
         assert_eq!((row, shard.summary().train_samples, shard.summary().classes), ([2.0], 2, 2));
     }
 
@@ -163,8 +167,8 @@ mod tests {
     fn indices_beyond_the_records_are_refused() {
         let new =
             |train: &[u32], test: &[u32], held| DeviceShard::new(set(), train.into(), test.into(), held);
-        assert_eq!(new(&[4], &[], Held::Train).unwrap_err(), DataError::NoSample { index: 4, len: 4 });
-        assert_eq!(new(&[0], &[2], Held::Test).unwrap_err(), DataError::NoSample { index: 2, len: 2 });
-        assert!(new(&[0], &[2], Held::Train).is_ok());
+        assert_eq!(new(&[4], &[], TestSource::Train).unwrap_err(), DataError::NoSample { index: 4, len: 4 });
+        assert_eq!(new(&[0], &[2], TestSource::Test).unwrap_err(), DataError::NoSample { index: 2, len: 2 });
+        assert!(new(&[0], &[2], TestSource::Train).is_ok());
     }
 }

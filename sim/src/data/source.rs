@@ -5,32 +5,32 @@ use std::{
     path::Path,
 };
 
-use client::data::load::{LIMIT, LoadError, Source};
 use common::files::open_regular;
 use lzma_rust2::XzReader;
+use trainer::data::load::{BoundedFile, LIMIT, LoadError};
 
 const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 /// Memory for the dictionary of a file; `xz -9` needs 65 MiB.
 const XZ_KIB: u32 = 128 << 10;
 
-pub fn open(path: &Path) -> Result<Source, LoadError> {
+pub fn open(path: &Path) -> Result<BoundedFile, LoadError> {
     let failed = |source| LoadError::Read { path: path.into(), source };
     let mut file = open_regular(path).map_err(failed)?;
     let mut start = [0; 6];
     let compressed = file.read_exact(&mut start).is_ok() && start == XZ;
     if !compressed {
-        return Source::open(path, LIMIT);
+        return BoundedFile::open(path, LIMIT);
     }
     file.rewind().map_err(failed)?;
     let reader = XzReader::new_mem_limit(BufReader::new(file), true, XZ_KIB);
-    Ok(Source::new(path, Box::new(BufReader::new(reader)), LIMIT))
+    Ok(BoundedFile::new(path, Box::new(BufReader::new(reader)), LIMIT))
 }
 
 /// The bytes of a file as they lie there.
 pub fn raw(path: &Path) -> Result<Vec<u8>, LoadError> {
     let failed = |source| LoadError::Read { path: path.into(), source };
     let file = open_regular(path).map_err(failed)?;
-    Source::new(path, Box::new(BufReader::new(file)), LIMIT).bytes()
+    BoundedFile::new(path, Box::new(BufReader::new(file)), LIMIT).bytes()
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ struct Alphabet {
 impl Alphabet {
     fn new(letters: &'static str) -> Self {
         let find = |wanted| letters.chars().position(|letter| letter == wanted);
-        let blank = find(' ').unwrap_or(0);
+        let blank = find(' ').expect("every alphabet has a blank");
         let token = |code| find(char::from(code as u8)).unwrap_or(blank) as u8;
         Self { letters, table: std::array::from_fn(token), blank: blank as u8 }
     }
@@ -56,7 +56,7 @@ impl Alphabet {
 pub fn sequences(name: &str, roles: &Path) -> Result<DataSet, SetError> {
     let leaf = leaf::read(roles)?;
     let alphabet = Alphabet::new(TENSORFLOW);
-    let mut parts = [Part::default(), Part::default()];
+    let mut parts = [RecordsBuilder::default(), RecordsBuilder::default()];
     let mut names = Vec::new();
     for (role, user) in users(&leaf) {
         if user.raw.is_empty() {
@@ -88,7 +88,7 @@ pub fn windows(name: &str, train: &Path, test: &Path) -> Result<DataSet, SetErro
     });
     let length = length.ok_or_else(|| SetError::format(train, "holds no text"))?;
     let [train, test] = files.map(|(path, leaf)| -> Result<Records, SetError> {
-        let mut part = Part::default();
+        let mut part = RecordsBuilder::default();
         for (role, user) in users(&leaf) {
             let client = names.partition_point(|other| other < role) as u32;
             for (index, (x, y)) in user.x.iter().zip(&user.y).enumerate() {
@@ -114,19 +114,17 @@ fn users(leaf: &Leaf) -> impl Iterator<Item = (&String, &User)> {
 }
 
 #[derive(Default)]
-struct Part {
+struct RecordsBuilder {
     tokens: Vec<u8>,
     labels: Vec<u32>,
     clients: Vec<u32>,
 }
 
-impl Part {
+impl RecordsBuilder {
     /// Whole sequences only.
     fn add_sequences(&mut self, text: &[u8], client: u32) {
-        let inputs = text.get(..text.len().saturating_sub(1)).unwrap_or_default();
-        let (inputs, next) =
-            (inputs.chunks_exact(STEPS), text.get(1..).unwrap_or_default().chunks_exact(STEPS));
-        for (input, next) in inputs.zip(next) {
+        let ([inputs @ .., _], [_, next @ ..]) = (text, text) else { return };
+        for (input, next) in inputs.chunks_exact(STEPS).zip(next.chunks_exact(STEPS)) {
             self.tokens.extend_from_slice(input);
             self.labels.extend(next.iter().map(|&token| u32::from(token)));
             self.clients.push(client);

@@ -7,26 +7,31 @@
 
 use client::data::Shard;
 use common::{
-    Codec, DeviceId, Duration,
+    Codec, DeviceId, Duration, ExchangeId,
     message::Task,
-    plan::Plan,
+    plan::{Plan, PlanError},
     rng::{Rng, derive},
     wire::crc32,
 };
-use coordinator::announcement::upload;
+use coordinator::announcement::update_bytes;
 use serde::{Deserialize, Serialize};
 use strategies::tiered::TierPlan;
 
-/// What a kind of device can do.
+/// Speed and energy of a device.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hardware {
+    /// Multiply-accumulate operations per second.
     pub macs_per_s: f64,
+    /// Bytes per second to the device.
     pub down_bytes_per_s: f64,
+    /// Bytes per second from the device.
     pub up_bytes_per_s: f64,
+    /// One way, in milliseconds.
     pub latency_ms: f64,
-    /// Energy per million MACs and per kilobyte on the link, in millijoules.
+    /// Energy per million MACs, in millijoules.
     pub mj_per_mmac: f64,
+    /// Energy per kilobyte on the link, in millijoules.
     pub mj_per_kb: f64,
 }
 
@@ -43,31 +48,52 @@ impl Default for Hardware {
     }
 }
 
-/// What chance does to a fleet.
+/// How often devices drop out or are slow.
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Chances {
     /// Probability that a device does not answer an exchange.
     pub dropout: f64,
-    /// Probability that a device is slowed down, and by which factor.
+    /// Probability that a device is slow in an exchange.
     pub straggler: f64,
+    /// Factor by which it is slower then.
     pub slowdown: f64,
+    /// Of the random numbers.
     pub seed: u64,
 }
 
 /// What one exchange costs one device.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Cost {
+    /// Multiply-accumulate operations.
     pub macs: f64,
+    /// Bytes to the device.
     pub down: f64,
+    /// Bytes from the device.
     pub up: f64,
 }
 
-pub fn of(task: &Task, plan: &TierPlan, shard: &dyn Shard, codec: Codec, guided: bool) -> Cost {
-    let params = plan.info.params as usize;
-    let checked = Plan::check(&plan.info, &plan.nodes, &plan.schedule);
-    let forward = checked.map_or(0.0, |plan| plan.macs() as f64);
-    let sent = checked.map_or(params, |plan| plan.trained());
+/// Why the cost of a task cannot be computed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CostError {
+    /// The plan does not pass its check.
+    #[error("its plan cannot be executed: {0}")]
+    Plan(#[from] PlanError),
+    /// A transfer has at most 4 GiB.
+    #[error("its model or update is longer than 4 GiB")]
+    TooLong,
+}
+
+/// The cost of a task; `guided`: a guide is sent along with the model.
+pub fn of(
+    task: &Task,
+    plan: &TierPlan,
+    shard: &dyn Shard,
+    codec: Codec,
+    guided: bool,
+) -> Result<Cost, CostError> {
+    let checked = Plan::check(&plan.info, &plan.nodes, &plan.schedule)?;
     let (train, test) = (f64::from(shard.train_len()), f64::from(shard.test_len()));
     let evaluated = train + test;
     let samples = match task {
@@ -79,9 +105,10 @@ pub fn of(task: &Task, plan: &TierPlan, shard: &dyn Shard, codec: Codec, guided:
         Task::Evaluate(_) => evaluated,
         Task::Try(steps) => train * (1.0 + steps.len() as f64),
     };
-    let model = codec.encoded_len(params).unwrap_or(0);
+    let model = codec.encoded_len(plan.info.params as usize).ok_or(CostError::TooLong)?;
     let down = f64::from(model) * if guided { 2.0 } else { 1.0 };
-    Cost { macs: forward * samples, down, up: f64::from(upload(task, sent).1) }
+    let up = update_bytes(task, checked.trained()).ok_or(CostError::TooLong)?;
+    Ok(Cost { macs: checked.macs() as f64 * samples, down, up: up.into() })
 }
 
 impl Chances {
@@ -90,12 +117,11 @@ impl Chances {
         &self,
         cost: &Cost,
         hardware: &Hardware,
-        round: u32,
-        exchange: u8,
+        exchange: ExchangeId,
         device: &DeviceId,
     ) -> Option<Duration> {
         let name = u64::from(crc32(device.as_str().as_bytes()));
-        let exchange = u64::from(round) << 8 | u64::from(exchange);
+        let exchange = u64::from(exchange.round) << 8 | u64::from(exchange.exchange);
         let mut rng = Rng::new(derive(derive(self.seed, exchange), name));
         if rng.unit_f64() < self.dropout {
             return None;

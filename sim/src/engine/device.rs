@@ -4,12 +4,12 @@ use client::{Event, Profile, Session, session::Arena};
 use common::{Budget, Code, DeviceId, Tier, privacy::Privacy};
 use coordinator::fleet::ConnId;
 
-use super::{Hardware, Member, SharedShard, pool::Arenas};
+use super::{DeviceSpec, Hardware, SharedShard, pool::Arenas};
 
-/// Room that is there only while the device works.
+/// An arena that is filled only while the device works.
 #[derive(Debug, Default)]
 pub struct LentArena {
-    /// What the Plan needs.
+    /// Length that the Plan needs.
     len: usize,
     floats: Vec<f32>,
 }
@@ -26,21 +26,21 @@ impl Arena for LentArena {
     }
 }
 
-/// A Session that threads hand to each other.
-pub(super) type Traveller = Box<Session<LentArena>>;
+/// A Session that moves between threads.
+pub(super) type BoxedSession = Box<Session<LentArena>>;
 
 pub(super) struct Device {
     pub id: DeviceId,
     pub conn: ConnId,
     pub hardware: Hardware,
     pub shard: SharedShard,
-    /// Away while it trains.
-    pub session: Option<Traveller>,
+    /// `None` while it trains on another thread.
+    pub session: Option<BoxedSession>,
     pub refused: Option<Code>,
-    /// Something in its arena must survive the round: a personal model, what a lossy codec owes.
-    pub keeps: bool,
-    /// It has heard all it needs; what else the aggregator says waits until it has room to work in again.
-    pub deaf: bool,
+    /// Its arena must survive the round: it holds a personal model or the residual of a lossy codec.
+    pub keeps_arena: bool,
+    /// It has received all it needs; further messages wait until it has an arena again.
+    pub stops_receiving: bool,
 }
 
 impl std::fmt::Debug for Device {
@@ -50,18 +50,18 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    pub fn new(conn: ConnId, member: Member, budget: Budget, keeps: bool, privacy: Privacy) -> Self {
-        let Member { device: id, hardware, shard, .. } = member;
+    pub fn new(conn: ConnId, spec: DeviceSpec, budget: Budget, keeps_arena: bool, privacy: Privacy) -> Self {
+        let DeviceSpec { device: id, hardware, shard, .. } = spec;
         let profile = Profile { device: id.clone(), budget, data: shard.summary(), privacy };
         let session = Some(Box::new(Session::new(profile, LentArena::default())));
-        Self { id, conn, hardware, shard, session, refused: None, keeps, deaf: false }
+        Self { id, conn, hardware, shard, session, refused: None, keeps_arena, stops_receiving: false }
     }
 
     pub fn tier(&self) -> Option<Tier> {
         self.session.as_ref().and_then(|session| session.tier())
     }
 
-    /// Gives the device room to work in, unless it has kept its own.
+    /// Gives the device an arena, unless it keeps its own.
     pub fn lend(&mut self, arenas: &mut Arenas) {
         if let Some(session) = &mut self.session
             && session.arena_mut().floats.is_empty()
@@ -71,9 +71,9 @@ impl Device {
         }
     }
 
-    /// Takes the room back, unless something in it must stay.
+    /// Takes the arena back, unless the device keeps it.
     pub fn give_back(&mut self, arenas: &mut Arenas) {
-        if let Some(session) = self.session.as_mut().filter(|_| !self.keeps) {
+        if let Some(session) = self.session.as_mut().filter(|_| !self.keeps_arena) {
             let len = session.arena_mut().len;
             let used = session.replace_arena(LentArena { len, floats: vec![] });
             arenas.put(used.floats);
@@ -89,8 +89,8 @@ impl Device {
         while let Some(event) = session.poll_event() {
             match event {
                 Event::Refused(refusal) => self.refused = Some(refusal.code),
-                Event::Failed { code, .. } => (self.refused, self.deaf) = (Some(code), true),
-                Event::Joined { .. } | Event::Answered { .. } => self.deaf = true,
+                Event::Failed { code, .. } => (self.refused, self.stops_receiving) = (Some(code), true),
+                Event::Joined { .. } | Event::Answered { .. } => self.stops_receiving = true,
                 _ => {}
             }
         }

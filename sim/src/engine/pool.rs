@@ -1,4 +1,4 @@
-//! Threads that train, and the arenas they train in.
+//! Training threads, and the arenas in which they train.
 
 use std::{
     collections::HashMap,
@@ -12,19 +12,19 @@ use std::{
 use client::train::Fast;
 use common::Instant;
 
-use super::{SharedShard, device::Traveller};
+use super::{SharedShard, device::BoxedSession};
 
 struct Job {
     device: usize,
-    session: Traveller,
+    session: BoxedSession,
     shard: SharedShard,
 }
 
 #[derive(Debug)]
 pub(super) struct Pool {
     jobs: Option<Sender<Job>>,
-    done: Receiver<(usize, Traveller)>,
-    early: HashMap<usize, Traveller>,
+    done: Receiver<(usize, BoxedSession)>,
+    early: HashMap<usize, BoxedSession>,
     threads: Vec<JoinHandle<()>>,
     pub arenas: Arenas,
 }
@@ -52,15 +52,15 @@ impl Pool {
         self.threads.len()
     }
 
-    pub fn submit(&mut self, device: usize, session: Traveller, shard: SharedShard) {
+    pub fn submit(&mut self, device: usize, session: BoxedSession, shard: SharedShard) {
         if let Some(jobs) = &self.jobs {
-            // A thread that has died is noticed when its result is waited for.
+            // `wait` reports a thread that has died.
             let _ = jobs.send(Job { device, session, shard });
         }
     }
 
     /// The device's Session once its work is done; `None` if the threads are gone.
-    pub fn wait(&mut self, device: usize) -> Option<Traveller> {
+    pub fn wait(&mut self, device: usize) -> Option<BoxedSession> {
         loop {
             if let Some(session) = self.early.remove(&device) {
                 return Some(session);
@@ -80,13 +80,13 @@ impl Drop for Pool {
     }
 }
 
-fn train(inbox: &Mutex<Receiver<Job>>, outbox: &Sender<(usize, Traveller)>) {
+fn train(inbox: &Mutex<Receiver<Job>>, outbox: &Sender<(usize, BoxedSession)>) {
     let mut backend = Fast::new();
     loop {
         let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { device, mut session, shard }) = job else { return };
         while session.has_work() {
-            // An error ends the work, and the Session tells the aggregator.
+            // The Session reports an error to the aggregator.
             if session.work(&*shard, &mut backend, Instant::ZERO).is_err() {
                 break;
             }
@@ -102,7 +102,7 @@ fn train(inbox: &Mutex<Receiver<Job>>, outbox: &Sender<(usize, Traveller)>) {
 pub(super) struct Arenas(Vec<Vec<f32>>);
 
 impl Arenas {
-    /// Room for this many numbers, all zero.
+    /// An arena of this many zeros.
     pub fn take(&mut self, len: usize) -> Vec<f32> {
         let mut arena = self.0.pop().unwrap_or_default();
         arena.clear();

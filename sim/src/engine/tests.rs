@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use aggregator::{ca::Authority, config::Config, server::Server};
 use client::{
     Profile,
-    data::{Part, Samples, digits},
+    data::{DataSplit, Samples, digits},
     host::{Client, Identity},
     train::Fast,
 };
@@ -15,23 +15,23 @@ use tokio::task::JoinSet;
 use super::*;
 
 /// Five devices, one per tier, with their own digits.
-fn members() -> Vec<Member> {
-    let all = Samples::of(&digits::all(), Part::Train).unwrap();
-    let member = |index: usize| {
+fn specs() -> Vec<DeviceSpec> {
+    let all = Samples::of(&digits::all(), DataSplit::Train).unwrap();
+    let spec = |index: usize| {
         let chosen: Vec<u32> = (index * 60..(index + 1) * 60).map(|at| at as u32).collect();
         let shard = all.select(&chosen).unwrap().split(0.25, index as u64).unwrap();
-        Member {
+        DeviceSpec {
             device: format!("d{index}").parse().unwrap(),
             tier: Tier::new(index).unwrap(),
             hardware: Hardware { macs_per_s: if index == 4 { 1e5 } else { 1e7 }, ..Hardware::default() },
             shard: Arc::new(shard),
         }
     };
-    (0..5).map(member).collect()
+    (0..5).map(spec).collect()
 }
 
 fn engine(config: &str, chances: Chances, threads: usize) -> Engine {
-    Engine::new(&Registry::standard(), &Config::parse(config).unwrap(), members(), chances, threads).unwrap()
+    Engine::new(&Registry::standard(), &Config::parse(config).unwrap(), specs(), chances, threads).unwrap()
 }
 
 fn bits(engine: &Engine) -> Vec<u32> {
@@ -41,7 +41,7 @@ fn bits(engine: &Engine) -> Vec<u32> {
 const HETEROFL: &str = "run = { rounds = 10 }\ntraining = { lr = 0.3 }\nstrategy = { name = \"heterofl\" }";
 
 #[test]
-fn a_fleet_learns_and_threads_do_not_matter() {
+fn a_fleet_learns_and_the_number_of_threads_does_not_matter() {
     let mut one = engine(HETEROFL, Chances::default(), 1);
     let mut seen = 0;
     let reports = one.run(|_, _| seen += 1).unwrap();
@@ -60,7 +60,7 @@ fn a_fleet_learns_and_threads_do_not_matter() {
 }
 
 #[test]
-fn who_is_too_slow_misses_the_deadline_and_who_drops_out_is_not_heard() {
+fn slow_devices_miss_the_deadline_and_dropouts_do_not_answer() {
     let config =
         format!("{HETEROFL}\nround = {{ deadline_s = 0.2, quorum = [0, 0, 0, 0, 0], give_up_s = 60 }}");
     let mut engine = engine(&config, Chances { dropout: 0.2, seed: 3, ..Chances::default() }, 2);
@@ -72,13 +72,13 @@ fn who_is_too_slow_misses_the_deadline_and_who_drops_out_is_not_heard() {
     }
     let account = engine.account().tiers[4];
     assert!(account.asked == 11 && account.answered == 0 && account.busy_s > 1.0);
-    // The slowest tier never makes it in time.
+    // The slowest tier is never in time.
     let slowest = reports.iter().take(10).filter(|report| report.devices.iter().any(|line| line.tier == 4));
     assert_eq!(slowest.count(), 0);
 }
 
 #[test]
-fn a_fleet_that_can_not_reach_its_quorum_is_an_error_not_a_hang() {
+fn a_fleet_without_quorum_is_an_error_not_a_hang() {
     let config = format!("{HETEROFL}\nround = {{ deadline_s = 1, quorum = 1.0, give_up_s = 0 }}");
     let mut engine = engine(&config, Chances { dropout: 1.0, ..Chances::default() }, 1);
     assert!(matches!(engine.run(|_, _| {}), Err(EngineError::Stuck { round: 1, answered: 0, asked: 5 })));
@@ -89,18 +89,18 @@ async fn over_quic(config: &Config, dir: &Path, plans: &[strategies::tiered::Tie
     let authority = Authority::create(dir).unwrap();
     let server = Server::start(&Registry::standard(), config, dir, None).unwrap();
     let mut clients = JoinSet::new();
-    for member in members() {
-        let bundle = authority.enroll(&member.device).unwrap();
-        let budget = Budget { ram: plans[member.tier.index()].info.arena_bytes(), ..Budget::UNLIMITED };
+    for spec in specs() {
+        let bundle = authority.enroll(&spec.device).unwrap();
+        let budget = Budget { ram: plans[spec.tier.index()].info.arena_bytes(), ..Budget::UNLIMITED };
         let profile = Profile {
-            device: member.device,
+            device: spec.device,
             budget,
-            data: member.shard.summary(),
+            data: spec.shard.summary(),
             privacy: Privacy::simulated(0),
         };
         let client = Client {
             silence: client::host::SILENCE,
-            leave_after: client::host::refusals::PATIENCE,
+            leave_after: client::host::refusals::LEAVE_AFTER,
             server: server.address(),
             identity: Identity::parse(bundle.as_bytes()).unwrap(),
             profile,
@@ -110,7 +110,7 @@ async fn over_quic(config: &Config, dir: &Path, plans: &[strategies::tiered::Tie
         };
         clients.spawn(async move {
             let never = std::future::pending();
-            client.run(&*member.shard, &mut Fast::new(), never, |_| {}).await.unwrap();
+            client.run(&*spec.shard, &mut Fast::new(), never, |_| {}).await.unwrap();
         });
     }
     while let Some(ended) = clients.join_next().await {
@@ -150,10 +150,10 @@ fn a_slow_tier_is_waited_for_unless_its_quorum_is_0_and_an_empty_round_is_given_
     }
     assert!(reports.iter().take(10).any(|report| report.participation[4].late == 1));
     let config = format!("{HETEROFL}\nround = {{ deadline_s = 1, quorum = 1.0, give_up_s = 7 }}");
-    let mut nobody = engine(&config, Chances { dropout: 1.0, ..Chances::default() }, 1);
-    let before = bits(&nobody);
-    let reports = nobody.run(|_, _| {}).unwrap();
-    assert_eq!(bits(&nobody), before);
+    let mut silent = engine(&config, Chances { dropout: 1.0, ..Chances::default() }, 1);
+    let before = bits(&silent);
+    let reports = silent.run(|_, _| {}).unwrap();
+    assert_eq!(bits(&silent), before);
     let train: Vec<_> = reports.iter().filter(|report| report.purpose == "train").collect();
     assert!(train.len() == 10 && train.iter().all(|report| report.seconds == 7.0 && report.kept == Some(55)));
     assert!(train.iter().all(|report| report.participation.iter().all(|tier| tier.stragglers == 1)));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use aggregator::config::{Config, ModelConfig, ReportConfig, RoundConfig, RunConfig, StrategyConfig};
-use client::data::Shard;
 use common::{
     DeviceId, Tier,
     rng::{Rng, derive},
@@ -12,14 +11,15 @@ use strategies::{
     guard::{GuardConfig, Mode as GuardMode},
     strategy::PerTier,
 };
+use trainer::data::Shard;
 
 use super::{
     ExperimentError,
     spec::{Base, DataSpec, ValidationSpec},
 };
 use crate::{
-    data::{DataSet, DeviceShard, Held, Places, known},
-    engine::{Chances, Hardware, Member},
+    data::{DataDirs, DataSet, DeviceShard, TestSource, known},
+    engine::{Chances, DeviceSpec, Hardware},
 };
 
 /// Parts of the seed.
@@ -29,9 +29,9 @@ const CHANCES: u64 = 12;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Arranged {
+pub struct Arrangement {
     pub data: Arc<DataSet>,
-    pub devices: Vec<Placed>,
+    pub devices: Vec<PlacedDevice>,
     /// The set's own test part as a whole.
     pub common: Option<DeviceShard>,
     pub seed: u64,
@@ -39,7 +39,7 @@ pub struct Arranged {
 
 /// One client on its device.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct PlacedDevice {
     pub device: DeviceId,
     pub tier: Tier,
     pub hardware: Hardware,
@@ -52,7 +52,7 @@ pub struct Placed {
 }
 
 /// Loads a set as the seed draws it, with noise and size as asked for.
-pub fn load(spec: &DataSpec, places: &Places, seed: u64) -> Result<Arc<DataSet>, ExperimentError> {
+pub fn load(spec: &DataSpec, places: &DataDirs, seed: u64) -> Result<Arc<DataSet>, ExperimentError> {
     let mut set = known::load(&spec.set, places, seed)?.with_label_noise(spec.noise, seed)?;
     for (part, wanted) in [(&mut set.train, spec.samples), (&mut set.test, spec.test_samples)] {
         if let Some(wanted) = wanted.filter(|&wanted| wanted < part.len()) {
@@ -66,7 +66,7 @@ pub fn load(spec: &DataSpec, places: &Places, seed: u64) -> Result<Arc<DataSet>,
     Ok(Arc::new(set))
 }
 
-impl Arranged {
+impl Arrangement {
     pub fn new(base: &Base, data: Arc<DataSet>, seed: u64) -> Result<Self, ExperimentError> {
         let spec = &base.data;
         let split = spec.partition.split(&data, spec.clients, spec.testing.into(), seed)?;
@@ -83,31 +83,27 @@ impl Arranged {
         Rng::new(derive(seed, TIERS)).shuffle(&mut order);
         let mut tier_of = vec![0; count];
         for (place, &client) in order.iter().enumerate() {
-            if let Some(tier) = tier_of.get_mut(client) {
-                *tier = place * tiers / count;
-            }
+            tier_of[client] = place * tiers / count;
         }
         let hardware = hardware(&base.fleet.hardware, tiers)?;
         let mut devices = Vec::with_capacity(count);
         for (client, ((shard, valid), tier)) in shards.into_iter().zip(valid).zip(tier_of).enumerate() {
-            // Names of this form are always legal, and there are fewer tiers than fit.
-            let (Ok(device), Some(place)) = (format!("c{client:04}").parse(), Tier::new(tier)) else {
-                continue;
-            };
-            let hardware = hardware.get(tier).copied().unwrap_or_default();
+            let device = format!("c{client:04}").parse().expect("a name of this form is legal");
+            let hardware = hardware[tier];
+            let tier = Tier::new(tier).ok_or(ExperimentError::Tiers(tiers))?;
             let whole = whole.get(client).cloned();
-            devices.push(Placed { device, tier: place, hardware, shard: Arc::new(shard), whole, valid });
+            devices.push(PlacedDevice { device, tier, hardware, shard: Arc::new(shard), whole, valid });
         }
         let all: Vec<u32> = (0..data.test.len() as u32).collect();
         let common = (spec.global && !all.is_empty())
-            .then(|| DeviceShard::new(data.clone(), [].into(), all.into(), Held::Test))
+            .then(|| DeviceShard::new(data.clone(), [].into(), all.into(), TestSource::Test))
             .transpose()?;
         Ok(Self { data, devices, common, seed })
     }
 
     /// `keep`: devices keep validation samples from training themselves.
-    pub fn members(&self, keep: bool) -> Vec<Member> {
-        let member = |placed: &Placed| Member {
+    pub fn members(&self, keep: bool) -> Vec<DeviceSpec> {
+        let member = |placed: &PlacedDevice| DeviceSpec {
             device: placed.device.clone(),
             tier: placed.tier,
             hardware: placed.hardware,
@@ -167,7 +163,7 @@ impl Arranged {
             train.extend_from_slice(placed.shard.train_indices());
         }
         train.sort_unstable();
-        Ok(DeviceShard::new(self.data.clone(), train.into(), [].into(), Held::Train)?)
+        Ok(DeviceShard::new(self.data.clone(), train.into(), [].into(), TestSource::Train)?)
     }
 
     /// Whether anything is held out to choose parameters by.

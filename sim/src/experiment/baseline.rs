@@ -10,11 +10,7 @@
 //! A round has the epochs of `training`; the losses behind a step of lambda are those of the model that the
 //! round began with, as in `fedfb`.
 
-use aggregator::{config::Config, server::open_model};
-use client::{
-    data::Shard,
-    train::{Fast, LOSS_CAP},
-};
+use aggregator::{config::Config, run::open_model};
 use common::{
     Tier,
     brief::{Brief, GroupReport, Signal},
@@ -24,23 +20,27 @@ use common::{
 use strategies::{
     methods::{
         Eagle,
-        fedfb::{Cells, FairBatch, FedFbParams, Notion, Pace, Parity},
+        fedfb::{Cells, FairBatch, FedFbParams, Notion, Parity, StepSize},
     },
     strategy::Needs,
     tiered::TieredModel,
 };
+use trainer::{
+    data::Shard,
+    train::{Fast, LOSS_CAP},
+};
 
 use super::{
-    Arranged, ExperimentError,
+    Arrangement, ExperimentError,
     lines::{distribution, rescore},
-    lone,
-    score::{Weights, score_all},
+    local_training,
+    score::{TierWeights, score_all},
     spec::Base,
-    unit::Trained,
+    unit::TrainedFleet,
 };
 use crate::{
     data::DeviceShard,
-    results::{RoundLine, TierLine},
+    results::{RoundScores, TierScores},
 };
 
 /// Which baseline.
@@ -70,16 +70,16 @@ impl Baseline {
         self,
         base: &Base,
         params: &serde_json::Map<String, serde_json::Value>,
-        arranged: &Arranged,
+        arranged: &Arrangement,
         threads: usize,
         tick: &mut dyn FnMut(),
-    ) -> Result<Trained, ExperimentError> {
+    ) -> Result<TrainedFleet, ExperimentError> {
         let config = arranged.config(base, "fedavg", &Default::default());
         match self {
             Self::Local => {
                 let (model, weights) = alone(base, arranged)?;
                 tick();
-                Ok(Trained::of(model, weights, None))
+                Ok(TrainedFleet::of(model, weights, None))
             }
             _ => self.fair(base, &config, params, arranged, threads, tick),
         }
@@ -90,10 +90,10 @@ impl Baseline {
         base: &Base,
         config: &Config,
         params: &serde_json::Map<String, serde_json::Value>,
-        arranged: &Arranged,
+        arranged: &Arrangement,
         threads: usize,
         tick: &mut dyn FnMut(),
-    ) -> Result<Trained, ExperimentError> {
+    ) -> Result<TrainedFleet, ExperimentError> {
         let fault = |source| ExperimentError::Parameters { name: self.name(), source };
         let params: FedFbParams = serde_json::from_value(params.clone().into()).map_err(fault)?;
         let parity = match params.notion {
@@ -106,7 +106,7 @@ impl Baseline {
             (None, Parity::Demographic) => Signal::ZeroOne,
             (None, _) => Signal::CrossEntropy,
         };
-        let pace = Pace { alpha: params.alpha, decay: params.decay, normalize: params.normalize_mu };
+        let step_size = StepSize { alpha: params.alpha, decay: params.decay, normalize: params.normalize_mu };
         let (model, initial) = open_model(config, Needs::default())?;
         let pooled = arranged.pooled()?;
         let shards: Vec<&DeviceShard> = match self {
@@ -135,10 +135,10 @@ impl Baseline {
                 brief.groups = Some(GroupReport { signal, cap: LOSS_CAP as f32 });
                 brief.objective.groups =
                     batch.sample_weights().values().iter().map(|&weight| weight as f32).collect();
-                let scalars = lone::train(plan, weights, brief, shard, &mut backend)?;
+                let scalars = local_training::train(plan, weights, brief, shard, &mut backend)?;
                 let losses = Cells::new(scalars.group_losses.to_vec()).ok_or_else(no_groups)?;
                 let counts = Cells::counts(&scalars.group_counts).ok_or_else(no_groups)?;
-                batch.step(&losses, &counts, pace, round);
+                batch.step(&losses, &counts, step_size, round);
             }
             if self == Self::FflFedAvg {
                 let samples: Vec<f64> = shards.iter().map(|shard| f64::from(shard.train_len())).collect();
@@ -150,26 +150,30 @@ impl Baseline {
         lines.push(self.line(base.rounds + 1, &model, arranged, &place(&models), threads)?);
         let weights = place(&models);
         let whole = (self != Self::Ufl).then(|| weights.iter().take(1).cloned().collect());
-        Ok(Trained { rounds: lines, mixture: self == Self::Ufl, ..Trained::of(model, weights, whole) })
+        Ok(TrainedFleet {
+            rounds: lines,
+            mixture: self == Self::Ufl,
+            ..TrainedFleet::of(model, weights, whole)
+        })
     }
 
     fn line(
         self,
         round: u32,
         model: &TieredModel,
-        arranged: &Arranged,
-        weights: &[Weights],
+        arranged: &Arrangement,
+        weights: &[TierWeights],
         threads: usize,
-    ) -> Result<RoundLine, ExperimentError> {
+    ) -> Result<RoundScores, ExperimentError> {
         let jobs: Vec<_> =
             weights.iter().zip(&arranged.devices).map(|(w, placed)| (w, &*placed.shard)).collect();
         let scored = score_all(&model.plans, &jobs, threads)?;
         let tiers = vec![0; scored.len()];
-        let mut line = RoundLine {
+        let mut line = RoundScores {
             round,
-            devices: distribution(&tiers, &scored, 1).tiers.first().map_or(0, |tier| tier.devices),
-            tiers: vec![TierLine::default()],
-            ..RoundLine::default()
+            devices: distribution(&tiers, &scored, 1).tiers[0].devices,
+            tiers: vec![TierScores::default()],
+            ..RoundScores::default()
         };
         rescore(&mut line, &tiers, &scored);
         Ok(line)
@@ -177,7 +181,10 @@ impl Baseline {
 }
 
 /// Every device's own model, trained from its slice of the initial one.
-pub fn alone(base: &Base, arranged: &Arranged) -> Result<(TieredModel, Vec<Weights>), ExperimentError> {
+pub fn alone(
+    base: &Base,
+    arranged: &Arrangement,
+) -> Result<(TieredModel, Vec<TierWeights>), ExperimentError> {
     let config = arranged.config(base, "fedavg", &Default::default());
     let (model, initial) = open_model(&config, Needs::default())?;
     let epochs = base.alone.as_ref().map_or(base.training.epochs, |alone| alone.epochs);
@@ -188,15 +195,14 @@ pub fn alone(base: &Base, arranged: &Arranged) -> Result<(TieredModel, Vec<Weigh
         let mut weights = Vec::new();
         model.regions.gather(placed.tier, &initial, &mut weights);
         let brief = Brief { epochs, ..brief(base, lr, derive(arranged.seed, number)) };
-        if let Some(plan) = model.plans.get(placed.tier.index()) {
-            if base.alone.as_ref().is_some_and(|alone| alone.flat) {
-                let task = Alone { brief, ..Eagle::alone() };
-                lone::train_until_flat(plan, &mut weights, &task, &placed.shard, &mut backend)?;
-            } else {
-                lone::train(plan, &mut weights, brief, &placed.shard, &mut backend)?;
-            }
+        let plan = &model.plans[placed.tier.index()];
+        if base.alone.as_ref().is_some_and(|alone| alone.flat) {
+            let task = Alone { brief, ..Eagle::alone() };
+            local_training::train_until_flat(plan, &mut weights, &task, &placed.shard, &mut backend)?;
+        } else {
+            local_training::train(plan, &mut weights, brief, &placed.shard, &mut backend)?;
         }
-        all.push(Weights { tier: placed.tier, values: weights.into() });
+        all.push(TierWeights { tier: placed.tier, values: weights.into() });
     }
     Ok((model, all))
 }
@@ -211,10 +217,10 @@ fn brief(base: &Base, lr: f64, seed: u64) -> Brief {
 }
 
 /// Which model each device uses.
-fn place(baseline: Baseline, arranged: &Arranged, models: &[Vec<f32>]) -> Vec<Weights> {
-    let Some(tier) = Tier::new(0) else { return vec![] };
-    let whole = |values: &Vec<f32>| Weights { tier, values: values.as_slice().into() };
-    let all: Vec<Weights> = models.iter().map(whole).collect();
+fn place(baseline: Baseline, arranged: &Arrangement, models: &[Vec<f32>]) -> Vec<TierWeights> {
+    let tier = Tier::new(0).expect("a model has a tier");
+    let whole = |values: &Vec<f32>| TierWeights { tier, values: values.as_slice().into() };
+    let all: Vec<TierWeights> = models.iter().map(whole).collect();
     match (baseline, all.first()) {
         (Baseline::Cfl, Some(one)) => vec![one.clone(); arranged.devices.len()],
         _ => all,

@@ -8,29 +8,29 @@ use serde_json::{Map, Value};
 use super::{
     ExperimentError, Setting,
     spec::Choose,
-    unit::{Around, Trained, train, validate},
+    unit::{TrainedFleet, UnitContext, train, validate},
 };
 use crate::results::Candidate;
 
-type Chosen = (Map<String, Value>, Trained, Vec<Candidate>);
+type Chosen = (Map<String, Value>, TrainedFleet, Vec<Candidate>);
 
 pub fn choose(
     setting: &Setting,
     choose: &Choose,
-    around: &mut Around<'_>,
+    context: &mut UnitContext<'_>,
 ) -> Result<Chosen, ExperimentError> {
-    let limit = limit(setting, choose, around)?;
-    let mut tried: Vec<(Candidate, Trained)> = Vec::new();
+    let limit = limit(setting, choose, context)?;
+    let mut tried: Vec<(Candidate, TrainedFleet)> = Vec::new();
     let mut failed = String::new();
     for params in combinations(&setting.strategy.params, &choose.grid)? {
-        let trained = match train(&setting.base, &setting.strategy.name, &params, around) {
+        let trained = match train(&setting.base, &setting.strategy.name, &params, context) {
             Ok(trained) => trained,
             Err(error) => {
                 failed = error.to_string();
                 continue;
             }
         };
-        let figures = validate(&trained, around)?;
+        let figures = validate(&trained, context)?;
         let score = figures.figure(&choose.by).ok_or_else(|| ExperimentError::Figure(choose.by.clone()))?;
         let candidate = Candidate { params, score, mean_loss: figures.loss.mean, chosen: false };
         tried.push((candidate, trained));
@@ -49,22 +49,22 @@ pub fn choose(
 fn limit(
     setting: &Setting,
     choose: &Choose,
-    around: &mut Around<'_>,
+    context: &mut UnitContext<'_>,
 ) -> Result<Option<f64>, ExperimentError> {
     let Some(slack) = choose.slack else { return Ok(None) };
-    let mean = match (&setting.reference, around.reference) {
+    let mean = match (&setting.reference, context.reference) {
         (None, _) => return Ok(None),
         (Some(_), Some(mean)) => mean,
         (Some(reference), None) => {
-            let trained = train(&setting.base, &reference.name, &reference.params, around)?;
-            validate(&trained, around)?.loss.mean
+            let trained = train(&setting.base, &reference.name, &reference.params, context)?;
+            validate(&trained, context)?.loss.mean
         }
     };
     Ok(Some(mean * (1.0 + slack)))
 }
 
 /// Index of the best candidate that is good enough; if none is, of the one with the lowest mean loss.
-fn winner(tried: &[(Candidate, Trained)], choose: &Choose, limit: Option<f64>) -> Option<usize> {
+fn winner(tried: &[(Candidate, TrainedFleet)], choose: &Choose, limit: Option<f64>) -> Option<usize> {
     let lowest = |of: &dyn Fn(&Candidate) -> f64, allowed: &dyn Fn(&Candidate) -> bool| {
         let allowed = tried.iter().enumerate().filter(|(_, (candidate, _))| allowed(candidate));
         allowed.min_by(|(_, (a, _)), (_, (b, _))| of(a).total_cmp(&of(b))).map(|(index, _)| index)
@@ -77,7 +77,7 @@ fn winner(tried: &[(Candidate, Trained)], choose: &Choose, limit: Option<f64>) -
 }
 
 /// Forgets the models of candidates that can not win any more: one model's weights per candidate may be much.
-fn drop_losers(tried: &mut [(Candidate, Trained)], choose: &Choose, limit: Option<f64>) {
+fn drop_losers(tried: &mut [(Candidate, TrainedFleet)], choose: &Choose, limit: Option<f64>) {
     // With a limit that is still unknown, the first may come back.
     if limit.is_none() && choose.slack.is_some() {
         return;

@@ -5,21 +5,21 @@
 
 use std::path::{Path, PathBuf};
 
-use common::metrics::Spread;
+use common::{metrics::Spread, output::table};
 use serde::Serialize;
 
 use super::{
     ExperimentError,
-    summary::{FIGURES, grid, text},
+    summary::{FIGURES, text},
 };
 use crate::{
-    report::number,
-    results::{self, ExperimentRecord, UnitResult},
+    number,
+    results::{self, ExperimentResults},
 };
 
 /// `DIR` or `DIR:SETTING`, where DIR holds an `experiment.json` or is a kept file.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Side {
+pub struct ResultsPath {
     pub dir: PathBuf,
     pub setting: Option<String>,
 }
@@ -43,7 +43,7 @@ pub struct Difference {
     pub change: f64,
 }
 
-impl Side {
+impl ResultsPath {
     /// `text` is a directory, `DIR:SETTING`, or, with `dir`, the id of a setting in it.
     pub fn parse(text: &str, dir: Option<&Path>) -> Self {
         match (dir, text.rsplit_once(':')) {
@@ -54,39 +54,40 @@ impl Side {
         }
     }
 
-    fn read(&self) -> Result<(ExperimentRecord, Vec<UnitResult>), ExperimentError> {
-        let (record, units) = results::read_experiment(&self.dir)?;
+    fn read(&self) -> Result<ExperimentResults, ExperimentError> {
+        let results = results::read_experiment(&self.dir)?;
         if let Some(setting) = &self.setting
-            && record.settings.iter().all(|known| known.id != *setting)
+            && results.setting(setting).is_none()
         {
-            let known = record.settings.iter().map(|known| known.id.as_str()).collect::<Vec<_>>().join(", ");
+            let known =
+                results.record.settings.iter().map(|known| known.id.as_str()).collect::<Vec<_>>().join(", ");
             return Err(ExperimentError::NoSetting {
                 setting: setting.clone(),
                 dir: self.dir.clone(),
                 known,
             });
         }
-        Ok((record, units))
+        Ok(results)
     }
 }
 
 /// Compares; two whole directories setting by setting, by their ids.
-pub fn compare(a: &Side, b: &Side) -> Result<Vec<Comparison>, ExperimentError> {
-    let ((record_a, units_a), (record_b, units_b)) = (a.read()?, b.read()?);
+pub fn compare(a: &ResultsPath, b: &ResultsPath) -> Result<Vec<Comparison>, ExperimentError> {
+    let (results_a, results_b) = (a.read()?, b.read()?);
     let pairs: Vec<(String, String)> = match (&a.setting, &b.setting) {
         (Some(a), Some(b)) => vec![(a.clone(), b.clone())],
         (Some(a), None) => vec![(a.clone(), a.clone())],
         (None, Some(b)) => vec![(b.clone(), b.clone())],
         (None, None) => {
-            let there = |id: &String| record_b.settings.iter().any(|other| other.id == *id);
-            let ids = record_a.settings.iter().map(|setting| setting.id.clone()).filter(there);
+            let in_both = |id: &String| results_b.setting(id).is_some();
+            let ids = results_a.record.settings.iter().map(|setting| setting.id.clone()).filter(in_both);
             ids.map(|id| (id.clone(), id)).collect()
         }
     };
     let of = |(id_a, id_b): &(String, String)| Comparison {
-        a: name(&record_a, id_a),
-        b: name(&record_b, id_b),
-        differences: differences(&own(&units_a, id_a), &own(&units_b, id_b)),
+        a: name(&results_a, id_a),
+        b: name(&results_b, id_b),
+        differences: differences((&results_a, id_a), (&results_b, id_b)),
     };
     let all: Vec<Comparison> = pairs.iter().map(of).filter(|pair| !pair.differences.is_empty()).collect();
     if all.is_empty() {
@@ -97,17 +98,14 @@ pub fn compare(a: &Side, b: &Side) -> Result<Vec<Comparison>, ExperimentError> {
     Ok(all)
 }
 
-fn name(record: &ExperimentRecord, id: &str) -> String {
-    format!("{}/{}:{id}", record.experiment, record.profile)
+fn name(results: &ExperimentResults, id: &str) -> String {
+    format!("{}/{}:{id}", results.record.experiment, results.record.profile)
 }
 
-fn own<'a>(units: &'a [UnitResult], id: &str) -> Vec<&'a UnitResult> {
-    units.iter().filter(|unit| unit.unit.setting == id).collect()
-}
-
-fn differences(a: &[&UnitResult], b: &[&UnitResult]) -> Vec<Difference> {
-    let values = |units: &[&UnitResult], figure: &str| -> Vec<(u64, f64)> {
-        units.iter().filter_map(|unit| Some((unit.unit.seed, unit.last.figure(figure)?))).collect()
+/// Of two settings, each with the results that it is part of.
+fn differences(a: (&ExperimentResults, &str), b: (&ExperimentResults, &str)) -> Vec<Difference> {
+    let values = |(results, id): (&ExperimentResults, &str), figure: &str| -> Vec<(u64, f64)> {
+        results.units(id).filter_map(|unit| Some((unit.unit.seed, unit.last.figure(figure)?))).collect()
     };
     let spread =
         |values: &[(u64, f64)]| Spread::of(&values.iter().map(|(_, value)| *value).collect::<Vec<_>>());
@@ -133,13 +131,14 @@ fn differences(a: &[&UnitResult], b: &[&UnitResult]) -> Vec<Difference> {
     FIGURES.iter().filter_map(of).collect()
 }
 
-impl std::fmt::Display for Comparison {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Comparison {
+    /// A table that fits so many columns of a terminal.
+    pub fn table(&self, columns: usize) -> String {
         let mut rows = vec![["", "A", "B", "B - A", "change"].map(String::from).to_vec()];
         for Difference { figure, a, b, difference, change } in &self.differences {
             let change = number::change(*change);
             rows.push(vec![(*figure).into(), text(*a), text(*b), text(*difference), change]);
         }
-        write!(f, "A {}\nB {}\n{}", self.a, self.b, grid(&rows))
+        format!("A {}\nB {}\n{}", self.a, self.b, table(&rows, 1, columns))
     }
 }

@@ -2,9 +2,10 @@
 
 use std::{io, path::PathBuf};
 
-use aggregator::server::ServerError;
-use client::{data::DataError, train::TrainError};
+use aggregator::run::RunError;
+use common::tier::MAX_TIERS;
 use strategies::error::StrategyError;
+use trainer::{data::DataError, train::TrainError};
 
 use super::text::KeyError;
 use crate::{data::SetError, engine::EngineError, partition::PartitionError, results::ResultsError};
@@ -38,6 +39,8 @@ pub enum ExperimentError {
     Unit { setting: String, seed: u64, source: Box<ExperimentError> },
     #[error("a list of hardware has one entry or one per tier; here are {got} for {tiers} tiers")]
     Hardware { got: usize, tiers: usize },
+    #[error("a fleet has at most {MAX_TIERS} tiers, not {0}")]
+    Tiers(usize),
     #[error(
         "{name} needs samples with an attribute and two classes; `fairtier sim data check {set}` shows what it has"
     )]
@@ -59,7 +62,7 @@ pub enum ExperimentError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
-    Server(#[from] ServerError),
+    Run(#[from] RunError),
     #[error(transparent)]
     Strategy(#[from] StrategyError),
     #[error("training failed: {0}")]

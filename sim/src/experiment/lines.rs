@@ -3,50 +3,50 @@
 use common::metrics::{Better, GroupFairness, Summary, TierSplit, mean_variance};
 use coordinator::report::RoundReport;
 
-use super::score::Scored;
+use super::score::ShardScore;
 use crate::{
     engine::Engine,
-    results::{ConflictLine, Cost, Figures, Final, GroupFigures, RoundLine, TierCost, TierLine, WeightLine},
+    results::{
+        ConflictCounts, Distribution, FinalScores, GroupFigures, MeanWeights, RoundScores, RunCost, TierCost,
+        TierScores,
+    },
 };
 
-impl From<&Summary> for Figures {
+impl From<&Summary> for Distribution {
     fn from(summary: &Summary) -> Self {
         let &Summary { mean, variance, worst10, best10, worst5, best5, angle, jain, max_min, .. } = summary;
         Self { mean, variance, worst10, best10, worst5, best5, angle, jain, max_min }
     }
 }
 
-pub fn figures(values: impl Iterator<Item = f64>, better: Better) -> Figures {
+pub fn figures(values: impl Iterator<Item = f64>, better: Better) -> Distribution {
     (&Summary::of(&mut values.collect::<Vec<_>>(), better)).into()
 }
 
 /// One round, over those who took part.
-pub fn round_line(report: &RoundReport) -> RoundLine {
-    let tier = |tier: usize| {
-        let (loss, accuracy) = (report.loss_by_tier.get(tier), report.accuracy_by_tier.get(tier));
-        let part = report.participation.get(tier).copied().unwrap_or_default();
-        TierLine {
-            devices: loss.map_or(0, |loss| loss.count),
-            loss: loss.map_or(0.0, |loss| loss.mean),
-            loss_variance: loss.map_or(0.0, |loss| loss.variance),
-            accuracy: accuracy.map_or(0.0, |accuracy| accuracy.mean),
-            accuracy_variance: accuracy.map_or(0.0, |accuracy| accuracy.variance),
-            asked: part.asked,
-            delivered: part.delivered,
-        }
-    };
+pub fn round_scores(report: &RoundReport) -> RoundScores {
+    let tiers = report.loss_by_tier.iter().zip(&report.accuracy_by_tier).zip(&report.participation);
+    let tiers = tiers.map(|((loss, accuracy), part)| TierScores {
+        devices: loss.count,
+        loss: loss.mean,
+        loss_variance: loss.variance,
+        accuracy: accuracy.mean,
+        accuracy_variance: accuracy.variance,
+        asked: part.asked,
+        delivered: part.delivered,
+    });
     let traffic = report.traffic.unwrap_or_default();
-    RoundLine {
+    RoundScores {
         round: report.round,
         seconds: report.seconds,
         devices: report.devices.len(),
         loss: (&report.loss).into(),
         accuracy: (&report.accuracy).into(),
-        tiers: (0..report.loss_by_tier.len()).map(tier).collect(),
+        tiers: tiers.collect(),
         inter: report.loss_split.inter,
         bytes_up: traffic.up,
         bytes_down: traffic.down,
-        conflicts: report.conflicts.as_ref().map(|conflicts| ConflictLine {
+        conflicts: report.conflicts.as_ref().map(|conflicts| ConflictCounts {
             model: conflicts.model as f64,
             layers: conflicts.layers.iter().map(|&count| count as f64).collect(),
         }),
@@ -55,7 +55,7 @@ pub fn round_line(report: &RoundReport) -> RoundLine {
 }
 
 /// Replaces the scores of a round by those of all devices.
-pub fn rescore(line: &mut RoundLine, tiers: &[usize], scored: &[Scored]) {
+pub fn rescore(line: &mut RoundScores, tiers: &[usize], scored: &[ShardScore]) {
     let last = distribution(tiers, scored, line.tiers.len());
     let parts: Vec<_> = line.tiers.iter().map(|tier| (tier.asked, tier.delivered)).collect();
     (line.loss, line.accuracy, line.inter, line.tiers) = (last.loss, last.accuracy, last.inter, last.tiers);
@@ -65,35 +65,36 @@ pub fn rescore(line: &mut RoundLine, tiers: &[usize], scored: &[Scored]) {
 }
 
 /// Figures over devices with test samples; `tiers` says the tier of each.
-pub fn distribution(tiers: &[usize], scored: &[Scored], count: usize) -> Final {
+pub fn distribution(tiers: &[usize], scored: &[ShardScore], count: usize) -> FinalScores {
     let tested = || tiers.iter().zip(scored).filter(|(_, scored)| scored.targets > 0);
     let of = |wanted: usize| {
         let own = || tested().filter(move |(tier, _)| **tier == wanted).map(|(_, scored)| scored);
-        let (loss, loss_variance) = mean_variance(&own().map(Scored::mean_loss).collect::<Vec<_>>());
-        let (accuracy, accuracy_variance) = mean_variance(&own().map(Scored::accuracy).collect::<Vec<_>>());
-        TierLine {
+        let (loss, loss_variance) = mean_variance(&own().map(ShardScore::mean_loss).collect::<Vec<_>>());
+        let (accuracy, accuracy_variance) =
+            mean_variance(&own().map(ShardScore::accuracy).collect::<Vec<_>>());
+        TierScores {
             devices: own().count(),
             loss,
             loss_variance,
             accuracy,
             accuracy_variance,
-            ..TierLine::default()
+            ..TierScores::default()
         }
     };
-    let lines: Vec<TierLine> = (0..count).map(of).collect();
+    let lines: Vec<TierScores> = (0..count).map(of).collect();
     let split = TierSplit::of(lines.iter().map(|tier| (tier.devices, tier.loss, tier.loss_variance)));
-    Final {
+    FinalScores {
         loss: figures(tested().map(|(_, scored)| scored.mean_loss()), Better::Low),
         accuracy: figures(tested().map(|(_, scored)| scored.accuracy()), Better::High),
         tiers: lines,
         within: split.within,
         inter: split.inter,
-        ..Final::default()
+        ..FinalScores::default()
     }
 }
 
 /// Pooled predictions; `None` without groups.
-pub fn groups(scored: &[Scored]) -> Option<GroupFigures> {
+pub fn groups(scored: &[ShardScore]) -> Option<GroupFigures> {
     let cells = scored.iter().map(|scored| scored.counts.len()).max()?;
     let mut sums = [vec![0.0; cells], vec![0.0; cells]];
     for scored in scored {
@@ -115,7 +116,7 @@ pub fn groups(scored: &[Scored]) -> Option<GroupFigures> {
     })
 }
 
-pub fn cost(engine: &Engine) -> Cost {
+pub fn cost(engine: &Engine) -> RunCost {
     let tier = |tier: &crate::engine::TierAccount| TierCost {
         bytes_down: tier.bytes_down,
         bytes_up: tier.bytes_up,
@@ -125,31 +126,29 @@ pub fn cost(engine: &Engine) -> Cost {
         answered: tier.answered,
     };
     let seconds = (engine.now() - common::Instant::ZERO).as_millis() as f64 / 1000.0;
-    Cost { seconds, tiers: engine.account().tiers.iter().map(tier).collect() }
+    RunCost { seconds, tiers: engine.account().tiers.iter().map(tier).collect() }
 }
 
 /// Means over the rounds that have them.
-pub fn weights(reports: &[RoundReport]) -> Option<WeightLine> {
+pub fn weights(reports: &[RoundReport]) -> Option<MeanWeights> {
     let all: Vec<_> = reports.iter().filter_map(|report| report.weights).collect();
     let mean = |of: fn(&common::metrics::WeightFigures) -> f64| {
         all.iter().map(of).sum::<f64>() / all.len().max(1) as f64
     };
-    (!all.is_empty()).then(|| WeightLine {
+    (!all.is_empty()).then(|| MeanWeights {
         entropy: mean(|weights| weights.entropy),
         chi2: mean(|weights| weights.chi_square),
         effective: mean(|weights| weights.effective),
     })
 }
 
-pub fn conflicts(lines: &[RoundLine]) -> Option<ConflictLine> {
+pub fn conflicts(lines: &[RoundScores]) -> Option<ConflictCounts> {
     let all: Vec<_> = lines.iter().filter_map(|line| line.conflicts.as_ref()).collect();
     let rounds = all.len() as f64;
     let layers = all.first()?.layers.len();
-    let mean = |of: &dyn Fn(&ConflictLine) -> f64| all.iter().map(|line| of(line)).sum::<f64>() / rounds;
-    Some(ConflictLine {
+    let mean = |of: &dyn Fn(&ConflictCounts) -> f64| all.iter().map(|line| of(line)).sum::<f64>() / rounds;
+    Some(ConflictCounts {
         model: mean(&|line| line.model),
-        layers: (0..layers)
-            .map(|layer| mean(&|line| line.layers.get(layer).copied().unwrap_or(0.0)))
-            .collect(),
+        layers: (0..layers).map(|layer| mean(&|line| line.layers[layer])).collect(),
     })
 }

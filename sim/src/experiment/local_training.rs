@@ -1,6 +1,5 @@
 //! A device that trains without an aggregator.
 
-use client::train::{Fast, Flat, Progress, TrainError, Work};
 use common::{
     brief::Brief,
     message::{Alone, Scalars, Task},
@@ -8,6 +7,7 @@ use common::{
     rng::derive,
 };
 use strategies::tiered::TierPlan;
+use trainer::train::{Fast, Plateau, TrainError, Work, WorkProgress};
 
 use crate::data::DeviceShard;
 
@@ -30,8 +30,8 @@ pub fn train(
     }
     let mut work = Work::begin(&Task::Train(brief), plan, &mut arena, shard)?;
     loop {
-        if let Progress::Done(scalars) = work.step(plan, &mut arena, shard, backend)? {
-            weights.copy_from_slice(arena.get(..count).unwrap_or_default());
+        if let WorkProgress::Done(scalars) = work.step(plan, &mut arena, shard, backend)? {
+            weights.copy_from_slice(&arena[..count]);
             return Ok(scalars);
         }
     }
@@ -45,7 +45,7 @@ pub fn train_until_flat(
     shard: &DeviceShard,
     backend: &mut Fast,
 ) -> Result<(), TrainError> {
-    let mut flat = Flat::new(task);
+    let mut flat = Plateau::new(task);
     for epoch in 0..task.brief.epochs {
         let seed = derive(task.brief.seed, epoch.into());
         let brief = Brief { epochs: 1, seed, ..task.brief.clone() };

@@ -3,11 +3,11 @@
 //! | part | does | file |
 //! |---|---|---|
 //! | [`spec`] | what a file says | `spec` |
-//! | [`Loaded`], [`Setting`] | profile, keys set by hand, variants x strategies | `settings`, `text` |
-//! | [`Arranged`] | data set, partition and tiers for one seed | `arrange` |
+//! | [`LoadedExperiment`], [`Setting`] | profile, keys set by hand, variants x strategies | `settings`, `text` |
+//! | [`Arrangement`] | data set, partition and tiers for one seed | `arrange` |
 //! | units | one setting with one seed: train, choose on validation data, score | `unit`, `choose`, `lines` |
 //! | scores | models on test data, by device and by group | `score` |
-//! | baselines | `local`, `ufl`, `ffl_fedavg`, `cfl`: without an aggregator | `baseline`, `lone` |
+//! | baselines | `local`, `ufl`, `ffl_fedavg`, `cfl`: without an aggregator | `baseline`, `local_training` |
 //! | [`run`] | all units that are not there yet, each left as a file | `runner` |
 //! | [`compare()`] | two settings, or two directories, figure by figure | `compare` |
 //!
@@ -20,7 +20,7 @@ mod compare;
 mod error;
 mod lines;
 mod list;
-mod lone;
+mod local_training;
 mod runner;
 mod score;
 mod settings;
@@ -33,12 +33,12 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
-pub use arrange::Arranged;
-pub use compare::{Comparison, Difference, Side, compare};
+pub use arrange::Arrangement;
+pub use compare::{Comparison, Difference, ResultsPath, compare};
 pub use error::ExperimentError;
 pub use list::ALL;
-pub use runner::{Event, Ran, RunOptions, run};
-pub use settings::{Loaded, PROFILES, Setting};
+pub use runner::{RunEvent, RunOptions, RunOutcome, run};
+pub use settings::{LoadedExperiment, PROFILES, Setting};
 pub use summary::{FIGURES, summary};
 pub use sweep::sweep;
 pub use text::KeyError;

@@ -5,13 +5,13 @@ use strategies::Registry;
 use std::{path::PathBuf, sync::Arc};
 
 use super::{
-    Arranged, ExperimentError, Loaded, Setting, arrange,
+    Arrangement, ExperimentError, LoadedExperiment, Setting, arrange,
     choose::combinations,
-    unit::{self, Alone, Around},
+    unit::{self, AloneLosses, UnitContext},
 };
 use crate::{
-    data::{DataSet, Places},
-    results::{self, ExperimentRecord, RoundLine, UnitId, UnitResult},
+    data::{DataDirs, DataSet},
+    results::{self, ExperimentRecord, RoundScores, UnitId, UnitResult},
 };
 
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct RunOptions {
 
 /// What happens, for whoever watches.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Event {
+pub enum RunEvent {
     /// Units that are there already, units to run, and rounds in them.
     Begin {
         there: usize,
@@ -44,7 +44,7 @@ pub enum Event {
 
 /// An experiment that was run.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Ran {
+pub struct RunOutcome {
     pub record: ExperimentRecord,
     /// Setting by setting, seed by seed.
     pub units: Vec<UnitResult>,
@@ -53,11 +53,11 @@ pub struct Ran {
 }
 
 pub fn run(
-    loaded: &Loaded,
+    loaded: &LoadedExperiment,
     options: &RunOptions,
-    observe: &mut dyn FnMut(Event),
-) -> Result<Ran, ExperimentError> {
-    let places = Places::usual(options.data.as_deref());
+    observe: &mut dyn FnMut(RunEvent),
+) -> Result<RunOutcome, ExperimentError> {
+    let places = DataDirs::usual(options.data.as_deref());
     let seeds = &loaded.experiment.seeds;
     let all: Vec<(&Setting, u64)> =
         seeds.iter().flat_map(|&seed| loaded.settings.iter().map(move |setting| (setting, seed))).collect();
@@ -72,30 +72,30 @@ pub fn run(
     let record = loaded.record();
     let home = options.out.join(&loaded.name).join(&loaded.profile);
     results::write(&home.join(results::RECORD), &serde_json::to_string_pretty(&record)?)?;
-    observe(Event::Begin { there, units: missing.len(), rounds });
+    observe(RunEvent::Begin { there, units: missing.len(), rounds });
     let mut cache = Cache::default();
     for (setting, seed) in missing {
-        observe(Event::Unit { label: setting.label.clone(), seed });
+        observe(RunEvent::Unit { label: setting.label.clone(), seed });
         let place =
             |source| ExperimentError::Unit { setting: setting.id.clone(), seed, source: Box::new(source) };
         let result = one(loaded, options, &places, &mut cache, setting, seed, observe).map_err(place)?;
         let path = options.out.join(result.unit.file());
         results::write(&path.with_extension("csv"), &csv(&result.rounds))?;
         results::write(&path, &serde_json::to_string(&result)?)?;
-        observe(Event::Written(path));
+        observe(RunEvent::Written(path));
     }
     let units = results::read_units(&home, &record)?;
-    Ok(Ran { record, units, there })
+    Ok(RunOutcome { record, units, there })
 }
 
 fn one(
-    loaded: &Loaded,
+    loaded: &LoadedExperiment,
     options: &RunOptions,
-    places: &Places,
+    places: &DataDirs,
     cache: &mut Cache,
     setting: &Setting,
     seed: u64,
-    observe: &mut dyn FnMut(Event),
+    observe: &mut dyn FnMut(RunEvent),
 ) -> Result<UnitResult, ExperimentError> {
     let arranged = cache.arranged(setting, places, seed)?;
     let alone = cache.alone(setting, &arranged, options.threads)?;
@@ -105,18 +105,18 @@ fn one(
         let other = loaded.settings.iter().find(same)?;
         finished(loaded, options, other, seed)?.last.validation_loss
     });
-    let around = Around {
+    let context = UnitContext {
         registry: &options.registry,
         arranged: &arranged,
         alone: alone.as_deref(),
         reference,
         threads: options.threads,
-        tick: &mut || observe(Event::Round),
+        tick: &mut || observe(RunEvent::Round),
     };
-    unit::run(setting, id(loaded, setting, seed), around)
+    unit::run(setting, id(loaded, setting, seed), context)
 }
 
-fn id(loaded: &Loaded, setting: &Setting, seed: u64) -> UnitId {
+fn id(loaded: &LoadedExperiment, setting: &Setting, seed: u64) -> UnitId {
     UnitId {
         experiment: loaded.name.clone(),
         profile: loaded.profile.clone(),
@@ -126,7 +126,12 @@ fn id(loaded: &Loaded, setting: &Setting, seed: u64) -> UnitId {
 }
 
 /// The unit's result, if it was made of the same setting.
-fn finished(loaded: &Loaded, options: &RunOptions, setting: &Setting, seed: u64) -> Option<UnitResult> {
+fn finished(
+    loaded: &LoadedExperiment,
+    options: &RunOptions,
+    setting: &Setting,
+    seed: u64,
+) -> Option<UnitResult> {
     let path = options.out.join(id(loaded, setting, seed).file());
     let unit: UnitResult = results::read(&path).ok()?;
     (unit.fingerprint == setting.fingerprint(seed)).then_some(unit)
@@ -146,17 +151,17 @@ fn ticks(setting: &Setting) -> Result<u64, ExperimentError> {
 #[derive(Default)]
 struct Cache {
     data: Option<(String, Arc<DataSet>)>,
-    arranged: Option<(String, Arc<Arranged>)>,
-    alone: Option<(String, Arc<Alone>)>,
+    arranged: Option<(String, Arc<Arrangement>)>,
+    alone: Option<(String, Arc<AloneLosses>)>,
 }
 
 impl Cache {
     fn arranged(
         &mut self,
         setting: &Setting,
-        places: &Places,
+        places: &DataDirs,
         seed: u64,
-    ) -> Result<Arc<Arranged>, ExperimentError> {
+    ) -> Result<Arc<Arrangement>, ExperimentError> {
         let base = &setting.base;
         let spec = &base.data;
         let of_data =
@@ -169,7 +174,7 @@ impl Cache {
         let key = serde_json::json!([spec, base.fleet, seed]).to_string();
         let arranged = match &self.arranged {
             Some((known, arranged)) if *known == key => arranged.clone(),
-            _ => Arc::new(Arranged::new(base, data, seed)?),
+            _ => Arc::new(Arrangement::new(base, data, seed)?),
         };
         self.arranged = Some((key, arranged.clone()));
         Ok(arranged)
@@ -178,9 +183,9 @@ impl Cache {
     fn alone(
         &mut self,
         setting: &Setting,
-        arranged: &Arranged,
+        arranged: &Arrangement,
         threads: usize,
-    ) -> Result<Option<Arc<Alone>>, ExperimentError> {
+    ) -> Result<Option<Arc<AloneLosses>>, ExperimentError> {
         let base = &setting.base;
         let Some(spec) = &base.alone else { return Ok(None) };
         // A strategy may train in its own way; who trains alone does it as `alone` says.
@@ -202,7 +207,7 @@ impl Cache {
 }
 
 /// Rounds, one line each.
-fn csv(rounds: &[RoundLine]) -> String {
+fn csv(rounds: &[RoundScores]) -> String {
     let tiers = rounds.iter().map(|line| line.tiers.len()).max().unwrap_or(0);
     let layers = rounds.iter().filter_map(|line| Some(line.conflicts.as_ref()?.layers.len())).max();
     let mut out = String::from(
@@ -218,7 +223,7 @@ fn csv(rounds: &[RoundLine]) -> String {
     }
     out += "\n";
     for line in rounds {
-        let RoundLine { round, seconds, devices, loss, accuracy, inter, bytes_up, bytes_down, .. } = line;
+        let RoundScores { round, seconds, devices, loss, accuracy, inter, bytes_up, bytes_down, .. } = line;
         out += &format!(
             "{round},{seconds},{devices},{},{},{},{},{},{},{},{},{inter},{bytes_up},{bytes_down}",
             loss.mean,

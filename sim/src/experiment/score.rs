@@ -8,29 +8,29 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use client::{
-    data::{Part, Shard},
-    train::{Fast, Labels, Mode, TrainError, forward, score},
-};
 use common::{
     Tier,
     plan::{Loss, Plan},
 };
 use strategies::tiered::{TierPlan, TieredModel};
+use trainer::{
+    data::{DataSplit, Shard},
+    train::{Fast, PassMode, TargetLabels, TrainError, forward, score},
+};
 
 use super::ExperimentError;
 use crate::data::DeviceShard;
 
 /// A slice of a model, and the tier whose Plan executes it.
 #[derive(Clone, Debug)]
-pub struct Weights {
+pub struct TierWeights {
     pub tier: Tier,
     pub values: Arc<[f32]>,
 }
 
 /// How a model does on some samples.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Scored {
+pub struct ShardScore {
     pub samples: u32,
     pub targets: u64,
     pub correct: u64,
@@ -42,7 +42,7 @@ pub struct Scored {
     pub positive: Vec<f64>,
 }
 
-impl Scored {
+impl ShardScore {
     pub fn mean_loss(&self) -> f64 {
         if self.targets == 0 { 0.0 } else { self.loss / self.targets as f64 }
     }
@@ -53,11 +53,11 @@ impl Scored {
 }
 
 /// Each tier's slice of a whole model.
-pub fn slices(model: &TieredModel, parameters: &[f32]) -> Vec<Weights> {
+pub fn slices(model: &TieredModel, parameters: &[f32]) -> Vec<TierWeights> {
     let slice = |tier: Tier| {
         let mut values = Vec::new();
         model.regions.gather(tier, parameters, &mut values);
-        Weights { tier, values: values.into() }
+        TierWeights { tier, values: values.into() }
     };
     (0..model.plans.len()).filter_map(Tier::new).map(slice).collect()
 }
@@ -65,9 +65,9 @@ pub fn slices(model: &TieredModel, parameters: &[f32]) -> Vec<Weights> {
 /// Scores each model on the test part of its shard.
 pub fn score_all(
     plans: &[TierPlan],
-    jobs: &[(&Weights, &DeviceShard)],
+    jobs: &[(&TierWeights, &DeviceShard)],
     threads: usize,
-) -> Result<Vec<Scored>, ExperimentError> {
+) -> Result<Vec<ShardScore>, ExperimentError> {
     if plans.iter().any(|plan| plan.info.stats > 0) {
         return Err(ExperimentError::Statistics);
     }
@@ -78,11 +78,9 @@ pub fn score_all(
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some((weights, shard)) = jobs.get(at) else { return };
-            let Some(plan) = plans.get(weights.tier.index()) else { return };
+            let plan = &plans[weights.tier.index()];
             let scored = score_one(plan, &weights.values, shard, &mut arena, &mut backend);
-            if let Some(slot) = done.lock().unwrap_or_else(PoisonError::into_inner).get_mut(at) {
-                *slot = Some(scored);
-            }
+            done.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(scored);
         }
     };
     std::thread::scope(|scope| {
@@ -92,9 +90,7 @@ pub fn score_all(
         work();
     });
     let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.into_iter()
-        .map(|scored| Ok(scored.unwrap_or(Err(TrainError::Arena { need: 0, have: 0 }))?))
-        .collect()
+    done.into_iter().map(|scored| Ok(scored.expect("every job is taken by a thread")?)).collect()
 }
 
 fn score_one(
@@ -103,7 +99,7 @@ fn score_one(
     shard: &DeviceShard,
     arena: &mut Vec<f32>,
     backend: &mut Fast,
-) -> Result<Scored, TrainError> {
+) -> Result<ShardScore, TrainError> {
     let info = &tier.info;
     let Ok(plan) = Plan::check(info, &tier.nodes, &tier.schedule) else {
         return Err(TrainError::Arena { need: info.arena as usize, have: 0 });
@@ -113,22 +109,23 @@ fn score_one(
     arena.resize(info.arena as usize, 0.0);
     arena.get_mut(..weights.len()).ok_or(missing)?.copy_from_slice(weights);
     let groups = if shard.targets() == 1 { shard.groups() as usize } else { 0 };
-    let mut scored = Scored { counts: vec![0.0; groups], positive: vec![0.0; groups], ..Scored::default() };
+    let mut scored =
+        ShardScore { counts: vec![0.0; groups], positive: vec![0.0; groups], ..ShardScore::default() };
     let (batch, inputs, targets) = (u32::from(info.batch.max(1)), info.inputs as usize, shard.targets());
     let mut labels = Vec::new();
     for first in (0..shard.test_len()).step_by(batch as usize) {
         let rows = batch.min(shard.test_len() - first);
         labels.clear();
         let at = info.input as usize;
-        let room = arena.get_mut(at..at + inputs * rows as usize).unwrap_or_default();
+        let room = &mut arena[at..at + inputs * rows as usize];
         for (index, row) in (first..).zip(room.chunks_exact_mut(inputs.max(1))) {
-            shard.sample(Part::Test, index, row)?;
+            shard.sample(DataSplit::Test, index, row)?;
             for position in 0..targets {
-                labels.push(shard.label_at(Part::Test, index, position)?);
+                labels.push(shard.label_at(DataSplit::Test, index, position)?);
             }
         }
-        forward(plan, arena, rows as usize, Mode::Evaluate, backend)?;
-        let truth = Labels { labels: &labels, per_row: targets as usize };
+        forward(plan, arena, rows as usize, PassMode::Evaluate, backend)?;
+        let truth = TargetLabels { labels: &labels, per_row: targets as usize };
         let tally = score(plan, arena, rows as usize, &truth)?;
         scored.samples += rows;
         scored.targets += u64::from(tally.targets);
@@ -136,15 +133,11 @@ fn score_one(
         scored.loss += tally.loss;
         if groups > 0 {
             let outputs = info.outputs as usize;
-            let logits = arena.get(info.logits as usize..).unwrap_or_default();
+            let logits = &arena[info.logits as usize..];
             for (index, logits) in (first..first + rows).zip(logits.chunks_exact(outputs.max(1))) {
-                let cell = shard.group(Part::Test, index) as usize;
-                if let (Some(count), Some(positive)) =
-                    (scored.counts.get_mut(cell), scored.positive.get_mut(cell))
-                {
-                    *count += 1.0;
-                    *positive += f64::from(is_positive(info.loss, logits));
-                }
+                let cell = shard.group(DataSplit::Test, index) as usize;
+                scored.counts[cell] += 1.0;
+                scored.positive[cell] += f64::from(is_positive(info.loss, logits));
             }
         }
     }

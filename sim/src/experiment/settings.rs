@@ -17,7 +17,7 @@ pub const PROFILES: [&str; 2] = ["quick", "full"];
 
 /// An experiment, ready to run.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Loaded {
+pub struct LoadedExperiment {
     pub name: String,
     pub profile: String,
     /// Profile and keys applied.
@@ -37,7 +37,7 @@ pub struct Setting {
     pub reference: Option<StrategySpec>,
 }
 
-impl Loaded {
+impl LoadedExperiment {
     /// By the name of an embedded experiment, or by the path of a file that ends in `.toml`.
     pub fn open(name: &str, profile: &str, keys: &[String]) -> Result<Self, ExperimentError> {
         let (name, text) = if name.ends_with(".toml") {
@@ -97,7 +97,7 @@ impl Loaded {
             profile: self.profile.clone(),
             title: self.experiment.title.clone(),
             notes: self.experiment.notes.clone(),
-            toml: toml::to_string(&self.table).unwrap_or_default(),
+            toml: self.table.to_string(),
             settings: self.settings.iter().map(setting).collect(),
             checks: self.experiment.checks.clone(),
         }

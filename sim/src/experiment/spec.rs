@@ -14,7 +14,7 @@
 //! name = "fairheterofl"
 //! role = "ours"
 //! choose = { grid = { q = [1, 10], q_m = [0, 0.1] }, by = "loss.variance" }
-//! [[check]]                           # see crate::claims::Check
+//! [[check]]                           # see crate::results::Check
 //! [quick]                             # laid over everything above
 //! rounds = 40
 //! ```
@@ -27,10 +27,9 @@ use serde_json::Map;
 use toml::Table;
 
 use crate::{
-    claims::Check,
     engine::{Chances, Hardware},
     partition::{Partition, Testing},
-    results::Role,
+    results::{Check, Role},
 };
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -128,12 +127,12 @@ fn yes() -> bool {
 #[serde(untagged, expecting = "`validation` must be a share from 0 to 1, or \"fifth\"")]
 pub enum ValidationSpec {
     Share(f64),
-    Word(Fifth),
+    Word(FifthWord),
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fifth {
+pub enum FifthWord {
     Fifth,
 }
 
@@ -148,12 +147,12 @@ impl Default for ValidationSpec {
 #[serde(untagged, expecting = "`testing` must be a share from 0 to 1, or \"proportional\"")]
 pub enum TestingSpec {
     HoldOut(f64),
-    Word(Word),
+    Word(ProportionalWord),
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Word {
+pub enum ProportionalWord {
     Proportional,
 }
 
@@ -167,7 +166,7 @@ impl From<TestingSpec> for Testing {
     fn from(spec: TestingSpec) -> Self {
         match spec {
             TestingSpec::HoldOut(share) => Self::HoldOut(share),
-            TestingSpec::Word(Word::Proportional) => Self::Proportional,
+            TestingSpec::Word(ProportionalWord::Proportional) => Self::Proportional,
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use toml::Value;
 
-use super::{ExperimentError, Loaded, text};
+use super::{ExperimentError, LoadedExperiment, text};
 
 /// `keys` are `KEY=VALUE,VALUE,...`. If all of them are about certain strategies, only these are run.
-pub fn sweep(loaded: &Loaded, keys: &[String]) -> Result<Vec<Loaded>, ExperimentError> {
+pub fn sweep(loaded: &LoadedExperiment, keys: &[String]) -> Result<Vec<LoadedExperiment>, ExperimentError> {
     let keys: Vec<(String, Vec<Value>)> =
         keys.iter().map(|key| text::alternatives(key)).collect::<Result<_, _>>()?;
     let mut tables = vec![(String::new(), loaded.table.clone())];
@@ -27,13 +27,13 @@ pub fn sweep(loaded: &Loaded, keys: &[String]) -> Result<Vec<Loaded>, Experiment
         if let Some(only) = &only {
             table.insert("only".into(), Value::Array(only.clone()));
         }
-        all.push(Loaded::of(&format!("{}{suffix}", loaded.name), &loaded.profile, table)?);
+        all.push(LoadedExperiment::of(&format!("{}{suffix}", loaded.name), &loaded.profile, table)?);
     }
     Ok(all)
 }
 
 /// Id of the strategy that a key is about.
-fn strategy(loaded: &Loaded, key: &str) -> Option<Value> {
+fn strategy(loaded: &LoadedExperiment, key: &str) -> Option<Value> {
     let part = key.strip_prefix("strategies.")?.split('.').next()?;
     let strategies = &loaded.experiment.strategies;
     let by_number = part.parse::<usize>().ok().and_then(|at| strategies.get(at));

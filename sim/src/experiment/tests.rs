@@ -4,9 +4,8 @@ use std::path::Path;
 
 use super::*;
 use crate::{
-    claims::Measure,
-    data::{Places, SetError},
-    results::UnitResult,
+    data::{DataDirs, SetError},
+    results::{Measure, UnitResult},
 };
 use strategies::Registry;
 
@@ -40,9 +39,9 @@ name = "local"
 rounds = 7
 "#;
 
-fn run_small(dir: &Path, threads: usize, keys: &[&str]) -> Ran {
+fn run_small(dir: &Path, threads: usize, keys: &[&str]) -> RunOutcome {
     let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
-    let loaded = Loaded::parse("small", SMALL, "quick", &keys).unwrap();
+    let loaded = LoadedExperiment::parse("small", SMALL, "quick", &keys).unwrap();
     let options = RunOptions { out: dir.into(), data: None, threads, registry: Registry::standard() };
     run(&loaded, &options, &mut |_| {}).unwrap()
 }
@@ -101,12 +100,12 @@ fn a_unit_tells_how_everybody_fares() {
     assert_eq!(csv.lines().count(), 5);
     let columns: Vec<_> = csv.lines().map(|line| line.split(',').count()).collect();
     assert!(columns.iter().all(|count| *count == columns[0]), "{columns:?}");
-    let side = |id: &str| Side::parse(id, Some(&dir.path().join("small/quick")));
+    let side = |id: &str| ResultsPath::parse(id, Some(&dir.path().join("small/quick")));
     let compared = compare(&side("heterofl"), &side("fair")).unwrap();
     let variance = compared[0].differences.iter().find(|line| line.figure == "loss.variance").unwrap();
     assert_eq!(variance.difference.mean, fair.last.loss.variance - heterofl.last.loss.variance);
     assert!(compare(&side("heterofl"), &side("nobody")).unwrap_err().to_string().contains("fair, local"));
-    assert!(summary(&ran.record, &ran.units).contains("heterofl"));
+    assert!(summary(&ran.record, &ran.units, 80).contains("heterofl"));
 }
 
 #[test]
@@ -135,7 +134,7 @@ id = "cfl"
 name = "cfl"
 "#;
     let dir = tempfile::tempdir().unwrap();
-    let loaded = Loaded::parse("groups", text, "quick", &[]).unwrap();
+    let loaded = LoadedExperiment::parse("groups", text, "quick", &[]).unwrap();
     let options =
         RunOptions { out: dir.path().into(), data: None, threads: 2, registry: Registry::standard() };
     let units = run(&loaded, &options, &mut |_| {}).unwrap().units;
@@ -178,7 +177,7 @@ id = "local"
 name = "local"
 "#;
     let dir = tempfile::tempdir().unwrap();
-    let loaded = Loaded::parse("gaps", text, "quick", &[]).unwrap();
+    let loaded = LoadedExperiment::parse("gaps", text, "quick", &[]).unwrap();
     let options =
         RunOptions { out: dir.path().into(), data: None, threads: 2, registry: Registry::standard() };
     let units = run(&loaded, &options, &mut |_| {}).unwrap().units;
@@ -201,7 +200,7 @@ name = "local"
 fn keys_profiles_and_sweeps() {
     let open = |profile: &str, keys: &[&str]| {
         let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
-        Loaded::parse("small", SMALL, profile, &keys)
+        LoadedExperiment::parse("small", SMALL, profile, &keys)
     };
     assert_eq!(open("full", &[]).unwrap().experiment.base.rounds, 7);
     assert_eq!(open("quick", &["rounds=9"]).unwrap().experiment.base.rounds, 9);
@@ -231,12 +230,13 @@ fn keys_profiles_and_sweeps() {
 /// Every file is sound, its data can be divided as it says, and its checks name settings.
 #[test]
 fn experiments_that_come_with_the_simulator() {
-    let places = Places::usual(None);
+    let places = DataDirs::usual(None);
     for (name, _) in ALL {
         for profile in PROFILES {
-            let loaded = Loaded::open(name, profile, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let loaded =
+                LoadedExperiment::open(name, profile, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
             let ids: Vec<_> = loaded.settings.iter().map(|setting| setting.id.as_str()).collect();
-            let complete = Loaded::open(name, profile, &["only=[]".into()]).unwrap();
+            let complete = LoadedExperiment::open(name, profile, &["only=[]".into()]).unwrap();
             let measures = loaded.experiment.checks.iter().filter_map(|check| check.measure.as_ref());
             for id in measures.flat_map(Measure::settings) {
                 let known = complete.settings.iter().any(|setting| setting.id == id);
@@ -252,12 +252,12 @@ fn experiments_that_come_with_the_simulator() {
                 }
             }
         }
-        let loaded = Loaded::open(name, "quick", &[]).unwrap();
+        let loaded = LoadedExperiment::open(name, "quick", &[]).unwrap();
         let Some(setting) = loaded.settings.first() else { panic!("{name} has no settings") };
         match arrange::load(&setting.base.data, &places, 1) {
             Ok(data) => {
-                let arranged =
-                    Arranged::new(&setting.base, data, 1).unwrap_or_else(|error| panic!("{name}: {error}"));
+                let arranged = Arrangement::new(&setting.base, data, 1)
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert!(arranged.test_samples() > 0, "{name}");
             }
             Err(ExperimentError::Set(SetError::Missing { .. })) => {}

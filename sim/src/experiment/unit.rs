@@ -2,26 +2,26 @@
 
 use std::time::Instant;
 
-use aggregator::server::open_method;
-use client::data::Shard;
+use aggregator::run::open_method;
 use common::metrics::Better;
 use coordinator::report::RoundReport;
 use strategies::{Registry, tiered::TieredModel};
+use trainer::data::Shard;
 
 use super::{
-    Arranged, ExperimentError, Setting,
-    arrange::Placed,
+    Arrangement, ExperimentError, Setting,
+    arrange::PlacedDevice,
     baseline::{self, Baseline},
     choose, lines,
-    score::{Scored, Weights, score_all, slices},
+    score::{ShardScore, TierWeights, score_all, slices},
     spec::Base,
 };
 use crate::{
     data::DeviceShard,
     engine::Engine,
     results::{
-        Cost, DeviceScore, FORMAT, Final, GapFigures, GlobalScore, GroupFigures, PersonalFigures, RoundLine,
-        UnitId, UnitResult, WeightLine,
+        DeviceScore, FORMAT, FinalScores, GapFigures, GlobalScore, GroupFigures, MeanWeights,
+        PersonalFigures, RoundScores, RunCost, UnitId, UnitResult,
     },
 };
 
@@ -29,25 +29,25 @@ type Params = serde_json::Map<String, serde_json::Value>;
 
 /// What training has led to.
 #[derive(Debug)]
-pub struct Trained {
+pub struct TrainedFleet {
     pub model: TieredModel,
     /// What each device uses.
-    pub weights: Vec<Weights>,
+    pub weights: Vec<TierWeights>,
     /// Slices of the common model, by tier; `None` where there is none.
-    pub whole: Option<Vec<Weights>>,
+    pub whole: Option<Vec<TierWeights>>,
     /// Predictions are those of a device's model picked at random.
     pub mixture: bool,
-    pub rounds: Vec<RoundLine>,
+    pub rounds: Vec<RoundScores>,
     /// Test loss and accuracy of personal models, last known.
     pub personal: Vec<Option<(f64, f64)>>,
     /// Rounds in which each device was heard.
     pub heard: Vec<u32>,
-    pub cost: Cost,
-    pub weight_line: Option<WeightLine>,
+    pub cost: RunCost,
+    pub weight_line: Option<MeanWeights>,
 }
 
-impl Trained {
-    pub fn of(model: TieredModel, weights: Vec<Weights>, whole: Option<Vec<Weights>>) -> Self {
+impl TrainedFleet {
+    pub fn of(model: TieredModel, weights: Vec<TierWeights>, whole: Option<Vec<TierWeights>>) -> Self {
         let (personal, heard) = (vec![None; weights.len()], vec![0; weights.len()]);
         Self {
             model,
@@ -57,7 +57,7 @@ impl Trained {
             rounds: vec![],
             personal,
             heard,
-            cost: Cost::default(),
+            cost: RunCost::default(),
             weight_line: None,
         }
     }
@@ -65,17 +65,17 @@ impl Trained {
 
 /// Losses of devices' models that were trained alone.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Alone {
+pub struct AloneLosses {
     pub test: Vec<f64>,
     /// On samples that are held out, where there are any.
     pub valid: Option<Vec<f64>>,
 }
 
 /// What a unit needs to know besides its setting.
-pub struct Around<'a> {
+pub struct UnitContext<'a> {
     pub registry: &'a Registry,
-    pub arranged: &'a Arranged,
-    pub alone: Option<&'a Alone>,
+    pub arranged: &'a Arrangement,
+    pub alone: Option<&'a AloneLosses>,
     /// Mean validation loss of the setting's reference, where it is known already.
     pub reference: Option<f64>,
     pub threads: usize,
@@ -83,23 +83,27 @@ pub struct Around<'a> {
     pub tick: &'a mut dyn FnMut(),
 }
 
-impl std::fmt::Debug for Around<'_> {
+impl std::fmt::Debug for UnitContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Around").field("threads", &self.threads).finish_non_exhaustive()
     }
 }
 
 /// Runs a unit.
-pub fn run(setting: &Setting, unit: UnitId, mut around: Around<'_>) -> Result<UnitResult, ExperimentError> {
+pub fn run(
+    setting: &Setting,
+    unit: UnitId,
+    mut context: UnitContext<'_>,
+) -> Result<UnitResult, ExperimentError> {
     let started = Instant::now();
     let (params, trained, choice) = match &setting.strategy.choose {
-        Some(choose) => choose::choose(setting, choose, &mut around)?,
+        Some(choose) => choose::choose(setting, choose, &mut context)?,
         None => {
             let params = setting.strategy.params.clone();
-            (params.clone(), train(&setting.base, &setting.strategy.name, &params, &mut around)?, vec![])
+            (params.clone(), train(&setting.base, &setting.strategy.name, &params, &mut context)?, vec![])
         }
     };
-    let last = score(&trained, &around)?;
+    let last = score(&trained, &context)?;
     Ok(UnitResult {
         format: FORMAT,
         fingerprint: setting.fingerprint(unit.seed),
@@ -120,11 +124,11 @@ pub fn train(
     base: &Base,
     name: &str,
     params: &Params,
-    around: &mut Around<'_>,
-) -> Result<Trained, ExperimentError> {
+    context: &mut UnitContext<'_>,
+) -> Result<TrainedFleet, ExperimentError> {
     match Baseline::by_name(name) {
-        Some(baseline) => baseline.train(base, params, around.arranged, around.threads, around.tick),
-        None => fleet(base, name, params, around),
+        Some(baseline) => baseline.train(base, params, context.arranged, context.threads, context.tick),
+        None => fleet(base, name, params, context),
     }
 }
 
@@ -133,9 +137,9 @@ fn fleet(
     base: &Base,
     name: &str,
     params: &Params,
-    around: &mut Around<'_>,
-) -> Result<Trained, ExperimentError> {
-    let Around { registry, arranged, threads, tick, .. } = around;
+    context: &mut UnitContext<'_>,
+) -> Result<TrainedFleet, ExperimentError> {
+    let UnitContext { registry, arranged, threads, tick, .. } = context;
     let config = arranged.config(base, name, params);
     let keep = open_method(registry, &config)?.needs().validation;
     let mut engine =
@@ -151,7 +155,7 @@ fn fleet(
     let mut next = if every > 0 { Some(score_now(engine.parameters())) } else { None };
     let (mut rounds, mut fault) = (Vec::new(), None);
     let reports = engine.run(|report, parameters| {
-        let mut line = lines::round_line(report);
+        let mut line = lines::round_scores(report);
         match next.take() {
             Some(Ok(scored)) => lines::rescore(&mut line, &tiers, &scored),
             Some(Err(error)) => fault = Some(error),
@@ -168,7 +172,7 @@ fn fleet(
     }
     let whole = slices(&model, engine.parameters());
     let weights = place(&whole, &tiers);
-    let mut trained = Trained::of(model.clone(), weights, Some(whole));
+    let mut trained = TrainedFleet::of(model.clone(), weights, Some(whole));
     (trained.rounds, trained.cost) = (rounds, lines::cost(&engine));
     trained.weight_line = lines::weights(&reports);
     for (index, placed) in arranged.devices.iter().enumerate() {
@@ -184,16 +188,16 @@ fn fleet(
     Ok(trained)
 }
 
-fn place(slices: &[Weights], tiers: &[usize]) -> Vec<Weights> {
+fn place(slices: &[TierWeights], tiers: &[usize]) -> Vec<TierWeights> {
     tiers.iter().filter_map(|&tier| slices.get(tier)).cloned().collect()
 }
 
 /// Predictions by group, from the scores of every device's model on its own samples where that is enough.
 fn groups(
-    trained: &Trained,
-    arranged: &Arranged,
-    shard: impl Fn(&Placed) -> &DeviceShard,
-    scored: &[Scored],
+    trained: &TrainedFleet,
+    arranged: &Arrangement,
+    shard: impl Fn(&PlacedDevice) -> &DeviceShard,
+    scored: &[ShardScore],
     threads: usize,
 ) -> Result<Option<GroupFigures>, ExperimentError> {
     if !trained.mixture {
@@ -212,38 +216,42 @@ fn groups(
 /// Every device's model on samples of that device.
 pub fn score_devices(
     model: &TieredModel,
-    weights: &[Weights],
-    arranged: &Arranged,
-    shard: impl Fn(&Placed) -> &DeviceShard,
+    weights: &[TierWeights],
+    arranged: &Arrangement,
+    shard: impl Fn(&PlacedDevice) -> &DeviceShard,
     threads: usize,
-) -> Result<Vec<Scored>, ExperimentError> {
+) -> Result<Vec<ShardScore>, ExperimentError> {
     let jobs: Vec<_> =
         weights.iter().zip(&arranged.devices).map(|(own, placed)| (own, shard(placed))).collect();
     score_all(&model.plans, &jobs, threads)
 }
 
 /// Trains every device alone.
-pub fn alone_losses(base: &Base, arranged: &Arranged, threads: usize) -> Result<Alone, ExperimentError> {
+pub fn alone_losses(
+    base: &Base,
+    arranged: &Arrangement,
+    threads: usize,
+) -> Result<AloneLosses, ExperimentError> {
     let (model, weights) = baseline::alone(base, arranged)?;
-    let losses = |scored: Vec<Scored>| scored.iter().map(Scored::mean_loss).collect();
+    let losses = |scored: Vec<ShardScore>| scored.iter().map(ShardScore::mean_loss).collect();
     let test = losses(score_devices(&model, &weights, arranged, |placed| &placed.shard, threads)?);
     let valid = match arranged.has_validation() {
         true => Some(losses(score_devices(&model, &weights, arranged, |placed| &placed.valid, threads)?)),
         false => None,
     };
-    Ok(Alone { test, valid })
+    Ok(AloneLosses { test, valid })
 }
 
 /// How much worse the common model is than devices' own.
-fn gaps(scored: &[Scored], alone: &[f64]) -> GapFigures {
+fn gaps(scored: &[ShardScore], alone: &[f64]) -> GapFigures {
     let gaps: Vec<f64> = scored.iter().zip(alone).map(|(scored, alone)| scored.mean_loss() - alone).collect();
     let common::metrics::Gaps { max, min, mean, variance, awareness: faa, .. } =
         common::metrics::Gaps::of(&gaps);
     GapFigures { max, min, mean, variance, faa }
 }
 
-fn score(trained: &Trained, around: &Around<'_>) -> Result<Final, ExperimentError> {
-    let &Around { arranged, alone, threads, .. } = around;
+fn score(trained: &TrainedFleet, context: &UnitContext<'_>) -> Result<FinalScores, ExperimentError> {
+    let &UnitContext { arranged, alone, threads, .. } = context;
     let scored = score_devices(&trained.model, &trained.weights, arranged, |placed| &placed.shard, threads)?;
     let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
     let mut last = lines::distribution(&tiers, &scored, trained.model.plans.len());
@@ -257,7 +265,7 @@ fn score(trained: &Trained, around: &Around<'_>) -> Result<Final, ExperimentErro
     }
     if let (Some(whole), Some(common)) = (&trained.whole, &arranged.common) {
         let jobs: Vec<_> = whole.iter().map(|weights| (weights, common)).collect();
-        let global = |scored: &Scored| GlobalScore {
+        let global = |scored: &ShardScore| GlobalScore {
             samples: scored.samples.into(),
             loss: scored.mean_loss(),
             accuracy: scored.accuracy(),
@@ -269,15 +277,15 @@ fn score(trained: &Trained, around: &Around<'_>) -> Result<Final, ExperimentErro
     last.weights = trained.weight_line;
     last.conflicts = lines::conflicts(&trained.rounds);
     if arranged.has_validation() {
-        let valid = validate(trained, around)?;
+        let valid = validate(trained, context)?;
         (last.validation_loss, last.gaps_valid) = (Some(valid.loss.mean), valid.gaps);
     }
     Ok(last)
 }
 
 /// Figures on validation data.
-pub fn validate(trained: &Trained, around: &Around<'_>) -> Result<Final, ExperimentError> {
-    let &Around { arranged, alone, threads, .. } = around;
+pub fn validate(trained: &TrainedFleet, context: &UnitContext<'_>) -> Result<FinalScores, ExperimentError> {
+    let &UnitContext { arranged, alone, threads, .. } = context;
     let scored = score_devices(&trained.model, &trained.weights, arranged, |placed| &placed.valid, threads)?;
     let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
     let mut figures = lines::distribution(&tiers, &scored, trained.model.plans.len());
@@ -287,13 +295,13 @@ pub fn validate(trained: &Trained, around: &Around<'_>) -> Result<Final, Experim
 }
 
 fn devices(
-    trained: &Trained,
-    arranged: &Arranged,
-    scored: &[Scored],
+    trained: &TrainedFleet,
+    arranged: &Arrangement,
+    scored: &[ShardScore],
     alone: Option<&[f64]>,
 ) -> Vec<DeviceScore> {
-    let score = |(index, (placed, scored)): (usize, (&Placed, &Scored))| {
-        let personal = trained.personal.get(index).copied().flatten();
+    let score = |(index, (placed, scored)): (usize, (&PlacedDevice, &ShardScore))| {
+        let personal = trained.personal[index];
         DeviceScore {
             device: placed.device.to_string(),
             tier: placed.tier.index(),
@@ -301,10 +309,10 @@ fn devices(
             test_samples: placed.shard.test_len(),
             loss: scored.mean_loss(),
             accuracy: scored.accuracy(),
-            alone: alone.and_then(|alone| alone.get(index)).copied(),
+            alone: alone.map(|alone| alone[index]),
             personal_loss: personal.map(|(loss, _)| loss),
             personal_accuracy: personal.map(|(_, accuracy)| accuracy),
-            rounds: trained.heard.get(index).copied().unwrap_or(0),
+            rounds: trained.heard[index],
         }
     };
     arranged.devices.iter().zip(scored).enumerate().map(score).collect()

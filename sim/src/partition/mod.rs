@@ -20,7 +20,7 @@
 //! | draws of Dirichlet, and whole numbers from shares | `dirichlet` |
 //! | classes of Pat-k | `pat` |
 //! | a partition as text | `text` |
-//! | [`View`]: a partition in numbers, for tables and plots | `view` |
+//! | [`PartitionView`]: a partition in numbers, for tables and plots | `view` |
 
 pub mod dirichlet;
 mod pat;
@@ -28,15 +28,15 @@ mod split;
 mod text;
 mod view;
 
-use client::data::partition as basic;
 use common::rng::{Rng, derive};
 use serde::{Deserialize, Serialize};
+use trainer::data::partition as basic;
 
-pub use split::{Share, Split};
+pub use split::{ClientSamples, Split};
 pub use text::BadPartition;
-pub use view::{ClientView, View};
+pub use view::{ClientView, PartitionView};
 
-use crate::data::{DataSet, Held, Records};
+use crate::data::{DataSet, Records, TestSource};
 
 /// How samples are divided; see the table above.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -129,7 +129,7 @@ impl Partition {
             Testing::Proportional => {
                 let keys = |records| self.keys(records);
                 split.divide_test(&keys(&set.train), &keys(&set.test), derive(seed, TEST));
-                split.held = Held::Test;
+                split.held = TestSource::Test;
             }
         }
         if let Self::Natural { train, test } = *self {
@@ -164,9 +164,7 @@ impl Partition {
                 self.check_strata(set)?;
                 let mut parts = vec![Vec::new(); set.client_names.len()];
                 for (index, &client) in (0..).zip(set.train.clients()) {
-                    if let Some(part) = parts.get_mut(client as usize) {
-                        part.push(index);
-                    }
+                    parts[client as usize].push(index);
                 }
                 parts
             }
@@ -179,8 +177,8 @@ impl Partition {
                 let pools = pools(&self.keys(&set.train), seed);
                 let mut parts = vec![Vec::new(); there];
                 for (stratum, pool) in pools {
-                    let shares = shares.get(stratum as usize).map_or(&[][..], Vec::as_slice);
-                    deal(&mut parts, &pool, &dirichlet::apportion(shares, pool.len()));
+                    let counts = dirichlet::apportion(&shares[stratum as usize], pool.len());
+                    deal(&mut parts, &pool, &counts);
                 }
                 parts
             }
@@ -230,9 +228,9 @@ const VALID: u64 = 2;
 fn pools(keys: &[u32], seed: u64) -> Vec<(u32, Vec<u32>)> {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     Rng::new(seed).shuffle(&mut order);
-    let key = |index: &u32| keys.get(*index as usize).copied().unwrap_or(0);
+    let key = |index: &u32| keys[*index as usize];
     order.sort_by_key(key);
-    order.chunk_by(|a, b| key(a) == key(b)).map(|pool| (pool.first().map_or(0, key), pool.to_vec())).collect()
+    order.chunk_by(|a, b| key(a) == key(b)).map(|pool| (key(&pool[0]), pool.to_vec())).collect()
 }
 
 /// Gives the first of a pool to the first part, and so on.

@@ -2,30 +2,30 @@
 
 use std::sync::Arc;
 
-use client::{
-    data::{DataError, partition as basic},
-    train::HELD_EVERY,
-};
 use common::rng::{Rng, derive};
+use trainer::{
+    data::{DataError, partition as basic},
+    train::VALIDATION_EVERY,
+};
 
 use super::{PartitionError, VALID, deal, dirichlet::apportion, pools};
-use crate::data::{DataSet, DeviceShard, Held};
+use crate::data::{DataSet, DeviceShard, TestSource};
 
 /// Samples of all clients.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Split {
-    pub clients: Vec<Share>,
-    /// Which records the indices in [`Share::test`] mean.
-    pub held: Held,
+    pub clients: Vec<ClientSamples>,
+    /// Which records the indices in [`ClientSamples::test`] mean.
+    pub held: TestSource,
     /// Training records that nobody has.
     pub left_out: Vec<u32>,
-    /// Test records that nobody has; with [`Held::Train`] nobody has any, and they serve as the common test set.
+    /// Test records that nobody has; with [`TestSource::Train`] nobody has any, and they serve as the common test set.
     pub left_out_test: Vec<u32>,
 }
 
 /// Samples of one client.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Share {
+pub struct ClientSamples {
     pub name: String,
     /// Indices into the training records.
     pub train: Vec<u32>,
@@ -37,7 +37,11 @@ pub struct Share {
 
 impl Split {
     pub(super) fn new(parts: Vec<Vec<u32>>, set: &DataSet) -> Self {
-        let share = |(client, train)| Share { name: format!("client {client}"), train, ..Share::default() };
+        let share = |(client, train)| ClientSamples {
+            name: format!("client {client}"),
+            train,
+            ..ClientSamples::default()
+        };
         let mut split =
             Self { clients: parts.into_iter().enumerate().map(share).collect(), ..Self::default() };
         split.left_out = missing(set.train.len(), split.clients.iter().map(|share| &*share.train));
@@ -60,7 +64,11 @@ impl Split {
         for client in &mut self.clients {
             let all = std::mem::take(&mut client.train);
             for (place, index) in (1..).zip(all) {
-                if place % HELD_EVERY == 0 { client.valid.push(index) } else { client.train.push(index) }
+                if place % VALIDATION_EVERY == 0 {
+                    client.valid.push(index);
+                } else {
+                    client.train.push(index);
+                }
             }
         }
         self
@@ -68,7 +76,7 @@ impl Split {
 
     /// What each device sees; its test part are the samples to report on.
     pub fn shards(&self, data: &Arc<DataSet>) -> Result<Vec<DeviceShard>, DataError> {
-        let shard = |share: &Share| {
+        let shard = |share: &ClientSamples| {
             DeviceShard::new(
                 data.clone(),
                 share.train.as_slice().into(),
@@ -81,9 +89,9 @@ impl Split {
 
     /// The same with validation samples in place of test samples.
     pub fn validation_shards(&self, data: &Arc<DataSet>) -> Result<Vec<DeviceShard>, DataError> {
-        let shard = |share: &Share| {
+        let shard = |share: &ClientSamples| {
             let (train, valid) = (share.train.as_slice().into(), share.valid.as_slice().into());
-            DeviceShard::new(data.clone(), train, valid, Held::Train)
+            DeviceShard::new(data.clone(), train, valid, TestSource::Train)
         };
         self.clients.iter().map(shard).collect()
     }
@@ -135,7 +143,7 @@ impl Split {
     pub(super) fn keep(
         &mut self,
         wanted: Option<usize>,
-        good: impl Fn(&Share) -> bool,
+        good: impl Fn(&ClientSamples) -> bool,
     ) -> Result<(), PartitionError> {
         let there = self.clients.iter().filter(|share| good(share)).count();
         let wanted = wanted.unwrap_or(there);
@@ -150,8 +158,8 @@ impl Split {
         for mut share in gone {
             self.left_out.append(&mut share.train);
             match self.held {
-                Held::Train => self.left_out.append(&mut share.test),
-                Held::Test => self.left_out_test.append(&mut share.test),
+                TestSource::Train => self.left_out.append(&mut share.test),
+                TestSource::Test => self.left_out_test.append(&mut share.test),
             }
         }
         self.left_out.sort_unstable();

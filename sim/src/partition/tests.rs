@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use client::data::{Part, Shard};
 use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
+use trainer::data::{DataSplit, Shard};
 
 use super::*;
-use crate::data::{Features, Places, known};
+use crate::data::{DataDirs, Features, known};
 
 /// Classes, groups and natural clients follow from a hash of the index.
 fn set(train: u32, test: u32, classes: u32) -> DataSet {
@@ -82,8 +82,8 @@ proptest! {
                 let own = split.clients.iter().flat_map(|share| [share.train.clone(), share.valid.clone()]);
                 let tests: Vec<Vec<u32>> = split.clients.iter().map(|share| share.test.clone()).collect();
                 let (from_train, from_test) = match split.held {
-                    Held::Train => (tests, Vec::new()),
-                    Held::Test => (Vec::new(), tests),
+                    TestSource::Train => (tests, Vec::new()),
+                    TestSource::Test => (Vec::new(), tests),
                 };
                 let seen = sorted(own.chain(from_train).chain([split.left_out.clone()]));
                 prop_assert_eq!(seen, (0..train).collect::<Vec<_>>());
@@ -117,10 +117,10 @@ fn test_data_follow_the_proportions_of_training() {
 
 #[test]
 fn fractions_of_groups_are_those_asked_for() {
-    let set = known::load("fedfb", &Places::default(), 3).unwrap();
+    let set = known::load("fedfb", &DataDirs::default(), 3).unwrap();
     let partition: Partition = "groups:medium".parse().unwrap();
     let split = partition.split(&set, Some(3), Testing::Proportional, 0).unwrap();
-    let view = View::new(&set, &partition, &split, 0);
+    let view = PartitionView::new(&set, &partition, &split, 0);
     let members = |group| view.clients.iter().map(|client| client.per_group[group]).sum::<usize>() as f64;
     for (client, shares) in view.clients.iter().zip([[0.5, 0.2], [0.3, 0.4], [0.2, 0.4]]) {
         for (group, share) in shares.into_iter().enumerate() {
@@ -159,7 +159,7 @@ fn a_floor_is_a_floor_and_its_absence_is_not() {
     let sizes = |text: &str| {
         let partition: Partition = text.parse().unwrap();
         let split = partition.split(&set, Some(30), Testing::HoldOut(0.0), 4).unwrap();
-        let view = View::new(&set, &partition, &split, 4);
+        let view = PartitionView::new(&set, &partition, &split, 4);
         (view.least, view.most, view.skew)
     };
     let (least, most, skew) = sizes("dirichlet:0.1");
@@ -174,7 +174,7 @@ fn a_floor_is_a_floor_and_its_absence_is_not() {
 
 #[test]
 fn what_can_not_be_divided_is_refused() {
-    let plain = known::load("mixture-32", &Places::default(), 0).unwrap();
+    let plain = known::load("mixture-32", &DataDirs::default(), 0).unwrap();
     let fail = |text: &str, clients| {
         let partition: Partition = text.parse().unwrap();
         partition.split(&plain, clients, Testing::default(), 0).unwrap_err().to_string()
@@ -204,5 +204,5 @@ fn a_thousand_shards_share_one_data_set() {
     let total: u32 = shards.iter().map(|shard| shard.train_len() + shard.test_len()).sum();
     assert_eq!(total, 20_000);
     let share = &split.clients[7];
-    assert_eq!(shards[7].label(Part::Test, 0), data.train.label(share.test[0], 0));
+    assert_eq!(shards[7].label(DataSplit::Test, 0), data.train.label(share.test[0], 0));
 }

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Partition, Share, Split};
+use super::{ClientSamples, Partition, Split};
 use crate::data::DataSet;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct View {
+pub struct PartitionView {
     pub data: String,
     pub partition: Partition,
     pub seed: u64,
@@ -39,11 +39,11 @@ pub struct ClientView {
     pub per_group: Vec<usize>,
 }
 
-impl View {
+impl PartitionView {
     pub fn new(set: &DataSet, partition: &Partition, split: &Split, seed: u64) -> Self {
         let labels: Vec<u32> = set.train.first_labels().collect();
         let groups: Vec<u32> = set.train.groups().iter().map(|&group| group.into()).collect();
-        let client = |share: &Share| ClientView {
+        let client = |share: &ClientSamples| ClientView {
             name: share.name.clone(),
             train: share.train.len(),
             valid: share.valid.len(),
@@ -91,12 +91,11 @@ fn skew(clients: &[ClientView]) -> f64 {
     clients.iter().map(of).sum()
 }
 
+/// How many samples have each of `len` keys; none where samples have no keys.
 fn count(samples: &[u32], keys: &[u32], len: usize) -> Vec<usize> {
     let mut counts = vec![0; len];
-    for key in samples.iter().filter_map(|&index| keys.get(index as usize)) {
-        if let Some(count) = counts.get_mut(*key as usize) {
-            *count += 1;
-        }
+    if !keys.is_empty() {
+        samples.iter().for_each(|&index| counts[keys[index as usize] as usize] += 1);
     }
     counts
 }

@@ -1,46 +1,37 @@
 //! A partition for people: as a table, a page, a picture.
 
-use std::fmt::{self, Write};
+use common::output::{table, wrap};
 
 use super::{
     PICTURE_STYLE, PLOT_STYLE, STYLE,
     markup::{Element, el},
-    number,
-    plot::{Stack, shares, shares_parts},
+    plot::{StackedColumns, shares, shares_parts},
 };
-use crate::partition::{ClientView, View};
+use crate::{
+    number,
+    partition::{ClientView, PartitionView},
+};
 
 /// Classes shown one by one in tables.
-const COLUMNS: usize = 12;
+const CLASSES: usize = 12;
+/// Letters of a class's name in the head of a table.
+const LETTERS: usize = 7;
 
-/// One line per client.
-pub fn partition_table(view: &View) -> String {
-    let mut out = String::new();
-    // Writing to a String does not fail.
-    let _ = write(&mut out, view);
-    out
-}
-
-fn write(out: &mut String, view: &View) -> fmt::Result {
-    writeln!(out, "{}\n", summary(view))?;
-    let wide = view.clients.iter().map(|client| client.name.chars().count()).max().unwrap_or(0).max(6);
-    write!(out, "{:<wide$} {:>8} {:>8} {:>8}", "client", "train", "valid", "test")?;
-    for column in columns(view) {
-        write!(out, " {:>7}", column.chars().take(7).collect::<String>())?;
-    }
-    writeln!(out)?;
+/// One line per client, in tables of so many columns of a terminal.
+pub fn partition_table(view: &PartitionView, columns: usize) -> String {
+    let mut rows = vec![["client", "train", "valid", "test"].map(String::from).to_vec()];
+    rows[0].extend(kinds(view).map(|kind| kind.chars().take(LETTERS).collect()));
     for client in &view.clients {
-        write!(out, "{:<wide$} {:>8} {:>8} {:>8}", client.name, client.train, client.valid, client.test)?;
-        for count in counts(view, client) {
-            write!(out, " {count:>7}")?;
-        }
-        writeln!(out)?;
+        let ClientView { name, train, valid, test, .. } = client;
+        let mut row = vec![name.clone(), train.to_string(), valid.to_string(), test.to_string()];
+        row.extend(counts(view, client).map(usize::to_string));
+        rows.push(row);
     }
-    Ok(())
+    format!("{}\n\n{}", wrap(&summary(view), 0, columns), table(&rows, 1, columns))
 }
 
-fn summary(view: &View) -> String {
-    let View { data, partition, seed, least, median, most, .. } = view;
+fn summary(view: &PartitionView) -> String {
+    let PartitionView { data, partition, seed, least, median, most, .. } = view;
     let left = match (view.left_out, view.left_out_test) {
         (0, _) => String::new(),
         (train, _) => format!("; {train} training samples are left out"),
@@ -54,37 +45,41 @@ fn summary(view: &View) -> String {
 }
 
 /// Names of classes and groups, as far as a table has room.
-fn columns(view: &View) -> impl Iterator<Item = &String> {
-    let classes = if view.classes.len() <= COLUMNS { &view.classes[..] } else { &[] };
+fn kinds(view: &PartitionView) -> impl Iterator<Item = &String> {
+    let classes = if view.classes.len() <= CLASSES { &view.classes[..] } else { &[] };
     classes.iter().chain(&view.groups)
 }
 
-fn counts<'a>(view: &View, client: &'a ClientView) -> impl Iterator<Item = &'a usize> {
-    let classes = if view.classes.len() <= COLUMNS { &client.per_class[..] } else { &[] };
+fn counts<'a>(view: &PartitionView, client: &'a ClientView) -> impl Iterator<Item = &'a usize> {
+    let classes = if view.classes.len() <= CLASSES { &client.per_class[..] } else { &[] };
     classes.iter().chain(&client.per_group)
 }
 
-fn stacks(view: &View) -> Vec<Stack<'_>> {
+fn stacks(view: &PartitionView) -> Vec<StackedColumns<'_>> {
     let of = |pick: fn(&ClientView) -> &[usize]| {
         view.clients.iter().map(|client| (&*client.name, pick(client))).collect()
     };
     let mut stacks =
-        vec![Stack { what: "class", kinds: &view.classes, clients: of(|client| &client.per_class) }];
+        vec![StackedColumns { what: "class", kinds: &view.classes, clients: of(|client| &client.per_class) }];
     if !view.groups.is_empty() {
-        stacks.push(Stack { what: "group", kinds: &view.groups, clients: of(|client| &client.per_group) });
+        stacks.push(StackedColumns {
+            what: "group",
+            kinds: &view.groups,
+            clients: of(|client| &client.per_group),
+        });
     }
     stacks
 }
 
 /// A complete HTML document: no network, no script.
-pub fn partition_html(view: &View) -> String {
+pub fn partition_html(view: &PartitionView) -> String {
     let title = format!("{} among {} clients: {}", view.data, view.clients.len(), view.partition);
     let head = el("head")
         .with(el("meta").set("charset", "utf-8"))
         .with(el("meta").set("name", "viewport").set("content", "width=device-width, initial-scale=1"))
         .with(el("title").text(&title))
         .with(el("style").text(PLOT_STYLE).text(STYLE));
-    let figure = |stack: &Stack<'_>| {
+    let figure = |stack: &StackedColumns<'_>| {
         let caption = format!("One column per client. Hover to read how many samples of a {}.", stack.what);
         el("section")
             .with(el("h2").text(format_args!("By {}", stack.what)))
@@ -102,7 +97,7 @@ pub fn partition_html(view: &View) -> String {
     format!("<!DOCTYPE html>\n{page}\n")
 }
 
-fn cards(view: &View) -> Element {
+fn cards(view: &PartitionView) -> Element {
     let card = |title: &str, big: String, note: &str| {
         el("div")
             .class("card")
@@ -122,12 +117,12 @@ fn cards(view: &View) -> Element {
     ])
 }
 
-fn rows(view: &View) -> Element {
+fn rows(view: &PartitionView) -> Element {
     let head = |name: &str| el("th").set("scope", "col").text(name);
     let titles = el("tr")
         .with(el("th").set("scope", "col").class("left").text("Client"))
         .all(["Train", "Valid", "Test"].map(head))
-        .all(columns(view).map(|name| head(name)));
+        .all(kinds(view).map(|name| head(name)));
     let row = |client: &ClientView| {
         let cell = |count: &usize| el("td").text(count);
         el("tr")
@@ -146,7 +141,7 @@ fn rows(view: &View) -> Element {
 }
 
 /// A complete SVG document.
-pub fn partition_picture(view: &View) -> String {
+pub fn partition_picture(view: &PartitionView) -> String {
     const HEAD: f64 = 52.0;
     let title = format!("{} among {} clients: {}", view.data, view.clients.len(), view.partition);
     let mut top = HEAD;
@@ -175,29 +170,31 @@ pub fn partition_picture(view: &View) -> String {
 
 #[cfg(test)]
 mod tests {
+    use common::output::COLUMNS;
+
     use super::*;
     use crate::{
-        data::{Places, known},
+        data::{DataDirs, known},
         partition::{Partition, Testing},
     };
 
-    fn view(data: &str, partition: &str, clients: Option<usize>) -> View {
-        let set = known::load(data, &Places::default(), 0).unwrap();
+    fn view(data: &str, partition: &str, clients: Option<usize>) -> PartitionView {
+        let set = known::load(data, &DataDirs::default(), 0).unwrap();
         let partition: Partition = partition.parse().unwrap();
         let split = partition.split(&set, clients, Testing::default(), 0).unwrap();
-        View::new(&set, &partition, &split, 0)
+        PartitionView::new(&set, &partition, &split, 0)
     }
 
     #[test]
     fn every_client_is_in_every_form() {
         let view = view("digits", "extreme", Some(25));
         let [table, page, picture] =
-            [partition_table(&view), partition_html(&view), partition_picture(&view)];
+            [partition_table(&view, COLUMNS), partition_html(&view), partition_picture(&view)];
         for client in 0..25 {
             let name = format!("client {client}");
             assert!(table.contains(&name) && page.contains(&name) && picture.contains(&name), "{name}");
         }
-        assert_eq!(table.lines().count(), 25 + 3);
+        assert_eq!(table.lines().filter(|line| line.starts_with("client")).count(), 25 + 1);
         assert!(page.starts_with("<!DOCTYPE html>") && picture.starts_with("<svg "));
         let page = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!page.contains("<script") && !page.contains("http"));
@@ -228,8 +225,8 @@ mod tests {
     fn many_classes_share_the_last_colour() {
         let kinds: Vec<String> = (0..30).map(|kind| format!("kind {kind}")).collect();
         let counts: Vec<usize> = (1..=30).collect();
-        let svg =
-            shares(&Stack { what: "class", kinds: &kinds, clients: vec![("one", &counts)] }).to_string();
+        let svg = shares(&StackedColumns { what: "class", kinds: &kinds, clients: vec![("one", &counts)] })
+            .to_string();
         assert!(svg.contains("19 others") && svg.contains("k11") && !svg.contains("k12"));
         assert!(svg.contains(&format!("one: {} of 465 class 19 others", (1..=19).sum::<usize>())));
     }

@@ -2,44 +2,46 @@
 
 use std::fmt::{self, Write};
 
+use common::output::{COLUMNS, wrap};
+
 use crate::data::{
     Overview, PartOverview,
-    known::{Listing, State, Sum},
+    known::{Availability, FileDigest, SetListing},
 };
 
 /// Every known set: where it is, or how to get it.
-pub fn sets_table(listings: &[Listing]) -> String {
+pub fn sets_table(listings: &[SetListing]) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.
     let _ = list(&mut out, listings);
     out
 }
 
-fn list(out: &mut String, listings: &[Listing]) -> fmt::Result {
+fn list(out: &mut String, listings: &[SetListing]) -> fmt::Result {
     let wide = listings.iter().map(|listing| listing.name.len()).max().unwrap_or(0);
-    writeln!(out, "{:<wide$}  {:>8} {:>8}  {:<8}  about", "name", "train", "test", "state")?;
+    writeln!(out, "{:<wide$} {:>7} {:>6} {:<8} about", "name", "train", "test", "state")?;
     let number = |count: Option<u32>| count.map_or("–".into(), |count| count.to_string());
     for listing in listings {
         let state = match &listing.state {
-            State::BuiltIn => "built in",
-            State::Found { .. } => "found",
-            State::Missing { .. } => "missing",
+            Availability::BuiltIn => "built in",
+            Availability::Found { .. } => "found",
+            Availability::Missing { .. } => "missing",
         };
         let (train, test) = (number(listing.train), number(listing.test));
-        writeln!(out, "{:<wide$}  {train:>8} {test:>8}  {state:<8}  {}", listing.name, listing.about)?;
+        let head = format!("{:<wide$} {train:>7} {test:>6} {state:<8} ", listing.name);
+        writeln!(out, "{head}{}", wrap(listing.about, head.chars().count(), COLUMNS))?;
+        let mut note = |text: &str| writeln!(out, "{:<wide$} {}", "", wrap(text, wide + 1, COLUMNS));
         match &listing.state {
-            State::BuiltIn => {}
-            State::Found { place, absent } => {
-                write!(out, "{:<wide$}  in {}", "", place.display())?;
-                writeln!(
-                    out,
-                    "{}",
-                    if absent.is_empty() { String::new() } else { format!(", without {}", some(absent)) }
-                )?;
+            Availability::BuiltIn => {}
+            Availability::Found { place, absent } if absent.is_empty() => {
+                note(&format!("in {}", place.display()))?;
             }
-            State::Missing { files, how } => {
-                writeln!(out, "{:<wide$}  no {}", "", some(files))?;
-                writeln!(out, "{:<wide$}  {how}", "")?;
+            Availability::Found { place, absent } => {
+                note(&format!("in {}, without {}", place.display(), some(absent)))?;
+            }
+            Availability::Missing { files, how } => {
+                note(&format!("no {}", some(files)))?;
+                note(how)?;
             }
         }
     }
@@ -55,13 +57,13 @@ fn some(names: &[&str]) -> String {
 }
 
 /// What is in a set, and the sums of its files.
-pub fn set_table(overview: &Overview, sums: &[Sum]) -> String {
+pub fn set_table(overview: &Overview, sums: &[FileDigest]) -> String {
     let mut out = String::new();
     let _ = describe(&mut out, overview, sums);
     out
 }
 
-fn describe(out: &mut String, overview: &Overview, sums: &[Sum]) -> fmt::Result {
+fn describe(out: &mut String, overview: &Overview, sums: &[FileDigest]) -> fmt::Result {
     let Overview { name, shape, classes, targets, tokens, train, test, groups, clients, bytes, .. } =
         overview;
     let shape = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
@@ -99,7 +101,7 @@ fn describe(out: &mut String, overview: &Overview, sums: &[Sum]) -> fmt::Result 
 
 fn write_classes(out: &mut String, overview: &Overview, parts: [&PartOverview; 2]) -> fmt::Result {
     for class in 0..overview.classes as usize {
-        let [train, test] = parts.map(|part| part.per_class.get(class).copied().unwrap_or(0));
+        let [train, test] = parts.map(|part| part.per_class[class]);
         if train + test > 0 {
             let name = overview.class_names.get(class).map_or(String::new(), |name| format!(" ({name})"));
             writeln!(out, "  class  {class}{name}: {train} train, {test} test")?;
@@ -111,13 +113,14 @@ fn write_classes(out: &mut String, overview: &Overview, parts: [&PartOverview; 2
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Places, known};
+    use crate::data::{DataDirs, known};
 
     #[test]
     fn the_list_says_where_or_how() {
-        let places = Places(vec![]);
-        let listings: Vec<Listing> = known::ALL.iter().map(|known| known.listing(&places)).collect();
-        let text = sets_table(&listings);
+        let places = DataDirs(vec![]);
+        let listings: Vec<SetListing> = known::ALL.iter().map(|known| known.listing(&places)).collect();
+        // Without the line breaks of the table.
+        let text = sets_table(&listings).split_whitespace().collect::<Vec<_>>().join(" ");
         for known in known::ALL {
             assert!(text.contains(known.name) && text.contains(known.how), "{}", known.name);
         }
@@ -125,11 +128,11 @@ mod tests {
 
     #[test]
     fn a_set_is_described() {
-        let set = known::load("digits", &Places::default(), 0).unwrap();
+        let set = known::load("digits", &DataDirs::default(), 0).unwrap();
         let text = set_table(&Overview::new(&set), &[]);
         assert!(text.contains("8x8 numbers, 10 classes"), "{text}");
         assert!(text.contains("class  0: 376 train, 178 test") && text.contains("features 0 to 1"), "{text}");
-        let set = known::load("eagle", &Places::default(), 0).unwrap();
+        let set = known::load("eagle", &DataDirs::default(), 0).unwrap();
         let text = set_table(&Overview::new(&set), &[]);
         assert!(text.contains("3 natural clients with 100 to 100"), "{text}");
     }

@@ -1,30 +1,6 @@
-//! Figures by name: what they are called, how they are written, and which way is good.
-//!
-//! Beside those of [`Final::figure`](crate::results::Final::figure) a unit has `cost.bytes`, `cost.bytes_up`,
-//! `cost.bytes_down`, `cost.seconds` (virtual), `cost.busy_s` and `cost.joules`.
+//! How figures are titled and written, and which way is good. `lookup` says which names there are.
 
-use crate::{
-    report::number,
-    results::{TierCost, UnitResult},
-};
-
-/// Of one unit; `None` if it has no such figure or the figure is no number.
-pub fn read(unit: &UnitResult, name: &str) -> Option<f64> {
-    let sum = |of: fn(&TierCost) -> f64| {
-        let tiers = &unit.account.tiers;
-        (!tiers.is_empty()).then(|| tiers.iter().map(of).sum::<f64>())
-    };
-    let value = match name {
-        "cost.bytes" => sum(|tier| (tier.bytes_up + tier.bytes_down) as f64),
-        "cost.bytes_up" => sum(|tier| tier.bytes_up as f64),
-        "cost.bytes_down" => sum(|tier| tier.bytes_down as f64),
-        "cost.busy_s" => sum(|tier| tier.busy_s),
-        "cost.joules" => sum(|tier| tier.joules),
-        "cost.seconds" => Some(unit.account.seconds),
-        _ => unit.last.figure(name),
-    };
-    value.filter(|value| value.is_finite())
-}
+use crate::number;
 
 /// For people.
 pub fn title(name: &str) -> String {
@@ -148,7 +124,6 @@ mod tests {
     use common::metrics::Spread;
 
     use super::*;
-    use crate::claims::tests::unit;
 
     #[test]
     fn figures_are_written_in_their_unit() {
@@ -166,15 +141,5 @@ mod tests {
                 && !high_is_good("groups.dp")
         );
         assert_eq!(title("tier.3.loss"), "loss of tier 3");
-    }
-
-    #[test]
-    fn costs_are_sums_over_tiers() {
-        let mut unit = unit("a", 1, &[]);
-        assert_eq!(read(&unit, "cost.bytes"), None);
-        let tier = TierCost { bytes_up: 3, bytes_down: 4, busy_s: 0.5, ..Default::default() };
-        unit.account.tiers = vec![tier; 2];
-        assert_eq!(read(&unit, "cost.bytes"), Some(14.0));
-        assert_eq!(read(&unit, "cost.busy_s"), Some(1.0));
     }
 }

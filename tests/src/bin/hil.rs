@@ -3,7 +3,6 @@
 //! ```text
 //! hil                                   the fleet of tests/hil/boards with both strategies
 //! hil --board /dev/ttyACM0=stm32f407    the same with a real board in place of an emulated one
-//! hil figures                           instructions, flash and RAM of every kind of board
 //! hil images --rounds 30                a CNN for 28x28 images on boards with 128 KB
 //! hil faults --cases 1000               emulated boards on bad lines
 //! hil faults --in-process 100000        the same code in one process, in virtual time
@@ -13,18 +12,17 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
-use client::host::board::Board;
+use fairtier::demo::DemoOptions;
 use fleet::{
     hil::{
         self,
         boards::BenchBoard,
         faults::{self, Badness},
-        figures, images, report,
+        images, report,
         run::{self, Boards, Outcome},
     },
     seeds::for_seeds,
 };
-use sim::demo::DemoOptions;
 
 /// Boards, emulated or real, and Linux clients in one fleet.
 #[derive(Parser, Debug)]
@@ -49,11 +47,6 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Instructions, flash and RAM of every kind of emulated board
-    Figures {
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
-    },
     /// A CNN for 28x28 images: two boards with 128 KB of RAM and two Linux clients, 160 images each
     Images {
         #[arg(long, default_value_t = 30)]
@@ -78,23 +71,9 @@ enum Command {
     },
 }
 
-#[derive(clap::ValueEnum, Copy, Clone, PartialEq, Eq, Debug)]
-enum Format {
-    Text,
-    Json,
-}
-
 fn main() {
     let cli = Cli::parse();
     match cli.command {
-        Some(Command::Figures { format }) => {
-            let emulated = Board::all().into_iter().filter(|board| board.machine.is_some());
-            let figures: Vec<_> = emulated.map(|board| figures::measure(&board)).collect();
-            match format {
-                Format::Text => print!("{}", figures::table(&figures)),
-                Format::Json => println!("{}", figures::json(&figures)),
-            }
-        }
         Some(Command::Images { rounds, seed, data, hosts }) => {
             images(rounds, seed, data.as_deref(), hosts);
         }

@@ -4,14 +4,14 @@ use chacha20::{R20, hchacha};
 use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit};
 use common::{
     DeviceId,
-    sealed::{CHALLENGE, HAIL, Heard, Key, Nonce, REFUSED, SEAL_HEAD, SEALED, STRANGER, SealError},
+    sealed::{CHALLENGE, HAIL, InitiatorEvent, Key, Nonce, REFUSED, SEAL_HEAD, SEALED, STRANGER, SealError},
 };
 
 const TAG: usize = 16;
 
 /// The board's end.
 #[derive(Debug)]
-pub struct Caller {
+pub struct Initiator {
     device: DeviceId,
     key: Key,
     nonce: Nonce,
@@ -19,7 +19,7 @@ pub struct Caller {
     open: Option<(Key, u32, u32)>,
 }
 
-impl Caller {
+impl Initiator {
     pub fn new(device: DeviceId, key: Key, nonce: Nonce) -> Self {
         Self { device, key, nonce, open: None }
     }
@@ -48,7 +48,7 @@ impl Caller {
         Some(SEAL_HEAD + len + TAG)
     }
 
-    pub fn handle<'a>(&mut self, packet: &'a mut [u8]) -> Heard<'a> {
+    pub fn handle<'a>(&mut self, packet: &'a mut [u8]) -> InitiatorEvent<'a> {
         match (&mut self.open, packet[0]) {
             (None, CHALLENGE) => {
                 let first = hchacha::<R20>(&self.key.into(), &self.nonce.into());
@@ -59,15 +59,15 @@ impl Caller {
                 let proof =
                     cipher(&key).decrypt_inout_detached(&nonce(1, 0), &hail, nothing.into(), &tag.into());
                 if proof.is_err() {
-                    return Heard::Rejected(SealError::Forged);
+                    return InitiatorEvent::Rejected(SealError::Forged);
                 }
                 self.open = Some((key, 0, 0));
-                Heard::Connected
+                InitiatorEvent::Connected
             }
             (Some((key, _, received)), SEALED) => {
                 let counter = u32::from_le_bytes(packet[1..SEAL_HEAD].try_into().unwrap());
                 if counter <= *received {
-                    return Heard::Rejected(SealError::Replayed);
+                    return InitiatorEvent::Rejected(SealError::Replayed);
                 }
                 let (frame, tag) = packet[SEAL_HEAD..].split_last_chunk_mut::<TAG>().unwrap();
                 let tag = (*tag).into();
@@ -75,17 +75,17 @@ impl Caller {
                     .decrypt_inout_detached(&nonce(1, counter), &[], (&mut *frame).into(), &tag)
                     .is_err()
                 {
-                    return Heard::Rejected(SealError::Forged);
+                    return InitiatorEvent::Rejected(SealError::Forged);
                 }
                 *received = counter;
-                Heard::Frame(frame)
+                InitiatorEvent::Frame(frame)
             }
             (Some(_), STRANGER) => {
                 self.open = None;
-                Heard::Lost
+                InitiatorEvent::Lost
             }
-            (None, REFUSED) => Heard::Refused(u16::from_le_bytes([packet[1], packet[2]]).into()),
-            _ => Heard::Nothing,
+            (None, REFUSED) => InitiatorEvent::Refused(u16::from_le_bytes([packet[1], packet[2]]).into()),
+            _ => InitiatorEvent::Nothing,
         }
     }
 }

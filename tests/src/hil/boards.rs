@@ -6,10 +6,12 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use client::host::board::{Board, pack_shard, refreshed_page};
+use client::host::board::{Board, pack_shard, refreshed_identity};
 use common::privacy::Privacy;
+use fairtier::demo::FleetDevice;
 use serde::Deserialize;
-use sim::demo::FleetDevice;
+
+use crate::tools;
 
 /// One board of the bench.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -51,6 +53,16 @@ pub fn images() -> PathBuf {
     target
 }
 
+/// Whether boards can be emulated here. If not, the running test is left out, or fails under `./test`.
+pub fn can_run() -> bool {
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/firmware/mps2-an386.elf");
+    if !image.exists() {
+        tools::leave_out("target/firmware has no images; run scripts/firmware, or ./test");
+        return false;
+    }
+    tools::find(&["qemu-system-arm"], "qemu-system-arm").is_some()
+}
+
 /// An emulated board that is running; it does not outlive this.
 #[derive(Debug)]
 pub struct Emulated {
@@ -67,12 +79,12 @@ impl Drop for Emulated {
 impl Emulated {
     /// Starts `board` with this identity and these samples, its UART connected to the socket at `serial`.
     /// Its monitor is the socket `monitor` in `dir`.
-    pub fn start(board: &Board, dir: &Path, page: &[u8], shard: &[u8], serial: &str) -> Self {
-        let (page_file, shard_file) = (dir.join("page"), dir.join("shard"));
+    pub fn start(board: &Board, dir: &Path, identity: &[u8], shard: &[u8], serial: &str) -> Self {
+        let (identity_file, shard_file) = (dir.join("identity"), dir.join("shard"));
         fs::create_dir_all(dir).unwrap();
-        fs::write(&page_file, refreshed_page(page, Privacy::default()).unwrap()).unwrap();
+        fs::write(&identity_file, refreshed_identity(identity, Privacy::default()).unwrap()).unwrap();
         fs::write(&shard_file, shard).unwrap();
-        let mut args = board.qemu(&board.image(&images()), &page_file, &shard_file, serial).unwrap();
+        let mut args = board.qemu(&board.image(&images()), &identity_file, &shard_file, serial).unwrap();
         let monitor = args.iter().position(|arg| arg == "-monitor").unwrap();
         args[monitor + 1] = format!("unix:{},server=on,wait=off", dir.join("monitor").display()).into();
         let mut qemu = Command::new("qemu-system-arm");

@@ -1,7 +1,7 @@
 //! Boards on bad lines: bytes that are lost, flipped or repeated, packets that are lost or repeated, boards
 //! that are reset, bridges that start anew.
 //!
-//! [`in_process`] is one seeded case with the whole stack (Session, seal, line, Gate, Coordinator, RoundWorker) in
+//! [`in_process`] is one seeded case with the whole stack (Session, seal, line, Responder, Coordinator, RoundWorker) in
 //! virtual time, [`Noise`] is for emulated boards. The claim is the same: the run comes to its end, and its
 //! model is, bit for bit, that of a run without faults. So no hang, and no wrong update was accepted.
 
@@ -12,7 +12,7 @@ use std::{
 
 use aggregator::{
     config::Config,
-    run::{Run, Surroundings},
+    run::{Run, RunEnvironment},
     store::MemoryStore,
     worker::{Reply, RoundWorker},
 };
@@ -30,7 +30,9 @@ use common::{
     Budget, DeviceId, Instant,
     privacy::Privacy,
     rng::{Rng, derive},
-    sealed::{Gate, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, STRANGER},
+    sealed::{
+        BoardIdentity, MAX_PLAIN, Nonces, Responder, ResponderEvent, SEAL_HEAD, SEAL_OVERHEAD, STRANGER,
+    },
     transfer::LinkLimits,
 };
 use coordinator::{Action, Coordinator, fleet::ConnId};
@@ -114,11 +116,11 @@ struct Case {
     badness: Badness,
     rng: Rng,
     now: u64,
-    page: Page,
+    identity: BoardIdentity,
     shard: VecShard,
     device: SerialDevice<HeapArena, 16>,
     starts: u64,
-    gate: Gate,
+    responder: Responder,
     decoder: Decoder<{ MAX_PACKET + 4 }>,
     conn: Option<ConnId>,
     conns: u64,
@@ -134,26 +136,26 @@ impl Case {
         static CONFIGURED: OnceLock<Config> = OnceLock::new();
         let config = CONFIGURED.get_or_init(|| Config::parse(CONFIG).unwrap());
         let (store, now) = (Box::new(MemoryStore::new()), Instant::ZERO);
-        let around = Surroundings { store, limits: LinkLimits::QUIC, dir: None, observer: None, now };
+        let around = RunEnvironment { store, limits: LinkLimits::QUIC, dir: None, observer: None, now };
         let Run { coordinator, worker } =
             Run::open(&strategies::Registry::standard(), config, around).unwrap();
-        let page = Page {
+        let identity = BoardIdentity {
             device: "board".parse().unwrap(),
             key: [9; 32],
             seed: [4; 16],
             privacy: Privacy::default(),
         };
         let shard = shard(0, 8);
-        let device = board(&page, &shard, 0);
+        let device = board(&identity, &shard, 0);
         Self {
             badness,
             rng: Rng::new(derive(seed, 2)),
             now: 0,
-            page,
+            identity,
             shard,
             device,
             starts: 0,
-            gate: Gate::default(),
+            responder: Responder::default(),
             decoder: Decoder::default(),
             conn: None,
             conns: 0,
@@ -211,13 +213,13 @@ impl Case {
     /// Nothing of what the board was doing survives, nor what was on its way to it.
     fn reset_device(&mut self) {
         self.starts += 1;
-        self.device = board(&self.page, &self.shard, self.starts);
+        self.device = board(&self.identity, &self.shard, self.starts);
         self.to_device.clear();
     }
 
     fn restart_bridge(&mut self) {
         let now = self.time();
-        self.gate = Gate::default();
+        self.responder = Responder::default();
         self.decoder = Decoder::default();
         self.to_gate.clear();
         if let Some(conn) = self.conn.take() {
@@ -232,22 +234,22 @@ impl Case {
         self.to_device.push_back((self.now + 1, bytes));
     }
 
-    /// Bridge and gate.
+    /// Bridge and responder.
     fn hear(&mut self, bytes: &[u8]) {
         let packets: Vec<Vec<u8>> =
             bytes.iter().filter_map(|&byte| Some(self.decoder.push(byte)?.ok()?.to_vec())).collect();
         for mut packet in packets {
-            let (mut reply, key, fresh) = ([0; MAX_PLAIN], self.page.key, self.rng.next_u64());
+            let (mut reply, key, fresh) = ([0; MAX_PLAIN], self.identity.key, self.rng.next_u64());
             let nonce = || {
                 let mut nonce = [0; 16];
                 nonce[..8].copy_from_slice(&fresh.to_le_bytes());
                 nonce
             };
             let key_of = |device: &DeviceId| (device.as_str() == "board").then_some(key);
-            match self.gate.handle(&mut packet, &mut reply, key_of, nonce) {
-                Knock::Nothing | Knock::Rejected(_) => {}
-                Knock::Reply(len) => self.say(&reply[..len]),
-                Knock::Frame { device, fresh, frame } => {
+            match self.responder.handle(&mut packet, &mut reply, key_of, nonce) {
+                ResponderEvent::Nothing | ResponderEvent::Rejected(_) => {}
+                ResponderEvent::Reply(len) => self.say(&reply[..len]),
+                ResponderEvent::Frame { device, fresh, frame } => {
                     let (now, frame) = (Instant::from_millis(self.now), frame.to_vec());
                     if fresh {
                         self.conns += 1;
@@ -281,7 +283,7 @@ impl Case {
         {
             let mut packet = vec![0; frame.len() + SEAL_OVERHEAD];
             packet[SEAL_HEAD..SEAL_HEAD + frame.len()].copy_from_slice(&frame);
-            let len = self.gate.seal(&mut packet, frame.len()).unwrap();
+            let len = self.responder.seal(&mut packet, frame.len()).unwrap();
             self.say(&packet[..len]);
         }
     }
@@ -294,13 +296,17 @@ fn arrived(line: &mut VecDeque<(u64, Vec<u8>)>, now: u64) -> Option<Vec<u8>> {
     line.pop_front().map(|(_, bytes)| bytes)
 }
 
-fn board(page: &Page, shard: &VecShard, starts: u64) -> SerialDevice<HeapArena, 16> {
+fn board(identity: &BoardIdentity, shard: &VecShard, starts: u64) -> SerialDevice<HeapArena, 16> {
     let budget = Budget { ram: 16 << 10, ..Budget::UNLIMITED };
-    let profile =
-        Profile { device: page.device.clone(), budget, data: shard.summary(), privacy: Privacy::default() };
+    let profile = Profile {
+        device: identity.device.clone(),
+        budget,
+        data: shard.summary(),
+        privacy: Privacy::default(),
+    };
     let limits = serial::limits(256);
-    let nonces = Nonces::new(page.seed, starts << 32);
-    SerialDevice::new(page.clone(), profile, "host", HeapArena::new(budget.ram), limits, nonces)
+    let nonces = Nonces::new(identity.seed, starts << 32);
+    SerialDevice::new(identity.clone(), profile, "host", HeapArena::new(budget.ram), limits, nonces)
 }
 
 /// What happens to emulated boards during a run.

@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use aggregator::config::Config;
-use client::data::{Part, Samples, digits, load};
+use client::data::{DataSplit, Samples, digits, load};
 use common::rng::{Rng, derive};
-use sim::demo::{Fleet, FleetDevice};
+use fairtier::demo::{Fleet, FleetDevice};
 
 use super::{boards::BenchBoard, run};
 
@@ -72,7 +72,7 @@ fn scaled(samples: &Samples) -> Samples {
 
 /// The built-in digits, drawn at 28x28 by linear interpolation between the centres of their pixels.
 fn enlarged() -> Samples {
-    let small = Samples::of(&digits::all(), Part::Train).unwrap();
+    let small = Samples::of(&digits::all(), DataSplit::Train).unwrap();
     let mut features = Vec::with_capacity(small.len() * SIDE * SIDE);
     // Where a pixel lies among the old ones, and its share of the one behind.
     let place = |at: usize| {

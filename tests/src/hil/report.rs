@@ -2,14 +2,14 @@
 
 use std::{fs, io, path::Path};
 
-use sim::{
-    demo::{DemoOptions, DemoResult, Fleet},
-    report::{BoardLine, bench_html, bench_markdown},
+use client::host::footprint::Footprint;
+use fairtier::demo::{
+    DemoOptions, DemoResult, Fleet,
+    report::{BoardUsage, boards_html, boards_markdown},
 };
 
 use super::{
-    boards::BenchBoard,
-    figures::{self, Figures},
+    boards::{BenchBoard, images},
     run::Outcome,
 };
 
@@ -20,23 +20,24 @@ pub fn result(options: &DemoOptions, fleet: &Fleet, outcomes: &[Outcome]) -> Dem
 }
 
 /// Every board with what it has and what it used.
-pub fn lines(boards: &[BenchBoard], fleet: &Fleet, outcomes: &[Outcome]) -> Vec<BoardLine> {
+pub fn lines(boards: &[BenchBoard], fleet: &Fleet, outcomes: &[Outcome]) -> Vec<BoardUsage> {
     let line = |bench: &BenchBoard| {
         let board = bench.board();
-        let measured: Option<Figures> = bench.is_emulated().then(|| figures::measure(&board));
+        let measured =
+            bench.is_emulated().then(|| Footprint::measure(&board, &images()).expect("a footprint"));
         let used = || outcomes.iter().filter_map(|outcome| outcome.carried.get(&bench.device));
         let tier = fleet.devices.iter().find(|device| device.device.as_str() == bench.device);
-        BoardLine {
+        BoardUsage {
             device: bench.device.clone(),
             board: board.name.clone(),
             core: board.core.clone(),
             port: bench.port.clone(),
             tier: tier.map_or(0, |device| device.tier),
-            flash: measured.as_ref().map(|figures| figures.flash),
-            ram: measured.as_ref().map(|figures| figures.ram),
+            flash: measured.as_ref().map(|footprint| footprint.image.flash),
+            ram: measured.as_ref().map(|footprint| footprint.image.ram),
             stack: used().filter_map(|used| used.stack).max(),
-            instructions: measured.as_ref().map(|figures| figures.instructions),
-            model: measured.as_ref().map(|figures| format!("64-{}-10", figures.hidden)),
+            instructions: measured.as_ref().map(|footprint| footprint.instructions),
+            model: measured.as_ref().map(Footprint::model),
             down: used().map(|used| used.down).sum(),
             up: used().map(|used| used.up).sum(),
             seconds: used().map(|used| used.seconds()).sum(),
@@ -46,10 +47,10 @@ pub fn lines(boards: &[BenchBoard], fleet: &Fleet, outcomes: &[Outcome]) -> Vec<
 }
 
 /// Writes `report.html`, `report.md` and `report.json` into a directory.
-pub fn write(dir: &Path, result: &DemoResult, boards: &[BoardLine]) -> io::Result<()> {
+pub fn write(dir: &Path, result: &DemoResult, boards: &[BoardUsage]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
-    fs::write(dir.join("report.html"), bench_html(result, boards))?;
-    fs::write(dir.join("report.md"), bench_markdown(result, boards))?;
+    fs::write(dir.join("report.html"), boards_html(result, boards))?;
+    fs::write(dir.join("report.md"), boards_markdown(result, boards))?;
     let json = serde_json::json!({ "result": result, "boards": boards });
     fs::write(dir.join("report.json"), serde_json::to_string_pretty(&json)?)
 }

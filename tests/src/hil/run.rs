@@ -14,14 +14,14 @@ use client::{
     host::{
         Client, Identity,
         board::Arithmetic,
-        bridge::{Bridge, Carried, Ledger, port::PortSpec},
+        bridge::{BoardTraffic, Bridge, Traffic, port::PortSpec},
         provision::{ProvisionError, provision},
     },
     train::Portable,
 };
-use common::{Budget, privacy::Privacy, sealed::Page};
+use common::{Budget, privacy::Privacy, sealed::BoardIdentity};
 use coordinator::report::RoundReport;
-use sim::demo::{Fleet, FleetDevice};
+use fairtier::demo::{Fleet, FleetDevice};
 use tokio::{
     net::{UnixListener, UnixStream},
     task::JoinSet,
@@ -50,7 +50,7 @@ pub struct Outcome {
     pub parameters: Vec<f32>,
     pub seconds: f64,
     /// What went over the lines of boards.
-    pub carried: BTreeMap<String, Carried>,
+    pub carried: BTreeMap<String, BoardTraffic>,
 }
 
 impl Outcome {
@@ -130,16 +130,16 @@ async fn run_async(
         let board = boards.iter().find(|board| board.device == device.device.as_str());
         match board {
             Some(bench) if who == Boards::Real => {
-                let page = authority.enroll_serial(&device.device).unwrap();
+                let identity = authority.enroll_serial(&device.device).unwrap();
                 if bench.is_emulated() {
                     emulated.push((
                         bench.board(),
                         dir.path().join(device.device.as_str()),
-                        page,
+                        identity,
                         shard_file(device),
                     ));
                 } else {
-                    flash(bench, dir.path(), &page, device);
+                    flash(bench, dir.path(), &identity, device);
                     ports.push(bench.port.parse().unwrap());
                 }
             }
@@ -149,20 +149,20 @@ async fn run_async(
             }
         }
     }
-    let ledger = Ledger::default();
+    let traffic = Traffic::default();
     let bridge = Bridge {
         server: server.address(),
         identity: identity(&authority, "bridge"),
         ports,
         ask: Some(Duration::from_secs(2)),
-        leave_after: client::host::refusals::PATIENCE,
-        ledger: ledger.clone(),
+        leave_after: client::host::refusals::LEAVE_AFTER,
+        traffic: traffic.clone(),
     };
     tasks.spawn(async move { bridge.run(std::future::pending()).await.unwrap() });
     tokio::time::sleep(Duration::from_millis(300)).await;
     let socket = dir.path().join("boards.sock");
     let mut running = vec![];
-    for (number, (board, dir, page, shard)) in emulated.iter().enumerate() {
+    for (number, (board, dir, identity, shard)) in emulated.iter().enumerate() {
         std::fs::create_dir_all(dir).unwrap();
         let own = dir.join("line");
         let listen = || tokio::net::UnixListener::bind(&own).unwrap();
@@ -173,11 +173,11 @@ async fn run_async(
                 (&own, &shard[..])
             }
             Lines::Provisioned => {
-                tasks.spawn(provision_first(listen(), page.clone(), shard.clone(), socket.clone()));
+                tasks.spawn(provision_first(listen(), identity.clone(), shard.clone(), socket.clone()));
                 (&own, &[0xff][..])
             }
         };
-        running.push(Emulated::start(board, dir, page, baked, &format!("unix:{}", serial.display())));
+        running.push(Emulated::start(board, dir, identity, baked, &format!("unix:{}", serial.display())));
     }
     if let Lines::Bad(noise) = lines {
         let monitors = emulated.iter().map(|(_, dir, ..)| dir.join("monitor")).collect();
@@ -190,34 +190,34 @@ async fn run_async(
     finished.expect("the run takes half an hour already");
     let reports = std::mem::take(&mut *reports.lock().unwrap());
     let parameters = parameters(&dir.path().join("model.onnx"));
-    let carried = std::mem::take(&mut *ledger.lock().unwrap());
+    let carried = std::mem::take(&mut *traffic.lock().unwrap());
     Outcome { reports, parameters, seconds: started.elapsed().as_secs_f64(), carried }
 }
 
 /// Gives a board its samples, then connects it to the bridge.
-async fn provision_first(board: UnixListener, page: Vec<u8>, shard: Vec<u8>, bridge: PathBuf) {
+async fn provision_first(board: UnixListener, identity: Vec<u8>, shard: Vec<u8>, bridge: PathBuf) {
     let (mut board, _) = board.accept().await.unwrap();
-    let page = Page::decode(&page).unwrap();
+    let identity = BoardIdentity::decode(&identity).unwrap();
     // Without the board's key nothing is taken.
-    let other = Page { key: [0; 32], ..page.clone() };
+    let other = BoardIdentity { key: [0; 32], ..identity.clone() };
     let refused = provision(&mut board, &other, &shard, |_| {}).await.unwrap_err();
     assert!(matches!(refused, ProvisionError::OtherKey(_)), "{refused}");
     // More than the board has room for is refused with the figures, and does no harm.
-    let refused = provision(&mut board, &page, &vec![0; 1 << 20], |_| {}).await.unwrap_err();
+    let refused = provision(&mut board, &identity, &vec![0; 1 << 20], |_| {}).await.unwrap_err();
     assert!(matches!(refused, ProvisionError::Room { need: 0x10_0000, have: 1.. }), "{refused}");
-    provision(&mut board, &page, &shard, |_| {}).await.unwrap();
+    provision(&mut board, &identity, &shard, |_| {}).await.unwrap();
     let mut bridge = UnixStream::connect(bridge).await.unwrap();
     let _ = tokio::io::copy_bidirectional(&mut board, &mut bridge).await;
 }
 
-fn flash(bench: &BenchBoard, dir: &Path, page: &[u8], device: &FleetDevice) {
+fn flash(bench: &BenchBoard, dir: &Path, identity: &[u8], device: &FleetDevice) {
     let board = bench.board();
     let dir = dir.join(&bench.device);
     std::fs::create_dir_all(&dir).unwrap();
-    std::fs::write(dir.join("page"), page).unwrap();
+    std::fs::write(dir.join("identity"), identity).unwrap();
     std::fs::write(dir.join("shard"), shard_file(device)).unwrap();
     let image = board.image(&super::boards::images());
-    board.download(&image, &dir.join("page"), &dir.join("shard")).unwrap();
+    board.download(&image, &dir.join("identity"), &dir.join("shard")).unwrap();
 }
 
 fn identity(authority: &Authority, name: &str) -> Identity {
@@ -233,7 +233,7 @@ fn client(server: &Server, authority: &Authority, device: &FleetDevice) -> Clien
     };
     Client {
         silence: client::host::SILENCE,
-        leave_after: client::host::refusals::PATIENCE,
+        leave_after: client::host::refusals::LEAVE_AFTER,
         server: server.address(),
         identity: identity(authority, device.device.as_str()),
         profile,

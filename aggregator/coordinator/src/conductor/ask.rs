@@ -1,7 +1,7 @@
-//! The next exchange of a round: asks the strategy, and says what every device is told.
+//! The next exchange of a round: asks the strategy, and forms the task of every device.
 
 use common::{
-    DeviceId, Tier,
+    DeviceId, ExchangeId, Tier,
     brief::{Brief, Objective, Product},
     message::{Alone, Task},
     rng,
@@ -10,14 +10,18 @@ use common::{
 use strategies::{
     combine::{direction, weighted_mean},
     error::CombineError,
-    guard::Scaled,
+    guard::ScaledUpdates,
     strategy::{Ask, Exchange, Kind},
 };
 
-use super::{Conductor, Deliveries, Open, Reading};
-use crate::{announcement::Announcement, published::publish};
+use super::{Conductor, Deliveries, OpenRound, Reading};
+use crate::{
+    announcement::{Announcement, AskedDevice},
+    published::publish,
+    record::DeviceInTier,
+};
 
-/// More exchanges in a round would mean that a strategy goes in circles.
+/// A strategy that asks for more exchanges in a round never ends it.
 const MAX_EXCHANGES: usize = 8;
 
 impl Conductor {
@@ -31,20 +35,17 @@ impl Conductor {
         else {
             return Ok(None);
         };
-        let (round, number) = (open.record.number, open.made.len());
-        let made = &open.made;
-        let complete = complete(open);
-        let names: Vec<_> = complete.iter().map(|(device, _)| device.clone()).collect();
+        let (round, made) = (open.record.round, &open.made);
+        let complete: Vec<&DeviceInTier> = complete(open).collect();
+        let names: Vec<_> = complete.iter().map(|selected| selected.device.clone()).collect();
         let Some(ask) = self.run.method.strategy.next(made, &names).filter(|_| !complete.is_empty()) else {
             return Ok(None);
         };
-        let seats = complete
-            .into_iter()
-            .filter_map(|(device, tier)| {
-                let task = self.task(&ask, (&device, tier), made, round, lr)?;
-                Some((device, tier, task))
-            })
-            .collect();
+        let asked = complete.into_iter().filter_map(|DeviceInTier { device, tier }| {
+            let task = self.task(&ask, device, *tier, made, round, lr)?;
+            Some(AskedDevice { device: device.clone(), tier: *tier, task })
+        });
+        let asked = asked.collect();
         let of = |kind: Kind| made.iter().rposition(|exchange| exchange.kind == kind);
         let wanted = match &ask {
             Ask::Train { guide: Some(weights) } => of(Kind::Gradients).map(|at| (at, Some(weights))),
@@ -54,8 +55,9 @@ impl Conductor {
         let guide = match wanted {
             Some((at, weights)) => {
                 let (cohort, strategy) = (&made[at].cohort, &*self.run.method.strategy);
-                let read = deliveries.read(round, at as u8, Reading::Past).map_err(CombineError::Read)?;
-                let mut updates = Scaled::new(read, &open.found[at].verdict.scales);
+                let asked = ExchangeId { round, exchange: at as u8 };
+                let read = deliveries.read(asked, Reading::Past).map_err(CombineError::Read)?;
+                let mut updates = ScaledUpdates::new(read, &open.findings[at].inspection.scales);
                 let vector = match weights {
                     Some(weights) => weighted_mean(strategy, weights, cohort, &mut updates)?,
                     None => direction(strategy, cohort, &mut updates)?,
@@ -65,20 +67,22 @@ impl Conductor {
             }
             None => vec![],
         };
-        Ok(Some(Announcement { round, number: number as u8, kind: ask.kind(), lr, seats, guide }))
+        let id = ExchangeId { round, exchange: made.len() as u8 };
+        Ok(Some(Announcement { id, kind: ask.kind(), lr, asked, guide }))
     }
 
-    /// What a device is told; `None` if it is not asked.
+    /// The task of a device; `None` if it is not asked.
     fn task(
         &self,
         ask: &Ask,
-        (device, tier): (&DeviceId, Tier),
+        device: &DeviceId,
+        tier: Tier,
         made: &[Exchange],
         round: u32,
         lr: f32,
     ) -> Option<Task> {
         let seed = device_seed(self.run.settings.seed, round, device);
-        let codec = self.run.settings.up.of(tier)?;
+        let codec = self.run.settings.up_codec(tier);
         let mut brief = Brief { lr, seed, codec, ..self.run.settings.brief.clone() };
         self.run.method.brief(device, made, &mut brief);
         Some(match ask {
@@ -103,15 +107,14 @@ impl Conductor {
     }
 }
 
-/// Who has delivered everything asked for so far.
-fn complete(open: &Open) -> Vec<(DeviceId, Tier)> {
+/// The devices that have delivered everything they were asked for so far.
+fn complete(open: &OpenRound) -> impl Iterator<Item = &DeviceInTier> {
     let failed = |device: &DeviceId| {
-        let asked = open.record.exchanges.iter().zip(&open.found);
+        let asked = open.record.exchanges.iter().zip(&open.findings);
         let mut asked = asked.filter(|(exchange, _)| exchange.asked.binary_search(device).is_ok());
-        asked.any(|(_, found)| found.devices.binary_search(device).is_err())
+        asked.any(|(_, findings)| findings.devices.binary_search(device).is_err())
     };
-    let selected = open.record.selected.iter().filter(|selected| !failed(&selected.device));
-    selected.map(|selected| (selected.device.clone(), selected.tier)).collect()
+    open.record.selected.iter().filter(move |selected| !failed(&selected.device))
 }
 
 /// Sample order differs between devices and rounds and follows from the run's seed alone.

@@ -7,6 +7,7 @@
 
 const MARK: &[u8; 4] = b"FTG1";
 
+/// The state to commit.
 pub fn join(method: Vec<u8>, guard: &[u8]) -> Vec<u8> {
     let Ok(len) = u32::try_from(method.len()) else { return method };
     if guard.is_empty() {

@@ -1,38 +1,31 @@
 //! Bytes of models, guides and updates in a round.
 
+use std::collections::BTreeMap;
+
 use common::{DeviceId, Tier};
 use strategies::strategy::Kind;
 
-use super::{Conductor, Open};
-use crate::report::Traffic;
+use super::OpenRound;
+use crate::{published::Published, report::Traffic};
 
-impl Conductor {
-    /// By tier.
-    pub(super) fn traffic(&self, open: &Open) -> Vec<Traffic> {
-        let record = &open.record;
-        let mut traffic = vec![Traffic::default(); self.run.model.plans.len()];
-        let tier_of = |device: &DeviceId| {
-            let found = record.selected.iter().find(|selected| selected.device == *device);
-            found.map(|selected| selected.tier)
-        };
-        let slice = |tier: Tier| {
-            let codec = self.run.settings.down.of(tier)?;
-            let plan = self.run.model.plans.get(tier.index())?;
-            codec.encoded_len(plan.info.params as usize).map(u64::from)
-        };
+impl OpenRound {
+    /// By tier. `slices`: the model as each tier receives it; a guide is as long.
+    pub(super) fn traffic(&self, slices: &[Published]) -> Vec<Traffic> {
+        let record = &self.record;
+        let mut traffic = vec![Traffic::default(); slices.len()];
+        let tiers: BTreeMap<&DeviceId, Tier> =
+            record.selected.iter().map(|selected| (&selected.device, selected.tier)).collect();
         let mut fresh = true;
-        for (exchange, found) in record.exchanges.iter().zip(&open.found) {
+        for (exchange, findings) in record.exchanges.iter().zip(&self.findings) {
             let guided = exchange.kind == Kind::Try
                 || exchange.kind == Kind::Train
                     && record.exchanges.iter().any(|other| other.kind == Kind::Gradients);
             let vectors = u64::from(fresh) + u64::from(guided);
-            for tier in exchange.asked.iter().filter_map(tier_of) {
-                if let Some(tally) = traffic.get_mut(tier.index()) {
-                    tally.down += vectors * slice(tier).unwrap_or(0);
-                }
+            for tier in exchange.asked.iter().filter_map(|device| tiers.get(device)) {
+                traffic[tier.index()].down += vectors * slices[tier.index()].bytes().len() as u64;
             }
-            for (tally, bytes) in traffic.iter_mut().zip(&found.bytes) {
-                tally.up += bytes;
+            for (sum, bytes) in traffic.iter_mut().zip(&findings.bytes) {
+                sum.up += bytes;
             }
             // A device that has trained no longer holds the model it received.
             fresh = exchange.kind == Kind::Train;

@@ -1,70 +1,79 @@
-//! What has come in for an exchange, as strategies and the guard see it.
+//! The answers to an exchange, as strategies and the guard see them.
 
+use common::{DeviceId, ExchangeId};
 use strategies::{
     cohort::{Absent, Cohort},
     strategy::Exchange,
 };
 
-use super::{Conductor, Deliveries, Found, Open};
-use crate::{exchange::ClosedExchange, record::Header};
+use super::{Conductor, Deliveries, ExchangeFindings, OpenRound};
+use crate::{
+    exchange::ClosedExchange,
+    record::{DeviceInTier, RefusedDevice, UpdateHeader},
+};
 use strategies::strategy::Kind;
 
 impl Conductor {
     /// Participants and findings of the exchange that has just closed. This is the only place where they are computed.
     pub(super) fn take_in<D: Deliveries>(
         &self,
-        open: &mut Open,
+        open: &mut OpenRound,
         lr: f32,
         deliveries: &D,
     ) -> Result<(), D::Error> {
-        let number = open.made.len();
-        let Some(kind) = open.record.exchanges.get(number).map(|exchange| exchange.kind) else {
+        let closed = open.made.len();
+        let Some(kind) = open.record.exchanges.get(closed).map(|exchange| exchange.kind) else {
             return Ok(());
         };
-        let delivered = deliveries.delivered(open.record.number, number as u8)?;
+        let id = ExchangeId { round: open.record.round, exchange: closed as u8 };
+        let delivered = deliveries.delivered(id)?;
         let mut bytes = vec![0; self.run.model.plans.len()];
-        for (header, len) in &delivered {
-            if let Some(sum) = bytes.get_mut(header.tier.index()) {
-                *sum += len;
+        for delivery in &delivered {
+            if let Some(sum) = bytes.get_mut(delivery.header.tier.index()) {
+                *sum += delivery.bytes;
             }
         }
-        let devices = delivered.iter().map(|(header, _)| header.device.clone()).collect();
-        let mut cohort = self.cohort(open, lr, delivered.iter().map(|(header, _)| header));
-        let verdict = self.run.guard.inspect(&mut cohort, kind);
+        let devices = delivered.iter().map(|delivery| delivery.header.device.clone()).collect();
+        let mut cohort = self.cohort(open, lr, delivered.iter().map(|delivery| &delivery.header));
+        let inspection = self.run.guard.inspect(&mut cohort, kind);
         open.made.push(Exchange { kind, cohort });
-        open.found.push(Found { devices, verdict, bytes });
+        open.findings.push(ExchangeFindings { devices, inspection, bytes });
         // Devices may have registered since the first exchange.
         open.made.iter_mut().for_each(|made| made.cohort.set_clients(self.run.fleet.len()));
         Ok(())
     }
 
-    /// Before the guard has seen it.
+    /// The cohort before the guard inspects it.
     pub(super) fn cohort<'h>(
         &self,
-        open: &Open,
+        open: &OpenRound,
         lr: f32,
-        delivered: impl ExactSizeIterator<Item = &'h Header>,
+        delivered: impl ExactSizeIterator<Item = &'h UpdateHeader>,
     ) -> Cohort {
         let mut cohort = Cohort::new(self.run.model.regions.clone(), lr.into());
-        cohort.round = open.record.number;
+        cohort.round = open.record.round;
         cohort.set_clients(self.run.fleet.len());
         cohort.set_layers(self.run.model.layers.as_slice());
         cohort.reserve(delivered.len());
-        for Header { device, tier, scalars, norms, .. } in delivered {
+        for UpdateHeader { device, tier, scalars, norms, .. } in delivered {
             // Refusals are kept in the cohort and come back with the outcome.
             let _ = cohort.admit(device.clone(), *tier, scalars.clone(), norms);
         }
-        for (device, _, code) in &open.dropouts.refused {
+        for RefusedDevice { device, code, .. } in &open.dropouts.refused {
             cohort.refuse(device.clone(), *code);
         }
-        for Header { device, tier, ticket, lr, norms, .. } in &open.past {
+        for UpdateHeader { device, tier, ticket, lr, norms, .. } in &open.past {
             let (device, round, lr) = (device.clone(), ticket.round, f64::from(*lr));
-            cohort.remember(Absent { device, tier: *tier, round, lr, norm: norms.iter().sum() });
+            cohort.add_absent(Absent { device, tier: *tier, round, lr, norm: norms.iter().sum() });
         }
         cohort
     }
 
-    pub(super) fn past<D: Deliveries>(&self, round: u32, deliveries: &D) -> Result<Vec<Header>, D::Error> {
+    pub(super) fn past<D: Deliveries>(
+        &self,
+        round: u32,
+        deliveries: &D,
+    ) -> Result<Vec<UpdateHeader>, D::Error> {
         let needs = self.run.method.needs();
         if needs.history == 0 {
             return Ok(vec![]);
@@ -77,11 +86,11 @@ impl Conductor {
     }
 }
 
-impl Open {
-    /// Takes note of those who did not deliver in the exchange, and of when the round began.
+impl OpenRound {
+    /// Notes the devices that did not deliver in the exchange, and when the round began.
     pub(super) fn note(&mut self, closed: &mut ClosedExchange) {
         closed.opened = *self.dropouts.opened.get_or_insert(closed.opened);
-        for (device, _, code) in &closed.refused {
+        for RefusedDevice { device, code, .. } in &closed.refused {
             self.made.iter_mut().for_each(|made| made.cohort.refuse(device.clone(), *code));
         }
         self.dropouts.refused.append(&mut closed.refused);
@@ -92,19 +101,15 @@ impl Open {
         }
     }
 
-    /// After a restart: who was asked in the last exchange that has closed, and has not delivered.
+    /// After a restart: notes the devices that were asked in the last closed exchange and did not deliver.
     pub(super) fn note_missing(&mut self) {
-        let (Some(exchange), Some(found)) =
-            (self.record.exchanges.get(self.found.len() - 1), self.found.last())
-        else {
+        let Some((exchange, findings)) = self.record.exchanges.iter().zip(&self.findings).next_back() else {
             return;
         };
-        let asked = self
-            .record
-            .selected
-            .iter()
-            .filter(|selected| exchange.asked.binary_search(&selected.device).is_ok());
-        let missing = asked.filter(|selected| found.devices.binary_search(&selected.device).is_err());
-        self.dropouts.silent.extend(missing.map(|selected| (selected.device.clone(), selected.tier)));
+        let is_in =
+            |devices: &[DeviceId], selected: &DeviceInTier| devices.binary_search(&selected.device).is_ok();
+        let asked = self.record.selected.iter().filter(|selected| is_in(&exchange.asked, selected));
+        let missing = asked.filter(|selected| !is_in(&findings.devices, selected));
+        self.dropouts.silent.extend(missing.cloned());
     }
 }

@@ -1,4 +1,4 @@
-//! What the operator should know and finds nowhere else. Each thing is said once, however often it happens.
+//! Refusals that the operator should know of. Each reason of each device is reported once, however often it occurs.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -7,18 +7,23 @@ use std::{
 
 use common::{Code, DeviceId, message::Refusal};
 
-/// Something for the log.
+/// A refusal, for the log.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Notice {
+    /// The device that refuses or is refused.
     pub device: DeviceId,
+    /// The reason.
     pub refusal: Refusal,
-    pub by: Side,
+    /// The end that refuses.
+    pub by: RefusedBy,
 }
 
-/// Which of both ends refuses.
+/// The end that refuses.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Side {
+pub enum RefusedBy {
+    /// It does not admit the device.
     Aggregator,
+    /// It does not do what it is asked to.
     Device,
 }
 
@@ -26,11 +31,11 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, refusal: Refusal { code, need, have }, by } = self;
         match by {
-            Side::Aggregator => write!(f, "{device} is refused: {code}")?,
-            Side::Device => write!(f, "{device} cannot do what it is asked to: {code}")?,
+            RefusedBy::Aggregator => write!(f, "{device} is refused: {code}")?,
+            RefusedBy::Device => write!(f, "{device} cannot do what it is asked to: {code}")?,
         }
         match code {
-            // It is about something else than a size.
+            // The device lacks something other than a size.
             _ if need <= have && *code == Code::DoesNotFit || *need == 0 && *have == 0 => Ok(()),
             Code::DoesNotFit => write!(f, " (needs {need} bytes, has {have})"),
             Code::NoValidation => write!(f, " (needs {need} samples, has {have})"),
@@ -40,31 +45,31 @@ impl fmt::Display for Notice {
     }
 }
 
-/// What waits to be said, and what was said.
+/// Notices to report, and those reported already.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     waiting: VecDeque<Notice>,
-    said: BTreeMap<DeviceId, BTreeSet<(Side, Code)>>,
+    reported: BTreeMap<DeviceId, BTreeSet<(RefusedBy, Code)>>,
 }
 
 impl Notices {
-    /// A device was turned away.
+    /// The aggregator refuses a device.
     pub(super) fn refused(&mut self, device: &DeviceId, refusal: Refusal) {
-        self.say(Notice { device: device.clone(), refusal, by: Side::Aggregator });
+        self.report(Notice { device: device.clone(), refusal, by: RefusedBy::Aggregator });
     }
 
-    /// A device says that it cannot take part.
+    /// A device refuses what it is asked to do.
     pub(super) fn declined(&mut self, device: &DeviceId, refusal: Refusal) {
-        self.say(Notice { device: device.clone(), refusal, by: Side::Device });
+        self.report(Notice { device: device.clone(), refusal, by: RefusedBy::Device });
     }
 
     pub(super) fn poll(&mut self) -> Option<Notice> {
         self.waiting.pop_front()
     }
 
-    fn say(&mut self, notice: Notice) {
-        let said = self.said.entry(notice.device.clone()).or_default();
-        if said.insert((notice.by, notice.refusal.code)) {
+    fn report(&mut self, notice: Notice) {
+        let reported = self.reported.entry(notice.device.clone()).or_default();
+        if reported.insert((notice.by, notice.refusal.code)) {
             self.waiting.push_back(notice);
         }
     }
@@ -75,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_of_each_device_is_said_once_with_its_figures() {
+    fn each_reason_of_each_device_is_reported_once_with_its_figures() {
         let mut notices = Notices::default();
         let [a, b]: [DeviceId; 2] = ["a", "b"].map(|name| name.parse().unwrap());
         for _ in 0..3 {

@@ -4,17 +4,16 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use common::{
-    DeviceId, Instant, TierSet, Versions,
+    DeviceId, Instant, TierSet, TransferId, Versions,
     message::{Ack, Blob, Fetch, ToDevice},
     transfer::{Lane, LinkLimits, Outgoing},
     wire,
 };
 
-use super::{Coordinator, GUIDE_TRANSFER, ONNX_TRANSFER};
+use super::Coordinator;
 use crate::{fleet::ConnId, published::Published};
 
-/// A device that does not read must not make us remember without end: beyond this, the oldest
-/// answer goes, and the device will ask again.
+/// Messages queued for a device that does not read. Beyond this, the oldest one is dropped, and the device will ask again.
 const MAX_QUEUED: usize = 16;
 
 #[derive(Debug)]
@@ -26,11 +25,18 @@ pub(super) struct Outbox {
     pub(super) allowed: TierSet,
     /// The protocol version that the device speaks.
     version: u8,
-    /// The device has named versions, so it reads tails.
+    /// The device has named versions, so it understands tails.
     negotiates: bool,
     messages: VecDeque<ToDevice>,
-    /// The model of the round, a guide, and a file that was asked for.
-    transfers: Vec<(Outgoing, Published)>,
+    /// At most one of each [kind](common::id::TransferKind).
+    transfers: Vec<PublishedTransfer>,
+}
+
+/// Bytes that the device can fetch, and how far it has come.
+#[derive(Debug)]
+struct PublishedTransfer {
+    outgoing: Outgoing,
+    source: Published,
 }
 
 impl Outbox {
@@ -46,7 +52,7 @@ impl Outbox {
         }
     }
 
-    /// Both have settled on a version.
+    /// Sets the negotiated version.
     pub(super) fn speak(&mut self, version: u8, negotiates: bool) {
         (self.version, self.negotiates) = (version, negotiates);
     }
@@ -59,36 +65,35 @@ impl Outbox {
     }
 
     /// Whether a transfer can be fetched.
-    pub(super) fn offers(&self, transfer: u32) -> bool {
-        self.transfers.iter().any(|(outgoing, _)| outgoing.transfer() == transfer)
+    pub(super) fn offers(&self, transfer: TransferId) -> bool {
+        self.transfers.iter().any(|published| published.outgoing.transfer() == transfer)
     }
 
-    /// Makes bytes fetchable, unless they already are. A newer model replaces an older one, a newer
-    /// file an older file.
+    /// Makes bytes fetchable, unless they already are. They replace an older transfer of the same kind.
     pub(super) fn publish(
         &mut self,
-        transfer: u32,
+        transfer: TransferId,
         source: Published,
         align: u32,
         limits: LinkLimits,
     ) -> Blob {
         let (bytes, check) = (source.bytes().len() as u32, source.check());
         if !self.offers(transfer) {
-            let other_kind = |id: u32| (id ^ transfer) & (ONNX_TRANSFER | GUIDE_TRANSFER) != 0;
-            self.transfers.retain(|(outgoing, _)| other_kind(outgoing.transfer()));
-            self.transfers.push((Outgoing::new(transfer, bytes, align, limits), source));
+            let outgoing = Outgoing::new(transfer, bytes, align, limits);
+            self.transfers.retain(|other| other.outgoing.transfer().kind() != transfer.kind());
+            self.transfers.push(PublishedTransfer { outgoing, source });
         }
         Blob { transfer, bytes, check }
     }
 
     pub(super) fn handle_fetch(&mut self, fetch: Fetch, now: Instant) {
-        for (outgoing, _) in &mut self.transfers {
+        for PublishedTransfer { outgoing, .. } in &mut self.transfers {
             outgoing.handle_fetch(fetch, now);
         }
     }
 
     pub(super) fn handle_ack(&mut self, ack: Ack, now: Instant) {
-        for (outgoing, _) in &mut self.transfers {
+        for PublishedTransfer { outgoing, .. } in &mut self.transfers {
             outgoing.handle_ack(ack, now);
         }
     }
@@ -96,19 +101,19 @@ impl Outbox {
     /// True if something must be sent again.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
         let due = self.poll_timeout().is_some_and(|deadline| now >= deadline);
-        for (outgoing, _) in &mut self.transfers {
+        for PublishedTransfer { outgoing, .. } in &mut self.transfers {
             outgoing.handle_timeout(now);
         }
         due
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.transfers.iter().filter_map(|(outgoing, _)| outgoing.poll_timeout()).min()
+        self.transfers.iter().filter_map(|published| published.outgoing.poll_timeout()).min()
     }
 
     /// Whether a transfer is under way.
     fn is_sending(&self) -> bool {
-        self.transfers.iter().any(|(outgoing, _)| outgoing.is_running())
+        self.transfers.iter().any(|published| published.outgoing.is_running())
     }
 
     /// Welcome says which version both use, if the device asked.
@@ -123,16 +128,17 @@ impl Outbox {
         let mut out = [0; wire::MAX_CONTROL];
         while let Some(message) = self.messages.pop_front() {
             let Some(message) = message.for_version(self.version) else { continue };
-            // A message that does not fit a control frame is a defect of ours, caught by the golden
-            // tests; sending nothing makes the device ask again.
-            if let Ok(len) = self.encode(&message, &mut out) {
-                return Some((Lane::Control, Bytes::copy_from_slice(out.get(..len)?)));
+            let encoded = self.encode(&message, &mut out);
+            debug_assert!(encoded.is_ok(), "does not fit a control frame: {message:?}");
+            // Without an answer, the device asks again.
+            if let Ok(len) = encoded {
+                return Some((Lane::Control, Bytes::copy_from_slice(&out[..len])));
             }
         }
         if !chunks {
             return None;
         }
-        let next = |(outgoing, source): &mut (Outgoing, Published)| {
+        let next = |PublishedTransfer { outgoing, source }: &mut PublishedTransfer| {
             let range = outgoing.poll_chunk()?;
             Some((Lane::Transfer(outgoing.transfer()), source.frame(outgoing.transfer(), range)?))
         };
@@ -146,7 +152,7 @@ impl Coordinator {
         self.conns.get_mut(&conn)?.poll_frame(chunks)
     }
 
-    /// Whether a connection has fetched something and not acknowledged all of it.
+    /// Whether a connection has a transfer under way: fetched, and not acknowledged to its end.
     pub fn is_sending(&self, conn: ConnId) -> bool {
         self.conns.get(&conn).is_some_and(Outbox::is_sending)
     }

@@ -1,7 +1,7 @@
-//! When what devices say of themselves is written down.
+//! When the records of devices are written.
 //!
-//! That costs a transaction, and a device may say something else as often as it likes. So the first change is written at
-//! once, and of later ones only the last, when the next round opens: no round sees anything older.
+//! Writing one costs a transaction, and a device may change its record at any rate. So the first change is written at once.
+//! Of later ones only the last is written, when the next round opens: no round sees an older one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use common::DeviceId;
 use strategies::device::DeviceRecord;
 
 #[derive(Debug, Default)]
-pub(super) struct Registry {
+pub(super) struct Registrations {
     /// Written since the last round was opened.
     written: BTreeSet<DeviceId>,
     /// Changed again since.
     waiting: BTreeMap<DeviceId, DeviceRecord>,
 }
 
-impl Registry {
-    /// A record has changed; gives it back if it is to be written now.
+impl Registrations {
+    /// Notes a changed record; returns it if it is to be written now.
     pub(super) fn note(&mut self, record: DeviceRecord) -> Option<DeviceRecord> {
         if self.written.insert(record.device.clone()) {
             return Some(record);
@@ -27,8 +27,8 @@ impl Registry {
         None
     }
 
-    /// A round opens: what is to be written before.
-    pub(super) fn catch_up(&mut self) -> impl Iterator<Item = DeviceRecord> {
+    /// The records to write before a round opens.
+    pub(super) fn take_waiting(&mut self) -> impl Iterator<Item = DeviceRecord> {
         let waiting = std::mem::take(&mut self.waiting);
         self.written = waiting.keys().cloned().collect();
         waiting.into_values()

@@ -1,14 +1,23 @@
 //! The Coordinator message by message; whole fleets over bad links are in the `tests` package.
 
 use common::{
-    Budget, Codec, Duration,
+    Budget, Codec, Duration, TransferId,
     message::{Blob, DataSummary, Hello, Offer, ToAggregator},
     wire::{self, Frame},
 };
 use models::{plan::PlanOptions, tiers::TierSpec, zoo};
 
 use super::*;
+use crate::{announcement::AskedDevice, exchange::ClosedExchange, pacing::Deadlines, record::DeviceInTier};
+use common::{
+    Code, ExchangeId, Tier,
+    brief::Brief,
+    message::{Scalars, Task},
+    transfer::LinkLimits,
+};
+use strategies::strategy::{Kind, Needs};
 
+mod deadlines;
 mod floods;
 mod silence;
 mod versions;
@@ -24,7 +33,7 @@ fn settings(devices: usize) -> Settings {
         rounds: 3,
         min_devices: devices,
         participation: 1.0,
-        patience: Patience { deadline_s: 60.0.into(), quorum: 0.5.into(), give_up_s: 0.0 },
+        deadlines: Deadlines { deadline_s: 60.0.into(), quorum: 0.5.into(), give_up_s: 0.0 },
         over_selection: 1.0,
         arrivals_per_s: 100.0,
         brief: Brief::sgd(1, 16, 0.1, 1),
@@ -48,7 +57,7 @@ fn model() -> (TieredModel, Vec<f32>) {
     (TieredModel::new(graph, masks, &options).unwrap(), parameters)
 }
 
-/// A coordinator and what it has to say.
+/// A coordinator and the time.
 struct Gateway {
     coordinator: Coordinator,
     now: Instant,
@@ -59,11 +68,17 @@ impl Gateway {
         Self::reopened(settings, None)
     }
 
-    /// With a round that was open when the aggregator stopped.
-    fn reopened(settings: Settings, open: Option<OpenRound>) -> Self {
+    /// With an exchange that was open when the aggregator stopped.
+    fn reopened(settings: Settings, reopened: Option<ReopenedExchange>) -> Self {
         let (model, parameters) = model();
-        let start =
-            Start { run: RunId(1), committed: 0, attempt: 0, devices: vec![], fixed: BTreeMap::new(), open };
+        let start = Start {
+            run: RunId(1),
+            committed: 0,
+            attempt: 0,
+            devices: vec![],
+            fixed: BTreeMap::new(),
+            reopened,
+        };
         Self {
             coordinator: Coordinator::new(settings, model, &parameters, start, Instant::ZERO),
             now: Instant::ZERO,
@@ -117,34 +132,16 @@ impl Gateway {
         self.coordinator.handle_timeout(self.now);
     }
 
-    /// Opens the round and says who was asked.
-    fn open_some(&mut self) -> Vec<(DeviceId, Tier)> {
-        let seats = self.actions().into_iter().find_map(|action| match action {
-            Action::OpenRound { seats, .. } => Some(seats),
-            _ => None,
-        });
-        let train = |(device, tier): &(DeviceId, Tier)| {
-            (device.clone(), *tier, Task::Train(Brief::sgd(1, 16, 0.1, 1)))
-        };
-        let seats = seats.unwrap();
-        let asked = seats.iter().map(train).collect();
-        let exchange =
-            Announcement { round: 1, number: 0, kind: Kind::Train, lr: 0.1, seats: asked, guide: vec![] };
-        self.coordinator.handle_opened(exchange, self.now);
-        seats
+    /// Opens the round and returns the devices that were asked.
+    fn open_some(&mut self) -> Vec<DeviceInTier> {
+        let (round, selected) = self.actions().into_iter().find_map(round_to_open).unwrap();
+        self.coordinator.handle_opened(training(round, &selected), self.now);
+        selected
     }
 
-    /// Opens the round and gives every device's assignment.
+    /// Opens the round and returns the assignment of each device.
     fn open(&mut self, conns: std::ops::Range<u64>) -> Vec<common::message::Assignment> {
-        let opened = self.actions().into_iter().find_map(|action| match action {
-            Action::OpenRound { number, seats, .. } => Some((number, seats)),
-            _ => None,
-        });
-        let (round, seats) = opened.unwrap();
-        let train = |(device, tier)| (device, tier, Task::Train(Brief::sgd(1, 16, 0.1, 1)));
-        let seats = seats.into_iter().map(train).collect();
-        let exchange = Announcement { round, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
-        self.coordinator.handle_opened(exchange, self.now);
+        self.open_some();
         let assigned = |said: Vec<ToDevice>| {
             said.into_iter().find_map(|message| match message {
                 ToDevice::Assignment(assignment) => Some(assignment),
@@ -155,16 +152,40 @@ impl Gateway {
     }
 }
 
-/// Only the process that closes a round can send receipts that were lost, so it closes none before a device is back.
+/// The round that the driver is asked to open, and its devices.
+fn round_to_open(action: Action) -> Option<(u32, Vec<DeviceInTier>)> {
+    match action {
+        Action::OpenRound { round, selected, .. } => Some((round, selected)),
+        _ => None,
+    }
+}
+
+/// All of them are asked to train.
+fn training(round: u32, selected: &[DeviceInTier]) -> Announcement {
+    let train = |selected: &DeviceInTier| AskedDevice {
+        device: selected.device.clone(),
+        tier: selected.tier,
+        task: Task::Train(Brief::sgd(1, 16, 0.1, 1)),
+    };
+    let (id, asked) = (ExchangeId { round, exchange: 0 }, selected.iter().map(train).collect());
+    Announcement { id, kind: Kind::Train, lr: 0.1, asked, guide: vec![] }
+}
+
+fn in_tier(name: &str, index: usize) -> DeviceInTier {
+    DeviceInTier { device: id(name), tier: Tier::new(index).unwrap() }
+}
+
+/// Only the process that closes a round can repeat lost receipts, so it closes none before a device is connected.
 #[test]
-fn a_round_that_was_complete_at_a_restart_closes_once_a_device_is_there() {
-    let tier = Tier::new(0).unwrap();
-    let seats = vec![(id("d0"), tier, Task::Train(Brief::sgd(1, 16, 0.1, 1)))];
-    let exchange = Announcement { round: 1, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
-    let delivered = vec![(id("d0"), Scalars { samples: 10, loss_before: 2.3, ..Scalars::default() })];
-    let open = OpenRound { exchange, wanted: vec![], delivered };
-    let mut gateway = Gateway::reopened(settings(1), Some(open));
-    gateway.coordinator.heed_silence(gateway.now);
+fn a_round_that_was_complete_at_a_restart_closes_once_a_device_is_connected() {
+    let scalars = Scalars { samples: 10, loss_before: 2.3, ..Scalars::default() };
+    let reopened = ReopenedExchange {
+        announcement: training(1, &[in_tier("d0", 0)]),
+        wanted: vec![],
+        delivered: [(id("d0"), scalars)].into(),
+    };
+    let mut gateway = Gateway::reopened(settings(1), Some(reopened));
+    gateway.coordinator.detect_silence(gateway.now);
     gateway.wait(MINUTE);
     assert!(gateway.actions().is_empty());
     gateway.join(0, u64::MAX).unwrap();
@@ -180,12 +201,12 @@ fn offer(assignment: &common::message::Assignment, bytes: u32) -> Offer {
         steps: 1,
         ..Scalars::default()
     };
-    let update = Blob { transfer: assignment.ticket.round, bytes, check: 0 };
+    let update = Blob { transfer: TransferId(assignment.ticket.round), bytes, check: 0 };
     Offer { ticket: assignment.ticket, update, model_check: assignment.model.check, scalars }
 }
 
 #[test]
-fn a_device_gets_the_widest_tier_that_fits_or_learns_what_is_missing() {
+fn a_device_gets_the_widest_tier_that_fits_or_is_told_what_it_lacks() {
     let mut gateway = Gateway::new(settings(9));
     let tier = |gateway: &mut Gateway, conn| match gateway.say(conn).as_slice() {
         [ToDevice::Welcome(welcome)] => (welcome.tier.index(), welcome.plan.arena_bytes()),
@@ -202,33 +223,6 @@ fn a_device_gets_the_widest_tier_that_fits_or_learns_what_is_missing() {
         other => panic!("{other:?}"),
     }
     assert!(gateway.actions().iter().any(|action| matches!(action, Action::Disconnect(ConnId(2)))));
-}
-
-#[test]
-fn a_round_opens_when_the_fleet_is_there_and_closes_late_with_a_quorum_only() {
-    let mut gateway = Gateway::new(settings(3));
-    for conn in 0..3 {
-        assert!(gateway.coordinator.round().is_none());
-        gateway.join(conn, u64::MAX).unwrap();
-    }
-    let assignments = gateway.open(0..3);
-    assert_eq!(assignments[0].ticket.round, 1);
-    // One of three is no quorum.
-    let bytes = assignments[0].model.bytes;
-    gateway.hear(0, &ToAggregator::Offer(offer(&assignments[0], bytes))).unwrap();
-    gateway.coordinator.set_delivered(&id("d0"), gateway.now);
-    gateway.wait(MINUTE);
-    assert!(gateway.coordinator.round().is_some_and(|round| round.overdue));
-    assert_eq!(gateway.coordinator.poll_timeout(), None, "nothing to wait for but devices");
-    gateway.coordinator.set_delivered(&id("d1"), gateway.now);
-    gateway.wait(Duration::from_millis(1));
-    match gateway.actions().as_slice() {
-        [Action::Close(closed)] => {
-            assert_eq!(closed.delivered.len(), 2);
-            assert_eq!(closed.silent, [(id("d2"), Tier::new(0).unwrap())]);
-        }
-        other => panic!("{other:?}"),
-    }
 }
 
 /// Two wide devices and three that only hold a narrower tier.
@@ -256,78 +250,7 @@ fn closed(gateway: &mut Gateway) -> Option<ClosedExchange> {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn every_tier_has_its_own_deadline_and_slow_hardware_is_not_dropped() {
-    let mut settings = settings(5);
-    settings.patience.deadline_s = strategies::strategy::PerTier::Each(vec![10.0, 60.0, 1.0, 1.0, 1.0]);
-    let mut gateway = unequal(settings);
-    gateway.open(0..5);
-    ["d0", "d1"].iter().for_each(|name| gateway.coordinator.set_delivered(&id(name), gateway.now));
-    // Tiers that nobody belongs to are not waited for.
-    assert_eq!(gateway.coordinator.poll_timeout(), Some(Instant::ZERO + Duration::from_secs(10)));
-    gateway.wait(Duration::from_secs(10));
-    assert!(closed(&mut gateway).is_none(), "the wide tier is complete, the narrow one has time");
-    assert_eq!(gateway.coordinator.poll_timeout(), Some(Instant::ZERO + MINUTE));
-    gateway.coordinator.set_delivered(&id("d2"), gateway.now);
-    gateway.wait(Duration::from_secs(50));
-    assert!(closed(&mut gateway).is_none(), "one of three is no quorum, though three of five would be");
-    assert_eq!(gateway.coordinator.poll_timeout(), None);
-    gateway.coordinator.handle_disconnected(ConnId(4), gateway.now);
-    gateway.coordinator.set_storing(&id("d3"));
-    gateway.now = gateway.now + SECOND;
-    let ticket = Ticket { run: RunId(1), round: 1, exchange: 0, attempt: 0 };
-    gateway.coordinator.handle_stored(&id("d3"), ticket, Ok(()), gateway.now);
-    let closed = closed(&mut gateway).unwrap();
-    let narrow = Tier::new(1).unwrap();
-    assert_eq!((closed.delivered.len(), &closed.silent[..]), (4, &[(id("d4"), narrow)][..]));
-    assert_eq!((&closed.gone[..], &closed.late[..]), (&[(id("d4"), narrow)][..], &[(id("d3"), narrow)][..]));
-}
-
-#[test]
-fn a_tier_without_quorum_is_given_up_in_the_end() {
-    for delivered in [0, 2] {
-        let mut settings = settings(5);
-        settings.patience.give_up_s = 240.0;
-        let mut gateway = unequal(settings);
-        gateway.open(0..5);
-        (0..delivered).for_each(|at| gateway.coordinator.set_delivered(&id(&format!("d{at}")), gateway.now));
-        gateway.wait(MINUTE);
-        assert!(closed(&mut gateway).is_none());
-        assert_eq!(gateway.coordinator.poll_timeout(), Some(Instant::ZERO + Duration::from_secs(240)));
-        gateway.wait(Duration::from_secs(179));
-        assert!(closed(&mut gateway).is_none());
-        gateway.wait(SECOND);
-        let closed = closed(&mut gateway).unwrap();
-        assert_eq!((closed.delivered.len(), closed.silent.len()), (delivered, 5 - delivered));
-        // The next round does not ask who is gone.
-        (2..5).for_each(|conn| gateway.coordinator.handle_disconnected(ConnId(conn), gateway.now));
-    }
-}
-
-#[test]
-fn more_are_asked_than_wanted_and_the_first_of_each_tier_are_enough() {
-    let mut settings = settings(5);
-    (settings.participation, settings.over_selection) = (0.6, 1.4);
-    let mut gateway = unequal(settings);
-    let seats = gateway.open_some();
-    let of = |tier: usize| -> Vec<DeviceId> {
-        seats.iter().filter(|(_, own)| own.index() == tier).map(|(device, _)| device.clone()).collect()
-    };
-    let wanted = gateway.coordinator.round().unwrap().wanted.clone();
-    assert_eq!(wanted.iter().sum::<usize>(), 3);
-    assert!(seats.len() > 3, "{seats:?}");
-    for (tier, &wanted) in wanted.iter().enumerate().filter(|(_, wanted)| **wanted > 0) {
-        let own = of(tier);
-        assert!(own.len() >= wanted && own.len() <= wanted + 2);
-        assert!(closed(&mut gateway).is_none());
-        own.iter().take(wanted).for_each(|device| gateway.coordinator.set_delivered(device, gateway.now));
-        gateway.wait(SECOND);
-    }
-    let closed = closed(&mut gateway).unwrap();
-    assert_eq!((closed.delivered.len(), closed.silent.len()), (3, seats.len() - 3));
-}
-
-#[test]
-fn devices_without_work_are_told_different_times() {
+fn devices_without_work_are_told_different_waits() {
     let mut gateway = Gateway::new(settings(100));
     let mut waits = vec![];
     for conn in 0..50 {
@@ -351,7 +274,7 @@ fn the_learning_rate_decays_from_the_second_round_on() {
 }
 
 #[test]
-fn what_does_not_fit_the_assignment_is_refused_before_a_byte_is_fetched() {
+fn an_offer_that_does_not_match_the_assignment_is_refused_before_a_byte_is_fetched() {
     let mut gateway = Gateway::new(settings(1));
     gateway.join(0, u64::MAX).unwrap();
     let assignment = gateway.open(0..1).remove(0);
@@ -363,14 +286,17 @@ fn what_does_not_fit_the_assignment_is_refused_before_a_byte_is_fetched() {
         other => panic!("{other:?}"),
     };
     assert_eq!(refused(gateway.say(0)), Some(Code::WrongRound));
-    assert!(gateway.coordinator.round().is_some(), "an answer to another round says nothing about this one");
+    assert!(
+        gateway.coordinator.open_exchange().is_some(),
+        "an answer to another round does not count in this one"
+    );
     let wrong_model = Offer { model_check: !good.model_check, ..good };
     gateway.hear(0, &ToAggregator::Offer(wrong_model)).unwrap();
     assert_eq!(refused(gateway.say(0)), Some(Code::WrongModel));
 }
 
 #[test]
-fn an_update_makes_room_once_it_is_written_and_is_acknowledged_once_it_is_durable() {
+fn a_written_update_frees_its_place_and_a_durable_one_is_acknowledged() {
     let mut gateway = Gateway::new(Settings { max_uploads: 1, ..settings(2) });
     (0..2).for_each(|conn| gateway.join(conn, u64::MAX).unwrap());
     let assignments = gateway.open(0..2);
@@ -382,7 +308,7 @@ fn an_update_makes_room_once_it_is_written_and_is_acknowledged_once_it_is_durabl
     assert!(fetches(gateway.say(0)) && !fetches(gateway.say(1)));
     let data = vec![0; assignments[0].model.bytes as usize];
     let mut frame = vec![0; data.len() + wire::CHUNK_OVERHEAD];
-    wire::encode_chunk(1, 0, data.len(), &mut frame, |to| to.copy_from_slice(&data)).unwrap();
+    wire::encode_chunk(TransferId(1), 0, data.len(), &mut frame, |to| to.copy_from_slice(&data)).unwrap();
     gateway.coordinator.handle_frame(ConnId(0), &frame, gateway.now).unwrap();
     let update = gateway.actions().into_iter().find_map(|action| match action {
         Action::Store(update) => Some(update),
@@ -398,16 +324,16 @@ fn an_update_makes_room_once_it_is_written_and_is_acknowledged_once_it_is_durabl
 }
 
 impl Coordinator {
-    /// As if the device's update had arrived and were on its way to the disk.
+    /// As if the device's update were complete and being stored.
     fn set_storing(&mut self, device: &DeviceId) {
-        if let Phase::Collecting(round) = &mut self.phase {
-            round.seats.set(device, Seat::Storing(Scalars::default()));
+        if let Phase::Collecting(exchange) = &mut self.phase {
+            exchange.roster.set(device, AnswerState::Storing(Scalars::default()));
         }
     }
 
-    /// As if the device's update had arrived and were durable.
+    /// As if the device's update were durable.
     fn set_delivered(&mut self, device: &DeviceId, now: Instant) {
-        self.hear(device, now);
+        self.note_heard(device, now);
         let scalars = Scalars {
             samples: 1,
             loss_before: 1.0,
@@ -416,8 +342,8 @@ impl Coordinator {
             steps: 1,
             ..Scalars::default()
         };
-        if let Phase::Collecting(round) = &mut self.phase {
-            round.seats.set(device, Seat::Delivered(scalars));
+        if let Phase::Collecting(exchange) = &mut self.phase {
+            exchange.roster.set(device, AnswerState::Delivered(scalars));
         }
         self.note_answer(device, true, now);
     }

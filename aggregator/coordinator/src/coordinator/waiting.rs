@@ -1,19 +1,20 @@
-//! Whom the run waits for now, for people who look.
+//! What the run waits for now, for logs and status pages.
 
 use common::{DeviceId, Duration, Instant, Tier};
 
 use super::{Coordinator, Phase};
-use crate::exchange::Purpose;
+use crate::{exchange::Purpose, fleet::RegisteredDevice};
 
 /// What the run waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
-    /// The round that is open, or the next one.
+    /// The open round, or the next one.
     pub round: u32,
+    /// Of the exchange that is open or comes next.
     pub purpose: Purpose,
-    /// It was opened then; none while devices are gathered for it.
+    /// When the open exchange was opened; `None` between two rounds.
     pub opened: Option<Instant>,
-    /// It has been open for noticeably longer than usual.
+    /// The wait is noticeably longer than usual.
     pub is_long: bool,
     /// Devices that have not answered and are waited for, in DeviceId order.
     pub devices: Vec<WaitedFor>,
@@ -21,28 +22,33 @@ pub struct Waiting {
     pub gathering: Option<Gathering>,
 }
 
+/// A device that has not answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitedFor {
+    /// Its name.
     pub device: DeviceId,
+    /// The tier that it has in the round.
     pub tier: Tier,
-    /// Since when, if it is silent for longer than usual.
+    /// Since when it is silent, if that is longer than usual.
     pub silent: Option<Instant>,
-    /// It is waited for until then at most; if it is silent, only if it stays so. None: without end.
+    /// When the wait for it ends; that of a silent device goes on if it is heard again. `None`: never.
     pub until: Option<Instant>,
 }
 
-/// Devices that are there, and devices that a round needs to begin.
+/// Devices that are connected, and devices that a round needs to begin.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Gathering {
+    /// Connected devices.
     pub have: usize,
+    /// Devices that a round needs.
     pub need: usize,
 }
 
-/// A round is long after three times the usual time, and never before this one.
+/// A wait is long after three times the usual time, and never before this time.
 const LONG: Duration = Duration::from_secs(3);
 
 impl Coordinator {
-    /// What the run waits for; none while it waits for nothing but the disk, or is over.
+    /// What the run waits for; `None` while it waits for the disk only, or is over.
     pub fn waiting(&self, now: Instant) -> Option<Waiting> {
         match &self.phase {
             Phase::Gathering => {
@@ -52,22 +58,22 @@ impl Coordinator {
                 let purpose = if over { Purpose::Evaluate } else { Purpose::Train };
                 Some(Waiting { round, purpose, opened: None, is_long: true, devices: vec![], gathering })
             }
-            Phase::Collecting(round) => {
+            Phase::Collecting(exchange) => {
                 let others = self.usual_time();
                 let long = others.map_or(LONG, |usual| LONG.max(usual.times(3)));
-                let devices = round.seats.expected().filter_map(|(device, tier)| {
-                    let member = self.fleet.member(device)?;
-                    let since = member.pulse.since();
-                    let silent = Some(since).filter(|&since| member.past.is_unusual(round.kind, now - since));
+                let devices = exchange.roster.expected().filter_map(|(device, entry)| {
+                    let RegisteredDevice { liveness, timing, .. } = self.fleet.get(device)?;
+                    let unusual = |since: &Instant| timing.is_unusually_silent(exchange.kind, now - *since);
+                    let silent = Some(liveness.silent_since()).filter(unusual);
                     let own = silent.and_then(|_| self.limit_of(device, others, now));
-                    let until = own.into_iter().chain(self.end_of(round, tier)).min();
-                    Some(WaitedFor { device: device.clone(), tier, silent, until })
+                    let until = own.into_iter().chain(self.end_of(exchange, entry.tier)).min();
+                    Some(WaitedFor { device: device.clone(), tier: entry.tier, silent, until })
                 });
                 Some(Waiting {
-                    round: round.number,
-                    purpose: round.purpose,
-                    opened: Some(round.opened),
-                    is_long: now - round.opened >= long,
+                    round: exchange.id.round,
+                    purpose: exchange.purpose,
+                    opened: Some(exchange.opened),
+                    is_long: now - exchange.opened >= long,
                     devices: devices.collect(),
                     gathering: None,
                 })

@@ -1,187 +1,190 @@
-//! Who is still waited for: keeps signs of life and applies the rules of [`crate::patience`].
+//! Which devices are still waited for: keeps signs of life and applies the rules of [`crate::pacing`].
 
 use common::{Code, DeviceId, Duration, Instant, Tier};
 
 use super::{Coordinator, Phase};
 use crate::{
-    exchange::{OpenExchange, Seat},
-    patience::{Answer, LOOK, Whereabouts, comeback},
+    exchange::{AnswerState, OpenExchange},
+    pacing::{LinkState, SILENCE_CHECK_INTERVAL, return_time},
 };
 
 impl Coordinator {
-    /// Devices give signs of life on this link, so a device that is silent is not waited for long. Without this call, as in a
-    /// simulation whose devices say nothing while they compute, silence means nothing.
-    pub fn heed_silence(&mut self, now: Instant) {
-        self.heeds_silence = true;
-        self.look_for_silence(now);
+    /// Silent devices are not waited for long from now on. Devices must give signs of life while they work, which those of a
+    /// simulation in virtual time do not.
+    pub fn detect_silence(&mut self, now: Instant) {
+        self.detects_silence = true;
+        self.check_silence(now);
     }
 
-    /// A device is no member any more: it is not waited for, and not counted.
+    /// A device was revoked: it is not waited for, and not counted.
     pub fn handle_revoked(&mut self, device: &DeviceId, now: Instant) {
         if !self.fleet.remove(device) {
             return;
         }
-        self.refuse_open_seat(device, Code::UnknownDevice, now);
+        self.refuse_open(device, Code::UnknownDevice, now);
         self.advance(now);
     }
 
     /// A sign of life.
-    pub(super) fn hear(&mut self, device: &DeviceId, now: Instant) {
-        if let Some(member) = self.fleet.member_mut(device) {
-            member.pulse.beat(now);
+    pub(super) fn note_heard(&mut self, device: &DeviceId, now: Instant) {
+        if let Some(device) = self.fleet.get_mut(device) {
+            device.liveness.note_heard(now);
         }
-        if self.round().is_none_or(|round| round.seats.absent_since(device).is_none()) {
+        if self.open_exchange().is_none_or(|exchange| exchange.roster.absent_since(device).is_none()) {
             return;
         }
         let limit = self.limit_of(device, self.usual_time(), now);
-        if let Phase::Collecting(round) = &mut self.phase
+        if let Phase::Collecting(exchange) = &mut self.phase
             && limit.is_none_or(|limit| limit > now)
         {
-            round.seats.expect(device);
-            round.look_by(limit);
+            exchange.roster.set_expected(device);
+            exchange.check_silence_by(limit);
         }
     }
 
-    /// A device has lost its connection, which is not the end of it.
+    /// A device has lost its connection; it may come back.
     pub(super) fn note_lost_link(&mut self, device: &DeviceId, now: Instant) {
-        let waited_for = |round: &OpenExchange| round.seats.absent_since(device).is_none();
-        if let Some(member) = self.fleet.member_mut(device)
-            && member.conn.is_none()
-            && let Phase::Collecting(round) = &mut self.phase
-            && waited_for(round)
+        let waited_for = |exchange: &OpenExchange| exchange.roster.absent_since(device).is_none();
+        if let Some(lost) = self.fleet.get_mut(device)
+            && lost.conn.is_none()
+            && let Phase::Collecting(exchange) = &mut self.phase
+            && waited_for(exchange)
         {
-            member.pulse.lose_link(now);
+            lost.liveness.note_lost_link(now);
             let limit = self.limit_of(device, self.usual_time(), now);
-            if let Phase::Collecting(round) = &mut self.phase {
-                round.look_by(limit);
+            if let Phase::Collecting(exchange) = &mut self.phase {
+                exchange.check_silence_by(limit);
             }
         }
     }
 
-    /// A device says that it leaves. Where every device is wanted, it is waited for all the same.
+    /// A device leaves. If its tier needs every device, it is still waited for.
     pub(super) fn note_goodbye(&mut self, device: &DeviceId, now: Instant) {
-        let wanted = self.is_indispensable(device);
-        if let Phase::Collecting(round) = &mut self.phase
-            && !wanted
+        let required = self.is_required(device);
+        if let Phase::Collecting(exchange) = &mut self.phase
+            && !required
         {
-            round.seats.let_go(device, now);
+            exchange.roster.set_absent(device, now);
         }
     }
 
-    /// Whether the operator wants every device of its tier, and no round has yet been given up without it.
-    fn is_indispensable(&self, device: &DeviceId) -> bool {
-        let seat = self.round().and_then(|round| round.seats.get(device));
-        let wanted = seat.is_some_and(|(tier, _)| self.settings.patience.wants_all(*tier));
-        wanted && self.fleet.member(device).is_some_and(|member| member.past.is_regular())
+    /// Whether the operator wants every device of its tier, and no exchange has been given up without it yet.
+    fn is_required(&self, device: &DeviceId) -> bool {
+        let asked = self.open_exchange().and_then(|exchange| exchange.roster.get(device));
+        asked.is_some_and(|asked| self.settings.deadlines.needs_every_device(asked.tier))
+            && self.fleet.get(device).is_some_and(|device| device.timing.is_reliable())
     }
 
-    /// The devices of a round that has just been opened are asked.
+    /// The devices of an exchange that has just been opened are asked.
     pub(super) fn begin_watch(&mut self) {
-        let Phase::Collecting(round) = &mut self.phase else { return };
-        let (opened, mut strangers) = (round.opened, vec![]);
-        for (device, ..) in round.seats.iter().filter(|(.., seat)| seat.is_open()) {
-            match self.fleet.member_mut(device) {
-                Some(member) => member.pulse.ask(opened),
+        let Phase::Collecting(exchange) = &mut self.phase else { return };
+        let (opened, mut revoked) = (exchange.opened, vec![]);
+        for (device, _) in exchange.roster.iter().filter(|(_, entry)| entry.state.is_open()) {
+            match self.fleet.get_mut(device) {
+                Some(device) => device.liveness.note_asked(opened),
                 // It was revoked since the round began.
-                None => strangers.push(device.clone()),
+                None => revoked.push(device.clone()),
             }
         }
-        strangers.iter().for_each(|device| self.refuse_open_seat(device, Code::UnknownDevice, opened));
-        self.look_for_silence(opened);
+        revoked.iter().for_each(|device| self.refuse_open(device, Code::UnknownDevice, opened));
+        self.check_silence(opened);
     }
 
-    /// Lets those go who are waited for no longer.
-    pub(super) fn look_for_silence(&mut self, now: Instant) {
-        let Some(round) = self.round() else { return };
-        let (others, mut gone, mut next) = (self.usual_time(), vec![], None::<Instant>);
-        for (device, _) in round.seats.expected() {
+    /// Stops waiting for devices whose limit has passed.
+    pub(super) fn check_silence(&mut self, now: Instant) {
+        let Some(exchange) = self.open_exchange() else { return };
+        let (others, mut absent, mut next) = (self.usual_time(), vec![], None::<Instant>);
+        for (device, _) in exchange.roster.expected() {
             match self.limit_of(device, others, now) {
-                Some(limit) if limit <= now => gone.push(device.clone()),
+                Some(limit) if limit <= now => absent.push(device.clone()),
                 Some(limit) => next = Some(next.map_or(limit, |next| next.min(limit))),
                 None => {}
             }
         }
-        let Phase::Collecting(round) = &mut self.phase else { return };
-        gone.iter().for_each(|device| round.seats.let_go(device, now));
-        round.next_look = next.map(|next| next.max(now + LOOK));
+        let Phase::Collecting(exchange) = &mut self.phase else { return };
+        absent.iter().for_each(|device| exchange.roster.set_absent(device, now));
+        exchange.next_silence_check = next.map(|next| next.max(now + SILENCE_CHECK_INTERVAL));
     }
 
-    /// Until when a device that has not answered is waited for, as far as it depends on the device (rules 2 and 3). It moves on
-    /// with every sign of life. `others`: what [`Coordinator::usual_time`] says.
+    /// Until when a device that has not answered is waited for, by its own timing (rules 2 and 3). Every sign of life moves
+    /// the limit. `others`: the result of [`Coordinator::usual_time`].
     pub(super) fn limit_of(
         &self,
         device: &DeviceId,
         others: Option<Duration>,
         now: Instant,
     ) -> Option<Instant> {
-        if self.is_indispensable(device) {
+        if self.is_required(device) {
             return None;
         }
-        let (round, member) = (self.round()?, self.fleet.member(device)?);
-        let past = &member.past;
-        let place = match (member.conn, member.returned) {
-            (Some(_), _) => Whereabouts::Connected,
-            (None, true) => Whereabouts::Gone,
-            (None, false) => Whereabouts::Away(comeback(self.fleet.known(), self.settings.arrivals_per_s)),
+        let (exchange, device) = (self.open_exchange()?, self.fleet.get(device)?);
+        let timing = &device.timing;
+        let link = match (device.conn, device.returned) {
+            (Some(_), _) => LinkState::Connected,
+            (None, true) => LinkState::Lost,
+            (None, false) => {
+                LinkState::NotBackYet(return_time(self.fleet.len(), self.settings.arrivals_per_s))
+            }
         };
-        let silence = || past.silence(round.kind, place, others, now);
-        let silent = self.heeds_silence.then(|| member.pulse.since() + silence());
-        let longest = past.longest(round.kind, now).map(|longest| round.opened + longest);
+        let allowed = || timing.allowed_silence(exchange.kind, link, others, now);
+        let silent = self.detects_silence.then(|| device.liveness.silent_since() + allowed());
+        let longest = timing.allowed_time(exchange.kind, now).map(|longest| exchange.opened + longest);
         silent.into_iter().chain(longest).min()
     }
 
     /// How long exchanges like the open one usually take until the last answer.
     pub(super) fn usual_time(&self) -> Option<Duration> {
-        self.times.usual(self.round()?.kind, |time| time)
+        self.answer_times.median(self.open_exchange()?.kind, |time| time)
     }
 
-    /// A device has done what it was asked to; `useful`: with a result, so that it is known how long that takes.
+    /// A device has answered; `useful`: with a result, so that its timing counts.
     pub(super) fn note_answer(&mut self, device: &DeviceId, useful: bool, now: Instant) {
-        let Phase::Collecting(round) = &mut self.phase else { return };
-        let Some(member) = self.fleet.member_mut(device) else { return };
-        let (took, quiet) = member.pulse.answer(now);
+        let Phase::Collecting(exchange) = &mut self.phase else { return };
+        let Some(answered) = self.fleet.get_mut(device) else { return };
+        let timing = answered.liveness.note_answered(now);
         if useful {
-            member.past.note_answer(round.kind, Answer { took, quiet });
+            answered.timing.note_answer(exchange.kind, timing);
         }
-        round.note_answer(device, now, quiet);
+        exchange.note_answer(device, now, timing.silence);
     }
 
-    /// An exchange has closed: remembers how long it took, and who has held it up.
-    pub(super) fn end_watch(&mut self, round: &OpenExchange, now: Instant) {
-        // If there was no answer, all were late alike.
-        let Some(last) = &round.last else { return };
-        self.times.push(round.kind, last.at - round.opened);
-        if let Some(member) = self.fleet.member_mut(&last.device) {
-            member.past.note_hold_up(round.kind, last.held_up, last.quiet, now);
+    /// An exchange has closed: notes how long it took, and which devices have delayed it.
+    pub(super) fn end_watch(&mut self, exchange: &OpenExchange, now: Instant) {
+        // Without any answer, no device has delayed another one.
+        let Some(last) = &exchange.last_answer else { return };
+        self.answer_times.push(exchange.kind, last.at - exchange.opened);
+        if let Some(device) = self.fleet.get_mut(&last.device) {
+            device.timing.note_delay(exchange.kind, last.delay, last.silence, now);
         }
-        for (device, _, _) in round.seats.iter().filter(|(.., seat)| seat.is_open()) {
-            let until = round.seats.absent_since(device).unwrap_or(now);
-            if let Some(member) = self.fleet.member_mut(device) {
-                member.past.note_vain(until - last.at, now);
+        for (device, _) in exchange.roster.iter().filter(|(_, entry)| entry.state.is_open()) {
+            let until = exchange.roster.absent_since(device).unwrap_or(now);
+            if let Some(device) = self.fleet.get_mut(device) {
+                device.timing.note_missed(until - last.at, now);
             }
         }
     }
 
-    /// No device of the round is there any more, and another one is.
-    pub(super) fn is_deserted(&self, round: &OpenExchange) -> bool {
-        round.is_deserted() && self.fleet.has_others(|device| round.seats.get(device).is_some())
+    /// All devices of the exchange are absent, and another one is connected.
+    pub(super) fn is_deserted(&self, exchange: &OpenExchange) -> bool {
+        let is_asked = |device: &DeviceId| exchange.roster.get(device).is_some();
+        exchange.is_deserted() && self.fleet.connected().any(|device| !is_asked(&device.record.device))
     }
 
     /// A device that has not answered is not going to.
-    pub(super) fn refuse_open_seat(&mut self, device: &DeviceId, code: Code, now: Instant) {
-        let seat = self.round().and_then(|round| round.seats.get(device));
-        if seat.is_some_and(|(_, seat)| seat.is_open()) {
-            self.set_seat(device, Seat::Refused(code));
+    pub(super) fn refuse_open(&mut self, device: &DeviceId, code: Code, now: Instant) {
+        let state = self.open_exchange().and_then(|exchange| exchange.roster.state(device));
+        if state.is_some_and(AnswerState::is_open) {
+            self.set_state(device, AnswerState::Refused(code));
             self.note_answer(device, false, now);
         }
     }
 
     /// The latest end of the wait for a tier, by the clock alone (rule 1).
-    pub(super) fn end_of(&self, round: &OpenExchange, tier: Tier) -> Option<Instant> {
-        let patience = &self.settings.patience;
-        let tally = round.seats.tallies().get(tier.index())?;
-        let deadline = round.opened + patience.deadline(tier);
-        let given_up = patience.give_up().map(|limit| round.opened + limit);
-        if patience.has_quorum(tier, tally) { Some(deadline) } else { given_up }
+    pub(super) fn end_of(&self, exchange: &OpenExchange, tier: Tier) -> Option<Instant> {
+        let deadlines = &self.settings.deadlines;
+        let counts = exchange.roster.tier_counts().get(tier.index())?;
+        let deadline = exchange.opened + deadlines.deadline(tier);
+        let given_up = deadlines.give_up().map(|limit| exchange.opened + limit);
+        if deadlines.has_quorum(tier, counts) { Some(deadline) } else { given_up }
     }
 }

@@ -1,4 +1,4 @@
-//! What has arrived of uploads that were interrupted, so that they go on where they were.
+//! Parts of uploads that were interrupted, so that they can be resumed.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,13 @@ use common::{DeviceId, Instant, message::Offer};
 
 use super::Upload;
 
+/// At most one upload per device.
 #[derive(Clone, Debug, Default)]
 pub struct InterruptedUploads(BTreeMap<DeviceId, Upload>);
 
 impl InterruptedUploads {
-    /// Keeps at most so many; the one of which least has arrived begins again.
-    pub fn park(&mut self, device: DeviceId, mut upload: Upload, most: usize) {
+    /// Keeps at most `most` uploads: drops the one of which the least has arrived.
+    pub fn keep(&mut self, device: DeviceId, mut upload: Upload, most: usize) {
         if upload.bytes.is_empty() {
             return;
         }
@@ -25,19 +26,22 @@ impl InterruptedUploads {
         }
     }
 
-    /// What is there of this very update; of another one, nothing is worth keeping.
+    /// What has arrived of this very update. Of another one, nothing is kept.
     pub fn take(&mut self, device: &DeviceId, offer: &Offer, now: Instant) -> Option<Upload> {
-        self.0.remove(device).filter(|upload| upload.offer == *offer).map(|upload| upload.again(now))
+        self.0.remove(device).filter(|upload| upload.offer == *offer).map(|upload| upload.resumed(now))
     }
 
+    /// Drops the upload of a device.
     pub fn forget(&mut self, device: &DeviceId) {
         self.0.remove(device);
     }
 
+    /// Number of uploads.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// No upload is interrupted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,82 +1,99 @@
-//! Where every device of an exchange stands, with running counts: a round of thousands is looked at after every
+//! The state of every device of an exchange, with running counts. An exchange of thousands of devices is checked after every
 //! message, and counting anew each time would cost more than the messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{
     Code, DeviceId, Instant, Tier,
-    message::{Offer, Scalars},
+    message::{Offer, Scalars, Task},
 };
 
-use super::{Queue, Upload};
-use crate::patience::Tally;
+use super::{Upload, UploadQueue};
+use crate::{announcement::AskedDevice, pacing::TierCounts};
 
-/// Where one device stands in the round.
+/// How far a device has come with its answer.
 #[derive(Clone, Debug)]
-pub enum Seat {
-    /// Was told, or will be when it connects.
+pub enum AnswerState {
+    /// Was asked, or will be when it connects.
     Assigned,
-    /// Has offered an update that waits for a place among the uploads.
+    /// Has offered an update that waits to be uploaded.
     Queued(Box<Offer>),
+    /// The update is being received.
     Uploading(Box<Upload>),
-    /// Complete, not yet durable.
+    /// The update is complete, not yet durable.
     Storing(Scalars),
-    /// The same, but handed over to the disk and no longer in memory.
+    /// The same, but written to the disk and no longer in memory.
     Written(Scalars),
+    /// The update is durable.
     Delivered(Scalars),
+    /// The answer was refused.
     Refused(Code),
 }
 
-impl Seat {
-    /// The device still has something to do.
+impl AnswerState {
+    /// The device has not answered yet.
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Assigned | Self::Queued(_) | Self::Uploading(_))
     }
 }
 
+/// A device in the roster of an exchange.
+#[derive(Clone, Debug)]
+pub struct RosterEntry {
+    /// The tier that it has in the round.
+    pub tier: Tier,
+    /// What it is asked to do.
+    pub task: Task,
+    /// Changed by [`Roster::set`] alone, which keeps the counts.
+    pub state: AnswerState,
+}
+
+/// The devices that an exchange asks, in DeviceId order.
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
-    seats: BTreeMap<DeviceId, (Tier, Seat)>,
-    /// By tier, as far as anybody was asked.
-    tallies: Vec<Tally>,
+    entries: BTreeMap<DeviceId, RosterEntry>,
+    /// By tier, up to the last one that has a device.
+    tier_counts: Vec<TierCounts>,
     /// Updates that are in memory, whole or in part.
-    held: usize,
+    in_memory: usize,
     uploading: BTreeSet<DeviceId>,
     /// Devices that are not waited for any more, and since when.
     absent: BTreeMap<DeviceId, Instant>,
-    pub queue: Queue,
+    /// Devices in state [`AnswerState::Queued`].
+    pub queue: UploadQueue,
 }
 
 impl Roster {
-    /// Everybody was asked, nobody has answered.
-    pub fn new(devices: impl Iterator<Item = (DeviceId, Tier)>) -> Self {
-        let seats: BTreeMap<_, _> = devices.map(|(device, tier)| (device, (tier, Seat::Assigned))).collect();
-        let tiers = seats.values().map(|(tier, _)| tier.index() + 1).max().unwrap_or(0);
-        let mut tallies = vec![Tally::default(); tiers];
-        for (tier, _) in seats.values() {
-            tallies[tier.index()].asked += 1;
+    /// All devices are asked, none has answered.
+    pub fn new(asked: Vec<AskedDevice>) -> Self {
+        let tiers = asked.iter().map(|asked| asked.tier.index() + 1).max().unwrap_or(0);
+        let mut tier_counts = vec![TierCounts::default(); tiers];
+        let mut entries = BTreeMap::new();
+        for AskedDevice { device, tier, task } in asked {
+            tier_counts[tier.index()].asked += 1;
+            entries.insert(device, RosterEntry { tier, task, state: AnswerState::Assigned });
         }
-        Self { seats, tallies, ..Self::default() }
+        Self { entries, tier_counts, ..Self::default() }
     }
 
-    /// Waits no longer for a device that has not answered.
-    pub fn let_go(&mut self, device: &DeviceId, now: Instant) {
-        if let Some((tier, seat)) = self.seats.get(device)
-            && seat.is_open()
+    /// Stops waiting for a device that has not answered.
+    pub fn set_absent(&mut self, device: &DeviceId, now: Instant) {
+        if let Some(RosterEntry { tier, state, .. }) = self.entries.get(device)
+            && state.is_open()
             && !self.absent.contains_key(device)
         {
             self.absent.insert(device.clone(), now);
-            self.tallies[tier.index()].absent += 1;
+            self.tier_counts[tier.index()].absent += 1;
         }
     }
 
     /// Waits for a device again.
-    pub fn expect(&mut self, device: &DeviceId) {
+    pub fn set_expected(&mut self, device: &DeviceId) {
         if self.absent.remove(device).is_some()
-            && let Some((tier, seat)) = self.seats.get(device)
-            && seat.is_open()
+            && let Some(RosterEntry { tier, state, .. }) = self.entries.get(device)
+            && state.is_open()
         {
-            self.tallies[tier.index()].absent -= 1;
+            self.tier_counts[tier.index()].absent -= 1;
         }
     }
 
@@ -86,104 +103,99 @@ impl Roster {
     }
 
     /// Devices that have not answered and are waited for.
-    pub fn expected(&self) -> impl Iterator<Item = (&DeviceId, Tier)> {
-        let open = self.seats.iter().filter(|(_, (_, seat))| seat.is_open());
+    pub fn expected(&self) -> impl Iterator<Item = (&DeviceId, &RosterEntry)> {
+        let open = self.entries.iter().filter(|(_, entry)| entry.state.is_open());
         open.filter(|(device, _)| !self.absent.contains_key(*device))
-            .map(|(device, (tier, _))| (device, *tier))
     }
 
-    pub fn get(&self, device: &DeviceId) -> Option<&(Tier, Seat)> {
-        self.seats.get(device)
+    /// The entry of a device that is asked.
+    pub fn get(&self, device: &DeviceId) -> Option<&RosterEntry> {
+        self.entries.get(device)
     }
 
-    /// Gives the seat that the device had; nothing happens if it has none.
-    pub fn set(&mut self, device: &DeviceId, new: Seat) -> Option<Seat> {
-        let (tier, seat) = self.seats.get_mut(device)?;
-        let tier = *tier;
-        let after = Self::counted(&new);
-        let old = std::mem::replace(seat, new);
-        let before = Self::counted(&old);
-        if let Some(tally) = self.tallies.get_mut(tier.index()) {
-            let change = |count: &mut usize, kinds: &[Counted]| {
-                *count = *count + usize::from(kinds.contains(&after)) - usize::from(kinds.contains(&before));
-            };
-            change(&mut tally.delivered, &[Counted::Delivered]);
-            change(&mut tally.refused, &[Counted::Refused]);
-            change(&mut tally.storing, &[Counted::Storing, Counted::Written]);
-            if self.absent.contains_key(device) {
-                change(&mut tally.absent, &[Counted::Assigned, Counted::Queued, Counted::Uploading]);
-            }
+    /// The state of a device that is asked.
+    pub fn state(&self, device: &DeviceId) -> Option<&AnswerState> {
+        self.entries.get(device).map(|entry| &entry.state)
+    }
+
+    /// Returns the state that the device had; nothing happens if it is not asked.
+    pub fn set(&mut self, device: &DeviceId, new: AnswerState) -> Option<AnswerState> {
+        let RosterEntry { tier, state, .. } = self.entries.get_mut(device)?;
+        let counts = &mut self.tier_counts[tier.index()];
+        let after = StateKind::of(&new);
+        let old = std::mem::replace(state, new);
+        let before = StateKind::of(&old);
+        let change = |count: &mut usize, kinds: &[StateKind]| {
+            *count = *count + usize::from(kinds.contains(&after)) - usize::from(kinds.contains(&before));
+        };
+        change(&mut counts.delivered, &[StateKind::Delivered]);
+        change(&mut counts.refused, &[StateKind::Refused]);
+        change(&mut counts.storing, &[StateKind::Storing, StateKind::Written]);
+        if self.absent.contains_key(device) {
+            change(&mut counts.absent, &[StateKind::Assigned, StateKind::Queued, StateKind::Uploading]);
         }
-        let held = |counted| usize::from(matches!(counted, Counted::Uploading | Counted::Storing));
-        self.held = self.held + held(after) - held(before);
+        change(&mut self.in_memory, &[StateKind::Uploading, StateKind::Storing]);
         match after {
-            Counted::Queued => self.queue.join(device),
+            StateKind::Queued => self.queue.join(device),
             _ => self.queue.leave(device),
         }
         match after {
-            Counted::Uploading => _ = self.uploading.insert(device.clone()),
+            StateKind::Uploading => _ = self.uploading.insert(device.clone()),
             _ => _ = self.uploading.remove(device),
         }
         Some(old)
     }
 
     /// The update of a device that is being received.
-    pub fn upload(&mut self, device: &DeviceId) -> Option<&mut Upload> {
-        match self.seats.get_mut(device) {
-            Some((_, Seat::Uploading(upload))) => Some(upload),
+    pub fn upload_mut(&mut self, device: &DeviceId) -> Option<&mut Upload> {
+        match &mut self.entries.get_mut(device)?.state {
+            AnswerState::Uploading(upload) => Some(upload),
             _ => None,
         }
     }
 
-    /// Everybody whose update is being received.
+    /// The updates that are being received.
     pub fn uploads(&self) -> impl Iterator<Item = (&DeviceId, &Upload)> {
-        self.uploading.iter().filter_map(|device| match self.seats.get(device) {
-            Some((_, Seat::Uploading(upload))) => Some((device, &**upload)),
+        self.uploading.iter().filter_map(|device| match self.state(device)? {
+            AnswerState::Uploading(upload) => Some((device, &**upload)),
             _ => None,
         })
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&DeviceId, Tier, &Seat)> {
-        self.seats.iter().map(|(device, (tier, seat))| (device, *tier, seat))
+    /// All entries, in DeviceId order.
+    pub fn iter(&self) -> impl Iterator<Item = (&DeviceId, &RosterEntry)> {
+        self.entries.iter()
     }
 
+    /// Number of devices that are asked.
     pub fn len(&self) -> usize {
-        self.seats.len()
+        self.entries.len()
     }
 
+    /// No device is asked.
     pub fn is_empty(&self) -> bool {
-        self.seats.is_empty()
+        self.entries.is_empty()
     }
 
-    pub fn tallies(&self) -> &[Tally] {
-        &self.tallies
+    /// By tier, up to the last one that has a device.
+    pub fn tier_counts(&self) -> &[TierCounts] {
+        &self.tier_counts
     }
 
     /// Updates that are in memory, whole or in part.
-    pub fn held(&self) -> usize {
-        self.held
+    pub fn in_memory(&self) -> usize {
+        self.in_memory
     }
 
     /// No other device is waited for.
     pub fn all_answered(&self) -> bool {
-        self.tallies.iter().all(|tally| tally.delivered + tally.storing >= tally.able())
-    }
-
-    fn counted(seat: &Seat) -> Counted {
-        match seat {
-            Seat::Assigned => Counted::Assigned,
-            Seat::Queued(_) => Counted::Queued,
-            Seat::Uploading(_) => Counted::Uploading,
-            Seat::Storing(_) => Counted::Storing,
-            Seat::Written(_) => Counted::Written,
-            Seat::Delivered(_) => Counted::Delivered,
-            Seat::Refused(_) => Counted::Refused,
-        }
+        self.tier_counts.iter().all(|counts| counts.delivered + counts.storing >= counts.eligible())
     }
 }
 
+/// An [`AnswerState`] without its contents.
 #[derive(Copy, Clone, PartialEq, Eq)]
-enum Counted {
+enum StateKind {
     Assigned,
     Queued,
     Uploading,
@@ -193,75 +205,93 @@ enum Counted {
     Refused,
 }
 
+impl StateKind {
+    fn of(state: &AnswerState) -> Self {
+        match state {
+            AnswerState::Assigned => Self::Assigned,
+            AnswerState::Queued(_) => Self::Queued,
+            AnswerState::Uploading(_) => Self::Uploading,
+            AnswerState::Storing(_) => Self::Storing,
+            AnswerState::Written(_) => Self::Written,
+            AnswerState::Delivered(_) => Self::Delivered,
+            AnswerState::Refused(_) => Self::Refused,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use common::{
-        Instant, RunId,
+        RunId, TransferId,
         message::{Blob, Ticket},
         rng::Rng,
     };
 
     use super::*;
 
-    fn seat(kind: u64) -> Seat {
+    fn state(kind: u64) -> AnswerState {
         let ticket = Ticket { run: RunId(1), round: 1, exchange: 0, attempt: 0 };
-        let update = Blob { transfer: 1, bytes: 8, check: 0 };
+        let update = Blob { transfer: TransferId(1), bytes: 8, check: 0 };
         let offer = Offer { ticket, update, model_check: 0, scalars: Scalars::default() };
         match kind {
-            0 => Seat::Assigned,
-            1 => Seat::Queued(Box::new(offer)),
-            2 => Seat::Uploading(Box::new(Upload::new(offer, vec![], Instant::ZERO))),
-            3 => Seat::Storing(Scalars::default()),
-            4 => Seat::Delivered(Scalars::default()),
-            5 => Seat::Written(Scalars::default()),
-            _ => Seat::Refused(Code::WrongRound),
+            0 => AnswerState::Assigned,
+            1 => AnswerState::Queued(Box::new(offer)),
+            2 => AnswerState::Uploading(Box::new(Upload::new(offer, vec![], Instant::ZERO))),
+            3 => AnswerState::Storing(Scalars::default()),
+            4 => AnswerState::Delivered(Scalars::default()),
+            5 => AnswerState::Written(Scalars::default()),
+            _ => AnswerState::Refused(Code::WrongRound),
         }
     }
 
     #[test]
     fn running_counts_are_those_of_counting_anew() {
         let named = |index: u64| -> DeviceId { format!("d{index}").parse().unwrap() };
-        let tier = |index: u64| Tier::new(index as usize % 3).unwrap();
-        let mut seats = Roster::new((0..20).map(|index| (named(index), tier(index))));
+        let asked = |index: u64| AskedDevice {
+            device: named(index),
+            tier: Tier::new(index as usize % 3).unwrap(),
+            task: Task::Evaluate(None),
+        };
+        let mut roster = Roster::new((0..20).map(asked).collect());
         let mut rng = Rng::new(7);
         for _ in 0..4000 {
             let device = named(rng.below(20));
             match rng.below(4) {
-                0 => seats.let_go(&device, Instant::ZERO),
-                1 => seats.expect(&device),
-                _ => assert!(seats.set(&device, seat(rng.below(7))).is_some()),
+                0 => roster.set_absent(&device, Instant::ZERO),
+                1 => roster.set_expected(&device),
+                _ => assert!(roster.set(&device, state(rng.below(7))).is_some()),
             }
-            let mut tallies = [Tally::default(); 3];
-            let (mut held, mut queued, mut uploading) = (0, BTreeSet::new(), vec![]);
-            for (device, tier, seat) in seats.iter() {
-                let tally = &mut tallies[tier.index()];
-                tally.asked += 1;
-                tally.absent += usize::from(seat.is_open() && seats.absent_since(device).is_some());
-                match seat {
-                    Seat::Delivered(_) => tally.delivered += 1,
-                    Seat::Refused(_) => tally.refused += 1,
-                    Seat::Storing(_) => {
-                        tally.storing += 1;
-                        held += 1;
+            let mut tier_counts = [TierCounts::default(); 3];
+            let (mut in_memory, mut queued, mut uploading) = (0, BTreeSet::new(), vec![]);
+            for (device, RosterEntry { tier, state, .. }) in roster.iter() {
+                let counts = &mut tier_counts[tier.index()];
+                counts.asked += 1;
+                counts.absent += usize::from(state.is_open() && roster.absent_since(device).is_some());
+                match state {
+                    AnswerState::Delivered(_) => counts.delivered += 1,
+                    AnswerState::Refused(_) => counts.refused += 1,
+                    AnswerState::Storing(_) => {
+                        counts.storing += 1;
+                        in_memory += 1;
                     }
-                    Seat::Written(_) => tally.storing += 1,
-                    Seat::Uploading(_) => {
+                    AnswerState::Written(_) => counts.storing += 1,
+                    AnswerState::Uploading(_) => {
                         uploading.push(device);
-                        held += 1;
+                        in_memory += 1;
                     }
-                    Seat::Queued(_) => _ = queued.insert(device),
-                    Seat::Assigned => {}
+                    AnswerState::Queued(_) => _ = queued.insert(device),
+                    AnswerState::Assigned => {}
                 }
             }
-            assert_eq!((seats.tallies(), seats.held()), (&tallies[..], held));
-            assert_eq!(seats.uploads().map(|(device, _)| device).collect::<Vec<_>>(), uploading);
-            let mut queue = seats.queue.clone();
+            assert_eq!((roster.tier_counts(), roster.in_memory()), (&tier_counts[..], in_memory));
+            assert_eq!(roster.uploads().map(|(device, _)| device).collect::<Vec<_>>(), uploading);
+            let mut queue = roster.queue.clone();
             while let Some(first) = queue.first().cloned() {
                 assert!(queued.remove(&first));
                 queue.leave(&first);
             }
             assert!(queued.is_empty(), "{queued:?} wait without being in the queue");
         }
-        assert!(seats.set(&"stranger".parse().unwrap(), Seat::Assigned).is_none());
+        assert!(roster.set(&"stranger".parse().unwrap(), AnswerState::Assigned).is_none());
     }
 }

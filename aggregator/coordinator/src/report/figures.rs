@@ -1,4 +1,4 @@
-//! Figures over devices as they are written down. Over no device there are none: a mean of 0 would look like a perfect model.
+//! How summaries are written. A summary of no device has no figures: a mean of 0 would look like a perfect model.
 
 use common::metrics::Summary;
 use serde::{Serialize, Serializer, ser::SerializeMap};

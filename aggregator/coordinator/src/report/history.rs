@@ -1,17 +1,18 @@
 //! The reports of a run as a table: one row per round with the main figures.
 //!
-//! A row is made of one report alone, and only what it shows is taken from it, so a history of any length passes through.
+//! A row is formed from one report alone, and only the fields that it shows are read. So memory does not depend on the length
+//! of the history.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use parts::{Count, Figures, Held, Source};
+use source::{GuardFields, ListLen, ReportFields, SummaryFields};
 
-mod parts;
+mod source;
 
-/// Name, width in a table, and digits after the point.
+/// Name of a column, its width in a table, and digits after the decimal point.
 pub const COLUMNS: [(&str, usize, usize); 22] = [
     ("round", 5, 0),
     ("devices", 7, 0),
@@ -37,17 +38,21 @@ pub const COLUMNS: [(&str, usize, usize); 22] = [
     ("bytes_down", 10, 0),
 ];
 
-/// One round; `None` where a report says nothing.
+/// One round; `None` where the report has no value.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Row {
+pub struct HistoryRow {
+    /// One for each of [`COLUMNS`].
     pub cells: [Option<f64>; COLUMNS.len()],
+    /// Mean loss of each tier.
     pub loss_by_tier: Vec<Option<f64>>,
+    /// Mean accuracy of each tier.
     pub accuracy_by_tier: Vec<Option<f64>>,
 }
 
-impl Row {
+impl HistoryRow {
+    /// Reads a report, which is one JSON object.
     pub fn parse(report: &str) -> serde_json::Result<Self> {
-        let Source {
+        let ReportFields {
             round,
             lr,
             devices,
@@ -63,18 +68,18 @@ impl Row {
             weights,
             traffic,
         } = serde_json::from_str(report)?;
-        let count = |list: Option<Count>| list.map(|Count(count)| count as f64);
+        let count = |list: Option<ListLen>| list.map(|ListLen(len)| len as f64);
         let tiers = participation.as_deref();
         let stragglers = tiers.map(|tiers| tiers.iter().filter_map(|tier| tier.stragglers).sum());
         let late = tiers.map(|tiers| tiers.iter().filter_map(|tier| tier.late).sum());
-        // Devices without test samples have no accuracy, and a round without devices has no loss. Older reports say 0.
+        // Devices without test samples have no accuracy, and a round without devices has no loss. Older reports state 0.
         let heard = loss.as_ref().is_none_or(|loss| loss.count != Some(0.0));
         let loss = loss.filter(|_| heard).unwrap_or_default();
         let inter = loss_split.filter(|_| heard).and_then(|split| split.inter);
-        let accuracy = accuracy.filter(Figures::of_some).unwrap_or_default();
-        let held = round.map(|_| held_of(guard.as_deref().unwrap_or_default(), None) as f64);
-        let means = |tiers: Option<Vec<Figures>>| {
-            let mean = |tier: &Figures| tier.mean.filter(|_| tier.of_some());
+        let accuracy = accuracy.filter(SummaryFields::has_devices).unwrap_or_default();
+        let held = round.map(|_| count_held(guard.as_deref().unwrap_or_default(), None) as f64);
+        let means = |tiers: Option<Vec<SummaryFields>>| {
+            let mean = |tier: &SummaryFields| tier.mean.filter(|_| tier.has_devices());
             tiers.unwrap_or_default().iter().map(mean).collect()
         };
         let traffic = traffic.unwrap_or_default();
@@ -108,7 +113,7 @@ impl Row {
         })
     }
 
-    /// As a line of a table.
+    /// The row as a line of a table.
     pub fn table(&self) -> String {
         let cell = |(&(_, width, digits), value): (&(&str, usize, usize), &Option<f64>)| {
             let value = value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
@@ -117,7 +122,7 @@ impl Row {
         COLUMNS.iter().zip(&self.cells).map(cell).collect::<Vec<_>>().join(" ")
     }
 
-    /// As a line of comma-separated values, with mean loss and accuracy of so many tiers in the last columns.
+    /// The row as a line of comma-separated values. The last columns are the mean loss and accuracy of `tiers` tiers.
     pub fn csv(&self, tiers: usize) -> String {
         let by_tier =
             |means: &[Option<f64>]| (0..tiers).map(|tier| means.get(tier).copied().flatten()).collect();
@@ -129,12 +134,12 @@ impl Row {
     }
 }
 
-/// The line above a table.
+/// The header of a table.
 pub fn table_head() -> String {
     COLUMNS.iter().map(|&(name, width, _)| format!("{name:>width$}")).collect::<Vec<_>>().join(" ")
 }
 
-/// The line above comma-separated values.
+/// The header of comma-separated values with columns for `tiers` tiers.
 pub fn csv_head(tiers: usize) -> String {
     let mut names: Vec<String> = COLUMNS.iter().map(|(name, ..)| (*name).to_owned()).collect();
     names.extend((0..tiers).map(|tier| format!("loss_tier{tier}")));
@@ -142,23 +147,23 @@ pub fn csv_head(tiers: usize) -> String {
     names.join(",")
 }
 
-/// Tiers that a report speaks of.
+/// Number of tiers in a report; 0 if it is damaged or has no losses.
 pub fn tiers(report: &str) -> usize {
     #[derive(Deserialize)]
     struct Tiers {
-        loss_by_tier: Count,
+        loss_by_tier: ListLen,
     }
     serde_json::from_str::<Tiers>(report).map_or(0, |report| report.loss_by_tier.0)
 }
 
-/// Devices, of a tier or all, that the guard has held in something.
-pub fn held(report: &Value, tier: Option<usize>) -> usize {
-    held_of(&Vec::deserialize(&report["guard"]).unwrap_or_default(), tier)
+/// Number of devices, of one tier or all, that the guard has limited.
+pub fn held_devices(report: &Value, tier: Option<usize>) -> usize {
+    count_held(&Vec::deserialize(&report["guard"]).unwrap_or_default(), tier)
 }
 
-fn held_of(lines: &[Held<'_>], tier: Option<usize>) -> usize {
-    let of_tier = |line: &&Held<'_>| tier.is_none_or(|tier| line.tier == Some(tier as f64));
-    // Reports of older versions also noted what changed nothing.
+fn count_held(lines: &[GuardFields<'_>], tier: Option<usize>) -> usize {
+    let of_tier = |line: &&GuardFields<'_>| tier.is_none_or(|tier| line.tier == Some(tier as f64));
+    // Older reports also list findings without effect.
     let held = lines.iter().filter(of_tier).filter(|line| line.action.as_deref() != Some("noted"));
     held.filter_map(|line| line.device.as_deref()).collect::<BTreeSet<_>>().len()
 }
@@ -189,23 +194,26 @@ mod tests {
             json!({ "round": 4, "loss": { "count": 0, "mean": 0.0 }, "loss_split": { "inter": 0.0 } });
         let count = [&report, &empty].map(|report| tiers(&report.to_string()));
         assert_eq!(count, [2, 0]);
-        let row = |report: &Value| Row::parse(&report.to_string()).unwrap().csv(2);
+        let row = |report: &Value| HistoryRow::parse(&report.to_string()).unwrap().csv(2);
         let lines = [csv_head(2), row(&report), row(&empty)];
         assert!(lines[2].starts_with("4,,,,,,0,,,,,,,,"), "an empty round has no loss: {}", lines[2]);
         assert!(lines[0].starts_with("round,devices,refused,silent,stragglers,late,held,lr,loss,"));
         assert!(lines[0].ends_with(",loss_tier0,loss_tier1,accuracy_tier0,accuracy_tier1"));
         assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,1.5,,,");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
-        assert_eq!((held(&report, None), held(&report, Some(0)), held(&report, Some(1))), (1, 1, 0));
+        assert_eq!(
+            (held_devices(&report, None), held_devices(&report, Some(0)), held_devices(&report, Some(1))),
+            (1, 1, 0)
+        );
     }
 
     #[test]
-    fn cells_stand_below_their_names() {
-        let row = Row::parse("{\"round\":3,\"loss\":{\"count\":2,\"mean\":1.5},\"lr\":null}").unwrap();
+    fn cells_are_aligned_with_their_headers() {
+        let row = HistoryRow::parse("{\"round\":3,\"loss\":{\"count\":2,\"mean\":1.5},\"lr\":null}").unwrap();
         let (head, line) = (table_head(), row.table());
         assert_eq!(head.len(), line.len());
         assert!(line.starts_with("    3       -"), "{line}");
         assert!(line.contains(" 1.5000 "), "{line}");
-        assert!(Row::parse("{\"round\":[]}").is_err() && Row::parse("{").is_err());
+        assert!(HistoryRow::parse("{\"round\":[]}").is_err() && HistoryRow::parse("{").is_err());
     }
 }

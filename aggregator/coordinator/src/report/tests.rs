@@ -1,6 +1,10 @@
-use common::{Instant, message::Scalars};
+use common::{
+    DeviceId, ExchangeId, Instant, Tier,
+    message::{Scalars, Score},
+};
 
 use super::*;
+use crate::record::DeviceInTier;
 use strategies::cohort::Refused;
 
 fn tier(index: usize) -> Tier {
@@ -9,6 +13,10 @@ fn tier(index: usize) -> Tier {
 
 fn id(name: &str) -> DeviceId {
     name.parse().unwrap()
+}
+
+fn in_tier(name: &str, index: usize) -> DeviceInTier {
+    DeviceInTier { device: id(name), tier: tier(index) }
 }
 
 fn score(samples: u32, correct: u32, loss: f64) -> Option<Score> {
@@ -25,9 +33,8 @@ fn closed() -> ClosedExchange {
         ..Scalars::default()
     };
     ClosedExchange {
-        exchange: 0,
+        id: ExchangeId { round: 7, exchange: 0 },
         kind: strategies::strategy::Kind::Train,
-        number: 7,
         lr: 0.1,
         opened: Instant::from_millis(1000),
         closed: Instant::from_millis(3500),
@@ -37,17 +44,17 @@ fn closed() -> ClosedExchange {
             (id("c"), tier(1), scalars(30, 7, Some(-0.1))),
             (id("d"), tier(1), scalars(40, 4, None)),
         ],
-        refused: vec![(id("e"), tier(1), Code::NonFiniteUpdate)],
-        silent: vec![(id("f"), tier(0))],
-        gone: vec![(id("f"), tier(0))],
-        late: vec![(id("d"), tier(1))],
+        refused: vec![RefusedDevice { device: id("e"), tier: tier(1), code: Code::NonFiniteUpdate }],
+        silent: vec![in_tier("f", 0)],
+        gone: vec![in_tier("f", 0)],
+        late: vec![in_tier("d", 1)],
     }
 }
 
 fn outcome(weights: &[f64], refused: &[&str]) -> Outcome {
     let refused = refused.iter().map(|name| Refused { device: id(name), code: Code::NonFiniteLoss });
     Outcome {
-        held: vec![],
+        capped: vec![],
         raised: 0,
         kept: None,
         weights: weights.to_vec(),
@@ -133,8 +140,8 @@ fn personal_models_traffic_and_conflicts() {
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["conflicts"], serde_json::json!({ "model": 1, "layers": [0, 2] }));
     assert_eq!(json["traffic"]["up"], 11);
-    // Nothing is said of what nobody reported.
+    // What no device reported is left out.
     assert!(json.get("groups").is_none() && json.get("weights").is_none());
-    let row = history::Row::parse(&json.to_string()).unwrap().cells;
+    let row = history::HistoryRow::parse(&json.to_string()).unwrap().cells;
     assert_eq!((row[0], row[1], row[20], row[21]), (Some(7.0), Some(4.0), Some(11.0), Some(22.0)));
 }

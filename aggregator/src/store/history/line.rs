@@ -14,11 +14,11 @@ const KEY: &[u8] = b",\"crc32\":\"";
 const DIGITS: usize = 8;
 const END: &[u8] = b"\"}";
 /// Bytes that a checksum adds to a report in place of its last brace.
-const SEAL: usize = KEY.len() + DIGITS + END.len();
+const CHECKSUM_LEN: usize = KEY.len() + DIGITS + END.len();
 
-/// Why a line is not taken for a report.
+/// FaultReason a line is not taken for a report.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum FaultReason {
     WrongChecksum,
     NoChecksum,
     NoReport,
@@ -27,7 +27,7 @@ pub enum Why {
     OutOfOrder { round: u32 },
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for FaultReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WrongChecksum => f.write_str("its checksum is wrong"),
@@ -42,10 +42,10 @@ impl fmt::Display for Why {
 
 /// A line whose bytes are now those of its report.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(in crate::store) struct Opened {
+pub(in crate::store) struct ParsedLine {
     pub round: u32,
     /// It had a checksum, and that was right.
-    pub sealed: bool,
+    pub has_checksum: bool,
 }
 
 /// The only key of a report that the store reads.
@@ -55,7 +55,7 @@ struct Numbered {
 }
 
 /// A report as a line with its checksum.
-pub(in crate::store) fn seal(report: &str) -> String {
+pub(in crate::store) fn with_checksum(report: &str) -> String {
     let text = report.trim_end().replace('\n', " ");
     // What is no object with a key can hold no checksum; readers name such a line.
     let Some(body) = text.strip_suffix('}').filter(|body| body.trim_end().len() > 1) else {
@@ -66,26 +66,26 @@ pub(in crate::store) fn seal(report: &str) -> String {
 }
 
 /// Takes the checksum off a line without its end, if it has one that is right. What is left is a report, or an error says why not.
-pub(in crate::store) fn open(line: &mut Vec<u8>) -> Result<Opened, Why> {
-    let sealed = match sum_of(line) {
+pub(in crate::store) fn parse(line: &mut Vec<u8>) -> Result<ParsedLine, FaultReason> {
+    let has_checksum = match sum_of(line) {
         Some((body, sum)) if crc32(body) == sum => true,
-        Some(_) => return Err(Why::WrongChecksum),
+        Some(_) => return Err(FaultReason::WrongChecksum),
         None => false,
     };
-    if sealed {
-        line.truncate(line.len() - SEAL);
+    if has_checksum {
+        line.truncate(line.len() - CHECKSUM_LEN);
         line.push(b'}');
     }
     // A report has no checksum of its own, or it could not be told from a line.
     let text = str::from_utf8(line).ok().filter(|text| sum_of(text.as_bytes()).is_none());
     let report = text.and_then(|text| serde_json::from_str::<Numbered>(text).ok());
-    report.map(|report| Opened { round: report.round, sealed }).ok_or(Why::NoReport)
+    report.map(|report| ParsedLine { round: report.round, has_checksum }).ok_or(FaultReason::NoReport)
 }
 
 /// What a checksum covers, and the checksum.
 fn sum_of(line: &[u8]) -> Option<(&[u8], u32)> {
-    let (body, seal) = line.split_at_checked(line.len().checked_sub(SEAL)?)?;
-    let digits = seal.strip_prefix(KEY)?.strip_suffix(END)?;
+    let (body, tail) = line.split_at_checked(line.len().checked_sub(CHECKSUM_LEN)?)?;
+    let digits = tail.strip_prefix(KEY)?.strip_suffix(END)?;
     // Other spellings of the same number are none of ours.
     let ours = digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     let digits = str::from_utf8(digits).ok().filter(|_| ours)?;
@@ -96,45 +96,48 @@ fn sum_of(line: &[u8]) -> Option<(&[u8], u32)> {
 mod tests {
     use super::*;
 
-    fn opened(line: &[u8]) -> (Result<Opened, Why>, Vec<u8>) {
+    fn opened(line: &[u8]) -> (Result<ParsedLine, FaultReason>, Vec<u8>) {
         let mut line = line.to_vec();
-        (open(&mut line), line)
+        (parse(&mut line), line)
     }
 
     #[test]
     fn a_sealed_line_is_json_and_gives_its_report_back() {
         let report = "{\"round\":7,\"loss\":{\"mean\":1.5}}";
-        let line = seal(report);
+        let line = with_checksum(report);
         assert_eq!(line, "{\"round\":7,\"loss\":{\"mean\":1.5},\"crc32\":\"99dd56de\"}\n");
         let json: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&json["round"], &json["crc32"]), (&7.into(), &"99dd56de".into()));
         let (found, text) = opened(line.trim_end().as_bytes());
-        assert_eq!(found, Ok(Opened { round: 7, sealed: true }));
+        assert_eq!(found, Ok(ParsedLine { round: 7, has_checksum: true }));
         assert_eq!(text, report.as_bytes());
         let (found, text) = opened(report.as_bytes());
-        assert_eq!((found, text), (Ok(Opened { round: 7, sealed: false }), report.as_bytes().to_vec()));
+        assert_eq!(
+            (found, text),
+            (Ok(ParsedLine { round: 7, has_checksum: false }), report.as_bytes().to_vec())
+        );
     }
 
     #[test]
     fn every_flipped_bit_leaves_no_sealed_line() {
-        let line = seal("{\"round\":7,\"text\":\"x\"}").trim_end().as_bytes().to_vec();
+        let line = with_checksum("{\"round\":7,\"text\":\"x\"}").trim_end().as_bytes().to_vec();
         for at in 0..line.len() * 8 {
             let mut flipped = line.clone();
             flipped[at / 8] ^= 1 << (at % 8);
-            let found = open(&mut flipped);
-            assert!(!matches!(found, Ok(Opened { sealed: true, .. })), "bit {at}: {found:?}");
+            let found = parse(&mut flipped);
+            assert!(!matches!(found, Ok(ParsedLine { has_checksum: true, .. })), "bit {at}: {found:?}");
         }
     }
 
     #[test]
     fn what_is_no_object_gets_no_checksum() {
         for text in ["", "{}", "7", "{ }"] {
-            assert_eq!(seal(text), format!("{text}\n"));
+            assert_eq!(with_checksum(text), format!("{text}\n"));
         }
-        assert_eq!(seal("{\"round\":1,\n\"a\":2}\n").lines().count(), 1);
-        assert_eq!(opened(b"{}").0, Err(Why::NoReport));
-        let twice = seal(&seal("{\"round\":1}"));
-        assert_eq!(opened(twice.trim_end().as_bytes()).0, Err(Why::NoReport));
-        assert_eq!(opened(b"").0, Err(Why::NoReport));
+        assert_eq!(with_checksum("{\"round\":1,\n\"a\":2}\n").lines().count(), 1);
+        assert_eq!(opened(b"{}").0, Err(FaultReason::NoReport));
+        let twice = with_checksum(&with_checksum("{\"round\":1}"));
+        assert_eq!(opened(twice.trim_end().as_bytes()).0, Err(FaultReason::NoReport));
+        assert_eq!(opened(b"").0, Err(FaultReason::NoReport));
     }
 }

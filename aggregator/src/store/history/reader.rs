@@ -11,19 +11,19 @@ use std::{
 
 use super::{
     files,
-    line::{self, Opened, Why},
+    line::{self, FaultReason, ParsedLine},
     tail,
 };
 use crate::store::StoreError;
 
 /// Bytes of a line beyond which it is not kept in memory; a report of a hundred thousand devices is shorter.
 pub(super) const LONGEST: usize = 1 << 28;
-/// Faults that are named; the others are counted.
+/// LineFaults that are named; the others are counted.
 const NAMED: usize = 100;
 
 /// Which lines may lack a checksum.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(in crate::store) enum Unsealed {
+pub(in crate::store) enum ChecksumRule {
     /// All: the store has format 4.
     Any,
     /// Those before the first line with one: the format is not known.
@@ -33,16 +33,16 @@ pub(in crate::store) enum Unsealed {
 
 /// A line that is no report, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fault {
+pub struct LineFault {
     pub file: String,
     /// From 1; absent where reading began in the middle of the file.
     pub line: Option<usize>,
     /// The last round before it.
     pub after: Option<u32>,
-    pub why: Why,
+    pub why: FaultReason,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for LineFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         match (self.line, self.after) {
@@ -57,14 +57,14 @@ impl fmt::Display for Fault {
 
 /// What was passed over.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Faults {
-    pub named: Vec<Fault>,
+pub struct LineFaults {
+    pub named: Vec<LineFault>,
     /// How many more there are.
     pub more: usize,
 }
 
-impl Faults {
-    fn add(&mut self, fault: Fault) {
+impl LineFaults {
+    fn add(&mut self, fault: LineFault) {
         if self.named.len() < NAMED {
             self.named.push(fault);
         } else {
@@ -87,7 +87,7 @@ pub struct Report<'a> {
 
 /// A line that was read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(in crate::store) enum Line<'a> {
+pub(in crate::store) enum HistoryLine<'a> {
     Report(Report<'a>),
     /// Its bytes, as far as they are kept in memory.
     Damaged(&'a [u8]),
@@ -95,16 +95,16 @@ pub(in crate::store) enum Line<'a> {
 
 /// Reads the files of a store's history in order, also while a server writes to them.
 pub struct ReportReader {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedFile>,
     /// What tells the live file from others: one that becomes full in the meantime is the same under another name.
     live: Option<(u64, u64)>,
-    current: Option<Part>,
-    rule: Unsealed,
+    current: Option<OpenFile>,
+    rule: ChecksumRule,
     /// A line with a checksum was seen.
-    sealed: bool,
+    seen_checksum: bool,
     last: Option<u32>,
     line: Vec<u8>,
-    faults: Faults,
+    faults: LineFaults,
 }
 
 impl fmt::Debug for ReportReader {
@@ -114,7 +114,7 @@ impl fmt::Debug for ReportReader {
 }
 
 /// A file whose turn comes.
-struct Waiting {
+struct QueuedFile {
     path: PathBuf,
     /// Only the live one is open from the beginning.
     file: Option<File>,
@@ -123,7 +123,7 @@ struct Waiting {
 }
 
 /// The file that is being read.
-struct Part {
+struct OpenFile {
     name: String,
     path: PathBuf,
     source: Box<dyn BufRead + Send>,
@@ -136,7 +136,7 @@ struct Part {
 impl ReportReader {
     /// All reports of a store's directory; `None` if there is no file.
     pub fn open(dir: &Path) -> Result<Option<Self>, StoreError> {
-        Self::with_rule(dir, Unsealed::First)
+        Self::with_rule(dir, ChecksumRule::First)
     }
 
     /// Those of the last so many lines, which are found from the end.
@@ -150,15 +150,15 @@ impl ReportReader {
             missing -= found;
             // A full file is opened again when it is its turn: there may be many.
             let file = (waiting.path == files::live(dir)).then_some(file);
-            wanted.push_front(Waiting { path: waiting.path, file, start });
+            wanted.push_front(QueuedFile { path: waiting.path, file, start });
         }
         reader.waiting = wanted;
         Ok(Some(reader))
     }
 
-    pub(in crate::store) fn with_rule(dir: &Path, rule: Unsealed) -> Result<Option<Self>, StoreError> {
+    pub(in crate::store) fn with_rule(dir: &Path, rule: ChecksumRule) -> Result<Option<Self>, StoreError> {
         let path = files::live(dir);
-        // Opened before the others are listed, so that no line is missed if it becomes full in between.
+        // ParsedLine before the others are listed, so that no line is missed if it becomes full in between.
         let file = files::open_for_reading(&path).map_err(|source| failed(&path, source))?;
         Self::with_live(dir, file, rule)
     }
@@ -166,18 +166,20 @@ impl ReportReader {
     pub(super) fn with_live(
         dir: &Path,
         file: Option<File>,
-        rule: Unsealed,
+        rule: ChecksumRule,
     ) -> Result<Option<Self>, StoreError> {
         let path = files::live(dir);
         let identity = file.as_ref().map(identity).transpose().map_err(|source| failed(&path, source))?;
         let archives = files::archives(dir).map_err(|source| failed(dir, source))?;
-        let full = archives.into_iter().map(|archive| Waiting { path: archive.path, file: None, start: 0 });
+        let full =
+            archives.into_iter().map(|archive| QueuedFile { path: archive.path, file: None, start: 0 });
         let mut waiting: VecDeque<_> = full.collect();
         if file.is_some() {
-            waiting.push_back(Waiting { path, file, start: 0 });
+            waiting.push_back(QueuedFile { path, file, start: 0 });
         }
-        let (current, line, faults) = (None, Vec::new(), Faults::default());
-        let reader = Self { waiting, live: identity, current, rule, sealed: false, last: None, line, faults };
+        let (current, line, faults) = (None, Vec::new(), LineFaults::default());
+        let reader =
+            Self { waiting, live: identity, current, rule, seen_checksum: false, last: None, line, faults };
         Ok((!reader.waiting.is_empty()).then_some(reader))
     }
 
@@ -188,9 +190,18 @@ impl ReportReader {
 
     fn of_source(path: PathBuf, source: Box<dyn BufRead + Send>) -> Self {
         let name = path.display().to_string();
-        let current = Some(Part { name, path, source, lines: Some(0), full: false });
-        let (waiting, line, faults) = (VecDeque::new(), Vec::new(), Faults::default());
-        Self { waiting, live: None, current, rule: Unsealed::First, sealed: false, last: None, line, faults }
+        let current = Some(OpenFile { name, path, source, lines: Some(0), full: false });
+        let (waiting, line, faults) = (VecDeque::new(), Vec::new(), LineFaults::default());
+        Self {
+            waiting,
+            live: None,
+            current,
+            rule: ChecksumRule::First,
+            seen_checksum: false,
+            last: None,
+            line,
+            faults,
+        }
     }
 
     /// The next report. What is none is passed over: see [`ReportReader::faults`].
@@ -198,38 +209,41 @@ impl ReportReader {
         loop {
             match self.step()? {
                 None => return Ok(None),
-                Some(Some(round)) => {
-                    let text = str::from_utf8(&self.line).unwrap_or_default();
-                    return Ok(Some(Report { round, text }));
-                }
+                Some(Some(round)) => return Ok(Some(Report { round, text: self.text()? })),
                 Some(None) => {}
             }
         }
     }
 
     /// The next line, whatever it is, except empty ones.
-    pub(in crate::store) fn next_line(&mut self) -> Result<Option<Line<'_>>, StoreError> {
-        Ok(self.step()?.map(|round| match round {
-            Some(round) => {
-                Line::Report(Report { round, text: str::from_utf8(&self.line).unwrap_or_default() })
-            }
-            None => Line::Damaged(&self.line),
-        }))
+    pub(in crate::store) fn next_line(&mut self) -> Result<Option<HistoryLine<'_>>, StoreError> {
+        Ok(match self.step()? {
+            None => None,
+            Some(Some(round)) => Some(HistoryLine::Report(Report { round, text: self.text()? })),
+            Some(None) => Some(HistoryLine::Damaged(&self.line)),
+        })
+    }
+
+    /// The report that was read last.
+    fn text(&self) -> Result<&str, StoreError> {
+        let path = self.current.as_ref().map_or(Path::new("history"), |file| &file.path);
+        str::from_utf8(&self.line)
+            .map_err(|error| failed(path, io::Error::new(io::ErrorKind::InvalidData, error)))
     }
 
     /// What was passed over so far.
-    pub fn faults(&self) -> &Faults {
+    pub fn faults(&self) -> &LineFaults {
         &self.faults
     }
 
-    pub fn into_faults(self) -> Faults {
+    pub fn into_faults(self) -> LineFaults {
         self.faults
     }
 
     /// Bytes that are held for lines, and for what was passed over.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
-        self.line.capacity() + size_of::<Fault>() * self.faults.named.capacity()
+        self.line.capacity() + size_of::<LineFault>() * self.faults.named.capacity()
     }
 
     /// Reads a line into `self.line`: its round, or none if it is no report.
@@ -241,7 +255,7 @@ impl ReportReader {
             let Some(part) = self.current.as_mut() else { continue };
             let read = read_line(&mut part.source, &mut self.line);
             let ended = match read.map_err(|source| failed(&part.path, source))? {
-                Ended::Nothing => {
+                LineEnd::Nothing => {
                     self.current = None;
                     continue;
                 }
@@ -250,20 +264,20 @@ impl ReportReader {
             part.lines = part.lines.map(|lines| lines + 1);
             let whole = match ended {
                 // It is being written. Its end may be there by now, which alone is no line.
-                Ended::InTheMiddle if !part.full => {
+                LineEnd::InTheMiddle if !part.full => {
                     self.current = None;
                     continue;
                 }
-                Ended::InTheMiddle => Err(Why::CutOff),
-                Ended::TooLong => Err(Why::TooLong),
+                LineEnd::InTheMiddle => Err(FaultReason::CutOff),
+                LineEnd::TooLong => Err(FaultReason::TooLong),
                 _ if self.line.is_empty() => continue,
                 _ => Ok(()),
             };
             let after = self.last;
-            let judged = whole.and_then(|()| line::open(&mut self.line)).and_then(|line| self.judge(line));
+            let judged = whole.and_then(|()| line::parse(&mut self.line)).and_then(|line| self.judge(line));
             return match (judged, &self.current) {
-                (Err(why), Some(Part { name, lines, .. })) => {
-                    self.faults.add(Fault { file: name.clone(), line: *lines, after, why });
+                (Err(why), Some(OpenFile { name, lines, .. })) => {
+                    self.faults.add(LineFault { file: name.clone(), line: *lines, after, why });
                     Ok(Some(None))
                 }
                 (judged, _) => Ok(Some(judged.ok())),
@@ -271,21 +285,21 @@ impl ReportReader {
         }
     }
 
-    fn judge(&mut self, line: Opened) -> Result<u32, Why> {
+    fn judge(&mut self, line: ParsedLine) -> Result<u32, FaultReason> {
         let allowed = match self.rule {
-            Unsealed::Any => true,
-            Unsealed::First => !self.sealed,
-            Unsealed::None => false,
+            ChecksumRule::Any => true,
+            ChecksumRule::First => !self.seen_checksum,
+            ChecksumRule::None => false,
         };
-        self.sealed |= line.sealed;
-        if !line.sealed && !allowed {
-            return Err(Why::NoChecksum);
+        self.seen_checksum |= line.has_checksum;
+        if !line.has_checksum && !allowed {
+            return Err(FaultReason::NoChecksum);
         }
         let round = line.round;
         // Also where it is out of order, so that one wrong number does not shut out all that follow.
         let before = self.last.replace(round);
         if before.is_some_and(|before| before >= round) {
-            return Err(Why::OutOfOrder { round });
+            return Err(FaultReason::OutOfOrder { round });
         }
         Ok(round)
     }
@@ -295,19 +309,19 @@ impl ReportReader {
         while let Some(mut waiting) = self.waiting.pop_front() {
             let full = waiting.file.is_none();
             let Some(mut file) = self.open_next(&mut waiting)? else { continue };
-            let Waiting { path, start, .. } = waiting;
+            let QueuedFile { path, start, .. } = waiting;
             file.seek(SeekFrom::Start(start)).map_err(|source| failed(&path, source))?;
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
             let lines = (start == 0).then_some(0);
             let source = Box::new(BufReader::with_capacity(1 << 16, file));
-            self.current = Some(Part { name, path, source, lines, full });
+            self.current = Some(OpenFile { name, path, source, lines, full });
             return Ok(true);
         }
         Ok(false)
     }
 
     /// `None` if it is the live file under the name that it has been given in the meantime, or is gone.
-    fn open_next(&self, waiting: &mut Waiting) -> Result<Option<File>, StoreError> {
+    fn open_next(&self, waiting: &mut QueuedFile) -> Result<Option<File>, StoreError> {
         if let Some(file) = waiting.file.take() {
             return Ok(Some(file));
         }
@@ -351,7 +365,7 @@ fn failed(path: &Path, source: io::Error) -> StoreError {
 }
 
 /// How a line ended.
-enum Ended {
+enum LineEnd {
     AtItsEnd,
     /// With the file: it is being written, or the rest of a crash.
     InTheMiddle,
@@ -362,7 +376,7 @@ enum Ended {
 }
 
 /// Replaces `line` by the next one, without its end.
-fn read_line(source: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Ended> {
+fn read_line(source: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<LineEnd> {
     line.clear();
     let mut too_long = false;
     let mut any = false;
@@ -372,7 +386,7 @@ fn read_line(source: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Ended> 
             bytes => bytes?,
         };
         if bytes.is_empty() {
-            return Ok(if any { Ended::InTheMiddle } else { Ended::Nothing });
+            return Ok(if any { LineEnd::InTheMiddle } else { LineEnd::Nothing });
         }
         any = true;
         let end = bytes.iter().position(|&byte| byte == b'\n');
@@ -384,7 +398,7 @@ fn read_line(source: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Ended> 
         let used = part.len() + usize::from(end.is_some());
         source.consume(used);
         if end.is_some() {
-            return Ok(if too_long { Ended::TooLong } else { Ended::AtItsEnd });
+            return Ok(if too_long { LineEnd::TooLong } else { LineEnd::AtItsEnd });
         }
     }
 }

@@ -81,7 +81,7 @@ fn round(file: &File, start: u64, end: u64) -> io::Result<Option<u32>> {
     Ok(line
         .pop()
         .filter(|&byte| byte == b'\n')
-        .and_then(|_| line::open(&mut line).ok())
+        .and_then(|_| line::parse(&mut line).ok())
         .map(|line| line.round))
 }
 

@@ -12,7 +12,7 @@ fn read(dir: &TempDir) -> (Vec<u32>, Vec<String>) {
     while let Some(report) = reader.read_next().unwrap() {
         rounds.push(report.round);
     }
-    (rounds, reader.faults().named.iter().map(Fault::to_string).collect())
+    (rounds, reader.faults().named.iter().map(LineFault::to_string).collect())
 }
 
 fn rounds(dir: &TempDir) -> Vec<u32> {
@@ -34,7 +34,7 @@ fn what_a_crash_leaves_is_made_good_and_what_agrees_is_not_written_again() {
     }
     let whole = fs::read(history.live()).unwrap();
     let from = |first: u32| (first..=5).map(|round| Some(report(round)));
-    let len = |round: u32| seal(&report(round)).len();
+    let len = |round: u32| with_checksum(&report(round)).len();
     // The ledger has rounds 3 to 5; the file was cut off anywhere behind round 2, or ends in zeroes.
     let kept = len(1) + len(2);
     for cut in [kept, kept + 1, kept + 70_000, kept + len(3) - 1, kept + len(3), whole.len() - 1] {
@@ -94,12 +94,18 @@ fn a_damaged_line_that_has_left_the_ledger_stays_when_the_file_is_brought_up_to_
 #[test]
 fn a_reader_passes_over_what_is_no_report_and_says_where() {
     let dir = TempDir::new().unwrap();
-    let mut wrong = seal(&report(3)).into_bytes();
+    let mut wrong = with_checksum(&report(3)).into_bytes();
     wrong[20] ^= 1;
     let wrong = String::from_utf8(wrong).unwrap();
-    let lines = [&report(1), "\n{}\nwhat\n\n", &seal(&report(2)), &wrong, &report(4), "\n"].concat();
-    let again =
-        [lines.as_str(), &seal(&report(5)), &seal(&report(5)), &seal(&report(6)), "{\"round\": 7"].concat();
+    let lines = [&report(1), "\n{}\nwhat\n\n", &with_checksum(&report(2)), &wrong, &report(4), "\n"].concat();
+    let again = [
+        lines.as_str(),
+        &with_checksum(&report(5)),
+        &with_checksum(&report(5)),
+        &with_checksum(&report(6)),
+        "{\"round\": 7",
+    ]
+    .concat();
     fs::write(files::live(dir.path()), &again).unwrap();
     let (rounds, faults) = read(&dir);
     assert_eq!(rounds, [1, 2, 5, 6]);
@@ -158,7 +164,7 @@ fn a_file_that_becomes_full_while_it_is_read_is_read_once() {
         found.push(report.round);
     }
     assert_eq!(found, [1, 2, 3, 4]);
-    let mut between = ReportReader::with_live(dir.path(), Some(live), Unsealed::None).unwrap().unwrap();
+    let mut between = ReportReader::with_live(dir.path(), Some(live), ChecksumRule::None).unwrap().unwrap();
     let mut found = vec![];
     while let Some(report) = between.read_next().unwrap() {
         found.push(report.round);
@@ -172,7 +178,7 @@ fn a_line_that_is_being_written_is_left_for_later() {
     let dir = TempDir::new().unwrap();
     let history = History::of(dir.path());
     history.append(&report(1)).unwrap();
-    let next = seal(&report(2));
+    let next = with_checksum(&report(2));
     let (begin, end) = next.split_at(next.len() / 2);
     let add = |text: &str| {
         let mut file = File::options().append(true).open(history.live()).unwrap();
@@ -207,7 +213,7 @@ fn a_full_file_that_is_cut_off_is_damaged() {
 fn memory_does_not_grow_with_the_number_of_rounds() {
     let dir = TempDir::new().unwrap();
     let text = |round: u32| format!("{{\"round\":{round},\"devices\":\"{}\"}}", "x".repeat(300));
-    let lines: String = (1..=50_000).map(|round| seal(&text(round))).collect();
+    let lines: String = (1..=50_000).map(|round| with_checksum(&text(round))).collect();
     fs::write(files::live(dir.path()), lines).unwrap();
     let mut reader = ReportReader::open(dir.path()).unwrap().unwrap();
     let (mut count, mut most) = (0, 0);

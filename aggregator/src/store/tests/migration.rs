@@ -4,7 +4,7 @@ use super::{
     reports::{go_on, in_files},
     *,
 };
-use crate::store::history::open_line;
+use crate::store::history::parse_line;
 
 /// Three rounds have left the ledger, three are in it, and the seventh is open.
 fn of_format_4() -> TempDir {
@@ -27,7 +27,7 @@ fn plain(history: &[u8]) -> Vec<u8> {
     let mut lines = Vec::new();
     for line in history.split_inclusive(|&byte| byte == b'\n') {
         let mut line = line.trim_ascii_end().to_vec();
-        open_line(&mut line).unwrap();
+        parse_line(&mut line).unwrap();
         lines.extend_from_slice(&[&line[..], b"\n"].concat());
     }
     lines
@@ -57,7 +57,7 @@ fn expect_migrated(dir: &TempDir, what: &str) {
     assert_eq!(store.history().unwrap().len(), 20, "{what}");
     assert!(!dir.path().join("history.jsonl.new").exists(), "{what}");
     for line in fs::read(dir.path().join("history.jsonl")).unwrap().split_inclusive(|&byte| byte == b'\n') {
-        assert!(open_line(&mut line.trim_ascii_end().to_vec()).unwrap().sealed, "{what}");
+        assert!(parse_line(&mut line.trim_ascii_end().to_vec()).unwrap().has_checksum, "{what}");
     }
     commit(&mut store, 21);
     drop(store);
@@ -91,21 +91,21 @@ fn a_rollback_migrates_as_well() {
 #[test]
 fn a_migration_that_is_killed_leaves_a_whole_store() {
     let half_a_draft = |dir: &Path| {
-        let draft = migrate::draft_sealed(dir).unwrap().unwrap();
+        let draft = migrate::draft_with_checksums(dir).unwrap().unwrap();
         let bytes = fs::read(&draft.0).unwrap();
         fs::write(&draft.0, &bytes[..bytes.len() / 2]).unwrap();
         std::mem::forget(draft);
     };
-    let a_draft = |dir: &Path| std::mem::forget(migrate::draft_sealed(dir).unwrap());
+    let a_draft = |dir: &Path| std::mem::forget(migrate::draft_with_checksums(dir).unwrap());
     let published =
-        |dir: &Path| migrate::publish(dir, &migrate::draft_sealed(dir).unwrap().unwrap()).unwrap();
+        |dir: &Path| migrate::publish(dir, &migrate::draft_with_checksums(dir).unwrap().unwrap()).unwrap();
     // An older program has gone on with the file that was published: it appends lines without checksums.
     let then_older = |dir: &Path| {
         published(dir);
         let path = dir.join("history.jsonl");
-        let sealed = fs::read(&path).unwrap();
-        let middle = sealed.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(9).unwrap().0 + 1;
-        fs::write(&path, [&sealed[..middle], &plain(&sealed[middle..])].concat()).unwrap();
+        let migrated = fs::read(&path).unwrap();
+        let middle = migrated.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(9).unwrap().0 + 1;
+        fs::write(&path, [&migrated[..middle], &plain(&migrated[middle..])].concat()).unwrap();
     };
     let raised = |dir: &Path| drop(ledger::Ledger::open(dir).unwrap());
     type Until<'a> = &'a dyn Fn(&Path);

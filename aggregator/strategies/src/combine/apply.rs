@@ -1,13 +1,14 @@
 //! The step: `theta^(j) += sum_{m in M(j)} c[j][m] * acc_m^(j)` for every region j, over one or more folds.
 
 use common::{
-    Tier,
+    RegionId, Tier,
     region::{Piece, RegionMap},
 };
 
 use crate::{
     combine::fold::Fold,
     kernel::{Scalar, axpy},
+    method::Momentum,
     strategy::Mix,
 };
 
@@ -16,87 +17,84 @@ const BLOCK: usize = 1024;
 
 /// Everything that moves the model in a round.
 #[derive(Debug)]
-pub(super) struct Step<'a> {
+pub(super) struct ModelStep<'a> {
     pub folds: Vec<(Fold<'a>, Mix)>,
-    /// Added everywhere; whole model or empty.
-    pub shift: Vec<f64>,
-    /// By region.
-    pub moved: Vec<bool>,
+    /// Added everywhere, over the whole model.
+    pub shift: Option<Vec<f64>>,
 }
 
-impl Step<'_> {
+impl ModelStep<'_> {
     /// The step itself, over the whole model.
     pub fn vector(&self, regions: &RegionMap) -> Vec<f64> {
         let mut vector = vec![0.0; regions.parameters()];
-        self.each_block(regions, |_, at, step| {
-            if let Some(part) = vector.get_mut(at..at + step.len()) {
-                part.copy_from_slice(step);
-            }
-        });
+        self.each_block(regions, |_, at, step| vector[at..at + step.len()].copy_from_slice(step));
         vector
     }
 
-    /// Replaces `theta`, by way of `momentum` if there is one: `b = beta * b + step; theta += b`, where the
-    /// region moves. False, and both are untouched, if a number of the result is not finite.
+    /// Replaces `theta` in the regions that are `moved`, by way of `momentum` if there is one:
+    /// `b = beta * b + step; theta += b`. False, and both are untouched, if a number of the result is not finite.
     pub fn apply<P: Scalar>(
         &self,
         regions: &RegionMap,
-        momentum: Option<(f64, &mut Vec<f64>)>,
+        moved: &[bool],
+        momentum: Option<&mut Momentum>,
         theta: &mut [P],
     ) -> bool {
         let mut next = theta.to_vec();
-        let mut finite = true;
-        let (beta, mut buffer) = match &momentum {
-            Some((beta, buffer)) => (*beta, (**buffer).clone()),
-            None => (0.0, Vec::new()),
-        };
-        if momentum.is_some() {
-            buffer.resize(theta.len(), 0.0);
+        let mut next_momentum = momentum.as_deref().cloned();
+        if let Some(Momentum { buffer, .. }) = &mut next_momentum
+            && buffer.is_empty()
+        {
+            *buffer = vec![0.0; theta.len()];
         }
+        let mut finite = true;
         self.each_block(regions, |region, at, step| {
-            if !self.moved.get(region).copied().unwrap_or(false) {
+            if !moved[region.index()] {
                 return;
             }
-            if let Some(buffer) = buffer.get_mut(at..at + step.len()) {
-                for (buffer, step) in buffer.iter_mut().zip(&mut *step) {
-                    *buffer = beta * *buffer + *step;
+            let range = at..at + step.len();
+            if let Some(Momentum { beta, buffer }) = &mut next_momentum {
+                for (buffer, step) in buffer[range.clone()].iter_mut().zip(&mut *step) {
+                    *buffer = *beta * *buffer + *step;
                     *step = *buffer;
                 }
             }
-            for (theta, &step) in next.get_mut(at..).unwrap_or_default().iter_mut().zip(&*step) {
+            for (theta, &step) in next[range].iter_mut().zip(&*step) {
                 *theta = P::narrow(theta.wide() + step);
                 finite &= theta.wide().is_finite();
             }
         });
         if finite {
             theta.copy_from_slice(&next);
-            if let Some((_, old)) = momentum {
-                *old = buffer;
+            if let (Some(momentum), Some(next)) = (momentum, next_momentum) {
+                *momentum = next;
             }
         }
         finite
     }
 
     /// Visits the model in stretches of at most [`BLOCK`]: region, where it starts, and the step there.
-    fn each_block(&self, regions: &RegionMap, mut visit: impl FnMut(usize, usize, &mut [f64])) {
+    fn each_block(&self, regions: &RegionMap, mut visit: impl FnMut(RegionId, usize, &mut [f64])) {
         let mut step = [0.0; BLOCK];
         each_run(regions, |held| {
             let Some(&(_, &Piece { full, len, region, .. })) = held.first() else { return };
             for first in (0..len).step_by(BLOCK) {
                 let step = &mut step[..BLOCK.min(len - first)];
-                match self.shift.get(full + first..full + first + step.len()) {
-                    Some(shift) => step.copy_from_slice(shift),
+                match &self.shift {
+                    Some(shift) => step.copy_from_slice(&shift[full + first..full + first + step.len()]),
                     None => step.fill(0.0),
                 }
                 for (fold, mix) in &self.folds {
                     for &(tier, piece) in held {
-                        let weight = mix.coefficient(region.index(), tier);
-                        if weight != 0.0 {
-                            axpy(step, weight, fold.part(tier, piece).get(first..).unwrap_or(&[]));
+                        let weight = mix.coefficient(region, tier);
+                        if weight != 0.0
+                            && let Some(part) = fold.part(tier, piece)
+                        {
+                            axpy(step, weight, &part[first..]);
                         }
                     }
                 }
-                visit(region.index(), full + first, step);
+                visit(region, full + first, step);
             }
         });
     }

@@ -13,7 +13,7 @@ use crate::{
     cohort::Cohort,
     error::CombineError,
     kernel::Scalar,
-    updates::{Row, Updates},
+    updates::{UpdateRef, Updates},
 };
 
 /// How many participants are in conflict with a step.
@@ -32,31 +32,29 @@ pub fn conflicts<P: Scalar, U: Updates>(
     updates: &mut U,
 ) -> Result<Conflicts, CombineError<U::Error>> {
     let regions = cohort.regions();
+    for model in [before, after] {
+        if model.len() != regions.parameters() {
+            return Err(CombineError::Model { expected: regions.parameters(), got: model.len() });
+        }
+    }
     let starts: Vec<usize> = cohort.layers().iter().skip(1).map(|layer| layer.start).collect();
     let mut found = Conflicts { model: 0, layers: vec![0; starts.len() + 1] };
     let mut buffer = Vec::new();
     for (index, participant) in cohort.participants().iter().enumerate() {
-        let update =
-            updates.read(Row::Update(index, participant), &mut buffer).map_err(CombineError::Read)?;
-        let expected = regions.slice_len(participant.tier);
-        if update.len() != expected {
-            let (device, got) = (participant.device.clone(), update.len());
-            return Err(CombineError::Update { device, expected, got });
-        }
+        let sent = UpdateRef::Update(index, participant);
+        let update = updates.read(sent, &mut buffer).map_err(CombineError::Read)?;
+        sent.check_len(regions, update.len())?;
         let mut layers = vec![Products::default(); found.layers.len()];
         for piece in regions.pieces(participant.tier) {
             let range = piece.full..piece.full + piece.len;
-            let stretch = (before.get(range.clone()), after.get(range.clone()));
-            let (Some(before), Some(after)) = stretch else { continue };
-            let part = update.get(piece.packed..piece.packed + piece.len).unwrap_or(&[]);
+            let (before, after) = (&before[range.clone()], &after[range.clone()]);
+            let part = &update[piece.packed..piece.packed + piece.len];
             let mut layer = starts.partition_point(|&start| start <= piece.full);
             for (at, ((value, before), after)) in range.zip(part.iter().zip(before).zip(after)) {
                 while starts.get(layer).is_some_and(|&start| start <= at) {
                     layer += 1;
                 }
-                if let Some(products) = layers.get_mut(layer) {
-                    products.add(value.wide(), after.wide() - before.wide());
-                }
+                layers[layer].add(value.wide(), after.wide() - before.wide());
             }
         }
         let whole = layers.iter().fold(Products::default(), |sum, part| sum.plus(*part));
@@ -105,7 +103,7 @@ mod tests {
     /// FedLF's example, whose plain mean conflicts with device 1 in layer 2.
     #[test]
     fn plain_averaging_conflicts_in_the_second_layer() {
-        let regions = RegionMap::from_runs(4, 1, [(0, 4, TierSet::first(1))]);
+        let regions = RegionMap::from_spans(4, 1, [(0, 4, TierSet::first(1))]);
         let updates = vec![vec![-0.1, -0.1, -0.2, 0.1], vec![0.1, -0.2, 0.1, -0.4]];
         let mut cohort = Cohort::new(regions.clone(), 0.1);
         let tier = Tier::new(0).unwrap();
@@ -133,7 +131,7 @@ mod tests {
     #[test]
     fn devices_are_asked_about_what_they_hold() {
         let (wide, both) = (TierSet::first(1), TierSet::first(2));
-        let regions = RegionMap::from_runs(3, 2, [(0, 1, both), (1, 1, wide), (2, 1, both)]);
+        let regions = RegionMap::from_spans(3, 2, [(0, 1, both), (1, 1, wide), (2, 1, both)]);
         let updates = vec![vec![1.0, 1.0]];
         let mut cohort = Cohort::new(regions.clone(), 0.1);
         let scalars = Scalars { samples: 1, ..Scalars::default() };

@@ -20,8 +20,8 @@ use crate::{
 pub struct Fold<'a> {
     regions: &'a RegionMap,
     blocks: Option<&'a Blocks>,
-    /// By tier; empty where nobody takes part.
-    acc: Vec<Vec<f64>>,
+    /// By tier; `None` where no device takes part.
+    acc: Vec<Option<Vec<f64>>>,
     sums: TierSums,
 }
 
@@ -33,8 +33,7 @@ impl<'a> Fold<'a> {
             let held = |tier: &Tier| {
                 cohort.of_tier(*tier).next().is_some() || cohort.absent().iter().any(|row| row.tier == *tier)
             };
-            let tier = Tier::new(index).filter(held);
-            vec![0.0; tier.map_or(0, |tier| regions.slice_len(tier))]
+            Tier::new(index).filter(held).map(|tier| vec![0.0; regions.slice_len(tier)])
         };
         Self {
             regions,
@@ -44,88 +43,83 @@ impl<'a> Fold<'a> {
         }
     }
 
-    /// Adds one after the other, stretch by stretch of all of them. False, and nothing is added, if a length is not the
-    /// slice's.
-    pub fn add_all<T: Scalar>(&mut self, rows: &[(Tier, Vector<'_, T>, Weight<'_>)]) -> bool {
-        let fits = |(tier, update, _): &(Tier, Vector<'_, T>, _)| {
-            self.acc.get(tier.index()).is_some_and(|acc| acc.len() == update.len())
-        };
-        if !rows.iter().all(fits) {
-            return false;
+    /// Adds updates one after the other, stretch by stretch of all of them.
+    ///
+    /// Every tier must be one of the cohort's, and every update as long as the tier's slice.
+    pub(super) fn add_all<T: Scalar>(&mut self, rows: &[(Tier, Vector<'_, T>, Weight<'_>)]) {
+        for (tier, update, _) in rows {
+            assert_eq!(update.len(), self.regions.slice_len(*tier), "an update of {tier}");
         }
         if rows.iter().any(|(.., weight)| !matches!(weight, Weight::Whole(_))) {
             let mut room = Vec::new();
             for &(tier, update, weight) in rows {
                 self.add(tier, update.decoded(&mut room), weight);
             }
-            return true;
+            return;
         }
-        let longest = rows.iter().map(|(_, update, _)| update.len()).max().unwrap_or(0);
+        let Some(longest) = rows.iter().map(|(_, update, _)| update.len()).max() else { return };
         for start in (0..longest).step_by(STRETCH) {
             for &(tier, update, weight) in rows {
-                let acc = self.acc.get_mut(tier.index()).and_then(|acc| acc.get_mut(start..));
-                if let (Some(acc), Weight::Whole(weight)) = (acc, weight) {
+                let acc = tier_sum(&mut self.acc, tier);
+                if let (Some(acc), Weight::Whole(weight)) = (acc.get_mut(start..), weight) {
                     let len = acc.len().min(STRETCH);
                     update.add_to(&mut acc[..len], weight, start);
                 }
             }
         }
         rows.iter().for_each(|(tier, _, weight)| self.sums.count(*tier, *weight));
-        true
     }
 
-    /// `acc_m += weight * update`. False, and nothing is added, if the length is not the slice's.
-    pub fn add<T: Scalar>(&mut self, tier: Tier, update: &[T], weight: Weight<'_>) -> bool {
-        let Some(acc) = self.acc.get_mut(tier.index()).filter(|acc| acc.len() == update.len()) else {
-            return false;
-        };
+    /// `acc_m += weight * update`. The tier must be one of the cohort's, and the update as long as the tier's slice.
+    pub fn add<T: Scalar>(&mut self, tier: Tier, update: &[T], weight: Weight<'_>) {
+        let acc = tier_sum(&mut self.acc, tier);
+        assert_eq!(update.len(), acc.len(), "an update of {tier}");
         match weight {
             Weight::Whole(weight) => axpy(acc, weight, update),
             Weight::PerBlock(weights) => {
-                let Some(blocks) = self.blocks else { return false };
+                let blocks = self.blocks.expect("a fold with weights per block is made with the blocks");
                 for piece in blocks.pieces(tier) {
-                    let weight = weights.get(piece.block).copied().unwrap_or(0.0);
-                    let range = piece.packed..piece.packed + piece.len;
-                    if weight != 0.0
-                        && let (Some(acc), Some(part)) = (acc.get_mut(range.clone()), update.get(range))
-                    {
-                        axpy(acc, weight, part);
+                    let weight = weights[piece.block];
+                    if weight != 0.0 {
+                        let range = piece.packed..piece.packed + piece.len;
+                        axpy(&mut acc[range.clone()], weight, &update[range]);
                     }
                 }
                 for (block, weight) in blocks.list().iter().zip(weights) {
                     self.sums.add_weight(tier, block.region, weight.abs());
                 }
-                return true;
+                return;
             }
             Weight::PerRegion(weights) => {
                 for &Piece { packed, len, region, .. } in self.regions.pieces(tier) {
-                    let weight = weights.get(region.index()).copied().unwrap_or(0.0);
                     let range = packed..packed + len;
-                    if let (Some(acc), Some(part)) = (acc.get_mut(range.clone()), update.get(range)) {
-                        axpy(acc, weight, part);
-                    }
+                    axpy(&mut acc[range.clone()], weights[region.index()], &update[range]);
                 }
             }
         }
         self.sums.count(tier, weight);
-        true
     }
 
     /// Weights and squared norms of the sums.
     pub fn sums(&self) -> TierSums {
         let mut sums = self.sums.clone();
         for (tier, acc) in (0..).map_while(Tier::new).zip(&self.acc) {
+            let Some(acc) = acc else { continue };
             for piece in self.regions.pieces(tier) {
-                let part = acc.get(piece.packed..piece.packed + piece.len).unwrap_or(&[]);
-                sums.add_norm(tier, piece.region.index(), sum_squares(part));
+                let part = &acc[piece.packed..piece.packed + piece.len];
+                sums.add_norm(tier, piece.region, sum_squares(part));
             }
         }
         sums
     }
 
-    /// A stretch of a tier's sum.
-    pub(super) fn part(&self, tier: Tier, piece: &Piece) -> &[f64] {
-        let acc = self.acc.get(tier.index()).map_or(&[][..], Vec::as_slice);
-        acc.get(piece.packed..piece.packed + piece.len).unwrap_or(&[])
+    /// A stretch of a tier's sum; `None` where no device of the tier takes part.
+    pub(super) fn part(&self, tier: Tier, piece: &Piece) -> Option<&[f64]> {
+        let acc = self.acc[tier.index()].as_ref()?;
+        Some(&acc[piece.packed..piece.packed + piece.len])
     }
+}
+
+fn tier_sum(acc: &mut [Option<Vec<f64>>], tier: Tier) -> &mut [f64] {
+    acc[tier.index()].as_mut().expect("a fold has room for every tier of its cohort")
 }

@@ -1,14 +1,17 @@
-use common::{Code, DeviceId, Tier, TierSet, message::Scalars, region::RegionMap};
-use serde_json::Value;
+use std::collections::BTreeSet;
+
+use common::{Code, DeviceId, RegionId, Tier, TierSet, message::Scalars, region::RegionMap};
+use serde_json::{Value, json};
 
 use crate::{
     check::check_update,
-    cohort::{Cohort, Participant},
+    cohort::{Bounds, Cohort, Participant},
     combine::{Fold, combine},
-    error::CombineError,
+    error::{CombineError, UpdateLength},
     method::{Method, by_name},
-    strategy::{Strategy, Weight, Weights},
-    updates::{Row, Updates},
+    strategy::{Mix, Strategy, TierSums, Weight, Weights},
+    table::Table,
+    updates::{UpdateRef, Updates},
 };
 
 const ZERO: usize = 0;
@@ -30,7 +33,7 @@ fn scalars(samples: u32) -> Scalars {
 fn map() -> RegionMap {
     let only = |index| TierSet::EMPTY.with(tier(index));
     let both = only(ZERO).with(tier(ONE));
-    RegionMap::from_runs(5, 2, [(0, 1, only(0)), (1, 1, both), (3, 1, only(0)), (4, 1, only(1))])
+    RegionMap::from_spans(5, 2, [(0, 1, only(0)), (1, 1, both), (3, 1, only(0)), (4, 1, only(1))])
 }
 
 fn cohort(map: &RegionMap, members: &[(&str, usize, u32, &[f32])]) -> Cohort {
@@ -79,7 +82,8 @@ fn wrong_lengths_leave_the_model_alone() {
     let mut theta = [0.0f32; 5];
     let updates = vec![good, vec![1.0; 4]];
     let error = combine(&mut fedavg(), &cohort, &[], &mut updates.as_slice(), &mut theta).unwrap_err();
-    assert!(matches!(error, CombineError::Update { expected: 3, got: 4, ref device } if *device == id("b")));
+    let CombineError::Update(UpdateLength { device, expected: 3, got: 4 }) = error else { panic!("{error}") };
+    assert_eq!(device, id("b"));
     let error = combine(&mut fedavg(), &cohort, &[], &mut updates.as_slice(), &mut [0.0f32; 4]).unwrap_err();
     assert!(matches!(error, CombineError::Model { expected: 5, got: 4 }));
     assert_eq!(theta, [0.0; 5]);
@@ -91,7 +95,7 @@ fn an_update_that_can_not_be_read_leaves_the_model_alone() {
     impl Updates for Broken {
         type Value = f32;
         type Error = &'static str;
-        fn read<'a>(&'a mut self, _: Row<'_>, _: &'a mut Vec<f32>) -> Result<&'a [f32], &'static str> {
+        fn read<'a>(&'a mut self, _: UpdateRef<'_>, _: &'a mut Vec<f32>) -> Result<&'a [f32], &'static str> {
             Err("disk gone")
         }
     }
@@ -107,17 +111,83 @@ fn weights_may_differ_by_region() {
     let map = map();
     let cohort = cohort(&map, &[("a", 0, 1, &[1.0; 3]), ("b", 1, 1, &[1.0; 2])]);
     let mut fold = Fold::new(&cohort, None);
-    let weights = Weights::per_region(vec![2.0, 3.0, 0.0, 0.0, 5.0, 7.0], 3, &[1.0, 1.0]);
-    assert!(fold.add(tier(0), &[1.0f32, 10.0, 100.0], weights.of(0)));
-    assert!(fold.add(tier(1), &[1.0f32, 10.0], weights.of(1)));
-    assert!(!fold.add(tier(1), &[1.0f32], Weight::Whole(1.0)));
+    let mut weights = Table::zeros(0, 3);
+    weights.insert(0, &[2.0, 3.0, 0.0]);
+    weights.insert(1, &[0.0, 5.0, 7.0]);
+    let weights = Weights::per_region(weights, &[1.0, 1.0]);
+    fold.add(tier(0), &[1.0f32, 10.0, 100.0], weights.of(0));
+    fold.add(tier(1), &[1.0f32, 10.0], weights.of(1));
+    let short = std::panic::AssertUnwindSafe(|| fold.add(tier(1), &[1.0f32], Weight::Whole(1.0)));
+    assert!(std::panic::catch_unwind(short).is_err());
     let sums = fold.sums();
     // Regions in order of appearance: tier 0 alone (two pieces), both, tier 1 alone.
-    assert_eq!(sums.norm_in(tier(0), 0), 4.0 + 40_000.0);
-    assert_eq!(sums.norm_in(tier(0), 1), 900.0);
-    assert_eq!(sums.norm_in(tier(1), 1), 25.0);
+    assert_eq!(sums.norm_in(tier(0), RegionId(0)), 4.0 + 40_000.0);
+    assert_eq!(sums.norm_in(tier(0), RegionId(1)), 900.0);
+    assert_eq!(sums.norm_in(tier(1), RegionId(1)), 25.0);
     assert_eq!(sums.norm(tier(1)), 25.0 + 4900.0);
-    assert_eq!((sums.weight(tier(0), 1), sums.weight_in(1, &map)), (3.0, 8.0));
+    let both = map.sets()[1];
+    assert_eq!((sums.weight(tier(0), RegionId(1)), sums.weight_in(RegionId(1), both)), (3.0, 8.0));
+}
+
+/// A strategy of a third party that leaves out a device, or answers for another model.
+#[test]
+fn a_strategy_that_forgets_a_device_or_region_is_an_error() {
+    #[derive(Debug)]
+    struct Forgetful(&'static str);
+    impl Strategy for Forgetful {
+        fn name(&self) -> &'static str {
+            "forgetful"
+        }
+        fn weigh(&self, cohort: &Cohort) -> Weights {
+            Weights::per_device(vec![1.0; cohort.participants().len() - usize::from(self.0 == "weigh")])
+        }
+        fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
+            vec![1.0; cohort.participants().len() - usize::from(self.0 == "base_weights")]
+        }
+        fn mix(&self, cohort: &Cohort, sums: &TierSums) -> Mix {
+            match self.0 {
+                "mix" => Mix::none(&RegionMap::from_spans(1, 1, [(0, 1, TierSet::first(1))])),
+                _ => Mix::mean(cohort.regions(), sums),
+            }
+        }
+    }
+    let map = map();
+    let good = vec![1.0f32; 3];
+    let mut cohort = cohort(&map, &[("a", 0, 1, &good), ("b", 0, 1, &good)]);
+    cohort.bounds =
+        Some(Bounds { share: 2.0, floor: 0.5, trusted: BTreeSet::new(), no_bonus: BTreeSet::new() });
+    let updates = vec![good.clone(), good];
+    for forgotten in ["weigh", "base_weights", "mix", ""] {
+        let strategy = Box::new(Forgetful(forgotten));
+        let mut method = Method { strategy, momentum: None, varp: None, lsr: None };
+        let mut theta = [0.0f32; 5];
+        let result = combine(&mut method, &cohort, &[], &mut updates.as_slice(), &mut theta);
+        match forgotten {
+            "" => assert!(result.is_ok_and(|outcome| outcome.kept.is_none()) && theta != [0.0; 5]),
+            _ => {
+                let error = result.unwrap_err().to_string();
+                assert!(error.contains("forgetful") && error.contains(forgotten), "{error}");
+                assert_eq!(theta, [0.0; 5]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_saved_vector_of_another_model_is_an_error() {
+    let map = RegionMap::from_spans(3, 1, [(0, 3, TierSet::first(1))]);
+    let good = vec![1.0f32; 3];
+    let cohort = cohort(&map, &[("a", 0, 1, &good)]);
+    for (option, state) in
+        [("server_momentum", json!({"momentum": [1.0]})), ("varp", json!({"varp": {"a": [1.0]}}))]
+    {
+        let mut method = by_name("fedavg", json!({ option: true })).unwrap();
+        method.set_state(state).unwrap();
+        let updates = vec![good.clone()];
+        let error =
+            combine(&mut method, &cohort, &[], &mut updates.as_slice(), &mut [0.0f32; 3]).unwrap_err();
+        assert!(error.to_string().contains("has 1 numbers, not 3"), "{error}");
+    }
 }
 
 #[test]

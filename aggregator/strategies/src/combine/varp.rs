@@ -6,27 +6,30 @@
 //! With a strategy whose weights are those of the data, all participants count the same, as published;
 //! other strategies keep their own weights in the first sum.
 
+use common::Tier;
+
 use crate::{
     cohort::Cohort,
-    error::CombineError,
+    combine::weigh_checked,
+    error::{CombineError, StrategyError},
     kernel::{Scalar, sum},
     method::Varp,
     strategy::{Strategy, Weights},
-    updates::{Row, Updates},
+    updates::{UpdateRef, Updates},
 };
 
 /// How much each participant counts: the same for all where the strategy would go by samples.
-pub(crate) fn weigh(strategy: &dyn Strategy, cohort: &Cohort) -> Weights {
-    let mut weights = strategy.weigh(cohort);
+pub(super) fn weigh(strategy: &dyn Strategy, cohort: &Cohort) -> Result<Weights, StrategyError> {
+    let mut weights = weigh_checked(strategy, cohort)?;
     let data = cohort.data_shares();
     if weights.shares().iter().zip(&data).all(|(share, data)| (share - data).abs() <= 1e-12) {
-        weights.level();
+        weights.equalise();
     }
-    weights
+    Ok(weights)
 }
 
 /// Updates minus what the device sent last.
-pub(crate) struct Corrected<'a, U> {
+pub(super) struct Corrected<'a, U> {
     updates: &'a mut U,
     varp: &'a Varp,
 }
@@ -41,16 +44,12 @@ impl<U: Updates> Updates for Corrected<'_, U> {
     type Value = f64;
     type Error = U::Error;
 
-    fn read<'a>(&'a mut self, row: Row<'_>, buffer: &'a mut Vec<f64>) -> Result<&'a [f64], U::Error> {
-        let device = match row {
-            Row::Update(_, participant) | Row::First(_, participant) => &participant.device,
-            Row::Absent(_, absent) => &absent.device,
-        };
+    fn read<'a>(&'a mut self, which: UpdateRef<'_>, buffer: &'a mut Vec<f64>) -> Result<&'a [f64], U::Error> {
         let mut raw = Vec::new();
-        let update = self.updates.read(row, &mut raw)?;
+        let update = self.updates.read(which, &mut raw)?;
         buffer.clear();
         buffer.extend(update.iter().map(|value| value.wide()));
-        if let Some(last) = self.varp.last.get(device) {
+        if let Some(last) = self.varp.last.get(which.device()) {
             buffer.iter_mut().zip(last).for_each(|(value, last)| *value -= last);
         }
         Ok(buffer)
@@ -59,21 +58,30 @@ impl<U: Updates> Updates for Corrected<'_, U> {
 
 impl Varp {
     /// Mean of the last updates over all devices of the fleet.
-    pub(crate) fn mean(&self, cohort: &Cohort) -> Vec<f64> {
+    pub(super) fn mean(&self, cohort: &Cohort) -> Vec<f64> {
         let clients = cohort.clients().max(self.last.len()) as f64;
-        let at = |index: usize| sum(self.last.values().filter_map(|last| last.get(index).copied())) / clients;
-        (0..cohort.regions().parameters()).map(at).collect()
+        let regions = cohort.regions();
+        let mut mean = vec![0.0; regions.parameters()];
+        // There is one tier; see `Method::fits`.
+        for piece in (0..regions.tiers()).map_while(Tier::new).flat_map(|tier| regions.pieces(tier)) {
+            for (place, mean) in mean[piece.full..piece.full + piece.len].iter_mut().enumerate() {
+                *mean = sum(self.last.values().map(|last| last[piece.packed + place])) / clients;
+            }
+        }
+        mean
     }
 
-    pub(crate) fn learn<U: Updates>(
+    pub(super) fn learn<U: Updates>(
         &mut self,
         cohort: &Cohort,
         updates: &mut U,
     ) -> Result<(), CombineError<U::Error>> {
         let mut buffer = Vec::new();
         for (index, participant) in cohort.participants().iter().enumerate() {
-            let update = updates.read(Row::Update(index, participant), &mut buffer);
-            let update = update.map_err(CombineError::Read)?.iter().map(|value| value.wide()).collect();
+            let sent = UpdateRef::Update(index, participant);
+            let update = updates.read(sent, &mut buffer).map_err(CombineError::Read)?;
+            sent.check_len(cohort.regions(), update.len())?;
+            let update = update.iter().map(|value| value.wide()).collect();
             self.last.insert(participant.device.clone(), update);
         }
         Ok(())

@@ -21,7 +21,7 @@ use common::{
 use crate::{
     cohort::Cohort,
     error::CombineError,
-    updates::{Row, Updates},
+    updates::{UpdateRef, Updates},
 };
 
 /// Others without whom a direction says nothing.
@@ -50,35 +50,34 @@ fn cosines<U: Updates>(
         return Ok(found);
     }
     let sample = Sample::new(cohort.regions(), cohort.round);
-    let vote = |index: usize| match cohort.norm(index).sqrt() {
+    // What makes an update a vector of length 1.
+    let unit = |index: usize| match cohort.norm(index).sqrt() {
         length if length > 0.0 => 1.0 / length,
         _ => 0.0,
     };
     let mut sum = vec![0.0; sample.len];
     let mut buffer = Vec::new();
     for (index, participant) in participants.iter().enumerate() {
-        let vote = vote(index);
-        sample.read(updates, Row::Update(index, participant), participant.tier, &mut buffer, |at, own| {
-            let sum = sum.get_mut(at..).unwrap_or_default();
-            for (sum, own) in sum.iter_mut().zip(own) {
-                *sum += vote * own;
+        let unit = unit(index);
+        sample.read(cohort, updates, UpdateRef::Update(index, participant), &mut buffer, |at, own| {
+            for (sum, own) in sum[at..at + own.len()].iter_mut().zip(own) {
+                *sum += unit * own;
             }
         })?;
     }
     for (index, participant) in participants.iter().enumerate() {
-        let vote = vote(index);
+        let unit = unit(index);
         let (mut product, mut square, mut length) = (0.0, 0.0, 0.0);
-        sample.read(updates, Row::Update(index, participant), participant.tier, &mut buffer, |at, own| {
-            let sum = sum.get(at..).unwrap_or_default();
-            for (sum, own) in sum.iter().zip(own) {
-                let others = sum - vote * own;
+        sample.read(cohort, updates, UpdateRef::Update(index, participant), &mut buffer, |at, own| {
+            for (sum, own) in sum[at..at + own.len()].iter().zip(own) {
+                let others = sum - unit * own;
                 product += own * others;
                 square += others * others;
                 length += own * own;
             }
         })?;
         // What remains of an only holder's numbers is rounding.
-        if vote > 0.0 && length > 0.0 && square.sqrt() > 1e-9 {
+        if unit > 0.0 && length > 0.0 && square.sqrt() > 1e-9 {
             found.insert(participant.device.clone(), product / (length * square).sqrt());
         }
     }
@@ -89,14 +88,14 @@ fn cosines<U: Updates>(
 struct Sample {
     /// Numbers of the sample.
     len: usize,
-    /// By tier: parts of its slice, and what of them belongs to the sample.
-    tiers: Vec<Vec<Part>>,
+    /// By tier: ranges of its slice that reach into the sample.
+    tiers: Vec<Vec<SampledRange>>,
 }
 
-/// A contiguous part of a slice.
-struct Part {
+/// A range of a slice that is read at once.
+struct SampledRange {
     packed: Range<usize>,
-    /// Offset in the part, offset in the sample, length.
+    /// Offset in the range, offset in the sample, length.
     pieces: Vec<(usize, usize, usize)>,
 }
 
@@ -107,41 +106,42 @@ impl Sample {
             .iter()
             .scan(0, |end, stretch| Some(std::mem::replace(end, *end + stretch.len())))
             .collect();
-        let part = |tier: Tier, stretch: &Range<usize>, start: usize| {
+        let sampled = |tier: Tier, stretch: &Range<usize>, start: usize| {
             let pieces = regions.pieces(tier);
             let first = pieces.partition_point(|piece| piece.full + piece.len <= stretch.start);
-            let mut part: Option<Part> = None;
+            let mut range: Option<SampledRange> = None;
             for piece in pieces.iter().skip(first).take_while(|piece| piece.full < stretch.end) {
                 let from = piece.full.max(stretch.start);
                 let len = (piece.full + piece.len).min(stretch.end) - from;
                 let packed = piece.packed + from - piece.full;
-                let part = part.get_or_insert(Part { packed: packed..packed, pieces: vec![] });
-                part.packed.end = packed + len;
-                part.pieces.push((packed - part.packed.start, start + from - stretch.start, len));
+                let range = range.get_or_insert(SampledRange { packed: packed..packed, pieces: vec![] });
+                range.packed.end = packed + len;
+                range.pieces.push((packed - range.packed.start, start + from - stretch.start, len));
             }
-            part
+            range
         };
         let tiers = (0..regions.tiers()).map_while(Tier::new);
-        let parts =
-            |tier| stretches.iter().zip(&starts).filter_map(|(s, &start)| part(tier, s, start)).collect();
-        Self { len: stretches.iter().map(ExactSizeIterator::len).sum(), tiers: tiers.map(parts).collect() }
+        let ranges =
+            |tier| stretches.iter().zip(&starts).filter_map(|(s, &start)| sampled(tier, s, start)).collect();
+        Self { len: stretches.iter().map(ExactSizeIterator::len).sum(), tiers: tiers.map(ranges).collect() }
     }
 
     /// Calls `each` with places in the sample and the numbers of an update from there on.
     fn read<U: Updates>(
         &self,
+        cohort: &Cohort,
         updates: &mut U,
-        row: Row<'_>,
-        tier: Tier,
+        which: UpdateRef<'_>,
         buffer: &mut Vec<f64>,
         mut each: impl FnMut(usize, &[f64]),
     ) -> Result<(), CombineError<U::Error>> {
-        for part in self.tiers.get(tier.index()).into_iter().flatten() {
+        for range in &self.tiers[which.tier().index()] {
             buffer.clear();
-            buffer.resize(part.packed.len(), 0.0);
-            updates.part(row, part.packed.start, buffer).map_err(CombineError::Read)?;
-            for &(from, at, len) in &part.pieces {
-                each(at, buffer.get(from..from + len).unwrap_or_default());
+            buffer.resize(range.packed.len(), 0.0);
+            let got = updates.read_part(which, range.packed.start, buffer).map_err(CombineError::Read)?;
+            which.check_len(cohort.regions(), got)?;
+            for &(from, at, len) in &range.pieces {
+                each(at, &buffer[from..from + len]);
             }
         }
         Ok(())

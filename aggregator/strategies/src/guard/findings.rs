@@ -1,13 +1,13 @@
-//! What the guard has held, line by line.
+//! What the guard has limited, one finding per device and figure.
 
 use serde::Serialize;
 
-use super::{GuardConfig, share::Held};
+use super::{GuardConfig, share::CappedShare};
 use crate::cohort::Cohort;
 
 /// One line of a report: what a device said, what counted instead, and why.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct GuardLine {
+pub struct GuardFinding {
     pub device: String,
     pub tier: usize,
     /// `loss`, `loss_after`, `share`, `length` or `probe`; `gap`, `mass`, `trials`, `group_losses` or `group_counts`, which some
@@ -21,21 +21,21 @@ pub struct GuardLine {
 /// The lines of an inspection.
 pub(super) struct Findings<'a> {
     pub config: &'a GuardConfig,
-    pub lines: Vec<GuardLine>,
+    pub found: Vec<GuardFinding>,
 }
 
 impl Findings<'_> {
     /// A figure of the size of a loss.
     pub fn loss(&mut self, cohort: &Cohort, index: usize, what: &'static str, said: f64, counted: f64) {
-        self.line(cohort, index, what, (said, counted), &format!("more than {} medians", self.config.loss));
+        self.add(cohort, index, what, (said, counted), &format!("more than {} medians", self.config.loss));
     }
 
     pub fn length(&mut self, cohort: &Cohort, index: usize, said: f64, counted: f64) {
         let why = format!("longer than {} median updates", self.config.length);
-        self.line(cohort, index, "length", (said, counted), &why);
+        self.add(cohort, index, "length", (said, counted), &why);
     }
 
-    pub fn line(
+    pub fn add(
         &mut self,
         cohort: &Cohort,
         index: usize,
@@ -43,21 +43,20 @@ impl Findings<'_> {
         (said, counted): (f64, f64),
         why: &str,
     ) {
-        if let Some(participant) = cohort.participants().get(index) {
-            let (device, tier) = (participant.device.to_string(), participant.tier.index());
-            self.lines.push(GuardLine { device, tier, what, said, counted, why: why.to_owned() });
-        }
+        let participant = &cohort.participants()[index];
+        let (device, tier) = (participant.device.to_string(), participant.tier.index());
+        self.found.push(GuardFinding { device, tier, what, said, counted, why: why.to_owned() });
     }
 }
 
-impl GuardLine {
+impl GuardFinding {
     /// A share that was cut.
-    pub fn share(held: &Held, config: &GuardConfig) -> Self {
-        let why = match held.no_bonus {
+    pub fn share(capped: &CappedShare, config: &GuardConfig) -> Self {
+        let why = match capped.no_bonus {
             true => "its update points away from the others: no bonus".to_owned(),
             false => format!("more than {} average devices", config.share),
         };
-        let Held { device, tier, wanted, counted, .. } = held;
+        let CappedShare { device, tier, wanted, counted, .. } = capped;
         let (device, tier) = (device.to_string(), tier.index());
         Self { device, tier, what: "share", said: *wanted, counted: *counted, why }
     }

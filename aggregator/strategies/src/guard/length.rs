@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use common::DeviceId;
 use serde::{Deserialize, Serialize};
 
-use super::{Findings, GuardConfig, figures::lower_median};
+use super::{Findings, GuardConfig, loss::lower_median};
 use crate::{cohort::Cohort, strategy::Kind};
 
 /// How many of the longest usual updates an update may be long. With 1, a device that alone has some classes loses 10 points in a fleet
@@ -22,12 +22,12 @@ const EARLY: f64 = 2.0;
 
 /// `R`, of updates and of gradients; 0 before the first round.
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Longest {
+pub(super) struct LongestMedian {
     updates: f64,
     gradients: f64,
 }
 
-impl Longest {
+impl LongestMedian {
     pub fn is_unset(&self) -> bool {
         *self == Self::default()
     }
@@ -60,9 +60,7 @@ impl Longest {
             if length <= limit {
                 continue;
             }
-            let Some(device) = cohort.participants().get(index).map(|one| one.device.clone()) else {
-                continue;
-            };
+            let device = cohort.participants()[index].device.clone();
             findings.length(cohort, index, length, limit);
             cohort.scale_norms(index, limit / length);
             scales.insert(device, limit / length);

@@ -16,9 +16,9 @@ use common::message::MAX_TRIALS;
 use super::{Findings, GuardConfig};
 use crate::cohort::{Bounds, Cohort, Participant};
 
-pub(super) fn check(config: &GuardConfig, bounds: &Bounds, cohort: &mut Cohort, findings: &mut Findings<'_>) {
+pub(super) fn limit(config: &GuardConfig, bounds: &Bounds, cohort: &mut Cohort, findings: &mut Findings<'_>) {
     let usual = losses(config, cohort, findings);
-    if cohort.participants().iter().all(Participant::is_plain) {
+    if !cohort.participants().iter().any(Participant::has_extra) {
         return;
     }
     if let Some(usual) = usual {
@@ -56,11 +56,11 @@ fn losses(config: &GuardConfig, cohort: &mut Cohort, findings: &mut Findings<'_>
     let usual = lower_median(before.iter().map(|&(_, loss)| loss));
     for (index, said, limit) in above(before, config.loss) {
         findings.loss(cohort, index, "loss", said, limit);
-        cohort.limit_loss(index, limit);
+        cohort.set_loss(index, limit);
     }
     for (index, said, limit) in above(said(cohort, Participant::reported_loss_after), config.loss) {
         findings.loss(cohort, index, "loss_after", said, limit);
-        cohort.limit_loss_after(index, limit);
+        cohort.set_loss_after(index, limit);
     }
     usual
 }
@@ -70,7 +70,7 @@ fn gaps(limit: f64, cohort: &mut Cohort, findings: &mut Findings<'_>) {
         if said.abs() > limit {
             let counted = limit.copysign(said);
             findings.loss(cohort, index, "gap", said, counted);
-            cohort.amend(index, |more| more.gap = Some(counted));
+            cohort.amend(index, |extra| extra.gap = Some(counted));
         }
     }
 }
@@ -78,9 +78,9 @@ fn gaps(limit: f64, cohort: &mut Cohort, findings: &mut Findings<'_>) {
 fn masses(config: &GuardConfig, cohort: &mut Cohort, findings: &mut Findings<'_>) {
     let per_sample = said(cohort, |participant| Some(participant.mass()? / participant.samples()));
     for (index, said, limit) in above(per_sample, config.loss) {
-        let Some(samples) = cohort.participants().get(index).map(Participant::samples) else { continue };
+        let samples = cohort.participants()[index].samples();
         findings.loss(cohort, index, "mass", said * samples, limit * samples);
-        cohort.amend(index, |more| more.mass = Some(limit * samples));
+        cohort.amend(index, |extra| extra.mass = Some(limit * samples));
     }
 }
 
@@ -92,11 +92,7 @@ fn trials(config: &GuardConfig, cohort: &mut Cohort, findings: &mut Findings<'_>
         }
         for (index, said, limit) in above(tried, config.loss) {
             findings.loss(cohort, index, "trials", said, limit);
-            cohort.amend(index, |more| {
-                if let Some(trial) = more.trials.get_mut(step) {
-                    *trial = limit;
-                }
-            });
+            cohort.amend(index, |extra| extra.trials[step] = limit);
         }
     }
 }
@@ -106,15 +102,15 @@ fn group_counts(bounds: &Bounds, cohort: &mut Cohort, findings: &mut Findings<'_
     let samples: Vec<f64> = cohort.participants().iter().map(Participant::samples).collect();
     let allowed = bounds.counts(&devices, &samples);
     for (index, allowed) in allowed.into_iter().enumerate() {
-        let Some(participant) = cohort.participants().get(index) else { continue };
+        let participant = &cohort.participants()[index];
         let said: f64 = participant.group_counts().iter().copied().map(f64::from).sum();
         if said > allowed {
             let why = "more samples in groups than the device counts with";
-            findings.line(cohort, index, "group_counts", (said, allowed), why);
+            findings.add(cohort, index, "group_counts", (said, allowed), why);
             let share = allowed / said;
-            cohort.amend(index, |more| {
-                more.group_counts.iter_mut().for_each(|count| *count = (f64::from(*count) * share) as u32);
-                more.group_losses.iter_mut().for_each(|sum| *sum *= share);
+            cohort.amend(index, |extra| {
+                extra.group_counts.iter_mut().for_each(|count| *count = (f64::from(*count) * share) as u32);
+                extra.group_losses.iter_mut().for_each(|sum| *sum *= share);
             });
         }
     }
@@ -122,7 +118,8 @@ fn group_counts(bounds: &Bounds, cohort: &mut Cohort, findings: &mut Findings<'_
 
 fn group_losses(config: &GuardConfig, usual: Option<f64>, cohort: &mut Cohort, findings: &mut Findings<'_>) {
     let groups = cohort.participants().iter().map(|participant| participant.group_losses().len()).max();
-    for group in 0..groups.unwrap_or(0) {
+    let Some(groups) = groups else { return };
+    for group in 0..groups {
         let mean = |participant: &Participant| {
             let (sum, count) =
                 (participant.group_losses().get(group)?, participant.group_counts().get(group)?);
@@ -135,11 +132,8 @@ fn group_losses(config: &GuardConfig, usual: Option<f64>, cohort: &mut Cohort, f
         for (index, said) in said.into_iter().filter(|(_, said)| said.abs() > limit) {
             let counted = limit.copysign(said);
             findings.loss(cohort, index, "group_losses", said, counted);
-            cohort.amend(index, |more| {
-                let (sum, count) = (more.group_losses.get_mut(group), more.group_counts.get(group));
-                if let (Some(sum), Some(&count)) = (sum, count) {
-                    *sum = counted * f64::from(count);
-                }
+            cohort.amend(index, |extra| {
+                extra.group_losses[group] = counted * f64::from(extra.group_counts[group]);
             });
         }
     }

@@ -16,11 +16,11 @@ use crate::{
     cohort::Cohort,
     error::CombineError,
     kernel::Scalar,
-    updates::{Row, Updates},
+    updates::{UpdateRef, Updates},
 };
 
-const KEPT: f64 = 0.9;
-const BAR: f64 = -0.3;
+const SMOOTHING: f64 = 0.9;
+const LEAVE_OUT_BELOW: f64 = -0.3;
 
 impl Guard {
     /// Takes out the devices that the probe has found to point away.
@@ -34,11 +34,17 @@ impl Guard {
             return left_out;
         }
         for index in (0..cohort.participants().len()).rev() {
-            let device = cohort.participants().get(index).map(|participant| &participant.device);
-            let Some(&lean) = device.and_then(|device| self.state.probe.get(device)) else { continue };
-            if lean < BAR {
-                findings.line(cohort, index, "probe", (lean, 0.0), "points away from the gateway's probe");
-                left_out.extend(cohort.dismiss(index, Code::PointsAway));
+            let device = &cohort.participants()[index].device;
+            let Some(&alignment) = self.state.probe.get(device) else { continue };
+            if alignment < LEAVE_OUT_BELOW {
+                findings.add(
+                    cohort,
+                    index,
+                    "probe",
+                    (alignment, 0.0),
+                    "points away from the gateway's probe",
+                );
+                left_out.push(cohort.remove(index, Code::PointsAway));
             }
         }
         left_out.reverse();
@@ -48,8 +54,8 @@ impl Guard {
     /// One round more in which updates were compared with the probe's.
     pub fn note_probe(&mut self, cosines: &BTreeMap<DeviceId, f64>) {
         for (device, cosine) in cosines {
-            let lean = self.state.probe.entry(device.clone()).or_default();
-            *lean = KEPT * *lean + (1.0 - KEPT) * cosine;
+            let alignment = self.state.probe.entry(device.clone()).or_default();
+            *alignment = SMOOTHING * *alignment + (1.0 - SMOOTHING) * cosine;
         }
     }
 }
@@ -61,15 +67,17 @@ pub fn cosines<U: Updates>(
     updates: &mut U,
 ) -> Result<BTreeMap<DeviceId, f64>, CombineError<U::Error>> {
     let (mut found, mut buffer) = (BTreeMap::new(), Vec::new());
+    let parameters = cohort.regions().parameters();
+    if own.len() != parameters {
+        return Err(CombineError::Model { expected: parameters, got: own.len() });
+    }
     for (index, participant) in cohort.participants().iter().enumerate() {
-        let update =
-            updates.read(Row::Update(index, participant), &mut buffer).map_err(CombineError::Read)?;
+        let sent = UpdateRef::Update(index, participant);
+        let update = updates.read(sent, &mut buffer).map_err(CombineError::Read)?;
+        sent.check_len(cohort.regions(), update.len())?;
         let (mut product, mut squares) = (0.0, [0.0, 0.0]);
         for &Piece { full, packed, len, .. } in cohort.regions().pieces(participant.tier) {
-            let (Some(update), Some(own)) = (update.get(packed..packed + len), own.get(full..full + len))
-            else {
-                continue;
-            };
+            let (update, own) = (&update[packed..packed + len], &own[full..full + len]);
             for (update, own) in update.iter().map(|value| value.wide()).zip(own) {
                 product += update * own;
                 squares[0] += update * update;

@@ -5,7 +5,7 @@
 
 use common::{DeviceId, Tier, message::Scalars};
 
-use super::{Guard, GuardLine, figures::lower_median};
+use super::{Guard, GuardFinding, loss::lower_median};
 use crate::cohort::Cohort;
 
 /// Medians up to which a loss is shown.
@@ -15,9 +15,9 @@ const MOST: f64 = 100.0;
 pub type Delivered = (DeviceId, Tier, Scalars);
 
 /// A loss among the figures of a device.
-type Place = fn(&mut Scalars) -> Option<&mut f64>;
+type LossOf = fn(&mut Scalars) -> Option<&mut f64>;
 
-const LOSSES: [(&str, Place); 4] = [
+const LOSSES: [(&str, LossOf); 4] = [
     ("shown_loss", |scalars| Some(&mut scalars.loss_before)),
     ("shown_loss_after", |scalars| scalars.loss_after.as_mut()),
     ("shown_test_loss", |scalars| scalars.test.as_mut().map(|score| &mut score.loss)),
@@ -26,7 +26,7 @@ const LOSSES: [(&str, Place); 4] = [
 
 impl Guard {
     /// Cuts losses that would hide all others.
-    pub fn show(&self, delivered: &mut [Delivered], lines: &mut Vec<GuardLine>) {
+    pub fn limit_reported_losses(&self, delivered: &mut [Delivered], findings: &mut Vec<GuardFinding>) {
         if !self.is_on() {
             return;
         }
@@ -36,7 +36,7 @@ impl Guard {
             let limit = MOST * median;
             for (device, tier, scalars) in delivered.iter_mut() {
                 let Some(shown) = loss(scalars).filter(|loss| **loss > limit) else { continue };
-                lines.push(GuardLine {
+                findings.push(GuardFinding {
                     device: device.to_string(),
                     tier: tier.index(),
                     what,
@@ -51,7 +51,7 @@ impl Guard {
 }
 
 /// Puts the figures of groups that counted in the place of those that were said. Devices are in order.
-pub fn show_groups(delivered: &mut [Delivered], cohort: &Cohort) {
+pub fn report_counted_groups(delivered: &mut [Delivered], cohort: &Cohort) {
     for participant in cohort.participants().iter().filter(|one| !one.group_counts().is_empty()) {
         let found = delivered.binary_search_by(|(device, ..)| device.cmp(&participant.device));
         if let Some((.., scalars)) = found.ok().and_then(|at| delivered.get_mut(at)) {

@@ -5,19 +5,19 @@
 //! ```text
 //! w      what the strategy gives              q    the same without fairness (Strategy::plain); both sum to 1
 //! cap_i  = min(1, share / n)                  where the sample count is trusted: at least q_i
-//! p      = level(q, 0, cap)                   the plain share: sample counts are bounded here
-//! v      = level(max(w, 1e-12 p), floor * p, cap)            losses are bounded here
+//! p      = fit_shares(q, 0, cap)                   the plain share: sample counts are bounded here
+//! v      = fit_shares(max(w, 1e-12 p), floor * p, cap)            losses are bounded here
 //! step   = sum_i v_i D_i, times the step length that the strategy chose
 //! ```
 //! `m` liars among `n` holders have at most `share * m / n` of a region, whatever they say, in every round.
 
-use common::{DeviceId, Tier};
+use common::{DeviceId, Tier, region::RegionMap};
 
 use crate::{
     cohort::{Bounds, Cohort},
     kernel::sum,
-    methods::softmax::holders,
-    strategy::{Mix, Strategy, TierSums, Weights},
+    strategy::{Mix, TierSums, Weights},
+    table::Table,
 };
 
 /// A share that a strategy leaves at zero still grows with the plain share.
@@ -25,7 +25,7 @@ const LEAST: f64 = 1e-12;
 
 /// A device that counts less than the strategy wanted.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Held {
+pub struct CappedShare {
     pub device: DeviceId,
     pub tier: Tier,
     /// Shares over all participants.
@@ -44,7 +44,7 @@ struct Shares {
 impl Bounds {
     fn shares(&self, devices: &[&DeviceId], wanted: &[f64], plain: &[f64]) -> Shares {
         let mut cap = self.caps(devices, plain);
-        let (plain, _) = level(plain, &vec![0.0; plain.len()], &cap);
+        let (plain, _) = fit_shares(plain, &vec![0.0; plain.len()], &cap);
         for ((cap, device), plain) in cap.iter_mut().zip(devices).zip(&plain) {
             if self.no_bonus.contains(*device) {
                 *cap = cap.min(*plain);
@@ -53,7 +53,7 @@ impl Bounds {
         let least: Vec<f64> = plain.iter().map(|plain| self.floor * plain).collect();
         let wanted: Vec<f64> =
             wanted.iter().zip(&plain).map(|(wanted, plain)| wanted.max(LEAST * plain)).collect();
-        let (counted, _) = level(&wanted, &least, &cap);
+        let (counted, _) = fit_shares(&wanted, &least, &cap);
         Shares { counted, cap }
     }
 
@@ -74,40 +74,45 @@ impl Bounds {
         }
         let plain: Vec<f64> = counts.iter().map(|count| count / all).collect();
         let cap = self.caps(devices, &plain);
-        let (_, scale) = level(&plain, &vec![0.0; plain.len()], &cap);
+        let (_, scale) = fit_shares(&plain, &vec![0.0; plain.len()], &cap);
         counts.iter().zip(&cap).map(|(&count, cap)| count.min(cap * all / scale)).collect()
     }
 }
 
 /// Weights within the bounds; in every region that moves they sum to 1.
-pub(crate) struct Bounded {
+pub(crate) struct BoundedWeights {
     pub weights: Weights,
     /// The strategy's own weights, by tier and region.
     own: TierSums,
 }
 
-impl Bounded {
+/// The weights of participants, by tier and region.
+pub(crate) fn tier_sums(cohort: &Cohort, weights: &Weights) -> TierSums {
+    let mut sums = TierSums::new(cohort.regions().tiers(), cohort.regions().sets().len());
+    for (index, participant) in cohort.participants().iter().enumerate() {
+        sums.count(participant.tier, weights.of(index));
+    }
+    sums
+}
+
+impl BoundedWeights {
     /// `None` where all shares lie within the bounds already: then nothing changes by a bit.
     ///
-    /// `mix` is the strategy's; between the tiers of a region it must not depend on the norms of the sums.
+    /// `own` are the [`tier_sums`] of the weights, and `mix` what the strategy makes of them; between the tiers of a region it
+    /// must not depend on the norms of the sums.
     pub fn new(
-        strategy: &dyn Strategy,
+        bounds: &Bounds,
         cohort: &Cohort,
+        base: &[f64],
         weights: &Weights,
-        mix: impl Fn(&TierSums) -> Mix,
+        own: TierSums,
+        mix: &Mix,
     ) -> Option<Self> {
-        let bounds = cohort.bounds.as_ref()?;
-        let (participants, sets) = (cohort.participants(), cohort.regions().sets());
-        let mut own = TierSums::new(cohort.regions().tiers(), sets.len());
-        for (index, participant) in participants.iter().enumerate() {
-            own.count(participant.tier, weights.of(index));
-        }
-        let mix = mix(&own);
-        let plain = strategy.plain(cohort);
+        let participants = cohort.participants();
         let mut inside = true;
-        let mut table = vec![0.0; participants.len() * sets.len()];
-        for (region, &tiers) in sets.iter().enumerate() {
-            let members = holders(cohort, tiers);
+        let mut table = Table::zeros(participants.len(), cohort.regions().sets().len());
+        for (region, tiers) in cohort.regions().regions() {
+            let members = cohort.holders(tiers);
             let devices: Vec<&DeviceId> = members.iter().map(|&index| &participants[index].device).collect();
             let wanted: Vec<f64> = members
                 .iter()
@@ -116,28 +121,27 @@ impl Bounded {
                 })
                 .collect();
             let Some(wanted) = normalised(&wanted) else { continue };
-            let own: Vec<f64> = members.iter().map(|&index| plain[index]).collect();
-            let Some(own) = normalised(&own) else { continue };
-            let Shares { counted, .. } = bounds.shares(&devices, &wanted, &own);
+            let base: Vec<f64> = members.iter().map(|&index| base[index]).collect();
+            let Some(base) = normalised(&base) else { continue };
+            let Shares { counted, .. } = bounds.shares(&devices, &wanted, &base);
             inside &= counted == wanted;
             for (&index, share) in members.iter().zip(counted) {
-                table[index * sets.len() + region] = share;
+                *table.at_mut(index, region.index()) = share;
             }
         }
         if inside {
             return None;
         }
-        let shares = bounded_shares(strategy, cohort, weights)
+        let shares = bounded_shares(bounds, cohort, base, weights)
             .map_or_else(|| weights.shares().to_vec(), |Shares { counted, .. }| counted);
-        Some(Self { weights: Weights::per_region(table, sets.len(), &shares), own })
+        Some(Self { weights: Weights::per_region(table, &shares), own })
     }
 
     /// The folded sums with the tiers' own weights, so that a strategy finds the step length it is used to.
-    pub fn restated(&self, sums: &TierSums) -> TierSums {
-        let (tiers, regions) = sums.shape();
+    pub fn restated(&self, regions: &RegionMap, sums: &TierSums) -> TierSums {
         let mut restated = self.own.clone();
-        for tier in (0..tiers).map_while(Tier::new) {
-            for region in 0..regions {
+        for tier in (0..regions.tiers()).map_while(Tier::new) {
+            for (region, _) in regions.regions() {
                 let counted = sums.weight(tier, region);
                 if counted > 0.0 {
                     let scale = self.own.weight(tier, region) / counted;
@@ -151,7 +155,7 @@ impl Bounded {
     /// How the bounded sums form the step: with the length that the strategy's own mix has.
     pub fn mix(&self, cohort: &Cohort, own: &Mix) -> Mix {
         let mut mix = Mix::none(cohort.regions());
-        for (region, tiers) in cohort.regions().sets().iter().enumerate() {
+        for (region, tiers) in cohort.regions().regions() {
             let length =
                 sum(tiers.iter().map(|tier| own.coefficient(region, tier) * self.own.weight(tier, region)));
             tiers.iter().for_each(|tier| mix.set(region, tier, length));
@@ -164,36 +168,39 @@ impl Bounded {
 }
 
 /// Devices whose share over all participants is above their cap, and how many the floor raises.
-pub(crate) fn held(strategy: &dyn Strategy, cohort: &Cohort, weights: &Weights) -> (Vec<Held>, usize) {
-    let Some(Shares { counted, cap }) = bounded_shares(strategy, cohort, weights) else {
+pub(crate) fn capped(
+    bounds: &Bounds,
+    cohort: &Cohort,
+    base: &[f64],
+    weights: &Weights,
+) -> (Vec<CappedShare>, usize) {
+    let Some(Shares { counted, cap }) = bounded_shares(bounds, cohort, base, weights) else {
         return (vec![], 0);
     };
-    let no_bonus = |device| cohort.bounds.as_ref().is_some_and(|bounds| bounds.no_bonus.contains(device));
     let wanted = weights.shares();
-    let mut held = vec![];
+    let mut capped = vec![];
     for (index, participant) in cohort.participants().iter().enumerate() {
         // Rounding alone is no finding.
         if wanted[index] > cap[index] * (1.0 + 1e-9) {
-            held.push(Held {
+            capped.push(CappedShare {
                 device: participant.device.clone(),
                 tier: participant.tier,
                 wanted: wanted[index],
                 counted: counted[index],
-                no_bonus: no_bonus(&participant.device),
+                no_bonus: bounds.no_bonus.contains(&participant.device),
             });
         }
     }
     let raised = counted.iter().zip(wanted).filter(|(counted, wanted)| *counted > *wanted).count();
-    (held, raised)
+    (capped, raised)
 }
 
 /// Over all participants, as in a region that every tier holds.
-fn bounded_shares(strategy: &dyn Strategy, cohort: &Cohort, weights: &Weights) -> Option<Shares> {
-    let bounds = cohort.bounds.as_ref()?;
+fn bounded_shares(bounds: &Bounds, cohort: &Cohort, base: &[f64], weights: &Weights) -> Option<Shares> {
     let devices: Vec<&DeviceId> =
         cohort.participants().iter().map(|participant| &participant.device).collect();
-    let plain = normalised(&strategy.plain(cohort))?;
-    Some(bounds.shares(&devices, &normalised(weights.shares())?, &plain))
+    let base = normalised(base)?;
+    Some(bounds.shares(&devices, &normalised(weights.shares())?, &base))
 }
 
 /// `None` where the weights have no sum that can be divided by.
@@ -206,7 +213,7 @@ fn normalised(weights: &[f64]) -> Option<Vec<f64>> {
 /// bounds already, and sum to 1, come back as they are.
 ///
 /// Needs `sum lo <= 1 <= sum hi`.
-pub fn level(weights: &[f64], lo: &[f64], hi: &[f64]) -> (Vec<f64>, f64) {
+pub fn fit_shares(weights: &[f64], lo: &[f64], hi: &[f64]) -> (Vec<f64>, f64) {
     let inside = |((&w, &lo), &hi): ((&f64, &f64), &f64)| (lo..=hi).contains(&w);
     if weights.iter().zip(lo).zip(hi).all(inside) {
         return (weights.to_vec(), 1.0);

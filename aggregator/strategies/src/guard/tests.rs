@@ -11,13 +11,13 @@ use crate::{
 
 /// Tiers that hold the same `parameters` numbers.
 fn regions(tiers: usize) -> RegionMap {
-    RegionMap::from_runs(2, tiers, [(0, 2, TierSet::first(tiers))])
+    RegionMap::from_spans(2, tiers, [(0, 2, TierSet::first(tiers))])
 }
 
 /// One device: tier, samples, loss and the length of its update.
-type Row = (usize, u32, f64, f64);
+type UpdateRef = (usize, u32, f64, f64);
 
-fn cohort(regions: &RegionMap, rows: &[Row]) -> Cohort {
+fn cohort(regions: &RegionMap, rows: &[UpdateRef]) -> Cohort {
     let mut cohort = Cohort::new(regions.clone(), 0.1);
     for (index, &(tier, samples, loss, length)) in rows.iter().enumerate() {
         let scalars = Scalars { samples, loss_before: loss, ..Scalars::default() };
@@ -27,7 +27,7 @@ fn cohort(regions: &RegionMap, rows: &[Row]) -> Cohort {
     cohort
 }
 
-fn inspect(guard: &Guard, cohort: &mut Cohort) -> Verdict {
+fn inspect(guard: &Guard, cohort: &mut Cohort) -> Inspection {
     guard.inspect(cohort, Kind::Train)
 }
 
@@ -48,18 +48,21 @@ fn a_loss_counts_up_to_four_medians_of_the_fleet() {
     let regions = regions(2);
     let mut cohort =
         cohort(&regions, &[(0, 10, 1.0, 1.0), (0, 10, 1.2, 1.0), (0, 10, 0.8, 1.0), (1, 10, 50.0, 1.0)]);
-    let verdict = inspect(&Guard::default(), &mut cohort);
+    let inspection = inspect(&Guard::default(), &mut cohort);
     assert_eq!(losses(&cohort), [1.0, 1.2, 0.8, 4.0]);
-    let [line] = &verdict.lines[..] else { panic!("{:?}", verdict.lines) };
-    assert_eq!((line.device.as_str(), line.what, line.said, line.counted), ("d3", "loss", 50.0, 4.0));
-    assert_eq!(line.why, "more than 4 medians");
+    let [finding] = &inspection.findings[..] else { panic!("{:?}", inspection.findings) };
+    assert_eq!(
+        (finding.device.as_str(), finding.what, finding.said, finding.counted),
+        ("d3", "loss", 50.0, 4.0)
+    );
+    assert_eq!(finding.why, "more than 4 medians");
 }
 
 /// Two tiers of four, FairHeteroFL with q 2 and q_m 1: one liar says a million times its loss.
 #[test]
 fn a_liar_lifts_neither_itself_nor_its_tier_beyond_the_bounds() {
     let regions = regions(2);
-    let rows: Vec<Row> =
+    let rows: Vec<UpdateRef> =
         (0..8).map(|index| (index / 4, 60, if index == 3 { 0.5e6 } else { 0.5 }, 1.0)).collect();
     let mut cohort = cohort(&regions, &rows);
     inspect(&Guard::default(), &mut cohort);
@@ -68,9 +71,9 @@ fn a_liar_lifts_neither_itself_nor_its_tier_beyond_the_bounds() {
     let outcome = weigh("fairheterofl", params.clone(), &cohort);
     let expected = [&[0.155108; 3][..], &[0.25], &[0.071169; 4]].concat();
     assert_close(&outcome.weights, &expected, 1e-6);
-    let [held] = &outcome.held[..] else { panic!("{:?}", outcome.held) };
-    assert_eq!((held.device.as_str(), held.counted), ("d3", 0.25));
-    assert!((held.wanted - 0.452728).abs() < 1e-6);
+    let [capped] = &outcome.capped[..] else { panic!("{:?}", outcome.capped) };
+    assert_eq!((capped.device.as_str(), capped.counted), ("d3", 0.25));
+    assert!((capped.wanted - 0.452728).abs() < 1e-6);
     assert_eq!(outcome.raised, 7);
     cohort.bounds = None;
     let expected = [&[0.113182; 3][..], &[0.452728], &[0.051931; 4]].concat();
@@ -81,13 +84,14 @@ fn a_liar_lifts_neither_itself_nor_its_tier_beyond_the_bounds() {
 fn an_update_is_at_most_three_medians_long_or_as_long_as_all_were_early() {
     let regions = regions(1);
     let mut guard = Guard::default();
-    let with = |lengths: &[f64]| -> Vec<Row> { lengths.iter().map(|&length| (0, 10, 1.0, length)).collect() };
+    let with =
+        |lengths: &[f64]| -> Vec<UpdateRef> { lengths.iter().map(|&length| (0, 10, 1.0, length)).collect() };
     let mut first = cohort(&regions, &with(&[1.0, 1.1, 0.9, 1.2, 10.0]));
-    let verdict = inspect(&guard, &mut first);
-    assert_close(&[verdict.scales[&"d4".parse().unwrap()]], &[0.33], 1e-12);
+    let inspection = inspect(&guard, &mut first);
+    assert_close(&[inspection.scales[&"d4".parse().unwrap()]], &[0.33], 1e-12);
     assert_close(&[first.norm(4).sqrt()], &[3.3], 1e-12);
-    assert_eq!(verdict.lines[0].what, "length");
-    guard.learn([&verdict]);
+    assert_eq!(inspection.findings[0].what, "length");
+    guard.learn([&inspection]);
     let mut restored = Guard::default();
     restored.restore(&guard.save());
     assert_eq!(restored, guard);
@@ -105,7 +109,7 @@ fn an_update_is_at_most_three_medians_long_or_as_long_as_all_were_early() {
 #[test]
 fn no_strategy_takes_a_different_device_below_half_its_plain_share() {
     let regions = regions(3);
-    let rows: Vec<Row> = (0..9)
+    let rows: Vec<UpdateRef> = (0..9)
         .map(|index| {
             (index % 3, 40 + index as u32, if index == 0 { 9.0 } else { 0.6 + 0.1 * index as f64 }, 1.0)
         })
@@ -117,7 +121,7 @@ fn no_strategy_takes_a_different_device_below_half_its_plain_share() {
             continue;
         }
         let mut cohort = cohort(&regions, &rows);
-        let plain = method.strategy.plain(&cohort);
+        let plain = method.strategy.base_weights(&cohort);
         let all: f64 = plain.iter().sum();
         inspect(&Guard::default(), &mut cohort);
         let outcome = weigh(name, serde_json::Value::Null, &cohort);
@@ -132,7 +136,7 @@ fn no_strategy_takes_a_different_device_below_half_its_plain_share() {
 #[test]
 fn a_fleet_within_the_bounds_has_the_model_of_an_unguarded_one() {
     let regions = regions(2);
-    let rows: Vec<Row> = (0..6).map(|index| (index % 2, 50, 1.0 + 0.01 * index as f64, 1.0)).collect();
+    let rows: Vec<UpdateRef> = (0..6).map(|index| (index % 2, 50, 1.0 + 0.01 * index as f64, 1.0)).collect();
     for name in crate::registry::Registry::standard().names() {
         let needs = by_name(name, serde_json::Value::Null).unwrap().needs();
         if needs.groups || name == "afl" {
@@ -141,7 +145,7 @@ fn a_fleet_within_the_bounds_has_the_model_of_an_unguarded_one() {
         let step = |guarded: bool| {
             let mut cohort = cohort(&regions, &rows);
             if guarded {
-                assert!(inspect(&Guard::default(), &mut cohort).lines.is_empty());
+                assert!(inspect(&Guard::default(), &mut cohort).findings.is_empty());
             }
             let updates: Vec<Vec<f64>> = (0..6).map(|index| vec![0.6 + 0.01 * index as f64, 0.8]).collect();
             let mut theta = vec![0.0f64; 2];
@@ -157,7 +161,7 @@ fn a_fleet_within_the_bounds_has_the_model_of_an_unguarded_one() {
 #[test]
 fn a_bounded_step_keeps_the_strategys_length() {
     let regions = regions(2);
-    let rows: Vec<Row> =
+    let rows: Vec<UpdateRef> =
         (0..8).map(|index| (index / 4, 60, if index == 3 { 5.0 } else { 0.5 }, 1.0)).collect();
     let mut cohort = cohort(&regions, &rows);
     inspect(&Guard::default(), &mut cohort);
@@ -187,7 +191,7 @@ fn a_guard_that_is_off_changes_nothing() {
     let config = GuardConfig { mode: Mode::Off, ..GuardConfig::default() };
     let rows = [(0, 10, 1.0, 1.0), (0, 10, 1.0, 1.0), (0, 9999, 1e6, 1e6)];
     let mut cohort = cohort(&regions, &rows);
-    assert_eq!(inspect(&Guard::new(config), &mut cohort), Verdict::default());
+    assert_eq!(inspect(&Guard::new(config), &mut cohort), Inspection::default());
     assert_eq!((losses(&cohort)[2], cohort.norm(2).sqrt(), cohort.bounds), (1e6, 1e6, None));
 }
 
@@ -195,7 +199,7 @@ fn a_guard_that_is_off_changes_nothing() {
 fn a_fleet_that_has_learnt_everything_is_not_measured_by_a_median_of_zero() {
     let regions = regions(1);
     let mut cohort = cohort(&regions, &[(0, 10, 0.0, 0.0), (0, 10, 0.0, 0.0), (0, 10, 2.0, 1.0)]);
-    assert!(inspect(&Guard::default(), &mut cohort).lines.is_empty());
+    assert!(inspect(&Guard::default(), &mut cohort).findings.is_empty());
     assert_eq!(losses(&cohort), [0.0, 0.0, 2.0]);
 }
 
@@ -244,13 +248,14 @@ fn figures_that_some_strategies_ask_for_are_bounded_like_losses() {
         };
         cohort.admit(format!("d{index}").parse().unwrap(), Tier::new(0).unwrap(), scalars, &[1.0]).unwrap();
     }
-    let verdict = inspect(&Guard::default(), &mut cohort);
+    let inspection = inspect(&Guard::default(), &mut cohort);
     let liar = &cohort.participants()[4];
     assert_eq!(liar.loss_after(), 2.0);
     assert_eq!((liar.gap(), liar.mass()), (Some(4.0), Some(80.0)));
     assert_eq!(liar.trials(), [3.6, 0.8]);
     assert_eq!((liar.group_losses(), liar.group_counts()), (&[40.0, 5.0][..], &[10, 10][..]));
-    let named: Vec<_> = verdict.lines.iter().map(|line| (line.device.as_str(), line.what)).collect();
+    let named: Vec<_> =
+        inspection.findings.iter().map(|finding| (finding.device.as_str(), finding.what)).collect();
     let what = ["loss_after", "gap", "mass", "trials", "group_losses"];
     assert_eq!(named, what.map(|what| ("d4", what)));
 }
@@ -284,10 +289,10 @@ fn the_probe_leaves_out_what_keeps_pointing_away_and_takes_it_back() {
     let rows = [(0, 10, 1.0, 1.0); 3];
     let left_out = |guard: &Guard| {
         let mut cohort = cohort(&regions, &rows);
-        let verdict = inspect(guard, &mut cohort);
-        assert_eq!(cohort.participants().len() + verdict.left_out.len(), 3);
+        let inspection = inspect(guard, &mut cohort);
+        assert_eq!(cohort.participants().len() + inspection.left_out.len(), 3);
         assert!(cohort.refused().iter().all(|refused| refused.code == Code::PointsAway));
-        verdict.left_out.len()
+        inspection.left_out.len()
     };
     let updates: Vec<Vec<f64>> = vec![vec![0.6, 0.8], vec![-0.6, -0.8], vec![0.8, -0.6]];
     let round = |guard: &mut Guard, updates: &[Vec<f64>]| {
@@ -317,10 +322,10 @@ fn a_report_shows_a_device_that_is_badly_off_and_cuts_an_absurd_loss() {
             |(index, loss)| (format!("d{index}").parse().unwrap(), Tier::new(0).unwrap(), scalars(loss));
         losses.into_iter().enumerate().map(row).collect()
     };
-    let (mut badly, mut lines) = (delivered([0.1, 0.1, 0.1, 9.0]), vec![]);
-    Guard::default().show(&mut badly, &mut lines);
-    assert!(lines.is_empty() && badly[3].2.loss_before == 9.0);
+    let (mut badly, mut findings) = (delivered([0.1, 0.1, 0.1, 9.0]), vec![]);
+    Guard::default().limit_reported_losses(&mut badly, &mut findings);
+    assert!(findings.is_empty() && badly[3].2.loss_before == 9.0);
     let mut absurd = delivered([0.1, 0.1, 0.1, 1e6]);
-    Guard::default().show(&mut absurd, &mut lines);
-    assert_eq!((absurd[3].2.loss_before, lines[0].what, lines[0].said), (10.0, "shown_loss", 1e6));
+    Guard::default().limit_reported_losses(&mut absurd, &mut findings);
+    assert_eq!((absurd[3].2.loss_before, findings[0].what, findings[0].said), (10.0, "shown_loss", 1e6));
 }

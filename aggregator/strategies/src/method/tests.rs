@@ -13,7 +13,7 @@ use crate::{
     methods::fleet::{Fleet, assert_close},
 };
 
-fn samples(member: &crate::methods::fleet::Member) -> f64 {
+fn samples(member: &crate::methods::fleet::TestDevice) -> f64 {
     f64::from(member.samples)
 }
 

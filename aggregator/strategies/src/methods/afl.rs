@@ -19,20 +19,17 @@ use crate::{
     cohort::Cohort,
     error::StrategyError,
     kernel::sum,
-    methods::{
-        simplex::project_repeated,
-        softmax::{at, by_region},
-    },
+    methods::{simplex::project_repeated, softmax::of_members},
     parameter::not_negative,
     registry::Build,
-    strategy::{Exchange, Strategy, Weights, state},
+    strategy::{Exchange, Strategy, Weights, decode_state},
 };
 
 /// By how much the lambdas of a state may exceed 1 in sum: they may have been printed and read.
 const TOLERANCE: f64 = 1e-6;
 
 /// A rest of 1 that is only rounding: clients whose lambda is 0 must not seem to have more than others.
-const NOTHING: f64 = 1e-14;
+const NEGLIGIBLE: f64 = 1e-14;
 
 /// Largest addition to a lambda; more would only take digits from the sums.
 const MOST: f64 = 1e300;
@@ -58,9 +55,9 @@ pub struct Afl {
     lambda: BTreeMap<DeviceId, f64>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct AflState {
     lambda: BTreeMap<DeviceId, f64>,
 }
 
@@ -83,15 +80,15 @@ impl Strategy for Afl {
 
     fn weigh(&self, cohort: &Cohort) -> Weights {
         let lambda = self.of_participants(cohort);
-        by_region(cohort, |members| {
-            let own = at(&lambda, members);
+        Weights::by_region(cohort, |members| {
+            let own = of_members(&lambda, members);
             // A number too small to be divided by is none.
             if sum(own.iter().copied()).is_normal() { own } else { vec![1.0; own.len()] }
         })
     }
 
     /// Lambda starts the same for all.
-    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
+    fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         vec![1.0; cohort.participants().len()]
     }
 
@@ -116,11 +113,7 @@ impl Strategy for Afl {
     }
 
     fn restore(&mut self, saved: Value) -> Result<(), StrategyError> {
-        let saved = match saved {
-            Value::Object(keys) if keys.is_empty() => Value::Null,
-            other => other,
-        };
-        let lambda = state::<State>(self.name(), saved)?.map(|state| state.lambda).unwrap_or_default();
+        let AflState { lambda } = decode_state(self.name(), saved)?;
         let all = sum(lambda.values().copied());
         let possible = lambda.values().all(|&lambda| lambda >= 0.0) && all <= 1.0 + TOLERANCE;
         if !possible {
@@ -146,7 +139,7 @@ impl Afl {
             cohort.participants().iter().map(|participant| &participant.device).filter(unknown).count();
         let count = cohort.clients().saturating_sub(self.lambda.len()).max(here);
         let rest = 1.0 - sum(self.lambda.values().copied());
-        if count > 0 && rest > NOTHING { rest / count as f64 } else { 0.0 }
+        if count > 0 && rest > NEGLIGIBLE { rest / count as f64 } else { 0.0 }
     }
 }
 

@@ -19,7 +19,7 @@ fn each(mut check: impl FnMut(&str, Method)) {
 
 #[test]
 fn every_strategy_and_every_parameter_is_documented() {
-    for strategy in Registry::standard().describe() {
+    for strategy in Registry::standard().describe().unwrap() {
         assert!(!strategy.about.is_empty(), "{}", strategy.name);
         for parameter in strategy.parameters {
             assert!(!parameter.about.is_empty(), "{} of {}", parameter.key, strategy.name);

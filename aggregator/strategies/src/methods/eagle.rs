@@ -30,7 +30,7 @@ use crate::{
     kernel::sum,
     parameter::{not_negative, positive},
     registry::Build,
-    strategy::{Ask, Exchange, Kind, Needs, Outlook, Strategy, Weights, state},
+    strategy::{Ask, Exchange, Kind, Needs, Strategy, TrainingWeights, Weights, decode_state},
 };
 
 /// Training alone ends here at the latest.
@@ -103,7 +103,7 @@ impl EagleParams {
     }
 
     /// w of a device without a known gap, among `k`.
-    fn unknown(&self, k: usize) -> f64 {
+    fn weight_without_gap(&self, k: usize) -> f64 {
         self.bounded(match self.norm {
             EagleNorm::Unit => 1.0 / (k.max(1) as f64).sqrt(),
             EagleNorm::SqrtK | EagleNorm::None => 1.0,
@@ -118,15 +118,15 @@ impl EagleParams {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Eagle {
     params: EagleParams,
-    known: Known,
-    /// w of every device with a known gap; follows from `known`.
+    state: EagleState,
+    /// w of every device with a known gap; follows from `state`.
     weights: BTreeMap<DeviceId, f64>,
 }
 
 /// What is kept from round to round.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Known {
+struct EagleState {
     /// The last r of each device.
     gap: BTreeMap<DeviceId, f64>,
     /// Devices that have trained alone.
@@ -166,7 +166,7 @@ impl Strategy for Eagle {
         if made.iter().any(|exchange| exchange.kind == Kind::Train) {
             return None;
         }
-        let new = selected.iter().filter(|device| !self.known.baseline.contains(*device));
+        let new = selected.iter().filter(|device| !self.state.baseline.contains(*device));
         let devices: Vec<DeviceId> = new.cloned().collect();
         let asked = made.iter().any(|exchange| exchange.kind == Kind::Alone);
         if devices.is_empty() || asked {
@@ -176,17 +176,20 @@ impl Strategy for Eagle {
     }
 
     fn brief(&self, device: &DeviceId, made: &[Exchange], brief: &mut Brief) {
-        let weight =
-            self.weights.get(device).copied().unwrap_or_else(|| self.params.unknown(self.count(made)));
+        let weight = self
+            .weights
+            .get(device)
+            .copied()
+            .unwrap_or_else(|| self.params.weight_without_gap(self.count(made)));
         brief.objective.weight = weight.clamp(f32::MIN.into(), f32::MAX.into()) as f32;
         brief.gap = true;
     }
 
     fn weigh(&self, cohort: &Cohort) -> Weights {
-        Weights::per_device(self.plain(cohort))
+        Weights::per_device(self.base_weights(cohort))
     }
 
-    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
+    fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         vec![1.0; cohort.participants().len()]
     }
 
@@ -198,38 +201,38 @@ impl Strategy for Eagle {
     fn learn(&mut self, cohort: &Cohort, earlier: &[Exchange]) {
         for exchange in earlier.iter().filter(|exchange| exchange.kind == Kind::Alone) {
             let answered = exchange.cohort.participants().iter();
-            self.known.baseline.extend(answered.map(|participant| participant.device.clone()));
+            self.state.baseline.extend(answered.map(|participant| participant.device.clone()));
         }
         for participant in cohort.participants() {
             if let Some(gap) = participant.gap() {
-                self.known.gap.insert(participant.device.clone(), gap);
-                self.known.baseline.insert(participant.device.clone());
+                self.state.gap.insert(participant.device.clone(), gap);
+                self.state.baseline.insert(participant.device.clone());
             }
         }
         for refused in cohort.refused().iter().filter(|refused| refused.code == Code::NoBaseline) {
-            self.known.baseline.remove(&refused.device);
+            self.state.baseline.remove(&refused.device);
         }
         self.weigh_anew();
     }
 
-    fn outlook(&self) -> Outlook {
-        Outlook { devices: self.weights.clone(), ..Outlook::default() }
+    fn training_weights(&self) -> TrainingWeights {
+        TrainingWeights { devices: self.weights.clone(), ..TrainingWeights::default() }
     }
 
     fn save(&self) -> Value {
-        if self.known == Known::default() {
+        if self.state == EagleState::default() {
             return Value::Null;
         }
-        json!({ "gap": self.known.gap, "baseline": self.known.baseline })
+        json!({ "gap": self.state.gap, "baseline": self.state.baseline })
     }
 
     fn restore(&mut self, saved: Value) -> Result<(), StrategyError> {
-        let known: Known = state(self.name(), saved)?.unwrap_or_default();
-        if let Some((device, gap)) = known.gap.iter().find(|(_, gap)| !gap.is_finite()) {
+        let state: EagleState = decode_state(self.name(), saved)?;
+        if let Some((device, gap)) = state.gap.iter().find(|(_, gap)| !gap.is_finite()) {
             let why = format!("the gap of {device} is {gap}");
             return Err(StrategyError::State { strategy: self.name(), why });
         }
-        self.known = known;
+        self.state = state;
         self.weigh_anew();
         Ok(())
     }
@@ -243,19 +246,19 @@ impl Eagle {
     }
 
     fn weigh_anew(&mut self) {
-        let gaps: Vec<f64> = self.known.gap.values().copied().collect();
-        self.weights = self.known.gap.keys().cloned().zip(self.params.weights(&gaps)).collect();
+        let gaps: Vec<f64> = self.state.gap.values().copied().collect();
+        self.weights = self.state.gap.keys().cloned().zip(self.params.weights(&gaps)).collect();
     }
 
     /// K. Before any gap is known: the devices that take part, all of which have just trained alone.
     fn count(&self, made: &[Exchange]) -> usize {
-        if !self.known.gap.is_empty() {
-            return self.known.gap.len();
+        if !self.state.gap.is_empty() {
+            return self.state.gap.len();
         }
         let alone = made.iter().filter(|exchange| exchange.kind == Kind::Alone);
         let answered = alone.flat_map(|exchange| exchange.cohort.participants());
         let ready: BTreeSet<&DeviceId> =
-            answered.map(|participant| &participant.device).chain(&self.known.baseline).collect();
+            answered.map(|participant| &participant.device).chain(&self.state.baseline).collect();
         ready.len()
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cohort::{Cohort, Participant},
-    methods::softmax::{at, greatest, softmax},
+    methods::softmax::{greatest, of_members, softmax},
     parameter::{not_negative, positive},
 };
 
@@ -79,7 +79,7 @@ impl EbaParams {
     }
 
     /// Weights of equal losses.
-    pub(super) fn plain(&self, cohort: &Cohort) -> Vec<f64> {
+    pub(super) fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         let count = cohort.participants().len();
         match self.prior {
             Prior::None if self.reweight => vec![1.0 / count as f64; count],
@@ -142,7 +142,7 @@ pub(super) struct Entropy {
 impl Entropy {
     /// Weights over these participants alone; they sum to 1.
     pub fn over(&self, members: &[usize]) -> Vec<f64> {
-        softmax(&at(&self.losses, members), self.tau, &at(&self.prior, members))
+        softmax(&of_members(&self.losses, members), self.tau, &of_members(&self.prior, members))
     }
 }
 

@@ -29,11 +29,11 @@ use crate::{
     kernel::sum,
     methods::{
         fedfb::Cells,
-        softmax::{at, by_region, exp_shares},
+        softmax::{exp_shares, of_members},
     },
     parameter::not_negative,
     registry::Build,
-    strategy::{Exchange, Needs, Strategy, Weights, state},
+    strategy::{Exchange, Needs, Strategy, Weights, decode_state},
 };
 
 /// The largest weight of version 2, so that sums stay finite.
@@ -70,13 +70,13 @@ impl Default for FairFedParams {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FairFed {
     params: FairFedParams,
-    known: Known,
+    state: FairFedState,
 }
 
 /// What is kept from round to round.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Known {
+struct FairFedState {
     wbar: BTreeMap<DeviceId, f64>,
 }
 
@@ -89,7 +89,7 @@ impl Build for FairFed {
     fn build(params: FairFedParams) -> Result<Self, String> {
         not_negative("beta", params.beta)?;
         match params.version {
-            1 | 2 => Ok(Self { params, known: Known::default() }),
+            1 | 2 => Ok(Self { params, state: FairFedState::default() }),
             version => Err(format!("`version` must be 1 or 2, not {version}")),
         }
     }
@@ -118,27 +118,27 @@ impl Strategy for FairFed {
         }
         // A steep beta may leave nothing of a device; only differences inside a region are exponentiated.
         let logs = self.log_weights(cohort);
-        by_region(cohort, |members| exp_shares(&at(&logs, members)))
+        Weights::by_region(cohort, |members| exp_shares(&of_members(&logs, members)))
     }
 
     fn learn(&mut self, cohort: &Cohort, _: &[Exchange]) {
         let devices = cohort.participants().iter().map(|participant| participant.device.clone());
         let wbar = self.wbar(cohort);
-        self.known.wbar.extend(devices.zip(wbar));
+        self.state.wbar.extend(devices.zip(wbar));
     }
 
     fn save(&self) -> Value {
-        if self.known.wbar.is_empty() { Value::Null } else { json!(self.known) }
+        if self.state.wbar.is_empty() { Value::Null } else { json!(self.state) }
     }
 
     fn restore(&mut self, saved: Value) -> Result<(), StrategyError> {
-        let known: Known = state(self.name(), saved)?.unwrap_or_default();
+        let state: FairFedState = decode_state(self.name(), saved)?;
         let sound = |weight: &&f64| weight.is_finite() && **weight >= 0.0;
-        if !known.wbar.values().all(|weight| sound(&weight)) {
+        if !state.wbar.values().all(|weight| sound(&weight)) {
             let why = "`wbar` must hold numbers from 0 on".into();
             return Err(StrategyError::State { strategy: self.name(), why });
         }
-        self.known = known;
+        self.state = state;
         Ok(())
     }
 }
@@ -153,7 +153,7 @@ impl FairFed {
         let mean = sum(distances.iter().copied()) / distances.len().max(1) as f64;
         let devices = cohort.participants().iter().zip(shares).zip(&distances);
         let moved = |((participant, share), distance): ((&Participant, f64), &f64)| {
-            let last = self.known.wbar.get(&participant.device).copied().unwrap_or(share);
+            let last = self.state.wbar.get(&participant.device).copied().unwrap_or(share);
             (last - self.params.beta * (distance - mean)).clamp(0.0, LARGEST)
         };
         devices.map(moved).collect()

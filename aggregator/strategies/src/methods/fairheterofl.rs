@@ -14,7 +14,7 @@
 //! differences of `B` inside a region are exponentiated, so q = 50 neither overflows nor gives 0/0 in a
 //! region that only a tier with low losses holds. See [`terms`].
 
-use common::{Tier, region::RegionMap};
+use common::{RegionId, Tier, region::RegionMap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::Terms;
@@ -41,8 +41,8 @@ pub struct FairHeteroFlParams {
     #[serde(rename = "L")]
     pub l: Option<f64>,
     pub hessian: Hessian,
-    pub norm: Norm,
-    pub step: Step,
+    pub norm: NormScope,
+    pub step: StepRule,
     pub group_weight: GroupWeight,
 }
 
@@ -60,7 +60,7 @@ pub enum Hessian {
 /// Where the norms in the bound are taken.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Norm {
+pub enum NormScope {
     /// Over the tier's whole slice: one number per tier.
     #[default]
     Scalar,
@@ -71,7 +71,7 @@ pub enum Norm {
 /// How long a step is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Step {
+pub enum StepRule {
     /// Divided by the Hessian bound, as published: short where devices train for several epochs.
     Hessian,
     /// The same relative weights without the shortening.
@@ -97,8 +97,8 @@ impl Default for FairHeteroFlParams {
             q_m: PerTier::All(0.1),
             l: None,
             hessian: Hessian::default(),
-            norm: Norm::default(),
-            step: Step::default(),
+            norm: NormScope::default(),
+            step: StepRule::default(),
             group_weight: GroupWeight::default(),
         }
     }
@@ -152,20 +152,20 @@ impl Strategy for FairHeteroFl {
     }
 
     /// `g_m p_i`
-    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
+    fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         terms::priors(&self.params, cohort)
     }
 
     fn mix(&self, cohort: &Cohort, sums: &TierSums) -> Mix {
         let l = match self.params.step {
-            Step::Hessian => self.params.l.unwrap_or(1.0 / cohort.lr),
+            StepRule::Hessian => self.params.l.unwrap_or(1.0 / cohort.lr),
             // It would cancel.
-            Step::Reweight => 1.0,
+            StepRule::Reweight => 1.0,
         };
-        let tiers = terms::of_tiers(&self.params, cohort);
+        let all = terms::of_tiers(&self.params, cohort);
         let mut mix = Mix::none(cohort.regions());
-        for (region, set) in cohort.regions().sets().iter().enumerate() {
-            let held = || tiers.iter().filter(|terms| set.contains(terms.tier));
+        for (region, tiers) in cohort.regions().regions() {
+            let held = || all.iter().filter(|terms| tiers.contains(terms.tier));
             if held().next().is_none() {
                 continue;
             }
@@ -173,8 +173,8 @@ impl Strategy for FairHeteroFl {
             let scale = |terms: &Terms| (terms.ln_scale - top).exp();
             let plain: f64 = held().map(|terms| scale(terms) * l * terms.weight).sum();
             let bound: f64 = match self.params.step {
-                Step::Reweight => plain,
-                Step::Hessian => held()
+                StepRule::Reweight => plain,
+                StepRule::Hessian => held()
                     .map(|terms| scale(terms) * self.bound(terms, l, &Norms { region, cohort, sums }))
                     .sum(),
             };
@@ -215,7 +215,7 @@ impl FairHeteroFl {
 
 /// The squared norms that the bound of a region is made of.
 struct Norms<'a> {
-    region: usize,
+    region: RegionId,
     cohort: &'a Cohort,
     sums: &'a TierSums,
 }
@@ -223,15 +223,15 @@ struct Norms<'a> {
 impl Norms<'_> {
     fn update(&self, params: &FairHeteroFlParams, index: usize) -> f64 {
         match params.norm {
-            Norm::Scalar => self.cohort.norm(index),
-            Norm::Region => self.cohort.norms(index).get(self.region).copied().unwrap_or(0.0),
+            NormScope::Scalar => self.cohort.norm(index),
+            NormScope::Region => self.cohort.norms(index)[self.region.index()],
         }
     }
 
     fn sum(&self, params: &FairHeteroFlParams, tier: Tier) -> f64 {
         match params.norm {
-            Norm::Scalar => self.sums.norm(tier),
-            Norm::Region => self.sums.norm_in(tier, self.region),
+            NormScope::Scalar => self.sums.norm(tier),
+            NormScope::Region => self.sums.norm_in(tier, self.region),
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::{
     cohort::Cohort,
-    methods::{EbaParams, softmax::by_region},
+    methods::EbaParams,
     registry::Build,
     strategy::{Needs, Strategy, Weights},
 };
@@ -43,11 +43,11 @@ impl Strategy for FedEba {
 
     fn weigh(&self, cohort: &Cohort) -> Weights {
         let after = self.params.after(cohort);
-        by_region(cohort, |members| after.over(members))
+        Weights::by_region(cohort, |members| after.over(members))
     }
 
-    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
-        self.params.plain(cohort)
+    fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
+        self.params.base_weights(cohort)
     }
 }
 

@@ -25,10 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cohort::{Cohort, Participant},
     kernel::sum,
-    methods::{
-        Anneal, EbaParams, Prior,
-        softmax::{by_region, greatest},
-    },
+    methods::{Anneal, EbaParams, Prior, softmax::greatest},
     parameter::share,
     registry::Build,
     strategy::{Ask, Exchange, Kind, Mix, Needs, Strategy, TierSums, Weights},
@@ -144,11 +141,11 @@ impl Strategy for FedEbaPlus {
 
     fn weigh(&self, cohort: &Cohort) -> Weights {
         let after = self.weights.after(cohort);
-        by_region(cohort, |members| after.over(members))
+        Weights::by_region(cohort, |members| after.over(members))
     }
 
-    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
-        self.weights.plain(cohort)
+    fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
+        self.weights.base_weights(cohort)
     }
 
     fn mix(&self, cohort: &Cohort, sums: &TierSums) -> Mix {
@@ -159,7 +156,7 @@ impl Strategy for FedEbaPlus {
         mix
     }
 
-    fn first(&self, cohort: &Cohort) -> Option<(Weights, f64)> {
+    fn first_step(&self, cohort: &Cohort) -> Option<(Weights, f64)> {
         let data = || Weights::per_device(cohort.data_shares());
         (self.align == Align::Model).then(|| (data(), self.alpha))
     }
@@ -174,7 +171,8 @@ impl FedEbaPlus {
     /// Weights of the fair gradient; nobody's gradients are no guide.
     fn guide(&self, cohort: &Cohort) -> Option<Weights> {
         let before = self.weights.before(cohort);
-        (!cohort.participants().is_empty()).then(|| by_region(cohort, |members| before.over(members)))
+        (!cohort.participants().is_empty())
+            .then(|| Weights::by_region(cohort, |members| before.over(members)))
     }
 }
 

@@ -31,23 +31,23 @@ use crate::{
     error::StrategyError,
     kernel::sum,
     registry::Build,
-    strategy::{Ask, Exchange, Kind, Member, Needs, Outlook, Strategy, Weights},
+    strategy::{Ask, Exchange, FleetDevice, Kind, Needs, Strategy, TrainingWeights, Weights},
 };
 pub use cells::Cells;
 pub use clients::ClientParity;
 pub use fairbatch::{FairBatch, Parity};
-use memory::{Clients, Groups};
-pub use pace::{Decay, Pace};
 pub use params::{FedFbParams, LossTime, Notion, Quant};
 pub use quantise::Quantiser;
+use state::{ClientState, GroupState};
+pub use step_size::{Decay, StepSize};
 
 mod cells;
 mod clients;
 mod fairbatch;
-mod memory;
-mod pace;
 mod params;
 mod quantise;
+mod state;
+mod step_size;
 
 /// More than any fleet weighs; sums of such numbers are finite.
 const LARGEST_MASS: f64 = 1e100;
@@ -56,9 +56,9 @@ const LARGEST_MASS: f64 = 1e100;
 pub struct FedFb {
     params: FedFbParams,
     /// Notions among groups.
-    groups: Groups,
+    groups: GroupState,
     /// Client parity.
-    clients: Clients,
+    clients: ClientState,
 }
 
 impl Build for FedFb {
@@ -87,7 +87,7 @@ impl Strategy for FedFb {
         Needs { groups, binary: self.params.notion != Notion::Cp, ..Needs::default() }
     }
 
-    fn begin(&mut self, fleet: &[Member<'_>]) {
+    fn begin(&mut self, fleet: &[FleetDevice<'_>]) {
         self.groups.counts = self.total(fleet.iter().map(|member| member.groups));
         let samples = fleet.iter().filter(|member| member.samples > 0.0);
         let samples: BTreeMap<_, _> = samples.map(|member| (member.device.clone(), member.samples)).collect();
@@ -151,7 +151,7 @@ impl Strategy for FedFb {
         };
         if self.params.parity().is_none() {
             let clients = source.map_or_else(|| self.clients(cohort), |source| self.stepped_clients(source));
-            self.clients = Clients {
+            self.clients = ClientState {
                 lambda: Some(clients.lambda().clone()),
                 counts: Some(clients.samples().clone()),
                 losses: clients.losses().clone(),
@@ -160,19 +160,22 @@ impl Strategy for FedFb {
             let batch =
                 source.map_or_else(|| self.groups(Some(cohort)), |source| self.stepped_groups(source));
             if let Some(batch) = batch {
-                self.groups =
-                    Groups { lambda: Some(batch.lambda().to_vec()), counts: Some(batch.counts().clone()) };
+                self.groups = GroupState {
+                    lambda: Some(batch.lambda().to_vec()),
+                    counts: Some(batch.counts().clone()),
+                };
             }
         }
     }
 
-    fn outlook(&self) -> Outlook {
+    fn training_weights(&self) -> TrainingWeights {
         if self.params.parity().is_some() {
-            let weights = self.groups(None).map(|batch| batch.sample_weights().rows());
-            return Outlook { sample_weights: weights.unwrap_or_default(), ..Outlook::default() };
+            let samples = self.groups(None).map_or_else(Vec::new, |batch| batch.sample_weights().rows());
+            return TrainingWeights { samples, ..TrainingWeights::default() };
         }
-        let devices = self.clients.counts.as_ref().map(|counts| self.resumed(counts.clone()).weights());
-        Outlook { devices: devices.unwrap_or_default(), ..Outlook::default() }
+        let weights = |counts: &BTreeMap<_, _>| self.resumed(counts.clone()).weights();
+        let devices = self.clients.counts.as_ref().map_or_else(BTreeMap::new, weights);
+        TrainingWeights { devices, ..TrainingWeights::default() }
     }
 
     fn save(&self) -> Value {
@@ -186,8 +189,8 @@ impl Strategy for FedFb {
         let strategy = self.name();
         let fault = |why: String| StrategyError::State { strategy, why };
         match self.params.notion {
-            Notion::Cp => self.clients = Clients::restore(state).map_err(fault)?,
-            notion => self.groups = Groups::restore(notion, state).map_err(fault)?,
+            Notion::Cp => self.clients = ClientState::restore(state).map_err(fault)?,
+            notion => self.groups = GroupState::restore(notion, state).map_err(fault)?,
         }
         Ok(())
     }
@@ -243,7 +246,7 @@ impl FedFb {
             }
             _ => batch.mu(&losses, &counts),
         };
-        batch.advance(&mu, self.params.pace(), self.step_number(cohort));
+        batch.advance(&mu, self.params.step_size(), self.step_number(cohort));
         Some(batch)
     }
 
@@ -297,7 +300,7 @@ impl FedFb {
             };
             (&participant.device, self.quantised(loss))
         });
-        clients.step(heard, self.params.pace(), self.step_number(cohort));
+        clients.step(heard, self.params.step_size(), self.step_number(cohort));
         clients
     }
 

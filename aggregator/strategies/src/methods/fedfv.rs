@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    algebra::{NOTHING, Products, add_scaled},
+    algebra::{NEGLIGIBLE, Products, add_scaled},
     blocks::Scope,
     cohort::Cohort,
     gram::{Gram, Grams},
@@ -96,7 +96,7 @@ impl FedFv {
         let first = cohort.round.saturating_sub(self.params.tau);
         let mut past: Vec<(u32, Vec<usize>)> = Vec::new();
         for (place, &row) in gram.rows.iter().enumerate().skip(participants(cohort, gram)) {
-            let absent = cohort.absent().get(row - cohort.participants().len());
+            let absent = cohort.absent_row(row);
             let Some(absent) = absent.filter(|absent| (first..cohort.round).contains(&absent.round)) else {
                 continue;
             };
@@ -131,7 +131,7 @@ fn fair_mean(products: &Products, losses: &[f64], kept: usize, past: &[Vec<usize
         }
     }
     mean.iter_mut().for_each(|coefficient| *coefficient /= count as f64);
-    let nothing = NOTHING * products.longest();
+    let nothing = NEGLIGIBLE * products.longest();
     for places in past {
         let along = products.with(&mean);
         let against: Vec<usize> = places.iter().copied().filter(|&place| along[place] < 0.0).collect();
@@ -145,7 +145,7 @@ fn fair_mean(products: &Products, losses: &[f64], kept: usize, past: &[Vec<usize
     }
     let longest = (0..count).map(|i| products.length(i)).fold(0.0, f64::max);
     let length = products.norm(&mean);
-    let factor = if length > NOTHING * longest { products.mean_norm(count) / length } else { 0.0 };
+    let factor = if length > NEGLIGIBLE * longest { products.mean_norm(count) / length } else { 0.0 };
     mean.iter().map(|coefficient| coefficient * factor).collect()
 }
 

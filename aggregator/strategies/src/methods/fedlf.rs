@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use block::Rows;
+use block::Problem;
 use common::DeviceId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,9 +29,8 @@ use crate::{
     parameter::not_negative,
     registry::Build,
     strategy::{
-        Direction, Exchange, Needs, Strategy,
+        Direction, Exchange, Needs, Strategy, decode_state,
         direction::{losses, participants},
-        state,
     },
 };
 
@@ -61,13 +60,13 @@ impl Default for FedLfParams {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FedLf {
     params: FedLfParams,
-    seen: Seen,
+    seen: SeenClients,
 }
 
 /// Clients that ever took part. Their number may be known better than their names, from a round file.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Seen {
+struct SeenClients {
     #[serde(rename = "seen")]
     count: usize,
     #[serde(default)]
@@ -85,7 +84,7 @@ impl Build for FedLf {
         if params.ztol >= 1.0 {
             return Err(format!("`ztol` must be below 1, not {}: nothing would ever move", params.ztol));
         }
-        Ok(Self { params, seen: Seen::default() })
+        Ok(Self { params, seen: SeenClients::default() })
     }
 }
 
@@ -113,10 +112,12 @@ impl Strategy for FedLf {
             first += layers.len();
             let Some(gram) = layers.first().filter(|gram| participants(cohort, gram) > 0) else { continue };
             let products: Vec<Products> = layers.iter().map(Products::of).collect();
-            let found = region::find(&products, &self.rows(cohort, gram, &past));
+            let found = region::find(&products, &self.problem(cohort, gram, &past));
             blocks += found.blocks;
             merged += layers.len() - found.blocks;
-            fallbacks.extend(found.fallback.map(|name| json!({"region": gram.block.region, "rows": name})));
+            fallbacks.extend(
+                found.fallback.map(|name| json!({"region": gram.block.region.index(), "rows": name})),
+            );
             for (place, (gram, coefficients)) in layers.iter().zip(&found.coefficients).enumerate() {
                 direction.set_block(start + place, gram, coefficients, 1.0);
             }
@@ -140,13 +141,13 @@ impl Strategy for FedLf {
     }
 
     fn restore(&mut self, saved: Value) -> Result<(), StrategyError> {
-        self.seen = state(self.name(), saved)?.unwrap_or_default();
+        self.seen = decode_state(self.name(), saved)?;
         Ok(())
     }
 }
 
 impl FedLf {
-    /// Rows of the absent clients that are looked at.
+    /// Problem of the absent clients that are looked at.
     fn past(&self, cohort: &Cohort) -> BTreeSet<usize> {
         let (seen, now) = (self.seen.with(cohort).count, cohort.participants().len());
         if !self.params.history || seen <= now {
@@ -161,17 +162,16 @@ impl FedLf {
     }
 
     /// The rows of a region, before any block is looked at.
-    fn rows(&self, cohort: &Cohort, gram: &Gram, past: &BTreeSet<usize>) -> Rows {
+    fn problem(&self, cohort: &Cohort, gram: &Gram, past: &BTreeSet<usize>) -> Problem {
         let guidance = Guidance::of(&losses(cohort, gram));
         let ratio = |row: usize| {
-            let absent = cohort.absent().get(row - cohort.participants().len());
-            let ratio = absent.map_or(1.0, |absent| cohort.lr / absent.lr);
+            let ratio = cohort.absent_row(row).map_or(1.0, |absent| cohort.lr / absent.lr);
             if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 }
         };
         let places = gram.rows.iter().enumerate().filter(|(_, row)| past.contains(row));
-        Rows {
+        Problem {
             clients: participants(cohort, gram),
-            q: guidance.v.iter().map(|v| v / guidance.norm).collect(),
+            q: Some(guidance.v.iter().map(|v| v / guidance.norm).collect()),
             past: places.map(|(place, &row)| (place, ratio(row))).collect(),
             normalize: self.params.normalize_rows,
             ztol: self.params.ztol,
@@ -179,7 +179,7 @@ impl FedLf {
     }
 }
 
-impl Seen {
+impl SeenClients {
     fn with(&self, cohort: &Cohort) -> Self {
         let mut ids = self.ids.clone();
         ids.extend(cohort.participants().iter().map(|participant| participant.device.clone()));

@@ -1,4 +1,4 @@
-//! FedMDFG: a direction that descends for everybody and makes losses more equal, with a line search.
+//! FedMDFG: a direction that descends for everybody and makes losses more equal, with a line line_search.
 //!
 //! ```text
 //! rows       g_i mu / ||g_i||, mu = mean ||g_i||; clients with ||g_i|| <= 1e-6 are left out
@@ -7,19 +7,19 @@
 //! direction  d = min-norm point of the rows, as long as the mean of the rows of clients
 //! step       1, 1/2, .., 2^-s;  from 2^s on if the same clients took part in the round before
 //! ```
-//! After training, devices are asked for their losses at `theta - step d` ([`search`] says which step is
+//! After training, devices are asked for their losses at `theta - step d` ([`line_search`] says which step is
 //! taken). Each region has a direction of its own; the step is common.
 
 use std::collections::BTreeSet;
 
 use common::{DeviceId, message::MAX_TRIALS};
+use line_search::LineSearch;
 use schemars::JsonSchema;
-use search::Search;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    algebra::{Guidance, NOTHING, Products, add_scaled, dot},
+    algebra::{Guidance, NEGLIGIBLE, Products, add_scaled, dot},
     blocks::Scope,
     cohort::Cohort,
     error::StrategyError,
@@ -28,13 +28,12 @@ use crate::{
     parameter::not_negative,
     registry::Build,
     strategy::{
-        Ask, Direction, Exchange, Kind, Needs, Strategy,
+        Ask, Direction, Exchange, Kind, Needs, Strategy, decode_state,
         direction::{losses, participants},
-        state,
     },
 };
 
-mod search;
+mod line_search;
 
 /// Shorter gradients say nothing.
 const SHORT: f64 = 1e-6;
@@ -63,15 +62,16 @@ pub struct FedMdfg {
     last: BTreeSet<DeviceId>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct State {
+struct FedMdfgState {
     last_participants: BTreeSet<DeviceId>,
 }
 
 impl Build for FedMdfg {
     const NAME: &'static str = "fedmdfg";
-    const ABOUT: &'static str = "common descent with a fair guide and a line search; two exchanges a round";
+    const ABOUT: &'static str =
+        "common descent with a fair guide and a line line_search; two exchanges a round";
 
     type Params = FedMdfgParams;
 
@@ -115,17 +115,17 @@ impl Strategy for FedMdfg {
     /// Step 1 as long as no losses at other steps are known.
     fn direct(&self, cohort: &Cohort, grams: &Grams) -> Direction {
         let mut direction = Direction::none(grams);
-        let mut search = Search::new(cohort);
+        let mut line_search = LineSearch::new(cohort);
         for (block, gram) in grams.blocks().iter().enumerate() {
             if let Some(found) = self.find(cohort, gram) {
                 direction.set_block(block, gram, &found.coefficients, 1.0);
-                search.add(gram, &found.along, found.guided);
+                line_search.add(gram, &found.along, found.guided);
             }
         }
         direction.note_conflicts(cohort, grams);
-        direction.note("guided", search.guided);
+        direction.note("guided", line_search.guided);
         let steps = if cohort.steps.is_empty() { self.steps(cohort) } else { cohort.steps.clone() };
-        if let Some(step) = search.accept(&steps) {
+        if let Some(step) = line_search.accept(&steps) {
             direction.scale(step);
             direction.note("step", step);
         }
@@ -141,14 +141,14 @@ impl Strategy for FedMdfg {
     }
 
     fn restore(&mut self, saved: Value) -> Result<(), StrategyError> {
-        self.last = state(self.name(), saved)?
-            .map_or_else(BTreeSet::new, |State { last_participants }| last_participants);
+        let FedMdfgState { last_participants } = decode_state(self.name(), saved)?;
+        self.last = last_participants;
         Ok(())
     }
 }
 
 /// The direction of one region.
-struct Found {
+struct RegionDirection {
     /// Of the rows of the region.
     coefficients: Vec<f64>,
     /// By participant of the region: `g_i.d` with the rescaled g_i; `None` where it is too short.
@@ -167,7 +167,7 @@ impl FedMdfg {
         (-top..=s).map(|power| 2f64.powi(-power)).collect()
     }
 
-    fn find(&self, cohort: &Cohort, gram: &Gram) -> Option<Found> {
+    fn find(&self, cohort: &Cohort, gram: &Gram) -> Option<RegionDirection> {
         let all = Products::of(gram);
         let count = participants(cohort, gram);
         let clients: Vec<usize> = (0..count).filter(|&i| all.length(i) > SHORT).collect();
@@ -176,8 +176,8 @@ impl FedMdfg {
         }
         let mu = clients.iter().map(|&i| all.length(i)).sum::<f64>() / clients.len() as f64;
         let seen_before = |&place: &usize| {
-            let absent = cohort.absent().get(gram.rows[place] - cohort.participants().len());
-            absent.is_some_and(|absent| absent.round + 1 == cohort.round) && all.length(place) > SHORT
+            cohort.absent_row(gram.rows[place]).is_some_and(|absent| absent.round + 1 == cohort.round)
+                && all.length(place) > SHORT
         };
         let past: Vec<usize> =
             (count..if self.params.history { all.len() } else { count }).filter(seen_before).collect();
@@ -193,18 +193,19 @@ impl FedMdfg {
         let mut longest = rows.longest();
         let mut weights = if guided {
             let length = dot(&guidance.v, &guidance.v).sqrt();
-            let mut pull: Vec<f64> = guidance.v.iter().map(|v| v / length).collect();
-            longest = longest.max(pull.iter().map(|pull| pull.abs()).sum());
-            pull.resize(members.len(), 0.0);
-            let mut weights = min_norm(&rows.extended(&pull));
-            let own = weights.pop().unwrap_or(0.0);
-            add_scaled(&mut weights, own, &pull);
+            let mut guide: Vec<f64> = guidance.v.iter().map(|v| v / length).collect();
+            longest = longest.max(guide.iter().map(|coefficient| coefficient.abs()).sum());
+            guide.resize(members.len(), 0.0);
+            let mut weights = min_norm(&rows.extended(&guide));
+            let own = weights[rows.len()];
+            weights.truncate(rows.len());
+            add_scaled(&mut weights, own, &guide);
             weights
         } else {
             min_norm(&rows)
         };
         let length = rows.norm(&weights);
-        let zero = length <= NOTHING * longest;
+        let zero = length <= NEGLIGIBLE * longest;
         let factor = if zero { 0.0 } else { rows.mean_norm(clients.len()) / length };
         weights.iter_mut().for_each(|weight| *weight *= factor);
         let products = rows.with(&weights);
@@ -216,7 +217,7 @@ impl FedMdfg {
                 *along = Some(products[place] * mu * mu);
             }
         }
-        Some(Found { coefficients, along, guided })
+        Some(RegionDirection { coefficients, along, guided })
     }
 }
 

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    algebra::{NOTHING, Products},
+    algebra::{NEGLIGIBLE, Products},
     blocks::Scope,
     cohort::Cohort,
     gram::{Gram, Grams},
@@ -98,7 +98,7 @@ impl Strategy for FedMgdaPlus {
             let weights = shortest(&unit, &self.lambda0(cohort, gram, count), self.params.eps);
             let factor = if self.params.rescale || cohort.regions().tiers() > 1 {
                 let length = unit.norm(&weights);
-                if length > NOTHING { products.mean_norm(count) / length } else { 0.0 }
+                if length > NEGLIGIBLE { products.mean_norm(count) / length } else { 0.0 }
             } else {
                 self.params.eta_g
             };
@@ -113,7 +113,7 @@ impl Strategy for FedMgdaPlus {
 
 impl FedMgdaPlus {
     fn lambda0(&self, cohort: &Cohort, gram: &Gram, count: usize) -> Vec<f64> {
-        let samples = gram.rows.iter().filter_map(|&row| cohort.participants().get(row));
+        let samples = gram.rows[..count].iter().map(|&row| &cohort.participants()[row]);
         let weights: Vec<f64> = match self.params.lambda0 {
             Lambda0::Equal => vec![1.0; count],
             Lambda0::Data => samples.map(|participant| participant.samples()).collect(),

@@ -9,7 +9,7 @@ use crate::{
     cohort::{Absent, Cohort},
     combine::{Outcome, combine},
     method::Method,
-    updates::{Row, Updates},
+    updates::{UpdateRef, Updates},
 };
 
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Fleet {
     pub regions: RegionMap,
     pub theta: Vec<f64>,
     pub lr: f64,
-    pub devices: Vec<Member>,
+    pub devices: Vec<TestDevice>,
     pub tier_weights: Vec<Option<f64>>,
     pub round: u32,
     /// Devices that took part before, with their packed update.
@@ -28,7 +28,7 @@ pub struct Fleet {
 }
 
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct TestDevice {
     pub device: DeviceId,
     pub tier: usize,
     pub samples: u32,
@@ -72,7 +72,7 @@ impl Fleet {
             (0..tiers.len()).filter_map(Tier::new).filter(holds).fold(TierSet::EMPTY, TierSet::with)
         };
         let runs: Vec<_> = (0..theta.len()).map(|at| (at, 1, holders(at))).collect();
-        let regions = RegionMap::from_runs(theta.len(), tiers.len(), runs);
+        let regions = RegionMap::from_spans(theta.len(), tiers.len(), runs);
         let tier_weights = vec![None; tiers.len()];
         Self {
             tiers,
@@ -116,7 +116,7 @@ impl Fleet {
 
     pub fn add(&mut self, id: &str, tier: usize, samples: u32, loss: f64, update: &[f64]) {
         let device = id.parse().unwrap();
-        self.devices.push(Member {
+        self.devices.push(TestDevice {
             device,
             tier,
             samples,
@@ -156,7 +156,7 @@ impl Fleet {
                 cohort.set_tier_weight(tier, weight).unwrap();
             }
         }
-        self.absent.iter().for_each(|(absent, _)| cohort.remember(absent.clone()));
+        self.absent.iter().for_each(|(absent, _)| cohort.add_absent(absent.clone()));
         cohort
     }
 
@@ -172,13 +172,13 @@ impl Fleet {
     }
 
     /// The update of a device at a parameter of the whole model.
-    pub fn update_at(&self, member: &Member, at: usize) -> Option<f64> {
+    pub fn update_at(&self, member: &TestDevice, at: usize) -> Option<f64> {
         let place = self.tiers[member.tier].iter().position(|&index| index == at)?;
         Some(member.update[place])
     }
 
     /// `theta + sum w_i D_i / sum w_i` over the devices that hold each parameter, in the plainest way.
-    pub fn weighted_mean(&self, weight: impl Fn(&Member) -> f64) -> Vec<f64> {
+    pub fn weighted_mean(&self, weight: impl Fn(&TestDevice) -> f64) -> Vec<f64> {
         let step = |at: usize| {
             let held: Vec<_> = self
                 .devices
@@ -200,12 +200,16 @@ impl Updates for ByDevice<'_> {
     type Value = f64;
     type Error = std::convert::Infallible;
 
-    fn read<'a>(&'a mut self, row: Row<'_>, _: &'a mut Vec<f64>) -> Result<&'a [f64], Self::Error> {
+    fn read<'a>(&'a mut self, which: UpdateRef<'_>, _: &'a mut Vec<f64>) -> Result<&'a [f64], Self::Error> {
         let find = |device: &DeviceId| self.0.devices.iter().find(|member| member.device == *device);
-        Ok(match row {
-            Row::Update(_, participant) => find(&participant.device).map_or(&[], |member| &member.update),
-            Row::First(_, participant) => find(&participant.device).map_or(&[], |member| &member.first),
-            Row::Absent(_, absent) => {
+        Ok(match which {
+            UpdateRef::Update(_, participant) => {
+                find(&participant.device).map_or(&[], |member| &member.update)
+            }
+            UpdateRef::FirstStep(_, participant) => {
+                find(&participant.device).map_or(&[], |member| &member.first)
+            }
+            UpdateRef::Absent(_, absent) => {
                 let found = self.0.absent.iter().find(|(other, _)| other.device == absent.device);
                 found.map_or(&[], |(_, update)| update)
             }

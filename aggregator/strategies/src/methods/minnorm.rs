@@ -10,14 +10,14 @@
 use crate::algebra::{Products, add_scaled, dot};
 use corral::Corral;
 
-mod boxed;
+mod bounded;
 mod corral;
 
-pub use boxed::{min_norm_in_box, project};
+pub use bounded::{min_norm_in_box, project};
 
 /// How far `v_i.p` may stay below `p.p`, relative to the longest vector's square.
 const GAP: f64 = 1e-14;
-const TURNS: usize = 10_000;
+const MAX_ITERATIONS: usize = 10_000;
 
 /// The nearest point as weights of the vectors. Empty for no vectors.
 pub fn min_norm(products: &Products) -> Vec<f64> {
@@ -33,19 +33,19 @@ pub fn min_norm(products: &Products) -> Vec<f64> {
     let unit = Products::new(len, |i, j| products.at(i, j) / scale);
     let mut corral = Corral::new(&unit, shortest);
     let mut best = f64::INFINITY;
-    for _ in 0..TURNS {
+    for _ in 0..MAX_ITERATIONS {
         let now = corral.weights();
-        let behind = Behind::of(&unit, &now);
+        let at = Optimality::of(&unit, &now);
         // Rounding has the last word: a turn that gained nothing is undone by keeping the weights before it.
-        if behind.square >= best {
+        if at.square >= best {
             break;
         }
-        best = behind.square;
+        best = at.square;
         weights = now;
-        if behind.gap() <= GAP || corral.contains(behind.index) {
+        if at.gap() <= GAP || corral.contains(at.behind) {
             break;
         }
-        corral.add(behind.index);
+        corral.add(at.behind);
         corral.settle();
     }
     polish(&unit, &mut weights);
@@ -55,28 +55,35 @@ pub fn min_norm(products: &Products) -> Vec<f64> {
 /// How far weights are from the best ones: the largest `p.p - v_i.p`, relative to the longest vector's square.
 pub fn residual(products: &Products, weights: &[f64]) -> f64 {
     let scale = (0..products.len()).map(|i| products.at(i, i)).fold(0.0, f64::max);
-    if scale > 0.0 { Behind::of(products, weights).gap() / scale } else { 0.0 }
+    if scale > 0.0 { Optimality::of(products, weights).gap() / scale } else { 0.0 }
 }
 
-/// The vector that looks furthest back from a point.
-struct Behind {
+/// How far a point is from the nearest one, and the vector that leads nearer.
+struct Optimality {
     /// Products of all vectors with the point.
     along: Vec<f64>,
     /// p.p
     square: f64,
-    index: usize,
+    /// The vector with the smallest product: the one that lies furthest behind the point.
+    behind: usize,
 }
 
-impl Behind {
+impl Optimality {
+    /// There must be a vector.
     fn of(products: &Products, weights: &[f64]) -> Self {
         let along = products.with(weights);
         let square = dot(&along, weights);
-        let index = (0..along.len()).min_by(|&i, &j| along[i].total_cmp(&along[j])).unwrap_or(0);
-        Self { along, square, index }
+        let mut behind = 0;
+        for i in 1..along.len() {
+            if along[i].total_cmp(&along[behind]).is_lt() {
+                behind = i;
+            }
+        }
+        Self { along, square, behind }
     }
 
     fn gap(&self) -> f64 {
-        self.square - self.along.get(self.index).copied().unwrap_or(0.0)
+        self.square - self.along[self.behind]
     }
 }
 
@@ -84,19 +91,19 @@ impl Behind {
 /// vector furthest ahead to the one furthest behind, pair by pair, as far as that helps.
 fn polish(unit: &Products, weights: &mut [f64]) {
     for _ in 0..20 * unit.len() {
-        let behind = Behind::of(unit, weights);
+        let at = Optimality::of(unit, weights);
         let held = (0..weights.len()).filter(|&i| weights[i] > 0.0);
-        let ahead = held.max_by(|&i, &j| behind.along[i].total_cmp(&behind.along[j]));
-        let Some(ahead) = ahead.filter(|&ahead| behind.gap() > 1e-12 && ahead != behind.index) else {
+        let ahead = held.max_by(|&i, &j| at.along[i].total_cmp(&at.along[j]));
+        let Some(ahead) = ahead.filter(|&ahead| at.gap() > 1e-12 && ahead != at.behind) else {
             return;
         };
-        let (i, j) = (ahead, behind.index);
+        let (i, j) = (ahead, at.behind);
         let between = (unit.at(i, i) + unit.at(j, j) - 2.0 * unit.at(i, j)).max(f64::EPSILON);
-        let step = ((behind.along[i] - behind.along[j]) / between).min(weights[i]);
+        let step = ((at.along[i] - at.along[j]) / between).min(weights[i]);
         let mut moved = weights.to_vec();
         moved[i] -= step;
         moved[j] += step;
-        if dot(&unit.with(&moved), &moved) >= behind.square {
+        if dot(&unit.with(&moved), &moved) >= at.square {
             return;
         }
         weights.copy_from_slice(&moved);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cohort::Cohort,
-    methods::{Anneal, EbaParams, Prior, softmax::by_region},
+    methods::{Anneal, EbaParams, Prior},
     parameter::share,
     registry::Build,
     strategy::{Needs, Strategy, Weights},
@@ -75,14 +75,14 @@ impl Strategy for PracFedEba {
 
     fn weigh(&self, cohort: &Cohort) -> Weights {
         let (before, after) = (self.weights.before(cohort), self.weights.after(cohort));
-        by_region(cohort, |members| {
+        Weights::by_region(cohort, |members| {
             let both = after.over(members).into_iter().zip(before.over(members));
             both.map(|(p, ptilde)| (1.0 - self.alpha) * p + self.alpha * ptilde).collect()
         })
     }
 
-    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
-        self.weights.plain(cohort)
+    fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
+        self.weights.base_weights(cohort)
     }
 }
 

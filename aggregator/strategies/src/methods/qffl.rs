@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cohort::Cohort,
     kernel::sum,
-    methods::softmax::{at, by_region, exp_shares, floored_loss, holders},
+    methods::softmax::{exp_shares, floored_loss, of_members},
     parameter::{not_negative, positive},
     registry::Build,
     strategy::{Mix, Strategy, TierSums, Weights},
@@ -80,19 +80,19 @@ impl Strategy for Qffl {
 
     fn weigh(&self, cohort: &Cohort) -> Weights {
         let logs = self.log_weights(cohort);
-        by_region(cohort, |members| exp_shares(&at(&logs, members)))
+        Weights::by_region(cohort, |members| exp_shares(&of_members(&logs, members)))
     }
 
-    fn plain(&self, cohort: &Cohort) -> Vec<f64> {
+    fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         self.priors(cohort)
     }
 
     fn mix(&self, cohort: &Cohort, _: &TierSums) -> Mix {
         let logs = self.log_weights(cohort);
         let mut mix = Mix::none(cohort.regions());
-        for (region, &tiers) in cohort.regions().sets().iter().enumerate() {
-            let members = holders(cohort, tiers);
-            let weights = exp_shares(&at(&logs, &members));
+        for (region, tiers) in cohort.regions().regions() {
+            let members = cohort.holders(tiers);
+            let weights = exp_shares(&of_members(&logs, &members));
             let bound =
                 sum(members.iter().zip(&weights).map(|(&index, weight)| weight * self.bound(cohort, index)));
             if bound > 0.0 {

@@ -7,9 +7,7 @@
 //! every region over C(j), the participants that hold it, so that a region of low-loss devices has weights
 //! even where those devices have none beside the rest.
 
-use common::TierSet;
-
-use crate::{cohort::Cohort, kernel::sum, strategy::Weights};
+use crate::{cohort::Cohort, kernel::sum};
 
 /// Losses below are taken as this, so that their logarithm exists.
 const LEAST_LOSS: f64 = 1e-10;
@@ -40,38 +38,14 @@ pub(super) fn exp_shares(logs: &[f64]) -> Vec<f64> {
     raw.iter().map(|raw| raw / all).collect()
 }
 
-/// Weights that `weigh` finds from the participants of each region alone (their indices, ascending).
-pub(super) fn by_region(cohort: &Cohort, weigh: impl Fn(&[usize]) -> Vec<f64>) -> Weights {
-    let everybody: Vec<usize> = (0..cohort.participants().len()).collect();
-    let shares = weigh(&everybody);
-    let sets = cohort.regions().sets();
-    let mut weights = vec![0.0; everybody.len() * sets.len()];
-    for (region, &tiers) in sets.iter().enumerate() {
-        let members = holders(cohort, tiers);
-        for (member, weight) in members.iter().zip(weigh(&members)) {
-            if let Some(slot) = weights.get_mut(member * sets.len() + region) {
-                *slot = weight;
-            }
-        }
-    }
-    Weights::per_region(weights, sets.len(), &shares)
-}
-
-/// C(j): the participants of a region's tiers.
-pub(crate) fn holders(cohort: &Cohort, tiers: TierSet) -> Vec<usize> {
-    let participants = cohort.participants().iter().enumerate();
-    participants.filter(|(_, participant)| tiers.contains(participant.tier)).map(|(index, _)| index).collect()
-}
-
 /// F_i, floored.
 pub(super) fn floored_loss(cohort: &Cohort, index: usize) -> f64 {
-    let participant = cohort.participants().get(index);
-    participant.map_or(LEAST_LOSS, |participant| participant.loss().max(LEAST_LOSS))
+    cohort.participants()[index].loss().max(LEAST_LOSS)
 }
 
-/// The entries of `values` at the given places.
-pub(super) fn at(values: &[f64], places: &[usize]) -> Vec<f64> {
-    places.iter().filter_map(|&place| values.get(place).copied()).collect()
+/// The values of some participants.
+pub(super) fn of_members(values: &[f64], members: &[usize]) -> Vec<f64> {
+    members.iter().map(|&member| values[member]).collect()
 }
 
 pub(super) fn greatest(values: impl Iterator<Item = f64>) -> f64 {

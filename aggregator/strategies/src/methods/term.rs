@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cohort::{Cohort, Participant},
-    methods::softmax::{at, by_region, softmax},
+    methods::softmax::{of_members, softmax},
     parameter::not_negative,
     registry::Build,
     strategy::{Strategy, Weights},
@@ -56,7 +56,9 @@ impl Strategy for Term {
         let losses: Vec<f64> = cohort.participants().iter().map(Participant::loss).collect();
         let data = cohort.data_shares();
         let tau = 1.0 / self.params.t;
-        by_region(cohort, |members| softmax(&at(&losses, members), tau, &at(&data, members)))
+        Weights::by_region(cohort, |members| {
+            softmax(&of_members(&losses, members), tau, &of_members(&data, members))
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use common::{Code, Tier, brief::Product, message::Scalars};
 
-use super::{Device, RoundFile, RoundFileError, vectors::Sent};
+use super::{RecordedDevice, RoundFile, RoundFileError, file_updates::SentVector};
 use crate::{
     check::check_update,
     cohort::{Absent, Cohort},
@@ -13,14 +13,14 @@ type Result<T> = std::result::Result<T, RoundFileError>;
 
 impl RoundFile {
     /// `ready`: devices have sent what the round is combined from.
-    pub(super) fn cohort(&self, method: &Method, lr: f64, sent: Sent, ready: bool) -> Result<Cohort> {
+    pub(super) fn cohort(&self, method: &Method, lr: f64, sent: SentVector, ready: bool) -> Result<Cohort> {
         let mut cohort = Cohort::new(self.regions.clone(), lr);
         cohort.round = self.round;
         cohort.set_clients(self.clients.unwrap_or(self.devices.len()));
         cohort.set_layers(self.layers.as_slice());
         cohort.bounds.clone_from(&self.bounds);
         // One device may know nothing of groups; with nobody who does, the strategy would do nothing, silently.
-        let said = |device: &Device| device.sample_mass.is_some() || !device.group_counts.is_empty();
+        let said = |device: &RecordedDevice| device.sample_mass.is_some() || !device.group_counts.is_empty();
         if ready && method.needs().groups && !self.devices.is_empty() && !self.devices.iter().any(said) {
             return Err(missing(0, "group_loss_sums", method));
         }
@@ -66,7 +66,13 @@ impl RoundFile {
         for past in &self.history {
             let lr = past.lr.unwrap_or(lr);
             let norm = past.gradient.iter().map(|value| value * value).sum();
-            cohort.remember(Absent { device: past.id.clone(), tier: past.tier, round: past.round, lr, norm });
+            cohort.add_absent(Absent {
+                device: past.id.clone(),
+                tier: past.tier,
+                round: past.round,
+                lr,
+                norm,
+            });
         }
         Ok(cohort)
     }
@@ -92,9 +98,10 @@ impl RoundFile {
     }
 }
 
-fn scalars(device: &Device) -> Scalars {
+fn scalars(device: &RecordedDevice) -> Scalars {
     Scalars {
         samples: device.samples,
+        // A strategy that looks at losses does not get here without one.
         loss_before: device.loss_before.unwrap_or(0.0),
         loss_after: device.loss_after,
         gap: device.gap,

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use common::DeviceId;
 
-use super::{Device, Past, RoundFile, RoundFileError};
-use crate::updates::{Row, Updates};
+use super::{PastGradient, RecordedDevice, RoundFile, RoundFileError};
+use crate::updates::{UpdateRef, Updates};
 
 /// Which vector of a device stands for what it has sent.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Sent {
+pub(super) enum SentVector {
     Update,
     Gradient,
 }
 
-impl Sent {
+impl SentVector {
     pub fn key(self) -> &'static str {
         match self {
             Self::Update => "update",
@@ -22,7 +22,7 @@ impl Sent {
         }
     }
 
-    pub fn of(self, device: &Device) -> Option<&Vec<f64>> {
+    pub fn of(self, device: &RecordedDevice) -> Option<&Vec<f64>> {
         match self {
             Self::Update => device.update.as_ref(),
             Self::Gradient => device.gradient.as_ref(),
@@ -32,35 +32,39 @@ impl Sent {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Vectors<'f> {
+pub(super) struct FileUpdates<'f> {
     file: &'f RoundFile,
-    sent: Sent,
+    sent: SentVector,
     places: BTreeMap<&'f DeviceId, usize>,
-    past: BTreeMap<(&'f DeviceId, u32), &'f Past>,
+    past: BTreeMap<(&'f DeviceId, u32), &'f PastGradient>,
 }
 
-impl<'f> Vectors<'f> {
-    pub fn new(file: &'f RoundFile, sent: Sent) -> Self {
+impl<'f> FileUpdates<'f> {
+    pub fn new(file: &'f RoundFile, sent: SentVector) -> Self {
         let places = file.devices.iter().enumerate().map(|(at, device)| (&device.id, at)).collect();
         let past = file.history.iter().map(|past| ((&past.id, past.round), past)).collect();
         Self { file, sent, places, past }
     }
 
-    fn device(&self, id: &DeviceId) -> Option<(usize, &'f Device)> {
+    fn device(&self, id: &DeviceId) -> Option<(usize, &'f RecordedDevice)> {
         let at = *self.places.get(id)?;
         self.file.devices.get(at).map(|device| (at, device))
     }
 }
 
-impl Updates for Vectors<'_> {
+impl Updates for FileUpdates<'_> {
     type Value = f64;
     type Error = RoundFileError;
 
-    fn read<'a>(&'a mut self, row: Row<'_>, buffer: &'a mut Vec<f64>) -> Result<&'a [f64], RoundFileError> {
-        let (participant, first) = match row {
-            Row::Update(_, participant) => (participant, false),
-            Row::First(_, participant) => (participant, true),
-            Row::Absent(_, absent) => {
+    fn read<'a>(
+        &'a mut self,
+        which: UpdateRef<'_>,
+        buffer: &'a mut Vec<f64>,
+    ) -> Result<&'a [f64], RoundFileError> {
+        let (participant, first) = match which {
+            UpdateRef::Update(_, participant) => (participant, false),
+            UpdateRef::FirstStep(_, participant) => (participant, true),
+            UpdateRef::Absent(_, absent) => {
                 let past = self.past.get(&(&absent.device, absent.round));
                 buffer.clear();
                 buffer.extend(past.iter().flat_map(|past| &past.gradient).map(|value| -value));

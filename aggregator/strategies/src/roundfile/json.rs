@@ -27,13 +27,13 @@ fn quoted(text: &str) -> String {
         let word = ["NaN", "-Infinity", "Infinity"].into_iter().find(|word| rest.starts_with(word));
         if let Some(word) = word.filter(|_| !inside) {
             out.extend(['"'].into_iter().chain(word.chars()).chain(['"']));
-            rest = rest.get(word.len()..).unwrap_or_default();
+            rest = &rest[word.len()..];
             continue;
         }
         inside ^= next == '"' && !escaped;
         escaped = inside && next == '\\' && !escaped;
         out.push(next);
-        rest = rest.get(next.len_utf8()..).unwrap_or_default();
+        rest = &rest[next.len_utf8()..];
     }
     out
 }

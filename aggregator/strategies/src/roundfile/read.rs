@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::cohort::Bounds;
 
 use super::{
-    Device, FORMAT, Past, RoundFile, RoundFileError, VERSION,
+    FORMAT, PastGradient, RecordedDevice, RoundFile, RoundFileError, VERSION,
     json::{Node, parse},
 };
 
@@ -72,7 +72,7 @@ impl RoundFile {
 fn tiers(root: &Node<'_>, parameters: usize) -> Result<(RegionMap, Vec<Option<f64>>)> {
     let Some(list) = root.optional("tiers")? else {
         let whole = (0, parameters, TierSet::first(1));
-        return Ok((RegionMap::from_runs(parameters, 1, [whole]), vec![None]));
+        return Ok((RegionMap::from_spans(parameters, 1, [whole]), vec![None]));
     };
     let tiers = list.items()?;
     if tiers.is_empty() || tiers.len() > MAX_TIERS {
@@ -106,7 +106,7 @@ fn tiers(root: &Node<'_>, parameters: usize) -> Result<(RegionMap, Vec<Option<f6
             _ => runs.push((at, 1, set)),
         }
     }
-    Ok((RegionMap::from_runs(parameters, tiers.len(), runs), weights))
+    Ok((RegionMap::from_spans(parameters, tiers.len(), runs), weights))
 }
 
 /// Losses and updates stand in a file as they count; only the bounds of shares are left to keep.
@@ -151,7 +151,7 @@ fn layers(root: &Node<'_>, parameters: usize) -> Result<Vec<Range<usize>>> {
     Ok(layers)
 }
 
-fn devices(root: &Node<'_>, regions: &RegionMap) -> Result<Vec<Device>> {
+fn devices(root: &Node<'_>, regions: &RegionMap) -> Result<Vec<RecordedDevice>> {
     let nodes = root.required("devices")?.items()?;
     let counted = |node: &Node<'_>| node.optional("samples").map(|samples| samples.is_some());
     let mut any = false;
@@ -171,7 +171,7 @@ fn devices(root: &Node<'_>, regions: &RegionMap) -> Result<Vec<Device>> {
 }
 
 /// `counted`: some device says how many samples it has, so all must.
-fn device(node: &Node<'_>, regions: &RegionMap, counted: bool) -> Result<Device> {
+fn device(node: &Node<'_>, regions: &RegionMap, counted: bool) -> Result<RecordedDevice> {
     let tier = tier(node, regions)?;
     let scalar = |name: &str| node.field(name)?.map(|value| value.number()).transpose();
     let vector = |name: &str| node.optional(name)?.map(|value| packed(&value, tier, regions)).transpose();
@@ -180,7 +180,7 @@ fn device(node: &Node<'_>, regions: &RegionMap, counted: bool) -> Result<Device>
         false => 1,
     };
     let (group_loss_sums, group_counts) = groups(node)?;
-    Ok(Device {
+    Ok(RecordedDevice {
         id: id(node)?,
         tier,
         samples,
@@ -264,7 +264,7 @@ fn groups(node: &Node<'_>) -> Result<(Vec<f64>, Vec<u32>)> {
 }
 
 /// One list per past round, oldest first; the last is the round before this one.
-fn history(past: &[Node<'_>], round: u32, regions: &RegionMap) -> Result<Vec<Past>> {
+fn history(past: &[Node<'_>], round: u32, regions: &RegionMap) -> Result<Vec<PastGradient>> {
     let mut history = Vec::new();
     for (at, node) in past.iter().enumerate() {
         let ago = (past.len() - at) as u32;
@@ -278,7 +278,7 @@ fn history(past: &[Node<'_>], round: u32, regions: &RegionMap) -> Result<Vec<Pas
                 return Err(vector.fault("holds NaN or infinity"));
             }
             let lr = node.optional("lr")?.map(|lr| lr.positive()).transpose()?;
-            history.push(Past { id: id(&node)?, tier, round: then, lr, gradient });
+            history.push(PastGradient { id: id(&node)?, tier, round: then, lr, gradient });
         }
     }
     Ok(history)

@@ -18,7 +18,7 @@ use std::{
 use common::{
     DeviceId, Tier,
     brief::Product,
-    files::{Draft, Secrecy, make_private_dir, private},
+    files::{AtomicFile, Secrecy, make_private_dir, private},
 };
 use models::npy::{Array, Data};
 use serde_json::{Map, Value, json};
@@ -29,7 +29,7 @@ use crate::{
     kernel::Scalar,
     method::Method,
     tiered::TieredModel,
-    updates::{Row, Updates},
+    updates::{UpdateRef, Updates},
 };
 
 /// A round before it is combined.
@@ -73,9 +73,9 @@ pub fn record<U: Updates>(dir: &Path, dump: RoundDump<'_, U>) -> Result<PathBuf,
         let mut entry = device_entry(cohort, index, participant, steps);
         let product = method.needs().product;
         let sent = if product == Product::Gradient { "gradient" } else { "update" };
-        entry.insert(sent.into(), files.row(updates, Row::Update(index, participant), sent, 1.0)?);
+        entry.insert(sent.into(), files.vector(updates, UpdateRef::Update(index, participant), sent, 1.0)?);
         if product == Product::Both {
-            let first = files.row(updates, Row::First(index, participant), "first", 1.0)?;
+            let first = files.vector(updates, UpdateRef::FirstStep(index, participant), "first", 1.0)?;
             entry.insert("first_update".into(), first);
         }
         if let Some(gradient) = gradients.get(&participant.device) {
@@ -109,8 +109,8 @@ pub fn record<U: Updates>(dir: &Path, dump: RoundDump<'_, U>) -> Result<PathBuf,
         file["state"] = state;
     }
     let path = rounds.join(format!("{}.json", files.name));
-    Draft::open(&path, Secrecy::Secret)
-        .and_then(|draft| draft.show(file.to_string()))
+    AtomicFile::create(&path, Secrecy::Secret)
+        .and_then(|draft| draft.commit_unsynced(file.to_string()))
         .map_err(|source| RecordError::Write { path: path.clone(), source })?;
     Ok(path)
 }
@@ -135,20 +135,16 @@ impl Files {
     }
 
     /// Writes a vector that was sent, times `sign`.
-    fn row<U: Updates>(
+    fn vector<U: Updates>(
         &self,
         updates: &mut U,
-        row: Row<'_>,
+        which: UpdateRef<'_>,
         kind: &str,
         sign: f64,
     ) -> Result<Value, RecordError<U::Error>> {
-        let device = match row {
-            Row::Update(_, participant) | Row::First(_, participant) => &participant.device,
-            Row::Absent(_, absent) => &absent.device,
-        };
-        let name = format!("{kind}-{device}");
+        let name = format!("{kind}-{}", which.device());
         let mut buffer = Vec::new();
-        let values = updates.read(row, &mut buffer).map_err(RecordError::Read)?.iter();
+        let values = updates.read(which, &mut buffer).map_err(RecordError::Read)?.iter();
         let data = if size_of::<U::Value>() == size_of::<f32>() {
             Data::F32(values.map(|value| (sign * value.wide()) as f32).collect())
         } else {
@@ -244,7 +240,7 @@ fn history<U: Updates>(
     let first = cohort.absent().iter().map(|absent| absent.round).min().unwrap_or(cohort.round);
     let mut rounds = vec![Vec::new(); cohort.round.saturating_sub(first) as usize];
     for (number, absent) in cohort.absent().iter().enumerate() {
-        let gradient = files.row(updates, Row::Absent(number, absent), "history", -1.0)?;
+        let gradient = files.vector(updates, UpdateRef::Absent(number, absent), "history", -1.0)?;
         if let Some(round) = rounds.get_mut((absent.round - first) as usize) {
             round.push(json!({
                 "id": absent.device,

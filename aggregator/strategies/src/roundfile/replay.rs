@@ -8,10 +8,10 @@ use common::{DeviceId, brief::Product, metrics::WeightFigures};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Answer, Device, RoundFile, RoundFileError,
-    answer::BriefAnswer,
+    RecordedDevice, ReplayResult, RoundFile, RoundFileError,
     cohort::missing,
-    vectors::{Sent, Vectors},
+    file_updates::{FileUpdates, SentVector},
+    result::BriefResult,
 };
 use crate::{
     cohort::Cohort,
@@ -19,7 +19,7 @@ use crate::{
     error::StrategyError,
     method::Method,
     registry::Registry,
-    strategy::{Ask, Exchange, Kind, Member, Strategy, Weights},
+    strategy::{Ask, Exchange, FleetDevice, Kind, Strategy, Weights},
 };
 
 type Result<T> = std::result::Result<T, RoundFileError>;
@@ -37,7 +37,7 @@ pub struct Overrides {
 }
 
 /// Replays with the strategy that has this name in the registry. `params` may also hold `eta` and `L`, whatever the strategy.
-pub fn replay(registry: &Registry, file: &RoundFile, name: &str, params: Value) -> Result<Answer> {
+pub fn replay(registry: &Registry, file: &RoundFile, name: &str, params: Value) -> Result<ReplayResult> {
     let mut params = match params {
         Value::Null => Map::new(),
         Value::Object(params) => params,
@@ -65,19 +65,19 @@ pub fn replay(registry: &Registry, file: &RoundFile, name: &str, params: Value) 
 }
 
 /// Replays with a method, whose state becomes the next one.
-pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) -> Result<Answer> {
+pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) -> Result<ReplayResult> {
     method.fits(&file.regions)?;
     let lr = match overrides.l {
         Some(l) => Some(1.0 / l),
         None => file.lr,
     };
     let trained = match method.needs().product {
-        Product::Gradient => Sent::Gradient,
-        _ => Sent::Update,
+        Product::Gradient => SentVector::Gradient,
+        _ => SentVector::Update,
     };
     // Without updates, this is the exchange before training.
-    let has = |sent: Sent| file.devices.iter().any(|device| sent.of(device).is_some());
-    let sent = if has(trained) || !has(Sent::Gradient) { trained } else { Sent::Gradient };
+    let has = |sent: SentVector| file.devices.iter().any(|device| sent.of(device).is_some());
+    let sent = if has(trained) || !has(SentVector::Gradient) { trained } else { SentVector::Gradient };
     let ready = sent == trained && (has(trained) || file.devices.is_empty());
 
     let mut cohort = file.cohort(method, lr.unwrap_or(1.0), sent, ready)?;
@@ -88,7 +88,7 @@ pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) 
         notes.insert("state".into(), json!(format!("that of {name} in the file was left out")));
     }
 
-    let mut vectors = Vectors::new(file, sent);
+    let mut vectors = FileUpdates::new(file, sent);
     let mut selected: Vec<DeviceId> = file.devices.iter().map(|device| device.id.clone()).collect();
     selected.sort_unstable();
     let mut made: Vec<Exchange> = Vec::new();
@@ -97,20 +97,20 @@ pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) 
         let kind = ask.kind();
         let brief = match ask {
             Ask::Alone { .. } | Ask::Losses => None,
-            Ask::Gradients if ready || has(Sent::Gradient) => None,
+            Ask::Gradients if ready || has(SentVector::Gradient) => None,
             Ask::Gradients => return Err(missing(0, "gradient", method)),
             Ask::Train { .. } if ready => None,
-            Ask::Train { guide: Some(guide) } if has(Sent::Gradient) => {
+            Ask::Train { guide: Some(guide) } if has(SentVector::Gradient) => {
                 Some(fair_gradient(&*method.strategy, &guide, &cohort, &mut vectors)?)
             }
-            Ask::Train { guide: None } if has(Sent::Gradient) && method.needs().guide => {
+            Ask::Train { guide: None } if has(SentVector::Gradient) && method.needs().guide => {
                 notes.insert("guide".into(), json!("none is needed: losses are equal enough"));
-                Some(BriefAnswer::default())
+                Some(BriefResult::default())
             }
             Ask::Train { .. } => return Err(missing(0, trained.key(), method)),
             Ask::Try { steps } if file.devices.iter().all(|device| device.trial_losses.is_none()) => {
                 let direction = direction(&*method.strategy, &cohort, &mut vectors)?;
-                Some(BriefAnswer { direction, steps, ..BriefAnswer::default() })
+                Some(BriefResult { direction, steps, ..BriefResult::default() })
             }
             Ask::Try { steps } => {
                 file.set_trials(&mut cohort, &steps)?;
@@ -118,23 +118,22 @@ pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) 
             }
         };
         if let Some(brief) = brief {
-            let refused = Answer::refusals(cohort.refused());
-            return Ok(Answer { brief, refused, diagnostics: notes, ..Answer::default() });
+            let refused = ReplayResult::refusals(cohort.refused());
+            return Ok(ReplayResult { brief, refused, diagnostics: notes, ..ReplayResult::default() });
         }
         made.push(Exchange { kind, cohort: cohort.clone() });
     }
-    let train = made.iter().position(|exchange| exchange.kind == Kind::Train).unwrap_or(0);
-    let earlier = made.get(..train).unwrap_or_default();
+    let earlier = made.iter().take_while(|exchange| exchange.kind != Kind::Train).count();
     let mut theta = file.parameters.clone();
-    let outcome = combine(method, &cohort, earlier, &mut vectors, &mut theta)?;
+    let outcome = combine(method, &cohort, &made[..earlier], &mut vectors, &mut theta)?;
     notes.extend(diagnostics(file, method, &cohort, &outcome, &theta, &mut vectors)?);
-    Ok(Answer {
+    Ok(ReplayResult {
         parameters: theta,
         weights: weights(method, &cohort, &outcome),
-        regions: Answer::regions(&outcome, &file.regions),
-        brief: method.strategy.outlook().into(),
+        regions: ReplayResult::regions(&outcome, &file.regions),
+        brief: method.strategy.training_weights().into(),
         state: method.state(),
-        refused: Answer::refusals(&outcome.refused),
+        refused: ReplayResult::refusals(&outcome.refused),
         diagnostics: notes,
     })
 }
@@ -144,10 +143,11 @@ fn start<'f>(file: &'f RoundFile, method: &mut Method, cohort: &Cohort) -> Resul
     let other = file.strategy.as_ref().filter(|(name, _)| name != method.name());
     let foreign = other.filter(|_| !file.state.is_null()).map(|(name, _)| name.as_str());
     if file.state.is_null() || foreign.is_some() {
-        let admitted = |device: &&Device| cohort.participants().iter().any(|other| other.device == device.id);
+        let admitted =
+            |device: &&RecordedDevice| cohort.participants().iter().any(|other| other.device == device.id);
         let mut devices: Vec<_> = file.devices.iter().filter(admitted).collect();
         devices.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-        let member = |device: &&'f Device| Member {
+        let member = |device: &&'f RecordedDevice| FleetDevice {
             device: &device.id,
             tier: device.tier,
             samples: f64::from(device.samples),
@@ -165,10 +165,10 @@ fn fair_gradient(
     strategy: &dyn Strategy,
     guide: &Weights,
     cohort: &Cohort,
-    vectors: &mut Vectors<'_>,
-) -> Result<BriefAnswer> {
+    vectors: &mut FileUpdates<'_>,
+) -> Result<BriefResult> {
     let gfair = weighted_mean(strategy, guide, cohort, vectors)?;
-    Ok(BriefAnswer { gfair, ..BriefAnswer::default() })
+    Ok(BriefResult { gfair, ..BriefResult::default() })
 }
 
 fn weights(method: &Method, cohort: &Cohort, outcome: &Outcome) -> std::collections::BTreeMap<DeviceId, f64> {
@@ -184,7 +184,7 @@ fn diagnostics(
     cohort: &Cohort,
     outcome: &Outcome,
     theta: &[f64],
-    vectors: &mut Vectors<'_>,
+    vectors: &mut FileUpdates<'_>,
 ) -> Result<Map<String, Value>> {
     let mut notes = outcome.notes.clone();
     if let Some(code) = outcome.kept {

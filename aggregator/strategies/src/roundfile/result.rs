@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 
 use crate::{
     combine::{Outcome, RegionNote},
-    strategy::Outlook,
+    strategy::TrainingWeights,
 };
 
 /// The result of a replayed round, or what devices must be told before it can be combined.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Answer {
+pub struct ReplayResult {
     /// The next model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<f64>,
@@ -21,20 +21,20 @@ pub struct Answer {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<DeviceId, f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub regions: Vec<RegionAnswer>,
-    #[serde(skip_serializing_if = "BriefAnswer::is_empty")]
-    pub brief: BriefAnswer,
+    pub regions: Vec<RegionResult>,
+    #[serde(skip_serializing_if = "BriefResult::is_empty")]
+    pub brief: BriefResult,
     /// What the strategy saves.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub state: Value,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<RefusedAnswer>,
+    pub refused: Vec<RefusedDevice>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub diagnostics: Map<String, Value>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct RegionAnswer {
+pub struct RegionResult {
     pub tiers: Vec<usize>,
     /// Parameters of the whole model.
     pub indices: Vec<usize>,
@@ -43,7 +43,7 @@ pub struct RegionAnswer {
 }
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct BriefAnswer {
+pub struct BriefResult {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub devices: BTreeMap<DeviceId, DeviceBrief>,
     /// By label and attribute.
@@ -66,15 +66,15 @@ pub struct DeviceBrief {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct RefusedAnswer {
+pub struct RefusedDevice {
     pub id: DeviceId,
     pub code: u16,
     pub why: &'static str,
 }
 
-impl Answer {
-    pub(super) fn refusals(outcome: &[crate::cohort::Refused]) -> Vec<RefusedAnswer> {
-        let line = |refused: &crate::cohort::Refused| RefusedAnswer {
+impl ReplayResult {
+    pub(super) fn refusals(outcome: &[crate::cohort::Refused]) -> Vec<RefusedDevice> {
+        let line = |refused: &crate::cohort::Refused| RefusedDevice {
             id: refused.device.clone(),
             code: refused.code.number(),
             why: refused.code.text(),
@@ -82,12 +82,12 @@ impl Answer {
         outcome.iter().map(line).collect()
     }
 
-    pub(super) fn regions(outcome: &Outcome, regions: &RegionMap) -> Vec<RegionAnswer> {
+    pub(super) fn regions(outcome: &Outcome, regions: &RegionMap) -> Vec<RegionResult> {
         let line = |(number, note): (usize, &RegionNote)| {
             let holder = note.tiers.iter().next();
             let pieces = holder.map_or(&[][..], |tier| regions.pieces(tier)).iter();
             let own = pieces.filter(|piece| piece.region.index() == number);
-            RegionAnswer {
+            RegionResult {
                 tiers: note.tiers.iter().map(Tier::index).collect(),
                 indices: own.flat_map(|piece| piece.full..piece.full + piece.len).collect(),
                 rho: note.rho,
@@ -97,18 +97,18 @@ impl Answer {
     }
 }
 
-impl BriefAnswer {
+impl BriefResult {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl From<Outlook> for BriefAnswer {
-    fn from(outlook: Outlook) -> Self {
+impl From<TrainingWeights> for BriefResult {
+    fn from(training_weights: TrainingWeights) -> Self {
         let weight = |(device, weight)| (device, DeviceBrief { weight });
         Self {
-            devices: outlook.devices.into_iter().map(weight).collect(),
-            sample_weights: outlook.sample_weights,
+            devices: training_weights.devices.into_iter().map(weight).collect(),
+            sample_weights: training_weights.samples,
             ..Self::default()
         }
     }

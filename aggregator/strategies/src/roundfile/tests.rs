@@ -10,7 +10,7 @@ use crate::{
     gram::Grams,
     method::Method,
     registry::Registry,
-    strategy::{Ask, Direction, Exchange, Kind, Member, Needs, Outlook, Strategy, Weights},
+    strategy::{Ask, Direction, Exchange, FleetDevice, Kind, Needs, Strategy, TrainingWeights, Weights},
 };
 
 mod recorded;
@@ -35,7 +35,7 @@ fn read(value: &Value) -> Result<RoundFile, RoundFileError> {
     RoundFile::parse(&value.to_string(), Path::new("."))
 }
 
-fn answer(value: &Value, strategy: &str, params: Value) -> Answer {
+fn answer(value: &Value, strategy: &str, params: Value) -> ReplayResult {
     replay(&Registry::standard(), &read(value).unwrap(), strategy, params).unwrap()
 }
 
@@ -384,7 +384,7 @@ impl Strategy for Counting {
     fn name(&self) -> &'static str {
         "counting"
     }
-    fn begin(&mut self, fleet: &[Member<'_>]) {
+    fn begin(&mut self, fleet: &[FleetDevice<'_>]) {
         assert!(fleet.iter().all(|member| member.groups == [1, 2, 3, 4]));
         self.fleet = fleet.iter().map(|member| member.samples).sum();
     }
@@ -397,9 +397,9 @@ impl Strategy for Counting {
     fn learn(&mut self, cohort: &Cohort, _: &[Exchange]) {
         self.seen += cohort.participants().iter().map(|one| one.samples()).sum::<f64>();
     }
-    fn outlook(&self) -> Outlook {
+    fn training_weights(&self) -> TrainingWeights {
         let devices = [("a".parse().unwrap(), 1.4)].into_iter().collect();
-        Outlook { devices, sample_weights: vec![vec![0.86, 1.14], vec![1.14, 0.86]] }
+        TrainingWeights { devices, samples: vec![vec![0.86, 1.14], vec![1.14, 0.86]] }
     }
     fn save(&self) -> Value {
         json!({ "fleet": self.fleet, "seen": self.seen })
@@ -487,7 +487,7 @@ fn first_steps_are_read_where_they_count() {
         fn weigh(&self, cohort: &Cohort) -> Weights {
             Weights::per_device(vec![0.0; cohort.participants().len()])
         }
-        fn first(&self, cohort: &Cohort) -> Option<(Weights, f64)> {
+        fn first_step(&self, cohort: &Cohort) -> Option<(Weights, f64)> {
             Some((Weights::per_device(cohort.data_shares()), 0.5))
         }
     }
@@ -511,5 +511,5 @@ fn tiers_may_overlap_in_any_way() {
     });
     let only = |tier| TierSet::EMPTY.with(Tier::new(tier).unwrap());
     let runs = [(0, 1, only(0)), (1, 1, TierSet::first(2)), (2, 1, only(1)), (3, 1, TierSet::EMPTY)];
-    assert_eq!(read(&file).unwrap().regions, RegionMap::from_runs(4, 2, runs));
+    assert_eq!(read(&file).unwrap().regions, RegionMap::from_spans(4, 2, runs));
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::{
     cohort::Cohort,
     gram::{Gram, Grams},
+    table::Table,
 };
 
 mod conflicts;
@@ -19,7 +20,7 @@ pub(crate) fn participants(cohort: &Cohort, gram: &Gram) -> usize {
 /// Losses of the participants that hold a block, in the order of its rows.
 pub(crate) fn losses(cohort: &Cohort, gram: &Gram) -> Vec<f64> {
     let all = cohort.participants();
-    gram.rows.iter().filter_map(|&row| all.get(row)).map(|participant| participant.loss()).collect()
+    gram.rows[..participants(cohort, gram)].iter().map(|&row| all[row].loss()).collect()
 }
 
 /// Coefficients `c[row][block]`: the step of a block is `sum_rows c * D`.
@@ -28,8 +29,8 @@ pub(crate) fn losses(cohort: &Cohort, gram: &Gram) -> Vec<f64> {
 /// the [`crate::blocks::Blocks`] that the inner products were taken over.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Direction {
-    blocks: usize,
-    coefficients: Vec<f64>,
+    /// `rows x blocks`
+    coefficients: Table,
     /// What is worth reporting.
     pub notes: Map<String, Value>,
 }
@@ -37,26 +38,27 @@ pub struct Direction {
 impl Direction {
     /// Nothing moves.
     pub fn none(grams: &Grams) -> Self {
-        let (rows, blocks) = (grams.rows(), grams.blocks().len());
-        Self { blocks, coefficients: vec![0.0; rows * blocks], notes: Map::new() }
+        Self { coefficients: Table::zeros(grams.rows(), grams.blocks().len()), notes: Map::new() }
     }
 
+    /// Whether it was made from these inner products.
+    pub(crate) fn fits(&self, grams: &Grams) -> bool {
+        self.coefficients.shape() == (grams.rows(), grams.blocks().len())
+    }
+
+    /// Sets `c[row][block]`.
     pub fn set(&mut self, row: usize, block: usize, coefficient: f64) {
-        if block < self.blocks
-            && let Some(slot) = self.coefficients.get_mut(row * self.blocks + block)
-        {
-            *slot = coefficient;
-        }
+        *self.coefficients.at_mut(row, block) = coefficient;
     }
 
+    /// `c[row][block]`
     pub fn at(&self, row: usize, block: usize) -> f64 {
-        let slot = (block < self.blocks).then(|| self.coefficients.get(row * self.blocks + block));
-        slot.flatten().copied().unwrap_or(0.0)
+        self.coefficients.at(row, block)
     }
 
     /// Coefficients of one row, by block.
     pub fn row(&self, row: usize) -> &[f64] {
-        self.coefficients.get(row * self.blocks..(row + 1) * self.blocks).unwrap_or(&[])
+        self.coefficients.row(row)
     }
 
     /// Coefficients of the rows that hold a block, each multiplied by `factor`.
@@ -68,9 +70,10 @@ impl Direction {
 
     /// Multiplies the whole step.
     pub fn scale(&mut self, factor: f64) {
-        self.coefficients.iter_mut().for_each(|coefficient| *coefficient *= factor);
+        self.coefficients.values_mut().iter_mut().for_each(|coefficient| *coefficient *= factor);
     }
 
+    /// Adds a figure to the round's report.
     pub fn note(&mut self, key: &str, value: impl Into<Value>) {
         self.notes.insert(key.to_owned(), value.into());
     }

@@ -71,7 +71,7 @@ pub struct Exchange {
 
 /// A device of the fleet, whether or not it takes part.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Member<'a> {
+pub struct FleetDevice<'a> {
     pub device: &'a DeviceId,
     pub tier: Tier,
     /// n_i

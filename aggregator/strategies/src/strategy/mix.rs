@@ -1,15 +1,14 @@
 //! How the tiers' sums form the step of each region.
 
-use common::{Tier, region::RegionMap};
+use common::{RegionId, Tier, region::RegionMap};
 
-use crate::strategy::TierSums;
+use crate::{strategy::TierSums, table::Table};
 
-/// Coefficients `c[j][m]`, and what is worth reporting of each region.
+/// Coefficients `c[j][m]` of the sum of tier m in region j, and by how much the step of each region is shortened.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Mix {
-    tiers: usize,
     /// `regions x tiers`; 0 = the tier's sum does not count.
-    coefficients: Vec<f64>,
+    coefficients: Table,
     /// By region.
     rho: Vec<Option<f64>>,
 }
@@ -18,14 +17,14 @@ impl Mix {
     /// No region moves.
     pub fn none(regions: &RegionMap) -> Self {
         let (count, tiers) = (regions.sets().len(), regions.tiers());
-        Self { tiers, coefficients: vec![0.0; count * tiers], rho: vec![None; count] }
+        Self { coefficients: Table::zeros(count, tiers), rho: vec![None; count] }
     }
 
     /// The weighted mean: `c[j][m] = 1 / sum_{C(j)} w_i`. A region keeps its value if that is not > 0.
     pub fn mean(regions: &RegionMap, sums: &TierSums) -> Self {
         let mut mix = Self::none(regions);
-        for (region, tiers) in regions.sets().iter().enumerate() {
-            let all = sums.weight_in(region, regions);
+        for (region, tiers) in regions.regions() {
+            let all = sums.weight_in(region, tiers);
             if all > 0.0 {
                 tiers.iter().for_each(|tier| mix.set(region, tier, 1.0 / all));
             }
@@ -33,42 +32,42 @@ impl Mix {
         mix
     }
 
-    /// Sums count as they are: the step of a direction.
-    pub fn whole(regions: &RegionMap) -> Self {
+    /// The step of a region is the sum over its tiers: coefficient 1 for each.
+    pub(crate) fn sum(regions: &RegionMap) -> Self {
         let mut mix = Self::none(regions);
-        for (region, tiers) in regions.sets().iter().enumerate() {
+        for (region, tiers) in regions.regions() {
             tiers.iter().for_each(|tier| mix.set(region, tier, 1.0));
         }
         mix
     }
 
-    pub fn set(&mut self, region: usize, tier: Tier, coefficient: f64) {
-        if let Some(slot) = self.at(region, tier).and_then(|at| self.coefficients.get_mut(at)) {
-            *slot = coefficient;
-        }
+    /// Whether it was made for these regions.
+    pub(crate) fn fits(&self, regions: &RegionMap) -> bool {
+        self.coefficients.shape() == (regions.sets().len(), regions.tiers())
     }
 
-    pub fn coefficient(&self, region: usize, tier: Tier) -> f64 {
-        self.at(region, tier).and_then(|at| self.coefficients.get(at)).copied().unwrap_or(0.0)
+    /// Sets `c[region][tier]`.
+    pub fn set(&mut self, region: RegionId, tier: Tier, coefficient: f64) {
+        *self.coefficients.at_mut(region.index(), tier.index()) = coefficient;
     }
 
-    /// By how much the step of a region was shortened.
-    pub fn set_rho(&mut self, region: usize, rho: f64) {
-        if let Some(slot) = self.rho.get_mut(region) {
-            *slot = Some(rho);
-        }
+    /// `c[region][tier]`
+    pub fn coefficient(&self, region: RegionId, tier: Tier) -> f64 {
+        self.coefficients.at(region.index(), tier.index())
     }
 
-    pub fn rho(&self, region: usize) -> Option<f64> {
-        self.rho.get(region).copied().flatten()
+    /// States by how much the step of a region is shortened, for reports.
+    pub fn set_rho(&mut self, region: RegionId, rho: f64) {
+        self.rho[region.index()] = Some(rho);
+    }
+
+    /// By how much the step of a region is shortened, if the strategy states it.
+    pub fn rho(&self, region: RegionId) -> Option<f64> {
+        self.rho[region.index()]
     }
 
     /// Multiplies every step.
     pub fn scale(&mut self, factor: f64) {
-        self.coefficients.iter_mut().for_each(|coefficient| *coefficient *= factor);
-    }
-
-    fn at(&self, region: usize, tier: Tier) -> Option<usize> {
-        (tier.index() < self.tiers).then_some(region * self.tiers + tier.index())
+        self.coefficients.values_mut().iter_mut().for_each(|coefficient| *coefficient *= factor);
     }
 }

@@ -6,18 +6,18 @@ use crate::kernel::{self, Scalar};
 
 /// Numbers that are added up at a time, of every vector of a group in turn: their sums stay in the processor's first cache.
 /// Whole blocks of every codec.
-pub const STRETCH: usize = 32 * BLOCK;
+pub(crate) const STRETCH: usize = 32 * BLOCK;
 
 /// Room for one vector, used again for the next.
 #[derive(Clone, Debug, Default)]
-pub struct Packed<T> {
+pub struct VectorBuffer<T> {
     numbers: Vec<T>,
     bytes: Vec<u8>,
     /// The bytes are the vector.
     encoded: bool,
 }
 
-impl<T: Scalar> Packed<T> {
+impl<T: Scalar> VectorBuffer<T> {
     /// Room for numbers, which are the vector from now on.
     pub fn numbers(&mut self) -> &mut Vec<T> {
         self.encoded = false;
@@ -64,13 +64,13 @@ impl<T: Scalar> Vector<'_, T> {
         self.len() == 0
     }
 
-    /// `acc += weight * self[start..]`, as far as both go; `start` is a multiple of [`STRETCH`].
+    /// `acc += weight * self[start..]`, as far as `acc` goes; `start` is a multiple of [`STRETCH`] and not beyond the end.
     pub(crate) fn add_to(self, acc: &mut [f64], weight: f64, start: usize) {
         match self {
-            Self::Numbers(numbers) => kernel::axpy(acc, weight, numbers.get(start..).unwrap_or(&[])),
+            Self::Numbers(numbers) => kernel::axpy(acc, weight, &numbers[start..]),
             Self::Int8(bytes) => {
-                let first = Codec::Int8.encoded_len(start).map_or(usize::MAX, |len| len as usize);
-                kernel::int8::axpy(acc, weight, bytes.get(first..).unwrap_or(&[]));
+                let first = Codec::Int8.encoded_len(start).expect("a place in a vector that is there");
+                kernel::int8::axpy(acc, weight, &bytes[first as usize..]);
             }
         }
     }

@@ -13,46 +13,47 @@ const FRAME: &[u8] = b"twenty-one bytes here";
 
 #[test]
 fn packets_are_those_of_an_independent_program() {
-    let (mut caller, mut gate, mut holder) = (caller(), Gate::default(), Gate::of_holder());
-    let knock = hail(&mut caller);
-    assert_eq!(knock, golden("hail"));
-    assert_eq!(answer(&mut holder, &knock, 9), golden("provision"));
-    let mut challenge = answer(&mut gate, &knock, 9);
+    let (mut initiator, mut responder, mut holder) =
+        (initiator(), Responder::default(), Responder::for_samples());
+    let first_hail = hail(&mut initiator);
+    assert_eq!(first_hail, golden("hail"));
+    assert_eq!(answer(&mut holder, &first_hail, 9), golden("provision"));
+    let mut challenge = answer(&mut responder, &first_hail, 9);
     assert_eq!(challenge, golden("challenge"));
-    assert_eq!(caller.handle(&mut challenge), Heard::Connected);
-    assert_eq!(sealed(FRAME, |p, n| caller.seal(p, n)), golden("up-1"));
-    assert_eq!(sealed(b"", |p, n| caller.seal(p, n)), golden("up-2"));
-    assert_eq!(receive(&mut gate, &golden("up-1")), Ok((true, FRAME.to_vec())));
-    assert_eq!(receive(&mut gate, &golden("up-2")), Ok((false, vec![])));
-    assert_eq!(gate.version(), Some(2));
-    assert_eq!(sealed(FRAME, |p, n| gate.seal(p, n)), golden("down-1"));
-    assert_eq!(caller.handle(&mut golden("down-1")), Heard::Frame(FRAME));
+    assert_eq!(initiator.handle(&mut challenge), InitiatorEvent::Connected);
+    assert_eq!(sealed(FRAME, |p, n| initiator.seal(p, n)), golden("up-1"));
+    assert_eq!(sealed(b"", |p, n| initiator.seal(p, n)), golden("up-2"));
+    assert_eq!(receive(&mut responder, &golden("up-1")), Ok((true, FRAME.to_vec())));
+    assert_eq!(receive(&mut responder, &golden("up-2")), Ok((false, vec![])));
+    assert_eq!(responder.version(), Some(2));
+    assert_eq!(sealed(FRAME, |p, n| responder.seal(p, n)), golden("down-1"));
+    assert_eq!(initiator.handle(&mut golden("down-1")), InitiatorEvent::Frame(FRAME));
 }
 
 /// Version 1, as firmware of before speaks it.
 #[test]
 fn an_older_device_is_answered_in_its_version() {
-    let mut gate = Gate::default();
-    assert_eq!(answer(&mut gate, &golden("first-hail"), 9), golden("first-challenge"));
-    assert_eq!(receive(&mut gate, &golden("first-up-1")), Ok((true, FRAME.to_vec())));
-    assert_eq!(gate.version(), Some(1));
-    assert_eq!(sealed(FRAME, |p, n| gate.seal(p, n)), golden("first-down-1"));
-    assert_eq!(receive(&mut gate, &golden("first-up-1")), Err(SealError::Replayed));
+    let mut responder = Responder::default();
+    assert_eq!(answer(&mut responder, &golden("first-hail"), 9), golden("first-challenge"));
+    assert_eq!(receive(&mut responder, &golden("first-up-1")), Ok((true, FRAME.to_vec())));
+    assert_eq!(responder.version(), Some(1));
+    assert_eq!(sealed(FRAME, |p, n| responder.seal(p, n)), golden("first-down-1"));
+    assert_eq!(receive(&mut responder, &golden("first-up-1")), Err(SealError::Replayed));
 }
 
 #[test]
 fn a_bridge_cannot_choose_the_version() {
     // The answer to an older hail means nothing to a newer device.
-    let mut caller = caller();
-    let mut older = hail(&mut caller);
+    let mut initiator = initiator();
+    let mut older = hail(&mut initiator);
     older[1] = 1;
-    let mut challenge = answer(&mut Gate::default(), &older, 9);
-    assert_eq!(caller.handle(&mut challenge), Heard::Rejected(SealError::Forged));
+    let mut challenge = answer(&mut Responder::default(), &older, 9);
+    assert_eq!(initiator.handle(&mut challenge), InitiatorEvent::Rejected(SealError::Forged));
     // An older hail with a label for its nonce would give a key of this version.
     older[2..18].copy_from_slice(b"FairTier seal 2f");
     assert_eq!(Hail::decode(&older), None);
-    // A holder of a page has no samples for an older device.
+    // A holder of a board identity has no samples for an older device.
     let (mut packet, mut reply) = (golden("first-hail"), [0; MAX_PLAIN]);
-    let knock = Gate::of_holder().handle(&mut packet, &mut reply, key_of, || [9; 16]);
-    assert_eq!(knock, Knock::Nothing);
+    let event = Responder::for_samples().handle(&mut packet, &mut reply, key_of, || [9; 16]);
+    assert_eq!(event, ResponderEvent::Nothing);
 }

@@ -13,32 +13,32 @@ fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
 /// The aggregator's nonce is in both keys, and is another one for the same hail.
 #[test]
 fn a_hail_that_is_repeated_after_a_power_cut_gives_other_keys() {
-    let mut gate = Gate::default();
-    let (mut before, mut after) = (caller(), caller());
-    let knock = hail(&mut before);
-    assert_eq!(hail(&mut after), knock, "it repeats its nonce");
-    assert_eq!(before.handle(&mut answer(&mut gate, &knock, 1)), Heard::Connected);
+    let mut responder = Responder::default();
+    let (mut before, mut after) = (initiator(), initiator());
+    let first_hail = hail(&mut before);
+    assert_eq!(hail(&mut after), first_hail, "it repeats its nonce");
+    assert_eq!(before.handle(&mut answer(&mut responder, &first_hail, 1)), InitiatorEvent::Connected);
     let first = sealed(b"secret", |p, n| before.seal(p, n));
     // The power is cut before the packet arrives.
-    assert_eq!(after.handle(&mut answer(&mut gate, &knock, 2)), Heard::Connected);
+    assert_eq!(after.handle(&mut answer(&mut responder, &first_hail, 2)), InitiatorEvent::Connected);
     let second = sealed(b"secret", |p, n| after.seal(p, n));
     assert_ne!(ciphertext(&first, 6), ciphertext(&second, 6));
-    assert_eq!(receive(&mut gate, &second), Ok((true, b"secret".to_vec())));
-    assert!(receive(&mut gate, &first).is_err());
-    let down = sealed(b"answer", |p, n| gate.seal(p, n));
-    assert_eq!(before.handle(&mut down.clone()), Heard::Rejected(SealError::Forged));
-    assert_eq!(after.handle(&mut down.clone()), Heard::Frame(b"answer"));
+    assert_eq!(receive(&mut responder, &second), Ok((true, b"secret".to_vec())));
+    assert!(receive(&mut responder, &first).is_err());
+    let down = sealed(b"answer", |p, n| responder.seal(p, n));
+    assert_eq!(before.handle(&mut down.clone()), InitiatorEvent::Rejected(SealError::Forged));
+    assert_eq!(after.handle(&mut down.clone()), InitiatorEvent::Frame(b"answer"));
 }
 
 /// A bridge plays an old challenge to it. The key repeats, and other frames have other AEAD nonces all the same.
 #[test]
 fn a_key_that_is_used_again_gives_nothing_away() {
-    let mut gate = Gate::default();
-    let (mut before, mut after) = (caller(), caller());
-    let mut challenge = answer(&mut gate, &hail(&mut before), 1);
+    let mut responder = Responder::default();
+    let (mut before, mut after) = (initiator(), initiator());
+    let mut challenge = answer(&mut responder, &hail(&mut before), 1);
     hail(&mut after);
-    assert_eq!(before.handle(&mut challenge.clone()), Heard::Connected);
-    assert_eq!(after.handle(&mut challenge), Heard::Connected);
+    assert_eq!(before.handle(&mut challenge.clone()), InitiatorEvent::Connected);
+    assert_eq!(after.handle(&mut challenge), InitiatorEvent::Connected);
     let (one, other) = (b"an update of 2 and 4", b"an update of 3 and 5");
     let first = sealed(one, |p, n| before.seal(p, n));
     let second = sealed(other, |p, n| after.seal(p, n));
@@ -48,26 +48,26 @@ fn a_key_that_is_used_again_gives_nothing_away() {
     assert_ne!(differs, xor(one, other));
     assert!(differs.iter().filter(|&&byte| byte == 0).count() < 4, "{differs:?}");
     // The aggregator takes one of them, once.
-    assert_eq!(receive(&mut gate, &first), Ok((true, one.to_vec())));
-    assert_eq!(receive(&mut gate, &second), Err(SealError::Replayed));
+    assert_eq!(receive(&mut responder, &first), Ok((true, one.to_vec())));
+    assert_eq!(receive(&mut responder, &second), Err(SealError::Replayed));
 }
 
 /// Nothing that it can be made to say is news to the aggregator.
 #[test]
 fn an_old_session_that_is_played_to_it_leads_nowhere() {
-    let mut gate = Gate::default();
-    let mut before = caller();
-    let challenge = answer(&mut gate, &hail(&mut before), 1);
+    let mut responder = Responder::default();
+    let mut before = initiator();
+    let challenge = answer(&mut responder, &hail(&mut before), 1);
     before.handle(&mut challenge.clone());
-    receive(&mut gate, &sealed(b"hello", |p, n| before.seal(p, n))).unwrap();
-    let work = sealed(b"work", |p, n| gate.seal(p, n));
+    receive(&mut responder, &sealed(b"hello", |p, n| before.seal(p, n))).unwrap();
+    let work = sealed(b"work", |p, n| responder.seal(p, n));
 
-    let mut after = caller();
-    answer(&mut gate, &hail(&mut after), 2);
-    assert_eq!(after.handle(&mut challenge.clone()), Heard::Connected);
-    assert_eq!(after.handle(&mut work.clone()), Heard::Frame(b"work"), "it cannot tell");
+    let mut after = initiator();
+    answer(&mut responder, &hail(&mut after), 2);
+    assert_eq!(after.handle(&mut challenge.clone()), InitiatorEvent::Connected);
+    assert_eq!(after.handle(&mut work.clone()), InitiatorEvent::Frame(b"work"), "it cannot tell");
     // To a new line of the aggregator it is a stranger, to the old one a repetition.
     let again = sealed(b"hello", |p, n| after.seal(p, n));
-    assert_eq!(receive(&mut gate, &again), Err(SealError::Replayed));
-    assert_eq!(answer(&mut Gate::default(), &again, 3), [STRANGER]);
+    assert_eq!(receive(&mut responder, &again), Err(SealError::Replayed));
+    assert_eq!(answer(&mut Responder::default(), &again, 3), [STRANGER]);
 }

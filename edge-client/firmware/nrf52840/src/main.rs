@@ -6,7 +6,7 @@
 #![no_main]
 #![deny(unsafe_code)]
 
-use common::sealed::{Nonces, Page};
+use common::sealed::{Nonces, BoardIdentity};
 use cortex_m::peripheral::SCB;
 use client::data::BytesShard;
 use embassy_executor::Spawner;
@@ -57,13 +57,13 @@ async fn main(_spawner: Spawner) {
         RECEIVED.take(),
         TO_SEND.take(),
     );
-    let Ok(page) = Page::decode(flash(IDENTITY, 4096)) else { return };
+    let Ok(identity) = BoardIdentity::decode(flash(IDENTITY, 4096)) else { return };
     let shard = BytesShard::parse(flash(SHARD, 0x1f000)).unwrap_or(BytesShard::EMPTY);
     let limits = Limits { board: "nrf52840", chunk: CHUNK, flash: 64 << 10, stack: || 0 };
     let nonces = Nonces::new(seed, 0);
     let backend = &mut Best::default();
     let mut device: Device<24, { node::send_room(CHUNK) }> =
-        node::device(page, nonces, &limits, ARENA.take(), &shard);
+        node::device(identity, nonces, &limits, ARENA.take(), &shard);
     node::run(uart, &mut device, limits, shard, ROOM.take(), backend).await
 }
 

@@ -8,13 +8,13 @@
 
 use core::fmt::Write as _;
 
+use client::train::{Descent, GradTarget, PassMode, TargetLabels, backward, forward, loss_and_gradient};
 use common::{
-    plan::{Activation, Grad, Loss, Node, Op, PlanInfo, PlanStore, Port, Segments},
+    plan::{Activation, Grad, Loss, Node, Op, Operand, PlanInfo, PlanStore, Segments},
     rng::Rng,
     wire::Crc32,
 };
 use cortex_m_rt::entry;
-use client::train::{Descent, Labels, Mode, Target, backward, forward, loss_and_gradient};
 use embedded_io_async::Write;
 use firmware::{
     Best,
@@ -76,11 +76,11 @@ fn plan() -> PlanStore<3> {
         Ok(store) => store,
         Err(_) => return plan(),
     };
-    store.push(node(dense(INPUTS, HIDDEN, 0), Port { at: input, grad: None }, hidden, gradient));
+    store.push(node(dense(INPUTS, HIDDEN, 0), Operand { at: input, grad: None }, hidden, gradient));
     let relu = Op::Activate { kind: Activation::Relu, len: HIDDEN };
-    store.push(node(relu, Port { at: hidden, grad: onto(gradient) }, hidden, gradient));
+    store.push(node(relu, Operand { at: hidden, grad: onto(gradient) }, hidden, gradient));
     let last = dense(HIDDEN, OUTPUTS, weight2);
-    store.push(node(last, Port { at: hidden, grad: onto(gradient) }, logits, logits));
+    store.push(node(last, Operand { at: hidden, grad: onto(gradient) }, logits, logits));
     store
 }
 
@@ -118,15 +118,16 @@ fn measure(text: &mut Text) -> Result<(), &'static str> {
         *pixel = (rng.below(32).saturating_sub(15)) as f32 / 16.0;
     }
     let labels: [u32; BATCH as usize] = core::array::from_fn(|row| row as u32 % OUTPUTS);
-    let truth = Labels { labels: &labels, per_row: 1 };
+    let truth = TargetLabels { labels: &labels, per_row: 1 };
     let descent = Descent::new(0.1);
-    let (rows, mut backend, mode) = (BATCH as usize, Best::default(), Mode::Train { seed: 0, step: 0 });
+    let (rows, mut backend, mode) = (BATCH as usize, Best::default(), PassMode::Train { seed: 0, step: 0 });
     let mut loss = 0.0;
     let begin = clock::counts();
     for _ in 0..STEPS {
         forward(plan, arena, rows, mode, &mut backend).map_err(|_| "forward")?;
         loss = loss_and_gradient(plan, arena, rows, BATCH, &truth).map_err(|_| "loss")?.loss;
-        backward(plan, arena, rows, mode, Target::Weights(descent), &mut backend).map_err(|_| "backward")?;
+        backward(plan, arena, rows, mode, GradTarget::Weights(descent), &mut backend)
+            .map_err(|_| "backward")?;
     }
     let counts = clock::counts() - begin;
     let instructions = counts * (1_000_000_000 / u64::from(SYSTICK_HZ)) / u64::from(STEPS);

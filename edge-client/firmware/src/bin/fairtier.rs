@@ -1,11 +1,13 @@
-//! The firmware of an emulated board: identity and samples from their pages, training over the UART.
+//! The firmware of an emulated board: identity and samples from flash, training over the UART.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
 
-use common::sealed::{Nonces, Page};
+use common::sealed::{Nonces, BoardIdentity};
 use cortex_m_rt::entry;
 use client::data::BytesShard;
+use common::sealed::{BoardIdentity, Nonces};
+use cortex_m_rt::entry;
 use firmware::{
     Best,
     board::{self, Uart, clock},
@@ -28,12 +30,12 @@ async fn take_part() {
     let uart = Uart::start();
     // Without an identity there is nothing to take part with; whoever looks sees a silent line. Samples may
     // still come.
-    let Ok(page) = Page::decode(board::identity()) else { return };
+    let Ok(identity) = BoardIdentity::decode(board::identity()) else { return };
     let shard = BytesShard::parse(board::shard()).unwrap_or(BytesShard::EMPTY);
-    let nonces = Nonces::new(board::seed(page.seed), u64::from(board::starts()) << 32);
+    let nonces = Nonces::new(board::seed(identity.seed), u64::from(board::starts()) << 32);
     let limits =
         Limits { board: board::NAME, chunk: board::CHUNK, flash: 64 << 10, stack: board::stack_used };
     let mut device: Device<{ board::NODES }, { node::send_room(board::CHUNK) }> =
-        node::device(page, nonces, &limits, board::arena(), &shard);
+        node::device(identity, nonces, &limits, board::arena(), &shard);
     node::run(uart, &mut device, limits, shard, board::samples_room(), &mut Best::default()).await
 }

@@ -30,7 +30,8 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    client::{ClientError, SILENCE, advice, is_passing},
+    advice::{advice, is_passing},
+    client::{ClientError, SILENCE},
     identity::Identity,
     quic::{self, LinkError},
     refusals::{Next, Refusals},
@@ -62,15 +63,15 @@ pub struct Bridge {
     /// How long the gateway must have said "not enrolled" before the bridge ends; see [`super::refusals`].
     pub leave_after: Duration,
     /// What is carried is noted here.
-    pub ledger: Ledger,
+    pub traffic: Traffic,
 }
 
 /// What a bridge has carried, by device.
-pub type Ledger = Arc<Mutex<BTreeMap<String, Carried>>>;
+pub type Traffic = Arc<Mutex<BTreeMap<String, BoardTraffic>>>;
 
 /// Bytes on the line of one device, with what frames and checks them.
 #[derive(Clone, Debug)]
-pub struct Carried {
+pub struct BoardTraffic {
     /// From the device.
     pub up: u64,
     /// To the device.
@@ -81,7 +82,7 @@ pub struct Carried {
     pub stack: Option<u32>,
 }
 
-impl Carried {
+impl BoardTraffic {
     pub fn seconds(&self) -> f64 {
         (self.last - self.first).as_secs_f64()
     }
@@ -98,11 +99,11 @@ impl Bridge {
         for spec in self.ports.clone() {
             lines.spawn(port::watch(spec, arrived.clone()));
         }
-        let (ask, ledger) = (self.ask, self.ledger.clone());
+        let (ask, traffic) = (self.ask, self.traffic.clone());
         let accept = async {
             while let Some(port) = ports.recv().await {
                 while lines.try_join_next().is_some() {}
-                lines.spawn(carry(port, uplink.clone(), ask, ledger.clone()));
+                lines.spawn(carry(port, uplink.clone(), ask, traffic.clone()));
             }
         };
         tokio::select! {
@@ -176,13 +177,13 @@ impl Bridge {
 }
 
 /// One board, from the moment it is plugged in until it is unplugged.
-async fn carry(port: Port, mut uplink: Uplink, ask: Option<Duration>, ledger: Ledger) {
+async fn carry(port: Port, mut uplink: Uplink, ask: Option<Duration>, traffic: Traffic) {
     let name = port.name;
     info!(line = name, "plugged in");
     let (read, write) = tokio::io::split(port.stream);
     let (sender, packets) = mpsc::channel(16);
     let reader = tokio::spawn(read_line(read, sender));
-    let mut line = Line { name: name.clone(), packets, write, ask, device: None, ledger };
+    let mut line = BoardLine { name: name.clone(), packets, write, ask, device: None, traffic };
     let end = loop {
         let connection = match uplink.wait_for(Option::is_some).await {
             Ok(connection) => connection.clone(),
@@ -194,44 +195,44 @@ async fn carry(port: Port, mut uplink: Uplink, ask: Option<Duration>, ledger: Le
             continue;
         };
         match line.carry(send, receive).await {
-            Ended::Line(reason) => break reason,
-            Ended::Uplink => tokio::time::sleep(FIRST_PAUSE).await,
+            CarryEnd::Line(reason) => break reason,
+            CarryEnd::Uplink => tokio::time::sleep(FIRST_PAUSE).await,
         }
     };
     reader.abort();
     info!(line = name, "unplugged: {end}");
 }
 
-enum Ended {
+enum CarryEnd {
     Line(String),
     Uplink,
 }
 
-struct Line {
+struct BoardLine {
     name: String,
     packets: mpsc::Receiver<Vec<u8>>,
     write: WriteHalf<port::Stream>,
     ask: Option<Duration>,
     /// As it calls itself.
     device: Option<String>,
-    ledger: Ledger,
+    traffic: Traffic,
 }
 
-impl Line {
-    fn note(&mut self, change: impl FnOnce(&mut Carried)) {
+impl BoardLine {
+    fn note(&mut self, change: impl FnOnce(&mut BoardTraffic)) {
         let Some(device) = &self.device else { return };
         let now = Instant::now();
-        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let none = Carried { up: 0, down: 0, first: now, last: now, stack: None };
-        let carried = ledger.entry(device.clone()).or_insert(none);
+        let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = BoardTraffic { up: 0, down: 0, first: now, last: now, stack: None };
+        let carried = traffic.entry(device.clone()).or_insert(none);
         carried.last = now;
         change(carried);
     }
 
-    async fn carry(&mut self, mut send: SendStream, receive: RecvStream) -> Ended {
+    async fn carry(&mut self, mut send: SendStream, receive: RecvStream) -> CarryEnd {
         // A board with a session of an earlier stream begins a new one at once.
         if let Err(error) = self.put(&[STRANGER]).await {
-            return Ended::Line(error);
+            return CarryEnd::Line(error);
         }
         let (sender, mut answers) = mpsc::channel(4);
         let reader = tokio::spawn(read_stream(receive, sender));
@@ -245,12 +246,12 @@ impl Line {
             };
             tokio::select! {
                 packet = self.packets.recv() => match packet {
-                    None => break Ended::Line("line closed".into()),
+                    None => break CarryEnd::Line("line closed".into()),
                     Some(packet) => match Status::decode(&packet) {
                         Some(status) => {
                             report(&self.name, &status);
                             self.device = Some(status.device.to_string());
-                            self.note(|carried| carried.stack = Some(status.stack).filter(|&stack| stack > 0));
+                            self.note(|traffic| traffic.stack = Some(status.stack).filter(|&stack| stack > 0));
                         }
                         None if !goes_up(&packet) => debug!(line = self.name, "dropped: {:?} of a board", packet.first()),
                         None => {
@@ -258,25 +259,25 @@ impl Line {
                                 self.device = Some(device.to_string());
                             }
                             let len = Encoder::new(&packet).count() as u64;
-                            self.note(|carried| carried.up += len);
+                            self.note(|traffic| traffic.up += len);
                             let prefix = frame_prefix(packet.len());
                             if send.write_all(&prefix).await.is_err() || send.write_all(&packet).await.is_err() {
-                                break Ended::Uplink;
+                                break CarryEnd::Uplink;
                             }
                         }
                     },
                 },
                 answer = answers.recv() => match answer {
-                    None => break Ended::Uplink,
+                    None => break CarryEnd::Uplink,
                     Some(answer) if !goes_down(&answer) => {
                         warn!(line = self.name, "dropped: {:?} of the aggregator is not for boards", answer.first());
                     }
                     Some(answer) => if let Err(error) = self.put(&answer).await {
-                        break Ended::Line(error);
+                        break CarryEnd::Line(error);
                     },
                 },
                 () = tick => if let Err(error) = self.put(&[PING]).await {
-                    break Ended::Line(error);
+                    break CarryEnd::Line(error);
                 },
             }
         };
@@ -286,7 +287,7 @@ impl Line {
 
     async fn put(&mut self, packet: &[u8]) -> Result<(), String> {
         let bytes: Vec<u8> = Encoder::new(packet).collect();
-        self.note(|carried| carried.down += bytes.len() as u64);
+        self.note(|traffic| traffic.down += bytes.len() as u64);
         self.write.write_all(&bytes).await.map_err(|error| error.to_string())?;
         self.write.flush().await.map_err(|error| error.to_string())
     }
@@ -302,7 +303,7 @@ pub fn report(line: &str, status: &Status) {
     let link = match (open, status.refused) {
         (true, _) => "connected",
         (false, Some(Code::UnknownDevice)) => {
-            "not connected: the gateway does not know this board's key; enrol it and flash its page"
+            "not connected: the gateway does not know this board's key; enrol it and flash its new identity"
         }
         (false, _) => "not connected",
     };

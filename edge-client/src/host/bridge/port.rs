@@ -131,13 +131,14 @@ async fn accept_tcp(address: SocketAddr, arrived: &mpsc::Sender<Port>) -> io::Re
 }
 
 async fn connect_again(address: SocketAddr, arrived: &mpsc::Sender<Port>) -> io::Result<()> {
-    let open = Open::default();
+    let open = OpenPorts::default();
     loop {
-        if let Some(seat) = open.claim(&address.to_string())
+        if let Some(claim) = open.claim(&address.to_string())
             && let Ok(stream) = TcpStream::connect(address).await
         {
             let _ = stream.set_nodelay(true);
-            let port = Port { name: address.to_string(), stream: Box::new(Seated { stream, _seat: seat }) };
+            let port =
+                Port { name: address.to_string(), stream: Box::new(ClaimedPort { stream, _claim: claim }) };
             if arrived.send(port).await.is_err() {
                 return Ok(());
             }
@@ -147,16 +148,16 @@ async fn connect_again(address: SocketAddr, arrived: &mpsc::Sender<Port>) -> io:
 }
 
 async fn watch_serial(pattern: &Path, baud: u32, arrived: &mpsc::Sender<Port>) -> io::Result<()> {
-    let open = Open::default();
+    let open = OpenPorts::default();
     let mut complained = HashSet::new();
     loop {
         for path in matching(pattern) {
             let name = path.display().to_string();
-            let Some(seat) = open.claim(&name) else { continue };
+            let Some(claim) = open.claim(&name) else { continue };
             match SerialPort::open(&path, baud) {
                 Ok(stream) => {
                     complained.remove(&name);
-                    let port = Port { name, stream: Box::new(Seated { stream, _seat: seat }) };
+                    let port = Port { name, stream: Box::new(ClaimedPort { stream, _claim: claim }) };
                     if arrived.send(port).await.is_err() {
                         return Ok(());
                     }
@@ -174,8 +175,8 @@ async fn watch_serial(pattern: &Path, baud: u32, arrived: &mpsc::Sender<Port>) -
 
 /// The files that a path with at most one `*` in its name stands for.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
-    let name = pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let Some((before, after)) = name.split_once('*') else {
+    let name = pattern.file_name().and_then(|name| name.to_str());
+    let Some((before, after)) = name.and_then(|name| name.split_once('*')) else {
         return if pattern.exists() { vec![pattern.to_owned()] } else { vec![] };
     };
     let entries =
@@ -188,33 +189,33 @@ fn matching(pattern: &Path) -> Vec<PathBuf> {
 
 /// Which ports are in use, so that one that is found again is not opened twice.
 #[derive(Clone, Default)]
-struct Open(Arc<Mutex<HashSet<String>>>);
+struct OpenPorts(Arc<Mutex<HashSet<String>>>);
 
 /// Given back when the port is closed.
-struct Seat {
-    open: Open,
+struct PortClaim {
+    open: OpenPorts,
     name: String,
 }
 
-impl Open {
-    fn claim(&self, name: &str) -> Option<Seat> {
+impl OpenPorts {
+    fn claim(&self, name: &str) -> Option<PortClaim> {
         let fresh = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
-        fresh.then(|| Seat { open: self.clone(), name: name.to_owned() })
+        fresh.then(|| PortClaim { open: self.clone(), name: name.to_owned() })
     }
 }
 
-impl Drop for Seat {
+impl Drop for PortClaim {
     fn drop(&mut self) {
         self.open.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
     }
 }
 
-struct Seated<S> {
+struct ClaimedPort<S> {
     stream: S,
-    _seat: Seat,
+    _claim: PortClaim,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Seated<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ClaimedPort<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -224,7 +225,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Seated<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Seated<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ClaimedPort<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }

@@ -4,7 +4,8 @@ use common::{
     Budget, Code, Instant, Versions,
     message::ToAggregator,
     sealed::{
-        CHALLENGE, Gate, Knock, MAX_PLAIN, Nonces, Page, SEAL_HEAD, SEAL_OVERHEAD, SEALED, STRANGER, refusal,
+        BoardIdentity, CHALLENGE, MAX_PLAIN, Nonces, Responder, ResponderEvent, SEAL_HEAD, SEAL_OVERHEAD,
+        SEALED, STRANGER, refusal,
     },
     wire::{self, Frame},
 };
@@ -29,7 +30,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let page = Page {
+        let identity = BoardIdentity {
             device: "m4".parse().unwrap(),
             key: KEY,
             seed: [1; 16],
@@ -38,13 +39,13 @@ impl Bench {
         let budget = Budget { ram: 1 << 15, ..Budget::UNLIMITED };
         let data = BytesShard::EMPTY.summary();
         let profile = Profile {
-            device: page.device.clone(),
+            device: identity.device.clone(),
             budget,
             data,
             privacy: common::privacy::Privacy::default(),
         };
         let arena = HeapArena::new(budget.ram);
-        let board = Board::new(page, profile, "host", arena, limits(256), Nonces::new([1; 16], 0));
+        let board = Board::new(identity, profile, "host", arena, limits(256), Nonces::new([1; 16], 0));
         Self { board, room: [0; 512], now: Instant::ZERO }
     }
 
@@ -70,9 +71,10 @@ impl Bench {
     }
 
     /// Answers a hail and gives the answer.
-    fn challenge(&mut self, gate: &mut Gate, mut hail: Vec<u8>) {
+    fn challenge(&mut self, responder: &mut Responder, mut hail: Vec<u8>) {
         let mut reply = [0; MAX_PLAIN];
-        let Knock::Reply(len) = gate.handle(&mut hail, &mut reply, |_| Some(KEY), || [5; 16]) else {
+        let ResponderEvent::Reply(len) = responder.handle(&mut hail, &mut reply, |_| Some(KEY), || [5; 16])
+        else {
             panic!("no challenge")
         };
         self.hear(&reply[..len]);
@@ -89,9 +91,9 @@ fn piece(file: &[u8]) -> Vec<u8> {
     [&[SAMPLES, 0, 0, 0, 0], &len[..], file].concat()
 }
 
-fn seal(gate: &mut Gate, frame: &[u8]) -> Vec<u8> {
+fn seal(responder: &mut Responder, frame: &[u8]) -> Vec<u8> {
     let mut packet = [&[0; SEAL_HEAD][..], frame, &[0; SEAL_OVERHEAD]].concat();
-    let len = gate.seal(&mut packet, frame.len()).unwrap();
+    let len = responder.seal(&mut packet, frame.len()).unwrap();
     packet[..len].to_vec()
 }
 
@@ -104,16 +106,16 @@ fn a_board_takes_no_samples_that_its_key_has_not_sealed() {
     assert!(bench.board.samples(&bench.room).is_none(), "before its first session");
     let hail = bench.hail(0);
     bench.hear(&piece(&file));
-    let mut gate = Gate::default();
-    bench.challenge(&mut gate, hail);
+    let mut responder = Responder::default();
+    bench.challenge(&mut responder, hail);
     let mut said = bench.after(1);
     assert_eq!(said[0][0], SEALED, "{said:?}");
     bench.hear(&piece(&file));
     let mut reply = [0; MAX_PLAIN];
-    let knock = gate.handle(&mut said[0], &mut reply, |_| None, Default::default);
-    assert!(matches!(knock, Knock::Frame { .. }));
+    let event = responder.handle(&mut said[0], &mut reply, |_| None, Default::default);
+    assert!(matches!(event, ResponderEvent::Frame { .. }));
     // Not even from the aggregator, in a session for frames.
-    let sealed = seal(&mut gate, &piece(&file));
+    let sealed = seal(&mut responder, &piece(&file));
     bench.hear(&sealed);
     assert!(bench.board.samples(&bench.room).is_none());
     assert_eq!(bench.room, [0; 512]);
@@ -121,16 +123,16 @@ fn a_board_takes_no_samples_that_its_key_has_not_sealed() {
 }
 
 #[test]
-fn a_holder_of_the_page_gives_samples_and_the_board_hails_with_them() {
+fn a_holder_of_the_board_identity_gives_samples_and_the_board_hails_with_them() {
     let mut bench = Bench::new();
-    let (hail, mut holder) = (bench.hail(0), Gate::of_holder());
+    let (hail, mut holder) = (bench.hail(0), Responder::for_samples());
     bench.challenge(&mut holder, hail);
     for turn in 0..2 {
         let said = bench.after(1);
         let [mut answer] = <[Vec<u8>; 1]>::try_from(said).unwrap();
         let mut reply = [0; MAX_PLAIN];
-        let knock = holder.handle(&mut answer, &mut reply, |_| None, Default::default);
-        let Knock::Frame { frame, .. } = knock else { panic!("{knock:?}") };
+        let event = holder.handle(&mut answer, &mut reply, |_| None, Default::default);
+        let ResponderEvent::Frame { frame, .. } = event else { panic!("{event:?}") };
         let next = if turn == 0 { 0 } else { samples().len() as u32 };
         assert_eq!(Taken::decode(frame), Some(Taken { refused: None, next, room: 512 }));
         if turn == 0 {
@@ -144,7 +146,7 @@ fn a_holder_of_the_page_gives_samples_and_the_board_hails_with_them() {
     // Without a word it waits for more samples, and not for ever.
     let mut bench = Bench::new();
     let hail = bench.hail(0);
-    bench.challenge(&mut Gate::of_holder(), hail);
+    bench.challenge(&mut Responder::for_samples(), hail);
     assert_eq!(bench.after(1).len(), 1);
     bench.hail(20_000);
 }
@@ -163,7 +165,7 @@ fn refusals_only_delay_a_board() {
     // A challenge is taken at once.
     let hail = bench.hail(20_000);
     bench.hear(&refusal(Code::UnknownDevice));
-    bench.challenge(&mut Gate::default(), hail);
+    bench.challenge(&mut Responder::default(), hail);
     assert_eq!(bench.after(0)[0][0], SEALED);
     // A session that is said to be lost is opened again at once.
     for _ in 0..100 {
@@ -171,7 +173,7 @@ fn refusals_only_delay_a_board() {
         bench.hear(&[STRANGER]);
         let hail = bench.hail(0);
         bench.hear(&[STRANGER]);
-        bench.challenge(&mut Gate::default(), hail);
+        bench.challenge(&mut Responder::default(), hail);
         assert_eq!(bench.after(0)[0][0], SEALED);
     }
 }
@@ -189,10 +191,12 @@ fn a_board_that_is_not_enrolled_says_so_when_it_is_asked() {
 #[test]
 fn a_board_names_its_protocol_versions() {
     let mut bench = Bench::new();
-    let (hail, mut gate) = (bench.hail(0), Gate::default());
-    bench.challenge(&mut gate, hail);
+    let (hail, mut responder) = (bench.hail(0), Responder::default());
+    bench.challenge(&mut responder, hail);
     let (mut packet, mut reply) = (bench.after(0).remove(0), [0; MAX_PLAIN]);
-    let Knock::Frame { frame, .. } = gate.handle(&mut packet, &mut reply, |_| None, Default::default) else {
+    let ResponderEvent::Frame { frame, .. } =
+        responder.handle(&mut packet, &mut reply, |_| None, Default::default)
+    else {
         panic!("no frame")
     };
     let Ok(Frame::Control(body)) = Frame::decode(frame) else { panic!("no message") };

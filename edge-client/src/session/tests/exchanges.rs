@@ -25,7 +25,7 @@ const WIDE: PlanInfo = PlanInfo {
     ..PLAN
 };
 const WIDE_NODE: Node =
-    Node { input: Port { at: 30, grad: None }, output: 34, output_grad: Some(34), ..NODE };
+    Node { input: Operand { at: 30, grad: None }, output: 34, output_grad: Some(34), ..NODE };
 const GUIDE: [f32; 6] = [0.5, 0.25, -1.0, 0.125, 2.0, -0.5];
 const OTHER_RUN: RunId = RunId(10);
 
@@ -40,7 +40,7 @@ fn guide_bytes() -> Vec<u8> {
 }
 
 fn guide() -> Option<Blob> {
-    Some(Blob { transfer: 2, bytes: 24, check: crc32(&guide_bytes()) })
+    Some(Blob { transfer: TransferId(2), bytes: 24, check: crc32(&guide_bytes()) })
 }
 
 fn brief() -> Brief {
@@ -81,8 +81,8 @@ impl<'a> Device<'a> {
                 _ => None,
             });
             let fetch = fetch.expect("a fetch while there is no work");
-            let bytes = if fetch.transfer == 1 { model_bytes() } else { guide_bytes() };
-            fetched.push(fetch.transfer);
+            let bytes = if fetch.transfer == TransferId(1) { model_bytes() } else { guide_bytes() };
+            fetched.push(fetch.transfer.0);
             for offset in (fetch.offset as usize..24).step_by(8) {
                 self.hear_transfer(fetch.transfer, offset as u32, &bytes[offset..offset + 8]);
             }
@@ -135,29 +135,35 @@ fn a_guide_follows_the_model_and_each_resumes_where_it_was() {
         ..brief()
     });
     device.hear(&ToDevice::Assignment(staged(1, 0, step, guide())));
-    assert_eq!(device.say().0, [ToAggregator::Fetch(Fetch { transfer: 1, offset: 0 })]);
-    device.hear_transfer(1, 0, &model_bytes()[..8]);
+    assert_eq!(device.say().0, [ToAggregator::Fetch(Fetch { transfer: TransferId(1), offset: 0 })]);
+    device.hear_transfer(TransferId(1), 0, &model_bytes()[..8]);
     device.session.handle_disconnected();
     device.connect(TICKET.run);
-    assert_eq!(device.say().0.last(), Some(&ToAggregator::Fetch(Fetch { transfer: 1, offset: 8 })));
-    device.hear_transfer(1, 8, &model_bytes()[8..16]);
+    assert_eq!(
+        device.say().0.last(),
+        Some(&ToAggregator::Fetch(Fetch { transfer: TransferId(1), offset: 8 }))
+    );
+    device.hear_transfer(TransferId(1), 8, &model_bytes()[8..16]);
     device.say();
-    device.hear_transfer(1, 16, &model_bytes()[16..]);
+    device.hear_transfer(TransferId(1), 16, &model_bytes()[16..]);
     let [ack, fetch] = [
-        ToAggregator::Ack(Ack { transfer: 1, next: 24 }),
-        ToAggregator::Fetch(Fetch { transfer: 2, offset: 0 }),
+        ToAggregator::Ack(Ack { transfer: TransferId(1), next: 24 }),
+        ToAggregator::Fetch(Fetch { transfer: TransferId(2), offset: 0 }),
     ];
     assert_eq!(device.say().0, [ack, fetch]);
 
-    device.hear_transfer(2, 0, &guide_bytes()[..8]);
+    device.hear_transfer(TransferId(2), 0, &guide_bytes()[..8]);
     // A late copy of the model's last chunk does no harm.
-    device.hear_transfer(1, 16, &model_bytes()[16..]);
+    device.hear_transfer(TransferId(1), 16, &model_bytes()[16..]);
     device.session.handle_disconnected();
     device.connect(TICKET.run);
-    assert_eq!(device.say().0.last(), Some(&ToAggregator::Fetch(Fetch { transfer: 2, offset: 8 })));
-    device.hear_transfer(2, 8, &guide_bytes()[8..16]);
+    assert_eq!(
+        device.say().0.last(),
+        Some(&ToAggregator::Fetch(Fetch { transfer: TransferId(2), offset: 8 }))
+    );
+    device.hear_transfer(TransferId(2), 8, &guide_bytes()[8..16]);
     assert!(!device.session.has_work());
-    device.hear_transfer(2, 16, &guide_bytes()[16..]);
+    device.hear_transfer(TransferId(2), 16, &guide_bytes()[16..]);
     device.say();
     assert_eq!(device.session.weights(), MODEL);
     // A step along nothing but the guide.
@@ -172,7 +178,7 @@ fn a_damaged_guide_is_fetched_again_and_the_model_is_not() {
     let mut arena = [0.0; 38];
     let mut device = Device::wide(&mut arena);
     device.hear(&ToDevice::Assignment(staged(1, 0, guided(), guide())));
-    for (transfer, bytes) in [(1, model_bytes()), (2, model_bytes())] {
+    for (transfer, bytes) in [(TransferId(1), model_bytes()), (TransferId(2), model_bytes())] {
         for offset in [0, 8, 16] {
             device.hear_transfer(transfer, offset, &bytes[offset as usize..][..8]);
             device.say();
@@ -180,9 +186,9 @@ fn a_damaged_guide_is_fetched_again_and_the_model_is_not() {
     }
     assert!(!device.session.has_work());
     device.wait(100);
-    assert_eq!(device.say().0, [ToAggregator::Fetch(Fetch { transfer: 2, offset: 0 })]);
+    assert_eq!(device.say().0, [ToAggregator::Fetch(Fetch { transfer: TransferId(2), offset: 0 })]);
     for offset in [0, 8, 16] {
-        device.hear_transfer(2, offset, &guide_bytes()[offset as usize..][..8]);
+        device.hear_transfer(TransferId(2), offset, &guide_bytes()[offset as usize..][..8]);
     }
     assert!(device.session.has_work());
 }
@@ -195,10 +201,10 @@ fn a_second_exchange_fetches_only_what_is_new() {
     let mut device = Device::wide(&mut arena);
     assert_eq!(device.assign(&staged(1, 0, gradient, None)), [1]);
     let (first, sent) = device.deliver();
-    assert_eq!((first.update.transfer, first.update.bytes, sent.len()), (1, 24, 6));
+    assert_eq!((first.update.transfer.0, first.update.bytes, sent.len()), (1, 24, 6));
     assert_eq!(device.assign(&staged(1, 1, guided(), guide())), [2]);
     let (second, sent) = device.deliver();
-    assert_eq!((second.ticket.exchange, second.update.transfer), (1, 1 | 1 << 24));
+    assert_eq!((second.ticket.exchange, second.update.transfer.0), (1, 1 | 1 << 24));
     assert_eq!(second.model_check, crc32(&model_bytes()));
 
     let mut arena = [0.0; 38];
@@ -311,7 +317,7 @@ fn update_and_first_step_are_one_transfer() {
     // In blocks that run through both, and resumed behind the update.
     device.assign(&staged(7, 0, with(Product::Both, 2), None));
     let offer = device.train();
-    device.hear(&ToDevice::Fetch(Fetch { transfer: 7, offset: 40 }));
+    device.hear(&ToDevice::Fetch(Fetch { transfer: TransferId(7), offset: 40 }));
     assert_eq!(floats(&device.say().1), both[10..]);
     device.hear(&ToDevice::Receipt(Receipt { ticket: offer.ticket, refused: None }));
     device.say();
@@ -319,7 +325,7 @@ fn update_and_first_step_are_one_transfer() {
     device.assign(&staged(8, 0, int8, None));
     let offer = device.train();
     assert_eq!(offer.update.bytes, 4 + 12);
-    device.hear(&ToDevice::Fetch(Fetch { transfer: 8, offset: 0 }));
+    device.hear(&ToDevice::Fetch(Fetch { transfer: TransferId(8), offset: 0 }));
     let mut decoded = [0.0; 12];
     Codec::Int8.decode(&device.say().1, &mut decoded).unwrap();
     let largest = both.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));

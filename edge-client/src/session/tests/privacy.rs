@@ -32,7 +32,7 @@ fn brief(privacy: Option<Laplace>) -> Brief {
 fn answer(device: &mut Device<'_>, round: u32, attempt: u16) -> (Offer, Vec<u8>) {
     assign(device, round, attempt);
     let offer = device.train();
-    device.hear(&ToDevice::Fetch(Fetch { transfer: round, offset: 0 }));
+    device.hear(&ToDevice::Fetch(Fetch { transfer: TransferId(round), offset: 0 }));
     let bytes = device.say().1;
     device.hear(&ToDevice::Receipt(Receipt { ticket: offer.ticket, refused: None }));
     device.say();

@@ -5,7 +5,7 @@
 //!        training features, training labels, test features, test labels     (little-endian, a byte each)
 //! ```
 
-use super::{DataError, Part, Shard};
+use super::{DataError, DataSplit, Shard};
 
 const MAGIC: &[u8] = b"FTS1";
 
@@ -37,8 +37,10 @@ impl<'a> Images<'a> {
         self.labels.get(index as usize).map(|&label| label.into()).ok_or(missing)
     }
 
-    fn row(&self, index: u32) -> &'a [u8] {
-        self.features.chunks_exact(self.inputs).nth(index as usize).unwrap_or_default()
+    fn row(&self, index: u32) -> Result<&'a [u8], DataError> {
+        let missing = DataError::NoSample { index, len: self.len() };
+        let start = (index as usize).checked_mul(self.inputs).ok_or(missing)?;
+        self.features.get(start..start.saturating_add(self.inputs)).ok_or(missing)
     }
 }
 
@@ -102,10 +104,10 @@ impl<'a> BytesShard<'a> {
         Ok(Self { train, test, scale, classes })
     }
 
-    fn part(&self, part: Part) -> &Images<'a> {
+    fn part(&self, part: DataSplit) -> &Images<'a> {
         match part {
-            Part::Train => &self.train,
-            Part::Test => &self.test,
+            DataSplit::Train => &self.train,
+            DataSplit::Test => &self.test,
         }
     }
 }
@@ -127,17 +129,17 @@ impl Shard for BytesShard<'_> {
         self.classes
     }
 
-    fn label(&self, part: Part, index: u32) -> Result<u32, DataError> {
+    fn label(&self, part: DataSplit, index: u32) -> Result<u32, DataError> {
         self.part(part).label(index)
     }
 
-    fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
+    fn sample(&self, part: DataSplit, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
         let images = self.part(part);
         let label = images.label(index)?;
         if out.len() != images.inputs {
             return Err(DataError::Room { inputs: images.inputs, room: out.len() });
         }
-        for (out, &byte) in out.iter_mut().zip(images.row(index)) {
+        for (out, &byte) in out.iter_mut().zip(images.row(index)?) {
             *out = self.scale * f32::from(byte);
         }
         Ok(label)
@@ -154,9 +156,9 @@ mod tests {
         let shard = BytesShard::new(train, Images::new(&[2, 4], &[0], 2).unwrap(), 0.5).unwrap();
         assert_eq!((shard.inputs(), shard.classes(), shard.train_len(), shard.test_len()), (2, 5, 2, 1));
         let mut row = [0.0; 2];
-        assert_eq!(shard.sample(Part::Train, 1, &mut row), Ok(4));
+        assert_eq!(shard.sample(DataSplit::Train, 1, &mut row), Ok(4));
         assert_eq!(row, [127.5, 32.0]);
-        assert_eq!(shard.sample(Part::Test, 0, &mut row), Ok(0));
+        assert_eq!(shard.sample(DataSplit::Test, 0, &mut row), Ok(0));
         assert_eq!(row, [1.0, 2.0]);
     }
 
@@ -171,7 +173,7 @@ mod tests {
         let read = BytesShard::parse(&file).unwrap();
         assert_eq!((read.inputs(), read.train_len(), read.test_len(), read.classes()), (2, 2, 1, 5));
         let mut row = [0.0; 2];
-        assert_eq!(read.sample(Part::Train, 0, &mut row), Ok(1));
+        assert_eq!(read.sample(DataSplit::Train, 0, &mut row), Ok(1));
         assert_eq!(row, [0.0, 1.0]);
         for short in 0..len {
             assert!(BytesShard::parse(&file[..short]).is_err(), "{short}");
@@ -195,8 +197,8 @@ mod tests {
         assert!(BytesShard::new(two, one, 1.0).is_err());
         let shard = BytesShard::new(two, two, 1.0).unwrap();
         let missing = DataError::NoSample { index: 2, len: 2 };
-        assert_eq!(shard.sample(Part::Test, 2, &mut [0.0; 2]), Err(missing));
-        assert_eq!(shard.label(Part::Train, 2), Err(missing));
-        assert_eq!(shard.sample(Part::Test, 0, &mut [0.0]), Err(DataError::Room { inputs: 2, room: 1 }));
+        assert_eq!(shard.sample(DataSplit::Test, 2, &mut [0.0; 2]), Err(missing));
+        assert_eq!(shard.label(DataSplit::Train, 2), Err(missing));
+        assert_eq!(shard.sample(DataSplit::Test, 0, &mut [0.0]), Err(DataError::Room { inputs: 2, room: 1 }));
     }
 }

@@ -8,7 +8,7 @@
 //! sample   8 rows of 5 bytes (8 pixels of 5 bits, first pixel lowest, little-endian), label
 //! ```
 
-use super::{DataError, Part, Shard};
+use super::{DataError, DataSplit, Shard};
 
 pub const SIDE: usize = 8;
 pub const PIXELS: usize = SIDE * SIDE;
@@ -26,23 +26,23 @@ static FILE: &[u8; HEADER + (TRAIN + TEST) * SAMPLE] = include_bytes!("../../dat
 
 /// The whole set as its authors divided it: different writers in training and test.
 pub fn all() -> Digits {
-    let samples = FILE.get(HEADER..).unwrap_or_default().as_chunks().0;
+    let samples = FILE[HEADER..].as_chunks().0;
     let (train, test) = samples.split_at(TRAIN.min(samples.len()));
-    Digits { train: Packed(train), test: Packed(test) }
+    Digits { train: PackedDigits(train), test: PackedDigits(test) }
 }
 
 /// The built-in data set; also a Shard by itself.
 #[derive(Copy, Clone, Debug)]
 pub struct Digits {
-    pub train: Packed,
-    pub test: Packed,
+    pub train: PackedDigits,
+    pub test: PackedDigits,
 }
 
 /// Samples that are decoded as they are read.
 #[derive(Copy, Clone)]
-pub struct Packed(&'static [[u8; SAMPLE]]);
+pub struct PackedDigits(&'static [[u8; SAMPLE]]);
 
-impl Packed {
+impl PackedDigits {
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -70,17 +70,17 @@ impl Packed {
     }
 }
 
-impl core::fmt::Debug for Packed {
+impl core::fmt::Debug for PackedDigits {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Packed({} samples)", self.len())
+        write!(f, "PackedDigits({} samples)", self.len())
     }
 }
 
 impl Digits {
-    fn part(&self, part: Part) -> Packed {
+    fn part(&self, part: DataSplit) -> PackedDigits {
         match part {
-            Part::Train => self.train,
-            Part::Test => self.test,
+            DataSplit::Train => self.train,
+            DataSplit::Test => self.test,
         }
     }
 }
@@ -102,12 +102,12 @@ impl Shard for Digits {
         CLASSES
     }
 
-    fn label(&self, part: Part, index: u32) -> Result<u32, DataError> {
+    fn label(&self, part: DataSplit, index: u32) -> Result<u32, DataError> {
         let missing = DataError::NoSample { index, len: self.len(part) };
         self.part(part).label(index as usize).map(u32::from).ok_or(missing)
     }
 
-    fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
+    fn sample(&self, part: DataSplit, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
         let missing = DataError::NoSample { index, len: self.len(part) };
         let pixels = self.part(part).pixels(index as usize).ok_or(missing)?;
         if out.len() != PIXELS {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn class_counts_are_those_the_authors_give() {
-        let counts = |packed: Packed| {
+        let counts = |packed: PackedDigits| {
             let mut counts = [0; 10];
             (0..packed.len()).for_each(|i| counts[usize::from(packed.label(i).unwrap())] += 1);
             counts
@@ -151,7 +151,7 @@ mod tests {
         ];
         assert_eq!(all().test.pixels(0), Some(first));
         let mut row = [0.0; PIXELS];
-        assert_eq!(all().sample(Part::Test, 0, &mut row), Ok(0));
+        assert_eq!(all().sample(DataSplit::Test, 0, &mut row), Ok(0));
         assert!(row.iter().zip(first).all(|(&x, pixel)| x * 16.0 == f32::from(pixel)));
     }
 
@@ -162,8 +162,8 @@ mod tests {
             assert_eq!(packed.pixels(packed.len()), None);
         }
         let missing = DataError::NoSample { index: 1797, len: 1797 };
-        assert_eq!(all().label(Part::Test, 1797), Err(missing));
-        assert_eq!(all().sample(Part::Test, 1797, &mut [0.0; 64]), Err(missing));
-        assert!(all().sample(Part::Test, 0, &mut [0.0; 63]).is_err());
+        assert_eq!(all().label(DataSplit::Test, 1797), Err(missing));
+        assert_eq!(all().sample(DataSplit::Test, 1797, &mut [0.0; 64]), Err(missing));
+        assert!(all().sample(DataSplit::Test, 0, &mut [0.0; 63]).is_err());
     }
 }

@@ -17,9 +17,9 @@ mod csv;
 mod idx;
 mod rows;
 
-pub use csv::{BadColumn, CsvOptions, LabelColumn, csv};
+pub use csv::{BadColumn, CsvColumn, CsvOptions, csv};
 pub use idx::{IdxImages, idx, idx_images};
-pub use rows::{Row, Rows};
+pub use rows::{CsvRow, CsvRows};
 
 /// Bytes read from one file at most, after decompression.
 pub const LIMIT: u64 = 1 << 30;
@@ -44,13 +44,13 @@ pub enum LoadError {
 /// A file that is decompressed if it starts like gzip, whatever its name, and ends at a limit.
 ///
 /// Other crates read their own formats through it, so that all files have the same bounds and errors.
-pub struct Source {
+pub struct BoundedFile {
     path: PathBuf,
     reader: Take<Box<dyn BufRead>>,
     limit: u64,
 }
 
-impl Source {
+impl BoundedFile {
     pub fn open(path: &Path, limit: u64) -> Result<Self, LoadError> {
         let failed = |source| LoadError::Read { path: path.into(), source };
         let mut file = BufReader::new(open_regular(path).map_err(failed)?);
@@ -103,9 +103,12 @@ impl Source {
     }
 }
 
-impl std::fmt::Debug for Source {
+impl std::fmt::Debug for BoundedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Source").field("path", &self.path).field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("BoundedFile")
+            .field("path", &self.path)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 
@@ -140,10 +143,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         fs::write(&path, [7; 100]).unwrap();
-        assert_eq!(Source::open(&path, 100).unwrap().bytes().unwrap(), [7; 100]);
-        let error = Source::open(&path, 99).unwrap().bytes().unwrap_err();
+        assert_eq!(BoundedFile::open(&path, 100).unwrap().bytes().unwrap(), [7; 100]);
+        let error = BoundedFile::open(&path, 99).unwrap().bytes().unwrap_err();
         assert!(matches!(error, LoadError::TooLarge { limit: 99, .. }));
-        let error = Source::open(&path, 99).unwrap().line(&mut String::new()).unwrap_err();
+        let error = BoundedFile::open(&path, 99).unwrap().line(&mut String::new()).unwrap_err();
         assert!(matches!(error, LoadError::TooLarge { limit: 99, .. }));
     }
 

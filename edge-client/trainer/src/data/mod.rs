@@ -23,4 +23,4 @@ mod shard;
 pub use bytes::{BytesShard, Images};
 #[cfg(feature = "host")]
 pub use samples::{Samples, VecShard};
-pub use shard::{DataError, Part, Shard};
+pub use shard::{DataError, DataSplit, Shard};

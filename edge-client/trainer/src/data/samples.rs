@@ -2,7 +2,7 @@
 
 use common::rng::Rng;
 
-use super::{DataError, Part, Shard};
+use super::{DataError, DataSplit, Shard};
 
 /// Features and targets of any number of samples.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -69,7 +69,7 @@ impl Samples {
     /// Says which of `count` attributes each sample has; groups are label x attribute. There are two classes
     /// at least, whatever labels this device has seen.
     pub fn with_attributes(self, attributes: &[u32], count: u32) -> Result<Self, DataError> {
-        let rows = self.labels.chunks_exact(self.targets.max(1)).map(|row| row.first().copied());
+        let rows = self.labels.chunks_exact(self.targets.max(1)).map(|row| row[0]);
         if attributes.len() != self.len() || rows.len() != self.len() {
             let (features, inputs) = (self.features.len(), self.inputs);
             return Err(DataError::Lengths { features, labels: attributes.len(), inputs });
@@ -79,8 +79,8 @@ impl Samples {
             attribute,
             attributes: count,
         };
-        let group = |(index, (label, &attribute)): (usize, (Option<u32>, &u32))| {
-            let group = label.unwrap_or(0).checked_mul(count).and_then(|group| group.checked_add(attribute));
+        let group = |(index, (label, &attribute)): (usize, (u32, &u32))| {
+            let group = label.checked_mul(count).and_then(|group| group.checked_add(attribute));
             group.filter(|_| attribute < count).ok_or(wrong(index, attribute))
         };
         let groups = rows.zip(attributes).enumerate().map(group).collect::<Result<_, _>>()?;
@@ -89,7 +89,7 @@ impl Samples {
     }
 
     fn check(features: &[f32], labels: usize, inputs: usize, targets: usize) -> Result<(), DataError> {
-        let samples = features.len().checked_div(inputs).unwrap_or(0);
+        let samples = features.len() / inputs.max(1);
         let fit = samples.checked_mul(inputs) == Some(features.len());
         if inputs == 0 || targets == 0 || !fit || samples.checked_mul(targets) != Some(labels) {
             return Err(DataError::Lengths { features: features.len(), labels, inputs });
@@ -104,7 +104,7 @@ impl Samples {
     }
 
     /// Copies one part of a shard.
-    pub fn of(shard: &(impl Shard + ?Sized), part: Part) -> Result<Self, DataError> {
+    pub fn of(shard: &(impl Shard + ?Sized), part: DataSplit) -> Result<Self, DataError> {
         let (inputs, len, targets) = (shard.inputs() as usize, shard.len(part), shard.targets());
         let mut features = vec![0.0; inputs * len as usize];
         for (index, row) in (0..len).zip(features.chunks_exact_mut(inputs.max(1))) {
@@ -132,8 +132,9 @@ impl Samples {
         Ok(Self { group_count, ..samples })
     }
 
+    /// Without inputs there are no samples.
     pub fn len(&self) -> usize {
-        self.features.len().checked_div(self.inputs).unwrap_or(0)
+        self.features.len() / self.inputs.max(1)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -183,9 +184,13 @@ impl Samples {
             let missing = DataError::NoSample { index, len: self.len() as u32 };
             let row = self.row(index as usize).ok_or(missing)?;
             chosen.features.extend_from_slice(row);
+            // Targets are labels or numbers, and the other list is empty; so is that of groups where there are none.
             let targets = index as usize * self.targets..(index as usize + 1) * self.targets;
-            chosen.labels.extend_from_slice(self.labels.get(targets.clone()).unwrap_or_default());
-            chosen.values.extend_from_slice(self.values.get(targets).unwrap_or_default());
+            if self.values.is_empty() {
+                chosen.labels.extend_from_slice(&self.labels[targets]);
+            } else {
+                chosen.values.extend_from_slice(&self.values[targets]);
+            }
             chosen.groups.extend(self.groups.get(index as usize));
         }
         Ok(chosen)
@@ -220,10 +225,10 @@ impl VecShard {
         Ok(Self { train, test })
     }
 
-    pub fn part(&self, part: Part) -> &Samples {
+    pub fn part(&self, part: DataSplit) -> &Samples {
         match part {
-            Part::Train => &self.train,
-            Part::Test => &self.test,
+            DataSplit::Train => &self.train,
+            DataSplit::Test => &self.test,
         }
     }
 }
@@ -245,11 +250,11 @@ impl Shard for VecShard {
         self.train.classes().max(self.test.classes())
     }
 
-    fn label(&self, part: Part, index: u32) -> Result<u32, DataError> {
+    fn label(&self, part: DataSplit, index: u32) -> Result<u32, DataError> {
         self.label_at(part, index, 0)
     }
 
-    fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
+    fn sample(&self, part: DataSplit, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
         let missing = DataError::NoSample { index, len: self.len(part) };
         let samples = self.part(part);
         let row = samples.row(index as usize).ok_or(missing)?;
@@ -264,7 +269,7 @@ impl Shard for VecShard {
         self.train.targets.max(self.test.targets) as u32
     }
 
-    fn label_at(&self, part: Part, index: u32, position: u32) -> Result<u32, DataError> {
+    fn label_at(&self, part: DataSplit, index: u32, position: u32) -> Result<u32, DataError> {
         let samples = self.part(part);
         self.place(part, index, position).and_then(|at| {
             let value = samples.values.get(at).map(|&value| value as u32);
@@ -273,7 +278,7 @@ impl Shard for VecShard {
         })
     }
 
-    fn value_at(&self, part: Part, index: u32, position: u32) -> Result<f32, DataError> {
+    fn value_at(&self, part: DataSplit, index: u32, position: u32) -> Result<f32, DataError> {
         let at = self.place(part, index, position)?;
         match self.part(part).values.get(at) {
             Some(&value) => Ok(value),
@@ -281,7 +286,8 @@ impl Shard for VecShard {
         }
     }
 
-    fn group(&self, part: Part, index: u32) -> u32 {
+    /// Samples without an attribute are in group 0.
+    fn group(&self, part: DataSplit, index: u32) -> u32 {
         self.part(part).groups.get(index as usize).copied().unwrap_or(0)
     }
 
@@ -292,7 +298,7 @@ impl Shard for VecShard {
 
 impl VecShard {
     /// Where a target lies.
-    fn place(&self, part: Part, index: u32, position: u32) -> Result<usize, DataError> {
+    fn place(&self, part: DataSplit, index: u32, position: u32) -> Result<usize, DataError> {
         let samples = self.part(part);
         if index as usize >= samples.len() {
             return Err(DataError::NoSample { index, len: self.len(part) });
@@ -314,10 +320,12 @@ mod tests {
         let samples = Samples::new(features, (0..20).collect(), 2).unwrap();
         let shard = samples.split(0.25, 3).unwrap();
         assert_eq!((shard.train_len(), shard.test_len(), shard.classes()), (15, 5, 20));
-        let mut labels: Vec<u32> =
-            [Part::Train, Part::Test].iter().flat_map(|&part| shard.part(part).labels().to_vec()).collect();
+        let mut labels: Vec<u32> = [DataSplit::Train, DataSplit::Test]
+            .iter()
+            .flat_map(|&part| shard.part(part).labels().to_vec())
+            .collect();
         assert_ne!(labels, (0..20).collect::<Vec<_>>());
-        for (part, index) in [(Part::Train, 14), (Part::Test, 4)] {
+        for (part, index) in [(DataSplit::Train, 14), (DataSplit::Test, 4)] {
             let mut row = [0.0; 2];
             let label = shard.sample(part, index, &mut row).unwrap();
             assert_eq!(row, [2.0 * label as f32, 2.0 * label as f32 + 1.0]);
@@ -346,12 +354,12 @@ mod tests {
         let samples = Samples::new(vec![0.0; 4], vec![0, 1, 1, 0], 1).unwrap();
         let grouped = samples.clone().with_attributes(&[2, 0, 2, 2], 3).unwrap();
         let shard = VecShard::new(grouped.clone(), grouped.select(&[1]).unwrap()).unwrap();
-        assert_eq!((0..4).map(|at| shard.group(Part::Train, at)).collect::<Vec<_>>(), [2, 3, 5, 2]);
+        assert_eq!((0..4).map(|at| shard.group(DataSplit::Train, at)).collect::<Vec<_>>(), [2, 3, 5, 2]);
         assert_eq!(shard.summary().groups, [0, 0, 2, 1, 0, 1]);
         // One class only, and all groups are there nevertheless.
         let part = VecShard::new(grouped.select(&[0, 3]).unwrap(), Samples::default()).unwrap();
         assert_eq!(part.summary().groups, [0, 0, 2, 0, 0, 0]);
-        assert_eq!(Samples::of(&part, Part::Train).unwrap(), *part.part(Part::Train));
+        assert_eq!(Samples::of(&part, DataSplit::Train).unwrap(), *part.part(DataSplit::Train));
 
         let wrong = DataError::Attribute { index: 1, attribute: 2, attributes: 2 };
         assert_eq!(samples.clone().with_attributes(&[0, 2, 0, 0], 2), Err(wrong));
@@ -367,15 +375,15 @@ mod tests {
         let tokens = Samples::with_labels(features.clone(), vec![1, 2, 3, 4, 5, 6], 2, 2).unwrap();
         let tokens = tokens.with_groups(vec![7, 8, 9]).unwrap();
         let shard = VecShard::new(tokens.select(&[2, 0]).unwrap(), Samples::default()).unwrap();
-        assert_eq!((shard.train_len(), shard.targets(), shard.group(Part::Train, 0)), (2, 2, 9));
-        assert_eq!(shard.label_at(Part::Train, 0, 1), Ok(6));
-        assert_eq!(shard.value_at(Part::Train, 1, 0), Ok(1.0));
+        assert_eq!((shard.train_len(), shard.targets(), shard.group(DataSplit::Train, 0)), (2, 2, 9));
+        assert_eq!(shard.label_at(DataSplit::Train, 0, 1), Ok(6));
+        assert_eq!(shard.value_at(DataSplit::Train, 1, 0), Ok(1.0));
         let missing = DataError::NoTarget { index: 0, position: 2, targets: 2 };
-        assert_eq!(shard.label_at(Part::Train, 0, 2), Err(missing));
+        assert_eq!(shard.label_at(DataSplit::Train, 0, 2), Err(missing));
         let numbers = Samples::with_values(features.clone(), vec![0.5, -1.0], 3, 1).unwrap();
         let shard = VecShard::new(numbers, Samples::default()).unwrap();
-        assert_eq!(shard.value_at(Part::Train, 1, 0), Ok(-1.0));
-        assert_eq!(Samples::of(&shard, Part::Train).unwrap().values(), [0.5, -1.0]);
+        assert_eq!(shard.value_at(DataSplit::Train, 1, 0), Ok(-1.0));
+        assert_eq!(Samples::of(&shard, DataSplit::Train).unwrap().values(), [0.5, -1.0]);
         assert!(Samples::with_labels(features.clone(), vec![0; 5], 2, 2).is_err());
         assert!(Samples::with_values(features.clone(), vec![0.0, f32::NAN], 3, 1).is_err());
         assert!(Samples::new(features, vec![0; 3], 2).unwrap().with_groups(vec![1]).is_err());

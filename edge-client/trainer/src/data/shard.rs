@@ -4,7 +4,7 @@ use common::message::DataSummary;
 
 /// Which samples: those a device trains on, or those it only evaluates on.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Part {
+pub enum DataSplit {
     Train,
     Test,
 }
@@ -20,9 +20,9 @@ pub trait Shard {
     fn inputs(&self) -> u32;
     /// One more than the largest label.
     fn classes(&self) -> u32;
-    fn label(&self, part: Part, index: u32) -> Result<u32, DataError>;
+    fn label(&self, part: DataSplit, index: u32) -> Result<u32, DataError>;
     /// Writes the features to `out`, which is [`inputs`](Self::inputs) long, and gives the (first) label.
-    fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError>;
+    fn sample(&self, part: DataSplit, index: u32, out: &mut [f32]) -> Result<u32, DataError>;
 
     /// Labels or target numbers per sample: one, or one per token or predicted number.
     fn targets(&self) -> u32 {
@@ -30,7 +30,7 @@ pub trait Shard {
     }
 
     /// The label at a position of a sample.
-    fn label_at(&self, part: Part, index: u32, position: u32) -> Result<u32, DataError> {
+    fn label_at(&self, part: DataSplit, index: u32, position: u32) -> Result<u32, DataError> {
         match position {
             0 => self.label(part, index),
             _ => Err(DataError::NoTarget { index, position, targets: self.targets() }),
@@ -38,13 +38,13 @@ pub trait Shard {
     }
 
     /// The number to predict at a position of a sample; labels are numbers, too.
-    fn value_at(&self, part: Part, index: u32, position: u32) -> Result<f32, DataError> {
+    fn value_at(&self, part: DataSplit, index: u32, position: u32) -> Result<f32, DataError> {
         self.label_at(part, index, position).map(|label| label as f32)
     }
 
     /// Which group a sample belongs to: label x number of attributes + attribute. Groups have weights in a
     /// Brief.
-    fn group(&self, _part: Part, _index: u32) -> u32 {
+    fn group(&self, _part: DataSplit, _index: u32) -> u32 {
         0
     }
 
@@ -53,10 +53,10 @@ pub trait Shard {
         0
     }
 
-    fn len(&self, part: Part) -> u32 {
+    fn len(&self, part: DataSplit) -> u32 {
         match part {
-            Part::Train => self.train_len(),
-            Part::Test => self.test_len(),
+            DataSplit::Train => self.train_len(),
+            DataSplit::Test => self.test_len(),
         }
     }
 
@@ -72,7 +72,7 @@ pub trait Shard {
         // Of more groups than a message holds, nothing is said.
         if summary.groups.resize(self.groups() as usize, 0).is_ok() {
             for index in 0..self.train_len() {
-                let group = self.group(Part::Train, index) as usize;
+                let group = self.group(DataSplit::Train, index) as usize;
                 summary.groups.get_mut(group).into_iter().for_each(|count| *count += 1);
             }
         }

@@ -12,14 +12,14 @@ use super::{
 
 /// A matrix to read: element `(i, j)` lies at `i * strides.0 + j * strides.1`.
 #[derive(Copy, Clone, Debug)]
-pub struct View<'a, T> {
+pub struct MatrixView<'a, T> {
     pub data: &'a [T],
     pub rows: usize,
     pub columns: usize,
     pub strides: (usize, usize),
 }
 
-impl<'a, T> View<'a, T> {
+impl<'a, T> MatrixView<'a, T> {
     /// Row after row, without gaps.
     pub fn new(data: &'a [T], rows: usize, columns: usize) -> Self {
         Self::strided(data, rows, columns, columns)
@@ -44,14 +44,14 @@ impl<'a, T> View<'a, T> {
 
 /// A matrix to write, rows `stride` apart.
 #[derive(Debug)]
-pub struct ViewMut<'a, T> {
+pub struct MatrixViewMut<'a, T> {
     pub data: &'a mut [T],
     pub rows: usize,
     pub columns: usize,
     pub stride: usize,
 }
 
-impl<'a, T> ViewMut<'a, T> {
+impl<'a, T> MatrixViewMut<'a, T> {
     pub fn new(data: &'a mut [T], rows: usize, columns: usize) -> Self {
         Self::strided(data, rows, columns, columns)
     }
@@ -77,7 +77,7 @@ fn holds(len: usize, rows: usize, columns: usize, strides: (usize, usize)) -> bo
 
 /// What becomes of a product.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub enum Store<T> {
+pub enum GemmWrite<T> {
     /// `c = a b`.
     Replace,
     /// `c = c + factor * (a b)`.
@@ -89,7 +89,13 @@ pub enum Store<T> {
 /// The three parts of a convolution all add to what is there: the caller has put the bias, zeros or an
 /// earlier gradient in place. `x`, `y` and their gradients are `[samples][channels][height][width]`.
 pub trait Backend<T> {
-    fn gemm(&mut self, a: View<'_, T>, b: View<'_, T>, store: Store<T>, c: ViewMut<'_, T>);
+    fn gemm(
+        &mut self,
+        a: MatrixView<'_, T>,
+        b: MatrixView<'_, T>,
+        store: GemmWrite<T>,
+        c: MatrixViewMut<'_, T>,
+    );
 
     /// `y += W * x`.
     fn conv(&mut self, conv: &Conv, samples: usize, x: &[T], w: &[T], y: &mut [T]);

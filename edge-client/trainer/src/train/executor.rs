@@ -13,8 +13,9 @@ use common::{
 };
 
 use super::{
-    Backend, Descent, Float, Tally, TrainError, Truth,
+    Backend, Descent, Float, LossTally, TrainError, Truth,
     loss::{self, robust},
+    part::{disjoint, part},
 };
 
 mod back;
@@ -37,7 +38,7 @@ fn convolves() -> Result<(), TrainError> {
 
 /// What a pass over the nodes is for.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub enum Mode {
+pub enum PassMode {
     /// Drops what `seed` and `step` say; batch normalisation looks at the batch.
     Train { seed: u64, step: u32 },
     /// Batch normalisation looks at the batch and adds what it sees to its statistics with this weight.
@@ -48,7 +49,7 @@ pub enum Mode {
 
 /// Where parameter gradients go.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub enum Target<T> {
+pub enum GradTarget<T> {
     /// Into the Plan's gradient segment, replacing what is there.
     Grads,
     /// Added to the Plan's gradient segment.
@@ -64,7 +65,7 @@ pub fn forward<T: Float>(
     plan: Plan<'_>,
     arena: &mut [T],
     rows: usize,
-    mode: Mode,
+    mode: PassMode,
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
     check(plan, arena.len(), rows)?;
@@ -80,10 +81,10 @@ pub fn score<T: Float>(
     arena: &[T],
     rows: usize,
     truth: &(impl Truth + ?Sized),
-) -> Result<Tally, TrainError> {
+) -> Result<LossTally, TrainError> {
     check(plan, arena.len(), rows)?;
     let logits = span(plan.info().logits, outputs(plan, rows));
-    Ok(loss::score(plan.info(), arena.get(logits).unwrap_or_default(), truth)?)
+    Ok(loss::score(plan.info(), part(arena, logits), truth)?)
 }
 
 /// Like [`score`] for one row.
@@ -92,12 +93,12 @@ pub(super) fn score_row<T: Float>(
     arena: &[T],
     row: usize,
     truth: &(impl Truth + ?Sized),
-) -> Result<Tally, TrainError> {
+) -> Result<LossTally, TrainError> {
     check(plan, arena.len(), row.saturating_add(1))?;
     let logits = plan.info().logits as usize;
     let logits = logits + outputs(plan, row)..logits + outputs(plan, row + 1);
-    let mut tally = Tally::default();
-    loss::score_row(plan.info(), row, arena.get(logits).unwrap_or_default(), truth, &mut tally)?;
+    let mut tally = LossTally::default();
+    loss::score_row(plan.info(), row, part(arena, logits), truth, &mut tally)?;
     Ok(tally)
 }
 
@@ -111,7 +112,7 @@ pub fn loss_and_gradient<T: Float>(
     rows: usize,
     targets: u32,
     truth: &(impl Truth + ?Sized),
-) -> Result<Tally, TrainError> {
+) -> Result<LossTally, TrainError> {
     let gradient = gradient_of_logits(plan, arena, rows)?;
     let scale = T::ONE / T::from_f64(targets.max(1).into());
     Ok(loss::gradient(plan.info(), gradient, scale, truth)?)
@@ -126,9 +127,9 @@ pub fn robust_score<T: Float>(
     terms: &SelfRegular,
     mix: f64,
     truth: &(impl Truth + ?Sized),
-) -> Result<Tally, TrainError> {
+) -> Result<LossTally, TrainError> {
     check(plan, arena.len(), rows)?;
-    let logits = arena.get(span(plan.info().logits, outputs(plan, rows))).unwrap_or_default();
+    let logits = part(arena, span(plan.info().logits, outputs(plan, rows)));
     let (clean, noisy) = logits.split_at(logits.len() / 2);
     let classes = classes(plan)?;
     Ok(robust::score(plan.info(), classes, terms, mix, clean, noisy, truth)?)
@@ -142,7 +143,7 @@ pub fn robust_gradient<T: Float>(
     targets: u32,
     (terms, mix): (&SelfRegular, f64),
     truth: &(impl Truth + ?Sized),
-) -> Result<Tally, TrainError> {
+) -> Result<LossTally, TrainError> {
     let classes = classes(plan)?;
     let gradient = gradient_of_logits(plan, arena, rows)?;
     let (clean, noisy) = gradient.split_at_mut(gradient.len() / 2);
@@ -157,8 +158,8 @@ pub(super) fn scale_gradient<T: Float>(
     rows: usize,
     factor: T,
 ) -> Result<(), TrainError> {
-    let gradient = gradient_range(plan, rows)?;
-    arena.get_mut(gradient).unwrap_or_default().iter_mut().for_each(|value| *value *= factor);
+    let [gradient] = disjoint(arena, [gradient_range(plan, rows)?])?;
+    gradient.iter_mut().for_each(|value| *value *= factor);
     Ok(())
 }
 
@@ -167,23 +168,23 @@ pub fn backward<T: Float>(
     plan: Plan<'_>,
     arena: &mut [T],
     rows: usize,
-    mode: Mode,
-    target: Target<T>,
+    mode: PassMode,
+    target: GradTarget<T>,
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
     check(plan, arena.len(), rows)?;
     let grads = plan.info().segments.grads;
     let missing = TrainError::Segment { what: "gradients", segment: "gradient" };
     match target {
-        Target::Grads => {
-            let grads = span(grads.ok_or(missing)?, plan.trained());
-            arena.get_mut(grads).unwrap_or_default().fill(T::ZERO);
+        GradTarget::Grads => {
+            let [grads] = disjoint(arena, [span(grads.ok_or(missing)?, plan.trained())])?;
+            grads.fill(T::ZERO);
         }
-        Target::MoreGrads => {
+        GradTarget::MoreGrads => {
             grads.ok_or(missing)?;
         }
-        Target::Weights(_) if shares_parameters(plan) => return Err(TrainError::SharedParameters),
-        Target::Weights(_) => {}
+        GradTarget::Weights(_) if shares_parameters(plan) => return Err(TrainError::SharedParameters),
+        GradTarget::Weights(_) => {}
     }
     for (node, pass) in plan.backward() {
         match pass {
@@ -228,7 +229,8 @@ fn gradient_of_logits<'a, T: Float>(
     if gradient != logits {
         arena.copy_within(logits, gradient.start);
     }
-    Ok(arena.get_mut(gradient).unwrap_or_default())
+    let [gradient] = disjoint(arena, [gradient])?;
+    Ok(gradient)
 }
 
 fn gradient_range(plan: Plan<'_>, rows: usize) -> Result<Range<usize>, TrainError> {
@@ -280,11 +282,4 @@ fn stretch((at, len): (u32, u64)) -> Range<usize> {
 fn parameters(node: &Node, base: u32) -> [Range<usize>; 3] {
     let part = |(at, len): (u32, u64)| stretch((base.saturating_add(at), len));
     node.op.parameters().map(|stretch| stretch.map_or(0..0, part))
-}
-
-fn disjoint<T, const N: usize>(
-    arena: &mut [T],
-    ranges: [Range<usize>; N],
-) -> Result<[&mut [T]; N], TrainError> {
-    arena.get_disjoint_mut(ranges).map_err(|_| TrainError::Overlap)
 }

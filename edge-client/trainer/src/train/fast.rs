@@ -7,7 +7,7 @@
 
 use common::plan::Conv;
 
-use super::{Backend, Store, View, ViewMut};
+use super::{Backend, GemmWrite, MatrixView, MatrixViewMut};
 
 mod columns;
 #[cfg(target_arch = "x86_64")]
@@ -19,7 +19,7 @@ pub struct Fast<T = f32> {
     columns: Vec<T>,
     panel: Vec<T>,
     wide: bool,
-    record: Option<Vec<Product>>,
+    record: Option<Vec<MatrixProduct>>,
 }
 
 impl<T> Default for Fast<T> {
@@ -53,14 +53,14 @@ impl<T> Fast<T> {
     }
 
     /// The products since [`start_record`](Self::start_record), and no more notes.
-    pub fn take_record(&mut self) -> Vec<Product> {
+    pub fn take_record(&mut self) -> Vec<MatrixProduct> {
         self.record.take().unwrap_or_default()
     }
 }
 
 /// One matrix product: `c[m][n] = a[m][k] b[k][n]`, or added to `c`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Product {
+pub struct MatrixProduct {
     /// m, k, n.
     pub sizes: [usize; 3],
     /// Addresses of a, b, c.
@@ -75,10 +75,10 @@ macro_rules! fast {
         impl Backend<$float> for Fast<$float> {
             fn gemm(
                 &mut self,
-                a: View<'_, $float>,
-                b: View<'_, $float>,
-                store: Store<$float>,
-                mut c: ViewMut<'_, $float>,
+                a: MatrixView<'_, $float>,
+                b: MatrixView<'_, $float>,
+                store: GemmWrite<$float>,
+                mut c: MatrixViewMut<'_, $float>,
             ) {
                 let [m, k, n] = [a.rows, a.columns, b.columns];
                 let fit = b.rows == k && c.rows == m && c.columns == n;
@@ -89,15 +89,20 @@ macro_rules! fast {
                 if let Some(record) = &mut self.record {
                     let at = [a.data.as_ptr() as usize, b.data.as_ptr() as usize, c.data.as_ptr() as usize];
                     let strides = [a.strides, b.strides, (c.stride, 1)];
-                    record.push(Product { sizes: [m, k, n], at, strides, add: store != Store::Replace });
+                    record.push(MatrixProduct {
+                        sizes: [m, k, n],
+                        at,
+                        strides,
+                        add: store != GemmWrite::Replace,
+                    });
                 }
                 // SAFETY: the views were checked, and `wide` says what the processor has.
                 if self.wide && unsafe { $wide(a, b, store, &mut c, &mut self.panel) } {
                     return;
                 }
                 let (alpha, beta) = match store {
-                    Store::Replace => (1.0, 0.0),
-                    Store::Add(factor) => (factor, 1.0),
+                    GemmWrite::Replace => (1.0, 0.0),
+                    GemmWrite::Add(factor) => (factor, 1.0),
                 };
                 let ((rsa, csa), (rsb, csb)) = (a.strides, b.strides);
                 // SAFETY: the assertion above bounds every element the kernel addresses, with all
@@ -160,10 +165,10 @@ fast!(f64, matrixmultiply::dgemm, no_product);
 /// As for [`wide::gemm`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn wide_product(
-    a: View<'_, f32>,
-    b: View<'_, f32>,
-    store: Store<f32>,
-    c: &mut ViewMut<'_, f32>,
+    a: MatrixView<'_, f32>,
+    b: MatrixView<'_, f32>,
+    store: GemmWrite<f32>,
+    c: &mut MatrixViewMut<'_, f32>,
     panel: &mut Vec<f32>,
 ) -> bool {
     // SAFETY: the caller's word.
@@ -176,10 +181,10 @@ use no_product as wide_product;
 
 /// Nothing was computed.
 unsafe fn no_product<T>(
-    _: View<'_, T>,
-    _: View<'_, T>,
-    _: Store<T>,
-    _: &mut ViewMut<'_, T>,
+    _: MatrixView<'_, T>,
+    _: MatrixView<'_, T>,
+    _: GemmWrite<T>,
+    _: &mut MatrixViewMut<'_, T>,
     _: &mut Vec<T>,
 ) -> bool {
     false

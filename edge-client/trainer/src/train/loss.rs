@@ -5,7 +5,7 @@
 
 use common::plan::{Loss, PlanInfo};
 
-use super::Float;
+use super::{Float, part::value};
 use crate::data::DataError;
 
 mod regress;
@@ -28,19 +28,19 @@ pub trait Truth {
 
 /// Classes in memory, `per_row` for every row.
 #[derive(Copy, Clone, Debug)]
-pub struct Labels<'a> {
+pub struct TargetLabels<'a> {
     pub labels: &'a [u32],
     pub per_row: usize,
 }
 
 /// Numbers in memory, `per_row` for every row.
 #[derive(Copy, Clone, Debug)]
-pub struct Values<'a> {
+pub struct TargetValues<'a> {
     pub values: &'a [f32],
     pub per_row: usize,
 }
 
-impl Truth for Labels<'_> {
+impl Truth for TargetLabels<'_> {
     fn class(&self, row: usize, position: usize) -> Result<u32, DataError> {
         look_up(self.labels, self.per_row, row, position)
     }
@@ -50,7 +50,7 @@ impl Truth for Labels<'_> {
     }
 }
 
-impl Truth for Values<'_> {
+impl Truth for TargetValues<'_> {
     fn class(&self, row: usize, position: usize) -> Result<u32, DataError> {
         let value = self.value(row, position)?;
         let wrong = DataError::Label { index: row as u32, label: u32::MAX, classes: 0 };
@@ -72,9 +72,9 @@ fn look_up<T: Copy>(values: &[T], per_row: usize, row: usize, position: usize) -
 
 /// Losses and hits over some samples.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
-pub struct Tally {
+pub struct LossTally {
     pub samples: u32,
-    /// Labels or target numbers; one per sample in plain classification.
+    /// TargetLabels or target numbers; one per sample in plain classification.
     pub targets: u32,
     /// Targets that were hit.
     pub correct: u32,
@@ -82,7 +82,7 @@ pub struct Tally {
     pub loss: f64,
 }
 
-impl Tally {
+impl LossTally {
     pub fn mean_loss(&self) -> f64 {
         if self.targets == 0 { 0.0 } else { self.loss / f64::from(self.targets) }
     }
@@ -105,8 +105,8 @@ pub(super) fn score<T: Float>(
     info: &PlanInfo,
     outputs: &[T],
     truth: &(impl Truth + ?Sized),
-) -> Result<Tally, DataError> {
-    let mut tally = Tally::default();
+) -> Result<LossTally, DataError> {
+    let mut tally = LossTally::default();
     for (row, outputs) in outputs.chunks_exact((info.outputs as usize).max(1)).enumerate() {
         score_row(info, row, outputs, truth, &mut tally)?;
     }
@@ -119,14 +119,14 @@ pub(super) fn score_row<T: Float>(
     row: usize,
     outputs: &[T],
     truth: &(impl Truth + ?Sized),
-    tally: &mut Tally,
+    tally: &mut LossTally,
 ) -> Result<(), DataError> {
     tally.samples += 1;
     for (position, outputs) in outputs.chunks_exact(per_target(info)).enumerate() {
         let (loss, correct) = match info.loss {
             Loss::Softmax { classes } => softmax::score(outputs, label(truth, row, position, classes)?),
-            Loss::Sigmoid => regress::sigmoid(first(outputs), target(truth, row, position)?),
-            Loss::Squared => regress::squared(first(outputs), target(truth, row, position)?),
+            Loss::Sigmoid => regress::sigmoid(value(outputs, 0), target(truth, row, position)?),
+            Loss::Squared => regress::squared(value(outputs, 0), target(truth, row, position)?),
         };
         tally.add(loss, correct);
     }
@@ -139,8 +139,8 @@ pub(super) fn gradient<T: Float>(
     outputs: &mut [T],
     scale: T,
     truth: &(impl Truth + ?Sized),
-) -> Result<Tally, DataError> {
-    let mut tally = Tally::default();
+) -> Result<LossTally, DataError> {
+    let mut tally = LossTally::default();
     for (row, outputs) in outputs.chunks_exact_mut((info.outputs as usize).max(1)).enumerate() {
         tally.samples += 1;
         let weight = truth.weight(row)?;
@@ -152,13 +152,13 @@ pub(super) fn gradient<T: Float>(
                 }
                 Loss::Sigmoid => {
                     let wanted = target(truth, row, position)?;
-                    let result = regress::sigmoid(first(outputs), wanted);
+                    let result = regress::sigmoid(value(outputs, 0), wanted);
                     regress::sigmoid_gradient(outputs, wanted, scale);
                     result
                 }
                 Loss::Squared => {
                     let wanted = target(truth, row, position)?;
-                    let result = regress::squared(first(outputs), wanted);
+                    let result = regress::squared(value(outputs, 0), wanted);
                     regress::squared_gradient(outputs, wanted, scale);
                     result
                 }
@@ -191,10 +191,6 @@ fn target<T: Float>(truth: &(impl Truth + ?Sized), row: usize, position: usize) 
     let value = truth.value(row, position)?;
     let wrong = DataError::NonFinite { index: row, feature: position };
     if value.is_finite() { Ok(T::from_f32(value)) } else { Err(wrong) }
-}
-
-fn first<T: Float>(outputs: &[T]) -> T {
-    outputs.first().copied().unwrap_or_default()
 }
 
 /// `f64::min` would turn NaN into the cap.

@@ -20,6 +20,7 @@ mod float;
 mod loss;
 mod op;
 mod optimizer;
+mod part;
 mod portable;
 #[cfg(test)]
 #[cfg(feature = "host")]
@@ -30,15 +31,15 @@ mod test_plan;
 mod tests;
 mod trainer;
 
-pub use backend::{Backend, Store, View, ViewMut};
+pub use backend::{Backend, GemmWrite, MatrixView, MatrixViewMut};
 pub use error::TrainError;
 pub use executor::{
-    FULL, Mode, Target, backward, forward, loss_and_gradient, robust_gradient, robust_score, score,
+    FULL, GradTarget, PassMode, backward, forward, loss_and_gradient, robust_gradient, robust_score, score,
 };
 #[cfg(feature = "host")]
-pub use fast::{Fast, Product};
+pub use fast::{Fast, MatrixProduct};
 pub use float::Float;
-pub use loss::{LOSS_CAP, Labels, Tally, Truth, Values};
+pub use loss::{LOSS_CAP, LossTally, TargetLabels, TargetValues, Truth};
 pub use optimizer::{Descent, apply};
 pub use portable::{Arithmetic, Fused, Plain, Portable};
-pub use trainer::{Charge, Flat, HELD_EVERY, Own, Progress, Work, finish_update};
+pub use trainer::{Charge, Plateau, PrivateState, VALIDATION_EVERY, Work, WorkProgress, finish_update};

@@ -12,11 +12,11 @@
 use core::ops::Range;
 
 use common::{
-    brief::{Brief, Optimizer},
+    brief::{Brief, Objective, Optimizer},
     plan::Plan,
 };
 
-use super::{Float, TrainError, executor::full};
+use super::{Float, TrainError, executor::full, part::disjoint};
 
 /// Plain SGD with what may be part of it when gradients are applied as soon as they are known.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -44,18 +44,19 @@ impl<T: Float> Descent<T> {
         &self,
         arena: &mut [T],
         weights: Range<usize>,
-        anchor: Range<usize>,
+        anchor: Option<Range<usize>>,
     ) -> Result<(), TrainError> {
         if (self.prox == T::ZERO && self.decay == T::ZERO) || weights.is_empty() {
             return Ok(());
         }
         if self.prox == T::ZERO {
-            for weight in arena.get_mut(weights).unwrap_or_default() {
+            let [weights] = disjoint(arena, [weights])?;
+            for weight in weights {
                 *weight -= self.lr * (self.decay * *weight);
             }
             return Ok(());
         }
-        let [weights, anchor] = arena.get_disjoint_mut([weights, anchor]).map_err(|_| TrainError::Overlap)?;
+        let [weights, anchor] = disjoint(arena, [weights, anchor.ok_or(TrainError::InferenceOnly)?])?;
         for (weight, &anchor) in weights.iter_mut().zip(&*anchor) {
             *weight -= self.lr * (self.prox * (*weight - anchor) + self.decay * *weight);
         }
@@ -77,7 +78,7 @@ pub fn apply<T: Float>(
     let segments = plan.info().segments;
     let missing = |segment| TrainError::Segment { what: "this optimiser", segment };
     let grads = segment(segments.grads.ok_or(missing("gradient"))?);
-    let anchor = segments.anchor.map_or(0..0, segment);
+    let anchor = segments.anchor.map(segment);
     if let Some(descent) = Descent::of(brief) {
         descent.pull(arena, trained.clone(), anchor)?;
         let [weights, grads] = disjoint(arena, [trained, grads])?;
@@ -88,14 +89,17 @@ pub fn apply<T: Float>(
         return Ok(());
     }
     full()?;
-    let guide = segments.guide.map_or(0..0, segment);
+    let Objective { prox, align, .. } = brief.objective;
+    let anchor = if prox == 0.0 { 0..0 } else { anchor.ok_or(missing("anchor"))? };
+    let guide = if align == 0.0 { 0..0 } else { segment(segments.guide.ok_or(missing("guide"))?) };
     let [weights, anchor, gradient, guide] =
         disjoint(arena, [trained.clone(), anchor, grads.clone(), guide])?;
     shape(brief, factor, weights, anchor, gradient, guide);
     let first = segments.moment1.map(segment);
     match brief.optimizer {
         Optimizer::Sgd { momentum, nesterov, decay } => {
-            let [weights, grads, moment] = disjoint(arena, [trained, grads, first.unwrap_or(0..0)])?;
+            let moment = if momentum == 0.0 { 0..0 } else { first.ok_or(missing("first moment"))? };
+            let [weights, grads, moment] = disjoint(arena, [trained, grads, moment])?;
             let [lr, momentum, decay] = [brief.lr, momentum, decay].map(T::from_f32);
             sgd(lr, momentum, nesterov, decay, weights, grads, moment);
         }
@@ -133,7 +137,7 @@ fn shape<T: Float>(brief: &Brief, factor: T, weights: &[T], anchor: &[T], grads:
     }
 }
 
-/// An empty `moment` means no momentum.
+/// `moment` is read where there is momentum.
 fn sgd<T: Float>(
     lr: T,
     momentum: T,
@@ -143,7 +147,7 @@ fn sgd<T: Float>(
     grads: &[T],
     moment: &mut [T],
 ) {
-    if moment.is_empty() || momentum == T::ZERO {
+    if momentum == T::ZERO {
         for (weight, &grad) in weights.iter_mut().zip(grads) {
             *weight -= lr * (grad + decay * *weight);
         }
@@ -177,11 +181,4 @@ fn adam<T: Float>(
         *second = beta2 * *second + (T::ONE - beta2) * (grad * grad);
         *weight -= rate * *first / (second.sqrt() * root + epsilon);
     }
-}
-
-fn disjoint<T, const N: usize>(
-    arena: &mut [T],
-    ranges: [Range<usize>; N],
-) -> Result<[&mut [T]; N], TrainError> {
-    arena.get_disjoint_mut(ranges).map_err(|_| TrainError::Overlap)
 }

@@ -12,7 +12,10 @@ use core::marker::PhantomData;
 
 use common::plan::Conv;
 
-use super::{Backend, Float, Store, View, ViewMut};
+use super::{
+    Backend, Float, GemmWrite, MatrixView, MatrixViewMut,
+    part::{part, tail, value},
+};
 
 mod direct;
 
@@ -65,15 +68,21 @@ impl Portable<Fused> {
 }
 
 impl<A: Arithmetic, T: Float> Backend<T> for Portable<A> {
-    fn gemm(&mut self, a: View<'_, T>, b: View<'_, T>, store: Store<T>, c: ViewMut<'_, T>) {
+    fn gemm(
+        &mut self,
+        a: MatrixView<'_, T>,
+        b: MatrixView<'_, T>,
+        store: GemmWrite<T>,
+        c: MatrixViewMut<'_, T>,
+    ) {
         let (inner, columns) = (a.columns.min(b.rows), c.columns.min(b.columns));
         let rows = a.rows.min(c.rows);
-        let b = View { rows: inner, columns, ..b };
+        let b = MatrixView { rows: inner, columns, ..b };
         let mut row = 0;
         while row < rows {
             let pair = row + 1 < rows && b.strides.1 == 1;
             let step = if pair { 2 } else { 1 };
-            let from = |row: usize| a.data.get(row.saturating_mul(a.strides.0)..).unwrap_or_default();
+            let from = |row: usize| tail(a.data, row.saturating_mul(a.strides.0));
             let start = row.saturating_mul(c.stride);
             let Some(out) = c.data.get_mut(start..) else { return };
             if pair {
@@ -101,17 +110,17 @@ impl<A: Arithmetic, T: Float> Backend<T> for Portable<A> {
     }
 }
 
-pub(super) use direct::Shape;
+pub(super) use direct::ConvShape;
 #[cfg(feature = "host")]
 pub(super) use direct::{
     forward as direct_forward, input_grad as direct_input_grad, weight_grad as direct_weight_grad,
 };
 
 #[inline(always)]
-fn put<T: Float>(place: &mut T, sum: T, store: Store<T>) {
+fn put<T: Float>(place: &mut T, sum: T, store: GemmWrite<T>) {
     match store {
-        Store::Replace => *place = sum,
-        Store::Add(factor) => *place += factor * sum,
+        GemmWrite::Replace => *place = sum,
+        GemmWrite::Add(factor) => *place += factor * sum,
     }
 }
 
@@ -120,8 +129,8 @@ fn put<T: Float>(place: &mut T, sum: T, store: Store<T>) {
 fn lanes<A: Arithmetic, T: Float, const R: usize>(
     a: [&[T]; R],
     step: usize,
-    b: View<'_, T>,
-    store: Store<T>,
+    b: MatrixView<'_, T>,
+    store: GemmWrite<T>,
     mut c: [&mut [T]; R],
 ) {
     let mut at = 0;
@@ -132,7 +141,7 @@ fn lanes<A: Arithmetic, T: Float, const R: usize>(
                 break;
             };
             for (sums, a) in sums.iter_mut().zip(&a) {
-                let factor = a.get(k * step).copied().unwrap_or_default();
+                let factor = value(a, k * step);
                 for (sum, &value) in sums.iter_mut().zip(row) {
                     *sum = A::accumulate(*sum, factor, value);
                 }
@@ -159,16 +168,22 @@ fn lanes<A: Arithmetic, T: Float, const R: usize>(
 
 /// One row times a matrix whose columns are strided: four chains hide the latency of one.
 #[inline(always)]
-fn columns_of<A: Arithmetic, T: Float>(a: &[T], step: usize, b: View<'_, T>, store: Store<T>, c: &mut [T]) {
-    let column = |at: usize| b.data.get(at * b.strides.1..).unwrap_or_default();
+fn columns_of<A: Arithmetic, T: Float>(
+    a: &[T],
+    step: usize,
+    b: MatrixView<'_, T>,
+    store: GemmWrite<T>,
+    c: &mut [T],
+) {
+    let column = |at: usize| tail(b.data, at * b.strides.1);
     let (step, down) = (step.max(1), b.strides.0.max(1));
     let mut at = 0;
     while at + DOTS <= b.columns {
         let columns: [&[T]; DOTS] = core::array::from_fn(|dot| column(at + dot));
         let mut sums = [T::ZERO; DOTS];
         if step == 1 && down == 1 {
-            let columns = columns.map(|column| column.get(..b.rows).unwrap_or_default());
-            let a = a.get(..b.rows).unwrap_or_default();
+            let columns = columns.map(|column| part(column, 0..b.rows));
+            let a = part(a, 0..b.rows);
             let [p, q, r, s] = columns;
             for ((((&a, &p), &q), &r), &s) in a.iter().zip(p).zip(q).zip(r).zip(s) {
                 sums[0] = A::accumulate(sums[0], a, p);

@@ -4,8 +4,8 @@
 
 use common::{
     plan::{
-        Activation, Conv, Grad, Gru, Loss, Node, Norm, Op, Plan, PlanInfo, Pool, PoolKind, Port, Segments,
-        Step, Window,
+        Activation, BackwardStep, Conv, Grad, Gru, Loss, Node, Norm, Op, Operand, Plan, PlanInfo, Pool,
+        PoolKind, Segments, Window,
     },
     rng::Rng,
 };
@@ -37,7 +37,7 @@ pub const PLAIN: Options = Options {
 pub struct TestPlan {
     pub info: PlanInfo,
     pub nodes: Vec<Node>,
-    pub schedule: Vec<Step>,
+    pub schedule: Vec<BackwardStep>,
 }
 
 /// A value of the graph; the input is the first.
@@ -190,7 +190,7 @@ impl Builder {
         for (number, (op, x, second)) in self.nodes.iter().enumerate().rev() {
             let mut port = |value: Value| {
                 let add = core::mem::replace(&mut written[value.0], true);
-                Port { at: at[value.0], grad: grad[value.0].map(|at| Grad { at, add }) }
+                Operand { at: at[value.0], grad: grad[value.0].map(|at| Grad { at, add }) }
             };
             let second = second.map(&mut port);
             nodes.push(Node {

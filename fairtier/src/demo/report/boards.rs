@@ -1,18 +1,17 @@
 //! The comparison of a fleet with boards in it: the demo's page with what each board has and used.
 
 use serde::Serialize;
-
-use super::{
-    html::page,
-    markup::{Element, el},
+use sim::{
     number,
-    table::table,
+    report::markup::{Element, el},
 };
+
+use super::{html::page, table::table};
 use crate::demo::DemoResult;
 
 /// One board of the fleet. What nobody measured is absent.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct BoardLine {
+pub struct BoardUsage {
     pub device: String,
     pub board: String,
     pub core: String,
@@ -51,7 +50,7 @@ const COLUMNS: [&str; 12] = [
 const NOTE: &str = "Instructions: one SGD step of batch 16 from gathered batch to updated weights, QEMU -icount shift=0, on the \
      model beside it; an instruction count is not a cycle count. Bytes and time are those of the serial line, over both runs.";
 
-impl BoardLine {
+impl BoardUsage {
     fn cells(&self) -> [String; 12] {
         let some = |value: Option<u64>| value.map_or_else(|| "–".into(), |value| value.to_string());
         let steps = match (&self.model, self.instructions) {
@@ -76,7 +75,7 @@ impl BoardLine {
 }
 
 /// A complete HTML document.
-pub fn bench_html(result: &DemoResult, boards: &[BoardLine]) -> String {
+pub fn boards_html(result: &DemoResult, boards: &[BoardUsage]) -> String {
     page(
         result,
         "FairTier: boards and Linux clients in one fleet",
@@ -85,7 +84,7 @@ pub fn bench_html(result: &DemoResult, boards: &[BoardLine]) -> String {
     )
 }
 
-fn board_section(result: &DemoResult, boards: &[BoardLine]) -> Element {
+fn board_section(result: &DemoResult, boards: &[BoardUsage]) -> Element {
     let row = |cells: &[String]| el("tr").all(cells.iter().map(|cell| el("td").text(cell)));
     let table = el("table")
         .with(el("thead").with(el("tr").all(COLUMNS.map(|name| el("th").set("scope", "col").text(name)))))
@@ -105,7 +104,7 @@ fn board_section(result: &DemoResult, boards: &[BoardLine]) -> Element {
 }
 
 /// The same as Markdown.
-pub fn bench_markdown(result: &DemoResult, boards: &[BoardLine]) -> String {
+pub fn boards_markdown(result: &DemoResult, boards: &[BoardUsage]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let mut text = format!("# Boards and Linux clients in one fleet\n\n```\n{}```\n\n", table(result));
     text += &line(&COLUMNS.map(String::from));
@@ -123,7 +122,7 @@ mod tests {
 
     #[test]
     fn page_and_text_show_every_board() {
-        let board = BoardLine {
+        let board = BoardUsage {
             device: "t0-00".into(),
             board: "mps2-an386".into(),
             core: "Cortex-M4F".into(),
@@ -139,8 +138,8 @@ mod tests {
             seconds: 7.25,
         };
         for text in [
-            bench_html(&TINY, std::slice::from_ref(&board)),
-            bench_markdown(&TINY, std::slice::from_ref(&board)),
+            boards_html(&TINY, std::slice::from_ref(&board)),
+            boards_markdown(&TINY, std::slice::from_ref(&board)),
         ] {
             for part in ["mps2-an386", "159240 (64-32-10)", "12345", "6789", "7.2", "–", "not a cycle count"]
             {

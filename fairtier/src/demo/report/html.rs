@@ -1,12 +1,18 @@
 //! The report as one page that needs nothing but a browser: no network, no script.
 
-use super::{
-    PLOT_STYLE, STYLE,
-    markup::{Element, el},
-    number, plot,
-    rows::{self, COLUMNS, Group},
+use sim::{
+    number,
+    report::{
+        PLOT_STYLE, STYLE,
+        markup::{Element, el},
+    },
 };
-use crate::demo::{Change, DemoResult, Setup, StrategyRun, change};
+
+use super::{
+    plot,
+    rows::{self, COLUMNS, ComparedGroup},
+};
+use crate::demo::{BaselineChange, DemoResult, Setup, StrategyRun, change};
 
 /// A complete HTML document.
 pub fn html(result: &DemoResult) -> String {
@@ -51,7 +57,7 @@ fn header(result: &DemoResult) -> Element {
 }
 
 /// The result in words, whichever way it went.
-fn verdict(change: &Change) -> String {
+fn verdict(change: &BaselineChange) -> String {
     let moved = |what: &str, by: f64| match number::change(by) {
         same if same.starts_with('±') => format!("{what} is the same"),
         by if by.starts_with('−') => format!("{what} is {} lower", by.trim_start_matches('−')),
@@ -181,7 +187,7 @@ fn comparison(result: &DemoResult) -> Element {
         .with(el("div").class("scroll").set("tabindex", 0).set("role", "region").set("aria-label", "All figures").with(table))
 }
 
-fn body(result: &DemoResult, group: &Group) -> Element {
+fn body(result: &DemoResult, group: &ComparedGroup) -> Element {
     let extra = group.lines.len().saturating_sub(1);
     let mut name = Some(
         el("th")
@@ -211,7 +217,7 @@ fn body(result: &DemoResult, group: &Group) -> Element {
     el("tbody").class(if group.name == "All" { "total" } else { "tier" }).all(rows)
 }
 
-fn split(result: &DemoResult, single: &rows::Single) -> Element {
+fn split(result: &DemoResult, single: &rows::FleetFigure) -> Element {
     let Some((&base, others)) = single.values.split_first() else { return el("tbody") };
     let name = el("th").set("scope", "rowgroup").set("rowspan", single.values.len() + others.len());
     let mut name = Some(name.text(single.name));
@@ -261,7 +267,7 @@ fn setup(result: &DemoResult) -> Element {
             "Optical Recognition of Handwritten Digits (8x8 pixels, {classes} classes): {train_samples} samples to train on, {test_samples} held out by the devices; \
              every tier has all classes alike, every device only some"
         )))
-        .all(line("Model", format!("{model}, {} parameters in full", tiers.first().map_or(0, |tier| tier.parameters))))
+        .all(line("Model", format!("{model}, {} parameters in full", tiers[0].parameters)))
         .all(line("Training", format!(
             "{rounds} rounds of {} epoch(s), batches of {}, learning rate {} times {} per round; everybody in every round",
             training.epochs, training.batch, training.lr, training.lr_decay
@@ -275,7 +281,7 @@ fn setup(result: &DemoResult) -> Element {
         .map_or_else(String::new, |run| serde_json::Value::from(run.params.clone()).to_string());
     let command = format!(
         "cargo run --release -- demo --rounds {rounds} --seed {seed} --devices-per-tier {} --strategy-params '{fair}'",
-        tiers.first().map_or(0, |tier| tier.devices)
+        tiers[0].devices
     );
     el("section")
         .set("aria-labelledby", "setup")

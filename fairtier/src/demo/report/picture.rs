@@ -1,11 +1,11 @@
 //! The main comparison as one SVG file, for a README: the devices' losses under a headline.
 
-use super::{
-    PICTURE_STYLE, PLOT_STYLE,
-    markup::el,
+use sim::{
     number,
-    plot::{self, Place, Spacing},
+    report::{PICTURE_STYLE, PLOT_STYLE, markup::el},
 };
+
+use super::plot::{self, Spacing, StripPlot};
 use crate::demo::DemoResult;
 
 const HEAD: f64 = 64.0;
@@ -22,7 +22,7 @@ pub fn picture(result: &DemoResult) -> String {
     });
     let setup = &result.setup;
     let title = format!("Test loss of {} devices in {} tiers of hardware", setup.devices, setup.tiers.len());
-    let Place { width, height, about, parts } = plot::strip_parts(result, Spacing::TIGHT);
+    let StripPlot { width, height, about, parts } = plot::strip_parts(result, Spacing::TIGHT);
     let text = |y: f64, class: &str, what: &str| el("text").at("x", 14.0).at("y", y).class(class).text(what);
     let svg = el("svg")
         .set("xmlns", "http://www.w3.org/2000/svg")

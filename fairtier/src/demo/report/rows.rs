@@ -15,7 +15,7 @@ pub const COLUMNS: [(&str, bool); 5] = [
 
 /// A tier, or the whole fleet, under every strategy.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Group {
+pub struct ComparedGroup {
     pub name: String,
     pub detail: String,
     /// One per strategy, the baseline first.
@@ -24,19 +24,19 @@ pub struct Group {
 
 /// One figure of the whole fleet under every strategy.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Single {
+pub struct FleetFigure {
     pub name: &'static str,
     pub values: Vec<f64>,
 }
 
 /// All tiers, widest first, then the fleet.
-pub fn groups(result: &DemoResult) -> Vec<Group> {
-    let tier = |(tier, setup): (usize, &crate::demo::TierSetup)| Group {
+pub fn groups(result: &DemoResult) -> Vec<ComparedGroup> {
+    let tier = |(tier, setup): (usize, &crate::demo::TierSetup)| ComparedGroup {
         name: format!("Tier {tier}"),
         detail: format!("{} units", setup.widths.iter().sum::<u32>()),
         lines: result.runs.iter().map(|run| of_tier(run, tier)).collect(),
     };
-    let all = Group {
+    let all = ComparedGroup {
         name: "All".into(),
         detail: format!("{} devices", result.setup.devices),
         lines: result.runs.iter().map(|run| figures(&run.loss, &run.accuracy)).collect(),
@@ -45,11 +45,11 @@ pub fn groups(result: &DemoResult) -> Vec<Group> {
 }
 
 /// How the variance over devices divides.
-pub fn split(result: &DemoResult) -> [Single; 2] {
+pub fn split(result: &DemoResult) -> [FleetFigure; 2] {
     let of = |read: fn(&StrategyRun) -> f64| result.runs.iter().map(read).collect();
     [
-        Single { name: "variance within tiers", values: of(|run| run.loss_split.within) },
-        Single { name: "variance of tier means", values: of(|run| run.loss_split.inter) },
+        FleetFigure { name: "variance within tiers", values: of(|run| run.loss_split.within) },
+        FleetFigure { name: "variance of tier means", values: of(|run| run.loss_split.inter) },
     ]
 }
 
@@ -63,10 +63,7 @@ pub fn changes(base: &[f64; 5], line: &[f64; 5]) -> [f64; 5] {
 }
 
 fn of_tier(run: &StrategyRun, tier: usize) -> [f64; 5] {
-    match (run.loss_by_tier.get(tier), run.accuracy_by_tier.get(tier)) {
-        (Some(loss), Some(accuracy)) => figures(loss, accuracy),
-        _ => [f64::NAN; 5],
-    }
+    figures(&run.loss_by_tier[tier], &run.accuracy_by_tier[tier])
 }
 
 fn figures(loss: &Summary, accuracy: &Summary) -> [f64; 5] {

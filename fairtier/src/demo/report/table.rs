@@ -2,11 +2,15 @@
 
 use std::fmt::{self, Write};
 
-use super::{
-    number,
-    rows::{self, COLUMNS},
-};
+use sim::number;
+
+use super::rows::{self, COLUMNS};
 use crate::demo::{DemoResult, change};
+
+/// Widths of the columns; with a blank before each but the first they are 80.
+const GROUP: usize = 17;
+const STRATEGY: usize = 12;
+const WIDTHS: [usize; 5] = [9, 9, 8, 8, 11];
 
 /// Every tier and the fleet, under each strategy, and what has changed.
 pub fn table(result: &DemoResult) -> String {
@@ -26,27 +30,23 @@ fn write(out: &mut String, result: &DemoResult) -> fmt::Result {
         setup.rounds,
         setup.seed
     )?;
-    write!(out, "{:<18} {:<13}", "", "")?;
-    for (name, _) in COLUMNS {
-        write!(out, " {name:>12}")?;
+    write!(out, "{:<GROUP$} {:<STRATEGY$}", "", "")?;
+    for ((name, _), width) in COLUMNS.iter().zip(WIDTHS) {
+        write!(out, " {:>width$}", name.replace(" %", "%"))?;
     }
     writeln!(out)?;
     for group in rows::groups(result) {
         let mut names = [format!("{} ({})", group.name, group.detail)].into_iter();
         let Some(base) = group.lines.first() else { continue };
         for (run, line) in result.runs.iter().zip(&group.lines) {
-            write!(out, "{:<18} {:<13}", names.next().unwrap_or_default(), run.title)?;
-            for (value, (_, share)) in line.iter().zip(COLUMNS) {
-                write!(out, " {:>12}", if share { number::percent(*value) } else { number::figure(*value) })?;
-            }
-            writeln!(out)?;
+            write!(out, "{:<GROUP$} {:<STRATEGY$}", names.next().unwrap_or_default(), run.title)?;
+            let show = |value, share| if share { number::percent(value) } else { number::figure(value) };
+            cells(out, line, show)?;
         }
         for line in group.lines.iter().skip(1) {
-            write!(out, "{:<18} {:<13}", "", "change")?;
-            for (value, (_, share)) in rows::changes(base, line).into_iter().zip(COLUMNS) {
-                write!(out, " {:>12}", if share { number::points(value) } else { number::change(value) })?;
-            }
-            writeln!(out)?;
+            write!(out, "{:<GROUP$} {:<STRATEGY$}", "", "change")?;
+            let show = |value, share| if share { number::points(value) } else { number::change(value) };
+            cells(out, &rows::changes(base, line), show)?;
         }
     }
     writeln!(out)?;
@@ -63,4 +63,12 @@ fn write(out: &mut String, result: &DemoResult) -> fmt::Result {
     }
     let seconds: f64 = result.runs.iter().map(|run| run.seconds).sum();
     writeln!(out, "\nboth runs took {seconds:.1} s")
+}
+
+/// The figures of a line; `show` is told which of them are shares.
+fn cells(out: &mut String, line: &[f64; 5], show: impl Fn(f64, bool) -> String) -> fmt::Result {
+    for ((&value, (_, share)), width) in line.iter().zip(COLUMNS).zip(WIDTHS) {
+        write!(out, " {:>width$}", show(value, share))?;
+    }
+    writeln!(out)
 }

@@ -1,4 +1,5 @@
 use serde_json::Value;
+use sim::number;
 
 use super::*;
 use crate::demo::tests::TINY;

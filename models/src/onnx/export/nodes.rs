@@ -34,7 +34,7 @@ pub struct Writer<'a> {
 impl Writer<'_> {
     pub fn node(&mut self, node: &Node, output: String) {
         let values: Vec<String> = node.inputs.iter().map(|&value| self.names.of(value)).collect();
-        let input = values.first().cloned().unwrap_or_default();
+        let input = values[0].clone();
         let name = node.name.as_str();
         match node.op {
             Op::Dense { weight, bias } if node.shape.dims.len() == 1 => {
@@ -60,9 +60,7 @@ impl Writer<'_> {
                 }
             }
             Op::Conv { weight, bias, groups, window } => {
-                let from = node.inputs.first().map_or(1, |&value| {
-                    shape_sizes(self.graph, self.graph.shape(value)).first().copied().unwrap_or(1)
-                });
+                let from = shape_sizes(self.graph, self.graph.shape(node.inputs[0]))[0];
                 let line = node.shape.dims.len() == 2;
                 let mut attributes = window_attributes(&window, line);
                 attributes.push(integer("group", groups.count(from as u32).into()));
@@ -123,23 +121,19 @@ impl Writer<'_> {
                 self.group_norm(node, input, groups, epsilon, params, output);
             }
             Op::BatchNorm { epsilon, scale, bias } => {
-                let channels = shape_sizes(self.graph, &node.shape).first().copied().unwrap_or(0);
+                let channels = shape_sizes(self.graph, &node.shape)[0];
                 let mut inputs = vec![input, self.param(scale), self.param(bias)];
-                for (kind, default) in [("mean", 0.0), ("var", 1.0)] {
-                    let (these, rest) = self.stats.split_at(channels.min(self.stats.len()));
+                for kind in ["mean", "var"] {
+                    let (these, rest) = self.stats.split_at(channels);
                     self.stats = rest;
-                    let mut data = these.to_vec();
-                    data.resize(channels, default);
                     let constant = format!("{output}.{kind}");
-                    self.constants.push(float_tensor(&constant, &[channels], &data));
+                    self.constants.push(float_tensor(&constant, &[channels], these));
                     inputs.push(constant);
                 }
                 self.push(name, "BatchNormalization", inputs, output, vec![float("epsilon", epsilon)]);
             }
             Op::Last => {
-                let from = node.inputs.first().map_or(1, |&value| {
-                    shape_sizes(self.graph, self.graph.shape(value)).first().copied().unwrap_or(1)
-                });
+                let from = shape_sizes(self.graph, self.graph.shape(node.inputs[0]))[0];
                 let index = format!("{output}.index");
                 self.constants.push(integer_tensor(&index, &[], &[from as i64 - 1]));
                 self.push(name, "Gather", vec![input, index], output, vec![integer("axis", 1)]);
@@ -149,7 +143,8 @@ impl Writer<'_> {
 
     fn gru(&mut self, node: &Node, input: String, params: Vec<String>, after: bool, output: String) {
         let name = &node.name;
-        let units = shape_sizes(self.graph, &node.shape).last().copied().unwrap_or(0);
+        // `[steps][units]`.
+        let units = shape_sizes(self.graph, &node.shape)[1];
         let [steps_first, states, squeezed] =
             ["steps", "states", "squeezed"].map(|kind| format!("{output}.{kind}"));
         let turn = || vec![list("perm", &[1, 0, 2])];
@@ -216,7 +211,7 @@ impl Writer<'_> {
     }
 
     fn param(&self, id: ParamId) -> String {
-        self.graph.params().get(id.index()).map_or_else(String::new, |param| param.name.clone())
+        self.graph.params()[id.index()].name.clone()
     }
 }
 

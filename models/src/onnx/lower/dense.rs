@@ -1,13 +1,13 @@
 //! Matrix products with constant weights.
 
-use super::{Draft, float, integer, problem};
+use super::{Importer, float, integer, problem};
 use crate::{
-    graph::{Param, Part, Stored, Which},
+    graph::{DimPart, Extent, FileLayout, Param},
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
         tensor::Floats,
-        view::{Axis, Known, View},
+        view::{OnnxValue, TensorView, ViewAxis},
     },
 };
 
@@ -23,8 +23,8 @@ struct Matrix {
     factor: f32,
 }
 
-impl<'a> Draft<'a> {
-    pub(super) fn gemm(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+impl<'a> Importer<'a> {
+    pub(super) fn gemm(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         if integer(node, "transA").unwrap_or(0) != 0 {
             return Err(problem(node, "transA = 1 is not supported"));
         }
@@ -50,7 +50,7 @@ impl<'a> Draft<'a> {
         self.dense(node, view, matrix, bias)
     }
 
-    pub(super) fn matmul(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn matmul(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let matrix = self.matrix(node, false)?;
         let output = node.output.first().map_or("", String::as_str);
@@ -75,7 +75,7 @@ impl<'a> Draft<'a> {
         if let Some(sum) = add.output.first() {
             self.taken.insert(sum);
             self.names.insert(view.value, sum.clone());
-            self.values.insert(sum, Known::Tensor(view.clone()));
+            self.values.insert(sum, OnnxValue::Tensor(view.clone()));
         }
         Ok(view)
     }
@@ -83,34 +83,34 @@ impl<'a> Draft<'a> {
     fn dense(
         &mut self,
         node: &'a NodeProto,
-        view: View,
+        view: TensorView,
         matrix: Matrix,
         bias: Option<Param>,
-    ) -> Result<View, ImportError> {
+    ) -> Result<TensorView, ImportError> {
         let Matrix { name, inputs, outputs, outputs_first, data, factor } = matrix;
-        let (view, stored) = if view.axes == [Axis::Batch, Axis::ChannelLast] {
+        let (view, stored) = if view.axes == [ViewAxis::Batch, ViewAxis::ChannelLast] {
             // The columns of the weights are turned instead of the image.
-            let columns = [Which::Inner, Which::Outer].map(|which| Part { dim: 1, which }).to_vec();
-            let rows = vec![Part::whole(0)];
+            let columns = [Extent::Inner, Extent::Outer].map(|extent| DimPart { dim: 1, extent }).to_vec();
+            let rows = vec![DimPart::whole(0)];
             let stored = if outputs_first { vec![rows, columns] } else { vec![columns, rows] };
             let value = self.builder.flatten(&format!("{}.flatten", title(node)), view.value);
-            (View::plain(value, 1), Stored(stored))
+            (TensorView::plain(value, 1), FileLayout(stored))
         } else {
-            let stored = if outputs_first { Stored::default() } else { Param::transposed("").stored };
+            let stored = if outputs_first { FileLayout::default() } else { Param::transposed("").layout };
             (self.plain(node, view)?, stored)
         };
         self.weights.insert(name.clone(), data);
-        let weight = Param { factor, ..Param::stored(name, stored) };
+        let weight = Param { factor, ..Param::in_layout(name, stored) };
         let units = u32::try_from(outputs).unwrap_or(u32::MAX);
         let value = self.builder.dense(&title(node), view.value, inputs, units, weight, bias)?;
-        Ok(self.named(node, View { value, ..view }))
+        Ok(self.named(node, TensorView { value, ..view }))
     }
 
     /// The second operand as weights; `outputs_first` says that the file holds `[outputs][inputs]`.
     fn matrix(&self, node: &NodeProto, outputs_first: bool) -> Result<Matrix, ImportError> {
         let name = node.input.get(1).ok_or_else(|| problem(node, "has no second operand"))?;
         let (name, outputs_first) = match self.values.get(name.as_str()) {
-            Some(Known::Turned(original)) => (original, !outputs_first),
+            Some(OnnxValue::Turned(original)) => (original, !outputs_first),
             _ => (name, outputs_first),
         };
         let Some(weights) = self.source.constants.floats(name) else {
@@ -154,8 +154,8 @@ fn broadcast(
         ([n], _) if *n == outputs => Ok((Param::plain(name), data)),
         ([ones @ .., n], _) if *n == outputs && ones.iter().all(|&size| size == 1) => {
             let mut stored = vec![vec![]; ones.len()];
-            stored.push(vec![Part::whole(0)]);
-            Ok((Param::stored(name, Stored(stored)), data))
+            stored.push(vec![DimPart::whole(0)]);
+            Ok((Param::in_layout(name, FileLayout(stored)), data))
         }
         (_, [one]) => {
             let spread = Param { spread: Some(dims.clone()), ..Param::plain(name) };

@@ -1,16 +1,16 @@
 //! Computations on shapes, folded with the batch size as a symbol.
 
-use super::{Draft, integer, integers, problem, shape::place};
+use super::{Importer, integer, integers, problem, shape::place};
 use crate::onnx::{
     import::ImportError,
     proto::{NodeProto, data_type},
     tensor::{self, Floats},
-    view::{Known, Size},
+    view::{OnnxValue, SymbolicSize},
 };
 
-impl<'a> Draft<'a> {
+impl<'a> Importer<'a> {
     /// What a node gives, if it computes with shapes and constants only.
-    pub(super) fn fold(&mut self, node: &'a NodeProto) -> Result<Option<Known>, ImportError> {
+    pub(super) fn fold(&mut self, node: &'a NodeProto) -> Result<Option<OnnxValue>, ImportError> {
         let first = node.input.first().map_or("", String::as_str);
         let op = node.op_type.as_str();
         match op {
@@ -19,13 +19,13 @@ impl<'a> Draft<'a> {
             "Transpose" if self.source.constants.contains(first) => {
                 let square = integers(node, "perm").is_none_or(|perm| perm == [1, 0]);
                 return match square {
-                    true => Ok(Some(Known::Turned(first.to_owned()))),
+                    true => Ok(Some(OnnxValue::Turned(first.to_owned()))),
                     false => Err(problem(node, "turns a constant of more than two axes")),
                 };
             }
             "Expand" => {
                 if let Some(number) = self.uniform(first)? {
-                    return Ok(Some(Known::Filled(number)));
+                    return Ok(Some(OnnxValue::Filled(number)));
                 }
             }
             _ => {}
@@ -33,11 +33,11 @@ impl<'a> Draft<'a> {
         let same =
             matches!(op, "Identity" | "Cast" | "Unsqueeze" | "Squeeze" | "Slice" | "Concat" | "Reshape");
         match self.values.get(first) {
-            Some(Known::Filled(number)) if same => return Ok(Some(Known::Filled(*number))),
-            Some(known @ Known::Turned(_)) if op == "Identity" => return Ok(Some(known.clone())),
+            Some(OnnxValue::Filled(number)) if same => return Ok(Some(OnnxValue::Filled(*number))),
+            Some(turned @ OnnxValue::Turned(_)) if op == "Identity" => return Ok(Some(turned.clone())),
             _ => {}
         }
-        let computed = |name: &String| matches!(self.values.get(name.as_str()), Some(Known::Sizes(_)));
+        let computed = |name: &String| matches!(self.values.get(name.as_str()), Some(OnnxValue::Sizes(_)));
         let constant = |name: &String| matches!(self.source.constants.integers(name), Some(Ok(_)));
         let on_sizes =
             node.input.iter().any(computed) || (!node.input.is_empty() && node.input.iter().all(constant));
@@ -51,40 +51,42 @@ impl<'a> Draft<'a> {
         let sizes = match op {
             "Identity" | "Cast" | "Unsqueeze" | "Squeeze" => operand(0)?,
             "Concat" => {
-                let parts: Result<Vec<Vec<Size>>, _> = (0..node.input.len()).map(operand).collect();
+                let parts: Result<Vec<Vec<SymbolicSize>>, _> = (0..node.input.len()).map(operand).collect();
                 parts?.concat()
             }
             "Gather" => {
                 let (data, at) = (operand(0)?, self.fixed_of(node, &node.input[1])?);
                 let pick = |&at: &i64| data.get(place(at, data.len())?).copied();
-                let picked: Option<Vec<Size>> = at.iter().map(pick).collect();
+                let picked: Option<Vec<SymbolicSize>> = at.iter().map(pick).collect();
                 picked.ok_or_else(|| problem(node, "takes a size that the shape does not have"))?
             }
             "Slice" => {
                 let data = operand(0)?;
-                let (start, end) =
+                let (starts, ends) =
                     (self.fixed_of(node, &node.input[1])?, self.fixed_of(node, &node.input[2])?);
-                let clamp = |at: Option<&i64>| {
-                    let at = at.copied().unwrap_or(0);
+                let ([start, ..], [end, ..]) = (&starts[..], &ends[..]) else {
+                    return Err(problem(node, "has no start or no end"));
+                };
+                let clamp = |at: i64| {
                     let at = if at < 0 { at + data.len() as i64 } else { at };
                     at.clamp(0, data.len() as i64) as usize
                 };
-                let (start, end) = (clamp(start.first()), clamp(end.first()));
-                data.get(start..end.max(start)).unwrap_or_default().to_vec()
+                let (start, end) = (clamp(*start), clamp(*end));
+                data[start..end.max(start)].to_vec()
             }
             _ => self.arithmetic(node, &operand(0)?, &operand(1)?)?,
         };
-        Ok(Some(Known::Sizes(sizes)))
+        Ok(Some(OnnxValue::Sizes(sizes)))
     }
 
     /// Integers that are known, the batch size aside.
-    pub(super) fn sizes_of(&self, name: &str) -> Result<Option<Vec<Size>>, ImportError> {
+    pub(super) fn sizes_of(&self, name: &str) -> Result<Option<Vec<SymbolicSize>>, ImportError> {
         match self.values.get(name) {
-            Some(Known::Sizes(sizes)) => Ok(Some(sizes.clone())),
+            Some(OnnxValue::Sizes(sizes)) => Ok(Some(sizes.clone())),
             Some(_) => Ok(None),
             None => {
                 let constant = self.source.constants.integers(name).transpose()?;
-                Ok(constant.map(|numbers| numbers.into_iter().map(Size::Fixed).collect()))
+                Ok(constant.map(|numbers| numbers.into_iter().map(SymbolicSize::Fixed).collect()))
             }
         }
     }
@@ -96,8 +98,8 @@ impl<'a> Draft<'a> {
         let fixed: Option<Vec<i64>> = sizes
             .into_iter()
             .map(|size| match size {
-                Size::Fixed(size) => Some(size),
-                Size::Batch => None,
+                SymbolicSize::Fixed(size) => Some(size),
+                SymbolicSize::Batch => None,
             })
             .collect();
         fixed.ok_or_else(|| problem(node, "depends on the batch size"))
@@ -105,7 +107,7 @@ impl<'a> Draft<'a> {
 
     /// The number that a tensor holds everywhere.
     pub(super) fn uniform(&self, name: &str) -> Result<Option<f32>, ImportError> {
-        if let Some(Known::Filled(number)) = self.values.get(name) {
+        if let Some(OnnxValue::Filled(number)) = self.values.get(name) {
             return Ok(Some(*number));
         }
         let Some(Ok(Floats { data, .. })) = self.source.constants.floats(name) else { return Ok(None) };
@@ -129,45 +131,59 @@ impl<'a> Draft<'a> {
         )
     }
 
-    fn shape_of(&self, node: &NodeProto) -> Result<Known, ImportError> {
+    fn shape_of(&self, node: &NodeProto) -> Result<OnnxValue, ImportError> {
         let view = self.input(node, 0)?;
-        let sizes: Vec<Size> = view.axes.iter().map(|axis| self.size(&view, axis)).collect();
+        let sizes: Vec<SymbolicSize> = view.axes.iter().map(|axis| self.size(&view, axis)).collect();
         let rank = sizes.len() as i64;
         let clamp = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;
         let start = clamp(integer(node, "start").unwrap_or(0));
         let end = clamp(integer(node, "end").unwrap_or(rank));
-        Ok(Known::Sizes(sizes.get(start..end.max(start)).unwrap_or_default().to_vec()))
+        Ok(OnnxValue::Sizes(sizes[start..end.max(start)].to_vec()))
     }
 
-    fn filled(&self, node: &NodeProto) -> Result<Known, ImportError> {
+    fn filled(&self, node: &NodeProto) -> Result<OnnxValue, ImportError> {
         let value = node.attribute.iter().find(|attribute| attribute.name == "value");
         let Some(value) = value.and_then(|attribute| attribute.t.as_ref()) else {
-            return Ok(Known::Filled(0.0));
+            return Ok(OnnxValue::Filled(0.0));
         };
+        let empty = || problem(node, "has a value without a number");
         if value.data_type == data_type::INT64 {
-            let number = tensor::integers(value)?.first().copied().unwrap_or(0);
+            let number = *tensor::integers(value)?.first().ok_or_else(empty)?;
             let count = self.fixed_of(node, node.input.first().map_or("", String::as_str))?;
+            // No sizes: a single number.
             let count = count.first().copied().unwrap_or(1).clamp(0, 8) as usize;
-            return Ok(Known::Sizes(vec![Size::Fixed(number); count]));
+            return Ok(OnnxValue::Sizes(vec![SymbolicSize::Fixed(number); count]));
         }
-        Ok(Known::Filled(Floats::read(value)?.data.first().copied().unwrap_or(0.0)))
+        Ok(OnnxValue::Filled(*Floats::read(value)?.data.first().ok_or_else(empty)?))
     }
 
-    fn arithmetic(&self, node: &NodeProto, a: &[Size], b: &[Size]) -> Result<Vec<Size>, ImportError> {
+    fn arithmetic(
+        &self,
+        node: &NodeProto,
+        a: &[SymbolicSize],
+        b: &[SymbolicSize],
+    ) -> Result<Vec<SymbolicSize>, ImportError> {
         let unknown = || problem(node, "computes with the batch size in a way that is not supported");
         let len = a.len().max(b.len());
-        let at = |sizes: &[Size], place: usize| match sizes {
+        let at = |sizes: &[SymbolicSize], place: usize| match sizes {
             [one] => Some(*one),
             _ => sizes.get(place).copied(),
         };
         let one = |place: usize| match (node.op_type.as_str(), at(a, place)?, at(b, place)?) {
-            ("Add", Size::Fixed(a), Size::Fixed(b)) => a.checked_add(b).map(Size::Fixed),
-            ("Sub", Size::Fixed(a), Size::Fixed(b)) => a.checked_sub(b).map(Size::Fixed),
-            ("Mul", Size::Fixed(a), Size::Fixed(b)) => a.checked_mul(b).map(Size::Fixed),
-            ("Div", Size::Fixed(a), Size::Fixed(b)) => a.checked_div(b).map(Size::Fixed),
-            ("Mul" | "Div", Size::Batch, Size::Fixed(1)) | ("Mul", Size::Fixed(1), Size::Batch) => {
-                Some(Size::Batch)
+            ("Add", SymbolicSize::Fixed(a), SymbolicSize::Fixed(b)) => {
+                a.checked_add(b).map(SymbolicSize::Fixed)
             }
+            ("Sub", SymbolicSize::Fixed(a), SymbolicSize::Fixed(b)) => {
+                a.checked_sub(b).map(SymbolicSize::Fixed)
+            }
+            ("Mul", SymbolicSize::Fixed(a), SymbolicSize::Fixed(b)) => {
+                a.checked_mul(b).map(SymbolicSize::Fixed)
+            }
+            ("Div", SymbolicSize::Fixed(a), SymbolicSize::Fixed(b)) => {
+                a.checked_div(b).map(SymbolicSize::Fixed)
+            }
+            ("Mul" | "Div", SymbolicSize::Batch, SymbolicSize::Fixed(1))
+            | ("Mul", SymbolicSize::Fixed(1), SymbolicSize::Batch) => Some(SymbolicSize::Batch),
             _ => None,
         };
         (0..len).map(one).collect::<Option<Vec<_>>>().ok_or_else(unknown)

@@ -2,18 +2,18 @@
 
 use common::plan::PoolKind;
 
-use super::{Draft, integer, integers, problem, text};
+use super::{Importer, integer, integers, problem, text};
 use crate::{
     graph::{Kernel, Param},
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
-        view::{Axis, View},
+        view::{TensorView, ViewAxis},
     },
 };
 
-impl<'a> Draft<'a> {
-    pub(super) fn conv(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+impl<'a> Importer<'a> {
+    pub(super) fn conv(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.image(node)?;
         let (name, weights) = self.weight(node, 1)?;
         let sizes = self.builder.sizes(view.value);
@@ -21,8 +21,8 @@ impl<'a> Draft<'a> {
             return Err(problem(node, format!("has a kernel of shape {:?}", weights.dims)));
         };
         let groups = integer(node, "group").unwrap_or(1);
-        let inputs = sizes.first().copied().unwrap_or(0);
-        if kernel.len() + 1 != sizes.len() || usize::try_from(groups).ok().map(|g| g * taps) != Some(inputs) {
+        let inputs = usize::try_from(groups).ok().and_then(|groups| groups.checked_mul(*taps));
+        if kernel.len() + 1 != sizes.len() || inputs.as_ref() != sizes.first() {
             let text = format!("a kernel of shape {:?} does not fit an input of {sizes:?}", weights.dims);
             return Err(problem(node, text));
         }
@@ -45,10 +45,10 @@ impl<'a> Draft<'a> {
         };
         let (title, weight, groups) = (title(node), Param::plain(name), groups as u32);
         let value = self.builder.conv(&title, view.value, outputs, groups, window, weight, bias)?;
-        Ok(self.named(node, View { value, ..view }))
+        Ok(self.named(node, TensorView { value, ..view }))
     }
 
-    pub(super) fn pool(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn pool(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.image(node)?;
         let sizes = self.builder.sizes(view.value);
         let kernel: Option<Vec<usize>> =
@@ -67,17 +67,17 @@ impl<'a> Draft<'a> {
             return Err(problem(node, "ceil_mode = 1 would read past the image here; use 0"));
         }
         let value = self.builder.pool(&title(node), view.value, kind, window)?;
-        Ok(self.named(node, View { value, ..view }))
+        Ok(self.named(node, TensorView { value, ..view }))
     }
 
-    pub(super) fn global_pool(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn global_pool(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.image(node)?;
         let value = self.builder.global_pool(&title(node), view.value)?;
-        Ok(self.named(node, View { value, ..view }))
+        Ok(self.named(node, TensorView { value, ..view }))
     }
 
     /// The mean over all pixels, whichever axes of the file they are.
-    pub(super) fn reduce_mean(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn reduce_mean(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         if let Some(view) = self.spelled_layer_norm(node)? {
             return Ok(view);
         }
@@ -87,8 +87,8 @@ impl<'a> Draft<'a> {
         let mut dims: Vec<usize> = Vec::new();
         for &axis in &axes {
             match view.axes.get(axis) {
-                Some(Axis::Dim(dim)) => dims.push(*dim),
-                Some(Axis::One) => {}
+                Some(ViewAxis::Dim(dim)) => dims.push(*dim),
+                Some(ViewAxis::One) => {}
                 _ => return Err(problem(node, "takes a mean over samples")),
             }
         }
@@ -100,16 +100,16 @@ impl<'a> Draft<'a> {
         let value = self.builder.global_pool(&title(node), view.value)?;
         let keep = integer(node, "keepdims").unwrap_or(1) != 0;
         if keep {
-            return Ok(self.named(node, View { value, ..view }));
+            return Ok(self.named(node, TensorView { value, ..view }));
         }
         let value = self.builder.flatten(&format!("{}.flatten", title(node)), value);
         let left = view.axes.iter().enumerate().filter(|(place, _)| !axes.contains(place));
         let axes = left.map(|(_, axis)| axis.clone()).collect();
-        Ok(self.named(node, View { value, axes }))
+        Ok(self.named(node, TensorView { value, axes }))
     }
 
     /// `[N, channels, ...]` as it lies in memory.
-    fn image(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    fn image(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         self.plain(node, view).map_err(|error| match error {
             ImportError::Node { problem: text, .. } => {

@@ -1,30 +1,30 @@
 //! Normalisations: as one node, and as older exporters spell them out.
 
-use super::{Draft, float, integer, problem, shape::place};
+use super::{Importer, float, integer, problem, shape::place};
 use crate::{
-    graph::{Groups, Param, Part, Stored},
+    graph::{DimPart, FileLayout, Groups, Param},
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
-        view::{Known, View},
+        view::{OnnxValue, TensorView},
     },
 };
 
-impl<'a> Draft<'a> {
-    pub(super) fn batch_norm(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+impl<'a> Importer<'a> {
+    pub(super) fn batch_norm(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let view = self.plain(node, view)?;
         let epsilon = float(node, "epsilon").unwrap_or(1e-5);
-        let channels = self.builder.sizes(view.value).first().copied().unwrap_or(0);
+        let channels = self.channels(node, &view)?;
         let params = [self.sized(node, 1, channels)?, self.sized(node, 2, channels)?];
         let mean = self.weight(node, 3)?.1.data;
         let variance = self.weight(node, 4)?.1.data;
         let value =
             self.builder.batch_norm(&title(node), view.value, epsilon, params, Some([mean, variance]))?;
-        Ok(self.named(node, View { value, ..view }))
+        Ok(self.named(node, TensorView { value, ..view }))
     }
 
-    pub(super) fn layer_norm(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn layer_norm(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let view = self.plain(node, view)?;
         let rank = view.axes.len();
@@ -36,31 +36,34 @@ impl<'a> Draft<'a> {
         let params = [self.sized(node, 1, len)?, self.sized(node, 2, len)?];
         let axes = (rank - axis) as u8;
         let value = self.builder.layer_norm(&title(node), view.value, axes, epsilon, params)?;
-        Ok(self.named(node, View { value, ..view }))
+        Ok(self.named(node, TensorView { value, ..view }))
     }
 
-    pub(super) fn group_norm(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn group_norm(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let groups = integer(node, "num_groups").and_then(|groups| u32::try_from(groups).ok()).unwrap_or(0);
         self.grouped(node, Groups::Count(groups))
     }
 
     /// Every channel is a group.
-    pub(super) fn instance_norm(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn instance_norm(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         self.grouped(node, Groups::Each)
     }
 
-    fn grouped(&mut self, node: &'a NodeProto, groups: Groups) -> Result<View, ImportError> {
+    fn grouped(&mut self, node: &'a NodeProto, groups: Groups) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let view = self.plain(node, view)?;
-        let channels = self.builder.sizes(view.value).first().copied().unwrap_or(0);
+        let channels = self.channels(node, &view)?;
         let epsilon = float(node, "epsilon").unwrap_or(1e-5);
         let params = [self.sized(node, 1, channels)?, self.sized(node, 2, channels)?];
         let value = self.builder.group_norm(&title(node), view.value, groups, epsilon, params)?;
-        Ok(self.named(node, View { value, ..view }))
+        Ok(self.named(node, TensorView { value, ..view }))
     }
 
     /// Reshape to groups, InstanceNormalization with neutral scales, Reshape back, Mul, Add.
-    pub(super) fn spelled_group_norm(&mut self, node: &'a NodeProto) -> Result<Option<View>, ImportError> {
+    pub(super) fn spelled_group_norm(
+        &mut self,
+        node: &'a NodeProto,
+    ) -> Result<Option<TensorView>, ImportError> {
         let Some(chain) = self.chain(node, &["InstanceNormalization", "Reshape", "Mul", "Add"]) else {
             return Ok(None);
         };
@@ -73,7 +76,7 @@ impl<'a> Draft<'a> {
         }
         let view = self.input(node, 0)?;
         let view = self.plain(node, view)?;
-        let channels = self.builder.sizes(view.value).first().copied().unwrap_or(0);
+        let channels = self.channels(node, &view)?;
         let rank = view.axes.len();
         let before = back.output.first().map_or("", String::as_str);
         let scale = self.per_channel(mul, before, channels, rank)?;
@@ -81,11 +84,14 @@ impl<'a> Draft<'a> {
         let epsilon = float(norm, "epsilon").unwrap_or(1e-5);
         let groups = Groups::Count(groups.data.len() as u32);
         let value = self.builder.group_norm(&title(norm), view.value, groups, epsilon, [scale, bias])?;
-        Ok(Some(self.take(&chain, View { value, ..view })))
+        Ok(Some(self.take(&chain, TensorView { value, ..view })))
     }
 
     /// ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add.
-    pub(super) fn spelled_layer_norm(&mut self, node: &'a NodeProto) -> Result<Option<View>, ImportError> {
+    pub(super) fn spelled_layer_norm(
+        &mut self,
+        node: &'a NodeProto,
+    ) -> Result<Option<TensorView>, ImportError> {
         let output = |node: &'a NodeProto| node.output.first().map_or("", String::as_str);
         let Some(sub) = self.only_reader(output(node), "Sub") else { return Ok(None) };
         if sub.input.first() != node.input.first() {
@@ -125,7 +131,12 @@ impl<'a> Draft<'a> {
         let params = [self.sized(mul, scale, len)?, self.sized(add, shift, len)?];
         let value = self.builder.layer_norm(&title(node), view.value, axes.len() as u8, epsilon, params)?;
         let parts = [&[sub, pow][..], &root, &tail].concat();
-        Ok(Some(self.take(&parts, View { value, ..view })))
+        Ok(Some(self.take(&parts, TensorView { value, ..view })))
+    }
+
+    fn channels(&self, node: &NodeProto, view: &TensorView) -> Result<usize, ImportError> {
+        let sizes = self.builder.sizes(view.value);
+        sizes.first().copied().ok_or_else(|| problem(node, "has an input without axes"))
     }
 
     /// The nodes that follow, each the only reader of the one before.
@@ -139,13 +150,13 @@ impl<'a> Draft<'a> {
     }
 
     /// Takes nodes in; the last of them gives `view`.
-    fn take(&mut self, nodes: &[&'a NodeProto], view: View) -> View {
+    fn take(&mut self, nodes: &[&'a NodeProto], view: TensorView) -> TensorView {
         for name in nodes.iter().filter_map(|node| node.output.first()) {
             self.taken.insert(name);
         }
         if let Some(name) = nodes.last().and_then(|node| node.output.first()) {
             self.names.insert(view.value, name.clone());
-            self.values.insert(name, Known::Tensor(view.clone()));
+            self.values.insert(name, OnnxValue::Tensor(view.clone()));
         }
         view
     }
@@ -176,10 +187,10 @@ impl<'a> Draft<'a> {
             ));
         }
         let mut stored = vec![vec![]; ones];
-        stored.push(vec![Part::whole(0)]);
+        stored.push(vec![DimPart::whole(0)]);
         stored.extend(vec![vec![]; pixels]);
         self.weights.insert(name.clone(), floats.data);
-        Ok(Param::stored(name, Stored(stored)))
+        Ok(Param::in_layout(name, FileLayout(stored)))
     }
 
     fn sized(&mut self, node: &'a NodeProto, place: usize, len: usize) -> Result<Param, ImportError> {

@@ -1,25 +1,25 @@
 //! Sequences: tables of words, gated recurrent units, the last step.
 
-use super::{Draft, float, integer, integers, problem, shape::place, text};
+use super::{Importer, float, integer, integers, problem, shape::place, text};
 use crate::{
     graph::{Param, ValueId},
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
-        view::{Axis, Known, View},
+        view::{OnnxValue, TensorView, ViewAxis},
     },
 };
 
-impl<'a> Draft<'a> {
+impl<'a> Importer<'a> {
     /// GRU of `[steps, N, inputs]` (layout 0) or `[N, steps, inputs]` (layout 1).
-    pub(super) fn gru(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn gru(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         self.check_gru(node)?;
         let view = self.input(node, 0)?;
         let batch_first = integer(node, "layout").unwrap_or(0) == 1;
-        let (steps, width) = (Axis::Dim(0), Axis::Dim(1));
+        let (steps, width) = (ViewAxis::Dim(0), ViewAxis::Dim(1));
         let expected = match batch_first {
-            true => vec![Axis::Batch, steps.clone(), width.clone()],
-            false => vec![steps.clone(), Axis::Batch, width.clone()],
+            true => vec![ViewAxis::Batch, steps.clone(), width.clone()],
+            false => vec![steps.clone(), ViewAxis::Batch, width.clone()],
         };
         if view.axes != expected {
             return Err(problem(
@@ -28,7 +28,7 @@ impl<'a> Draft<'a> {
             ));
         }
         let units = integer(node, "hidden_size").and_then(|units| u32::try_from(units).ok()).unwrap_or(0);
-        let inputs = self.builder.sizes(view.value).last().copied().unwrap_or(0);
+        let inputs = self.builder.sizes(view.value)[1];
         let size = units as usize;
         let weight = self.gates(node, 1, &[3 * size, inputs])?;
         let recurrent = self.gates(node, 2, &[3 * size, size])?;
@@ -41,16 +41,16 @@ impl<'a> Draft<'a> {
         if let Some(last) = node.output.get(1).filter(|name| !name.is_empty()) {
             let value = self.builder.last(&format!("{}.last", title(node)), value)?;
             let axes = match batch_first {
-                true => vec![Axis::Batch, Axis::One, Axis::Dim(0)],
-                false => vec![Axis::One, Axis::Batch, Axis::Dim(0)],
+                true => vec![ViewAxis::Batch, ViewAxis::One, ViewAxis::Dim(0)],
+                false => vec![ViewAxis::One, ViewAxis::Batch, ViewAxis::Dim(0)],
             };
-            self.define(last, Known::Tensor(View { value, axes }));
+            self.define(last, OnnxValue::Tensor(TensorView { value, axes }));
         }
         let axes = match batch_first {
-            true => vec![Axis::Batch, steps, Axis::One, width],
-            false => vec![steps, Axis::One, Axis::Batch, width],
+            true => vec![ViewAxis::Batch, steps, ViewAxis::One, width],
+            false => vec![steps, ViewAxis::One, ViewAxis::Batch, width],
         };
-        Ok(self.named(node, View { value, axes }))
+        Ok(self.named(node, TensorView { value, axes }))
     }
 
     fn check_gru(&self, node: &NodeProto) -> Result<(), ImportError> {
@@ -87,7 +87,7 @@ impl<'a> Draft<'a> {
     }
 
     /// A table of words, or one step of a sequence.
-    pub(super) fn gather(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn gather(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let table = node.input.first().map_or("", String::as_str);
         if self.source.constants.contains(table) {
             return self.embed(node);
@@ -101,23 +101,25 @@ impl<'a> Draft<'a> {
         };
         let vector = self.source.constants.rank(name) == Some(1);
         let view = match view.axes.get(axis) {
-            Some(Axis::One) if matches!(index, 0 | -1) => view,
+            Some(ViewAxis::One) if matches!(index, 0 | -1) => view,
             _ => self.step(node, &view, axis, *index)?,
         };
         let mut axes = view.axes.clone();
         if !vector {
             axes.remove(axis);
         }
-        Ok(self.named(node, View { axes, ..view }))
+        Ok(self.named(node, TensorView { axes, ..view }))
     }
 
-    pub(super) fn slice(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn slice(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let part = |place: usize, name: &str| match node.input.get(place).filter(|name| !name.is_empty()) {
             Some(name) => self.fixed_of(node, name).map(Some),
             None => Ok(integers(node, name).map(<[i64]>::to_vec)),
         };
-        let (starts, ends) = (part(1, "starts")?.unwrap_or_default(), part(2, "ends")?.unwrap_or_default());
+        let (Some(starts), Some(ends)) = (part(1, "starts")?, part(2, "ends")?) else {
+            return Err(problem(node, "has no starts or no ends"));
+        };
         let axes = part(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
         let steps = part(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
         let unsupported = || problem(node, "takes a part of a value; only the last step is supported");
@@ -125,7 +127,7 @@ impl<'a> Draft<'a> {
         for (((&start, &end), &axis), &step) in starts.iter().zip(&ends).zip(&axes).zip(&steps) {
             let axis = place(axis, view.axes.len()).filter(|_| step == 1).ok_or_else(unsupported)?;
             let size = match view.axes.get(axis).map(|axis| self.size(&view, axis)) {
-                Some(crate::onnx::view::Size::Fixed(size)) => size,
+                Some(crate::onnx::view::SymbolicSize::Fixed(size)) => size,
                 _ if start == 0 && end >= i64::from(i32::MAX) => continue,
                 _ => return Err(unsupported()),
             };
@@ -143,10 +145,16 @@ impl<'a> Draft<'a> {
     }
 
     /// The last step, with an axis of size 1 in its place.
-    fn step(&mut self, node: &NodeProto, view: &View, axis: usize, index: i64) -> Result<View, ImportError> {
+    fn step(
+        &mut self,
+        node: &NodeProto,
+        view: &TensorView,
+        axis: usize,
+        index: i64,
+    ) -> Result<TensorView, ImportError> {
         let sizes = self.builder.sizes(view.value);
         let last = index == -1 || Some(index) == sizes.first().map(|&steps| steps as i64 - 1);
-        if view.axes.get(axis) != Some(&Axis::Dim(0)) || sizes.len() != 2 || !last {
+        if view.axes.get(axis) != Some(&ViewAxis::Dim(0)) || sizes.len() != 2 || !last {
             return Err(problem(
                 node,
                 "takes a part of a value; only the last step of a sequence is supported",
@@ -154,14 +162,14 @@ impl<'a> Draft<'a> {
         }
         let value = self.builder.last(&title(node), view.value)?;
         let axes = view.axes.iter().map(|axis| match axis {
-            Axis::Dim(0) => Axis::One,
-            Axis::Dim(dim) => Axis::Dim(dim - 1),
+            ViewAxis::Dim(0) => ViewAxis::One,
+            ViewAxis::Dim(dim) => ViewAxis::Dim(dim - 1),
             other => other.clone(),
         });
-        Ok(View { value, axes: axes.collect() })
+        Ok(TensorView { value, axes: axes.collect() })
     }
 
-    fn embed(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    fn embed(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 1)?;
         let (name, table) = self.weight(node, 0)?;
         let ([entries, width], 0) = (&table.dims[..], integer(node, "axis").unwrap_or(0)) else {
@@ -175,6 +183,6 @@ impl<'a> Draft<'a> {
         self.weights.insert(name.clone(), table.data);
         let sizes = (size(entries), size(width));
         let value = self.builder.embed(&title(node), view.value, sizes, false, Param::plain(name))?;
-        Ok(self.named(node, View::plain(value, rank + 1)))
+        Ok(self.named(node, TensorView::plain(value, rank + 1)))
     }
 }

@@ -1,34 +1,32 @@
 //! Nodes that only turn axes around, add them or merge them. The numbers of a sample stay where they
 //! are; where a layer needs another order in memory, import refuses.
 
-use super::{Draft, integer, integers, problem};
+use super::{Importer, integer, integers, problem};
 use crate::onnx::{
     import::{ImportError, title},
     proto::NodeProto,
-    view::{Axis, Size, View},
+    view::{SymbolicSize, TensorView, ViewAxis},
 };
 
-impl<'a> Draft<'a> {
+impl<'a> Importer<'a> {
     /// The same value with the batch first and the sample as it lies in memory.
-    pub(super) fn plain(&mut self, node: &NodeProto, view: View) -> Result<View, ImportError> {
+    pub(super) fn plain(&mut self, node: &NodeProto, view: TensorView) -> Result<TensorView, ImportError> {
         let sizes = self.builder.sizes(view.value);
         if view.is_plain(sizes.len()) {
             return Ok(view);
         }
         let turned = || problem(node, "needs its input in another order than it has in memory");
-        let (Some(Axis::Batch), rest) = (view.axes.first(), view.axes.get(1..).unwrap_or_default()) else {
-            return Err(turned());
-        };
+        let Some((ViewAxis::Batch, rest)) = view.axes.split_first() else { return Err(turned()) };
         let (mut target, mut order) = (Vec::new(), Vec::new());
         for axis in rest {
             match axis {
-                Axis::One => target.push(1),
-                Axis::Dim(dim) => {
-                    let size = sizes.get(*dim).copied().unwrap_or(0);
+                ViewAxis::One => target.push(1),
+                ViewAxis::Dim(dim) => {
+                    let size = sizes[*dim];
                     target.push(size as u32);
                     order.extend((size != 1).then_some(*dim));
                 }
-                Axis::Batch | Axis::ChannelLast => return Err(turned()),
+                ViewAxis::Batch | ViewAxis::ChannelLast => return Err(turned()),
             }
         }
         if !order.is_sorted() {
@@ -36,10 +34,10 @@ impl<'a> Draft<'a> {
         }
         let value = self.builder.reshape(&format!("{}.input", title(node)), view.value, &target)?;
         let rank = self.builder.shape(value).dims.len();
-        Ok(View::plain(value, rank))
+        Ok(TensorView::plain(value, rank))
     }
 
-    pub(super) fn flatten(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn flatten(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let axis = integer(node, "axis").unwrap_or(1);
         let view = self.input(node, 0)?;
         let rank = view.axes.len() as i64;
@@ -50,23 +48,23 @@ impl<'a> Draft<'a> {
     }
 
     /// One axis per sample.
-    fn merged(&mut self, node: &'a NodeProto, view: &View) -> Result<View, ImportError> {
+    fn merged(&mut self, node: &'a NodeProto, view: &TensorView) -> Result<TensorView, ImportError> {
         let rank = self.builder.shape(view.value).dims.len();
-        let channel_last: Vec<Axis> =
-            std::iter::once(Axis::Batch).chain((1..rank).chain([0]).map(Axis::Dim)).collect();
+        let channel_last: Vec<ViewAxis> =
+            std::iter::once(ViewAxis::Batch).chain((1..rank).chain([0]).map(ViewAxis::Dim)).collect();
         match self.plain(node, view.clone()) {
             Ok(plain) => {
                 let value = self.builder.flatten(&title(node), plain.value);
-                Ok(self.named(node, View::plain(value, 1)))
+                Ok(self.named(node, TensorView::plain(value, 1)))
             }
             Err(_) if view.axes == channel_last => {
-                Ok(View { value: view.value, axes: vec![Axis::Batch, Axis::ChannelLast] })
+                Ok(TensorView { value: view.value, axes: vec![ViewAxis::Batch, ViewAxis::ChannelLast] })
             }
             Err(error) => Err(error),
         }
     }
 
-    pub(super) fn reshape(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn reshape(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         if let Some(view) = self.spelled_group_norm(node)? {
             return Ok(view);
         }
@@ -77,21 +75,21 @@ impl<'a> Draft<'a> {
         })?;
         if integer(node, "allowzero").unwrap_or(0) == 0 {
             for (size, axis) in target.iter_mut().zip(&view.axes) {
-                if *size == Size::Fixed(0) {
+                if *size == SymbolicSize::Fixed(0) {
                     *size = self.size(&view, axis);
                 }
             }
         }
         if let Some(axes) = self.same_but_ones(&view, &target) {
-            return Ok(View { axes, ..view });
+            return Ok(TensorView { axes, ..view });
         }
         let len = self.builder.size(view.value) as i64;
         let refused = || {
             let sizes: Vec<String> = target
                 .iter()
                 .map(|size| match size {
-                    Size::Fixed(size) => size.to_string(),
-                    Size::Batch => "N".to_owned(),
+                    SymbolicSize::Fixed(size) => size.to_string(),
+                    SymbolicSize::Batch => "N".to_owned(),
                 })
                 .collect();
             problem(
@@ -109,82 +107,82 @@ impl<'a> Draft<'a> {
         let plain = self.plain(node, view)?;
         let value = self.builder.reshape(&title(node), plain.value, &sample)?;
         let rank = self.builder.shape(value).dims.len();
-        Ok(self.named(node, View::plain(value, rank)))
+        Ok(self.named(node, TensorView::plain(value, rank)))
     }
 
     /// The part of a target shape that concerns a sample, if the rest is the batch.
-    fn sample(&self, target: &[Size], len: i64) -> Option<Vec<u32>> {
+    fn sample(&self, target: &[SymbolicSize], len: i64) -> Option<Vec<u32>> {
         let (first, rest) = target.split_first()?;
-        let open = rest.iter().filter(|size| **size == Size::Fixed(-1)).count();
+        let open = rest.iter().filter(|size| **size == SymbolicSize::Fixed(-1)).count();
         let known: i64 = rest.iter().try_fold(1i64, |product, size| match *size {
-            Size::Fixed(-1) => Some(product),
-            Size::Fixed(size) if size > 0 => product.checked_mul(size),
+            SymbolicSize::Fixed(-1) => Some(product),
+            SymbolicSize::Fixed(size) if size > 0 => product.checked_mul(size),
             _ => None,
         })?;
         let batch = match *first {
-            Size::Batch => true,
-            Size::Fixed(-1) => open == 0,
+            SymbolicSize::Batch => true,
+            SymbolicSize::Fixed(-1) => open == 0,
             // A batch size that the exporter wrote down stands for any.
-            Size::Fixed(rows) => rows > 0 && (open == 0 || Some(rows) == self.source.input.batch),
+            SymbolicSize::Fixed(rows) => rows > 0 && (open == 0 || Some(rows) == self.source.input.batch),
         };
         let fits = match open {
             0 => known == len,
             1 => len % known == 0,
             _ => false,
         };
-        let size = |size: &Size| match *size {
-            Size::Fixed(-1) => u32::try_from(len / known).ok(),
-            Size::Fixed(size) => u32::try_from(size).ok(),
-            Size::Batch => None,
+        let size = |size: &SymbolicSize| match *size {
+            SymbolicSize::Fixed(-1) => u32::try_from(len / known).ok(),
+            SymbolicSize::Fixed(size) => u32::try_from(size).ok(),
+            SymbolicSize::Batch => None,
         };
         (batch && fits && !rest.is_empty()).then(|| rest.iter().map(size).collect())?
     }
 
     /// Axes of size 1 come and go, everything else stays in order.
-    fn same_but_ones(&self, view: &View, target: &[Size]) -> Option<Vec<Axis>> {
-        let mut left = view.axes.iter().filter(|axis| **axis != Axis::One).peekable();
+    fn same_but_ones(&self, view: &TensorView, target: &[SymbolicSize]) -> Option<Vec<ViewAxis>> {
+        let mut left = view.axes.iter().filter(|axis| **axis != ViewAxis::One).peekable();
         let mut axes = Vec::new();
         for size in target {
             let here = left.peek().map(|axis| self.size(view, axis));
-            let batch = self.source.input.batch.map(Size::Fixed);
+            let batch = self.source.input.batch.map(SymbolicSize::Fixed);
             match *size {
                 size if here == Some(size) => axes.extend(left.next().cloned()),
-                Size::Fixed(-1) => axes.extend(left.next().cloned()),
-                size if here == Some(Size::Batch) && batch == Some(size) => axes.extend(left.next().cloned()),
-                Size::Fixed(1) => axes.push(Axis::One),
+                SymbolicSize::Fixed(-1) => axes.extend(left.next().cloned()),
+                size if here == Some(SymbolicSize::Batch) && batch == Some(size) => {
+                    axes.extend(left.next().cloned());
+                }
+                SymbolicSize::Fixed(1) => axes.push(ViewAxis::One),
                 _ => return None,
             }
         }
         (left.next().is_none() && axes.len() == target.len()).then_some(axes)
     }
 
-    pub(super) fn size(&self, view: &View, axis: &Axis) -> Size {
+    pub(super) fn size(&self, view: &TensorView, axis: &ViewAxis) -> SymbolicSize {
         match axis {
-            Axis::Batch => Size::Batch,
-            Axis::One => Size::Fixed(1),
-            Axis::Dim(dim) => {
-                Size::Fixed(self.builder.sizes(view.value).get(*dim).copied().unwrap_or(0) as i64)
-            }
-            Axis::ChannelLast => Size::Fixed(self.builder.size(view.value) as i64),
+            ViewAxis::Batch => SymbolicSize::Batch,
+            ViewAxis::One => SymbolicSize::Fixed(1),
+            ViewAxis::Dim(dim) => SymbolicSize::Fixed(self.builder.sizes(view.value)[*dim] as i64),
+            ViewAxis::ChannelLast => SymbolicSize::Fixed(self.builder.size(view.value) as i64),
         }
     }
 
-    pub(super) fn squeeze(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn squeeze(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let axes = self.axes_operand(node)?;
         let one = |place: &usize| {
-            view.axes.get(*place).is_some_and(|axis| self.size(&view, axis) == Size::Fixed(1))
+            view.axes.get(*place).is_some_and(|axis| self.size(&view, axis) == SymbolicSize::Fixed(1))
         };
         if !axes.iter().all(one) {
             return Err(problem(node, "removes an axis that is not of size 1"));
         }
-        let added = |place: &usize| view.axes.get(*place) == Some(&Axis::One);
-        let left = |view: &View| {
+        let added = |place: &usize| view.axes.get(*place) == Some(&ViewAxis::One);
+        let left = |view: &TensorView| {
             let axes_left = view.axes.iter().enumerate().filter(|(place, _)| !axes.contains(place));
             axes_left.map(|(_, axis)| axis.clone()).collect::<Vec<_>>()
         };
         if axes.iter().all(added) {
-            return Ok(View { axes: left(&view), ..view });
+            return Ok(TensorView { axes: left(&view), ..view });
         }
         let plain = self.plain(node, view)?;
         let sizes = self.builder.sizes(plain.value);
@@ -192,35 +190,36 @@ impl<'a> Draft<'a> {
         let target: Vec<u32> = kept.map(|(_, &size)| size as u32).collect();
         let value = self.builder.reshape(&title(node), plain.value, &target)?;
         let rank = self.builder.shape(value).dims.len();
-        Ok(self.named(node, View::plain(value, rank)))
+        Ok(self.named(node, TensorView::plain(value, rank)))
     }
 
-    pub(super) fn unsqueeze(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn unsqueeze(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
-        let given = self.integer_operand(node, "axes")?.unwrap_or_default();
+        let given = self.integer_operand(node, "axes")?.ok_or_else(|| problem(node, "names no axes"))?;
         let rank = view.axes.len() + given.len();
         let places: Option<Vec<usize>> = given.iter().map(|&axis| place(axis, rank)).collect();
         let places = places.ok_or_else(|| problem(node, "adds an axis out of range"))?;
         let mut axes = Vec::with_capacity(rank);
         let mut left = view.axes.iter().cloned();
         for at in 0..rank {
-            axes.push(if places.contains(&at) { Axis::One } else { left.next().unwrap_or(Axis::One) });
+            let kept = if places.contains(&at) { Some(ViewAxis::One) } else { left.next() };
+            axes.push(kept.ok_or_else(|| problem(node, "adds an axis twice"))?);
         }
-        Ok(View { axes, ..view })
+        Ok(TensorView { axes, ..view })
     }
 
-    pub(super) fn transpose(&mut self, node: &'a NodeProto) -> Result<View, ImportError> {
+    pub(super) fn transpose(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         let rank = view.axes.len();
         let reversed: Vec<i64> = (0..rank as i64).rev().collect();
         let order = integers(node, "perm").unwrap_or(&reversed);
-        let axes: Option<Vec<Axis>> =
+        let axes: Option<Vec<ViewAxis>> =
             order.iter().map(|&at| view.axes.get(usize::try_from(at).ok()?).cloned()).collect();
         let mut seen = order.to_vec();
         seen.sort_unstable();
         seen.dedup();
         match axes.filter(|axes| axes.len() == rank && seen.len() == rank) {
-            Some(axes) => Ok(View { axes, ..view }),
+            Some(axes) => Ok(TensorView { axes, ..view }),
             None => Err(problem(node, format!("permutes {rank} axes by {order:?}"))),
         }
     }
@@ -232,9 +231,9 @@ impl<'a> Draft<'a> {
         let axes = match self.integer_operand(node, "axes")? {
             Some(axes) => axes.iter().map(|&axis| place(axis, rank)).collect::<Option<Vec<_>>>(),
             // A squeeze without axes removes all of size 1.
-            None if node.op_type == "Squeeze" => {
-                Some((0..rank).filter(|&at| self.size(&view, &view.axes[at]) == Size::Fixed(1)).collect())
-            }
+            None if node.op_type == "Squeeze" => Some(
+                (0..rank).filter(|&at| self.size(&view, &view.axes[at]) == SymbolicSize::Fixed(1)).collect(),
+            ),
             None => Some((0..rank).collect()),
         };
         axes.ok_or_else(|| problem(node, format!("has axes out of the range of {rank}")))

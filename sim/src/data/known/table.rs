@@ -1,8 +1,8 @@
 //! The list of sets. One entry each; a new set is a new entry.
 
-use client::data::{DataError, Samples, digits, load};
+use trainer::data::{DataError, Samples, digits, load};
 
-use super::{File, Found, Known, Need};
+use super::{FileNeed, FoundFiles, KnownSet, SetFile};
 use crate::data::{
     DataSet, Features, Records, SetError,
     images::{self, IdxFiles, IdxStyle},
@@ -16,7 +16,7 @@ const EMNIST: &str = "Get gzip.zip from https://www.nist.gov/itl/products-and-se
 const FEMNIST: &str = "Run data/femnist/preprocess.sh of https://github.com/TalwalkarLab/leaf and put train/ and test/ into femnist/";
 const SHAKESPEARE: &str = "Run data/shakespeare/preprocess.sh of https://github.com/TalwalkarLab/leaf, or cut the plays of https://www.gutenberg.org/ebooks/100 by role";
 
-pub const ALL: &[Known] = &[
+pub const ALL: &[KnownSet] = &[
     drawn("digits", "8x8 images of digits, built in", (3823, 1797), |_, _| digits()),
     files(
         "optdigits",
@@ -223,48 +223,48 @@ const PLAIN: IdxStyle = IdxStyle { classes: 0, on_side: false, first_label: 0 };
 const CLOTHES: [&str; 10] =
     ["T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"];
 
-type Load = fn(&Found, u64) -> Result<DataSet, SetError>;
+type Load = fn(&FoundFiles, u64) -> Result<DataSet, SetError>;
 
 const fn files(
     name: &'static str,
     about: &'static str,
-    files: &'static [File],
+    files: &'static [SetFile],
     how: &'static str,
     load: Load,
-) -> Known {
-    Known { name, about, files, how, drawn: (0, 0), load }
+) -> KnownSet {
+    KnownSet { name, about, files, how, drawn: (0, 0), load }
 }
 
-const fn drawn(name: &'static str, about: &'static str, samples: (u32, u32), load: Load) -> Known {
-    Known { name, about, files: &[], how: "", drawn: samples, load }
+const fn drawn(name: &'static str, about: &'static str, samples: (u32, u32), load: Load) -> KnownSet {
+    KnownSet { name, about, files: &[], how: "", drawn: samples, load }
 }
 
-const fn file(path: &'static str, train: u32, test: u32) -> File {
-    File { path, need: Need::Always, samples: (train, test) }
+const fn file(path: &'static str, train: u32, test: u32) -> SetFile {
+    SetFile { path, need: FileNeed::Always, samples: (train, test) }
 }
 
-const fn one_of(number: u8, path: &'static str, train: u32, test: u32) -> File {
-    File { path, need: Need::OneOf(number), samples: (train, test) }
+const fn one_of(number: u8, path: &'static str, train: u32, test: u32) -> SetFile {
+    SetFile { path, need: FileNeed::OneOf(number), samples: (train, test) }
 }
 
 fn made(name: &str, set: Result<DataSet, DataError>) -> Result<DataSet, SetError> {
     set.map_err(|source| SetError::Data { name: name.into(), source })
 }
 
-fn idx(found: &Found, style: IdxStyle) -> Result<DataSet, SetError> {
+fn idx(found: &FoundFiles, style: IdxStyle) -> Result<DataSet, SetError> {
     let path = |index| found.path(index);
     images::idx("images", IdxFiles { train: [path(0), path(1)], test: [path(2), path(3)] }, style)
 }
 
 /// The whole test batch where it is there, else the part of it.
-fn cifar10(found: &Found) -> Result<DataSet, SetError> {
+fn cifar10(found: &FoundFiles) -> Result<DataSet, SetError> {
     let test: Vec<_> = found.some(5..7).into_iter().take(1).collect();
     images::cifar10("cifar10", &found.some(0..5), &test)
 }
 
 fn digits() -> Result<DataSet, SetError> {
     let all = digits::all();
-    let part = |part: digits::Packed| {
+    let part = |part: digits::PackedDigits| {
         let pixels = (0..part.len()).filter_map(|index| part.pixels(index)).flatten().collect();
         let labels = (0..part.len()).filter_map(|index| part.label(index).map(u32::from)).collect();
         let features = Features::Bytes { data: pixels, scale: 1.0 / f32::from(digits::INK) };
@@ -279,7 +279,7 @@ fn digits() -> Result<DataSet, SetError> {
     )
 }
 
-fn optdigits(found: &Found) -> Result<DataSet, SetError> {
+fn optdigits(found: &FoundFiles) -> Result<DataSet, SetError> {
     let options = load::CsvOptions { scale: 1.0 / f32::from(digits::INK), ..load::CsvOptions::default() };
     let records = |samples: &Samples| {
         let features = Features::Floats(samples.features().to_vec());

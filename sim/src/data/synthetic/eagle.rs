@@ -5,8 +5,8 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use client::data::DataError;
 use common::rng::Rng;
+use trainer::data::DataError;
 
 use crate::data::{DataSet, Features, Records};
 

@@ -6,8 +6,8 @@
 //! Narrow networks can not hold all clusters, so tiers differ as they do on images. With the default spread a
 //! linear model reaches about 85 %.
 
-use client::data::DataError;
 use common::rng::{Rng, derive};
+use trainer::data::DataError;
 
 use crate::data::{DataSet, Features, Records};
 
@@ -62,7 +62,7 @@ impl Mixture {
         let mut features = Vec::with_capacity(labels.len() * width);
         for &label in &labels {
             let cluster = u64::from(label * self.clusters) + rng.below(self.clusters.into());
-            let center = prototypes.chunks_exact(width.max(1)).nth(cluster as usize).unwrap_or_default();
+            let center = &prototypes[cluster as usize * width..][..width];
             features.extend(center.iter().map(|x| x + rng.normal() as f32));
         }
         Records::new(Features::Floats(features), labels, width, 1)

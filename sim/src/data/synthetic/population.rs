@@ -1,8 +1,8 @@
 //! FedFB's studies with one feature: `a ~ Bernoulli(q)`, `x | a ~ N(mean_a, deviation_a)` on each client, and
 //! `P(y = 1 | x) = 1 / (1 + exp(-x))` on all. A sample is (x, a).
 
-use client::data::DataError;
 use common::rng::Rng;
+use trainer::data::DataError;
 
 use crate::data::{DataSet, Features, Records};
 

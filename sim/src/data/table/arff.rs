@@ -10,7 +10,7 @@
 
 use std::path::Path;
 
-use client::data::load::{Row, Rows};
+use trainer::data::load::{CsvRow, CsvRows};
 
 use super::{
     divide,
@@ -89,7 +89,7 @@ fn read(path: &Path) -> Result<Arff, SetError> {
             _ => return Err(wrong("is neither @relation, @attribute nor @data".into())),
         }
     }
-    let mut rows = Rows::new(source, b',', Some(b'%')).after(number);
+    let mut rows = CsvRows::new(source, b',', Some(b'%')).after(number);
     while let Some((line, row)) = rows.read()? {
         arff.add(row).map_err(|problem| SetError::line(path, line, problem))?;
     }
@@ -103,9 +103,7 @@ fn attribute(text: &str) -> Result<Attribute, String> {
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''));
     let (name, kind) = match quote {
         Some(quote) => text.get(1..).and_then(|rest| rest.split_once(quote)),
-        None => {
-            text.split_once([' ', '\t', '{']).map(|(name, _)| (name, text.get(name.len()..).unwrap_or("")))
-        }
+        None => text.find([' ', '\t', '{']).map(|end| text.split_at(end)),
     }
     .ok_or("names an attribute without a type")?;
     let kind = kind.trim();
@@ -121,7 +119,7 @@ fn attribute(text: &str) -> Result<Attribute, String> {
 }
 
 impl Arff {
-    fn add(&mut self, fields: &Row) -> Result<(), String> {
+    fn add(&mut self, fields: &CsvRow) -> Result<(), String> {
         if fields.len() != self.attributes.len() {
             return Err(format!("has {} values for {} attributes", fields.len(), self.attributes.len()));
         }

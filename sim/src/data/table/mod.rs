@@ -16,8 +16,8 @@ mod schemas;
 
 use std::path::{Path, PathBuf};
 
-use client::data::load::{Row, Rows};
 use common::rng::Rng;
+use trainer::data::load::{CsvRow, CsvRows};
 
 pub use arff::wisdm;
 pub use schemas::{ADULT, BANK, COMPAS};
@@ -125,7 +125,7 @@ enum Groups {
 }
 
 /// Where the columns of a schema are in a file.
-struct Places<'a>(Vec<&'a str>);
+struct Header<'a>(Vec<&'a str>);
 
 impl<'a> Table<'a> {
     fn new(schema: &'a Schema) -> Self {
@@ -142,9 +142,9 @@ impl<'a> Table<'a> {
 
     fn read(&mut self, path: &Path) -> Result<(), SetError> {
         let schema = self.schema;
-        let mut rows = Rows::new(source::open(path)?, schema.separator, schema.comment);
+        let mut rows = CsvRows::new(source::open(path)?, schema.separator, schema.comment);
         let header = if schema.names.is_empty() { rows.read()?.map(|(_, row)| row.clone()) } else { None };
-        let names = Places(header.as_ref().map_or(schema.names.to_vec(), |header| header.iter().collect()));
+        let names = Header(header.as_ref().map_or(schema.names.to_vec(), |header| header.iter().collect()));
         let before = self.labels.len();
         while let Some((line, row)) = rows.read()? {
             self.add(&names, row).map_err(|problem| SetError::line(path, line, problem))?;
@@ -155,7 +155,7 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    fn add(&mut self, names: &Places<'_>, fields: &Row) -> Result<(), String> {
+    fn add(&mut self, names: &Header<'_>, fields: &CsvRow) -> Result<(), String> {
         if fields.len() != names.0.len() {
             return Err(format!("has {} columns where {} are expected", fields.len(), names.0.len()));
         }
@@ -196,16 +196,16 @@ impl<'a> Table<'a> {
     }
 }
 
-impl Places<'_> {
+impl Header<'_> {
     /// Of two columns with the same name the first.
-    fn text<'b>(&self, name: &str, fields: &'b Row) -> Result<&'b str, String> {
+    fn text<'b>(&self, name: &str, fields: &'b CsvRow) -> Result<&'b str, String> {
         let at = self.0.iter().position(|other| *other == name);
         let field = at.and_then(|at| fields.get(at)).ok_or_else(|| format!("there is no column `{name}`"))?;
         Ok(field)
     }
 
     /// Not a number (NaN) if it is missing.
-    fn number(&self, name: &str, fields: &Row) -> Result<f32, String> {
+    fn number(&self, name: &str, fields: &CsvRow) -> Result<f32, String> {
         let text = self.text(name, fields)?;
         if text.is_empty() || text == "?" {
             return Ok(f32::NAN);
@@ -214,7 +214,7 @@ impl Places<'_> {
         number.ok_or_else(|| format!("`{name}` is not a finite number"))
     }
 
-    fn known_number(&self, name: &str, fields: &Row) -> Result<f32, String> {
+    fn known_number(&self, name: &str, fields: &CsvRow) -> Result<f32, String> {
         let number = self.number(name, fields)?;
         if number.is_nan() { Err(format!("`{name}` is missing")) } else { Ok(number) }
     }

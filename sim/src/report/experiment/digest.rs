@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::curve::{self, CurvePoint};
 use crate::{
-    claims::{self, Assessment, Bench, Evidence, Row, figure},
+    claims::{self, Assessment, CheckOutcome, Evidence},
     report::plot::lorenz::gini,
-    results::{Role, SettingRecord, UnitResult},
+    results::{ExperimentResults, Role, SettingRecord, UnitResult},
 };
 
 /// Figures in the order of the report; a table has those that any of its settings has.
@@ -70,7 +70,7 @@ pub struct ExperimentDigest {
     /// The most that any run has.
     pub rounds: usize,
     /// Published against ours.
-    pub checks: Vec<Row>,
+    pub checks: Vec<CheckOutcome>,
     /// Names of the figures that any setting has.
     pub figures: Vec<&'static str>,
     pub settings: Vec<SettingDigest>,
@@ -122,16 +122,16 @@ impl Digest {
         };
         Self {
             sources: claims::ALL.iter().map(source).collect(),
-            experiments: evidence.benches.iter().map(ExperimentDigest::new).collect(),
+            experiments: evidence.experiments.iter().map(ExperimentDigest::new).collect(),
         }
     }
 }
 
 impl ExperimentDigest {
-    pub fn new(bench: &Bench) -> Self {
-        let record = &bench.record;
+    pub fn new(results: &ExperimentResults) -> Self {
+        let record = &results.record;
         let settings: Vec<SettingDigest> =
-            record.settings.iter().map(|setting| SettingDigest::new(bench, setting)).collect();
+            record.settings.iter().map(|setting| SettingDigest::new(results, setting)).collect();
         let tiers = settings.iter().map(|setting| setting.tiers.len()).max().unwrap_or(0);
         let shown = |name: &&&str| {
             // Between and within what, if there is one tier.
@@ -143,8 +143,8 @@ impl ExperimentDigest {
             profile: record.profile.clone(),
             title: record.title.clone(),
             notes: record.notes.clone(),
-            rounds: bench.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0),
-            checks: claims::rows_of(bench),
+            rounds: results.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0),
+            checks: claims::outcomes_of(results),
             figures: FIGURES.iter().filter(shown).copied().collect(),
             settings,
         }
@@ -176,9 +176,9 @@ impl ExperimentDigest {
 }
 
 impl SettingDigest {
-    fn new(bench: &Bench, setting: &SettingRecord) -> Self {
-        let units: Vec<&UnitResult> = bench.units(&setting.id).collect();
-        let spread = |name: &&'static str| Some((*name, bench.spread(&setting.id, name)?));
+    fn new(results: &ExperimentResults, setting: &SettingRecord) -> Self {
+        let units: Vec<&UnitResult> = results.units(&setting.id).collect();
+        let spread = |name: &&'static str| Some((*name, results.spread(&setting.id, name)?));
         let accuracies =
             |unit: &UnitResult| unit.last.devices.iter().map(|device| device.accuracy).collect::<Vec<_>>();
         let ginis: Vec<f64> = units.iter().filter_map(|unit| gini(&accuracies(unit))).collect();
@@ -190,7 +190,7 @@ impl SettingDigest {
             params: params(setting, &units),
             role: setting.role,
             seeds: units.iter().map(|unit| unit.unit.seed).collect(),
-            missing: bench.missing(setting),
+            missing: results.missing(setting),
             figures: FIGURES.iter().filter_map(spread).collect(),
             gini: (!ginis.is_empty()).then(|| Spread::of(&ginis)),
             tiers: tiers(&units),
@@ -223,7 +223,7 @@ fn tiers(units: &[&UnitResult]) -> Vec<TierDigest> {
     let of = |tier: usize| {
         let score = |name: &str| {
             let name = format!("tier.{tier}.{name}");
-            let values: Vec<f64> = units.iter().filter_map(|unit| figure::read(unit, &name)).collect();
+            let values: Vec<f64> = units.iter().filter_map(|unit| unit.figure(&name)).collect();
             Spread::of(&values)
         };
         let cost = |of: fn(&crate::results::TierCost) -> f64| {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::digest::{Digest, ExperimentDigest};
-use crate::claims::figure;
+use crate::results::figure;
 
 pub fn markdown(digest: &Digest) -> String {
     let mut out = String::new();

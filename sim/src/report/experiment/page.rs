@@ -5,13 +5,14 @@ use super::{
     plots, tables,
 };
 use crate::{
-    claims::{Verdict, figure},
+    claims::ClaimVerdict,
+    number,
     report::{
         PLOT_STYLE, STYLE,
         markup::{Element, el},
-        number,
         plot::series::legend,
     },
+    results::figure,
 };
 
 /// What pages of experiments need beyond other pages.
@@ -59,7 +60,7 @@ fn cards(digest: &Digest) -> Element {
     let settings = || digest.experiments.iter().flat_map(|experiment| &experiment.settings);
     let runs: usize = settings().map(|setting| setting.seeds.len()).sum();
     let missing: usize = settings().map(|setting| setting.missing.len()).sum();
-    let all: Vec<Verdict> =
+    let all: Vec<ClaimVerdict> =
         digest.sources.iter().flat_map(|s| &s.claims).map(|claim| claim.verdict).collect();
     let count = |verdict| all.iter().filter(|found| **found == verdict).count();
     let card = |title: &str, big: String, class: &str, note: String| {
@@ -69,19 +70,19 @@ fn cards(digest: &Digest) -> Element {
             .with(el("p").class(format_args!("big {class}")).text(big))
             .with(el("p").class("soft").text(note))
     };
-    let open = count(Verdict::NotRun);
+    let open = count(ClaimVerdict::NotRun);
     let seconds: f64 = settings().map(|setting| setting.seconds).sum();
     el("section").class("cards").set("aria-label", "Summary").all([
         card(
             "Claims reached",
-            count(Verdict::Reached).to_string(),
+            count(ClaimVerdict::Reached).to_string(),
             "good",
             format!("of {} that were run", all.len() - open),
         ),
         card(
             "In part, or not",
-            format!("{} / {}", count(Verdict::InPart), count(Verdict::Missed)),
-            if count(Verdict::Missed) > 0 { "bad" } else { "" },
+            format!("{} / {}", count(ClaimVerdict::InPart), count(ClaimVerdict::Missed)),
+            if count(ClaimVerdict::Missed) > 0 { "bad" } else { "" },
             format!("{open} not run"),
         ),
         card(

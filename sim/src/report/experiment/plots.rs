@@ -7,17 +7,17 @@ use super::{
     digest::{ExperimentDigest, SettingDigest, TierDigest},
 };
 use crate::{
-    claims::figure,
     report::{
         markup::Element,
         plot::{
-            columns::{Columns, Series},
-            lines::{Line, Lines, Point},
+            columns::{ColumnSeries, Columns},
+            lines::{LineSeries, Lines, Point},
             lorenz::{self, Lorenz},
-            pareto::{self, Arm, Axes},
-            spread::{self, Row},
+            pareto::{self, Axes, ParetoPoint},
+            spread::{self, SpreadRow},
         },
     },
+    results::figure,
 };
 
 /// Names of the figures that fairness and quality are judged by here: groups, gaps or devices.
@@ -39,22 +39,27 @@ pub fn pareto(experiment: &ExperimentDigest) -> Element {
         _ => 1.0,
     };
     let scaled = |spread: &Spread, name| (spread.mean * factor(name), spread.std * factor(name));
-    let arm = |(index, setting): (usize, &'_ SettingDigest)| -> Option<Arm<'_>> {
+    let point = |(index, setting): (usize, &'_ SettingDigest)| -> Option<ParetoPoint<'_>> {
         let (x, y) = (setting.figure(unfair)?, setting.figure(good)?);
-        Some(Arm { index, name: label(experiment, index), unfair: scaled(x, unfair), good: scaled(y, good) })
+        Some(ParetoPoint {
+            index,
+            name: label(experiment, index),
+            unfair: scaled(x, unfair),
+            good: scaled(y, good),
+        })
     };
-    let arms: Vec<Arm<'_>> = experiment.run().filter_map(arm).collect();
+    let points: Vec<ParetoPoint<'_>> = experiment.run().filter_map(point).collect();
     let axes = Axes { unfair: &figure::title(unfair), good: &format!("{}, percent", figure::title(good)) };
-    pareto::pareto(axes, &arms)
+    pareto::pareto(axes, &points)
 }
 
 pub fn losses(experiment: &ExperimentDigest) -> Element {
-    let row = |(index, setting): (usize, &SettingDigest)| Row {
+    let row = |(index, setting): (usize, &SettingDigest)| SpreadRow {
         index,
         name: label(experiment, index),
         devices: setting.devices.iter().map(|&(tier, loss, _)| (tier, loss)).collect(),
     };
-    let rows: Vec<Row<'_>> = experiment.run().map(row).collect();
+    let rows: Vec<SpreadRow<'_>> = experiment.run().map(row).collect();
     spread::spread("test loss of a device (nats)", &rows)
 }
 
@@ -98,7 +103,7 @@ fn panel<'a>(
     log: bool,
     read: &dyn Fn(&CurvePoint) -> Option<Spread>,
 ) -> Lines<'a> {
-    let line = |(index, setting): (usize, &SettingDigest)| Line {
+    let line = |(index, setting): (usize, &SettingDigest)| LineSeries {
         index,
         name: label(experiment, index),
         points: setting
@@ -129,7 +134,7 @@ pub fn lorenz(experiment: &ExperimentDigest) -> Element {
 /// Participation, bytes and time by tier.
 pub fn costs(experiment: &ExperimentDigest) -> Vec<Element> {
     let columns = |title, unit, top, read: fn(&TierDigest) -> f64| {
-        let series = experiment.run().map(|(index, setting)| Series {
+        let series = experiment.run().map(|(index, setting)| ColumnSeries {
             index,
             name: label(experiment, index),
             values: setting.tiers.iter().map(read).collect(),
@@ -148,5 +153,5 @@ pub fn costs(experiment: &ExperimentDigest) -> Vec<Element> {
 }
 
 fn label(experiment: &ExperimentDigest, index: usize) -> &str {
-    experiment.settings.get(index).map_or("", |setting| &setting.label)
+    &experiment.settings[index].label
 }

@@ -4,11 +4,10 @@ use common::metrics::Spread;
 
 use super::digest::{Digest, ExperimentDigest, SettingDigest, TierDigest};
 use crate::{
-    claims::{Row, Verdict, figure},
-    report::{
-        markup::{Element, el},
-        number,
-    },
+    claims::{CheckOutcome, ClaimVerdict},
+    number,
+    report::markup::{Element, el},
+    results::figure,
 };
 
 /// A table in a box that scrolls sideways.
@@ -24,12 +23,12 @@ fn head(names: &[&str]) -> Element {
     el("thead").with(el("tr").all(names.iter().enumerate().map(cell)))
 }
 
-pub fn badge(verdict: Verdict) -> Element {
+pub fn badge(verdict: ClaimVerdict) -> Element {
     let (class, sign) = match verdict {
-        Verdict::Reached => ("good", "✓ "),
-        Verdict::InPart => ("part", "◐ "),
-        Verdict::Missed => ("bad", "✗ "),
-        Verdict::NotRun => ("soft", ""),
+        ClaimVerdict::Reached => ("good", "✓ "),
+        ClaimVerdict::InPart => ("part", "◐ "),
+        ClaimVerdict::Missed => ("bad", "✗ "),
+        ClaimVerdict::NotRun => ("soft", ""),
     };
     el("span").class(format_args!("badge {class}")).text(format_args!("{sign}{}", verdict.word()))
 }
@@ -39,7 +38,7 @@ pub fn claims(digest: &Digest) -> Element {
     let body = |source: &super::SourceDigest| {
         let row = |claim: &crate::claims::Assessment| {
             let count = |verdict| claim.rows.iter().filter(|row| row.finding.verdict == verdict).count();
-            let (reached, open) = (count(Verdict::Reached), count(Verdict::NotRun));
+            let (reached, open) = (count(ClaimVerdict::Reached), count(ClaimVerdict::NotRun));
             el("tr")
                 .with(el("th").set("scope", "row").text(claim.id))
                 .with(el("td").class("words").text(claim.text))
@@ -61,7 +60,7 @@ pub fn claims(digest: &Digest) -> Element {
 
 /// Published against ours; nothing where an experiment has no claims.
 pub fn checks(experiment: &ExperimentDigest) -> Option<Element> {
-    let row = |row: &Row| {
+    let row = |row: &CheckOutcome| {
         let finding = &row.finding;
         let ratio = finding.ratio.map_or("–".into(), |ratio| format!("{ratio:.2}"));
         let ours = match finding.effect {

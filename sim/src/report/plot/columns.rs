@@ -19,11 +19,11 @@ pub struct Columns<'a> {
     pub unit: &'a str,
     /// End of the axis where it is known, as 100 %.
     pub top: Option<f64>,
-    pub series: Vec<Series<'a>>,
+    pub series: Vec<ColumnSeries<'a>>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Series<'a> {
+pub struct ColumnSeries<'a> {
     pub index: usize,
     pub name: &'a str,
     /// By tier.
@@ -39,7 +39,7 @@ impl Columns<'_> {
         let tiers = self.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
         let group = (FRAME.right - FRAME.left) / tiers.max(1) as f64;
         let bar = group * 0.8 / self.series.len().max(1) as f64;
-        let column = |tier: usize, at: usize, series: &Series<'_>| {
+        let column = |tier: usize, at: usize, series: &ColumnSeries<'_>| {
             let value = series.values.get(tier).copied().filter(|value| value.is_finite())?;
             let upper = y.at(value);
             Some(
@@ -80,7 +80,7 @@ impl Columns<'_> {
 }
 
 fn short(value: f64) -> String {
-    crate::report::number::figure(value)
+    crate::number::figure(value)
 }
 
 #[cfg(test)]
@@ -90,8 +90,8 @@ mod tests {
     #[test]
     fn one_column_per_tier_and_series() {
         let series = vec![
-            Series { index: 0, name: "a", values: vec![1.0, 2.0] },
-            Series { index: 1, name: "b", values: vec![1.0, f64::NAN] },
+            ColumnSeries { index: 0, name: "a", values: vec![1.0, 2.0] },
+            ColumnSeries { index: 1, name: "b", values: vec![1.0, f64::NAN] },
         ];
         let text = Columns { title: "Bytes", unit: "MB", top: None, series }.draw().to_string();
         assert_eq!(text.matches("<rect").count(), 3);

@@ -4,10 +4,12 @@ use super::{
     frame::{Frame, described, text},
     series::class,
 };
-use crate::report::{
-    markup::{Element, el},
+use crate::{
     number::figure,
-    scale::Scale,
+    report::{
+        markup::{Element, el},
+        scale::Scale,
+    },
 };
 
 const WIDTH: f64 = 340.0;
@@ -23,11 +25,11 @@ pub struct Lines<'a> {
     /// What is shown, as in `mean loss`.
     pub what: &'static str,
     pub log: bool,
-    pub lines: Vec<Line<'a>>,
+    pub lines: Vec<LineSeries<'a>>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Line<'a> {
+pub struct LineSeries<'a> {
     pub index: usize,
     pub name: &'a str,
     pub points: Vec<Point>,
@@ -81,7 +83,7 @@ impl Lines<'_> {
     }
 }
 
-impl Line<'_> {
+impl LineSeries<'_> {
     fn shown(&self) -> impl DoubleEndedIterator<Item = &Point> {
         let stride = self.points.len().div_ceil(POINTS).max(1);
         let last = self.points.len().saturating_sub(1);
@@ -125,8 +127,12 @@ mod tests {
             what: "mean loss",
             log: true,
             lines: vec![
-                Line { index: 0, name: "a", points: vec![point(0.0, 2.0, 0.1), point(1.0, 1.0, 0.1)] },
-                Line { index: 1, name: "b", points: vec![point(0.0, 2.0, 0.0), point(1.0, f64::NAN, 0.0)] },
+                LineSeries { index: 0, name: "a", points: vec![point(0.0, 2.0, 0.1), point(1.0, 1.0, 0.1)] },
+                LineSeries {
+                    index: 1,
+                    name: "b",
+                    points: vec![point(0.0, 2.0, 0.0), point(1.0, f64::NAN, 0.0)],
+                },
             ],
         };
         let text = panel.draw(None).to_string();

@@ -9,10 +9,12 @@ use super::{
     frame::{Frame, described, line, text},
     series::class,
 };
-use crate::report::{
-    markup::{Element, el},
+use crate::{
     number::figure,
-    scale::Scale,
+    report::{
+        markup::{Element, el},
+        scale::Scale,
+    },
 };
 
 const WIDTH: f64 = 560.0;

@@ -14,7 +14,7 @@ const COLOURS: usize = 12;
 
 /// What is stacked: counts of every client for every kind.
 #[derive(Clone, Debug)]
-pub struct Stack<'a> {
+pub struct StackedColumns<'a> {
     /// What kinds are, as in `class`.
     pub what: &'a str,
     pub kinds: &'a [String],
@@ -22,13 +22,13 @@ pub struct Stack<'a> {
     pub clients: Vec<(&'a str, &'a [usize])>,
 }
 
-pub fn shares(stack: &Stack<'_>) -> Element {
+pub fn shares(stack: &StackedColumns<'_>) -> Element {
     let (height, parts) = shares_parts(stack);
     canvas(WIDTH, height, &about(stack)).all(parts)
 }
 
 /// Height and elements, for those who make their own canvas of 1080 units.
-pub fn shares_parts(stack: &Stack<'_>) -> (f64, Vec<Element>) {
+pub fn shares_parts(stack: &StackedColumns<'_>) -> (f64, Vec<Element>) {
     let bands = bands(stack);
     let (legend, rows) = legend(&bands);
     let head = rows as f64 * LEGEND_ROW + 18.0;
@@ -44,7 +44,7 @@ pub fn shares_parts(stack: &Stack<'_>) -> (f64, Vec<Element>) {
         let left = frame.left + at as f64 * wide;
         let mut below = 0;
         let parts = bands.iter().enumerate().filter_map(|(index, band)| {
-            let count: usize = band.kinds.iter().filter_map(|&kind| counts.get(kind)).sum();
+            let count: usize = band.kinds.iter().map(|&kind| counts[kind]).sum();
             let (low, high) = (y.at(below as f64), y.at((below + count) as f64));
             below += count;
             let part = el("rect")
@@ -77,14 +77,12 @@ struct Band {
 }
 
 /// One per kind, or the largest ones and the rest.
-fn bands(stack: &Stack<'_>) -> Vec<Band> {
-    let one =
-        |kind: usize| Band { name: stack.kinds.get(kind).cloned().unwrap_or_default(), kinds: vec![kind] };
+fn bands(stack: &StackedColumns<'_>) -> Vec<Band> {
+    let one = |kind: usize| Band { name: stack.kinds[kind].clone(), kinds: vec![kind] };
     if stack.kinds.len() <= COLOURS {
         return (0..stack.kinds.len()).map(one).collect();
     }
-    let size =
-        |kind: &usize| -> usize { stack.clients.iter().filter_map(|(_, counts)| counts.get(*kind)).sum() };
+    let size = |kind: &usize| -> usize { stack.clients.iter().map(|(_, counts)| counts[*kind]).sum() };
     let mut order: Vec<usize> = (0..stack.kinds.len()).collect();
     order.sort_by_key(|kind| std::cmp::Reverse(size(kind)));
     let rest = order.split_off(COLOURS - 1);
@@ -112,7 +110,7 @@ fn legend(bands: &[Band]) -> (Element, usize) {
     (el("g").all(entries), row + 1)
 }
 
-fn about(stack: &Stack<'_>) -> String {
+fn about(stack: &StackedColumns<'_>) -> String {
     let sizes = stack.clients.iter().map(|(_, counts)| counts.iter().sum::<usize>());
     format!(
         "Training samples of {} clients by {}; the smallest has {}, the largest {}.",

@@ -4,10 +4,12 @@ use super::{
     frame::{Frame, described, line, text},
     series::class,
 };
-use crate::report::{
-    markup::{Element, el},
+use crate::{
     number::figure,
-    scale::{Scale, step},
+    report::{
+        markup::{Element, el},
+        scale::{Scale, step},
+    },
 };
 
 const WIDTH: f64 = 1060.0;
@@ -19,7 +21,7 @@ const GAP: f64 = 12.0;
 const LETTERS: usize = 28;
 
 #[derive(Clone, Debug)]
-pub struct Row<'a> {
+pub struct SpreadRow<'a> {
     pub index: usize,
     pub name: &'a str,
     /// Tier and number of every device.
@@ -27,7 +29,7 @@ pub struct Row<'a> {
 }
 
 /// `what` names the numbers.
-pub fn spread(what: &str, rows: &[Row<'_>]) -> Element {
+pub fn spread(what: &str, rows: &[SpreadRow<'_>]) -> Element {
     let lanes = rows.iter().flat_map(|row| row.devices.iter().map(|device| device.0 + 1)).max().unwrap_or(1);
     let tall = (lanes as f64 * LANE).max(18.0);
     let bottom = TOP + rows.len().max(1) as f64 * (tall + GAP);
@@ -44,7 +46,7 @@ pub fn spread(what: &str, rows: &[Row<'_>]) -> Element {
         })
         .collect();
     let about = format!("{what}, median and 5 to 95 %: {}.", medians.join(", "));
-    let draw = |(at, row): (usize, &Row<'_>)| {
+    let draw = |(at, row): (usize, &SpreadRow<'_>)| {
         let y = TOP + at as f64 * (tall + GAP) + GAP / 2.0;
         el("g").with(name(row.name, y + tall / 2.0 + 4.0)).all(shape(row, y, tall, &x)).all(
             row.devices.iter().filter(|device| device.1.is_finite()).map(|&(tier, value)| {
@@ -73,7 +75,7 @@ fn name(name: &str, y: f64) -> Element {
     text(LEFT - 8.0, y, "end", &short).class("row").hint(name)
 }
 
-fn shape(row: &Row<'_>, y: f64, tall: f64, x: &Scale) -> Vec<Element> {
+fn shape(row: &SpreadRow<'_>, y: f64, tall: f64, x: &Scale) -> Vec<Element> {
     let Some(ends) = quantiles(row) else { return vec![] };
     let [low, first, middle, third, high] = ends.map(|value| x.at(value));
     let style = class(row.index);
@@ -91,7 +93,7 @@ fn shape(row: &Row<'_>, y: f64, tall: f64, x: &Scale) -> Vec<Element> {
 }
 
 /// 5, 25, 50, 75 and 95 %, between neighbours in proportion.
-fn quantiles(row: &Row<'_>) -> Option<[f64; 5]> {
+fn quantiles(row: &SpreadRow<'_>) -> Option<[f64; 5]> {
     let mut values: Vec<f64> =
         row.devices.iter().map(|device| device.1).filter(|value| value.is_finite()).collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -109,14 +111,15 @@ mod tests {
 
     #[test]
     fn quartiles() {
-        let row = Row { index: 0, name: "a", devices: (0..=20).map(|value| (0, f64::from(value))).collect() };
+        let row =
+            SpreadRow { index: 0, name: "a", devices: (0..=20).map(|value| (0, f64::from(value))).collect() };
         assert_eq!(quantiles(&row), Some([1.0, 5.0, 10.0, 15.0, 19.0]));
-        assert_eq!(quantiles(&Row { devices: vec![], ..row }), None);
+        assert_eq!(quantiles(&SpreadRow { devices: vec![], ..row }), None);
     }
 
     #[test]
     fn every_device_is_a_dot() {
-        let row = Row {
+        let row = SpreadRow {
             index: 0,
             name: "a name that is much too long for it",
             devices: vec![(0, 1.0), (4, 2.0), (1, f64::NAN)],

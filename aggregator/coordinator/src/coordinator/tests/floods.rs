@@ -1,4 +1,4 @@
-//! Devices that ask without end, and devices that send without ever coming to the end.
+//! Devices that flood the gateway with requests, and devices that never finish an upload.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn registered(actions: &[Action]) -> Vec<(DeviceId, u64)> {
 }
 
 #[test]
-fn a_file_is_exported_once_for_all_who_ask() {
+fn a_file_is_exported_once_for_all_devices() {
     let mut gateway = Gateway::new(settings(9));
     (0..4).for_each(|conn| gateway.join(conn, u64::MAX).unwrap());
     gateway.actions();
@@ -29,7 +29,7 @@ fn a_file_is_exported_once_for_all_who_ask() {
     }
     let wide = Tier::new(0).unwrap();
     assert_eq!(exports(&gateway.actions()), [wide]);
-    // Who has left is not waited for.
+    // A device that has left gets none.
     gateway.coordinator.handle_disconnected(ConnId(2), gateway.now);
     gateway.coordinator.handle_onnx(wide, 0, vec![7; 100].into());
     let blob = |said: Vec<ToDevice>| match said.as_slice() {
@@ -38,13 +38,13 @@ fn a_file_is_exported_once_for_all_who_ask() {
     };
     let told = [blob(gateway.say(0)), blob(gateway.say(1))];
     assert_eq!((told[0], told[0].bytes), (told[1], 100));
-    // Later ones are told at once, until there is another model.
+    // Later requests are answered at once, until there is another model.
     gateway.hear(3, &ToAggregator::PullOnnx).unwrap();
     assert_eq!((exports(&gateway.actions()), blob(gateway.say(3))), (vec![], told[0]));
     gateway.coordinator.handle_committed(vec![], gateway.now);
     gateway.hear(3, &ToAggregator::PullOnnx).unwrap();
     assert_eq!(exports(&gateway.actions()), [wide]);
-    // A file of the model before is passed on, but not kept.
+    // A file of the earlier model is sent, but not kept.
     gateway.coordinator.handle_onnx(wide, 0, vec![7; 100].into());
     assert_eq!(blob(gateway.say(3)), told[0]);
     gateway.hear(3, &ToAggregator::PullOnnx).unwrap();
@@ -64,31 +64,32 @@ fn of_many_changes_the_last_is_written_when_a_round_opens() {
     let actions = gateway.actions();
     assert_eq!(registered(&actions), [(id("d1"), most), (id("d0"), most - 1000)]);
     assert!(matches!(actions.last(), Some(Action::OpenRound { .. })), "{actions:?}");
-    // That was the one of the time until the next round.
+    // Until the next round, this was the one change that is written at once.
     gateway.hello(0, most).unwrap();
     gateway.hello(1, most - 1).unwrap();
     assert_eq!(registered(&gateway.actions()), [(id("d1"), most - 1)]);
 }
 
-/// Sends `bytes` every so many seconds.
+/// Sends `bytes` bytes every `every` seconds.
 #[derive(Copy, Clone)]
 struct Pace {
     bytes: u32,
     every: u64,
 }
 
+/// As slow as a connection can be without being idle.
 const LORIS: Pace = Pace { bytes: 4, every: 14 };
 const BRISK: Pace = Pace { bytes: 2000, every: 1 };
-/// Too slow to hold up others, but honest.
+/// Slower than the least pace, but honest.
 const SLOW: Pace = Pace { bytes: 100, every: 1 };
 
 /// Devices that upload, each at its pace, and offer again every ten seconds as a Session does.
 struct Crowd {
     gateway: Gateway,
     devices: Vec<(Pace, Offer, Option<u32>)>,
-    /// When each was done, in seconds.
+    /// The second in which each was done.
     done: BTreeMap<u64, u64>,
-    /// Offsets from which each was told to go on.
+    /// Offsets that were fetched from each.
     fetches: Vec<Vec<u32>>,
     second: u64,
 }
@@ -96,7 +97,7 @@ struct Crowd {
 impl Crowd {
     fn new(max_uploads: usize, paces: &[Pace]) -> Self {
         let mut settings = Settings { max_uploads, ..settings(paces.len()) };
-        settings.patience.deadline_s = 1e6.into();
+        settings.deadlines.deadline_s = 1e6.into();
         let mut gateway = Gateway::new(settings);
         let conns = 0..paces.len() as u64;
         conns.clone().for_each(|conn| gateway.join(conn, u64::MAX).unwrap());
@@ -169,17 +170,17 @@ impl Crowd {
     }
 
     fn check_memory(&self) {
-        let Some(round) = self.gateway.coordinator.round() else { return };
+        let Some(exchange) = self.gateway.coordinator.open_exchange() else { return };
         let most = self.gateway.coordinator.settings.max_uploads;
-        assert!(round.seats.held() <= most && round.parked.len() <= most);
+        assert!(exchange.roster.in_memory() <= most && exchange.interrupted.len() <= most);
         let spare = self.gateway.coordinator.spare.len();
-        assert!(round.seats.held() + round.parked.len() + spare <= 2 * most);
+        assert!(exchange.roster.in_memory() + exchange.interrupted.len() + spare <= 2 * most);
     }
 }
 
 #[test]
-fn who_sends_a_byte_now_and_then_does_not_keep_others_waiting() {
-    // Twice as many of them as there are places, and they always are the first to come back.
+fn a_trickling_upload_does_not_block_others() {
+    // Twice as many slow ones as places; they offer again first.
     let paces = [[LORIS; 8].as_slice(), &[BRISK; 6]].concat();
     let mut crowd = Crowd::new(4, &paces);
     crowd.run(120);
@@ -190,9 +191,9 @@ fn who_sends_a_byte_now_and_then_does_not_keep_others_waiting() {
 }
 
 #[test]
-fn a_slow_upload_goes_on_when_there_is_room_and_keeps_what_has_arrived() {
+fn a_slow_upload_resumes_where_it_was_interrupted() {
     let mut crowd = Crowd::new(1, &[SLOW, BRISK]);
-    // Nobody waits yet: it may take as long as it likes.
+    // While no other device waits, it is not interrupted.
     let waiting = crowd.devices.remove(1);
     crowd.run(30);
     assert_eq!(crowd.fetches[0].first(), Some(&0));
@@ -201,27 +202,27 @@ fn a_slow_upload_goes_on_when_there_is_room_and_keeps_what_has_arrived() {
     let (slow, brisk) = (crowd.done[&0], crowd.done[&1]);
     assert!(brisk < 50 && slow > brisk, "{:?}", crowd.done);
     assert!(crowd.fetches[0].iter().any(|&offset| offset >= 2500), "{:?}", crowd.fetches);
-    // A pause while the other was at it, and a little that was not heard.
+    // It pauses during the other upload, and sends some bytes again.
     assert!(slow < crowd.bytes() as u64 / 100 + 30, "{:?}", crowd.done);
 }
 
 #[test]
-fn a_fleet_of_which_everybody_is_slow_gets_done() {
+fn a_fleet_of_slow_devices_makes_progress() {
     let mut crowd = Crowd::new(2, &[SLOW; 9]);
     let one = u64::from(crowd.bytes()) / 100 + 1;
-    // Two at a time, and not more than twice the time for what is sent in vain.
+    // Two at a time; bytes that are sent again cost less than half of the time.
     crowd.run(2 * 5 * one);
     assert_eq!(crowd.done.len(), 9, "{:?} after {} s", crowd.done, 2 * 5 * one);
 }
 
 #[test]
-fn a_device_that_was_restarted_begins_its_upload_again() {
+fn a_restarted_device_starts_its_upload_again() {
     let mut crowd = Crowd::new(1, &[SLOW, BRISK]);
     let other = crowd.devices.remove(1);
     crowd.run(20);
     crowd.devices.push(other);
     crowd.run(6);
-    assert_eq!(crowd.gateway.coordinator.round().unwrap().parked.len(), 1);
+    assert_eq!(crowd.gateway.coordinator.open_exchange().unwrap().interrupted.len(), 1);
     crowd.gateway.hear(0, &ToAggregator::Ready).unwrap();
-    assert!(crowd.gateway.coordinator.round().unwrap().parked.is_empty());
+    assert!(crowd.gateway.coordinator.open_exchange().unwrap().interrupted.is_empty());
 }

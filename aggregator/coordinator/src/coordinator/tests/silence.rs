@@ -1,26 +1,26 @@
-//! Devices that are there and never answer, that leave, or that are slow.
+//! Devices that never answer, that leave, or that are slow.
 
 use common::message::Progress;
 
 use super::*;
-use crate::patience::NEW;
+use crate::pacing::NEW_DEVICE_SILENCE;
 
-/// Devices give signs of life, and rounds never end by themselves for an hour.
+/// Deadlines of an hour, so that only silence ends a wait.
 fn watched(devices: usize) -> Settings {
     let mut settings = Settings { rounds: 10_000, ..settings(devices) };
-    settings.patience.deadline_s = 3600.0.into();
+    settings.deadlines.deadline_s = 3600.0.into();
     settings
 }
 
-fn heeding(mut gateway: Gateway) -> Gateway {
-    gateway.coordinator.heed_silence(gateway.now);
+fn detecting(mut gateway: Gateway) -> Gateway {
+    gateway.coordinator.detect_silence(gateway.now);
     gateway
 }
 
 impl Gateway {
     fn progress(&mut self, conn: u64) {
-        let Some(round) = self.coordinator.round() else { return };
-        let ticket = self.coordinator.ticket(round);
+        let Some(exchange) = self.coordinator.open_exchange() else { return };
+        let ticket = self.coordinator.ticket(exchange);
         self.hear(conn, &ToAggregator::Progress(Progress { ticket, step: 1, steps: 2 })).unwrap();
     }
 
@@ -34,7 +34,7 @@ impl Gateway {
         self.coordinator.handle_committed(published, self.now);
     }
 
-    /// Lets time pass in steps until the round is closed; `every` is called at each, with the time since now.
+    /// Lets time pass in steps until the round closes; `every` is called at each step with the time passed.
     fn wait_closed(&mut self, mut every: impl FnMut(&mut Self, Duration)) -> (Duration, ClosedExchange) {
         let begun = self.now;
         for _ in 0..1_000_000 {
@@ -57,33 +57,25 @@ impl Gateway {
     ) -> (Duration, ClosedExchange) {
         self.open_for(devices.clone());
         self.wait(time);
-        // Those that are not always waited for come first.
+        // Devices that are not always waited for come first.
         devices.rev().filter(|conn| !silent.contains(conn)).for_each(|conn| self.deliver(conn));
         let (waited, closed) = self.wait_closed(|_, _| {});
         self.commit();
         (time.plus(waited), closed)
     }
 
-    /// Opens the round; what devices are told is dropped.
+    /// Opens the round and drops its messages.
     fn open_for(&mut self, devices: std::ops::Range<u64>) {
-        let opened = self.actions().into_iter().find_map(|action| match action {
-            Action::OpenRound { number, seats, .. } => Some((number, seats)),
-            _ => None,
-        });
-        let (round, seats) = opened.unwrap();
-        let train = |(device, tier)| (device, tier, Task::Train(Brief::sgd(1, 16, 0.1, 1)));
-        let seats = seats.into_iter().map(train).collect();
-        let exchange = Announcement { round, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
-        self.coordinator.handle_opened(exchange, self.now);
+        self.open_some();
         devices.for_each(|conn| _ = self.say(conn));
     }
 }
 
 const FAST: Duration = Duration::from_millis(100);
 
-/// `devices` that have delivered fast in some rounds.
+/// A gateway whose devices have answered eight rounds fast.
 fn experienced(devices: u64, settings: Settings) -> Gateway {
-    let mut gateway = heeding(Gateway::new(settings));
+    let mut gateway = detecting(Gateway::new(settings));
     (0..devices).for_each(|conn| gateway.join(conn, u64::MAX).unwrap());
     for _ in 0..8 {
         assert_eq!(gateway.round_without(0..devices, &[], FAST).0, FAST);
@@ -92,21 +84,21 @@ fn experienced(devices: u64, settings: Settings) -> Gateway {
 }
 
 #[test]
-fn a_device_that_is_killed_delays_one_round_by_seconds_and_later_ones_not_at_all() {
+fn a_killed_device_delays_one_round_by_seconds_and_later_ones_not_at_all() {
     let mut gateway = experienced(3, watched(3));
     let (took, closed) = gateway.round_without(0..3, &[2], FAST);
     assert!(took >= SECOND && took <= Duration::from_secs(3), "{took:?}");
-    assert_eq!(closed.silent.len(), 1, "it was asked, and the report says that it did not answer");
+    assert_eq!(closed.silent.len(), 1, "it is reported as silent");
     for _ in 0..20 {
         assert_eq!(gateway.round_without(0..3, &[2], FAST).0, FAST);
     }
 }
 
-/// The narrow tier has one device, which is all its quorum needs.
+/// All devices of the narrow tier fall silent or lose their link.
 #[test]
-fn a_tier_that_vanishes_does_not_hold_up_the_others() {
+fn a_tier_that_vanishes_does_not_delay_the_others() {
     for link_lost in [false, true] {
-        let mut gateway = heeding(unequal(watched(5)));
+        let mut gateway = detecting(unequal(watched(5)));
         (0..8).for_each(|_| _ = gateway.round_without(0..5, &[], FAST));
         gateway.open_for(0..5);
         [0, 1].iter().for_each(|&conn| gateway.deliver(conn));
@@ -121,7 +113,7 @@ fn a_tier_that_vanishes_does_not_hold_up_the_others() {
 
 #[test]
 fn a_device_that_said_hello_and_left_delays_the_first_round_by_seconds() {
-    let mut gateway = heeding(Gateway::new(watched(3)));
+    let mut gateway = detecting(Gateway::new(watched(3)));
     (0..3).for_each(|conn| gateway.join(conn, u64::MAX).unwrap());
     gateway.open_for(0..3);
     gateway.coordinator.handle_disconnected(ConnId(2), gateway.now);
@@ -131,41 +123,41 @@ fn a_device_that_said_hello_and_left_delays_the_first_round_by_seconds() {
     assert_eq!((closed.delivered.len(), closed.gone.len()), (2, 1));
 }
 
-/// All of the first round's devices leave; one that came later does not wait for them.
+/// All devices of the first round leave; one that connects later does not wait for them.
 #[test]
-fn a_round_whose_devices_have_all_left_ends_when_another_device_is_there() {
-    let mut gateway = heeding(Gateway::new(watched(2)));
+fn a_round_whose_devices_have_all_left_ends_when_another_device_connects() {
+    let mut gateway = detecting(Gateway::new(watched(2)));
     (0..2).for_each(|conn| gateway.join(conn, u64::MAX).unwrap());
     gateway.open_for(0..2);
     (0..2).for_each(|conn| gateway.coordinator.handle_disconnected(ConnId(conn), gateway.now));
     gateway.wait(MINUTE);
-    assert!(closed(&mut gateway).is_none(), "without another device there is nothing to go on with");
+    assert!(closed(&mut gateway).is_none(), "no device is left for a next round");
     gateway.join(2, u64::MAX).unwrap();
     assert_eq!(closed(&mut gateway).map(|closed| closed.silent.len()), Some(2));
 }
 
 #[test]
-fn a_new_device_that_says_nothing_is_waited_for_as_long_as_a_sign_of_life_may_take() {
-    let mut gateway = heeding(Gateway::new(watched(2)));
+fn a_new_silent_device_delays_the_round_by_the_allowance_for_new_devices() {
+    let mut gateway = detecting(Gateway::new(watched(2)));
     (0..2).for_each(|conn| gateway.join(conn, u64::MAX).unwrap());
     let (took, _) = gateway.round_without(0..2, &[1], FAST);
-    assert!(took >= NEW && took <= NEW.plus(SECOND), "{took:?}");
-    // In the next rounds it is not waited for, whether it comes back or not.
+    assert!(took >= NEW_DEVICE_SILENCE && took <= NEW_DEVICE_SILENCE.plus(SECOND), "{took:?}");
+    // Later rounds do not wait for it, whether it comes back or not.
     gateway.progress(1);
     assert_eq!(gateway.round_without(0..2, &[1], FAST).0, FAST);
 }
 
-/// Twenty times slower than the others, from its first round on.
+/// One device is twenty times slower than the others, from its first round on.
 #[test]
 fn slow_hardware_takes_part_in_every_round_from_its_first_one() {
     let (slow, rounds) = (FAST.times(200), 30);
-    let mut gateway = heeding(unequal(watched(5)));
+    let mut gateway = detecting(unequal(watched(5)));
     for _ in 0..rounds {
         gateway.open_for(0..5);
         gateway.wait(FAST.times(10));
         (0..4).for_each(|conn| gateway.deliver(conn));
         let (took, closed) = gateway.wait_closed(|gateway, since| {
-            // As often as a Session at work does.
+            // As often as a training Session.
             if since.as_millis().is_multiple_of(5000) {
                 gateway.progress(4);
             }
@@ -178,11 +170,11 @@ fn slow_hardware_takes_part_in_every_round_from_its_first_one() {
     }
 }
 
-/// A board whose batches take so long that it says nothing in that time: it is waited for longer and longer.
+/// A board whose batches take so long that it is silent meanwhile: its allowance doubles until it delivers.
 #[test]
-fn hardware_that_is_silent_while_it_works_finds_its_time() {
+fn hardware_that_is_silent_while_it_works_gets_enough_time_eventually() {
     let (batch, others) = (Duration::from_secs(40), Duration::from_secs(5));
-    let mut gateway = heeding(Gateway::new(watched(2)));
+    let mut gateway = detecting(Gateway::new(watched(2)));
     (0..2).for_each(|conn| gateway.join(conn, u64::MAX).unwrap());
     let (mut delivered, mut lost, begun) = (vec![], Duration::ZERO, gateway.now);
     for _ in 0..200 {
@@ -204,12 +196,12 @@ fn hardware_that_is_silent_while_it_works_finds_its_time() {
     }
     let first = delivered.iter().position(|delivered| *delivered).unwrap();
     assert!(first < 80 && delivered[first..].iter().all(|delivered| *delivered), "{delivered:?}");
-    assert!(lost.times(8) <= (gateway.now - begun), "{lost:?} were lost");
+    assert!(lost.times(8) <= (gateway.now - begun), "{lost:?} are lost");
 }
 
 /// Stopped and continued again and again, as with SIGSTOP and SIGCONT.
 #[test]
-fn who_answers_now_and_then_costs_a_small_share_of_the_time() {
+fn a_device_that_answers_now_and_then_costs_a_small_share_of_the_time() {
     for (runs, stops) in [(10_000, 10_000), (1000, 1000), (700, 1900), (500, 5000)] {
         let mut gateway = experienced(3, watched(3));
         let (begun, mut rounds) = (gateway.now, 0);
@@ -229,81 +221,84 @@ fn who_answers_now_and_then_costs_a_small_share_of_the_time() {
             gateway.commit();
             rounds += 1;
         }
-        // Without it there would be three thousand. A ninth may be lost, and what is twice as long as usual is not counted.
+        // Without the device, 3000. A ninth may be lost; delays up to twice the usual silence are not charged.
         assert!(rounds >= 3000 * 5 / 6, "{rounds} rounds with {runs} ms of work and {stops} ms of silence");
     }
 }
 
 #[test]
-fn a_device_that_is_revoked_is_not_waited_for_at_all() {
-    let mut gateway = heeding(unequal(watched(5)));
+fn a_revoked_device_is_not_waited_for() {
+    let mut gateway = detecting(unequal(watched(5)));
     gateway.open_for(0..5);
     [0, 1, 2, 3].iter().for_each(|&conn| gateway.deliver(conn));
     assert!(closed(&mut gateway).is_none());
     gateway.coordinator.handle_revoked(&id("d4"), gateway.now);
     let closed = closed(&mut gateway).unwrap();
-    assert_eq!(closed.refused, [(id("d4"), Tier::new(1).unwrap(), Code::UnknownDevice)]);
-    assert!(gateway.coordinator.fleet().member(&id("d4")).is_none());
+    let refused = &closed.refused[0];
+    assert_eq!((closed.refused.len(), refused.device.as_str(), refused.tier.index()), (1, "d4", 1));
+    assert_eq!(refused.code, Code::UnknownDevice);
+    assert!(gateway.coordinator.fleet().get(&id("d4")).is_none());
 }
 
-/// Every device is wanted, and the fleet has one less: the next round begins with those that are left.
+/// With a quorum of 1 and one device less, the next round begins with the remaining devices.
 #[test]
-fn a_device_that_is_revoked_does_not_count_for_the_next_round() {
+fn a_revoked_device_does_not_count_for_the_next_round() {
     let mut settings = watched(3);
-    settings.patience.quorum = 1.0.into();
-    let mut gateway = heeding(Gateway::new(settings));
+    settings.deadlines.quorum = 1.0.into();
+    let mut gateway = detecting(Gateway::new(settings));
     (0..3).for_each(|conn| gateway.join(conn, u64::MAX).unwrap());
     gateway.open_for(0..3);
     (0..3).for_each(|conn| gateway.deliver(conn));
     assert!(closed(&mut gateway).is_some());
-    // While the disk is busy, so that no round is open.
+    // While the round is being committed: no exchange is open.
     gateway.coordinator.handle_revoked(&id("d2"), gateway.now);
     gateway.coordinator.handle_disconnected(ConnId(2), gateway.now);
     gateway.commit();
     assert_eq!(gateway.open_some().len(), 2);
 }
 
-/// An operator who wants every device waits for it until the round is given up, and not in later rounds.
+/// The first round waits for it until it is given up, later rounds do not.
 #[test]
 fn with_a_quorum_of_one_a_silent_device_is_waited_for_once() {
     let mut settings = watched(3);
-    settings.patience.quorum = 1.0.into();
-    settings.patience.deadline_s = 60.0.into();
-    settings.patience.give_up_s = 900.0;
+    settings.deadlines.quorum = 1.0.into();
+    settings.deadlines.deadline_s = 60.0.into();
+    settings.deadlines.give_up_s = 900.0;
     let mut gateway = experienced(3, settings);
     assert_eq!(gateway.round_without(0..3, &[2], FAST).0, Duration::from_secs(900));
     assert_eq!(gateway.round_without(0..3, &[2], FAST).0, FAST);
-    // Once it answers it is waited for like all others.
+    // Once it answers, it is waited for again.
     assert_eq!(gateway.round_without(0..3, &[], FAST).1.silent.len(), 0);
     assert_eq!(gateway.round_without(0..3, &[2], FAST).0, Duration::from_secs(900));
 }
 
 #[test]
-fn after_a_restart_devices_are_given_the_time_to_come_back() {
+fn after_a_restart_devices_have_time_to_reconnect() {
     let mut gateway = experienced(3, watched(3));
     gateway.open_for(0..3);
-    let round = gateway.coordinator.round().unwrap();
-    let seats =
-        round.tasks.iter().map(|(device, task)| (device.clone(), Tier::new(0).unwrap(), task.clone()));
-    let seats = seats.collect();
-    let exchange =
-        Announcement { round: round.number, number: 0, kind: Kind::Train, lr: 0.1, seats, guide: vec![] };
-    let devices = gateway.coordinator.fleet().members().map(|member| member.record.clone()).collect();
+    let exchange = gateway.coordinator.open_exchange().unwrap();
+    let asked: Vec<_> = exchange.roster.iter().map(|(device, _)| in_tier(device.as_str(), 0)).collect();
+    let reopened = ReopenedExchange {
+        announcement: training(exchange.id.round, &asked),
+        wanted: vec![],
+        delivered: [(id("d0"), Scalars::default())].into(),
+    };
+    let devices = gateway.coordinator.fleet().devices().map(|device| device.record.clone()).collect();
     let start = Start {
         run: RunId(1),
         committed: gateway.coordinator.committed(),
         attempt: 0,
         devices,
         fixed: BTreeMap::new(),
-        open: Some(OpenRound { exchange, wanted: vec![], delivered: vec![(id("d0"), Scalars::default())] }),
+        reopened: Some(reopened),
     };
     let (model, parameters) = model();
     let now = gateway.now;
     let mut again =
-        heeding(Gateway { coordinator: Coordinator::new(watched(3), model, &parameters, start, now), now });
+        detecting(Gateway { coordinator: Coordinator::new(watched(3), model, &parameters, start, now), now });
     again.wait(Duration::from_secs(50));
     assert!(closed(&mut again).is_none());
-    // One of them is back and does what it has to do; the other one never comes.
+    // One device reconnects and delivers; the other one never does.
     again.join(1, u64::MAX).unwrap();
     again.deliver(1);
     let (took, closed) = again.wait_closed(|_, _| {});
@@ -311,7 +306,7 @@ fn after_a_restart_devices_are_given_the_time_to_come_back() {
     assert_eq!((closed.delivered.len(), closed.silent.len()), (2, 1));
 }
 
-/// One of three slow ones is fast enough now and then: the others of its tier are waited for as its quorum demands.
+/// One of three slow devices is in time: the others of its tier are waited for until the quorum.
 #[test]
 fn a_tier_that_answers_is_waited_for_until_it_has_its_quorum() {
     let mut gateway = unequal(Settings { rounds: 9, ..settings(5) });
@@ -327,20 +322,20 @@ fn a_tier_that_answers_is_waited_for_until_it_has_its_quorum() {
 }
 
 #[test]
-fn without_any_answer_all_are_waited_for() {
+fn without_any_answer_all_devices_are_waited_for() {
     let mut settings = watched(3);
-    settings.patience.give_up_s = 3600.0;
+    settings.deadlines.give_up_s = 3600.0;
     let mut gateway = experienced(3, settings);
     for _ in 0..4 {
         assert_eq!(gateway.round_without(0..3, &[0, 1, 2], FAST).0, Duration::from_secs(3600));
     }
 }
 
-/// It gives signs of life and never delivers: one long wait, and then it has to pay for it.
+/// It gives signs of life and never delivers: one long wait, then a penalty.
 #[test]
-fn who_only_pretends_to_work_holds_up_few_rounds() {
+fn a_device_that_only_pretends_to_work_delays_few_rounds() {
     let mut settings = watched(3);
-    settings.patience.deadline_s = 60.0.into();
+    settings.deadlines.deadline_s = 60.0.into();
     let mut gateway = experienced(3, settings);
     let long = (0..60).filter(|_| {
         gateway.open_for(0..3);
@@ -374,8 +369,8 @@ fn an_earlier_connection_of_a_device_is_displaced_by_its_next_hello() {
         };
         gateway.actions().into_iter().filter_map(displaced).collect::<Vec<_>>()
     };
-    assert!(displaced(&mut gateway).is_empty(), "to connect alone says nothing");
-    // Again on the same connection, as after a lost answer.
+    assert!(displaced(&mut gateway).is_empty(), "a connection without Hello displaces none");
+    // A repeated Hello on the same connection, as after a lost answer.
     gateway.hello(1, u64::MAX).unwrap();
     assert!(displaced(&mut gateway).is_empty());
     let data = DataSummary { train_samples: 10, inputs: 64, classes: 10, ..DataSummary::default() };
@@ -383,13 +378,13 @@ fn an_earlier_connection_of_a_device_is_displaced_by_its_next_hello() {
         Hello { device: id("d1"), budget: Budget::UNLIMITED, data, max_chunk: 1 << 16, max_nodes: 64 };
     gateway.hear(7, &ToAggregator::Hello(hello)).unwrap();
     assert_eq!(displaced(&mut gateway), [1]);
-    // The end of the old one is not the end of the new one.
+    // The end of the old connection does not end the new one.
     gateway.coordinator.handle_disconnected(ConnId(1), gateway.now);
     assert!(gateway.coordinator.fleet().is_connected(&id("d1")));
 }
 
 #[test]
-fn who_is_waited_for_and_how_long_is_known() {
+fn the_devices_that_are_waited_for_are_reported_with_their_limits() {
     let mut gateway = experienced(3, watched(3));
     gateway.open_for(0..3);
     gateway.deliver(0);
@@ -401,16 +396,16 @@ fn who_is_waited_for_and_how_long_is_known() {
     let waiting = seen(&gateway);
     let opened = waiting.opened.unwrap();
     let until: Vec<_> = waiting.devices.iter().map(|line| line.until.map(|until| until - opened)).collect();
-    // One of three is no quorum, and nothing is given up here: only silence ends the wait for d1.
+    // One of three is no quorum, and the round is never given up: only silence ends the wait for d1.
     assert_eq!(waiting.devices.iter().map(|line| line.silent.is_some()).collect::<Vec<_>>(), [true, false]);
     assert_eq!(until, [Some(Duration::from_millis(2200)), None]);
 }
 
-/// An operator who wants every device is not content without one that has left in good order.
+/// Where every device is required, also one that has left properly.
 #[test]
 fn with_a_quorum_of_one_a_goodbye_does_not_close_the_round() {
     let mut settings = watched(3);
-    settings.patience.quorum = 1.0.into();
+    settings.deadlines.quorum = 1.0.into();
     let mut gateway = experienced(3, settings);
     gateway.open_for(0..3);
     [0, 1].iter().for_each(|&conn| gateway.deliver(conn));

@@ -1,10 +1,10 @@
-//! What a device of another protocol is told.
+//! Devices that speak other protocol versions.
 
 use common::{Versions, message::Refusal};
 
 use super::*;
 
-/// Says Hello as `d1` with these versions; gives the tail of the Welcome.
+/// Says Hello as `d1` with these versions; returns the tail of the Welcome.
 fn greet(gateway: &mut Gateway, versions: Versions) -> Result<Option<u8>, Code> {
     let data = DataSummary { train_samples: 10, inputs: 64, classes: 10, ..DataSummary::default() };
     let (device, budget) = (id("d1"), Budget::UNLIMITED);
@@ -20,7 +20,7 @@ fn greet(gateway: &mut Gateway, versions: Versions) -> Result<Option<u8>, Code> 
 }
 
 #[test]
-fn a_version_is_agreed_on_or_refused_with_both_ends_figures() {
+fn a_common_version_is_chosen_or_both_ranges_are_reported() {
     let mut gateway = Gateway::new(settings(1));
     gateway.coordinator.handle_connected(ConnId(1), id("d1"));
     assert_eq!(greet(&mut gateway, Versions { oldest: 4, newest: 9 }), Ok(Some(5)));

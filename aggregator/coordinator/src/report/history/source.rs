@@ -1,4 +1,4 @@
-//! The parts of a report that a row shows; the rest is passed over without a copy.
+//! The fields of a report that a row shows; the others are skipped without a copy. Reports of earlier versions lack some.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,36 +9,36 @@ use serde::{
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Source<'a> {
+pub(super) struct ReportFields<'a> {
     pub round: Option<f64>,
     pub lr: Option<f64>,
-    pub devices: Option<Count>,
-    pub refused: Option<Count>,
-    pub silent: Option<Count>,
-    pub participation: Option<Vec<Part>>,
+    pub devices: Option<ListLen>,
+    pub refused: Option<ListLen>,
+    pub silent: Option<ListLen>,
+    pub participation: Option<Vec<TierFields>>,
     #[serde(borrow)]
-    pub guard: Option<Vec<Held<'a>>>,
-    pub loss: Option<Figures>,
-    pub loss_split: Option<Split>,
-    pub loss_by_tier: Option<Vec<Figures>>,
-    pub accuracy: Option<Figures>,
-    pub accuracy_by_tier: Option<Vec<Figures>>,
-    pub weights: Option<Weights>,
-    pub traffic: Option<Traffic>,
+    pub guard: Option<Vec<GuardFields<'a>>>,
+    pub loss: Option<SummaryFields>,
+    pub loss_split: Option<SplitFields>,
+    pub loss_by_tier: Option<Vec<SummaryFields>>,
+    pub accuracy: Option<SummaryFields>,
+    pub accuracy_by_tier: Option<Vec<SummaryFields>>,
+    pub weights: Option<WeightFields>,
+    pub traffic: Option<TrafficFields>,
 }
 
 /// Of one tier.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Part {
+pub(super) struct TierFields {
     pub stragglers: Option<f64>,
     pub late: Option<f64>,
 }
 
-/// A line of the guard.
+/// An entry of the guard.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Held<'a> {
+pub(super) struct GuardFields<'a> {
     #[serde(borrow)]
     pub device: Option<Cow<'a, str>>,
     pub tier: Option<f64>,
@@ -48,7 +48,7 @@ pub(super) struct Held<'a> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Figures {
+pub(super) struct SummaryFields {
     pub count: Option<f64>,
     pub mean: Option<f64>,
     pub variance: Option<f64>,
@@ -58,53 +58,53 @@ pub(super) struct Figures {
     pub jain: Option<f64>,
 }
 
-impl Figures {
-    /// Whether there were devices.
-    pub fn of_some(&self) -> bool {
+impl SummaryFields {
+    /// Whether it summarizes any device.
+    pub fn has_devices(&self) -> bool {
         self.count.is_some_and(|count| count > 0.0)
     }
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Split {
+pub(super) struct SplitFields {
     pub inter: Option<f64>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Weights {
+pub(super) struct WeightFields {
     pub effective: Option<f64>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Traffic {
+pub(super) struct TrafficFields {
     pub up: Option<f64>,
     pub down: Option<f64>,
 }
 
-/// How long a list is.
+/// The length of a list.
 #[derive(Copy, Clone)]
-pub(super) struct Count(pub usize);
+pub(super) struct ListLen(pub usize);
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for ListLen {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Counter;
 
         impl<'de> Visitor<'de> for Counter {
-            type Value = Count;
+            type Value = ListLen;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Count, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ListLen, A::Error> {
                 let mut count = 0;
                 while list.next_element::<IgnoredAny>()?.is_some() {
                     count += 1;
                 }
-                Ok(Count(count))
+                Ok(ListLen(count))
             }
         }
         deserializer.deserialize_seq(Counter)

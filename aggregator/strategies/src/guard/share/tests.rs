@@ -34,7 +34,7 @@ fn worked_numbers() {
 #[test]
 fn shares_inside_the_box_stay_as_they_are() {
     let wanted = [0.3, 0.2, 0.27, 0.23];
-    let (same, scale) = level(&wanted, &[0.1; 4], &[0.5; 4]);
+    let (same, scale) = fit_shares(&wanted, &[0.1; 4], &[0.5; 4]);
     assert_eq!((same.as_slice(), scale), (&wanted[..], 1.0));
 }
 
@@ -92,7 +92,7 @@ proptest! {
         let bounds = Bounds { share, floor, ..bounds() };
         let cap = (share / rows.len() as f64).min(1.0);
         let plain = normalised(&counts).unwrap();
-        let (plain, _) = level(&plain, &vec![0.0; rows.len()], &vec![cap; rows.len()]);
+        let (plain, _) = fit_shares(&plain, &vec![0.0; rows.len()], &vec![cap; rows.len()]);
         let counted = shares(&bounds, &wanted, &counts);
         prop_assert!((counted.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{counted:?}");
         for (counted, plain) in counted.iter().zip(&plain) {

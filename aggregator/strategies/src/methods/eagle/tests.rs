@@ -47,7 +47,7 @@ fn told(strategy: &dyn Strategy, device: &str, made: &[Exchange]) -> f32 {
 }
 
 fn shown(method: &Method) -> Vec<f64> {
-    method.strategy.outlook().devices.into_values().collect()
+    method.strategy.training_weights().devices.into_values().collect()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     method::{Method, by_name},
-    methods::fleet::{Fleet, Member, assert_close, groups},
+    methods::fleet::{Fleet, TestDevice, assert_close, groups},
 };
 
 fn fairfed(params: Value) -> Method {
@@ -117,10 +117,10 @@ proptest! {
             let wrong: Vec<f64> = counts.iter().map(|&n| rng.below(u64::from(n)) as f64).collect();
             member.more = groups(&counts, &wrong);
         }
-        let cell = |member: &Member, at: usize| {
+        let cell = |member: &TestDevice, at: usize| {
             (f64::from(member.more.group_counts[at]), member.more.group_losses[at])
         };
-        let gap = |members: &[&Member]| {
+        let gap = |members: &[&TestDevice]| {
             let rate = |a: usize| {
                 let (mut positive, mut all) = (0.0, 0.0);
                 for member in members {
@@ -133,7 +133,7 @@ proptest! {
             rate(0) - rate(1)
         };
         let all = gap(&fleet.devices.iter().collect::<Vec<_>>());
-        let weight = |member: &Member| {
+        let weight = |member: &TestDevice| {
             (-beta * (all - gap(&[member])).abs()).exp() * f64::from(member.samples)
         };
         let expected = fleet.weighted_mean(weight);

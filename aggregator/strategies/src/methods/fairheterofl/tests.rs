@@ -449,7 +449,7 @@ proptest! {
     #[test]
     fn reweight_is_the_weighted_mean(seed: u64, tiers in 1usize..5, nested: bool, q in 0.0..8.0, q_m in 0.0..8.0) {
         let fleet = Fleet::random(seed, tiers, nested);
-        let weight = |member: &crate::methods::fleet::Member| {
+        let weight = |member: &crate::methods::fleet::TestDevice| {
             let (_, s, _) = sums(&fleet, member.tier, q_m).unwrap();
             // g_m p_{m,i} is the device's share of all samples.
             s.powf((q - q_m) / (q_m + 1.0)) * f64::from(member.samples) * member.loss.powf(q_m)

@@ -45,14 +45,12 @@ impl Cells {
     }
 
     pub fn at(&self, label: usize, attribute: usize) -> f64 {
-        self.place(label, attribute).and_then(|place| self.values.get(place)).copied().unwrap_or(0.0)
+        self.values[self.index(label, attribute)]
     }
 
     pub fn set(&mut self, label: usize, attribute: usize, value: f64) {
-        let place = self.place(label, attribute);
-        if let Some(slot) = place.and_then(|place| self.values.get_mut(place)) {
-            *slot = value;
-        }
+        let index = self.index(label, attribute);
+        self.values[index] = value;
     }
 
     /// `x_{*,a}`
@@ -76,6 +74,7 @@ impl Cells {
 
     /// Cell by cell; the shapes must be the same.
     pub fn zip(&self, other: &Self, of: impl Fn(f64, f64) -> f64) -> Self {
+        assert_eq!(self.attributes(), other.attributes(), "cells of different shapes");
         Self { values: self.values.iter().zip(&other.values).map(|(&a, &b)| of(a, b)).collect() }
     }
 
@@ -84,7 +83,8 @@ impl Cells {
         sum(self.values.iter().zip(&other.values).map(|(a, b)| a * b))
     }
 
-    fn place(&self, label: usize, attribute: usize) -> Option<usize> {
-        (attribute < self.attributes()).then_some(label * self.attributes() + attribute)
+    fn index(&self, label: usize, attribute: usize) -> usize {
+        assert!(attribute < self.attributes(), "attribute {attribute} of {}", self.attributes());
+        label * self.attributes() + attribute
     }
 }

@@ -17,7 +17,7 @@ use common::DeviceId;
 use crate::{
     kernel::sum,
     methods::{
-        fedfb::pace::{Pace, move_by},
+        fedfb::step_size::{StepSize, move_by},
         simplex::project_below,
     },
 };
@@ -62,7 +62,12 @@ impl ClientParity {
     }
 
     /// One step with the losses that arrived in round t.
-    pub fn step<'a>(&mut self, heard: impl IntoIterator<Item = (&'a DeviceId, f64)>, pace: Pace, t: u32) {
+    pub fn step<'a>(
+        &mut self,
+        heard: impl IntoIterator<Item = (&'a DeviceId, f64)>,
+        step_size: StepSize,
+        t: u32,
+    ) {
         for (device, loss) in heard {
             if self.samples.contains_key(device) {
                 self.losses.insert(device.clone(), loss);
@@ -73,7 +78,7 @@ impl ClientParity {
         let gap = |device| self.losses.get(device).map_or(0.0, |loss| loss - reference);
         let mu: Vec<f64> = self.lambda.keys().map(gap).collect();
         let lambda: Vec<f64> = self.lambda.values().copied().collect();
-        if let Some(moved) = move_by(&lambda, &mu, pace, t) {
+        if let Some(moved) = move_by(&lambda, &mu, step_size, t) {
             self.lambda.values_mut().zip(project_below(&moved, 1.0)).for_each(|(slot, value)| *slot = value);
         }
     }

@@ -25,7 +25,7 @@ use crate::{
     methods::{
         fedfb::{
             cells::Cells,
-            pace::{Pace, move_by},
+            step_size::{StepSize, move_by},
         },
         simplex::project_below,
     },
@@ -99,9 +99,9 @@ impl FairBatch {
     }
 
     /// One step with the loss sums of round t, and the counts behind them.
-    pub fn step(&mut self, losses: &Cells, counts: &Cells, pace: Pace, t: u32) {
+    pub fn step(&mut self, losses: &Cells, counts: &Cells, step_size: StepSize, t: u32) {
         let mu = self.mu(losses, counts);
-        self.advance(&mu, pace, t);
+        self.advance(&mu, step_size, t);
     }
 
     /// The direction of a step; all 0 where there is nothing to go by.
@@ -144,8 +144,8 @@ impl FairBatch {
         self.reference_group().map_or(0.0, |r| negative(r) - negative(a))
     }
 
-    pub(super) fn advance(&mut self, mu: &[f64], pace: Pace, t: u32) {
-        let Some(moved) = move_by(&self.lambda, mu, pace, t) else { return };
+    pub(super) fn advance(&mut self, mu: &[f64], step_size: StepSize, t: u32) {
+        let Some(moved) = move_by(&self.lambda, mu, step_size, t) else { return };
         let n = self.counts.total();
         let attributes = self.counts.attributes();
         self.lambda = match self.parity {
@@ -211,13 +211,13 @@ impl FairBatch {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::pace::Decay, *};
+    use super::{super::step_size::Decay, *};
     use crate::methods::fleet::assert_close;
 
     const ALL: [Parity; 3] = [Parity::Demographic, Parity::Opportunity, Parity::Odds];
 
-    fn pace(alpha: f64, normalize: bool) -> Pace {
-        Pace { alpha, decay: Decay::Sqrt, normalize }
+    fn step_size(alpha: f64, normalize: bool) -> StepSize {
+        StepSize { alpha, decay: Decay::Sqrt, normalize }
     }
 
     /// Counts, some of them 0, and sums of losses in [0, n].
@@ -262,7 +262,7 @@ mod tests {
                 let mut batch = FairBatch::new(parity, counts.clone());
                 for t in 1..6 {
                     let (own, seen) = if t % 2 == 0 { (part(&losses), part(&counts)) } else { (losses.clone(), counts.clone()) };
-                    batch.step(&own, &seen, pace(alpha, normalize), t);
+                    batch.step(&own, &seen, step_size(alpha, normalize), t);
                     let lambda = batch.lambda();
                     prop_assert!(lambda.iter().all(|value| (0.0..=2.0).contains(value)), "{lambda:?}");
                     match parity {
@@ -293,7 +293,7 @@ mod tests {
             let n = counts.total();
             for parity in ALL {
                 let mut batch = FairBatch::new(parity, counts.clone());
-                batch.step(&losses, &counts, pace(alpha, false), 1);
+                batch.step(&losses, &counts, step_size(alpha, false), 1);
                 let lambda = batch.lambda();
                 let mean = |y: usize, a: usize| losses.at(y, a) / counts.at(y, a);
                 let compared = |y: usize, lambda: &[f64]| {
@@ -337,7 +337,7 @@ mod tests {
             let mut batch = FairBatch::new(Parity::Demographic, counts.clone());
             let (start, mu) = (batch.lambda().to_vec(), batch.mu(&losses, &counts));
             prop_assume!(mu[1].abs() > 1e-9);
-            batch.step(&losses, &counts, pace(0.01, true), 1);
+            batch.step(&losses, &counts, step_size(0.01, true), 1);
             let step = 0.01 / 2f64.sqrt() * mu[1].signum();
             assert_close(batch.lambda(), &[start[0] - step, start[1] + step], 1e-12);
         }
@@ -350,7 +350,7 @@ mod tests {
             for parity in ALL {
                 let mut batch = FairBatch::new(parity, counts.clone());
                 let start = batch.clone();
-                batch.step(&losses, &counts, pace(1.0, true), 1);
+                batch.step(&losses, &counts, step_size(1.0, true), 1);
                 prop_assert_eq!(&batch, &start);
             }
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     methods::fedfb::{
         fairbatch::Parity,
-        pace::{Decay, Pace},
+        step_size::{Decay, StepSize},
     },
     parameter::{not_negative, positive},
 };
@@ -174,8 +174,8 @@ impl FedFbParams {
         self.range.unwrap_or(usual)
     }
 
-    pub(super) fn pace(&self) -> Pace {
-        Pace { alpha: self.alpha, decay: self.decay, normalize: self.normalize_mu }
+    pub(super) fn step_size(&self) -> StepSize {
+        StepSize { alpha: self.alpha, decay: self.decay, normalize: self.normalize_mu }
     }
 
     /// What devices report of their groups. Client parity goes without, unless it needs wrong predictions or

@@ -17,14 +17,14 @@ use serde_json::{Map, Value, json};
 use crate::methods::fedfb::{Cells, Notion};
 
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Groups {
+pub(super) struct GroupState {
     pub counts: Option<Cells>,
     pub lambda: Option<Vec<f64>>,
 }
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Clients {
+pub(super) struct ClientState {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lambda: Option<BTreeMap<DeviceId, f64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ enum SavedLambda {
     ByLabel(Vec<Vec<f64>>),
 }
 
-impl Groups {
+impl GroupState {
     pub fn save(&self, notion: Notion) -> Value {
         let mut state = Map::new();
         if let Some(counts) = &self.counts {
@@ -99,7 +99,7 @@ impl Groups {
     }
 }
 
-impl Clients {
+impl ClientState {
     pub fn save(&self) -> Value {
         if *self == Self::default() { Value::Null } else { json!(self) }
     }

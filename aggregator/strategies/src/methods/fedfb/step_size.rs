@@ -9,7 +9,7 @@ use crate::kernel::sum;
 const SHORTEST: f64 = 1e-12;
 
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Pace {
+pub struct StepSize {
     pub alpha: f64,
     pub decay: Decay,
     /// Steps are as long as `alpha_t`, however small the gap; as published.
@@ -28,7 +28,7 @@ pub enum Decay {
     None,
 }
 
-impl Pace {
+impl StepSize {
     /// `alpha_t`
     pub fn length(self, t: u32) -> f64 {
         match self.decay {
@@ -39,11 +39,11 @@ impl Pace {
 }
 
 /// `lambda + alpha_t * mu`; `None` where there is no step to make.
-pub(super) fn move_by(lambda: &[f64], mu: &[f64], pace: Pace, t: u32) -> Option<Vec<f64>> {
+pub(super) fn move_by(lambda: &[f64], mu: &[f64], step_size: StepSize, t: u32) -> Option<Vec<f64>> {
     let norm = sum(mu.iter().map(|mu| mu * mu)).sqrt();
     if !(norm.is_finite() && norm > SHORTEST) {
         return None;
     }
-    let length = pace.length(t) / if pace.normalize { norm } else { 1.0 };
+    let length = step_size.length(t) / if step_size.normalize { norm } else { 1.0 };
     Some(lambda.iter().zip(mu).map(|(lambda, mu)| lambda + length * mu).collect())
 }

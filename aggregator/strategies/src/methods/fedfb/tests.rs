@@ -16,7 +16,7 @@ use crate::{
         fedfb::Quantiser,
         fleet::{Fleet, assert_close, groups},
     },
-    strategy::{Ask, Exchange, Kind, Member},
+    strategy::{Ask, Exchange, FleetDevice, Kind},
 };
 
 fn fedfb(params: Value) -> Method {
@@ -37,7 +37,7 @@ fn after(params: Value, state: Value) -> (Value, Vec<f64>) {
     let mut method = fedfb(params);
     method.set_state(state).unwrap();
     let _ = worked().combine(&mut method);
-    (method.state(), method.strategy.outlook().sample_weights.concat())
+    (method.state(), method.strategy.training_weights().samples.concat())
 }
 
 fn numbers(value: &Value) -> Vec<f64> {
@@ -89,7 +89,7 @@ fn client_parity_worked() {
     assert_close(&numbers(&state["lambda"]), &[0.3970142500, 0.1757464375], 1e-10);
     assert_eq!(state["losses"], json!({"a": 0.5, "b": 0.9, "c": 0.4}));
     let rest = 1.0 - 0.3970142500 - 0.1757464375;
-    let devices: Vec<f64> = method.strategy.outlook().devices.into_values().collect();
+    let devices: Vec<f64> = method.strategy.training_weights().devices.into_values().collect();
     assert_close(&devices, &[2.0 * rest, 0.3970142500 / 0.3, 0.1757464375 / 0.2], 1e-9);
     // The next round counts by n_i * v_i.
     let (_, outcome) = worked().combine(&mut method);
@@ -105,10 +105,15 @@ fn client_parity_with_absent_devices() {
     };
     let mut method = fedfb(published("cp"));
     let members = ["a", "b", "c"].map(id);
-    let fleet: Vec<Member<'_>> = members
+    let fleet: Vec<FleetDevice<'_>> = members
         .iter()
         .zip([50.0, 30.0, 20.0])
-        .map(|(device, samples)| Member { device, tier: common::Tier::new(0).unwrap(), samples, groups: &[] })
+        .map(|(device, samples)| FleetDevice {
+            device,
+            tier: common::Tier::new(0).unwrap(),
+            samples,
+            groups: &[],
+        })
         .collect();
     method.strategy.begin(&fleet);
     // Client 0 has never been seen: no step.
@@ -162,7 +167,7 @@ fn missing_samples() {
         let mut method = fedfb(params);
         method.set_state(state).unwrap();
         let _ = fleet.combine(&mut method);
-        let weights = method.strategy.outlook().sample_weights.concat();
+        let weights = method.strategy.training_weights().samples.concat();
         assert!(weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0));
         (numbers(&method.state()["lambda"]), weights)
     };
@@ -329,7 +334,7 @@ fn briefs() {
     let mut method = fedfb(json!({}));
     let device = id("a");
     let tier = common::Tier::new(0).unwrap();
-    let member = |groups| Member { device: &device, tier, samples: 1.0, groups };
+    let member = |groups| FleetDevice { device: &device, tier, samples: 1.0, groups };
     method.strategy.begin(&[member(&[]), member(&[1, 2, 3]), member(&[1, 2, 3, 4]), member(&[4, 3, 2, 1])]);
     assert_eq!(method.state(), json!({"counts": [[5.0, 5.0], [5.0, 5.0]]}));
     let mut brief = Brief::sgd(1, 1, 0.1, 0);
@@ -396,12 +401,12 @@ proptest! {
         for round in 1..5 {
             let mut fleet = random(seed.wrapping_add(round), tiers, nested, attributes);
             fleet.round = round as u32;
-            let outlook = method.strategy.outlook();
-            let weights = outlook.sample_weights.concat();
-            let mass = |member: &crate::methods::fleet::Member| {
+            let training_weights = method.strategy.training_weights();
+            let weights = training_weights.samples.concat();
+            let mass = |member: &crate::methods::fleet::TestDevice| {
                 let cells = member.more.group_counts.iter().zip(&weights);
                 match notion {
-                    "cp" => outlook.devices.get(&member.device).unwrap_or(&1.0) * f64::from(member.samples),
+                    "cp" => training_weights.devices.get(&member.device).unwrap_or(&1.0) * f64::from(member.samples),
                     _ if weights.is_empty() => member.more.group_counts.iter().copied().map(f64::from).sum(),
                     _ => cells.map(|(&n, weight)| f64::from(n) * weight).sum(),
                 }
@@ -411,7 +416,7 @@ proptest! {
             let mut resumed = fedfb(params.clone());
             resumed.restore(&method.save()).unwrap();
             prop_assert_eq!(resumed.state(), method.state());
-            prop_assert_eq!(resumed.strategy.outlook(), method.strategy.outlook());
+            prop_assert_eq!(resumed.strategy.training_weights(), method.strategy.training_weights());
         }
     }
 
@@ -432,8 +437,8 @@ proptest! {
         for _ in 0..3 {
             let (theta, outcome) = fleet.combine(&mut method);
             prop_assert!(theta.iter().chain(&outcome.weights).all(|value| value.is_finite()));
-            let outlook = method.strategy.outlook();
-            let told = outlook.sample_weights.concat().into_iter().chain(outlook.devices.into_values());
+            let training_weights = method.strategy.training_weights();
+            let told = training_weights.samples.concat().into_iter().chain(training_weights.devices.into_values());
             prop_assert!(told.into_iter().all(|weight| weight.is_finite() && weight >= 0.0));
         }
     }

@@ -1,24 +1,24 @@
 //! The min-norm problem of one block.
 //!
-//! Rows that are exactly zero are left out, and so is g_P where it is nothing but rounding. With `normalize`
+//! Problem that are exactly zero are left out, and so is g_P where it is nothing but rounding. With `normalize`
 //! all rows have the mean length of the clients' rows; without, absent clients count at the learning rate
 //! of now.
 
 use crate::{
-    algebra::{NOTHING, Products, add_scaled},
+    algebra::{NEGLIGIBLE, Products, add_scaled},
     methods::minnorm::min_norm,
 };
 
 /// Relative to its terms, a g_P this short has too few digits left to say where it points.
 const CANCELLED: f64 = 1e-5;
 
-/// Which rows a region has.
+/// The rows of a region, and how they are scaled.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Rows {
+pub struct Problem {
     /// The first rows are those of clients.
     pub clients: usize,
-    /// g_P as a combination of the clients' rows; empty: without.
-    pub q: Vec<f64>,
+    /// g_P as a combination of the clients' rows; `None`: without it.
+    pub q: Option<Vec<f64>>,
     /// Absent clients: place among the rows, and learning rate now / then.
     pub past: Vec<(usize, f64)>,
     pub normalize: bool,
@@ -27,61 +27,70 @@ pub struct Rows {
 
 /// The nearest point of a block.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Solved {
+pub struct Solution {
     /// Of all rows.
     pub coefficients: Vec<f64>,
     pub norm: f64,
     pub is_zero: bool,
 }
 
-pub fn solve(products: &Products, rows: &Rows) -> Solved {
-    let nothing = Solved { coefficients: vec![0.0; products.len()], norm: 0.0, is_zero: true };
-    let clients: Vec<usize> = (0..rows.clients).filter(|&i| products.length(i) > 0.0).collect();
+pub fn solve(products: &Products, problem: &Problem) -> Solution {
+    let nothing = Solution { coefficients: vec![0.0; products.len()], norm: 0.0, is_zero: true };
+    let clients: Vec<usize> = (0..problem.clients).filter(|&i| products.length(i) > 0.0).collect();
     if clients.is_empty() {
         return nothing;
     }
-    let past = rows.past.iter().filter(|(place, _)| products.length(*place) > 0.0);
+    let past = problem.past.iter().filter(|(place, _)| products.length(*place) > 0.0);
     let (members, ratios): (Vec<usize>, Vec<f64>) =
         clients.iter().map(|&i| (i, 1.0)).chain(past.copied()).unzip();
     let lengths: Vec<f64> =
         members.iter().zip(&ratios).map(|(&i, ratio)| products.length(i) * ratio).collect();
     let mean = lengths[..clients.len()].iter().sum::<f64>() / clients.len() as f64;
     // Everything below is in this unit.
-    let unit = if rows.normalize { mean } else { lengths.iter().copied().fold(0.0, f64::max) };
-    let factor = |(length, ratio): (&f64, &f64)| if rows.normalize { ratio / length } else { ratio / unit };
+    let unit = if problem.normalize { mean } else { lengths.iter().copied().fold(0.0, f64::max) };
+    let factor =
+        |(length, ratio): (&f64, &f64)| if problem.normalize { ratio / length } else { ratio / unit };
     let factors: Vec<f64> = lengths.iter().zip(&ratios).map(factor).collect();
     let base = products.select(&members, &factors);
-    let pull = pull(&base, rows, &clients, &factors, mean);
-    let whole = pull.as_ref().map_or_else(|| base.clone(), |pull| base.extended(pull));
+    let guide = guide(&base, problem, &clients, &factors, mean);
+    let whole = guide.as_ref().map_or_else(|| base.clone(), |guide| base.extended(guide));
     let mut weights = min_norm(&whole);
     let norm = whole.norm(&weights);
-    if let Some(pull) = &pull {
-        let own = weights.pop().unwrap_or(0.0);
-        add_scaled(&mut weights, own, pull);
+    if let Some(guide) = &guide {
+        let own = weights[base.len()];
+        weights.truncate(base.len());
+        add_scaled(&mut weights, own, guide);
     }
     let mut coefficients = nothing.coefficients;
     for ((&member, weight), factor) in members.iter().zip(&weights).zip(&factors) {
         coefficients[member] = weight * factor * unit;
     }
     // Where the terms of g_P cancel, its products are known less well, and so is the length of the point.
-    let noise = pull.as_ref().map_or(0.0, |pull| NOTHING * terms(&base, pull));
-    let is_zero = norm <= noise.max(rows.ztol * whole.longest());
-    Solved { coefficients, norm: norm * unit, is_zero }
+    let noise = guide.as_ref().map_or(0.0, |guide| NEGLIGIBLE * terms(&base, guide));
+    let is_zero = norm <= noise.max(problem.ztol * whole.longest());
+    Solution { coefficients, norm: norm * unit, is_zero }
 }
 
 /// g_P as a combination of the base rows, in their unit; `None` where it is 0.
-fn pull(base: &Products, rows: &Rows, clients: &[usize], factors: &[f64], mean: f64) -> Option<Vec<f64>> {
+fn guide(
+    base: &Products,
+    problem: &Problem,
+    clients: &[usize],
+    factors: &[f64],
+    mean: f64,
+) -> Option<Vec<f64>> {
+    let q = problem.q.as_ref()?;
     // The true rows are the base rows divided by their factors.
-    let q = |(&client, factor): (&usize, &f64)| rows.q.get(client).copied().unwrap_or(0.0) / factor;
-    let mut pull: Vec<f64> = clients.iter().zip(factors).map(q).collect();
-    pull.resize(base.len(), 0.0);
-    let length = base.norm(&pull);
-    if length <= 1e-12 * mean || length <= CANCELLED * terms(base, &pull) {
+    let mut guide: Vec<f64> =
+        clients.iter().zip(factors).map(|(&client, factor)| q[client] / factor).collect();
+    guide.resize(base.len(), 0.0);
+    let length = base.norm(&guide);
+    if length <= 1e-12 * mean || length <= CANCELLED * terms(base, &guide) {
         return None;
     }
-    let unit = if rows.normalize { length } else { factors.first().map_or(1.0, |factor| 1.0 / factor) };
-    pull.iter_mut().for_each(|pull| *pull /= unit);
-    Some(pull)
+    let unit = if problem.normalize { length } else { factors.first().map_or(1.0, |factor| 1.0 / factor) };
+    guide.iter_mut().for_each(|coefficient| *coefficient /= unit);
+    Some(guide)
 }
 
 /// Sum of the lengths of a combination's terms.

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use crate::{
     algebra::Products,
-    methods::fedlf::block::{Rows, Solved, solve},
+    methods::fedlf::block::{Problem, Solution, solve},
 };
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct Found {
+pub struct RegionDirection {
     /// By layer, of all rows; as long as the mean of the clients' rows.
     pub coefficients: Vec<Vec<f64>>,
     /// How many blocks were left.
@@ -18,33 +18,38 @@ pub struct Found {
 }
 
 /// `layers` are the products of the same rows, layer by layer.
-pub fn find(layers: &[Products], rows: &Rows) -> Found {
-    let alone = Rows { past: vec![], ..rows.clone() };
-    let clients = Rows { q: vec![], ..alone.clone() };
-    let attempts = [(None, rows), (Some("without absent"), &alone), (Some("clients only"), &clients)];
-    for (number, &(fallback, rows)) in attempts.iter().enumerate() {
-        let same_as_before = number > 0 && attempts[number - 1].1 == rows;
-        if let Some(parts) = (!same_as_before).then(|| merge(layers, rows)).flatten() {
-            let mean = layers.iter().map(|layer| layer.mean_norm(rows.clients)).fold(0.0, f64::hypot);
+pub fn find(layers: &[Products], problem: &Problem) -> RegionDirection {
+    let alone = Problem { past: vec![], ..problem.clone() };
+    let clients = Problem { q: None, ..alone.clone() };
+    let attempts = [(None, problem), (Some("without absent"), &alone), (Some("clients only"), &clients)];
+    for (number, &(fallback, problem)) in attempts.iter().enumerate() {
+        let same_as_before = number > 0 && attempts[number - 1].1 == problem;
+        if let Some(parts) = (!same_as_before).then(|| merge(layers, problem)).flatten() {
+            let mean = layers.iter().map(|layer| layer.mean_norm(problem.clients)).fold(0.0, f64::hypot);
             let length = parts.iter().map(|(_, solved)| solved.norm).fold(0.0, f64::hypot);
-            let scaled = |solved: &Solved| solved.coefficients.iter().map(|c| c * (mean / length)).collect();
+            let scaled =
+                |solved: &Solution| solved.coefficients.iter().map(|c| c * (mean / length)).collect();
             let coefficients =
                 parts.iter().flat_map(|(layers, solved)| layers.clone().map(move |_| scaled(solved)));
-            return Found { coefficients: coefficients.collect(), blocks: parts.len(), fallback };
+            return RegionDirection { coefficients: coefficients.collect(), blocks: parts.len(), fallback };
         }
     }
     let rows = layers.first().map_or(0, Products::len);
-    Found { coefficients: vec![vec![0.0; rows]; layers.len()], blocks: 1, fallback: Some("none left") }
+    RegionDirection {
+        coefficients: vec![vec![0.0; rows]; layers.len()],
+        blocks: 1,
+        fallback: Some("none left"),
+    }
 }
 
 /// Blocks of neighbouring layers with their points, none of which is 0. `None` if all layers together have 0.
-fn merge(layers: &[Products], rows: &Rows) -> Option<Vec<(Range<usize>, Solved)>> {
+fn merge(layers: &[Products], problem: &Problem) -> Option<Vec<(Range<usize>, Solution)>> {
     let mut blocks: Vec<(Range<usize>, Products)> =
         layers.iter().enumerate().map(|(number, layer)| (number..number + 1, layer.clone())).collect();
     // Of the blocks so far.
-    let mut solved: Vec<Solved> = Vec::with_capacity(blocks.len());
+    let mut solved: Vec<Solution> = Vec::with_capacity(blocks.len());
     while let Some((_, products)) = blocks.get(solved.len()) {
-        let point = solve(products, rows);
+        let point = solve(products, problem);
         if !point.is_zero {
             solved.push(point);
             continue;

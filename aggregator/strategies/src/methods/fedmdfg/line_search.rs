@@ -14,14 +14,14 @@ use crate::{algebra::Guidance, cohort::Cohort, gram::Gram, kernel::sum};
 const ARMIJO: f64 = 1e-4;
 
 #[derive(Debug)]
-pub struct Search<'a> {
+pub struct LineSearch<'a> {
     cohort: &'a Cohort,
     /// By participant: `g_i.d` over all regions; `None` where its gradient is too short in each.
     along: Vec<Option<f64>>,
     pub guided: bool,
 }
 
-impl<'a> Search<'a> {
+impl<'a> LineSearch<'a> {
     pub fn new(cohort: &'a Cohort) -> Self {
         Self { cohort, along: vec![None; cohort.participants().len()], guided: false }
     }

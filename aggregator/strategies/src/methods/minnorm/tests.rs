@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use crate::{
     algebra::Products,
-    methods::minnorm::{boxed::gap, *},
+    methods::minnorm::{bounded::gap, *},
 };
 
 fn products(rows: &[Vec<f64>]) -> Products {
@@ -205,12 +205,12 @@ proptest! {
         let products = products(&rows);
         let mut found = check(&rows);
         let limits = (vec![0.0; rows.len()], vec![1.0; rows.len()]);
-        let boxed = min_norm_in_box(&products, &limits.0, &limits.1);
-        let residual = residual(&products, &boxed);
+        let bounded = min_norm_in_box(&products, &limits.0, &limits.1);
+        let residual = residual(&products, &bounded);
         prop_assert!(residual <= 1e-8);
         // The square of the distance to the nearest point is not above the residual, which many more vectors than
         // dimensions keep from falling further.
-        add_scaled(&mut found, -1.0, &point(&rows, &boxed));
+        add_scaled(&mut found, -1.0, &point(&rows, &bounded));
         prop_assert!(norm(&found) <= (2e-6 + residual.max(0.0).sqrt()) * products.longest());
     }
 

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use crate::{
     method::by_name,
-    methods::fleet::{Fleet, Member, assert_close},
+    methods::fleet::{Fleet, TestDevice, assert_close},
 };
 
 fn run(fleet: &Fleet, params: Value) -> Vec<f64> {
@@ -35,9 +35,9 @@ fn parameters_are_checked() {
 /// As published, parameter by parameter: gtilde from the updates, updates aligned with it, then averaged.
 fn literal(fleet: &Fleet, tau: f64, alpha: f64, steps: f64) -> Vec<f64> {
     let step = |at: usize| {
-        let held: Vec<(&Member, f64)> =
+        let held: Vec<(&TestDevice, f64)> =
             fleet.devices.iter().filter_map(|member| Some((member, fleet.update_at(member, at)?))).collect();
-        let shares = |loss: &dyn Fn(&Member) -> f64| -> Vec<f64> {
+        let shares = |loss: &dyn Fn(&TestDevice) -> f64| -> Vec<f64> {
             let all: f64 = held.iter().map(|(member, _)| (loss(member) / tau).exp()).sum();
             held.iter().map(|(member, _)| (loss(member) / tau).exp() / all).collect()
         };

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use crate::{
     method::by_name,
-    methods::fleet::{Fleet, Member, assert_close},
+    methods::fleet::{Fleet, TestDevice, assert_close},
 };
 
 fn run(fleet: &Fleet, params: Value) -> Vec<f64> {
@@ -56,7 +56,7 @@ fn parameters_are_checked() {
 }
 
 /// The sums as they are printed, parameter by parameter, without logarithms.
-fn reference(fleet: &Fleet, q: f64, l: f64, p: impl Fn(&Member) -> f64) -> Vec<f64> {
+fn reference(fleet: &Fleet, q: f64, l: f64, p: impl Fn(&TestDevice) -> f64) -> Vec<f64> {
     let step = |at: usize| {
         let (mut delta, mut bound) = (0.0, 0.0);
         for member in &fleet.devices {

@@ -14,7 +14,7 @@ use crate::{
     method::{Method, by_name},
     strategy::{Needs, Strategy, Weights},
     tiered::TieredModel,
-    updates::{Row, Updates},
+    updates::{UpdateRef, Updates},
 };
 
 /// A fleet on a model of the zoo: parameters, a cohort and `f32` updates.
@@ -33,14 +33,18 @@ impl Updates for Source {
     type Value = f32;
     type Error = std::convert::Infallible;
 
-    fn read<'a>(&'a mut self, row: Row<'_>, buffer: &'a mut Vec<f32>) -> Result<&'a [f32], Self::Error> {
-        Ok(match row {
-            Row::Update(index, _) => &self.0[index],
-            Row::First(index, _) => {
+    fn read<'a>(
+        &'a mut self,
+        which: UpdateRef<'_>,
+        buffer: &'a mut Vec<f32>,
+    ) -> Result<&'a [f32], Self::Error> {
+        Ok(match which {
+            UpdateRef::Update(index, _) => &self.0[index],
+            UpdateRef::FirstStep(index, _) => {
                 *buffer = self.0[index].iter().map(|value| value / 4.0).collect();
                 buffer
             }
-            Row::Absent(..) => &self.1,
+            UpdateRef::Absent(..) => &self.1,
         })
     }
 }
@@ -97,7 +101,7 @@ impl Live {
         cohort.set_tier_weight(Tier::new(1).unwrap(), 0.25).unwrap();
         cohort.set_device_weight(&"cam-2".parse().unwrap(), 0.75).unwrap();
         cohort.set_trials(&"tiny".parse().unwrap(), &[0.5, 0.25]);
-        self.absent.iter().for_each(|absent| cohort.remember(absent.clone()));
+        self.absent.iter().for_each(|absent| cohort.add_absent(absent.clone()));
         cohort
     }
 

@@ -60,11 +60,10 @@ impl Conflicts {
             let square = dot(&along, &coefficients);
             for sums in [&mut model, &mut layers[gram.block.layer]] {
                 sums.step += square;
-                for (place, &row) in gram.rows.iter().enumerate() {
-                    if let Some((product, own)) = sums.devices.get_mut(row) {
-                        *product -= along[place];
-                        *own += gram.at(place, place);
-                    }
+                for (place, &row) in gram.rows[..participants(cohort, gram)].iter().enumerate() {
+                    let (product, own) = &mut sums.devices[row];
+                    *product -= along[place];
+                    *own += gram.at(place, place);
                 }
             }
         }

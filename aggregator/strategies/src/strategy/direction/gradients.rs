@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     cohort::Absent,
     method::by_name,
-    methods::fleet::{Fleet, Member},
+    methods::fleet::{Fleet, TestDevice},
 };
 
 /// What a problem is made of.
@@ -33,7 +33,8 @@ impl Gradients {
             let place = |index| fleet.tiers[tier].iter().position(|own| own == index).unwrap();
             indices.iter().map(|index| -update[place(index)]).collect::<Vec<f64>>()
         };
-        let mut devices: Vec<&Member> = fleet.devices.iter().filter(|member| holds(member.tier)).collect();
+        let mut devices: Vec<&TestDevice> =
+            fleet.devices.iter().filter(|member| holds(member.tier)).collect();
         devices.sort_by(|a, b| a.device.cmp(&b.device));
         let past = fleet.absent.iter().filter(|(absent, _)| holds(absent.tier.index()));
         Self {

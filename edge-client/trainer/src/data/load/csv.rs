@@ -6,27 +6,27 @@
 
 use std::{path::Path, str::FromStr};
 
-use super::{LIMIT, LoadError, MAX_CLASSES, Row, Rows, Source};
+use super::{BoundedFile, CsvRow, CsvRows, LIMIT, LoadError, MAX_CLASSES};
 use crate::data::Samples;
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct CsvOptions {
-    pub label: LabelColumn,
+    pub label: CsvColumn,
     /// `feature = scale * number`.
     pub scale: f32,
     /// Column of the attribute, which is no feature, and how many attributes there are in the fleet.
-    pub attribute: Option<(LabelColumn, u32)>,
+    pub attribute: Option<(CsvColumn, u32)>,
 }
 
 impl Default for CsvOptions {
     fn default() -> Self {
-        Self { label: LabelColumn::Last, scale: 1.0, attribute: None }
+        Self { label: CsvColumn::Last, scale: 1.0, attribute: None }
     }
 }
 
 /// Where the label is: `first`, `last`, a number (from 1 on) or a name of the header.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LabelColumn {
+pub enum CsvColumn {
     First,
     Last,
     /// Counted from 1, as people and spreadsheets do.
@@ -38,7 +38,7 @@ pub enum LabelColumn {
 #[error("a label column is `first`, `last`, a number from 1 on, or a name of the header")]
 pub struct BadColumn;
 
-impl FromStr for LabelColumn {
+impl FromStr for CsvColumn {
     type Err = BadColumn;
 
     fn from_str(text: &str) -> Result<Self, BadColumn> {
@@ -53,17 +53,16 @@ impl FromStr for LabelColumn {
 }
 
 pub fn csv(path: &Path, options: &CsvOptions) -> Result<Samples, LoadError> {
-    let mut rows = Rows::detect(Source::open(path, LIMIT)?)?;
+    let mut rows = CsvRows::detect(BoundedFile::open(path, LIMIT)?)?;
     let mut table =
-        Table { options, columns: None, features: Vec::new(), labels: Vec::new(), attributes: Vec::new() };
+        CsvTable { options, columns: None, features: Vec::new(), labels: Vec::new(), attributes: Vec::new() };
     while let Some((line, row)) = rows.read()? {
         table.add(row).map_err(|problem| LoadError::Line { path: path.into(), line, problem })?;
     }
-    let inputs = table.columns.map_or(0, |columns| columns.features());
-    if table.labels.is_empty() {
+    let Some(columns) = table.columns.filter(|_| !table.labels.is_empty()) else {
         return Err(LoadError::Format { path: path.into(), problem: "holds no samples".into() });
-    }
-    let samples = Samples::new(table.features, table.labels, inputs);
+    };
+    let samples = Samples::new(table.features, table.labels, columns.features());
     let samples = match &options.attribute {
         Some((_, count)) => samples.and_then(|samples| samples.with_attributes(&table.attributes, *count)),
         None => samples,
@@ -71,7 +70,7 @@ pub fn csv(path: &Path, options: &CsvOptions) -> Result<Samples, LoadError> {
     samples.map_err(|source| LoadError::Data { path: path.into(), source })
 }
 
-struct Table<'a> {
+struct CsvTable<'a> {
     options: &'a CsvOptions,
     /// Known after the first line.
     columns: Option<Columns>,
@@ -93,8 +92,8 @@ impl Columns {
     }
 }
 
-impl Table<'_> {
-    fn add(&mut self, row: &Row) -> Result<(), String> {
+impl CsvTable<'_> {
+    fn add(&mut self, row: &CsvRow) -> Result<(), String> {
         let columns = match self.columns {
             Some(columns) => columns,
             None => {
@@ -129,7 +128,7 @@ impl Table<'_> {
         Ok(())
     }
 
-    fn locate(&self, count: usize, header: Option<&Row>) -> Result<Columns, String> {
+    fn locate(&self, count: usize, header: Option<&CsvRow>) -> Result<Columns, String> {
         let named = &self.options.attribute;
         if count < 2 + usize::from(named.is_some()) {
             return Err("needs at least one feature and a label, separated by comma, semicolon or tab".into());
@@ -143,12 +142,12 @@ impl Table<'_> {
     }
 }
 
-fn place(column: &LabelColumn, count: usize, header: Option<&Row>) -> Result<usize, String> {
+fn place(column: &CsvColumn, count: usize, header: Option<&CsvRow>) -> Result<usize, String> {
     let at = match column {
-        LabelColumn::First => 0,
-        LabelColumn::Last => count - 1,
-        LabelColumn::Number(number) => number.wrapping_sub(1),
-        LabelColumn::Named(name) => header
+        CsvColumn::First => 0,
+        CsvColumn::Last => count - 1,
+        CsvColumn::Number(number) => number.wrapping_sub(1),
+        CsvColumn::Named(name) => header
             .ok_or_else(|| format!("has no header, so there is no column `{name}`; give its number"))?
             .iter()
             .position(|field| field == name)
@@ -271,8 +270,8 @@ mod tests {
 
     #[test]
     fn bad_columns_are_refused() {
-        assert_eq!("0".parse::<LabelColumn>(), Err(BadColumn));
-        assert_eq!("".parse::<LabelColumn>(), Err(BadColumn));
-        assert_eq!("4".parse(), Ok(LabelColumn::Number(4)));
+        assert_eq!("0".parse::<CsvColumn>(), Err(BadColumn));
+        assert_eq!("".parse::<CsvColumn>(), Err(BadColumn));
+        assert_eq!("4".parse(), Ok(CsvColumn::Number(4)));
     }
 }

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::{LIMIT, LoadError, Source};
+use super::{BoundedFile, LIMIT, LoadError};
 use crate::data::Samples;
 
 /// Images and labels from two files; `feature = scale * byte` (1/255 is usual).
@@ -30,41 +30,37 @@ pub struct IdxImages {
 
 /// Images and labels from two files, not scaled.
 pub fn idx_images(images: &Path, labels: &Path) -> Result<IdxImages, LoadError> {
-    let pixels = Array::read(images)?;
-    let classes = Array::read(labels)?;
+    let pixels = IdxArray::read(images)?;
+    let classes = IdxArray::read(labels)?;
     let wrong = |path: &Path, problem: String| LoadError::Format { path: path.into(), problem };
-    if pixels.sizes.len() < 2 {
-        return Err(wrong(images, "holds labels, not images; are the two files swapped?".into()));
-    }
-    if classes.sizes.len() != 1 {
+    let (count, shape) = match pixels.sizes.split_first() {
+        Some((&count, shape)) if !shape.is_empty() => (count, shape.to_vec()),
+        _ => return Err(wrong(images, "holds labels, not images; are the two files swapped?".into())),
+    };
+    let [got] = classes.sizes[..] else {
         return Err(wrong(labels, "holds images, not labels; are the two files swapped?".into()));
-    }
-    if pixels.sizes.first() != classes.sizes.first() {
-        let (images, got) = (pixels.sizes.first().unwrap_or(&0), classes.data().len());
+    };
+    if got != count {
         return Err(wrong(
             labels,
-            format!("{got} labels for {images} images; these files do not belong together"),
+            format!("{got} labels for {count} images; these files do not belong together"),
         ));
     }
-    Ok(IdxImages {
-        shape: pixels.sizes.iter().skip(1).copied().collect(),
-        pixels: pixels.into_data(),
-        labels: classes.into_data(),
-    })
+    Ok(IdxImages { shape, pixels: pixels.data, labels: classes.data })
 }
 
-struct Array {
+struct IdxArray {
     sizes: Vec<usize>,
-    bytes: Vec<u8>,
+    data: Vec<u8>,
 }
 
-impl Array {
+impl IdxArray {
     fn read(path: &Path) -> Result<Self, LoadError> {
-        let bytes = Source::open(path, LIMIT)?.bytes()?;
+        let bytes = BoundedFile::open(path, LIMIT)?.bytes()?;
         Self::parse(bytes).map_err(|problem| LoadError::Format { path: path.into(), problem })
     }
 
-    fn parse(bytes: Vec<u8>) -> Result<Self, String> {
+    fn parse(mut bytes: Vec<u8>) -> Result<Self, String> {
         let &[0, 0, kind, rank @ 1..=4, ref rest @ ..] = bytes.as_slice() else {
             return Err("is not an IDX file of 1 to 4 dimensions".into());
         };
@@ -80,16 +76,8 @@ impl Array {
                 "announces sizes {sizes:?} but holds {data} bytes; it is damaged or incomplete"
             ));
         }
-        Ok(Self { sizes, bytes })
-    }
-
-    fn data(&self) -> &[u8] {
-        self.bytes.get(4 + 4 * self.sizes.len()..).unwrap_or_default()
-    }
-
-    fn into_data(mut self) -> Vec<u8> {
-        self.bytes.drain(..(4 + 4 * self.sizes.len()).min(self.bytes.len()));
-        self.bytes
+        bytes.drain(..bytes.len() - data);
+        Ok(Self { sizes, data: bytes })
     }
 }
 
@@ -141,7 +129,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(mut bytes: Vec<u8>, rank in 0u8..6) {
             bytes.splice(0..0, [0, 0, 8, rank]);
-            let _ = Array::parse(bytes).map(|array| array.data().len());
+            let _ = IdxArray::parse(bytes).map(|array| array.data.len());
         }
     }
 }

@@ -7,16 +7,16 @@ use std::io::{self, Chain, Cursor, Read};
 
 use ::csv::{Reader, ReaderBuilder, Terminator};
 
-use super::{LoadError, Source};
+use super::{BoundedFile, LoadError};
 
-pub use ::csv::StringRecord as Row;
+pub use ::csv::StringRecord as CsvRow;
 
 /// The lines read already, the others, and an end for the last line.
 type Input = Chain<Chain<Cursor<Vec<u8>>, Rest>, &'static [u8]>;
 
 /// Ends at the limit without an error.
 #[derive(Debug)]
-struct Rest(Source);
+struct Rest(BoundedFile);
 
 impl Read for Rest {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
@@ -26,26 +26,26 @@ impl Read for Rest {
 
 /// The rows of a file; empty lines are none.
 #[derive(Debug)]
-pub struct Rows {
+pub struct CsvRows {
     reader: Reader<Input>,
-    row: Row,
+    row: CsvRow,
     /// Lines of the file before the first that is read here.
     before: usize,
 }
 
-impl Rows {
+impl CsvRows {
     /// Lines that start with `comment` are no rows.
-    pub fn new(source: Source, separator: u8, comment: Option<u8>) -> Self {
+    pub fn new(source: BoundedFile, separator: u8, comment: Option<u8>) -> Self {
         Self::behind(Vec::new(), source, separator, comment)
     }
 
     /// Fields are separated by what the first line has outside quotes: comma, semicolon or tab.
-    pub fn detect(mut source: Source) -> Result<Self, LoadError> {
+    pub fn detect(mut source: BoundedFile) -> Result<Self, LoadError> {
         let (mut head, mut from) = (Vec::new(), 0);
-        while source.line_bytes(&mut head)? && head.get(from..).unwrap_or_default().trim_ascii().is_empty() {
+        while source.line_bytes(&mut head)? && head[from..].trim_ascii().is_empty() {
             from = head.len();
         }
-        let first = head.get(from..).unwrap_or_default().trim_ascii_start();
+        let first = head[from..].trim_ascii_start();
         let mut quoted = false;
         let separator = first.iter().find(|byte| {
             quoted ^= **byte == b'"';
@@ -55,13 +55,13 @@ impl Rows {
         Ok(Self::behind(head, source, separator, None))
     }
 
-    fn behind(head: Vec<u8>, source: Source, separator: u8, comment: Option<u8>) -> Self {
+    fn behind(head: Vec<u8>, source: BoundedFile, separator: u8, comment: Option<u8>) -> Self {
         let mut builder = ReaderBuilder::new();
         builder.has_headers(false).flexible(true).delimiter(separator).comment(comment);
         // A carriage return before it goes with the blanks.
         builder.terminator(Terminator::Any(b'\n'));
         let input = Cursor::new(head).chain(Rest(source)).chain(b"\n".as_slice());
-        Self { reader: builder.from_reader(input), row: Row::new(), before: 0 }
+        Self { reader: builder.from_reader(input), row: CsvRow::new(), before: 0 }
     }
 
     /// Counts lines as they are in a file of which `before` lines were read already.
@@ -70,7 +70,7 @@ impl Rows {
     }
 
     /// The next row and its line, counted from 1; `None` after the last.
-    pub fn read(&mut self) -> Result<Option<(usize, &Row)>, LoadError> {
+    pub fn read(&mut self) -> Result<Option<(usize, &CsvRow)>, LoadError> {
         loop {
             let read = self.reader.read_record(&mut self.row);
             let line = self.before + self.reader.position().line() as usize;
@@ -82,7 +82,7 @@ impl Rows {
                 return Ok(None);
             }
             if self.row.as_slice().contains('\n') {
-                let start = self.row.position().map_or(0, |start| self.before + start.line() as usize);
+                let start = self.row.position().map_or(line, |start| self.before + start.line() as usize);
                 let problem = "has a quote that is not closed".into();
                 return Err(LoadError::Line { path: source.path.clone(), line: start, problem });
             }

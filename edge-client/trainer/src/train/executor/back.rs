@@ -6,12 +6,13 @@ use core::ops::Range;
 use common::plan::{Activation, Grad, Node, Op, Plan};
 
 use super::{
-    Mode, Target, TrainError, convolves, disjoint, forth::kept, full, has_parameters, input, is_trained,
+    GradTarget, PassMode, TrainError, convolves, forth::kept, full, has_parameters, input, is_trained,
     output, parameters, span,
 };
 use crate::train::{
     Backend, Float,
     op::{activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, scale},
+    part::disjoint,
 };
 
 pub(super) fn node<T: Float>(
@@ -19,8 +20,8 @@ pub(super) fn node<T: Float>(
     node: &Node,
     arena: &mut [T],
     rows: usize,
-    mode: Mode,
-    target: Target<T>,
+    mode: PassMode,
+    target: GradTarget<T>,
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
     let Some(dy) = node.output_grad.map(|at| output(node, at, rows)) else {
@@ -38,12 +39,17 @@ pub(super) fn node<T: Float>(
         return Ok(());
     }
     // Segments begin with the first parameter that is trained.
-    let base = |segment: Option<u32>| segment.unwrap_or(0).saturating_sub(plan.frozen());
+    let base = |segment: u32| segment.saturating_sub(plan.frozen());
     let (base, factor) = match target {
-        Target::Grads | Target::MoreGrads => (base(plan.info().segments.grads), T::ONE),
-        Target::Weights(descent) => {
-            let anchor = base(plan.info().segments.anchor);
-            for (weights, anchor) in parameters(node, 0).into_iter().zip(parameters(node, anchor)) {
+        GradTarget::Grads | GradTarget::MoreGrads => {
+            (base(plan.info().segments.grads.ok_or(TrainError::InferenceOnly)?), T::ONE)
+        }
+        GradTarget::Weights(descent) => {
+            let anchors = match plan.info().segments.anchor {
+                Some(at) => parameters(node, base(at)).map(Some),
+                None => [None, None, None],
+            };
+            for (weights, anchor) in parameters(node, 0).into_iter().zip(anchors) {
                 descent.pull(arena, weights, anchor)?;
             }
             (0, -descent.lr)
@@ -56,7 +62,7 @@ fn input_grad<T: Float>(
     node: &Node,
     arena: &mut [T],
     rows: usize,
-    mode: Mode,
+    mode: PassMode,
     dy: Range<usize>,
     grad: Grad,
     backend: &mut (impl Backend<T> + ?Sized),
@@ -70,7 +76,7 @@ fn input_grad<T: Float>(
     match node.op {
         Op::Dense { rows: tokens, inputs, outputs, .. } => {
             let rows = rows.saturating_mul(tokens as usize);
-            let sizes = dense::Sizes { rows, inputs: inputs as usize, outputs: outputs as usize };
+            let sizes = dense::DenseSizes { rows, inputs: inputs as usize, outputs: outputs as usize };
             let [w, dy, dx] = disjoint(arena, [w, dy, dx])?;
             dense::input_grad(backend, sizes, dy, w, grad.add, dx);
         }
@@ -105,22 +111,26 @@ fn input_grad<T: Float>(
         Op::Add { .. } => added(arena, dy, dx, grad)?,
         // Nothing can be said of whole numbers; whoever wrote such a Plan finds zeros.
         Op::Embed { .. } => {
+            let [dx] = disjoint(arena, [dx])?;
             if !grad.add {
-                arena.get_mut(dx).unwrap_or_default().fill(T::ZERO);
+                dx.fill(T::ZERO);
             }
         }
         Op::Gru(op) => {
             full()?;
             let [w, scratch, dx] = disjoint(arena, [w, scratch(node, rows), dx])?;
-            gru::input_grad(backend, gru::Sizes::new(&op, rows), scratch, w, grad.add, dx);
+            gru::input_grad(backend, gru::GruSizes::new(&op, rows), scratch, w, grad.add, dx);
         }
         Op::Dropout { rate, salt, .. } => {
             let mask = match mode {
-                Mode::Train { seed, step } => Some(dropout::Mask::new(seed, step, salt, rate)),
-                Mode::Statistics { .. } | Mode::Evaluate => None,
+                PassMode::Train { seed, step } => Some(dropout::DropoutMask::new(seed, step, salt, rate)),
+                PassMode::Statistics { .. } | PassMode::Evaluate => None,
             };
             match (mask, in_place) {
-                (Some(mask), true) => mask.apply(arena.get_mut(dx).unwrap_or_default()),
+                (Some(mask), true) => {
+                    let [gradient] = disjoint(arena, [dx])?;
+                    mask.apply(gradient);
+                }
                 (Some(mask), false) => {
                     let [dy, dx] = disjoint(arena, [dy, dx])?;
                     mask.backward(dy, grad.add, dx);
@@ -139,14 +149,16 @@ fn input_grad<T: Float>(
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
             full()?;
-            let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
+            let sizes =
+                batchnorm::BatchNormSizes { channels: channels as usize, inner: inner as usize, epsilon };
             let [x, scale, dy, dx] = disjoint(arena, [x, w, dy, dx])?;
             batchnorm::input_grad(sizes, x, scale, dy, grad.add, dx);
         }
         Op::Scale { factor, .. } => {
-            let factor = if matches!(mode, Mode::Train { .. }) { factor } else { 1.0 };
+            let factor = if matches!(mode, PassMode::Train { .. }) { factor } else { 1.0 };
             if in_place {
-                scale::apply(factor, arena.get_mut(dx).unwrap_or_default());
+                let [gradient] = disjoint(arena, [dx])?;
+                scale::apply(factor, gradient);
             } else {
                 let [dy, dx] = disjoint(arena, [dy, dx])?;
                 scale::backward(factor, dy, grad.add, dx);
@@ -188,7 +200,7 @@ fn param_grad<T: Float>(
     match node.op {
         Op::Dense { rows: tokens, inputs, outputs, .. } => {
             let rows = rows.saturating_mul(tokens as usize);
-            let sizes = dense::Sizes { rows, inputs: inputs as usize, outputs: outputs as usize };
+            let sizes = dense::DenseSizes { rows, inputs: inputs as usize, outputs: outputs as usize };
             let [dw, db, dy, x] = disjoint(arena, [first, second, dy, x])?;
             dense::param_grad(backend, sizes, factor, dy, x, dw, db);
         }
@@ -208,8 +220,8 @@ fn param_grad<T: Float>(
             let scratch = scratch(node, rows);
             let [dw, dr, db, x, y, keep, dy, scratch] =
                 disjoint(arena, [first, second, third, x, y, keep, dy, scratch])?;
-            let tape = gru::Tape { x, y, keep, dy };
-            gru::param_grad(backend, gru::Sizes::new(&op, rows), factor, &tape, scratch, dw, dr, db);
+            let tape = gru::GruTape { x, y, keep, dy };
+            gru::param_grad(backend, gru::GruSizes::new(&op, rows), factor, &tape, scratch, dw, dr, db);
         }
         Op::Norm(op) => {
             full()?;
@@ -218,7 +230,8 @@ fn param_grad<T: Float>(
         }
         Op::BatchNorm { channels, inner, epsilon, .. } => {
             full()?;
-            let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
+            let sizes =
+                batchnorm::BatchNormSizes { channels: channels as usize, inner: inner as usize, epsilon };
             let [dscale, dbias, dy, x] = disjoint(arena, [first, second, dy, x])?;
             batchnorm::param_grad(sizes, factor, x, dy, dscale, dbias);
         }
@@ -245,12 +258,14 @@ fn gru_gates<T: Float>(
     let (x, y) = (input(node, node.input.at, rows), output(node, node.output, rows));
     let [recurrent, x, y, keep, dy, scratch] =
         disjoint(arena, [recurrent, x, y, kept(node, rows), dy, scratch(node, rows)])?;
-    let tape = gru::Tape { x, y, keep, dy };
-    gru::gates(backend, gru::Sizes::new(&op, rows), &tape, recurrent, scratch);
+    let tape = gru::GruTape { x, y, keep, dy };
+    gru::gates(backend, gru::GruSizes::new(&op, rows), &tape, recurrent, scratch);
     Ok(())
 }
 
+/// Room for backward, which `Plan::check` has found where the op needs it.
 fn scratch(node: &Node, rows: usize) -> Range<usize> {
     let len = rows.saturating_mul(node.op.scratch() as usize);
+    debug_assert!(node.scratch.is_some() || len == 0);
     node.scratch.map_or(0..0, |at| span(at, len))
 }

@@ -2,14 +2,15 @@
 
 use core::ops::Range;
 
-use common::plan::{Activation, Node, Op, Plan};
+use common::plan::{Activation, Node, Op, Plan, PlanError};
 
-use super::{Mode, TrainError, convolves, disjoint, full, input, output, parameters, span};
+use super::{PassMode, TrainError, convolves, full, input, output, parameters, span};
 use crate::{
     data::DataError,
     train::{
         Backend, Float,
         op::{activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, scale},
+        part::disjoint,
     },
 };
 
@@ -18,7 +19,7 @@ pub(super) fn node<T: Float>(
     node: &Node,
     arena: &mut [T],
     rows: usize,
-    mode: Mode,
+    mode: PassMode,
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
     let (x, y) = (input(node, node.input.at, rows), output(node, node.output, rows));
@@ -26,7 +27,7 @@ pub(super) fn node<T: Float>(
     match node.op {
         Op::Dense { rows: tokens, inputs, outputs, bias, .. } => {
             let rows = rows.saturating_mul(tokens as usize);
-            let sizes = dense::Sizes { rows, inputs: inputs as usize, outputs: outputs as usize };
+            let sizes = dense::DenseSizes { rows, inputs: inputs as usize, outputs: outputs as usize };
             let [x, w, b, y] = disjoint(arena, [x, first, second, y])?;
             dense::forward(backend, sizes, x, w, bias.map(|_| &*b), y);
         }
@@ -46,7 +47,7 @@ pub(super) fn node<T: Float>(
             pool::forward(&op, x, y);
         }
         Op::Add { .. } => {
-            let second = node.second.map_or(0..0, |port| input(node, port.at, rows));
+            let second = input(node, node.second.ok_or(PlanError::Inconsistent)?.at, rows);
             moved(arena, x, y.clone())?;
             let [second, y] = disjoint(arena, [second, y])?;
             add::forward(second, y);
@@ -65,13 +66,13 @@ pub(super) fn node<T: Float>(
             full()?;
             let keep = kept(node, rows);
             let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
-            let weights = gru::Weights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
-            gru::forward(backend, gru::Sizes::new(&op, rows), x, &weights, keep, y);
+            let weights = gru::GruWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
+            gru::forward(backend, gru::GruSizes::new(&op, rows), x, &weights, keep, y);
         }
         Op::Dropout { rate, salt, .. } => {
             let values = moved(arena, x, y)?;
-            if let Mode::Train { seed, step } = mode {
-                dropout::Mask::new(seed, step, salt, rate).apply(values);
+            if let PassMode::Train { seed, step } = mode {
+                dropout::DropoutMask::new(seed, step, salt, rate).apply(values);
             }
         }
         Op::Norm(op) => {
@@ -81,22 +82,23 @@ pub(super) fn node<T: Float>(
         }
         Op::BatchNorm { channels, inner, epsilon, stats, .. } => {
             full()?;
-            let sizes = batchnorm::Sizes { channels: channels as usize, inner: inner as usize, epsilon };
-            let base = plan.info().segments.stats.unwrap_or(0);
+            let sizes =
+                batchnorm::BatchNormSizes { channels: channels as usize, inner: inner as usize, epsilon };
+            let base = plan.info().segments.stats.ok_or(PlanError::Inconsistent)?;
             let segment = span(base.saturating_add(stats), 2 * sizes.channels);
             let [x, scale, bias, segment, y] = disjoint(arena, [x, first, second, segment, y])?;
             let statistics = match mode {
-                Mode::Train { .. } => batchnorm::Statistics::Batch,
-                Mode::Statistics { share } => {
+                PassMode::Train { .. } => batchnorm::Statistics::Batch,
+                PassMode::Statistics { share } => {
                     batchnorm::Statistics::Collect { share: T::from_f32(share), segment }
                 }
-                Mode::Evaluate => batchnorm::Statistics::Stored(segment),
+                PassMode::Evaluate => batchnorm::Statistics::Stored(segment),
             };
             batchnorm::forward(sizes, statistics, x, scale, bias, y);
         }
         Op::Scale { factor, .. } => {
             let values = moved(arena, x, y)?;
-            if matches!(mode, Mode::Train { .. }) {
+            if matches!(mode, PassMode::Train { .. }) {
                 scale::apply(factor, values);
             }
         }
@@ -108,8 +110,10 @@ pub(super) fn node<T: Float>(
     Ok(())
 }
 
+/// Room for what backward reads, which `Plan::check` has found where the op needs it.
 pub(super) fn kept(node: &Node, rows: usize) -> Range<usize> {
     let len = rows.saturating_mul(node.op.keep() as usize);
+    debug_assert!(node.keep.is_some() || len == 0);
     node.keep.map_or(0..0, |at| span(at, len))
 }
 

@@ -12,10 +12,11 @@ use core::ops::Range;
 
 use common::plan::Conv;
 
-use super::{Backend, Fast, Store, View, ViewMut};
+use super::{Backend, Fast, GemmWrite, MatrixView, MatrixViewMut};
 use crate::train::{
     Float, Plain,
-    portable::{Shape, direct_forward, direct_input_grad, direct_weight_grad},
+    part::{part, part_mut, tail, tail_mut},
+    portable::{ConvShape, direct_forward, direct_input_grad, direct_weight_grad},
 };
 
 /// Numbers in a tile of columns: 1 MiB of `f32`.
@@ -32,17 +33,17 @@ pub(super) fn forward<T: Float>(
 ) where
     Fast<T>: Backend<T>,
 {
-    let shape = Shape::new(conv);
+    let shape = ConvShape::new(conv);
     if is_depthwise(&shape) {
         return direct_forward::<Plain, T>(conv, samples, x, w, y);
     }
     let (taps, area, outputs) = (shape.taps(), shape.out_area(), shape.outputs);
     over(fast, &shape, samples, |fast, columns, group, tile| {
         let x = tail(x, group * shape.inputs * shape.area());
-        let w = View::new(tail(w, group % shape.groups * outputs * taps), outputs, taps);
+        let w = MatrixView::new(tail(w, group % shape.groups * outputs * taps), outputs, taps);
         let columns = gather(&shape, tile, x, columns);
-        let y = y.get_mut(group * outputs * area + tile.first..).unwrap_or_default();
-        fast.gemm(w, columns, Store::Add(T::ONE), ViewMut::strided(y, outputs, tile.len, area));
+        let y = tail_mut(y, group * outputs * area + tile.first);
+        fast.gemm(w, columns, GemmWrite::Add(T::ONE), MatrixViewMut::strided(y, outputs, tile.len, area));
     });
 }
 
@@ -57,7 +58,7 @@ pub(super) fn weight_grad<T: Float>(
 ) where
     Fast<T>: Backend<T>,
 {
-    let shape = Shape::new(conv);
+    let shape = ConvShape::new(conv);
     if is_depthwise(&shape) {
         return direct_weight_grad::<Plain, T>(conv, samples, factor, dy, x, dw);
     }
@@ -65,9 +66,9 @@ pub(super) fn weight_grad<T: Float>(
     over(fast, &shape, samples, |fast, columns, group, tile| {
         let x = tail(x, group * shape.inputs * shape.area());
         let columns = gather(&shape, tile, x, columns);
-        let dy = View::strided(tail(dy, group * outputs * area + tile.first), outputs, tile.len, area);
-        let dw = dw.get_mut(group % shape.groups * outputs * taps..).unwrap_or_default();
-        fast.gemm(dy, columns.transposed(), Store::Add(factor), ViewMut::new(dw, outputs, taps));
+        let dy = MatrixView::strided(tail(dy, group * outputs * area + tile.first), outputs, tile.len, area);
+        let dw = tail_mut(dw, group % shape.groups * outputs * taps);
+        fast.gemm(dy, columns.transposed(), GemmWrite::Add(factor), MatrixViewMut::new(dw, outputs, taps));
     });
 }
 
@@ -81,22 +82,21 @@ pub(super) fn input_grad<T: Float>(
 ) where
     Fast<T>: Backend<T>,
 {
-    let shape = Shape::new(conv);
+    let shape = ConvShape::new(conv);
     if is_depthwise(&shape) {
         return direct_input_grad::<Plain, T>(conv, samples, dy, w, dx);
     }
     let (taps, area, outputs) = (shape.taps(), shape.out_area(), shape.outputs);
     over(fast, &shape, samples, |fast, columns, group, tile| {
-        let w = View::new(tail(w, group % shape.groups * outputs * taps), outputs, taps).transposed();
-        let dy = View::strided(tail(dy, group * outputs * area + tile.first), outputs, tile.len, area);
-        let dx = dx.get_mut(group * shape.inputs * shape.area()..).unwrap_or_default();
+        let w = MatrixView::new(tail(w, group % shape.groups * outputs * taps), outputs, taps).transposed();
+        let dy = MatrixView::strided(tail(dy, group * outputs * area + tile.first), outputs, tile.len, area);
+        let dx = tail_mut(dx, group * shape.inputs * shape.area());
         if is_pointwise(&shape) {
-            let place = dx.get_mut(tile.first..).unwrap_or_default();
-            let place = ViewMut::strided(place, shape.inputs, tile.len, area);
-            return fast.gemm(w, dy, Store::Add(T::ONE), place);
+            let place = MatrixViewMut::strided(tail_mut(dx, tile.first), shape.inputs, tile.len, area);
+            return fast.gemm(w, dy, GemmWrite::Add(T::ONE), place);
         }
-        let columns = columns.get_mut(..taps * tile.len).unwrap_or_default();
-        fast.gemm(w, dy, Store::Replace, ViewMut::new(columns, taps, tile.len));
+        let columns = part_mut(columns, 0..taps * tile.len);
+        fast.gemm(w, dy, GemmWrite::Replace, MatrixViewMut::new(columns, taps, tile.len));
         scatter(&shape, tile, columns, dx);
     });
 }
@@ -114,7 +114,7 @@ struct Tile {
 /// Calls for every tile of every group of every sample, with room for columns.
 fn over<T: Float>(
     fast: &mut Fast<T>,
-    shape: &Shape,
+    shape: &ConvShape,
     samples: usize,
     mut f: impl FnMut(&mut Fast<T>, &mut [T], usize, Tile),
 ) {
@@ -136,18 +136,23 @@ fn over<T: Float>(
     fast.columns = columns;
 }
 
-fn is_depthwise(shape: &Shape) -> bool {
+fn is_depthwise(shape: &ConvShape) -> bool {
     shape.groups > 1 && shape.inputs == 1 && shape.outputs == 1
 }
 
-fn is_pointwise(shape: &Shape) -> bool {
+fn is_pointwise(shape: &ConvShape) -> bool {
     shape.kernel == [1, 1] && shape.stride == [1, 1] && shape.size == shape.out
 }
 
-fn gather<'a, T: Float>(shape: &Shape, tile: Tile, x: &'a [T], columns: &'a mut [T]) -> View<'a, T> {
+fn gather<'a, T: Float>(
+    shape: &ConvShape,
+    tile: Tile,
+    x: &'a [T],
+    columns: &'a mut [T],
+) -> MatrixView<'a, T> {
     let taps = shape.taps();
     if is_pointwise(shape) {
-        return View::strided(tail(x, tile.first), shape.inputs, tile.len, shape.area());
+        return MatrixView::strided(tail(x, tile.first), shape.inputs, tile.len, shape.area());
     }
     let (width, step) = (shape.out[1].max(1), shape.stride[1]);
     for (row, tap) in columns.chunks_exact_mut(tile.len.max(1)).zip(all_taps(shape)) {
@@ -156,6 +161,9 @@ fn gather<'a, T: Float>(shape: &Shape, tile: Tile, x: &'a [T], columns: &'a mut 
         let (lines, end) = rest.split_at_mut((reach.lines.len() * width).min(rest.len()));
         start.fill(T::ZERO);
         end.fill(T::ZERO);
+        if reach.lines.is_empty() {
+            continue;
+        }
         let (before, end) = (reach.before, reach.before + reach.count);
         let sources = tail(x, reach.first).chunks(reach.stride);
         let pairs = lines.chunks_exact_mut(width).zip(sources);
@@ -174,17 +182,20 @@ fn gather<'a, T: Float>(shape: &Shape, tile: Tile, x: &'a [T], columns: &'a mut 
             }
         }
     }
-    View::new(columns, taps, tile.len)
+    MatrixView::new(columns, taps, tile.len)
 }
 
-fn scatter<T: Float>(shape: &Shape, tile: Tile, columns: &[T], dx: &mut [T]) {
+fn scatter<T: Float>(shape: &ConvShape, tile: Tile, columns: &[T], dx: &mut [T]) {
     let (width, step) = (shape.out[1].max(1), shape.stride[1]);
     for (row, tap) in columns.chunks_exact(tile.len.max(1)).zip(all_taps(shape)) {
         let reach = Reach::new(shape, tile, tap);
-        let places = dx.get_mut(reach.first..).unwrap_or_default().chunks_mut(reach.stride);
+        if reach.lines.is_empty() {
+            continue;
+        }
+        let places = tail_mut(dx, reach.first).chunks_mut(reach.stride);
         let lines = row.chunks_exact(width).skip(reach.lines.start).take(reach.lines.len());
         for (from, to) in lines.zip(places) {
-            let from = from.get(reach.before..reach.before + reach.count).unwrap_or_default();
+            let from = part(from, reach.before..reach.before + reach.count);
             if step == 1 {
                 add(from, to);
             } else {
@@ -195,7 +206,7 @@ fn scatter<T: Float>(shape: &Shape, tile: Tile, columns: &[T], dx: &mut [T]) {
 }
 
 /// Channel, row and column of every weight, in order.
-fn all_taps(shape: &Shape) -> impl Iterator<Item = [usize; 3]> {
+fn all_taps(shape: &ConvShape) -> impl Iterator<Item = [usize; 3]> {
     let (channels, [height, width]) = (shape.inputs, shape.kernel);
     (0..channels)
         .flat_map(move |channel| (0..height).flat_map(move |ky| (0..width).map(move |kx| [channel, ky, kx])))
@@ -208,14 +219,14 @@ struct Reach {
     /// Pixels on the left of each line that meet padding, and pixels after them that meet the image.
     before: usize,
     count: usize,
-    /// The first number that is met, and how far apart lines begin.
+    /// The first number that is met if there are lines, and how far apart lines begin.
     first: usize,
     stride: usize,
 }
 
 impl Reach {
     #[inline(always)]
-    fn new(shape: &Shape, tile: Tile, [channel, ky, kx]: [usize; 3]) -> Self {
+    fn new(shape: &ConvShape, tile: Tile, [channel, ky, kx]: [usize; 3]) -> Self {
         let [height, width] = shape.size;
         // Positions along an axis at which a place of the kernel is inside the image.
         let inside = |axis: usize, k: usize, offset: usize, limit: usize| {
@@ -283,8 +294,4 @@ fn add<T: Float>(from: &[T], to: &mut [T]) {
     for (to, &from) in last.iter_mut().zip(rest) {
         *to += from;
     }
-}
-
-fn tail<T>(values: &[T], at: usize) -> &[T] {
-    values.get(at..).unwrap_or_default()
 }

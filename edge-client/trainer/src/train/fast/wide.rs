@@ -19,7 +19,7 @@ use core::arch::x86_64::{
     _mm512_unpacklo_ps,
 };
 
-use super::{Store, View, ViewMut};
+use super::{GemmWrite, MatrixView, MatrixViewMut};
 
 /// Numbers in a vector, and columns of a panel.
 const LANES: usize = 16;
@@ -37,12 +37,12 @@ pub(super) fn is_available() -> bool {
 ///
 /// # Safety
 /// The processor has AVX-512F ([`is_available`]); the views fit each other and reach nothing outside their
-/// slices ([`View::holds`], [`ViewMut::holds`]).
+/// slices ([`MatrixView::holds`], [`MatrixViewMut::holds`]).
 pub(super) unsafe fn gemm(
-    a: View<'_, f32>,
-    b: View<'_, f32>,
-    store: Store<f32>,
-    c: &mut ViewMut<'_, f32>,
+    a: MatrixView<'_, f32>,
+    b: MatrixView<'_, f32>,
+    store: GemmWrite<f32>,
+    c: &mut MatrixViewMut<'_, f32>,
     panel: &mut Vec<f32>,
 ) {
     let [m, k, n] = [a.rows, a.columns, b.columns];
@@ -50,7 +50,7 @@ pub(super) unsafe fn gemm(
         return;
     }
     if k == 0 {
-        if store == Store::Replace {
+        if store == GemmWrite::Replace {
             c.data.chunks_mut(c.stride).take(m).for_each(|row| row[..n].fill(0.0));
         }
         return;
@@ -87,10 +87,10 @@ pub(super) unsafe fn gemm(
 }
 
 /// How the second stretch of a sum is stored.
-fn later(store: Store<f32>) -> Store<f32> {
+fn later(store: GemmWrite<f32>) -> GemmWrite<f32> {
     match store {
-        Store::Replace => Store::Add(1.0),
-        Store::Add(factor) => Store::Add(factor),
+        GemmWrite::Replace => GemmWrite::Add(1.0),
+        GemmWrite::Add(factor) => GemmWrite::Add(factor),
     }
 }
 
@@ -124,7 +124,14 @@ struct Right {
 /// All rows of `c` over `V` vectors of columns, the last of them masked. Tiles are of equal height, because a
 /// thin last one would be slow.
 #[target_feature(enable = "avx512f")]
-unsafe fn strip<const V: usize>(m: usize, a: Left, b: Rows, mask: __mmask16, store: Store<f32>, c: Right) {
+unsafe fn strip<const V: usize>(
+    m: usize,
+    a: Left,
+    b: Rows,
+    mask: __mmask16,
+    store: GemmWrite<f32>,
+    c: Right,
+) {
     let height = m.div_ceil(m.div_ceil(ROWS));
     for row in (0..m).step_by(height) {
         // SAFETY: `row < m`, and a tile has no more rows than are left.
@@ -155,7 +162,7 @@ unsafe fn tile<const R: usize, const V: usize>(
     a: Left,
     b: Rows,
     mask: __mmask16,
-    store: Store<f32>,
+    store: GemmWrite<f32>,
     c: Right,
 ) {
     let mask_of = |vector: usize| if vector + 1 == V { mask } else { !0 };
@@ -182,8 +189,8 @@ unsafe fn tile<const R: usize, const V: usize>(
             unsafe {
                 let place = c.at.add(i * c.stride + vector * LANES);
                 let value = match store {
-                    Store::Replace => sum,
-                    Store::Add(factor) => {
+                    GemmWrite::Replace => sum,
+                    GemmWrite::Add(factor) => {
                         let product = _mm512_mul_ps(_mm512_set1_ps(factor), sum);
                         _mm512_add_ps(_mm512_maskz_loadu_ps(mask, place), product)
                     }

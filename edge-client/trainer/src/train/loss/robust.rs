@@ -17,8 +17,8 @@
 
 use common::{brief::SelfRegular, plan::PlanInfo};
 
-use super::{Float, Tally, Truth, capped, label};
-use crate::data::DataError;
+use super::{Float, LossTally, Truth, capped, label};
+use crate::{data::DataError, train::part::value};
 
 const TINY: f64 = 1e-12;
 
@@ -30,8 +30,8 @@ pub(in crate::train) fn score<T: Float>(
     clean: &[T],
     noisy: &[T],
     truth: &(impl Truth + ?Sized),
-) -> Result<Tally, DataError> {
-    let mut tally = Tally::default();
+) -> Result<LossTally, DataError> {
+    let mut tally = LossTally::default();
     let per_row = (info.outputs as usize / classes.max(1)).max(1);
     let pairs = clean.chunks_exact(classes.max(1)).zip(noisy.chunks_exact(classes.max(1)));
     for (at, (clean, noisy)) in pairs.enumerate() {
@@ -54,8 +54,8 @@ pub(in crate::train) fn gradient<T: Float>(
     clean: &mut [T],
     noisy: &mut [T],
     truth: &(impl Truth + ?Sized),
-) -> Result<Tally, DataError> {
-    let mut tally = Tally::default();
+) -> Result<LossTally, DataError> {
+    let mut tally = LossTally::default();
     let per_row = (info.outputs as usize / classes.max(1)).max(1);
     let pairs = clean.chunks_exact_mut(classes.max(1)).zip(noisy.chunks_exact_mut(classes.max(1)));
     for (at, (clean, noisy)) in pairs.enumerate() {
@@ -96,8 +96,7 @@ impl<T: Float> Pair<T> {
     fn new(terms: &SelfRegular, mix: f64, clean: &[T], noisy: &[T]) -> Self {
         let soften = T::from_f32(terms.soften);
         let sums = |row: &[T]| {
-            let first = row.first().copied().unwrap_or_default();
-            let max = row.iter().fold(first, |max, &z| if z > max { z } else { max });
+            let max = row.iter().fold(value(row, 0), |max, &z| if z > max { z } else { max });
             let sum = |by: T| row.iter().fold(T::ZERO, |sum, &z| sum + ((z - max) / by).exp());
             (max, sum(T::ONE), sum(soften))
         };

@@ -6,6 +6,7 @@
 //! ```
 
 use super::{Float, capped as limited};
+use crate::train::part::value;
 
 /// Loss of one sample and whether its largest logit (the first of equals) is the label's.
 ///
@@ -43,7 +44,7 @@ fn capped<T: Float>(target: Option<T>, max: T, sum: T) -> f64 {
 }
 
 fn peak<T: Float>(logits: &[T]) -> (usize, T) {
-    let first = (0, logits.first().copied().unwrap_or(T::ZERO));
+    let first = (0, value(logits, 0));
     let larger =
         |best: (usize, T), (at, &logit): (usize, &T)| if logit > best.1 { (at, logit) } else { best };
     logits.iter().enumerate().fold(first, larger)

@@ -9,10 +9,10 @@
 //! reads them from the statistics segment, which a pass over the device's own training data has filled
 //! with the mean of the batches' figures, weighted by rows.
 
-use crate::train::Float;
+use crate::train::{Float, part::value};
 
 #[derive(Copy, Clone, Debug)]
-pub(in crate::train) struct Sizes {
+pub(in crate::train) struct BatchNormSizes {
     pub channels: usize,
     pub inner: usize,
     pub epsilon: f32,
@@ -31,14 +31,14 @@ pub(in crate::train) enum Statistics<'a, T> {
 }
 
 pub(in crate::train) fn forward<T: Float>(
-    sizes: Sizes,
+    sizes: BatchNormSizes,
     mut statistics: Statistics<'_, T>,
     x: &[T],
     scale: &[T],
     bias: &[T],
     y: &mut [T],
 ) {
-    let Sizes { channels, inner, epsilon } = sizes;
+    let BatchNormSizes { channels, inner, epsilon } = sizes;
     for (channel, (&scale, &bias)) in scale.iter().zip(bias).enumerate().take(channels) {
         let (mean, variance) = match &mut statistics {
             Statistics::Batch => moments(sizes, x, channel),
@@ -51,10 +51,7 @@ pub(in crate::train) fn forward<T: Float>(
                 }
                 (mean, variance)
             }
-            Statistics::Stored(segment) => {
-                let at = |at: usize| segment.get(at).copied().unwrap_or_default();
-                (at(channel), at(channels + channel))
-            }
+            Statistics::Stored(segment) => (value(segment, channel), value(segment, channels + channel)),
         };
         let inverse = T::ONE / (variance + T::from_f32(epsilon)).sqrt();
         let outputs = y.chunks_exact_mut(inner.max(1)).skip(channel).step_by(channels.max(1));
@@ -67,14 +64,14 @@ pub(in crate::train) fn forward<T: Float>(
 }
 
 pub(in crate::train) fn input_grad<T: Float>(
-    sizes: Sizes,
+    sizes: BatchNormSizes,
     x: &[T],
     scale: &[T],
     dy: &[T],
     add: bool,
     dx: &mut [T],
 ) {
-    let Sizes { channels, inner, .. } = sizes;
+    let BatchNormSizes { channels, inner, .. } = sizes;
     for (channel, &scale) in scale.iter().enumerate().take(channels) {
         let Sums { mean, inverse, sum, product, count } = sums(sizes, x, dy, channel);
         let (sum, product) = (sum / count, product / count);
@@ -91,7 +88,7 @@ pub(in crate::train) fn input_grad<T: Float>(
 }
 
 pub(in crate::train) fn param_grad<T: Float>(
-    sizes: Sizes,
+    sizes: BatchNormSizes,
     factor: T,
     x: &[T],
     dy: &[T],
@@ -114,7 +111,7 @@ struct Sums<T> {
     count: T,
 }
 
-fn sums<T: Float>(sizes: Sizes, x: &[T], dy: &[T], channel: usize) -> Sums<T> {
+fn sums<T: Float>(sizes: BatchNormSizes, x: &[T], dy: &[T], channel: usize) -> Sums<T> {
     let (mean, variance) = moments(sizes, x, channel);
     let inverse = T::ONE / (variance + T::from_f32(sizes.epsilon)).sqrt();
     let (mut sum, mut product) = (T::ZERO, T::ZERO);
@@ -128,7 +125,7 @@ fn sums<T: Float>(sizes: Sizes, x: &[T], dy: &[T], channel: usize) -> Sums<T> {
 }
 
 /// Mean and variance of one channel over the batch.
-fn moments<T: Float>(sizes: Sizes, x: &[T], channel: usize) -> (T, T) {
+fn moments<T: Float>(sizes: BatchNormSizes, x: &[T], channel: usize) -> (T, T) {
     let count = T::from_f64(count(sizes, x));
     let total = |f: &dyn Fn(T) -> T| {
         let values = planes(sizes, x, channel).flatten();
@@ -138,11 +135,11 @@ fn moments<T: Float>(sizes: Sizes, x: &[T], channel: usize) -> (T, T) {
     (mean, total(&|x| (x - mean) * (x - mean)))
 }
 
-fn count<T>(sizes: Sizes, x: &[T]) -> f64 {
+fn count<T>(sizes: BatchNormSizes, x: &[T]) -> f64 {
     (x.len() / sizes.channels.max(1)) as f64
 }
 
 /// One channel of every sample.
-fn planes<T>(sizes: Sizes, values: &[T], channel: usize) -> impl Iterator<Item = &[T]> {
+fn planes<T>(sizes: BatchNormSizes, values: &[T], channel: usize) -> impl Iterator<Item = &[T]> {
     values.chunks_exact(sizes.inner.max(1)).skip(channel).step_by(sizes.channels.max(1))
 }

@@ -5,10 +5,10 @@
 //! ```
 
 use super::fill_rows;
-use crate::train::{Backend, Float, Store, View, ViewMut};
+use crate::train::{Backend, Float, GemmWrite, MatrixView, MatrixViewMut};
 
 #[derive(Copy, Clone, Debug)]
-pub(in crate::train) struct Sizes {
+pub(in crate::train) struct DenseSizes {
     /// Of the whole batch.
     pub rows: usize,
     pub inputs: usize,
@@ -17,36 +17,36 @@ pub(in crate::train) struct Sizes {
 
 pub(in crate::train) fn forward<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
-    Sizes { rows, inputs, outputs }: Sizes,
+    DenseSizes { rows, inputs, outputs }: DenseSizes,
     x: &[T],
     w: &[T],
     bias: Option<&[T]>,
     y: &mut [T],
 ) {
-    let store = if bias.is_some() { Store::Add(T::ONE) } else { Store::Replace };
+    let store = if bias.is_some() { GemmWrite::Add(T::ONE) } else { GemmWrite::Replace };
     if bias.is_some() {
         fill_rows(outputs, bias, y);
     }
-    let (x, w) = (View::new(x, rows, inputs), View::new(w, outputs, inputs));
-    backend.gemm(x, w.transposed(), store, ViewMut::new(y, rows, outputs));
+    let (x, w) = (MatrixView::new(x, rows, inputs), MatrixView::new(w, outputs, inputs));
+    backend.gemm(x, w.transposed(), store, MatrixViewMut::new(y, rows, outputs));
 }
 
 pub(in crate::train) fn input_grad<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
-    Sizes { rows, inputs, outputs }: Sizes,
+    DenseSizes { rows, inputs, outputs }: DenseSizes,
     dy: &[T],
     w: &[T],
     add: bool,
     dx: &mut [T],
 ) {
-    let store = if add { Store::Add(T::ONE) } else { Store::Replace };
-    let (dy, w) = (View::new(dy, rows, outputs), View::new(w, outputs, inputs));
-    backend.gemm(dy, w, store, ViewMut::new(dx, rows, inputs));
+    let store = if add { GemmWrite::Add(T::ONE) } else { GemmWrite::Replace };
+    let (dy, w) = (MatrixView::new(dy, rows, outputs), MatrixView::new(w, outputs, inputs));
+    backend.gemm(dy, w, store, MatrixViewMut::new(dx, rows, inputs));
 }
 
 pub(in crate::train) fn param_grad<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
-    Sizes { rows, inputs, outputs }: Sizes,
+    DenseSizes { rows, inputs, outputs }: DenseSizes,
     factor: T,
     dy: &[T],
     x: &[T],
@@ -54,6 +54,6 @@ pub(in crate::train) fn param_grad<T: Float>(
     db: &mut [T],
 ) {
     backend.column_sums(outputs, factor, dy, db);
-    let (dy, x) = (View::new(dy, rows, outputs), View::new(x, rows, inputs));
-    backend.gemm(dy.transposed(), x, Store::Add(factor), ViewMut::new(dw, outputs, inputs));
+    let (dy, x) = (MatrixView::new(dy, rows, outputs), MatrixView::new(x, rows, inputs));
+    backend.gemm(dy.transposed(), x, GemmWrite::Add(factor), MatrixViewMut::new(dw, outputs, inputs));
 }

@@ -9,12 +9,12 @@ use crate::train::Float;
 
 /// One choice per number.
 #[derive(Copy, Clone, Debug)]
-pub(in crate::train) struct Mask {
+pub(in crate::train) struct DropoutMask {
     key: u64,
     rate: f32,
 }
 
-impl Mask {
+impl DropoutMask {
     pub(in crate::train) fn new(seed: u64, step: u32, salt: u32, rate: f32) -> Self {
         Self { key: derive(derive(seed, 0x6d61_736b ^ u64::from(step) << 32), salt.into()), rate }
     }
@@ -47,7 +47,7 @@ impl Mask {
 mod tests {
     use super::*;
 
-    fn dropped(mask: Mask) -> Vec<bool> {
+    fn dropped(mask: DropoutMask) -> Vec<bool> {
         let mut values = vec![1.0f32; 20_000];
         mask.apply(&mut values);
         values.iter().map(|&value| value == 0.0).collect()
@@ -57,7 +57,7 @@ mod tests {
     fn the_rate_is_met_and_the_mean_is_kept() {
         for rate in [0.0, 0.1, 0.5, 0.9] {
             let mut values = vec![1.0f64; 20_000];
-            Mask::new(1, 2, 3, rate).apply(&mut values);
+            DropoutMask::new(1, 2, 3, rate).apply(&mut values);
             let mean = values.iter().sum::<f64>() / 2e4;
             assert!((mean - 1.0).abs() < 0.06, "{rate} {mean}");
             let zeros = values.iter().filter(|&&value| value == 0.0).count() as f64 / 2e4;
@@ -67,9 +67,11 @@ mod tests {
 
     #[test]
     fn the_mask_follows_from_seed_step_and_salt() {
-        let mask = dropped(Mask::new(1, 2, 3, 0.5));
-        assert_eq!(mask, dropped(Mask::new(1, 2, 3, 0.5)));
-        for other in [Mask::new(9, 2, 3, 0.5), Mask::new(1, 9, 3, 0.5), Mask::new(1, 2, 9, 0.5)] {
+        let mask = dropped(DropoutMask::new(1, 2, 3, 0.5));
+        assert_eq!(mask, dropped(DropoutMask::new(1, 2, 3, 0.5)));
+        for other in
+            [DropoutMask::new(9, 2, 3, 0.5), DropoutMask::new(1, 9, 3, 0.5), DropoutMask::new(1, 2, 9, 0.5)]
+        {
             let same = mask.iter().zip(dropped(other)).filter(|(a, b)| *a == b).count();
             assert!((9_600..10_400).contains(&same), "masks are independent: {same}");
         }
@@ -77,7 +79,7 @@ mod tests {
 
     #[test]
     fn backward_drops_the_same() {
-        let mask = Mask::new(5, 0, 1, 0.4);
+        let mask = DropoutMask::new(5, 0, 1, 0.4);
         let (mut y, mut dx) = (vec![1.0f32; 500], vec![f32::NAN; 500]);
         mask.apply(&mut y);
         mask.backward(&vec![1.0; 500], false, &mut dx);

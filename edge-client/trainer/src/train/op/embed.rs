@@ -4,7 +4,10 @@
 //! once have the same bits as gradients that are kept.
 
 use super::LANES;
-use crate::train::Float;
+use crate::train::{
+    Float,
+    part::{part, part_mut, tail},
+};
 
 /// The row that is no entry of the table, if any.
 pub(in crate::train) fn forward<T: Float>(
@@ -16,8 +19,7 @@ pub(in crate::train) fn forward<T: Float>(
 ) -> Result<(), usize> {
     for (row, (&id, y)) in x.iter().zip(y.chunks_exact_mut(width.max(1))).enumerate() {
         let entry = entry(id, entries).ok_or(row)?;
-        let from = table.get(entry * width..).unwrap_or_default();
-        for (y, &value) in y.iter_mut().zip(from) {
+        for (y, &value) in y.iter_mut().zip(tail(table, entry * width)) {
             *y = value;
         }
     }
@@ -34,14 +36,14 @@ pub(in crate::train) fn param_grad<T: Float>(
 ) {
     for (first, &id) in x.iter().enumerate() {
         let Some(entry) = entry(id, entries) else { continue };
-        if x.get(..first).unwrap_or_default().contains(&id) {
+        if part(x, 0..first).contains(&id) {
             continue;
         }
-        let places = dtable.get_mut(entry * width..(entry + 1) * width).unwrap_or_default();
+        let places = part_mut(dtable, entry * width..(entry + 1) * width);
         for (block, places) in places.chunks_mut(LANES).enumerate() {
             let mut sums = [T::ZERO; LANES];
             for (row, _) in x.iter().enumerate().skip(first).filter(|&(_, &other)| other == id) {
-                let from = dy.get(row * width + block * LANES..(row + 1) * width).unwrap_or_default();
+                let from = part(dy, row * width + block * LANES..(row + 1) * width);
                 for (sum, &value) in sums.iter_mut().zip(from) {
                     *sum += value;
                 }

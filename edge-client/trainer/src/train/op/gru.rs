@@ -20,10 +20,13 @@
 use common::plan::Gru;
 
 use super::{column_sums, fill_rows};
-use crate::train::{Backend, Float, Store, View, ViewMut};
+use crate::train::{
+    Backend, Float, GemmWrite, MatrixView, MatrixViewMut,
+    part::{part_mut, tail, tail_mut},
+};
 
 #[derive(Copy, Clone)]
-pub(in crate::train) struct Sizes {
+pub(in crate::train) struct GruSizes {
     samples: usize,
     steps: usize,
     inputs: usize,
@@ -31,7 +34,7 @@ pub(in crate::train) struct Sizes {
     after: bool,
 }
 
-impl Sizes {
+impl GruSizes {
     pub(in crate::train) fn new(gru: &Gru, samples: usize) -> Self {
         let (steps, inputs, units) = (gru.steps as usize, gru.inputs as usize, gru.units as usize);
         Self { samples, steps, inputs, units, after: gru.reset_after }
@@ -47,7 +50,7 @@ impl Sizes {
     }
 }
 
-pub(in crate::train) struct Weights<'a, T> {
+pub(in crate::train) struct GruWeights<'a, T> {
     pub input: &'a [T],
     pub recurrent: &'a [T],
     pub bias: Option<&'a [T]>,
@@ -55,33 +58,33 @@ pub(in crate::train) struct Weights<'a, T> {
 
 pub(in crate::train) fn forward<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
-    sizes: Sizes,
+    sizes: GruSizes,
     x: &[T],
-    weights: &Weights<'_, T>,
+    weights: &GruWeights<'_, T>,
     keep: &mut [T],
     y: &mut [T],
 ) {
-    let Sizes { samples, steps, inputs, units: u, after } = sizes;
+    let GruSizes { samples, steps, inputs, units: u, after } = sizes;
     let (kept, rows) = (sizes.kept(), sizes.rows());
     // The place of n; q, where there is one, comes before it so that z r q are one product's columns.
     let n_at = kept - u;
     start_with_bias(sizes, weights.bias, keep);
-    let (x, w) = (View::new(x, rows, inputs), weights.input);
-    let gates = View::new(w, 2 * u, inputs).transposed();
-    backend.gemm(x, gates, Store::Add(T::ONE), ViewMut::strided(keep, rows, 2 * u, kept));
-    let candidate = View::new(from(w, 2 * u * inputs), u, inputs).transposed();
-    let place = ViewMut::strided(from_mut(keep, n_at), rows, u, kept);
-    backend.gemm(x, candidate, Store::Add(T::ONE), place);
+    let (x, w) = (MatrixView::new(x, rows, inputs), weights.input);
+    let gates = MatrixView::new(w, 2 * u, inputs).transposed();
+    backend.gemm(x, gates, GemmWrite::Add(T::ONE), MatrixViewMut::strided(keep, rows, 2 * u, kept));
+    let candidate = MatrixView::new(tail(w, 2 * u * inputs), u, inputs).transposed();
+    let place = MatrixViewMut::strided(tail_mut(keep, n_at), rows, u, kept);
+    backend.gemm(x, candidate, GemmWrite::Add(T::ONE), place);
 
     let r = weights.recurrent;
     let joint = if after { 3 * u } else { 2 * u };
     for step in 0..steps {
-        let now = from_mut(keep, step * kept);
+        let now = tail_mut(keep, step * kept);
         if step > 0 {
-            let state = View::strided(from(y, (step - 1) * u), samples, u, steps * u);
-            let recurrent = View::new(r, joint, u).transposed();
-            let place = ViewMut::strided(now, samples, joint, steps * kept);
-            backend.gemm(state, recurrent, Store::Add(T::ONE), place);
+            let state = MatrixView::strided(tail(y, (step - 1) * u), samples, u, steps * u);
+            let recurrent = MatrixView::new(r, joint, u).transposed();
+            let place = MatrixViewMut::strided(now, samples, joint, steps * kept);
+            backend.gemm(state, recurrent, GemmWrite::Add(T::ONE), place);
         }
         for sample in 0..samples {
             let gates = slice_mut(now, sample * steps * kept, 2 * u);
@@ -90,22 +93,22 @@ pub(in crate::train) fn forward<T: Float>(
         if !after && step > 0 {
             // The reset state stands where the new state will be.
             for sample in 0..samples {
-                let gates = from(now, sample * steps * kept + u);
+                let gates = tail(now, sample * steps * kept + u);
                 let (old, new) = states(y, sizes, sample, step);
                 for ((new, &old), &r) in new.iter_mut().zip(old).zip(gates) {
                     *new = r * old;
                 }
             }
-            let reset = View::strided(from(y, step * u), samples, u, steps * u);
-            let recurrent = View::new(from(r, 2 * u * u), u, u).transposed();
-            let place = ViewMut::strided(from_mut(now, n_at), samples, u, steps * kept);
-            backend.gemm(reset, recurrent, Store::Add(T::ONE), place);
+            let reset = MatrixView::strided(tail(y, step * u), samples, u, steps * u);
+            let recurrent = MatrixView::new(tail(r, 2 * u * u), u, u).transposed();
+            let place = MatrixViewMut::strided(tail_mut(now, n_at), samples, u, steps * kept);
+            backend.gemm(reset, recurrent, GemmWrite::Add(T::ONE), place);
         }
         for sample in 0..samples {
             let gates = slice_mut(now, sample * steps * kept, kept);
             let (rest, n) = gates.split_at_mut(n_at.min(gates.len()));
             if after {
-                for ((n, &r), &q) in n.iter_mut().zip(from(rest, u)).zip(from(rest, 2 * u)) {
+                for ((n, &r), &q) in n.iter_mut().zip(tail(rest, u)).zip(tail(rest, 2 * u)) {
                     *n += r * q;
                 }
             }
@@ -120,7 +123,7 @@ pub(in crate::train) fn forward<T: Float>(
 }
 
 /// Everything that backward reads.
-pub(in crate::train) struct Tape<'a, T> {
+pub(in crate::train) struct GruTape<'a, T> {
     pub x: &'a [T],
     pub y: &'a [T],
     pub keep: &'a [T],
@@ -130,31 +133,31 @@ pub(in crate::train) struct Tape<'a, T> {
 /// Fills the scratch with the gradients of all gates.
 pub(in crate::train) fn gates<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
-    sizes: Sizes,
-    tape: &Tape<'_, T>,
+    sizes: GruSizes,
+    tape: &GruTape<'_, T>,
     recurrent: &[T],
     scratch: &mut [T],
 ) {
-    let Sizes { samples, steps, units: u, after, .. } = sizes;
+    let GruSizes { samples, steps, units: u, after, .. } = sizes;
     let kept = sizes.kept();
     let (dh, g, s) = parts(sizes, scratch);
     dh.fill(T::ZERO);
     for step in (0..steps).rev() {
         for sample in 0..samples {
             let row = sample * steps + step;
-            let gates = from(tape.keep, row * kept);
-            let (z, n) = (gates, from(gates, kept - u));
-            let old = if step > 0 { from(tape.y, (row - 1) * u) } else { &[] };
+            let gates = tail(tape.keep, row * kept);
+            let (z, n) = (gates, tail(gates, kept - u));
+            let old = if step > 0 { tail(tape.y, (row - 1) * u) } else { &[] };
             let dh = slice_mut(dh, sample * u, u);
             let an_at = if after { 0 } else { 2 * u };
             let (az, rest) = slice_mut(g, row * 3 * u, 3 * u).split_at_mut(u);
-            let an = if after { slice_mut(s, row * u, u) } else { from_mut(rest, an_at - u) };
-            let values = z.iter().zip(n).zip(from(tape.dy, row * u));
+            let an = if after { slice_mut(s, row * u, u) } else { tail_mut(rest, an_at - u) };
+            let values = z.iter().zip(n).zip(tail(tape.dy, row * u));
             for (at, (((&z, &n), &dy), ((dh, az), an))) in
                 values.zip(dh.iter_mut().zip(az).zip(an)).enumerate()
             {
                 let d = *dh + dy;
-                let old = old.get(at).copied().unwrap_or_default();
+                let old = before(old, at);
                 *az = d * (old - n) * (z * (T::ONE - z));
                 *an = d * (T::ONE - z) * (T::ONE - n * n);
                 *dh = d * z;
@@ -163,26 +166,26 @@ pub(in crate::train) fn gates<T: Float>(
         if after {
             for sample in 0..samples {
                 let row = sample * steps + step;
-                let (r, q) = (from(tape.keep, row * kept + u), from(tape.keep, row * kept + 2 * u));
+                let (r, q) = (tail(tape.keep, row * kept + u), tail(tape.keep, row * kept + 2 * u));
                 let (ar, dq) = slice_mut(g, row * 3 * u + u, 2 * u).split_at_mut(u);
-                let values = r.iter().zip(q).zip(from(s, row * u));
+                let values = r.iter().zip(q).zip(tail(s, row * u));
                 for (((&r, &q), &an), (ar, dq)) in values.zip(ar.iter_mut().zip(dq)) {
                     *ar = an * q * (r * (T::ONE - r));
                     *dq = an * r;
                 }
             }
         } else {
-            let an = View::strided(from(g, step * 3 * u + 2 * u), samples, u, steps * 3 * u);
-            let place = ViewMut::strided(from_mut(s, step * u), samples, u, steps * u);
-            backend.gemm(an, View::new(from(recurrent, 2 * u * u), u, u), Store::Replace, place);
+            let an = MatrixView::strided(tail(g, step * 3 * u + 2 * u), samples, u, steps * 3 * u);
+            let place = MatrixViewMut::strided(tail_mut(s, step * u), samples, u, steps * u);
+            backend.gemm(an, MatrixView::new(tail(recurrent, 2 * u * u), u, u), GemmWrite::Replace, place);
             for sample in 0..samples {
                 let row = sample * steps + step;
-                let r = from(tape.keep, row * kept + u);
-                let old = if step > 0 { from(tape.y, (row - 1) * u) } else { &[] };
+                let r = tail(tape.keep, row * kept + u);
+                let old = if step > 0 { tail(tape.y, (row - 1) * u) } else { &[] };
                 let (ar, dh) = (slice_mut(g, row * 3 * u + u, u), slice_mut(dh, sample * u, u));
                 let e = slice_mut(s, row * u, u);
                 for (at, ((&r, ar), (dh, e))) in r.iter().zip(ar).zip(dh.iter_mut().zip(e)).enumerate() {
-                    let old = old.get(at).copied().unwrap_or_default();
+                    let old = before(old, at);
                     *ar = *e * old * (r * (T::ONE - r));
                     *dh += *e * r;
                     *e = r * old;
@@ -191,31 +194,36 @@ pub(in crate::train) fn gates<T: Float>(
         }
         if step > 0 {
             let joint = if after { 3 * u } else { 2 * u };
-            let now = View::strided(from(g, step * 3 * u), samples, joint, steps * 3 * u);
-            let place = ViewMut::new(dh, samples, u);
-            backend.gemm(now, View::new(recurrent, joint, u), Store::Add(T::ONE), place);
+            let now = MatrixView::strided(tail(g, step * 3 * u), samples, joint, steps * 3 * u);
+            let place = MatrixViewMut::new(dh, samples, u);
+            backend.gemm(now, MatrixView::new(recurrent, joint, u), GemmWrite::Add(T::ONE), place);
         }
     }
 }
 
 pub(in crate::train) fn input_grad<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
-    sizes: Sizes,
+    sizes: GruSizes,
     scratch: &mut [T],
     w: &[T],
     add: bool,
     dx: &mut [T],
 ) {
-    let Sizes { inputs, units: u, after, .. } = sizes;
+    let GruSizes { inputs, units: u, after, .. } = sizes;
     let rows = sizes.rows();
     let (_, g, s) = parts(sizes, scratch);
-    let first = if add { Store::Add(T::ONE) } else { Store::Replace };
+    let first = if add { GemmWrite::Add(T::ONE) } else { GemmWrite::Replace };
     let joint = if after { 2 * u } else { 3 * u };
-    let gates = View::strided(g, rows, joint, 3 * u);
-    backend.gemm(gates, View::new(w, joint, inputs), first, ViewMut::new(dx, rows, inputs));
+    let gates = MatrixView::strided(g, rows, joint, 3 * u);
+    backend.gemm(gates, MatrixView::new(w, joint, inputs), first, MatrixViewMut::new(dx, rows, inputs));
     if after {
-        let w = View::new(from(w, 2 * u * inputs), u, inputs);
-        backend.gemm(View::new(s, rows, u), w, Store::Add(T::ONE), ViewMut::new(dx, rows, inputs));
+        let w = MatrixView::new(tail(w, 2 * u * inputs), u, inputs);
+        backend.gemm(
+            MatrixView::new(s, rows, u),
+            w,
+            GemmWrite::Add(T::ONE),
+            MatrixViewMut::new(dx, rows, inputs),
+        );
     }
 }
 
@@ -223,17 +231,17 @@ pub(in crate::train) fn input_grad<T: Float>(
 #[expect(clippy::too_many_arguments, reason = "what a gradient is made of")]
 pub(in crate::train) fn param_grad<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
-    sizes: Sizes,
+    sizes: GruSizes,
     factor: T,
-    tape: &Tape<'_, T>,
+    tape: &GruTape<'_, T>,
     scratch: &mut [T],
     dw: &mut [T],
     dr: &mut [T],
     db: &mut [T],
 ) {
-    let Sizes { steps, inputs, units: u, after, .. } = sizes;
+    let GruSizes { steps, inputs, units: u, after, .. } = sizes;
     let rows = sizes.rows();
-    let store = Store::Add(factor);
+    let store = GemmWrite::Add(factor);
     let (_, g, s) = parts(sizes, scratch);
     if !db.is_empty() {
         // Wbz Wbr Wbh Rbz Rbr Rbh.
@@ -242,33 +250,33 @@ pub(in crate::train) fn param_grad<T: Float>(
         if after {
             column_sums(u, factor, s, slice_mut(db, 2 * u, u));
         } else {
-            column_sums(3 * u, factor, from(g, 2 * u), slice_mut(db, 2 * u, u));
+            column_sums(3 * u, factor, tail(g, 2 * u), slice_mut(db, 2 * u, u));
         }
     }
-    let x = View::new(tape.x, rows, inputs);
+    let x = MatrixView::new(tape.x, rows, inputs);
     let joint = if after { 2 * u } else { 3 * u };
-    let gates = View::strided(g, rows, joint, 3 * u).transposed();
-    backend.gemm(gates, x, store, ViewMut::new(dw, joint, inputs));
+    let gates = MatrixView::strided(g, rows, joint, 3 * u).transposed();
+    backend.gemm(gates, x, store, MatrixViewMut::new(dw, joint, inputs));
     if after {
-        let place = ViewMut::new(from_mut(dw, 2 * u * inputs), u, inputs);
-        backend.gemm(View::new(s, rows, u).transposed(), x, store, place);
+        let place = MatrixViewMut::new(tail_mut(dw, 2 * u * inputs), u, inputs);
+        backend.gemm(MatrixView::new(s, rows, u).transposed(), x, store, place);
     }
     for first in g.chunks_mut((steps * 3 * u).max(1)) {
         slice_mut(first, 0, 3 * u).fill(T::ZERO);
     }
     let Some(rows_but_one) = rows.checked_sub(1).filter(|&rows| rows > 0) else { return };
     let joint = if after { 3 * u } else { 2 * u };
-    let gates = View::strided(from(g, 3 * u), rows_but_one, joint, 3 * u).transposed();
-    let states = View::new(tape.y, rows_but_one, u);
-    backend.gemm(gates, states, store, ViewMut::new(dr, joint, u));
+    let gates = MatrixView::strided(tail(g, 3 * u), rows_but_one, joint, 3 * u).transposed();
+    let states = MatrixView::new(tape.y, rows_but_one, u);
+    backend.gemm(gates, states, store, MatrixViewMut::new(dr, joint, u));
     if !after {
-        let gates = View::strided(from(g, 2 * u), rows, u, 3 * u).transposed();
-        let place = ViewMut::new(from_mut(dr, 2 * u * u), u, u);
-        backend.gemm(gates, View::new(s, rows, u), store, place);
+        let gates = MatrixView::strided(tail(g, 2 * u), rows, u, 3 * u).transposed();
+        let place = MatrixViewMut::new(tail_mut(dr, 2 * u * u), u, u);
+        backend.gemm(gates, MatrixView::new(s, rows, u), store, place);
     }
 }
 
-fn start_with_bias<T: Float>(sizes: Sizes, bias: Option<&[T]>, keep: &mut [T]) {
+fn start_with_bias<T: Float>(sizes: GruSizes, bias: Option<&[T]>, keep: &mut [T]) {
     let (u, kept) = (sizes.units, sizes.kept());
     let Some(bias) = bias else { return fill_rows(kept, None, keep) };
     let (input, recurrent) = bias.split_at((3 * u).min(bias.len()));
@@ -277,7 +285,7 @@ fn start_with_bias<T: Float>(sizes: Sizes, bias: Option<&[T]>, keep: &mut [T]) {
         for ((gate, &w), &r) in gates.iter_mut().zip(input).zip(recurrent) {
             *gate = w + r;
         }
-        let candidate = from(input, 2 * u).iter().zip(from(recurrent, 2 * u));
+        let candidate = tail(input, 2 * u).iter().zip(tail(recurrent, 2 * u));
         if sizes.after {
             let (q, n) = rest.split_at_mut(u);
             for ((q, n), (&w, &r)) in q.iter_mut().zip(n).zip(candidate) {
@@ -290,28 +298,25 @@ fn start_with_bias<T: Float>(sizes: Sizes, bias: Option<&[T]>, keep: &mut [T]) {
 }
 
 /// State before and after a step; the first has none before.
-fn states<T>(y: &mut [T], sizes: Sizes, sample: usize, step: usize) -> (&[T], &mut [T]) {
+fn states<T>(y: &mut [T], sizes: GruSizes, sample: usize, step: usize) -> (&[T], &mut [T]) {
     let (u, row) = (sizes.units, sample * sizes.steps + step);
     let (before, now) = y.split_at_mut((row * u).min(y.len()));
-    let old = if step > 0 { before.get(row * u - u..).unwrap_or_default() } else { &[] };
-    (old, now.get_mut(..u).unwrap_or_default())
+    let old = if step > 0 { tail(before, row * u - u) } else { &[] };
+    (old, part_mut(now, 0..u))
 }
 
-fn parts<T>(sizes: Sizes, scratch: &mut [T]) -> (&mut [T], &mut [T], &mut [T]) {
+fn parts<T>(sizes: GruSizes, scratch: &mut [T]) -> (&mut [T], &mut [T], &mut [T]) {
     let (state, rows) = (sizes.samples * sizes.units, sizes.rows() * sizes.units);
     let (dh, rest) = scratch.split_at_mut(state.min(scratch.len()));
     let (g, s) = rest.split_at_mut((3 * rows).min(rest.len()));
     (dh, g, s)
 }
 
-fn from<T>(values: &[T], at: usize) -> &[T] {
-    values.get(at..).unwrap_or_default()
-}
-
-fn from_mut<T>(values: &mut [T], at: usize) -> &mut [T] {
-    values.get_mut(at..).unwrap_or_default()
+/// The state before the first step is 0.
+fn before<T: Float>(old: &[T], unit: usize) -> T {
+    old.get(unit).copied().unwrap_or(T::ZERO)
 }
 
 fn slice_mut<T>(values: &mut [T], at: usize, len: usize) -> &mut [T] {
-    values.get_mut(at..at.saturating_add(len)).unwrap_or_default()
+    part_mut(values, at..at.saturating_add(len))
 }

@@ -1,10 +1,10 @@
 //! The last of `steps` rows of each sample; only that row gets a gradient.
 
-use crate::train::Float;
+use crate::train::{Float, part::tail};
 
 pub(in crate::train) fn forward<T: Float>(steps: usize, width: usize, x: &[T], y: &mut [T]) {
     for (x, y) in x.chunks_exact((steps * width).max(1)).zip(y.chunks_exact_mut(width.max(1))) {
-        let last = x.get(x.len().saturating_sub(width)..).unwrap_or_default();
+        let last = tail(x, x.len().saturating_sub(width));
         for (y, &x) in y.iter_mut().zip(last) {
             *y = x;
         }

@@ -16,7 +16,7 @@ pub(super) mod norm;
 pub(super) mod pool;
 pub(super) mod scale;
 
-use super::Float;
+use super::{Float, part::tail};
 
 /// Columns summed side by side.
 const LANES: usize = 8;
@@ -43,8 +43,7 @@ pub(super) fn column_sums<T: Float>(stride: usize, factor: T, rows: &[T], sums: 
     for (block, sums) in sums.chunks_mut(LANES).enumerate() {
         let mut totals = [T::ZERO; LANES];
         for row in rows.chunks(stride.max(1)) {
-            let row = row.get(block * LANES..).unwrap_or_default();
-            for (total, &value) in totals.iter_mut().zip(row) {
+            for (total, &value) in totals.iter_mut().zip(tail(row, block * LANES)) {
                 *total += value;
             }
         }

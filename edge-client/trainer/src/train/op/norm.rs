@@ -10,10 +10,10 @@
 
 use common::plan::Norm;
 
-use crate::train::Float;
+use crate::train::{Float, part::value};
 
 pub(in crate::train) fn forward<T: Float>(norm: &Norm, x: &[T], scale: &[T], bias: &[T], y: &mut [T]) {
-    let sizes = Sizes::new(norm);
+    let sizes = NormSizes::new(norm);
     let instances = x.chunks_exact(sizes.len()).zip(y.chunks_exact_mut(sizes.len()));
     for (number, (x, y)) in instances.enumerate() {
         let (mean, inverse) = moments(x, T::from_f32(norm.epsilon));
@@ -36,7 +36,7 @@ pub(in crate::train) fn input_grad<T: Float>(
     add: bool,
     dx: &mut [T],
 ) {
-    let sizes = Sizes::new(norm);
+    let sizes = NormSizes::new(norm);
     let count = T::from_f64(sizes.len() as f64);
     let instances = x.chunks_exact(sizes.len()).zip(dy.chunks_exact(sizes.len()));
     for (number, ((x, dy), dx)) in instances.zip(dx.chunks_exact_mut(sizes.len())).enumerate() {
@@ -71,7 +71,7 @@ pub(in crate::train) fn param_grad<T: Float>(
     dscale: &mut [T],
     dbias: &mut [T],
 ) {
-    let sizes = Sizes::new(norm);
+    let sizes = NormSizes::new(norm);
     let instances = x.chunks_exact(sizes.len()).zip(dy.chunks_exact(sizes.len()));
     for (number, (x, dy)) in instances.enumerate() {
         let (mean, inverse) = moments(x, T::from_f32(norm.epsilon));
@@ -89,14 +89,14 @@ pub(in crate::train) fn param_grad<T: Float>(
     }
 }
 
-struct Sizes {
+struct NormSizes {
     instances: usize,
     channels: usize,
     inner: usize,
     shared: bool,
 }
 
-impl Sizes {
+impl NormSizes {
     fn new(norm: &Norm) -> Self {
         let size = |size: u32| size.max(1) as usize;
         let (instances, channels) = (size(norm.instances), size(norm.channels));
@@ -119,8 +119,4 @@ fn moments<T: Float>(x: &[T], epsilon: T) -> (T, T) {
     let mean = x.iter().fold(T::ZERO, |sum, &x| sum + x) / count;
     let square = x.iter().fold(T::ZERO, |sum, &x| sum + (x - mean) * (x - mean));
     (mean, T::ONE / (square / count + epsilon).sqrt())
-}
-
-fn value<T: Float>(values: &[T], at: usize) -> T {
-    values.get(at).copied().unwrap_or_default()
 }

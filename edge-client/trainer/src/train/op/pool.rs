@@ -5,10 +5,14 @@
 
 use common::plan::{Pool, PoolKind};
 
-use crate::train::{Float, portable::Shape};
+use crate::train::{
+    Float,
+    part::{part, part_mut, tail},
+    portable::ConvShape,
+};
 
 pub(in crate::train) fn forward<T: Float>(pool: &Pool, x: &[T], y: &mut [T]) {
-    let shape = Shape::window(&pool.window);
+    let shape = ConvShape::window(&pool.window);
     let width = shape.out[1].max(1);
     let planes = x.chunks_exact(shape.area().max(1)).zip(y.chunks_exact_mut(shape.out_area().max(1)));
     for (x, y) in planes {
@@ -31,7 +35,7 @@ pub(in crate::train) fn forward<T: Float>(pool: &Pool, x: &[T], y: &mut [T]) {
                     for (ox, y) in y.iter_mut().enumerate() {
                         let mut sum = T::ZERO;
                         let count = visit(&shape, oy, ox, |at, len| {
-                            for &value in x.get(at..at + len).unwrap_or_default() {
+                            for &value in part(x, at..at + len) {
                                 sum += value;
                             }
                         });
@@ -44,14 +48,15 @@ pub(in crate::train) fn forward<T: Float>(pool: &Pool, x: &[T], y: &mut [T]) {
 }
 
 pub(in crate::train) fn backward<T: Float>(pool: &Pool, x: &[T], dy: &[T], add: bool, dx: &mut [T]) {
-    let shape = Shape::window(&pool.window);
+    let shape = ConvShape::window(&pool.window);
     let (area, width) = (shape.area().max(1), shape.out[1].max(1));
     let planes = dx.chunks_exact_mut(area).zip(dy.chunks_exact(shape.out_area().max(1)));
     for (plane, (dx, dy)) in planes.enumerate() {
         if !add {
             dx.fill(T::ZERO);
         }
-        let x = x.get(plane * area..).unwrap_or_default();
+        // Only the maximum is looked for again; the input of an average may be gone.
+        let x = if pool.kind == PoolKind::Max { tail(x, plane * area) } else { &[] };
         for (oy, dy) in dy.chunks_exact(width).enumerate() {
             match pool.kind {
                 PoolKind::Max if pairs(&shape) => {
@@ -77,7 +82,7 @@ pub(in crate::train) fn backward<T: Float>(pool: &Pool, x: &[T], dy: &[T], add: 
                     for (ox, &dy) in dy.iter().enumerate() {
                         let share = dy / divisor(pool, visit(&shape, oy, ox, |_, _| {}));
                         visit(&shape, oy, ox, |at, len| {
-                            for dx in dx.get_mut(at..at + len).unwrap_or_default() {
+                            for dx in part_mut(dx, at..at + len) {
                                 *dx += share;
                             }
                         });
@@ -97,13 +102,13 @@ fn divisor<T: Float>(pool: &Pool, inside: usize) -> T {
 }
 
 /// The most common pooling: 2 x 2, step 2, no padding.
-fn pairs(shape: &Shape) -> bool {
+fn pairs(shape: &ConvShape) -> bool {
     shape.kernel == [2, 2] && shape.stride == [2, 2] && shape.pad == [0, 0]
 }
 
-fn rows_of<'a, T>(shape: &Shape, x: &'a [T], oy: usize) -> (&'a [T], &'a [T]) {
+fn rows_of<'a, T>(shape: &ConvShape, x: &'a [T], oy: usize) -> (&'a [T], &'a [T]) {
     let (width, used) = (shape.size[1], 2 * shape.out[1]);
-    let row = |y: usize| x.get(y * width..y * width + used).unwrap_or_default();
+    let row = |y: usize| part(x, y * width..y * width + used);
     (row(2 * oy), row(2 * oy + 1))
 }
 
@@ -121,21 +126,22 @@ fn beats<T: Float>(value: T, best: T) -> bool {
 }
 
 /// Index and value of the first of the largest numbers.
-fn largest<T: Float>(shape: &Shape, x: &[T], oy: usize, ox: usize) -> (usize, T) {
+fn largest<T: Float>(shape: &ConvShape, x: &[T], oy: usize, ox: usize) -> (usize, T) {
     let mut best = None;
     visit(shape, oy, ox, |at, len| {
-        for (at, &value) in (at..).zip(x.get(at..at + len).unwrap_or_default()) {
+        for (at, &value) in (at..).zip(part(x, at..at + len)) {
             match best {
                 Some((_, old)) if !beats(value, old) => {}
                 _ => best = Some((at, value)),
             }
         }
     });
+    debug_assert!(best.is_some(), "a sound kernel sees a pixel wherever it stands");
     best.unwrap_or((usize::MAX, T::ZERO))
 }
 
 /// Calls with start and length of every stretch under the kernel, and says how many pixels those are.
-fn visit(shape: &Shape, oy: usize, ox: usize, mut f: impl FnMut(usize, usize)) -> usize {
+fn visit(shape: &ConvShape, oy: usize, ox: usize, mut f: impl FnMut(usize, usize)) -> usize {
     let ((kys, iy), (kxs, ix)) = (shape.reach(0, oy), shape.reach(1, ox));
     for row in 0..kys.len() {
         f((iy + row) * shape.size[1] + ix, kxs.len());

@@ -11,12 +11,13 @@
 use common::plan::{Conv, Window};
 
 use super::{Arithmetic, Float};
+use crate::train::part::{tail, value};
 
 const SIDE: usize = 4;
 
 /// All sizes of a convolution as `usize`.
 #[derive(Copy, Clone)]
-pub(crate) struct Shape {
+pub(crate) struct ConvShape {
     pub groups: usize,
     /// Channels of one group.
     pub inputs: usize,
@@ -29,7 +30,7 @@ pub(crate) struct Shape {
     pub pad: [usize; 2],
 }
 
-impl Shape {
+impl ConvShape {
     pub fn new(conv: &Conv) -> Self {
         let groups = conv.groups.max(1) as usize;
         let (inputs, outputs) = (conv.inputs as usize / groups, conv.outputs as usize / groups);
@@ -83,15 +84,15 @@ impl Shape {
 }
 
 pub(crate) fn forward<A: Arithmetic, T: Float>(conv: &Conv, samples: usize, x: &[T], w: &[T], y: &mut [T]) {
-    let shape = Shape::new(conv);
+    let shape = ConvShape::new(conv);
     let (area, out_area, taps) = (shape.area(), shape.out_area(), shape.taps());
     let [kernel_height, kernel_width] = shape.kernel;
     let groups = x.chunks_exact((shape.inputs * area).max(1));
     let results = y.chunks_exact_mut((shape.outputs * out_area).max(1));
     for (number, (x, y)) in groups.zip(results).take(samples * shape.groups).enumerate() {
-        let w = w.get(number % shape.groups * shape.outputs * taps..).unwrap_or_default();
+        let w = tail(w, number % shape.groups * shape.outputs * taps);
         for (block, y) in y.chunks_mut(SIDE * out_area).enumerate() {
-            let w: [&[T]; SIDE] = core::array::from_fn(|side| tail(w, (block * SIDE + side) * taps));
+            let w: [&[T]; SIDE] = core::array::from_fn(|side| side_tail(w, (block * SIDE + side) * taps));
             for oy in 0..shape.out[0] {
                 let (kys, iy) = shape.reach(0, oy);
                 for ox in 0..shape.out[1] {
@@ -101,10 +102,10 @@ pub(crate) fn forward<A: Arithmetic, T: Float>(conv: &Conv, samples: usize, x: &
                         for (iy, ky) in (iy..).zip(kys.clone()) {
                             let x = tail(x, channel * area + iy * shape.size[1] + ix);
                             let tap = (channel * kernel_height + ky) * kernel_width + kxs.start;
-                            let w = w.map(|w| tail(w, tap));
+                            let w = w.map(|w| side_tail(w, tap));
                             for (kx, &x) in x.iter().take(kxs.len()).enumerate() {
                                 for (sum, w) in sums.iter_mut().zip(&w) {
-                                    let w = w.get(kx).copied().unwrap_or_default();
+                                    let w = side_value(w, kx);
                                     *sum = A::accumulate(*sum, x, w);
                                 }
                             }
@@ -128,14 +129,14 @@ pub(crate) fn input_grad<A: Arithmetic, T: Float>(
     w: &[T],
     dx: &mut [T],
 ) {
-    let shape = Shape::new(conv);
+    let shape = ConvShape::new(conv);
     let (area, out_area, taps) = (shape.area(), shape.out_area(), shape.taps());
     let [kernel_height, kernel_width] = shape.kernel;
     let plane = kernel_height * kernel_width;
     let results = dy.chunks_exact((shape.outputs * out_area).max(1));
     let groups = dx.chunks_exact_mut((shape.inputs * area).max(1));
     for (number, (dy, dx)) in results.zip(groups).take(samples * shape.groups).enumerate() {
-        let w = w.get(number % shape.groups * shape.outputs * taps..).unwrap_or_default();
+        let w = tail(w, number % shape.groups * shape.outputs * taps);
         for (block, dx) in dx.chunks_mut(SIDE * area).enumerate() {
             for iy in 0..shape.size[0] {
                 for ix in 0..shape.size[1] {
@@ -143,15 +144,15 @@ pub(crate) fn input_grad<A: Arithmetic, T: Float>(
                     for output in 0..shape.outputs {
                         let dy = tail(dy, output * out_area);
                         let w: [&[T]; SIDE] = core::array::from_fn(|side| {
-                            tail(w, output * taps + (block * SIDE + side) * plane)
+                            side_tail(w, output * taps + (block * SIDE + side) * plane)
                         });
                         for ky in 0..kernel_height {
                             let Some(oy) = shape.standing(0, iy, ky) else { continue };
                             for kx in 0..kernel_width {
                                 let Some(ox) = shape.standing(1, ix, kx) else { continue };
-                                let dy = dy.get(oy * shape.out[1] + ox).copied().unwrap_or_default();
+                                let dy = value(dy, oy * shape.out[1] + ox);
                                 for (sum, w) in sums.iter_mut().zip(&w) {
-                                    let w = w.get(ky * kernel_width + kx).copied().unwrap_or_default();
+                                    let w = side_value(w, ky * kernel_width + kx);
                                     *sum = A::accumulate(*sum, dy, w);
                                 }
                             }
@@ -176,7 +177,7 @@ pub(crate) fn weight_grad<A: Arithmetic, T: Float>(
     x: &[T],
     dw: &mut [T],
 ) {
-    let shape = Shape::new(conv);
+    let shape = ConvShape::new(conv);
     let (area, out_area, taps) = (shape.area(), shape.out_area(), shape.taps());
     let [kernel_height, kernel_width] = shape.kernel;
     let (read, written) = (shape.groups * shape.inputs * area, shape.groups * shape.outputs * out_area);
@@ -190,8 +191,9 @@ pub(crate) fn weight_grad<A: Arithmetic, T: Float>(
                 for sample in 0..samples {
                     let x = tail(x, sample * read + (group * shape.inputs + channel) * area);
                     let first = group * shape.outputs + block * SIDE;
-                    let dy: [&[T]; SIDE] =
-                        core::array::from_fn(|side| tail(dy, sample * written + (first + side) * out_area));
+                    let dy: [&[T]; SIDE] = core::array::from_fn(|side| {
+                        side_tail(dy, sample * written + (first + side) * out_area)
+                    });
                     for oy in 0..shape.out[0] {
                         let Some(iy) = (oy * shape.stride[0] + ky).checked_sub(shape.pad[0]) else {
                             continue;
@@ -206,9 +208,9 @@ pub(crate) fn weight_grad<A: Arithmetic, T: Float>(
                             if ix >= shape.size[1] {
                                 break;
                             }
-                            let x = x.get(iy * shape.size[1] + ix).copied().unwrap_or_default();
+                            let x = value(x, iy * shape.size[1] + ix);
                             for (sum, dy) in sums.iter_mut().zip(&dy) {
-                                let dy = dy.get(oy * shape.out[1] + ox).copied().unwrap_or_default();
+                                let dy = side_value(dy, oy * shape.out[1] + ox);
                                 *sum = A::accumulate(*sum, x, dy);
                             }
                         }
@@ -224,7 +226,15 @@ pub(crate) fn weight_grad<A: Arithmetic, T: Float>(
     }
 }
 
+/// Of one of the channels that are computed side by side. The last block may have fewer: what is read for the others
+/// does not matter, because their sums are dropped.
 #[inline(always)]
-fn tail<T>(values: &[T], at: usize) -> &[T] {
+fn side_tail<T>(values: &[T], at: usize) -> &[T] {
     values.get(at..).unwrap_or_default()
+}
+
+/// A number of [`side_tail`].
+#[inline(always)]
+fn side_value<T: Float>(values: &[T], at: usize) -> T {
+    values.get(at).copied().unwrap_or_default()
 }

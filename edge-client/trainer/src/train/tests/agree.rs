@@ -2,11 +2,11 @@
 
 use super::plans::{ALL, BATCH, anything};
 use crate::train::{
-    Backend, Descent, Fast, Mode, Portable, Target, apply, backward, forward, loss_and_gradient,
+    Backend, Descent, Fast, GradTarget, PassMode, Portable, apply, backward, forward, loss_and_gradient,
     test_plan::{Options, PLAIN, TestPlan},
 };
 
-const MODE: Mode = Mode::Train { seed: 4, step: 2 };
+const MODE: PassMode = PassMode::Train { seed: 4, step: 2 };
 const LR: f32 = 0.1;
 
 /// The weights after one step.
@@ -26,11 +26,11 @@ fn one_step(plan: &TestPlan, backend: &mut dyn Backend<f32>) -> Vec<f32> {
     let targets = rows as u32 * plan.info.targets();
     loss_and_gradient(checked, &mut arena, rows, targets, &anything(plan)).unwrap();
     if plan.info.segments.grads.is_some() {
-        backward(checked, &mut arena, rows, MODE, Target::Grads, backend).unwrap();
+        backward(checked, &mut arena, rows, MODE, GradTarget::Grads, backend).unwrap();
         let brief = common::brief::Brief::sgd(1, BATCH, LR, 1);
         apply(checked, &mut arena, &brief, 1, 1.0).unwrap();
     } else {
-        let target = Target::Weights(Descent::new(LR));
+        let target = GradTarget::Weights(Descent::new(LR));
         backward(checked, &mut arena, rows, MODE, target, backend).unwrap();
     }
     arena.truncate(params);

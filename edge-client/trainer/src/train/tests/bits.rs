@@ -4,7 +4,8 @@ use common::{plan::Conv, rng::Rng};
 use proptest::prelude::*;
 
 use crate::train::{
-    Arithmetic, Backend, Fast, Float, Fused, Plain, Portable, Store, View, ViewMut, test_plan::window,
+    Arithmetic, Backend, Fast, Float, Fused, GemmWrite, MatrixView, MatrixViewMut, Plain, Portable,
+    test_plan::window,
 };
 
 fn random(rng: &mut Rng, len: usize) -> Vec<f32> {
@@ -31,16 +32,16 @@ fn check_gemm(
         if turned { j * rows + i } else { i * columns + j }
     };
     let view = |data, turned: bool, rows, columns| match turned {
-        true => View::new(data, columns, rows).transposed(),
-        false => View::new(data, rows, columns),
+        true => MatrixView::new(data, columns, rows).transposed(),
+        false => MatrixView::new(data, rows, columns),
     };
-    for store in [Store::Replace, Store::Add(-0.7f32)] {
+    for store in [GemmWrite::Replace, GemmWrite::Add(-0.7f32)] {
         let mut c = before.clone();
         backend.gemm(
             view(&a, turned.0, m, k),
             view(&b, turned.1, k, n),
             store,
-            ViewMut::strided(&mut c, m, n, n + gap),
+            MatrixViewMut::strided(&mut c, m, n, n + gap),
         );
         for (place, (&got, &old)) in c.iter().zip(&before).enumerate() {
             let (i, j) = (place / (n + gap), place % (n + gap));
@@ -48,8 +49,8 @@ fn check_gemm(
                 || sum(fused, (0..k).map(|l| (a[at(turned.0, m, k, i, l)], b[at(turned.1, k, n, l, j)])));
             let want = match store {
                 _ if j >= n => old,
-                Store::Replace => total(),
-                Store::Add(factor) => old + factor * total(),
+                GemmWrite::Replace => total(),
+                GemmWrite::Add(factor) => old + factor * total(),
             };
             assert_eq!(got.to_bits(), want.to_bits(), "{sizes:?} {turned:?} {i} {j}: {got} {want}");
         }
@@ -162,7 +163,12 @@ fn hardware_and_software_fuse_alike() {
 #[should_panic(expected = "reaches outside its slices")]
 fn fast_checks_lengths_before_it_uses_pointers() {
     let (a, b, mut c) = ([0.0f32; 8], [0.0f32; 11], [0.0f32; 6]);
-    Fast::new().gemm(View::new(&a, 2, 4), View::new(&b, 4, 3), Store::Replace, ViewMut::new(&mut c, 2, 3));
+    Fast::new().gemm(
+        MatrixView::new(&a, 2, 4),
+        MatrixView::new(&b, 4, 3),
+        GemmWrite::Replace,
+        MatrixViewMut::new(&mut c, 2, 3),
+    );
 }
 
 /// More terms than are summed at once, and none at all.
@@ -170,15 +176,26 @@ fn fast_checks_lengths_before_it_uses_pointers() {
 fn fast_products_of_unusual_depth() {
     for turned in [false, true] {
         let (a, b, mut c) = (vec![0.5f32; 3 * 5000], vec![2.0f32; 5000 * 33], vec![1.0f32; 3 * 33]);
-        let view = if turned { View::new(&b, 33, 5000).transposed() } else { View::new(&b, 5000, 33) };
+        let view =
+            if turned { MatrixView::new(&b, 33, 5000).transposed() } else { MatrixView::new(&b, 5000, 33) };
         let mut fast = Fast::new();
-        fast.gemm(View::new(&a, 3, 5000), view, Store::Add(2.0), ViewMut::new(&mut c, 3, 33));
+        fast.gemm(MatrixView::new(&a, 3, 5000), view, GemmWrite::Add(2.0), MatrixViewMut::new(&mut c, 3, 33));
         assert_eq!(c, [10_001.0; 99]);
-        fast.gemm(View::new(&a, 3, 5000), view, Store::Replace, ViewMut::new(&mut c, 3, 33));
+        fast.gemm(MatrixView::new(&a, 3, 5000), view, GemmWrite::Replace, MatrixViewMut::new(&mut c, 3, 33));
         assert_eq!(c, [5000.0; 99]);
-        fast.gemm(View::new(&a, 3, 0), View::new(&b, 0, 33), Store::Add(1.0), ViewMut::new(&mut c, 3, 33));
+        fast.gemm(
+            MatrixView::new(&a, 3, 0),
+            MatrixView::new(&b, 0, 33),
+            GemmWrite::Add(1.0),
+            MatrixViewMut::new(&mut c, 3, 33),
+        );
         assert_eq!(c, [5000.0; 99]);
-        fast.gemm(View::new(&a, 3, 0), View::new(&b, 0, 33), Store::Replace, ViewMut::new(&mut c, 3, 33));
+        fast.gemm(
+            MatrixView::new(&a, 3, 0),
+            MatrixView::new(&b, 0, 33),
+            GemmWrite::Replace,
+            MatrixViewMut::new(&mut c, 3, 33),
+        );
         assert_eq!(c, [0.0; 99]);
     }
 }

@@ -2,17 +2,17 @@
 
 use common::{
     brief::{Augment, SelfRegular},
-    plan::{Loss, Pass, Step},
+    plan::{BackwardStep, Loss, Pass},
     rng::Rng,
 };
 
 use super::plans::{ALL, BATCH, anything};
 use crate::train::{
-    Fast, Mode, Portable, Target, backward, forward, loss_and_gradient, robust_gradient,
+    Fast, GradTarget, PassMode, Portable, backward, forward, loss_and_gradient, robust_gradient,
     test_plan::{Options, PLAIN, TestPlan},
 };
 
-const MODE: Mode = Mode::Train { seed: 4, step: 2 };
+const MODE: PassMode = PassMode::Train { seed: 4, step: 2 };
 
 /// Weighted mean loss as a function of the weights; the input stays in the arena.
 fn loss(plan: &TestPlan, arena: &mut [f64], rows: usize, robust: Option<&SelfRegular>) -> f64 {
@@ -38,7 +38,7 @@ fn assert_gradients_at(
     mut arena: Vec<f64>,
 ) {
     loss(plan, &mut arena, rows, robust);
-    backward(plan.plan(), &mut arena, rows, MODE, Target::Grads, &mut Portable::plain()).unwrap();
+    backward(plan.plan(), &mut arena, rows, MODE, GradTarget::Grads, &mut Portable::plain()).unwrap();
     let params = plan.info.params as usize;
     let grads = arena[plan.info.segments.grads.unwrap() as usize..][..params].to_vec();
     for at in 0..params {
@@ -111,12 +111,12 @@ fn the_fast_backend_has_the_same_gradients_in_f64() {
         let start = plan.arena(9, |x| x);
         let (mut a, mut b) = (start.clone(), start);
         loss(&plan, &mut a, rows, None);
-        backward(plan.plan(), &mut a, rows, MODE, Target::Grads, &mut Portable::fused()).unwrap();
+        backward(plan.plan(), &mut a, rows, MODE, GradTarget::Grads, &mut Portable::fused()).unwrap();
         let fast = &mut Fast::<f64>::new();
         forward(plan.plan(), &mut b, rows, MODE, fast).unwrap();
         let targets = rows as u32 * plan.info.targets();
         loss_and_gradient(plan.plan(), &mut b, rows, targets, &anything(&plan)).unwrap();
-        backward(plan.plan(), &mut b, rows, MODE, Target::Grads, fast).unwrap();
+        backward(plan.plan(), &mut b, rows, MODE, GradTarget::Grads, fast).unwrap();
         let grads = plan.info.segments.grads.unwrap() as usize;
         for at in grads..grads + plan.info.params as usize {
             assert!((a[at] - b[at]).abs() < 1e-12, "{name} {at}: {} {}", a[at], b[at]);
@@ -136,7 +136,7 @@ fn a_schedule_with_recomputation_gives_the_same_gradients() {
         if let Some(at) = spoil {
             arena[at as usize..][..4 * rows].fill(f64::NAN);
         }
-        backward(plan.plan(), &mut arena, rows, MODE, Target::Grads, &mut Portable::plain()).unwrap();
+        backward(plan.plan(), &mut arena, rows, MODE, GradTarget::Grads, &mut Portable::plain()).unwrap();
         arena[plan.info.segments.grads.unwrap() as usize..][..plan.info.params as usize].to_vec()
     };
     let plain = gradients(&plan, None);
@@ -149,7 +149,7 @@ fn a_schedule_with_recomputation_gives_the_same_gradients() {
         (1, Pass::Backward),
         (0, Pass::Backward),
     ];
-    plan.schedule = steps.map(|(node, pass)| Step { node, pass }).to_vec();
+    plan.schedule = steps.map(|(node, pass)| BackwardStep { node, pass }).to_vec();
     (plan.info.nodes, plan.info.schedule) = (5, 5);
     assert_eq!(plain, gradients(&plan, Some(relu.output)));
 }

@@ -6,23 +6,23 @@ use super::plans::anything;
 use crate::{
     data::DataError,
     train::{
-        Descent, Labels, Mode, Portable, Target, TrainError, Values, backward, forward, loss_and_gradient,
-        score,
+        Descent, GradTarget, PassMode, Portable, TargetLabels, TargetValues, TrainError, backward, forward,
+        loss_and_gradient, score,
         test_plan::{Builder, Options, PLAIN, TestPlan},
     },
 };
 
-const MODE: Mode = Mode::Evaluate;
+const MODE: PassMode = PassMode::Evaluate;
 
 #[test]
 fn shared_parameters_need_a_gradient_segment() {
     let mut plan = TestPlan::new(&[4, 4, 4], 2, Options { grads: false, ..PLAIN });
     plan.nodes[2].op = plan.nodes[0].op;
     let mut arena = plan.arena(1, |x| x);
-    let target = Target::Weights(Descent::new(0.1));
+    let target = GradTarget::Weights(Descent::new(0.1));
     let refused = backward(plan.plan(), &mut arena, 2, MODE, target, &mut Portable::plain());
     assert_eq!(refused, Err(TrainError::SharedParameters));
-    let refused = backward(plan.plan(), &mut arena, 2, MODE, Target::Grads, &mut Portable::plain());
+    let refused = backward(plan.plan(), &mut arena, 2, MODE, GradTarget::Grads, &mut Portable::plain());
     assert!(matches!(refused, Err(TrainError::Segment { .. })));
 }
 
@@ -36,10 +36,10 @@ fn wrong_sizes_and_labels() {
     assert_eq!(run(&mut arena, 0), Err(TrainError::Batch { rows: 0, batch: 2 }));
     assert_eq!(run(&mut arena[1..], 1), Err(TrainError::Arena { need: len, have: len - 1 }));
     let wrong = DataError::Label { index: 1, label: 2, classes: 2 };
-    let truth = Labels { labels: &[0, 2], per_row: 1 };
+    let truth = TargetLabels { labels: &[0, 2], per_row: 1 };
     assert_eq!(score(plan.plan(), &arena, 2, &truth), Err(wrong.into()));
     assert_eq!(loss_and_gradient(plan.plan(), &mut arena, 2, 2, &truth), Err(wrong.into()));
-    let few = Labels { labels: &[0], per_row: 1 };
+    let few = TargetLabels { labels: &[0], per_row: 1 };
     let missing = DataError::NoTarget { index: 1, position: 0, targets: 1 };
     assert_eq!(score(plan.plan(), &arena, 2, &few), Err(missing.into()));
 }
@@ -49,7 +49,7 @@ fn numbers_to_predict_must_be_finite() {
     let mut plan = TestPlan::new(&[3, 1], 1, PLAIN);
     plan.info.loss = Loss::Squared;
     let mut arena = plan.arena(1, |x| x);
-    let truth = Values { values: &[f32::NAN], per_row: 1 };
+    let truth = TargetValues { values: &[f32::NAN], per_row: 1 };
     let wrong = DataError::NonFinite { index: 0, feature: 0 };
     assert_eq!(loss_and_gradient(plan.plan(), &mut arena, 1, 1, &truth), Err(wrong.into()));
 }

@@ -8,10 +8,10 @@ use common::{
 
 use super::{groups, subset::Subset};
 use crate::{
-    data::{DataError, Part, Shard},
+    data::{DataError, DataSplit, Shard},
     train::{
-        Backend, Mode, Tally, TrainError, Truth, executor::FULL, forward, loss_and_gradient, robust_gradient,
-        robust_score, score, trainer::augment::augment,
+        Backend, LossTally, PassMode, TrainError, Truth, executor::FULL, forward, loss_and_gradient,
+        robust_gradient, robust_score, score, trainer::augment::augment,
     },
 };
 
@@ -23,7 +23,7 @@ const MIX: u64 = 2 << 40;
 pub(super) struct Batch<'a, S: ?Sized> {
     pub plan: Plan<'a>,
     pub shard: &'a S,
-    pub part: Part,
+    pub part: DataSplit,
     /// Of the part.
     pub subset: Subset,
     pub first: u32,
@@ -53,10 +53,10 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
         arena: &mut [f32],
         brief: Option<&Brief>,
         backend: &mut (impl Backend<f32> + ?Sized),
-    ) -> Result<Tally, TrainError> {
+    ) -> Result<LossTally, TrainError> {
         let (truth, rows) = (Weighted { batch: self, groups: &[] }, self.passed(brief));
         self.read(arena, brief)?;
-        forward(self.plan, arena, rows, Mode::Evaluate, backend)?;
+        forward(self.plan, arena, rows, PassMode::Evaluate, backend)?;
         match (brief, robust(brief)) {
             (Some(brief), Some(terms)) => {
                 robust_score(self.plan, arena, rows, terms, self.mix(brief), &truth)
@@ -71,10 +71,10 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
         arena: &mut [f32],
         share: f32,
         backend: &mut (impl Backend<f32> + ?Sized),
-    ) -> Result<Tally, TrainError> {
+    ) -> Result<LossTally, TrainError> {
         self.read(arena, None)?;
-        forward(self.plan, arena, self.rows as usize, Mode::Statistics { share }, backend)?;
-        Ok(Tally { samples: self.rows, ..Tally::default() })
+        forward(self.plan, arena, self.rows as usize, PassMode::Statistics { share }, backend)?;
+        Ok(LossTally { samples: self.rows, ..LossTally::default() })
     }
 
     /// Loss, and its gradient by the logits.
@@ -82,10 +82,10 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
         &self,
         arena: &mut [f32],
         brief: &Brief,
-        mode: Mode,
+        mode: PassMode,
         targets: u32,
         backend: &mut (impl Backend<f32> + ?Sized),
-    ) -> Result<Tally, TrainError> {
+    ) -> Result<LossTally, TrainError> {
         let truth = Weighted { batch: self, groups: &brief.objective.groups };
         let rows = self.passed(Some(brief));
         self.read(arena, Some(brief))?;
@@ -112,8 +112,9 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
             let index = self.index(place);
             self.shard.sample(self.part, index, row)?;
             // Looked at without a way out of the loop, so that processors take many numbers at once.
-            if row.iter().fold(false, |odd, value| odd | !value.is_finite()) {
-                let feature = row.iter().position(|value| !value.is_finite()).unwrap_or_default();
+            if row.iter().fold(false, |odd, value| odd | !value.is_finite())
+                && let Some(feature) = row.iter().position(|value| !value.is_finite())
+            {
                 return Err(DataError::NonFinite { index: index as usize, feature }.into());
             }
         }

@@ -6,7 +6,7 @@ use common::{
     plan::{Loss, Node, Op, Pass, Plan},
 };
 
-use super::{Own, subset::Subset};
+use super::{PrivateState, subset::Subset};
 use crate::{
     data::Shard,
     train::{
@@ -61,7 +61,11 @@ fn is_small(brief: &Brief) -> bool {
 }
 
 /// Whether the device's samples, and what it knows, are enough for the task.
-pub(super) fn samples(task: &Task, own: &Own, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
+pub(super) fn samples(
+    task: &Task,
+    private: &PrivateState,
+    shard: &(impl Shard + ?Sized),
+) -> Result<(), TrainError> {
     if !FULL {
         return Ok(());
     }
@@ -70,7 +74,7 @@ pub(super) fn samples(task: &Task, own: &Own, shard: &(impl Shard + ?Sized)) -> 
             groups(brief.groups.is_some(), &brief.objective, shard)?;
             if brief.gap {
                 validation(shard)?;
-                own.baseline.ok_or(TrainError::NoBaseline)?;
+                private.baseline.ok_or(TrainError::NoBaseline)?;
             }
             Ok(())
         }
@@ -85,7 +89,7 @@ pub(super) fn samples(task: &Task, own: &Own, shard: &(impl Shard + ?Sized)) -> 
 
 fn validation(shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
     let samples = shard.train_len();
-    if Subset::Held.len(samples) == 0 { Err(TrainError::NoValidation { samples }) } else { Ok(()) }
+    if Subset::Validation.len(samples) == 0 { Err(TrainError::NoValidation { samples }) } else { Ok(()) }
 }
 
 fn groups(reported: bool, objective: &Objective, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {

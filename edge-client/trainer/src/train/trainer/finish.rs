@@ -15,8 +15,8 @@ use common::{
     plan::Plan,
 };
 
-use super::{Charge, Hidden, Question, TrainError, Work, noise_for};
-use crate::train::FULL;
+use super::{Charge, HiddenDigest, QuestionKey, TrainError, Work, noise_for};
+use crate::train::{FULL, part::part};
 
 impl Work {
     /// After training: puts what is to be sent into the anchor segment; `Product::Both` leaves the first step
@@ -27,7 +27,7 @@ impl Work {
         let mut charge = None;
         let hide = |update: &mut [f32]| {
             if let (Some(laplace), Some(question)) = (noise_for(&self.task), self.question) {
-                charge = Some(hide(update, laplace, question, self.sums.unwrap_or(Hidden::sums(&[]))));
+                charge = Some(hide(update, laplace, question, self.sums.unwrap_or(HiddenDigest::sums(&[]))));
             }
         };
         finish(plan, arena, brief.product, hide)?;
@@ -41,12 +41,12 @@ pub fn finish_update(plan: Plan<'_>, arena: &mut [f32], product: Product) -> Res
 }
 
 /// Cuts the update and adds its noise.
-fn hide(update: &mut [f32], laplace: Laplace, question: Question, sums: Hidden) -> Charge {
+fn hide(update: &mut [f32], laplace: Laplace, question: QuestionKey, sums: HiddenDigest) -> Charge {
     let norm: f64 = update.iter().map(|&value| f64::from(value.abs())).sum();
     if !norm.is_finite() {
         update.fill(0.0);
     }
-    let hidden = Hidden::update(update);
+    let hidden = HiddenDigest::update(update);
     let mut noise = question.noise_of_update(sums, hidden);
     let clip = f64::from(laplace.clip_l1);
     let factor = if norm > clip { clip / norm } else { 1.0 };
@@ -91,8 +91,7 @@ fn finish(
         _ => anchor,
     };
     // Looked at without a way out of the loop, so that processors take many numbers at once.
-    let sent = arena.get(sent).unwrap_or_default();
-    let odd = sent.iter().fold(false, |odd, value| odd | !value.is_finite());
+    let odd = part(arena, sent).iter().fold(false, |odd, value| odd | !value.is_finite());
     if odd { Err(TrainError::NonFiniteUpdate) } else { Ok(()) }
 }
 

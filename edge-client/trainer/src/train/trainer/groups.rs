@@ -16,7 +16,7 @@ use super::{
     subset::Subset,
 };
 use crate::{
-    data::{DataError, Part, Shard},
+    data::{DataError, DataSplit, Shard},
     train::{TrainError, executor::score_row},
 };
 
@@ -31,14 +31,14 @@ pub(super) fn mass(
     }
     let mut mass = 0.0;
     for place in 0..subset.len(shard.train_len()) {
-        mass += f64::from(weight(shard, Part::Train, subset.index(place), weights)?);
+        mass += f64::from(weight(shard, DataSplit::Train, subset.index(place), weights)?);
     }
     Ok(Some(mass))
 }
 
 pub(super) fn weight(
     shard: &(impl Shard + ?Sized),
-    part: Part,
+    part: DataSplit,
     index: u32,
     weights: &[f32],
 ) -> Result<f32, DataError> {

@@ -11,9 +11,10 @@ use super::{
     phase, segments,
 };
 use crate::{
-    data::{Part, Shard},
+    data::{DataSplit, Shard},
     train::{
-        Backend, Descent, FULL, Mode, Tally, Target, TrainError, apply, backward, executor::scale_gradient,
+        Backend, Descent, FULL, GradTarget, LossTally, PassMode, TrainError, apply, backward,
+        executor::scale_gradient,
     },
 };
 
@@ -27,21 +28,22 @@ impl Work {
         size: u32,
         order: Order,
         backend: &mut (impl Backend<f32> + ?Sized),
-    ) -> Result<Tally, TrainError> {
-        let Some(told) = phase::brief(&self.task) else { return Ok(Tally::default()) };
-        let aside = self.phase.is_personal().then(|| personal(told));
+    ) -> Result<LossTally, TrainError> {
+        let Some(told) = phase::brief(&self.task) else { return Ok(LossTally::default()) };
+        let pull = told.personal.filter(|_| self.phase.is_personal());
+        let aside = pull.map(|pull| personal(told, pull));
         let brief = aside.as_ref().unwrap_or(told);
         let first = self.done - self.done % size.max(1);
-        let whole = size.min(self.sizes.train.saturating_sub(first));
+        let whole = size.min(self.counts.train.saturating_sub(first));
         let end = first + whole;
-        let mut batch = self.batch(plan, Part::Train, shard);
+        let mut batch = self.batch(plan, DataSplit::Train, shard);
         batch.order = order;
         if !(Batch { first, rows: whole, ..batch }).counts(&brief.objective.groups)? {
-            return Ok(Tally { samples: batch.rows.min(end - self.done), ..Tally::default() });
+            return Ok(LossTally { samples: batch.rows.min(end - self.done), ..LossTally::default() });
         }
         batch.rows = batch.rows.min(end - self.done);
         let (fresh, last) = (self.done == first, self.done + batch.rows == end);
-        let mode = Mode::Train { seed: brief.seed, step: batch.number };
+        let mode = PassMode::Train { seed: brief.seed, step: batch.number };
         let targets = whole.saturating_mul(plan.info().targets());
         let tally = batch.gradient(arena, brief, mode, targets, backend)?;
         self.summed.merge(tally);
@@ -58,9 +60,9 @@ impl Work {
         };
         let kept = plan.info().segments.grads.is_some();
         let target = match Descent::of(brief) {
-            Some(descent) if !kept => Target::Weights(descent),
-            _ if fresh => Target::Grads,
-            _ => Target::MoreGrads,
+            Some(descent) if !kept => GradTarget::Weights(descent),
+            _ if fresh => GradTarget::Grads,
+            _ => GradTarget::MoreGrads,
         };
         backward(plan, arena, rows, mode, target, backend)?;
         if last {
@@ -75,22 +77,16 @@ impl Work {
             if FULL && brief.product == Product::Both && self.trained == 1 {
                 segments::keep_first_step(plan, arena);
             }
-            self.summed = Tally::default();
+            self.summed = LossTally::default();
         }
         Ok(tally)
     }
 }
 
 /// The brief by which the personal model is trained: its own loss, and the pull towards the received model.
-fn personal(brief: &Brief) -> Brief {
-    let Brief { personal, objective, .. } = brief;
-    let objective = Objective {
-        weight: 1.0,
-        prox: personal.unwrap_or(0.0),
-        align: 0.0,
-        transform: None,
-        ..objective.clone()
-    };
+fn personal(brief: &Brief, pull: f32) -> Brief {
+    let objective =
+        Objective { weight: 1.0, prox: pull, align: 0.0, transform: None, ..brief.objective.clone() };
     Brief { objective, product: Product::Update, ..brief.clone() }
 }
 

@@ -19,13 +19,13 @@ use super::Work;
 use crate::train::FULL;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
-    Statistics(Model),
+pub(super) enum WorkPhase {
+    Statistics(WeightsModel),
     Before,
-    Validate(Model),
-    Test(Model),
+    Validate(WeightsModel),
+    Test(WeightsModel),
     Trial(u16),
-    Epoch { model: Model, epoch: u16 },
+    Epoch { model: WeightsModel, epoch: u16 },
     Gradient,
     After,
     Done,
@@ -33,21 +33,21 @@ pub(super) enum Phase {
 
 /// What is in the weights.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Model {
+pub(super) enum WeightsModel {
     Received,
     Tried(u16),
     Personal,
     Trained,
 }
 
-impl Phase {
-    pub const FIRST: Self = Self::Statistics(Model::Received);
+impl WorkPhase {
+    pub const FIRST: Self = Self::Statistics(WeightsModel::Received);
 
     /// What follows a phase that was worked through.
     pub fn completed(self) -> Self {
         match self {
             Self::Epoch { model, epoch } => Self::Epoch { model, epoch: epoch.saturating_add(1) },
-            Self::Trial(number) => Self::Statistics(Model::Tried(number.saturating_add(1))),
+            Self::Trial(number) => Self::Statistics(WeightsModel::Tried(number.saturating_add(1))),
             phase => phase.skipped(),
         }
     }
@@ -55,19 +55,19 @@ impl Phase {
     /// What follows a phase in which there is nothing (more) to do.
     pub fn skipped(self) -> Self {
         match self {
-            Self::Statistics(Model::Received) => Self::Before,
-            Self::Before => Self::Validate(Model::Received),
-            Self::Validate(Model::Received) => Self::Test(Model::Received),
-            Self::Test(Model::Received) => Self::Statistics(Model::Tried(0)),
-            Self::Statistics(Model::Tried(number)) => Self::Trial(number),
-            Self::Trial(_) => Self::Epoch { model: Model::Personal, epoch: 0 },
-            Self::Epoch { model: Model::Personal, .. } => Self::Statistics(Model::Personal),
-            Self::Statistics(Model::Personal) => Self::Test(Model::Personal),
-            Self::Test(_) => Self::Epoch { model: Model::Trained, epoch: 0 },
+            Self::Statistics(WeightsModel::Received) => Self::Before,
+            Self::Before => Self::Validate(WeightsModel::Received),
+            Self::Validate(WeightsModel::Received) => Self::Test(WeightsModel::Received),
+            Self::Test(WeightsModel::Received) => Self::Statistics(WeightsModel::Tried(0)),
+            Self::Statistics(WeightsModel::Tried(number)) => Self::Trial(number),
+            Self::Trial(_) => Self::Epoch { model: WeightsModel::Personal, epoch: 0 },
+            Self::Epoch { model: WeightsModel::Personal, .. } => Self::Statistics(WeightsModel::Personal),
+            Self::Statistics(WeightsModel::Personal) => Self::Test(WeightsModel::Personal),
+            Self::Test(_) => Self::Epoch { model: WeightsModel::Trained, epoch: 0 },
             Self::Epoch { .. } => Self::Gradient,
-            Self::Gradient => Self::Statistics(Model::Trained),
-            Self::Statistics(Model::Trained) => Self::After,
-            Self::After => Self::Validate(Model::Trained),
+            Self::Gradient => Self::Statistics(WeightsModel::Trained),
+            Self::Statistics(WeightsModel::Trained) => Self::After,
+            Self::After => Self::Validate(WeightsModel::Trained),
             Self::Validate(_) | Self::Done => Self::Done,
         }
     }
@@ -77,10 +77,10 @@ impl Phase {
         if !FULL {
             return false;
         }
-        let personal = Model::Personal;
+        let personal = WeightsModel::Personal;
         self == Self::Statistics(personal)
             || self == Self::Test(personal)
-            || matches!(self, Self::Epoch { model: Model::Personal, .. })
+            || matches!(self, Self::Epoch { model: WeightsModel::Personal, .. })
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn brief(task: &Task) -> Option<&Brief> {
 
 /// How many samples there are of each kind.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Sizes {
+pub(super) struct SampleCounts {
     /// To train on.
     pub train: u32,
     pub held: u32,
@@ -127,8 +127,8 @@ impl Work {
     }
 
     /// Samples that a phase passes over; 0: it is left out.
-    pub(super) fn samples(&self, phase: Phase) -> u32 {
-        let Sizes { train, held, test, stats, .. } = self.sizes;
+    pub(super) fn samples(&self, phase: WorkPhase) -> u32 {
+        let SampleCounts { train, held, test, stats, .. } = self.counts;
         let brief = self.brief();
         let alone = matches!(self.task, Task::Alone(_));
         let personal = brief.is_some_and(|brief| brief.personal.is_some());
@@ -137,44 +137,49 @@ impl Work {
         let more = |epoch: u16| self.share > 0.0 && brief.is_some_and(|brief| epoch < brief.epochs);
         let tried = |number: u16| self.trials().len() > usize::from(number);
         let (wanted, samples) = match phase {
-            Phase::Before => (!self.runs(), train),
-            Phase::After => (after, train),
-            Phase::Test(Model::Received) => (matches!(self.task, Task::Train(_) | Task::Evaluate(_)), test),
-            Phase::Epoch { model: Model::Trained, epoch } => {
+            WorkPhase::Before => (!self.runs(), train),
+            WorkPhase::After => (after, train),
+            WorkPhase::Test(WeightsModel::Received) => {
+                (matches!(self.task, Task::Train(_) | Task::Evaluate(_)), test)
+            }
+            WorkPhase::Epoch { model: WeightsModel::Trained, epoch } => {
                 let over = match product {
                     Some(Product::FirstStep) => epoch > 0 || self.trained > 0,
                     Some(Product::Gradient) => true,
-                    _ => self.flat.is_reached(),
+                    _ => self.plateau.is_reached(),
                 };
                 (more(epoch) && !over, train)
             }
             _ if !FULL => (false, 0),
-            Phase::Statistics(Model::Received) => (stats, train),
-            Phase::Statistics(Model::Tried(number)) => (stats && tried(number), train),
-            Phase::Statistics(Model::Personal) => (stats && personal && test > 0, train),
-            Phase::Statistics(Model::Trained) => (stats && (after || alone), train),
-            Phase::Validate(Model::Trained) => (alone, held),
-            Phase::Validate(_) => (!alone && brief.is_some_and(|brief| brief.gap), held),
-            Phase::Test(_) => (personal, test),
-            Phase::Trial(number) => (tried(number), train),
-            Phase::Epoch { epoch, .. } => (personal && more(epoch), train),
-            Phase::Gradient => (product == Some(Product::Gradient) && self.share > 0.0, train),
-            Phase::Done => (false, 0),
+            WorkPhase::Statistics(WeightsModel::Received) => (stats, train),
+            WorkPhase::Statistics(WeightsModel::Tried(number)) => (stats && tried(number), train),
+            WorkPhase::Statistics(WeightsModel::Personal) => (stats && personal && test > 0, train),
+            WorkPhase::Statistics(WeightsModel::Trained) => (stats && (after || alone), train),
+            WorkPhase::Validate(WeightsModel::Trained) => (alone, held),
+            WorkPhase::Validate(_) => (!alone && brief.is_some_and(|brief| brief.gap), held),
+            WorkPhase::Test(_) => (personal, test),
+            WorkPhase::Trial(number) => (tried(number), train),
+            WorkPhase::Epoch { epoch, .. } => (personal && more(epoch), train),
+            WorkPhase::Gradient => (product == Some(Product::Gradient) && self.share > 0.0, train),
+            WorkPhase::Done => (false, 0),
         };
         if wanted { samples } else { 0 }
     }
 
     /// Samples that a pass has room for: half as many where each comes with a copy.
-    pub(super) fn room(&self, phase: Phase) -> u32 {
+    pub(super) fn room(&self, phase: WorkPhase) -> u32 {
         let robust = FULL && self.brief().is_some_and(|brief| brief.objective.robust.is_some());
-        let copied = matches!(phase, Phase::Before | Phase::After | Phase::Epoch { .. } | Phase::Gradient);
-        (self.sizes.batch / if robust && copied { 2 } else { 1 }).max(1)
+        let copied = matches!(
+            phase,
+            WorkPhase::Before | WorkPhase::After | WorkPhase::Epoch { .. } | WorkPhase::Gradient
+        );
+        (self.counts.batch / if robust && copied { 2 } else { 1 }).max(1)
     }
 
     /// Passes of the whole work, if it does not end early.
     pub(super) fn count_steps(&self) -> u32 {
-        let (mut phase, mut steps) = (Phase::FIRST, 0u32);
-        while phase != Phase::Done {
+        let (mut phase, mut steps) = (WorkPhase::FIRST, 0u32);
+        while phase != WorkPhase::Done {
             let samples = self.samples(phase);
             if samples > 0 {
                 steps = steps.saturating_add(self.passes(phase, samples));
@@ -186,10 +191,10 @@ impl Work {
         steps
     }
 
-    fn passes(&self, phase: Phase, samples: u32) -> u32 {
+    fn passes(&self, phase: WorkPhase, samples: u32) -> u32 {
         let passes = |samples: u32| samples.div_ceil(self.room(phase));
         match (phase, self.brief()) {
-            (Phase::Epoch { .. }, Some(brief)) => {
+            (WorkPhase::Epoch { .. }, Some(brief)) => {
                 let size = u32::from(brief.batch).max(1);
                 if brief.product == Product::FirstStep {
                     return passes(size.min(samples));

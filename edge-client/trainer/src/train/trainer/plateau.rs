@@ -6,14 +6,14 @@ use common::message::Alone;
 /// the last `window` epochs that is no better than the one before them is the same as `window` epochs of
 /// which none improved, and needs no memory of them.
 #[derive(Copy, Clone, Debug)]
-pub struct Flat {
+pub struct Plateau {
     best: Option<f64>,
     epochs: u32,
     window: u32,
     tolerance: f64,
 }
 
-impl Flat {
+impl Plateau {
     /// Is never reached.
     pub const NEVER: Self = Self { best: None, epochs: 0, window: u32::MAX, tolerance: 0.0 };
 
@@ -43,10 +43,10 @@ mod tests {
 
     fn end(losses: impl IntoIterator<Item = f64>) -> Option<usize> {
         let alone = Alone { brief: Brief::sgd(1, 1, 0.1, 0), window: 3, tolerance: 0.01 };
-        let mut flat = Flat::new(&alone);
+        let mut plateau = Plateau::new(&alone);
         losses.into_iter().position(|loss| {
-            flat.note(loss);
-            flat.is_reached()
+            plateau.note(loss);
+            plateau.is_reached()
         })
     }
 

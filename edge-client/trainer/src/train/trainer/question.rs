@@ -19,7 +19,7 @@
 //! Not part of it:
 //! - the attempt of the ticket. The same question asked again, also after a rollback, must get the same bytes.
 //! - what a lossy codec owes from earlier rounds. It is added after the noise and made of numbers with noise; what an update
-//!   without noise owes is forgotten ([`Own::owes_plain`](super::Own)).
+//!   without noise owes is forgotten ([`PrivateState::owes_plain`](super::PrivateState)).
 //! - the personal model and the baseline. Neither changes the update, and what is reported of them is kept back.
 //! - test samples. Scores on them are sent as they are.
 
@@ -34,17 +34,20 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{TrainError, finish::segment, noise::Noise};
-use crate::data::{Part, Shard};
+use crate::{
+    data::{DataSplit, Shard},
+    train::part::part,
+};
 
 const DOMAIN: &[u8] = b"fairtier noise 1";
 
 /// See the module; Q.
 #[derive(Copy, Clone)]
-pub(super) struct Question([u8; SECRET]);
+pub(super) struct QuestionKey([u8; SECRET]);
 
-impl core::fmt::Debug for Question {
+impl core::fmt::Debug for QuestionKey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Question")
+        f.write_str("QuestionKey")
     }
 }
 
@@ -57,15 +60,15 @@ pub struct Charge {
 
 /// H of numbers that noise hides.
 #[derive(Copy, Clone, PartialEq, Eq)]
-pub(super) struct Hidden([u8; SECRET]);
+pub(super) struct HiddenDigest([u8; SECRET]);
 
-impl core::fmt::Debug for Hidden {
+impl core::fmt::Debug for HiddenDigest {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Hidden")
+        f.write_str("HiddenDigest")
     }
 }
 
-impl Hidden {
+impl HiddenDigest {
     pub fn sums(sums: &[f64]) -> Self {
         let mut hash = Sha256::new();
         sums.iter().for_each(|sum| hash.update(sum.to_le_bytes()));
@@ -77,7 +80,7 @@ impl Hidden {
     }
 }
 
-impl Question {
+impl QuestionKey {
     /// Before the work begins: the model is in the weights. `arena` lends its room for one sample.
     #[inline(never)]
     pub fn new(
@@ -91,8 +94,8 @@ impl Question {
         let info = plan.info();
         let aligned = matches!(task, Task::Train(brief) if brief.objective.align > 0.0);
         let guide = info.segments.guide.filter(|_| aligned).map_or(0..0, |at| segment(plan, at));
-        let model = numbers(arena.get(..info.params as usize).unwrap_or_default());
-        let guide = numbers(arena.get(guide).unwrap_or_default());
+        let model = numbers(part(arena, 0..info.params as usize));
+        let guide = numbers(part(arena, guide));
         let room = info.input as usize..(info.input as usize).saturating_add(info.inputs as usize);
         let missing = TrainError::Arena { need: info.arena as usize, have: arena.len() };
         let samples = samples(shard, arena.get_mut(room).ok_or(missing)?)?;
@@ -110,11 +113,11 @@ impl Question {
         Self(cut(mac.finalize().into_bytes().into()))
     }
 
-    pub fn noise_of_sums(&self, sums: Hidden) -> Noise {
+    pub fn noise_of_sums(&self, sums: HiddenDigest) -> Noise {
         Noise::new(self.derive(b"sums", &[sums]))
     }
 
-    pub fn noise_of_update(&self, sums: Hidden, update: Hidden) -> Noise {
+    pub fn noise_of_update(&self, sums: HiddenDigest, update: HiddenDigest) -> Noise {
         Noise::new(self.derive(b"update", &[sums, update]))
     }
 
@@ -123,11 +126,11 @@ impl Question {
         first(self.derive(b"question", &[]))
     }
 
-    pub fn charge(&self, sums: Hidden, update: Hidden) -> Charge {
+    pub fn charge(&self, sums: HiddenDigest, update: HiddenDigest) -> Charge {
         Charge { question: self.id(), answer: first(self.derive(b"answer", &[sums, update])) }
     }
 
-    fn derive(&self, of: &[u8], hidden: &[Hidden]) -> [u8; 32] {
+    fn derive(&self, of: &[u8], hidden: &[HiddenDigest]) -> [u8; 32] {
         let mut mac = keyed(&self.0);
         mac.update(of);
         hidden.iter().for_each(|hidden| mac.update(&hidden.0));
@@ -159,13 +162,10 @@ fn numbers(numbers: &[f32]) -> [u8; 32] {
 }
 
 fn add(hash: &mut Sha256, numbers: &[f32]) {
-    for part in numbers.chunks(16) {
-        let mut bytes = [0; 64];
-        bytes
-            .chunks_exact_mut(4)
-            .zip(part)
-            .for_each(|(to, number)| to.copy_from_slice(&number.to_le_bytes()));
-        hash.update(bytes.get(..4 * part.len()).unwrap_or_default());
+    for numbers in numbers.chunks(16) {
+        let mut words = [[0; 4]; 16];
+        words.iter_mut().zip(numbers).for_each(|(word, number)| *word = number.to_le_bytes());
+        hash.update(part(words.as_flattened(), 0..4 * numbers.len()));
     }
 }
 
@@ -176,11 +176,11 @@ fn samples(shard: &(impl Shard + ?Sized), row: &mut [f32]) -> Result<[u8; 32], T
         hash.update(size.to_le_bytes());
     }
     for index in 0..shard.train_len() {
-        shard.sample(Part::Train, index, row)?;
-        hash.update(shard.group(Part::Train, index).to_le_bytes());
+        shard.sample(DataSplit::Train, index, row)?;
+        hash.update(shard.group(DataSplit::Train, index).to_le_bytes());
         add(&mut hash, row);
         for position in 0..shard.targets() {
-            hash.update(shard.value_at(Part::Train, index, position)?.to_le_bytes());
+            hash.update(shard.value_at(DataSplit::Train, index, position)?.to_le_bytes());
         }
     }
     Ok(hash.finalize().into())
@@ -188,15 +188,15 @@ fn samples(shard: &(impl Shard + ?Sized), row: &mut [f32]) -> Result<[u8; 32], T
 
 /// H of something as messages say it.
 fn words(said: &impl Serialize) -> Result<[u8; 32], TrainError> {
-    let hash = postcard::serialize_with_flavor(said, Hashed(Sha256::new()));
+    let hash = postcard::serialize_with_flavor(said, HashFlavor(Sha256::new()));
     let hash = hash.map_err(|_| TrainError::Objective("words cannot be written down as messages are"))?;
     Ok(hash.finalize().into())
 }
 
 /// Where postcard writes to.
-struct Hashed(Sha256);
+struct HashFlavor(Sha256);
 
-impl postcard::ser_flavors::Flavor for Hashed {
+impl postcard::ser_flavors::Flavor for HashFlavor {
     type Output = Sha256;
 
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {

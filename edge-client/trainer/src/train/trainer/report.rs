@@ -5,7 +5,7 @@ use common::{
     message::{Scalars, Task},
 };
 
-use super::{Hidden, Work, noise_for};
+use super::{HiddenDigest, Work, noise_for};
 use crate::train::FULL;
 
 impl Work {
@@ -28,7 +28,7 @@ impl Work {
     /// Adds noise to the sums of groups. The mean loss would say what they hide, so it is made of them.
     pub(super) fn hide_losses(&mut self) {
         let (Some(laplace), Some(question)) = (noise_for(&self.task), self.question) else { return };
-        let hidden = Hidden::sums(&self.scalars.group_losses);
+        let hidden = HiddenDigest::sums(&self.scalars.group_losses);
         let mut noise = question.noise_of_sums(hidden);
         for sum in &mut self.scalars.group_losses {
             *sum = noise.hide(*sum, laplace.sums);

@@ -7,7 +7,10 @@ use common::{
 };
 
 use super::finish::segment;
-use crate::train::FULL;
+use crate::train::{
+    FULL,
+    part::{disjoint, part_mut},
+};
 
 /// Keeps the received model as anchor, and clears what a round starts afresh.
 pub(super) fn prepare(task: &Task, plan: Plan<'_>, arena: &mut [f32]) {
@@ -69,24 +72,29 @@ pub(super) fn clear_gradient(plan: Plan<'_>, arena: &mut [f32]) {
 
 pub(super) fn scale_gradient(plan: Plan<'_>, arena: &mut [f32], factor: f32) {
     let grads = plan.info().segments.grads.map_or(0..0, |at| segment(plan, at));
-    arena.get_mut(grads).unwrap_or_default().iter_mut().for_each(|grad| *grad *= factor);
+    part_mut(arena, grads).iter_mut().for_each(|grad| *grad *= factor);
 }
 
 pub(super) fn clear_statistics(plan: Plan<'_>, arena: &mut [f32]) {
     if let Some(at) = plan.info().segments.stats {
         let stats = at as usize..at as usize + plan.info().stats as usize;
-        arena.get_mut(stats).unwrap_or_default().fill(0.0);
+        part_mut(arena, stats).fill(0.0);
     }
 }
 
 /// Weights, anchor and guide. The arena was found long enough, and the Plan keeps segments apart.
 fn three<'a>(plan: Plan<'_>, arena: &'a mut [f32]) -> [&'a mut [f32]; 3] {
     let segments = plan.info().segments;
-    let of = |at: Option<u32>| at.map_or(0..0, |at| segment(plan, at));
-    let ranges = [segment(plan, plan.frozen()), of(segments.anchor), of(segments.guide)];
-    arena.get_disjoint_mut(ranges).unwrap_or_default()
+    let of = |at: Option<u32>| {
+        debug_assert!(at.is_some(), "the task was checked against the Plan");
+        at.map_or(0..0, |at| segment(plan, at))
+    };
+    let three = disjoint(arena, [segment(plan, plan.frozen()), of(segments.anchor), of(segments.guide)]);
+    debug_assert!(three.is_ok());
+    three.unwrap_or_default()
 }
 
+/// Does nothing where one of the two is absent.
 fn copy(plan: Plan<'_>, arena: &mut [f32], from: Option<u32>, to: Option<u32>) {
     if let (Some(from), Some(to)) = (from, to)
         && segment(plan, from.max(to)).end <= arena.len()
@@ -97,5 +105,5 @@ fn copy(plan: Plan<'_>, arena: &mut [f32], from: Option<u32>, to: Option<u32>) {
 
 fn fill(plan: Plan<'_>, arena: &mut [f32], at: Option<u32>) {
     let place = at.map_or(0..0, |at| segment(plan, at));
-    arena.get_mut(place).unwrap_or_default().fill(0.0);
+    part_mut(arena, place).fill(0.0);
 }

@@ -1,9 +1,9 @@
 //! Which training samples: all of them, or, where every fifth is for validation, those or the others.
 //!
 //! ```text
-//! index   0 1 2 3 4 5 6 7 8 9 ..
-//! Kept    0 1 2 3   4 5 6 7         place p is at p + p/4
-//! Held            0         1       place p is at 5p + 4
+//! index        0 1 2 3 4 5 6 7 8 9 ..
+//! Training     0 1 2 3   4 5 6 7         place p is at p + p/4
+//! Validation           0         1       place p is at 5p + 4
 //! ```
 
 /// One of so many training samples is kept for validation, the last of each stretch.
@@ -12,10 +12,9 @@ pub const EVERY: u32 = 5;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Subset {
     All,
-    /// What is trained on beside a validation part.
-    Kept,
-    /// The validation part.
-    Held,
+    /// All but those for validation.
+    Training,
+    Validation,
 }
 
 impl Subset {
@@ -23,16 +22,16 @@ impl Subset {
     pub fn len(self, samples: u32) -> u32 {
         match self {
             Self::All => samples,
-            Self::Kept => samples - samples / EVERY,
-            Self::Held => samples / EVERY,
+            Self::Training => samples - samples / EVERY,
+            Self::Validation => samples / EVERY,
         }
     }
 
     pub fn index(self, place: u32) -> u32 {
         match self {
             Self::All => place,
-            Self::Kept => place.saturating_add(place / (EVERY - 1)),
-            Self::Held => place.saturating_mul(EVERY).saturating_add(EVERY - 1),
+            Self::Training => place.saturating_add(place / (EVERY - 1)),
+            Self::Validation => place.saturating_mul(EVERY).saturating_add(EVERY - 1),
         }
     }
 }
@@ -49,9 +48,9 @@ mod tests {
         for samples in 0..40 {
             let fifth = |index: &u32| index % 5 == 4;
             assert_eq!(indices(Subset::All, samples), (0..samples).collect::<Vec<_>>());
-            assert_eq!(indices(Subset::Held, samples), (0..samples).filter(fifth).collect::<Vec<_>>());
+            assert_eq!(indices(Subset::Validation, samples), (0..samples).filter(fifth).collect::<Vec<_>>());
             let others = (0..samples).filter(|index| !fifth(index)).collect::<Vec<_>>();
-            assert_eq!(indices(Subset::Kept, samples), others);
+            assert_eq!(indices(Subset::Training, samples), others);
         }
     }
 }

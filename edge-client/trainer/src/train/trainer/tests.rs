@@ -30,7 +30,7 @@ fn brief() -> Brief {
 
 /// 50 training and 9 test samples of the built-in digits.
 fn small() -> VecShard {
-    let all = Samples::of(&digits::all(), Part::Train).unwrap();
+    let all = Samples::of(&digits::all(), DataSplit::Train).unwrap();
     let part = |range: core::ops::Range<u32>| all.select(&range.collect::<Vec<_>>()).unwrap();
     VecShard::new(part(0..50), part(50..59)).unwrap()
 }
@@ -46,24 +46,24 @@ fn run(
     shard: &dyn Shard,
     backend: &mut dyn Backend<f32>,
 ) -> Result<Scalars, TrainError> {
-    run_as(Own::default(), task, plan, arena, shard, backend).map(|(scalars, _)| scalars)
+    run_as(PrivateState::default(), task, plan, arena, shard, backend).map(|(scalars, _)| scalars)
 }
 
 fn run_as(
-    own: Own,
+    private: PrivateState,
     task: &Task,
     plan: &TestPlan,
     arena: &mut [f32],
     shard: &dyn Shard,
     backend: &mut dyn Backend<f32>,
 ) -> Result<(Scalars, Work), TrainError> {
-    let mut work = Work::begin_as(own, TICKET, task, plan.plan(), arena, shard)?;
+    let mut work = Work::begin_as(private, TICKET, task, plan.plan(), arena, shard)?;
     let mut calls = 0;
     loop {
         calls += 1;
         match work.step(plan.plan(), arena, shard, backend)? {
-            Progress::Busy { step, steps } => assert!(step == calls && step < steps),
-            Progress::Done(scalars) => {
+            WorkProgress::Busy { step, steps } => assert!(step == calls && step < steps),
+            WorkProgress::Done(scalars) => {
                 if !matches!(task, Task::Alone(_)) {
                     assert_eq!(calls, work.steps, "announced and made steps");
                 }
@@ -183,7 +183,7 @@ fn the_same_work_gives_the_same_bits_however_it_is_interleaved() {
             second.step(plan.plan(), &mut b, &shard, &mut Portable::plain()).unwrap();
         }
     }
-    assert_eq!(last, Some(Progress::Done(scalars)));
+    assert_eq!(last, Some(WorkProgress::Done(scalars)));
     let bits =
         |arena: &[f32]| arena[..plan.info.params as usize].iter().map(|w| w.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&alone), bits(&a));

@@ -1,19 +1,17 @@
 //! Mean accuracy of the devices of each tier, and of all.
 
 use common::metrics::Summary;
-
-use super::{
-    frame::{Frame, canvas, text},
-    strip::legend,
-};
-use crate::{
-    demo::{DemoResult, StrategyRun},
+use sim::{
+    number::percent,
     report::{
         markup::{Element, el},
-        number::percent,
+        plot::frame::{Frame, canvas, text},
         scale::Scale,
     },
 };
+
+use super::strip::legend;
+use crate::demo::{DemoResult, StrategyRun};
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;

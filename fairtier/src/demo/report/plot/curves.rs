@@ -1,14 +1,15 @@
 //! Loss by round: one small panel per tier with the same axes, and one for the variance.
 
-use super::frame::{Frame, canvas, text};
-use crate::{
-    demo::{CurvePoint, DemoResult, StrategyRun},
+use sim::{
+    number::figure,
     report::{
         markup::{Element, el},
-        number::figure,
+        plot::frame::{Frame, canvas, text},
         scale::Scale,
     },
 };
+
+use crate::demo::{CurvePoint, DemoResult, StrategyRun};
 
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 220.0;
@@ -22,8 +23,7 @@ type Read<'a> = &'a dyn Fn(&CurvePoint) -> f64;
 /// Panels of all tiers, widest first, then that of the variance over devices.
 pub fn curves(result: &DemoResult) -> Vec<Element> {
     let tiers = result.setup.tiers.len();
-    let of_tier =
-        |tier: usize| move |point: &CurvePoint| point.loss_by_tier.get(tier).copied().unwrap_or(f64::NAN);
+    let of_tier = |tier: usize| move |point: &CurvePoint| point.loss_by_tier[tier];
     let all = (0..tiers).map(|tier| domain(result, &of_tier(tier)));
     let shared = all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0.1, 1.0));
     let mut panels: Vec<Element> = result

@@ -1,17 +1,16 @@
 //! How many devices have which loss: the baseline above the axis, what is compared with it below.
 
-use super::{
-    frame::{Frame, canvas, line, text},
-    losses, top_loss,
-};
-use crate::{
-    demo::{DemoResult, StrategyRun},
+use sim::{
+    number::figure,
     report::{
         markup::{Element, el},
-        number::figure,
+        plot::frame::{Frame, canvas, line, text},
         scale::{Scale, label, step},
     },
 };
+
+use super::{losses, top_loss};
+use crate::demo::{DemoResult, StrategyRun};
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;

@@ -1,17 +1,16 @@
 //! Every device's loss as a dot, tier by tier, one row per strategy; a bar marks the tier's mean.
 
-use super::{
-    frame::{Frame, canvas, line, text},
-    top_loss,
-};
-use crate::{
-    demo::{DemoResult, StrategyRun},
+use sim::{
+    number::figure,
     report::{
         markup::{Element, el},
-        number::figure,
+        plot::frame::{Frame, canvas, line, text},
         scale::Scale,
     },
 };
+
+use super::top_loss;
+use crate::demo::{DemoResult, StrategyRun, TierSetup};
 
 const WIDTH: f64 = 560.0;
 const LEFT: f64 = 92.0;
@@ -23,7 +22,7 @@ fn height(result: &DemoResult, Spacing { row, gap }: Spacing) -> f64 {
 }
 
 pub fn strip(result: &DemoResult) -> Element {
-    let Place { width, height, about, parts } = strip_parts(result, Spacing::AIRY);
+    let StripPlot { width, height, about, parts } = strip_parts(result, Spacing::AIRY);
     canvas(width, height, &about).all(parts)
 }
 
@@ -41,17 +40,17 @@ impl Spacing {
 
 /// The plot without its canvas, for pictures that have their own.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct StripPlot {
     pub width: f64,
     pub height: f64,
     pub about: String,
     pub parts: Vec<Element>,
 }
 
-pub fn strip_parts(result: &DemoResult, spacing: Spacing) -> Place {
+pub fn strip_parts(result: &DemoResult, spacing: Spacing) -> StripPlot {
     let mut parts = body(result, spacing);
     parts.push(legend(result, LEFT, 14.0));
-    Place { width: WIDTH, height: height(result, spacing), about: about(result), parts }
+    StripPlot { width: WIDTH, height: height(result, spacing), about: about(result), parts }
 }
 
 fn body(result: &DemoResult, spacing: Spacing) -> Vec<Element> {
@@ -59,9 +58,9 @@ fn body(result: &DemoResult, spacing: Spacing) -> Vec<Element> {
     let frame = Frame { left: LEFT, right: WIDTH - 16.0, top: TOP, bottom: height(result, spacing) - 48.0 };
     let x = Scale::linear((0.0, top_loss(result)), (frame.left, frame.right));
     let block = result.runs.len() as f64 * row + gap;
-    let tier = |tier: usize| {
+    let tier = |(tier, setup): (usize, &TierSetup)| {
         let top = TOP + tier as f64 * block + gap / 2.0;
-        let units: u32 = result.setup.tiers.get(tier).map_or(0, |setup| setup.widths.iter().sum());
+        let units: u32 = setup.widths.iter().sum();
         let middle = top + result.runs.len() as f64 * row / 2.0;
         el("g")
             .with(text(14.0, middle, "start", &format!("Tier {tier}")).class("row"))
@@ -76,7 +75,7 @@ fn body(result: &DemoResult, spacing: Spacing) -> Vec<Element> {
     };
     let mut parts =
         vec![frame.columns(&x, &x.ticks(6)), frame.name_x("test loss of a device (cross-entropy, nats)")];
-    parts.extend((0..result.setup.tiers.len()).map(tier));
+    parts.extend(result.setup.tiers.iter().enumerate().map(tier));
     parts
 }
 
@@ -112,7 +111,7 @@ fn mark(index: usize, x: f64, y: f64) -> Element {
 }
 
 fn dots(index: usize, run: &StrategyRun, tier: usize, x: &Scale, y: f64) -> Element {
-    let mean = run.loss_by_tier.get(tier).map_or(0.0, |summary| summary.mean);
+    let mean = run.loss_by_tier[tier].mean;
     let at = x.at(mean);
     let bar = line(at, y - 11.0, at, y + 11.0).class(format_args!("mean s{index}"));
     let bar = bar.hint(format_args!("{}, tier {tier}: mean loss {}", run.title, figure(mean)));

@@ -11,15 +11,16 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn question() -> Question {
+fn question() -> QuestionKey {
     let secret = Secret::new(core::array::from_fn(|at| at as u8));
     let parts = ["task", "plan", "model", "guide", "samples"].map(|part| Sha256::digest(part).into());
-    Question::of(&secret, TICKET, &parts)
+    QuestionKey::of(&secret, TICKET, &parts)
 }
 
 #[test]
 fn keys_and_draws_are_those_of_another_implementation() {
-    let (question, sums, update) = (question(), Hidden::sums(&[0.5, 0.25]), Hidden::update(&[1.5, -2.0]));
+    let (question, sums, update) =
+        (question(), HiddenDigest::sums(&[0.5, 0.25]), HiddenDigest::update(&[1.5, -2.0]));
     assert_eq!(hex(&question.0), "21e3220c94bd8f93195ef569d038478abd8aca3d2ffc042d822b7c19e77f63b0");
     let draws = |mut noise: Noise| [(); 5].map(|()| noise.hide(0.0, 1.0) * 4096.0);
     assert_eq!(draws(question.noise_of_sums(sums)), [-781.0, -3666.0, 6441.0, 8547.0, -1761.0]);
@@ -63,6 +64,6 @@ fn a_task_is_hashed_as_it_is_sent() {
 
 #[test]
 fn nothing_shows_a_key() {
-    let shown = format!("{:?} {:?}", question(), Hidden::sums(&[1.0]));
-    assert_eq!(shown, "Question Hidden");
+    let shown = format!("{:?} {:?}", question(), HiddenDigest::sums(&[1.0]));
+    assert_eq!(shown, "QuestionKey HiddenDigest");
 }

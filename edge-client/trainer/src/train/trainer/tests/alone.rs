@@ -29,24 +29,26 @@ fn the_baseline_is_the_loss_on_what_was_held_back() {
         let plain =
             run(&Task::Train(settings.clone()), &plan, &mut apart, &kept, &mut Portable::plain()).unwrap();
         let mut arena = start.clone();
-        let (own, shard) = (Own { secret: Some(Secret::simulated(7)), ..Own::default() }, shard(ten()));
+        let (private, shard) =
+            (PrivateState { secret: Some(Secret::simulated(7)), ..PrivateState::default() }, shard(ten()));
         let (scalars, work) =
-            run_as(own, &alone(settings.clone()), &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
+            run_as(private, &alone(settings.clone()), &plan, &mut arena, &shard, &mut Portable::plain())
+                .unwrap();
         assert_eq!((scalars.samples, scalars.steps, scalars.test), (8, 18, None));
         assert_eq!((scalars.loss_before, scalars.loss_after), (plain.loss_before, plain.loss_after));
         let baseline = evaluate(&apart, &held);
-        assert_eq!(work.own(), Own { baseline: Some(baseline), ..own });
+        assert_eq!(work.private_state(), PrivateState { baseline: Some(baseline), ..private });
         assert_eq!(arena[..2], start[..2], "the received model is back");
 
         // From then on, gaps can be told; training leaves out the same samples.
         let task = Task::Train(Brief { gap: true, ..settings });
         let (scalars, work) =
-            run_as(work.own(), &task, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
+            run_as(work.private_state(), &task, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
         assert_eq!(scalars.gap, Some(evaluate(&start, &held) - baseline));
         assert!(scalars.gap.unwrap() > 0.0);
         assert_eq!((scalars.samples, scalars.loss_after), (8, plain.loss_after));
         assert_eq!(arena[..2], apart[..2]);
-        assert_eq!(work.own().baseline, Some(baseline));
+        assert_eq!(work.private_state().baseline, Some(baseline));
     }
 }
 
@@ -55,9 +57,9 @@ fn a_gradient_leaves_validation_samples_out() {
     let plan = logistic(4, PLAIN);
     let gradient = |brief: Brief, shard: &VecShard| {
         let mut arena = plan.arena(1, |x| x as f32);
-        let own = Own { baseline: Some(0.5), ..Own::default() };
+        let private = PrivateState { baseline: Some(0.5), ..PrivateState::default() };
         let task = Task::Train(Brief { product: Product::Gradient, ..brief });
-        run_as(own, &task, &plan, &mut arena, shard, &mut Portable::plain()).unwrap();
+        run_as(private, &task, &plan, &mut arena, shard, &mut Portable::plain()).unwrap();
         arena[segment(&plan, plan.info.segments.grads)].to_vec()
     };
     let kept = select(&[0, 1, 2, 3, 5, 6, 7, 8]);
@@ -86,18 +88,21 @@ fn training_alone_ends_when_the_loss_is_flat() {
 #[test]
 fn without_samples_or_a_baseline_there_is_no_gap() {
     let plan = logistic(4, PLAIN);
-    let refused = |own, task: &Task, shard: &VecShard| {
+    let refused = |private, task: &Task, shard: &VecShard| {
         let mut arena = plan.arena(1, |x| x as f32);
-        let error = Work::begin_as(own, TICKET, task, plan.plan(), &mut arena, shard).unwrap_err();
+        let error = Work::begin_as(private, TICKET, task, plan.plan(), &mut arena, shard).unwrap_err();
         (error, error.code())
     };
     let four = select(&[0, 1, 2, 3]);
-    let known = Own { baseline: Some(0.1), ..Own::default() };
+    let known = PrivateState { baseline: Some(0.1), ..PrivateState::default() };
     let few = (TrainError::NoValidation { samples: 4 }, Code::NoValidation);
     let gap = Task::Train(Brief { gap: true, ..brief() });
     assert_eq!(refused(known, &alone(brief()), &four), few);
     assert_eq!(refused(known, &gap, &four), few);
-    assert_eq!(refused(Own::default(), &gap, &shard(ten())), (TrainError::NoBaseline, Code::NoBaseline));
+    assert_eq!(
+        refused(PrivateState::default(), &gap, &shard(ten())),
+        (TrainError::NoBaseline, Code::NoBaseline)
+    );
     let endless = Task::Alone(Alone { brief: brief(), window: 0, tolerance: 0.0 });
     assert_eq!(refused(known, &endless, &shard(ten())).1, Code::BadConfig);
 }

@@ -57,8 +57,8 @@ fn answer(privacy: Option<Laplace>) -> (Vec<f64>, Vec<f32>) {
     let task = Task::Train(Brief { privacy, groups, ..brief() });
     let samples = Samples::new(vec![-1.0, 2.0, 0.5, 3.0], vec![1; 4], 1).unwrap();
     let shard = shard(samples.with_attributes(&[0, 1, 0, 1], 2).unwrap());
-    let own = Own { secret: Some(Secret::simulated(9)), ..Own::default() };
-    let (scalars, work) = run_as(own, &task, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
+    let private = PrivateState { secret: Some(Secret::simulated(9)), ..PrivateState::default() };
+    let (scalars, work) = run_as(private, &task, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
     work.finish(plan.plan(), &mut arena).unwrap();
     (scalars.group_losses.to_vec(), arena[segment(&plan, plan.info.segments.anchor)].to_vec())
 }

@@ -77,7 +77,8 @@ fn weights_are_divided_by_their_mean() {
         arena[..2].copy_from_slice(&[0.3, -0.2]);
         let task = Task::Train(Brief { product, ..weighted(&weights) });
         let (scalars, work) =
-            run_as(Own::default(), &task, &plan, &mut arena, &shard(four()), &mut Portable::plain()).unwrap();
+            run_as(PrivateState::default(), &task, &plan, &mut arena, &shard(four()), &mut Portable::plain())
+                .unwrap();
         work.finish(plan.plan(), &mut arena).unwrap();
         let rate = if product == Product::Gradient { 1.0 } else { -0.5 };
         assert_close(&arena[segment(&plan, plan.info.segments.anchor)], &grad.map(|grad| rate * grad));
@@ -104,7 +105,8 @@ fn what_weighs_nothing_makes_no_step() {
         let objective = weighted(weights).objective;
         let task = Task::Train(Brief { objective, loss_after: true, ..brief });
         let (scalars, work) =
-            run_as(Own::default(), &task, &plan, &mut arena, &shard(four()), &mut Portable::plain()).unwrap();
+            run_as(PrivateState::default(), &task, &plan, &mut arena, &shard(four()), &mut Portable::plain())
+                .unwrap();
         work.finish(plan.plan(), &mut arena).unwrap();
         (arena[segment(&plan, plan.info.segments.anchor)].to_vec(), scalars)
     };

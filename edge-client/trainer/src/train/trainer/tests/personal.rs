@@ -16,7 +16,7 @@ fn the_personal_model_follows_its_formula_over_rounds() {
         let plan = logistic(10, options);
         let mut arena = plan.arena(1, |x| x as f32);
         let brief = Brief { personal: Some(lambda), epochs: 3, batch: 10, lr, ..brief() };
-        let (mut own, mut v) = (Own::default(), [0.0; 2]);
+        let (mut private, mut v) = (PrivateState::default(), [0.0; 2]);
         for (round, theta) in [[0.4f32, -0.1], [0.9, 0.3]].into_iter().enumerate() {
             arena[..2].copy_from_slice(&theta);
             let theta = theta.map(f64::from);
@@ -30,9 +30,9 @@ fn the_personal_model_follows_its_formula_over_rounds() {
             }
             let task = Task::Train(brief.clone());
             let (scalars, work) =
-                run_as(own, &task, &plan, &mut arena, &with_test(), &mut Portable::plain()).unwrap();
-            own = work.own();
-            assert!(own.personal);
+                run_as(private, &task, &plan, &mut arena, &with_test(), &mut Portable::plain()).unwrap();
+            private = work.private_state();
+            assert!(private.personal);
             let personal = arena[segment(&plan, plan.info.segments.personal)].to_vec();
             assert_close(&personal, &v);
             assert_eq!(scalars.steps, 3);

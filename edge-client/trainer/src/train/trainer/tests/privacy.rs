@@ -48,11 +48,15 @@ impl Case {
         }
         let (task, shard) = (Task::Train(self.brief.clone()), shard(self.samples.clone()));
         let owes_plain = self.owed.is_some_and(|(_, plain)| plain);
-        let own = Own { secret: Some(Secret::simulated(self.secret)), owes_plain, ..Own::default() };
-        let mut work = Work::begin_as(own, self.ticket, &task, plan.plan(), &mut arena, &shard).unwrap();
+        let private = PrivateState {
+            secret: Some(Secret::simulated(self.secret)),
+            owes_plain,
+            ..PrivateState::default()
+        };
+        let mut work = Work::begin_as(private, self.ticket, &task, plan.plan(), &mut arena, &shard).unwrap();
         let scalars = loop {
             let step = work.step(plan.plan(), &mut arena, &shard, &mut Portable::plain()).unwrap();
-            if let Progress::Done(scalars) = step {
+            if let WorkProgress::Done(scalars) = step {
                 break scalars;
             }
         };
@@ -197,9 +201,9 @@ fn scores_of_a_model_trained_here_are_kept_back() {
     let shard = VecShard::new(with_groups(ten()), with_groups(ten())).unwrap();
     let scalars = |privacy| {
         let task = Task::Train(Brief { personal: Some(0.1), privacy, ..brief() });
-        let own = Own { secret: Some(Secret::simulated(1)), ..Own::default() };
+        let private = PrivateState { secret: Some(Secret::simulated(1)), ..PrivateState::default() };
         let mut arena = plan.arena(1, |x| x as f32);
-        run_as(own, &task, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap().0
+        run_as(private, &task, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap().0
     };
     let (open, hidden) = (scalars(None), scalars(Some(LAPLACE)));
     assert!(open.personal.is_some() && hidden.personal.is_none());

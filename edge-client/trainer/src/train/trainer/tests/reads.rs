@@ -21,10 +21,10 @@ impl<F: Fn(u32, &mut [f32])> Shard for Watched<F> {
     fn classes(&self) -> u32 {
         self.0.classes()
     }
-    fn label(&self, part: Part, index: u32) -> Result<u32, DataError> {
+    fn label(&self, part: DataSplit, index: u32) -> Result<u32, DataError> {
         self.0.label(part, index)
     }
-    fn sample(&self, part: Part, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
+    fn sample(&self, part: DataSplit, index: u32, out: &mut [f32]) -> Result<u32, DataError> {
         let label = self.0.sample(part, index, out);
         self.1(index, out);
         label

@@ -66,7 +66,7 @@ fn a_step_that_leads_nowhere_costs_the_most_there_is() {
     arena[segment(&plan, plan.info.segments.guide)].fill(3e38);
     let scalars =
         run(&trials(&[1e30, 0.0]), &plan, &mut arena, &shard(ten()), &mut Portable::plain()).unwrap();
-    assert_eq!(scalars.trials, [LOSS_CAP, scalars.loss_before]);
+    assert_eq!(scalars.trials, [crate::train::LOSS_CAP, scalars.loss_before]);
 }
 
 #[test]
@@ -78,7 +78,8 @@ fn both_are_an_update_and_the_first_step() {
             let mut arena = plan.arena(1, |x| x as f32);
             let task = Task::Train(Brief { product, optimizer, epochs, ..brief() });
             let (scalars, work) =
-                run_as(Own::default(), &task, &plan, &mut arena, &small(), &mut Portable::plain()).unwrap();
+                run_as(PrivateState::default(), &task, &plan, &mut arena, &small(), &mut Portable::plain())
+                    .unwrap();
             work.finish(plan.plan(), &mut arena).unwrap();
             let from = segment(&plan, plan.info.segments.anchor).start;
             (arena[from..][..product.vectors() * plan.info.params as usize].to_vec(), scalars)

@@ -1,0 +1,59 @@
+//! How a run is conducted, as its configuration says.
+
+use common::{Codec, Tier, brief::Brief, transfer::LinkLimits};
+use strategies::strategy::{Needs, PerTier};
+
+use crate::{pacing::Deadlines, per_tier::value_of};
+
+/// How a run is conducted. Lists in [`PerTier`] values have one entry for every tier of the model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// Rounds of the run.
+    pub rounds: u32,
+    /// The first round waits for this many devices.
+    pub min_devices: usize,
+    /// Share of the connected devices asked in a round.
+    pub participation: f64,
+    /// How long an exchange waits for its devices.
+    pub deadlines: Deadlines,
+    /// How many more devices are asked than are wanted; the round closes with the wanted number of each tier.
+    pub over_selection: f64,
+    /// Devices without work that may come back in one second.
+    pub arrivals_per_s: f64,
+    /// What devices are told, except for the learning rate and the seed.
+    pub brief: Brief,
+    /// Learning rate of the first round.
+    pub lr: f64,
+    /// Learning rate of round t is `lr * lr_decay^(t-1)`.
+    pub lr_decay: f64,
+    /// Of the selection of devices and of their batches.
+    pub seed: u64,
+    /// Encoding of models and guides.
+    pub down: PerTier<Codec>,
+    /// Encoding of updates; replaces the one in `brief`.
+    pub up: PerTier<Codec>,
+    /// Updates held in memory at once, until they are written; the others wait. Of as many interrupted ones, the part that
+    /// has arrived is kept.
+    pub max_uploads: usize,
+    /// Limits of a link, before those of a device.
+    pub limits: LinkLimits,
+    /// What the strategy requires of devices.
+    pub needs: Needs,
+}
+
+impl Settings {
+    /// Encoding of the models and guides of a tier.
+    pub fn down_codec(&self, tier: Tier) -> Codec {
+        value_of(&self.down, tier)
+    }
+
+    /// Encoding of the updates of a tier.
+    pub fn up_codec(&self, tier: Tier) -> Codec {
+        value_of(&self.up, tier)
+    }
+
+    /// Learning rate of a round, counted from 1.
+    pub fn lr_of(&self, round: u32) -> f32 {
+        (self.lr * self.lr_decay.powf(f64::from(round.saturating_sub(1)))) as f32
+    }
+}

@@ -1,0 +1,137 @@
+//! The server's endpoint: socket, TLS and transport parameters.
+
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+};
+
+use common::wire;
+use quinn::{Endpoint, VarInt};
+use rustls::{RootCertStore, server::WebPkiClientVerifier};
+
+use super::{
+    server_certificate::{self, ServerCertificate},
+    socket::Socket,
+    windows::Windows,
+};
+use crate::ca::{Authority, CaError};
+
+/// All devices share one socket, and thousands may send at the same moment.
+const SOCKET_BUFFER: usize = 8 << 20;
+/// Bytes of a connection id. As many as earlier programs have, so that their connections are reset, too.
+pub(super) const CONNECTION_ID: usize = 8;
+
+/// Why the server cannot listen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuicError {
+    #[error(transparent)]
+    Authority(#[from] CaError),
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("TLS: {0}")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+    #[error("TLS offers no cipher that QUIC can use")]
+    Cipher(#[from] quinn::crypto::rustls::NoInitialCipherSuite),
+    #[error("can not listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+}
+
+/// What the server speaks.
+pub(super) const PROTOCOLS: [&[u8]; 4] = [wire::ALPN, wire::ALPN_4, wire::BRIDGE_ALPN, common::enrol::ALPN];
+
+pub fn listen(authority: &Authority, address: SocketAddr) -> Result<Endpoint, QuicError> {
+    listen_as(authority, address, &PROTOCOLS)
+}
+
+/// An endpoint with the server's certificate and transport that speaks other protocols.
+pub fn listen_as(
+    authority: &Authority,
+    address: SocketAddr,
+    protocols: &[&[u8]],
+) -> Result<Endpoint, QuicError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server_certificate = ServerCertificate::new(authority, &provider)?;
+    let config = server_config(authority, server_certificate.clone(), protocols)?;
+    let failed = |source| QuicError::Listen { address, source };
+    let socket = UdpSocket::bind(address).map_err(failed)?;
+    // As much as the system gives: what does not fit is lost and sent again.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
+    let runtime = Arc::new(quinn::TokioRuntime);
+    let socket = Socket::new(socket, &*runtime).map_err(failed)?;
+    let endpoint = endpoint_config(authority)?;
+    let endpoint =
+        Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime).map_err(failed)?;
+    tokio::spawn(server_certificate::watch(Arc::downgrade(&server_certificate)));
+    Ok(endpoint)
+}
+
+/// Connections that were open when the aggregator was killed are reset by its successor, because both
+/// form reset tokens from the same key; otherwise devices would wait for their idle timeout. After a new server key they do.
+///
+/// Connection ids are random, so that they tell an observer nothing. A successor need not recognise them: it answers every
+/// packet of a connection it does not know with a reset, which means something to that connection's owner alone.
+fn endpoint_config(authority: &Authority) -> Result<quinn::EndpointConfig, QuicError> {
+    let (_, key) = authority.server()?;
+    let secret = [b"fairtier stateless reset", key.secret_der()].concat();
+    let mut config =
+        quinn::EndpointConfig::new(Arc::new(ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret)));
+    config.cid_generator(|| Box::new(quinn_proto::RandomConnectionIdGenerator::new(CONNECTION_ID)));
+    Ok(config)
+}
+
+fn server_config(
+    authority: &Authority,
+    server_certificate: Arc<ServerCertificate>,
+    protocols: &[&[u8]],
+) -> Result<quinn::ServerConfig, QuicError> {
+    let tls = tls_config(authority, server_certificate, protocols)?;
+    let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)?;
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(Arc::new(transport()));
+    Ok(config)
+}
+
+pub(super) fn tls_config(
+    authority: &Authority,
+    server_certificate: Arc<ServerCertificate>,
+    protocols: &[&[u8]],
+) -> Result<rustls::ServerConfig, QuicError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.root()?)?;
+    // Strangers get as far as the protocol of enrolment, where a token is asked for.
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .allow_unauthenticated()
+        .build()?;
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(server_certificate);
+    tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    // A resumed session is believed to have the certificate of the first one, expired or not. A whole fleet that comes
+    // back pays for whole handshakes, which the limit per second allows for.
+    tls.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    tls.send_tls13_tickets = 0;
+    Ok(tls)
+}
+
+fn transport() -> quinn::TransportConfig {
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        // Messages, and a question for a new certificate.
+        .max_concurrent_bidi_streams(VarInt::from_u32(2))
+        // A device sends one update at a time. quinn keeps the lists of as many streams as there may be, for good, and
+        // comes round to the last of them only after as many rounds.
+        .max_concurrent_uni_streams(VarInt::from_u32(1))
+        .stream_receive_window(VarInt::from_u32(Windows::ROOMY.receive))
+        .receive_window(VarInt::from_u32(Windows::TIGHT.receive))
+        .send_window(Windows::TIGHT.send.into())
+        // Nobody reads datagrams: quinn would keep more than a megabyte of them for every stranger.
+        .datagram_receive_buffer_size(None)
+        .datagram_send_buffer_size(0)
+        .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
+    transport
+}

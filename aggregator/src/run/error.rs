@@ -1,0 +1,42 @@
+//! What can be wrong with a run.
+
+use std::path::PathBuf;
+
+use common::Code;
+use strategies::{error::StrategyError, tiered::ModelError};
+
+use crate::{
+    config::ConfigError,
+    store::StoreError,
+    worker::{ProbeError, WorkerError},
+};
+
+/// Why a run cannot be opened, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    #[error("{code}: {0}", code = Code::BadConfig)]
+    Config(#[from] ConfigError),
+    #[error("{code}: {0}", code = Code::BadConfig)]
+    Strategy(#[from] StrategyError),
+    #[error("{code}: {0}", code = Code::BadModel)]
+    Model(#[from] ModelError),
+    #[error("{code}: guard.probe: {0}", code = Code::BadConfig)]
+    Probe(#[from] ProbeError),
+    #[error("{code}: {path}: {source}", code = Code::BadModel)]
+    ModelFile { path: PathBuf, source: std::io::Error },
+    #[error("{code}: {path}: {source}", code = Code::BadModel)]
+    Import { path: PathBuf, source: models::onnx::ImportError },
+    #[error("{code}: model.source = \"{name}\" is neither a file nor a model of the zoo ({known})", code = Code::BadModel)]
+    UnknownModel { name: String, known: String },
+    #[error("{code}: model.start = \"zero\", but the model has {layers} layers: with more than one of them no weight would ever change", code = Code::BadConfig)]
+    ZeroStart { layers: usize },
+    #[error("{code}: devices.{device} = {tier}, but there are {tiers} tiers (counted from 0)", code = Code::BadConfig)]
+    FixedTier { device: String, tier: usize, tiers: usize },
+    #[error("{code}: tier {tier} needs messages of {need} bytes, server.max_message = {max}: raise it, or choose a smaller model or another codec", code = Code::BadConfig)]
+    MaxMessage { tier: usize, need: u64, max: u32 },
+    #[error("{code}: {0}", code = .0.code())]
+    Store(#[from] StoreError),
+    #[error("the run can not go on: {0}")]
+    Worker(#[from] WorkerError),
+}

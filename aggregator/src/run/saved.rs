@@ -1,0 +1,44 @@
+//! The run in a store, or a new one.
+
+use std::hash::{BuildHasher, RandomState};
+
+use common::{RunId, tier::Tier};
+use strategies::tiered::TieredModel;
+
+use super::RunError;
+use crate::{
+    config::{Config, ConfigError},
+    store::{ModelFingerprint, RunRecord, SavedRun, Store},
+};
+
+/// What tells this model from others in a store.
+pub fn fingerprint(model: &TieredModel) -> ModelFingerprint {
+    let slices =
+        (0..model.plans.len()).filter_map(Tier::new).map(|tier| model.regions.slice_len(tier) as u64);
+    ModelFingerprint {
+        digest: model.graph.digest(model.graph.full()),
+        parameters: model.regions.parameters() as u64,
+        tiers: slices.collect(),
+    }
+}
+
+/// The run in the store, or a new one.
+pub(super) fn load_or_begin(
+    store: &mut dyn Store,
+    model: &TieredModel,
+    config: &Config,
+    parameters: Vec<f32>,
+) -> Result<SavedRun, RunError> {
+    let model = fingerprint(model);
+    if let Some(saved) = store.load(&model)? {
+        return Ok(saved);
+    }
+    let run = RunRecord {
+        run: RunId(RandomState::new().hash_one(std::time::SystemTime::now())),
+        model,
+        config: toml::to_string(config).map_err(ConfigError::from)?,
+    };
+    store.begin_run(&run, &parameters)?;
+    let (strategy_state, devices) = (vec![], vec![]);
+    Ok(SavedRun { run, next_round: 1, attempt: 0, parameters, strategy_state, devices, open: None })
+}

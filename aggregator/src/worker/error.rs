@@ -1,0 +1,41 @@
+//! Why a run cannot go on.
+
+use std::{io, path::PathBuf};
+
+use models::onnx;
+
+use crate::store::{StoreError, is_full};
+
+/// What ends a worker. It is never the fault of a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    #[error("{code}: {0}", code = .0.code())]
+    Store(#[from] StoreError),
+    #[error("the model cannot be exported: {0}")]
+    Export(#[from] onnx::ExportError),
+    #[error("the model cannot be sliced: {0}")]
+    Slice(#[from] models::graph::SliceError),
+    #[error("the model cannot be sliced: {0}")]
+    Length(#[from] common::slice::WrongLength),
+    #[error("a report cannot be written as JSON: {0}")]
+    Report(#[from] serde_json::Error),
+    #[error("{path}: {source}", path = .path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+impl WorkerError {
+    /// Whether stored data is damaged, or the database has failed in a way of which nothing is known.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Damaged { .. } | StoreError::Database { .. }))
+    }
+
+    /// Whether there is no room on the disk for what has to be written.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Store(failed) => failed.is_full(),
+            Self::Write { source, .. } => is_full(source),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Drives a Session over one link after another.
+
+use std::time::{self, Duration};
+
+use common::{
+    Instant,
+    files::{Secrecy, write_file},
+    message::{Refusal, ToAggregator, ToDevice},
+    transfer::{Lane, LinkLimits},
+    wire::{self, Frame},
+};
+use quinn::Endpoint;
+use tracing::{debug, info, warn};
+
+use super::{Client, ClientError, Conclusion, LinkEnd, SaveModel};
+use crate::{
+    data::Shard,
+    host::{
+        advice::{is_passing, next_step},
+        backoff::ReconnectBackoff,
+        privacy,
+        pull::{Pull, PullStep},
+        quic::{LinkError, QuicLink},
+        refusals::Refusals,
+        renewal::Renewal,
+    },
+    session::{Event, HeapArena, Session, Spent},
+    train::Backend,
+};
+
+/// How long the end of a run may be held up by an ONNX file.
+const PULL_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(super) struct ClientDriver<'a> {
+    pub client: &'a Client,
+    pub session: Session<HeapArena>,
+    pub frame: Vec<u8>,
+    pub started: time::Instant,
+    pub end: Conclusion,
+    pub last_round: Option<u32>,
+    /// As it is written down.
+    pub spent: Spent,
+    pub renewal: Renewal,
+    pub backoff: ReconnectBackoff,
+    pub refusals: Refusals,
+    /// The present link has moved a part of a model or of an update.
+    pub carried: bool,
+}
+
+impl ClientDriver<'_> {
+    pub async fn connect(&self, endpoint: &Endpoint) -> Result<QuicLink, LinkError> {
+        QuicLink::connect(endpoint, self.client.server, self.renewal.identity(), self.client.silence).await
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_millis(self.started.elapsed().as_millis() as u64)
+    }
+
+    pub async fn serve(
+        &mut self,
+        mut link: QuicLink,
+        shard: &(impl Shard + ?Sized),
+        backend: &mut (impl Backend<f32> + ?Sized),
+        stop: &mut (impl Future<Output = ()> + Unpin),
+        observe: &mut impl FnMut(&Event),
+    ) -> Result<LinkEnd, ClientError> {
+        self.session.handle_connected(LinkLimits::QUIC, link.versions(), self.now());
+        self.carried = false;
+        let mut pull = Pull::default();
+        let end = loop {
+            match self.turn(&mut link, &mut pull, shard, backend, stop, observe).await {
+                Ok(None) => {}
+                Ok(Some(end)) => break end,
+                Err(TurnError::Client(error)) => return Err(error),
+                Err(TurnError::Link(error)) => break error.into(),
+                Err(TurnError::Refused(refusal)) => break LinkEnd::Refused(refusal),
+            }
+        };
+        self.session.handle_disconnected();
+        if matches!(end, LinkEnd::Finished | LinkEnd::Stopped) {
+            let _ = say(&mut link, &ToAggregator::Goodbye).await;
+            link.close().await;
+        }
+        Ok(end)
+    }
+
+    /// Sends what there is to send, then computes a batch or waits for news.
+    async fn turn(
+        &mut self,
+        link: &mut QuicLink,
+        pull: &mut Pull,
+        shard: &(impl Shard + ?Sized),
+        backend: &mut (impl Backend<f32> + ?Sized),
+        stop: &mut (impl Future<Output = ()> + Unpin),
+        observe: &mut impl FnMut(&Event),
+    ) -> Result<Option<LinkEnd>, TurnError> {
+        while let Some((lane, len)) = self.session.poll_transmit(&mut self.frame) {
+            let frame = &self.frame[..len];
+            note_fetch(lane, frame);
+            link.send(lane, frame).await?;
+            self.carried |= matches!(lane, Lane::Transfer(_));
+        }
+        while let Some(event) = self.session.poll_event() {
+            observe(&event);
+            if self.handle_event(&event, link).await? {
+                self.finish_pull(link, pull).await?;
+                return Ok(Some(LinkEnd::Finished));
+            }
+        }
+        if self.session.has_work() {
+            while let Some(received) = link.try_receive() {
+                self.handle_frame(&received?, link, pull).await?;
+            }
+            let now = self.now();
+            if let Err(error) = self.session.work(shard, backend, now) {
+                warn!("training failed: {error}");
+            }
+            self.keep_count()?;
+            tokio::task::yield_now().await;
+            return Ok(None);
+        }
+        self.renewal.renew_if_due(link).await;
+        let wait = self.session.poll_timeout().map(|at| Duration::from_millis((at - self.now()).as_millis()));
+        tokio::select! {
+            received = link.receive() => self.handle_frame(&received?, link, pull).await?,
+            () = sleep(wait) => {
+                let now = self.now();
+                self.session.handle_timeout(now);
+            }
+            () = sleep(self.renewal.wait()) => {}
+            () = stop => return Ok(Some(LinkEnd::Stopped)),
+        }
+        Ok(None)
+    }
+
+    /// An answer that was computed just now is counted before it can be sent.
+    fn keep_count(&mut self) -> Result<(), ClientError> {
+        if *self.session.spent() == self.spent {
+            return Ok(());
+        }
+        self.spent = self.session.spent().clone();
+        if let Some(path) = &self.client.spent {
+            privacy::save_spent(path, &self.spent)?;
+        }
+        if let Some(most) = self.client.profile.privacy.most() {
+            info!("answer {} of {most} with noise", self.spent.answers());
+        }
+        Ok(())
+    }
+
+    async fn handle_frame(
+        &mut self,
+        frame: &[u8],
+        link: &mut QuicLink,
+        pull: &mut Pull,
+    ) -> Result<(), TurnError> {
+        match pull.handle_frame(frame) {
+            PullStep::Other => {}
+            PullStep::Quiet => return Ok(()),
+            PullStep::Say(message) => return Ok(say(link, &message).await?),
+            PullStep::Done(file) => return Ok(self.save(&file)?),
+        }
+        match Frame::decode(frame) {
+            Ok(Frame::Control(body)) => match wire::control(body).map(|(message, _)| message) {
+                Ok(ToDevice::Fetch(fetch)) => debug!("update wanted from byte {}", fetch.offset),
+                Ok(ToDevice::Wait(wait)) => {
+                    debug!("nothing to do for {} ms", wait.as_millis());
+                    self.backoff.told(wait);
+                }
+                _ => {}
+            },
+            Ok(Frame::Chunk { .. }) => self.carried = true,
+            Err(_) => {}
+        }
+        let now = self.now();
+        self.session.handle_frame(frame, now).map_err(|code| LinkError::Lost(code.to_string()).into())
+    }
+
+    /// True once the run is over.
+    async fn handle_event(&mut self, event: &Event, link: &mut QuicLink) -> Result<bool, TurnError> {
+        if let Event::Answered { .. } = event {
+            link.end_transfer();
+        }
+        match *event {
+            Event::Joined { run, tier, parameters } => {
+                info!(%run, "joined as {tier} with {parameters} parameters");
+                self.refusals.joined();
+                self.end.tier = Some(tier);
+                self.end.run = Some(run);
+            }
+            Event::Assigned { round } => debug!(round, "assigned"),
+            Event::Answered { round, refused: Some(code), .. } => warn!(round, "update refused: {code}"),
+            Event::Answered { round, ref scalars, refused: None } => {
+                debug!(round, loss = scalars.loss_before, "update accepted");
+                // A round may have several exchanges.
+                if self.last_round.replace(round) == Some(round) {
+                    return Ok(false);
+                }
+                self.end.rounds += 1;
+                if let Some(SaveModel { every: every @ 1.., .. }) = self.client.save_model
+                    && round % every == 0
+                {
+                    say(link, &ToAggregator::PullOnnx).await?;
+                }
+            }
+            Event::Failed { round, code } => warn!(round, "could not train: {code}{}", next_step(code)),
+            Event::Refused(refusal) if !is_passing(refusal.code) => return Err(TurnError::Refused(refusal)),
+            Event::Refused(refusal) => warn!("refused: {}", refusal.code),
+            Event::Finished { round } => {
+                info!(round, "run is over");
+                self.end.finished = true;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Fetches the final sub-model, if it is wanted.
+    async fn finish_pull(&mut self, link: &mut QuicLink, pull: &mut Pull) -> Result<(), TurnError> {
+        if self.client.save_model.is_none() {
+            return Ok(());
+        }
+        *pull = Pull::default();
+        say(link, &ToAggregator::PullOnnx).await?;
+        let fetched = tokio::time::timeout(PULL_TIMEOUT, async {
+            loop {
+                match pull.handle_frame(&link.receive().await?) {
+                    PullStep::Say(message) => say(link, &message).await?,
+                    PullStep::Done(file) => return Ok::<_, LinkError>(file),
+                    PullStep::Other | PullStep::Quiet => {}
+                }
+            }
+        });
+        match fetched.await {
+            Ok(file) => Ok(self.save(&file?)?),
+            Err(_) => Err(LinkError::Lost("the sub-model did not arrive".into()).into()),
+        }
+    }
+
+    fn save(&self, file: &[u8]) -> Result<(), ClientError> {
+        let Some(SaveModel { path, .. }) = &self.client.save_model else { return Ok(()) };
+        let failed = |source| ClientError::Save { path: path.clone(), source };
+        // For its owner alone: it was trained on this device's samples, among others. A reader sees the old file or the new one.
+        write_file(path, file, Secrecy::Secret).map_err(failed)?;
+        info!("sub-model saved to {}", path.display());
+        Ok(())
+    }
+}
+
+/// What can go wrong in a turn: with the link, with what one end asks of the other, or for good.
+enum TurnError {
+    Link(LinkError),
+    Refused(Refusal),
+    Client(ClientError),
+}
+
+impl From<LinkError> for LinkEnd {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Refused(code) if !is_passing(code) => Self::Refused(code.into()),
+            other => Self::Lost(other.to_string()),
+        }
+    }
+}
+
+impl From<LinkError> for TurnError {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl From<ClientError> for TurnError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+async fn say(link: &mut QuicLink, message: &ToAggregator) -> Result<(), LinkError> {
+    let mut frame = [0; wire::MAX_CONTROL];
+    let len = wire::encode_control(message, &mut frame).map_err(|error| LinkError::lost(&error))?;
+    link.send(Lane::Control, &frame[..len]).await
+}
+
+/// Whether a download begins anew or goes on is seen here alone.
+fn note_fetch(lane: Lane, frame: &[u8]) {
+    if lane == Lane::Control
+        && let Ok(Frame::Control(body)) = Frame::decode(frame)
+        && let Ok((ToAggregator::Fetch(fetch), _)) = wire::control(body)
+    {
+        debug!("model asked for from byte {}", fetch.offset);
+    }
+}
+
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,271 @@
+//! What a kind of board needs: flash and RAM of its image, and the instructions of one training step, counted by QEMU.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::board::{Arithmetic, Board};
+
+/// A measurement takes a few seconds at most.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Measurements of one kind of board.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Footprint {
+    pub board: Board,
+    /// Of one SGD step of 64-H-10, batch 16, under `-icount shift=0`. Not cycles.
+    pub instructions: u64,
+    /// Hidden units of the model that was trained.
+    pub hidden: u32,
+    /// Bits of the loss after four steps.
+    pub loss: String,
+    /// Checksum of the weights after four steps.
+    pub weights: String,
+    pub image: ImageSize,
+}
+
+/// Bytes that an image takes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ImageSize {
+    pub flash: u32,
+    /// Statically placed RAM, the arena among it. The stack comes on top.
+    pub ram: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FootprintError {
+    #[error("{} is missing; `scripts/firmware` builds the images, --images says where they are", .0.display())]
+    NoImage(PathBuf),
+    #[error("{}: not a 32-bit ELF image; `scripts/firmware` builds the images", .0.display())]
+    NotAnImage(PathBuf),
+    #[error("qemu-system-arm is missing; install it with `apt install qemu-system-arm`")]
+    NoQemu,
+    #[error("{0} is a real board; only emulated boards are measured")]
+    NotEmulated(String),
+    #[error("{board}: QEMU printed no `{key}` within {} s, only {output:?}", LIMIT.as_secs())]
+    NoResult { board: String, key: &'static str, output: String },
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl Footprint {
+    /// Measures a board with the images that `scripts/firmware` has put into a directory.
+    pub fn measure(board: &Board, images: &Path) -> Result<Self, FootprintError> {
+        let image = ImageSize::read(&board.image(images))?;
+        let output = run_benchmark(board, &images.join(format!("{}-bench.elf", board.name)))?;
+        let missing =
+            |key| FootprintError::NoResult { board: board.name.clone(), key, output: output.clone() };
+        let value = |key: &'static str| {
+            let found = output.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+            found.ok_or_else(|| missing(key))
+        };
+        Ok(Self {
+            board: board.clone(),
+            instructions: value("instructions")?.parse().map_err(|_| missing("instructions"))?,
+            hidden: value("hidden")?.parse().map_err(|_| missing("hidden"))?,
+            loss: value("loss")?.to_owned(),
+            weights: value("weights")?.to_owned(),
+            image,
+        })
+    }
+
+    /// The model whose training was measured.
+    pub fn model(&self) -> String {
+        format!("64-{}-10", self.hidden)
+    }
+
+    fn arithmetic(&self) -> &'static str {
+        match self.board.arithmetic {
+            Arithmetic::Fused => "fused",
+            Arithmetic::Plain => "plain",
+        }
+    }
+
+    /// The measurements that tables show, by name.
+    pub fn json(&self) -> Value {
+        json!({
+            "board": self.board.name,
+            "core": self.board.core,
+            "arithmetic": self.arithmetic(),
+            "model": self.model(),
+            "instructions": self.instructions,
+            "flash": self.image.flash,
+            "ram": self.image.ram,
+            "arena": self.board.limits.arena,
+        })
+    }
+
+    /// A table of boards, 80 columns wide.
+    pub fn table(footprints: &[Self]) -> String {
+        let line = |cells: [&str; 8]| {
+            let [board, core, sums, model, instructions, flash, ram, arena] = cells;
+            format!(
+                "{board:<14} {core:<11} {sums:<6} {model:>9} {instructions:>12} {flash:>7} {ram:>7} {arena:>7}\n"
+            )
+        };
+        let mut text = line(["board", "core", "sums", "model", "instructions", "flash", "RAM", "arena"]);
+        for it in footprints {
+            let numbers = [it.image.flash, it.image.ram, it.board.limits.arena].map(|n| n.to_string());
+            let [flash, ram, arena] = numbers.each_ref().map(String::as_str);
+            text += &line([
+                &it.board.name,
+                &it.board.core,
+                it.arithmetic(),
+                &it.model(),
+                &it.instructions.to_string(),
+                flash,
+                ram,
+                arena,
+            ]);
+        }
+        text + "instructions: one SGD step, batch 16, from gathered batch to updated weights,\n\
+                QEMU -icount shift=0. An instruction count is not a cycle count.\n\
+                RAM is what is placed statically, in bytes; the stack comes on top.\n"
+    }
+}
+
+impl ImageSize {
+    /// Sums up the sections of an ELF image by where they are loaded.
+    pub fn read(path: &Path) -> Result<Self, FootprintError> {
+        if !path.exists() {
+            return Err(FootprintError::NoImage(path.to_owned()));
+        }
+        let file = fs::read(path).map_err(|source| FootprintError::Io { path: path.to_owned(), source })?;
+        Self::of(&file).ok_or_else(|| FootprintError::NotAnImage(path.to_owned()))
+    }
+
+    fn of(file: &[u8]) -> Option<Self> {
+        const MAGIC_32_BIT: &[u8] = b"\x7fELF\x01";
+        const ALLOCATED: u32 = 2;
+        const WRITABLE: u32 = 1;
+        const NO_BITS: u32 = 8;
+        let word = |at: usize| file.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
+        let half = |at: usize| file.get(at..)?.first_chunk().copied().map(u16::from_le_bytes);
+        if !file.starts_with(MAGIC_32_BIT) {
+            return None;
+        }
+        let (table, size, count) = (word(0x20)? as usize, usize::from(half(0x2e)?), usize::from(half(0x30)?));
+        let (mut flash, mut ram) = (0_u32, 0_u32);
+        for section in (0..count).map(|index| table.saturating_add(index * size)) {
+            let field = |offset: usize| word(section.saturating_add(offset));
+            let (kind, flags, len) = (field(4)?, field(8)?, field(20)?);
+            if flags & ALLOCATED == 0 {
+                continue;
+            }
+            if kind != NO_BITS {
+                flash = flash.checked_add(len)?;
+            }
+            if flags & WRITABLE != 0 {
+                ram = ram.checked_add(len)?;
+            }
+        }
+        Some(Self { flash, ram })
+    }
+}
+
+/// What the benchmark of a board prints in QEMU.
+fn run_benchmark(board: &Board, image: &Path) -> Result<String, FootprintError> {
+    let machine = board.machine.as_deref().ok_or_else(|| FootprintError::NotEmulated(board.name.clone()))?;
+    if !image.exists() {
+        return Err(FootprintError::NoImage(image.to_owned()));
+    }
+    let io = |source| FootprintError::Io { path: image.to_owned(), source };
+    let out = tempfile::NamedTempFile::new().map_err(io)?;
+    let mut qemu = Command::new("qemu-system-arm");
+    qemu.args(["-M", machine, "-icount", "shift=0"])
+        .args(["-display", "none", "-monitor", "none", "-nodefaults", "-nic", "none", "-kernel"])
+        .arg(image)
+        .args(["-serial", &format!("file:{}", out.path().display())])
+        .stderr(Stdio::null());
+    let mut qemu = qemu.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => FootprintError::NoQemu,
+        _ => io(error),
+    })?;
+    let started = Instant::now();
+    let output = loop {
+        let output = fs::read_to_string(out.path());
+        let over = |text: &String| text.contains("done") || text.contains("failed");
+        if output.is_err() || output.as_ref().is_ok_and(over) || started.elapsed() > LIMIT {
+            break output;
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    let _ = qemu.kill();
+    let _ = qemu.wait();
+    output.map_err(io)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ELF header and sections of (kind, flags, length).
+    fn elf(sections: &[(u32, u32, u32)]) -> Vec<u8> {
+        let mut file = vec![0; 0x34];
+        file[..5].copy_from_slice(b"\x7fELF\x01");
+        file[0x20..0x24].copy_from_slice(&0x34_u32.to_le_bytes());
+        file[0x2e..0x30].copy_from_slice(&40_u16.to_le_bytes());
+        file[0x30..0x32].copy_from_slice(&(sections.len() as u16).to_le_bytes());
+        for (kind, flags, len) in sections {
+            let mut section = [0; 40];
+            section[4..8].copy_from_slice(&kind.to_le_bytes());
+            section[8..12].copy_from_slice(&flags.to_le_bytes());
+            section[20..24].copy_from_slice(&len.to_le_bytes());
+            file.extend(section);
+        }
+        file
+    }
+
+    #[test]
+    fn initialised_data_counts_as_flash_and_as_ram() {
+        // Code, data with its initial values, zeroed data, and debugging information that is not loaded.
+        let file = elf(&[(1, 2, 1000), (1, 3, 100), (8, 3, 10), (1, 0, 5000)]);
+        assert_eq!(ImageSize::of(&file), Some(ImageSize { flash: 1100, ram: 110 }));
+    }
+
+    #[test]
+    fn files_that_are_no_image_are_refused() {
+        let file = elf(&[(1, 2, 1000)]);
+        for bad in [&b""[..], b"\x7fELF\x02", &file[..0x20], &file[..file.len() - 30]] {
+            assert_eq!(ImageSize::of(bad), None);
+        }
+        let mut far = file;
+        far[0x20..0x24].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(ImageSize::of(&far), None);
+    }
+
+    #[test]
+    fn a_missing_image_names_the_script_that_builds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let board = Board::by_name("microbit").unwrap();
+        let error = Footprint::measure(&board, dir.path()).unwrap_err().to_string();
+        assert!(error.contains("microbit.elf is missing; `scripts/firmware`"), "{error}");
+    }
+
+    #[test]
+    fn the_table_fits_a_terminal() {
+        let board = Board::by_name("mps2-an386-cnn").unwrap();
+        let image = ImageSize { flash: 74_396, ram: 116_404 };
+        let footprint = Footprint {
+            board,
+            instructions: 7_547_200,
+            hidden: 32,
+            loss: String::new(),
+            weights: String::new(),
+            image,
+        };
+        let table = Footprint::table(std::slice::from_ref(&footprint));
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        assert!(
+            table.contains("mps2-an386-cnn Cortex-M4F  fused   64-32-10      7547200   74396  116404"),
+            "{table}"
+        );
+    }
+}

@@ -1,0 +1,44 @@
+//! The number by which two ends know that they execute the same model.
+
+use common::{Dim, TensorShape, WidthMask, wire::Crc32};
+
+use super::Graph;
+
+impl Graph {
+    /// CRC-32 of structure and widths; names do not count. A slice of the graph has the digest that
+    /// the whole graph gives for its mask.
+    pub fn digest(&self, mask: &WidthMask) -> u32 {
+        let mut digest = Digest(Crc32::default());
+        digest.shape(&self.input.shape);
+        for node in &self.nodes {
+            node.op.words().into_iter().for_each(|word| digest.word(word));
+            digest.words(node.inputs.iter().map(|value| value.0));
+            digest.words(node.op.params().map(|param| param.0));
+            digest.shape(&node.shape);
+        }
+        self.shapes.iter().for_each(|shape| digest.shape(shape));
+        digest.word(self.output.value.0);
+        digest.words(mask.widths().iter().copied());
+        digest.0.finish()
+    }
+}
+
+struct Digest(Crc32);
+
+impl Digest {
+    fn word(&mut self, word: u32) {
+        self.0.update(&word.to_le_bytes());
+    }
+
+    /// With the length, so that two lists in a row can not be mistaken for others.
+    fn words(&mut self, words: impl Iterator<Item = u32>) {
+        let words: Vec<u32> = words.collect();
+        self.word(words.len() as u32);
+        words.into_iter().for_each(|word| self.word(word));
+    }
+
+    fn shape(&mut self, shape: &TensorShape) {
+        let axis = |dim: &Dim| dim.axis.map_or(u32::MAX, |axis| u32::from(axis.0));
+        self.words(shape.dims.iter().flat_map(|dim| [dim.blocks, axis(dim), dim.inner]));
+    }
+}

@@ -1,0 +1,66 @@
+//! The part of a Graph that a tier keeps: the same nodes with narrower hidden axes.
+
+use common::{WidthMask, slice};
+
+use super::{Graph, Groups, Op, Reason, SliceError, UncutAxis};
+
+impl Graph {
+    /// The widths of a tier that keeps this share of every hidden axis. Refused where an axis contradicts that,
+    /// unless it may stay whole, and where nothing would be cut.
+    pub fn mask_at(&self, rate: f64, keep_whole: bool) -> Result<WidthMask, SliceError> {
+        let mask = self.full.at_rate(rate)?;
+        if rate < 1.0 {
+            if mask == self.full {
+                let why = self.uncut.iter().find(|axis| axis.reason != Reason::Output).cloned();
+                return Err(SliceError::Nothing { rate, why });
+            }
+            let contradicts = |axis: &&UncutAxis| !axis.reason.is_by_design() && axis.width > 1;
+            if let Some(axis) = self.uncut.iter().find(contradicts).filter(|_| !keep_whole) {
+                return Err(SliceError::Uncut(axis.clone()));
+            }
+        }
+        Ok(mask)
+    }
+
+    /// Says what is wrong with the widths that a tier keeps, if anything.
+    pub fn check_mask(&self, mask: &WidthMask) -> Result<(), SliceError> {
+        self.full.at_widths(mask.widths())?;
+        for node in &self.nodes {
+            if let Op::GroupNorm { groups: Groups::Count(groups), .. } = node.op {
+                let width = node.channels(mask) as u32;
+                if !width.is_multiple_of(groups) {
+                    return Err(SliceError::Groups { node: node.name.clone(), groups, width });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same model with narrower hidden axes.
+    pub fn slice(&self, mask: &WidthMask) -> Result<Self, SliceError> {
+        self.check_mask(mask)?;
+        Ok(Self { full: mask.clone(), stats: self.gather_stats(mask), ..self.clone() })
+    }
+
+    /// [`Graph::stats`] of a slice.
+    pub fn gather_stats(&self, mask: &WidthMask) -> Vec<f32> {
+        let mut rest = self.stats.as_slice();
+        let mut packed = Vec::new();
+        for node in self.nodes.iter().filter(|node| matches!(node.op, Op::BatchNorm { .. })) {
+            let (all, kept) = (node.channels(&self.full), node.channels(mask));
+            for _ in 0..2 {
+                let (these, others) = rest.split_at(all);
+                packed.extend(these.iter().take(kept));
+                rest = others;
+            }
+        }
+        packed
+    }
+
+    /// The packed parameters of a slice.
+    pub fn gather(&self, mask: &WidthMask, parameters: &[f32]) -> Result<Vec<f32>, slice::WrongLength> {
+        let mut packed = vec![0.0; self.layout().slice_len(mask)];
+        slice::gather(self.layout(), mask, parameters, &mut packed)?;
+        Ok(packed)
+    }
+}

@@ -1,0 +1,122 @@
+//! Figures by name.
+//!
+//! Beside those of [`FinalScores::figure`] a unit has `cost.bytes`, `cost.bytes_up`, `cost.bytes_down`, `cost.seconds` (virtual),
+//! `cost.busy_s` and `cost.joules`.
+
+use serde::Serialize;
+
+use super::{Distribution, FinalScores, TierCost, UnitResult};
+
+impl UnitResult {
+    /// A figure by its name; `None` if the unit has no such figure or the figure is no number.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let sum = |of: fn(&TierCost) -> f64| {
+            let tiers = &self.account.tiers;
+            (!tiers.is_empty()).then(|| tiers.iter().map(of).sum::<f64>())
+        };
+        let value = match name {
+            "cost.bytes" => sum(|tier| (tier.bytes_up + tier.bytes_down) as f64),
+            "cost.bytes_up" => sum(|tier| tier.bytes_up as f64),
+            "cost.bytes_down" => sum(|tier| tier.bytes_down as f64),
+            "cost.busy_s" => sum(|tier| tier.busy_s),
+            "cost.joules" => sum(|tier| tier.joules),
+            "cost.seconds" => Some(self.account.seconds),
+            _ => self.last.figure(name),
+        };
+        value.filter(|value| value.is_finite())
+    }
+}
+
+impl FinalScores {
+    /// A figure by its name; `None` if there is none of this name or the unit has not got it.
+    ///
+    /// `loss.*` and `accuracy.*` (fields of [`Distribution`]), `within`, `inter`, `tier.N.loss|accuracy|
+    /// loss_variance|accuracy_variance`, `tiers.ratio` (loss of the narrowest by that of the widest), `device.N.loss|accuracy|gap`, `global.loss|accuracy`, `gaps.*`, `gaps_valid.*`,
+    /// `groups.*`, `personal.loss.*`, `personal.accuracy.*`, `conflicts.model`, `conflicts.layers` (their
+    /// mean), `weights.*`.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let mut parts = name.splitn(2, '.');
+        let (head, rest) = (parts.next()?, parts.next());
+        match (head, rest) {
+            ("within", None) => Some(self.within),
+            ("inter", None) => Some(self.inter),
+            ("loss", Some(rest)) => self.loss.figure(rest),
+            ("accuracy", Some(rest)) => self.accuracy.figure(rest),
+            ("tiers", Some("ratio")) => Some(self.tiers.last()?.loss / self.tiers.first()?.loss),
+            ("tier", Some(rest)) => {
+                let (tier, rest) = rest.split_once('.')?;
+                field(self.tiers.get(tier.parse::<usize>().ok()?)?, rest)
+            }
+            ("device", Some(rest)) => {
+                let (device, rest) = rest.split_once('.')?;
+                let score = self.devices.get(device.parse::<usize>().ok()?)?;
+                if rest == "gap" { Some(score.loss - score.alone?) } else { field(score, rest) }
+            }
+            ("global", Some(rest)) => field(self.global.first()?, rest),
+            ("gaps", Some(rest)) => field(&self.gaps?, rest),
+            ("gaps_valid", Some(rest)) => field(&self.gaps_valid?, rest),
+            ("groups", Some(rest)) => field(&self.groups?, rest),
+            ("weights", Some(rest)) => field(&self.weights?, rest),
+            ("personal", Some(rest)) => {
+                let (kind, rest) = rest.split_once('.')?;
+                let personal = self.personal?;
+                if kind == "loss" { &personal.loss } else { &personal.accuracy }.figure(rest)
+            }
+            ("conflicts", Some("model")) => Some(self.conflicts.as_ref()?.model),
+            ("conflicts", Some("layers")) => {
+                let layers = &self.conflicts.as_ref()?.layers;
+                Some(layers.iter().sum::<f64>() / layers.len().max(1) as f64)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Distribution {
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        field(self, name)
+    }
+}
+
+/// Names of fields are names of figures.
+fn field(value: &impl Serialize, name: &str) -> Option<f64> {
+    serde_json::to_value(value).ok()?.get(name)?.as_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        claims::tests::unit,
+        results::{ConflictCounts, DeviceScore, TierScores},
+    };
+
+    #[test]
+    fn figures_have_names() {
+        let device = DeviceScore { loss: 0.5, alone: Some(0.2), ..Default::default() };
+        let last = FinalScores {
+            devices: vec![device],
+            loss: Distribution { variance: 0.25, ..Default::default() },
+            tiers: vec![TierScores { loss: 3.0, ..Default::default() }],
+            conflicts: Some(ConflictCounts { model: 1.0, layers: vec![2.0, 4.0] }),
+            ..Default::default()
+        };
+        assert_eq!(last.figure("loss.variance"), Some(0.25));
+        assert_eq!(last.figure("tier.0.loss"), Some(3.0));
+        assert_eq!(last.figure("device.0.gap"), Some(0.3));
+        assert_eq!(last.figure("conflicts.layers"), Some(3.0));
+        for absent in ["gaps.max", "tier.1.loss", "loss", "loss.median", ""] {
+            assert_eq!(last.figure(absent), None, "{absent}");
+        }
+    }
+
+    #[test]
+    fn costs_are_sums_over_tiers() {
+        let mut unit = unit("a", 1, &[]);
+        assert_eq!(unit.figure("cost.bytes"), None);
+        let tier = TierCost { bytes_up: 3, bytes_down: 4, busy_s: 0.5, ..Default::default() };
+        unit.account.tiers = vec![tier; 2];
+        assert_eq!(unit.figure("cost.bytes"), Some(14.0));
+        assert_eq!(unit.figure("cost.busy_s"), Some(1.0));
+    }
+}

@@ -1,0 +1,30 @@
+//! Programs that some tests need beside Rust: a browser, an emulator, a tracer.
+
+use std::{
+    env,
+    io::{self, Write},
+    path::PathBuf,
+    thread,
+};
+
+/// The first of `names` on PATH. If there is none, the test is left out and says so on standard error, past the
+/// harness, which hides what passing tests print. Under `./test`, which sets `FAIRTIER_TEST_ALL`, it fails.
+pub fn find(names: &[&str], package: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").expect("PATH is set");
+    let found = names
+        .iter()
+        .flat_map(|name| env::split_paths(&path).map(move |dir| dir.join(name)))
+        .find(|file| file.is_file());
+    if found.is_none() {
+        leave_out(&format!("{} is not on PATH; install {package}, or run ./test", names[0]));
+    }
+    found
+}
+
+/// Says that the running test is left out, and why. Fails it under `./test`.
+pub fn leave_out(reason: &str) {
+    let thread = thread::current();
+    let test = thread.name().unwrap_or("test");
+    assert!(env::var_os("FAIRTIER_TEST_ALL").is_none(), "{reason}");
+    writeln!(io::stderr(), "left out: {test}: {reason}").expect("standard error is open");
+}
