@@ -1,4 +1,4 @@
-//! Addresses from which devices came in, the most recent ones of them.
+//! The most recent addresses from which devices came in.
 
 use std::{collections::HashSet, mem, net::IpAddr};
 

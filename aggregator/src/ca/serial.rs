@@ -3,7 +3,7 @@
 //! ```text
 //! identity/serial/<device>.key   key (hex), expiry (seconds since 1970), tiers (bits) and issue (seconds), a line each
 //! ```
-//! A file with the key alone is good for ever and for all tiers. Earlier programs leave out the issue.
+//! A file with the key alone never expires and allows all tiers. Earlier versions leave out the issue.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub struct SerialCredential {
     /// Seconds since 1970; never if absent.
     pub expires: Option<u64>,
     pub tiers: TierSet,
-    /// Seconds since 1970; 0 if that is not known.
+    /// Seconds since 1970; 0 if unknown.
     pub issued: u64,
 }
 
