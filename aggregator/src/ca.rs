@@ -96,7 +96,10 @@ impl Authority {
             return Err(CaError::Missing(this.dir));
         }
         if let Err(error) = files::tighten(&this.dir) {
-            warn!("{} is accessible to other users, and its permissions cannot be changed: {error}", this.dir.display());
+            warn!(
+                "{} is accessible to other users, and its permissions cannot be changed: {error}",
+                this.dir.display()
+            );
         }
         this.journal.check()?;
         Ok(this)

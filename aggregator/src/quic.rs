@@ -126,9 +126,10 @@ pub async fn accept(endpoint: Endpoint, context: Context) {
                         .admission
                         .count_refusal(Refusal::Handshake, &format_args!("{peer}: {}", printable(&error)));
                 }
-                Err(_) => context
-                    .admission
-                    .count_refusal(Refusal::Handshake, &format_args!("{peer}: no handshake within {limit:?}")),
+                Err(_) => context.admission.count_refusal(
+                    Refusal::Handshake,
+                    &format_args!("{peer}: no handshake within {limit:?}"),
+                ),
             }
             drop(permit);
         });

@@ -109,7 +109,10 @@ impl Server {
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
         let rounds = dir.join("rounds");
         if let Err(error) = rounds.is_dir().then(|| files::tighten(&rounds)).transpose() {
-            warn!("{} is accessible to other users, and its permissions cannot be changed: {error}", rounds.display());
+            warn!(
+                "{} is accessible to other users, and its permissions cannot be changed: {error}",
+                rounds.display()
+            );
         }
         let environment = RunEnvironment { store, limits, dir: Some(dir.to_owned()), observer, now };
         let Run { mut coordinator, worker } = Run::open(registry, config, environment)?;

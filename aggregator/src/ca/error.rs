@@ -24,9 +24,7 @@ pub enum CaError {
         "{0} has been held by another process for {LOCK_TIMEOUT:?}; `lslocks` names it: end it, then try again"
     )]
     Locked(PathBuf),
-    #[error(
-        "{0} is already enrolled; --replace gives it a new identity and invalidates the present one"
-    )]
+    #[error("{0} is already enrolled; --replace gives it a new identity and invalidates the present one")]
     Enrolled(DeviceId),
     #[error("{0} was revoked; --replace makes it a member again")]
     Revoked(DeviceId),

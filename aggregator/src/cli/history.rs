@@ -94,8 +94,6 @@ fn name_faults(store: &Path, faults: &LineFaults) {
         warn!("{}: {more} more lines are damaged and left out", store.display());
     }
     if !faults.is_empty() {
-        warn!(
-            "restore these lines from a backup; `fairtier gateway verify` checks the rest of the store"
-        );
+        warn!("restore these lines from a backup; `fairtier gateway verify` checks the rest of the store");
     }
 }

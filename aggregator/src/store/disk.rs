@@ -94,7 +94,10 @@ impl DiskStore {
         // An update of few samples reveals them, so other users must not read any.
         for dir in [dir, &spools, &dir.join("models")] {
             if let Err(error) = files::tighten(dir) {
-                warn!("{} is accessible to other users, and its permissions cannot be changed: {error}", dir.display());
+                warn!(
+                    "{} is accessible to other users, and its permissions cannot be changed: {error}",
+                    dir.display()
+                );
             }
         }
         match Ledger::look(dir)? {
@@ -239,7 +242,9 @@ impl DiskStore {
     fn archive_history(&self, round: u32) {
         if round > 0 && round.is_multiple_of(self.options.history_rounds.max(1)) {
             let done = self.history.archive(round);
-            let _ = done.map_err(|error| warn!("cannot start a new history file, history.jsonl keeps growing: {error}"));
+            let _ = done.map_err(|error| {
+                warn!("cannot start a new history file, history.jsonl keeps growing: {error}")
+            });
         }
     }
 

@@ -1,6 +1,6 @@
 //! A dense table of numbers.
 
-/// `rows x columns` numbers. A row or column that does not exist is a mistake of the caller, and panics.
+/// `rows x columns` numbers. Panics on a row or column that does not exist.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Table {
     rows: usize,
@@ -48,7 +48,7 @@ impl Table {
         self.values.reserve_exact(rows * self.columns);
     }
 
-    /// Puts a row before row `at`. The row must have as many numbers as there are columns.
+    /// Inserts a row before row `at`. The row must have as many numbers as there are columns.
     pub fn insert(&mut self, at: usize, row: &[f64]) {
         assert_eq!(row.len(), self.columns, "a row of a table with {} columns", self.columns);
         let start = at * self.columns;
