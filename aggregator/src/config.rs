@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn agreement_is_refused_where_nothing_is_averaged() {
+    fn agreement_is_refused_for_strategies_that_do_not_average() {
         let suits = |bonus: &str, strategy: &str| {
             let config = Config::parse(&format!("[guard]\nbonus = \"{bonus}\"")).unwrap();
             config.suits(&strategies::Registry::standard().method(strategy, serde_json::Value::Null).unwrap())

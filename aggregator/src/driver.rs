@@ -28,7 +28,7 @@ const MAX_BUFFERS: usize = 32;
 
 /// A message to the worker.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
+#[expect(clippy::large_enum_variant, reason = "matched at once, never stored in large numbers")]
 pub enum Job {
     Execute(Action),
     Stop,

@@ -44,7 +44,7 @@ pub struct PreparedRun {
 }
 
 /// What a run is opened with, besides its configuration.
-#[expect(missing_debug_implementations, reason = "taken apart at once")]
+#[expect(missing_debug_implementations, reason = "destructured at once")]
 pub struct RunEnvironment {
     pub store: Box<dyn Store>,
     pub limits: LinkLimits,
@@ -140,7 +140,7 @@ mod tests {
 
     /// A device that is not in the first round counts as well.
     #[test]
-    fn a_strategy_that_starts_from_the_fleet_is_shown_it_again_after_a_crash() {
+    fn a_strategy_is_shown_the_fleet_again_after_a_crash() {
         let config = Config::parse("strategy = { name = \"fedfb\" }").unwrap();
         let mut worker = open(&config, Box::new(MemoryStore::new()));
         let tier = Tier::new(0).unwrap();

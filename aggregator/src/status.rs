@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_parts_are_in_the_file_whichever_changes() {
+    fn a_change_of_one_part_keeps_the_other() {
         let dir = tempfile::tempdir().unwrap();
         let file = StatusFile::new(dir.path());
         file.write_waiting(json!({ "round": 1 })).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_seen_as_long_as_it_lives_and_looking_leaves_nothing() {
+    fn a_server_is_detected_while_it_runs_and_checking_leaves_no_trace() {
         let dir = tempfile::tempdir().unwrap();
         assert!(!is_serving(dir.path()).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

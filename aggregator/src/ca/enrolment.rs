@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_replaced_only_if_that_is_asked_for() {
+    fn a_member_is_replaced_only_on_request() {
         let (_dir, authority, device) = authority();
         let first = authority.enroll(&device).unwrap();
         let refused = authority.enroll(&device).unwrap_err();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_enrol_one_name_at_once_one_wins() {
+    fn concurrent_enrolments_of_one_name_have_one_winner() {
         let (dir, _, device) = authority();
         let enrol = |existing| {
             let threads: Vec<_> = (0..8)

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn revocations_add_up_and_are_kept_for_the_owner_alone() {
+    fn revocations_add_up_and_are_private_to_the_owner() {
         let (dir, journal, device) = journal();
         assert_eq!(journal.until(&device).unwrap(), None);
         assert!(!journal.revokes(&device, 0).unwrap());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_crash_is_passed_over_and_damage_is_named() {
+    fn a_line_cut_off_by_a_crash_is_skipped_and_damage_is_reported() {
         let (dir, journal, device) = journal();
         journal.append(&device, 100).unwrap();
         let path = dir.path().join(FILE);

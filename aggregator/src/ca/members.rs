@@ -138,7 +138,7 @@ mod tests {
     };
 
     #[test]
-    fn a_backup_brings_files_back_and_nobody_with_them() {
+    fn a_restored_backup_readmits_no_revoked_device() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let [cam, board, other]: [DeviceId; 3] = ["cam-1", "m4", "other"].map(|name| name.parse().unwrap());

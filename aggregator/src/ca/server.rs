@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_files_of_an_earlier_program_are_read_until_they_are_replaced() {
+    fn the_two_files_of_an_earlier_version_are_read_until_they_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let identity = dir.path().join("identity");

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_once_and_for_its_time() {
+    fn a_token_works_once_and_until_it_expires() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_none_does_not_use_up_a_token() {
+    fn an_invalid_key_does_not_use_up_a_token() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_certificate_is_good_until_the_new_one_is_used() {
+    fn the_old_certificate_is_valid_until_the_new_one_is_used() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_revoked_or_replaced_can_not_renew() {
+    fn a_revoked_or_replaced_device_cannot_renew() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_can_not_renew_itself() {
+    fn an_expired_certificate_cannot_be_renewed() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn open_tokens_of_a_revoked_name_are_not_good() {
+    fn open_tokens_of_a_revoked_name_are_invalid() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let [device, other]: [DeviceId; 2] = ["cam-1", "cam-10"].map(|name| name.parse().unwrap());
@@ -365,7 +365,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn tokens_are_kept_as_hashes_and_for_the_owner_alone() {
+    fn tokens_are_stored_as_hashes_and_private_to_the_owner() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();

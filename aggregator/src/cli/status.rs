@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tier_with_who_took_part_and_what_the_guard_held() {
+    fn status_shows_participation_and_guard_findings_by_tier() {
         let mut status = status();
         status["serving"] = json!(true);
         let shown = show(&status, Path::new("gw"), 0.0).unwrap();
@@ -294,7 +294,7 @@ guard: cam-1, tier 0: loss held, said 100.0000, counted 1.2500: more than 4 medi
     }
 
     #[test]
-    fn a_file_that_is_not_ours_is_refused() {
+    fn a_file_that_is_not_a_status_is_refused() {
         for text in ["{}", "[]", "7", "what", "", r#"{"strategy": "x", "committed": 1}"#] {
             assert!(parse(text).is_err(), "{text}");
         }
@@ -309,7 +309,7 @@ guard: cam-1, tier 0: loss held, said 100.0000, counted 1.2500: more than 4 medi
     }
 
     #[test]
-    fn a_server_that_was_killed_is_not_said_to_run() {
+    fn a_killed_server_is_not_shown_as_running() {
         let mut status = status();
         status["serving"] = json!(false);
         let shown = show(&status, Path::new("gw"), 0.0).unwrap();
@@ -321,7 +321,7 @@ guard: cam-1, tier 0: loss held, said 100.0000, counted 1.2500: more than 4 medi
     }
 
     #[test]
-    fn who_is_waited_for_is_shown_with_the_time_that_is_left() {
+    fn devices_waited_for_are_shown_with_the_time_left() {
         let mut status = status();
         status["serving"] = json!(true);
         status["waiting"] = json!({ "round": 8, "opened": 990.0, "count": 3, "devices": [

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nothing_could_be_done_with_are_refused() {
+    fn unusable_numbers_are_refused() {
         let check = |text: &str| Config::parse(text).map_err(|error| error.to_string());
         for (section, key, value) in [
             ("server", "max_connections", "0"),

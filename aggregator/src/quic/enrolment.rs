@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_can_not_keep_the_authority_busy() {
+    fn a_device_cannot_keep_the_authority_busy() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let [one, other] = ["cam-1", "cam-2"].map(|name| {

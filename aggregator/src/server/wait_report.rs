@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_says_who_is_waited_for_and_for_how_long_at_most() {
+    fn the_log_names_the_devices_waited_for_and_the_longest_wait() {
         let now = Instant::from_millis(120_000);
         assert_eq!(
             describe(&waiting(), now),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_says_stays_true_while_nothing_changes() {
+    fn the_file_stays_true_while_nothing_changes() {
         let first = to_json(&waiting(), Instant::from_millis(120_000), 1000.2);
         let later = to_json(&waiting(), Instant::from_millis(121_000), 1001.2);
         assert_eq!(first, later);

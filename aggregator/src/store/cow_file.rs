@@ -147,7 +147,7 @@ mod tests {
 
     /// After any operations it reads like bytes in memory, and the file is unchanged.
     #[test]
-    fn it_reads_like_the_file_with_the_changes_and_the_file_stays() {
+    fn changes_are_read_back_and_the_file_is_unchanged() {
         let original: Vec<u8> = (0..50_000u32).map(|i| (i % 251) as u8).collect();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&original).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_the_file_ends_with_it_also_if_a_copy_of_the_handle_lives_on() {
+    fn the_lock_is_released_even_if_a_copy_of_the_handle_exists() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let locked = File::open(file.path()).unwrap();
         let _copy = locked.try_clone().unwrap();

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_comes_back_bit_for_bit_and_damage_is_named() {
+    fn a_model_is_restored_bit_for_bit_and_damage_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let models = Models::of(dir.path());
         models.create(dir.path()).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_stays() {
+    fn only_named_models_stay() {
         let dir = tempfile::tempdir().unwrap();
         let models = Models::of(dir.path());
         models.create(dir.path()).unwrap();

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_goes_to_the_file_and_leaves_room_behind() {
+    fn payloads_beyond_the_limit_go_to_the_file_and_free_their_place() {
         let mut pool = PayloadPool::with_overflow(tempfile::tempfile().unwrap(), 10);
         let put = |pool: &mut PayloadPool, byte: u8, len: usize| pool.put(&vec![byte; len]).unwrap();
         let first = put(&mut pool, 1, 6);

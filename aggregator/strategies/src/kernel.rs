@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_number_shows_wherever_it_is() {
+    fn a_bad_number_is_detected_at_any_place() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for at in 0..40 {
                 let mut values = [f32::MAX; 40];

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_and_go() {
+    fn rows_are_inserted_and_removed() {
         let mut table = Table::zeros(0, 2);
         table.insert(0, &[3.0, 4.0]);
         table.insert(0, &[1.0, 2.0]);
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     #[should_panic = "index out of bounds"]
-    fn a_column_outside_is_never_the_next_row() {
+    fn a_column_out_of_bounds_panics() {
         Table::zeros(2, 2).at(0, 2);
     }
 }

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_files_are_found_by_round_and_others_are_left_alone() {
+    fn full_files_are_found_by_round_and_others_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [(1_000_001, 2_000_000), (1, 10_000), (10_001, 1_000_000)].map(|(first, last)| {
             let path = archive(dir.path(), first, last);

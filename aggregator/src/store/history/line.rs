@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_line_is_json_and_gives_its_report_back() {
+    fn a_line_with_checksum_is_json_and_holds_its_report() {
         let report = "{\"round\":7,\"loss\":{\"mean\":1.5}}";
         let line = with_checksum(report);
         assert_eq!(line, "{\"round\":7,\"loss\":{\"mean\":1.5},\"crc32\":\"99dd56de\"}\n");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_leaves_no_sealed_line() {
+    fn every_flipped_bit_is_detected() {
         let line = with_checksum("{\"round\":7,\"text\":\"x\"}").trim_end().as_bytes().to_vec();
         for at in 0..line.len() * 8 {
             let mut flipped = line.clone();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_gets_no_checksum() {
+    fn only_objects_get_a_checksum() {
         for text in ["", "{}", "7", "{ }"] {
             assert_eq!(with_checksum(text), format!("{text}\n"));
         }

@@ -111,7 +111,7 @@ fn a_file_that_did_not_get_its_name_gets_it_on_opening() {
 
 /// If the name is taken, the run continues with one long file.
 #[test]
-fn a_name_that_is_taken_stops_nothing() {
+fn a_taken_name_does_not_stop_the_run() {
     let dir = after(15);
     fs::create_dir(dir.path().join("history-000011-000020.jsonl")).unwrap();
     let mut store = open(&dir);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_asked_about_what_they_hold() {
+    fn conflicts_count_only_parameters_that_a_device_holds() {
         let (wide, both) = (TierSet::first(1), TierSet::first(2));
         let regions = RegionMap::from_spans(3, 2, [(0, 1, both), (1, 1, wide), (2, 1, both)]);
         let updates = vec![vec![1.0, 1.0]];

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_model_is_looked_at_in_every_part_and_elsewhere_in_every_round() {
+    fn a_large_model_is_sampled_in_every_part_and_differently_in_every_round() {
         let whole = stretches(2410, 1);
         assert_eq!((whole.len(), &whole[0]), (1, &(0..2410)));
         let (first, second) = (stretches(178_110, 1), stretches(178_110, 2));

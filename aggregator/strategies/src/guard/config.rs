@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_the_guard_before_starts_and_its_keys_are_named() {
+    fn a_file_of_the_previous_guard_is_read_and_its_keys_are_reported() {
         let old = "mode = \"clip\"\nspread = 8.0\nfactor = 4.0\nsamples = 2.0\npeer_samples = 30.0\n\
                    large_shards = [\"gw\"]\nrobust = \"off\"\nscreen = 0.15";
         let config: GuardConfig = toml::from_str(old).unwrap();

@@ -41,7 +41,7 @@ fn names_and_keys_are_checked() {
 }
 
 #[test]
-fn nobody_moves_nothing() {
+fn an_empty_round_moves_nothing() {
     each(|name, mut strategy| {
         let mut fleet = Fleet::random(5, 3, true);
         fleet.devices.clear();
