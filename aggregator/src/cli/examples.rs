@@ -65,7 +65,7 @@ Examples:
 pub(super) const STATUS: &str = "\
 Examples:
   fairtier gateway status --dir gateway
-  fairtier gateway status --dir gateway --format json | jq '.waiting'            the devices a long round waits for, and until when
+  fairtier gateway status --dir gateway --format json | jq '.waiting'            devices a long round waits for, and until when
   fairtier gateway status --dir gateway --format json | jq '.last_round.guard'   what the guard has held, and why";
 
 pub(super) const HISTORY: &str = "\

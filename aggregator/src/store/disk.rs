@@ -242,9 +242,7 @@ impl DiskStore {
     fn archive_history(&self, round: u32) {
         if round > 0 && round.is_multiple_of(self.options.history_rounds.max(1)) {
             let done = self.history.archive(round);
-            let _ = done.map_err(|error| {
-                warn!("cannot start a new history file, history.jsonl keeps growing: {error}")
-            });
+            let _ = done.map_err(|error| warn!("history.jsonl cannot be renamed and grows: {error}"));
         }
     }
 
