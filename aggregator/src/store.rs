@@ -7,7 +7,7 @@
 //! load / begin_run -> [ open_round -> append .. -> updates, read .. -> commit_round ] .. -> history
 //!                       (open_round .. append once for every exchange of the round)
 //! ```
-//! [`DiskStore`] keeps everything in one directory; [`MemoryStore`] is for simulations and keeps nothing.
+//! [`DiskStore`] keeps everything in one directory; [`MemoryStore`] is for simulations and keeps nothing on disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
