@@ -49,7 +49,7 @@ fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
     let mut device = gateway.device(&serving, "cam-9", "0/5", &["--leave-after", "0"]);
     device.wait_line("joined as");
 
-    // The earlier certificate is no longer good, now that the new one was used.
+    // The earlier certificate is no longer valid once the new one was used.
     fs::write(gateway.path("old.pem"), before).unwrap();
     let old = gateway.text("old.pem");
     let args =

@@ -257,8 +257,11 @@ const LONG: &str = "run = { rounds = 300, min_devices = 1 }\nstore = { keep_mode
 
 /// What an aggregator says that ran out of space under way.
 fn assert_named(output: &str, why: &str) {
-    assert!(output.contains("the run can not go on") && output.contains(why), "{output}");
-    assert!(output.contains("free some space, then go on with `fairtier gateway resume --dir"), "{output}");
+    assert!(output.contains("the run cannot go on") && output.contains(why), "{output}");
+    assert!(
+        output.contains("free some space, then continue with `fairtier gateway resume --dir"),
+        "{output}"
+    );
     assert!(!output.contains("the run is over"), "{output}");
 }
 

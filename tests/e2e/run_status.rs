@@ -48,7 +48,7 @@ fn status_is_right_before_the_first_round_and_after_a_kill() {
     assert_eq!(json["serving"], true);
     let _first = gateway.device(&serving, "cam-0", "0/2", &[]);
     wait_for("status to say what is missing", || {
-        status(&gateway).0.contains("round 1 waits for devices: 1 of 2 are there").then_some(())
+        status(&gateway).0.contains("round 1 waits for devices: 1 of 2 are connected").then_some(())
     });
     let _second = gateway.device(&serving, "cam-1", "1/2", &[]);
     gateway.wait_committed(3);
@@ -75,7 +75,7 @@ fn log_and_status_say_who_is_waited_for_and_for_how_long() {
             let (text, json) = status(&gateway);
             text.contains("waits for: mute, tier 0, silent for").then_some((text, json))
         });
-        assert!(text.contains("at most") && text.contains("s more unless it is heard of"), "{text}");
+        assert!(text.contains("at most") && text.contains("s more unless it is heard from"), "{text}");
         assert_eq!(json["waiting"]["devices"][0]["device"], "mute");
         assert!(json["waiting"]["devices"][0]["until"].is_f64(), "{json}");
         // It is let go, and the run ends without it.

@@ -197,7 +197,7 @@ fn a_name_that_is_enrolled_is_replaced_only_on_request() {
         &["token", "--dir", &dir, "cam-1"],
     ] {
         let output = aggregator(args).fail();
-        assert!(output.contains("cam-1 is enrolled already") && output.contains("--replace"), "{output}");
+        assert!(output.contains("cam-1 is already enrolled") && output.contains("--replace"), "{output}");
     }
     assert!(fs::read(gateway.identity("cam-1")).unwrap() == before);
     assert!(!gateway.path("cam-1.board").exists() && !gateway.path("cam-2.pem").exists());
