@@ -198,14 +198,14 @@ fn strangers_are_turned_away() {
         assert_eq!(closed, Some(Code::UnknownDevice));
 
         // Without a certificate, a peer can only enrol.
-        let nobody = match Raw::connect(&town.serving.address, tls(&own, true)).await {
+        let anonymous = match Raw::connect(&town.serving.address, tls(&own, true)).await {
             Ok(raw) => raw.fate().await.closed,
             Err(quinn::ConnectionError::ApplicationClosed(close)) => {
                 Code::of(u16::try_from(close.error_code.into_inner()).unwrap())
             }
             Err(error) => panic!("{error}"),
         };
-        assert_eq!(nobody, Some(Code::UnknownDevice));
+        assert_eq!(anonymous, Some(Code::UnknownDevice));
 
         // TLS ends these before any message, on the side that notices first.
         for (what, tls) in [

@@ -374,8 +374,8 @@ fn history_and_status_are_read_while_the_server_runs() {
     let status = command(&gateway, &["status"]).succeed();
     assert!(status.contains("asked  delivered  late  silent  refused  held"), "{status}");
     assert!(status.contains("running"), "{status}");
-    let nobody = status.lines().find(|line| line.trim_start().starts_with("1 ")).unwrap();
-    assert!(nobody.contains('-') && !nobody.contains("0.0000"), "{status}");
+    let empty = status.lines().find(|line| line.trim_start().starts_with("1 ")).unwrap();
+    assert!(empty.contains('-') && !empty.contains("0.0000"), "{status}");
     serving.process.terminate();
     serving.process.succeed();
 

@@ -32,7 +32,7 @@ impl AttackFleet {
         };
         let mut members = vec![];
         for (index, shard) in shards.into_iter().enumerate() {
-            // Names of this form and these tiers are always legal.
+            // Names of this form and these tiers are always valid.
             let tier = Tier::new(tier_of(options, row.honest(), index));
             let (Ok(device), Some(tier)) = (format!("d{index:03}").parse(), tier) else { continue };
             members.push(DeviceSpec { device, tier, hardware: Hardware::default(), shard });

@@ -70,7 +70,7 @@ impl Fleet {
             for (number, part) in parts.iter().enumerate() {
                 let seed = derive(options.seed, (tier * 1000 + number) as u64);
                 let shard = pool.select(part)?.split(TEST_FRACTION, seed)?;
-                let device = format!("t{tier}-{number:02}").parse().expect("a name of this form is legal");
+                let device = format!("t{tier}-{number:02}").parse().expect("a name of this form is valid");
                 devices.push(FleetDevice { device, tier, shard });
             }
         }
