@@ -24,7 +24,8 @@ const MAX_FPU: u64 = 160_000;
 
 /// Bytes that the board's image leaves for its stack.
 fn stack_room(board: &Board) -> u32 {
-    board.memory.ram.length - ImageSize::read(&board.image(&boards::images())).expect("the board has been built").ram
+    board.memory.ram.length
+        - ImageSize::read(&board.image(&boards::images())).expect("the board has been built").ram
 }
 
 fn bits(outcome: &Outcome) -> Vec<u32> {

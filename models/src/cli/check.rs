@@ -20,7 +20,7 @@ const NO_TRACT: &str = "this build has no tract, so outputs were not compared wi
 #[derive(Debug, Serialize)]
 pub struct CheckReport {
     model: String,
-    /// Why the model can not be used at all.
+    /// Why the model cannot be used at all.
     refused: Option<String>,
     tract: bool,
     right: bool,
