@@ -36,7 +36,7 @@ fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
     let first_key = key_lines(&fs::read_to_string(&identity).unwrap());
     assert_eq!(fs::metadata(&identity).unwrap().permissions().mode() & 0o777, 0o600);
     let again = enroll(&gateway, &serving, &token).fail();
-    assert!(again.contains("gives no certificate") && again.contains("good once"), "{again}");
+    assert!(again.contains("issues no certificate") && again.contains("valid once"), "{again}");
 
     let mut device = gateway.device(&serving, "cam-9", "0/5", &[]);
     device.wait_line("joined as");
