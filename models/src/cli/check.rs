@@ -1,4 +1,4 @@
-//! What `fairtier model check` found, as a table or JSON.
+//! The results of `fairtier model check`, as a table or JSON.
 
 use std::fmt;
 
