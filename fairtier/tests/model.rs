@@ -83,7 +83,7 @@ fn axes_that_stay_whole_are_named() {
     let check = models(&["check", &groups, "--tiers", "1,0.5", "--format", "json"]);
     let shown: Value = serde_json::from_slice(&check.stdout).unwrap();
     assert_eq!(check.status.code(), Some(1));
-    assert!(shown["tiers"][1]["problem"].as_str().unwrap().contains("can not be sliced: no hidden axis"));
+    assert!(shown["tiers"][1]["problem"].as_str().unwrap().contains("cannot be sliced: no hidden axis"));
     assert_eq!(shown["whole"][0]["reason"], "groups");
     let check = models(&["check", &groups]);
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
@@ -111,7 +111,7 @@ fn axes_that_cannot_be_cut_need_leave() {
     let (model, out) = (path("m.onnx"), path("s.onnx"));
     let base = ["slice", &model, "--out", &out];
     let (code, text) = failure(&[&base[..], &["--tier", "0.5"]].concat());
-    let reason = "the 4 units of 'b' can not be cut: at 'pairs' channels fall into groups";
+    let reason = "the 4 units of 'b' cannot be cut: at 'pairs' channels fall into groups";
     assert!(code == Some(1) && text.contains(reason) && text.contains("--keep-whole"), "{text}");
     for tier in [&["--tier", "0.5", "--keep-whole"][..], &["--widths", "4,4"]] {
         assert_eq!(json(&[&base[..], tier].concat())["widths"], serde_json::json!([4, 4]));

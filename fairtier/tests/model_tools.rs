@@ -157,9 +157,9 @@ fn bad_data_is_refused_with_the_reason() {
     refused(&x, &ranked, &[], "labels have shape [7, 2]; 7 samples with 1 targets each need [7]");
     let x_bytes = bytes("mlp.x.npy");
     let cut = save("cut.npy", &x_bytes[..x_bytes.len() - 5]);
-    refused(&cut, &y, &[], "cut short");
+    refused(&cut, &y, &[], "truncated");
     let archive = save("archive.npz", &bytes("mlp.grads.npz"));
-    refused(&archive, &y, &[], "no .npy file");
+    refused(&archive, &y, &[], "not an .npy file");
     refused(&x, &text(&path("missing.npy")), &[], "cannot read");
     refused(&x, &y, &["--widths", "99,1"], "hidden axis 0 has 20 units");
     refused(&x, &y, &["--loss", "sigmoid"], "need [7, 5]");
@@ -195,7 +195,7 @@ fn check_says_what_is_wrong() {
     let norm = models(&["check", &text(&fixture("group-norm.graph.onnx")), "--tiers", "1,0.7"]);
     let shown = String::from_utf8_lossy(&norm.stdout).into_owned();
     assert_eq!(norm.status.code(), Some(1), "{shown}");
-    assert!(shown.contains("tier 0.7: can not be sliced") && shown.contains("explicit widths"), "{shown}");
+    assert!(shown.contains("tier 0.7: cannot be sliced") && shown.contains("explicit widths"), "{shown}");
 
     let right = models(&["check", "digits-mlp", "--tiers", "1,0.5"]);
     let shown = String::from_utf8_lossy(&right.stdout).into_owned();

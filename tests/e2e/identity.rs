@@ -36,7 +36,7 @@ fn a_token_enrols_once_and_the_key_is_renewable_until_revoked() {
     let first_key = key_lines(&fs::read_to_string(&identity).unwrap());
     assert_eq!(fs::metadata(&identity).unwrap().permissions().mode() & 0o777, 0o600);
     let again = enroll(&gateway, &serving, &token).fail();
-    assert!(again.contains("gives no certificate") && again.contains("good once"), "{again}");
+    assert!(again.contains("issues no certificate") && again.contains("valid once"), "{again}");
 
     let mut device = gateway.device(&serving, "cam-9", "0/5", &[]);
     device.wait_line("joined as");

@@ -158,7 +158,7 @@ fn a_run_without_training_fails_and_empty_rounds_have_no_loss() {
     });
     let output = serving.process.fail();
     assert!(output.contains("no device could train: all 2 rounds are empty"), "{output}");
-    assert!(output.contains("broken was refused (E37 device can not do this now) 2 times"), "{output}");
+    assert!(output.contains("broken was refused (E37 device cannot do this now) 2 times"), "{output}");
     assert!(
         output.contains("raise run.rounds") && output.contains("fairtier gateway resume --dir"),
         "{output}"

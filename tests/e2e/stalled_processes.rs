@@ -101,7 +101,7 @@ fn a_device_started_twice_continues_in_the_newer_process_only() {
     let mut newer = gateway.device(&serving, "cam-2", "2/3", &["--ram", &ram]);
     let output = older.fail();
     assert!(output.contains("E43 another process has joined with the identity of this device"), "{output}");
-    assert!(output.contains("enrol a name for each process"), "{output}");
+    assert!(output.contains("enrol a separate name for each process"), "{output}");
     newer.wait_line("update accepted");
     gateway.wait_committed(committed(&gateway) + 20);
     assert!(newer.is_running());
