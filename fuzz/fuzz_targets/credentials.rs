@@ -2,8 +2,7 @@
 #![no_main]
 
 use client::host::{Identity, enrol::Token};
-use common::{DeviceId, certificate::Grant, enrol::Question, wire};
-use common::{DeviceId, certificate::Terms, enrol::EnrolRequest, wire};
+use common::{DeviceId, certificate::Grant, enrol::EnrolRequest, wire};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -20,15 +20,6 @@ use common::{
         SEAL_HEAD, SEAL_OVERHEAD,
     },
 };
-use common::{
-    Budget, Instant, TierSet,
-    message::DataSummary,
-    privacy::Privacy,
-    sealed::{
-        BoardIdentity, Hail, Initiator, InitiatorEvent, MAX_PLAIN, Nonces, Responder, ResponderEvent,
-        SEAL_HEAD, SEAL_OVERHEAD,
-    },
-};
 use libfuzzer_sys::fuzz_target;
 
 const KEY: [u8; 32] = [7; 32];

@@ -13,10 +13,6 @@ use common::{
     Budget, Instant,
     sealed::{BoardIdentity, Nonces},
 };
-use common::{
-    Budget, Instant,
-    sealed::{BoardIdentity, Nonces},
-};
 use embassy_futures::{
     select::{Either, select},
     yield_now,

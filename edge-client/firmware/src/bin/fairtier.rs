@@ -5,8 +5,6 @@
 
 use client::data::BytesShard;
 use common::sealed::{BoardIdentity, Nonces};
-use common::sealed::{BoardIdentity, Nonces};
-use cortex_m_rt::entry;
 use cortex_m_rt::entry;
 use firmware::{
     Best,
