@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the committed corpus, fuzz/corpus/<target>/*, from what other tests keep.
 
-Run it from anywhere after a change of the protocol or of a format; tests/e2e/corpus.rs fails until that was done.
+Run it from anywhere after a change of the protocol or of a format; tests/e2e/fuzz_corpus.rs fails until that was done.
 `fairtier` must be built (target/ci/fairtier), because credentials are made by it.
 """
 import base64, gzip, io, json, lzma, pathlib, shutil, struct, subprocess, tarfile, tempfile, zlib

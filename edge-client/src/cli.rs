@@ -82,6 +82,7 @@ enum DeviceCommand {
         /// Address of the aggregator
         #[arg(long, default_value = "127.0.0.1:4433")]
         server: String,
+        /// File that holds the identity; it is replaced
         #[arg(long)]
         identity: PathBuf,
         #[arg(long, default_value = "table")]

@@ -92,7 +92,7 @@ fn wrong_arguments_of_a_device_are_reported() {
     let output = run(&["--identity", &good, "--server", "nowhere"]);
     assert!(output.contains("--server nowhere"), "{output}");
     let output = run(&["--identity", &good, "--server", "127.0.0.1:9", "--give-up-after", "1"]);
-    assert!(output.contains("is it running"), "{output}");
+    assert!(output.contains("check that it is running"), "{output}");
     let output = run(&["--identity", &good, "--csv", &gateway.text("none.csv")]);
     assert!(output.contains("none.csv"), "{output}");
 }

@@ -83,7 +83,7 @@ fn a_thief_of_the_server_key_cannot_replace_the_authority_of_a_device() {
         let before = fs::read(&identity).unwrap();
         let renew = ["renew", "--server", &address, "--identity", &identity];
         let output = Process::start("renew", "device", &renew).fail();
-        assert!(output.contains("it is refused and the identity stays as it is"), "{trick:?}: {output}");
+        assert!(output.contains("it is refused and the identity stays unchanged"), "{trick:?}: {output}");
         assert!(fs::read(&identity).unwrap() == before, "{trick:?}: the identity was replaced");
         // The identity still works.
         let serving = gateway.serve("127.0.0.1:0", &[]);

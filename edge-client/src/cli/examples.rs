@@ -76,7 +76,7 @@ Examples:
 
 pub(super) const RENEW: &str = "\
 Examples:
-    fairtier device renew --server gw:4433 --identity cam-1.pem    `run` and `bridge` renew automatically";
+  fairtier device renew --server gw:4433 --identity cam-1.pem    `run` and `bridge` renew automatically";
 
 #[cfg(feature = "infer")]
 pub(super) const PREDICT: &str = "\
