@@ -359,6 +359,18 @@ pub struct Scalars {
     pub group_counts: Vec<u32, MAX_GROUPS>,
     /// Losses at the steps of [`Task::Try`].
     pub trials: Vec<f64, MAX_TRIALS>,
+    /// The received model on samples that the device does not train on. It travels in the tail of an [`Offer`].
+    #[serde(skip)]
+    pub validation: Option<Validation>,
+}
+
+/// Loss of a model on validation samples.
+#[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Validation {
+    /// Mean over the samples.
+    pub loss: f64,
+    /// Squared standard error of the mean: the sample variance of the losses (divisor samples - 1) over the number of samples.
+    pub error: f64,
 }
 
 /// Result of an evaluation.
