@@ -10,7 +10,7 @@ use crate::cohort::Cohort;
 pub struct GuardFinding {
     pub device: String,
     pub tier: usize,
-    /// `loss`, `loss_after`, `share`, `length` or `probe`; `gap`, `mass`, `trials`, `group_losses` or `group_counts`, which some
+    /// `loss`, `loss_after`, `validation`, `validation_error`, `share`, `length` or `probe`; `gap`, `mass`, `trials`, `group_losses` or `group_counts`, which some
     /// strategies ask for; and, for the report alone, `shown_loss` and others of that kind.
     pub what: &'static str,
     pub said: f64,

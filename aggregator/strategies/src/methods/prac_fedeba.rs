@@ -9,6 +9,7 @@
 //! 1, that is the same. The two softmaxes are mixed after they have been restricted to a region: a mixture
 //! renormalised would be something else.
 
+use common::Tier;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ use crate::{
     methods::{Anneal, EbaParams, Prior},
     parameter::share,
     registry::Build,
-    strategy::{Needs, Strategy, Weights},
+    strategy::{Knob, Needs, Strategy, Weights},
 };
 
 /// Parameters of `prac_fedeba`: those of `fedeba`, and `alpha`.
@@ -83,6 +84,14 @@ impl Strategy for PracFedEba {
 
     fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         self.weights.base_weights(cohort)
+    }
+
+    fn knobs(&self) -> Vec<Knob> {
+        self.weights.knobs()
+    }
+
+    fn turn(&mut self, parameter: &str, _tier: Option<Tier>, value: f64) {
+        self.weights.turn(parameter, value);
     }
 }
 
