@@ -9,7 +9,7 @@ use crate::{
         controller::{Controller, Rule},
         gains::{Gains, sampling},
         ledger::Ledger,
-        meter::Meter,
+        meter::{Meter, TierMeter},
         replay,
         status::FairnessStatus,
     },
@@ -303,7 +303,7 @@ fn worked_numbers() {
     for (t, expected) in (1..).zip(expected) {
         let tier = |m: usize| {
             let mut sums = SignalSums { size: 4, ..SignalSums::default() };
-            let absent = |i: usize| (t + i + m) % 3 == 0 || (m == 2 && t == 4);
+            let absent = |i: usize| (t + i + m).is_multiple_of(3) || (m == 2 && t == 4);
             for i in (0..4).filter(|&i| !absent(i)) {
                 let x = 2.3 / (1.0 + 0.5 * t as f64 / (1.0 + m as f64)) + 0.03125 * (i as f64 - 1.5);
                 assert!(sums.add(x, (1.0 + m as f64) / 1024.0));
@@ -317,5 +317,3 @@ fn worked_numbers() {
         close("w", *w, if t == 4 { 0.002_278_645_8 } else { 0.001_920_572_9 });
     }
 }
-
-use crate::fairness::meter::TierMeter;
