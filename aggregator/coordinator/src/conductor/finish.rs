@@ -313,6 +313,7 @@ impl Combined {
             regions: vec![],
             refused: vec![],
             notes: Default::default(),
+            fairness: vec![],
         };
         Self { outcome, conflicts: None, lines: vec![], refused: vec![] }
     }
