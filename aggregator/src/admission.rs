@@ -56,7 +56,7 @@ const POLICY: Policy = Policy {
     unproven: 25,    // % of `max_connections`, the second budget
     min_unproven: 256, // connections, the least of it
 };
-// What one address gets leaves as much for another one.
+// One address must leave as much for another one.
 const _: () = assert!(POLICY.unvalidated + POLICY.reserved + 2 * POLICY.one_address <= 100);
 const _: () = assert!(POLICY.one_recent_address < POLICY.reserved);
 /// How long a handshake takes up its share.
@@ -193,7 +193,7 @@ impl State {
         }
     }
 
-    /// Slots in both budgets, or `None` if there are some once the address has answered a Retry.
+    /// Slots in both budgets. `None` if the address gets them only after it has answered a Retry.
     fn find_slots(&self, address: IpAddr, validated: bool) -> Result<Option<Slots>, Refusal> {
         if self.devices >= self.limits.connections {
             return Err(Refusal::Connections);

@@ -2,23 +2,23 @@
 //!
 //! ```text
 //! identity/ca.crt  ca.key        the authority; the key never leaves this directory
-//! identity/server.pem            the server's certificate and key; earlier programs have server.crt and server.key
-//! identity/devices/<device>.crt  who is enrolled; `fairtier gateway revoke` removes the file
+//! identity/server.pem            the server's certificate and key; earlier versions have server.crt and server.key
+//! identity/devices/<device>.crt  enrolled devices; `fairtier gateway revoke` removes the file
 //! identity/serial/<device>.key   the key that a device behind a bridge shares with the gateway, and its grant
-//! identity/lock                  held while any of these change: commands run beside the server
-//! revoked.jsonl                  who was revoked or replaced, and when; not in identity/, so that a backup of it
-//!                                cannot take a revocation back
+//! identity/lock                  held while any of these files changes: commands run beside the server
+//! revoked.jsonl                  revoked and replaced devices; not in identity/, so that a backup of it
+//!                                cannot undo a revocation
 //! <device>.board                 the board identity, from which such a device gets its name and key
 //! <device>.pem                   what the device gets: its certificate, its key, the authority
 //! ```
-//! A device is who its certificate says, and only while that very certificate is in `devices/`: its name says which
-//! file to compare it with, and the content decides. A certificate or key from before the last revocation of its name
-//! is never good again, whatever is in `identity/`.
+//! A device is identified by its certificate, and is enrolled only while `devices/` holds exactly that certificate. The name
+//! selects the file to compare with, and the content decides. A certificate or key issued before the last revocation of its
+//! name stays invalid, whatever `identity/` holds.
 //!
-//! That a file cannot be read is no answer: only one that is not there, or that has another content, says that a device
-//! is not enrolled. Otherwise a disk that fails would turn away a whole fleet for good.
+//! An unreadable file is an error, not a refusal. A device counts as not enrolled only if its file is missing or has another
+//! content. Otherwise a failing disk would turn away a whole fleet for good.
 //!
-//! Everything here is for its owner alone (0700, 0600): other users can neither read it nor hold the lock.
+//! All files are private to their owner (0700, 0600): other users can neither read them nor hold the lock.
 
 use std::{
     fs, io,
@@ -84,33 +84,36 @@ impl Authority {
         let ca_cert = authority_params()?.self_signed(&ca_key)?;
         this.write("ca.key", &ca_key.serialize_pem())?;
         this.make_server_key()?;
-        // Last, because where it is the authority is taken for whole.
+        // Written last: the authority counts as complete once this file exists.
         this.write("ca.crt", &ca_cert.pem())?;
         Ok(this)
     }
 
-    /// Opens what [`Authority::create`] made. What an earlier program has left open to other users is closed.
+    /// Opens what [`Authority::create`] made. Removes access for other users that an earlier version has left.
     pub fn open(dir: &Path) -> Result<Self, CaError> {
         let this = Self::at(dir);
         if !this.path("ca.crt").exists() {
             return Err(CaError::Missing(this.dir));
         }
         if let Err(error) = files::tighten(&this.dir) {
-            warn!("{} is open to other users, and that cannot be changed: {error}", this.dir.display());
+            warn!(
+                "{} is accessible to other users, and its permissions cannot be changed: {error}",
+                this.dir.display()
+            );
         }
         this.journal.check()?;
         Ok(this)
     }
 
-    /// Whose certificate this is, if that device is enrolled with it. Costs a few files, however many devices there are.
+    /// The device that is enrolled with this certificate. Reads a few files, however many devices there are.
     pub fn device_of(&self, certificate: &CertificateDer<'_>) -> Result<Option<DeviceId>, CaError> {
         let name = common_name(certificate).and_then(|name| name.parse().ok());
         let Some(device) = name else { return Ok(None) };
         Ok(self.is_enrolled(&device, certificate)?.then_some(device))
     }
 
-    /// Whether the device is enrolled with this certificate now. The first use of a renewed certificate
-    /// replaces the one before.
+    /// Whether the device is enrolled with this certificate now. The first use of a renewed certificate replaces the one
+    /// before.
     pub fn is_enrolled(&self, device: &DeviceId, certificate: &CertificateDer<'_>) -> Result<bool, CaError> {
         if self.journal.revokes(device, issued(certificate))? {
             return Ok(false);
@@ -120,7 +123,8 @@ impl Authority {
             return Ok(true);
         }
         if !holds(&renewed, certificate)? {
-            // Another connection may have been faster. Should nothing be there at all, the disk is gone, not the device.
+            // Another connection may have replaced it meanwhile. If the whole directory is missing, the disk is gone, not the
+            // device.
             return match holds(&present, certificate)? {
                 true => Ok(true),
                 false => self.check_devices().map(|()| false),
@@ -130,8 +134,8 @@ impl Authority {
         if holds(&present, certificate)? {
             return Ok(true);
         }
-        // Only a device that is enrolled can be renewed: revoking removes both. Should the power fail before this is
-        // durable, both are as they were and it happens again.
+        // Only an enrolled device can be renewed: revoking removes both files. If the power fails before this is durable, both
+        // files are unchanged and the step is repeated.
         let failed = |source| CaError::Io { path: present.clone(), source };
         if !holds(&renewed, certificate)? || !present.try_exists().map_err(failed)? {
             return Ok(false);
@@ -144,14 +148,14 @@ impl Authority {
         self.pem("ca.crt")
     }
 
-    /// Fails where the directory of devices is gone, as with a disk that is not mounted.
+    /// Fails if the directory of devices is missing, as with a disk that is not mounted.
     fn check_devices(&self) -> Result<(), CaError> {
         let path = self.path("devices");
         fs::metadata(&path).map(drop).map_err(|source| CaError::Io { path, source })
     }
 }
 
-/// Whether a file has this certificate. No if there is none or another one; an error if that cannot be told.
+/// Whether a file holds this certificate. False if it is missing or holds another one; an error if it cannot be read.
 fn holds(path: &Path, certificate: &CertificateDer<'_>) -> Result<bool, CaError> {
     match files::read(path, MAX_CREDENTIAL) {
         Ok(text) => Ok(CertificateDer::from_pem_slice(&text).is_ok_and(|held| held == *certificate)),
@@ -160,7 +164,7 @@ fn holds(path: &Path, certificate: &CertificateDer<'_>) -> Result<bool, CaError>
     }
 }
 
-/// The same every time, so that the issuer of a new certificate is the one of all earlier ones.
+/// Always the same, so that new certificates have the same issuer as all earlier ones.
 fn authority_params() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(vec![])?;
     params.distinguished_name = name("FairTier fleet authority");
@@ -171,7 +175,7 @@ fn authority_params() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// Valid from the beginning of time, because a device without a clock battery wakes up there.
+/// Valid from 1970 on, because the clock of a device without a battery starts there.
 fn leaf_params(common_name: &str, usage: ExtendedKeyUsagePurpose) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(vec![])?;
     params.distinguished_name = name(common_name);

@@ -71,7 +71,7 @@ enum Command {
         /// For boards behind a bridge: a key instead of a certificate, as NAME.board for their flash
         #[arg(long)]
         serial: bool,
-        /// Also for names that are enrolled or were revoked: what they had until now is no longer good
+        /// Also enrol names that are enrolled or were revoked; their present credentials become invalid
         #[arg(long)]
         replace: bool,
         #[arg(long, default_value = "table")]
@@ -87,10 +87,10 @@ enum Command {
     Token {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
-        /// Hours for which it is good
+        /// Hours for which it is valid
         #[arg(long, default_value_t = 24)]
         hours: u32,
-        /// Also for a name that is enrolled or was revoked: once the token is used, what it had is no longer good
+        /// Also for a name that is enrolled or was revoked; once the token is used, its present credentials are invalid
         #[arg(long)]
         replace: bool,
         #[arg(long, default_value = "table")]
@@ -99,8 +99,8 @@ enum Command {
         grant: GrantArgs,
         device: DeviceId,
     },
-    /// Make devices strangers: certificates, boards' keys and open tokens of these names are no longer good, open connections
-    /// are closed, and the run does not wait for them any more
+    /// Revoke devices: their certificates, board keys and open tokens become invalid, their connections are closed, and the run
+    /// no longer waits for them
     #[command(after_help = examples::REVOKE)]
     Revoke {
         #[arg(long, default_value = "gateway")]
@@ -110,9 +110,9 @@ enum Command {
         #[arg(required = true)]
         devices: Vec<DeviceId>,
     },
-    /// List members, those whose time is over, and those who were revoked
+    /// List members, expired members and revoked devices
     ///
-    /// `restored` was revoked, and its file is in identity/ again, as after restoring a backup: it stays refused.
+    /// `restored`: revoked, but its file is in identity/ again, as after restoring a backup. It stays refused.
     #[command(after_help = examples::MEMBERS)]
     Members {
         #[arg(long, default_value = "gateway")]
@@ -120,10 +120,10 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
     },
-    /// Give the server a new key and certificate, as after its key was stolen
+    /// Give the server a new key and certificate, for example if its key was stolen
     ///
-    /// A running server shows it within seconds, and connections that are open stay. Devices refuse the earlier certificate from
-    /// the first connection on in which they see the new one; restart the server to have them all come back at once.
+    /// A running server uses it within seconds, and open connections stay open. A device refuses the earlier certificate once
+    /// it has seen the new one. Restart the server to make all devices reconnect at once.
     #[command(after_help = examples::ROTATE)]
     RotateServerKey {
         #[arg(long, default_value = "gateway")]
@@ -131,23 +131,24 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
     },
-    /// Serve the fleet; begins a run, or goes on with the one that is there
+    /// Serve the fleet: begin a run, or continue the one in the directory
     ///
-    /// Ctrl-C or SIGTERM stop it in good order, and no acknowledged update is lost if it is killed. If the disk is full or fails,
-    /// it says so and ends with exit code 1. A store that an older version wrote is migrated first. The log says whom a round waits for if it takes longer than usual.
+    /// Ctrl-C or SIGTERM stop it cleanly, and no acknowledged update is lost if it is killed. If the disk is full or fails, it
+    /// reports the error and exits with code 1. A store of an older version is migrated first. If a round takes longer than
+    /// usual, the log names the devices it waits for.
     #[command(after_help = examples::SERVE)]
     Serve(ServeArgs),
-    /// Serve the fleet with the run that is there already; refuses to begin a new one
+    /// Continue the run in the directory; never begins a new one
     ///
-    /// For service files and after a failure: a wrong --dir then starts no new run. Updates that were acknowledged are not
-    /// asked for again, and devices come back by themselves.
+    /// For service files and after a failure: with a wrong --dir, it fails instead of beginning a new run. Acknowledged updates
+    /// are not requested again, and devices reconnect by themselves.
     #[command(after_help = examples::RESUME)]
     Resume(ServeArgs),
-    /// Show where the run stands, whom it waits for, and the last round tier by tier
+    /// Show the state of the run, the devices it waits for, and the last round tier by tier
     ///
-    /// Says whether a server runs, and who is waited for if a round takes longer than usual. Columns: asked, delivered, late
-    /// (delivered after the deadline), silent (asked, not heard of), refused, held (of what the device said, something counts
-    /// less), and of the losses mean, variance, worst and best tenth. Also while `serve` runs.
+    /// Also works while `serve` runs. Shows whether a server runs and, if a round takes longer than usual, the devices it waits
+    /// for. Columns: asked, delivered, late (delivered after the deadline), silent (asked, no answer), refused, held (limited
+    /// by the guard), and mean, variance, worst and best tenth of the losses.
     #[command(after_help = examples::STATUS)]
     Status {
         #[arg(long, default_value = "gateway")]
@@ -157,21 +158,21 @@ enum Command {
     },
     /// Show all rounds: one line each
     ///
-    /// Reads store/history.jsonl and the files before it, so also while `serve` runs. After a crash the last round may be
-    /// missing until the next start. Lines that are damaged are named and left out.
+    /// Reads store/history.jsonl and the files before it, also while `serve` runs. After a crash the last round may be missing
+    /// until the next start. Damaged lines are reported and left out.
     #[command(after_help = examples::HISTORY)]
     History {
         #[arg(long, default_value = "gateway")]
         dir: PathBuf,
         #[arg(long, default_value = "table")]
         format: history::Format,
-        /// Only the last so many rounds
+        /// Only this many of the last rounds
         #[arg(long, value_name = "ROUNDS")]
         last: Option<usize>,
     },
-    /// Read the whole store through and say what is wrong with it; changes nothing
+    /// Check the whole store and list everything that is damaged; changes nothing
     ///
-    /// Writes to no disk, so also where it is full or read-only. No server may run.
+    /// Writes to no disk, so it also works if the disk is full or read-only. Stop the server first.
     #[command(after_help = examples::VERIFY)]
     Verify {
         #[arg(long, default_value = "gateway")]
@@ -179,7 +180,7 @@ enum Command {
         #[arg(long, default_value = "table")]
         format: Format,
     },
-    /// Go back to the model after an earlier round, if it is kept; `serve` then goes on from there
+    /// Go back to the model after an earlier round, if it is kept; `serve` then continues from there
     #[command(after_help = examples::ROLLBACK)]
     Rollback {
         #[arg(long, default_value = "gateway")]
@@ -222,7 +223,7 @@ impl Round {
 #[derive(clap::Args, Debug)]
 #[command(after_help = examples::CODES)]
 pub struct Codes {
-    /// Codes to explain with what to do about them, as in E33; without any, the whole table
+    /// Codes to explain, as in E33; without any, the whole table
     #[arg(value_name = "CODE", value_parser = remedies::parse)]
     codes: Vec<Code>,
     #[arg(long, default_value = "table")]

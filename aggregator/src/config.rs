@@ -73,10 +73,10 @@ pub struct ModelConfig {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Start {
-    /// Those that the seed draws, or that the file brings.
+    /// Those drawn from the seed, or stored in the file.
     #[default]
     Model,
-    /// Nobody is told apart, so nobody is ahead. For models of one layer; others would not learn.
+    /// All zero, so that the first predictions are the same for every device. For models of one layer; others would not learn.
     Zero,
 }
 
@@ -125,7 +125,7 @@ pub struct TrainingConfig {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LossBefore {
-    /// Of the received model on all training samples, in a pass of its own.
+    /// Of the received model on all training samples, in a separate pass.
     #[default]
     Received,
     /// Mean over the first epoch while it is trained: cheaper, lower, and noisier.
@@ -263,7 +263,7 @@ impl Config {
         let text = files::read_text(path, MAX_CONFIG)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let mut config = Self::parse(&text)?;
-        // A model file stands relative to the configuration that names it.
+        // The path of a model file is relative to the configuration that names it.
         let beside = path.parent().map(|dir| dir.join(&config.model.source));
         if let Some(file) = beside.filter(|file| file.is_file()) {
             config.model.source = file.to_string_lossy().into_owned();
@@ -280,7 +280,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether the way devices train and updates are combined is one the strategy can work with.
+    /// Checks that the strategy supports the optimizer and the guard's `bonus`.
     pub fn suits(&self, method: &Method) -> Result<(), ConfigError> {
         let (strategy, needs, guard) = (method.name(), method.needs(), &self.guard);
         if self.training.optimizer == OptimizerName::Adam && needs.sgd {
@@ -301,7 +301,7 @@ impl Config {
         Ok(())
     }
 
-    /// What a device's Plan must have room for.
+    /// What the Plan of a device must have room for.
     pub fn plan_options(&self, needs: Needs) -> PlanOptions {
         let optimizer = self.training.optimizer();
         let moments = optimizer.moments() as u8;
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn agreement_is_refused_where_nothing_is_averaged() {
+    fn agreement_is_refused_for_strategies_that_do_not_average() {
         let suits = |bonus: &str, strategy: &str| {
             let config = Config::parse(&format!("[guard]\nbonus = \"{bonus}\"")).unwrap();
             config.suits(&strategies::Registry::standard().method(strategy, serde_json::Value::Null).unwrap())

@@ -1,8 +1,8 @@
-//! Where connections, the worker and the clock meet around the Coordinator.
+//! Connects the sockets, the worker and the clock with the Coordinator.
 //!
-//! Readers call in with what arrived, the worker with what is durable, the timer when it is time.
-//! The caller also hands on what follows: actions to the worker, wakes to the writers. The lock
-//! is held for the Coordinator's own work only, never for a socket or a disk.
+//! Readers call it with frames that arrived, the worker with updates that are durable, the timer when it is time. The caller
+//! also passes on the results: actions to the worker, wakes to the writers. The lock is held only while the Coordinator works,
+//! never for a socket or a disk.
 
 use std::{
     collections::HashMap,
@@ -23,12 +23,12 @@ use coordinator::{Action, Coordinator, Waiting, fleet::ConnId};
 
 /// Timers may be late by this much.
 const TIMER_GRAIN_MS: u64 = 20;
-/// Buffers that are kept for later: as many as updates arrive at a time.
+/// Buffers that are kept for later: about as many as updates that arrive at once.
 const MAX_BUFFERS: usize = 32;
 
-/// What the worker is told.
+/// A message to the worker.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
+#[expect(clippy::large_enum_variant, reason = "matched at once, never stored in large numbers")]
 pub enum Job {
     Execute(Action),
     Stop,
@@ -38,7 +38,7 @@ pub enum Job {
 pub struct Driver {
     coordinator: Mutex<Coordinator>,
     signals: Mutex<HashMap<ConnId, Arc<ConnectionSignals>>>,
-    /// For frames that arrive, while nobody uses them.
+    /// Unused buffers for frames that arrive.
     buffers: Mutex<Vec<Vec<u8>>>,
     worker: Mutex<mpsc::Sender<Job>>,
     timer: Notify,
@@ -65,7 +65,7 @@ impl ConnectionSignals {
         self.displaced.notified().await;
     }
 
-    /// Nothing more will be said; close once everything is sent.
+    /// No more messages follow; close once everything is sent.
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
@@ -85,7 +85,7 @@ impl Driver {
         }
     }
 
-    /// Calls the Coordinator and hands on what follows.
+    /// Calls the Coordinator and passes on the results.
     pub fn with<R>(&self, call: impl FnOnce(&mut Coordinator, Instant) -> R) -> R {
         let now = self.now();
         let mut coordinator = lock(&self.coordinator);
@@ -94,7 +94,7 @@ impl Driver {
             match action {
                 Action::Disconnect(conn) => self.hang_up(conn),
                 Action::Displace(conn) => self.displace(conn),
-                // A worker that is gone has said why; the server is on its way down.
+                // A worker that is gone has reported why; the server is shutting down.
                 action => _ = lock(&self.worker).send(Job::Execute(action)),
             }
         }
@@ -115,7 +115,7 @@ impl Driver {
         lock(&self.coordinator).waiting(self.now())
     }
 
-    /// Devices that the run knows.
+    /// Devices that are registered in the run.
     pub fn members(&self) -> Vec<DeviceId> {
         lock(&self.coordinator).fleet().devices().map(|device| device.record.device.clone()).collect()
     }
@@ -141,7 +141,7 @@ impl Driver {
         lock(&self.signals).len()
     }
 
-    /// Room for what arrives on one stream.
+    /// A buffer for the bytes of one stream.
     pub fn lend_buffer(&self) -> Vec<u8> {
         lock(&self.buffers).pop().unwrap_or_default()
     }
@@ -167,13 +167,13 @@ impl Driver {
     pub async fn keep_time(&self) {
         loop {
             let deadline = lock(&self.coordinator).poll_timeout();
-            // A gateway on which something always happens has timers, too.
+            // Checked here, so that timers also run on a busy gateway.
             if deadline.is_some_and(|deadline| deadline <= self.now()) {
                 self.with(Coordinator::handle_timeout);
             }
             let wait = deadline.map(|deadline| (deadline - self.now()).as_millis().max(1));
             tokio::select! {
-                // Looking for the next deadline means looking at every connection, so not after every frame.
+                // Finding the next deadline visits every connection, so it is not done after every frame.
                 () = self.timer.notified() => sleep(Some(TIMER_GRAIN_MS)).await,
                 () = sleep(wait) => self.with(Coordinator::handle_timeout),
             }
@@ -186,7 +186,7 @@ impl Driver {
 
     /// Resolves once the run is over.
     pub async fn finished(&self) {
-        // The sender lives in `self`, so waiting can only end well.
+        // The sender lives in `self`, so this wait cannot fail.
         let _ = self.finished.subscribe().wait_for(|done| *done).await;
     }
 

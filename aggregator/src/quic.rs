@@ -1,9 +1,8 @@
 //! The QUIC server: one task group per connection, mutual TLS, frames in and out.
 //!
-//! The device opens one bidirectional stream for control frames. Each side opens a unidirectional
-//! stream per transfer for its chunks. Every frame has its length before it. On a further bidirectional stream it may
-//! ask for a new certificate. A bridge, which speaks another ALPN, opens a bidirectional stream per serial device
-//! instead.
+//! The device opens one bidirectional stream for control frames. Each side opens a unidirectional stream per transfer for its
+//! chunks. Every frame is preceded by its length. On a second bidirectional stream the device may ask for a new certificate. A
+//! bridge, which speaks another ALPN, opens a bidirectional stream per serial device instead.
 
 use std::{
     sync::Arc,
@@ -41,10 +40,10 @@ use identify::{AuthenticatedDevice, identify};
 pub use windows::set_windows;
 use writer::Writer;
 
-/// How often the log is offered new refusals.
+/// Time between two checks for refusals to log.
 const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long peers are waited for.
+/// Timeouts for peers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Timeouts {
     /// Until a peer has proved who it is.
@@ -84,7 +83,7 @@ pub struct Context {
     pub authority: Arc<Authority>,
     pub admission: Admission,
     pub devices: DeviceConnections<Peer>,
-    /// Places for models on their way to devices.
+    /// Places for models that are being sent.
     pub downloads: Semaphore,
     pub timeouts: Timeouts,
 }
@@ -102,11 +101,11 @@ pub async fn accept(endpoint: Endpoint, context: Context) {
         let mut permit = match context.admission.decide(peer.ip(), validated, Instant::now()) {
             Decision::Accept(permit) => permit,
             Decision::Retry if incoming.may_retry() => {
-                // It may: that was just asked.
+                // Cannot fail: `may_retry` is true.
                 let _ = incoming.retry();
                 continue;
             }
-            // It cannot be asked again.
+            // The address has answered a Retry already.
             Decision::Retry => {
                 incoming.refuse();
                 continue;
@@ -127,9 +126,10 @@ pub async fn accept(endpoint: Endpoint, context: Context) {
                         .admission
                         .count_refusal(Refusal::Handshake, &format_args!("{peer}: {}", printable(&error)));
                 }
-                Err(_) => context
-                    .admission
-                    .count_refusal(Refusal::Handshake, &format_args!("{peer}: nothing for {limit:?}")),
+                Err(_) => context.admission.count_refusal(
+                    Refusal::Handshake,
+                    &format_args!("{peer}: no handshake within {limit:?}"),
+                ),
             }
             drop(permit);
         });
@@ -176,7 +176,7 @@ async fn serve(connection: Connection, context: &Arc<Context>, permit: &mut Perm
     devices.remove(&key);
     driver.disconnect(conn);
     match end {
-        // The reason is said once for each device, with its figures.
+        // The reason is logged once for each device, with its figures.
         Err(SessionEnd::Refused(code)) => {
             debug!(%device, %peer, "dropped: {code}");
             close(&connection, code);
@@ -186,7 +186,7 @@ async fn serve(connection: Connection, context: &Arc<Context>, permit: &mut Perm
             close(&connection, Code::Displaced);
         }
         Err(SessionEnd::Link(reason)) => {
-            // The connection knows better than a stream why it ended.
+            // The connection states the reason more precisely than a stream.
             let reason = connection.close_reason().map_or(reason, |why| printable(&why));
             debug!(%device, "connection ended: {reason}");
         }
@@ -194,7 +194,7 @@ async fn serve(connection: Connection, context: &Arc<Context>, permit: &mut Perm
     }
 }
 
-/// Why a conversation is over.
+/// Why a session has ended.
 enum SessionEnd {
     Refused(Code),
     /// The device has joined on another connection.
@@ -203,7 +203,7 @@ enum SessionEnd {
 }
 
 impl<E: std::error::Error> From<E> for SessionEnd {
-    /// The peer may have chosen what it says.
+    /// The peer may have chosen the text, so it is made printable.
     fn from(error: E) -> Self {
         Self::Link(printable(&error))
     }
@@ -216,7 +216,7 @@ async fn serve_device(
     signals: &ConnectionSignals,
     device: &DeviceId,
 ) -> Result<(), SessionEnd> {
-    // A connection on which nothing is said is closed.
+    // A connection without a message is closed.
     let first = tokio::time::timeout(context.timeouts.hello, connection.accept_bi()).await?;
     let (send, receive) = first?;
     info!(%device, "joined");
@@ -229,7 +229,7 @@ async fn serve_device(
     }
 }
 
-/// What the peers have agreed to speak.
+/// The protocol that the peers have agreed on.
 fn protocol(connection: &Connection) -> Option<Vec<u8>> {
     let data = connection.handshake_data()?.downcast::<quinn::crypto::rustls::HandshakeData>().ok()?;
     data.protocol

@@ -1,6 +1,6 @@
 //! A run, opened from its configuration and its store: the Coordinator and the worker that belong together.
 //!
-//! The server puts QUIC and a clock around them; a simulation drives them directly.
+//! The server adds QUIC and a clock; a simulation drives them directly.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -33,7 +33,7 @@ pub struct Run {
     pub worker: RoundWorker,
 }
 
-/// What a run is made of, before anything is written.
+/// The parts of a run, before anything is written.
 #[derive(Debug)]
 pub struct PreparedRun {
     pub method: Method,
@@ -44,18 +44,18 @@ pub struct PreparedRun {
 }
 
 /// What a run is opened with, besides its configuration.
-#[expect(missing_debug_implementations, reason = "taken apart at once")]
+#[expect(missing_debug_implementations, reason = "destructured at once")]
 pub struct RunEnvironment {
     pub store: Box<dyn Store>,
     pub limits: LinkLimits,
-    /// Where files for people go.
+    /// Where files for users go.
     pub dir: Option<PathBuf>,
     pub observer: Option<Observer>,
     pub now: Instant,
 }
 
 impl Run {
-    /// Starts a run, or goes on with the one in the store.
+    /// Starts a run, or continues the one in the store.
     pub fn open(registry: &Registry, config: &Config, environment: RunEnvironment) -> Result<Self, RunError> {
         let RunEnvironment { mut store, limits, dir, observer, now } = environment;
         let PreparedRun { mut method, model, initial, probe } = Self::prepare(registry, config)?;
@@ -108,7 +108,7 @@ impl Run {
         Ok(Self { coordinator, worker })
     }
 
-    /// Everything that a configuration can be wrong in, before anything is written.
+    /// Checks the whole configuration before anything is written.
     pub fn prepare(registry: &Registry, config: &Config) -> Result<PreparedRun, RunError> {
         let mut method = open_method(registry, config)?;
         let needs = method.needs();
@@ -138,9 +138,9 @@ mod tests {
         Run::open(&Registry::standard(), config, around).unwrap().worker
     }
 
-    /// One of three is not in the first round, and counts all the same.
+    /// A device that is not in the first round counts as well.
     #[test]
-    fn a_strategy_that_starts_from_the_fleet_is_shown_it_again_after_a_crash() {
+    fn a_strategy_is_shown_the_fleet_again_after_a_crash() {
         let config = Config::parse("strategy = { name = \"fedfb\" }").unwrap();
         let mut worker = open(&config, Box::new(MemoryStore::new()));
         let tier = Tier::new(0).unwrap();

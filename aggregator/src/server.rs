@@ -5,16 +5,16 @@
 //! DIR/identity/          authority and enrolled devices
 //! DIR/store/             what survives kill -9; the files history*.jsonl in it have the reports of all rounds
 //! DIR/model.onnx         the global model after the last committed round
-//! DIR/status.json        the last round in numbers, and whom the run waits for
+//! DIR/status.json        the last round in numbers, and the devices that the run waits for
 //! DIR/rounds/            recorded rounds, with `record = true`
-//! DIR/revoked.jsonl      who was revoked or replaced, and when
+//! DIR/revoked.jsonl      revoked and replaced devices, with the time
 //! DIR/serving.lock       held while the server runs
 //! ```
-//! `identity/`, `store/`, `rounds/`, `revoked.jsonl` and `serving.lock` are for their owner alone: keys, updates that give back
-//! samples, and locks that others could hold. `model.onnx` and `status.json` are for the owner's group, too (0640), so that a
-//! monitor or a program that uses the model needs no more than that. They are not for all users: the one names devices and
-//! their losses, and two models after another differ by the sum of a round's updates, in a fleet of one by the update itself.
-//! `fairtier.toml` holds nothing secret and is as `init` or its owner made it (0644).
+//! `identity/`, `store/`, `rounds/`, `revoked.jsonl` and `serving.lock` are private to their owner. They hold keys, locks, and
+//! updates that reveal samples. `model.onnx` and `status.json` are also readable by the owner's group (0640), for a monitor or
+//! a program that uses the model. Other users cannot read them. The status names devices and their losses. Two successive
+//! models differ by the sum of a round's updates, in a fleet of one by the update itself. `fairtier.toml` holds nothing secret
+//! and keeps the permissions that `init` or its owner gave it (0644).
 
 use std::{
     net::SocketAddr,
@@ -60,7 +60,7 @@ pub enum ServerError {
     WorkerDied,
 }
 
-/// What ends a worker ends its run.
+/// An error that ends the worker ends the run.
 impl From<WorkerError> for ServerError {
     fn from(error: WorkerError) -> Self {
         Self::Run(error.into())
@@ -82,14 +82,14 @@ pub struct Server {
     worker: thread::JoinHandle<Result<(), WorkerError>>,
     gone: watch::Sender<bool>,
     tasks: tokio::task::JoinSet<()>,
-    /// The run was over when it started.
+    /// The run was over when the server was started.
     was_over: bool,
-    /// While this is held, a server runs.
+    /// Held while the server runs.
     _serving: std::fs::File,
 }
 
 impl Server {
-    /// Starts, or goes on with the run in `dir`. Needs a tokio runtime around it.
+    /// Starts or continues the run in `dir`. Needs a tokio runtime around it.
     pub fn start(
         registry: &Registry,
         config: &Config,
@@ -102,19 +102,22 @@ impl Server {
         if !config.guard.obsolete.is_empty() {
             let keys = config.guard.obsolete.join(", ");
             warn!(
-                "[guard] {keys}: of an older version, without effect; `fairtier gateway init` writes the keys of this one"
+                "[guard] {keys}: keys of an older version have no effect; `fairtier gateway init` writes the current ones"
             );
         }
         let store = Box::new(DiskStore::open(&dir.join("store"), options)?);
         let (limits, now) = (LinkLimits::QUIC, Instant::ZERO);
         let rounds = dir.join("rounds");
         if let Err(error) = rounds.is_dir().then(|| files::tighten(&rounds)).transpose() {
-            warn!("{} is open to other users, and that cannot be changed: {error}", rounds.display());
+            warn!(
+                "{} is accessible to other users, and its permissions cannot be changed: {error}",
+                rounds.display()
+            );
         }
         let environment = RunEnvironment { store, limits, dir: Some(dir.to_owned()), observer, now };
         let Run { mut coordinator, worker } = Run::open(registry, config, environment)?;
         coordinator.detect_silence(now);
-        // After a rollback the file is that of another round.
+        // After a rollback the file holds the model of another round.
         worker.write_model()?;
         let locked = |source| ServerError::Lock { path: dir.to_owned(), source };
         let serving = status::mark_serving(dir).map_err(locked)?;
@@ -175,7 +178,7 @@ impl Server {
         &self.driver
     }
 
-    /// Resolves when the run is over or can not go on.
+    /// Resolves when the run is over or cannot go on.
     pub async fn finished(&self) -> RunEnd {
         tokio::select! {
             biased;
@@ -184,10 +187,10 @@ impl Server {
         }
     }
 
-    /// Resolves when the worker is gone without being told to stop; also after the end of the run, when it still exports
+    /// Resolves when the worker has ended without being told to stop. Also after the end of the run, when it still exports
     /// models.
     pub async fn failed(&self) {
-        // The sender lives in `self`, so waiting can only end well.
+        // The sender lives in `self`, so this wait cannot fail.
         let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
 
@@ -214,7 +217,7 @@ impl Server {
     }
 }
 
-/// Says where the run stands, which the last server may not have lived to write. True if the run is over.
+/// Writes the state of the run, which a killed server may not have written. True if the run is over.
 fn write_first_status(worker: &RoundWorker, dir: &Path) -> Result<bool, ServerError> {
     let last = status::last(dir)
         .filter(|last| last["committed"].as_u64() == Some(worker.conductor.run.committed.into()));
@@ -222,7 +225,7 @@ fn write_first_status(worker: &RoundWorker, dir: &Path) -> Result<bool, ServerEr
     let over = scored && worker.conductor.run.committed >= worker.conductor.run.settings.rounds;
     let last_round = match last {
         Some(last) => last["last_round"].clone(),
-        // Killed before it was written.
+        // The server was killed before it was written.
         None => {
             let report = worker.store.report(worker.conductor.run.committed)?;
             report.and_then(|report| serde_json::from_str(&report).ok()).unwrap_or(Value::Null)
@@ -236,11 +239,11 @@ fn write_first_status(worker: &RoundWorker, dir: &Path) -> Result<bool, ServerEr
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum RunEnd {
     Over,
-    /// It can not go on; [`Server::stop`] says why.
+    /// It cannot go on; [`Server::stop`] says why.
     Failed,
 }
 
-/// Says that the worker is gone, also if it has panicked.
+/// Reports that the worker is gone, even if it has panicked.
 struct GoneOnDrop(watch::Sender<bool>);
 
 impl Drop for GoneOnDrop {

@@ -1,8 +1,8 @@
-//! `status.json`: what people and scripts see of a run, also while the server runs.
+//! `status.json`: the state of a run for users and scripts, also while the server runs.
 //!
-//! It has two parts with one writer each: the worker knows the run and its last round, the server knows whom the run waits for
-//! now. The file is replaced whole whenever one of them changes, so that it is never half of anything. Whether a server runs
-//! is not written down, because a server that is killed could not take it back: [`is_serving`] looks at a lock.
+//! It has two parts with one writer each. The worker writes the run and its last round, the server writes the devices that the
+//! run waits for. The file is replaced as a whole, so a reader never sees half of it. Whether a server runs is not in the file,
+//! because a killed server could not correct it: [`is_serving`] checks a lock.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -18,12 +18,12 @@ use common::files::{self, AtomicFile, Secrecy};
 use serde_json::{Map, Value};
 
 pub const FILE: &str = "status.json";
-/// Held by a server as long as it lives, in whatever way that ends.
+/// Held by a server until its process ends, however it ends.
 const LOCK: &str = "serving.lock";
-/// How often, and how far apart, a lock is tried that another command may be looking at.
+/// How often, and how far apart, a lock is tried that another command may be checking.
 const TRIES: usize = 3;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
-/// How often a server tries it before it gives up.
+/// How often a server tries the lock before it gives up.
 const HOLD_TRIES: usize = 500;
 
 /// The file of one directory.
@@ -35,7 +35,7 @@ pub struct StatusFile {
 
 #[derive(Debug, Default)]
 struct Parts {
-    /// As text, because it is long where there are many devices.
+    /// As text, because it is long with many devices.
     run: String,
     waiting: Value,
 }
@@ -70,21 +70,20 @@ impl StatusFile {
     }
 }
 
-/// What the last server of a directory has written; none if there is nothing that can be read.
+/// What the last server of a directory has written; `None` if it cannot be read.
 pub fn last(dir: &Path) -> Option<Value> {
     serde_json::from_str(&fs::read_to_string(dir.join(FILE)).ok()?).ok()
 }
 
-/// Says that a server runs in this directory, until it is dropped. The server has the store open already, so that no other
-/// one runs here.
+/// Marks a directory as served until the file is dropped. The server already has the store open, so no other one runs here.
 pub fn mark_serving(dir: &Path) -> io::Result<File> {
     let path = dir.join(LOCK);
-    // Other users could have opened that of an earlier program, and could hold it: a new one they cannot.
+    // Other users may have the file of an earlier version open, and could hold the lock. They cannot open a new file.
     if fs::metadata(&path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0) {
         fs::remove_file(&path)?;
     }
     let file = files::private().create(true).append(true).open(&path)?;
-    // Shared, so that it waits for nothing but a command that looks at this moment.
+    // A shared lock, which waits only for a command that checks at this moment.
     for _ in 0..HOLD_TRIES {
         match file.try_lock_shared() {
             Ok(()) => return Ok(file),
@@ -114,7 +113,7 @@ pub fn is_serving(dir: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A reader sees the old file or the new one, never half of one. It is for the owner and the owner's group.
+/// A reader sees the old file or the new one, never half of one. The owner and the owner's group can read it.
 pub fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     AtomicFile::create(&dir.join(name), Secrecy::Group)?.commit_unsynced(bytes)
 }
@@ -126,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_parts_are_in_the_file_whichever_changes() {
+    fn a_change_of_one_part_keeps_the_other() {
         let dir = tempfile::tempdir().unwrap();
         let file = StatusFile::new(dir.path());
         file.write_waiting(json!({ "round": 1 })).unwrap();
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_seen_as_long_as_it_lives_and_looking_leaves_nothing() {
+    fn a_server_is_detected_while_it_runs_and_checking_leaves_no_trace() {
         let dir = tempfile::tempdir().unwrap();
         assert!(!is_serving(dir.path()).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -155,7 +154,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(LOCK);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        // Of an earlier program: readable by all, so that all could hold it.
+        // A file of an earlier version is readable by all users, so any of them could hold the lock.
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let other = File::open(&path).unwrap();

@@ -1,13 +1,13 @@
 //! What must survive `kill -9`: the run, its devices, the open round with its updates, the model.
 //!
-//! A [`Store`] is told facts in the order they happen and gives them back after a restart. When a method
-//! returns, what it was told is durable.
+//! A [`Store`] records facts in the order they happen and returns them after a restart. When a method returns, its facts are
+//! durable; only updates wait for [`Store::settle`].
 //!
 //! ```text
 //! load / begin_run -> [ open_round -> append .. -> updates, read .. -> commit_round ] .. -> history
 //!                       (open_round .. append once for every exchange of the round)
 //! ```
-//! [`DiskStore`] keeps everything in one directory; [`MemoryStore`] is for simulations and forgets.
+//! [`DiskStore`] keeps everything in one directory; [`MemoryStore`] is for simulations and keeps nothing on disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,10 +43,10 @@ pub use verify::{RolledBack, VerifyReport};
 
 /// The state of one run.
 pub trait Store: Send {
-    /// Starts a run with round 1 to come. Refused if the store already holds one.
+    /// Starts a run whose next round is 1. Fails if the store already holds a run.
     fn begin_run(&mut self, run: &RunRecord, parameters: &[f32]) -> Result<(), StoreError>;
 
-    /// What a run left behind; `None` if no run has begun. Refused if `model` is another one.
+    /// The stored run; `None` if no run has begun. Fails if `model` is not the model of the run.
     fn load(&mut self, model: &ModelFingerprint) -> Result<Option<SavedRun>, StoreError>;
 
     /// Adds or replaces a device.
@@ -55,11 +55,11 @@ pub trait Store: Send {
     /// Opens the next round, or the next exchange of the open one; its updates stay.
     fn open_round(&mut self, round: &RoundRecord) -> Result<(), StoreError>;
 
-    /// Takes an update of the open round. It counts, and is durable, after the next [`Store::settle`]. Says whether it
-    /// is new: the first update of a device in an exchange stays, so a repeated one does no harm.
+    /// Takes an update of the open round. It counts, and is durable, after the next [`Store::settle`]. Returns whether it is
+    /// new: the first update of a device in an exchange stays, a repeated one is ignored.
     fn put(&mut self, update: &UpdateRecord<'_>) -> Result<PutOutcome, StoreError>;
 
-    /// Makes everything durable that was put since, in one commit. On an error none of it counts.
+    /// Makes all updates durable that were put since the last call, in one commit. On an error none of them counts.
     fn settle(&mut self) -> Result<(), StoreError>;
 
     /// The updates of an exchange, in DeviceId order.
@@ -69,7 +69,7 @@ pub trait Store: Send {
     /// DeviceId order.
     fn past(&self, before: u32) -> Result<Vec<Entry>, StoreError>;
 
-    /// Reads the payload of an update into room of its length; fails unless it is what was put.
+    /// Reads the payload of an update into a buffer of its length; fails if it does not match its checksum.
     fn read_into(&mut self, entry: &Entry, payload: &mut [u8]) -> Result<(), StoreError>;
 
     /// The same, replacing `payload`.
@@ -78,8 +78,8 @@ pub trait Store: Send {
         self.read_into(entry, payload)
     }
 
-    /// Reads these bytes of the payload alone, replacing `payload`. What lies beyond its end is left
-    /// out. They are not checked: read the whole update once before.
+    /// Reads only these bytes of the payload, replacing `payload`. Bytes beyond its end are left out. They are not checked:
+    /// read the whole update once before.
     fn read_part(
         &mut self,
         entry: &Entry,
@@ -87,20 +87,20 @@ pub trait Store: Send {
         payload: &mut Vec<u8>,
     ) -> Result<(), StoreError>;
 
-    /// Closes the open round with its result, all or nothing.
+    /// Closes the open round with its result, as a whole or not at all.
     fn commit_round(&mut self, commit: &Commit<'_>) -> Result<(), StoreError>;
 
     /// The model after a round (0: the initial one), if it is still kept.
     fn parameters(&self, round: u32) -> Result<Option<Vec<f32>>, StoreError>;
 
-    /// The report of a closed round, if it is at hand; that of the last one is.
+    /// The report of a closed round, if the store still has it; it has the last one.
     fn report(&self, round: u32) -> Result<Option<String>, StoreError>;
 
-    /// Report of every closed round, ascending; all of them in memory. [`ReportReader`] reads one after another.
+    /// The reports of all closed rounds, ascending, in memory. [`ReportReader`] reads one after another.
     fn history(&self) -> Result<Vec<(u32, String)>, StoreError>;
 }
 
-/// What tells one model under its tiers from another.
+/// What identifies a model and its tiers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ModelFingerprint {
     /// Checksum of the model's structure.
@@ -115,11 +115,11 @@ pub struct ModelFingerprint {
 pub struct RunRecord {
     pub run: RunId,
     pub model: ModelFingerprint,
-    /// The configuration as it was, for people and for checks on restart.
+    /// The configuration at the start of the run, for users and for checks on restart.
     pub config: String,
 }
 
-/// An update on its way into the store.
+/// An update to be stored.
 #[derive(Clone, PartialEq, Debug)]
 pub struct UpdateRecord<'a> {
     pub header: UpdateHeader,
@@ -146,7 +146,7 @@ impl Entry {
     }
 }
 
-/// What became of an update that was put.
+/// The result of [`Store::put`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PutOutcome {
     New,
@@ -162,17 +162,17 @@ pub struct Commit<'a> {
     pub strategy_state: &'a [u8],
     /// JSON.
     pub report: &'a str,
-    /// Of how many devices the last update is kept beyond the round, the latest first.
+    /// Number of devices whose last update is kept after the round, the latest first.
     pub history: usize,
 }
 
-/// What a run left behind.
+/// The stored state of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SavedRun {
     pub run: RunRecord,
     /// The round that is open, or the one to open next.
     pub next_round: u32,
-    /// The last one that was used in tickets.
+    /// The last attempt that was used in tickets.
     pub attempt: u16,
     /// The model before that round.
     pub parameters: Vec<f32>,
@@ -190,7 +190,7 @@ pub struct OpenRound {
     pub updates: Vec<Entry>,
 }
 
-/// What tells an update from all others of a run.
+/// What identifies an update in a run.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct UpdateName {
     ticket: Ticket,
@@ -203,7 +203,7 @@ impl UpdateName {
     }
 }
 
-/// Those whose updates stay after a commit: the latest of each device, of at most `history` devices.
+/// The updates that stay after a commit: the latest of each device, of at most `history` devices.
 fn kept(entries: &[Entry], history: usize) -> BTreeSet<UpdateName> {
     let mut last = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.header.kind == Kind::Train) {
@@ -218,7 +218,7 @@ fn kept(entries: &[Entry], history: usize) -> BTreeSet<UpdateName> {
 }
 
 impl UpdateRecord<'_> {
-    /// An update may only go into the open round of the run.
+    /// Checks that an update belongs to the open round of the run.
     fn check(&self, run: RunId, open: Option<u32>) -> Result<(), StoreError> {
         let ticket = self.header.ticket;
         if ticket.run != run || open != Some(ticket.round) {
@@ -236,7 +236,7 @@ impl ModelFingerprint {
         }
     }
 
-    /// Refuses another model than the one a run began with.
+    /// Fails if a model is not the one the run began with.
     fn expect(&self, given: &Self) -> Result<(), StoreError> {
         if self == given {
             Ok(())
@@ -247,7 +247,7 @@ impl ModelFingerprint {
 }
 
 impl StoreError {
-    /// What a peer is told.
+    /// The code that a peer is sent.
     pub fn code(&self) -> Code {
         match self {
             Self::Damaged { .. } => Code::StoreDamaged,

@@ -42,13 +42,13 @@ use files::RoundFiles;
 pub use probe::{ProbeError, ProbeSamples};
 pub use updates::UpdateOutcome;
 
-/// Updates that wait for one another's disk writes: at most this many, for at most this long.
+/// Updates that are made durable together: at most this many, for at most this long.
 const GROUP: usize = 32;
 const GROUP_WAIT: Duration = Duration::from_millis(5);
-/// Files for people are not written more often than this, however short rounds are; the last ones always are.
+/// Files for users are not written more often than this, however short rounds are; the last ones always are.
 const FILES_EVERY: Duration = Duration::from_millis(250);
 
-/// What the Coordinator must be told once an action is carried out; see [`RoundWorker::tell`].
+/// The result of an action, for the Coordinator; see [`RoundWorker::tell`].
 #[derive(Debug)]
 pub enum Reply {
     Opened(Announcement),
@@ -61,7 +61,7 @@ pub enum Reply {
         round: u32,
         file: Vec<u8>,
     },
-    /// The run is over: this is for the driver.
+    /// The run is over; for the driver.
     Finished,
 }
 
@@ -71,23 +71,23 @@ pub type Observer = Box<dyn FnMut(&RoundReport) + Send>;
 pub struct RoundWorker {
     pub store: Box<dyn Store>,
     pub conductor: Conductor,
-    /// The open round, if the store does not know of it or of its present exchange.
+    /// The open round, if the store does not have it or its present exchange yet.
     unrecorded: Option<RoundRecord>,
-    /// The round before, if the store does not know its result.
+    /// The round before, if the store does not have its result yet.
     pending: Option<PendingCommit>,
     round_files: RoundFiles,
     /// Where `status.json` and `model.onnx` go.
     dir: Option<PathBuf>,
-    /// Others write to it, too.
+    /// Also written by the server.
     pub status_file: Option<Arc<StatusFile>>,
-    /// What `status.json` has to say of the run and does not say yet.
+    /// The state of the run that `status.json` does not have yet.
     status: Option<Map<String, Value>>,
     /// When the files were written last.
     written: Option<Instant>,
     observer: Option<Observer>,
 }
 
-/// What the store has to know of a round that is combined.
+/// A combined round that the store does not have yet.
 #[derive(Clone, Debug)]
 struct PendingCommit {
     report: RoundReport,
@@ -131,7 +131,7 @@ impl RoundWorker {
         Ok(reopened.announcement)
     }
 
-    /// The store knows everything that devices have been told.
+    /// The store has everything that devices have been told.
     pub fn is_settled(&self) -> bool {
         self.pending.is_none() && self.unrecorded.is_none()
     }
@@ -157,7 +157,7 @@ impl RoundWorker {
                     if let Some(reply) = self.begin(action)? {
                         self.pass_on(reply, driver);
                     }
-                    // What has just been told may be answered with the opening of the next round, which devices wait for.
+                    // The reply may cause the next round to open, which devices wait for.
                     next = jobs.try_recv().ok();
                     if next.is_none() {
                         self.record()?;
@@ -169,7 +169,7 @@ impl RoundWorker {
         self.write_files()
     }
 
-    /// The next job. Files for people are written while there is none, so that devices wait for no file.
+    /// The next job. Files for users are written while there is none, so that they delay no device.
     fn await_job(&mut self, jobs: &Receiver<Job>) -> Result<Option<Job>, WorkerError> {
         let pause = self.written.map_or(Duration::ZERO, |at| FILES_EVERY.saturating_sub(at.elapsed()));
         if self.status.is_some() {
@@ -211,10 +211,10 @@ impl RoundWorker {
         Ok(reply)
     }
 
-    /// Writes down what is due: the commit of a round, then the exchange that was opened last.
+    /// Stores what is due: the commit of a round, then the exchange that was opened last.
     ///
-    /// Devices may have been told of both by then, but nothing of theirs is stored before. After a crash in between, the
-    /// same model follows from the updates that are there, and the same exchange is formed again.
+    /// Devices may have been told of both by then, but none of their updates is stored before. After a crash in between, the
+    /// same model follows from the stored updates, and the same exchange is formed again.
     pub fn record(&mut self) -> Result<(), WorkerError> {
         self.commit()?;
         if let Some(open) = &self.unrecorded {
@@ -224,7 +224,7 @@ impl RoundWorker {
         Ok(())
     }
 
-    /// Makes the result of the last round durable, and then known.
+    /// Makes the result of the last round durable, then publishes it.
     fn commit(&mut self) -> Result<(), WorkerError> {
         let Some(PendingCommit { report, state }) = self.pending.take() else { return Ok(()) };
         self.store.commit_round(&Commit {
@@ -238,7 +238,7 @@ impl RoundWorker {
         Ok(())
     }
 
-    /// Does what the conductor says.
+    /// Carries out the conductor's decision.
     fn follow(&mut self, next: Next) -> Result<Reply, WorkerError> {
         match next {
             Next::Ask { announcement, record, durable_first } => {
@@ -265,7 +265,7 @@ impl RoundWorker {
 
     /// Carries out one action as far as devices wait for it; see [`RoundWorker::record`] for the rest.
     pub fn begin(&mut self, action: Action) -> Result<Option<Reply>, WorkerError> {
-        // Whoever looks at updates of rounds before finds those that the commit keeps.
+        // Reading updates of earlier rounds requires the commit, which decides which of them are kept.
         let waits = self.conductor.run.method.needs().history > 0;
         if waits || !matches!(action, Action::OpenRound { .. }) {
             self.record()?;
@@ -315,8 +315,8 @@ impl RoundWorker {
         })
     }
 
-    /// Makes an update durable together with those that arrive shortly after it; also gives the job that ended the
-    /// wait. Each is checked and written as it comes, so that only the disk is left to wait for.
+    /// Makes an update durable together with those that arrive shortly after it. Also returns the job that ended the wait. Each
+    /// update is checked and written on arrival, so that only the flush to disk is left.
     fn store_group(
         &mut self,
         first: StoredUpdate,

@@ -1,10 +1,13 @@
-//! What the guard costs honest devices and what it saves from hostile ones: one table, row by row and guard by guard.
+//! Measures the guard: its cost to honest devices, and the damage it prevents when devices are hostile. The result is
+//! one table with a line per fleet and a column per guard.
 //!
-//! An honest row has no liars: its figures are against the same fleet with the guard off. In an attack row a share of the
-//! devices lies; its figures are over the other devices, against the same fleet, all honest, with the guard off. Every cell
-//! is a mean of paired differences over seeds, with the half width of its 95 % interval.
+//! An honest row has no hostile devices; its reference is the same fleet with the guard off. In an attack row a share
+//! of the devices is hostile, and its figures are over the other devices. Its reference is the same fleet, all
+//! honest, with the guard off. Every cell is a mean of paired differences over seeds, with the half width of its 95 %
+//! interval.
 //!
-//! Everything but tiers, rounds and seed is what `fairtier gateway init` writes, unless an option says otherwise.
+//! All settings except tiers, rounds and seed are those that `fairtier gateway init` writes, unless an option changes
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -55,13 +58,13 @@ pub enum AttackError {
     Probe(std::io::Error),
     #[error("the run ended without scores of the final model")]
     NoScores,
-    #[error("`{0}` is no row; `fairtier bench attack --list` shows all")]
+    #[error("`{0}` is not a row; `fairtier bench attack --list` shows all")]
     NoRow(String),
     #[error("{0} devices are too few: a row needs at least 4")]
     TooFew(usize),
 }
 
-/// Whose samples the fleet has.
+/// The data set of the fleet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum AttackData {
@@ -71,7 +74,7 @@ pub enum AttackData {
     Wisdm,
 }
 
-/// What to run.
+/// Options of `fairtier bench attack`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct AttackOptions {
     pub data: AttackData,
@@ -79,7 +82,7 @@ pub struct AttackOptions {
     /// Widths of the tiers, widest first; devices are dealt to them in turn.
     pub tiers: Vec<f64>,
     pub rounds: u32,
-    /// Name of the strategy and its parameters as a TOML table; empty: as `init` writes them.
+    /// Name of the strategy and its parameters as a TOML table. An empty string keeps what `init` writes.
     pub strategy: String,
     pub params: String,
     /// Share of the devices asked in a round.
@@ -87,7 +90,7 @@ pub struct AttackOptions {
     /// Guards that are compared: a name and its `[guard]`.
     pub guards: Vec<(String, String)>,
     pub rows: Vec<GuardRow>,
-    /// Of the first run.
+    /// Seed of the first run.
     pub seed: u64,
     pub seeds: u64,
     pub threads: usize,
@@ -118,7 +121,7 @@ impl Default for AttackOptions {
     }
 }
 
-/// `[guard]` of runs with a probe; the bench names the file.
+/// Name of the guard with a probe; the path of the probe's file is added for each run.
 const PROBE: &str = "probe";
 
 /// One row, under every guard.
@@ -126,7 +129,7 @@ const PROBE: &str = "probe";
 pub struct GuardRowResult {
     #[serde(flatten)]
     pub row: GuardRow,
-    /// By guard, in the order of the options.
+    /// One cell per guard, in the order of the options.
     pub cells: Vec<GuardCell>,
 }
 
@@ -138,7 +141,7 @@ pub struct GuardCell {
     pub loss: PairedChange,
     /// Variance of losses over devices, relative to the reference.
     pub variance: PairedChange,
-    /// Accuracy of the device or devices that the row is about (honest rows), or of the worst tenth, in points.
+    /// Accuracy in points: of the devices that the row is about (honest rows), or of the worst tenth.
     pub points: PairedChange,
     /// Means over seeds of the figures themselves.
     pub mean: FleetFigures,
@@ -158,7 +161,8 @@ struct AttackRun {
     guard: (String, String),
 }
 
-/// Runs every case on all threads; `progress` is called after each run with how many are done of all.
+/// Runs every case on all threads. `progress` is called after each run with the number of finished runs and of all
+/// runs.
 pub fn run(
     registry: &Registry,
     options: &AttackOptions,
@@ -202,7 +206,7 @@ fn seeds(options: &AttackOptions) -> std::ops::Range<u64> {
     options.seed..options.seed + options.seeds.max(1)
 }
 
-/// All runs, references included, each once.
+/// All runs including references, without repetitions.
 fn units(options: &AttackOptions) -> Vec<AttackRun> {
     let mut units: BTreeMap<RunKey, AttackRun> = BTreeMap::new();
     for &row in &options.rows {

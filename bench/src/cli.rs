@@ -6,16 +6,16 @@ use common::output::print;
 use strategies::Registry;
 
 pub mod attack;
-#[expect(clippy::print_stdout, reason = "the `bench load` that has started `bench bare` reads every line")]
+#[expect(clippy::print_stdout, reason = "`bench load` reads the lines that `bench bare` prints")]
 pub mod load;
 
 /// `fairtier bench`.
 #[derive(Subcommand, Debug)]
 pub enum Bench {
-    /// Puts a real gateway under the load of many devices and measures it
+    /// Loads a real gateway with many devices and measures it
     #[command(after_help = load::EXAMPLES)]
     Load(Box<load::LoadArgs>),
-    /// Measures what the guard costs honest devices and what it saves from hostile ones
+    /// Measures what the guard costs honest devices and how much damage it prevents
     #[command(after_help = attack::EXAMPLES)]
     Attack(Box<attack::AttackArgs>),
     #[command(hide = true)]

@@ -1,5 +1,5 @@
-//! Measures FairTier: [`load`] puts a real gateway under the load of many connections, beside bare QUIC streams;
-//! [`attack`] shows what the guard costs honest devices and what it saves from hostile ones.
+//! Measures FairTier: [`load`] loads a real gateway with many connections and compares it with bare QUIC streams;
+//! [`attack`] measures what the guard costs honest devices and how much damage it prevents.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]
 

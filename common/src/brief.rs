@@ -23,6 +23,7 @@ pub const MAX_GROUPS: usize = if cfg!(feature = "full") { 16 } else { 0 };
 
 only_with!("full": SelfRegular, GroupReport, Laplace);
 
+/// The training instructions of one device in one exchange.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Brief {
     /// Passes over the training samples.
@@ -32,26 +33,27 @@ pub struct Brief {
     pub batch: u16,
     /// Learning rate of this round, decay included.
     pub lr: f32,
-    /// Order of samples, dropout and rounding of the codec follow from it.
+    /// Determines the order of samples, dropout and the rounding of the codec.
     pub seed: u64,
+    /// How a gradient becomes a step.
     pub optimizer: Optimizer,
-    /// Largest norm of a gradient.
+    /// Largest L2 norm of a gradient; longer ones are scaled down to it.
     pub clip: Option<f32>,
+    /// What is minimised beyond the loss.
     pub objective: Objective,
     /// What to send back.
     pub product: Product,
     /// Also report the loss after training.
     pub loss_after: bool,
-    /// Report as loss before training the mean over the first epoch while it is trained: no pass of its own.
-    /// Where something else is read from that pass (groups, privacy), and on the smallest devices, it is made all
-    /// the same.
+    /// Report the mean loss of the first training epoch as the loss before training, which saves an evaluation pass. The pass is
+    /// made anyway where groups or privacy need it, and on the smallest devices.
     pub running: bool,
     /// Also report the losses of the groups.
     pub groups: Option<GroupReport>,
     /// Keep every fifth training sample for validation and report how much worse the received model does
     /// there than the device's own; needs an earlier [`crate::message::Task::Alone`].
     pub gap: bool,
-    /// Also train a personal model, which stays on the device, pulled towards the received one this hard.
+    /// Also train a personal model, which stays on the device. The value is the strength of its pull towards the received model.
     pub personal: Option<f32>,
     /// Noise that hides single samples.
     pub privacy: Option<Laplace>,
@@ -100,6 +102,7 @@ impl Default for Optimizer {
 }
 
 impl Optimizer {
+    /// Adam with the usual constants and no weight decay.
     pub const ADAM: Self = Self::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decay: 0.0 };
 
     /// Segments of parameter length that the optimiser needs.
@@ -120,10 +123,12 @@ pub struct Objective {
     pub prox: f32,
     /// Share of the received vector in every step, in [0, 1]; above 0 the Plan needs a guide.
     pub align: f32,
+    /// PropFair's transform of the batch loss.
     pub transform: Option<PropFair>,
-    /// Weight of each sample by its group, which its Shard knows; empty: all 1. The device divides by the
-    /// mean weight of its samples, so that the sum of weights (its mass) says how much its update counts.
+    /// Weight of each sample by its group, which its Shard knows; empty: all 1. The device divides by the mean weight of its
+    /// samples. The sum of weights (its mass) then states how much its update counts.
     pub groups: Vec<f32, MAX_GROUPS>,
+    /// Self-regularisation against noisy labels.
     pub robust: Option<SelfRegular>,
 }
 
@@ -136,7 +141,9 @@ impl Default for Objective {
 /// `phi(l) = -ln(M - l)` where `M - l >= eps`, continued linearly.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PropFair {
+    /// Upper bound on the loss, M.
     pub m: f32,
+    /// Distance to `m` below which the transform is linear.
     pub eps: f32,
 }
 
@@ -191,6 +198,7 @@ impl Product {
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 #[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct GroupReport {
+    /// The loss that is summed.
     pub signal: Signal,
     /// Largest loss of one sample that counts.
     pub cap: f32,
@@ -200,13 +208,14 @@ pub struct GroupReport {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// Number of wrong predictions.
+    /// 1 for a wrong prediction, else 0.
     #[default]
     ZeroOne,
+    /// The cross-entropy of the sample.
     CrossEntropy,
 }
 
-/// Scales of Laplace noise, and the bound that gives them a meaning.
+/// Scales of Laplace noise, and the norm bound that they relate to.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 #[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct Laplace {

@@ -4,9 +4,9 @@
 //! extension 2.25.5071450595159270770 = OCTET STRING | issued u64 | tiers u32 |   (big-endian)
 //! issued: seconds since 1970, by the aggregator's clock; tiers: one bit for each that is allowed
 //! ```
-//! A certificate is valid from long before it was issued, because clocks without a battery start in the past. So
-//! the extension states the moment of issue. In the server's certificate it grows from one certificate to the next: a
-//! device that has seen one refuses those before it.
+//! A certificate is valid from long before it was issued, because clocks without a battery start in the past. So the
+//! extension states the time of issue. Each new server certificate has a later time of issue than the one before: a device
+//! refuses server certificates that are older than the newest one it has seen.
 
 use std::string::String;
 
@@ -33,6 +33,7 @@ pub struct Grant {
     pub issued: u64,
     /// Seconds since 1970.
     pub expires: u64,
+    /// The tiers that the device may train.
     pub tiers: TierSet,
 }
 
@@ -64,13 +65,13 @@ impl Grant {
         self.expires.saturating_sub(self.issued)
     }
 
-    /// When it is time for a new one: after two thirds of its lifetime.
+    /// When the certificate is due for renewal: after two thirds of its lifetime.
     pub fn renewal(&self) -> u64 {
         self.issued.saturating_add(self.lifetime() / 3 * 2)
     }
 }
 
-/// When a certificate was issued, in seconds since 1970; 0 if it does not say so, as those of earlier programs.
+/// When a certificate was issued, in seconds since 1970; 0 for certificates of earlier programs, which do not state it.
 pub fn issued(certificate: &[u8]) -> u64 {
     Grant::of(certificate).map_or(0, |grant| grant.issued)
 }
@@ -84,7 +85,7 @@ pub fn common_name(certificate: &[u8]) -> Option<String> {
 }
 
 fn parse(certificate: &[u8]) -> Option<X509Certificate<'_>> {
-    // Extensions are not parsed: the only one that is read has a form of its own.
+    // Extensions are not parsed: the only one that is read is FairTier's own.
     let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
     parser.parse(certificate).ok().map(|(_, certificate)| certificate)
 }

@@ -8,7 +8,7 @@
 //!
 //! `int8` rounds stochastically. The random number of an element depends on the seed and the
 //! element's index only, so a chunk that is sent again has the same bytes, whatever the chunk size.
-//! Non-finite numbers stay non-finite in every codec, so they can not slip in as something else.
+//! Non-finite numbers stay non-finite in every codec, so the receiver can detect them.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,7 @@ pub const BLOCK: usize = 64;
 /// Bytes of a whole `int8` block: scale and numbers.
 const BLOCK_BYTES: usize = 4 + BLOCK;
 
+/// An encoding of `f32` numbers.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Codec {
@@ -28,13 +29,16 @@ pub enum Codec {
     Int8,
 }
 
+/// A buffer of bytes does not have the encoded length of the buffer of numbers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("bytes and numbers do not match in length")]
 pub struct LengthError;
 
 impl Codec {
+    /// Every codec.
     pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Int8];
 
+    /// The name in configurations and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -69,7 +73,7 @@ impl Codec {
         (rest == 0).then_some(blocks as usize * per_block)
     }
 
-    /// The numbers that `bytes` bytes from a block boundary hold; `None` if they end inside one.
+    /// Number of values in `bytes` bytes that start at a block boundary; `None` if they end inside a value or a scale.
     pub fn count_in(self, bytes: usize) -> Option<usize> {
         match self {
             Self::F32 => bytes.is_multiple_of(4).then_some(bytes / 4),
@@ -103,6 +107,7 @@ impl Codec {
         Ok(())
     }
 
+    /// Decodes bytes that start at a block boundary. Fills `values` exactly.
     pub fn decode(self, bytes: &[u8], values: &mut [f32]) -> Result<(), LengthError> {
         if self.encoded_len(values.len()).map(|len| len as usize) != Some(bytes.len()) {
             return Err(LengthError);

@@ -1,4 +1,4 @@
-//! How a device gets a certificate: one question and one answer on a QUIC connection of its own protocol.
+//! How a device gets a certificate: one request and one answer on a QUIC connection with its own ALPN.
 //!
 //! ```text
 //! device  -> EnrolRequest (postcard), end of stream
@@ -8,18 +8,17 @@
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
-/// How peers name this protocol in their handshake.
+/// The ALPN of the enrolment protocol.
 pub const ALPN: &[u8] = b"fairtier-enrol/1";
 
-/// How the line of an identity file begins that says when the newest server certificate was issued that is known
-/// (seconds since 1970): the device refuses those before it. It stands outside the PEM sections, so that readers of those
-/// pass over it.
+/// Prefix of a line in an identity file. The line holds the time of issue (seconds since 1970) of the newest known server
+/// certificate; the device refuses older ones. It is outside the PEM sections, so PEM readers ignore it.
 pub const SERVER_ISSUED: &str = "server-issued: ";
 
 /// Asks for a certificate.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrolRequest {
-    /// Of the token; none on a connection with a certificate, which is renewed.
+    /// The secret of the token; `None` to renew the certificate that the connection was made with.
     pub secret: Option<[u8; 32]>,
     /// The device's public key: an uncompressed point of P-256.
     pub key: Vec<u8, 65>,

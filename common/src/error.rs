@@ -1,14 +1,13 @@
-//! The numbers by which both ends name an error.
+//! Error codes that both ends share.
 //!
-//! A [`Code`] is what a peer is told and what logs, reports and round files print. Numbers are
-//! stable: new ones are added at the end of their group, none is ever used again. A peer that does not know a number
-//! reads [`Code::Unlisted`].
+//! A [`Code`] is sent to peers and printed in logs, reports and round files. Numbers are stable: new ones are added at the
+//! end of their group, and none is reused. A peer that does not know a number reads [`Code::Unlisted`].
 
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A code that older peers do not know names the protocol it came with and the code they are told instead.
+/// A code that older peers do not know states the protocol that introduced it and the code that older peers get instead.
 macro_rules! codes {
     ($($name:ident = $number:literal, $text:literal $(, since $version:literal, before $before:ident)?;)*) => {
         /// A numbered error. See [`Code::ALL`] for the table.
@@ -56,7 +55,7 @@ codes! {
     Unlisted = 7, "an error that this version of the program does not know", since 5, before Unexpected;
 
     // Updates.
-    WrongShape = 10, "update has not the length of the device's slice";
+    WrongShape = 10, "update length does not match the device's slice";
     EmptyShard = 11, "device has no training samples";
     NonFiniteUpdate = 12, "update holds NaN or infinity";
     NonFiniteLoss = 13, "loss is NaN, infinite or negative";
@@ -65,10 +64,10 @@ codes! {
     WrongModel = 16, "update was trained on another model than the one assigned";
     RoundClosed = 17, "round is closed";
     NotSelected = 18, "device was not selected for this round";
-    ImplausibleLoss = 19, "loss is far above what the device's peers or its own past allow";
-    ImplausibleNorm = 20, "update is far longer than those of the device's peers or its own before";
-    ImplausibleSamples = 21, "number of samples is far from what the device has said before or far above its peers'";
-    PointsAway = 22, "updates of the device have pointed away from all others";
+    ImplausibleLoss = 19, "loss is far above those of the device's peers or its own earlier ones";
+    ImplausibleNorm = 20, "update norm is far above those of the device's peers or its own earlier ones";
+    ImplausibleSamples = 21, "number of samples is far from the device's earlier one or far above its peers'";
+    PointsAway = 22, "updates of the device have pointed against those of all others";
 
     // Devices.
     UnknownDevice = 30, "device is not enrolled";
@@ -78,27 +77,28 @@ codes! {
     WrongData = 34, "device's samples do not fit the model's inputs or outputs";
     BadPlan = 35, "plan is damaged or does not fit the arena";
     Busy = 36, "aggregator is at its limit; try again later";
-    NotReady = 37, "device can not do this now";
+    NotReady = 37, "device cannot do this now";
     NoValidation = 38, "device has too few samples to keep some for validation";
     NoGroups = 39, "device's samples have no attribute, or more groups than can be reported";
-    NoBaseline = 40, "device does not know what it can reach alone (it was restarted)";
-    LeftOut = 41, "device was built without what it is asked to do";
+    NoBaseline = 40, "device has no baseline from training alone (it was restarted)";
+    LeftOut = 41, "device's program was built without the requested feature";
     TierNotAllowed = 42, "device's certificate allows no tier that fits it";
     Displaced = 43, "another process has joined with the identity of this device";
-    NoiseTooWeak = 44, "owner of the device allows no answer with so little noise", since 5, before LeftOut;
-    PrivacySpent = 45, "device has sent as many answers with noise as its owner allows", since 5, before LeftOut;
+    NoiseTooWeak = 44, "requested noise is below what the owner of the device requires", since 5, before LeftOut;
+    PrivacySpent = 45, "device has sent all answers with noise that its owner allows", since 5, before LeftOut;
     AlreadyEnrolled = 46, "a device of this name is enrolled or was revoked; the token may not replace it", since 5, before UnknownDevice;
 
     // Aggregator.
     BadConfig = 50, "configuration is not valid";
-    BadModel = 51, "model can not be used";
+    BadModel = 51, "model cannot be used";
     StoreDamaged = 52, "stored data is damaged";
-    StoreFailed = 53, "store can not be written";
-    NonFiniteResult = 54, "combining gave a non-finite model; the old one was kept";
-    EmptyRound = 55, "nobody took part in the round";
+    StoreFailed = 53, "store cannot be written";
+    NonFiniteResult = 54, "the combined model is not finite; the old one was kept";
+    EmptyRound = 55, "no device took part in the round";
 }
 
 impl Code {
+    /// The number on the wire and after the `E` in texts.
     pub fn number(self) -> u16 {
         self as u16
     }
@@ -121,15 +121,14 @@ impl From<Code> for u16 {
     }
 }
 
-/// A number from a newer peer is no reason to drop its message.
+/// Unknown numbers become [`Code::Unlisted`], so a message of a newer peer still decodes.
 impl From<u16> for Code {
     fn from(number: u16) -> Self {
         Self::of(number).unwrap_or(Self::Unlisted)
     }
 }
 
-/// An error and its causes in one line. Causes that an error has already put into its own text are not
-/// said twice.
+/// An error and its causes in one line. A cause that the text of an error already contains is not repeated.
 #[cfg(feature = "std")]
 pub fn explain(error: &dyn core::error::Error) -> std::string::String {
     let mut text = std::string::ToString::to_string(error);
@@ -151,7 +150,7 @@ mod tests {
 
     #[cfg(feature = "std")]
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_cause_is_printed_once() {
         #[derive(Debug, thiserror::Error)]
         enum Outer {
             #[error("the file is damaged: {0}")]

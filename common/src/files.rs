@@ -1,10 +1,10 @@
-//! Files on a machine that others use, too: who may read them, that they are whole, and how much of one is read.
+//! Files on a shared machine: permissions, atomic replacement, and bounded reads.
 //!
 //! | helper | what it is for |
 //! |---|---|
-//! | [`AtomicFile`], [`write_file`] | a file that is there whole or not at all, with its permissions from the first moment on |
-//! | [`make_private_dir`], [`private`], [`tighten`] | directories and files for their owner alone (0700, 0600) |
-//! | [`read`], [`read_text`], [`open_regular`] | a file of a user: a regular one, up to a bound |
+//! | [`AtomicFile`], [`write_file`] | replace a file as a whole or not at all; it is created with its final permissions |
+//! | [`make_private_dir`], [`private`], [`tighten`] | directories and files that only their owner can access (0700, 0600) |
+//! | [`read`], [`read_text`], [`open_regular`] | read a regular file up to a bound |
 
 use std::{
     format,
@@ -15,11 +15,11 @@ use std::{
     vec::Vec,
 };
 
-/// An ONNX file is one protobuf message, which ends at 2 GiB.
+/// Largest ONNX file in bytes: one protobuf message holds at most 2 GiB.
 pub const MAX_MODEL: u64 = 2 << 30;
-/// Certificates, keys, tokens and board identities are far below this.
+/// Largest certificate, key, token or board identity in bytes; real ones are far smaller.
 pub const MAX_CREDENTIAL: u64 = 64 << 10;
-/// Configurations are far below this.
+/// Largest configuration in bytes; real ones are far smaller.
 pub const MAX_CONFIG: u64 = 1 << 20;
 
 /// Who may read a file.
@@ -44,7 +44,7 @@ impl Secrecy {
     }
 }
 
-/// A file on its way to its place: it is written beside it and then renamed. Dropped before that, nothing is left.
+/// A file that is written under a temporary name and then renamed. If it is dropped before that, the temporary file is removed.
 #[derive(Debug)]
 pub struct AtomicFile {
     file: File,
@@ -53,8 +53,7 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Fails where the file could not be written, before anything depends on it. It has its permissions from the
-    /// first moment on.
+    /// Creates the temporary file with its final permissions. Fails early if the place cannot be written.
     pub fn create(path: &Path, secrecy: Secrecy) -> io::Result<Self> {
         if path.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -63,7 +62,7 @@ impl AtomicFile {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push("~");
         let temporary = PathBuf::from(temporary);
-        // What was left there may be readable by others, or lead elsewhere.
+        // A leftover file may be readable by others, or be a symbolic link.
         let _ = fs::remove_file(&temporary);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -74,7 +73,7 @@ impl AtomicFile {
         Ok(Self { file: options.open(&temporary)?, temporary, path: path.to_owned() })
     }
 
-    /// Puts the file into its place, for good.
+    /// Writes the content and puts the file into its place, durably.
     pub fn commit(mut self, content: impl AsRef<[u8]>) -> io::Result<()> {
         self.file.write_all(content.as_ref())?;
         self.file.sync_all()?;
@@ -82,16 +81,16 @@ impl AtomicFile {
         sync_parent(&self.path)
     }
 
-    /// Puts the file into its place. After a power cut the old one may be there again.
+    /// Writes the content and puts the file into its place. After a power cut the old file may be back.
     pub fn commit_unsynced(mut self, content: impl AsRef<[u8]>) -> io::Result<()> {
         self.file.write_all(content.as_ref())?;
         self.rename()
     }
 
-    /// Refuses to put into place what another process has begun there since.
+    /// Fails if another process has replaced the temporary file since.
     fn rename(&self) -> io::Result<()> {
         if !is_file_at(&self.file, &self.temporary)? {
-            return Err(io::Error::other("another process writes this file; try again"));
+            return Err(io::Error::other("another process is writing this file; try again"));
         }
         fs::rename(&self.temporary, &self.path)
     }
@@ -99,7 +98,7 @@ impl AtomicFile {
 
 impl Drop for AtomicFile {
     fn drop(&mut self) {
-        // Once it is in its place, there is none.
+        // After the rename there is no temporary file.
         if is_file_at(&self.file, &self.temporary).unwrap_or(false) {
             let _ = fs::remove_file(&self.temporary);
         }
@@ -118,24 +117,24 @@ fn is_file_at(_: &File, path: &Path) -> io::Result<bool> {
     path.try_exists()
 }
 
-/// Replaces a file, for good.
+/// Replaces a file durably.
 pub fn write_file(path: &Path, content: impl AsRef<[u8]>, secrecy: Secrecy) -> io::Result<()> {
     AtomicFile::create(path, secrecy)?.commit(content)
 }
 
-/// Gives a file another name in its directory, for good. What it holds is made durable before.
+/// Renames a file within its directory, durably. Its content is synced first.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_parent(to)
 }
 
-/// Makes durable which files a file's directory has.
+/// Syncs the directory of a file, so that creations and renames in it are durable.
 pub fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Options for a file that its owner alone may open, if it is created (0600).
+/// Options that create a file with mode 0600.
 pub fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -143,7 +142,7 @@ pub fn private() -> OpenOptions {
     options
 }
 
-/// Makes a directory for its owner alone (0700), with its parents; one that is there is left as it is.
+/// Creates a directory with mode 0700, with its parents. An existing directory stays unchanged.
 pub fn make_private_dir(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -152,8 +151,8 @@ pub fn make_private_dir(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Takes a directory and everything in it away from all users but its owner: an earlier program may have made it. Links
-/// in it are not followed.
+/// Removes the permissions of group and others from a directory and everything in it, which an earlier program may have
+/// created. Links in it are not followed.
 #[cfg(unix)]
 pub fn tighten(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -167,7 +166,7 @@ pub fn tighten(dir: &Path) -> io::Result<()> {
             closed => closed,
         }
     };
-    // The directory first: from then on nothing in it can be opened any more.
+    // The directory first: after that, other users can open nothing in it.
     close(dir, fs::metadata(dir)?.permissions().mode())?;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -184,6 +183,7 @@ pub fn tighten(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Does nothing where files have no Unix permissions.
 #[cfg(not(unix))]
 pub fn tighten(_: &Path) -> io::Result<()> {
     Ok(())
@@ -191,7 +191,7 @@ pub fn tighten(_: &Path) -> io::Result<()> {
 
 /// Opens a file for reading if it is a regular one: a device or a pipe may never end.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Before it is opened, because that waits for a pipe's other end.
+    // Checked before opening, because opening a pipe waits for its other end.
     expect_regular(&fs::metadata(path)?)?;
     let file = File::open(path)?;
     expect_regular(&file.metadata()?)?;
@@ -205,7 +205,7 @@ fn expect_regular(metadata: &fs::Metadata) -> io::Result<()> {
     if metadata.is_file() {
         return Ok(());
     }
-    let what = "not a regular file but a device, a pipe or a socket; copy it to a file first";
+    let what = "not a regular file (a device, a pipe or a socket); copy it to a file first";
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
@@ -213,8 +213,9 @@ fn expect_regular(metadata: &fs::Metadata) -> io::Result<()> {
 pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let too_large = || {
-        let what =
-            format!("larger than {max} bytes, the most that is read of such a file; is it the right one?");
+        let what = format!(
+            "larger than {max} bytes, the limit for this kind of file; check that it is the right one"
+        );
         io::Error::new(io::ErrorKind::InvalidInput, what)
     };
     let len = file.metadata()?.len();
@@ -249,7 +250,7 @@ mod tests {
         let path = dir.path().join("a.key");
         write_file(&path, "old", Secrecy::Public).unwrap();
         let file = AtomicFile::create(&path, Secrecy::Secret).unwrap();
-        // Half of a key, and then the power fails.
+        // Half of a key is written, then the power fails.
         (&file.file).write_all(b"ne").unwrap();
         assert_eq!(mode(&file.temporary), 0o600);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
@@ -258,13 +259,17 @@ mod tests {
 
         let before = File::open(&path).unwrap();
         write_file(&path, "new", Secrecy::Secret).unwrap();
-        assert_eq!(io::read_to_string(before).unwrap(), "old", "who reads it sees one or the other");
+        assert_eq!(
+            io::read_to_string(before).unwrap(),
+            "old",
+            "a reader sees either the old or the new file"
+        );
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("new", 0o600));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn what_was_left_by_another_is_neither_used_nor_followed() {
+    fn a_leftover_symlink_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let (path, elsewhere) = (dir.path().join("a.key"), dir.path().join("elsewhere"));
         fs::write(&elsewhere, "untouched").unwrap();
@@ -275,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_another_process_s_file_is_not_put_into_place() {
+    fn a_temporary_file_of_another_process_is_not_renamed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.key");
         let first = AtomicFile::create(&path, Secrecy::Secret).unwrap();
@@ -287,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_noticed_before() {
+    fn create_fails_if_the_place_cannot_be_written() {
         let dir = tempfile::tempdir().unwrap();
         assert!(AtomicFile::create(&dir.path().join("missing/a.key"), Secrecy::Secret).is_err());
         fs::create_dir(dir.path().join("a.key")).unwrap();
@@ -331,7 +336,7 @@ mod tests {
         }
         assert_eq!(read(dir.path(), 100).unwrap_err().kind(), io::ErrorKind::IsADirectory);
         assert_eq!(read(&dir.path().join("none"), 9).unwrap_err().kind(), io::ErrorKind::NotFound);
-        // Sparse: it takes no room on the disk, and would take all memory.
+        // A sparse file: it takes no disk space, but reading it would take all memory.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(read(&path, MAX_MODEL).unwrap_err().to_string().contains("larger than"));
     }

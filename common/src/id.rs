@@ -9,15 +9,17 @@ pub const MAX_DEVICE_ID: usize = 32;
 
 /// A device's name: 1 to 32 bytes of `a-z A-Z 0-9 . _ -`, compared as a byte string.
 ///
-/// Sums over devices run in this order, so that no result depends on arrival.
+/// Sums over devices run in the order of names, so results do not depend on the order of arrival.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(heapless::String<MAX_DEVICE_ID>);
 
+/// A text is not a valid device name.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a device name is 1 to 32 characters of a-z A-Z 0-9 . _ -")]
 pub struct BadDeviceId;
 
 impl DeviceId {
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -62,7 +64,7 @@ impl<'de> Deserialize<'de> for DeviceId {
     }
 }
 
-/// One training run of one aggregator; random, so that updates of another run are recognised.
+/// One training run of one aggregator; random, so that updates of another run are detected.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RunId(pub u64);
 
@@ -83,7 +85,7 @@ pub struct ExchangeId {
 
 /// One transfer on a connection. The highest two bits of what the aggregator sends are its [`TransferKind`].
 ///
-/// Each direction counts for itself: the update of a device may have the number of a model.
+/// Each direction has its own numbers: the update of a device may have the same number as a model.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TransferId(pub u32);
@@ -109,7 +111,7 @@ impl TransferId {
         Self(round & Self::NUMBER)
     }
 
-    /// Unlike the model, a guide changes from exchange to exchange.
+    /// The guide of an exchange. Unlike the model, it changes from exchange to exchange.
     pub const fn guide(ExchangeId { round, exchange }: ExchangeId) -> Self {
         Self(Self::GUIDE | (round << 3 | exchange as u32 & 7) & Self::NUMBER)
     }
@@ -124,7 +126,7 @@ impl TransferId {
         Self(round ^ (exchange as u32) << 24)
     }
 
-    /// Says what the aggregator sends; says nothing about an update.
+    /// What the aggregator sends in this transfer. Meaningless for an update.
     pub const fn kind(self) -> TransferKind {
         match self.0 {
             id if id & Self::ONNX != 0 => TransferKind::Onnx,

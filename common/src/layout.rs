@@ -18,14 +18,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::mask::{AxisId, WidthMask};
 
-/// Convolution kernels are the tensors of highest rank.
+/// Most dimensions of a tensor; convolution kernels have the most.
 pub const MAX_RANK: usize = 4;
 
 /// One dimension of a tensor: `blocks x width(axis) x inner` indices.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Dim {
+    /// Number of blocks, each with all units of the axis.
     pub blocks: u32,
+    /// The hidden axis; `None` where the dimension is never cut.
     pub axis: Option<AxisId>,
+    /// Consecutive indices per unit.
     pub inner: u32,
 }
 
@@ -54,6 +57,7 @@ impl Dim {
 /// The dimensions of one parameter tensor.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TensorShape {
+    /// Outermost dimension first.
     pub dims: Vec<Dim, MAX_RANK>,
 }
 
@@ -74,6 +78,7 @@ impl TensorShape {
 pub struct Layout<'a> {
     /// Widths of the whole model.
     pub full: &'a WidthMask,
+    /// The tensors, in order.
     pub tensors: &'a [TensorShape],
 }
 
@@ -83,6 +88,7 @@ impl Layout<'_> {
         self.slice_len(self.full)
     }
 
+    /// True if the model has no parameters.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -11,16 +11,16 @@
 //! | Plan | a sliced model compiled to an op list over one arena | [`plan`] |
 //! | Brief | how a device is told to train | [`brief`] |
 //! | Privacy | what a device's owner allows, and what noise is drawn from | [`privacy`] |
-//! | Message, Frame | meaning, and its bytes | [`message`], [`wire`] |
+//! | Message, Frame | what peers tell each other, and its encoding | [`message`], [`wire`] |
 //! | Versions | which protocols a peer speaks | [`version`] |
-//! | sealed frame | a frame that whoever carries it can not read or forge (feature `sealed`) | `sealed` |
-//! | Transfer | a tensor on its way in acknowledged chunks | [`transfer`] |
-//! | Question | how a device asks for a certificate | [`enrol`] |
+//! | sealed frame | a frame that a bridge cannot read or forge (feature `sealed`) | `sealed` |
+//! | Transfer | a tensor that is sent in acknowledged chunks | [`transfer`] |
+//! | EnrolRequest | how a device asks for a certificate | [`enrol`] |
 //! | Grant | what a certificate grants its device: until when, which tiers (feature `x509`) | `certificate` |
 //! | Codec | how numbers become bytes | [`codec`] |
-//! | Code | the number by which both ends name an error | [`error`] |
-//! | AtomicFile, Secrecy | files on a machine that others use, too (feature `std`) | `files` |
-//! | printable text | what a peer has said, fit for a log (feature `std`) | `printable` |
+//! | Code | an error code that both ends share | [`error`] |
+//! | AtomicFile, Secrecy | files on a shared machine (feature `std`) | `files` |
+//! | printable text | text of a peer, escaped for a log (feature `std`) | `printable` |
 //!
 //! Time and randomness are arguments everywhere ([`time`], [`rng`]).
 #![cfg_attr(not(any(feature = "std", test)), no_std)]

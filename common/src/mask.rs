@@ -3,19 +3,20 @@
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
 
-/// More hidden axes than an edge model has layers.
+/// Most hidden axes of a model.
 pub const MAX_AXES: usize = 32;
 
 /// One hidden axis of the model, such as "the units of the second layer".
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct AxisId(pub u8);
 
-/// One width per hidden axis. A tier keeps a prefix, so this is all there is to store.
+/// One width per hidden axis. A tier keeps a prefix of each axis, so the widths describe it completely.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct WidthMask {
     widths: Vec<u32, MAX_AXES>,
 }
 
+/// Why widths do not fit a model.
 #[derive(Copy, Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaskError {
@@ -25,7 +26,7 @@ pub enum MaskError {
     AxisCount { expected: usize, got: usize },
     #[error("hidden axis {axis} has {full} units; a tier keeps between 1 and {full} of them, not {width}")]
     Width { axis: usize, full: u32, width: u32 },
-    #[error("a width rate lies in (0, 1], not {0}")]
+    #[error("a width rate must be in (0, 1], not {0}")]
     Rate(f64),
 }
 
@@ -60,6 +61,7 @@ impl WidthMask {
         Self::full(widths)
     }
 
+    /// Units that are kept of each axis, by [`AxisId`].
     pub fn widths(&self) -> &[u32] {
         &self.widths
     }
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn widths_and_rates_out_of_range_are_refused() {
         let full = WidthMask::full(&[8, 4]).unwrap();
         assert_eq!(full.at_rate(0.0), Err(MaskError::Rate(0.0)));
         assert!(full.at_rate(f64::NAN).is_err());

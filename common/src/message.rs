@@ -1,7 +1,7 @@
 //! Messages between a device and the aggregator.
 //!
-//! The device drives: it repeats a request until it is answered, and the aggregator's answers depend on
-//! its state alone. So a lost or repeated message does no harm on any link.
+//! The device drives: it repeats a request until it is answered, and the aggregator's answers depend only on the
+//! aggregator's state. So a lost or repeated message does no harm on any link.
 //!
 //! ```text
 //! device                              aggregator

@@ -27,7 +27,9 @@ pub use weights::WeightFigures;
 /// Which end of a distribution is good.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Better {
+    /// Low values, such as losses.
     Low,
+    /// High values, such as accuracies.
     High,
 }
 
@@ -35,28 +37,37 @@ pub enum Better {
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 #[cfg_attr(feature = "std", derive(serde::Serialize))]
 pub struct Summary {
+    /// Number of devices.
     pub count: usize,
+    /// Arithmetic mean over devices.
     pub mean: f64,
+    /// Divisor N.
     pub variance: f64,
+    /// Square root of `variance`.
     pub std: f64,
     /// Divisor N - 1; 0 for one device.
     pub sample_variance: f64,
+    /// Mean of the worst 10 % of devices, at least one.
     pub worst10: f64,
+    /// Mean of the best 10 % of devices, at least one.
     pub best10: f64,
+    /// Mean of the worst 5 % of devices, at least one.
     pub worst5: f64,
+    /// Mean of the best 5 % of devices, at least one.
     pub best5: f64,
     /// std / mean.
     pub cv: f64,
     /// Between the vector and the all-ones vector, in radians.
     pub angle: f64,
-    /// Of that angle.
+    /// Cosine of `angle`.
     pub cosine: f64,
+    /// Jain's index, `cosine^2`: between 1/N and 1, where 1 is even.
     pub jain: f64,
-    /// Natural logarithm; at most ln N.
+    /// Entropy of the values as shares of their sum, with the natural logarithm; at most ln N.
     pub entropy: f64,
     /// ln N - entropy.
     pub kl_uniform: f64,
-    /// Largest difference of two devices: the disparity of client parity.
+    /// Largest difference between two devices, known as the disparity of client parity.
     pub max_min: f64,
 }
 
@@ -98,9 +109,11 @@ impl Summary {
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 #[cfg_attr(feature = "std", derive(serde::Serialize))]
 pub struct TierSplit {
+    /// Mean of the variances inside tiers, weighted by devices.
     pub within: f64,
     /// Variance of the tier means, each tier counting once.
     pub inter: f64,
+    /// Variance of the tier means, each tier weighted by its devices.
     pub inter_weighted: f64,
 }
 

@@ -1,8 +1,8 @@
-//! What a command prints, and how tables fit a terminal. `println!` panics when the reader has gone.
+//! Printing to standard output, and tables that fit a terminal.
 
 use std::io::{self, ErrorKind, Write};
 
-/// A reader that has closed its end, as in `| head`, has seen enough: that is no failure.
+/// Prints to standard output. Unlike `println!`, a closed pipe, as in `| head`, is not an error.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -14,8 +14,8 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Columns of a terminal that tables fit.
 pub const COLUMNS: usize = 80;
 
-/// Rows as aligned columns, the first `left` of them to the left, the others to the right. Columns that do not fit into
-/// `columns` of a terminal follow below, beside the first column again.
+/// Rows as aligned columns: the first `left` columns are left-aligned, the others right-aligned. Columns that do not fit
+/// into `columns` characters follow below in a second table, which repeats the first column.
 pub fn table(rows: &[Vec<String>], left: usize, columns: usize) -> String {
     let width = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..).map_while(width).collect();
@@ -46,8 +46,8 @@ pub fn table(rows: &[Vec<String>], left: usize, columns: usize) -> String {
     text
 }
 
-/// Text in lines of at most `columns`, broken at blanks; lines after the first begin with `indent` blanks, and the first one
-/// has as many letters before it. A word that is longer than a line stays whole.
+/// Text in lines of at most `columns` characters, broken at blanks. Lines after the first begin with `indent` blanks; the
+/// caller prints as many characters before the first. A word that is longer than a line stays whole.
 pub fn wrap(text: &str, indent: usize, columns: usize) -> String {
     let (mut out, mut used) = (String::new(), indent);
     for (number, word) in text.split(' ').enumerate() {

@@ -1,26 +1,25 @@
 //! A sliced model compiled for execution: a list of nodes with offsets into one arena of `f32`.
 //!
-//! The compiler in `models` writes a Plan, the trainer in `edge-client` executes it, and
-//! [`Plan::check`] stands between them: after it, no node reaches outside the arena or into
-//! parameters, whatever the bytes came from.
+//! The compiler in `models` writes a Plan, and the trainer in `edge-client` executes it. [`Plan::check`] validates it
+//! before: no node of a checked Plan reaches outside the arena or writes to parameters, wherever its bytes came from.
 //!
 //! ```text
 //! arena   0         P                                          workspace                arena
 //!         | weights | anchor guide grads residual moment1 moment2 personal stats | buffers by lifetime |
 //! ```
-//! `weights` are trained in place; the segments that follow exist where [`Segments`] says so, in this
-//! order. Everything after is placed by lifetime. An inference Plan has weights, statistics and
-//! activations only.
+//! `weights` are trained in place. The segments that follow are optional ([`Segments`]) and in this order. Everything after
+//! them is placed by lifetime. An inference Plan has weights, statistics and activations only.
 //!
-//! A Plan may train the last layers only. Nodes without a gradient are then a frozen prefix, and the segments are
-//! as long as what is trained ([`Plan::trained`]): they begin with the first parameter of a node that has one.
+//! A Plan may train the last layers only. Nodes without a gradient are then a frozen prefix. Segments cover the trained
+//! parameters only ([`Plan::trained`]): they begin with the first parameter of a node that has a gradient.
 //!
 //! # Execution
-//! Forward: nodes `0..forward` in order. Loss: the gradient of the loss by the logits is written to
-//! the last forward node's `output_grad`, which may be the logits' own place. Backward: the schedule;
-//! an empty one means all forward nodes in reverse. A schedule names nodes, and nodes from `forward`
-//! on are copies of earlier ones whose forward pass is run again in the middle of the backward pass, where
-//! an activation was given up to save memory.
+//! 1. Forward: nodes `0..forward` in order.
+//! 2. Loss: the gradient of the loss by the logits is written to the last forward node's `output_grad`, which may overwrite
+//!    the logits.
+//! 3. Backward: the schedule; an empty one means all forward nodes in reverse. Nodes from `forward` on are copies of earlier
+//!    ones. A schedule runs their forward pass again during the backward pass, where an activation was discarded to save
+//!    memory.
 
 use heapless::Vec;
 use serde::{Deserialize, Serialize};
@@ -33,13 +32,13 @@ mod tests;
 pub use check::PlanError;
 pub use op::{Activation, Conv, Gru, Norm, Op, Pool, PoolKind, Window};
 
-/// Nodes that a device stores unless its firmware says otherwise.
+/// Nodes that a device stores by default.
 pub const MAX_NODES: usize = 64;
 
-/// Offsets and lengths are in `f32` elements, not bytes.
+/// Sizes and places of a Plan. Offsets and lengths are in `f32` elements, not bytes.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PlanInfo {
-    /// Of the sliced graph; two ends with the same digest execute the same model.
+    /// Digest of the sliced graph; two ends with the same digest execute the same model.
     pub digest: u32,
     /// Numbers per input sample.
     pub inputs: u32,
@@ -53,25 +52,30 @@ pub struct PlanInfo {
     pub params: u32,
     /// Numbers of normalisation statistics; see [`Op::BatchNorm`].
     pub stats: u32,
+    /// Places of the segments behind the weights.
     pub segments: Segments,
+    /// Offset of the input batch.
     pub input: u32,
+    /// Offset of the outputs.
     pub logits: u32,
     /// Length of the whole arena.
     pub arena: u32,
     /// Number of nodes that follow; the first `forward` of them are the model.
     pub nodes: u16,
+    /// Number of nodes of the forward pass.
     pub forward: u16,
     /// Number of steps in the backward schedule; 0 = the forward nodes in reverse.
     pub schedule: u16,
 }
 
-/// Where each segment starts; all are as long as what is trained, but for the last. Segments that exist follow each other in this order.
+/// Where each segment starts. All but `stats` have one number per trained parameter. Those that exist follow each other in
+/// this order.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Segments {
     /// Received model, later the update. Absent in an inference Plan.
     pub anchor: Option<u32>,
-    /// A second vector on its way: one that the aggregator has sent along, such as a fair gradient, or the
-    /// first step that is sent back behind the update, which is why it follows the anchor.
+    /// A second vector: one that the aggregator has sent, such as a fair gradient, or the first step, which is sent back behind
+    /// the update. It follows the anchor so that both can be sent as one transfer.
     pub guide: Option<u32>,
     /// Gradients of parameters. Absent where each is applied as soon as it is known.
     pub grads: Option<u32>,
@@ -88,7 +92,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// The segments as long as what is trained, in order.
+    /// The segments with one number per trained parameter, in order.
     pub fn of_params(&self) -> [Option<u32>; 7] {
         [self.anchor, self.guide, self.grads, self.residual, self.moment1, self.moment2, self.personal]
     }
@@ -125,7 +129,7 @@ impl PlanInfo {
         }
     }
 
-    /// Where the part after all segments of `trained` numbers begins; `None` if a segment is out of place.
+    /// Offset of the part after all segments, which have `trained` numbers each; `None` if a segment is misplaced.
     pub fn workspace(&self, trained: u32) -> Option<u64> {
         let mut end = u64::from(self.params);
         for at in self.segments.of_params().into_iter().flatten() {
@@ -145,15 +149,17 @@ impl PlanInfo {
 /// One operation of a Plan. Values are `[batch][numbers per sample]`, row-major.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Node {
+    /// What the node computes.
     pub op: Op,
+    /// The first operand.
     pub input: Operand,
     /// The second operand of [`Op::Add`].
     pub second: Option<Operand>,
+    /// Offset of the result.
     pub output: u32,
-    /// Gradient of the loss by the output; absent in an inference Plan and where nobody needs it.
+    /// Gradient of the loss by the output; absent in an inference Plan and where no node needs it.
     pub output_grad: Option<u32>,
-    /// What forward leaves for backward: [`Op::keep`] numbers per sample. In inference it is needed
-    /// during the node only.
+    /// What forward leaves for backward: [`Op::keep`] numbers per sample. In inference it is scratch space of the node.
     pub keep: Option<u32>,
     /// Room that backward needs while it runs: [`Op::scratch`] numbers per sample.
     pub scratch: Option<u32>,
@@ -162,29 +168,36 @@ pub struct Node {
 /// A value that a node reads, and where its gradient goes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Operand {
+    /// Offset of the value.
     pub at: u32,
+    /// Place of its gradient; absent where no node needs it.
     pub grad: Option<Grad>,
 }
 
 /// Where a node puts the gradient of what it has read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grad {
+    /// Offset of the gradient.
     pub at: u32,
-    /// Another reader of the same value has written there before: add instead of replacing.
+    /// Add instead of replacing, because another reader of the same value has already written there.
     pub add: bool,
 }
 
 /// One step of the backward pass.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BackwardStep {
+    /// Index of the node.
     pub node: u16,
+    /// Which pass of the node to run.
     pub pass: Pass,
 }
 
+/// Which pass of a node a step runs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Pass {
     /// Compute an activation again.
     Forward,
+    /// Compute gradients.
     Backward,
 }
 
@@ -197,6 +210,7 @@ pub struct PlanStore<const NODES: usize = MAX_NODES> {
 }
 
 impl<const NODES: usize> PlanStore<NODES> {
+    /// An empty store for the announced Plan; an error if it has more nodes than fit.
     pub fn new(info: PlanInfo) -> Result<Self, PlanError> {
         let nodes = usize::from(info.nodes.max(info.schedule));
         if nodes > NODES {
@@ -205,6 +219,7 @@ impl<const NODES: usize> PlanStore<NODES> {
         Ok(Self { info, nodes: Vec::new(), schedule: Vec::new() })
     }
 
+    /// Sizes and places of the Plan.
     pub fn info(&self) -> &PlanInfo {
         &self.info
     }
@@ -214,6 +229,7 @@ impl<const NODES: usize> PlanStore<NODES> {
         (self.nodes.len(), self.schedule.len())
     }
 
+    /// True if all announced nodes and steps have arrived.
     pub fn is_complete(&self) -> bool {
         self.received() == (usize::from(self.info.nodes), usize::from(self.info.schedule))
     }
@@ -269,6 +285,7 @@ fn frozen(nodes: &[Node]) -> u32 {
 }
 
 impl<'a> Plan<'a> {
+    /// Sizes and places of the Plan.
     pub fn info(&self) -> &'a PlanInfo {
         self.info
     }
@@ -278,17 +295,17 @@ impl<'a> Plan<'a> {
         self.frozen
     }
 
-    /// Number of parameters that are trained, and of every segment.
+    /// Number of trained parameters, which is the length of every segment but `stats`.
     pub fn trained(&self) -> usize {
         self.info.params.saturating_sub(self.frozen) as usize
     }
 
-    /// All nodes, with the copies that the backward pass computes again.
+    /// All nodes, including the copies that the backward pass recomputes.
     pub fn nodes(&self) -> &'a [Node] {
         self.nodes
     }
 
-    /// The backward pass as it was compiled; empty: the model in reverse.
+    /// The backward pass as it was compiled; empty means the model in reverse.
     pub fn schedule(&self) -> &'a [BackwardStep] {
         self.schedule
     }

@@ -1,20 +1,20 @@
 //! Text that a peer supplies, made fit for a log or a terminal: one line, a bounded length, no control characters.
 //!
-//! A peer chooses the reason of a QUIC close, and a board chooses its name. PrintableLine ends in them would forge lines of the
-//! log, and escape sequences would reach the operator's terminal.
+//! A peer chooses the reason of a QUIC close, and a board chooses its name. Line breaks in them could forge lines of the log,
+//! and escape sequences could reach the operator's terminal.
 
 use core::fmt::{self, Write};
 use std::string::String;
 
-/// Characters that are shown at most.
+/// Most characters that are shown.
 pub const MAX_PRINTED: usize = 200;
-/// Stands for the rest.
+/// Marks a text that was cut.
 const CUT: &str = "..";
 
-/// What `text` shows, with everything but printable ASCII escaped, cut after [`MAX_PRINTED`] characters.
+/// Formats `text` with everything but printable ASCII escaped, cut after [`MAX_PRINTED`] characters.
 pub fn printable(text: &(impl fmt::Display + ?Sized)) -> String {
     let mut line = PrintableLine(String::new());
-    // It fails where the line is full, which is the end of it.
+    // An error means that the line is full.
     let _ = write!(line, "{text}");
     line.0
 }
@@ -23,7 +23,7 @@ struct PrintableLine(String);
 
 impl PrintableLine {
     fn push(&mut self, escaped: &str) -> fmt::Result {
-        // Everything in it is ASCII, so that bytes are characters.
+        // The line is ASCII, so bytes are characters.
         if self.0.len() + escaped.len() > MAX_PRINTED {
             self.0.push_str(CUT);
             return Err(fmt::Error);
@@ -37,7 +37,7 @@ impl Write for PrintableLine {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for character in text.chars() {
             match character {
-                // Escaped as well, so that an escape in the line is always ours.
+                // Escaped as well, so that a peer cannot imitate an escape.
                 '\\' => self.push("\\\\")?,
                 ' '..='~' => self.push(character.encode_utf8(&mut [0; 4]))?,
                 other => {

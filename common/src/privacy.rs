@@ -1,7 +1,7 @@
-//! What a device's owner decides about noise, and the secret that noise is drawn from.
+//! What a device's owner decides about noise, and the secret that noise is derived from.
 //!
-//! Neither is ever part of a message. What is protected is one training sample: which one of its group (label and
-//! attribute) it is. An answer with noise costs
+//! Neither is ever part of a message. Noise protects single training samples: an answer does not reveal which sample of a
+//! group (label and attribute) a device has. An answer with noise costs
 //!
 //! ```text
 //! epsilon = cap / sums + 2 clip_l1 / update
@@ -15,19 +15,20 @@ use crate::{Code, brief::Brief, message::Task, rng::Rng};
 
 /// Bytes of a secret; none on a board without feature `full`, which draws no noise.
 pub const SECRET: usize = if cfg!(feature = "full") { 32 } else { 0 };
-/// Scales arrive as `f32`, so a brief for a budget of exactly `max_epsilon` may come out this much above it.
+/// Relative tolerance: scales arrive as `f32`, so a brief for exactly `max_epsilon` may exceed it by rounding.
 const ROUNDING: f64 = 1e-6;
 
-/// What noise is drawn from. Only the device has it; nothing shows it.
+/// The secret that noise is derived from. Only the device has it, and it is never printed.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub struct Secret([u8; SECRET]);
 
 impl Secret {
+    /// A secret of random bytes.
     pub const fn new(bytes: [u8; SECRET]) -> Self {
         Self(bytes)
     }
 
-    /// Of a simulated device: it follows from a seed, so that runs can be repeated, and hides nothing.
+    /// The secret of a simulated device. It follows from a seed, so that runs can be repeated, and protects nothing.
     pub fn simulated(seed: u64) -> Self {
         let (mut bytes, mut rng) = ([0; SECRET], Rng::new(seed));
         for word in bytes.as_chunks_mut::<8>().0 {
@@ -36,7 +37,7 @@ impl Secret {
         Self(bytes)
     }
 
-    /// For the pseudo-random function that keys noise, and for the place where it is kept.
+    /// The bytes, for the pseudo-random function of the noise and for storage.
     pub fn bytes(&self) -> &[u8; SECRET] {
         &self.0
     }
@@ -48,16 +49,16 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What the owner allows. Where there is one, nothing that depends on training samples leaves without noise.
+/// What the owner allows. A device with a policy sends nothing that depends on training samples without noise.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Policy {
-    /// The most that one answer may cost.
+    /// Largest epsilon of one answer.
     pub max_epsilon: f32,
     /// Answers with noise that may leave the device; absent: any number.
     pub max_answers: Option<u32>,
 }
 
-/// What a device has for its privacy.
+/// The privacy settings of a device.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Privacy {
     /// Without one, briefs that ask for noise are refused.
@@ -67,12 +68,12 @@ pub struct Privacy {
 }
 
 impl Privacy {
-    /// Of a simulated device without an owner.
+    /// The settings of a simulated device without an owner.
     pub fn simulated(seed: u64) -> Self {
         Self { secret: Some(Secret::simulated(seed)), policy: None }
     }
 
-    /// Whether the owner lets the device do this, and whether it can draw the noise for it.
+    /// Checks that the owner allows the task, and that the device has the secret for its noise.
     pub fn allows(&self, task: &Task) -> Result<(), Code> {
         let noise = match task {
             Task::Train(brief) if cfg!(feature = "full") => brief.epsilon(),
@@ -96,7 +97,7 @@ impl Privacy {
 }
 
 impl Brief {
-    /// What an answer to this brief costs; `None` where it asks for no noise.
+    /// The epsilon of an answer to this brief; `None` if it asks for no noise.
     pub fn epsilon(&self) -> Option<f64> {
         let laplace = self.privacy?;
         let cost = |moved: f64, scale: f32| match f64::from(scale) {
@@ -134,7 +135,7 @@ mod tests {
 
     #[cfg(feature = "full")]
     #[test]
-    fn a_floor_lets_nothing_pass_that_has_less_noise() {
+    fn a_policy_refuses_tasks_with_less_noise() {
         let secret = Some(Secret::simulated(1));
         let floor = |max_epsilon| Privacy { secret, policy: Some(Policy { max_epsilon, max_answers: None }) };
         let private = train(Some(Laplace { sums: 10.0, clip_l1: 2.0, update: 8.0 }));
@@ -159,11 +160,15 @@ mod tests {
         for task in [Task::Train(train(None)), Task::Evaluate(None), noisy.clone()] {
             assert_eq!(open.allows(&task), Ok(()), "{task:?}");
         }
-        assert_eq!(Privacy::default().allows(&noisy), Err(Code::NoiseTooWeak), "noise that can be predicted");
+        assert_eq!(
+            Privacy::default().allows(&noisy),
+            Err(Code::NoiseTooWeak),
+            "without a secret the noise is predictable"
+        );
     }
 
     #[test]
-    fn secrets_are_shown_by_nothing() {
+    fn secrets_are_not_printed() {
         let secret = Secret::new([0xab; SECRET]);
         let shown = std::format!("{:?}", Privacy { secret: Some(secret), policy: None });
         assert!(!shown.contains("171") && !shown.contains("ab"), "{shown}");

@@ -19,18 +19,22 @@ pub use map::{Piece, RegionMap};
 pub struct RegionId(pub u16);
 
 impl RegionId {
+    /// The index as a number.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// A longest span of the flat parameter vector that is held by the same tiers.
+/// A maximal span of the flat parameter vector that is held by the same tiers.
 ///
 /// The set may be empty: then no tier holds these parameters.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RegionSpan {
+    /// Index of the first parameter.
     pub start: usize,
+    /// Number of parameters.
     pub len: usize,
+    /// The tiers that hold them.
     pub tiers: TierSet,
 }
 
@@ -54,7 +58,7 @@ impl<'a> RegionSpans<'a> {
         Self { layout, masks, tensor: 0, at: 0, base: 0, pending: None }
     }
 
-    /// The next stretch inside one row of one tensor; neighbours may share their set.
+    /// The next span inside one row of one tensor; adjacent ones may have the same set.
     fn fragment(&mut self) -> Option<RegionSpan> {
         loop {
             let tensor = self.layout.tensors.get(self.tensor)?;
@@ -81,7 +85,7 @@ impl<'a> RegionSpans<'a> {
         }
     }
 
-    /// Which tiers hold an index of a dimension, and for how many indices that stays so.
+    /// The tiers that hold an index of a dimension, and for how many indices from there they stay the same.
     fn held(&self, dim: &Dim, index: usize) -> (TierSet, usize) {
         let block = dim.block_size(self.layout.full);
         let inside = index % block;

@@ -11,7 +11,7 @@ pub fn mix(word: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A seed for a part of the work, so that parts do not share streams.
+/// Derives a seed for a part of the work, so that parts do not share streams.
 pub fn derive(seed: u64, part: u64) -> u64 {
     mix(seed ^ mix(part))
 }
@@ -23,10 +23,12 @@ pub struct Rng {
 }
 
 impl Rng {
+    /// A generator that starts with this state.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
+    /// The next word of the stream.
     pub fn next_u64(&mut self) -> u64 {
         let word = mix(self.state);
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -43,19 +45,18 @@ impl Rng {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in `0..bound` (0 for an empty range); Lemire's method without rejection, whose bias
-    /// of `bound / 2^64` no test can see.
+    /// Uniform in `0..bound` (0 for an empty range). Lemire's method without rejection; its bias of `bound / 2^64` is negligible.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Standard normal (Box and Muller).
+    /// Standard normal (Box-Muller).
     pub fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.unit_f64()));
         radius * libm::cos(core::f64::consts::TAU * self.unit_f64())
     }
 
-    /// Fisher and Yates.
+    /// Shuffles in place (Fisher-Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1) as usize;
@@ -80,12 +81,13 @@ pub struct Permutation {
 }
 
 impl Permutation {
+    /// A permutation of `0..len`.
     pub fn new(len: u32, seed: u64) -> Self {
         let bits = 32 - len.saturating_sub(1).leading_zeros();
         Self { len, half_bits: bits.div_ceil(2).max(1), seed }
     }
 
-    /// Where position `index` goes. Out of range positions stay where they are.
+    /// The image of `index`. Indices out of range map to themselves.
     pub fn at(&self, index: u32) -> u32 {
         if index >= self.len {
             return index;

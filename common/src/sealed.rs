@@ -1,7 +1,7 @@
-//! Frames that only the device and the aggregator can read or write, whatever carries them between.
+//! Encrypted and authenticated frames between a device and the aggregator, through an untrusted bridge.
 //!
 //! A device behind a bridge has no certificate: it shares a key of 32 bytes with the aggregator. For every session both
-//! choose a nonce, and every frame is sealed with ChaCha20-Poly1305 under keys that follow from all three.
+//! choose a nonce. Every frame is sealed with ChaCha20-Poly1305; its keys are derived from the shared key and both nonces.
 //!
 //! ```text
 //! device                                        aggregator
@@ -14,22 +14,21 @@
 //! ```
 //! | attack of a bridge | what stops it |
 //! |---|---|
-//! | reads, forges, alters | ChaCha20-Poly1305 with a key of its own for each direction ([`derive`]) |
-//! | repeats a packet | a counter in the AEAD nonce, which only ever grows; a lost packet is a gap |
-//! | plays an old session to the aggregator | `a` is random and drawn anew for every HAIL, and is in both keys |
-//! | plays an old session to the device | `d` is in both keys and does not repeat: see [`Nonces`] |
-//! | makes a device reuse a key, where `d` does repeat | the salt ([`Channel`]): other frames have another AEAD nonce |
-//! | gives a device other samples | they come in a session of their own kind, see below |
-//! | asks whether a name is enrolled | the aggregator answers every HAIL alike |
+//! | reads, forges, alters | ChaCha20-Poly1305 with a separate key for each direction ([`derive`]) |
+//! | repeats a packet | a counter in the AEAD nonce, which only increases; a lost packet is a gap |
+//! | replays an old session to the aggregator | `a` is random, new for every HAIL, and part of both keys |
+//! | replays an old session to the device | `d` is part of both keys and does not repeat: see [`Nonces`] |
+//! | makes a device reuse a key, where `d` does repeat | the salt ([`Channel`]): different frames have different AEAD nonces |
+//! | gives a device other samples | samples need a session of another purpose, see below |
+//! | asks whether a name is enrolled | the aggregator answers every HAIL in the same way |
 //!
-//! **What remains.** HAIL, STRANGER and REFUSED are not authenticated: a bridge can interrupt a session and delay the
-//! next one, as it can by pulling the plug. A device that has neither a random number generator nor memory repeats `d`
-//! after a power cut. Such a device cannot tell a complete recording of an earlier session from a new one: it can be
-//! made to do earlier work again. Nothing of that is accepted by the aggregator, and nothing leaks. A bridge sees names,
-//! sizes and times.
+//! **Limits.** HAIL, STRANGER and REFUSED are not authenticated: a bridge can interrupt a session and delay the next one. It
+//! could also just drop packets. A device that has neither a random number generator nor memory repeats `d` after a power
+//! cut. Such a device cannot tell a complete recording of an earlier session from a new one, so a bridge can make it repeat
+//! earlier work. The aggregator accepts none of that work, and nothing leaks. A bridge sees names, sizes and times.
 //!
-//! **Samples** by cable need the device's key, too. The holder of the board identity answers a HAIL with PROVISION
-//! instead of CHALLENGE (same form, keys of another purpose); pieces of samples then travel as sealed frames.
+//! **Samples** by cable need the device's key as well. The holder of the board identity answers a HAIL with PROVISION
+//! instead of CHALLENGE (same layout, keys of another purpose). Pieces of samples are then sent as sealed frames.
 //!
 //! **Version 1** had one key for both directions and no salt. An aggregator still answers it (`first`), for devices with
 //! older firmware; a device speaks one version only, so that a bridge cannot choose an older one.
@@ -54,19 +53,25 @@ pub use initiator::{Initiator, InitiatorEvent};
 #[cfg(any(feature = "std", test))]
 pub use responder::{Hail, Responder, ResponderEvent};
 
+/// The secret that a device shares with the aggregator.
 pub type Key = [u8; 32];
+/// What each end contributes to the keys of a session.
 pub type Nonce = [u8; 16];
 
-/// First byte of a packet. Kinds from 0x10 on are between a board and the holder of its cable.
+/// First byte of a packet: a device asks for a session. Kinds from 0x10 on are between a board and the host at its cable.
 pub const HAIL: u8 = 1;
+/// First byte of a packet: the aggregator answers a HAIL.
 pub const CHALLENGE: u8 = 2;
+/// First byte of a packet that holds a sealed frame.
 pub const SEALED: u8 = 3;
+/// First byte of a packet: the aggregator has no such session.
 pub const STRANGER: u8 = 4;
+/// First byte of a packet: the aggregator opens no session now; a code follows.
 pub const REFUSED: u8 = 5;
-/// Opens a session in which the holder of the board identity gives samples.
+/// First byte of a packet: opens a session in which the holder of the board identity sends samples.
 pub const PROVISION: u8 = 0x14;
 
-/// Of this module's packets; frames inside have their own.
+/// Version of this module's packets; the frames inside have their own.
 pub const SEAL_VERSION: u8 = 2;
 /// Longest packet that is not a sealed frame.
 pub const MAX_PLAIN: usize = 64;
@@ -84,7 +89,7 @@ pub fn goes_down(packet: &[u8]) -> bool {
     matches!(packet.first(), Some(&(CHALLENGE | SEALED | STRANGER | REFUSED)))
 }
 
-/// The packet that says why there is no session now.
+/// A REFUSED packet with its reason.
 pub fn refusal(code: Code) -> [u8; 3] {
     let [a, b] = code.number().to_le_bytes();
     [REFUSED, a, b]
@@ -111,7 +116,7 @@ impl Purpose {
     }
 }
 
-/// Keeps a key out of logs.
+/// A key that `Debug` does not print.
 #[derive(Clone)]
 struct Secret(Key);
 

@@ -1,11 +1,14 @@
-//! Between the whole model and the packed parameters of one tier, into the caller's buffers.
+//! Copies between the whole model and the packed parameters of one tier, in the caller's buffers.
 
 use crate::{layout::Layout, mask::WidthMask, region::RegionSpans};
 
+/// A buffer has the wrong length.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected {expected} parameters, got {got}")]
 pub struct WrongLength {
+    /// Number of parameters that the layout and the mask give.
     pub expected: usize,
+    /// Length of the buffer.
     pub got: usize,
 }
 
@@ -43,7 +46,7 @@ pub fn scatter<T: Copy>(
     Ok(())
 }
 
-/// The stretches of the whole model that `mask` keeps, as `(start, length)`.
+/// The ranges of the whole model that `mask` keeps, as `(start, length)`.
 fn kept<'a>(layout: Layout<'a>, mask: &'a WidthMask) -> impl Iterator<Item = (usize, usize)> {
     RegionSpans::new(layout, core::slice::from_ref(mask))
         .filter(|span| !span.tiers.is_empty())

@@ -1,10 +1,9 @@
-//! What programs of small boards are built without.
+//! Types that programs of small boards are built without.
 //!
-//! The wire format is the same everywhere. Where such a program is told of something that it could not do, the
-//! message does not decode, and its Session refuses with [`Code::LeftOut`](crate::Code::LeftOut): kilobytes of
-//! decoders for nothing but a refusal would be what the board has no flash for.
+//! The wire format is the same everywhere. A message with a type that the program lacks does not decode, and the Session
+//! refuses with [`Code::LeftOut`](crate::Code::LeftOut). This saves kilobytes of decoders whose result would only be refused.
 
-/// Types that decode with the feature alone.
+/// Types that decode only with the feature.
 macro_rules! only_with {
     ($feature:literal: $($name:ty),+) => {$(
         #[cfg(not(feature = $feature))]

@@ -89,12 +89,12 @@ impl Outgoing {
         self.acked >= self.len
     }
 
-    /// The peer has fetched it, and not acknowledged all bytes.
+    /// The peer has fetched the transfer, and has not acknowledged all bytes.
     pub fn is_running(&self) -> bool {
         self.started && !self.is_done()
     }
 
-    /// Starts, resumes, or goes back. An offset inside a block of the codec is ignored.
+    /// Starts, resumes or rewinds the transfer. An offset inside a block of the codec is ignored.
     pub fn handle_fetch(&mut self, fetch: Fetch, now: Instant) {
         if fetch.transfer == self.transfer && self.is_boundary(fetch.offset) {
             self.started = true;
@@ -104,7 +104,7 @@ impl Outgoing {
         }
     }
 
-    /// Notes that bytes have arrived. After going back (a repeated [`Fetch`], a timeout) the receiver may be ahead of what was
+    /// Notes that bytes have arrived. After a rewind (a repeated [`Fetch`], a timeout) the receiver may be ahead of what was
     /// sent since; its acknowledgement then ends the repetition.
     pub fn handle_ack(&mut self, ack: Ack, now: Instant) {
         let ahead = ack.next > self.acked && self.is_boundary(ack.next);

@@ -4,9 +4,8 @@
 //! device      Hello, then a tail: oldest, newest     ->
 //!                                                    <- Welcome, then a tail: the version both use
 //! ```
-//! A message may grow at its end. What follows the fields that a peer knows is its tail, and a peer ignores what it
-//! does not know of it. Messages and codes that are newer than the agreed version are left out or replaced
-//! ([`crate::message::ToDevice::for_version`]).
+//! New fields are appended to a message as its tail. A peer ignores the part of a tail that it does not know. Messages and
+//! codes that are newer than the agreed version are left out or replaced ([`crate::message::ToDevice::for_version`]).
 //!
 //! Peers of protocol 4 accept no tail, so a device must know before Hello that the gateway does: on QUIC by ALPN
 //! ([`crate::wire::ALPN`]), on a serial line by the version of the seal. A Hello without a tail is protocol 4.
@@ -19,14 +18,16 @@ pub const PROTOCOL_VERSION: u8 = 5;
 /// A range of protocol versions, both ends included.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Versions {
+    /// The lowest version that the peer speaks.
     pub oldest: u8,
+    /// The highest version that the peer speaks.
     pub newest: u8,
 }
 
 impl Versions {
-    /// What this program speaks.
+    /// The versions that this program speaks.
     pub const OURS: Self = Self { oldest: 4, newest: PROTOCOL_VERSION };
-    /// What a peer speaks that names no versions.
+    /// The version of a peer that names none.
     pub const FOUR: Self = Self { oldest: 4, newest: 4 };
 
     /// The newest version that both speak.
@@ -57,7 +58,7 @@ mod tests {
             (range(4, 5), range(5, 9), Some(5)),
             (range(5, 6), range(4, 4), None),
             (range(7, 8), range(4, 5), None),
-            // A range that is upside down contains nothing.
+            // An inverted range contains nothing.
             (range(9, 4), range(4, 9), None),
         ] {
             assert_eq!((one.agree(other), other.agree(one)), (agreed, agreed), "{one:?} {other:?}");

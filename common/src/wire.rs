@@ -1,4 +1,4 @@
-//! Frames: what a link carries.
+//! Frames, the units that a link carries.
 //!
 //! ```text
 //!  0         1        2                          n-4      n
@@ -6,37 +6,37 @@
 //!               0 = control: one message in postcard, and perhaps a tail
 //!               1 = chunk: transfer u32, offset u32, bytes      (integers little-endian)
 //! ```
-//! The checksum (CRC-32/ISO-HDLC) covers everything before it. How a link marks the ends of frames
-//! is its own affair: QUIC streams put a `u32` length before each ([`frame_prefix`]), serial lines
-//! use COBS.
+//! The checksum (CRC-32/ISO-HDLC) covers everything before it. Each link delimits frames in its own way: QUIC streams put a
+//! `u32` length before each frame ([`frame_prefix`]), serial lines use COBS.
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{error::Code, id::TransferId};
 
-/// Raised only when the frame itself changes; what messages mean is negotiated ([`crate::version`]).
+/// Raised only when the layout of frames changes; the version of messages is negotiated ([`crate::version`]).
 pub const FRAME_FORMAT: u8 = 4;
-/// How QUIC peers name the protocol from version 5 on, in which Hello names a range of versions.
+/// ALPN of QUIC peers from protocol 5 on, whose Hello has a range of versions.
 pub const ALPN: &[u8] = b"fairtier/5";
-/// How peers of version 4 name it.
+/// ALPN of QUIC peers of protocol 4.
 pub const ALPN_4: &[u8] = b"fairtier/1";
-/// How a bridge does, whose streams carry packets of serial devices.
+/// ALPN of a bridge, whose streams carry packets of serial devices.
 pub const BRIDGE_ALPN: &[u8] = b"fairtier-bridge/1";
 /// The name in every aggregator's certificate. Trust comes from the fleet's own CA, not from DNS, so
 /// a gateway may change its address without new certificates.
 pub const SERVER_NAME: &str = "aggregator.fairtier.internal";
-/// Version, kind and checksum.
+/// Bytes of format, kind and checksum.
 pub const FRAME_OVERHEAD: usize = 6;
-/// Transfer and offset before the bytes of a chunk.
+/// Bytes around the data of a chunk: those of the frame, the transfer and the offset.
 pub const CHUNK_OVERHEAD: usize = FRAME_OVERHEAD + 8;
-/// No control frame is longer, so that a device can receive it in a static buffer.
+/// Longest control frame in bytes, so that a device can receive it in a static buffer.
 pub const MAX_CONTROL: usize = 512;
-/// No frame is longer on any link.
+/// Longest frame in bytes on any link.
 pub const MAX_FRAME: usize = 1 << 20;
 
 const CONTROL: u8 = 0;
 const CHUNK: u8 = 1;
 
+/// Why a frame or message is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -53,6 +53,7 @@ pub enum WireError {
 }
 
 impl WireError {
+    /// The code that is sent to the peer.
     pub fn code(self) -> Code {
         match self {
             Self::BadFrame => Code::BadFrame,
@@ -64,14 +65,17 @@ impl WireError {
     }
 }
 
-/// A frame whose checksum and format are right.
+/// A frame with a valid checksum and format.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
+    /// One encoded message, and perhaps a tail.
     Control(&'a [u8]),
+    /// Bytes of a transfer from `offset` on.
     Chunk { transfer: TransferId, offset: u32, data: &'a [u8] },
 }
 
 impl<'a> Frame<'a> {
+    /// Checks the format and checksum of a frame.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         if bytes.len() < FRAME_OVERHEAD || bytes.len() > MAX_FRAME {
             return Err(WireError::BadFrame);
@@ -104,8 +108,8 @@ pub fn message<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
     }
 }
 
-/// Decodes the message of a control frame and gives its tail: fields that came after protocol 4.
-// What decoding needs of the stack is given back before anything is done with the message.
+/// Decodes the message of a control frame and returns its tail: fields that came after protocol 4.
+// Not inlined, so that the stack of the decoder is free again while the message is handled.
 #[inline(never)]
 pub fn control<T: DeserializeOwned>(body: &[u8]) -> Result<(T, &[u8]), WireError> {
     postcard::take_from_bytes(body).map_err(|_| WireError::BadMessage)
@@ -162,24 +166,26 @@ pub fn frame_len(prefix: [u8; 4], limit: usize) -> Result<usize, WireError> {
     }
 }
 
-/// CRC-32/ISO-HDLC of a whole.
+/// CRC-32/ISO-HDLC of one slice.
 pub fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = Crc32::default();
     crc.update(bytes);
     crc.finish()
 }
 
-/// CRC-32/ISO-HDLC of parts. With `std` it uses the processor's instructions.
+/// CRC-32/ISO-HDLC of several slices. With `std` it uses the processor's instructions.
 #[cfg(feature = "std")]
 #[derive(Clone, Default, Debug)]
 pub struct Crc32(crc32fast::Hasher);
 
 #[cfg(feature = "std")]
 impl Crc32 {
+    /// Appends bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
+    /// The checksum of all bytes.
     pub fn finish(self) -> u32 {
         self.0.finalize()
     }
@@ -189,7 +195,7 @@ impl Crc32 {
 mod small {
     static TABLE: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
-    /// CRC-32/ISO-HDLC of parts, with a table of 1 KB.
+    /// CRC-32/ISO-HDLC of several slices, with a table of 1 KB.
     #[derive(Clone)]
     pub struct Crc32(crc::Digest<'static, u32>);
 
@@ -206,10 +212,12 @@ mod small {
     }
 
     impl Crc32 {
+        /// Appends bytes.
         pub fn update(&mut self, bytes: &[u8]) {
             self.0.update(bytes);
         }
 
+        /// The checksum of all bytes.
         pub fn finish(self) -> u32 {
             self.0.finalize()
         }
@@ -234,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_bounded_before_anything_is_allocated() {
+    fn lengths_are_checked_before_allocation() {
         assert_eq!(frame_len(u32::MAX.to_le_bytes(), 1 << 16), Err(WireError::BadFrame));
         assert_eq!(frame_len([0; 4], 1 << 16), Err(WireError::BadFrame));
         assert_eq!(frame_len(frame_prefix(100), 1 << 16), Ok(100));

@@ -18,7 +18,7 @@ fn lengths() {
     assert_eq!(Codec::Int8.encoded_len(178_110), Some(178_110 + 4 * 2783));
     assert_eq!(Codec::Int8.encoded_len(0), Some(0));
     assert_eq!(Codec::F32.encoded_len(usize::MAX), None);
-    assert_eq!(Codec::Int8.count_in(3), None, "a scale without its end");
+    assert_eq!(Codec::Int8.count_in(3), None, "an incomplete scale");
     for codec in Codec::ALL {
         assert!(codec.encode(&[1.0; 3], 0, 0, &mut [0; 2]).is_err());
         assert!(codec.decode(&[0; 3], &mut [0.0; 9]).is_err());
@@ -26,7 +26,7 @@ fn lengths() {
 }
 
 #[test]
-fn what_is_not_finite_stays_so() {
+fn non_finite_numbers_stay_non_finite() {
     for codec in Codec::ALL {
         for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let back = round_trip(codec, &[1.0, poison, 2.0], 1);

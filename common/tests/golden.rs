@@ -44,7 +44,7 @@ fn to_aggregator() -> Vec<(&'static str, ToAggregator)> {
         steps: 19,
         ..Scalars::default()
     };
-    // Everything a device can be asked for, as long as it gets.
+    // An answer with every optional field, at its longest.
     let full = Scalars {
         samples: u32::MAX,
         steps: u32::MAX,
@@ -239,7 +239,7 @@ fn tails() -> String {
 }
 
 #[test]
-fn what_a_later_version_adds_to_a_tail_is_passed_over() {
+fn unknown_fields_of_a_tail_are_ignored() {
     let hello = &to_aggregator()[0].1;
     let mut frame = [0; MAX_CONTROL];
     let later = (hello, Versions { oldest: 5, newest: 9 }, [1u64; 4], "more");
@@ -249,7 +249,7 @@ fn what_a_later_version_adds_to_a_tail_is_passed_over() {
     assert_eq!((&message, wire::tail(tail)), (hello, Some(Versions { oldest: 5, newest: 9 })));
 }
 
-/// Frames keep their bytes: only what peers say in them has versions.
+/// The frame format does not change with the protocol version.
 #[test]
 fn frames_have_the_format_that_peers_of_version_4_read() {
     assert_eq!(FRAME_FORMAT, 4);
@@ -260,7 +260,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn every_frame_has_the_bytes_written_down() {
+fn every_frame_has_its_golden_bytes() {
     let mut chunk = [0; 64];
     let len =
         wire::encode_chunk(TransferId(7), 1024, 5, &mut chunk, |out| out.copy_from_slice(b"bytes")).unwrap();

@@ -1,4 +1,4 @@
-//! Frames that a program of protocol version 4 has sent. They are never written anew: a later version must still
+//! Frames that were recorded from a program of protocol version 4. They are never regenerated: a later version must still
 //! understand them, or refuse them with a reason.
 #![allow(clippy::unwrap_used, reason = "tests")]
 

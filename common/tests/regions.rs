@@ -63,7 +63,7 @@ fn gates_and_flattened_channels_are_cut_block_by_block() {
     assert_eq!(
         gather(layout, &half, &all, &mut [0; 7]),
         Err(WrongLength { expected: 8, got: 7 }),
-        "a wrong buffer is named, not overrun"
+        "a buffer of the wrong length is an error"
     );
 }
 
@@ -127,7 +127,7 @@ fn models() -> impl Strategy<Value = Model> {
 
 proptest! {
     #[test]
-    fn runs_are_the_definition_in_longest_stretches(model in models()) {
+    fn spans_match_the_definition_and_are_maximal(model in models()) {
         let mut at = 0;
         let mut last = None;
         let bitmap = model.bitmap();
@@ -179,7 +179,7 @@ proptest! {
 }
 
 #[test]
-fn who_trains_nothing_has_no_part_in_a_region() {
+fn a_tier_takes_no_part_in_regions_that_it_does_not_train() {
     let hidden = Dim::units(AxisId(0));
     let tensors = [tensor(&[hidden, Dim::fixed(3)]), tensor(&[Dim::fixed(2), hidden])];
     let full = WidthMask::full(&[4]).unwrap();
@@ -187,7 +187,7 @@ fn who_trains_nothing_has_no_part_in_a_region() {
     let masks = [4, 2].map(|width| full.at_widths(&[width]).unwrap());
     let [zero, one] = [0, 1].map(|tier| Tier::new(tier).unwrap());
     assert_eq!(RegionMap::trained(layout, &masks, &[0, 0]), RegionMap::new(layout, &masks));
-    // The first tensor is the wide tier's alone; the second is shared where both hold it.
+    // Only the wide tier trains the first tensor; the second is shared where both hold it.
     let trained = RegionMap::trained(layout, &masks, &[0, 12]);
     assert_eq!((trained.slice_len(zero), trained.slice_len(one)), (20, 4));
     let pieces = trained.pieces(one).iter();

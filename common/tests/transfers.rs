@@ -51,11 +51,11 @@ fn run(
     let mut incoming = Incoming::new(TransferId(7), data.len() as u32);
     let (mut arrived, mut sent, mut now) = (vec![], 0, Instant::ZERO);
     let mut since_answer = 0;
-    // With a window of one chunk every loss costs a wait of up to 80 turns, and at the highest loss drawn less than
-    // three exchanges in eight come through: some 150 turns per chunk. The rest is for single chunks in bad luck.
+    // With a window of one chunk, every loss costs up to 80 turns. At the highest loss drawn, fewer than three exchanges in
+    // eight succeed: some 150 turns per chunk. The rest is a margin for bad luck.
     let end = 20_000 + 1_000 * data.len().div_ceil(limits.chunk as usize);
     for turn in 1.. {
-        assert!(turn < end, "no end in sight");
+        assert!(turn < end, "the transfer does not end");
         if incoming.is_done() && outgoing.is_done() {
             return (arrived, sent);
         }
@@ -72,7 +72,7 @@ fn run(
             sent += bytes.len();
             link.send(Packet::Chunk(range.start, bytes));
         }
-        // The receiver's own timer: nothing came for a while, so it asks (again).
+        // The receiver's own timer: nothing arrived for a while, so it asks again.
         if since_answer > 50 {
             link.send(Packet::Fetch(incoming.fetch()));
             since_answer = 0;
@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// The slowest case that the properties draw: as many chunks as there are, one at a time, over the worst link.
+/// The slowest case of the properties: the most chunks, one at a time, over the worst link.
 #[test]
 fn one_byte_at_a_time_over_the_worst_link_arrives() {
     let data: Vec<u8> = (0..3999).map(|at| at as u8).collect();
@@ -152,10 +152,10 @@ fn a_good_link_carries_every_byte_once() {
     assert_eq!(sent, data.len());
 }
 
-/// A sender with a long window is told four times per window how far it is, and at the end; one whose timer would
-/// run out hears every chunk, and so does one with room for two.
+/// With a long window, four chunks per window and the last one are acknowledged. Every chunk is acknowledged if the sender's
+/// timer would expire otherwise, or if the window holds only two.
 #[test]
-fn acknowledgements_are_as_few_as_keep_the_sender_going() {
+fn acknowledgements_are_few_but_keep_the_sender_going() {
     let acks = |limits: LinkLimits, millis: u64| {
         let mut outgoing = Outgoing::new(TransferId(1), 64_000, 4, limits);
         let mut incoming = Incoming::new(TransferId(1), 64_000);
@@ -204,9 +204,8 @@ fn foreign_and_impossible_chunks_are_ignored() {
     assert_eq!(outgoing.poll_chunk(), None);
 }
 
-/// A repeated Fetch that arrives late sends the sender back; the receiver, who has all that already,
-/// can only say how far it is. The sender used to ignore that, because it was beyond what it had sent
-/// again.
+/// Regression test. A repeated Fetch that arrives late rewinds the sender; the receiver, which already has those bytes,
+/// acknowledges them. The sender ignored that acknowledgement, because it was beyond what it had sent again.
 #[test]
 fn a_late_fetch_does_not_hold_up_a_transfer() {
     let limits = LinkLimits { chunk: 100, window: 200, timeout: Duration::from_millis(50) };

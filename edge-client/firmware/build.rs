@@ -1,4 +1,4 @@
-//! Reads the board's description and writes what the compiler and the linker need of it.
+//! Reads the board's description and writes its constants for the compiler and its memory map for the linker.
 
 use std::{env, fmt::Write, fs, path::PathBuf};
 
@@ -45,7 +45,7 @@ struct Limits {
     arena: usize,
     nodes: usize,
     chunk: u32,
-    /// Bytes for samples that come over the line.
+    /// Bytes for samples that arrive over the serial line.
     #[serde(default)]
     samples: usize,
 }

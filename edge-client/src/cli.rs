@@ -55,19 +55,19 @@ pub struct Board {
 
 #[derive(Subcommand, Debug)]
 enum DeviceCommand {
-    /// Take part in rounds until the run is over; lost links are opened again
+    /// Take part in rounds until the run is over; reconnects after a lost link
     #[command(after_help = examples::RUN)]
     Run(Box<RunArgs>),
     /// Carry serial devices to the aggregator
     #[command(after_help = examples::BRIDGE)]
     Bridge(boards::BridgeArgs),
-    /// Trade a token of `fairtier gateway token` for an identity; the key is made here and stays here
+    /// Trade a token of `fairtier gateway token` for an identity; the key is generated here and never leaves this machine
     #[command(after_help = examples::ENROLL)]
     Enroll {
         /// Address of the aggregator
         #[arg(long, default_value = "127.0.0.1:4433")]
         server: String,
-        /// As `fairtier gateway token` printed it; also from FAIRTIER_TOKEN, which other users can not see
+        /// Token that `fairtier gateway token` printed; also from FAIRTIER_TOKEN, which other users cannot see
         #[arg(long, env = "FAIRTIER_TOKEN", hide_env_values = true)]
         token: Token,
         /// Where to put NAME.pem
@@ -98,7 +98,7 @@ enum BoardCommand {
     /// Put the firmware onto a board, or start an emulated one
     #[command(after_help = examples::FLASH)]
     Flash(boards::FlashArgs),
-    /// Ask a board how it is doing
+    /// Print the status of a board
     #[command(after_help = examples::MONITOR)]
     Monitor(boards::MonitorArgs),
     /// Give a board its samples over the serial line
@@ -117,7 +117,7 @@ struct RunArgs {
     /// Address of the aggregator
     #[arg(long, default_value = "127.0.0.1:4433")]
     server: String,
-    /// What `fairtier gateway enroll` wrote for this device
+    /// Identity file that `fairtier gateway enroll` wrote for this device
     #[arg(long)]
     identity: PathBuf,
     /// Name of the device, if it differs from that of the identity file
@@ -130,25 +130,24 @@ struct RunArgs {
     /// fast (matrixmultiply) or portable (the arithmetic of boards)
     #[arg(long, default_value = "fast")]
     backend: BackendName,
-    /// Keep the device's sub-model here as ONNX, for its owner alone (0600)
+    /// Save the device's sub-model as ONNX to this file, readable by its owner only (0600)
     #[arg(long)]
     save_model: Option<PathBuf>,
-    /// Also save it every so many rounds
+    /// Also save it every N rounds; 0 saves it only at the end
     #[arg(long, default_value_t = 0, requires = "save_model")]
     save_every: u32,
-    /// Seconds without a link after which to give up; without it, never
+    /// Seconds without a link after which the device gives up; without this option, never
     #[arg(long)]
     give_up_after: Option<u64>,
-    /// Seconds in which nothing arrives after which a link is lost and opened again; the gateway bears no more than 60, so
-    /// that more than 60 are as 60
+    /// Idle timeout of a link in seconds, after which the device reconnects; values above 60 have no effect
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     silence: u64,
-    /// Seconds over which the gateway must say "not enrolled" (E30), five times at least, before the device ends
+    /// Seconds over which the gateway must answer "not enrolled" (E30), at least five times, before the device exits
     #[arg(long, default_value_t = LEAVE_AFTER.as_secs())]
     leave_after: u64,
     #[command(flatten)]
     privacy: PrivacyArgs,
-    /// How to print how it ended
+    /// Format of the final summary
     #[arg(long, default_value = "table")]
     format: Format,
 }
@@ -166,6 +165,7 @@ enum BackendName {
 }
 
 impl Device {
+    /// Runs the command.
     pub fn run(self) -> Result<()> {
         start_log(self.log);
         match self.command {
@@ -193,6 +193,7 @@ impl Device {
 }
 
 impl Board {
+    /// Runs the command.
     pub fn run(self) -> Result<()> {
         start_log(self.log);
         match self.command {
@@ -205,7 +206,7 @@ impl Board {
     }
 }
 
-/// Prints a text for people, or the same as JSON on one line.
+/// Prints the text, or the same content as one line of JSON.
 fn say(format: Format, text: &str, json: &Value) -> Result<()> {
     match format {
         Format::Table => print(text)?,
@@ -228,7 +229,7 @@ fn run(args: &RunArgs) -> Result<()> {
     let device = match &args.device {
         Some(device) => device.clone(),
         None => {
-            let unnamed = "--identity names no device; give its name with --device";
+            let unnamed = "the file name of --identity is not a device name; give the name with --device";
             let stem = args.identity.file_stem().and_then(|stem| stem.to_str()).context(unnamed)?;
             stem.parse().context(unnamed)?
         }
@@ -250,7 +251,7 @@ fn run(args: &RunArgs) -> Result<()> {
         BackendName::Fast => &mut fast,
         BackendName::Portable => &mut portable,
     };
-    // The link has a thread of its own, or a batch that takes long would look like a device that is gone.
+    // The link has its own thread, because during a long batch the device would otherwise seem to be gone.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let end = runtime.block_on(async {
         let stop = stop_signal()?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use fairtier_client::cli::Device;
 
-/// Trains this device's slice of a fleet's model on data that stays here.
+/// Trains this device's slice of a fleet's model on data that never leaves the device.
 #[derive(Parser, Debug)]
 #[command(name = "fairtier-client", version)]
 struct Cli {

@@ -1,8 +1,8 @@
 //! The device's side of the protocol, sans-io: the same on a board, on a host and in the simulator.
 //!
-//! How to drive it: tell it what happens ([`Session::handle_connected`], [`Session::handle_frame`],
-//! [`Session::handle_timeout`], [`Session::handle_disconnected`]), and after each of these
-//! 1. send what [`Session::poll_transmit`] gives until it gives nothing;
+//! How to drive it: call [`Session::handle_connected`], [`Session::handle_frame`], [`Session::handle_timeout`] and
+//! [`Session::handle_disconnected`] as these events occur, and after each of them
+//! 1. send what [`Session::poll_transmit`] writes until it returns nothing;
 //! 2. read [`Session::poll_event`] until it is empty;
 //! 3. while [`Session::has_work`], call [`Session::work`]: one batch each time, so that the link is
 //!    served in between;
@@ -12,12 +12,11 @@
 //! link:  Down -> Greeting -> Planning -> Up            (again after every lost connection)
 //! job:   Free -> Downloading -> Working -> Offering -> Free   (survives lost connections)
 //! ```
-//! A round may have several exchanges (exchanges), each with an Assignment of its own. What an earlier one has
-//! brought and nothing has changed since is not fetched again. What a device keeps for itself (a personal
-//! model, the loss it reaches alone) lives as long as the Session and its Plan.
+//! A round may have several exchanges, each with its own Assignment. A model or guide that is still unchanged in the arena is
+//! not fetched again. Private state (a personal model, the loss that the device reaches alone) is kept as long as the Session
+//! and its Plan.
 //!
-//! Every request is repeated until it is answered, so the Session needs nothing of a link but that
-//! frames arrive sometimes.
+//! Every request is repeated until it is answered, so a link may lose frames.
 
 use common::{
     Budget, Code, DeviceId, Duration, Instant, RunId, Tier, Versions,
@@ -49,32 +48,35 @@ use download::{Download, ReceivedVectors};
 use outbox::QueuedMessage;
 pub use spent::Spent;
 
-/// How often a device in training gives a sign of life.
+/// How often a device sends Progress during training.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// Who the device is and what it has.
+/// Name, limits, data and privacy settings of a device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
+    /// The name in the device's certificate or board identity.
     pub device: DeviceId,
+    /// The memory and speed that it offers.
     pub budget: Budget,
+    /// Numbers and shape of its samples.
     pub data: DataSummary,
-    /// What its noise is drawn from, and what its owner allows.
+    /// The secret of its noise, and what its owner allows.
     pub privacy: Privacy,
 }
 
-/// What the driver may want to know.
+/// What has happened, for logs and drivers.
 #[derive(Clone, PartialEq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is no heap to put the large one on")]
 pub enum Event {
-    /// The aggregator has given the device its tier and Plan.
+    /// The device has its tier and Plan.
     Joined { run: RunId, tier: Tier, parameters: u32 },
     /// A round has begun.
     Assigned { round: u32 },
     /// The update (or evaluation) of a round was accepted, or refused with a code.
     Answered { round: u32, scalars: Scalars, refused: Option<Code> },
-    /// The device could not do what it was asked to.
+    /// The device cannot do what it was asked to.
     Failed { round: u32, code: Code },
-    /// The aggregator does not want this device.
+    /// The aggregator refuses this device.
     Refused(Refusal),
     /// The run is over.
     Finished { round: u32 },
@@ -94,7 +96,7 @@ enum Job {
     Free,
     /// The model, then the guide if there is one.
     Downloading(Download),
-    /// The model is in the weights (and the guide in its segment); `work` begins with the first call that brings the shard.
+    /// The model is in the weights (and the guide in its segment); `work` begins with the first call, which has the shard.
     Working {
         assignment: Assignment,
         work: Option<Work>,
@@ -106,7 +108,7 @@ enum Job {
     },
 }
 
-/// What the device's own baseline belongs to.
+/// The run and Plan that the device's baseline belongs to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct BaselineOf {
     run: RunId,
@@ -114,14 +116,14 @@ struct BaselineOf {
     plan: u32,
 }
 
-/// See the module for how to drive it.
+/// The device's side of the protocol; see the module for how to drive it.
 #[derive(Debug)]
 pub struct Session<A, const NODES: usize = MAX_NODES> {
     profile: Profile,
     limits: LinkLimits,
-    /// What the device offers to speak on this link.
+    /// The versions that the device offers on this link.
     versions: Versions,
-    /// What both speak, once the aggregator has said so.
+    /// The agreed version, once the aggregator has named it.
     version: u8,
     arena: A,
     link: Link,
@@ -135,9 +137,9 @@ pub struct Session<A, const NODES: usize = MAX_NODES> {
     spent: Spent,
     baseline_of: Option<BaselineOf>,
     job: Job,
-    /// When to repeat the present request.
+    /// When to repeat the current request.
     retry: Option<Instant>,
-    /// It was answered with a Wait, though there is something that the device wants.
+    /// The request was answered with a Wait, although the device still needs something.
     deferred: bool,
     sign_of_life: Instant,
     messages: Deque<QueuedMessage, 4>,
@@ -145,6 +147,7 @@ pub struct Session<A, const NODES: usize = MAX_NODES> {
 }
 
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
+    /// A session without a link.
     pub fn new(profile: Profile, arena: A) -> Self {
         Self {
             own: PrivateState { secret: profile.privacy.secret, ..PrivateState::default() },
@@ -175,62 +178,64 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.tier
     }
 
-    /// The parameters the device holds now; none before it has room for its Plan.
+    /// The parameters in the arena; empty before the device has room for its Plan.
     pub fn weights(&mut self) -> &[f32] {
         let params = self.plan.as_ref().map_or(0, |plan| plan.info().params as usize);
         self.arena.floats().get(..params).unwrap_or_default()
     }
 
+    /// The arena. Changing it during a job changes the result.
     pub fn arena_mut(&mut self) -> &mut A {
         &mut self.arena
     }
 
-    /// Goes on in another arena, which must have the room that was reserved in the old one. What lay there is
-    /// forgotten, so this is for a device between two jobs.
+    /// Replaces the arena between two jobs and returns the old one. The new one must have the room that was reserved in the old
+    /// one, whose content is lost.
     pub fn replace_arena(&mut self, arena: A) -> A {
         self.held = ReceivedVectors::default();
         core::mem::replace(&mut self.arena, arena)
     }
 
-    /// How many answers with noise the device has given. A driver that must not forget it writes it down after
-    /// [`Session::work`], before anything is sent.
+    /// The count of answers with noise. A driver that must keep it across restarts stores it after [`Session::work`], before
+    /// anything is sent.
     pub fn spent(&self) -> &Spent {
         &self.spent
     }
 
-    /// What was written down in an earlier life.
+    /// Restores the count that an earlier process has stored.
     pub fn resume_spent(&mut self, spent: Spent) {
         self.spent = spent;
     }
 
-    /// The device has other samples from now on. What it was doing with the old ones is dropped.
+    /// The device has other samples from now on. Work on the old ones is dropped.
     pub fn replace_data(&mut self, data: DataSummary) {
         self.profile.data = data;
         self.own.baseline = None;
         self.job = Job::Free;
     }
 
-    /// There is a link to the aggregator. `versions` are those that Hello may name on it: [`Versions::FOUR`] on a link
-    /// whose other end may not read a tail.
+    /// There is a link to the aggregator. `versions` are those that Hello may name: [`Versions::FOUR`] if the other end may not
+    /// read a tail.
     pub fn handle_connected(&mut self, limits: LinkLimits, versions: Versions, now: Instant) {
         self.limits = limits;
         (self.versions, self.version) = (versions, versions.oldest);
         self.link = Link::Greeting;
         self.messages.clear();
-        // The aggregator says from where on it wants the update, in chunks that fit this link.
+        // The aggregator states the offset from which it wants the update, in chunks that fit this link.
         if let Job::Offering { offer, task, outgoing } = &mut self.job {
             *outgoing = upload::outgoing(&offer.update, task, limits);
         }
         self.request(now);
     }
 
-    /// The link is gone; what was done so far is kept.
+    /// The link is lost; progress is kept.
     pub fn handle_disconnected(&mut self) {
         self.link = Link::Down;
         self.retry = None;
         self.messages.clear();
     }
 
+    /// Repeats requests and chunks that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Job::Offering { outgoing, .. } = &mut self.job {
             outgoing.handle_timeout(now);
@@ -240,6 +245,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         }
     }
 
+    /// When to call [`Session::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let transfer = match &self.job {
             Job::Offering { outgoing, .. } if self.link == Link::Up => outgoing.poll_timeout(),
@@ -248,11 +254,12 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.retry.into_iter().chain(transfer).min()
     }
 
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Writes the next frame into `out` and says which way it goes and how long it is.
+    /// Writes the next frame into `out` and returns its lane and length.
     pub fn poll_transmit(&mut self, out: &mut [u8]) -> Option<(Lane, usize)> {
         while let Some(said) = self.messages.pop_front() {
             let message = self.message(said).and_then(|message| message.for_version(self.version));
@@ -268,12 +275,12 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         matches!(self.job, Job::Working { .. })
     }
 
-    /// True while a round waits for this device: for a transfer to end, or for work.
+    /// True while a round waits for a transfer or for work of this device.
     pub fn is_under_way(&self) -> bool {
         !matches!(self.job, Job::Free)
     }
 
-    /// Computes one batch. An error ends the job; the aggregator is told.
+    /// Computes one batch. An error ends the job and is reported to the aggregator.
     pub fn work(
         &mut self,
         shard: &(impl Shard + ?Sized),
@@ -328,7 +335,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         }
     }
 
-    /// The work is done; what it led to waits for the aggregator.
+    /// The work is done: offers its result to the aggregator.
     #[inline(never)]
     fn offer(&mut self, scalars: &Scalars, now: Instant) -> Result<(), TrainError> {
         let (Some(store), Job::Working { assignment, work: Some(work) }) = (&self.plan, &mut self.job) else {
@@ -363,7 +370,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     }
 }
 
-/// Never inlined, so that the frame that makes a Work is not there while it is worked on.
+/// Never inlined, so that its stack frame is free again while the Work runs.
 #[inline(never)]
 fn begin(
     work: &mut Option<Work>,

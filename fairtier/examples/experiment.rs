@@ -1,6 +1,6 @@
 //! An experiment from code: FedAvg and FairHeteroFL on a simulated fleet of three tiers.
 //!
-//! `cargo run --release --example experiment -- [DIR]`; results go to DIR, and what is there is not run again.
+//! `cargo run --release --example experiment -- [DIR]`; results go to DIR. Finished results are not computed again.
 
 use std::{env, error::Error, path::PathBuf};
 

@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(&Registry::standard(), &config, &dir, Some(Box::new(print_round)))?;
     println!("listening on {}", server.address());
     server.finished().await;
-    // Devices still fetch their models.
+    // Keeps serving while devices fetch their models.
     server.all_disconnected().await;
     // Fails if the run ended because the store failed.
     server.stop().await?;

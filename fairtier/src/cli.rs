@@ -1,4 +1,4 @@
-//! The command line: groups of commands, each of which stands in the crate that does the work.
+//! The command line: groups of commands, each implemented in the crate that does the work.
 
 use std::{io, path::PathBuf, process::ExitCode};
 
@@ -27,12 +27,12 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Trains one fleet with HeteroFL and with FairHeteroFL, and shows who gains and who pays
+    /// Trains one fleet with HeteroFL and with FairHeteroFL, and compares the results of every device
     #[command(after_help = demo::EXAMPLES)]
     Demo(demo::DemoArgs),
-    /// The gateway: configuration, members of the fleet, rounds, and the model they give
+    /// The gateway: configuration, enrolled devices, rounds, and the resulting model
     Gateway(Gateway),
-    /// A device with an operating system: takes part in rounds, or carries boards to the gateway
+    /// A device with an operating system: takes part in rounds, or connects boards to the gateway
     Device(Device),
     /// Boards on serial ports: firmware, samples, state
     Board(Board),
@@ -62,7 +62,7 @@ enum Command {
     /// Writes a manual page for every command
     #[command(after_help = MAN)]
     Man {
-        /// Directory to write to; made if needed
+        /// Directory to write to; created if missing
         #[arg(long, default_value = "man")]
         out: PathBuf,
     },
@@ -71,9 +71,9 @@ enum Command {
 /// A page that is generated from the code.
 #[derive(Copy, Clone, Debug, ValueEnum)]
 enum Page {
-    /// All strategies with their parameters, all keys of a configuration and all codes
+    /// All strategies with their parameters, all configuration keys and all codes
     Reference,
-    /// Every code with what to do about it
+    /// Every code with its remedy
     Troubleshooting,
 }
 
@@ -93,7 +93,7 @@ Examples:
 const BENCH: &str = "\
 Examples:
   fairtier bench load --devices 50 --rounds 20        a real gateway under load
-  fairtier bench attack --seeds 2                     what the guard costs and saves";
+  fairtier bench attack --seeds 2                     cost and benefit of the guard";
 
 const MAN: &str = "\
 Examples:
@@ -109,12 +109,13 @@ Examples:
   fairtier completions bash > /etc/bash_completion.d/fairtier
   fairtier completions zsh > ~/.zfunc/_fairtier";
 
-/// The command line as clap sees it, for completions and manual pages.
+/// The command line, for completions and manual pages.
 pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// The whole program, with the strategies of a registry: reads the arguments, does what they say, and tells how it ended.
+/// Runs the whole program with the strategies of a registry: reads the arguments, executes the command, and returns
+/// the exit code.
 pub fn run(registry: &Registry) -> ExitCode {
     if let Some(advice) = moved::advice(std::env::args().skip(1)) {
         eprintln!("error: {advice}");
@@ -124,7 +125,7 @@ pub fn run(registry: &Registry) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {}", common::error::explain(error.as_ref()));
-            // As for a wrong argument: what was given has to be mended.
+            // The input file is wrong, so the exit code is that of a wrong argument.
             if error.is::<RoundFileError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

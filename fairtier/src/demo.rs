@@ -1,17 +1,16 @@
-//! The demo: one fleet of unequal devices, trained twice from the same start, once with HeteroFL and
-//! once with FairHeteroFL, and how both models serve each device.
+//! The demo: trains one fleet of unequal devices twice from the same start, with HeteroFL and with FairHeteroFL. It
+//! compares how well both models fit each device.
 //!
 //! | part | does | file |
 //! |---|---|---|
 //! | [`DemoOptions`] | what to run; checked before anything starts | `options` |
-//! | [`Fleet`] | who has which hardware and which samples | `fleet` |
+//! | [`Fleet`] | hardware and samples of every device | `fleet` |
 //! | federation | one run: aggregator, certificates, clients, all over QUIC | `federation` |
-//! | [`DemoResult`] | what came out, in numbers | `result` |
+//! | [`DemoResult`] | the results as numbers | `result` |
 //! | [`report`] | the result as a table, a page, a picture | `report` |
 //!
-//! Nothing is simulated but the place: the aggregator, its store and certificates, and every client
-//! are those of `fairtier gateway` and `fairtier device`; they only share a process. The same seed
-//! gives the same losses, bit for bit.
+//! Nothing is simulated. The aggregator, its store, its certificates and all clients are those of `fairtier gateway`
+//! and `fairtier device`; they only share a process. The same seed gives the same losses, bit for bit.
 
 mod federation;
 mod fleet;
@@ -32,6 +31,7 @@ pub use fleet::{Fleet, FleetDevice, TierHardware};
 pub use options::{BadOption, DemoOptions, Training};
 pub use result::{BaselineChange, CurvePoint, DemoResult, Setup, StrategyRun, TierSetup, change};
 
+/// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
@@ -47,9 +47,9 @@ pub enum DemoError {
     Identity { device: String, source: IdentityError },
     #[error("device {device}: {source}")]
     Client { device: String, source: ClientError },
-    #[error("a device has stopped working: {0}")]
+    #[error("a device has crashed: {0}")]
     Crashed(#[from] tokio::task::JoinError),
-    #[error("no room for the aggregator's files in the directory for temporary files: {0}")]
+    #[error("cannot create a temporary directory for the aggregator: {0}")]
     Directory(io::Error),
     #[error("{strategy} ended without scores of the final model")]
     NoScores { strategy: &'static str },
@@ -57,24 +57,25 @@ pub enum DemoError {
     Stopped,
 }
 
-/// What can be seen while the demo runs.
+/// Progress of the demo after a round.
 #[derive(Copy, Clone, Debug)]
 pub struct Progress<'a> {
-    /// Which of the runs, from 0.
+    /// Index of the run, from 0.
     pub run: usize,
+    /// Number of runs.
     pub runs: usize,
-    /// As people write it.
+    /// Name of the strategy as it is printed.
     pub title: &'static str,
-    /// Rounds of this run in all.
+    /// Number of rounds of this run.
     pub rounds: u32,
+    /// Report of the round.
     pub report: &'a RoundReport,
 }
 
-/// Called after every round of every run, from the aggregator's own thread.
+/// Called after every round of every run, on the aggregator's thread.
 pub type Observe = Arc<dyn Fn(Progress<'_>) + Send + Sync>;
 
-/// Runs everything; needs a multi-threaded tokio runtime around it. Ends early, with
-/// [`DemoError::Stopped`], when `stop` resolves.
+/// Runs the demo on a multi-threaded tokio runtime. Returns [`DemoError::Stopped`] if `stop` resolves before the end.
 pub async fn run(
     options: &DemoOptions,
     observe: Observe,

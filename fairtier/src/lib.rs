@@ -3,8 +3,8 @@
 //! A gateway trains one global model on devices of unequal hardware. Each device trains the widest slice of the model that it
 //! can hold, and a fair strategy combines what they send.
 //!
-//! This crate is what a user needs of FairTier: the [`Strategy`] trait with its [`Registry`], and [`run`], the whole program
-//! `fairtier` with any registry. A program that adds a strategy of its own is short:
+//! This crate is the API for users of FairTier: the [`Strategy`] trait with its [`Registry`], and [`run`], the whole
+//! program `fairtier` with any registry. A program that adds a strategy is short:
 //!
 //! ```no_run
 //! use fairtier::Registry;
@@ -27,7 +27,7 @@ pub use strategies::{
     self, Build, Cohort, Needs, Participant, Registry, Strategy, StrategyError, Weights, algebra, strategy,
 };
 
-/// A gateway inside another program; `examples/gateway.rs` is one.
+/// Runs a gateway inside another program; see `examples/gateway.rs`.
 pub mod gateway {
     pub use aggregator::{
         ca::Authority,
@@ -36,7 +36,7 @@ pub mod gateway {
     };
 }
 
-/// A device inside another program; `examples/device.rs` is one.
+/// Runs a device inside another program; see `examples/device.rs`.
 pub mod device {
     pub use client::{
         Event, Profile, data,
@@ -46,7 +46,7 @@ pub mod device {
     pub use common::{Budget, DeviceId, privacy::Privacy};
 }
 
-/// Experiments on simulated fleets; `examples/experiment.rs` runs one.
+/// Runs experiments on simulated fleets; see `examples/experiment.rs`.
 pub mod experiment {
     pub use sim::{
         experiment::{ExperimentError, LoadedExperiment, RunEvent, RunOptions, RunOutcome, run},
@@ -54,7 +54,7 @@ pub mod experiment {
     };
 }
 
-/// Recorded rounds; `examples/round_file.rs` reads one.
+/// Reads recorded rounds; see `examples/round_file.rs`.
 pub mod round {
     pub use strategies::roundfile::{ReplayResult, RoundFile, RoundFileError, replay};
 }

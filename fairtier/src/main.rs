@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-// glibc's heap has holes after every round and grows for days; this one does not (`fairtier bench load` shows it).
+// glibc's heap fragments and grows over days of rounds; this allocator does not (`fairtier bench load` shows it).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

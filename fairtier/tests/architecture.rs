@@ -25,7 +25,7 @@ fn steps(page: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn the_steps_of_a_round_are_functions_of_the_files_named() {
+fn the_steps_of_a_round_name_existing_functions() {
     let page = page();
     let steps = steps(&page);
     assert!(steps.len() > 10, "{steps:?}");
@@ -34,12 +34,12 @@ fn the_steps_of_a_round_are_functions_of_the_files_named() {
         let name = function.rsplit("::").next().expect("a name");
         assert!(text.contains(&format!("fn {name}")), "{file} has no function {name}");
         let owner = function.split("::").next().expect("a name");
-        assert!(function == owner || text.contains(owner), "{file} does not name {owner}");
+        assert!(function == owner || text.contains(owner), "{file} does not contain {owner}");
     }
 }
 
 #[test]
-fn the_paths_that_the_page_names_exist() {
+fn every_path_of_the_page_exists() {
     let page = page();
     let mut count = 0;
     for path in page.split('`').skip(1).step_by(2) {

@@ -1,4 +1,4 @@
-//! The programs in `examples/` do what their first lines say.
+//! The programs in `examples/` run and print what they promise.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Beside the program, where cargo puts examples.
+/// Path of an example: cargo puts examples beside the program.
 fn example(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_BIN_EXE_fairtier")).parent().expect("a directory");
     let path = dir.join("examples").join(name);
@@ -59,10 +59,10 @@ fn an_experiment() {
 }
 
 #[test]
-fn each_fits_on_a_page() {
+fn every_example_is_short() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     for file in dir.read_dir().expect("a directory").flatten() {
         let text = std::fs::read_to_string(file.path()).expect("text");
-        assert!(text.lines().count() < 60, "{} is long", file.path().display());
+        assert!(text.lines().count() < 60, "{} has 60 lines or more", file.path().display());
     }
 }

@@ -1,4 +1,4 @@
-//! The crates are floors: none knows one above it, and the pure ones know no runtime, socket or database.
+//! Crates are layered: no crate depends on a higher layer. Pure crates depend on no runtime, socket or database.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-/// From the ground up. A crate may depend on those in lines before its own.
+/// The layers from the lowest up. A crate may depend only on crates in earlier lines.
 const FLOORS: &[&[&str]] = &[
     &["fairtier-common"],
     &["fairtier-trainer"],
@@ -21,7 +21,7 @@ const FLOORS: &[&[&str]] = &[
     &["fairtier"],
     &["custom-strategy", "fairtier-tests"],
 ];
-/// Crates that do not depend on any of [`FORBIDDEN`], also not through others.
+/// Crates that must not depend on any of [`FORBIDDEN`], directly or through other crates.
 const PURE: [&str; 4] = ["fairtier-common", "fairtier-models", "fairtier-strategies", "fairtier-coordinator"];
 const FORBIDDEN: [&str; 12] = [
     "tokio",
@@ -38,11 +38,11 @@ const FORBIDDEN: [&str; 12] = [
     "sqlx",
 ];
 
-/// Names of packages, and what each depends on in a normal build.
+/// Names of packages, and their dependencies in a normal build.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // Without the packages of other platforms, which a build has not fetched.
+    // Only packages of this platform, because others may not have been fetched.
     let output = Command::new(cargo)
         .args([
             "metadata",
@@ -77,7 +77,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// The platform that this is built on.
+/// The target triple of this machine.
 fn host() -> String {
     let output = Command::new("rustc").arg("-vV").output().expect("rustc starts");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -97,13 +97,13 @@ fn reach(dependencies: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTree
 }
 
 #[test]
-fn no_crate_depends_on_a_floor_above_it() {
+fn no_crate_depends_on_a_higher_layer() {
     let dependencies = dependencies();
     let floor = |name: &str| FLOORS.iter().position(|floor| floor.contains(&name));
     let members =
         dependencies.keys().filter(|name| name.starts_with("fairtier") || *name == "custom-strategy");
     for member in members {
-        let own = floor(member).unwrap_or_else(|| panic!("{member} is on no floor"));
+        let own = floor(member).unwrap_or_else(|| panic!("{member} is missing from FLOORS"));
         for dep in dependencies[member].iter().filter(|dep| dep.starts_with("fairtier")) {
             assert!(floor(dep).is_some_and(|below| below < own), "{member} depends on {dep}");
         }
@@ -111,7 +111,7 @@ fn no_crate_depends_on_a_floor_above_it() {
 }
 
 #[test]
-fn pure_crates_know_no_runtime_no_socket_and_no_database() {
+fn pure_crates_depend_on_no_runtime_socket_or_database() {
     let dependencies = dependencies();
     for name in PURE {
         let all = reach(&dependencies, name);
@@ -120,6 +120,6 @@ fn pure_crates_know_no_runtime_no_socket_and_no_database() {
             assert!(!all.contains(forbidden), "{name} depends on {forbidden}");
         }
     }
-    // The test can fail.
+    // Shows that the check can fail.
     assert!(reach(&dependencies, "fairtier-aggregator").contains("tokio"));
 }

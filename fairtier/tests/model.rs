@@ -1,4 +1,4 @@
-//! The `fairtier model` as a user sees it.
+//! The command `fairtier model` as a user sees it.
 
 use std::process::{Command, Output};
 
@@ -48,7 +48,7 @@ fn inspect_shows_what_every_tier_needs() {
 }
 
 #[test]
-fn inspect_says_what_it_left_out() {
+fn inspect_names_ignored_outputs() {
     let text = stdout(&["inspect", &fixture("sklearn-mlp.onnx").to_string_lossy()]);
     assert!(text.contains("'probabilities' is used; 'label' ignored"), "{text}");
     assert!(text.contains("(file: transposed)"), "{text}");
@@ -63,7 +63,7 @@ fn axes_that_stay_whole_are_named() {
     let whole = shown["whole"].as_array().unwrap();
     assert_eq!((whole[0]["reason"].as_str(), whole[0]["by_design"].as_bool()), (Some("groups"), Some(false)));
     assert_eq!(whole.last().unwrap()["reason"], "output");
-    // Nothing of this model can be cut.
+    // No axis of this model can be cut.
     assert_eq!(
         (shown["tiers"].as_array().unwrap().len(), shown["refused"].as_array().unwrap().len()),
         (1, 0)
@@ -83,7 +83,7 @@ fn axes_that_stay_whole_are_named() {
     let check = models(&["check", &groups, "--tiers", "1,0.5", "--format", "json"]);
     let shown: Value = serde_json::from_slice(&check.stdout).unwrap();
     assert_eq!(check.status.code(), Some(1));
-    assert!(shown["tiers"][1]["problem"].as_str().unwrap().contains("can not be sliced: no hidden axis"));
+    assert!(shown["tiers"][1]["problem"].as_str().unwrap().contains("cannot be sliced: no hidden axis"));
     assert_eq!(shown["whole"][0]["reason"], "groups");
     let check = models(&["check", &groups]);
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
@@ -91,9 +91,9 @@ fn axes_that_stay_whole_are_named() {
     assert!(text.contains("stays whole") && text.contains("rates below 1 are refused"), "{text}");
 }
 
-/// A convolution in two groups between two that could be cut.
+/// A grouped convolution between two convolutions that could be cut.
 #[test]
-fn axes_that_can_not_be_cut_stay_whole_only_with_leave() {
+fn axes_that_cannot_be_cut_need_leave() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
     let mut builder = Builder::new("m", "x", &[2, 4, 4]).unwrap();
@@ -111,7 +111,7 @@ fn axes_that_can_not_be_cut_stay_whole_only_with_leave() {
     let (model, out) = (path("m.onnx"), path("s.onnx"));
     let base = ["slice", &model, "--out", &out];
     let (code, text) = failure(&[&base[..], &["--tier", "0.5"]].concat());
-    let reason = "the 4 units of 'b' can not be cut: at 'pairs' channels fall into groups";
+    let reason = "the 4 units of 'b' cannot be cut: at 'pairs' channels fall into groups";
     assert!(code == Some(1) && text.contains(reason) && text.contains("--keep-whole"), "{text}");
     for tier in [&["--tier", "0.5", "--keep-whole"][..], &["--widths", "4,4"]] {
         assert_eq!(json(&[&base[..], tier].concat())["widths"], serde_json::json!([4, 4]));
@@ -173,7 +173,7 @@ fn plan_finds_what_fits() {
         (fused["setting"]["fused"].as_bool(), fused["need"].as_u64()),
         (Some(true), Some(4 * (2 * params + room)))
     );
-    // Momentum needs the gradients; four passes of four samples make up the batch.
+    // Momentum needs the gradients. The batch takes four passes of four samples.
     let ram = (4 * (4 * params + 138 * 5)).to_string();
     let summed = json(&["plan", "digits-mlp", "--optimizer", "momentum", "--ram", &ram]);
     assert_eq!(summed["ram"]["setting"]["samples_per_pass"], 4);

@@ -157,15 +157,15 @@ fn bad_data_is_refused_with_the_reason() {
     refused(&x, &ranked, &[], "labels have shape [7, 2]; 7 samples with 1 targets each need [7]");
     let x_bytes = bytes("mlp.x.npy");
     let cut = save("cut.npy", &x_bytes[..x_bytes.len() - 5]);
-    refused(&cut, &y, &[], "cut short");
+    refused(&cut, &y, &[], "truncated");
     let archive = save("archive.npz", &bytes("mlp.grads.npz"));
-    refused(&archive, &y, &[], "no .npy file");
+    refused(&archive, &y, &[], "not an .npy file");
     refused(&x, &text(&path("missing.npy")), &[], "cannot read");
     refused(&x, &y, &["--widths", "99,1"], "hidden axis 0 has 20 units");
     refused(&x, &y, &["--loss", "sigmoid"], "need [7, 5]");
     let over = grad(&model, &x, &y, Path::new(&model), &[]);
     assert!(String::from_utf8_lossy(&over.stderr).contains("is the model itself"));
-    // Neither may the samples be lost, by whatever path.
+    // The files of the samples must not be overwritten either, by any path.
     let (own_x, own_y) = (save("own-x.npy", &x_bytes), save("own-y.npy", &bytes("mlp.y.npy")));
     let round_about = dir.path().join(".").join("own-y.npy");
     for (out, what) in [(Path::new(&own_x), "inputs"), (&round_about, "labels")] {
@@ -191,11 +191,11 @@ fn check_says_what_is_wrong() {
     assert!(shown.contains("not supported") && shown.contains("--inputs-as-nchw"), "{shown}");
     assert_eq!(report(&models(&["check", &nhwc, "--format", "json"]))["right"], false);
 
-    // A rate of 0.7 leaves a number of channels that three groups do not divide.
+    // A rate of 0.7 leaves a number of channels that is not divisible by three groups.
     let norm = models(&["check", &text(&fixture("group-norm.graph.onnx")), "--tiers", "1,0.7"]);
     let shown = String::from_utf8_lossy(&norm.stdout).into_owned();
     assert_eq!(norm.status.code(), Some(1), "{shown}");
-    assert!(shown.contains("tier 0.7: can not be sliced") && shown.contains("explicit widths"), "{shown}");
+    assert!(shown.contains("tier 0.7: cannot be sliced") && shown.contains("explicit widths"), "{shown}");
 
     let right = models(&["check", "digits-mlp", "--tiers", "1,0.5"]);
     let shown = String::from_utf8_lossy(&right.stdout).into_owned();
@@ -205,7 +205,7 @@ fn check_says_what_is_wrong() {
     assert_eq!((missing.status.code(), missing.stdout.is_empty()), (Some(1), true));
 }
 
-/// With `--cargo-profile ci` only: in a debug build this takes minutes.
+/// Only with `--cargo-profile ci`: in a debug build this takes minutes.
 #[cfg(feature = "infer")]
 #[test]
 fn every_zoo_model_and_fixture_passes_the_check() {
@@ -218,7 +218,7 @@ fn every_zoo_model_and_fixture_passes_the_check() {
         }
     };
     for entry in models::zoo::ALL {
-        // The whole GRU has four million parameters, 80 times over.
+        // The full GRU has four million parameters and is unrolled 80 times.
         let tiers: &[&str] = if entry.name == "shakespeare-gru" { &["--tiers", "0.25"] } else { &[] };
         check(entry.name, tiers);
     }

@@ -1,4 +1,4 @@
-//! The modules of a crate form no cycle: each can be read after those that it uses.
+//! The modules of each crate form no cycle.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ const CRATES: [&str; 10] = [
     "fairtier",
 ];
 
-/// From a top-level module to those that it names, each with a file that does so.
+/// From a top-level module to the modules it uses, each with a file that does so.
 type Graph = BTreeMap<String, BTreeMap<String, PathBuf>>;
 
 /// Collects the first name after `crate::` in every path and every `use` of a file.
@@ -106,7 +106,7 @@ fn walk(path: &Path, below: &Path, each: &mut impl FnMut(&Path, &File)) {
     }
 }
 
-/// From a name that the crate's root re-exports to the module it comes from.
+/// From a name that the crate's root re-exports to its module.
 fn exports(root: &File) -> BTreeMap<String, String> {
     fn names(tree: &UseTree, module: &str, found: &mut BTreeMap<String, String>) {
         match tree {
@@ -155,7 +155,7 @@ fn graph(src: &Path) -> Graph {
     graph
 }
 
-/// Modules that use each other in a ring, if there are such.
+/// A cycle of modules, if there is one.
 fn cycle(graph: &Graph) -> Option<Vec<String>> {
     fn follow(graph: &Graph, at: &str, trail: &mut Vec<String>, done: &mut BTreeSet<String>) -> bool {
         if let Some(first) = trail.iter().position(|name| name == at) {

@@ -1,4 +1,4 @@
-//! What is generated from the code must not be stale.
+//! Generated pages are up to date.
 
 use std::{fs, path::Path, process::Command};
 
@@ -12,11 +12,11 @@ fn compare(file: &str, args: &[&str]) {
 }
 
 #[test]
-fn the_reference_is_that_of_the_code() {
+fn the_reference_is_up_to_date() {
     compare("docs/REFERENCE.md", &["reference"]);
 }
 
 #[test]
-fn troubleshooting_is_that_of_the_code() {
+fn troubleshooting_is_up_to_date() {
     compare("docs/troubleshooting.md", &["reference", "--page", "troubleshooting"]);
 }

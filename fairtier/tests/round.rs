@@ -1,4 +1,4 @@
-//! `fairtier round combine`, `fairtier codes` and damaged stores: what the program prints and how it ends.
+//! `fairtier round combine`, `fairtier codes` and damaged stores: output and exit codes.
 
 use std::{
     io::Write,
@@ -21,7 +21,7 @@ fn run(dir: &Path, args: &[&str], input: Option<&str>) -> Output {
         .spawn()
         .expect("the program starts");
     let mut stdin = child.stdin.take().expect("a pipe");
-    // A program that stops early does not read.
+    // A program that exits early does not read its input; the error is ignored.
     let _ = stdin.write_all(input.unwrap_or_default().as_bytes());
     drop(stdin);
     child.wait_with_output().expect("the program ends")
@@ -69,7 +69,7 @@ fn arrays_beside_the_file_are_read() {
     assert_eq!(answer["refused"], refused);
     assert!(answer.get("brief").is_none() && answer.get("state").is_none());
 
-    // A recorded round names its strategy, which need not be said again.
+    // A recorded round names its strategy, so the option may be omitted.
     let mut recorded = file();
     recorded["strategy"] = json!({ "name": "heterofl", "params": { "eta": 2 } });
     write(&inner, &recorded);
@@ -78,9 +78,13 @@ fn arrays_beside_the_file_are_read() {
         &run(&inner, &["round", "combine", "round.json", "--strategy", "fedavg"], None).stdout,
     )
     .expect("JSON");
-    assert_eq!(other["parameters"], json!([4.0, 2.5, 9.0]), "parameters of another strategy are not taken");
+    assert_eq!(
+        other["parameters"],
+        json!([4.0, 2.5, 9.0]),
+        "parameters of another strategy must not be used"
+    );
 
-    // From standard input, files are found from where one stands.
+    // From standard input, files are relative to the current directory.
     let args =
         ["round", "combine", "--strategy", "heterofl", "--params", "{\"eta\": 2}", "-", "--format", "json"];
     let piped = run(&inner, &args, Some(&file().to_string()));

@@ -1,4 +1,4 @@
-//! The aggregator's configuration: one that is accepted gives settings, and can be written and read again.
+//! The aggregator's configuration: an accepted one gives settings, and can be written and read again.
 #![no_main]
 
 use aggregator::{config::Config, run::open_method};

@@ -1,10 +1,8 @@
-//! What devices prove themselves with: identity files, certificates and their grants, tokens, questions for a
-//! certificate, names.
+//! Credentials of devices: identity files, certificates and their grants, tokens, requests for a certificate, names.
 #![no_main]
 
-use common::{DeviceId, certificate::Grant, enrol::Question, wire};
 use client::host::{Identity, enrol::Token};
-use common::{DeviceId, certificate::Terms, enrol::EnrolRequest, wire};
+use common::{DeviceId, certificate::Grant, enrol::EnrolRequest, wire};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

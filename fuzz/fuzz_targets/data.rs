@@ -1,4 +1,4 @@
-//! Every reader of data files; the first byte says which.
+//! Every reader of data files; the first byte selects one.
 #![no_main]
 
 use client::data::load::{self, CsvOptions};
@@ -10,7 +10,7 @@ fuzz_target!(|data: &[u8]| {
     match kind {
         b'c' => fuzz::with_file("csv", content, |path| drop(load::csv(path, &CsvOptions::default()))),
         b'i' => {
-            // Images, and then labels of as many samples as fit.
+            // Images, then labels.
             let (images, labels) = content.split_at(content.len() / 2);
             fuzz::with_file("images", images, |images| {
                 fuzz::with_file("labels", labels, |labels| drop(load::idx(images, labels, 1.0)))

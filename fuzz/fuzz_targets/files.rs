@@ -1,4 +1,4 @@
-//! Files that people may have touched: reports of rounds, experiments and partitions.
+//! Files that users may have edited: reports of rounds, experiments and partitions.
 #![no_main]
 
 use aggregator::store::Reports;
@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Every line is a report, or empty, or named as damaged; what was read is read again.
+/// Every line is a report, empty, or reported as damaged; reports that were read can be written and read again.
 fn reports(data: &[u8]) {
     let found = Reports::parse(data);
     let lines = data.iter().filter(|&&byte| byte == b'\n').count();

@@ -1,4 +1,4 @@
-//! Frames as they come, and with a right checksum around them.
+//! Arbitrary frames, as they are and with a valid checksum.
 #![no_main]
 
 use common::wire::{self, Frame};

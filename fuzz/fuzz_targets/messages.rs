@@ -1,4 +1,4 @@
-//! Messages in both directions: what decodes has one meaning, which encoding keeps.
+//! Messages in both directions: a message that decodes survives encoding and decoding.
 #![no_main]
 
 use common::{
@@ -19,7 +19,7 @@ fn same_again<T: Serialize + DeserializeOwned>(body: &[u8]) {
     match wire::encode_control(&message, &mut first) {
         Ok(len) => {
             let Ok(Frame::Control(body)) = Frame::decode(&first[..len]) else { panic!("own frame") };
-            // Bytes, because numbers may be NaN.
+            // Compares bytes, because numbers may be NaN.
             let (message, _) = wire::control::<T>(body).expect("own message");
             let mut second = [0; wire::MAX_CONTROL];
             assert_eq!(wire::encode_control(&message, &mut second), Ok(len));

@@ -1,4 +1,4 @@
-//! ONNX import, and what follows from it: a Plan, and the file again.
+//! ONNX import, then compilation to a Plan and export.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Round files; those that can be read are computed again, with the strategy they name and with plain averaging.
+//! Round files; readable ones are computed again, with their own strategy and with plain averaging.
 #![no_main]
 
 use std::path::Path;

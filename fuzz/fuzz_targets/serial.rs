@@ -1,14 +1,7 @@
-//! The end of a serial line: packets among the bytes, sealed frames, board identities, samples, and keys as the aggregator
-//! keeps them.
+//! The ends of a serial line: packets among the bytes, sealed frames, board identities, samples, and the aggregator's key files.
 #![no_main]
 
 use aggregator::ca::SerialCredential;
-use common::{
-    Budget, Instant, TierSet,
-    message::DataSummary,
-    privacy::Privacy,
-    sealed::{Initiator, Responder, Hail, InitiatorEvent, ResponderEvent, MAX_PLAIN, Nonces, BoardIdentity, SEAL_HEAD, SEAL_OVERHEAD},
-};
 use client::{
     Profile,
     data::{BytesShard, DataSplit, Shard},
@@ -31,7 +24,7 @@ use libfuzzer_sys::fuzz_target;
 
 const KEY: [u8; 32] = [7; 32];
 const ROOM: usize = 512;
-/// Packets of one input; sealing them takes most of the time.
+/// Most packets of one input, because sealing them takes most of the time.
 const TURNS: usize = 24;
 
 fuzz_target!(|data: &[u8]| {
@@ -46,13 +39,13 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(text) = std::str::from_utf8(data)
         && let Some(member) = SerialCredential::decode(text)
     {
-        // Without an end there is no grant to write.
+        // A grant without an expiry cannot be written.
         let whole = member.expires.is_some() || member.tiers == TierSet::ALL;
         assert!(!whole || SerialCredential::decode(&member.encode()) == Some(member));
     }
 });
 
-/// What comes out of any bytes comes out again when it is sent.
+/// Packets that are decoded from arbitrary bytes survive encoding and decoding.
 fn line(data: &[u8]) {
     let (mut short, mut long) = (Decoder::<32>::default(), Decoder::<{ MAX_PACKET + 4 }>::default());
     for &byte in data {
@@ -69,7 +62,7 @@ fn line(data: &[u8]) {
 
 type Board = SerialDevice<HeapArena, 64>;
 
-/// A board that hears the bytes as they are, then as right packets, then as sealed frames of its aggregator.
+/// A board that receives the bytes as they are, then as valid packets, then as sealed frames of its aggregator.
 fn board(data: &[u8]) {
     let privacy = Privacy::simulated(1);
     let identity = BoardIdentity { device: "m4".parse().expect("a name"), key: KEY, seed: [1; 16], privacy };
@@ -90,9 +83,10 @@ fn board(data: &[u8]) {
         hear(&mut board, packet, &mut room, Instant::ZERO);
     }
     assert!(board.samples(&room).is_none(), "nothing of this is sealed");
-    // Whatever it was told, it opens a session, with the aggregator or with the holder of its board identity.
+    // After any input it still opens a session, with the aggregator or with the holder of its board identity.
     let holder = data.first().is_some_and(|first| first % 2 == 1);
-    let (mut responder, mut reply) = (if holder { Responder::for_samples() } else { Responder::default() }, [0; MAX_PLAIN]);
+    let (mut responder, mut reply) =
+        (if holder { Responder::for_samples() } else { Responder::default() }, [0; MAX_PLAIN]);
     for (turn, piece) in (1..).zip(fuzz::pieces(data).take(TURNS)) {
         let now = Instant::from_millis(3000 * turn);
         board.handle_timeout(now);
@@ -124,7 +118,7 @@ fn hear(board: &mut Board, packet: &[u8], room: &mut [u8], now: Instant) {
     board.handle_bytes(&Encoder::new(packet).collect::<Vec<_>>(), room, now);
 }
 
-/// Strangers at the aggregator's end, and strange answers to a board that hails.
+/// Arbitrary packets at the aggregator's end, and arbitrary answers to a board that hails.
 fn responder(data: &[u8]) {
     let (mut responder, mut reply) = (Responder::default(), [0; MAX_PLAIN]);
     let mut initiator = Initiator::new("m4".parse().expect("a name"), KEY, Nonces::new([1; 16], 0));
@@ -133,13 +127,22 @@ fn responder(data: &[u8]) {
         let _ = Hail::decode(piece);
         let mut packet = piece.to_vec();
         let event = responder.handle(&mut packet, &mut reply, |_| Some(KEY), || [2; 16]);
-        assert!(!matches!(event, ResponderEvent::Frame { .. }), "nobody has the key of a session");
+        assert!(
+            !matches!(event, ResponderEvent::Frame { .. }),
+            "a packet without the session's key is accepted"
+        );
         let _ = initiator.hail(&mut hail);
         let mut packet = piece.to_vec();
         let event = initiator.handle(&mut packet);
         assert!(
-            !matches!(event, InitiatorEvent::Frame(_) | InitiatorEvent::Piece(_) | InitiatorEvent::Connected | InitiatorEvent::Provisioning),
-            "the key is not known"
+            !matches!(
+                event,
+                InitiatorEvent::Frame(_)
+                    | InitiatorEvent::Piece(_)
+                    | InitiatorEvent::Connected
+                    | InitiatorEvent::Provisioning
+            ),
+            "a packet without the key is accepted"
         );
     }
 }
@@ -156,7 +159,7 @@ fn samples(data: &[u8]) {
     }
 }
 
-/// With a right checksum inside.
+/// A status with a valid checksum.
 fn status(data: &[u8]) {
     let _ = Taken::decode(data);
     let _ = Status::decode(data);

@@ -1,4 +1,4 @@
-//! A device that is told anything, in right frames.
+//! A device that receives arbitrary messages in valid frames.
 #![no_main]
 
 use client::{Profile, Session, session::HeapArena};

@@ -1,4 +1,4 @@
-//! What several targets need.
+//! Helpers of several targets.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 use common::wire::{self, FRAME_FORMAT};
 
-/// A frame around this kind and body with the right version and checksum, which no fuzzer would find.
+/// A frame around this kind and body with a valid version and checksum, which a fuzzer would not find.
 pub fn frame(kind_and_body: &[u8]) -> Vec<u8> {
     let mut frame = [&[FRAME_FORMAT], kind_and_body].concat();
     let sum = wire::crc32(&frame);
@@ -16,7 +16,7 @@ pub fn frame(kind_and_body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Pieces of an input: each with a byte of length before it, the last with what is left.
+/// Splits an input into pieces: each has a length byte before it, the last is the rest.
 pub fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (&len, rest) = data.split_first()?;
@@ -26,7 +26,7 @@ pub fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Puts the input into a file (in memory, where the system has such a place) and lets it be read.
+/// Writes the input to a file (in memory, if the system has `/dev/shm`) and calls `read` with its path.
 pub fn with_file<T>(name: &str, content: &[u8], read: impl FnOnce(&Path) -> T) -> T {
     let path = place().join(format!("fairtier-fuzz-{}-{name}", std::process::id()));
     fs::write(&path, content).expect("the directory for temporary files can be written to");

@@ -1,14 +1,14 @@
-//! Is a model right? Every tier is cut, compiled and run, and compared with what does not share our code.
+//! Checks a model: every tier is cut, compiled and run, and compared with independent computations.
 //!
-//! | question | against | error, relative to | limit |
+//! | check | against | error, relative to | limit |
 //! |---|---|---|---|
 //! | forward | tract, on the file itself where the tier is the whole model | the largest logit, at least 1 | 1e-4 |
 //! | gradient (f64) | central differences of the loss | the norm of the parameter's gradient | 1e-4 |
 //! | arithmetic | gradients in f32 against f64 | the largest gradient | 1e-3 |
 //!
-//! Differences are taken along a random direction of every parameter tensor, which involves all of its
-//! numbers, and along single numbers of it. A step may cross the edge of a ReLU or of a maximum; where the
-//! difference does not fit, smaller steps are tried, which a wrong gradient does not survive.
+//! Differences are taken along a random direction of every parameter tensor, which involves all of its numbers, and along
+//! single numbers of it. A step may cross the kink of a ReLU or of a maximum. Where the difference does not match, smaller
+//! steps are tried; a wrong gradient fails with all of them.
 
 use common::{WidthMask, plan::Loss, rng::Rng};
 use serde::Serialize;
@@ -25,12 +25,12 @@ mod forward;
 const GRADIENT_LIMIT: f64 = 1e-4;
 const ARITHMETIC_LIMIT: f64 = 1e-3;
 const STEPS: [f64; 3] = [1e-6, 1e-7, 1e-8];
-/// Gradients below this share of the whole gradient's norm are zero but for rounding.
+/// Gradients below this share of the whole gradient's norm count as zero.
 const FLOOR: f64 = 1e-4;
 
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct CheckOptions {
-    /// By default the model's own.
+    /// By default that of the model.
     pub loss: Option<Loss>,
     /// Random samples per tier; at least 2, for batch normalisation.
     pub samples: usize,
@@ -45,7 +45,7 @@ impl Default for CheckOptions {
     }
 }
 
-/// What was found about one tier.
+/// The results of one tier.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TierCheck {
     pub spec: TierSpec,
@@ -59,9 +59,9 @@ pub struct TierCheck {
     pub gradient: Option<Agreement>,
     /// Gradients in f32 against f64.
     pub arithmetic: Option<Agreement>,
-    /// Why something could not be done.
+    /// Why a check was not possible.
     pub problem: Option<String>,
-    /// What was done in another way, which is no fault.
+    /// A deviation from the usual check that is not an error.
     pub note: Option<String>,
 }
 
@@ -120,7 +120,7 @@ pub fn check(
     };
     let mask = match spec.mask(graph) {
         Ok(mask) => mask,
-        Err(error) => return TierCheck { problem: Some(format!("can not be sliced: {error}")), ..found },
+        Err(error) => return TierCheck { problem: Some(format!("cannot be sliced: {error}")), ..found },
     };
     found.widths = mask.widths().to_vec();
     found.parameters = graph.layout().slice_len(&mask);
@@ -151,8 +151,8 @@ struct TierSubject<'a> {
 impl TierSubject<'_> {
     fn run(&self, options: &CheckOptions, found: &mut TierCheck) -> Result<(), String> {
         let text = |error: GradError| match error {
-            GradError::Slice(error) => format!("can not be sliced: {error}"),
-            GradError::Compile(error) => format!("can not be compiled: {error}"),
+            GradError::Slice(error) => format!("cannot be sliced: {error}"),
+            GradError::Compile(error) => format!("cannot be compiled: {error}"),
             error => error.to_string(),
         };
         let loss = options.loss.unwrap_or_else(|| default_loss(self.graph));

@@ -1,4 +1,4 @@
-//! `fairtier model`: arguments and output. Work is done by the library.
+//! `fairtier model`: arguments and output. The library does the work.
 
 use std::path::PathBuf;
 
@@ -70,7 +70,7 @@ pub enum ModelCommand {
         #[arg(long)]
         logits: bool,
     },
-    /// Says what one tier needs, to the byte, and finds a setting that fits the RAM
+    /// Computes the exact needs of one tier, and finds a setting that fits the RAM
     #[command(after_help = examples::PLAN)]
     Plan {
         #[command(flatten)]
@@ -78,7 +78,7 @@ pub enum ModelCommand {
         #[command(flatten)]
         need: PlanArgs,
     },
-    /// Says whether a model is supported and sliceable, and whether outputs and gradients are right
+    /// Checks whether a model is supported and can be sliced, and whether outputs and gradients are right
     #[command(after_help = examples::CHECK)]
     Check {
         #[command(flatten)]
@@ -106,7 +106,7 @@ pub struct ModelArgs {
     /// Draws the weights of a zoo model
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Let hidden axes stay whole that a rate below 1 can not cut, instead of refusing it
+    /// Keep hidden axes whole that a rate below 1 cannot cut, instead of refusing the rate
     #[arg(long)]
     pub keep_whole: bool,
 }
@@ -141,7 +141,7 @@ pub struct PlanArgs {
     /// Bytes of flash for the parameters, such as 256k
     #[arg(long, value_parser = plan::bytes)]
     pub flash: Option<u64>,
-    /// Room for what a lossy codec has not sent yet
+    /// Room for the residual of a lossy codec
     #[arg(long)]
     pub error_feedback: bool,
     /// Room for a second vector: a fair gradient that is sent along, or a first step that is sent back
@@ -150,10 +150,10 @@ pub struct PlanArgs {
     /// Room for a personal model that stays on the device
     #[arg(long)]
     pub personal: bool,
-    /// Train only so many of the last layers
+    /// Train only this many of the last layers
     #[arg(long, value_name = "LAYERS")]
     pub last: Option<u16>,
-    /// Multiply what cut layers give by HeteroFL's scaler
+    /// Multiply the outputs of cut layers by HeteroFL's scaler
     #[arg(long)]
     pub scaler: bool,
     /// List every buffer
@@ -241,9 +241,9 @@ pub struct TierArgs {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.trim().parse().map_err(|_| format!("'{text}' is no number"))?;
+    let rate: f64 = text.trim().parse().map_err(|_| format!("'{text}' is not a number"))?;
     match rate > 0.0 && rate <= 1.0 {
         true => Ok(rate),
-        false => Err("a rate lies in (0, 1], such as 0.5".to_owned()),
+        false => Err("a rate must be in (0, 1], such as 0.5".to_owned()),
     }
 }

@@ -3,10 +3,9 @@
 //! ```text
 //! Graph + mask --compile (gradient segment)--> Plan --forward, loss, backward--> gradients per initializer
 //! ```
-//! The loss is a mean over all targets. Passes are those of training, so batch normalisation uses the
-//! statistics of the batch, except that nothing is dropped: the result follows from the samples alone.
-//! Batches that are too large for memory are summed over several passes, with the same result (up to
-//! rounding) unless the model has batch normalisation, which then is refused.
+//! The loss is a mean over all targets. Passes are those of training, so batch normalisation uses the statistics of the batch.
+//! But there is no dropout, so the result depends only on the samples. Batches that are too large for memory are summed over
+//! several passes, with the same result up to rounding. Models with batch normalisation are then refused.
 
 use std::ops::Range;
 
@@ -32,8 +31,8 @@ pub use samples::{ModelSamples, SamplesError, Targets};
 const ROOM: u64 = 1 << 27;
 const TRAIN: PassMode = PassMode::Train { seed: 0, step: 0 };
 
-/// Loss and gradients, each under the name and in the layout of its initializer, whose numbers may have been
-/// multiplied by a constant on import.
+/// Loss and gradients. Each gradient has the name and layout of its initializer, whose numbers import may have multiplied by a
+/// constant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gradients<T = f32> {
     pub loss: f64,
@@ -96,7 +95,7 @@ pub struct Runner<T, B> {
 }
 
 impl<T: Float, B: Backend<T>> Runner<T, B> {
-    /// `rows` is how many samples it should compute at once if memory allows.
+    /// `rows` is the number of samples per pass, if memory allows.
     pub fn new(
         graph: &Graph,
         parameters: &[f32],
@@ -143,7 +142,7 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         &mut self.arena[..len]
     }
 
-    /// Where each parameter lies in [`Runner::weights`], by the name of its initializer.
+    /// Range of each parameter in [`Runner::weights`], by the name of its initializer.
     pub fn params(&self) -> Vec<(String, Range<usize>)> {
         let full = self.slice.full();
         let params = self.slice.params().iter().zip(self.slice.param_shapes());
@@ -199,7 +198,7 @@ impl<T: Float, B: Backend<T>> Runner<T, B> {
         }
     }
 
-    /// Loss, and the gradients as the model's file would hold them.
+    /// Loss, and the gradients in the layout of the model's file.
     pub fn gradients(&mut self, samples: &ModelSamples) -> Result<Gradients<T>, GradError> {
         let (loss, flat) = self.flat_gradients(samples)?;
         let (full, params) = (self.slice.full(), self.slice.params().iter().zip(self.slice.param_shapes()));

@@ -1,8 +1,8 @@
 //! The structure of a model: a directed acyclic graph of operations over values, without weights.
 //!
-//! Value 0 is the model's input and value `k` is what node `k - 1` gives, so nodes are in execution
-//! order by construction. Shapes are per sample (no batch axis) and symbolic in the hidden axes
-//! ([`common::Dim`]): a slice of a model is the same graph with narrower axes.
+//! Value 0 is the model's input and value `k` is the output of node `k - 1`, so nodes are in execution order by construction.
+//! Shapes are per sample (no batch axis) and symbolic in the hidden axes ([`common::Dim`]): a slice of a model is the same
+//! graph with narrower axes.
 
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ impl ParamId {
     }
 }
 
-/// The structure of a model. Equal graphs have equal names, too; [`Graph::digest`] ignores names.
+/// The structure of a model. Equality includes names; [`Graph::digest`] ignores them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Graph {
     name: String,
@@ -76,7 +76,7 @@ pub struct Output {
     pub name: String,
     /// The logits: what the loss is computed from.
     pub value: ValueId,
-    /// What the ONNX model does with the logits; training leaves it out, export puts it back.
+    /// The operation after the logits in the ONNX model; training leaves it out, export restores it.
     pub tail: Option<Tail>,
 }
 
@@ -109,7 +109,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Size of the first axis, which counts the channels of what convolutions and normalisations give.
+    /// Size of the first axis: the channels of the output of a convolution or normalisation.
     fn channels(&self, mask: &WidthMask) -> usize {
         self.shape.dims[0].size(mask)
     }
@@ -128,7 +128,7 @@ impl Graph {
         &self.output
     }
 
-    /// In execution order; node `k` gives value `k + 1`.
+    /// In execution order; node `k` computes value `k + 1`.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -175,7 +175,7 @@ impl Graph {
         self.shape(self.output.value).len(&self.full)
     }
 
-    /// The stretch of the flat vector that each layer's parameters take, in model order.
+    /// The range of each layer's parameters in the flat vector, in model order.
     pub fn layers(&self) -> Vec<Range<usize>> {
         self.layers_of(&self.full)
     }
@@ -186,7 +186,7 @@ impl Graph {
         let mut layers = Vec::new();
         for node in &self.nodes {
             let start = at;
-            // Parameters are numbered in the order of first use; one that is shared belongs to it.
+            // Parameters are numbered in the order of first use; a shared one belongs to its first layer.
             for id in node.op.params().filter(|id| id.index() >= seen) {
                 at += self.param_len(id, mask);
             }
@@ -204,13 +204,12 @@ impl Graph {
         lens.scan(0, |at, len| Some(std::mem::replace(at, *at + len))).collect()
     }
 
-    /// Mean and variance of every batch normalisation, in model order: what the file had, or 0 and 1.
+    /// Mean and variance of every batch normalisation, in model order: those of the file, or 0 and 1.
     pub fn stats(&self) -> &[f32] {
         &self.stats
     }
 
-    /// Entries of the table that input numbers are looked up in, where the model starts with an
-    /// embedding; its inputs are whole numbers below.
+    /// Entries of the table, where the model starts with an embedding. Its inputs are whole numbers below this.
     pub fn tokens(&self) -> Option<usize> {
         self.nodes.iter().find_map(|node| match node.op {
             Op::Embed { table } => {
@@ -262,7 +261,7 @@ mod tests {
         assert_eq!(packed[..24], parameters[..24]);
         assert_eq!(packed[24..28], parameters[48..52]);
         assert_eq!(packed[28..], [56., 57., 58., 59., 64., 65., 66., 67., 72., 73., 74., 75.]);
-        assert!(slice.slice(graph.full()).is_err(), "a slice can not be widened");
+        assert!(slice.slice(graph.full()).is_err(), "a slice cannot be widened");
     }
 
     #[test]
@@ -274,9 +273,9 @@ mod tests {
         assert_eq!(graph.digest(graph.full()), renamed.digest(graph.full()));
     }
 
-    /// Both ends compare digests, so programs of different age must compute the same one.
+    /// Both ends compare digests, so all versions of the program must compute the same one.
     #[test]
-    fn the_digest_stays_what_it_was() {
+    fn the_digest_does_not_change_between_versions() {
         let graph = mlp();
         assert_eq!(graph.digest(graph.full()), 0x51a2f062);
     }

@@ -1,8 +1,8 @@
-//! Inference with tract, on the ONNX file itself: how host devices and the aggregator evaluate a model,
-//! and the independent check of our own forward pass.
+//! Inference with tract, on the ONNX file itself. Host devices and the aggregator evaluate models with it, and it is an
+//! independent check of our own forward pass.
 //!
-//! The logits are read before a softmax or sigmoid at the end of the file, so a loss stays exact where
-//! probabilities would have become 0.
+//! The logits are read before a softmax or sigmoid at the end of the file, so a loss stays exact where probabilities would be
+//! rounded to 0.
 
 use std::sync::Arc;
 
@@ -15,11 +15,10 @@ use crate::{
     plan::default_loss,
 };
 
-/// Samples that are computed together where the file leaves the batch open: enough to be fast, and
-/// memory does not grow with the data.
+/// Samples per run where the file does not fix the batch size: fast, and memory does not grow with the data.
 const BATCH: usize = 256;
 
-/// The same for recurrent models, whose runs are filled up to it.
+/// The same for recurrent models, whose runs are padded to it.
 const RECURRENT_BATCH: usize = 16;
 
 /// A model that is ready to run.
@@ -31,7 +30,7 @@ pub struct TractModel {
     outputs: usize,
     /// Rows per run.
     batch: usize,
-    /// The file runs with exactly `batch` rows.
+    /// The file needs exactly `batch` rows.
     fixed: bool,
     /// Inputs are whole numbers.
     words: bool,
@@ -46,7 +45,7 @@ pub enum InferError {
     Import(#[from] ImportError),
     #[error("tract refuses the model: {0:#}")]
     Tract(TractError),
-    #[error("{got} numbers are no whole samples of {sample}")]
+    #[error("{got} numbers are not a multiple of the {sample} numbers per sample")]
     Inputs { sample: usize, got: usize },
     #[error("{samples} samples, but {labels} labels")]
     Labels { samples: usize, labels: usize },
@@ -66,7 +65,7 @@ impl TractModel {
         let graph = &import.graph;
         let input: Vec<usize> = graph.input().shape.dims.iter().map(|dim| dim.size(graph.full())).collect();
         let mut model = tract_onnx::onnx().model_for_read(&mut &bytes[..])?;
-        // tract wants to know the size of a recurrent layer's state.
+        // tract needs the batch size of a recurrent layer's state.
         let recurrent = graph.nodes().iter().any(|node| matches!(node.op, Op::Gru { .. }));
         let fixed = import.batch.or(recurrent.then_some(RECURRENT_BATCH));
         let rows = match fixed {
@@ -74,7 +73,7 @@ impl TractModel {
             None => model.symbols.sym("N").to_dim(),
         };
         let shape: TVec<TDim> = std::iter::once(rows).chain(input.iter().map(|size| size.to_dim())).collect();
-        // Samples are f32 whatever the file casts from; words are whole numbers.
+        // Samples are f32, whatever type the file casts from; tokens are whole numbers.
         let words = graph.tokens().is_some();
         let kind = if words { i64::datum_type() } else { f32::datum_type() };
         model.set_input_fact(0, InferenceFact::dt_shape(kind, shape))?;
@@ -133,7 +132,7 @@ impl TractModel {
             let wrong = InferError::Label { sample, label, outputs: self.classes };
             let at = *row.get(label as usize).filter(|_| self.classes > 1).ok_or(wrong)?;
             loss += log_sum_exp(row) - f64::from(at);
-            // Of equal logits the first counts.
+            // Of equal logits, the first is the prediction.
             let first = row.iter().position(|&x| row.iter().all(|&y| y <= x));
             correct += u32::from(first == Some(label as usize));
         }

@@ -7,8 +7,8 @@
 //! The header is a Python literal, `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`, padded with
 //! spaces so that the numbers start at a multiple of 64. Lengths are checked before anything is read.
 //!
-//! Own code, because a small file makes both crates panic: npyz 0.9 multiplies the sizes of a header unchecked, and
-//! ndarray-npy 0.10 allocates for as many numbers as a header announces.
+//! Implemented here, because small files make both existing crates panic: npyz 0.9 multiplies the sizes of a header unchecked,
+//! and ndarray-npy 0.10 allocates as many numbers as a header announces.
 
 use std::collections::BTreeMap;
 
@@ -35,13 +35,13 @@ pub enum Data {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NpyError {
-    #[error("this is no .npy file; write one with numpy.save")]
+    #[error("this is not an .npy file; write one with numpy.save")]
     Magic,
-    #[error("the file is cut short: {expected} bytes expected, {got} there; write it again")]
+    #[error("the file is truncated: expected {expected} bytes, got {got}; write it again")]
     Truncated { expected: usize, got: usize },
     #[error("{0} bytes follow the array; write the file again")]
     Trailing(usize),
-    #[error("the header of the array says nothing about '{0}'; write the file again with numpy.save")]
+    #[error("the header of the array has no '{0}'; write the file again with numpy.save")]
     Header(&'static str),
     #[error(
         "numbers of type '{0}' are not supported; convert the array with .astype to float32, float64, int32, int64 or uint8"
@@ -53,7 +53,7 @@ pub enum NpyError {
     Size(Vec<usize>),
     #[error("shape {shape:?} does not hold {got} numbers")]
     Length { shape: Vec<usize>, got: usize },
-    #[error("this is no .npz file, or it is cut short; write it again with numpy.savez")]
+    #[error("this is not an .npz file, or it is truncated; write it again with numpy.savez")]
     Archive,
     #[error("'{0}' is compressed; write the file with numpy.savez instead of numpy.savez_compressed")]
     Compressed(String),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_seen_and_nothing_panics() {
+    fn damage_is_detected_without_a_panic() {
         let file = write_archive(&arrays()).unwrap();
         for at in 0..file.len() {
             let mut bad = file.clone();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_named() {
+    fn unsupported_files_are_refused_with_a_reason() {
         let header = |from: &str, to: &str| {
             let file = arrays()[1].1.write();
             let text = String::from_utf8_lossy(&file[10..128]).replacen(from, to, 1);

@@ -22,7 +22,7 @@ use crate::Graph;
 pub const OPSETS: std::ops::RangeInclusive<i64> = 11..=25;
 
 impl Graph {
-    /// Structure and parameters of an ONNX model; see [`import`] for what was left out on the way.
+    /// Structure and parameters of an ONNX model. [`import`] also returns notes about what was left out.
     pub fn from_onnx(bytes: &[u8]) -> Result<(Self, Vec<f32>), ImportError> {
         import(bytes).map(|import| (import.graph, import.parameters))
     }

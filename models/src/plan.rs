@@ -1,4 +1,4 @@
-//! Compiles a Graph and a WidthMask to a Plan: an op list over one arena, known to the byte.
+//! Compiles a Graph and a WidthMask to a Plan: an op list over one arena of exactly known size.
 //!
 //! 1. `program`: the nodes at the tier's widths, without those that only rename a value.
 //! 2. `dataflow`: what works in place, which values have gradients, in which order things are computed.
@@ -49,22 +49,22 @@ pub struct PlanOptions {
     pub mode: PlanMode,
     /// Segments that the optimiser needs ([`common::brief::Optimizer::moments`]): 0, 1 or 2.
     pub moments: u8,
-    /// Room for what a lossy codec has not sent yet.
+    /// Room for the residual of a lossy codec.
     pub error_feedback: bool,
-    /// Room for a second vector on its way: one that the aggregator sends along, or a first step.
+    /// Room for a second vector: one that the aggregator sends, or a first step.
     pub guide: bool,
     /// Room for a personal model that stays on the device.
     pub personal: bool,
-    /// No room for gradients of parameters: each is applied as soon as it is known (plain SGD).
+    /// No gradient segment: each gradient is applied as soon as it is known (plain SGD).
     pub fused: bool,
-    /// Train only so many of the last layers: no gradients, and no room for them, before. `None`: all.
+    /// Train only this many of the last layers, without memory for gradients of the others. `None`: all.
     pub last: Option<u16>,
-    /// HeteroFL's scaler: what a layer gives is divided by the share of its units that the tier keeps.
+    /// HeteroFL's scaler: the output of a layer is divided by the share of its units that the tier keeps.
     pub scaler: bool,
     /// By default softmax cross-entropy over the last axis of the output; binary where that has size 1 or the
     /// model ends with a sigmoid.
     pub loss: Option<Loss>,
-    /// Compute activations again in the backward pass instead of keeping them, as long as that saves memory.
+    /// Recompute activations in the backward pass instead of keeping them, as long as that saves memory.
     pub recompute: bool,
 }
 
@@ -98,11 +98,11 @@ pub struct CompiledPlan {
     pub nodes: Vec<Node>,
     /// The backward pass; empty: the nodes in reverse.
     pub schedule: Vec<BackwardStep>,
-    /// What is where, for people.
+    /// Names and places of all buffers, for display.
     pub buffers: Vec<Allocation>,
 }
 
-/// A stretch of the arena.
+/// A range of the arena.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Allocation {
     pub name: String,
@@ -114,13 +114,13 @@ pub struct Allocation {
 }
 
 impl CompiledPlan {
-    /// Multiply-accumulates per sample of what the backward pass computes again.
+    /// Multiply-accumulates per sample of recomputed activations.
     pub fn recomputed_macs(&self) -> u64 {
         let again = self.schedule.iter().filter(|step| step.pass == Pass::Forward);
         again.filter_map(|step| self.nodes.get(usize::from(step.node))).map(|node| node.op.macs()).sum()
     }
 
-    /// Numbers of weights and segments, before what is placed by lifetime.
+    /// Numbers of weights and segments, before the buffers that are placed by lifetime.
     pub fn workspace(&self) -> Result<u64, PlanError> {
         let trained = self.plan()?.trained() as u32;
         self.info.workspace(trained).ok_or(PlanError::Inconsistent)
@@ -147,7 +147,7 @@ pub enum CompileError {
     )]
     Fused,
     #[error(
-        "the last layers can not be trained alone: there are none, or their parameters do not follow all others'; \
+        "the last layers cannot be trained alone: there are none, or their parameters do not follow all others'; \
          train more of them, or all"
     )]
     Last,

@@ -17,11 +17,11 @@ pub enum TierSpec {
     /// Units kept of each hidden axis, in model order.
     Widths {
         widths: Vec<u32>,
-        /// Only so many of the last layers are trained.
+        /// Only this many of the last layers are trained.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<u16>,
     },
-    /// A rate, with axes that can not be cut staying whole if `keep_whole`.
+    /// A rate; with `keep_whole`, axes that cannot be cut stay whole.
     Partly {
         rate: f64,
         #[serde(default)]
@@ -104,7 +104,7 @@ mod tests {
         assert!(TierSpec::widths(&[7]).mask(&graph).is_err());
         assert!(TierSpec::Rate(1.5).mask(&graph).is_err());
         assert!(TierSpec::WHOLE.mask(&graph).unwrap() == *graph.full());
-        // Every model of the zoo can be cut as it says, and a linear one can not be cut at all.
+        // Every model of the zoo can be cut to its usual rates, and a linear one cannot be cut at all.
         for entry in zoo::ALL {
             let (graph, _) = entry.build(0);
             for &rate in entry.rates {

@@ -1,5 +1,5 @@
-//! Models that come with FairTier, by name. Weights are drawn from a seed, so no file has to be kept;
-//! `zoo/` holds one as ONNX for trying the tools.
+//! Models that come with FairTier, by name. Weights are drawn from a seed, so no files are needed; `zoo/` holds some as ONNX for
+//! trying the tools.
 
 use common::rng::{Rng, derive};
 
@@ -111,8 +111,8 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// A model by its name with weights drawn from `seed`: one of [`ALL`], dense layers with ReLU between them
-/// whose widths the name says, as in `mlp:784-100-10`, or convolutions ([`cnn`]) as in `cnn:28-4-8-10`.
+/// A model by its name, with weights drawn from `seed`: one of [`ALL`], dense layers with ReLU such as `mlp:784-100-10`, or
+/// convolutions ([`cnn`]) such as `cnn:28-4-8-10`.
 pub fn build(name: &str, seed: u64) -> Option<(Graph, Vec<f32>)> {
     if let Some(entry) = by_name(name) {
         return Some(entry.build(seed));
@@ -136,7 +136,7 @@ pub fn by_name(name: &str) -> Option<Entry> {
 pub struct Entry {
     pub name: &'static str,
     pub description: &'static str,
-    /// Of the usual tiers, widest first.
+    /// Rates of the usual tiers, widest first.
     pub rates: &'static [f64],
     design: Design,
 }

@@ -1,5 +1,5 @@
-//! Every model of the zoo in an arena of exactly the Plan's size: nothing outside is touched, all of it is
-//! used, what was there before does not matter, and neither does how memory was saved.
+//! Every model of the zoo in an arena of exactly the Plan's size. Nothing outside is touched, all of it is used, and neither its
+//! initial content nor the way in which memory is saved changes the result.
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 extern crate fairtier_models as models;
@@ -23,7 +23,7 @@ mod support;
 use support::{Case, Run, bits, run};
 
 const BATCH: u16 = 4;
-/// Wider tiers only take longer: parameters, and multiply-accumulates per sample.
+/// Largest tested tiers, because wider ones only take longer: parameters, and multiply-accumulates per sample.
 const MOST: (usize, u64) = (100_000, 2_000_000);
 
 /// The widest tier of every zoo model that is not too large, or else one that is narrower than usual.
@@ -77,7 +77,7 @@ fn settings() -> [(&'static str, PlanOptions, Brief); 6] {
     ]
 }
 
-/// Plans for less memory than SGD would like to have: the least, half of what can be saved, a byte short.
+/// Plans for less memory than plain SGD needs: the minimum, half of the possible saving, and one byte less.
 fn fitted(case: &Case) -> Vec<CompiledPlan> {
     let Case { graph, mask, .. } = case;
     let options = PlanOptions::train(BATCH);
@@ -109,7 +109,7 @@ fn exact(name: &str, plan: &CompiledPlan, case: &Case, brief: Option<&Brief>) ->
         covered[stretch].fill(true);
     }
     let gaps = first.touched.iter().zip(&covered).filter(|(touched, covered)| **touched && !**covered);
-    assert_eq!(gaps.count(), 0, "{name}: something is written where no buffer lies");
+    assert_eq!(gaps.count(), 0, "{name}: something is written outside all buffers");
     let mark = first.touched.iter().rposition(|&touched| touched).map_or(0, |last| last + 1);
     assert_eq!(mark, plan.info.arena as usize, "{name}: high-water mark");
     first
@@ -120,7 +120,7 @@ fn can_fuse(graph: &Graph) -> bool {
     uses == graph.params().len()
 }
 
-/// All settings of one model; how many Plans compute activations again.
+/// Checks all settings of one model; returns the number of Plans that recompute activations.
 fn check(name: &str, case: &Case) -> usize {
     let infer = compile(&case.graph, &case.mask, &PlanOptions::infer(BATCH)).unwrap();
     let loss = exact(&format!("{name}, inference"), &infer, case, None).scalars.loss_before;
@@ -132,7 +132,7 @@ fn check(name: &str, case: &Case) -> usize {
         let name = format!("{name}, {setting}");
         let plan = compile(&case.graph, &case.mask, &options).unwrap();
         let plain = exact(&name, &plan, case, Some(&brief));
-        // Batch normalisation has no statistics of its own in a Plan that never saw a sample.
+        // The statistics of batch normalisation come from the samples, so both Plans give the same loss.
         assert_eq!(plain.scalars.loss_before, loss, "{name}");
         assert_ne!(bits(&plain.weights), bits(&case.weights), "{name}: nothing was learned");
         let options = PlanOptions { recompute: true, ..options };
@@ -171,7 +171,7 @@ fn the_high_water_mark_of_random_models_is_the_plan() {
     assert!(again >= 20, "only {again} plans compute anything again");
 }
 
-/// Dropout and batch normalisation see other batches, so those are left out.
+/// Without dropout and batch normalisation, which depend on the batch.
 #[test]
 fn gradients_summed_over_several_passes_agree() {
     let brief = Brief { product: Product::Gradient, ..sgd() };

@@ -75,7 +75,7 @@ fn the_outputs_are_those_of_keras() {
     assert!(text.contains("--inputs-as-nchw"), "{text}");
 }
 
-/// Only grouped convolutions and what is tied to the input can not be cut at all.
+/// Only grouped convolutions and layers tied to the input cannot be cut at all.
 #[test]
 fn real_models_can_be_cut() {
     let others = ["keras-mlp", "keras-cnn", "keras-rgb", "keras-binary", "keras-labels", "sklearn-mlp"];

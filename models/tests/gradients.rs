@@ -44,8 +44,8 @@ fn samples(name: &str, graph: &Graph) -> ModelSamples {
     ModelSamples::from_arrays(graph, default_loss(graph), &array("x"), &array("y")).expect("samples")
 }
 
-/// Exporters rename what they compute beforehand (a transposed weight, gates of a GRU); a gradient that has
-/// no namesake must be one of those that are left, and every one must be found.
+/// Exporters rename what they precompute (a transposed weight, gates of a GRU). A gradient without a counterpart of the same
+/// name must match one of the remaining ones, and every one must be found.
 fn agree<T: Copy + Into<f64>>(
     title: &str,
     loss: f64,
@@ -95,7 +95,7 @@ fn difference(shape: &[usize], got: &[f64], wanted_shape: &[usize], wanted: &[f6
 }
 
 #[test]
-fn a_wrong_gradient_would_be_seen() {
+fn a_wrong_gradient_is_detected() {
     let expected = read_archive(&bytes("mlp.grads.npz")).unwrap();
     let (graph, mut parameters) = Graph::from_onnx(&bytes("mlp.graph.onnx")).unwrap();
     parameters[7] += 0.5;

@@ -35,7 +35,7 @@ fn the_loss_is_that_of_pytorch() {
 }
 
 #[test]
-fn a_fixed_batch_is_filled_up() {
+fn a_fixed_batch_is_padded() {
     let model = TractModel::load(&bytes("mlp.graph.onnx")).unwrap();
     let samples = floats("mlp.x.npy");
     let all = model.logits(&samples).unwrap();
@@ -82,7 +82,7 @@ fn a_hundred_random_models() {
         let (graph, parameters) = zoo::random(seed);
         match agrees(&format!("seed {seed}: {graph:?}"), &graph, &parameters, 3) {
             Ok(()) => agreed += 1,
-            // tract 0.23 can not run some small GRUs ("xw not contiguous").
+            // tract 0.23 cannot run some small GRUs ("xw not contiguous").
             Err(error) if format!("{error:#}").contains("xw not contiguous") => refused += 1,
             Err(error) => panic!("seed {seed}: {error}"),
         }
@@ -129,7 +129,7 @@ fn many_samples_and_wrong_ones() {
     let logits = model.logits(&samples).unwrap();
     close(&logits, &forward(&graph, &parameters, &samples));
 
-    // Labels that the model itself gives are all hit.
+    // The model's own predictions as labels give an accuracy of 1.
     let best = |row: &[f32]| (0..10u8).max_by(|&a, &b| row[usize::from(a)].total_cmp(&row[usize::from(b)]));
     let labels: Vec<u8> = logits.chunks(10).map(|row| best(row).unwrap()).collect();
     let score = model.score(&samples, &labels).unwrap();

@@ -1,5 +1,5 @@
-//! Training the last layers only: the same step as of a whole Plan where something is trained, nothing elsewhere,
-//! in less memory.
+//! Training the last layers only: trained parameters get the same step as in a whole Plan, the others do not change, and less
+//! memory is needed.
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 use fairtier_models::{
@@ -29,7 +29,7 @@ fn step(plan: &CompiledPlan, parameters: &[f32], fused: bool) -> Vec<f32> {
     forward(checked, &mut arena, rows, mode, backend).unwrap();
     let truth = TargetLabels { labels: &[3, 1, 4, 1], per_row: 1 };
     loss_and_gradient(checked, &mut arena, rows, BATCH.into(), &truth).unwrap();
-    // Decay and pull reach what is trained, and nothing else.
+    // Decay and pull apply to trained parameters only.
     let brief = common::brief::Brief {
         optimizer: common::brief::Optimizer::Sgd { momentum: 0.0, nesterov: false, decay: 0.01 },
         ..common::brief::Brief::sgd(1, BATCH, 0.5, 1)
@@ -46,7 +46,7 @@ fn step(plan: &CompiledPlan, parameters: &[f32], fused: bool) -> Vec<f32> {
 }
 
 #[test]
-fn the_last_layers_move_as_they_would_and_the_others_stay() {
+fn only_the_last_layers_change() {
     for (model, last, trained) in [
         ("digits-mlp", 1, 330),
         ("mnist-mlp", 2, 21_110),

@@ -45,7 +45,7 @@ fn real_files_survive_export_and_import() {
         let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
         assert_eq!(Graph::from_onnx(&exported).unwrap(), (graph, parameters), "{name}");
     }
-    // Export writes weights in our order, so the memory of a transposition ends there.
+    // Export writes weights in our order, so they are no longer transposed.
     let (graph, parameters) = Graph::from_onnx(&bytes("sklearn-mlp.onnx")).unwrap();
     let exported = export(&graph, &parameters, &ExportOptions::default()).unwrap();
     let (again, same) = Graph::from_onnx(&exported).unwrap();

@@ -1,5 +1,5 @@
-//! A hundred random models: the trainer's forward pass against tract, its gradients against central
-//! differences in `f64`. A failure names the seed; [`zoo::random`] gives the model again.
+//! A hundred random models: the trainer's forward pass against tract, its gradients against central differences in `f64`. A
+//! failure names the seed, from which [`zoo::random`] builds the model again.
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 extern crate fairtier_models as models;
@@ -22,7 +22,7 @@ const MODELS: u64 = 100;
 const BATCH: u16 = 3;
 /// Of each tier of each model.
 const CHECKED: usize = 24;
-/// Steps of the differences; a kink of an activation lies rarely within the first and never in all.
+/// Steps of the differences; a kink of an activation is rarely within the first and never within all.
 const STEPS: [f64; 3] = [1e-5, 1e-6, 1e-7];
 
 /// The whole model and a random tier.
@@ -34,7 +34,7 @@ fn cases(seed: u64) -> Vec<Case> {
     masks.into_iter().flatten().map(case).collect()
 }
 
-/// Widths that the model can be cut to; none where it can not be cut.
+/// Widths that the model can be cut to; `None` if it cannot be cut.
 fn tier(graph: &Graph, seed: u64) -> Option<WidthMask> {
     let mut rng = Rng::new(derive(seed, 2));
     let mut draw = || {
@@ -65,7 +65,7 @@ fn forward_agrees_with_tract() {
             let model = TractModel::load(&file).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             let expected = match model.logits(&case.features) {
                 Ok(logits) => logits,
-                // tract 0.23 can not run some small GRUs; then the plain forward pass must do.
+                // tract 0.23 cannot run some small GRUs; these are compared with the reference forward pass.
                 Err(error) if format!("{error:#}").contains("xw not contiguous") => {
                     ran = false;
                     let logits = support::forward(&slice, &case.weights, &case.features);

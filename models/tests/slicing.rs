@@ -1,5 +1,5 @@
-//! A slice computes what the whole model computes when everything outside of the slice is 0, and axes that
-//! must agree are one.
+//! A slice computes the same as the whole model with everything outside of the slice set to 0, and axes that must agree become
+//! one.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 extern crate fairtier_models as models;
@@ -36,7 +36,7 @@ fn ends_with(mut builder: Builder, value: ValueId) -> Graph {
     builder.finish("y", logits, None).unwrap()
 }
 
-/// Of every axis that stays whole: its layers, where and why.
+/// Layers, node and reason of every axis that stays whole.
 fn whole(graph: &Graph) -> Vec<(String, &str, Reason)> {
     graph
         .uncut_axes()
@@ -45,7 +45,7 @@ fn whole(graph: &Graph) -> Vec<(String, &str, Reason)> {
         .collect()
 }
 
-/// Refused at a rate without leave, and cut to these widths with it.
+/// A rate is refused without `keep_whole`, and gives these widths with it.
 fn contradicts(graph: &Graph, half: &[u32], expected: &str) {
     let refused = TierSpec::Rate(0.5).mask(graph).unwrap_err();
     assert!(matches!(refused, SliceError::Uncut(_)), "{refused:?}");
@@ -119,7 +119,7 @@ fn depthwise_follows_its_input_and_other_groups_are_not_cut() {
     assert_eq!(graph.full().widths(), [6]);
     let groups = |layer: &str| (layer.to_owned(), "pairs", Reason::Groups);
     assert_eq!(whole(&graph), [groups("a"), groups("pairs"), ("fc".to_owned(), "y", Reason::Output)]);
-    contradicts(&graph, &[3], "the 4 units of 'a' can not be cut: at 'pairs' channels fall into groups");
+    contradicts(&graph, &[3], "the 4 units of 'a' cannot be cut: at 'pairs' channels fall into groups");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn axes_that_a_reshape_merges_are_told() {
     let b = dense(&mut builder, "b", flat, 8);
     let graph = ends_with(builder, b);
     assert_eq!(whole(&graph)[0], ("a".to_owned(), "view", Reason::Merged));
-    contradicts(&graph, &[4], "the 6 units of 'a' can not be cut: at 'view' a reshape merges them");
+    contradicts(&graph, &[4], "the 6 units of 'a' cannot be cut: at 'view' a reshape merges them");
 }
 
 #[test]
@@ -145,11 +145,7 @@ fn sums_of_units_at_different_places_are_told() {
     let graph = ends_with(builder, c);
     let places = |layer: &str| (layer.to_owned(), "sum", Reason::Places);
     assert_eq!(whole(&graph)[..2], [places("a"), places("b")]);
-    contradicts(
-        &graph,
-        &[4],
-        "'a' can not be cut: at 'sum' they are added to units that lie at other places",
-    );
+    contradicts(&graph, &[4], "'a' cannot be cut: at 'sum' they are added to units at other places");
 }
 
 #[test]
@@ -160,7 +156,7 @@ fn features_that_become_positions_are_told() {
     let slide = builder.conv("slide", mixed, 4, 1, Kernel::line(3, 1, 1), weight, Some(bias)).unwrap();
     let graph = ends_with(builder, slide);
     assert_eq!(whole(&graph)[0], ("mix".to_owned(), "slide", Reason::Positions));
-    contradicts(&graph, &[2], "the 8 units of 'mix' can not be cut: at 'slide' they are used as positions");
+    contradicts(&graph, &[2], "the 8 units of 'mix' cannot be cut: at 'slide' they are used as positions");
 }
 
 #[test]
@@ -170,7 +166,7 @@ fn what_is_whole_by_design_is_told_and_not_refused() {
         [("embed".to_owned(), "embed", Reason::Embedding), ("fc".to_owned(), "logits", Reason::Output)];
     assert_eq!(whole(&gru), expected);
     assert_eq!(TierSpec::Rate(0.5).mask(&gru).unwrap().widths(), [512]);
-    // A grouped convolution whose channels are the outputs themselves contradicts nothing.
+    // A grouped convolution whose channels are the outputs is no error.
     let mut builder = Builder::new("m", "x", &[4, 4, 4]).unwrap();
     let a = conv(&mut builder, "a", ValueId::INPUT, 6, 1);
     let b = conv(&mut builder, "b", a, 4, 1);

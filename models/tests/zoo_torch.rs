@@ -1,6 +1,6 @@
-//! Loss and gradients of every tier of every zoo model against PyTorch (`fixtures/generate_zoo.py`), which has the
-//! models and their slices written down a second time. Parameters and samples are drawn alike on both sides,
-//! so that the fixtures hold results only. Errors are relative to the norm of the parameter's gradient.
+//! Loss and gradients of every tier of every zoo model against PyTorch (`fixtures/generate_zoo.py`), which implements the models
+//! and their slices independently. Both sides draw the same parameters and samples, so the fixtures hold results only.
+//! Errors are relative to the norm of the parameter's gradient.
 #![cfg(feature = "tools")]
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
@@ -32,8 +32,7 @@ const PLACES: u64 = 4 << 20;
 const BATCH: usize = 3;
 const LOSS_LIMIT: f64 = 1e-5;
 const LIMIT: f64 = 1e-4;
-/// Norms below this share of the whole gradient's are zero but for rounding, as of a bias before a
-/// normalisation.
+/// Norms below this share of the whole gradient's count as zero, such as that of a bias before a normalisation.
 const FLOOR: f64 = 1e-3;
 
 #[test]
@@ -56,7 +55,7 @@ fn every_tier_has_the_gradients_of_pytorch() {
 }
 
 #[test]
-fn a_wrong_gradient_would_be_seen() {
+fn a_wrong_gradient_is_detected() {
     let (graph, _) = zoo::by_name("digits-cnn").unwrap().build(0);
     let (mut parameters, samples) = (parameters(&graph), samples(&graph));
     parameters[3] += 0.01;

@@ -1,9 +1,11 @@
-//! Time of a whole simulated round beside the time of its bare matrix products: the products that its devices
-//! multiply, by `matrixmultiply`, on memory of the same shape, by as many threads, in the same run.
+//! Compares the time of a simulated round with the time of its matrix products alone. The products are those of its
+//! devices, computed by `matrixmultiply` on memory of the same shape, with the same number of threads, in the same
+//! run.
 //!
-//! `cargo bench -p sim`. 100 devices with 600 samples of 784 values each in 5 tiers, one local epoch, batch 50,
-//! SGD, everybody in every round. A ratio of 1 means that samples, activations, losses, transfers, checks and
-//! aggregation are free. Then the 797,962 parameters of FedEBA+'s CNN: 10 devices with 500 images, whole width.
+//! `cargo bench -p sim`. 100 devices with 600 samples of 784 values each in 5 tiers, one local epoch, batch 50, SGD,
+//! all devices in every round. A ratio of 1 means that samples, activations, losses, transfers, checks and
+//! aggregation are free. A second case has the 797,962 parameters of FedEBA+'s CNN: 10 devices with 500 images, full
+//! width.
 #![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 use std::{
@@ -38,7 +40,7 @@ struct Case {
     devices: usize,
     samples: u32,
     inputs: usize,
-    /// The loss of the received model is evaluated on the whole shard, or noted while training.
+    /// Whether the loss of the received model is evaluated on the whole shard, or taken from the training steps.
     evaluated: bool,
 }
 
@@ -57,7 +59,7 @@ fn main() {
         evaluated: false,
     };
     let cnn = Case {
-        name: "CNN 797,962, 10 x 500, whole width",
+        name: "CNN 797,962, 10 x 500, full width",
         model: "cifar-cnn-5x5",
         widths: "[1.0]",
         tiers: 1,
@@ -77,7 +79,7 @@ fn main() {
         let products = case.products(&engine.worker().conductor.run.model);
         let (mut bare, mut whole) = (vec![], vec![]);
         let mut mark = Instant::now();
-        // Turn by turn, so that a change of clock speed hits both alike.
+        // Alternates both, so that a change of clock speed affects them equally.
         engine
             .run(|_, _| {
                 whole.push(mark.elapsed());
@@ -85,7 +87,7 @@ fn main() {
                 mark = Instant::now();
             })
             .unwrap();
-        // The first round finds cold caches, and the last one only evaluates.
+        // The first round runs with cold caches, and the last one only evaluates.
         whole.pop();
         bare.pop();
         let (bare, whole) = (median(&bare[1..]), median(&whole[1..]));
@@ -134,7 +136,7 @@ impl Case {
         .unwrap()
     }
 
-    /// What each device multiplies in a round.
+    /// The products of each device in a round.
     fn products(&self, model: &TieredModel) -> Vec<Work> {
         let work = |index: usize| {
             let tier = &model.plans[index];
@@ -165,13 +167,13 @@ impl Case {
     }
 }
 
-/// What one device multiplies: the products of a step and of a scored batch, so many times.
+/// The products of one device: those of a step and of a scored batch, repeated `steps` times.
 struct Work {
     products: (Products, Products),
     steps: usize,
 }
 
-/// Products of one pass. What had the same address has the same buffer, so caches see what they see in training.
+/// Products of one pass. Operands with the same address share a buffer, so that caches behave as in training.
 #[derive(Clone, Default)]
 struct Products {
     list: Vec<(MatrixProduct, [usize; 3])>,
@@ -205,7 +207,7 @@ impl Products {
             let mut result = std::mem::take(&mut self.buffers[at[2]]);
             let a = MatrixView { data: &self.buffers[at[0]], rows: *m, columns: *k, strides: *a };
             let b = MatrixView { data: &self.buffers[at[1]], rows: *k, columns: *n, strides: *b };
-            // What is added is tiny, so that numbers stay as they are.
+            // The added value is tiny, so that the numbers do not grow.
             let store = if *add { GemmWrite::Add(1e-20) } else { GemmWrite::Replace };
             fast.gemm(a, b, store, MatrixViewMut { data: &mut result, rows: *m, columns: *n, stride: c.0 });
             self.buffers[at[2]] = result;
@@ -213,7 +215,7 @@ impl Products {
     }
 }
 
-/// Time of everybody's products on so many threads.
+/// Time of the products of all devices on this many threads.
 fn repeat(work: &[Work], threads: usize) -> Duration {
     let next = AtomicUsize::new(0);
     let start = Instant::now();

@@ -17,19 +17,19 @@ use crate::{data::SetError, experiment::ExperimentError, partition::PartitionErr
 /// `fairtier sim`.
 #[derive(Subcommand, Debug)]
 pub enum Sim {
-    /// Data sets: which there are, and what is in them
+    /// Data sets: lists them, and shows their content
     #[command(after_help = data::EXAMPLES)]
     Data(data::DataArgs),
-    /// Divides a data set among clients and shows who has what
+    /// Divides a data set among clients and shows the result
     #[command(after_help = partition::EXAMPLES)]
     Partition(partition::PartitionArgs),
-    /// Saved results as one self-contained page, Markdown or JSON: published against ours
+    /// Writes saved results as one self-contained page, Markdown or JSON, compared with the published values
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
-    /// Keeps saved results with the source: every figure, curves with a few points
+    /// Saves a small copy of results for the repository: every figure, and curves with a few points
     #[command(after_help = report::KEEP_EXAMPLES)]
     Keep(report::KeepArgs),
-    /// Kept results as a record of every published claim: reached or not
+    /// Writes the record of every published claim from kept results: reached or not
     #[command(after_help = report::REPRODUCE_EXAMPLES)]
     Reproduce(report::ReproduceArgs),
     /// Runs an experiment of the papers, or one of your own
@@ -60,18 +60,18 @@ impl Sim {
     }
 }
 
-/// Columns of a terminal that a table may take.
+/// Maximum width of a table in columns of a terminal.
 fn columns(wide: bool) -> usize {
     if wide { usize::MAX } else { COLUMNS }
 }
 
-/// Silent unless asked for, as in RUST_LOG=info.
+/// No log output unless requested, as in RUST_LOG=info.
 pub fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "off".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
 }
 
-/// What can go wrong with data sets, partitions and experiments.
+/// Errors of data sets, partitions and experiments.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error(transparent)]
@@ -80,21 +80,21 @@ pub enum CommandError {
     Partition(#[from] PartitionError),
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    #[error("can not write JSON: {0}")]
+    #[error("cannot write JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("can not write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("{}: a partition is drawn to a file that ends in .html or .svg", .0.display())]
     Ending(PathBuf),
 }
 
-/// What `fairtier sim --help` shows after the commands.
+/// Text after the commands in `fairtier sim --help`.
 pub const SIM_EXAMPLES: &str = "\
 Examples:
   fairtier sim run --list                     experiments of the papers
   fairtier sim run fairheterofl-mnist-noniid  one of them, in its quick profile
-  fairtier sim report                         what was run as one page
-  fairtier sim data list                      which data sets are here";
+  fairtier sim report                         results as one page
+  fairtier sim data list                      known data sets, and which are installed";
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Format {

@@ -1,7 +1,7 @@
-//! Results small enough to be kept with the source: every figure with six digits, curves with a few points.
+//! A small form of results for the repository: every figure with six digits, and curves with a few points.
 //!
-//! An experiment is kept as one file, a line for its record and one for every unit, that reports and records
-//! read like a directory of results.
+//! An experiment is kept as one file with a line for its record and one for every unit. Reports and records read it
+//! like a directory of results.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::results::{self, ExperimentRecord, ExperimentResults, ResultsError, RoundScores, UnitResult};
 
-/// Points of a curve that are kept, at most.
+/// Most points of a kept curve.
 const POINTS: usize = 12;
 
-/// Writes what is finished under `from` to `to`, in place of what was kept of the same experiment and profile.
-/// Gives the files.
+/// Writes the finished results under `from` to `to`, and replaces kept results of the same experiment and profile.
+/// Returns the written files.
 pub fn keep(from: &Path, to: &Path) -> Result<Vec<PathBuf>, ResultsError> {
     let mut written = Vec::new();
     let all = results::read_all(from)?;
@@ -36,7 +36,7 @@ fn lines(results: ExperimentResults) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-/// Without settings and seeds that were not run: a kept result is not waiting for anything.
+/// Removes settings and seeds without runs, so that kept results are not reported as incomplete.
 fn only_kept(mut record: ExperimentRecord, units: &[UnitResult]) -> ExperimentRecord {
     for setting in &mut record.settings {
         let has =
@@ -47,7 +47,7 @@ fn only_kept(mut record: ExperimentRecord, units: &[UnitResult]) -> ExperimentRe
     record
 }
 
-/// Evenly chosen, the first and the last among them.
+/// Evenly spaced rounds, including the first and the last.
 fn thinned(rounds: Vec<RoundScores>) -> Vec<RoundScores> {
     let len = rounds.len();
     if len <= POINTS {
@@ -57,7 +57,7 @@ fn thinned(rounds: Vec<RoundScores>) -> Vec<RoundScores> {
     rounds.into_iter().enumerate().filter(|(at, _)| chosen(*at)).map(|(_, line)| line).collect()
 }
 
-/// Six digits say more than any seed does.
+/// Rounds to six digits, which is finer than the variation over seeds.
 fn rounded(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -76,7 +76,7 @@ mod tests {
     use crate::{claims::tests, experiment::ResultsPath};
 
     #[test]
-    fn a_kept_file_is_read_like_the_directory_it_was_made_of() {
+    fn a_kept_file_is_read_like_its_directory() {
         let dir = tempfile::tempdir().unwrap();
         let run = dir.path().join("run");
         let finished = |name: &str, seeds: &[u64]| {
@@ -104,7 +104,7 @@ mod tests {
         );
         assert_eq!(ResultsPath::parse(path, None), ResultsPath { dir: path.into(), setting: None });
 
-        // Kept once more, or beside the directory, it is there once.
+        // Keeping again, or beside the directory, does not duplicate it.
         keep(&kept, &kept).unwrap();
         assert_eq!(results::read_all(&kept).unwrap(), all);
         keep(&kept, &run).unwrap();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_six_digits_and_counts_all_of_theirs() {
+    fn numbers_have_six_digits_and_counts_stay_exact() {
         let value = serde_json::json!({"a": [0.123456789, 1e-20], "n": 123456789u64, "t": "0.123456789"});
         let short = serde_json::json!({"a": [0.123457, 1e-20], "n": 123456789u64, "t": "0.123456789"});
         assert_eq!(rounded(value), short);

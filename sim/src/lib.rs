@@ -1,10 +1,9 @@
 //! Whole fleets in one process.
 //!
-//! [`data`] holds data sets and [`partition`] divides them among devices.
-//! [`engine`] simulates whole fleets in virtual time; [`experiment`] runs the papers' experiments on it, and
-//! [`results`] is what they leave behind, of which [`keep`] makes a small copy to be committed.
-//! [`claims`] is what the papers say and whether results show it; [`report`] turns what came out into a table,
-//! a self-contained page or a picture.
+//! [`data`] holds data sets, and [`partition`] divides them among devices. [`engine`] simulates fleets in virtual
+//! time, and [`experiment`] runs the papers' experiments on it. [`results`] is their output, and [`keep`] makes a
+//! small copy of it for the repository. [`claims`] compares results with the papers. [`report`] writes results as
+//! tables, self-contained pages and pictures.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]
 

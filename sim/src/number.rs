@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
 /// Three significant digits, never an exponent.
 pub fn figure(value: f64) -> String {

@@ -1,4 +1,4 @@
-//! How far an experiment is: a bar on a terminal, plain lines elsewhere.
+//! Progress of an experiment: a bar on a terminal, plain lines elsewhere.
 
 use std::{
     io::{IsTerminal, stderr},
@@ -12,7 +12,7 @@ use crate::experiment::RunEvent;
 const EXPERIMENT: &str = "{bar:32.cyan/238} {pos:>5}/{len} rounds  left {eta:>4}  {msg}";
 const EXPERIMENT_LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Rounds of all units together, with the time that is left.
+/// Shows the rounds of all units together, with the remaining time.
 pub fn experiment(name: &str, quiet: bool) -> impl FnMut(RunEvent) + use<> {
     let name = name.to_owned();
     let bar = match (quiet, stderr().is_terminal()) {
@@ -27,7 +27,7 @@ pub fn experiment(name: &str, quiet: bool) -> impl FnMut(RunEvent) + use<> {
             RunEvent::Begin { there, units, rounds } => {
                 (all, started, said) = (*rounds, Instant::now(), Instant::now());
                 if !quiet {
-                    eprintln!("{name}: {units} units to run, {there} there already");
+                    eprintln!("{name}: {units} units to run, {there} already finished");
                 }
                 if let Some(bar) = &bar {
                     bar.set_style(style.clone());

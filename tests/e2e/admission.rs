@@ -1,4 +1,4 @@
-//! Connections and bytes of strangers and devices are bounded, and devices still come in.
+//! Connections and bytes of strangers and devices are bounded, and honest devices can still join.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ use quinn::{ClientConfig, ConnectionError, Endpoint, TransportConfig};
 
 const DEVICES: [&str; 2] = ["good-0", "good-1"];
 
-/// A gateway with this table `server`, whose run takes one round of both devices.
+/// A gateway with this `server` table. Its run has one round with both devices.
 pub(super) fn start_gateway(server: &str) -> (Gateway, Serving) {
     let config = format!("run = {{ rounds = 1, min_devices = 2 }}\nserver = {server}");
     let gateway = Gateway::new(&config, &DEVICES);
@@ -51,7 +51,7 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(super) fn is_refused(error: &ConnectionError) -> bool {
-    // CONNECTION_REFUSED of QUIC.
+    // QUIC's CONNECTION_REFUSED.
     matches!(error, ConnectionError::ConnectionClosed(close) if u64::from(close.error_code) == 2)
 }
 
@@ -60,7 +60,7 @@ pub(super) fn client(tls: rustls::ClientConfig) -> ClientConfig {
 }
 
 #[test]
-fn an_operator_hears_that_devices_were_refused() {
+fn refused_connections_are_logged() {
     let (gateway, mut serving) = start_gateway("{ max_connections = 1 }");
     let identity = |device: &str| fs::read(gateway.identity(device)).unwrap();
     block_on(async {
@@ -78,7 +78,7 @@ fn an_operator_hears_that_devices_were_refused() {
     assert_eq!(output.matches("connections refused: ").count(), 1, "{output}");
 }
 
-/// The server of one gateway in this process, with waits and limits of our own.
+/// Runs the server of a gateway in this process, with these timeouts and limits.
 fn serve_here(gateway: &Gateway, timeouts: Timeouts, limits: Limits) -> String {
     let authority = Arc::new(Authority::open(&gateway.path("gw")).unwrap());
     let around = RunEnvironment {
@@ -100,7 +100,7 @@ fn serve_here(gateway: &Gateway, timeouts: Timeouts, limits: Limits) -> String {
 }
 
 #[test]
-fn who_connects_and_says_nothing_is_let_go() {
+fn a_silent_connection_is_closed() {
     let gateway = Gateway::new("run = { min_devices = 2 }", &DEVICES);
     let identity = |device: &str| fs::read(gateway.identity(device)).unwrap();
     let timeouts = Timeouts { hello: Duration::from_secs(5), ..Timeouts::default() };
@@ -112,21 +112,21 @@ fn who_connects_and_says_nothing_is_let_go() {
         let start = Instant::now();
         Raw::connect(&server, tls(&identity("good-1"), false)).await.unwrap().fate().await;
         assert!(start.elapsed() >= timeouts.hello, "{:?}", start.elapsed());
-        // Whoever has spoken stays.
+        // The device that has said Hello stays connected.
         talks.say(&ToAggregator::Ready).await;
         talks.hear_until("Wait", |said| matches!(said, ToDevice::Wait(_)).then_some(())).await;
     });
 }
 
 #[test]
-fn who_never_ends_its_handshake_loses_its_place() {
+fn an_unfinished_handshake_frees_its_slot() {
     let gateway = Gateway::new("run = { min_devices = 2 }", &DEVICES);
     let identity = fs::read(gateway.identity("good-0")).unwrap();
     let timeouts = Timeouts { handshake: Duration::from_secs(5), ..Timeouts::default() };
     let limits = Limits { connections: 9, per_address: 1, handshakes: 99 };
     block_on(async {
         let server = serve_here(&gateway, timeouts, limits);
-        // The first packet arrives, and no other, either way.
+        // Only the first packet arrives; all others are dropped in both directions.
         let deaf = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
         let to = deaf.local_addr().unwrap();
@@ -135,11 +135,11 @@ fn who_never_ends_its_handshake_loses_its_place() {
         let mut packet = [0; 2048];
         let len = deaf.recv(&mut packet).await.unwrap();
         let start = Instant::now();
-        // Packets to one socket arrive in the order in which they were sent: this one comes before the next handshake.
+        // Packets to one socket arrive in the order of sending, so this one arrives before the next handshake.
         deaf.send_to(&packet[..len], &server).await.unwrap();
         let error = Raw::connect(&server, tls(&identity, false)).await.map(drop).unwrap_err();
-        assert!(is_refused(&error), "the only place of this address is taken: {error}");
-        wait_until("the place to be free again", async || {
+        assert!(is_refused(&error), "the only slot of this address is taken: {error}");
+        wait_until("the slot to be free again", async || {
             Raw::connect(&server, tls(&identity, false)).await.ok()
         })
         .await;
@@ -155,25 +155,25 @@ fn connections_of_a_device_and_of_an_address_are_bounded() {
         let connect = |device: &str| Raw::connect(&serving.address, tls(&identity(device), false));
         let mut raws = vec![];
         for _ in 0..3 {
-            // None says Hello, which would displace the one before.
+            // None of them says Hello, which would close the previous connection.
             raws.push(connect("good-0").await.unwrap());
-            wait_until("the connection to be in", async || {
+            wait_until("the connection to be accepted", async || {
                 let inside = serving.process.output().matches("device=good-0 peer=").count();
                 (inside >= raws.len()).then_some(())
             })
             .await;
         }
-        // The third makes the first one too many.
+        // The third connection exceeds the limit and closes the first.
         let fate = raws.remove(0).fate().await;
         assert_eq!(fate.closed, Some(Code::Displaced), "{fate:?}");
-        // Its place is free a moment after it was closed.
-        let third = wait_until("a place", async || {
+        // The slot is free a moment after the connection was closed.
+        let third = wait_until("a slot", async || {
             let joined = connect("good-1").await;
             joined.inspect_err(|error| assert!(is_refused(error), "{error}")).ok()
         })
         .await;
         let error = connect("good-1").await.map(drop).unwrap_err();
-        assert!(is_refused(&error), "a fourth from this address: {error}");
+        assert!(is_refused(&error), "a fourth connection from this address: {error}");
         raws.push(third);
         for raw in raws {
             raw.leave().await;
@@ -183,7 +183,7 @@ fn connections_of_a_device_and_of_an_address_are_bounded() {
 }
 
 #[test]
-fn who_has_proved_nothing_can_not_make_the_aggregator_remember_much() {
+fn an_unauthenticated_peer_cannot_make_the_aggregator_buffer_much() {
     let (gateway, serving) = start_gateway("{}");
     let mut tls = tls(&fs::read(gateway.identity("good-0")).unwrap(), true);
     tls.alpn_protocols = vec![common::enrol::ALPN.to_vec()];
@@ -197,25 +197,25 @@ fn who_has_proved_nothing_can_not_make_the_aggregator_remember_much() {
         while let Ok(bytes) = question.write(&[0; 64 << 10]).await {
             sent += bytes;
         }
-        // It was told why; a reset of the stream comes first.
+        // The connection is closed with a reason; the stream is reset before that.
         let ConnectionError::ApplicationClosed(close) = connection.closed().await else {
-            panic!("another end")
+            panic!("the connection ended in another way")
         };
         assert_eq!(close.error_code.into_inner(), u64::from(Code::BadMessage.number()));
         sent
     });
-    assert!(sent <= 1 << 20, "{sent} bytes were taken");
+    assert!(sent <= 1 << 20, "{sent} bytes were accepted");
     finish(&gateway, serving);
 }
 
-/// Whoever asks for the model and does not read it costs what may be on its way to one device, not a model.
+/// A device that requests the model and does not read it costs one flow-control window, not a copy of the model.
 #[test]
-fn who_fetches_and_never_reads_costs_a_window() {
+fn a_download_that_is_not_read_costs_one_window() {
     let (idle, fetching) = (peak_beside(false), peak_beside(true));
-    // In either direction, as `Windows::ROOMY` of the aggregator says, and as much again for what keeps account of it.
+    // Both directions as in the aggregator's `Windows::ROOMY`, and the same again for bookkeeping.
     let windows = 2 * DEAF as u64 * (384 << 10);
     let copies = DEAF as u64 * 4 * WIDE_PARAMETERS;
-    assert!(4 * windows < copies, "copies of the model would be seen");
+    assert!(4 * windows < copies, "the test could not detect copies of the model");
     println!("peak of {idle} bytes beside {DEAF} idle devices, of {fetching} if they fetch");
     assert!(
         fetching < idle + windows + NOISE,
@@ -227,11 +227,11 @@ fn who_fetches_and_never_reads_costs_a_window() {
 const DEAF: usize = 24;
 const WIDE: &str = "mlp:64-1400-1400-10";
 const WIDE_PARAMETERS: u64 = 65 * 1400 + 1401 * 1400 + 1401 * 10;
-/// By how much two runs alike may differ: some arenas of the allocator.
+/// Difference between two identical runs: some arenas of the allocator.
 const NOISE: u64 = 24 << 20;
 
-/// Two rounds with one honest device beside devices that take no part, and perhaps fetch a model that they never read.
-/// Gives the most memory that the aggregator had.
+/// Runs two rounds with one honest device beside devices that take no part. With `fetching`, those request a model
+/// that they never read. Returns the aggregator's peak memory.
 fn peak_beside(fetching: bool) -> u64 {
     let deaf: Vec<String> = (0..DEAF).map(|index| format!("deaf-{index:02}")).collect();
     let names: Vec<&str> = deaf.iter().map(String::as_str).chain(["good-0"]).collect();
@@ -244,7 +244,7 @@ fn peak_beside(fetching: bool) -> u64 {
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let connect = |name: &str| {
         let mut transport = TransportConfig::default();
-        // A few packets may come, and acknowledging them goes on.
+        // A few packets may arrive, and they are acknowledged.
         transport.stream_receive_window(4096u32.into()).keep_alive_interval(Some(Duration::from_secs(2)));
         let identity = fs::read(gateway.identity(name)).unwrap();
         let address = serving.address.clone();
@@ -276,7 +276,7 @@ fn peak_beside(fetching: bool) -> u64 {
     honest.succeed();
     runtime.block_on(async {
         for (raw, stream) in held {
-            // Until now the aggregator could have sent more, if it had been read.
+            // The stream was open until now, so the aggregator could have sent more if the device had read it.
             if let Some(mut stream) = stream {
                 assert!(stream.read(&mut [0; 64]).await.unwrap() > Some(0));
             }

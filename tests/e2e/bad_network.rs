@@ -1,4 +1,4 @@
-//! The real programs over a bad network: a relay of our own between them.
+//! The real programs over a bad network, made by a relay between them.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use fleet::{
 };
 
 const DEVICES: [&str; 3] = ["cam-0", "cam-1", "cam-2"];
-/// Of an update of `mnist-mlp` in f32.
+/// Bytes of an update of `mnist-mlp` in f32.
 const UPDATE: u64 = 4 * 178_110;
 
 /// `fairtier device run` through the relay.
@@ -31,7 +31,7 @@ fn finish(process: Process) -> String {
 }
 
 #[test]
-fn a_fifth_of_all_packets_lost_and_far_away() {
+fn a_fifth_of_all_packets_is_lost_on_a_slow_line() {
     let config = "run = { rounds = 2, min_devices = 3 }\nround = { quorum = 1.0 }";
     let gateway = Gateway::new(config, &DEVICES);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
@@ -64,9 +64,9 @@ fn a_fifth_of_all_packets_lost_and_far_away() {
     }
 }
 
-/// One round of the 178,110-parameter model with one device over a slow line, where something happens when half of
-/// the model has come down or half of the update has gone up. Gives the bytes that went this way, and what the device
-/// wrote.
+/// Runs one round of the 178,110-parameter model with one device over a slow line. Calls `happens` when half of the
+/// model has come down or half of the update has gone up. Returns the bytes of this direction and the output of the
+/// device.
 fn disturbed(way: Way, silence: &str, happens: impl FnOnce(&Relay, &mut Process)) -> (u64, String) {
     let gateway =
         Gateway::new("run = { rounds = 1, min_devices = 1 }\nmodel = { source = \"mnist-mlp\" }", &["cam-0"]);
@@ -76,7 +76,7 @@ fn disturbed(way: Way, silence: &str, happens: impl FnOnce(&Relay, &mut Process)
     let samples: String = (0..40).map(|row| format!("{},{}\n", pixels(row), row % 10)).collect();
     fs::write(gateway.path("samples.csv"), samples).unwrap();
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
-    // Three seconds remain after the first half, on a machine on which others are busy, too.
+    // The second half takes three seconds, long enough on a busy machine.
     let slow = Weather { delay: Duration::from_millis(5), rate: 120_000, ..Weather::FAIR };
     let relay = Relay::start(&serving.address, 1, slow);
     let csv = gateway.text("samples.csv");
@@ -86,8 +86,8 @@ fn disturbed(way: Way, silence: &str, happens: impl FnOnce(&Relay, &mut Process)
         Way::Up => relay.bytes_up(),
         Way::Down => relay.bytes_down(),
     };
-    // Model and update have the same length, and what goes the other way is small.
-    wait_for("half of the way", || (bytes() > UPDATE / 2).then_some(()));
+    // Model and update have the same length, and the other direction is small.
+    wait_for("half of the transfer", || (bytes() > UPDATE / 2).then_some(()));
     happens(&relay, &mut device);
     let output = finish(device);
     serving.process.succeed();
@@ -108,18 +108,18 @@ fn a_device_cut_off_in_mid_upload_goes_on_from_the_last_chunk() {
 fn a_device_cut_off_in_mid_download_goes_on_from_the_last_chunk() {
     let (bytes, output) = disturbed(Way::Down, "3", lose_the_connection);
     assert_resumed("model asked for from byte ", &output);
-    // The new model comes as well, for its scores.
+    // The device also downloads the new model to score it.
     assert!(bytes < UPDATE * 5 / 2 + UPDATE / 10, "{bytes} bytes came down for two models of {UPDATE}");
 }
 
-/// The connection itself is lost, not only packets.
+/// Loses the connection itself, not only packets.
 fn lose_the_connection(relay: &Relay, device: &mut Process) {
     relay.cut();
     device.wait_line("link lost");
     relay.heal();
 }
 
-/// What had arrived is not asked for again, but for the chunks that were under way.
+/// Nothing that had arrived is requested again, except chunks in flight.
 fn assert_resumed(wanted: &str, output: &str) {
     assert_eq!(output.matches("joined as").count(), 2, "{output}");
     let (before, after) = output.split_once("link lost").unwrap();
@@ -140,7 +140,7 @@ fn a_port_that_changes_in_mid_upload_does_not_end_the_connection() {
     assert!(bytes > UPDATE && bytes < UPDATE * 13 / 10, "{bytes} bytes went up for an update of {UPDATE}");
 }
 
-/// The same from the other end: the device goes on with another socket. What it sent before is not sent again.
+/// The device continues with another socket. Data sent before is not sent again.
 #[test]
 fn a_device_that_rebinds_its_socket_in_mid_upload_goes_on() {
     let gateway = Gateway::new("run = { rounds = 1, min_devices = 1 }", &["cam-0"]);
@@ -165,7 +165,7 @@ fn a_device_that_rebinds_its_socket_in_mid_upload_goes_on() {
         raw.upload(offer.update.transfer, half as u32, &update[half..]).await;
         let receipt = |message: &ToDevice| match message {
             ToDevice::Receipt(receipt) => Some(*receipt),
-            ToDevice::Fetch(fetch) => panic!("asked again for {fetch:?}"),
+            ToDevice::Fetch(fetch) => panic!("the aggregator asked again for {fetch:?}"),
             _ => None,
         };
         assert_eq!(raw.hear_until("Receipt", receipt).await.refused, None);
@@ -188,27 +188,27 @@ fn a_short_outage_does_not_end_the_connection() {
 
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Packets that keep the connection go out between batches.
+/// Keep-alive packets are sent between batches.
 #[test]
-fn a_device_that_trains_longer_than_it_bears_silence_keeps_its_connection() {
-    // So many epochs that it takes long enough on this machine, too.
+fn training_longer_than_the_silence_limit_keeps_the_connection() {
+    // Increases the epochs until training takes long enough on this machine.
     let long = [400, 1600, 6400, 25600].iter().any(|epochs| {
         train_in_silence(&format!("training = {{ epochs = {epochs}, batch = 4 }}")) > SILENCE * 3 / 2
     });
-    assert!(long, "training is too fast to show anything");
+    assert!(long, "training is too fast for this test");
 }
 
-/// And while one batch is computed.
+/// Keep-alive packets are also sent while one batch is computed.
 #[test]
-fn a_batch_that_takes_longer_than_silence_is_borne_keeps_the_connection() {
+fn a_batch_longer_than_the_silence_limit_keeps_the_connection() {
     let long = [500, 1000, 2000, 4000].iter().any(|width| {
         let model = format!("model = {{ source = \"mlp:64-{width}-{width}-10\", tiers = [1.0] }}");
         train_in_silence(&format!("training = {{ batch = 60000 }}\n{model}")) > SILENCE * 3 / 2
     });
-    assert!(long, "training is too fast to show anything");
+    assert!(long, "training is too fast for this test");
 }
 
-/// One round of one device over one connection. Gives how long it has trained.
+/// Runs one round of one device over one connection and returns the time of training.
 fn train_in_silence(training: &str) -> Duration {
     let gateway = Gateway::new(&format!("run = {{ rounds = 1, min_devices = 1 }}\n{training}"), &["cam-0"]);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);

@@ -1,4 +1,4 @@
-//! Boards behind a real bridge: when they and their bridge are members, and for which tiers.
+//! Boards behind a real bridge: enrolment and revocation of boards and bridges, and allowed tiers.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -12,7 +12,7 @@ use fleet::{
 
 const CONFIG: &str = "run = { rounds = 1000000, min_devices = 1 }";
 
-/// An aggregator with a bridge that boards can be plugged into.
+/// An aggregator with a bridge that boards can connect to.
 struct Village {
     gateway: Gateway,
     serving: Serving,
@@ -28,7 +28,7 @@ impl Village {
         Self { gateway, serving, bridge }
     }
 
-    /// Enrols a board with these options and plugs it in.
+    /// Enrols a board with these options and connects it.
     fn board(&self, name: &str, grant: &[&str]) -> Board {
         let (dir, out) = (self.gateway.text("gw"), self.gateway.text("."));
         let args = [&["enroll", "--dir", &dir, "--out", &out, "--serial"], grant, &[name]].concat();
@@ -68,7 +68,7 @@ fn start_bridge(gateway: &Gateway, serving: &Serving) -> Process {
 }
 
 #[test]
-fn a_revoked_board_loses_its_session_and_gets_no_other() {
+fn a_revoked_board_loses_its_session_and_cannot_open_another() {
     let mut village = Village::new();
     let (mut revoked, mut stays) = (village.board("m4", &[]), village.board("m5", &[]));
     revoked.join();
@@ -87,14 +87,14 @@ fn a_revoked_board_loses_its_session_and_gets_no_other() {
     let log = village.log();
     assert!(log.contains("dropped: E30"), "{log}");
 
-    // Enrolling again makes another key, under which the session of the first is worth nothing.
+    // Enrolling again creates another key; the old session is not valid under it.
     let mut anew = village.board("m5", &["--replace"]);
     stays.wait_lost();
     anew.join();
 }
 
 #[test]
-fn a_board_that_hailed_before_it_was_revoked_comes_too_late() {
+fn a_board_revoked_between_hail_and_hello_cannot_join() {
     let village = Village::new();
     let mut board = village.board("m4", &[]);
     board.hail().unwrap();
@@ -115,14 +115,14 @@ fn a_board_with_older_firmware_joins() {
     board.join();
     board.say(&common::message::ToAggregator::Ready);
     assert!(matches!(board.hear(), fleet::board::Answer::Message(_)));
-    wait_for("a word to the operator", || village.log().contains("seal version 1").then_some(()));
+    wait_for("a log line about the old version", || village.log().contains("seal version 1").then_some(()));
     village.revoke(&["m4"]).succeed();
     board.wait_lost();
     assert_eq!(board.hail(), Err(Code::UnknownDevice));
 }
 
 #[test]
-fn a_revoked_bridge_is_turned_out() {
+fn a_revoked_bridge_is_disconnected() {
     let Village { gateway, serving: mut aggregator, bridge } = Village::new();
     let dir = gateway.text("gw");
     Process::start("revoke", "gateway", &["revoke", "--dir", &dir, "bridge"]).succeed();
@@ -144,7 +144,7 @@ fn connections_of_a_bridge_are_bounded() {
         let mut raws = vec![];
         for count in 1..=3 {
             raws.push(Raw::connect(&serving.address, tls.clone()).await.unwrap());
-            // It is in when the aggregator says so.
+            // The connection counts when the aggregator logs it.
             wait_until("the bridge's connection", async || {
                 (serving.process.output().matches("bridge connected").count() >= count).then_some(())
             })
@@ -163,14 +163,14 @@ fn a_bridge_renews_its_certificate_before_it_expires() {
     let gateway = Gateway::new(CONFIG, &[]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let (dir, out) = (gateway.text("gw"), gateway.text("."));
-    // Good for 17 seconds.
+    // Valid for 17 seconds.
     let args = ["enroll", "--dir", &dir, "--out", &out, "--days", "0.0002", "bridge"];
     Process::start("enroll", "gateway", &args).succeed();
     let first = fs::read_to_string(gateway.identity("bridge")).unwrap();
     let mut bridge = start_bridge(&gateway, &serving);
     bridge.wait_line("identity renewed");
     assert_ne!(fs::read_to_string(gateway.identity("bridge")).unwrap(), first);
-    // The connection ends with the certificate it was opened with.
+    // The connection ends when the certificate expires with which it was opened.
     wait_for("the bridge to come back", || {
         (bridge.output().matches("connected to").count() >= 2).then_some(())
     });
@@ -178,12 +178,12 @@ fn a_bridge_renews_its_certificate_before_it_expires() {
 }
 
 #[test]
-fn a_boards_key_is_good_for_some_tiers_and_for_its_time() {
+fn a_boards_key_is_limited_to_tiers_and_a_time() {
     let village = Village::new();
     let welcome = village.board("m4", &["--tiers", "3,4"]).join();
-    assert_eq!(welcome.tier, Tier::new(3).unwrap(), "the widest one that is allowed");
+    assert_eq!(welcome.tier, Tier::new(3).unwrap(), "the widest allowed tier");
 
-    // Good for 17 seconds; on a machine that takes longer than that to join, for more.
+    // Valid for 17 seconds, or longer on a machine that takes longer to join.
     let mut board = ["0.0002", "0.0004", "0.0008"]
         .iter()
         .find_map(|days| {
@@ -214,7 +214,7 @@ fn a_boards_key_is_readable_by_the_owner_alone_and_in_no_log() {
     let key = board.identity().key;
     let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let list = format!("{:?}", &key[..8]);
-    // When they have ended, everything is in their logs.
+    // The logs are complete once the processes have ended.
     let Village { gateway: _dir, serving, bridge } = village;
     for (process, said) in [(bridge, "connected to"), (serving.process, "joined over a serial line")] {
         process.terminate();

@@ -1,9 +1,10 @@
-//! The console blocks of `docs/` are run as a reader would type them.
+//! Runs the console blocks of `docs/` as a reader would type them.
 //!
-//! All `console` blocks of a page run in order, in one bash in an empty directory. `$ ` starts a command, which goes on after a
-//! `\` at the end of a line and in lines that start with `> `. Other lines are the expected output: `...` stands for any
-//! lines, `[..]` for any text inside one, and `? N` for the exit code N. Output that a block does not show is not compared.
-//! A command that ends in `&` writes to a file of its own, and ends with the page. Port 4433 becomes a free port.
+//! All `console` blocks of a page run in order, in one bash in an empty directory. `$ ` starts a command; it
+//! continues after a `\` at the end of a line and in lines that start with `> `. Other lines are the expected output:
+//! `...` stands for any lines, `[..]` for any text inside one, and `? N` for the exit code N. If a block shows no
+//! output, the output is not compared. A command that ends in `&` writes to its own file, and is killed at the end of
+//! the page. Port 4433 becomes a free port.
 
 use std::{
     fmt::Write as _,
@@ -20,7 +21,7 @@ use fleet::{
 
 /// No command of the book takes this long.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Starts the lines with which the shell tells commands apart.
+/// Prefix of the lines that separate the output of commands.
 const MARK: &str = "\u{1}book ";
 
 macro_rules! pages {
@@ -47,7 +48,7 @@ pages! {
     benchmarks: "benchmarks.md",
 }
 
-/// Pages with console blocks for a fleet that a test does not have.
+/// Pages with console blocks that need a fleet the test does not have.
 const NOT_RUN: &[&str] = &["PRIVACY.md"];
 
 #[derive(Debug, Default, PartialEq)]
@@ -72,7 +73,7 @@ fn page(name: &str) -> String {
     fs::read_to_string(docs().join(name)).unwrap_or_else(|error| panic!("docs/{name}: {error}"))
 }
 
-/// Commands of all console blocks.
+/// The commands of all console blocks of a page.
 fn steps(page: &str) -> Vec<Step> {
     let (mut steps, mut inside, mut open) = (Vec::<Step>::new(), false, false);
     for (number, line) in page.lines().enumerate() {
@@ -98,7 +99,7 @@ fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// What bash runs: every command between two marks, so that its output and its exit code can be found.
+/// The script for bash. Marks around every command separate its output and exit code.
 fn script(steps: &[Step]) -> String {
     let mut text = "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n".to_owned();
     for (index, step) in steps.iter().enumerate() {
@@ -106,7 +107,7 @@ fn script(steps: &[Step]) -> String {
             Some(command) => format!("{command} > background-{index}.log 2>&1 &"),
             None => step.command.clone(),
         };
-        // A page ends at its first surprise.
+        // A page ends at its first unexpected exit code.
         let check = format!("[ $code -eq {} ] || exit", step.code);
         let _ = writeln!(
             text,
@@ -134,7 +135,7 @@ fn run_page(name: &str) {
     for (index, step) in steps.iter().enumerate() {
         let found = output.split(&format!("{MARK}{index}\n")).nth(1);
         let part = found.and_then(|rest| rest.split_once(&format!("\n{MARK}code ")));
-        let (text, code) = part.unwrap_or((found.unwrap_or_default(), "without an end"));
+        let (text, code) = part.unwrap_or((found.unwrap_or_default(), "missing"));
         let code = code.lines().next().unwrap_or_default();
         let failed = code != step.code.to_string();
         let different =
@@ -155,7 +156,7 @@ fn lines(text: &str) -> Vec<String> {
     text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// What the commands that end in `&` have written.
+/// Output of the commands that end in `&`.
 fn backgrounds(dir: &Path) -> String {
     let mut text = String::new();
     for entry in fs::read_dir(dir).unwrap().flatten() {
@@ -167,7 +168,7 @@ fn backgrounds(dir: &Path) -> String {
     text
 }
 
-/// `...` is any number of lines.
+/// `...` matches any number of lines.
 fn matches(expected: &[String], printed: &[String]) -> bool {
     match (expected.split_first(), printed.split_first()) {
         (None, printed) => printed.is_none(),
@@ -181,7 +182,7 @@ fn matches(expected: &[String], printed: &[String]) -> bool {
     }
 }
 
-/// `[..]` is any text.
+/// `[..]` matches any text.
 fn line_matches(expected: &str, line: &str) -> bool {
     match expected.split_once("[..]") {
         None => expected == line,
@@ -192,7 +193,7 @@ fn line_matches(expected: &str, line: &str) -> bool {
     }
 }
 
-/// All Markdown files below `docs/`, by their path there.
+/// Paths of all Markdown files below `docs/`.
 fn all_pages() -> Vec<String> {
     let (mut found, mut open) = (vec![], vec![docs()]);
     while let Some(dir) = open.pop() {
@@ -208,13 +209,13 @@ fn all_pages() -> Vec<String> {
     found
 }
 
-/// Targets of the links of a page, without those to other sites.
+/// Targets of the links of a page, except links to other sites.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let targets = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
     targets.filter(|target| !target.contains("://"))
 }
 
-/// How mdBook and GitHub name a heading.
+/// The anchor that mdBook and GitHub give a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     let kept = kept.chars().filter(|&letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
@@ -222,7 +223,7 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let around = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"];
     let pages = all_pages().into_iter().chain(around.map(|name| format!("../{name}")));
     for name in pages {
@@ -230,7 +231,7 @@ fn every_link_leads_somewhere() {
         for link in links(&page(&name)) {
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
             let target = if file.is_empty() { here.clone() } else { here.parent().unwrap().join(file) };
-            assert!(target.exists(), "docs/{name}: {link} leads nowhere");
+            assert!(target.exists(), "docs/{name}: {link} does not exist");
             let text = fs::read_to_string(&target).unwrap_or_default();
             let mut headings = text.lines().filter_map(|line| line.strip_prefix('#'));
             let found = headings.any(|line| anchor(line.trim_start_matches('#')) == heading);
@@ -260,7 +261,7 @@ fn every_page_with_console_blocks_is_run() {
 }
 
 #[test]
-fn the_strategy_of_the_book_is_that_of_the_example() {
+fn the_strategy_of_the_book_matches_the_example() {
     let example = fs::read_to_string(docs().join("../examples/custom-strategy/src/main.rs")).unwrap();
     let page = page("your-own-strategy.md");
     let blocks: Vec<&str> =
@@ -275,7 +276,7 @@ fn the_strategy_of_the_book_is_that_of_the_example() {
 }
 
 #[test]
-fn blocks_are_read_as_they_are_typed() {
+fn console_blocks_are_parsed() {
     let text = "```sh\n$ no\n```\n```console\n$ a \\\n    b &\n$ cat <<END\n> x\n>\n> END\nx\n? 3\n```\n";
     let step = |line, command: &str, expected: &[&str], code| Step {
         line,

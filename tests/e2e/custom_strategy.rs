@@ -1,4 +1,4 @@
-//! A strategy of a third party (`examples/custom-strategy`): in the simulator, over QUIC, and on a recorded round.
+//! A third-party strategy (`examples/custom-strategy`): in the simulator, over QUIC, and on a recorded round.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use fleet::{
 };
 use serde_json::Value;
 
-/// The program of the third party.
+/// Starts the third-party program.
 fn custom(name: &str, args: &[&str]) -> Process {
     Process::start_program(name, &beside("custom-strategy"), args)
 }
@@ -33,7 +33,7 @@ fn it_runs_in_the_simulator() {
     let units = result["units"].as_array().unwrap();
     assert_eq!(units.len(), 2, "{result}");
     let loss = |unit: &Value| unit["rounds"].as_array().unwrap().last().unwrap()["loss"].to_string();
-    assert_ne!(loss(&units[0]), loss(&units[1]), "the parameter counts");
+    assert_ne!(loss(&units[0]), loss(&units[1]), "the parameter has no effect");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn it_serves_a_fleet_and_computes_a_recorded_round_again() {
 }
 
 #[test]
-fn the_program_without_it_names_the_strategies_it_knows() {
+fn the_standard_program_lists_its_known_strategies() {
     let gateway = Gateway::new("strategy = { name = \"median_loss\" }", &[]);
     let output = gateway.serve_in_vain();
     assert!(output.contains("median_loss") && output.contains("fairheterofl"), "{output}");

@@ -1,5 +1,5 @@
-//! Rounds of more than one exchange: probes, line searches, baselines and personal models, with the real
-//! programs over QUIC, and in memory over bad links with crashes in between.
+//! Rounds with more than one exchange: probes, line searches, baselines and personal models. They run with the real
+//! programs over QUIC, and in memory over bad links with crashes.
 
 use common::rng::{Rng, derive};
 use fleet::{
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 const DEVICES: [&str; 5] = ["cam-0", "cam-1", "cam-2", "cam-3", "cam-4"];
 
-/// One device per tier, with the memory that the strategy needs there.
+/// Starts one device per tier, with the memory that the strategy needs there.
 fn start(gateway: &Gateway, serving: &Serving) -> Vec<Process> {
     let start = |(index, name): (usize, &&str)| {
         let ram = gateway.model().plans[index].info.arena_bytes().to_string();
@@ -21,7 +21,7 @@ fn start(gateway: &Gateway, serving: &Serving) -> Vec<Process> {
     DEVICES.iter().enumerate().map(start).collect()
 }
 
-/// Reports of all rounds of a run over QUIC, the scores of the final model last, and what devices said.
+/// Reports of all rounds of a run over QUIC, with the scores of the final model last, and the output of the devices.
 fn run(strategy: &str) -> (Vec<Value>, Vec<String>) {
     let config = format!(
         "run = {{ rounds = 8, min_devices = 5 }}\nround = {{ quorum = 1.0 }}\ntraining = {{ lr = 0.3 }}\n\
@@ -74,7 +74,7 @@ fn line_search() {
 }
 
 #[test]
-fn what_devices_reach_alone() {
+fn baselines_of_devices_that_train_alone() {
     let strategy = "name = \"eagle\"\nparams = { lambda = 0.5 }";
     let (reports, _) = run(strategy);
     assert_learned(strategy, &reports);
@@ -83,7 +83,7 @@ fn what_devices_reach_alone() {
         devices.map(|line| line["gap"].as_f64().unwrap()).collect::<Vec<_>>()
     };
     let (first, last) = (gaps(&reports[0]), gaps(&reports[7]));
-    // The untrained model is worse than what anybody reaches alone; the gap closes as the fleet learns.
+    // The untrained model is worse than every device's own model; the gap closes as the fleet learns.
     assert!(first.iter().all(|&gap| gap > 0.0), "{first:?}");
     assert!(last.iter().sum::<f64>() < first.iter().sum::<f64>(), "{first:?} {last:?}");
 }
@@ -98,8 +98,7 @@ fn personal_models() {
     }
 }
 
-/// Whatever the link does, and whenever the aggregator is killed, a round of several exchanges gives the model
-/// that it gives undisturbed.
+/// Faults of the link and crashes of the aggregator do not change the model of a round with several exchanges.
 #[test]
 fn bad_links_and_crashes_between_exchanges_change_nothing() {
     let strategies = [
@@ -127,16 +126,16 @@ fn bad_links_and_crashes_between_exchanges_change_nothing() {
     }
 }
 
-/// A device whose memory or data can not give what the strategy needs learns so when it says hello.
+/// A device whose memory or data does not suffice for the strategy is refused in answer to its Hello.
 #[test]
-fn who_can_not_take_part_is_told_before_the_round() {
+fn an_unsuitable_device_is_refused_before_the_round() {
     let gateway = Gateway::new("strategy = { name = \"fedfb\" }", &["cam-0"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let output = gateway.device(&serving, "cam-0", "0/5", &[]).fail();
     assert!(output.contains("E39"), "{output}");
 }
 
-/// Every round of a run, replayed from its file, gives the model of the next round's file.
+/// Replaying the file of a round gives the model in the file of the next round.
 #[test]
 fn recorded_rounds_replay() {
     for strategy in [
@@ -161,7 +160,7 @@ fn recorded_rounds_replay() {
             let parameters = answer["parameters"].as_array().unwrap().iter();
             parameters.map(|value| value.as_f64().unwrap() as f32).collect()
         };
-        // Round files hold f64 sums of what the store holds as f32.
+        // Round files hold sums in f64; the store holds f32.
         let close = |a: &[f32], b: &[f32]| {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-5 * a.abs().max(1e-2))
         };

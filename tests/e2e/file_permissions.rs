@@ -1,4 +1,4 @@
-//! Files on a machine that others use, too: who may read them, and how much of one is read.
+//! Files on a shared machine: who may read them, and how much of a file is read.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Everything below a directory, and the directory.
+/// A directory and everything below it.
 fn all(dir: &Path) -> Vec<PathBuf> {
     let (mut open, mut found) = (vec![dir.to_owned()], vec![]);
     while let Some(path) = open.pop() {
@@ -28,7 +28,7 @@ fn all(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Only what is meant for people can be read by others, and by the owner's group at most.
+/// Only files for people are readable by others, and then only by the owner's group.
 fn expect_private(gateway: &Gateway) -> Vec<String> {
     let gw = gateway.path("gw");
     let mut names = vec![];
@@ -81,9 +81,9 @@ fn other_users_read_nothing_of_a_gateway_but_its_configuration() {
 }
 
 #[test]
-fn the_directory_of_an_older_gateway_is_closed_to_others() {
+fn the_permissions_of_an_older_gateway_are_tightened() {
     let gateway = Gateway::of_format_4();
-    assert_eq!(mode(&gateway.path("gw/store/spool")), 0o755, "as it was");
+    assert_eq!(mode(&gateway.path("gw/store/spool")), 0o755, "the fixture has changed");
     let rounds = gateway.path("gw/rounds");
     fs::create_dir(&rounds).unwrap();
     fs::write(rounds.join("round-000001.json"), "{}").unwrap();
@@ -94,7 +94,7 @@ fn the_directory_of_an_older_gateway_is_closed_to_others() {
 }
 
 #[test]
-fn a_saved_model_follows_no_link_and_is_for_its_owner_alone() {
+fn a_saved_model_follows_no_link_and_is_readable_by_its_owner_only() {
     let gateway = Gateway::new("run = { rounds = 1, min_devices = 1 }", &["cam-1"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let elsewhere = gateway.path("elsewhere");
@@ -108,11 +108,11 @@ fn a_saved_model_follows_no_link_and_is_for_its_owner_alone() {
     assert!(fs::symlink_metadata(&model).unwrap().is_file());
     assert_eq!(mode(Path::new(&model)), 0o600);
     assert!(!fleet::gateway::parameters(Path::new(&model)).is_empty());
-    assert!(!gateway.path("model.onnx~").exists(), "nothing is left beside it");
+    assert!(!gateway.path("model.onnx~").exists(), "a temporary file is left");
 }
 
 #[test]
-fn a_device_in_the_place_of_a_file_is_refused_at_once() {
+fn a_device_file_in_place_of_a_regular_file_is_refused() {
     let gateway = Gateway::new("model = { source = \"/dev/zero\", tiers = [1.0] }", &["cam-1"]);
     let (dir, good) = (gateway.text("gw"), gateway.text("cam-1.pem"));
     let odd = gateway.text("odd");
@@ -141,7 +141,7 @@ fn a_device_in_the_place_of_a_file_is_refused_at_once() {
 fn a_file_that_is_far_too_large_is_not_read() {
     let gateway = Gateway::new("", &["cam-1"]);
     let large = gateway.text("large");
-    // Sparse: it takes no room on the disk.
+    // A sparse file takes no space on the disk.
     fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
     let args = ["run", "--server", "127.0.0.1:1", "--identity", &large, "--device", "cam-1"];
     for (program_name, args) in [("model", &["check", &large][..]), ("device", &args)] {

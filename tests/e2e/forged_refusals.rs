@@ -1,4 +1,4 @@
-//! What may end a running device or bridge: only a gateway that has proved who it is.
+//! Only an authenticated gateway may end a running device or bridge.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn bridge(gateway: &Gateway, server: &str) -> Process {
     Process::start("bridge", "device", &args)
 }
 
-/// The port of a gateway that has ended.
+/// The port of a gateway, after it has ended.
 fn free_port(serving: Serving) -> String {
     let address = serving.address.clone();
     drop(serving);
@@ -40,7 +40,7 @@ fn one_forged_packet_does_not_end_a_device() {
     device.wait_line("joined as");
     assert_eq!(forger.sent(), 3);
     assert!(device.output().contains("link lost"), "{}", device.output());
-    assert!(!device.output().contains("\naway"), "a reason of a stranger begins a line of its own");
+    assert!(!device.output().contains("\naway"), "a forged reason starts a new log line");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn one_forged_packet_does_not_end_a_bridge() {
     assert_eq!(forger.sent(), 3);
 }
 
-/// As after an address was given to another machine, and back.
+/// For example, after the address was temporarily given to another machine.
 #[test]
 fn a_foreign_server_on_the_port_does_not_end_a_device_or_a_bridge() {
     let (gateway, other) = (Gateway::new(CONFIG, &["cam-1", "bridge"]), Gateway::new(CONFIG, &[]));
@@ -70,7 +70,7 @@ fn a_foreign_server_on_the_port_does_not_end_a_device_or_a_bridge() {
     bridge.wait_line("connected to");
 }
 
-/// A gateway whose clock is ahead says of every certificate that it has expired.
+/// A gateway whose clock is ahead reports every certificate as expired.
 #[test]
 fn an_expired_certificate_does_not_end_a_device() {
     let gateway = Gateway::new(CONFIG, &[]);
@@ -83,13 +83,13 @@ fn an_expired_certificate_does_not_end_a_device() {
         (device.output().matches("refused: E32").count() > 5).then_some(())
     });
     assert!(device.is_running());
-    // A new identity in the same file is taken up without a restart.
+    // A new identity in the same file is used without a restart.
     Process::start("enroll", "gateway", &[&args[..], &["--replace"]].concat()).succeed();
     device.wait_line("joined as");
 }
 
 #[test]
-fn a_revoked_device_ends_after_five_refusals_over_the_time_it_was_given() {
+fn a_revoked_device_ends_after_five_refusals_and_leave_after() {
     let gateway = Gateway::new(CONFIG, &["patient", "hasty"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let mut patient = run(&gateway, &serving.address, "patient", &[]);
@@ -107,7 +107,7 @@ fn a_revoked_device_ends_after_five_refusals_over_the_time_it_was_given() {
 }
 
 #[test]
-fn enrolling_fails_at_once() {
+fn enrolling_fails_without_retries() {
     let gateway = Gateway::new(CONFIG, &[]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let forger = Forger::start(&serving.address, 1, UNKNOWN_CA, b"");

@@ -1,5 +1,5 @@
-//! Seeds of the fuzz targets: what is copied from elsewhere is what is there now, and what was made by hand still means
-//! something. `fuzz/seed.py` writes them.
+//! Seeds of the fuzz targets: copies match their sources, and handmade seeds are still valid. `fuzz/seed.py` writes
+//! them.
 
 use std::{
     collections::BTreeSet,
@@ -73,7 +73,7 @@ fn seeds_of_messages_are_the_golden_frames() {
 }
 
 #[test]
-fn seeds_that_are_copies_are_like_their_sources() {
+fn copied_seeds_match_their_sources() {
     let same = |target: &str, name: &str, source: &str| {
         assert!(
             seed(target, name) == fs::read(root().join(source).join(name)).unwrap(),

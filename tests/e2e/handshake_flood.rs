@@ -1,4 +1,4 @@
-//! Floods of handshakes are refused, and devices still come in.
+//! Floods of handshakes are refused, and devices can still join.
 
 use std::{
     fs,
@@ -21,15 +21,15 @@ use quinn::Endpoint;
 
 use super::admission::{block_on, client, finish, is_refused, start_gateway};
 
-/// Handshakes without a certificate, one after the other from every socket.
+/// Repeats handshakes without a certificate, one after the other from every socket.
 struct Flood {
     over: Arc<AtomicBool>,
     thread: thread::JoinHandle<()>,
 }
 
 impl Flood {
-    /// From one socket for each of these addresses, of which the last byte is given. Returns when many handshakes have been
-    /// refused, however slow the machine is.
+    /// Uses one socket for each of these addresses, given by their last byte. Returns once many handshakes have been
+    /// refused, so that it works on slow machines, too.
     fn start(server: SocketAddr, identity: &[u8], addresses: &[u8]) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let refused = Arc::new(AtomicUsize::new(0));
@@ -58,7 +58,7 @@ impl Flood {
     }
 
     fn end(self) {
-        assert!(!self.thread.is_finished(), "the flood has dried up");
+        assert!(!self.thread.is_finished(), "the flood has ended");
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap();
     }
@@ -70,7 +70,7 @@ fn a_flood_of_handshakes_is_refused_and_devices_still_get_in() {
     let identity = fs::read(gateway.identity("good-0")).unwrap();
     let start = Instant::now();
     let (mut attempts, mut refused) = (0, 0);
-    // On a slow machine, too, many of them come in the same second in the end.
+    // Even on a slow machine, many of them fall into the same second.
     while refused < 20 && attempts < 400 {
         attempts += 40;
         refused += block_on(async {
@@ -84,11 +84,11 @@ fn a_flood_of_handshakes_is_refused_and_devices_still_get_in() {
         });
     }
     assert!(refused >= 20, "{refused} of {attempts} were refused");
-    // Every second that has begun has room for four.
+    // Every second that has begun allows four.
     let room = 4 * (start.elapsed().as_secs() as usize + 2);
     assert!(
         refused < attempts && attempts - refused <= room,
-        "{refused} of {attempts} were refused, room for {room}"
+        "{refused} of {attempts} were refused, {room} are allowed"
     );
     finish(&gateway, serving);
 }
@@ -100,7 +100,7 @@ fn devices_join_while_another_address_floods_the_gateway() {
     let flood = Flood::start(serving.address.parse().unwrap(), &identity, &[2; 4]);
     block_on(async {
         for attempt in 0..6 {
-            // This address has a share of the handshakes, whatever another one does.
+            // This address keeps its share of the handshakes during the flood.
             let joined = Raw::connect(&serving.address, tls(&identity, false)).await;
             joined.unwrap_or_else(|error| panic!("attempt {attempt}: {error}")).leave().await;
             tokio::time::sleep(Duration::from_millis(700)).await;
@@ -123,7 +123,7 @@ fn a_recent_address_comes_back_while_many_addresses_flood_the_gateway() {
         for attempt in 0..10 {
             let joined = connect().await.unwrap_or_else(|error| panic!("attempt {attempt}: {error}"));
             joined.leave().await;
-            // At any time of a second: a recent address has a reserved share.
+            // Works at any time of a second: a recent address has a reserved share.
             tokio::time::sleep(Duration::from_millis(430)).await;
         }
     });

@@ -1,4 +1,4 @@
-//! What a bridge carries when the ends of its lines lie, and what it can find out of the gateway.
+//! Hostile boards and gateways at the ends of a bridge, and what a hostile bridge can find out.
 
 use std::{fs, net::SocketAddr, time::Duration};
 
@@ -40,10 +40,10 @@ fn only_the_kinds_that_they_need_pass_between_board_and_gateway() {
         runtime.block_on(async { endpoint.accept().await.unwrap().accept().unwrap().await.unwrap() });
     bridge.wait_line("connected to");
     let mut board = Board::plug(&gateway.path("m4.board"), &gateway.path("boards.sock"));
-    // The bridge says that there was no session; then its stream is open.
+    // The bridge reports that there was no session; then its stream is open.
     wait_for("the bridge", || board.next_packet().filter(|packet| packet[..] == [STRANGER]));
 
-    // Up: after every kind a packet that is carried for sure, so that nothing is still on its way.
+    // Up: each packet is followed by one that is always forwarded, so that nothing is still in flight.
     board.put(&[SEALED, 0xff]);
     let (mut send, mut receive) = runtime.block_on(connection.accept_bi()).unwrap();
     let mut up = vec![];
@@ -62,7 +62,7 @@ fn only_the_kinds_that_they_need_pass_between_board_and_gateway() {
     }
     assert_eq!(up, [HAIL, SEALED]);
 
-    // Down, among them packets with samples and with questions for the board's status.
+    // Down: includes packets with samples and with requests for the board's status.
     let mut down = vec![];
     for kind in 0..=255 {
         for bytes in [&[kind, 7, 7, 7][..], &[SEALED, kind]] {
@@ -96,13 +96,13 @@ fn a_bridge_cannot_find_out_which_boards_are_enrolled() {
         let mut raw = Raw::connect(&serving.address, tls).await.unwrap();
         let mut challenges = vec![];
         for version in 1..=SEAL_VERSION {
-            // A board, one that was revoked, a device that is none, and a name that was never used.
+            // An enrolled board, a revoked one, a device that is not a board, and an unknown name.
             for name in ["m4", "m5", "m6", "m7", "m4", "m7"] {
                 raw.frame(&[&[HAIL, version][..], &[7; 16], name.as_bytes()].concat()).await;
                 let challenge = raw.hear_bytes().await.unwrap();
                 assert_eq!((challenge[0], challenge.len()), (CHALLENGE, 33), "{name}, version {version}");
                 challenges.push(challenge);
-                // Nor by what follows.
+                // The answers that follow do not differ either.
                 raw.frame(&[SEALED; 40]).await;
                 assert_eq!(raw.hear_bytes().await.unwrap(), [STRANGER], "{name}, version {version}");
             }
@@ -110,10 +110,10 @@ fn a_bridge_cannot_find_out_which_boards_are_enrolled() {
         let all = challenges.len();
         challenges.sort();
         challenges.dedup();
-        assert_eq!(challenges.len(), all, "a challenge that comes twice tells something");
+        assert_eq!(challenges.len(), all, "a repeated challenge reveals something");
         raw.leave().await;
     });
-    // The operator is told.
+    // The gateway logs the names.
     wait_for("a line in the log", || {
         serving.process.output().lines().any(|line| line.contains("not enrolled (last: m")).then_some(())
     });
@@ -128,19 +128,19 @@ fn sessions_of_one_board_are_bounded() {
     let args = ["bridge", "--server", &serving.address, "--identity", &bridge, "--port", &port];
     let mut bridge = Process::start("bridge", "device", &args);
     bridge.wait_line("connected to");
-    // Three boards with the key of one.
+    // Three boards use the key of one.
     let [mut first, mut second, mut third] =
         [(); 3].map(|()| Board::plug(&gateway.path("m4.board"), &gateway.path("boards.sock")));
     first.join();
     second.join();
     third.join();
     first.wait_lost();
-    assert!(bridge.is_running(), "the bridge stays for its other boards");
+    assert!(bridge.is_running(), "the bridge must keep running for its other boards");
     assert!(serving.process.output().contains("dropped: E36"), "{}", serving.process.output());
 }
 
 #[test]
-fn a_bridge_carries_nothing_longer_than_boards_send_and_fills_no_log() {
+fn a_bridge_rejects_long_packets_and_does_not_flood_the_log() {
     let gateway = Gateway::new(CONFIG, &["bridge"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let mut tls = tls(&fs::read(gateway.identity("bridge")).unwrap(), false);
@@ -148,9 +148,9 @@ fn a_bridge_carries_nothing_longer_than_boards_send_and_fills_no_log() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut raw = Raw::connect(&serving.address, tls.clone()).await.unwrap();
-        // It is told at once, not when so many bytes have arrived.
+        // It is refused at once, not after all bytes have arrived.
         raw.write(&wire::frame_prefix(wire::MAX_CONTROL + SEAL_OVERHEAD + 1)).await;
-        assert_eq!(raw.hear().await, None, "the line goes on");
+        assert_eq!(raw.hear().await, None, "the connection stays open");
         raw.leave().await;
 
         let mut raw = Raw::connect(&serving.address, tls).await.unwrap();
@@ -158,14 +158,14 @@ fn a_bridge_carries_nothing_longer_than_boards_send_and_fills_no_log() {
         for _ in 0..100 {
             raw.frame(&nobody).await;
         }
-        // Not by `wait_line`, which would keep this thread from sending.
+        // `wait_line` would block this thread, which has to keep sending.
         while !serving.process.output().contains("connections refused: ") {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         raw.leave().await;
     });
     let output = serving.process.output();
-    // Tests show more than an operator sees.
+    // Tests log at debug level; an operator does not see these lines.
     let said = |line: &&str| line.contains("nobody") && !line.contains(" DEBUG ");
     let lines: Vec<_> = output.lines().filter(said).collect();
     assert!(matches!(lines[..], [line] if line.contains("not enrolled (last: nobody")), "{output}");

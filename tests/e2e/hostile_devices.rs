@@ -1,5 +1,5 @@
-//! Devices that lie and strangers, against a running aggregator: each is told what is wrong, by code,
-//! and nothing of it reaches the model. Good devices then complete their rounds.
+//! Hostile devices and strangers against a running aggregator. Each is refused with a code, and nothing of it reaches
+//! the model. Honest devices then complete their rounds.
 
 use std::{
     fs,
@@ -21,14 +21,14 @@ use fleet::{
     raw::{Fate, Raw, control, hello, honest, tls},
 };
 
-/// One seat each in the first round.
+/// Each takes one place in the first round.
 const LIARS: [&str; 8] =
     ["bad-bytes", "bad-inf-loss", "bad-loss", "bad-model", "bad-nan", "bad-round", "bad-samples", "replays"];
 
 struct Town {
     gateway: Gateway,
     serving: Serving,
-    /// The model file before anybody has trained.
+    /// The model file before any training.
     model: Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ impl Town {
         assert!(now == self.model, "the model file has changed");
     }
 
-    /// Two good devices finish the run, and their rounds count. Gives what the aggregator has written.
+    /// Two honest devices finish the run. Returns the output of the aggregator.
     fn finish_with(self, devices: [&str; 2]) -> String {
         let Self { gateway, mut serving, .. } = self;
         assert!(serving.process.is_running());
@@ -82,7 +82,7 @@ fn assert_refused(what: &str, fate: Fate, code: Code) {
 }
 
 #[test]
-fn what_is_no_frame_is_named_and_dropped() {
+fn invalid_frames_are_refused_with_their_code() {
     let town = Town::new("run = { rounds = 1, min_devices = 2 }", &["bad", "good-0", "good-1"]);
     block_on(async {
         let good = control(&ToAggregator::Hello(hello("bad")));
@@ -117,7 +117,7 @@ fn what_is_no_frame_is_named_and_dropped() {
             assert_refused(&format!("length {prefix}"), raw.fate().await, Code::BadFrame);
         }
 
-        // A stream that never begins, and a connection that is dropped in mid-frame.
+        // A stream without data, and a connection that is dropped inside a frame.
         drop(town.connect("bad").await);
         let mut raw = town.connect("bad").await;
         raw.write(&good[..3]).await;
@@ -135,7 +135,7 @@ fn sealed(version: u8, kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn who_does_not_fit_is_told_why() {
+fn an_unsuitable_hello_is_refused_with_its_code() {
     let town = Town::new("run = { rounds = 1, min_devices = 2 }", &["bad", "good-0", "good-1"]);
     let smallest = town.gateway.model().plans[4].info.arena_bytes();
     block_on(async {
@@ -197,17 +197,17 @@ fn strangers_are_turned_away() {
         };
         assert_eq!(closed, Some(Code::UnknownDevice));
 
-        // Without a certificate there is nothing but enrolment.
-        let nobody = match Raw::connect(&town.serving.address, tls(&own, true)).await {
+        // Without a certificate, a peer can only enrol.
+        let anonymous = match Raw::connect(&town.serving.address, tls(&own, true)).await {
             Ok(raw) => raw.fate().await.closed,
             Err(quinn::ConnectionError::ApplicationClosed(close)) => {
                 Code::of(u16::try_from(close.error_code.into_inner()).unwrap())
             }
             Err(error) => panic!("{error}"),
         };
-        assert_eq!(nobody, Some(Code::UnknownDevice));
+        assert_eq!(anonymous, Some(Code::UnknownDevice));
 
-        // TLS ends these before a word is said, on whichever side notices first.
+        // TLS ends these before any message, on the side that notices first.
         for (what, tls) in [
             ("certificate of another authority", foreign_certificate(&own, &foreign)),
             ("trusts another authority", tls(&foreign, false)),
@@ -218,7 +218,7 @@ fn strangers_are_turned_away() {
             }
         }
     });
-    // What a person sees.
+    // The messages that a user sees.
     let run = |identity: std::path::PathBuf, more: &[&str]| {
         let identity = identity.to_str().unwrap().to_owned();
         let args = ["run", "--server", &town.serving.address, "--identity", &identity];
@@ -226,7 +226,7 @@ fn strangers_are_turned_away() {
     };
     let output = run(town.gateway.identity("revoked"), &["--leave-after", "0"]);
     assert!(output.contains("E30") && output.contains("fairtier gateway enroll"), "{output}");
-    // The server does not prove that it is the gateway, so nothing that it says ends a device but its own patience.
+    // The server is not authenticated, so it cannot end a device; the device gives up after its own limit.
     let output = run(other.identity("good-0"), &["--give-up-after", "1"]);
     assert!(output.contains("is --server the gateway that made this identity or token?"), "{output}");
     let output = run(town.gateway.identity("good-0"), &["--device", "good-1"]);
@@ -237,7 +237,7 @@ fn strangers_are_turned_away() {
     town.finish_with(["good-0", "good-1"]);
 }
 
-/// Trusts the right aggregator, but shows a certificate of another authority.
+/// Trusts the right aggregator, but presents a certificate of another authority.
 fn foreign_certificate(own: &[u8], foreign: &[u8]) -> rustls::ClientConfig {
     let pem = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let (own, foreign) = (pem(own), pem(foreign));
@@ -257,7 +257,7 @@ fn is_tls(error: &quinn::ConnectionError) -> bool {
 }
 
 #[test]
-fn lies_in_an_update_are_refused_and_do_not_count() {
+fn invalid_updates_are_refused_and_not_counted() {
     let config = "run = { rounds = 2, min_devices = 8 }\nround = { quorum = 0.25 }\n\
                   strategy = { name = \"heterofl\" }";
     let all = [&LIARS[..], &["late", "good-0", "good-1"]].concat();
@@ -286,7 +286,7 @@ fn lies_in_an_update_are_refused_and_do_not_count() {
                     let offer =
                         with(&good, Scalars { loss_after: Some(f64::INFINITY), ..good.scalars.clone() });
                     assert_eq!(raw.deliver(&offer, &update).await, Some(Code::NonFiniteLoss));
-                    // Once refused, the device's seat is taken: a better offer comes too late.
+                    // The refusal is final for this round: a correct offer is refused with the same code.
                     assert_eq!(raw.deliver(&good, &update).await, Some(Code::NonFiniteLoss));
                 }
                 "bad-loss" => {
@@ -312,7 +312,7 @@ fn lies_in_an_update_are_refused_and_do_not_count() {
                     let mut offer = good.clone();
                     offer.ticket.attempt += 1;
                     assert_eq!(raw.deliver(&offer, &update).await, Some(Code::WrongRound));
-                    // None of these was about this round, so the seat is still free.
+                    // These offers were for another round, so the device may still deliver.
                     let offer = with(&good, Scalars { loss_before: f64::NAN, ..good.scalars.clone() });
                     assert_eq!(raw.deliver(&offer, &update).await, Some(Code::NonFiniteLoss));
                 }
@@ -323,7 +323,7 @@ fn lies_in_an_update_are_refused_and_do_not_count() {
                 _ => {
                     town.assert_untouched();
                     assert_eq!(raw.deliver(&good, &update).await, None);
-                    // Replayed: answered as before, counted once.
+                    // A replay gets the same answer and is counted once.
                     raw.upload(good.update.transfer, 0, &update).await;
                     assert_eq!(raw.deliver(&good, &update).await, None);
                 }
@@ -339,11 +339,11 @@ fn lies_in_an_update_are_refused_and_do_not_count() {
         assert_eq!(named("devices"), ["replays"], "{round}");
         assert_eq!(named("refused"), LIARS[..7], "{round}");
         assert_eq!(round["devices"][0]["weight"], 1.0);
-        // An update of zeros from the only one who counts: the model is what it was.
+        // The only accepted update is zero, so the model does not change.
         let model = models::Graph::from_onnx(&town.model).unwrap().1;
         assert_eq!(town.gateway.parameters(), model);
     });
-    // The second round is theirs: it needs two devices, and the liars have left.
+    // The second round needs two devices, and the hostile ones have left.
     town.finish_with(["good-0", "good-1"]);
 }
 
@@ -352,7 +352,7 @@ fn with(offer: &Offer, scalars: Scalars) -> Offer {
 }
 
 #[test]
-fn who_asks_without_end_costs_no_more_than_who_asks_once() {
+fn repeated_requests_cost_no_more_than_one() {
     let town = Town::new("run = { rounds = 1, min_devices = 3 }", &["bad", "good-0", "good-1"]);
     let identity = fs::read(town.gateway.identity("bad")).unwrap();
     let (address, over) = (town.serving.address.clone(), Arc::new(AtomicBool::new(false)));
@@ -366,13 +366,14 @@ fn who_asks_without_end_costs_no_more_than_who_asks_once() {
     assert!(asked >= 5000, "{asked} questions");
     let count =
         |what: &[&str]| output.lines().filter(|line| what.iter().all(|word| line.contains(word))).count();
-    // One of the first model and one of the second; one at first and one for each round.
+    // Exports: one per model. Registrations: one at first and one per round.
     let (exported, registered) = (count(&[" exported"]), count(&[" registered", "bad"]));
     assert!((1..=2).contains(&exported), "{exported} exports for {asked} questions");
     assert!((1..=3).contains(&registered), "{registered} registrations for {asked} questions");
 }
 
-/// Other numbers in every Hello, and a file each time; no work is done. Gives how often it asked.
+/// Repeats Hello with another budget and a request for the model file, without doing any work. Returns the number
+/// of requests.
 async fn ask_without_end(server: &str, identity: &[u8], over: &AtomicBool) -> usize {
     let mut raw = Raw::connect(server, tls(identity, false)).await.unwrap();
     raw.join(hello("bad")).await;

@@ -1,4 +1,4 @@
-//! How devices become members, stay so with new keys, and cease to be.
+//! How devices are enrolled, renew their keys, and are revoked.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -27,7 +27,7 @@ fn enroll(gateway: &Gateway, serving: &Serving, token: &str) -> Process {
 }
 
 #[test]
-fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
+fn a_token_enrols_once_and_the_key_is_renewable_until_revoked() {
     let gateway = Gateway::new(CONFIG, &[]);
     let mut serving = gateway.serve("127.0.0.1:0", &[]);
     let token = token(&gateway, "cam-9");
@@ -36,7 +36,7 @@ fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
     let first_key = key_lines(&fs::read_to_string(&identity).unwrap());
     assert_eq!(fs::metadata(&identity).unwrap().permissions().mode() & 0o777, 0o600);
     let again = enroll(&gateway, &serving, &token).fail();
-    assert!(again.contains("gives no certificate") && again.contains("good once"), "{again}");
+    assert!(again.contains("issues no certificate") && again.contains("valid once"), "{again}");
 
     let mut device = gateway.device(&serving, "cam-9", "0/5", &[]);
     device.wait_line("joined as");
@@ -49,7 +49,7 @@ fn a_token_makes_a_member_once_whose_key_can_be_renewed_until_it_is_revoked() {
     let mut device = gateway.device(&serving, "cam-9", "0/5", &["--leave-after", "0"]);
     device.wait_line("joined as");
 
-    // The earlier certificate is no longer good, now that the new one was used.
+    // The earlier certificate is no longer valid once the new one was used.
     fs::write(gateway.path("old.pem"), before).unwrap();
     let old = gateway.text("old.pem");
     let args =
@@ -84,7 +84,7 @@ fn revoke(gateway: &Gateway, devices: &[&str]) -> Process {
 }
 
 #[test]
-fn a_token_of_before_the_name_was_revoked_is_not_good() {
+fn a_token_from_before_a_revocation_is_refused() {
     let gateway = Gateway::new(CONFIG, &["cam-1"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let (of_member, of_nobody) = (token_of(&gateway, &["--replace", "cam-1"]), token(&gateway, "cam-9"));
@@ -98,7 +98,7 @@ fn a_token_of_before_the_name_was_revoked_is_not_good() {
 }
 
 #[test]
-fn all_names_are_revoked_whatever_is_wrong_with_the_others() {
+fn revoking_continues_after_unknown_names() {
     let gateway = Gateway::new(CONFIG, &["cam-1", "cam-2"]);
     let output = revoke(&gateway, &["nobody", "cam-1", "no-one", "cam-2"]).fail();
     assert!(output.contains("nobody is not enrolled; no-one is not enrolled"), "{output}");
@@ -107,7 +107,7 @@ fn all_names_are_revoked_whatever_is_wrong_with_the_others() {
 }
 
 #[test]
-fn a_token_is_not_spent_on_an_identity_that_can_not_be_kept() {
+fn a_token_is_not_used_up_if_the_identity_cannot_be_saved() {
     let gateway = Gateway::new(CONFIG, &[]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let token = token(&gateway, "cam-9");
@@ -123,11 +123,11 @@ fn a_token_is_not_spent_on_an_identity_that_can_not_be_kept() {
 }
 
 #[test]
-fn what_enroll_writes_is_for_its_owner_alone_and_replaces_nothing_in_vain() {
+fn enroll_writes_private_files_and_keeps_the_old_ones_on_failure() {
     let gateway = Gateway::new(CONFIG, &["cam-1"]);
     let mode = |file: &str| fs::metadata(gateway.path(file)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("cam-1.pem"), 0o600);
-    // Also where a file is replaced that everybody could read.
+    // Also if it replaces a file that all users could read.
     fs::set_permissions(gateway.path("cam-1.pem"), fs::Permissions::from_mode(0o644)).unwrap();
     enroll_with(&gateway, "cam-1", &["--replace"]);
     assert_eq!(mode("cam-1.pem"), 0o600);
@@ -141,11 +141,11 @@ fn what_enroll_writes_is_for_its_owner_alone_and_replaces_nothing_in_vain() {
     let args = ["enroll", "--dir", &dir, "--out", &out, "--replace", "cam-1"];
     let output = Process::start("enroll", "gateway", &args).fail();
     assert!(output.contains("cam-1.pem"), "{output}");
-    assert!(certificate() == before, "the device is locked out");
+    assert!(certificate() == before, "the old certificate was replaced");
 }
 
 #[test]
-fn a_token_of_another_fleet_is_not_shown_to_this_one() {
+fn a_token_is_not_sent_to_the_gateway_of_another_fleet() {
     let (ours, theirs) = (Gateway::new(CONFIG, &[]), Gateway::new(CONFIG, &[]));
     let serving = theirs.serve("127.0.0.1:0", &[]);
     let token = token(&ours, "cam-9");
@@ -165,7 +165,7 @@ fn enroll_with(gateway: &Gateway, device: &str, grant: &[&str]) {
 fn a_running_device_renews_its_certificate_before_it_expires() {
     let gateway = Gateway::new(CONFIG, &[]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
-    // Good for 17 seconds.
+    // Valid for 17 seconds.
     enroll_with(&gateway, "cam-1", &["--days", "0.0002"]);
     let identity = gateway.identity("cam-1");
     let first = fs::read_to_string(&identity).unwrap();
@@ -175,7 +175,7 @@ fn a_running_device_renews_its_certificate_before_it_expires() {
     assert_ne!(first, second);
     assert_eq!(fs::metadata(&identity).unwrap().permissions().mode() & 0o777, 0o600);
 
-    // The connection ends with the certificate it was opened with; the device comes back with the new one.
+    // The connection ends when the certificate expires with which it was opened; the device returns with the new one.
     device.wait_line("link lost");
     wait_for("the device to come back", || (device.output().matches("joined as").count() >= 2).then_some(()));
     fs::write(gateway.path("first.pem"), &first).unwrap();
@@ -201,16 +201,16 @@ fn a_certificate_allows_some_tiers_only() {
     enroll_with(&gateway, "cam-1", &["--tiers", "3,4"]);
     let mut device = gateway.device(&serving, "cam-1", "0/5", &[]);
     let joined = device.wait_line("joined as");
-    assert!(joined.starts_with("tier 3"), "the widest one that is allowed, not {joined}");
+    assert!(joined.starts_with("tier 3"), "the widest allowed tier, not {joined}");
     device.terminate();
     device.succeed();
 
-    // Its memory is enough for narrow tiers, its certificate for the widest.
+    // Its memory suffices for narrow tiers only, and its certificate allows only the widest.
     enroll_with(&gateway, "cam-2", &["--tiers", "0"]);
     let output = gateway.device(&serving, "cam-2", "1/5", &["--ram", "16k"]).fail();
     assert!(output.contains("E42") && output.contains("--tiers"), "{output}");
 
-    // Tokens carry a grant, too.
+    // Tokens can carry a grant, too.
     let dir = gateway.text("gw");
     let args = ["token", "--dir", &dir, "--tiers", "4", "cam-3"];
     let token = Process::start("token", "gateway", &args).succeed();

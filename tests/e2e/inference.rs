@@ -1,4 +1,4 @@
-//! The exported models in an independent inference engine: tract's loss is the trainer's.
+//! Exported models in an independent inference engine: tract computes the same loss as the trainer.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const TOLERANCE: f64 = 1e-4;
 
-/// The losses that devices reported of the final model, against tract on their files and samples.
+/// Compares the losses that devices reported for the final model with tract on the same files and samples.
 pub fn assert_same_losses(gateway: &Gateway, devices: &[&str]) {
     let status = gateway.status().unwrap();
     assert_eq!(status["last_round"]["purpose"], "evaluate");
@@ -38,14 +38,14 @@ fn near(what: &str, found: f64, expected: f64) {
     assert!((found - expected).abs() < TOLERANCE, "{what}: {found} instead of {expected}");
 }
 
-/// The samples that `fairtier device run --share INDEX/COUNT --data-seed 7` takes.
+/// The samples of `fairtier device run --share INDEX/COUNT --data-seed 7`.
 fn shard(index: usize, count: usize) -> VecShard {
     let samples = Samples::of(&digits::all(), DataSplit::Train).unwrap();
     let parts = partition::dominant_class(samples.labels(), count, 0.8, 7);
     samples.select(&parts[index]).unwrap().split(0.2, 7 + index as u64).unwrap()
 }
 
-/// `fairtier device predict` on samples in a CSV file.
+/// Runs `fairtier device predict` on samples in a CSV file.
 fn predict(gateway: &Gateway, device: &str, samples: &Samples) -> Value {
     let mut text = String::new();
     for (index, label) in samples.labels().iter().enumerate() {

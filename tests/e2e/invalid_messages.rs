@@ -1,5 +1,5 @@
-//! State machines that are told nonsense in any order: no panic, and nothing that was not delivered
-//! is ever combined (the fleet in memory checks that at the end of every round).
+//! State machines that receive invalid messages in any order: no panic, and only delivered updates are combined. The
+//! fleet in memory checks the latter at the end of every round.
 
 use common::{
     Budget, Code, Codec, Duration, RunId, Tier, TransferId,
@@ -42,21 +42,21 @@ fn disturb(seed: u64, sides: &[Recipient]) {
 }
 
 #[test]
-fn devices_survive_any_aggregator() {
+fn devices_survive_invalid_messages() {
     for_seeds(60, |seed| disturb(seed, &[Recipient::Device]));
 }
 
 #[test]
-fn the_aggregator_survives_any_device() {
+fn the_aggregator_survives_invalid_messages() {
     for_seeds(60, |seed| disturb(seed, &[Recipient::Aggregator]));
 }
 
 #[test]
-fn both_survive_both() {
+fn both_sides_survive_invalid_messages() {
     for_seeds(40, |seed| disturb(seed, &[Recipient::Aggregator, Recipient::Device]));
 }
 
-/// Bytes, chunks and messages that could be right in another state.
+/// Random bytes, and chunks and messages that would be valid in another state.
 fn nonsense(rng: &mut Rng, world: &World, run: RunId, side: Recipient) -> Vec<u8> {
     match (rng.below(8), side) {
         (0, _) => (0..rng.below(80)).map(|_| rng.next_u64() as u8).collect(),

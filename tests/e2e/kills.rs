@@ -1,7 +1,7 @@
-//! `kill -9` at many instants of a run: nothing that was acknowledged is lost, nothing counts twice, and the
-//! model is the one of a run that nobody disturbed.
+//! `kill -9` at many instants of a run: nothing acknowledged is lost or counted twice, and the model equals that of
+//! an undisturbed run.
 //!
-//! `FAIRTIER_KILLS=200` sets how often (24 otherwise), `FAIRTIER_SEED` when.
+//! `FAIRTIER_KILLS=200` sets the number of kills (default 24), `FAIRTIER_SEED` their times.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
@@ -18,7 +18,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// More rounds than any number of kills can reach, or as many as were reached.
+/// With more rounds than the kills can reach, or exactly as many as were reached.
 fn config(rounds: u64) -> String {
     format!(
         "run = {{ rounds = {rounds}, min_devices = 3 }}\nround = {{ quorum = 1.0, deadline_s = 600 }}\n\
@@ -29,19 +29,19 @@ fn config(rounds: u64) -> String {
 fn start_devices(gateway: &Gateway, serving: &Serving) -> Vec<Process> {
     let shares = ["0/3", "1/3", "2/3"];
     let start = |(name, share): (&&str, &str)| {
-        // Links that die without a word are noticed soon.
+        // Dead links are detected soon.
         gateway.device(serving, name, share, &["--silence", "4"])
     };
     DEVICES.iter().zip(shares).map(start).collect()
 }
 
-/// Rounds in which a device was told that its update is durable, as it wrote them down; one for every exchange.
+/// Rounds whose update a device logged as accepted, one entry for every exchange.
 fn acknowledged(output: &str) -> Vec<u64> {
     let lines = output.lines().filter_map(|line| line.split_once("update accepted")?.1.split_once("round="));
     lines.map(|(_, rest)| rest.split_whitespace().next().unwrap().parse().unwrap()).collect()
 }
 
-/// How often each device is in each round's report.
+/// Number of times that each device is in each round's report.
 fn counted(history: &[Value]) -> BTreeMap<(String, u64), usize> {
     let mut counted = BTreeMap::new();
     for report in history {
@@ -53,8 +53,7 @@ fn counted(history: &[Value]) -> BTreeMap<(String, u64), usize> {
     counted
 }
 
-/// Every update that devices were told is durable is in a report, or in the store if its round is still open. Gives how
-/// many there were.
+/// Every acknowledged update is in a report, or in the store if its round is still open. Returns the number of both.
 fn assert_kept(what: &str, stored: &Stored, outputs: &[String]) -> [usize; 2] {
     let rounds: Vec<_> = stored.history.iter().map(|report| report["round"].as_u64().unwrap()).collect();
     assert_eq!(rounds, (1..=rounds.len() as u64).collect::<Vec<_>>(), "{what}: every round is closed once");
@@ -87,15 +86,15 @@ fn assert_kept(what: &str, stored: &Stored, outputs: &[String]) -> [usize; 2] {
     [closed, pending]
 }
 
-/// Kills the aggregator and looks at what it leaves, while it is gone.
+/// Kills the aggregator and checks its store while it is down.
 fn kill(gateway: &Gateway, serving: Serving, devices: &[Process], what: &str) -> usize {
-    // What they were told before is what must be there.
+    // Everything acknowledged so far must be in the store.
     let outputs: Vec<_> = devices.iter().map(Process::output).collect();
     serving.process.kill();
     assert_kept(what, &gateway.look(), &outputs)[1]
 }
 
-/// Devices pause longer and longer while no round is finished, so all of them are let in first.
+/// Waits until all devices have joined, because their pauses grow while no round finishes.
 fn wait_joined(serving: &Serving) {
     wait_for("all devices", || {
         (serving.process.output().matches("joined").count() >= DEVICES.len()).then_some(())
@@ -113,7 +112,7 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
     let mut pending = 0;
     for index in 0..kills {
         let what = format!("seed {seed}, kill {index}");
-        // Mostly while rounds are under way, and sometimes while the aggregator is still opening its store.
+        // Mostly during rounds, and sometimes while the aggregator opens its store.
         if index % 4 == 3 {
             let dir = gateway.text("gw");
             pending += kill(&gateway, serving, &devices, &what);
@@ -128,7 +127,7 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
         }
         serving = gateway.serve(&address, &[]);
     }
-    // A last stretch in peace, so that what was interrupted at the end is also seen to be finished.
+    // A last stretch without kills, so that interrupted rounds finish.
     let before = gateway.status().map_or(0, |status| status["committed"].as_u64().unwrap());
     gateway.wait_committed(before + 2);
     for device in &devices {
@@ -144,13 +143,13 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
     assert_eq!(
         counted(&stored.history).len(),
         3 * rounds,
-        "seed {seed}: a round was closed without somebody"
+        "seed {seed}: a round was closed without all devices"
     );
     for (device, output) in DEVICES.iter().zip(&outputs) {
         let acknowledged = acknowledged(output);
         assert!(
             acknowledged.is_sorted_by(|a, b| a < b),
-            "seed {seed}: {device} was told twice: {acknowledged:?}"
+            "seed {seed}: {device} got two receipts for a round: {acknowledged:?}"
         );
     }
     assert!(closed > rounds, "the devices' own records were read: {closed}");
@@ -169,10 +168,10 @@ fn killed_at_many_instants_nothing_acknowledged_is_lost_or_counted_twice() {
     assert!(bits(&gateway) == bits(&undisturbed), "seed {seed}: the model differs after {rounds} rounds");
 }
 
-/// Rounds of two exchanges that close without a device that is silent: the model depends on who was heard, but what was
-/// acknowledged counts, once.
+/// Rounds with two exchanges that close without a silent device. The model depends on which devices delivered, but
+/// every acknowledged update counts once.
 #[test]
-fn killed_between_exchanges_and_beside_a_silent_device_nothing_acknowledged_is_lost() {
+fn kills_between_exchanges_with_a_silent_device_lose_nothing_acknowledged() {
     let (kills, seed) = ((number("FAIRTIER_KILLS", 24) / 3).max(4), number("FAIRTIER_SEED", 7));
     let mut rng = Rng::new(seed);
     let config = "run = { rounds = 1000000, min_devices = 3 }\nround = { quorum = 0.5, deadline_s = 1, give_up_s = 5 }\n\
@@ -186,7 +185,7 @@ fn killed_between_exchanges_and_beside_a_silent_device_nothing_acknowledged_is_l
     for index in 0..kills {
         wait_joined(&serving);
         if index % 2 == 0 {
-            // At any moment of a round; it ends without this device, and so may others.
+            // Stops at any moment of a round, which closes without this device; later rounds may, too.
             thread::sleep(Duration::from_micros((200_000.0 * rng.unit_f64()) as u64));
             silent.signal("STOP");
             let before = gateway.status().map_or(0, |status| status["committed"].as_u64().unwrap());
@@ -210,14 +209,14 @@ fn killed_between_exchanges_and_beside_a_silent_device_nothing_acknowledged_is_l
     let [closed, open] = assert_kept(&format!("seed {seed}"), &stored, &outputs);
     for (device, output) in DEVICES.iter().zip(&outputs) {
         let acknowledged = acknowledged(output);
-        // Once for the update and once for the trial.
+        // One receipt for the update and one for the trial.
         let times = acknowledged.iter().fold(BTreeMap::new(), |mut times, round| {
             *times.entry(round).or_insert(0) += 1;
             times
         });
         assert!(
             acknowledged.is_sorted() && times.values().all(|&times| times <= 2),
-            "seed {seed}: {device} was told too often: {acknowledged:?}"
+            "seed {seed}: {device} got too many receipts: {acknowledged:?}"
         );
         assert!(times.values().any(|&times| times == 2), "seed {seed}: {device} had one exchange only");
     }

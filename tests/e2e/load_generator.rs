@@ -1,4 +1,4 @@
-//! The load generator against the real aggregator: what it counts is what happened.
+//! The load generator against the real aggregator: its counts match what happened.
 
 use fleet::{gateway::Gateway, process::Process};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ fn load(args: &[&str]) -> Process {
     Process::start("load", "bench", &[&["load", "--format", "json", "--quiet"], args].concat())
 }
 
-/// The result, which is printed also where the run has failed.
+/// The result, which is also printed if the run fails.
 fn result(output: &str) -> Value {
     let line = output.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{output}"));
     serde_json::from_str(line).unwrap()
@@ -37,7 +37,7 @@ fn devices_without_data_take_part_in_every_round() {
     let counts = ["accepted", "expected", "refused"].map(|key| &result[key]);
     assert_eq!(counts, [&json!(60), &json!(60), &json!(0)]);
 
-    // Figures follow from the rounds that count; the median of two is their mean.
+    // Figures are computed from the rounds that count; the median of two is their mean.
     let close = |a: &Value, b: f64| (a.as_f64().unwrap() / b - 1.0).abs() < 1e-9;
     let mean = |rounds: &Value, key: &dyn Fn(&Value) -> f64| {
         let rounds = rounds.as_array().unwrap();
@@ -52,7 +52,7 @@ fn devices_without_data_take_part_in_every_round() {
 }
 
 #[test]
-fn no_phase_is_left_out_of_the_memory() {
+fn peak_memory_covers_every_phase() {
     let result = result(&load(&["--devices", "3", "--rounds", "2", "--reference", "tuned"]).succeed());
     assert_eq!(result["reference"]["setup"], "tuned");
     let peaks = &result["peak_rss_kb"];
@@ -61,7 +61,7 @@ fn no_phase_is_left_out_of_the_memory() {
     assert_eq!(peaks["overall"].as_u64(), phases.into_iter().max());
     let rounds = all(&result["rounds"], "peak_rss_kb");
     assert_eq!(peaks["round"].as_u64(), rounds.iter().map(|peak| peak.as_u64().unwrap()).max());
-    // The bars are held against these.
+    // The bars use these peaks.
     let peak = check(&result, "peak_rss_kb");
     assert_eq!(peak["measured"].as_f64(), peaks["overall"].as_f64());
     assert_eq!(peak["limit"].as_f64(), Some(f64::from(64 * 1024 + 3 * 80)));
@@ -73,7 +73,7 @@ fn no_phase_is_left_out_of_the_memory() {
 
 #[test]
 fn a_missed_bar_is_an_error_only_if_asked_for() {
-    // One round does not show whether memory grows.
+    // Growth cannot be measured with one round.
     let args = ["--devices", "2", "--rounds", "1"];
     assert_eq!(check(&result(&load(&args).succeed()), "peak_growth")["passed"], false);
     let output = load(&[&args[..], &["--check"]].concat()).fail();
@@ -84,7 +84,7 @@ fn a_missed_bar_is_an_error_only_if_asked_for() {
 
 #[test]
 fn missing_updates_are_an_error() {
-    // One round, where two are asked for.
+    // The run has one round, but two are requested.
     let config = "[model]\nsource = \"mnist-mlp\"\ntiers = [1.0]\n[run]\nrounds = 1\nmin_devices = 2\n";
     let gateway = Gateway::new(config, &[]);
     let serving = gateway.serve("127.0.0.1:0", &[]);

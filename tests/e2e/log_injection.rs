@@ -1,4 +1,4 @@
-//! What peers say reaches a log, and stays one line of it.
+//! Text from peers reaches the log on one line, with control characters escaped.
 
 use std::{fs, sync::Arc};
 
@@ -17,7 +17,7 @@ use rustls::{
 };
 
 const CONFIG: &str = "run = { rounds = 1000000, min_devices = 9 }";
-/// A line of the log that was never written, and a terminal without what was on it.
+/// A forged log line, and escape sequences that clear a terminal.
 const FORGED: &str = "over\r\n2026-01-01T00:00:00.000000Z  INFO joined device=forged\n\u{1b}[2J\u{9b}31m";
 const ESCAPED: &str =
     "over\\r\\n2026-01-01T00:00:00.000000Z  INFO joined device=forged\\n\\u{1b}[2J\\u{9b}31m";
@@ -40,7 +40,7 @@ async fn connect(address: &str, tls: rustls::ClientConfig) -> Result<Connection,
     endpoint.connect_with(config, address.parse().unwrap(), wire::SERVER_NAME).unwrap().await
 }
 
-/// Ends its handshake with a CONNECTION_CLOSE that says what it likes.
+/// Ends its handshake with a CONNECTION_CLOSE with an arbitrary reason.
 #[derive(Debug)]
 struct Rude;
 
@@ -110,12 +110,12 @@ fn the_reasons_of_devices_and_bridges_are_one_line_of_the_gateway_s_log() {
             let connection = connect(&serving.address, tls).await.unwrap();
             let (mut send, _receive) = connection.open_bi().await.unwrap();
             send.write_all(&[0]).await.unwrap();
-            wait_until("the gateway to take it in", async || {
+            wait_until("the gateway to log the connection", async || {
                 serving.process.output().contains(joined).then_some(())
             })
             .await;
             connection.close(VarInt::from_u32(7), FORGED.as_bytes());
-            // Until it is sent.
+            // Waits until the packet is sent.
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         });
         serving.process.wait_line(marker);
@@ -135,7 +135,7 @@ fn the_reason_of_a_server_is_one_line_of_the_device_s_log() {
     runtime.spawn(async move {
         while let Some(incoming) = server.accept().await {
             let Ok(connection) = incoming.await else { continue };
-            // No Code has this number.
+            // No `Code` has this number.
             connection.close(VarInt::from_u32(9999), FORGED.as_bytes());
         }
     });
@@ -145,9 +145,9 @@ fn the_reason_of_a_server_is_one_line_of_the_device_s_log() {
     expect_one_line(&device.output(), "link lost (");
 }
 
-/// The names of devices are checked where they are decoded; nothing else that a device says is text.
+/// Names of devices are checked when they are decoded. Devices send no other text.
 #[test]
-fn a_name_with_line_ends_is_no_name() {
+fn a_name_with_line_breaks_is_refused() {
     assert!("cam\nforged".parse::<common::DeviceId>().is_err());
     let gateway = Gateway::new(CONFIG, &["cam-1"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);

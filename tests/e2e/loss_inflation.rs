@@ -1,4 +1,4 @@
-//! Devices that say more of themselves than can be true, from their first Hello on.
+//! Devices that report false sample counts, starting with their first Hello.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use fleet::{
     raw::{Raw, hello, honest, tls},
 };
 
-/// Samples to train on, and tested beyond what the Hello announces.
+/// Name, training samples, and whether it reports more test samples than its Hello announced.
 const DEVICES: [(&str, u32, bool); 7] = [
     ("a", 154, false),
     ("b", 151, false),
@@ -23,7 +23,7 @@ const DEVICES: [(&str, u32, bool); 7] = [
 ];
 
 #[test]
-fn a_sample_count_of_300_times_the_others_weighs_two_average_devices() {
+fn a_sample_count_300_times_too_large_weighs_two_average_devices() {
     let config = "run = { rounds = 2, min_devices = 7 }\nround = { quorum = 0.25 }\n\
                   strategy = { name = \"heterofl\" }";
     let gateway = Gateway::new(config, &DEVICES.map(|(name, ..)| name));

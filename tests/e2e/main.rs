@@ -8,35 +8,35 @@
 //! | `book` | the commands of docs/, as a reader types them |
 //! | `custom_strategy` | a strategy of a third party, in the simulator and over QUIC |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
-//! | `file_permissions` | who may read them, and how much of one is read |
+//! | `file_permissions` | who may read files, and how much of a file is read |
 //! | `forged_refusals` | what may end a running device: forged packets, other servers, wrong clocks, other protocols |
 //! | `fuzz_corpus` | seeds of the fuzz targets |
 //! | `handshake_flood` | floods of handshakes, from one address and from many |
-//! | `hostile_bridges` | what a bridge carries when the ends of its lines lie, and what it can find out |
-//! | `hostile_devices` | devices that lie, and strangers |
+//! | `hostile_bridges` | hostile boards and gateways behind a bridge, and hostile bridges |
+//! | `hostile_devices` | hostile devices, and strangers |
 //! | `identity` | tokens, renewal, revocation, allowed tiers |
 //! | `inference` | the exported models through tract |
-//! | `invalid_messages` | state machines that are told nonsense in any order |
-//! | `kills` | `kill -9` at many instants: nothing lost, nothing twice, the same model |
+//! | `invalid_messages` | state machines that receive invalid messages in any order |
+//! | `kills` | `kill -9` at many instants: nothing is lost or counted twice, and the model is the same |
 //! | `load_generator` | the load generator |
-//! | `log_injection` | what peers say stays one line |
-//! | `loss_inflation` | devices that say more of themselves than can be true |
+//! | `log_injection` | text from peers stays on one line of the log |
+//! | `loss_inflation` | devices that report false sample counts |
 //! | `model_kinds` | convolutional and recurrent models through whole runs in memory |
-//! | `older_stores` | stores and configurations that older programs have written |
-//! | `operations` | of operators: `verify`, `rollback`, `status`, `history`, a full disk |
-//! | `operator_mistakes` | of operators: configuration, model files, identities, damaged stores |
-//! | `privacy_limits` | owners who limit what leaves their devices |
+//! | `older_stores` | stores and configurations of older programs |
+//! | `operations` | commands of operators: `verify`, `rollback`, `status`, `history`, a full disk |
+//! | `operator_mistakes` | mistakes of operators: configuration, model files, identities, damaged stores |
+//! | `privacy_limits` | owners' limits on what leaves their devices |
 //! | `protocol_versions` | peers of older and newer protocols |
-//! | `rare_classes` | a device with classes of its own, with the configuration that `init` writes |
-//! | `reconnect_backoff` | a fleet that comes back after its gateway was away |
+//! | `rare_classes` | a device with its own classes, under the default configuration |
+//! | `reconnect_backoff` | a fleet that reconnects after its gateway was down |
 //! | `rounds` | runs of the real programs over QUIC: learning, slices, restarts |
-//! | `run_status` | where a run stands: `status`, refusals in the log, runs in which nothing was trained |
+//! | `run_status` | progress of a run: `status`, refusals in the log, runs in which nothing was trained |
 //! | `security_doc` | SECURITY.md names tests that exist |
 //! | `simulation` | whole runs over bad links in memory, and every strategy |
 //! | `slow_devices` | what a round waits for, in virtual time |
 //! | `stalled_processes` | processes that are stopped, killed, revoked or started twice |
-//! | `stolen_keys` | thieves of the server's key, names that are enrolled twice, restored backups |
-//! | `write_order` | what is on the disk before the ledger names it |
+//! | `stolen_keys` | stolen server keys, names that are enrolled twice, restored backups |
+//! | `write_order` | data is on the disk before the ledger refers to it |
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 mod admission;

@@ -1,4 +1,4 @@
-//! Stores and configurations that older programs have written.
+//! Stores and configurations of older programs.
 
 use std::{fs, thread, time::Duration};
 
@@ -9,14 +9,14 @@ use fleet::{
 };
 use serde_json::Value;
 
-/// Looks at a store without opening it for writing.
+/// Verifies a store without opening it for writing.
 fn verify(gateway: &Gateway) -> Value {
     let dir = gateway.text("gw");
     let text = Process::start("verify", "gateway", &["verify", "--dir", &dir, "--format", "json"]).succeed();
     serde_json::from_str(&text).unwrap()
 }
 
-/// Round 4 goes on with the updates of `a` and `b` that are in the store: only `c` trains it.
+/// Continues round 4 with the stored updates of `a` and `b`: only `c` has to train.
 fn go_on(gateway: &Gateway) {
     let mut serving = gateway.serve("127.0.0.1:0", &[]);
     let c = gateway.device(&serving, "c", "2/40", &[]);
@@ -30,11 +30,11 @@ fn go_on(gateway: &Gateway) {
     assert_eq!(devices, ["a", "b", "c"]);
     drop(c);
     serving.process.signal("KILL");
-    wait_for("the server to be gone", || (!serving.process.is_running()).then_some(()));
+    wait_for("the server to end", || (!serving.process.is_running()).then_some(()));
 }
 
 #[test]
-fn a_store_of_format_4_is_read_as_it_is() {
+fn a_store_of_format_4_is_read_without_changes() {
     let gateway = Gateway::of_format_4();
     let before = files(&gateway.path("gw"));
     let found = verify(&gateway);
@@ -50,7 +50,7 @@ fn a_store_of_format_4_is_read_as_it_is() {
 }
 
 #[test]
-fn a_store_of_format_4_is_migrated_and_goes_on_where_it_was_killed() {
+fn a_store_of_format_4_is_migrated_and_its_run_continues() {
     let gateway = Gateway::of_format_4();
     let before = gateway.look();
     assert_eq!((before.history.len(), &before.exchanges[..]), (3, &[vec!["a".into(), "b".into()]][..]));
@@ -71,20 +71,24 @@ fn a_store_of_format_4_is_migrated_and_goes_on_where_it_was_killed() {
         let (body, sum) = line.rsplit_once(",\"crc32\":\"").unwrap();
         assert_eq!(sum, format!("{:08x}\"}}", wire::crc32(body.as_bytes())));
         report.as_object_mut().unwrap().remove("crc32");
-        assert!(index > 2 || report == before.history[index], "round {} is another one", index + 1);
+        assert!(
+            index > 2 || report == before.history[index],
+            "the report of round {} has changed",
+            index + 1
+        );
     }
 }
 
 /// Bytes of padding in each line, so that a migration takes a while.
 const PADDING: u64 = 8 << 20;
 
-/// Killed at many instants of a migration that takes a while, a store is whole, as one format or as the other.
+/// A store that is killed at many instants of a slow migration is intact, in one format or the other.
 #[test]
-fn a_migration_that_is_killed_leaves_a_whole_store() {
+fn a_killed_migration_leaves_an_intact_store() {
     let mut formats = vec![];
     for instant in 0..12 {
         let gateway = Gateway::of_format_4();
-        // The ledger has these reports as they were.
+        // The ledger contains these reports unchanged.
         let path = gateway.path("gw/store/history.jsonl");
         let padding = format!(",\"padding\":\"{}\"}}\n", "x".repeat(PADDING as usize));
         let long: String = fs::read_to_string(&path)
@@ -122,9 +126,9 @@ fn a_migration_that_is_killed_leaves_a_whole_store() {
     assert!(formats.iter().all(|format| [4, 5].contains(format)), "{formats:?}");
 }
 
-/// A gateway that is brought up to date starts with the file that its `init` wrote.
+/// An upgraded gateway starts with the file that its older `init` wrote.
 #[test]
-fn the_configuration_that_init_wrote_before_still_starts() {
+fn a_configuration_of_an_older_init_still_starts() {
     let gateway = Gateway::of_format_4();
     let old = fs::read_to_string(gateway.path("init.toml")).unwrap();
     let gateway = Gateway::new(&old, &["d"]);

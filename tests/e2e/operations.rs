@@ -1,4 +1,4 @@
-//! Looking after a gateway: `verify`, `resume`, `rollback`, `status`, `history`, and a disk that is full.
+//! Operating a gateway: `verify`, `resume`, `rollback`, `status`, `history`, and a full disk.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use fleet::{
 const CONFIG: &str =
     "run = { rounds = 5, min_devices = 1 }\nstore = { keep_models = 100, keep_spool = true }";
 
-/// A run of five rounds with one device that is over.
+/// A finished run of five rounds with one device.
 fn finished() -> Gateway {
     let gateway = Gateway::new(CONFIG, &["cam-0"]);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
@@ -30,7 +30,7 @@ fn command(gateway: &Gateway, words: &[&str]) -> Process {
 }
 
 #[test]
-fn verify_reads_everything_and_names_what_is_damaged() {
+fn verify_reads_everything_and_names_damaged_files() {
     let gateway = finished();
     let before = files(&gateway.path("gw"));
     let output = command(&gateway, &["verify"]).succeed();
@@ -60,11 +60,11 @@ fn verify_reads_everything_and_names_what_is_damaged() {
 }
 
 #[test]
-fn resume_goes_on_but_begins_nothing() {
+fn resume_continues_a_run_but_starts_none() {
     let gateway = Gateway::new("run = { rounds = 3, min_devices = 1 }", &["cam-0"]);
     let output = command(&gateway, &["resume", "--listen", "127.0.0.1:0"]).fail();
     assert!(output.contains("no run has begun") && output.contains("fairtier gateway serve"), "{output}");
-    assert!(!gateway.path("gw/store").exists(), "nothing was begun");
+    assert!(!gateway.path("gw/store").exists(), "a store was created");
 
     let gateway = finished();
     let before = gateway.history().len();
@@ -77,13 +77,13 @@ fn resume_goes_on_but_begins_nothing() {
 }
 
 #[test]
-fn a_rollback_keeps_reports_and_the_run_goes_on_from_there() {
+fn a_rollback_keeps_reports_and_the_run_continues_from_there() {
     let gateway = finished();
     let last = gateway.parameters();
     let output = command(&gateway, &["rollback", "--to", "9"]).fail();
     assert!(output.contains("round 9 is not kept; kept are those of rounds [0, 1, 2, 3, 4, 5]"), "{output}");
 
-    // Also from a model that is damaged, which nothing else goes on with.
+    // Also if the latest model is damaged, with which the run cannot continue.
     let model = gateway.path("gw/store/models/round-000005.model");
     fs::write(&model, &fs::read(&model).unwrap()[4..]).unwrap();
     let output = gateway.serve_in_vain();
@@ -99,7 +99,7 @@ fn a_rollback_keeps_reports_and_the_run_goes_on_from_there() {
     command(&gateway, &["verify"]).succeed();
 
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
-    assert!(gateway.parameters() != last, "the file shows the earlier model");
+    assert!(gateway.parameters() != last, "the file must hold the earlier model");
     let output = command(&gateway, &["rollback", "--to", "1"]).fail();
     assert!(output.contains("in use by another process"), "{output}");
     let output = command(&gateway, &["verify"]).fail();
@@ -110,7 +110,7 @@ fn a_rollback_keeps_reports_and_the_run_goes_on_from_there() {
     assert!(gateway.parameters() == last, "the same rounds give the same model");
 }
 
-/// `fairtier gateway` with a limit on the length of files: writing beyond fails as on a full disk.
+/// `fairtier gateway` with a limit on the size of files: larger writes fail as on a full disk.
 fn limited(gateway: &Gateway, kib: u64, words: &[&str]) -> Process {
     let program = fleet::process::program();
     let dir = gateway.text("gw");
@@ -126,10 +126,10 @@ fn kib(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_full_disk_is_named_when_the_store_is_opened_and_does_not_keep_it_from_being_read() {
+fn a_full_disk_is_reported_and_the_store_stays_readable() {
     let gateway = finished();
     let before = files(&gateway.path("gw"));
-    // Not a byte can be written to any file.
+    // No byte can be written to any file.
     for words in [&["serve", "--listen", "127.0.0.1:0"][..], &["resume", "--listen", "127.0.0.1:0"]] {
         let output = limited(&gateway, 0, words).fail();
         assert!(output.contains("fairtier.redb") && output.contains("File too large"), "{words:?}: {output}");
@@ -164,7 +164,7 @@ fn a_read_only_disk_is_read() {
     assert!(files(&store) == content, "something has changed");
 }
 
-/// A history that is longer than all memory that there is.
+/// A history that does not fit into memory.
 #[test]
 fn a_history_of_tens_of_thousands_of_rounds_is_read_line_by_line() {
     const ROUNDS: usize = 30_000;
@@ -201,7 +201,7 @@ fn a_damaged_line_of_the_history_is_named() {
     let path = gateway.path("gw/store/history.jsonl");
     let whole = fs::read_to_string(&path).unwrap();
     assert!(whole.lines().all(|line| line.contains(",\"crc32\":\"") && line.ends_with("\"}")), "{whole}");
-    // Another figure, in a line that is still valid JSON.
+    // A changed number in a line that is still valid JSON.
     let at = whole.find("{\"round\":2,").unwrap()
         + whole[whole.find("{\"round\":2,").unwrap()..].find("\"lr\":0.").unwrap();
     let mut bytes = whole.clone().into_bytes();
@@ -214,7 +214,7 @@ fn a_damaged_line_of_the_history_is_named() {
     assert!(output.contains(place), "{output}");
     let output = command(&gateway, &["history", "--format", "csv"]).succeed();
     assert!(output.contains(place) && output.contains("left out"), "{output}");
-    // The ledger still has the report, so the next start writes the line again.
+    // The ledger still has the report, so the next start rewrites the line.
     assert_eq!(gateway.history().len(), 5);
     assert!(fs::read_to_string(&path).unwrap() == whole);
     command(&gateway, &["verify"]).succeed();
@@ -255,14 +255,17 @@ fn a_history_in_several_files_is_one_history() {
 
 const LONG: &str = "run = { rounds = 300, min_devices = 1 }\nstore = { keep_models = 1000, keep_spool = true, keep_reports = 1000 }";
 
-/// What an aggregator says that ran out of space under way.
+/// Asserts the messages of an aggregator that ran out of space during a run.
 fn assert_named(output: &str, why: &str) {
-    assert!(output.contains("the run can not go on") && output.contains(why), "{output}");
-    assert!(output.contains("free some space, then go on with `fairtier gateway resume --dir"), "{output}");
+    assert!(output.contains("the run cannot go on") && output.contains(why), "{output}");
+    assert!(
+        output.contains("free some space, then continue with `fairtier gateway resume --dir"),
+        "{output}"
+    );
     assert!(!output.contains("the run is over"), "{output}");
 }
 
-/// Goes on where the disk was full; everything that the device was told to be safe has to count.
+/// Continues after the disk was full. Every update that was acknowledged must count.
 fn assert_complete(gateway: &Gateway, address: &str, device: Process) {
     command(gateway, &["verify"]).succeed();
     let serving = gateway.start("resume", address, &["--exit-when-done"]);
@@ -272,7 +275,7 @@ fn assert_complete(gateway: &Gateway, address: &str, device: Process) {
     let history = gateway.history();
     let rounds: Vec<_> = history.iter().map(|report| report["round"].as_u64().unwrap()).collect();
     assert_eq!(rounds, (1..=300).collect::<Vec<_>>());
-    // Once for every round and for the final scores. The last receipt before the server ended may not have left it.
+    // One per round and one for the final scores. The last receipt may not have been sent before the server ended.
     let accepted = output.matches("update accepted").count();
     assert!((300..=301).contains(&accepted), "{accepted} receipts");
     assert!(history.iter().all(|report| report["devices"].as_array().unwrap().len() == 1));
@@ -280,9 +283,9 @@ fn assert_complete(gateway: &Gateway, address: &str, device: Process) {
     assert!(verified.contains("300 rounds committed") && verified.contains("300 reports"), "{verified}");
 }
 
-/// Files that may not become longer, in the middle of a run with a device connected.
+/// A limit on the size of files that is reached during a run with a connected device.
 #[test]
-fn a_disk_that_fills_up_under_way_ends_the_server_and_loses_nothing() {
+fn a_disk_that_fills_up_during_a_run_ends_the_server_and_loses_nothing() {
     let gateway = Gateway::new(LONG, &["cam-0"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let address = serving.address.clone();
@@ -295,16 +298,16 @@ fn a_disk_that_fills_up_under_way_ends_the_server_and_loses_nothing() {
     let mut serving = limited(&gateway, limit, &["serve", "--listen", &address]);
     serving.wait_line("listening on ");
     let output = serving.fail();
-    assert!(output.contains("cam-0"), "the device was there: {output}");
+    assert!(output.contains("cam-0"), "the device was not connected: {output}");
     assert_named(&output, "File too large");
     assert_complete(&gateway, &address, device);
 }
 
-/// A file system of its own, gone with the test.
+/// A temporary file system, unmounted with the test.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// `None` if this user may not mount anything.
+    /// `None` if this user may not mount file systems.
     fn mount(path: PathBuf) -> Option<Self> {
         fs::create_dir_all(&path).unwrap();
         let mount =
@@ -312,7 +315,7 @@ impl Disk {
         mount.is_ok_and(|mount| mount.status.success()).then_some(Self(path))
     }
 
-    /// Takes all the space that is left.
+    /// Uses up all free space.
     fn fill(&self) {
         let mut file = File::create(self.0.join("ballast")).unwrap();
         let mut bytes = vec![1; 1 << 20];
@@ -339,7 +342,7 @@ impl Drop for Disk {
     }
 }
 
-/// The same on a small file system, where every write fails at once.
+/// The same on a small file system, where every write fails.
 #[test]
 fn a_full_file_system_ends_the_server_and_loses_nothing() {
     let gateway = Gateway::new(LONG, &["cam-0"]);
@@ -374,8 +377,8 @@ fn history_and_status_are_read_while_the_server_runs() {
     let status = command(&gateway, &["status"]).succeed();
     assert!(status.contains("asked  delivered  late  silent  refused  held"), "{status}");
     assert!(status.contains("running"), "{status}");
-    let nobody = status.lines().find(|line| line.trim_start().starts_with("1 ")).unwrap();
-    assert!(nobody.contains('-') && !nobody.contains("0.0000"), "{status}");
+    let empty = status.lines().find(|line| line.trim_start().starts_with("1 ")).unwrap();
+    assert!(empty.contains('-') && !empty.contains("0.0000"), "{status}");
     serving.process.terminate();
     serving.process.succeed();
 
@@ -390,7 +393,7 @@ fn history_and_status_are_read_while_the_server_runs() {
     let model = || fs::read(gateway.path("gw/model.onnx")).unwrap();
     let after_two = model();
     command(&gateway, &["rollback", "--to", "0"]).succeed();
-    assert_ne!(model(), after_two, "`export` gives the model that was gone back to");
+    assert_ne!(model(), after_two, "`export` must give the model of the rollback");
     let status = command(&gateway, &["status"]).succeed();
     assert!(status.contains("0 rounds committed") && status.contains("initial"), "{status}");
     fs::write(gateway.path("gw/status.json"), "{}").unwrap();
@@ -415,7 +418,7 @@ fn errors_name_the_directory() {
     }
 }
 
-/// Says what is wrong with a command's help, and with that of the commands below it; gives how many were looked at.
+/// Asserts that the help of a command and of its subcommands has examples. Returns the number of commands.
 fn look_for_examples(words: &[&str]) -> usize {
     let help =
         Process::start_program("help", &fleet::process::program(), &[words, &["--help"]].concat()).succeed();
@@ -425,7 +428,7 @@ fn look_for_examples(words: &[&str]) -> usize {
         |line: &str| line.strip_prefix(&command).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
     assert!(examples.lines().any(shows), "{help}");
     let Some((_, below)) = help.split_once("\nCommands:\n") else { return 1 };
-    // Names stand at the beginning of their lines, and what was broken off does not.
+    // Names of commands are indented by two spaces, wrapped lines by more.
     let named = below.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));
     let names =
         named.filter_map(|line| line.split(' ').next()).filter(|name| !name.is_empty() && *name != "help");

@@ -1,4 +1,4 @@
-//! Mistakes of operators: each is named, with its code and what to do, and nothing is overwritten.
+//! Mistakes of operators: each is reported with its code and a remedy, and nothing is overwritten.
 
 use std::{fs, process::Command};
 
@@ -14,7 +14,7 @@ use fleet::{
 };
 
 #[test]
-fn a_wrong_configuration_is_named() {
+fn a_wrong_configuration_is_reported() {
     let cases = [
         ("[training]\nlearning_rate = 0.1", "E50", "learning_rate"),
         ("[round]\nquorum = 1.5", "E50", "round.quorum = 1.5"),
@@ -54,12 +54,12 @@ fn a_wrong_configuration_is_named() {
         fs::write(gateway.path("gw/empty.onnx"), []).unwrap();
         let output = gateway.serve_in_vain();
         assert!(output.contains(code) && output.contains(named), "{config}:\n{output}");
-        assert!(!gateway.path("gw/store/fairtier.redb").exists(), "{config}: a run was begun");
+        assert!(!gateway.path("gw/store/fairtier.redb").exists(), "{config}: a run was started");
     }
 }
 
 #[test]
-fn a_directory_that_is_none_of_ours_is_named() {
+fn a_directory_without_a_gateway_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().to_str().unwrap();
     let output = Process::start("serve", "gateway", &["serve", "--dir", text]).fail();
@@ -75,7 +75,7 @@ fn a_directory_that_is_none_of_ours_is_named() {
 }
 
 #[test]
-fn a_device_is_told_what_is_wrong_with_its_arguments() {
+fn wrong_arguments_of_a_device_are_reported() {
     let gateway = Gateway::new("", &["cam-1"]);
     let good = gateway.text("cam-1.pem");
     let run = |args: &[&str]| Process::start("device", "device", &[&["run"], args].concat()).fail();
@@ -97,9 +97,9 @@ fn a_device_is_told_what_is_wrong_with_its_arguments() {
     assert!(output.contains("none.csv"), "{output}");
 }
 
-/// As `| head` does when it has seen enough; what a command is for is done all the same.
+/// `| head` closes the pipe early; the command still does its work.
 #[test]
-fn a_reader_that_has_gone_is_no_failure() {
+fn a_closed_output_pipe_is_not_an_error() {
     let gateway = used_store();
     let [dir, out, shard] = ["gw", "onnx", "m4.shard"].map(|name| gateway.text(name));
     let fresh = gateway.text("fresh");
@@ -132,7 +132,7 @@ fn a_reader_that_has_gone_is_no_failure() {
     assert!(gateway.path("onnx/cam-3.pem").exists() && gateway.path("m4.shard").exists());
 }
 
-/// What a killed aggregator leaves after a few rounds of one device.
+/// The directory of an aggregator that was killed after a few rounds with one device.
 fn used_store() -> Gateway {
     let config =
         "run = { rounds = 40, min_devices = 1 }\nround = { quorum = 1.0 }\nstore = { keep_spool = true }";
@@ -146,7 +146,7 @@ fn used_store() -> Gateway {
 }
 
 #[test]
-fn a_damaged_store_is_named_and_left_as_it_is() {
+fn a_damaged_store_is_reported_and_not_changed() {
     let refuse = |what: &str, gateway: &Gateway, codes: &[&str]| {
         let store = gateway.path("gw/store");
         let model = fs::read(gateway.path("gw/model.onnx")).unwrap();
@@ -171,7 +171,7 @@ fn a_damaged_store_is_named_and_left_as_it_is() {
     fs::write(&ledger, &whole[..whole.len() / 3]).unwrap();
     refuse("a ledger that is cut off", &gateway, &["E52", "E53"]);
 
-    // The aggregator was killed, so a round is open; its spool is shorter than the ledger says.
+    // The aggregator was killed, so a round is open. Its spool is shorter than the ledger says.
     let gateway = half_a_round();
     for spool in fs::read_dir(gateway.path("gw/store/spool")).unwrap() {
         let path = spool.unwrap().path();
@@ -182,7 +182,7 @@ fn a_damaged_store_is_named_and_left_as_it_is() {
 }
 
 #[test]
-fn a_run_does_not_go_on_with_another_model() {
+fn a_run_does_not_continue_with_another_model() {
     let gateway = used_store();
     let config = fs::read(gateway.path("gw/fairtier.toml")).unwrap();
     let (model, parameters) = (run::fingerprint(&gateway.model()), gateway.parameters());
@@ -195,7 +195,7 @@ fn a_run_does_not_go_on_with_another_model() {
     assert!(store.load(&model).unwrap().unwrap().next_round > 2);
 }
 
-/// A round of two devices, of whom one has delivered.
+/// A round with two devices, one of which has delivered.
 fn half_a_round() -> Gateway {
     let gateway = Gateway::new("run = { rounds = 5, min_devices = 2 }", &["cam-1", "mute"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
@@ -213,9 +213,9 @@ fn half_a_round() -> Gateway {
     gateway
 }
 
-/// An acknowledged update that is damaged while the server runs is not said to be safe.
+/// An acknowledged update that is damaged while the server runs must not be reported as safe.
 #[test]
-fn a_spool_that_is_damaged_under_way_is_named_with_what_it_costs() {
+fn a_spool_damaged_during_a_run_is_reported_with_its_consequences() {
     let gateway = Gateway::new("run = { rounds = 5, min_devices = 2 }", &["cam-1", "mute"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let mut device = gateway.device(&serving, "cam-1", "0/20", &[]);
@@ -239,7 +239,7 @@ fn a_spool_that_is_damaged_under_way_is_named_with_what_it_costs() {
     assert!(!output.contains("is lost") && !output.contains("nothing was changed"), "{output}");
 }
 
-/// Damage anywhere in the ledger is either noticed, and then nothing is changed, or does not matter.
+/// Damage anywhere in the ledger is either detected without changing anything, or harmless.
 #[test]
 fn flipped_bytes_in_the_ledger_do_no_harm() {
     let gateway = half_a_round();
@@ -252,8 +252,8 @@ fn flipped_bytes_in_the_ledger_do_no_harm() {
     let mut noticed = 0;
     let mut rng = Rng::new(5);
     for _ in 0..160 {
-        // Pages that are in use are those that are not empty; but most of these are of transactions before the last, so
-        // several bytes are flipped at a time.
+        // Pages in use are those that are not empty. Most of them belong to earlier transactions, so several bytes
+        // are flipped at a time.
         let mut damaged = whole.clone();
         for _ in 0..20 {
             let places = std::iter::repeat_with(|| rng.below(whole.len() as u64) as usize);

@@ -1,4 +1,4 @@
-//! Owners who limit what leaves their devices, with the real programs over QUIC.
+//! Owners' limits on what leaves their devices, with the real programs over QUIC.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -33,7 +33,7 @@ fn bank(gateway: &Gateway, serving: &Serving, name: &str, more: &[&str]) -> Proc
     gateway.device(serving, name, "0/1", &[&args, more].concat())
 }
 
-/// Devices whose answers counted, and those that were refused with their codes.
+/// The devices whose answers counted, and the refused ones with their codes.
 fn round(report: &Value) -> (Vec<&str>, Vec<(&str, u64)>) {
     let name =
         |line: &Value| -> &'static str { BANKS.into_iter().find(|name| line["device"] == *name).unwrap() };
@@ -43,7 +43,7 @@ fn round(report: &Value) -> (Vec<&str>, Vec<(&str, u64)>) {
 }
 
 #[test]
-fn who_wants_more_noise_or_has_answered_enough_is_left_out_and_the_others_go_on() {
+fn a_device_at_its_privacy_limit_is_left_out_of_the_round() {
     let gateway = gateway(4, 0.3);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
     let banks = [
@@ -77,13 +77,13 @@ fn who_wants_more_noise_or_has_answered_enough_is_left_out_and_the_others_go_on(
 
 #[test]
 fn after_a_rollback_the_same_question_gets_the_same_answer_and_costs_nothing() {
-    // Every bank is waited for, also after the restart.
+    // Rounds wait for every bank, also after the restart.
     let gateway = gateway(2, 1.0);
     let limits = ["--max-epsilon", "2", "--max-private-rounds", "2"];
     let run = || {
         let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
         let banks = BANKS.map(|name| bank(&gateway, &serving, name, &limits));
-        // After the last round no bank answers what has no noise, and the run ends all the same.
+        // After the last round, no bank answers requests without noise, and the run still ends.
         banks.into_iter().for_each(|bank| drop(bank.succeed()));
         serving.process.succeed();
         (gateway.history(), gateway.parameters())
@@ -107,7 +107,7 @@ fn after_a_rollback_the_same_question_gets_the_same_answer_and_costs_nothing() {
     };
     assert_eq!(round(&second[1]), (BANKS.to_vec(), vec![]));
     assert_eq!(told(&first), told(&second));
-    assert_eq!(model, again, "noise that differs would be another model");
+    assert_eq!(model, again, "different noise would give another model");
     for (name, (secret, spent)) in BANKS.iter().zip(files) {
         let now = |kind: &str| fs::read_to_string(gateway.path(&format!("{name}.{kind}"))).unwrap();
         assert_eq!((now("secret"), now("spent")), (secret, spent), "{name}");

@@ -1,4 +1,4 @@
-//! Peers of older and newer protocols: they agree on the newest version that both speak, or wait for an update.
+//! Peers of older and newer protocols: they use the newest common version, or wait for an upgrade.
 
 use aggregator::{ca::Authority, quic::listen_as};
 use common::{
@@ -18,7 +18,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Runtime::new().unwrap().block_on(future)
 }
 
-/// Hello with or without versions, on a connection that offers these protocols; the Welcome and its tail.
+/// Sends a Hello with or without versions on a connection with these protocols. Returns the Welcome and its tail.
 async fn greet(
     gateway: &Gateway,
     server: &str,
@@ -58,7 +58,7 @@ fn a_gateway_speaks_with_devices_of_older_and_newer_protocols() {
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let address = &serving.address;
     block_on(async {
-        // Protocol 4: the frames of then, and no tail in the answer, which it would not read.
+        // Protocol 4: its frames, and no tail in the answer, which it could not read.
         let (_, tail) = greet(&gateway, address, &[wire::ALPN_4], None).await.unwrap();
         assert_eq!(tail, None);
         let both = [wire::ALPN, wire::ALPN_4];
@@ -74,7 +74,7 @@ fn a_gateway_speaks_with_devices_of_older_and_newer_protocols() {
     });
 }
 
-/// A server with the gateway's certificate that speaks `protocol`; gives the first frame that a device sends.
+/// Runs a server with the gateway's certificate that speaks `protocol`. Returns the first frame of a device.
 async fn first_frame(gateway: &Gateway, protocol: &[u8]) -> Vec<u8> {
     let authority = Authority::open(&gateway.path("gw")).unwrap();
     let endpoint = listen_as(&authority, ([127, 0, 0, 1], 0).into(), &[protocol]).unwrap();
@@ -92,12 +92,12 @@ async fn first_frame(gateway: &Gateway, protocol: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_device_speaks_with_gateways_of_protocol_4_as_they_read_it() {
+fn a_device_speaks_protocol_4_with_older_gateways() {
     let gateway = Gateway::new(CONFIG, &["cam-1"]);
     block_on(async {
         let frame = first_frame(&gateway, wire::ALPN_4).await;
         let Ok(Frame::Control(body)) = Frame::decode(&frame) else { panic!("no message") };
-        // Strict, as protocol 4 was: left-over bytes are an error.
+        // Protocol 4 is strict: trailing bytes are an error.
         let hello = wire::message::<ToAggregator>(body).unwrap();
         assert!(matches!(hello, ToAggregator::Hello(_)));
         let frame = first_frame(&gateway, wire::ALPN).await;
@@ -108,7 +108,7 @@ fn a_device_speaks_with_gateways_of_protocol_4_as_they_read_it() {
 }
 
 #[test]
-fn a_device_waits_for_a_gateway_that_speaks_no_version_it_knows() {
+fn a_device_waits_for_a_gateway_without_a_common_version() {
     let gateway = Gateway::new(CONFIG, &["cam-1"]);
     let mut device = block_on(async {
         let authority = Authority::open(&gateway.path("gw")).unwrap();

@@ -1,4 +1,4 @@
-//! A device with classes of its own, with the configuration that `init` writes: real programs, real QUIC.
+//! A device with its own classes, under the configuration that `init` writes: real programs over QUIC.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use client::data::{DataSplit, Samples, digits};
 use fleet::{gateway::Gateway, process::Process};
 
 const DEVICES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "rare"];
-/// Samples of a device; half of them are for test.
+/// Samples of a device, half of them for test.
 const SAMPLES: usize = 200;
 
-/// Of the samples with these labels, some from `first` on, as lines of a CSV file.
+/// `count` samples with these labels, starting at the `first` one, as lines of a CSV file.
 fn lines(all: &Samples, labels: &[u32], first: usize, count: usize) -> String {
     let chosen = (0..all.len()).filter(|&at| labels.contains(&all.labels()[at]));
     let line = |at: usize| {
@@ -20,7 +20,7 @@ fn lines(all: &Samples, labels: &[u32], first: usize, count: usize) -> String {
     chosen.skip(first).take(count).map(line).collect()
 }
 
-/// Accuracy of the rare device under the final model, and how many lines of the log are warnings.
+/// Accuracy of the rare device under the final model, and the number of warnings in the log.
 fn train(strategy: &str, guard: &str) -> (f64, usize) {
     let config = DEFAULT
         .replace("min_devices = 1", "min_devices = 8")
@@ -31,7 +31,7 @@ fn train(strategy: &str, guard: &str) -> (f64, usize) {
     let usual: Vec<u32> = (0..8).collect();
     for (index, device) in DEVICES.iter().enumerate() {
         let samples = match *device {
-            // Most of them; the rest are like those of the others.
+            // Most of its samples have the rare classes; the rest are like those of the others.
             "rare" => {
                 lines(&all, &[8, 9], 0, SAMPLES * 4 / 5) + &lines(&all, &usual, 7 * SAMPLES, SAMPLES / 5)
             }
@@ -57,9 +57,9 @@ fn train(strategy: &str, guard: &str) -> (f64, usize) {
     (rare["test_accuracy"].as_f64().unwrap(), log.matches(" WARN ").count())
 }
 
-/// The guard before this one counted that device a tenth and wrote most of the log: 32.5 % against 69 % without it.
+/// An earlier guard weighted that device by a tenth and flooded the log: 32.5 % against 69 % without it.
 #[test]
-fn an_honest_device_with_classes_of_its_own_is_not_silenced() {
+fn an_honest_device_with_its_own_classes_keeps_its_accuracy() {
     let (bound, warnings) = train("fairheterofl", "bound");
     let (off, _) = train("fairheterofl", "off");
     let (fedavg, _) = train("fedavg", "off");

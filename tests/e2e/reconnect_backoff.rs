@@ -1,5 +1,5 @@
-//! A gateway that is started again meets its whole fleet: both ends' rules of waiting together, in virtual time, and that a
-//! real device follows them.
+//! A fleet that reconnects to a restarted gateway: the back-off rules of both sides in virtual time, and a real
+//! device that follows them.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -15,14 +15,14 @@ use fleet::{
 
 const RATE: f64 = 100.0;
 
-/// Seconds after a common loss of all links at which each device finds a gateway that is back after `outage`; and how many
-/// attempts are made in the worst second after that. `under_way`: all were in the middle of a round.
+/// All links are lost at once, and the gateway is back after `outage`. Returns the seconds after which each device
+/// reconnects, and the most connections in one second. `under_way`: the devices were in a round.
 fn comeback(fleet: usize, outage: Duration, under_way: bool) -> (Vec<f64>, usize) {
     let (mut back, mut attempts) = (vec![], BTreeMap::<u64, usize>::new());
     for number in 0..fleet {
         let device: DeviceId = format!("meter-{number:05}").parse().unwrap();
         let mut backoff = ReconnectBackoff::new(&device);
-        // In ten rounds.
+        // Ten rounds of idle pauses.
         (0..10).for_each(|turn| backoff.told(idle_wait(&device, turn, fleet, RATE)));
         let mut now = backoff.pause(under_way);
         while now < outage {
@@ -41,36 +41,36 @@ fn ten_thousand_devices_do_not_reconnect_at_once() {
         assert!(peak as f64 <= most, "{peak} in one second after {seconds} s without a gateway");
         let last = back.into_iter().fold(0.0, f64::max);
         let late = last - seconds as f64;
-        assert!(late <= 300.0, "the last one comes {late:.0} s after the gateway");
+        assert!(late <= 300.0, "the last device reconnects {late:.0} s after the gateway");
     }
 }
 
 #[test]
-fn ten_thousand_devices_in_mid_round_come_back_soon_but_not_at_once() {
+fn ten_thousand_devices_in_a_round_reconnect_soon_but_not_at_once() {
     let (back, peak) = comeback(10_000, Duration::ZERO, true);
     assert!(peak as f64 <= 4.0 * RATE, "{peak} in one second");
     let last = back.into_iter().fold(0.0, f64::max);
-    assert!(last <= 51.0, "the last one comes after {last:.0} s");
-    // A gateway that stays away longer than that meets them as if they had had nothing to do.
+    assert!(last <= 51.0, "the last device reconnects after {last:.0} s");
+    // After a longer outage they reconnect like idle devices.
     for (seconds, most) in
         [(5, 4.0 * RATE), (30, 4.0 * RATE), (60, 1.25 * RATE), (600, 1.25 * RATE), (7200, 1.25 * RATE)]
     {
         let (back, peak) = comeback(10_000, Duration::from_secs(seconds), true);
         assert!(peak as f64 <= most, "{peak} in one second after {seconds} s without a gateway");
         let late = back.into_iter().fold(0.0, f64::max) - seconds as f64;
-        assert!(late <= 300.0, "the last one comes {late:.0} s after the gateway");
+        assert!(late <= 300.0, "the last device reconnects {late:.0} s after the gateway");
     }
 }
 
 #[test]
-fn a_small_fleet_is_back_at_once() {
+fn a_small_fleet_reconnects_at_once() {
     for under_way in [false, true] {
         let (back, _) = comeback(20, Duration::from_millis(300), under_way);
         assert!(back.iter().all(|&seconds| seconds < 2.5), "{back:?}");
     }
 }
 
-/// What the device has said each time it has lost its link: how long it is going to wait, in seconds.
+/// The pauses in seconds that the device logged, one per lost link.
 fn pauses(device: &Process) -> Vec<f64> {
     let output = device.output();
     let said = output.split("trying again in ").skip(1).filter_map(|rest| rest.split_once('\n'));
@@ -81,13 +81,12 @@ fn pauses(device: &Process) -> Vec<f64> {
     said.map(|(text, _)| seconds(text.trim())).collect()
 }
 
-/// The short pause of a first attempt, besides a place.
+/// The short pause of a first attempt, in addition to the assigned delay.
 fn is_first(pause: f64) -> bool {
     (0.3..0.7).contains(&pause)
 }
 
-/// A device that is told its place among few arrivals, and how far back that place is in seconds. A second device begins the
-/// first round.
+/// A device with an assigned reconnect delay, and this delay in seconds. A second device starts the first round.
 fn device_with_a_place() -> (Gateway, fleet::gateway::Serving, Process, f64) {
     let config = "run = { rounds = 1, min_devices = 2 }\nround = { arrivals_per_s = 0.01 }\n\
                   training = { epochs = 60000, batch = 1 }";
@@ -101,7 +100,7 @@ fn device_with_a_place() -> (Gateway, fleet::gateway::Serving, Process, f64) {
 }
 
 #[test]
-fn a_device_comes_back_in_the_place_it_was_told() {
+fn a_device_reconnects_after_its_assigned_delay() {
     let (_gateway, serving, mut device, place) = device_with_a_place();
     serving.process.terminate();
     device.wait_line("trying again in");
@@ -110,7 +109,7 @@ fn a_device_comes_back_in_the_place_it_was_told() {
 }
 
 #[test]
-fn a_device_in_mid_round_does_not_wait_for_its_place() {
+fn a_device_in_a_round_does_not_wait_for_its_assigned_delay() {
     let (gateway, serving, mut device, place) = device_with_a_place();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -126,9 +125,9 @@ fn a_device_in_mid_round_does_not_wait_for_its_place() {
     assert!(is_first(paused[0] - place / 4.0), "{paused:?} with a place at {place} s");
 }
 
-/// A link that has carried a part of an update was a good one: pauses do not grow from one such link to the next.
+/// A link that has carried part of an update counts as good, so pauses do not grow.
 #[test]
-fn a_link_that_is_lost_again_and_again_in_mid_upload_is_opened_soon_each_time() {
+fn a_link_lost_repeatedly_during_an_upload_is_reopened_soon() {
     let config = "run = { rounds = 1, min_devices = 1 }\nmodel = { source = \"mnist-mlp\" }";
     let gateway = Gateway::new(config, &["cam-1"]);
     let row = |row: usize| {

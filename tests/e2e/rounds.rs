@@ -12,12 +12,12 @@ use fleet::{
 use serde_json::Value;
 
 const DEVICES: [&str; 5] = ["cam-0", "cam-1", "cam-2", "cam-3", "cam-4"];
-/// Of `digits-mlp` under the usual tiers.
+/// Parameters of `digits-mlp` under the default tiers.
 const PARAMETERS: [usize; 5] = [2410, 1660, 1210, 610, 310];
 
 const TEN: &str = "run = { rounds = 10, min_devices = 5 }\nround = { quorum = 1.0 }\n";
 
-/// One device per tier: each has just the memory that its tier needs.
+/// Starts one device per tier, with just the memory that its tier needs.
 fn start_devices(gateway: &Gateway, serving: &Serving) -> Vec<Process> {
     (0..DEVICES.len()).map(|index| start_device(gateway, serving, index)).collect()
 }
@@ -33,7 +33,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// The run in the store, and the reports of its rounds. Nobody else may have it open.
+/// The run in the store, and the reports of its rounds. No other process may have the store open.
 fn stored(gateway: &Gateway) -> (RunId, Vec<(u32, Value)>) {
     let mut store = DiskStore::open(&gateway.path("gw/store"), Options::default()).unwrap();
     let saved = store.load(&run::fingerprint(&gateway.model())).unwrap().unwrap();
@@ -69,7 +69,7 @@ fn mean_loss(report: &Value) -> f64 {
     report["loss"]["mean"].as_f64().unwrap()
 }
 
-/// A run to its end: from the first round's loss to the final one.
+/// Runs to the end. Returns the loss of the first round and the final loss.
 fn run_to_end(config: &str) -> (Gateway, f64, f64) {
     let gateway = Gateway::new(config, &DEVICES);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
@@ -87,7 +87,7 @@ fn run_to_end(config: &str) -> (Gateway, f64, f64) {
 #[test]
 fn five_tiers_learn_and_hold_their_slices() {
     let (gateway, first, last) = run_to_end(&format!("{TEN}strategy = {{ name = \"heterofl\" }}"));
-    assert!(last < 0.5 * first, "loss fell from {first} to {last} only");
+    assert!(last < 0.5 * first, "the loss only fell from {first} to {last}");
     let status = gateway.status().unwrap();
     let devices = status["last_round"]["devices"].as_array().unwrap();
     let tiers: Vec<_> = devices.iter().map(|line| line["tier"].as_u64().unwrap()).collect();
@@ -101,7 +101,7 @@ fn five_tiers_learn_and_hold_their_slices() {
 fn int8_updates_with_error_feedback_learn_too() {
     let codec = "wire = { up = \"int8\", error_feedback = true }\nstrategy = { name = \"heterofl\" }";
     let (gateway, first, last) = run_to_end(&format!("{TEN}{codec}"));
-    assert!(last < 0.5 * first, "loss fell from {first} to {last} only");
+    assert!(last < 0.5 * first, "the loss only fell from {first} to {last}");
     assert_slices(&gateway);
 }
 
@@ -109,15 +109,15 @@ fn int8_updates_with_error_feedback_learn_too() {
 fn a_reweighting_strategy_learns_over_quic() {
     let strategy = "strategy = { name = \"fairheterofl\", params = { step = \"reweight\" } }";
     let (_, first, last) = run_to_end(&format!("{TEN}{strategy}"));
-    assert!(last < 0.5 * first, "loss fell from {first} to {last} only");
+    assert!(last < 0.5 * first, "the loss only fell from {first} to {last}");
 }
 
 const LONG: &str =
     "run = { rounds = 90, min_devices = 5 }\nround = { quorum = 1.0 }\ntraining = { epochs = 3 }";
-/// Enough that a run is still going on when something was seen of it: what people read is a quarter of a second old.
+/// Enough rounds that the run still goes on when the test reads its status, which is a quarter of a second old.
 const LONG_ROUNDS: u32 = 90;
 
-/// Every round was closed once, with everybody.
+/// Every round was closed once, with all devices.
 fn assert_history(gateway: &Gateway, rounds: u32) -> RunId {
     let (run, reports) = stored(gateway);
     assert_eq!(reports.iter().map(|(round, _)| *round).collect::<Vec<_>>(), (1..=rounds).collect::<Vec<_>>());
@@ -128,7 +128,7 @@ fn assert_history(gateway: &Gateway, rounds: u32) -> RunId {
 }
 
 #[test]
-fn a_killed_aggregator_goes_on_where_it_was() {
+fn a_killed_aggregator_continues_its_run() {
     let gateway = Gateway::new(LONG, &DEVICES);
     let serving = gateway.serve(&lasting_address(), &["--exit-when-done"]);
     let mut devices = start_devices(&gateway, &serving);
@@ -142,7 +142,7 @@ fn a_killed_aggregator_goes_on_where_it_was() {
         let (id, reports) = stored(&gateway);
         assert_eq!(*run.get_or_insert(id), id);
         assert!(reports.len() as u64 >= committed && reports.len() < LONG_ROUNDS as usize, "{committed}");
-        assert!(devices.iter_mut().all(Process::is_running), "devices wait for the aggregator");
+        assert!(devices.iter_mut().all(Process::is_running), "devices must wait for the aggregator");
         let again = gateway.serve(&address, &["--exit-when-done"]);
         assert!(again.process.output().contains(&id.to_string()), "{}", again.process.output());
         serving = Some(again);
@@ -154,7 +154,7 @@ fn a_killed_aggregator_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_stopped_aggregator_ends_well_and_goes_on_later() {
+fn a_stopped_aggregator_exits_cleanly_and_continues_later() {
     let gateway = Gateway::new(LONG, &DEVICES);
     let serving = gateway.serve(&lasting_address(), &[]);
     let devices = start_devices(&gateway, &serving);
@@ -169,7 +169,7 @@ fn a_stopped_aggregator_ends_well_and_goes_on_later() {
 }
 
 #[test]
-fn a_killed_device_comes_back_and_the_run_goes_on() {
+fn a_killed_device_reconnects_and_the_run_continues() {
     let gateway = Gateway::new(LONG, &DEVICES);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
     let mut devices = start_devices(&gateway, &serving);
@@ -185,7 +185,7 @@ fn a_killed_device_comes_back_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_device_that_is_told_to_stop_says_goodbye() {
+fn a_terminated_device_closes_its_connection() {
     let gateway = Gateway::new("run = { rounds = 30, min_devices = 5 }\nround = { quorum = 0.2 }", &DEVICES);
     let mut serving = gateway.serve("127.0.0.1:0", &[]);
     let mut device = start_device(&gateway, &serving, 2);

@@ -1,5 +1,5 @@
-//! Where a run stands, as an operator sees it: `status` before, during and after, whom the run waits for, who was refused and
-//! why, and runs in which nothing was trained.
+//! Progress of a run as an operator sees it: `status` before, during and after, the devices it waits for, refused
+//! devices with reasons, and runs without any training.
 
 use std::fs;
 
@@ -48,7 +48,7 @@ fn status_is_right_before_the_first_round_and_after_a_kill() {
     assert_eq!(json["serving"], true);
     let _first = gateway.device(&serving, "cam-0", "0/2", &[]);
     wait_for("status to say what is missing", || {
-        status(&gateway).0.contains("round 1 waits for devices: 1 of 2 are there").then_some(())
+        status(&gateway).0.contains("round 1 waits for devices: 1 of 2 are connected").then_some(())
     });
     let _second = gateway.device(&serving, "cam-1", "1/2", &[]);
     gateway.wait_committed(3);
@@ -63,7 +63,7 @@ fn status_is_right_before_the_first_round_and_after_a_kill() {
 }
 
 #[test]
-fn log_and_status_say_who_is_waited_for_and_for_how_long() {
+fn log_and_status_name_the_devices_a_round_waits_for() {
     let gateway = Gateway::new("run = { rounds = 3, min_devices = 2 }", &["cam-0", "mute"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     block_on(async {
@@ -75,10 +75,10 @@ fn log_and_status_say_who_is_waited_for_and_for_how_long() {
             let (text, json) = status(&gateway);
             text.contains("waits for: mute, tier 0, silent for").then_some((text, json))
         });
-        assert!(text.contains("at most") && text.contains("s more unless it is heard of"), "{text}");
+        assert!(text.contains("at most") && text.contains("s more unless it is heard from"), "{text}");
         assert_eq!(json["waiting"]["devices"][0]["device"], "mute");
         assert!(json["waiting"]["devices"][0]["until"].is_f64(), "{json}");
-        // It is let go, and the run ends without it.
+        // The device is dropped, and the run ends without it.
         gateway.wait_committed(3);
         drop(device);
     });
@@ -92,7 +92,7 @@ fn log_and_status_say_who_is_waited_for_and_for_how_long() {
 }
 
 #[test]
-fn who_is_refused_is_in_the_log_once_with_the_figures() {
+fn a_refused_device_is_logged_once_with_its_figures() {
     let gateway = Gateway::new("", &["small", "other"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     for _ in 0..3 {
@@ -113,7 +113,7 @@ fn who_is_refused_is_in_the_log_once_with_the_figures() {
 }
 
 #[test]
-fn a_run_that_is_over_is_not_served_again_with_exit_when_done() {
+fn a_finished_run_is_not_served_again_with_exit_when_done() {
     let gateway = Gateway::new("run = { rounds = 2, min_devices = 1 }", &["cam-0"]);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
     gateway.device(&serving, "cam-0", "0/2", &[]).succeed();
@@ -125,7 +125,7 @@ fn a_run_that_is_over_is_not_served_again_with_exit_when_done() {
         assert!(text.contains("2 of 2 rounds committed, finished"), "{text}");
         assert_eq!(json["last_round"]["purpose"], "evaluate");
     }
-    // More rounds are wanted: it goes on.
+    // With more rounds in the configuration, it continues.
     fs::write(gateway.path("gw/fairtier.toml"), "run = { rounds = 3, min_devices = 1 }").unwrap();
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
     gateway.device(&serving, "cam-0", "0/2", &[]).succeed();
@@ -133,9 +133,9 @@ fn a_run_that_is_over_is_not_served_again_with_exit_when_done() {
     assert_eq!(gateway.history().len(), 3);
 }
 
-/// A device that can do nothing of what it is asked to.
+/// A device that refuses every assignment.
 #[test]
-fn a_run_in_which_nothing_was_trained_is_no_success_and_an_empty_round_has_no_loss() {
+fn a_run_without_training_fails_and_empty_rounds_have_no_loss() {
     let gateway = Gateway::new("run = { rounds = 2, min_devices = 1 }", &["broken"]);
     let serving = gateway.serve("127.0.0.1:0", &["--exit-when-done"]);
     block_on(async {
@@ -158,7 +158,7 @@ fn a_run_in_which_nothing_was_trained_is_no_success_and_an_empty_round_has_no_lo
     });
     let output = serving.process.fail();
     assert!(output.contains("no device could train: all 2 rounds are empty"), "{output}");
-    assert!(output.contains("broken was refused (E37 device can not do this now) 2 times"), "{output}");
+    assert!(output.contains("broken was refused (E37 device cannot do this now) 2 times"), "{output}");
     assert!(
         output.contains("raise run.rounds") && output.contains("fairtier gateway resume --dir"),
         "{output}"
@@ -175,7 +175,7 @@ fn a_run_in_which_nothing_was_trained_is_no_success_and_an_empty_round_has_no_lo
     let (text, json) = status(&gateway);
     assert_eq!(json["last_round"]["loss"]["mean"], Value::Null);
     assert!(text.lines().any(|line| line.trim_start().starts_with("all ") && line.contains(" - ")), "{text}");
-    // To look once more changes nothing.
+    // Serving once more changes nothing.
     let output = gateway.serve("127.0.0.1:0", &["--exit-when-done"]).process.fail();
     assert!(output.contains("no device could train"), "{output}");
 }

@@ -1,11 +1,11 @@
-//! SECURITY.md names the tests that show its sentences. A test that was renamed or removed must not leave one without.
+//! Every test that SECURITY.md names exists.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Sources of the workspace.
+/// All Rust sources below a directory.
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
         let path = entry.path();
@@ -25,7 +25,7 @@ fn module(path: &Path) -> String {
 }
 
 #[test]
-fn every_test_that_the_page_names_exists() {
+fn every_test_named_in_security_md_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let page = fs::read_to_string(root.join("SECURITY.md")).unwrap();
     let mut files = vec![];

@@ -1,5 +1,5 @@
-//! Whole runs in memory and virtual time. Whatever the link does to frames, the run ends, and its
-//! model is the model of an undisturbed run, bit for bit.
+//! Whole runs in memory and virtual time. With any faults of the link, the run ends, and its model equals that of an
+//! undisturbed run, bit for bit.
 
 use std::sync::Mutex;
 
@@ -19,7 +19,7 @@ fn bits(parameters: &[f32]) -> Vec<u32> {
     parameters.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Everybody took part in every round, and every update arrived and was counted once.
+/// All devices took part in every round, and every update arrived and was counted once.
 fn assert_complete(outcome: &Outcome, rounds: u32) {
     let train: Vec<_> = outcome.reports.iter().filter(|report| report.purpose == "train").collect();
     assert_eq!(train.iter().map(|report| report.round).collect::<Vec<_>>(), (1..=rounds).collect::<Vec<_>>());
@@ -49,9 +49,9 @@ fn a_bad_link_changes_nothing_in_the_model() {
     });
 }
 
-/// Each tier has the codec of its list, in both directions, and a bad link changes nothing.
+/// Each tier uses its codec in both directions, and a bad link changes nothing.
 #[test]
-fn tiers_have_codecs_of_their_own() {
+fn every_tier_uses_its_own_codec() {
     let calm = Setup::new(&format!(
         "{EXACT}\nwire = {{ up = [\"f32\", \"f16\", \"int8\", \"f32\", \"int8\"], \
          down = [\"f32\", \"f32\", \"f16\", \"int8\", \"int8\"] }}"
@@ -59,7 +59,7 @@ fn tiers_have_codecs_of_their_own() {
     let [expected, exact] = [&calm, &Setup::new(EXACT)].map(Setup::run);
     assert_complete(&expected, 3);
     let traffic = |outcome: &Outcome| outcome.reports[0].traffic_by_tier.clone();
-    // Of bytes in f32: all, half, or a scale per 64 numbers and a byte per number.
+    // Share of the bytes in f32: all, half, or a scale per 64 numbers and a byte per number.
     let rates = [(1.0, 1.0), (0.5, 1.0), (0.266, 0.5), (1.0, 0.266), (0.266, 0.266)];
     for (tier, ((ours, all), (up, down))) in
         traffic(&expected).iter().zip(traffic(&exact)).zip(rates).enumerate()
@@ -89,7 +89,7 @@ fn error_feedback_survives_a_bad_link() {
     });
 }
 
-/// Up to three accidents within the first seconds, drawn from a seed.
+/// Draws up to three accidents within the first seconds from a seed.
 fn draw(seed: u64, mut accident: impl FnMut(&mut Rng) -> Accident) -> Vec<(u64, Accident)> {
     let mut rng = Rng::new(derive(seed, 2));
     (0..1 + rng.below(3)).map(|_| (rng.below(8000), accident(&mut rng))).collect()
@@ -119,18 +119,18 @@ fn killed_aggregators_and_devices_lose_nothing_and_count_nothing_twice() {
     assert_hit(crashes.into_inner().unwrap());
 }
 
-/// Crashes have come at all the instants that matter. (One seed alone, replayed, need not have them.)
+/// Crashes have hit all states that matter. A single replayed seed need not hit them.
 fn assert_hit(crashes: CrashCounts) {
     let CrashCounts { uncommitted, unsettled, undone } = crashes;
     assert!(is_replay() || uncommitted.min(unsettled).min(undone) > 0, "{crashes:?}");
 }
 
-/// Deadlines that are often missed, one upload at a time, devices that leave for good or come back as
-/// something else: the model is another one, but the run ends.
+/// Missed deadlines, one upload at a time, and devices that leave or return with other memory: the model changes, but
+/// the run ends.
 #[test]
-fn an_impatient_run_ends_whatever_happens() {
+fn a_run_with_short_deadlines_ends_despite_accidents() {
     let mut calm = Setup::new(EXACT);
-    // One may leave before the first round, which waits for this many.
+    // A device may leave before the first round, which waits for this many.
     calm.config.run.min_devices = 4;
     calm.config.round.quorum = 0.4.into();
     calm.config.server.max_uploads = 1;
@@ -159,8 +159,8 @@ fn an_impatient_run_ends_whatever_happens() {
     });
 }
 
-/// What a seed makes of a run besides its link: who is asked, how long is waited, what goes wrong. The model is so small that
-/// tens of thousands of runs take seconds: here only orders of events matter.
+/// Draws the selection, the deadlines and the accidents of a run from a seed. The model is small, so that tens of
+/// thousands of runs take seconds: only the order of events matters.
 fn any_order(seed: u64) -> Setup {
     let mut rng = Rng::new(derive(seed, 4));
     let mut setup = Setup::new(
@@ -172,7 +172,7 @@ fn any_order(seed: u64) -> Setup {
     setup.limits.chunk = 1 << 10;
     setup.limits.window = 2 << 10;
     let config = &mut setup.config;
-    // One may leave before the first round, which waits for this many.
+    // A device may leave before the first round, which waits for this many.
     config.run.min_devices = 3 + rng.below(2) as usize;
     config.round.participation = if rng.below(2) == 0 { 1.0 } else { 0.6 };
     config.round.over_selection = 1.0 + rng.below(3) as f64 / 2.0;
@@ -194,12 +194,12 @@ fn any_order(seed: u64) -> Setup {
     setup
 }
 
-/// Everything at once: per-tier deadlines and quorums, over-selection, crashes before and after commits, devices that leave
-/// or come back as something else, links that lose, repeat, garble and reorder. Every run ends; what was acknowledged
-/// counts, and counts once (`World` compares what is combined with what is stored, `assert_counted` with what devices
-/// were told).
+/// Combines everything: deadlines and quorums per tier, over-selection, crashes before and after commits, devices
+/// that leave or return with other memory, and links that lose, repeat, garble and reorder. Every run ends, and
+/// acknowledged updates count exactly once. `World` compares combined with stored updates, `assert_counted` compares
+/// reports with receipts.
 #[test]
-fn tens_of_thousands_of_orders_of_events() {
+fn runs_with_random_orders_of_events_end_and_lose_nothing() {
     let crashes = Mutex::new(CrashCounts::default());
     for_seeds(20_000, |seed| {
         let outcome = any_order(seed).run();
@@ -212,8 +212,7 @@ fn tens_of_thousands_of_orders_of_events() {
     assert_hit(crashes.into_inner().unwrap());
 }
 
-/// Whoever was told that its update is accepted is in the report of that round, once. Scores after the last round are not
-/// stored.
+/// Every accepted update is in the report of its round exactly once. Scores after the last round are not stored.
 fn assert_counted(outcome: &Outcome) {
     let train =
         |round: u32| outcome.reports.iter().find(|report| report.round == round && report.purpose == "train");
@@ -225,13 +224,16 @@ fn assert_counted(outcome: &Outcome) {
         let counted = lines(report);
         assert!(counted <= 1, "{device} counts {counted} times in round {round}");
         let accepted = answers.iter().any(Option::is_none);
-        assert!(!accepted || counted == 1, "{device} was told that its update of round {round} is accepted");
+        assert!(
+            !accepted || counted == 1,
+            "{device} has a receipt of round {round} but is not in its report"
+        );
     }
 }
 
-/// A restart in the middle of a round with another configuration: what devices have begun by the old one does not count.
+/// A restart during a round with another configuration: work done under the old one does not count.
 #[test]
-fn a_changed_configuration_counts_from_the_open_round_on() {
+fn a_changed_configuration_applies_to_the_open_round() {
     let before = Setup::new("run = { rounds = 2 }\ntraining = { batch = 8, lr = 0.3 }");
     let after = Setup::new("run = { rounds = 2 }\ntraining = { batch = 8, lr = 0.1 }").run();
     assert_ne!(bits(&before.run().parameters), bits(&after.parameters));

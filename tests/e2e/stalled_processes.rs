@@ -1,5 +1,5 @@
-//! Processes that are stopped, killed, revoked or started twice: the others go on. With the deadlines that a configuration has
-//! by default, so that each of these once cost twenty minutes.
+//! Processes that are stopped, killed, revoked or started twice: the others continue. They use the default deadlines,
+//! with which each of these once cost twenty minutes.
 
 use std::{fs, thread, time::Duration};
 
@@ -49,7 +49,7 @@ fn a_killed_device_does_not_freeze_the_run() {
 }
 
 #[test]
-fn a_device_that_joins_and_leaves_does_not_hold_up_the_first_round() {
+fn a_device_that_joins_and_leaves_does_not_delay_the_first_round() {
     let gateway = Gateway::new("run = { rounds = 1000000, min_devices = 2 }", &["cam-0", "passer-by"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let identity = fs::read(gateway.identity("passer-by")).unwrap();
@@ -64,11 +64,11 @@ fn a_device_that_joins_and_leaves_does_not_hold_up_the_first_round() {
         raw.assignment().await;
         raw.leave().await;
     });
-    // The next ones need one device only, by the quorum.
+    // By the quorum, later rounds need only one device.
     gateway.wait_committed(3);
 }
 
-/// Rounds that are closed while `act` lasts.
+/// Number of rounds that close while `act` runs.
 fn rounds_during(gateway: &Gateway, act: impl FnOnce()) -> u64 {
     let before = committed(gateway);
     act();
@@ -76,10 +76,10 @@ fn rounds_during(gateway: &Gateway, act: impl FnOnce()) -> u64 {
 }
 
 #[test]
-fn a_device_that_is_stopped_again_and_again_hardly_slows_down_the_others() {
+fn a_repeatedly_stopped_device_hardly_slows_down_the_others() {
     let (gateway, _serving, devices) = start();
     let (mut calm, mut disturbed) = (0, 0);
-    // In turns: what else the machine does slows down both.
+    // Alternates both cases, so that other load on the machine slows both.
     for _ in 0..10 {
         calm += rounds_during(&gateway, || thread::sleep(Duration::from_millis(1500)));
         disturbed += rounds_during(&gateway, || {
@@ -89,28 +89,29 @@ fn a_device_that_is_stopped_again_and_again_hardly_slows_down_the_others() {
         });
     }
     println!("{calm} rounds in 15 s, and {disturbed} beside a device that is stopped");
-    // It was a tenth before.
+    // Earlier it was a tenth.
     assert!(3 * disturbed > calm, "{calm} rounds in 15 s, then {disturbed}");
 }
 
 #[test]
-fn a_device_that_is_started_twice_goes_on_in_the_newer_process_and_the_older_one_says_so() {
+fn a_device_started_twice_continues_in_the_newer_process_only() {
     let (gateway, serving, mut devices) = start();
     let older = devices.pop().unwrap();
     let ram = gateway.model().plans[2].info.arena_bytes().to_string();
     let mut newer = gateway.device(&serving, "cam-2", "2/3", &["--ram", &ram]);
     let output = older.fail();
     assert!(output.contains("E43 another process has joined with the identity of this device"), "{output}");
-    assert!(output.contains("enrol a name for each process"), "{output}");
+    assert!(output.contains("enrol a separate name for each process"), "{output}");
     newer.wait_line("update accepted");
     gateway.wait_committed(committed(&gateway) + 20);
     assert!(newer.is_running());
     assert!(serving.process.output().contains("its earlier connection is closed"));
 }
 
-/// Each return is a new connection with the same identity, perhaps before the gateway has noticed the end of the old one.
+/// Every reconnect opens a new connection with the same identity, perhaps before the gateway has noticed the end of
+/// the old one.
 #[test]
-fn a_device_that_comes_back_over_a_new_link_is_not_ended_by_its_old_one() {
+fn a_reconnected_device_is_not_ended_by_its_old_connection() {
     let gateway = Gateway::new("run = { rounds = 1000000, min_devices = 1 }", &["cam-0"]);
     let serving = gateway.serve("127.0.0.1:0", &[]);
     let relay = Relay::start(&serving.address, 1, Weather::FAIR);

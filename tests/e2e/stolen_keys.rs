@@ -1,4 +1,4 @@
-//! What an authority stands for: thieves of the server's key, names that are enrolled twice, backups that are restored.
+//! Limits of the authority: stolen server keys, names that are enrolled twice, and restored backups.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
@@ -31,18 +31,18 @@ fn certificate(bundle: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(&fs::read(bundle).unwrap()).unwrap()
 }
 
-/// What a thief answers to a device that asks for a certificate.
+/// The answer of a thief to a device that renews its certificate.
 #[derive(Copy, Clone, Debug)]
 enum Trick {
-    /// Everything of an authority of its own.
+    /// A certificate and an authority of its own.
     OwnAuthority,
-    /// A certificate of its own authority, and beside it the true authority's.
+    /// A certificate of its own authority, together with the true authority's certificate.
     OwnCertificate,
-    /// The certificate that the device has shown: of the true authority, but for the old key.
+    /// The certificate that the device has presented: signed by the true authority, but for the old key.
     OldCertificate,
 }
 
-/// Serves with the stolen key of a gateway's server; the authority's it does not have.
+/// Serves with a stolen server key, but without the key of the authority.
 async fn steal(endpoint: quinn::Endpoint, rogue: Authority, ca: String, present: String, trick: Trick) {
     while let Some(incoming) = endpoint.accept().await {
         let Ok(connection) = incoming.await else { continue };
@@ -85,7 +85,7 @@ fn a_thief_of_the_server_key_cannot_replace_the_authority_of_a_device() {
         let output = Process::start("renew", "device", &renew).fail();
         assert!(output.contains("it is refused and the identity stays as it is"), "{trick:?}: {output}");
         assert!(fs::read(&identity).unwrap() == before, "{trick:?}: the identity was replaced");
-        // It is as good as before.
+        // The identity still works.
         let serving = gateway.serve("127.0.0.1:0", &[]);
         gateway.device(&serving, "cam-1", "0/5", &[]).wait_line("joined as");
     }
@@ -103,7 +103,7 @@ fn a_stolen_server_key_is_worth_nothing_once_devices_have_seen_the_next_one() {
     let gateway = Gateway::new(CONFIG, &["cam-1", "later"]);
     let mut serving = gateway.serve("127.0.0.1:0", &[]);
     join(&gateway, &serving, "cam-1");
-    // The thief has all of it, so that nothing but the certificate's age tells it from the true server.
+    // The thief has the whole directory, so that only the certificate's age distinguishes it from the true server.
     copy(&gateway.path("gw/identity"), &gateway.path("thief/identity"));
     fs::copy(gateway.path("gw/fairtier.toml"), gateway.path("thief/fairtier.toml")).unwrap();
     let dir = gateway.text("gw");
@@ -117,7 +117,7 @@ fn a_stolen_server_key_is_worth_nothing_once_devices_have_seen_the_next_one() {
     let mut thief = aggregator(&["serve", "--dir", &thief_dir, "--listen", "127.0.0.1:0"]);
     let address = thief.wait_line("listening on ");
     let thief = Serving { process: thief, address };
-    // This one was enrolled after the key was replaced, and has not connected yet.
+    // This device was enrolled after the key was replaced, and has not connected yet.
     gateway.enroll(&["fresh"]);
     for name in ["cam-1", "fresh"] {
         let output = gateway.device(&thief, name, "0/5", &["--give-up-after", "1"]).fail();
@@ -130,20 +130,20 @@ fn a_stolen_server_key_is_worth_nothing_once_devices_have_seen_the_next_one() {
     assert!(output.contains("older than one that this device has seen"), "{output}");
     assert!(!thief.process.output().contains("device=cam-1"), "{}", thief.process.output());
 
-    // A renewed identity knows it, too, if what was seen is lost with the file beside it.
+    // A renewed identity also knows the new key, even if the file beside it that records it is lost.
     let renew = ["renew", "--server", &serving.address, "--identity", &identity];
     Process::start("renew", "device", &renew).succeed();
     fs::remove_file(&memory).unwrap();
     let output = gateway.device(&thief, "cam-1", "0/5", &["--give-up-after", "1"]).fail();
     assert!(output.contains("older than one that this device has seen"), "{output}");
     join(&gateway, &serving, "cam-1");
-    // What is not defended: a device that has seen nothing of the new key.
+    // Not defended: a device that has not seen the new key.
     join(&gateway, &thief, "later");
 }
 
-/// Certificates of servers without a moment of issue, identities that know of none: as older programs have left them.
+/// Older programs left server certificates without a time of issue, and identities that record none.
 #[test]
-fn a_device_of_an_older_gateway_takes_part_before_and_after_its_server_gets_a_new_key() {
+fn a_device_of_an_older_gateway_survives_a_new_server_key() {
     let gateway = Gateway::of_format_4();
     let mut serving = gateway.serve("127.0.0.1:0", &[]);
     let join = |serving: &Serving| {
@@ -162,7 +162,7 @@ fn a_device_of_an_older_gateway_takes_part_before_and_after_its_server_gets_a_ne
 }
 
 #[test]
-fn of_two_processes_that_enrol_one_name_at_once_one_wins() {
+fn only_one_of_two_concurrent_enrolments_of_a_name_succeeds() {
     let gateway = Gateway::new(CONFIG, &[]);
     let (dir, out) = (gateway.text("gw"), gateway.text("."));
     for round in 0..5 {
@@ -186,7 +186,7 @@ fn of_two_processes_that_enrol_one_name_at_once_one_wins() {
 }
 
 #[test]
-fn a_name_that_is_enrolled_is_replaced_only_on_request() {
+fn an_enrolled_name_is_replaced_only_on_request() {
     let gateway = Gateway::new(CONFIG, &["cam-1"]);
     let (dir, out) = (gateway.text("gw"), gateway.text("."));
     let before = fs::read(gateway.identity("cam-1")).unwrap();
@@ -197,7 +197,7 @@ fn a_name_that_is_enrolled_is_replaced_only_on_request() {
         &["token", "--dir", &dir, "cam-1"],
     ] {
         let output = aggregator(args).fail();
-        assert!(output.contains("cam-1 is enrolled already") && output.contains("--replace"), "{output}");
+        assert!(output.contains("cam-1 is already enrolled") && output.contains("--replace"), "{output}");
     }
     assert!(fs::read(gateway.identity("cam-1")).unwrap() == before);
     assert!(!gateway.path("cam-1.board").exists() && !gateway.path("cam-2.pem").exists());
@@ -217,7 +217,7 @@ fn a_name_that_is_enrolled_is_replaced_only_on_request() {
 }
 
 #[test]
-fn a_restored_backup_brings_nobody_back_who_was_revoked() {
+fn a_restored_backup_does_not_bring_back_revoked_devices() {
     let gateway = Gateway::new(CONFIG, &["cam-1", "cam-2"]);
     let dir = gateway.text("gw");
     copy(&gateway.path("gw/identity"), &gateway.path("backup"));
@@ -228,7 +228,7 @@ fn a_restored_backup_brings_nobody_back_who_was_revoked() {
     let mut serving = gateway.serve("127.0.0.1:0", &[]);
     let output = gateway.device(&serving, "cam-1", "0/5", &["--leave-after", "0"]).fail();
     assert!(output.contains("E30"), "{output}");
-    wait_for("the server to name it", || {
+    wait_for("the server to log the file", || {
         let named = |line: &str| {
             line.contains("revoked, but its file is in identity/") && line.contains("device=cam-1")
         };

@@ -1,5 +1,5 @@
-//! Updates and models are on the disk before the ledger names them. `kill -9` cannot show this, because the system's
-//! page cache survives it, so `strace` records the calls of a real gateway.
+//! Updates and models are on the disk before the ledger refers to them. `kill -9` cannot show this, because the page
+//! cache survives it, so `strace` records the system calls of a real gateway.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -12,14 +12,14 @@ use fleet::{
 const ROUNDS: usize = 3;
 const LEDGER: &str = "fairtier.redb";
 
-/// What a thread does to a file of the store.
+/// A call that affects a file of the store.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Call<'a> {
     Write(&'a str),
     Sync(&'a str),
 }
 
-/// A line of strace that is about a file below `store`, by its name there, as in
+/// Parses a line of strace about a file below `store`, for example
 /// `fdatasync(9</tmp/x/gw/store/spool/round-000001.spool>) = 0`.
 fn call<'a>(line: &'a str, store: &str) -> Option<Call<'a>> {
     let (name, rest) = line.split_once('(')?;
@@ -32,13 +32,13 @@ fn call<'a>(line: &'a str, store: &str) -> Option<Call<'a>> {
     }
 }
 
-/// Files that the ledger names.
+/// Whether the ledger refers to this file.
 fn is_named(file: &str) -> bool {
     file.starts_with("spool/") || file.starts_with("models/")
 }
 
-/// Checks the calls of one thread: when the ledger becomes durable, so is everything written before. Gives the files that
-/// were written, with how often.
+/// Checks the calls of one thread: when the ledger is synced, all earlier writes must be synced. Returns the written
+/// files, with repetitions.
 fn check<'a>(calls: &[Call<'a>]) -> Vec<&'a str> {
     let (mut dirty, mut written) = (BTreeSet::new(), vec![]);
     for &call in calls {
@@ -49,18 +49,18 @@ fn check<'a>(calls: &[Call<'a>]) -> Vec<&'a str> {
                 }
             }
             Call::Sync(LEDGER) => {
-                assert!(dirty.is_empty(), "the ledger is durable before {dirty:?}:\n{calls:#?}");
+                assert!(dirty.is_empty(), "the ledger is synced before {dirty:?}:\n{calls:#?}");
             }
             Call::Sync(file) => _ = dirty.remove(file),
             Call::Write(_) => {}
         }
     }
-    assert!(dirty.is_empty(), "never durable: {dirty:?}");
+    assert!(dirty.is_empty(), "never synced: {dirty:?}");
     written
 }
 
 #[test]
-fn updates_and_models_are_on_the_disk_before_the_ledger_names_them() {
+fn updates_and_models_are_synced_before_the_ledger_refers_to_them() {
     if tools::find(&["strace"], "strace").is_none() {
         return;
     }
@@ -68,12 +68,13 @@ fn updates_and_models_are_on_the_disk_before_the_ledger_names_them() {
     if !traced.status.success() {
         return tools::leave_out("this container does not allow strace to trace a process");
     }
-    // With one device, nothing else reaches the ledger between an update and its receipt.
+    // With one device, nothing else is written to the ledger between an update and its receipt.
     let gateway = Gateway::new(&format!("run = {{ rounds = {ROUNDS}, min_devices = 1 }}"), &["cam-0"]);
     let (dir, traces) = (gateway.text("gw"), gateway.path("traces"));
     fs::create_dir(&traces).unwrap();
     let (to, program) = (format!("{}/thread", traces.display()), fleet::process::program());
-    // The aggregator itself is our child (-D), so it ends with this test; its output ends when strace has written all.
+    // With -D the aggregator is our child and ends with this test. Its output ends when strace has written
+    // everything.
     let strace = ["-D", "-ff", "-yy", "-s", "0", "-e", "trace=write,pwrite64,fsync,fdatasync", "-o", &to];
     let serve = ["gateway", "serve", "--dir", &dir, "--listen", "127.0.0.1:0", "--exit-when-done"];
     let args = [&strace[..], &[program.to_str().unwrap()], &serve].concat();
@@ -99,7 +100,7 @@ fn updates_and_models_are_on_the_disk_before_the_ledger_names_them() {
 }
 
 #[test]
-fn an_early_ledger_is_noticed() {
+fn a_ledger_synced_too_early_is_detected() {
     let lines = [
         "pwrite64(9</gw/store/spool/round-000001.spool>, \"\"..., 60, 0) = 60",
         "fdatasync(9</gw/store/spool/round-000001.spool>) = 0",

@@ -19,19 +19,20 @@ use fleet::{
     seeds::for_seeds,
 };
 
-/// Most instructions of a step of 64-32-10 on a core with an FPU.
+/// Upper limit of instructions of a step of 64-32-10 on a core with an FPU.
 const MAX_FPU: u64 = 160_000;
 
 /// Bytes that the board's image leaves for its stack.
 fn stack_room(board: &Board) -> u32 {
-    board.memory.ram.length - ImageSize::read(&board.image(&boards::images())).expect("the board has been built").ram
+    board.memory.ram.length
+        - ImageSize::read(&board.image(&boards::images())).expect("the board has been built").ram
 }
 
 fn bits(outcome: &Outcome) -> Vec<u32> {
     outcome.parameters.iter().map(|value| value.to_bits()).collect()
 }
 
-/// The same run with boards and with hosts in their place.
+/// A run with boards and one with hosts in their place give the same bits.
 fn same_bits(config: &Config, fleet: &Fleet, boards: &[BenchBoard], lines: &Lines) {
     let hosts = run::run(config, fleet, boards, Boards::StoodInFor);
     let real = run::run_with(config, fleet, boards, Boards::Real, lines);
@@ -48,7 +49,7 @@ fn same_bits(config: &Config, fleet: &Fleet, boards: &[BenchBoard], lines: &Line
     assert_eq!(bits(&real), bits(&hosts));
 }
 
-/// A fleet of the first devices, in tiers as given; those named are boards.
+/// A fleet of the first devices in the given tiers. `boards` names the devices that are boards.
 fn small(boards: &[(&str, usize)], hosts: usize) -> (Fleet, Vec<BenchBoard>) {
     let mut fleet = hil::fleet(5);
     fleet.devices.truncate(boards.len() + hosts);
@@ -65,7 +66,7 @@ fn small(boards: &[(&str, usize)], hosts: usize) -> (Fleet, Vec<BenchBoard>) {
     (fleet, bench)
 }
 
-/// Two rounds with every kind of board, with updates as they are and in 8 bits.
+/// Two rounds with every kind of board, with updates in f32 and in 8 bits.
 #[test]
 fn boards_compute_the_bits_of_a_host() {
     if !hil::boards::can_run() {
@@ -79,7 +80,7 @@ fn boards_compute_the_bits_of_a_host() {
     }
 }
 
-/// The micro:bit has no room to train half of the model, but for its last layer.
+/// The micro:bit has too little memory to train the half-width model, but can train its last layer.
 #[test]
 fn a_board_trains_the_last_layer_of_a_wider_tier() {
     if !hil::boards::can_run() {
@@ -94,15 +95,15 @@ fn a_board_trains_the_last_layer_of_a_wider_tier() {
     assert!(model.plans[1].info.arena_bytes() <= arena);
     let whole = Config::parse(&toml::to_string(&config).unwrap().replace("last = 1", "")).unwrap();
     let (whole, _) = aggregator::run::open_model(&whole, Default::default()).unwrap();
-    assert!(whole.plans[1].info.arena_bytes() > arena, "it could train the whole tier");
-    // An update has the last layer's numbers only, and nobody else's first layer is averaged with it.
+    assert!(whole.plans[1].info.arena_bytes() > arena, "the board could train the whole tier");
+    // The update has the numbers of the last layer only, and the first layer is not averaged with it.
     assert_eq!(model.regions.slice_len(common::Tier::new(1).unwrap()), 10 * 16 + 10);
     same_bits(&config, &fleet, &boards, &Lines::Good);
 }
 
-/// A board without samples is given some, and trains on them.
+/// A board without samples receives some over the line, and trains on them.
 #[test]
-fn samples_come_over_the_line() {
+fn samples_are_sent_over_the_line() {
     if !hil::boards::can_run() {
         return;
     }
@@ -112,9 +113,9 @@ fn samples_come_over_the_line() {
     same_bits(&config, &fleet, &boards, &Lines::Provisioned);
 }
 
-/// A CNN for 28x28 images, within 128 KB of RAM.
+/// A CNN for 28x28 images within 128 KB of RAM.
 #[test]
-fn images_are_learnt_on_boards() {
+fn boards_learn_images() {
     if !hil::boards::can_run() {
         return;
     }
@@ -122,9 +123,9 @@ fn images_are_learnt_on_boards() {
     same_bits(&images::config(2, 1), &fleet, &boards, &Lines::Good);
 }
 
-/// What a small program was built without is refused by its code, and the others go on.
+/// Features that a small board was built without are refused by code, and the others continue.
 #[test]
-fn a_small_board_refuses_what_it_was_built_without() {
+fn a_small_board_refuses_missing_features() {
     if !hil::boards::can_run() {
         return;
     }
@@ -149,7 +150,7 @@ fn a_small_board_refuses_what_it_was_built_without() {
 
 /// HeteroFL and FairHeteroFL from the same start.
 #[test]
-fn fairness_reaches_the_boards() {
+fn boards_take_part_in_a_fair_strategy() {
     if !hil::boards::can_run() {
         return;
     }
@@ -166,7 +167,7 @@ fn fairness_reaches_the_boards() {
             assert!(report.refused.is_empty() && report.silent.is_empty());
         }
     }
-    // One that runs over writes into what lies below it, and the board is silent for good.
+    // A stack overflow would overwrite static data and silence the board for good.
     for bench in &boards {
         let board = bench.board();
         let used = [&plain, &fair].map(|outcome| outcome.carried.get(&bench.device).and_then(|it| it.stack));
@@ -183,14 +184,14 @@ fn fairness_reaches_the_boards() {
     assert!(after.mean <= 1.05 * before.mean, "mean {} -> {}", before.mean, after.mean);
 }
 
-/// Lines as bad as their seeds make them; `hil faults --in-process N` takes as many as one likes.
+/// Lines with faults drawn from seeds. `hil faults --in-process N` runs any number of them.
 #[test]
 fn no_fault_on_a_line_changes_the_model_or_stops_the_run() {
     let good = faults::in_process(Badness::NONE, 0);
     for_seeds(100_000, |seed| faults::check(seed, &good));
 }
 
-/// 50 rounds of emulated boards whose lines are bad and who are reset again and again.
+/// 50 rounds of emulated boards with bad lines and repeated resets.
 #[test]
 fn faults_do_not_change_what_boards_learn() {
     if !hil::boards::can_run() {
@@ -212,7 +213,7 @@ fn figures_stay_within_their_limits() {
     let m4 = of("mps2-an386");
     assert!(m4.instructions <= MAX_FPU && m4.image.flash <= 64 << 10 && m4.image.ram <= 40 << 10, "{m4:?}");
     assert!(of("mps2-an385").instructions <= 8_900_000);
-    // The 0.5 tier within 64 KB, the 0.125 tier within 16 KB, and what remains of 128 KB is stack.
+    // The 0.5 tier fits 64 KB, the 0.125 tier 16 KB, and the rest of 128 KB is stack.
     for (name, hidden, ram) in [("lm3s6965evb", 16, 64), ("microbit", 4, 16), ("mps2-an386-cnn", 32, 128)] {
         let board = of(name);
         assert!(board.hidden == hidden && board.image.ram < ram << 10, "{board:?}");

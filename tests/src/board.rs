@@ -1,4 +1,4 @@
-//! A board that says what it likes: sealed frames over a line into a real bridge, without a Session.
+//! A board under the control of a test: sealed frames over a line into a real bridge, without a Session.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ use crate::{
 
 pub mod first;
 
-/// How long an answer may take before a packet is sent again.
+/// Time without an answer after which a packet is sent again.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A board on a line.
@@ -39,7 +39,7 @@ pub struct Board {
     packets: Vec<Vec<u8>>,
 }
 
-/// The seal of present firmware, or of older firmware.
+/// The seal of current firmware, or of older firmware.
 #[derive(Debug)]
 enum AnyInitiator {
     Second(Initiator),
@@ -69,28 +69,28 @@ impl AnyInitiator {
     }
 }
 
-/// What a board is told.
+/// The next event of a board's session.
 #[derive(Debug)]
 pub enum Answer {
     Message(Box<ToDevice>),
-    /// There is no session (any more).
+    /// There is no session, or it has ended.
     Lost,
     Refused(Code),
 }
 
 impl Board {
-    /// Plugs a board with the board identity of `fairtier gateway enroll --serial` into a bridge's socket.
+    /// Connects a board with an identity of `fairtier gateway enroll --serial` to a bridge's socket.
     pub fn plug(identity: &Path, socket: &Path) -> Self {
         let identity = BoardIdentity::decode(&fs::read(identity).unwrap()).unwrap();
         let line = wait_for("the bridge's socket", || UnixStream::connect(socket).ok());
         line.set_read_timeout(Some(PAUSE)).unwrap();
-        // No two boards of a test have the same seed.
+        // All boards of a test have different seeds.
         let initiator = Initiator::new(identity.device.clone(), identity.key, Nonces::new(identity.seed, 0));
         let initiator = AnyInitiator::Second(initiator);
         Self { identity, initiator, line, decoder: Decoder::default(), packets: vec![] }
     }
 
-    /// The same board with firmware of before: version 1 of the seal, protocol 4.
+    /// The same board with older firmware: version 1 of the seal, protocol 4.
     pub fn plug_older(identity: &Path, socket: &Path) -> Self {
         let board = Self::plug(identity, socket);
         let initiator =
@@ -102,11 +102,11 @@ impl Board {
         &self.identity
     }
 
-    /// Asks for a session until there is one, it is refused, or the gateway does not have the board's key.
+    /// Requests a session until it is open or refused, or the gateway does not know the board's key.
     pub fn hail(&mut self) -> Result<(), Code> {
         let start = Instant::now();
         loop {
-            assert!(start.elapsed() < PATIENCE, "nobody answers a hail");
+            assert!(start.elapsed() < PATIENCE, "the hail is not answered");
             let mut packet = [0; 64];
             let len = self.initiator.hail(&mut packet);
             self.put(&packet[..len]);
@@ -129,11 +129,11 @@ impl Board {
         self.put(&packet[..len]);
     }
 
-    /// What is said next.
+    /// Waits for the next answer.
     pub fn hear(&mut self) -> Answer {
         let start = Instant::now();
         loop {
-            assert!(start.elapsed() < PATIENCE, "nothing is heard");
+            assert!(start.elapsed() < PATIENCE, "no answer arrives");
             let Some(mut packet) = self.next_packet() else { continue };
             match self.initiator.handle(&mut packet) {
                 InitiatorEvent::Frame(frame) => match Frame::decode(frame).unwrap() {
@@ -147,16 +147,16 @@ impl Board {
         }
     }
 
-    /// Opens a session and says Hello, as a board with room for everything.
+    /// Opens a session and says Hello as a board with ample memory.
     pub fn join(&mut self) -> Welcome {
         self.try_join().unwrap_or_else(|code| panic!("refused: {code}"))
     }
 
-    /// The same, unless it is refused.
+    /// Like [`Board::join`], but returns a refusal.
     pub fn try_join(&mut self) -> Result<Welcome, Code> {
         let start = Instant::now();
         loop {
-            assert!(start.elapsed() < PATIENCE, "nobody says Welcome");
+            assert!(start.elapsed() < PATIENCE, "no Welcome arrives");
             self.hail()?;
             self.say(&self.hello());
             loop {
@@ -184,18 +184,18 @@ impl Board {
         while !matches!(self.hear(), Answer::Lost) {}
     }
 
-    /// Any packet.
+    /// Sends any packet.
     pub fn put(&mut self, packet: &[u8]) {
         let bytes: Vec<u8> = Encoder::new(packet).collect();
         self.line.write_all(&bytes).unwrap();
     }
 
-    /// `None` if there is none for a while.
+    /// The next packet; `None` if none arrives for a while.
     pub fn next_packet(&mut self) -> Option<Vec<u8>> {
         let mut bytes = [0; 1024];
         while self.packets.is_empty() {
             let len = self.line.read(&mut bytes).ok()?;
-            assert!(len > 0, "the bridge has unplugged the board");
+            assert!(len > 0, "the bridge has closed the line");
             for &byte in &bytes[..len] {
                 if let Some(Ok(packet)) = self.decoder.push(byte) {
                     self.packets.push(packet.to_vec());

@@ -1,5 +1,5 @@
-//! Packets that a stranger on the way can forge: QUIC Initials, whose keys follow from what travels in the clear
-//! (RFC 9001, section 5.2). Made by hand, so that no QUIC library checks what we send.
+//! Packets that an attacker on the path can forge: QUIC Initials, whose keys derive from public data (RFC 9001,
+//! section 5.2). They are built by hand, so that no QUIC library checks them.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -16,14 +16,14 @@ use ring::{
     hkdf,
 };
 
-/// RFC 9001: the salt of version 1.
+/// The salt of QUIC version 1 (RFC 9001).
 const SALT: [u8; 20] = [
     0x38, 0x76, 0x2c, 0xf7, 0xf5, 0x59, 0x34, 0xb3, 0x4d, 0x17, 0x9a, 0xe6, 0xa4, 0xc8, 0x0c, 0xad, 0xcc,
     0xbb, 0x7f, 0x0a,
 ];
 const LONGEST: usize = 1500;
 
-/// What protects packets that a server sends before a handshake.
+/// Keys of the Initial packets of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InitialKeys {
     pub key: [u8; 16],
@@ -49,7 +49,7 @@ fn expand<const N: usize>(prk: &hkdf::Prk, label: &str) -> [u8; N] {
 }
 
 impl InitialKeys {
-    /// Of the server, from the connection id that the client chose for it.
+    /// The server's keys, from the connection id that the client chose for it.
     pub fn of_server(destination: &[u8]) -> Self {
         let initial = hkdf::Salt::new(hkdf::HKDF_SHA256, &SALT).extract(destination);
         let secret: [u8; 32] = expand(&initial, "server in");
@@ -75,7 +75,7 @@ fn ids(packet: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((destination, rest.get(..len.into())?))
 }
 
-/// A server's Initial packet that closes the connection with a transport error, for the client that sent `initial`.
+/// A server's Initial packet that closes the connection of the client that sent `initial`.
 pub fn close(initial: &[u8], error: u16, reason: &[u8]) -> Option<Vec<u8>> {
     let (destination, source) = ids(initial)?;
     let keys = InitialKeys::of_server(destination);
@@ -85,7 +85,7 @@ pub fn close(initial: &[u8], error: u16, reason: &[u8]) -> Option<Vec<u8>> {
     payload.resize(payload.len().max(4), 0);
     let mut head = vec![0xc0, 0, 0, 0, 1, source.len() as u8];
     head.extend_from_slice(source);
-    // No source id, no token; then the length and a packet number of one byte.
+    // No source id and no token; then the length and a packet number of one byte.
     head.extend_from_slice(&[0, 0]);
     head.extend_from_slice(&(0x4000 | (1 + payload.len() + 16) as u16).to_be_bytes());
     head.push(0);
@@ -101,7 +101,8 @@ pub fn close(initial: &[u8], error: u16, reason: &[u8]) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// A stranger between devices and a gateway: answers the first Initials with forged closes, then carries everything.
+/// An attacker between devices and a gateway: answers the first Initials with forged closes, then forwards
+/// everything.
 #[derive(Debug)]
 pub struct Forger {
     pub address: SocketAddr,
@@ -111,7 +112,7 @@ pub struct Forger {
 }
 
 impl Forger {
-    /// `times` connections are closed with this TLS alert and reason, before the gateway hears of them.
+    /// Closes `times` connections with this TLS alert and reason before the gateway receives them.
     pub fn start(gateway: &str, times: u32, error: u16, reason: &'static [u8]) -> Self {
         let outside = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = outside.local_addr().unwrap();
@@ -144,7 +145,7 @@ impl Forger {
         Self { address, stop, sent, worker: Some(worker) }
     }
 
-    /// Forged packets so far.
+    /// Number of forged packets so far.
     pub fn sent(&self) -> u32 {
         self.sent.load(Ordering::Relaxed)
     }
@@ -165,7 +166,7 @@ mod tests {
 
     /// RFC 9001, appendix A.1.
     #[test]
-    fn keys_are_those_of_the_rfc() {
+    fn keys_match_the_rfc() {
         let keys = InitialKeys::of_server(&[0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08]);
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(hex(&keys.key), "cf3a5331653c364c88f0f379b6067e37");

@@ -1,4 +1,4 @@
-//! An aggregator's directory, made and used through its real command line.
+//! A gateway's directory, created and used through its real command line.
 
 use std::{
     fs, iter,
@@ -22,9 +22,9 @@ use crate::{
     process::{Process, wait_for},
 };
 
-/// An address at which a gateway can be started again. The system gives ports from 32768 on to all who ask for any, so
-/// that the port of a gateway that has just ended may be another test's before it is back; these ports it leaves alone.
-/// Every process of tests looks for them in a place of its own, and gives each only once.
+/// An address at which a gateway can be restarted. The system assigns ports from 32768 on to any process, so such a
+/// port may be taken before the gateway is back. Lower ports are safe. Every test process uses its own range, and
+/// each port once.
 pub fn lasting_address() -> String {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
     let first = 10_000 + (process::id() % 1000) as u16 * 20;
@@ -50,7 +50,7 @@ impl Gateway {
         this
     }
 
-    /// As a program of store format 4 left it, with the devices a, b and c.
+    /// A directory that a program of store format 4 left, with the devices a, b and c.
     pub fn of_format_4() -> Self {
         let this = Self { dir: tempfile::tempdir().unwrap() };
         older::unpack_format_4(this.dir.path());
@@ -91,13 +91,13 @@ impl Gateway {
         Serving { process, address }
     }
 
-    /// `fairtier gateway serve` that is expected to fail; gives what it writes.
+    /// Runs `fairtier gateway serve`, which must fail, and returns its output.
     pub fn serve_in_vain(&self) -> String {
         let dir = self.text("gw");
         Process::start("aggregator", "gateway", &["serve", "--dir", &dir, "--listen", "127.0.0.1:0"]).fail()
     }
 
-    /// A device's arguments for `fairtier device run`, with its share of the digits.
+    /// Starts `fairtier device run` with a share of the digits.
     pub fn device(&self, serving: &Serving, name: &str, share: &str, more: &[&str]) -> Process {
         let identity = self.identity(name);
         let identity = identity.to_str().unwrap();
@@ -115,13 +115,13 @@ impl Gateway {
         Process::start(name, "device", &[&args, more].concat())
     }
 
-    /// What the last round left, once there was one.
+    /// The status after the last round, if there was one.
     pub fn status(&self) -> Option<Value> {
         let text = fs::read_to_string(self.path("gw/status.json")).ok()?;
         Some(serde_json::from_str(&text).unwrap())
     }
 
-    /// Waits until so many rounds are committed.
+    /// Waits until this many rounds are committed.
     pub fn wait_committed(&self, rounds: u64) -> Value {
         wait_for(&format!("round {rounds} to be committed"), || {
             self.status().filter(|status| status["committed"].as_u64() >= Some(rounds))
@@ -132,21 +132,21 @@ impl Gateway {
         Config::load(&self.path("gw/fairtier.toml")).unwrap()
     }
 
-    /// The model under its tiers, as the aggregator compiles it.
+    /// The model with its tiers, as the aggregator compiles it.
     pub fn model(&self) -> TieredModel {
         let config = self.config();
         let needs = run::open_method(&strategies::Registry::standard(), &config).unwrap().needs();
         run::open_model(&config, needs).unwrap().0
     }
 
-    /// Reports of all rounds that were trained. Nobody else may have the store open.
+    /// Reports of all trained rounds. No other process may have the store open.
     pub fn history(&self) -> Vec<Value> {
         let store = DiskStore::open(&self.path("gw/store"), Options::default()).unwrap();
         let reports = store.history().unwrap().into_iter();
         reports.map(|(_, text)| serde_json::from_str(&text).unwrap()).collect()
     }
 
-    /// What the store holds. It is read from a copy, so that a server finds it as it was; none may run.
+    /// The content of the store, read from a copy so that it stays unchanged. No server may run.
     pub fn look(&self) -> Stored {
         let copy = tempfile::tempdir().unwrap();
         let from = self.path("gw/store");
@@ -167,18 +167,18 @@ impl Gateway {
         Stored { history, exchanges }
     }
 
-    /// The present global model.
+    /// The current global model.
     pub fn parameters(&self) -> Vec<f32> {
         parameters(&self.path("gw/model.onnx"))
     }
 }
 
-/// What is durable.
+/// The durable state of a store.
 #[derive(Clone, Debug)]
 pub struct Stored {
     /// Reports of all closed rounds.
     pub history: Vec<Value>,
-    /// Whose updates each exchange of the round after them has.
+    /// Devices with a stored update, for each exchange of the open round.
     pub exchanges: Vec<Vec<String>>,
 }
 

@@ -5,11 +5,10 @@
 //! | [`boards`] | `tests/hil/boards/*.toml`; starts emulated boards, flashes real ones |
 //! | [`run`] | one run of one strategy with aggregator, bridge, boards and clients |
 //! | [`images`] | a CNN for 28x28 images on boards with 128 KB |
-//! | [`report`] | what a comparison leaves behind |
+//! | [`report`] | reports of a comparison |
 //! | [`faults`] | boards on a line that drops, flips and repeats bytes, and resets |
 //!
-//! A board can also be stood in for by a host with the same arithmetic; then everything must come out the
-//! same, bit for bit.
+//! A host with the same arithmetic can replace a board; the results must be the same, bit for bit.
 
 pub mod boards;
 pub mod faults;
@@ -19,11 +18,11 @@ pub mod run;
 
 use fairtier::demo::{DemoOptions, Fleet};
 
-/// Devices of each tier; the last one of the fleet is left out, so that 8 boards and 6 others remain.
+/// Devices of each tier. The last device is left out, so that 8 boards and 6 others remain.
 const PER_TIER: usize = 3;
 const DEVICES: usize = 14;
 
-/// As the demo describes it.
+/// The options of the demo for this fleet.
 pub fn options(seed: u64) -> DemoOptions {
     DemoOptions { seed, rounds: run::ROUNDS, devices_per_tier: PER_TIER, ..DemoOptions::default() }
 }

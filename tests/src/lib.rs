@@ -1,19 +1,19 @@
-//! What the end-to-end tests are made of.
+//! Building blocks of the end-to-end tests.
 //!
 //! | module | what it starts |
 //! |---|---|
 //! | [`gateway`], [`process`] | the real programs, in a temporary directory |
 //! | [`relay`] | UDP between the real programs that loses, repeats, delays, reorders, cuts off, changes ports |
-//! | [`forge`] | packets that a stranger between both can forge |
-//! | [`raw`] | a QUIC client that says what it likes, for hostile devices |
+//! | [`forge`] | packets that an attacker on the path can forge |
+//! | [`raw`] | a QUIC client that sends arbitrary frames, for hostile devices |
 //! | [`board`] | the same for boards, through a real bridge |
 //! | [`memory`], [`link`] | Coordinator, RoundWorker and Sessions in one thread, over a link that loses, repeats, reorders, garbles and breaks, in virtual time |
 //! | [`hil`] | boards, emulated or real, in a fleet with Linux clients |
 //! | [`older`] | a gateway's directory as an older program left it |
 //! | [`seeds`] | many runs on all processors |
-//! | [`tools`] | browser, emulator and tracer, or the reason why a test is left out |
+//! | [`tools`] | browser, emulator and tracer, or the reason why a test is skipped |
 //!
-//! Everything here may panic: it is only ever part of a test, and a panic with a reason is its answer.
+//! Everything here may panic: it is part of tests only, and a panic with a reason is a failed test.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is a failed test")]
 

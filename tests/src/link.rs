@@ -1,4 +1,4 @@
-//! A link in memory that treats frames badly, as often as its [`Faults`] say and as its seed decides.
+//! A link in memory with faults. [`Faults`] gives their probabilities, and a seed decides.
 //!
 //! Frames have random delays, so they overtake one another; each may also be lost, repeated or
 //! garbled, and with each the whole connection may break.
@@ -14,7 +14,7 @@ pub struct Faults {
     pub break_off: f64,
     /// Longest delay of a frame in milliseconds; 0 keeps the order.
     pub delay_ms: u64,
-    /// Longest time until a broken link is there again.
+    /// Longest time until a broken link works again, in milliseconds.
     pub outage_ms: u64,
 }
 
@@ -23,7 +23,7 @@ impl Faults {
     pub const NONE: Self =
         Self { lose: 0.0, repeat: 0.0, garble: 0.0, break_off: 0.0, delay_ms: 0, outage_ms: 1 };
 
-    /// As drawn by a seed: from nearly harmless to hardly usable.
+    /// Drawn from a seed: from nearly harmless to hardly usable.
     pub fn drawn(rng: &mut Rng) -> Self {
         let mut up_to = |limit: f64| limit * rng.unit_f64();
         Self {
@@ -37,7 +37,7 @@ impl Faults {
     }
 }
 
-/// What became of one frame: its copies with their delays, and whether the link survived.
+/// What happens to one frame: its copies with their delays, and whether the link breaks.
 #[derive(Debug)]
 pub struct Fate {
     pub copies: Vec<(u64, Vec<u8>)>,
@@ -81,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_faults_a_frame_is_left_alone() {
+    fn without_faults_a_frame_is_unchanged() {
         let fate = Faults::NONE.fate(b"frame", &mut Rng::new(1));
         assert_eq!(fate.copies, [(0, b"frame".to_vec())]);
         assert!(!fate.broken);
     }
 
     #[test]
-    fn every_fault_happens_about_as_often_as_it_should() {
+    fn faults_have_about_their_probabilities() {
         let faults =
             Faults { lose: 0.1, repeat: 0.2, garble: 0.05, break_off: 0.02, delay_ms: 5, outage_ms: 1 };
         let mut rng = Rng::new(3);

@@ -66,7 +66,7 @@ pub struct Setup {
     pub faults: Faults,
     /// With their times in milliseconds.
     pub accidents: Vec<(u64, Accident)>,
-    /// Milliseconds that a batch takes on each device; 1 to 5 where none are given.
+    /// Milliseconds of a batch on each device; 1 to 5 if the list is empty.
     pub batch_ms: Vec<u64>,
     /// Devices may fail, because they receive garbage.
     pub may_fail: bool,
@@ -152,7 +152,7 @@ struct TestDevice {
     working: bool,
     done: bool,
     gone: bool,
-    /// Events that wait until it continues, if it is stopped.
+    /// Events of a stopped device, delivered when it continues.
     stopped: Option<Vec<world::WorldEvent>>,
 }
 
@@ -162,7 +162,7 @@ fn open(setup: &Setup, store: Box<dyn Store>, reports: &Arc<Mutex<Vec<RoundRepor
     let (limits, now) = (setup.limits, Instant::from_millis(now));
     let around = RunEnvironment { store, limits, dir: None, observer: Some(observer), now };
     let mut run = Run::open(&strategies::Registry::standard(), &setup.config, around).unwrap();
-    // As in the server: Sessions give signs of life.
+    // As in the server, Sessions send keep-alives.
     run.coordinator.detect_silence(now);
     run
 }

@@ -1,4 +1,4 @@
-//! A gateway's directory as an older program left it.
+//! The directory of a gateway that an older program left.
 
 use std::{fs, path::Path};
 

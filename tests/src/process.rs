@@ -1,4 +1,4 @@
-//! A real process: its output is collected and shown if the test fails, and it never outlives it.
+//! A real process. Its output is collected and shown if the test fails, and it is killed with the test.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -9,15 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Nothing that works takes this long, on any machine.
+/// Nothing that works takes this long, even on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where the program `fairtier` is: in `FAIRTIER_BIN_DIR`, or beside the running test.
+/// Path of the program `fairtier`: in `FAIRTIER_BIN_DIR`, or beside the running test.
 pub fn program() -> PathBuf {
     beside("fairtier")
 }
 
-/// Where a program of this workspace is.
+/// Path of a program of this workspace.
 pub fn beside(name: &str) -> PathBuf {
     let dir = std::env::var_os("FAIRTIER_BIN_DIR").map(PathBuf::from).or_else(|| {
         // target/<profile>/deps/<test>
@@ -32,26 +32,26 @@ pub fn beside(name: &str) -> PathBuf {
     path
 }
 
-/// Waits until `ready` gives something; fails with `what` otherwise.
+/// Waits until `ready` returns a value; panics with `what` after [`PATIENCE`].
 pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = ready() {
             return value;
         }
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for: {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out after {PATIENCE:?} waiting for: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// The same beside other tasks of this thread, which go on.
+/// The same for async code; other tasks of this thread continue.
 pub async fn wait_until<T>(what: &str, mut ready: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = ready().await {
             return value;
         }
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for: {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out after {PATIENCE:?} waiting for: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -66,7 +66,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a command of a group of `fairtier`; `name` is how failures call it.
+    /// Starts a command of a group of `fairtier`. `name` appears in failures.
     pub fn start(name: &str, group: &str, args: &[&str]) -> Self {
         Self::start_program(name, &program(), &[&[group], args].concat())
     }
@@ -89,12 +89,12 @@ impl Process {
         Self { name: name.to_owned(), child, output, readers }
     }
 
-    /// Everything written so far, to either stream.
+    /// Everything written so far to stdout and stderr.
     pub fn output(&self) -> String {
         self.output.lock().unwrap().clone()
     }
 
-    /// The rest of the first line that contains `marker`, once there is one.
+    /// Waits for a line that contains `marker` and returns the rest of the line.
     pub fn wait_line(&mut self, marker: &str) -> String {
         let start = Instant::now();
         loop {
@@ -110,7 +110,7 @@ impl Process {
         }
     }
 
-    /// Waits for the end; gives its status and everything it wrote.
+    /// Waits for the end; returns the exit status and the output.
     pub fn finish(mut self) -> (ExitStatus, String) {
         let start = Instant::now();
         let status = loop {
@@ -127,7 +127,7 @@ impl Process {
         (status, output)
     }
 
-    /// Waits for the end, which must be a good one.
+    /// Waits for the end, which must be exit code 0; returns the output.
     pub fn succeed(self) -> String {
         let name = self.name.clone();
         let (status, output) = self.finish();
@@ -135,7 +135,7 @@ impl Process {
         output
     }
 
-    /// Waits for the end, which must be exit code 1; gives what it wrote.
+    /// Waits for the end, which must be exit code 1; returns the output.
     pub fn fail(self) -> String {
         let name = self.name.clone();
         let (status, output) = self.finish();
@@ -143,25 +143,25 @@ impl Process {
         output
     }
 
-    /// SIGKILL: no chance to tidy up.
+    /// Sends SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM: please stop.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal("TERM");
     }
 
-    /// Any other signal, as in `STOP`.
+    /// Sends any signal, for example `STOP`.
     pub fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap();
         assert!(sent.success());
     }
 
-    /// The most memory it ever had, in bytes.
+    /// Peak memory in bytes.
     pub fn peak(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -1,4 +1,4 @@
-//! A device that says what it likes: frames and bytes over real QUIC, without a Session.
+//! A device under the control of a test: frames and bytes over real QUIC, without a Session.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -29,13 +29,13 @@ pub struct Raw {
 /// How a connection ended.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Fate {
-    /// The last refusal that was said.
+    /// The last refusal that was received.
     pub refusal: Option<Refusal>,
     /// The code the connection was closed with.
     pub closed: Option<Code>,
 }
 
-/// With or without an own certificate.
+/// TLS with or without an own certificate.
 pub fn tls(identity: &[u8], anonymous: bool) -> rustls::ClientConfig {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(identity).map(Result::unwrap).collect();
     let [device, authority] = <[_; 2]>::try_from(certificates).unwrap();
@@ -60,7 +60,7 @@ impl Raw {
         Self::connect_over(server, tls, TransportConfig::default()).await
     }
 
-    /// With windows and timers of one's own.
+    /// Connects with this transport configuration.
     pub async fn connect_over(
         server: &str,
         tls: rustls::ClientConfig,
@@ -77,13 +77,13 @@ impl Raw {
         Ok(Self { endpoint, connection, control, receive })
     }
 
-    /// Bytes on the control stream, as they are.
+    /// Writes bytes to the control stream.
     pub async fn write(&mut self, bytes: &[u8]) {
-        // The aggregator may have closed already; what it says counts.
+        // The aggregator may have closed the connection already; the test checks its reason.
         let _ = self.control.write_all(bytes).await;
     }
 
-    /// A frame with its length before it.
+    /// Writes a frame with its length prefix.
     pub async fn frame(&mut self, frame: &[u8]) {
         self.write(&[&wire::frame_prefix(frame.len())[..], frame].concat()).await;
     }
@@ -98,7 +98,7 @@ impl Raw {
         let _ = self.control.finish();
     }
 
-    /// An update in one chunk, on a stream of its own.
+    /// Sends an update in one chunk, on its own stream.
     pub async fn upload(&mut self, transfer: TransferId, offset: u32, data: &[u8]) {
         let mut frame = vec![0; data.len() + wire::CHUNK_OVERHEAD];
         wire::encode_chunk(transfer, offset, data.len(), &mut frame, |to| to.copy_from_slice(data)).unwrap();
@@ -107,7 +107,7 @@ impl Raw {
         stream.finish().unwrap();
     }
 
-    /// Goes on with another socket, as a device whose address has changed; gives the old and the new port.
+    /// Continues with another socket, like a device whose address changes. Returns the old and the new port.
     pub fn rebind(&self) -> [u16; 2] {
         let port = || self.endpoint.local_addr().unwrap().port();
         let before = port();
@@ -115,7 +115,7 @@ impl Raw {
         [before, port()]
     }
 
-    /// The next message, or `None` when there are no more.
+    /// The next message; `None` at the end of the stream.
     pub async fn hear(&mut self) -> Option<ToDevice> {
         let frame = self.hear_bytes().await?;
         match Frame::decode(&frame).unwrap() {
@@ -124,7 +124,7 @@ impl Raw {
         }
     }
 
-    /// What comes next with its length before it, or `None` when there is no more.
+    /// The next packet with a length prefix; `None` at the end of the stream.
     pub async fn hear_bytes(&mut self) -> Option<Vec<u8>> {
         in_time("an answer", packet(&mut self.receive)).await
     }
@@ -174,7 +174,7 @@ impl Raw {
         self.hear_until("Welcome", welcome).await
     }
 
-    /// Waits until there is work.
+    /// Waits for an Assignment.
     pub async fn assignment(&mut self) -> Assignment {
         self.say(&ToAggregator::Ready).await;
         let assignment = |message: &ToDevice| match message {
@@ -184,14 +184,14 @@ impl Raw {
         self.hear_until("an Assignment", assignment).await
     }
 
-    /// Asks for the model; gives the stream it comes on, which may be read or not.
+    /// Requests the model and returns its stream, which the test may read or not.
     pub async fn fetch(&mut self, assignment: &Assignment) -> RecvStream {
         let fetch = Fetch { transfer: assignment.model.transfer, offset: 0 };
         self.say(&ToAggregator::Fetch(fetch)).await;
         in_time("a model", self.connection.accept_uni()).await.unwrap()
     }
 
-    /// Offers an update; if the aggregator wants it, sends it. Gives the code of the receipt.
+    /// Offers an update, and sends it if the aggregator asks for it. Returns the code of the receipt.
     pub async fn deliver(&mut self, offer: &Offer, update: &[u8]) -> Option<Code> {
         self.say(&ToAggregator::Offer(offer.clone())).await;
         loop {
@@ -208,7 +208,7 @@ impl Raw {
     }
 }
 
-/// What comes next on a stream with its length before it.
+/// The next packet with a length prefix.
 pub async fn packet(stream: &mut RecvStream) -> Option<Vec<u8>> {
     let mut prefix = [0; 4];
     stream.read_exact(&mut prefix).await.ok()?;
@@ -219,7 +219,7 @@ pub async fn packet(stream: &mut RecvStream) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// A device that can do everything, for the built-in digits.
+/// The Hello of a device with ample resources, for the built-in digits.
 pub fn hello(device: &str) -> Hello {
     Hello {
         device: device.parse().unwrap(),
@@ -236,7 +236,7 @@ pub fn hello(device: &str) -> Hello {
     }
 }
 
-/// What an honest device would offer after training, with its update.
+/// The offer of an honest device after training, with its update.
 pub fn honest(assignment: &Assignment, welcome: &Welcome) -> (Offer, Vec<u8>) {
     let update = vec![0.0; welcome.plan.params as usize];
     let mut bytes = vec![0; Codec::F32.encoded_len(update.len()).unwrap() as usize];
@@ -274,6 +274,6 @@ fn code(number: u64) -> Option<Code> {
 pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE.min(Duration::from_secs(60)), future).await {
         Ok(value) => value,
-        Err(_) => panic!("waited in vain for {what}"),
+        Err(_) => panic!("timed out waiting for {what}"),
     }
 }

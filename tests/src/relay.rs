@@ -1,11 +1,11 @@
-//! A UDP relay between real processes that treats packets badly, as its [`Weather`] says and its seed decides.
+//! A UDP relay between real processes that drops, repeats and delays packets as its [`Weather`] and its seed say.
 //!
 //! ```text
 //! device --> address() [ lose, repeat, hold back, delay ] back socket of this device --> aggregator
 //! ```
-//! What happens to a packet depends on the seed, the device's number, the direction and the packet's number
-//! alone ([`Weather::fate`]): the same seed gives the same decisions, whenever packets come. Devices are numbered as their
-//! first packets come, so those that start together have a relay each ([`Relay::each`]).
+//! The fate of a packet depends only on the seed, the device's number, the direction and the packet's number
+//! ([`Weather::fate`]). So the same seed gives the same decisions at any timing. Devices are numbered in the order of
+//! their first packets; devices that start together need a relay each ([`Relay::each`]).
 
 use std::{
     cmp::Reverse,
@@ -22,12 +22,12 @@ use std::{
 
 use common::rng::Rng;
 
-/// How bad the way is; shares are probabilities per packet.
+/// Faults of the network; shares are probabilities per packet.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Weather {
-    /// Of every packet, each way.
+    /// Delay of every packet, each way.
     pub delay: Duration,
-    /// Up to this much more, by chance.
+    /// Upper limit of an additional random delay.
     pub jitter: Duration,
     pub loss: f64,
     pub repeat: f64,
@@ -41,7 +41,7 @@ impl Weather {
     pub const FAIR: Self =
         Self { delay: Duration::ZERO, jitter: Duration::ZERO, loss: 0.0, repeat: 0.0, reorder: 0.0, rate: 0 };
 
-    /// When the copies of a packet leave, after it has come; empty if it is lost.
+    /// Delays after which the copies of a packet leave; empty if it is lost.
     pub fn fate(&self, seed: u64, device: u64, way: Way, number: u64) -> Vec<Duration> {
         let stream = (device << 1 | way as u64) << 40 | number;
         let mut rng = Rng::new(seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -67,7 +67,7 @@ pub enum Way {
     Down = 1,
 }
 
-/// Bytes and packets that were passed on or not, of all devices.
+/// Counts of forwarded bytes and dropped packets, over all devices.
 #[derive(Debug, Default)]
 struct Counters {
     up: AtomicU64,
@@ -75,7 +75,7 @@ struct Counters {
     lost: AtomicU64,
 }
 
-/// Passes packets on until it is dropped.
+/// Forwards packets until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
     inner: Arc<Inner>,
@@ -96,13 +96,13 @@ struct Inner {
     arrived: Condvar,
 }
 
-/// What is remembered of a device, by its address.
+/// State of a device, by its address.
 #[derive(Debug)]
 struct Device {
     number: u64,
     back: Back,
     packets: [u64; 2],
-    /// When the way is free again, under a rate.
+    /// Time at which each direction is free again, under a rate limit.
     free: [Option<Instant>; 2],
 }
 
@@ -113,7 +113,7 @@ struct Back {
     retired: Arc<AtomicBool>,
 }
 
-/// Ordered by the time of leaving, then as it came.
+/// Ordered by departure, then by arrival.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Packet {
     leaves: Instant,
@@ -145,12 +145,12 @@ impl Relay {
         Self { inner, address }
     }
 
-    /// A relay for each of so many devices, with a seed of its own, whoever of them comes first.
+    /// One relay for each device, with its own seed, independent of the order in which devices start.
     pub fn each(server: &str, seed: u64, weather: Weather, devices: u64) -> Vec<Self> {
         (0..devices).map(|index| Self::start(server, seed + index, weather)).collect()
     }
 
-    /// Where devices find the aggregator.
+    /// The address that devices connect to.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
@@ -159,7 +159,7 @@ impl Relay {
         *lock(&self.inner.weather) = weather;
     }
 
-    /// From now on nothing gets through.
+    /// Drops all packets from now on.
     pub fn cut(&self) {
         self.inner.cut.store(true, Ordering::SeqCst);
     }
@@ -168,7 +168,7 @@ impl Relay {
         self.inner.cut.store(false, Ordering::SeqCst);
     }
 
-    /// All devices have another port from now on, as behind a router that has forgotten them.
+    /// Gives all devices another port, like a router that has lost its table.
     pub fn change_ports(&self) {
         for (&address, device) in lock(&self.inner.devices).iter_mut() {
             device.back.retired.store(true, Ordering::SeqCst);
@@ -176,7 +176,7 @@ impl Relay {
         }
     }
 
-    /// Bytes that were passed on to the aggregator.
+    /// Bytes forwarded to the aggregator.
     pub fn bytes_up(&self) -> u64 {
         self.inner.counters.up.load(Ordering::SeqCst)
     }
@@ -185,7 +185,7 @@ impl Relay {
         self.inner.counters.down.load(Ordering::SeqCst)
     }
 
-    /// Packets that were not passed on.
+    /// Number of dropped packets.
     pub fn lost(&self) -> u64 {
         self.inner.counters.lost.load(Ordering::SeqCst)
     }
@@ -226,7 +226,7 @@ impl Inner {
         let mut bytes = [0; 2048];
         while !self.closed.load(Ordering::SeqCst) && !back.retired.load(Ordering::SeqCst) {
             let Ok(len) = back.socket.recv(&mut bytes) else { continue };
-            // What comes for a port that was given up is lost, as behind a router.
+            // Packets to an old port are lost, as behind a router.
             if back.retired.load(Ordering::SeqCst) {
                 return;
             }
@@ -236,7 +236,7 @@ impl Inner {
         }
     }
 
-    /// Decides on a packet and puts its copies into the queue.
+    /// Decides on a packet and queues its copies.
     fn take(&self, device: &mut Device, address: SocketAddr, way: Way, bytes: &[u8]) {
         let weather = *lock(&self.weather);
         let index = way as usize;
@@ -251,7 +251,7 @@ impl Inner {
         let mut start = now;
         if weather.rate > 0 {
             start = device.free[index].map_or(now, |free| free.max(now));
-            // As much as a router keeps; more is lost.
+            // The queue limit of a router; more is lost.
             if start > now + Duration::from_millis(500) {
                 self.counters.lost.fetch_add(1, Ordering::SeqCst);
                 return;
@@ -297,7 +297,7 @@ impl Inner {
         } else {
             (self.front.send_to(&packet.bytes, packet.device), &self.counters.down)
         };
-        // A full buffer of the system, or a process that is gone, loses packets like any router.
+        // A full system buffer or an ended process loses packets, like any router.
         match sent {
             Ok(len) => counter.fetch_add(len as u64, Ordering::SeqCst),
             Err(_) => self.counters.lost.fetch_add(1, Ordering::SeqCst),
@@ -305,7 +305,7 @@ impl Inner {
     }
 }
 
-/// On the loopback, with a timeout so that readers notice the end.
+/// A loopback socket with a timeout, so that readers notice the end.
 fn socket() -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.set_read_timeout(Some(Duration::from_millis(50)))?;
@@ -333,7 +333,7 @@ mod tests {
     };
 
     #[test]
-    fn the_same_seed_decides_the_same() {
+    fn the_same_seed_gives_the_same_decisions() {
         let fates = |seed, device, way| -> Vec<_> {
             (0..1000).map(|number| BAD.fate(seed, device, way, number)).collect()
         };
@@ -348,7 +348,7 @@ mod tests {
         assert!(fates.iter().flatten().all(|delay| (10..=36).contains(&delay.as_millis())));
     }
 
-    /// Which packets of two devices arrive, if they come in this order.
+    /// The packets of two devices that arrive if the devices start in this order.
     fn arrived(order: [usize; 2]) -> BTreeSet<[u8; 2]> {
         const COUNT: u8 = 100;
         let server = socket().unwrap();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_first_decides_nothing() {
+    fn the_order_of_devices_does_not_matter() {
         let arrived = [arrived([0, 1]), arrived([1, 0])];
         assert_eq!(arrived[0], arrived[1]);
         let of =
@@ -415,7 +415,7 @@ mod tests {
         relay.heal();
         device.send_to(b"healed", relay.address).unwrap();
         assert_eq!(receive(&server).0, b"healed");
-        // A packet is counted after it was passed on.
+        // A packet is counted after it was forwarded.
         wait_for("all packets to be counted", || (relay.bytes_up() >= 13).then_some(()));
         assert_eq!((relay.bytes_up(), relay.bytes_down()), (13, 4));
     }

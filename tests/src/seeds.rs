@@ -1,7 +1,7 @@
-//! Many runs, each from a seed that a failure names.
+//! Runs a test with many seeds; a failure names its seed.
 //!
-//! `FAIRTIER_SEED=<seed> cargo test --profile ci -p tests <name>` replays one, `FAIRTIER_SEEDS=<count>`
-//! tries more than usual.
+//! `FAIRTIER_SEED=<seed> cargo test --profile ci -p tests <name>` replays one seed. `FAIRTIER_SEEDS=<count>` sets the
+//! number of seeds.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -10,18 +10,18 @@ use std::{
 
 const ONE: &str = "FAIRTIER_SEED";
 
-/// Whether one seed alone is tried.
+/// Whether a single seed is replayed.
 pub fn is_replay() -> bool {
     from_env(ONE).is_some()
 }
 
-/// A number, if the variable is there; anything else in it is a mistake, and all seeds would hide it.
+/// The number in a variable. Panics on anything else, because ignoring it would run all seeds instead.
 fn from_env(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|wrong| panic!("{name}={text}: {wrong}")))
 }
 
-/// Runs `check` for many seeds on all processors, and says which one failed.
+/// Runs `check` for many seeds on all processors, and prints the seed of a failure.
 pub fn for_seeds(count: u64, check: impl Fn(u64) + Sync) {
     let seeds = match from_env(ONE) {
         Some(seed) => seed..seed + 1,

@@ -7,8 +7,8 @@ use std::{
     thread,
 };
 
-/// The first of `names` on PATH. If there is none, the test is left out and says so on standard error, past the
-/// harness, which hides what passing tests print. Under `./test`, which sets `FAIRTIER_TEST_ALL`, it fails.
+/// The first of `names` on PATH. If there is none, the test is skipped with a message on standard error, past the
+/// harness, which hides the output of passing tests. Under `./test`, which sets `FAIRTIER_TEST_ALL`, it fails.
 pub fn find(names: &[&str], package: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").expect("PATH is set");
     let found = names
@@ -21,7 +21,7 @@ pub fn find(names: &[&str], package: &str) -> Option<PathBuf> {
     found
 }
 
-/// Says that the running test is left out, and why. Fails it under `./test`.
+/// Reports that the running test is skipped, and why. Under `./test` it fails instead.
 pub fn leave_out(reason: &str) {
     let thread = thread::current();
     let test = thread.name().unwrap_or("test");

@@ -103,7 +103,7 @@ pub trait Probe: fmt::Debug + Send {
 
 /// What the caller has to do next.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
+#[expect(clippy::large_enum_variant, reason = "matched at once, never stored in large numbers")]
 pub enum Next {
     /// Record the round as it is now, and announce its exchange.
     Ask {

@@ -58,7 +58,7 @@ pub use start::{ReopenedExchange, Start};
 pub use waiting::{Gathering, WaitedFor, Waiting};
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one")]
+#[expect(clippy::large_enum_variant, reason = "only one value exists")]
 enum Phase {
     Gathering,
     Opening,
@@ -81,8 +81,7 @@ pub struct Coordinator {
     last_closed: LastClosed,
     /// Updates of each tier that are enough for the open round; empty: all.
     wanted: Vec<usize>,
-    /// Buffers of updates that are written, for the next ones: allocating them anew, on one thread after the other,
-    /// makes the process grow.
+    /// Buffers of written updates, reused for the next ones. Allocating them again on changing threads makes the process grow.
     spare: Vec<Vec<u8>>,
     exports: Exports,
     registrations: Registrations,

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_formed_once_and_say_what_they_carry() {
+    fn frames_are_formed_once_and_decode_to_their_chunk() {
         let published = Published::new((0..40_000u32).map(|x| x as u8).collect());
         let frame = published.frame(TransferId(7), 0..20_000).unwrap();
         let again = published.clone().frame(TransferId(7), 0..20_000).unwrap();

@@ -32,8 +32,8 @@ pub struct Settings {
     pub down: PerTier<Codec>,
     /// Encoding of updates; replaces the one in `brief`.
     pub up: PerTier<Codec>,
-    /// Updates held in memory at once, until they are written; the others wait. Of as many interrupted ones, the part that
-    /// has arrived is kept.
+    /// Updates held in memory at once, until they are written; the others wait. The received parts of as many interrupted
+    /// updates are kept, too.
     pub max_uploads: usize,
     /// Limits of a link, before those of a device.
     pub limits: LinkLimits,

@@ -1,4 +1,4 @@
-//! Addresses from which devices came in, the most recent ones of them.
+//! The most recent addresses from which devices came in.
 
 use std::{collections::HashSet, mem, net::IpAddr};
 
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_that_was_longest_away_is_forgotten() {
+    fn the_least_recent_address_is_forgotten() {
         let [a, b, c] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
         let mut recent = RecentAddresses::new(2);
         for address in [a, b, a, c] {

@@ -29,8 +29,8 @@ impl Refusal {
             Self::Handshake => "handshake failed",
             Self::Unknown => "not enrolled",
             Self::Unclear => "identity files cannot be read",
-            Self::Enrolment => "no certificate was given",
-            Self::Seal => "packets of boards that are not theirs",
+            Self::Enrolment => "enrolment refused",
+            Self::Seal => "packets of boards with an invalid seal",
         }
     }
 }
@@ -91,7 +91,7 @@ mod tests {
         refusals.count(Refusal::Unknown, Some("b".into()));
         refusals.count(Refusal::Seal, None);
         let reported = refusals.poll(start).unwrap();
-        assert_eq!(reported, "2: not enrolled (last: b); 1: packets of boards that are not theirs");
+        assert_eq!(reported, "2: not enrolled (last: b); 1: packets of boards with an invalid seal");
         refusals.count(Refusal::Unknown, None);
         assert_eq!(refusals.poll(start + REPORT_INTERVAL).unwrap(), "1: not enrolled");
     }

@@ -1,7 +1,7 @@
-//! How devices become members, and what happens to a name that is one already, or was.
+//! Enrols devices, also under names that are or were members.
 //!
-//! An enrolment holds the lock from the first look at the name until its bundle is written, so of two that enrol one name
-//! at once, one is refused, or both bundles are good one after the other. Nothing is replaced that was not asked for.
+//! An enrolment holds the lock from the first check of the name until its bundle is written. If two processes enrol one name at
+//! once, one is refused, or both bundles are valid one after the other. Nothing is replaced unless that was requested.
 
 use std::path::Path;
 
@@ -14,19 +14,19 @@ use super::{
     journal::UNSTATED_ISSUE, serial::key_file,
 };
 
-/// What to do about a name that is a member, or was revoked.
+/// What to do with a name that is a member, or was revoked.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Existing {
     #[default]
     Refuse,
-    /// What it had until now is no longer good.
+    /// Its present credentials become invalid.
     Replace,
 }
 
 /// A name that may be admitted.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Admission {
-    /// When what it gets is issued: after everything that it had before.
+    /// When the new credential is issued: later than all earlier ones of this name.
     pub issued: u64,
     replaces: bool,
 }
@@ -42,7 +42,7 @@ impl Authority {
         self.enroll_as(device, grant, Existing::Refuse, None)
     }
 
-    /// The same for a name that may be a member already. The bundle is written to `out` as well, for its owner alone, before
+    /// The same for a name that may be a member already. The bundle is also written to `out`, private to its owner, before
     /// another process can enrol.
     pub fn enroll_as(
         &self,
@@ -64,7 +64,7 @@ impl Authority {
         Ok(bundle)
     }
 
-    /// Whether this name may be enrolled now, so that a command can say so before it changes anything.
+    /// Whether this name may be enrolled now. A command can report an error before it changes anything.
     pub fn may_enroll(&self, device: &DeviceId, existing: Existing) -> Result<(), CaError> {
         self.admission(device, existing).map(drop)
     }
@@ -82,7 +82,7 @@ impl Authority {
         Ok(Admission { issued, replaces: before.is_some() })
     }
 
-    /// This is what the device proves itself with from now on, and the only thing. The lock is held.
+    /// Makes this the only credential of the device. The caller holds the lock.
     pub(super) fn admit(
         &self,
         device: &DeviceId,
@@ -102,7 +102,7 @@ impl Authority {
         Ok(())
     }
 
-    /// When the newest credential of a name that has one was issued; 0 if that is not known.
+    /// When the newest credential of a name was issued: 0 if that is unknown, `None` if it has no credential.
     pub(super) fn last_issued(&self, device: &DeviceId) -> Result<Option<u64>, CaError> {
         let certificate = |text: String| {
             CertificateDer::from_pem_slice(text.as_bytes()).map_or(UNSTATED_ISSUE, |der| issued(&der))
@@ -110,7 +110,7 @@ impl Authority {
         let key = |text: String| SerialCredential::decode(&text).map_or(UNSTATED_ISSUE, |key| key.issued);
         let present = self.read_if_there(&format!("devices/{device}.crt"))?.map(certificate);
         let serial = self.read_if_there(&key_file(device))?.map(key);
-        // It is worth nothing without the present one.
+        // A renewed certificate counts only beside the present one.
         let renewed = self.read_if_there(&format!("renewed/{device}.crt"))?.map(certificate);
         Ok(present.max(renewed.filter(|_| present.is_some())).max(serial))
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_replaced_only_if_that_is_asked_for() {
+    fn a_member_is_replaced_only_on_request() {
         let (_dir, authority, device) = authority();
         let first = authority.enroll(&device).unwrap();
         let refused = authority.enroll(&device).unwrap_err();
@@ -165,14 +165,14 @@ mod tests {
             matches!(refused, CaError::Enrolled(_)) && refused.to_string().contains("--replace"),
             "{refused}"
         );
-        assert!(matches!(authority.enroll_serial(&device), Err(CaError::Enrolled(_))), "as a board neither");
+        assert!(matches!(authority.enroll_serial(&device), Err(CaError::Enrolled(_))), "nor as a board");
         assert_eq!(authority.device_of(&certificate(&first)).unwrap(), Some(device.clone()));
 
         let replace = || authority.enroll_as(&device, GrantOptions::default(), Existing::Replace, None);
         let second = replace().unwrap();
         assert_eq!(authority.device_of(&certificate(&first)).unwrap(), None);
         assert_eq!(authority.device_of(&certificate(&second)).unwrap(), Some(device.clone()));
-        // In the same second, too, a later one is newer.
+        // Even within one second, a later certificate is newer.
         assert!(issued(&certificate(&second)) > issued(&certificate(&first)));
 
         authority.revoke(&device).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_enrol_one_name_at_once_one_wins() {
+    fn concurrent_enrolments_of_one_name_have_one_winner() {
         let (dir, _, device) = authority();
         let enrol = |existing| {
             let threads: Vec<_> = (0..8)

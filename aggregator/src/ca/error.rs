@@ -6,7 +6,7 @@ use common::DeviceId;
 
 use super::storage::LOCK_TIMEOUT;
 
-/// Why the authority does not do what it was asked to.
+/// Why a request to the authority fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaError {
@@ -24,17 +24,15 @@ pub enum CaError {
         "{0} has been held by another process for {LOCK_TIMEOUT:?}; `lslocks` names it: end it, then try again"
     )]
     Locked(PathBuf),
-    #[error(
-        "{0} is enrolled already; with --replace it gets a new identity, and the present one is no longer good"
-    )]
+    #[error("{0} is already enrolled; --replace gives it a new identity and invalidates the present one")]
     Enrolled(DeviceId),
-    #[error("{0} was revoked; with --replace it becomes a member again")]
+    #[error("{0} was revoked; --replace makes it a member again")]
     Revoked(DeviceId),
     #[error(
-        "{path}:{line} is damaged, so it is not known who was revoked; restore the file, or remove the line and revoke again whom it was about"
+        "{path}:{line} is damaged, so the revoked devices are unknown; restore the file, or remove the line and revoke its device again"
     )]
     Journal { path: PathBuf, line: usize },
-    #[error("the operating system gives no random numbers")]
+    #[error("the operating system provides no random numbers")]
     Random,
     #[error("a device's key must be an uncompressed point of P-256")]
     Key,

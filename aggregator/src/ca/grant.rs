@@ -32,18 +32,18 @@ impl Default for GrantOptions {
     }
 }
 
-/// Whether a certificate has expired by the gateway's clock. TLS alone decides about one without a grant.
+/// Whether a certificate has expired by the gateway's clock. For a certificate without a grant, TLS alone decides.
 pub fn has_expired(grant: Option<&Grant>) -> bool {
     grant.is_some_and(|grant| grant.expires <= seconds_now())
 }
 
-/// Since 1970.
+/// The present time in seconds since 1970.
 pub(super) fn seconds_now() -> u64 {
     since_1970().as_secs()
 }
 
 impl Authority {
-    /// A certificate for a device's key, issued in this second since 1970.
+    /// A certificate for a device's key, issued at this time in seconds since 1970.
     pub(super) fn certify(
         &self,
         device: &DeviceId,

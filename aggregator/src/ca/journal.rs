@@ -1,11 +1,11 @@
-//! Who was revoked or replaced, and when: a file that is only ever added to.
+//! An append-only file of revoked and replaced devices, with the time.
 //!
 //! ```text
 //! revoked.jsonl   {"device":"cam-2","until":1794838511,"crc":2868021193}
 //! ```
-//! Certificates, keys and tokens of this name that were issued up to this second (since 1970) are not good, and never will be
-//! again. The file is not in `identity/`: a restored backup of that directory brings back certificates, but not
-//! the membership that was ended since. The checksum is CRC-32 over name and second, with a space between them.
+//! Certificates, keys and tokens of this name stay invalid if they were issued up to this second (since 1970). The file is
+//! outside `identity/`: restoring a backup of that directory brings back certificates, but no ended membership. The checksum is
+//! CRC-32 over name and second, with a space between them.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CaError;
 
-/// Credentials of earlier programs do not state when they were issued. They count as the oldest of all.
+/// Credentials of earlier versions do not state when they were issued. They count as the oldest of all.
 pub(super) const UNSTATED_ISSUE: u64 = 0;
 
 const FILE: &str = "revoked.jsonl";
@@ -86,12 +86,12 @@ impl Journal {
         self.look(|_| ())
     }
 
-    /// Whether something of this device that was issued then is revoked.
+    /// Whether a credential of this device that was issued then is revoked.
     pub fn revokes(&self, device: &DeviceId, issued: u64) -> Result<bool, CaError> {
         Ok(self.until(device)?.is_some_and(|until| issued <= until))
     }
 
-    /// The last second of which nothing is good; `None` if the name was never revoked or replaced.
+    /// Credentials issued up to this second are invalid; `None` if the name was never revoked or replaced.
     pub fn until(&self, device: &DeviceId) -> Result<Option<u64>, CaError> {
         self.look(|until| until.get(device).copied())
     }
@@ -101,7 +101,7 @@ impl Journal {
         self.look(|until| until.keys().cloned().collect())
     }
 
-    /// What was read once stays cached: a file that gets shorter takes nothing back while this process runs.
+    /// Entries stay cached: while this process runs, a file that gets shorter undoes no revocation.
     fn look<T>(&self, at: impl FnOnce(&BTreeMap<DeviceId, u64>) -> T) -> Result<T, CaError> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |source| CaError::Io { path: self.path.clone(), source };
@@ -129,9 +129,9 @@ impl Journal {
         lines.map(|(at, line)| Revocation::parse(line).ok_or_else(|| damaged(at))).collect()
     }
 
-    /// Durable when it returns. The authority's lock is held.
+    /// Durable when it returns. The caller holds the authority's lock.
     pub fn append(&self, device: &DeviceId, until: u64) -> Result<(), CaError> {
-        // Nothing is added behind a line that cannot be read.
+        // Nothing is appended after a line that cannot be read.
         self.check()?;
         let append = || {
             let line = serde_json::to_string(&Revocation::new(device, until))? + "\n";
@@ -140,7 +140,7 @@ impl Journal {
             if len > 0 {
                 file.read_exact_at(&mut last, len - 1)?;
             }
-            // What follows the last end of a line is the rest of a crash.
+            // Bytes after the last line end are left over from a crash.
             if last != *b"\n" {
                 file.set_len(whole_lines(&fs::read(&self.path)?) as u64)?;
             }
@@ -150,7 +150,7 @@ impl Journal {
             file.metadata()
         };
         let file = append().map_err(|source| CaError::Io { path: self.path.clone(), source })?;
-        // The lock is held, so that no other process has added anything since it was read.
+        // The lock is held, so no other process has appended anything since the file was read.
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let last = cached.until.entry(device.clone()).or_default();
         *last = until.max(*last);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn revocations_add_up_and_are_kept_for_the_owner_alone() {
+    fn revocations_add_up_and_are_private_to_the_owner() {
         let (dir, journal, device) = journal();
         assert_eq!(journal.until(&device).unwrap(), None);
         assert!(!journal.revokes(&device, 0).unwrap());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_crash_is_passed_over_and_damage_is_named() {
+    fn a_line_cut_off_by_a_crash_is_skipped_and_damage_is_reported() {
         let (dir, journal, device) = journal();
         journal.append(&device, 100).unwrap();
         let path = dir.path().join(FILE);

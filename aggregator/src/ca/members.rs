@@ -9,7 +9,7 @@ use super::{
     Authority, CaError, SerialCredential, grant::seconds_now, journal::UNSTATED_ISSUE, serial::key_file,
 };
 
-/// What a device proves itself with.
+/// The kind of credential that a device has.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Credential {
     Certificate,
@@ -21,11 +21,11 @@ pub enum Credential {
 pub enum MemberState {
     Member,
     Expired,
-    /// It was revoked, and nothing of it is left.
+    /// It was revoked, and its files are removed.
     Revoked,
-    /// It was revoked, and its file is there again: `identity/` is older than that. It stays refused.
+    /// It was revoked, but its file exists again: `identity/` was restored from an older backup. It stays refused.
     Restored,
-    /// What is in its file cannot be used.
+    /// Its file cannot be used.
     Damaged,
 }
 
@@ -35,14 +35,14 @@ pub struct MemberRecord {
     pub device: DeviceId,
     pub credential: Option<Credential>,
     pub state: MemberState,
-    /// Seconds since 1970, where that is known.
+    /// Seconds since 1970, if known.
     pub issued: Option<u64>,
     pub expires: Option<u64>,
     pub tiers: TierSet,
 }
 
 impl Authority {
-    /// All of them, by name.
+    /// All names, in order.
     pub fn members(&self) -> Result<Vec<MemberRecord>, CaError> {
         let mut members = BTreeMap::new();
         for device in self.named("devices", ".crt")? {
@@ -88,7 +88,7 @@ impl Authority {
         Ok(members.into_values().collect())
     }
 
-    /// Who was revoked and has files in `identity/` again: it was restored from a backup of before. They stay refused.
+    /// Revoked devices with files in `identity/`, as after restoring an older backup. They stay refused.
     pub fn restored(&self) -> Result<Vec<DeviceId>, CaError> {
         let mut found = vec![];
         for device in self.journal.names()? {
@@ -116,7 +116,7 @@ impl Authority {
         })
     }
 
-    /// Names of the files in a directory; none if it is not there.
+    /// Names of the files in a directory; none if the directory does not exist.
     fn named(&self, dir: &str, suffix: &str) -> Result<Vec<DeviceId>, CaError> {
         let path = self.path(dir);
         let entries = match fs::read_dir(&path) {
@@ -138,7 +138,7 @@ mod tests {
     };
 
     #[test]
-    fn a_backup_brings_files_back_and_nobody_with_them() {
+    fn a_restored_backup_readmits_no_revoked_device() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let [cam, board, other]: [DeviceId; 3] = ["cam-1", "m4", "other"].map(|name| name.parse().unwrap());
@@ -160,7 +160,7 @@ mod tests {
         for (name, content) in files.iter().zip(&backup) {
             std::fs::write(dir.path().join("identity").join(name), content).unwrap();
         }
-        // Also by a process that was not there when they were revoked.
+        // Also in a process that was started after the revocation.
         for authority in [authority.clone(), Authority::open(dir.path()).unwrap()] {
             assert_eq!(authority.device_of(&old).unwrap(), None);
             assert_eq!(authority.serial_credential(&board).unwrap(), None);
@@ -169,7 +169,7 @@ mod tests {
             let members = authority.members().unwrap();
             assert!(members.iter().all(|member| member.state == MemberState::Restored), "{members:?}");
         }
-        // Only a new identity makes them members again, and that is said.
+        // Only a new identity makes them members again, and the error says so.
         assert!(matches!(authority.enroll(&cam), Err(CaError::Enrolled(_))));
         let again = authority.enroll_as(&cam, GrantOptions::default(), Existing::Replace, None).unwrap();
         let again = CertificateDer::from_pem_slice(again.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! How devices cease to be members: the journal says so, and everything that could make or keep them one is removed.
+//! Revokes devices: adds them to the journal and removes all their credentials and tokens.
 
 use std::{fs, io};
 
@@ -10,8 +10,7 @@ use common::{
 use super::{Authority, CaError, grant::seconds_now, serial::key_file, tokens::name_in};
 
 impl Authority {
-    /// The device is a stranger from now on, whether it had a certificate, a key or only a token. False if it was
-    /// one before.
+    /// Revokes a device, whether it has a certificate, a key or only a token. False if it has none of them.
     pub fn revoke(&self, device: &DeviceId) -> Result<bool, CaError> {
         let _lock = self.lock()?;
         let mut files = self.tokens_of(device)?;
@@ -24,8 +23,8 @@ impl Authority {
         if files.is_empty() {
             return Ok(false);
         }
-        // First, so that what follows can be interrupted. A clock that was set back revokes all that was issued before.
-        // What cannot be read is revoked as well.
+        // First, so that the rest can be interrupted. If the clock was set back, everything issued before is revoked
+        // nevertheless. Unreadable credentials are revoked as well.
         let last = self.last_issued(device).ok().flatten().max(self.journal.until(device)?);
         let now = seconds_now();
         self.journal.append(device, last.map_or(now, |last| last.max(now)))?;
@@ -35,7 +34,7 @@ impl Authority {
         Ok(true)
     }
 
-    /// Whether a device of this name is enrolled, with whatever certificate or key. An error if that cannot be told.
+    /// Whether a device of this name is enrolled, with any certificate or key. An error if the files cannot be read.
     pub fn is_member(&self, device: &DeviceId) -> Result<bool, CaError> {
         if self.journal.until(device)?.is_some() {
             return match self.last_issued(device)? {
@@ -49,7 +48,7 @@ impl Authority {
                 return Ok(true);
             }
         }
-        // Should nothing be there at all, the disk is gone, not the device.
+        // If the whole directory is missing, the disk is gone, not the device.
         self.check_devices().map(|()| false)
     }
 
@@ -69,7 +68,7 @@ impl Authority {
                     found.push(format!("tokens/{}", entry.file_name().to_string_lossy()));
                 }
                 Ok(_) => {}
-                // It was traded in or replaced just now.
+                // It was redeemed or replaced just now.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(source) => return Err(CaError::Io { path, source }),
             }
@@ -77,7 +76,7 @@ impl Authority {
         Ok(found)
     }
 
-    /// Removes a file for good. False if there was none.
+    /// Removes a file durably. False if it does not exist.
     pub(super) fn remove(&self, name: &str) -> Result<bool, CaError> {
         let path = self.path(name);
         match fs::remove_file(&path).and_then(|()| sync_parent(&path)) {

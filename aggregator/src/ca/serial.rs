@@ -3,7 +3,7 @@
 //! ```text
 //! identity/serial/<device>.key   key (hex), expiry (seconds since 1970), tiers (bits) and issue (seconds), a line each
 //! ```
-//! A file with the key alone is good for ever and for all tiers. Earlier programs leave out the issue.
+//! A file with the key alone never expires and allows all tiers. Earlier versions leave out the issue.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub struct SerialCredential {
     /// Seconds since 1970; never if absent.
     pub expires: Option<u64>,
     pub tiers: TierSet,
-    /// Seconds since 1970; 0 if that is not known.
+    /// Seconds since 1970; 0 if unknown.
     pub issued: u64,
 }
 
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_without_a_grant_are_still_good_and_damaged_ones_are_not() {
+    fn keys_without_a_grant_stay_valid_and_damaged_ones_do_not() {
         let (dir, authority, device) = authority();
         fs::create_dir(dir.path().join("identity/serial")).unwrap();
         let read = |text: &str| {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_can_not_be_read_is_no_answer() {
+    fn an_unreadable_key_is_an_error_and_no_refusal() {
         let (dir, authority, device) = authority();
         fs::create_dir_all(dir.path().join("identity/serial/board-1.key")).unwrap();
         assert!(matches!(authority.serial_credential(&device), Err(CaError::Io { .. })));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_shown_by_nothing() {
+    fn keys_are_not_printed() {
         let member = SerialCredential { key: [0xab; 32], expires: Some(7), tiers: TierSet::ALL, issued: 5 };
         let shown = format!("{member:?}");
         assert!(!shown.contains("171") && !shown.contains("ab"), "{shown}");

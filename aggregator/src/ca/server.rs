@@ -1,8 +1,8 @@
-//! What the server proves itself with, and how it gets a new key.
+//! The server's certificate and key, and how they are replaced.
 //!
-//! Devices cannot be told that a certificate is revoked, and many have no clock, so the moment of issue stands in every
-//! certificate of the server and only ever grows: a device remembers the newest it has seen and refuses those before it. A
-//! stolen key is worth nothing to a thief with a device that has seen the next one.
+//! Devices cannot be told that a certificate is revoked, and many have no clock. So every certificate of the server states when
+//! it was issued, and each one is newer than the one before. A device remembers the newest one it has seen and refuses older
+//! ones. A stolen key is useless against a device that has seen a newer certificate.
 
 use common::{
     TierSet,
@@ -14,9 +14,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use super::{Authority, CaError, authority_params, grant::seconds_now, leaf_params};
 
-/// Both in one file, so that they always belong together.
+/// Both in one file, so that they always match.
 const FILE: &str = "server.pem";
-/// Earlier programs have two.
+/// Earlier versions have two files.
 const EARLIER: [&str; 2] = ["server.crt", "server.key"];
 
 impl Authority {
@@ -38,7 +38,7 @@ impl Authority {
         }
     }
 
-    /// Gives the server a new key and certificate. Says when the certificate was issued, in seconds since 1970.
+    /// Gives the server a new key and certificate. Returns when the certificate was issued, in seconds since 1970.
     pub fn rotate_server_key(&self) -> Result<u64, CaError> {
         let _lock = self.lock()?;
         let issued = self.make_server_key()?;
@@ -49,7 +49,7 @@ impl Authority {
     }
 
     pub(super) fn make_server_key(&self) -> Result<u64, CaError> {
-        // One that cannot be read is replaced as well: its key may be damaged, or gone.
+        // An unreadable certificate is replaced as well: its key may be damaged or missing.
         let before = self.server().map_or(0, |(certificate, _)| issued(&certificate));
         let issued = seconds_now().max(before.saturating_add(1));
         let ca_key = KeyPair::from_pem(&self.read("ca.key")?)?;
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_files_of_an_earlier_program_are_read_until_they_are_replaced() {
+    fn the_two_files_of_an_earlier_version_are_read_until_they_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let identity = dir.path().join("identity");

@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 
 use super::{Authority, CaError};
 
-/// How long the lock is waited for, and how often it is tried: those who hold it are done at once.
+/// How long to wait for the lock, and how often to try it. It is only held for short operations.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 const LOCK_RETRY: Duration = Duration::from_millis(2);
 
@@ -42,7 +42,7 @@ impl Authority {
         }
     }
 
-    /// The same for what need not be text.
+    /// The same for a file that need not be text.
     pub(super) fn read_bytes_if_there(&self, name: &str) -> Result<Option<Vec<u8>>, CaError> {
         let path = self.path(name);
         match files::read(&path, MAX_CREDENTIAL) {
@@ -65,7 +65,7 @@ impl Authority {
         made.map_err(|source| CaError::Io { path, source })
     }
 
-    /// No other process changes who is a member until this is dropped.
+    /// Locks the members until the file is dropped: no other process changes them.
     pub(super) fn lock(&self) -> Result<File, CaError> {
         let path = self.path("lock");
         let failed = |source| CaError::Io { path: path.clone(), source };

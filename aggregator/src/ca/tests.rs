@@ -15,17 +15,17 @@ fn a_device_is_known_by_its_certificate_until_it_is_revoked() {
 
     authority.enroll_as(&device, GrantOptions::default(), Existing::Replace, None).unwrap();
     let known = authority.device_of(&certificate).unwrap();
-    assert_eq!(known, None, "an earlier certificate is no longer good");
+    assert_eq!(known, None, "an earlier certificate is no longer valid");
 }
 
-/// A directory in the place of a file can not be read, by root neither.
+/// Puts a directory in the place of a file: not even root can read it as a file.
 fn spoil(path: &Path) {
     fs::remove_file(path).unwrap();
     fs::create_dir(path).unwrap();
 }
 
 #[test]
-fn a_file_that_can_not_be_read_is_no_answer() {
+fn an_unreadable_file_is_an_error_and_no_refusal() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
     let [device, other, third]: [DeviceId; 3] = ["cam-1", "cam-2", "cam-3"].map(|name| name.parse().unwrap());
@@ -33,18 +33,18 @@ fn a_file_that_can_not_be_read_is_no_answer() {
         .map(|device| CertificateDer::from_pem_slice(authority.enroll(device).unwrap().as_bytes()).unwrap());
     spoil(&dir.path().join("identity/devices/cam-1.crt"));
     assert!(matches!(authority.device_of(&certificate), Err(CaError::Io { .. })));
-    // It is nobody else's trouble, whether they are enrolled or not.
+    // Other devices are not affected, enrolled or not.
     assert_eq!(authority.device_of(&others).unwrap(), Some(other.clone()));
     authority.revoke(&other).unwrap();
     assert_eq!(authority.device_of(&others).unwrap(), None);
-    // Not mounted.
+    // As if the disk were not mounted.
     fs::rename(dir.path().join("identity/devices"), dir.path().join("elsewhere")).unwrap();
     assert!(matches!(authority.device_of(&thirds), Err(CaError::Io { .. })));
-    assert_eq!(authority.device_of(&others).unwrap(), None, "that it is revoked stands elsewhere");
+    assert_eq!(authority.device_of(&others).unwrap(), None, "the revocation is in another file");
 }
 
 #[test]
-fn a_renewed_certificate_that_can_not_be_put_to_use_is_good_later() {
+fn a_renewed_certificate_that_cannot_be_activated_stays_valid() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
     let device: DeviceId = "cam-1".parse().unwrap();
@@ -55,7 +55,7 @@ fn a_renewed_certificate_that_can_not_be_put_to_use_is_good_later() {
     let lock = dir.path().join("identity/lock");
     spoil(&lock);
     assert!(matches!(authority.device_of(&renewed), Err(CaError::Io { .. })));
-    assert_eq!(authority.device_of(&present).unwrap(), Some(device.clone()), "nothing is to be changed");
+    assert_eq!(authority.device_of(&present).unwrap(), Some(device.clone()), "no file has to change");
     fs::remove_dir(lock).unwrap();
     assert_eq!(authority.device_of(&renewed).unwrap(), Some(device));
 }
@@ -115,7 +115,7 @@ fn nothing_in_the_directory_is_open_to_other_users() {
         assert!(count > 10, "{count} files and directories");
     };
     check();
-    // As an earlier program has left it.
+    // As an earlier version has left it.
     let loosen = |name: &str, mode| {
         fs::set_permissions(identity.join(name), fs::Permissions::from_mode(mode)).unwrap();
     };
@@ -138,7 +138,7 @@ fn a_certificate_names_one_device() {
     }
 }
 
-/// A certificate for these common names that its own key has signed.
+/// A self-signed certificate for these common names.
 fn self_signed(names: &[&str], not_after: impl FnOnce(&mut CertificateParams)) -> CertificateDer<'static> {
     let mut params = CertificateParams::new(vec![]).unwrap();
     params.distinguished_name = DistinguishedName::new();
@@ -150,7 +150,7 @@ fn self_signed(names: &[&str], not_after: impl FnOnce(&mut CertificateParams)) -
 }
 
 #[test]
-fn a_truncated_or_nameless_certificate_is_of_no_device() {
+fn a_truncated_or_nameless_certificate_belongs_to_no_device() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
     let whole = self_signed(&["cam-1"], |_| {});

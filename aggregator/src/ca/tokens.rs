@@ -3,10 +3,10 @@
 //! ```text
 //! token text                     NAME:SECRET:FINGERPRINT   (hex; the fingerprint is SHA-256 of ca.crt)
 //! identity/tokens/<hash>         name, expiry and grant; the hash is SHA-256 of the secret, which is kept nowhere
-//! identity/renewed/<device>.crt  a new certificate until it is first used; the old one is good until then
+//! identity/renewed/<device>.crt  a new certificate until it is first used; the old one is valid until then
 //! ```
-//! Redeeming a token removes its file before the device is a member, so it is good once, whatever happens afterwards. What
-//! is wrong with the question is found out before that, and the token stays good.
+//! Redeeming removes the token's file before the device becomes a member. So a token works once, whatever happens afterwards.
+//! Invalid requests are rejected before that, and the token stays valid.
 
 use std::time::Duration;
 
@@ -33,12 +33,12 @@ pub const SECRET_BYTES: usize = 32;
 struct DeviceKey<'a>(&'a [u8]);
 
 impl<'a> DeviceKey<'a> {
-    /// Uncompressed: a 4 before both coordinates, which must be a point of the curve.
+    /// Checks that the key is an uncompressed point of the curve: a 4, then both coordinates.
     fn new(key: &'a [u8]) -> Result<Self, CaError> {
         if key.len() != KEY_BYTES || key.first() != Some(&4) {
             return Err(CaError::Key);
         }
-        // Agreeing on a secret, which is thrown away, begins with that check.
+        // Key agreement begins with that check; the agreed secret is discarded.
         let ours =
             EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new()).map_err(|_| CaError::Random)?;
         let theirs = agreement::UnparsedPublicKey::new(&ECDH_P256, key);
@@ -65,18 +65,18 @@ pub struct IssuedCertificate {
     pub bundle: String,
 }
 
-/// What a token's file says: a line each.
+/// The content of a token's file: a line each.
 struct Token {
     device: DeviceId,
     /// Seconds since 1970.
     expires: u64,
     grant: GrantOptions,
-    /// Seconds since 1970; 0 of earlier programs.
+    /// Seconds since 1970; 0 in files of earlier versions.
     made: u64,
     existing: Existing,
 }
 
-/// In a token's file, if it may replace a member.
+/// Marks a token that may replace a member.
 const REPLACE: &str = "replace";
 
 impl Token {
@@ -87,7 +87,7 @@ impl Token {
         format!("{device}\n{expires}\n{life}\n{tiers}\n{made}\n{existing}\n")
     }
 
-    /// Earlier programs leave out the grant: then it is the default one.
+    /// Earlier versions leave out the grant: then it is the default one.
     fn decode(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let device = lines.next()?.parse().ok()?;
@@ -104,7 +104,7 @@ impl Token {
 }
 
 impl Authority {
-    /// A token with which the device may enrol once, in this time. It cannot be shown again.
+    /// A token with which the device may enrol once within this time. It cannot be shown again.
     pub fn token(
         &self,
         device: &DeviceId,
@@ -114,7 +114,7 @@ impl Authority {
         self.token_as(device, valid_for, grant, Existing::Refuse)
     }
 
-    /// The same for a name that may be a member already. Whether it is counts when the token is redeemed, too.
+    /// The same for a name that may be a member already. This is checked again when the token is redeemed.
     pub fn token_as(
         &self,
         device: &DeviceId,
@@ -133,8 +133,8 @@ impl Authority {
         Ok(format!("{device}:{}:{}", hex(&secret), hex(&digest(&self.root()?))))
     }
 
-    /// Enrols the device that a token was made for, with the key it has made. `None` if the token is unknown,
-    /// used, revoked or too old. A key that is none, or a name that the token may not replace, does not use it up.
+    /// Enrols the device that a token was made for, with the key it has made. `None` if the token is unknown, used, revoked or
+    /// expired. An invalid key, or a name that the token may not replace, does not use up the token.
     pub fn redeem(
         &self,
         secret: &[u8; SECRET_BYTES],
@@ -151,7 +151,7 @@ impl Authority {
         let Token { device, grant, existing, .. } = token;
         let key = DeviceKey::new(key)?;
         let admission = self.admission(&device, existing)?;
-        // It is worth nothing until the device is admitted with it.
+        // The certificate is void until the device is admitted with it.
         let certificate = self.certify(&device, &key, grant, admission.issued)?;
         let root = self.read("ca.crt")?;
         if !self.remove(&name)? {
@@ -161,9 +161,9 @@ impl Authority {
         Ok(Some(IssuedCertificate { device, bundle: certificate + &root }))
     }
 
-    /// A certificate for a new key of the device that is enrolled with `present`, with the same grant. The present
-    /// one is good until the new one is used, so an answer that is lost locks nobody out. `None` if nobody is enrolled
-    /// with it (any more), or it has expired: then a token is needed.
+    /// A certificate for a new key of the device that is enrolled with `present`, with the same grant. The present one is valid
+    /// until the new one is used, so a lost answer locks no device out. `None` if no device is enrolled with `present`, or it
+    /// has expired: then a token is needed.
     pub fn renew(
         &self,
         present: &CertificateDer<'_>,
@@ -175,7 +175,7 @@ impl Authority {
         let Some(device) = self.device_of(present)? else { return Ok(None) };
         let key = DeviceKey::new(key)?;
         let _lock = self.lock()?;
-        // Who was revoked or replaced just now must not come back this way.
+        // A device that was revoked or replaced just now must not come back this way.
         if !holds(&self.path(&format!("devices/{device}.crt")), present)? {
             return Ok(None);
         }
@@ -189,7 +189,7 @@ impl Authority {
     }
 }
 
-/// Whom a token's file is for.
+/// The device that a token's file is for.
 pub(super) fn name_in(file: &[u8]) -> Option<DeviceId> {
     str::from_utf8(file).ok()?.lines().next()?.parse().ok()
 }
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_once_and_for_its_time() {
+    fn a_token_works_once_and_until_it_expires() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_none_does_not_use_up_a_token() {
+    fn an_invalid_key_does_not_use_up_a_token() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
@@ -281,12 +281,12 @@ mod tests {
         let bundle = authority.redeem(&late, key.der_bytes()).unwrap().unwrap().bundle;
         assert_eq!(authority.device_of(&certificate(&bundle)).unwrap(), Some(device.clone()));
         assert_eq!(authority.device_of(&present).unwrap(), None);
-        // It was made before the replacement, whatever it may do.
+        // It was made before the replacement, so it is void.
         assert!(authority.redeem(&early, key.der_bytes()).unwrap().is_none());
     }
 
     #[test]
-    fn the_old_certificate_is_good_until_the_new_one_is_used() {
+    fn the_old_certificate_is_valid_until_the_new_one_is_used() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_revoked_or_replaced_can_not_renew() {
+    fn a_revoked_or_replaced_device_cannot_renew() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(
             authority.device_of(&certificate(&waiting)).unwrap(),
             None,
-            "renewed with what was replaced since"
+            "renewed with a certificate that was replaced since"
         );
         assert_eq!(authority.device_of(&certificate(&own)).unwrap(), Some(device.clone()));
 
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_can_not_renew_itself() {
+    fn an_expired_certificate_cannot_be_renewed() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let device: DeviceId = "cam-1".parse().unwrap();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn open_tokens_of_a_revoked_name_are_not_good() {
+    fn open_tokens_of_a_revoked_name_are_invalid() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let [device, other]: [DeviceId; 2] = ["cam-1", "cam-10"].map(|name| name.parse().unwrap());
@@ -355,7 +355,7 @@ mod tests {
             |device| authority.token(device, Duration::from_secs(60), GrantOptions::default()).unwrap();
         let (first, second, others) =
             (secret(&token(&device)), secret(&token(&device)), secret(&token(&other)));
-        assert!(authority.revoke(&device).unwrap(), "a token alone is something to revoke");
+        assert!(authority.revoke(&device).unwrap(), "a token alone can be revoked");
         for gone in [first, second] {
             assert!(authority.redeem(&gone, key.der_bytes()).unwrap().is_none());
         }
@@ -365,7 +365,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn tokens_are_kept_as_hashes_and_for_the_owner_alone() {
+    fn tokens_are_stored_as_hashes_and_private_to_the_owner() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();

@@ -17,13 +17,13 @@ use super::{Format, print};
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Name of the strategy; absent: that of the run that recorded the file
+    /// Name of the strategy; default: that of the run that recorded the file
     #[arg(long, value_name = "NAME")]
     strategy: Option<String>,
-    /// Parameters of the strategy as JSON; `eta` and `L` are taken with any strategy
+    /// Parameters of the strategy as JSON; every strategy also takes `eta` and `L`
     #[arg(long, value_name = "JSON")]
     params: Option<String>,
-    /// `off` leaves out the bounds of the guard that the file states
+    /// `off` ignores the guard's bounds that the file states
     #[arg(long, value_name = "off", value_parser = ["off"])]
     guard: Option<String>,
     /// A round file, or - for standard input

@@ -6,16 +6,16 @@ Examples:
   fairtier gateway enroll --dir gateway cam-1 cam-2  write cam-1.pem and cam-2.pem for two devices
   fairtier gateway enroll --dir gateway --serial m4  write m4.board for a board behind a bridge
   fairtier gateway token --dir gateway cam-3         a one-time token: `fairtier device enroll --token ..` on the device
-  fairtier gateway enroll --dir gateway --tiers 1,2 --days 90 cam-4  good for two tiers; renewed by the device itself
+  fairtier gateway enroll --dir gateway --tiers 1,2 --days 90 cam-4  valid for two tiers; renewed by the device itself
   fairtier gateway enroll --dir gateway --replace cam-1  a new identity for a name that is a member, or was
-  fairtier gateway revoke --dir gateway cam-2        cam-2 is a stranger from now on
-  fairtier gateway members --dir gateway             who is a member, and who was revoked
+  fairtier gateway revoke --dir gateway cam-2        cam-2 can no longer connect
+  fairtier gateway members --dir gateway             list members and revoked devices
   fairtier gateway rotate-server-key --dir gateway   a new key for the server, if the present one may be stolen
   fairtier gateway serve --dir gateway               serve until the run is over or Ctrl-C
-  fairtier gateway resume --dir gateway              the same, but refuses to begin a new run
-  fairtier gateway status --dir gateway              how the last round went, and whom this one waits for
+  fairtier gateway resume --dir gateway              the same, but never begins a new run
+  fairtier gateway status --dir gateway              the last round, and the devices this one waits for
   fairtier gateway history --dir gateway --format csv  one line per round
-  fairtier gateway verify --dir gateway              read everything through, say what is damaged
+  fairtier gateway verify --dir gateway              check the whole store and list what is damaged
   fairtier gateway rollback --dir gateway --to 41    make the model after round 41 the present one
   fairtier round combine --strategy fedlf round.json  compute a recorded round again, with any strategy
   fairtier gateway export --dir gateway --out onnx   the present model as ONNX, one file per tier";
@@ -29,12 +29,12 @@ pub(super) const ENROLL: &str = "\
 Examples:
   fairtier gateway enroll --dir gateway --out keys cam-1 cam-2       keys/cam-1.pem and keys/cam-2.pem
   fairtier gateway enroll --dir gateway --serial m4                  m4.board for a board's flash
-  fairtier gateway enroll --dir gateway --replace cam-1              cam-1 is a member, or was: its earlier identity is worth nothing
-  fairtier gateway enroll --dir gateway --tiers 1,2 --days 90 cam-4  good for two tiers; renewed by the device itself";
+  fairtier gateway enroll --dir gateway --replace cam-1              cam-1 is a member, or was: its earlier identity becomes invalid
+  fairtier gateway enroll --dir gateway --tiers 1,2 --days 90 cam-4  valid for two tiers; renewed by the device itself";
 
 pub(super) const TOKEN: &str = "\
 Examples:
-  fairtier gateway token --dir gateway cam-3                         good for a day
+  fairtier gateway token --dir gateway cam-3                         valid for a day
   fairtier gateway token --dir gateway --hours 1 --days 90 cam-3     and on the device:
   fairtier device enroll --server gateway:4433 --token ..";
 
@@ -65,7 +65,7 @@ Examples:
 pub(super) const STATUS: &str = "\
 Examples:
   fairtier gateway status --dir gateway
-  fairtier gateway status --dir gateway --format json | jq '.waiting'            whom a long round waits for, and until when
+  fairtier gateway status --dir gateway --format json | jq '.waiting'            devices a long round waits for, and until when
   fairtier gateway status --dir gateway --format json | jq '.last_round.guard'   what the guard has held, and why";
 
 pub(super) const HISTORY: &str = "\
@@ -82,7 +82,7 @@ Examples:
 
 pub(super) const ROLLBACK: &str = "\
 Examples:
-  fairtier gateway rollback --dir gateway --to 41       stop `serve` first; `verify` says which models are kept
+  fairtier gateway rollback --dir gateway --to 41       stop `serve` first; `verify` lists the models that are kept
   fairtier gateway rollback --dir gateway --to 0        back to the initial model, if it is kept";
 
 pub(super) const COMBINE: &str = "\

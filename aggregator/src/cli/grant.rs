@@ -8,8 +8,8 @@ use common::{Tier, TierSet};
 
 #[derive(Args, Debug)]
 pub(super) struct GrantArgs {
-    /// Days for which a certificate is good; devices that are connected renew it after two thirds of them. A board's
-    /// key is good as long; then the board needs a new identity
+    /// Days for which a certificate is valid; connected devices renew it after two thirds of them. A board's key is valid as
+    /// long; then the board needs a new identity
     #[arg(long, default_value_t = 3650.0, value_parser = days)]
     days: f64,
     /// Numbers of the tiers that the device may have, as in 1,2; all if absent

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::output::stream;
 
-/// Lines of a damaged history that are named.
+/// Damaged lines that are reported one by one.
 const NAMED: usize = 10;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
@@ -28,7 +28,7 @@ pub(super) fn history(dir: &Path, format: Format, last: Option<usize>) -> Result
     stream(|out| match format {
         Format::Table => print_rows(&mut reader, out, &table_head(), HistoryRow::table),
         Format::Csv => {
-            // The head names every tier, so the number of tiers is looked for first.
+            // The header names every tier, so the tiers are counted first.
             let tiers = most_tiers(open(&store, last)?)?;
             print_rows(&mut reader, out, &csv_head(tiers), |row| row.csv(tiers))
         }
@@ -60,7 +60,7 @@ fn print_rows(
         match HistoryRow::parse(text) {
             Ok(row) => writeln!(out, "{}", line(&row))?,
             Err(error) => {
-                warn!("the report of round {round} is left out, because it has another form: {error}");
+                warn!("the report of round {round} is left out, because it cannot be parsed: {error}");
             }
         }
     }
@@ -94,8 +94,6 @@ fn name_faults(store: &Path, faults: &LineFaults) {
         warn!("{}: {more} more lines are damaged and left out", store.display());
     }
     if !faults.is_empty() {
-        warn!(
-            "a backup of these files has the lines; `fairtier gateway verify` reads the rest of the store as well"
-        );
+        warn!("restore these lines from a backup; `fairtier gateway verify` checks the rest of the store");
     }
 }

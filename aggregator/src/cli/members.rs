@@ -1,4 +1,4 @@
-//! Commands that say who is a member of the fleet.
+//! Commands that manage the members of the fleet.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -24,7 +24,7 @@ pub(super) fn enroll(
     let mut made = vec![];
     let (authority, existing, grant) = (Authority::open(dir)?, existing(replace), grant.options());
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    // Of several names, none is enrolled if one of them may not be.
+    // All names are checked first: if one may not be enrolled, none is.
     devices.iter().try_for_each(|device| authority.may_enroll(device, existing))?;
     for device in devices {
         let path = out.join(format!("{device}.{}", if serial { "board" } else { "pem" }));
@@ -57,7 +57,7 @@ fn existing(replace: bool) -> Existing {
     if replace { Existing::Replace } else { Existing::Refuse }
 }
 
-/// Every one that can be is revoked, whatever is wrong with the others.
+/// Revokes every device that can be revoked, even if others fail.
 pub(super) fn revoke(dir: &Path, devices: &[DeviceId], format: Format) -> Result<()> {
     let authority = Authority::open(dir)?;
     let (mut revoked, mut wrong) = (vec![], vec![]);
@@ -145,7 +145,7 @@ pub(super) fn rotate_server_key(dir: &Path, format: Format) -> Result<()> {
     let dir = dir.display();
     let text = format!(
         "the server has a new key; its certificate is number {issued}\n\
-         next: restart `fairtier gateway serve --dir {dir}`, so that all devices come back and see it\n"
+         next: restart `fairtier gateway serve --dir {dir}`, so that all devices reconnect and see it\n"
     );
     say(format, &text, &json!({ "issued": issued }))
 }

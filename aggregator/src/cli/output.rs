@@ -1,10 +1,10 @@
-//! What a command prints bit by bit.
+//! Prints the output of a command in parts.
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 
 use anyhow::Result;
 
-/// A reader that has closed its end has seen enough; see [`common::output::print`].
+/// A reader that has closed its end is not an error; see [`common::output::print`].
 pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
@@ -12,7 +12,7 @@ pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result
         Err(error)
             if error.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == ErrorKind::BrokenPipe) =>
         {
-            // What is still buffered has no reader either.
+            // The buffered rest has no reader either.
             drop(out.into_parts());
             Ok(())
         }

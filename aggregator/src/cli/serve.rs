@@ -21,7 +21,7 @@ use super::print;
 
 /// How long devices may still fetch their sub-models after the end of the run.
 const FETCHING: Duration = Duration::from_secs(30);
-/// Reasons that are named when no device could train.
+/// Reasons that are listed when no device could train.
 const NAMED: usize = 5;
 
 #[derive(clap::Args, Debug)]
@@ -31,8 +31,8 @@ pub(super) struct ServeArgs {
     /// Overrides server.listen
     #[arg(long)]
     listen: Option<SocketAddr>,
-    /// Stop when the run is over instead of keeping its models available; at once if it is over already. Ends with exit code 1
-    /// if no device could train in any round
+    /// Stop when the run is over instead of serving its models; at once if it is over already. Exits with code 1 if no device
+    /// could train in any round
     #[arg(long)]
     exit_when_done: bool,
 }
@@ -52,7 +52,7 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
         tokio::pin!(stop);
         let mut over = *exit_when_done && server.was_over();
         if over {
-            info!("the run is over, and its final scores are there; raise run.rounds to go on");
+            info!("the run is over and has its final scores; raise run.rounds to continue");
         } else {
             tokio::select! {
                 () = &mut stop => info!("stopping"),
@@ -67,7 +67,7 @@ pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
     })
 }
 
-/// What a report says about devices that could not train.
+/// What a report states about devices that could not train.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Trained {
@@ -88,7 +88,7 @@ struct Refused {
     why: String,
 }
 
-/// Fails if no device has trained in any round: the model is the initial one, and that is no success.
+/// Fails if no device has trained in any round: the model is still the initial one.
 fn expect_training(dir: &Path) -> Result<()> {
     let Some(mut reader) = ReportReader::open(&dir.join("store"))? else { return Ok(()) };
     let mut lost = BTreeMap::<String, usize>::new();
@@ -111,15 +111,15 @@ fn expect_training(dir: &Path) -> Result<()> {
     }
     let dir = dir.display();
     let why: Vec<_> = lost.iter().take(NAMED).map(|(why, times)| format!("{why} {times} times")).collect();
-    let why = if why.is_empty() { "no device was there".to_owned() } else { why.join(", ") };
+    let why = if why.is_empty() { "no device was connected".to_owned() } else { why.join(", ") };
     bail!(
         "no device could train: all {count} rounds are empty, and the model is still the initial one; {why}. \
          Look at the logs of these devices and remove the cause, raise run.rounds in {dir}/fairtier.toml by {count}, \
-         then go on with `fairtier gateway resume --dir {dir}`"
+         then continue with `fairtier gateway resume --dir {dir}`"
     );
 }
 
-/// Keeps the models of a run that is over available.
+/// Keeps serving the models of a run that is over.
 async fn linger(server: &Server, exit_when_done: bool, stop: impl Future<Output = ()>) {
     let enough = async {
         if exit_when_done {
@@ -135,19 +135,19 @@ async fn linger(server: &Server, exit_when_done: bool, stop: impl Future<Output 
     }
 }
 
-/// What to do about a run that has stopped.
+/// Adds the next step to the error of a run that has stopped.
 fn advise(failed: ServerError, dir: &Path) -> Error {
     let again = match &failed {
         ServerError::Run(RunError::Store(failed)) if failed.is_full() => {
             "free some space, then start again".to_owned()
         }
-        // It says itself what is affected and what to do.
+        // The error itself states what is affected and what to do.
         ServerError::Run(RunError::Worker(cause)) if cause.is_damage() => return failed.into(),
         ServerError::Run(RunError::Worker(cause)) => {
             let first = if cause.is_full() { "free some space" } else { "remove the cause" };
             let dir = dir.display();
             format!(
-                "{first}, then go on with `fairtier gateway resume --dir {dir}`; no update that was acknowledged is lost"
+                "{first}, then continue with `fairtier gateway resume --dir {dir}`; no acknowledged update is lost"
             )
         }
         _ => return failed.into(),

@@ -1,4 +1,4 @@
-//! `fairtier gateway status`: where the run stands, whom it waits for, and the last round, tier by tier.
+//! `fairtier gateway status`: the state of the run, the devices it waits for, and the last round, tier by tier.
 
 use std::{fmt::Write as _, fs, io, path::Path};
 
@@ -40,7 +40,7 @@ pub(super) fn status(dir: &Path, format: Format) -> Result<()> {
         })?,
         Err(error) => return Err(error).with_context(name),
     };
-    // The file cannot know: a server that is killed writes nothing any more.
+    // The file cannot tell: a killed server no longer writes it.
     let serving = is_serving(dir).with_context(|| dir.display().to_string())?;
     status["serving"] = serving.into();
     if !serving {
@@ -90,7 +90,7 @@ fn parse(text: &str) -> Result<Value> {
 }
 
 fn show(status: &Value, dir: &Path, now: f64) -> Result<String> {
-    let committed = status["committed"].as_u64().ok_or_else(|| anyhow!("`committed` is no number"))?;
+    let committed = status["committed"].as_u64().ok_or_else(|| anyhow!("`committed` is not a number"))?;
     let serving = status["serving"] == true;
     let state = match (status["finished"].as_bool(), status["rolled_back_from"].as_u64()) {
         (Some(true), _) if serving => "finished, its models can be fetched".to_owned(),
@@ -117,13 +117,13 @@ fn show(status: &Value, dir: &Path, now: f64) -> Result<String> {
     Ok(text)
 }
 
-/// Whom the run waits for, and how long still.
+/// The devices that the run waits for, and for how long at most.
 fn show_waiting(text: &mut String, waiting: &Value, now: f64) {
     let Some(round) = waiting["round"].as_u64() else { return };
     let scores = waiting["purpose"] == "evaluate";
     let round = if scores { "the round of final scores".to_owned() } else { format!("round {round}") };
     if let (Some(have), Some(need)) = (waiting["have"].as_u64(), waiting["need"].as_u64()) {
-        let _ = writeln!(text, "{round} waits for devices: {have} of {need} are there");
+        let _ = writeln!(text, "{round} waits for devices: {have} of {need} are connected");
         return;
     }
     let open = waiting["opened"].as_f64().map_or("-".to_owned(), |at| format!("{:.0}", (now - at).max(0.0)));
@@ -132,16 +132,16 @@ fn show_waiting(text: &mut String, waiting: &Value, now: f64) {
     for line in devices {
         let silent = line["silent_since"].as_f64().map(|since| (now - since).max(0.0));
         let silence = silent.map_or(String::new(), |seconds| format!(", silent for {seconds:.0} s"));
-        let unless = if silent.is_some() { " unless it is heard of" } else { "" };
+        let unless = if silent.is_some() { " unless it is heard from" } else { "" };
         let most = match line["until"].as_f64() {
             Some(until) => format!("at most {:.0} s more", (until - now).max(0.0)),
-            None => "without an end".to_owned(),
+            None => "without a limit".to_owned(),
         };
         let _ = writeln!(text, "waits for: {}{silence}, {most}{unless}", device(line));
     }
     match waiting["count"].as_u64().map(|count| count.saturating_sub(devices.len() as u64)) {
         Some(more @ 1..) => _ = writeln!(text, "waits for: {more} more"),
-        _ if devices.is_empty() => text.push_str("all its devices are silent or gone\n"),
+        _ if devices.is_empty() => text.push_str("all its devices are silent or disconnected\n"),
         _ => {}
     }
 }
@@ -150,7 +150,7 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
     let list = |key: &str| round[key].as_array().map_or(&[][..], Vec::as_slice);
     let tiers = list("loss_by_tier").len();
     if round["round"].as_u64().is_none() || tiers == 0 {
-        bail!("`last_round` is no report");
+        bail!("`last_round` is not a report");
     }
     let what = if round["purpose"] == "evaluate" { "scores of the final model" } else { "trained" };
     let seconds = number(&round["seconds"], 1);
@@ -188,7 +188,7 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
         let code = u16::try_from(code).ok().and_then(Code::of);
         let _ = writeln!(
             text,
-            "the model stayed as it was: {}",
+            "the model is unchanged: {}",
             code.map_or("-".to_owned(), |code| code.to_string())
         );
     }
@@ -202,7 +202,7 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
         );
     }
     for line in list("silent") {
-        let _ = writeln!(text, "not heard of: {}", device(line));
+        let _ = writeln!(text, "silent: {}", device(line));
     }
     for line in list("guard") {
         let (said, counted) = (number(&line["said"], 4), number(&line["counted"], 4));
@@ -216,7 +216,7 @@ fn of_tier(line: &Value, tier: Option<usize>) -> bool {
     tier.is_none_or(|tier| line["tier"].as_u64() == Some(tier as u64))
 }
 
-/// As wide as the longest cell of each column.
+/// Each column is as wide as its longest cell.
 fn table(text: &mut String, rows: &[[String; COLUMNS.len()]]) {
     let width = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or(0).max(COLUMNS[at].len());
     for row in [COLUMNS.map(str::to_owned)].iter().chain(rows) {
@@ -226,7 +226,7 @@ fn table(text: &mut String, rows: &[[String; COLUMNS.len()]]) {
     }
 }
 
-/// A figure of a summary; there is none over nobody.
+/// A figure of a summary, or `-` if the summary has no devices.
 fn figure(summary: &Value, key: &str) -> String {
     match summary["count"].as_u64() {
         Some(1..) => number(&summary[key], 4),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tier_with_who_took_part_and_what_the_guard_held() {
+    fn status_shows_participation_and_guard_findings_by_tier() {
         let mut status = status();
         status["serving"] = json!(true);
         let shown = show(&status, Path::new("gw"), 0.0).unwrap();
@@ -287,14 +287,14 @@ tier  asked  delivered  late  silent  refused  held    loss  variance  worst10% 
    1      1          0     0       1        0     0       -         -         -        -         -
  all      5          3     1       1        1     1  1.5000    0.2500   12.5000   0.5000         -
 refused: cam-4, tier 0 (E12 update holds NaN or infinity)
-not heard of: cam-5, tier 1
+silent: cam-5, tier 1
 guard: cam-1, tier 0: loss held, said 100.0000, counted 1.2500: more than 4 medians
 "
         );
     }
 
     #[test]
-    fn a_file_that_is_not_ours_is_refused() {
+    fn a_file_that_is_not_a_status_is_refused() {
         for text in ["{}", "[]", "7", "what", "", r#"{"strategy": "x", "committed": 1}"#] {
             assert!(parse(text).is_err(), "{text}");
         }
@@ -309,7 +309,7 @@ guard: cam-1, tier 0: loss held, said 100.0000, counted 1.2500: more than 4 medi
     }
 
     #[test]
-    fn a_server_that_was_killed_is_not_said_to_run() {
+    fn a_killed_server_is_not_shown_as_running() {
         let mut status = status();
         status["serving"] = json!(false);
         let shown = show(&status, Path::new("gw"), 0.0).unwrap();
@@ -321,7 +321,7 @@ guard: cam-1, tier 0: loss held, said 100.0000, counted 1.2500: more than 4 medi
     }
 
     #[test]
-    fn who_is_waited_for_is_shown_with_the_time_that_is_left() {
+    fn devices_waited_for_are_shown_with_the_time_left() {
         let mut status = status();
         status["serving"] = json!(true);
         status["waiting"] = json!({ "round": 8, "opened": 990.0, "count": 3, "devices": [
@@ -332,12 +332,12 @@ guard: cam-1, tier 0: loss held, said 100.0000, counted 1.2500: more than 4 medi
         let expected = "\
 round 8 is open for 10 s
 waits for: cam-3, tier 2, at most 41 s more
-waits for: cam-4, tier 0, silent for 7 s, at most 8 s more unless it is heard of
+waits for: cam-4, tier 0, silent for 7 s, at most 8 s more unless it is heard from
 waits for: 1 more
 ";
         assert!(shown.contains(expected), "{shown}");
         status["waiting"] = json!({ "round": 1, "have": 1, "need": 3, "count": 0, "devices": [] });
         let shown = show(&status, Path::new("gw"), 1000.0).unwrap();
-        assert!(shown.contains("round 1 waits for devices: 1 of 3 are there\n"), "{shown}");
+        assert!(shown.contains("round 1 waits for devices: 1 of 3 are connected\n"), "{shown}");
     }
 }

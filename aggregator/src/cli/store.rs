@@ -1,4 +1,4 @@
-//! Looking after the store while no server runs.
+//! Checks and rolls back the store while no server runs.
 
 use std::{fs, path::Path};
 
@@ -41,7 +41,7 @@ pub(super) fn verify(dir: &Path, format: Format) -> Result<()> {
     bail!("{}: {} problems; nothing was changed", store.display(), found.problems.len());
 }
 
-/// Says where the run stands; an error if none has begun.
+/// Logs where the run stands; an error if none has begun.
 pub(super) fn expect_run(dir: &Path) -> Result<()> {
     let store = dir.join("store");
     let committed = DiskStore::committed(&store).with_context(|| store.display().to_string())?;
@@ -55,7 +55,7 @@ pub(super) fn expect_run(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The file that people take is the model that the run has now.
+/// Replaces the exported model by the one that the run has now.
 fn rewrite_model(dir: &Path, done: &RolledBack) -> Result<()> {
     let path = dir.join(MODEL);
     let Ok(file) = files::read(&path, MAX_MODEL) else { return Ok(()) };
@@ -64,7 +64,7 @@ fn rewrite_model(dir: &Path, done: &RolledBack) -> Result<()> {
         let options = onnx::ExportOptions { metadata: &metadata, ..onnx::ExportOptions::default() };
         Ok(onnx::export(&graph, &done.parameters, &options)?)
     });
-    // A file of which nothing can be made is no model of this run; `serve` writes it anew.
+    // An unreadable file is removed; `serve` writes it again.
     let replaced = match formed {
         Ok(file) => replace(dir, MODEL, &file),
         Err(_) => fs::remove_file(&path),

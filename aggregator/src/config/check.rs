@@ -1,4 +1,4 @@
-//! What is wrong with a configuration that types alone can not rule out.
+//! Checks a configuration for errors that types alone cannot rule out.
 
 use std::fmt::Display;
 
@@ -7,11 +7,11 @@ use common::Codec;
 use super::{Config, ConfigError, ServerConfig, StoreConfig, TrainingConfig};
 use strategies::strategy::PerTier;
 
-/// Places for transfers. More would not be a bound, and tokio's semaphores have no room for every number.
+/// Most places for transfers. A larger number would not be a bound, and tokio's semaphores have a maximum.
 const MOST_PLACES: usize = 1 << 20;
 const _: () = assert!(MOST_PLACES <= tokio::sync::Semaphore::MAX_PERMITS);
 
-/// What a key must be.
+/// A requirement on the value of a key.
 struct Rule {
     key: &'static str,
     value: String,
@@ -118,7 +118,7 @@ fn training(training: &TrainingConfig, rounds: u32) -> Vec<Rule> {
 }
 
 fn server(server: &ServerConfig) -> Vec<Rule> {
-    let some = |key, value: usize| rule(key, value, value > 0, "must be at least 1, or nobody is served");
+    let some = |key, value: usize| rule(key, value, value > 0, "must be at least 1, or no device is served");
     let places = |key, value: usize| {
         rule(key, value, (1..=MOST_PLACES).contains(&value), "must lie between 1 and 1048576")
     };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nothing_could_be_done_with_are_refused() {
+    fn unusable_numbers_are_refused() {
         let check = |text: &str| Config::parse(text).map_err(|error| error.to_string());
         for (section, key, value) in [
             ("server", "max_connections", "0"),

@@ -1,10 +1,10 @@
 //! Devices behind a bridge: one stream each, frames sealed with the device's own key.
 //!
-//! The bridge proves with its certificate that it may connect, and no more: whose frames it carries is
-//! decided by the seal, device by device. A stream carries packets with their length before them.
+//! The certificate of a bridge proves only that the bridge may connect. The seal of each frame proves which device sent it. A
+//! stream carries packets, each preceded by its length.
 //!
-//! A bridge cannot find out who is enrolled: a hail with an unknown name has a challenge like any other, made with a key
-//! that was drawn for it, and as late as any other ([`HAIL_TAKES`]). The operator's log has the name.
+//! A bridge cannot find out which devices are enrolled. A hail with an unknown name gets a challenge like any other, made with
+//! a random key and after the same time ([`HAIL_TAKES`]). The operator's log has the name.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,13 +33,13 @@ use coordinator::fleet::ConnId;
 
 /// Lines of one bridge.
 const MAX_LINES: u32 = 256;
-/// A line on which nothing is taken for so long is given up: two chunks at a time are on their way to a board.
+/// A line that takes no bytes for this long is given up. At most two chunks are on their way to a board.
 const UNREAD: Duration = Duration::from_secs(60);
-/// No board has room for a longer one, whether it is a message or a chunk.
+/// Longest packet: no board has room for a longer message or chunk.
 const MAX_PACKET: usize = wire::MAX_CONTROL + SEAL_OVERHEAD;
-/// Packets of a line that wait: a board has two chunks on their way. More stay with the bridge.
+/// Packets of a line that are queued: a board has two chunks on their way. Further packets stay with the bridge.
 const WAITING: usize = 2;
-/// From a hail to its answer, so that looking for a key takes as long as reading one.
+/// Time from a hail to its answer, so that it does not reveal whether a key was found.
 const HAIL_TAKES: Duration = Duration::from_millis(5);
 
 /// Serves a bridge until its connection ends.
@@ -61,7 +61,7 @@ pub(super) async fn serve(connection: &Connection, context: &Arc<Context>, bridg
     }
 }
 
-/// One device, or whoever claims to be one.
+/// One serial line: a device, or a peer that claims to be one.
 struct BoardLine {
     context: Arc<Context>,
     seal: sealed::Responder,
@@ -69,15 +69,15 @@ struct BoardLine {
     session: Option<BoardSession>,
 }
 
-/// A device that has proved itself.
+/// A device that has proved its key.
 struct BoardSession {
     device: DeviceId,
-    /// With this; the session ends when it changes.
+    /// Its credential; the session ends when it changes.
     member: SerialCredential,
     conn: ConnId,
     key: ConnectionKey,
     signals: Arc<ConnectionSignals>,
-    /// Notified when it has come in too often.
+    /// Notified when the device has too many connections.
     displaced: Arc<Notify>,
 }
 
@@ -110,7 +110,7 @@ impl BoardLine {
                 woken = woken => woken,
                 _ = clock.tick() => match &self.session {
                     Some(BoardSession { device, member, .. }) => match self.check(device, member) {
-                        // Nobody can tell now.
+                        // The files cannot be read now: the session stays open.
                         Err(SessionEnd::Refused(Code::NotReady)) => Ok(()),
                         checked => checked,
                     },
@@ -177,7 +177,7 @@ impl BoardLine {
                     }
                     info!(%device, "joined over a serial line");
                     if self.seal.version() != Some(SEAL_VERSION) {
-                        warn!(%device, "firmware is older (seal version 1); flash a present image for the better seal");
+                        warn!(%device, "firmware uses the older seal version 1; flash a current image");
                     }
                     self.session =
                         Some(BoardSession { device, member, conn, key: added.key, signals, displaced });
@@ -196,9 +196,9 @@ impl BoardLine {
         }
     }
 
-    /// The length of the answer to a hail (0 if it is no hail), or why there is none now.
+    /// The length of the answer to a hail (0 if the packet is not a hail), or why there is none now.
     fn answer_hail(&mut self, packet: &mut [u8], reply: &mut [u8; MAX_PLAIN]) -> Result<usize, Code> {
-        // Without randomness there is no session: an old conversation could be played again.
+        // Without randomness there is no session: an old one could be replayed.
         let (nonce, decoy) =
             random::<{ size_of::<Nonce>() }>().zip(random::<{ size_of::<Key>() }>()).ok_or(Code::NotReady)?;
         let (context, mut unclear) = (&self.context, false);
@@ -292,7 +292,7 @@ async fn write_packet(stream: &mut SendStream, packet: &[u8]) -> Result<(), Sess
         stream.write_all(&wire::frame_prefix(packet.len())).await?;
         stream.write_all(packet).await
     };
-    // Nothing else happens on this line meanwhile.
+    // The line does nothing else meanwhile.
     tokio::time::timeout(UNREAD, write).await??;
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::ca::{Authority, CaError};
 
 /// All devices share one socket, and thousands may send at the same moment.
 const SOCKET_BUFFER: usize = 8 << 20;
-/// Bytes of a connection id. As many as earlier programs have, so that their connections are reset, too.
+/// Bytes of a connection id. As long as in earlier versions, so that their connections are reset, too.
 pub(super) const CONNECTION_ID: usize = 8;
 
 /// Why the server cannot listen.
@@ -34,18 +34,18 @@ pub enum QuicError {
     Verifier(#[from] rustls::server::VerifierBuilderError),
     #[error("TLS offers no cipher that QUIC can use")]
     Cipher(#[from] quinn::crypto::rustls::NoInitialCipherSuite),
-    #[error("can not listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
 }
 
-/// What the server speaks.
+/// The protocols that the server speaks.
 pub(super) const PROTOCOLS: [&[u8]; 4] = [wire::ALPN, wire::ALPN_4, wire::BRIDGE_ALPN, common::enrol::ALPN];
 
 pub fn listen(authority: &Authority, address: SocketAddr) -> Result<Endpoint, QuicError> {
     listen_as(authority, address, &PROTOCOLS)
 }
 
-/// An endpoint with the server's certificate and transport that speaks other protocols.
+/// The same endpoint with other protocols.
 pub fn listen_as(
     authority: &Authority,
     address: SocketAddr,
@@ -56,7 +56,7 @@ pub fn listen_as(
     let config = server_config(authority, server_certificate.clone(), protocols)?;
     let failed = |source| QuicError::Listen { address, source };
     let socket = UdpSocket::bind(address).map_err(failed)?;
-    // As much as the system gives: what does not fit is lost and sent again.
+    // As much as the system gives: packets that do not fit are lost and sent again.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
     let runtime = Arc::new(quinn::TokioRuntime);
@@ -68,11 +68,11 @@ pub fn listen_as(
     Ok(endpoint)
 }
 
-/// Connections that were open when the aggregator was killed are reset by its successor, because both
-/// form reset tokens from the same key; otherwise devices would wait for their idle timeout. After a new server key they do.
+/// A restarted aggregator resets the connections of the killed one, because both form reset tokens from the same key. Otherwise
+/// devices would wait for their idle timeout, as they do after a new server key.
 ///
-/// Connection ids are random, so that they tell an observer nothing. A successor need not recognise them: it answers every
-/// packet of a connection it does not know with a reset, which means something to that connection's owner alone.
+/// Connection ids are random, so that they reveal nothing to an observer. The restarted aggregator need not recognise them: it
+/// answers every packet of an unknown connection with a reset. Only the owner of that connection can use the reset.
 fn endpoint_config(authority: &Authority) -> Result<quinn::EndpointConfig, QuicError> {
     let (_, key) = authority.server()?;
     let secret = [b"fairtier stateless reset", key.secret_der()].concat();
@@ -102,7 +102,7 @@ pub(super) fn tls_config(
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(authority.root()?)?;
-    // Strangers get as far as the protocol of enrolment, where a token is asked for.
+    // Peers without a certificate reach only the enrolment protocol, which asks for a token.
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .allow_unauthenticated()
         .build()?;
@@ -111,8 +111,8 @@ pub(super) fn tls_config(
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(server_certificate);
     tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    // A resumed session is believed to have the certificate of the first one, expired or not. A whole fleet that comes
-    // back pays for whole handshakes, which the limit per second allows for.
+    // A resumed session would keep the certificate of the first one, expired or not. So devices that reconnect make full
+    // handshakes, which the limit per second allows for.
     tls.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     tls.send_tls13_tickets = 0;
     Ok(tls)
@@ -121,15 +121,15 @@ pub(super) fn tls_config(
 fn transport() -> quinn::TransportConfig {
     let mut transport = quinn::TransportConfig::default();
     transport
-        // Messages, and a question for a new certificate.
+        // Messages, and a request for a new certificate.
         .max_concurrent_bidi_streams(VarInt::from_u32(2))
-        // A device sends one update at a time. quinn keeps the lists of as many streams as there may be, for good, and
-        // comes round to the last of them only after as many rounds.
+        // A device sends one update at a time. quinn permanently keeps lists for all streams that are allowed, and serves the
+        // last of them only after all others.
         .max_concurrent_uni_streams(VarInt::from_u32(1))
         .stream_receive_window(VarInt::from_u32(Windows::ROOMY.receive))
         .receive_window(VarInt::from_u32(Windows::TIGHT.receive))
         .send_window(Windows::TIGHT.send.into())
-        // Nobody reads datagrams: quinn would keep more than a megabyte of them for every stranger.
+        // Datagrams are not used: quinn would keep more than a megabyte of them for every unknown peer.
         .datagram_receive_buffer_size(None)
         .datagram_send_buffer_size(0)
         .max_idle_timeout(Some(VarInt::from_u32(60_000).into()));

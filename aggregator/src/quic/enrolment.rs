@@ -1,8 +1,8 @@
-//! Enrolment and renewal over QUIC: a connection of its own protocol ([`common::enrol::ALPN`]) with one question and one
-//! answer ([`common::enrol`]).
+//! Enrolment and renewal over QUIC: a connection of its own protocol ([`common::enrol::ALPN`]) with one request and one answer
+//! ([`common::enrol`]).
 //!
-//! Without a certificate a token is needed; with one, a device gets a certificate for a new key. A device that is
-//! connected asks on a further stream of its connection ([`renewals`]).
+//! A peer without a certificate needs a token; a device with one gets a certificate for a new key. A connected device asks on a
+//! further stream of its connection ([`renewals`]).
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::{
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no certificate.
+/// Why no certificate is issued.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("{0}")]
@@ -36,7 +36,7 @@ impl Refused {
             Self::Code(code) => *code,
             Self::Authority(CaError::Key) => Code::BadCertificate,
             Self::Authority(CaError::Enrolled(_) | CaError::Revoked(_)) => Code::AlreadyEnrolled,
-            // It may be better later.
+            // A later attempt may succeed.
             Self::Authority(_) => Code::NotReady,
         }
     }
@@ -60,7 +60,7 @@ pub async fn serve(connection: &Connection, authority: &Authority, admission: &A
     }
 }
 
-/// Answers a connected device that asks for a new certificate, for as long as it is connected.
+/// Answers a connected device that asks for a new certificate, until it disconnects.
 pub async fn renewals(
     connection: &Connection,
     device: &DeviceId,
@@ -100,7 +100,7 @@ async fn reply(
     let question = receive.read_to_end(wire::MAX_CONTROL).await.map_err(|_| Refused::QUESTION)?;
     let question = wire::message(&question).map_err(|_| Refused::QUESTION)?;
     let (authority, renewals) = (authority.clone(), admission.renewals.clone());
-    // The disk is waited for.
+    // Issuing a certificate waits for the disk.
     let issued = move || issue(&question, present.as_ref(), &authority, &renewals);
     let issued = tokio::task::spawn_blocking(issued).await;
     let IssuedCertificate { device, bundle } = issued.unwrap_or(Err(Refused::Code(Code::NotReady)))?;
@@ -110,7 +110,7 @@ async fn reply(
     Ok(device)
 }
 
-/// A certificate for whoever has a token or a certificate.
+/// Issues a certificate to a peer that has a token or a certificate.
 fn issue(
     EnrolRequest { secret, key }: &EnrolRequest,
     present: Option<&CertificateDer<'_>>,
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_can_not_keep_the_authority_busy() {
+    fn a_device_cannot_keep_the_authority_busy() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let [one, other] = ["cam-1", "cam-2"].map(|name| {

@@ -11,12 +11,12 @@ use crate::{
     ca::{Authority, has_expired},
 };
 
-/// Why a peer is turned away.
+/// Why a peer is refused.
 #[derive(Debug)]
 pub(super) enum IdentifyError {
     Unknown,
     Expired,
-    /// Nobody can tell; the peer may ask again.
+    /// The files cannot be read; the peer may ask again.
     Unclear(String),
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for IdentifyError {
 #[derive(Debug)]
 pub(super) struct AuthenticatedDevice {
     pub device: DeviceId,
-    /// Absent in certificates of earlier programs.
+    /// Absent in certificates of earlier versions.
     pub grant: Option<Grant>,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn look_up(
     }
 }
 
-/// What the peer proves itself with.
+/// The certificate of the peer.
 pub(super) fn certificate(connection: &Connection) -> Option<CertificateDer<'static>> {
     let chain = connection.peer_identity()?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
     chain.into_iter().next()

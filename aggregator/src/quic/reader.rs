@@ -1,7 +1,7 @@
-//! What devices send: messages on one stream, updates on streams of their own.
+//! Reads what devices send: messages on one stream, updates on streams of their own.
 //!
-//! Room for a frame is made when it has been announced. Long buffers are lent for one stream and used again, so that a
-//! connection on which nothing happens costs none, and nobody fills the heap with holes.
+//! Memory for a frame is taken once the frame is announced. Long buffers are lent to one stream and reused. So an idle
+//! connection takes none, and the heap does not fragment.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use super::SessionEnd;
 use crate::driver::Driver;
 use coordinator::fleet::ConnId;
 
-/// The control stream, until it ends.
+/// Reads the control stream until it ends.
 pub(super) async fn messages(stream: RecvStream, driver: &Driver, conn: ConnId) -> Result<(), SessionEnd> {
     frames(stream, wire::MAX_CONTROL, &mut Vec::new(), driver, conn).await
 }
 
-/// Streams with chunks, one after the other: a device sends one update at a time, and a stream that was given up
-/// ends with its reset.
+/// Reads streams with chunks, one after the other. A device sends one update at a time, and a stream that it gives up ends with
+/// a reset.
 pub(super) async fn transfers(
     connection: &Connection,
     driver: &Driver,
@@ -63,8 +63,8 @@ async fn frames(
     }
 }
 
-/// Fills a whole frame; empty if the stream ends before it does. Takes all packets that are there at once: the connection is
-/// locked for every look.
+/// Reads a whole frame; empty if the stream ends first. Takes all packets that have arrived at once, because every read locks
+/// the connection.
 async fn read(stream: &mut RecvStream, frame: &mut Vec<u8>) -> Result<(), SessionEnd> {
     match stream.read_exact(frame).await {
         Ok(()) => {}

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::admission::Refusal;
 
-/// How often open connections and sessions of boards are compared with who is enrolled.
+/// Time between two comparisons of open connections with the enrolled devices.
 pub(super) const REVOCATION_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Closes connections of revoked devices, and of devices whose certificate has expired.
@@ -24,23 +24,23 @@ pub(super) async fn disconnect_revoked(context: Arc<Context>) {
             context.remove_revoked();
             context.warn_of_restored(said)
         };
-        // Should it panic, it is tried again.
+        // If it panics, it is tried again.
         restored = tokio::task::spawn_blocking(check).await.unwrap_or(restored);
         tokio::time::sleep(REVOCATION_INTERVAL).await;
     }
 }
 
 impl Context {
-    /// Closes a connection whose device is no longer a member. It stays while the files cannot be read.
+    /// Closes a connection whose device is no longer a member. It stays open while the files cannot be read.
     fn check(&self, device: &DeviceId, peer: &Peer) {
-        // Sessions of boards check themselves.
+        // Sessions of boards check their members themselves.
         let Peer::Direct(open) = peer else { return };
         let code = match look_up(certificate(open), &self.authority) {
             Ok(_) => return,
             Err(IdentifyError::Unclear(error)) => {
                 return self.admission.count_refusal(Refusal::Unclear, &error);
             }
-            // It may have a new one already.
+            // It may have a new certificate already.
             Err(IdentifyError::Expired) => Code::NotReady,
             Err(IdentifyError::Unknown) => Code::UnknownDevice,
         };
@@ -48,7 +48,7 @@ impl Context {
         close(open, code);
     }
 
-    /// Warns once of each revoked device whose file a backup has restored. Returns those that were named.
+    /// Warns once of each revoked device whose file a backup has restored. Returns the devices that were reported.
     fn warn_of_restored(&self, said: BTreeSet<DeviceId>) -> BTreeSet<DeviceId> {
         let restored = match self.authority.restored() {
             Ok(restored) => restored.into_iter().collect::<BTreeSet<_>>(),
@@ -73,7 +73,7 @@ impl Context {
             match self.authority.is_member(&device) {
                 Ok(true) => {}
                 Ok(false) => {
-                    warn!(%device, "revoked: it is not waited for, and not counted any more");
+                    warn!(%device, "revoked: the run no longer waits for the device or counts it");
                     self.driver.with(|coordinator, now| coordinator.handle_revoked(&device, now));
                 }
                 Err(error) => return self.admission.count_refusal(Refusal::Unclear, &error),

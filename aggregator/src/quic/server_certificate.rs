@@ -1,4 +1,4 @@
-//! The certificate that the server shows: a new one is taken up while the server runs, for connections from then on.
+//! The certificate of the server. A new one is loaded while the server runs, for later connections.
 
 use std::{
     sync::{Arc, PoisonError, RwLock, Weak},
@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::endpoint::QuicError;
 use crate::ca::Authority;
 
-/// How often it is reloaded whether there is a new one.
+/// Time between two checks for a new certificate.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl ServerCertificate {
         Ok(Arc::new(Self { authority: authority.clone(), provider: provider.clone(), present }))
     }
 
-    /// True if there is a new one.
+    /// True if there is a new certificate.
     pub fn reload(&self) -> Result<bool, QuicError> {
         let (certificate, _) = self.authority.server()?;
         if self.present().cert.first() == Some(&certificate) {
@@ -54,23 +54,23 @@ impl ResolvesServerCert for ServerCertificate {
     }
 }
 
-/// With the authority behind it: devices that have only a token look for it there.
+/// With the certificate of the authority: devices that have only a token look for it there.
 fn load(authority: &Authority, provider: &CryptoProvider) -> Result<CertifiedKey, QuicError> {
     let (certificate, key) = authority.server()?;
     let chain: Vec<CertificateDer<'static>> = vec![certificate, authority.root()?];
     Ok(CertifiedKey::from_der(chain, key, provider)?)
 }
 
-/// Looks for a new one for as long as there is a server that would show it.
+/// Checks for a new certificate until the server is dropped.
 pub(super) async fn watch(certificate: Weak<ServerCertificate>) {
     let mut failing = false;
     loop {
         tokio::time::sleep(RELOAD_INTERVAL).await;
         let Some(certificate) = certificate.upgrade() else { return };
-        // Should it panic, it is tried again.
+        // If it panics, it is tried again.
         let Ok(reloaded) = tokio::task::spawn_blocking(move || certificate.reload()).await else { continue };
         match &reloaded {
-            Ok(true) => info!("the server has a new certificate; connections from now on see it"),
+            Ok(true) => info!("the server has a new certificate; new connections use it"),
             Err(error) if !failing => {
                 warn!("the server's certificate cannot be read, the present one stays in use: {error}");
             }

@@ -1,7 +1,7 @@
 //! The server's UDP socket, with short bursts.
 //!
-//! Every connection of quinn keeps a buffer for the longest burst of packets that its socket takes, for good. With
-//! thousands of devices that is most of what a connection costs.
+//! Every connection of quinn permanently keeps a buffer for the longest burst of packets that its socket takes. With thousands
+//! of devices these buffers are most of the memory of a connection.
 
 use std::{
     io::{self, IoSliceMut},
@@ -19,7 +19,7 @@ use quinn::{
 /// Packets that are handed to the system at once.
 const BURST: usize = 4;
 
-/// Leaves everything but the length of bursts to the runtime's own socket.
+/// Passes everything but the length of bursts to the runtime's own socket.
 #[derive(Debug)]
 pub(super) struct Socket(Arc<dyn AsyncUdpSocket>);
 

@@ -32,7 +32,7 @@ fn client(authority: &Authority, device: Option<&DeviceId>) -> rustls::ClientCon
     tls
 }
 
-/// A handshake and what comes right after it, in memory.
+/// A handshake in memory, with the messages right after it.
 fn shake_hands(server: &Arc<rustls::ServerConfig>, client: &Arc<rustls::ClientConfig>) -> HandshakeKind {
     let name = wire::SERVER_NAME.try_into().unwrap();
     let mut client = rustls::ClientConnection::new(client.clone(), name).unwrap();
@@ -63,7 +63,7 @@ fn shake_hands(server: &Arc<rustls::ServerConfig>, client: &Arc<rustls::ClientCo
 }
 
 #[test]
-fn a_certificate_is_looked_at_whenever_a_device_comes_back() {
+fn a_device_that_reconnects_shows_its_certificate_again() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
     let device = "cam-1".parse().unwrap();
@@ -77,7 +77,7 @@ fn a_certificate_is_looked_at_whenever_a_device_comes_back() {
 }
 
 #[test]
-fn a_disk_that_fails_turns_nobody_away_for_good() {
+fn a_failing_disk_turns_no_device_away_for_good() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
     let enrolled = |device: &str, grant| {
@@ -92,7 +92,7 @@ fn a_disk_that_fails_turns_nobody_away_for_good() {
     let (file, aside) = (dir.path().join("identity/devices/cam-1.crt"), dir.path().join("aside"));
     std::fs::rename(&file, &aside).unwrap();
     assert_eq!(code(&certificate), Err(Code::UnknownDevice));
-    // A directory can not be read as a file.
+    // A directory cannot be read as a file.
     std::fs::create_dir(&file).unwrap();
     assert_eq!(code(&certificate), Err(Code::NotReady));
     std::fs::remove_dir(&file).unwrap();
@@ -103,7 +103,7 @@ fn a_disk_that_fails_turns_nobody_away_for_good() {
 }
 
 #[test]
-fn datagrams_are_not_taken_from_anybody() {
+fn datagrams_are_not_accepted() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
     let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(client(&authority, None)).unwrap();
@@ -131,7 +131,7 @@ fn windows_get_shorter_as_the_fleet_grows() {
     assert!(all[3].receive < Windows::ROOMY.receive && all[3].receive > Windows::TIGHT.receive);
 }
 
-/// Source connection ids of the server's first packets to so many clients, read off the wire.
+/// Source connection ids of the server's first packets to `clients` clients, read off the wire.
 async fn ids_on_the_wire(authority: &Authority, clients: usize) -> Vec<Vec<u8>> {
     let server = listen(authority, ([127, 0, 0, 1], 0).into()).unwrap();
     let to = server.local_addr().unwrap();
@@ -142,7 +142,7 @@ async fn ids_on_the_wire(authority: &Authority, clients: usize) -> Vec<Vec<u8>> 
     });
     let mut ids = vec![];
     for _ in 0..clients {
-        // Between them: the client speaks to `near`, which passes everything on from `far`.
+        // A relay: the client speaks to `near`, which passes everything on from `far`.
         let [near, far] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
         let at = near.local_addr().unwrap();
         let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(client(authority, None)).unwrap();
@@ -166,13 +166,13 @@ async fn ids_on_the_wire(authority: &Authority, clients: usize) -> Vec<Vec<u8>> 
 }
 
 #[test]
-fn connection_ids_tell_nothing_of_the_server() {
+fn connection_ids_reveal_nothing_about_the_server() {
     use quinn_proto::ConnectionIdGenerator;
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::create(dir.path()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ids = runtime.block_on(ids_on_the_wire(&authority, 4));
-    // As earlier programs made them: 3 random bytes, and a short hash of them and of a key that follows from the server's.
+    // As earlier versions made them: 3 random bytes, and a short hash of them and of a key that follows from the server's.
     let (_, key) = authority.server().unwrap();
     let secret = [b"fairtier stateless reset", key.secret_der()].concat();
     let tag = ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret), b"connection ids");
@@ -193,7 +193,7 @@ fn a_new_server_key_is_shown_without_a_restart() {
     assert!(!certificate.reload().unwrap());
     authority.rotate_server_key().unwrap();
     assert!(certificate.reload().unwrap() && !certificate.reload().unwrap());
-    // What cannot be read does not end the server.
+    // An unreadable file does not end the server.
     std::fs::write(dir.path().join("identity/server.pem"), "no key").unwrap();
     assert!(certificate.reload().is_err());
 }

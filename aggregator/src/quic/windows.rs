@@ -2,15 +2,15 @@
 
 use quinn::{Connection, VarInt};
 
-/// What one connection may have on its way in either direction. Lists in quinn and tokio stay as long as they ever
-/// were, so with thousands of connections long windows cost memory that fills up round after round; with a few, short
-/// ones cost time. The tight windows are less than 32 packets, or acknowledgements of them, which is what tokio's queues
-/// allocate at a time; at 200 ms they still carry 180 KB per second.
+/// Bytes that one connection may have in flight in either direction. Lists in quinn and tokio never shrink. With thousands of
+/// connections, long windows cost memory that grows round after round; with a few, short ones cost time. The tight windows hold
+/// fewer than 32 packets, or acknowledgements of them, which is what tokio's queues allocate at a time. At 200 ms they still
+/// carry 180 KB per second.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Windows {
-    /// Bytes that may wait for us.
+    /// Received bytes that may wait to be read.
     pub receive: u32,
-    /// Bytes on their way to the device: shared between devices, but every packet is remembered until it is acknowledged.
+    /// Bytes on their way to the device. They are shared between devices, but every packet is tracked until it is acknowledged.
     pub send: u32,
 }
 
@@ -30,7 +30,7 @@ impl Windows {
     }
 }
 
-/// Gives a connection the windows that are right among so many.
+/// Sets the windows of a connection that suit this many connections.
 pub fn set_windows(connection: &Connection, connections: usize) {
     let Windows { receive, send } = Windows::among(connections);
     connection.set_receive_window(VarInt::from_u32(receive));

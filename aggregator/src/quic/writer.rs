@@ -1,9 +1,8 @@
-//! What the Coordinator has to say, onto the streams of one connection.
+//! Writes the frames of the Coordinator to the streams of one connection.
 //!
-//! Frames of models are shared between all devices that get them and never copied here, so a device that reads
-//! slowly costs nothing. Only so many devices are sent a model at a time (`server.max_downloads`), because a
-//! thousand that start at once lose most of their packets; one that takes long gives up its slot and goes on
-//! without it, so that slow devices hold up nobody.
+//! Frames of models are shared between all devices that get them and never copied here, so a slow reader costs nothing. At most
+//! `server.max_downloads` devices are sent a model at once, because a thousand that start together lose most of their packets.
+//! A device that takes long gives up its slot and continues without it, so that slow devices do not block others.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use super::{Context, SessionEnd};
 use crate::driver::{ConnectionSignals, Driver};
 use coordinator::fleet::ConnId;
 
-/// How long a device keeps others waiting.
+/// How long a device keeps its slot.
 const HEAD_START: Duration = Duration::from_secs(3);
 
 pub(super) struct Writer<'a> {
@@ -40,7 +39,7 @@ enum DownloadSlot<'a> {
         _permit: SemaphorePermit<'a>,
         since: Instant,
     },
-    /// It took long: goes on, and others may start.
+    /// The download takes long: it continues, and others may start.
     GivenUp,
 }
 
@@ -120,7 +119,7 @@ impl<'a> Writer<'a> {
         match stream.write_all_chunks(&mut [prefix, frame]).await {
             Ok(()) => Ok(()),
             Err(lost @ WriteError::ConnectionLost(_)) => Err(lost.into()),
-            // The device wants no more of this stream; if it wants more of the transfer, it asks.
+            // The device stops this stream; if it wants more of the transfer, it asks.
             Err(_) => {
                 self.transfer = None;
                 Ok(())

@@ -37,6 +37,6 @@ pub enum RunError {
     MaxMessage { tier: usize, need: u64, max: u32 },
     #[error("{code}: {0}", code = .0.code())]
     Store(#[from] StoreError),
-    #[error("the run can not go on: {0}")]
+    #[error("the run cannot go on: {0}")]
     Worker(#[from] WorkerError),
 }

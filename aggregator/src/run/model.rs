@@ -62,7 +62,7 @@ pub fn open_model(config: &Config, needs: Needs) -> Result<(TieredModel, Vec<f32
     Ok((model, parameters))
 }
 
-/// Both directions of every tier, before a device finds out.
+/// Checks that the messages of every tier fit, in both directions.
 fn check_messages(config: &Config, model: &TieredModel, needs: Needs) -> Result<(), RunError> {
     let max = config.server.max_message;
     for (tier, plan) in model.plans.iter().enumerate().filter_map(|(n, plan)| Some((Tier::new(n)?, plan))) {

@@ -11,7 +11,7 @@ use crate::{
     store::{ModelFingerprint, RunRecord, SavedRun, Store},
 };
 
-/// What tells this model from others in a store.
+/// What identifies this model in a store.
 pub fn fingerprint(model: &TieredModel) -> ModelFingerprint {
     let slices =
         (0..model.plans.len()).filter_map(Tier::new).map(|tier| model.regions.slice_len(tier) as u64);

@@ -1,4 +1,4 @@
-//! Says whom the run waits for: in the log when that takes noticeably longer than usual, and in `status.json`.
+//! Reports the devices that the run waits for: in `status.json`, and in the log when the wait is noticeably longer than usual.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use crate::{clock::since_1970, driver::Driver, status::StatusFile};
 use coordinator::{Gathering, WaitedFor, Waiting, exchange::Purpose};
 
-/// Time between two looks, and so between two changes of the file.
+/// Time between two checks, and so between two changes of the file.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Devices that are named; the others are counted.
 const NAMED: usize = 5;
@@ -38,7 +38,7 @@ pub(super) async fn run(driver: Arc<Driver>, status: Option<Arc<StatusFile>>) {
     }
 }
 
-/// What a line of the log was about. The same is not logged twice.
+/// The subject of a log line. The same subject is not logged twice.
 #[derive(PartialEq, Eq)]
 struct Reported {
     round: u32,
@@ -60,10 +60,10 @@ fn describe(waiting: &Waiting, now: Instant) -> String {
         Purpose::Evaluate => "the round of final scores".to_owned(),
     };
     if let Some(Gathering { have, need }) = gathering {
-        return format!("{round} waits for devices: {have} of {need} are there");
+        return format!("{round} waits for devices: {have} of {need} are connected");
     }
     if devices.is_empty() {
-        return format!("{round} waits for an answer; all its devices are silent or gone");
+        return format!("{round} waits for an answer; all its devices are silent or disconnected");
     }
     let mut text = format!("{round} waits for ");
     for (index, line) in devices.iter().take(NAMED).enumerate() {
@@ -86,13 +86,13 @@ fn named(line: &WaitedFor, now: Instant) -> String {
         Some(until) => format!(", at most {} s more", seconds((*until - now).as_millis())),
         None => String::new(),
     };
-    let unless = if silent.is_some() { " unless it is heard of" } else { "" };
+    let unless = if silent.is_some() { " unless it is heard from" } else { "" };
     format!("{device} (tier {}{silence}){most}{unless}", tier.index())
 }
 
-/// With times since 1970, so that they stay true while nothing changes.
+/// Times are seconds since 1970, so that they stay true while nothing changes.
 fn to_json(waiting: &Waiting, now: Instant, unix: f64) -> Value {
-    // Whole seconds, or the file would change whenever it is looked at.
+    // Whole seconds, or the file would change at every check.
     let at =
         |instant: Instant| (unix + (instant.as_millis() as f64 - now.as_millis() as f64) / 1000.0).round();
     let Waiting { round, purpose, opened, devices, gathering, .. } = waiting;
@@ -143,22 +143,22 @@ mod tests {
     }
 
     #[test]
-    fn the_log_says_who_is_waited_for_and_for_how_long_at_most() {
+    fn the_log_names_the_devices_waited_for_and_the_longest_wait() {
         let now = Instant::from_millis(120_000);
         assert_eq!(
             describe(&waiting(), now),
             "round 12 waits for cam-3 (tier 2), at most 41 s more, \
-             cam-4 (tier 0, silent for 10 s), at most 5 s more unless it is heard of"
+             cam-4 (tier 0, silent for 10 s), at most 5 s more unless it is heard from"
         );
         let gathering = Some(Gathering { have: 1, need: 3 });
         let few = Waiting { gathering, devices: vec![], ..waiting() };
-        assert_eq!(describe(&few, now), "round 12 waits for devices: 1 of 3 are there");
+        assert_eq!(describe(&few, now), "round 12 waits for devices: 1 of 3 are connected");
         let many = Waiting { devices: vec![waiting().devices[0].clone(); 8], ..waiting() };
         assert!(describe(&many, now).ends_with(" and 3 more"), "{}", describe(&many, now));
     }
 
     #[test]
-    fn what_the_file_says_stays_true_while_nothing_changes() {
+    fn the_file_stays_true_while_nothing_changes() {
         let first = to_json(&waiting(), Instant::from_millis(120_000), 1000.2);
         let later = to_json(&waiting(), Instant::from_millis(121_000), 1001.2);
         assert_eq!(first, later);

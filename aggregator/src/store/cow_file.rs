@@ -1,7 +1,7 @@
-//! A file that is read from the disk and written to in memory.
+//! A file whose changes stay in memory (copy on write).
 //!
-//! A database can be opened on it, repaired and read, also where the disk is full or read-only, and the file stays as it
-//! is. Memory is taken only for the blocks that are written.
+//! A database can be opened on it, repaired and read, even if the disk is full or read-only. The file on disk does not change.
+//! Only blocks that are written take memory.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -24,7 +24,7 @@ pub(super) struct CowFile {
 #[derive(Debug)]
 struct Changes {
     len: u64,
-    /// Bytes of the file that still count; behind them are zeroes.
+    /// Bytes of the file that are still valid; zeroes follow.
     below: u64,
     /// Blocks that were written, by number.
     blocks: BTreeMap<u64, Box<[u8]>>,
@@ -44,7 +44,7 @@ impl CowFile {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes as they are below the changes.
+    /// Reads the bytes of the file without the changes.
     fn read_below(&self, below: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = below.saturating_sub(offset).min(out.len() as u64) as usize;
         let (from_file, zeroes) = out.split_at_mut(there);
@@ -55,7 +55,7 @@ impl CowFile {
 
 impl Drop for CowFile {
     fn drop(&mut self) {
-        // A child that is being started may still have a copy of the handle, and would keep the lock that goes with it.
+        // A child process that is being started may still have a copy of the handle, and with it the lock.
         let _ = self.file.unlock();
     }
 }
@@ -125,7 +125,7 @@ fn expect_inside(len: u64, offset: u64, count: usize) -> io::Result<()> {
     }
 }
 
-/// Divides a stretch of bytes among blocks: the block's number, where the part starts in it, and the part.
+/// Splits a range of bytes into blocks: the number of the block, the start of the part in it, and the part.
 fn parts(offset: u64, mut out: &mut [u8]) -> impl Iterator<Item = (u64, usize, &mut [u8])> {
     let mut at = offset;
     std::iter::from_fn(move || {
@@ -145,9 +145,9 @@ mod tests {
 
     use super::*;
 
-    /// Whatever is done, it reads like bytes in memory, and the file is as it was.
+    /// After any operations it reads like bytes in memory, and the file is unchanged.
     #[test]
-    fn it_reads_like_the_file_with_the_changes_and_the_file_stays() {
+    fn changes_are_read_back_and_the_file_is_unchanged() {
         let original: Vec<u8> = (0..50_000u32).map(|i| (i % 251) as u8).collect();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&original).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_the_file_ends_with_it_also_if_a_copy_of_the_handle_lives_on() {
+    fn the_lock_is_released_even_if_a_copy_of_the_handle_exists() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let locked = File::open(file.path()).unwrap();
         let _copy = locked.try_clone().unwrap();

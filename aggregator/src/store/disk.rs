@@ -7,8 +7,8 @@
 //! DIR/history.jsonl              reports of all rounds, also those that have left the ledger
 //! DIR/history-000001-010000.jsonl  and of earlier ones
 //! ```
-//! An update counts once its index entry is committed, and that happens after its bytes are on the disk.
-//! A round counts once its model is committed; the spool is removed after that. All of it is for its owner alone (0700, 0600).
+//! An update counts once its index entry is committed, which happens after its bytes are on disk. A round counts once its model
+//! is committed; then its spool is removed. All files are private to their owner (0700, 0600).
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,7 @@ pub struct Options {
     pub keep_models: usize,
     /// Keep the updates of closed rounds.
     pub keep_spool: bool,
-    /// Reports in the ledger, at least; all of them are in files beside it.
+    /// Fewest reports in the ledger; all of them are in files beside it.
     pub keep_reports: usize,
     /// The history begins a new file after every round that is a multiple of this; at least 1.
     pub history_rounds: u32,
@@ -75,13 +75,13 @@ pub struct DiskStore {
     pub(super) history: History,
     options: Options,
     run: Option<RunId>,
-    /// Of the open round.
+    /// Spool of the open round.
     spool: Option<Spool>,
     /// Written, but neither durable nor in the index.
     unsettled: Vec<Entry>,
-    /// For the next round.
+    /// File for the spool of the next round.
     spare: Option<SpareFile>,
-    /// Of rounds before, opened as they are read; until the next commit.
+    /// Spools of earlier rounds, opened as they are read; until the next commit.
     old: BTreeMap<u32, Spool>,
 }
 
@@ -91,10 +91,13 @@ impl DiskStore {
         let spools = dir.join("spool");
         files::make_private_dir(&spools).map_err(|source| StoreError::Io { path: spools.clone(), source })?;
         Models::of(dir).create(dir)?;
-        // An update of few samples gives them back, so other users must not read any.
+        // An update of few samples reveals them, so other users must not read any.
         for dir in [dir, &spools, &dir.join("models")] {
             if let Err(error) = files::tighten(dir) {
-                warn!("{} is open to other users, and that cannot be changed: {error}", dir.display());
+                warn!(
+                    "{} is accessible to other users, and its permissions cannot be changed: {error}",
+                    dir.display()
+                );
             }
         }
         match Ledger::look(dir)? {
@@ -126,7 +129,7 @@ impl DiskStore {
         Self { ledger, spools, models, history, options, run: None, spool, unsettled, spare, old }
     }
 
-    /// Fails if something is damaged that a run needs to go on.
+    /// Fails if anything is damaged that a run needs to continue.
     fn read_through(mut self) -> Result<(), StoreError> {
         if let Some(meta) = self.meta()? {
             let saved = self.load(&meta.run.model)?;
@@ -185,7 +188,7 @@ impl DiskStore {
         })
     }
 
-    /// All updates of a span of rounds, by round, exchange and DeviceId.
+    /// All updates of a range of rounds, by round, exchange and DeviceId.
     pub(super) fn of_rounds(&self, first: u32, last: u32) -> Result<Vec<Entry>, StoreError> {
         self.ledger.read(|txn| {
             let updates = txn.open_table(UPDATES)?;
@@ -214,7 +217,7 @@ impl DiskStore {
         })
     }
 
-    /// Lets the spool that an update is in be read.
+    /// The spool of an update, opened for reading.
     fn spool_of(
         &mut self,
         entry: &Entry,
@@ -235,11 +238,11 @@ impl DiskStore {
         read(self.old.get_mut(&round).ok_or(StoreError::WrongRound { open, got: round })?)
     }
 
-    /// Lets the history begin a new file where it is time for one. A run does not depend on it.
+    /// Starts a new history file if one is due. A failure does not stop the run.
     fn archive_history(&self, round: u32) {
         if round > 0 && round.is_multiple_of(self.options.history_rounds.max(1)) {
             let done = self.history.archive(round);
-            let _ = done.map_err(|error| warn!("history.jsonl stays as it is and grows on: {error}"));
+            let _ = done.map_err(|error| warn!("history.jsonl cannot be renamed and grows: {error}"));
         }
     }
 
@@ -257,7 +260,7 @@ fn entry((key, value): (Key<'_>, AccessGuard<'_, &[u8]>)) -> Result<(u32, Entry)
     Ok((round, ledger::decode(&update_tag(round, exchange, device), value.value())?))
 }
 
-/// Without its ledger the files of a run cannot be told from leftovers, and a new run would sweep them away.
+/// Without its ledger, the files of a run look like leftovers, and a new run would remove them.
 fn expect_empty(dir: &Path) -> Result<(), StoreError> {
     let rounds =
         [dir.join("spool"), dir.join("models")].into_iter().flat_map(fs::read_dir).flatten().flatten();
@@ -272,12 +275,12 @@ fn expect_empty(dir: &Path) -> Result<(), StoreError> {
         None => Ok(()),
         Some(file) => Err(StoreError::Damaged {
             path: dir.join(ledger::FILE),
-            what: format!("it is missing, but {} of a run is there", file.display()),
+            what: format!("it is missing, but {} of a run exists", file.display()),
         }),
     }
 }
 
-/// A table that was walked must have as many rows as it says.
+/// A table must have as many rows as it states.
 pub(super) fn complete(what: &str, walked: usize, stated: u64) -> Result<(), LedgerError> {
     if walked as u64 == stated {
         Ok(())

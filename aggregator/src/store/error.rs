@@ -43,7 +43,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether there is no room on the disk for what has to be written.
+    /// Whether the disk has no room for what must be written.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
@@ -54,7 +54,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// What to do about a store that this program does not read.
+/// The next step for a store that this version cannot read.
 fn other_format(found: u32) -> &'static str {
     if found < migrate::OLDEST {
         "It was written by an older version that this one cannot migrate from; open it once with a version in between, \
@@ -64,7 +64,7 @@ fn other_format(found: u32) -> &'static str {
     }
 }
 
-/// What the damage of a file affects, and which remedy keeps what.
+/// What the damage of a file affects, and what each remedy keeps.
 fn consequence(path: &Path) -> &'static str {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("model") => {

@@ -4,11 +4,10 @@
 //! DIR/history-000001-010000.jsonl   full
 //! DIR/history.jsonl                 the rounds after it
 //! ```
-//! A report is committed in the ledger first and then appended to `history.jsonl`, so a crash can cost the last lines; they are
-//! written again when the store is opened. Old reports leave the ledger once this file is durable, and from then on
-//! are nowhere else; every line has a checksum (`line.rs`). After every so many rounds the file is full: it is made durable
-//! and gets a name of its own. Full files are never removed; a rollback into one makes it the live one again. A run goes on
-//! without the files.
+//! A report is committed to the ledger first and then appended to `history.jsonl`. A crash can lose the last lines; they are
+//! written again when the store is opened. Old reports leave the ledger once this file is durable, and then exist only here.
+//! Every line has a checksum (`line.rs`). After `store.history_rounds` rounds the file is full: it is made durable and renamed.
+//! Full files are never removed; a rollback into one makes it the live file again. A run continues without the files.
 
 use std::{
     fs::{self, File},
@@ -37,7 +36,7 @@ pub(super) use line::{parse as parse_line, with_checksum};
 pub(super) use reader::{ChecksumRule, HistoryLine};
 pub use reader::{LineFault, LineFaults, Report, ReportReader, Reports};
 
-/// The files of a store's directory; opened for every line, so that they may be moved away at any time.
+/// The history files of a store. They are opened for every line, so they may be moved away at any time.
 #[derive(Debug)]
 pub(super) struct History(PathBuf);
 
@@ -51,7 +50,7 @@ impl History {
         files::live(&self.0)
     }
 
-    /// A file with something in it, if there is one.
+    /// A file that is not empty, if there is one.
     pub fn any(&self) -> Result<Option<PathBuf>, StoreError> {
         let archives = files::archives(&self.0).map_err(|source| self.failed(source))?;
         let mut files = archives.into_iter().map(|archive| archive.path).chain([self.live()]);
@@ -73,7 +72,7 @@ impl History {
         sync_dir(&self.0)
     }
 
-    /// Gives the live file, which ends with round `last`, the name of a full one.
+    /// Renames the live file, which ends with round `last`, as a full one.
     pub fn archive(&self, last: u32) -> Result<(), StoreError> {
         let live = self.live();
         if fs::metadata(&live).map_or(0, |file| file.len()) == 0 {
@@ -95,7 +94,7 @@ impl History {
             return Ok(None);
         };
         let first = reader.read_next()?.map(|report| report.round);
-        // Each damaged line before it is a round.
+        // Each damaged line before it stands for one round.
         let faults = reader.faults();
         let damaged = u32::try_from(faults.named.len() + faults.more).unwrap_or(u32::MAX);
         Ok(first.map(|round| round.saturating_sub(damaged).max(1)))
@@ -115,11 +114,11 @@ impl History {
         live.map_or_else(|| self.archived(), Ok)
     }
 
-    /// Removes the lines of rounds after `last`, also from full files. Killed at any instant, it is finished by the next call.
+    /// Removes the lines of rounds after `last`, also from full files. If it is killed, the next call finishes the work.
     fn cut(&self, last: u32) -> Result<(), StoreError> {
         loop {
             let archives = files::archives(&self.0).map_err(|source| self.failed(source))?;
-            // While it is being cut, a file that was full may be the live one.
+            // During a cut, a file that was full may be the live one.
             let before = archives.last().map_or(0, |archive| archive.last.min(last));
             self.rewrite(last.saturating_add(1), before, std::iter::empty())?;
             let live = self.live();
@@ -127,12 +126,12 @@ impl History {
             let Some(archive) = archives.last().filter(|archive| empty && archive.last > last) else {
                 return sync_dir(&self.0);
             };
-            // Replaces the live file, of which nothing is left.
+            // Replaces the live file, which is empty now.
             fs::rename(&archive.path, &live).map_err(|source| self.failed(source))?;
         }
     }
 
-    /// Lets the lines of rounds before `first` stay, and behind them those that `reports` gives; the file begins after round `before`.
+    /// Keeps the lines of rounds before `first` and appends those of `reports`. The file begins after round `before`.
     fn rewrite(
         &self,
         first: u32,
@@ -153,7 +152,7 @@ impl History {
         let mut same = true;
         for report in reports {
             let Some(report) = report else {
-                // It cannot be read any more. The line here may be all that is left of it.
+                // The ledger's report cannot be read. The line here may be the only copy.
                 if same {
                     return Ok(());
                 }
@@ -178,19 +177,19 @@ impl History {
     }
 }
 
-/// What walking over all reports has met.
+/// Problems found while reading all reports.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// Lines that are no reports.
+    /// Lines that are not reports.
     pub faults: LineFaults,
     /// Reports in the ledger that cannot be read.
     pub unreadable: Vec<StoreError>,
 }
 
 impl DiskStore {
-    /// Brings the files up to what the ledger says.
+    /// Brings the files up to date with the ledger.
     pub(super) fn catch_up(&self, committed: u32) -> Result<(), StoreError> {
-        // After a rollback that was killed, or with a ledger from a backup: lines of rounds that the ledger does not know.
+        // Lines of rounds that the ledger does not know: after a killed rollback, or with a ledger from a backup.
         let last = self.history.last_round()?;
         if last > committed {
             let undone = self.set_aside(last, committed)?;
@@ -202,7 +201,7 @@ impl DiskStore {
             }
             self.history.cut(committed)?;
         }
-        // A run needs no reports; `verify` says what is wrong with them.
+        // A run needs no reports; `verify` reports what is wrong with them.
         let Ok(rounds) = self.report_rounds() else { return Ok(()) };
         let archived = self.history.archived()?;
         let first = rounds.first().copied().unwrap_or(committed.saturating_add(1));
@@ -211,7 +210,7 @@ impl DiskStore {
         self.history.rewrite(first, archived, reports.map(|round| self.ledger_report(round).ok().flatten()))
     }
 
-    /// Takes the reports of rounds after `to` out of the files: their lines are in another file, see [`DiskStore::set_aside`].
+    /// Removes the reports of rounds after `to` from the files. [`DiskStore::set_aside`] has copied them.
     pub(super) fn forget_reports_after(&self, to: u32) -> Result<(), StoreError> {
         self.history.cut(to)?;
         self.catch_up(to)
@@ -233,7 +232,7 @@ impl DiskStore {
         })
     }
 
-    /// Shows every line of rounds after `after`, by round: those of the ledger, and where it has none those of the files.
+    /// Visits every line of rounds after `after`, by round: from the ledger, or from the files if the ledger has none.
     pub(super) fn each_report(
         &self,
         after: u32,
@@ -278,11 +277,11 @@ impl DiskStore {
         Ok(walked)
     }
 
-    /// Copies all lines of rounds after `to` into a file of their own, which is durable afterwards; also those that are damaged.
+    /// Copies all lines of rounds after `to`, also damaged ones, into a file of their own and makes it durable.
     pub(super) fn set_aside(&self, from: u32, to: u32) -> Result<SetAside, StoreError> {
         let dir = &self.history.0;
         let name = |number: u32| dir.join(format!("undone-{from:06}-to-{to:06}.{number}.jsonl"));
-        // A file that is there already is never overwritten.
+        // An existing file is never overwritten.
         let path = (0..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(u32::MAX));
         let wrap = |source| StoreError::Io { path: path.clone(), source };
         let mut last = None;
@@ -313,13 +312,13 @@ impl DiskStore {
     }
 }
 
-/// Takes one line after another.
+/// Receives one line after another.
 type LineVisitor<'a> = dyn FnMut(HistoryLine<'_>) -> Result<(), StoreError> + 'a;
 
 /// From this format of the store on, every line has a checksum.
 const CHECKSUMS_SINCE: u32 = 5;
 
-/// What was copied into a file of its own.
+/// The result of [`DiskStore::set_aside`].
 #[derive(Debug)]
 pub(super) struct SetAside {
     /// Absent if there was nothing to copy.

@@ -1,4 +1,4 @@
-//! The database file: everything of a run except what is made of tensors, updates and models.
+//! The database file: everything of a run except updates and models.
 //!
 //! | table | key | value |
 //! |---|---|---|
@@ -8,10 +8,9 @@
 //! | models | round it is the result of | [`super::model::ModelRecord`]: length and checksum of its file |
 //! | reports | round | JSON |
 //!
-//! Every value is a CRC-32 over key and bytes, and then the bytes (postcard, where it is a record): the
-//! database notices what a crash leaves behind, not a bit that flips later. For the same reason all keys
-//! of `meta` are there from the begin of a run on, and tables that are walked must have the length
-//! that they say.
+//! Every value is a CRC-32 over key and bytes, followed by the bytes (postcard, if it is a record). The database detects what a
+//! crash leaves behind, but not a bit that flips later. For the same reason all keys of `meta` exist from the start of a run,
+//! and tables that are walked must have the length that they state.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -36,7 +35,7 @@ pub(super) const REPORTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new
 /// Raised whenever a table, a record, the spool or the history changes: by a step in `migrate.rs`.
 pub(super) const FORMAT: u32 = migrate::FORMAT;
 pub(super) const FILE: &str = "fairtier.redb";
-/// The ledger is small and hardly read; the default of the database is a gigabyte, and what is allowed fills up over the rounds.
+/// The ledger is small and rarely read. The database's default cache of a gigabyte would fill up over the rounds.
 const CACHE_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -44,9 +43,9 @@ pub(super) struct Ledger {
     path: PathBuf,
     /// `None` only while it is dropped.
     db: Option<Database>,
-    /// The system's number of the first failure, after which the database refuses everything.
+    /// The system's error number of the first failure, after which the database refuses everything.
     broken: OnceLock<i32>,
-    /// Of the store; one that is open for writing has the present one.
+    /// Format of the store; a writable store has the present one.
     format: u32,
 }
 
@@ -63,10 +62,10 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Opens the ledger for reading, if there is one, and writes to no disk.
+    /// Opens the ledger for reading, if it exists, and writes to no disk.
     ///
-    /// Opening repairs what a crash has left, even where it gives up in the end. What is wrong with a ledger is found out
-    /// with all that in memory, and the file stays as it is. While this is open, no server starts.
+    /// Opening repairs what a crash has left, even if it fails in the end. Here the repair stays in memory and the file does
+    /// not change. While this is open, no server starts.
     pub fn look(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
@@ -78,7 +77,7 @@ impl Ledger {
             return Err(StoreError::Locked { path });
         }
         let cow = CowFile::over(file).map_err(io)?;
-        // The database would begin a new one in it.
+        // The database would create a new ledger in an empty file.
         if cow.is_empty() {
             return Err(at(&path, LedgerError::Damaged("the file is empty".to_owned())));
         }
@@ -141,7 +140,7 @@ impl Ledger {
         caught(|| look(&self.db()?.begin_read()?)).map_err(|error| self.failed(error))
     }
 
-    /// All of `change`, durable, or nothing of it.
+    /// Applies all of `change` durably, or nothing of it.
     pub fn write<T>(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, LedgerError>,
@@ -156,7 +155,7 @@ impl Ledger {
         caught(commit).map_err(|error| self.failed(error))
     }
 
-    /// After a failure of the disk the database answers with nothing until it is opened again; we keep saying why.
+    /// After a disk failure the database refuses everything until it is reopened. Returns the first cause each time.
     fn sound(&self) -> Result<(), StoreError> {
         let again = |&number: &i32| StoreError::Io {
             path: self.path.clone(),
@@ -175,7 +174,7 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        // Closing writes too, and may meet damage. Everything that counts is committed already.
+        // Closing writes too, and may find damage. Everything that counts is committed already.
         let _ = caught(|| {
             drop(self.db.take());
             Ok(())
@@ -183,7 +182,7 @@ impl Drop for Ledger {
     }
 }
 
-/// A file that is gone when this is, whatever happens; open handles live on.
+/// A file that is removed on drop; open handles stay valid.
 pub(super) struct RemoveOnDrop(pub PathBuf);
 
 impl Drop for RemoveOnDrop {
@@ -192,12 +191,12 @@ impl Drop for RemoveOnDrop {
     }
 }
 
-/// What goes wrong inside a transaction.
+/// An error inside a transaction.
 #[derive(Debug)]
 pub(super) enum LedgerError {
     Database(redb::Error),
     Damaged(String),
-    /// Of the work that goes with a transaction.
+    /// An error of the work that goes with a transaction.
     Store(Box<StoreError>),
 }
 
@@ -218,7 +217,7 @@ from_database!(
     redb::TransactionError
 );
 
-/// The database panics on some kinds of damage in its own pages; to us that is damage too.
+/// Turns panics into errors: the database panics on some kinds of damage in its own pages.
 ///
 /// After a panic the database refuses everything (its locks are poisoned), so nothing half-done is seen.
 fn caught<T>(work: impl FnOnce() -> Result<T, LedgerError>) -> Result<T, LedgerError> {
@@ -229,7 +228,7 @@ fn caught<T>(work: impl FnOnce() -> Result<T, LedgerError>) -> Result<T, LedgerE
     })
 }
 
-/// A value as it is stored: bound to its key by the checksum, so that neither can change alone.
+/// A value as it is stored. The checksum covers its key, so that neither can change alone.
 pub(super) fn add_checksum(tag: &str, bytes: &[u8]) -> Vec<u8> {
     [&checksum(tag, bytes).to_le_bytes(), bytes].concat()
 }
@@ -254,7 +253,7 @@ pub(super) fn decode<T: DeserializeOwned>(tag: &str, value: &[u8]) -> Result<T, 
     }
 }
 
-/// The key of a round's model or report, or of a device's update, as the checksum sees it.
+/// The key of a value in its checksum: of a round's model or report, or of a device's update.
 pub(super) fn tag(what: &str, round: u32, device: &str) -> String {
     format!("{what} {round} {device}")
 }
@@ -266,16 +265,16 @@ fn checksum(tag: &str, bytes: &[u8]) -> u32 {
     crc.finish()
 }
 
-/// Complete under another name first, so that a crash leaves either no ledger or a whole one.
+/// Writes the file under another name first, so that a crash leaves no ledger or a complete one.
 fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
-    // It is not there any more once it has its own name.
+    // After the rename the draft no longer exists under this name.
     let draft = RemoveOnDrop(dir.join("fairtier.redb.new"));
     let io = |source| StoreError::Io { path: draft.0.clone(), source };
     match fs::remove_file(&draft.0) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
     }
-    // The database takes an empty file as it is, with its permissions.
+    // The database accepts an empty file and keeps its permissions.
     files::private().write(true).create_new(true).open(&draft.0).map_err(io)?;
     let fill = || {
         let txn_db = Database::builder().set_cache_size(CACHE_BYTES).create(&draft.0)?;

@@ -1,4 +1,4 @@
-//! A store that forgets, for simulations and tests.
+//! A store in memory, for simulations and tests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use super::{
 };
 use strategies::device::DeviceRecord;
 
-/// What tells an update from others in the index.
+/// What identifies an update in the index.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct IndexKey {
     round: u32,
@@ -29,7 +29,7 @@ struct HeldUpdate {
     slot: PayloadSlot,
 }
 
-/// Same behaviour as [`super::DiskStore`], without a disk: loading it again is coming back after a crash.
+/// Behaves like [`super::DiskStore`], without a disk: loading it again is a restart after a crash.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     run: Option<RunRecord>,
@@ -40,7 +40,7 @@ pub struct MemoryStore {
     devices: BTreeMap<DeviceId, DeviceRecord>,
     open: Option<RoundRecord>,
     updates: BTreeMap<IndexKey, HeldUpdate>,
-    /// Of these, those that a crash would lose.
+    /// Updates that a crash would lose.
     unsettled: BTreeSet<IndexKey>,
     payloads: PayloadPool,
     reports: BTreeMap<u32, String>,
@@ -51,8 +51,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Keeps payloads beyond `limit` bytes in a file, which nobody needs afterwards: memory then does not grow with
-    /// the number of devices.
+    /// Keeps payloads beyond `limit` bytes in a temporary file, so that memory does not grow with the number of devices.
     pub fn with_overflow(file: File, limit: usize) -> Self {
         Self { payloads: PayloadPool::with_overflow(file, limit), ..Self::default() }
     }

@@ -36,7 +36,7 @@ type Migration = fn(&Path, &WriteTransaction) -> Result<(), StoreError>;
 /// The first one starts from [`OLDEST`].
 const MIGRATIONS: [Migration; 1] = [add_history_checksums];
 
-/// Takes all steps that a store still needs.
+/// Runs all steps that a store still needs.
 pub(super) fn bring_up_to_date(ledger: &mut Ledger, dir: &Path) -> Result<(), StoreError> {
     let found = ledger.format();
     for (from, step) in (OLDEST..).zip(MIGRATIONS).skip_while(|(from, _)| *from < found) {
@@ -46,9 +46,9 @@ pub(super) fn bring_up_to_date(ledger: &mut Ledger, dir: &Path) -> Result<(), St
     Ok(())
 }
 
-/// From 4 to 5. A reader of format 4 passes over the key of a checksum, so the file may change before the ledger does.
+/// From 4 to 5. A reader of format 4 ignores the checksum, so the file may change before the ledger does.
 fn add_history_checksums(dir: &Path, _: &WriteTransaction) -> Result<(), StoreError> {
-    // What a program of format 4 leaves if it is killed while it opens a store.
+    // Left by a version of format 4 that was killed while it opened a store.
     let _ = fs::remove_file(dir.join("fairtier.redb.copy"));
     if let Some(draft) = draft_with_checksums(dir)? {
         publish(dir, &draft)?;
@@ -58,7 +58,7 @@ fn add_history_checksums(dir: &Path, _: &WriteTransaction) -> Result<(), StoreEr
 
 /// Writes the history with checksums under another name, if there is one; durable when it returns.
 ///
-/// Damage stays as it is, so that `verify` still names it. Bytes after the last end of a line are the rest of a crash; the
+/// Damage stays as it is, so that `verify` still reports it. Bytes after the last line end are left over from a crash; the
 /// ledger has that report.
 pub(super) fn draft_with_checksums(dir: &Path) -> Result<Option<RemoveOnDrop>, StoreError> {
     let live = History::of(dir).live();
@@ -91,7 +91,7 @@ pub(super) fn draft_with_checksums(dir: &Path) -> Result<Option<RemoveOnDrop>, S
     Ok(Some(draft))
 }
 
-/// Lets the draft take the place of the history.
+/// Replaces the history by the draft.
 pub(super) fn publish(dir: &Path, draft: &RemoveOnDrop) -> Result<(), StoreError> {
     let live = History::of(dir).live();
     rename(&draft.0, &live).map_err(|source| StoreError::Io { path: live, source })

@@ -1,7 +1,7 @@
 //! Models of closed rounds: one file each, with its parameters as little-endian `f32` and nothing else.
 //!
-//! The ledger says which of them count, and their checksums. A file is durable before the ledger names it, and a file
-//! that the ledger names is never written again; the others are the rest of a crash, or no longer kept.
+//! The ledger states which of them count, and their checksums. A file is durable before the ledger names it, and is never
+//! written again afterwards. Other files are left over from a crash, or no longer kept.
 
 use std::{
     fs,
@@ -17,14 +17,14 @@ use super::{
     spool::{self, sync_dir},
 };
 
-/// What the ledger knows of a model.
+/// The ledger's entry of a model.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct ModelRecord {
     bytes: u64,
     crc: u32,
 }
 
-/// The directory they are in.
+/// The directory of the models.
 #[derive(Debug)]
 pub(super) struct Models(PathBuf);
 
@@ -48,7 +48,7 @@ impl Models {
             file.sync_data()
         });
         if let Err(source) = written {
-            // The ledger does not know it, and the disk may be full.
+            // The ledger does not name it, and the disk may be full.
             let _ = fs::remove_file(&path);
             return Err(StoreError::Io { path, source });
         }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_comes_back_bit_for_bit_and_damage_is_named() {
+    fn a_model_is_restored_bit_for_bit_and_damage_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let models = Models::of(dir.path());
         models.create(dir.path()).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_stays() {
+    fn only_named_models_stay() {
         let dir = tempfile::tempdir().unwrap();
         let models = Models::of(dir.path());
         models.create(dir.path()).unwrap();

@@ -1,7 +1,7 @@
-//! Payloads of a store that forgets: in memory up to a limit, beyond it in a file.
+//! Payloads of a store in memory: up to a limit in memory, beyond it in a file.
 //!
-//! Payloads come in few lengths, one per tier and codec; so what leaves the file makes room for one of the same
-//! length, and the file does not grow from round to round.
+//! Payloads have few lengths, one per tier and codec. A freed place in the file is used for a payload of the same length, so
+//! the file does not grow from round to round.
 
 use std::{collections::BTreeMap, fs::File, io, os::unix::fs::FileExt, path::PathBuf};
 
@@ -20,7 +20,7 @@ struct OverflowFile {
     /// Bytes that may be in memory.
     limit: usize,
     end: u64,
-    /// Where payloads of each length were.
+    /// Free places, by length.
     free: BTreeMap<usize, Vec<u64>>,
 }
 
@@ -48,7 +48,7 @@ impl PayloadPool {
         }
     }
 
-    /// Fills `out` with the bytes of a payload from `start` on; all of them must be there.
+    /// Reads the bytes of a payload from `start` on into `out`; all of them must exist.
     pub fn fill(&self, slot: &PayloadSlot, start: usize, out: &mut [u8]) -> Result<(), StoreError> {
         let end = start.saturating_add(out.len());
         match (slot, &self.overflow) {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_goes_to_the_file_and_leaves_room_behind() {
+    fn payloads_beyond_the_limit_go_to_the_file_and_free_their_place() {
         let mut pool = PayloadPool::with_overflow(tempfile::tempfile().unwrap(), 10);
         let put = |pool: &mut PayloadPool, byte: u8, len: usize| pool.put(&vec![byte; len]).unwrap();
         let first = put(&mut pool, 1, 6);

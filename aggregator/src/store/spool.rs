@@ -3,12 +3,12 @@
 //! ```text
 //! record  | "FTU2" | header bytes u32 | payload bytes u32 | header, postcard | payload | CRC-32 |
 //! ```
-//! Integers are little-endian; the checksum covers everything before it. What counts is in the ledger's
-//! index; bytes after its last entry are the rest of a crash or of an earlier round. The headers are there so
-//! that a spool can be read without the ledger.
+//! Integers are little-endian; the checksum covers everything before it. The ledger's index states which records count; bytes
+//! after its last entry are left over from a crash or an earlier round. With the headers, a spool can be read without the
+//! ledger.
 //!
-//! A file that is no longer needed is set aside for the next round, which then writes to blocks that the file
-//! system has already given out: half the cost of making an update durable is finding new ones.
+//! A file that is no longer needed is kept for the next round, which then writes to blocks that are already allocated.
+//! Allocating blocks is half the cost of making an update durable.
 
 use std::{
     fs::{self, File},
@@ -26,7 +26,7 @@ const MAGIC: [u8; 4] = *b"FTU2";
 const PREFIX: u64 = 12;
 const CHECKSUM: u64 = 4;
 const SUFFIX: &str = "spool";
-/// The file that waits for the next round.
+/// The file that is kept for the next round.
 const SPARE: &str = "spare.spool";
 
 /// The file of a closed round, until the next round takes it or the store is closed.
@@ -36,7 +36,7 @@ pub(super) struct SpareFile(PathBuf);
 impl SpareFile {
     pub fn set_aside(dir: &Path, round: u32) -> Option<Self> {
         let path = dir.join(SPARE);
-        // Without one the next round begins with an empty file.
+        // If this fails, the next round begins with an empty file.
         fs::rename(path_of(dir, round), &path).ok().map(|()| Self(path))
     }
 
@@ -44,7 +44,7 @@ impl SpareFile {
         fs::rename(&self.0, path)
     }
 
-    /// What a process that was killed has left.
+    /// Removes what a killed process has left.
     pub fn sweep(dir: &Path) {
         drop(Self(dir.join(SPARE)));
     }
@@ -52,7 +52,7 @@ impl SpareFile {
 
 impl Drop for SpareFile {
     fn drop(&mut self) {
-        // It is not there if a round has taken it.
+        // It does not exist if a round has taken it.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -64,12 +64,12 @@ pub(super) struct Spool {
     path: PathBuf,
     file: File,
     end: u64,
-    /// The file's name may not be durable yet. It has to be once an update counts, not when devices are told to work.
+    /// The file's name may not be durable yet. It must be once an update counts, but not when devices are told to work.
     new: bool,
 }
 
 impl Spool {
-    /// Opens or creates the spool of a round, of which `entries` count; `spare` serves for a new one.
+    /// Opens or creates the spool of a round, of which `entries` count. A new one uses the file of `spare`.
     pub fn open(
         dir: &Path,
         round: u32,
@@ -90,7 +90,7 @@ impl Spool {
         Ok(Self { round, path, file, end, new: existing.is_none() })
     }
 
-    /// Opens the spool of a round for reading alone.
+    /// Opens the spool of a round for reading only.
     pub fn look(dir: &Path, round: u32, entries: &[Entry]) -> Result<Self, StoreError> {
         let (_, end) = check(dir, round, entries)?;
         let path = path_of(dir, round);
@@ -128,14 +128,14 @@ impl Spool {
         Ok(())
     }
 
-    /// Forgets what was written after these bytes; they are overwritten by the next records.
+    /// Discards what was written after these entries; the next records overwrite it.
     pub fn rewind(&mut self, entries: &[Entry]) {
         if let Some(first) = entries.first() {
             self.end = self.end.min(first.offset);
         }
     }
 
-    /// A payload, into room of its length.
+    /// Reads a payload into a buffer of its length.
     pub fn read(&mut self, entry: &Entry, payload: &mut [u8]) -> Result<(), StoreError> {
         let damaged = |what: &str| StoreError::Damaged {
             path: self.path.clone(),
@@ -167,7 +167,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Some bytes of a payload, as they are.
+    /// Reads some bytes of a payload, unchecked.
     pub fn read_part(
         &mut self,
         entry: &Entry,
@@ -180,15 +180,14 @@ impl Spool {
         read.map_err(|source| StoreError::Io { path: self.path.clone(), source })
     }
 
-    /// After a failed write: the tail is cut off again, or on the next start.
+    /// After a failed write: cuts off the tail, now or on the next start.
     fn undo(&self, source: io::Error) -> StoreError {
         let _ = self.file.set_len(self.end);
         StoreError::Io { path: self.path.clone(), source }
     }
 }
 
-/// The length of a round's file, if it exists, and of what counts in it, which must be there. Changes
-/// nothing.
+/// The length of a round's file, if it exists, and of the records that count, which must be complete. Changes nothing.
 pub(super) fn check(dir: &Path, round: u32, entries: &[Entry]) -> Result<(Option<u64>, u64), StoreError> {
     let path = path_of(dir, round);
     let mut end = 0;
@@ -207,7 +206,7 @@ pub(super) fn check(dir: &Path, round: u32, entries: &[Entry]) -> Result<(Option
     }
 }
 
-/// Removes the spools of all rounds that nothing refers to any more.
+/// Removes the spools of all rounds that are not needed.
 pub(super) fn sweep(dir: &Path, needed: impl Fn(u32) -> bool) -> Result<(), StoreError> {
     sweep_files(dir, SUFFIX, needed)
 }
@@ -236,12 +235,12 @@ pub(super) fn path_of(dir: &Path, round: u32) -> PathBuf {
     file_of(dir, round, SUFFIX)
 }
 
-/// What the file of a round is called.
+/// The path of a round's file.
 pub(super) fn file_of(dir: &Path, round: u32, suffix: &str) -> PathBuf {
     dir.join(format!("round-{round:06}.{suffix}"))
 }
 
-/// A new name in a directory is durable only once the directory is.
+/// Makes the names in a directory durable.
 pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
     synced.map_err(|source| StoreError::Io { path: dir.to_owned(), source })

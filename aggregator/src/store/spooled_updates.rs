@@ -1,4 +1,4 @@
-//! The updates of a round, read back from a store for combining: whole, or a stretch at a time.
+//! Reads the updates of a round from a store for combining: whole, or in parts.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct SpooledUpdates<'a, S: ?Sized> {
     numbers: Vec<f32>,
 }
 
-/// Entries in DeviceId order, and whether their checksum has been seen to be right.
+/// Entries in DeviceId order, and whether their checksum is verified.
 #[derive(Debug)]
 struct CheckedEntries {
     entries: Arc<[Entry]>,
@@ -34,7 +34,7 @@ impl CheckedEntries {
     }
 }
 
-/// Where the numbers of a row lie in the payload of its entry.
+/// The place of a row's numbers in the payload of its entry.
 struct RowLocation {
     entries: Arc<[Entry]>,
     index: usize,
@@ -64,13 +64,13 @@ impl<'a, S: Store + ?Sized> SpooledUpdates<'a, S> {
         Self { past: CheckedEntries::new(past), ..self }
     }
 
-    /// For a look at some stretches before the same updates are read as a whole: their checksums are left to that.
+    /// Leaves out checksums, for reading parts before the same updates are read as a whole.
     pub fn unchecked(mut self) -> Self {
         self.now.checked.fill(true);
         self
     }
 
-    /// A row that is not there has no location; it then reads as empty, which combining refuses by length.
+    /// `None` if the row does not exist: it then reads as empty, which combining refuses by length.
     fn find(&self, row: UpdateRef<'_>) -> Option<RowLocation> {
         let (source, device, number, past) = match row {
             UpdateRef::Update(_, participant) => (&self.now, &participant.device, 0, false),
@@ -87,14 +87,14 @@ impl<'a, S: Store + ?Sized> SpooledUpdates<'a, S> {
         (number < vectors).then_some(RowLocation { entries, index, past, first, count, all })
     }
 
-    /// Decodes a stretch of an entry's payload into `numbers`; false if it does not decode.
+    /// Decodes a part of an entry's payload into `numbers`; false if it does not decode.
     fn decode(&mut self, entry: &Entry, count: usize) -> bool {
         self.numbers.resize(count, 0.0);
         kernel::int8::decode(entry.header.codec, &self.payload, &mut self.numbers).is_ok()
     }
 }
 
-/// Whether an entry holds nothing but a vector of so many numbers.
+/// Whether an entry holds nothing but one vector of `count` numbers.
 fn is_whole(entry: &Entry, count: usize) -> bool {
     entry.header.codec.count_in(entry.payload_len()) == Some(count)
 }
@@ -133,7 +133,7 @@ impl<S: Store + ?Sized> Updates for SpooledUpdates<'_, S> {
         }
     }
 
-    /// Reads no more than the blocks of the codec that the part lies in, after one look at the whole.
+    /// Reads only the blocks of the codec that contain the part, after the whole was checked once.
     fn read_part(&mut self, row: UpdateRef<'_>, start: usize, out: &mut [f64]) -> Result<usize, StoreError> {
         let Some(location) = self.find(row) else { return Ok(0) };
         let (entry, first, count) = (location.entry(), location.first, location.count);

@@ -1,4 +1,4 @@
-//! The same cases on both stores, and what a disk can do to the durable one.
+//! The same cases on both stores, and failures of the disk on the durable one.
 
 use std::{
     fs,
@@ -314,7 +314,7 @@ fn the_file_of_a_closed_round_serves_the_next_one() {
     assert_eq!(payloads(&mut store, 2).unwrap(), [bytes(7.0)]);
     let after = fs::metadata(spool_of(&dir, 2)).unwrap();
     assert_eq!((after.ino(), after.len()), (before.ino(), before.len()));
-    // What an earlier round has left in it counts as little as what a crash leaves.
+    // Bytes that an earlier round has left do not count either.
     drop(store);
     let mut store = disk(&dir);
     assert!(fs::metadata(spool_of(&dir, 2)).unwrap().len() < before.len());
@@ -342,7 +342,7 @@ fn what_is_not_settled_does_not_count() {
 }
 
 #[test]
-fn only_one_process_has_it() {
+fn only_one_process_can_open_a_store() {
     let dir = TempDir::new().unwrap();
     let _held = disk(&dir);
     let error = DiskStore::open(dir.path(), Options::default()).unwrap_err();
@@ -491,7 +491,7 @@ fn flipped_bytes_of_the_ledger_never_pass_as_data() {
         let mut flipped = whole.clone();
         flipped[at] ^= 0x04;
         fs::write(&path, &flipped).unwrap();
-        // Either the damage is named, or it hit nothing that counts.
+        // Either the damage is reported, or it hit nothing that counts.
         match open_and_load(dir.path()) {
             Ok(saved) => assert_eq!(saved, expected, "byte {at}"),
             Err(error) => assert_eq!(error.code(), Code::StoreDamaged, "byte {at}: {error}"),

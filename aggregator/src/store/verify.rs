@@ -1,4 +1,4 @@
-//! Looking after a store that no server has open: reading it through, and going back to an earlier model.
+//! Checks a store that no server has open, and goes back to an earlier model.
 //!
 //! Both work on the files alone; neither needs the configuration or the model's structure.
 
@@ -37,7 +37,7 @@ pub struct VerifyReport {
     pub problems: Vec<String>,
 }
 
-/// What going back has changed.
+/// The result of a rollback.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RolledBack {
     pub from: u32,
@@ -51,8 +51,7 @@ pub struct RolledBack {
 }
 
 impl DiskStore {
-    /// Reads everything of a directory and writes to no disk. What is damaged is listed; an error means that
-    /// nothing could be read.
+    /// Reads the whole directory and writes to no disk. Damage is listed; an error means that nothing could be read.
     pub fn verify(dir: &Path) -> Result<VerifyReport, StoreError> {
         let Some(ledger) = Ledger::look(dir)? else { return Err(StoreError::NotBegun) };
         let mut found = VerifyReport { format: ledger.format(), ..VerifyReport::default() };
@@ -95,21 +94,21 @@ impl DiskStore {
         if !dir.join(ledger::FILE).exists() {
             return Err(StoreError::NotBegun);
         }
-        // Only what is gone back to must be sound: damage to the present model, or to updates of the open round, is a
-        // reason to go back. Nothing is swept before the ledger has forgotten it.
+        // Only the target of the rollback must be intact: damage to the present model, or to updates of the open round, is a
+        // reason to go back. Nothing is removed before the ledger has forgotten it.
         if let Some(ledger) = Ledger::look(dir)? {
             Self::new(ledger, dir, Options::default()).indexed_rounds()?;
         }
         let store = Self::new(Ledger::open(dir)?, dir, Options::default());
         let meta = store.begun()?;
-        // What devices still do for rounds that are undone has another name.
+        // With a new attempt, answers of devices for undone rounds no longer match.
         let attempt = meta.attempt.wrapping_add(1);
         let from = meta.next_round.saturating_sub(1);
         let kept = store.model_rounds()?;
         if !kept.contains(&to) {
             return Err(StoreError::NoModel { round: to, kept });
         }
-        // Read before anything is undone: a damaged model is no place to go back to.
+        // Read before anything is undone: a damaged model cannot be the target.
         let parameters = store.parameters(to)?.ok_or(StoreError::NoModel { round: to, kept })?;
         meta.run.model.expect_len(&parameters)?;
         // Durable before the ledger forgets them.
@@ -152,7 +151,7 @@ impl DiskStore {
 }
 
 impl VerifyReport {
-    /// The result, or a problem more.
+    /// The value, or `None` after noting the problem.
     fn note<T>(&mut self, result: Result<T, StoreError>) -> Option<T> {
         result.map_err(|error| self.problems.push(error.to_string())).ok()
     }
@@ -167,7 +166,7 @@ impl VerifyReport {
                 gaps.see(report.round);
                 count += 1;
                 if let Err(wrong) = serde_json::from_str::<IgnoredAny>(report.text) {
-                    self.problems.push(format!("the report of round {} is no JSON: {wrong}", report.round));
+                    self.problems.push(format!("the report of round {} is not JSON: {wrong}", report.round));
                 }
             }
             Ok(())
@@ -177,7 +176,7 @@ impl VerifyReport {
         self.problems.extend(unreadable.iter().map(StoreError::to_string));
         self.problems.extend(faults.named.iter().map(|fault| format!("history: {fault}")));
         if faults.more > 0 {
-            self.problems.push(format!("history: {} more lines are no reports", faults.more));
+            self.problems.push(format!("history: {} more lines are not reports", faults.more));
         }
         gaps.see(committed.saturating_add(1));
         if let Some((first, last)) = gaps.span {
@@ -201,7 +200,7 @@ impl VerifyReport {
     }
 }
 
-/// Rounds that are missing among those that are seen one after another.
+/// Finds the rounds that are missing in an ascending sequence.
 #[derive(Debug, Default)]
 struct Gaps {
     last: u32,

@@ -25,12 +25,12 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// Whether stored data is damaged, or the database has failed in a way of which nothing is known.
+    /// Whether stored data is damaged, or the database has failed for an unknown reason.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Store(StoreError::Damaged { .. } | StoreError::Database { .. }))
     }
 
-    /// Whether there is no room on the disk for what has to be written.
+    /// Whether the disk has no room for what must be written.
     pub fn is_full(&self) -> bool {
         match self {
             Self::Store(failed) => failed.is_full(),

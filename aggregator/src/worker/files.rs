@@ -1,4 +1,4 @@
-//! The files that people read: the model, the state of the run, recorded rounds.
+//! The files that users read: the model, the state of the run, recorded rounds.
 
 use std::{fmt, path::PathBuf, time::Instant};
 
@@ -24,7 +24,7 @@ impl Recorder for RoundFiles {
         self.0.is_some()
     }
 
-    /// A round is not lost because its file cannot be written.
+    /// A round counts even if its file cannot be written.
     fn record<U: Updates<Value = f32>>(&mut self, dump: RoundDump<'_, U>)
     where
         U::Error: fmt::Display,
@@ -59,7 +59,7 @@ impl RoundWorker {
         self.write("model.onnx", &file)
     }
 
-    /// Makes a report known; the files are due.
+    /// Publishes a report; the files are due.
     pub(super) fn publish(&mut self, report: &RoundReport) {
         if let Some(observer) = &mut self.observer {
             observer(report);
@@ -67,7 +67,7 @@ impl RoundWorker {
         self.status = Some(self.run_status(report.purpose == "evaluate", &json!(report)));
     }
 
-    /// What `status.json` says of the run.
+    /// The part of `status.json` about the run.
     pub(crate) fn run_status(&self, finished: bool, last_round: &Value) -> Map<String, Value> {
         let fields = [
             ("strategy", json!(self.conductor.run.method.name())),

@@ -1,4 +1,4 @@
-//! Checking updates and handing them to the store.
+//! Checks updates and hands them to the store.
 
 use common::{Code, DeviceId, message::Ticket};
 use coordinator::StoredUpdate;
@@ -8,7 +8,7 @@ use tracing::warn;
 use super::{Reply, RoundWorker, WorkerError};
 use crate::store::{StoreError, UpdateHeader, UpdateRecord};
 
-/// What became of an update.
+/// The result of checking and storing an update.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpdateOutcome {
     pub device: DeviceId,
@@ -19,7 +19,7 @@ pub struct UpdateOutcome {
 
 impl RoundWorker {
     /// Checks an update and hands it to the store, once what is due is [recorded](RoundWorker::record). It counts when it is
-    /// [settled](RoundWorker::settle). What is wrong with it is the answer; an error is the store's, and no device's fault.
+    /// [settled](RoundWorker::settle). A bad update is reported in the outcome; an error is a failure of the store.
     pub fn put(&mut self, update: &StoredUpdate) -> Result<UpdateOutcome, WorkerError> {
         let stored = match self.check(update) {
             Err(code) => Err(code),
@@ -55,7 +55,7 @@ impl RoundWorker {
         Ok(Reply::Stored(outcomes))
     }
 
-    /// Squared norms of an update by region; numbers alone have none.
+    /// Squared norms of an update by region; empty for scalars alone.
     fn check(&self, update: &StoredUpdate) -> Result<Vec<f64>, Code> {
         let regions = &self.conductor.run.model.regions;
         let count = regions.sets().len();

@@ -1,10 +1,9 @@
-//! FedLF's time on the server against the bare inner products of its updates.
+//! Measures FedLF's time on the server against the bare inner products of its updates.
 //!
-//! `cargo bench -p aggregator --bench fedlf` prints, for 10, 50 and 100 devices with the 178,110 parameters of the
-//! 784-200-100-10 network: the whole of combining (inner products by layer, min-norm problems, fold, new
-//! model), and the bare products of the same `f32` updates by the same routine in one piece, without
-//! layers or anything else; then the whole of combining beside that of other strategies. The best of several runs
-//! each, in turns.
+//! `cargo bench -p fairtier-strategies --bench fedlf` measures 10, 50 and 100 devices with the 178,110 parameters of the
+//! 784-200-100-10 network. It prints the time of combining: inner products by layer, min-norm problems, fold, new model. Beside
+//! it stand the bare products of the same `f32` updates by the same routine, without layers. Then it compares combining with
+//! other strategies. Each time is the best of several runs, in turns.
 
 use std::{hint::black_box, time::Instant};
 
@@ -45,7 +44,7 @@ fn main() {
         let tier = Tier::new(0).expect("tier 0 exists");
         let mut cohort = Cohort::new(regions.clone(), 0.1);
         cohort.set_layers(layers.as_slice());
-        // Gradients of devices have something in common.
+        // Gradients of devices have a common part.
         let common: Vec<f32> = (0..len).map(|_| rng.unit_f32() - 0.5).collect();
         let mut updates: Vec<Vec<f32>> = Vec::new();
         for device in 0..devices {
@@ -86,7 +85,7 @@ fn main() {
     solver();
 }
 
-/// Seconds of combining by a strategy without a past.
+/// Seconds of combining by a strategy without earlier rounds.
 fn whole(strategy: &str, cohort: &Cohort, updates: &[Vec<f32>]) -> f64 {
     let mut method = Registry::standard().method(strategy, Value::Null).expect("a known strategy");
     let mut theta = vec![0.0f32; updates.first().map_or(0, Vec::len)];
@@ -99,7 +98,7 @@ fn whole(strategy: &str, cohort: &Cohort, updates: &[Vec<f32>]) -> f64 {
     seconds
 }
 
-/// The min-norm problem alone: rows that all count, and rows of which few do.
+/// The min-norm problem alone: rows that all count, and rows of which few count.
 fn solver() {
     for (rows, size) in [(100, 400), (200, 800), (200, 50)] {
         let mut rng = Rng::new(2);
@@ -148,7 +147,7 @@ fn multiply(values: &[f64], width: usize, products: &mut [f64]) {
     }
 }
 
-/// Seconds on the processor where the system tells them, so that a busy machine does not spoil the ratio.
+/// Seconds on the processor if the system reports them, so that a busy machine does not distort the ratio.
 fn time(work: impl FnOnce()) -> f64 {
     let (start, busy) = (Instant::now(), on_processor());
     work();

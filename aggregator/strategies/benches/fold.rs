@@ -1,8 +1,8 @@
-//! How fast updates are checked and folded, against what the machine can do at all.
+//! Measures how fast updates are checked and folded, against the limits of the machine.
 //!
-//! `cargo bench -p aggregator` prints GB/s of incoming `f32` on one core for the 178,110 parameters of
-//! the 784-200-100-10 network: a plain copy, a bare axpy in `f32`, a bare fold in `f64`, and what every
-//! update passes in production: the check with its norms per region, then the fold.
+//! `cargo bench -p fairtier-strategies --bench fold` prints GB/s of incoming `f32` on one core for the 178,110 parameters of
+//! the 784-200-100-10 network. It measures a plain copy, a bare axpy in `f32` and a bare fold in `f64`. It also measures what
+//! every update passes in production: the check with its norms per region, then the fold.
 
 use std::{hint::black_box, time::Instant};
 

@@ -1,8 +1,8 @@
 //! Vectors that are known by their inner products alone.
 //!
-//! A combination `sum_i c_i v_i` is the list of its coefficients. Whatever is asked of combinations (inner
-//! products, lengths) follows from the products of the vectors. Sums cancel down to about 1e-16 of the
-//! largest product, so a length below [`NEGLIGIBLE`] times the longest vector can not be told from 0.
+//! A combination `sum_i c_i v_i` is the list of its coefficients. Its inner products and length follow from the products of the
+//! vectors. Sums cancel down to about 1e-16 of the largest product, so a length below [`NEGLIGIBLE`] times the longest vector
+//! cannot be told from 0.
 
 use crate::gram::Gram;
 
@@ -35,17 +35,17 @@ impl Products {
         Self { len: gram.rows.len(), values: gram.products().to_vec() }
     }
 
-    /// Of the same vectors in a further part of the space.
+    /// Adds the products of the same vectors in a further part of the space.
     pub fn add(&mut self, other: &Self) {
         self.values.iter_mut().zip(&other.values).for_each(|(value, other)| *value += other);
     }
 
-    /// Of some of the vectors, each multiplied by a factor.
+    /// Products of some of the vectors, each multiplied by a factor.
     pub fn select(&self, members: &[usize], factors: &[f64]) -> Self {
         Self::new(members.len(), |i, j| self.at(members[i], members[j]) * factors[i] * factors[j])
     }
 
-    /// With a combination of the vectors as one more vector, the last.
+    /// Adds a combination of the vectors as one more vector, the last.
     pub fn extended(&self, coefficients: &[f64]) -> Self {
         let along = self.with(coefficients);
         let own = dot(&along, coefficients).max(0.0);
@@ -57,7 +57,7 @@ impl Products {
         Self::new(self.len + 1, at)
     }
 
-    /// How many vectors.
+    /// Number of vectors.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -40,7 +40,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// `layers` are half-open ranges in model order; what lies between them belongs to the layer before.
+    /// `layers` are half-open ranges in model order; parameters between them belong to the layer before.
     pub fn new(regions: &RegionMap, layers: &[Range<usize>], scope: Scope) -> Self {
         let starts: Vec<usize> = match scope {
             Scope::Region => vec![0],
@@ -70,7 +70,7 @@ impl Blocks {
         list.sort_unstable();
         list.dedup();
         let number = |&(packed, full, len, ref block): &(usize, usize, usize, Block)| {
-            // Every block is in the list, so those before it give its number.
+            // Every block is in the list, so the number of blocks before it is its number.
             let block = list.partition_point(|other| other < block);
             BlockPiece { packed, full, len, block }
         };

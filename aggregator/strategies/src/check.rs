@@ -1,4 +1,4 @@
-//! What an update must be before it may count: right length, finite, from a device with data.
+//! Checks an update before it may count: right length, finite, from a device with data.
 //!
 //! One pass gives finiteness and the squared norm of every region together, because the sum of squares
 //! of `f32` numbers in `f64` is finite exactly if all of them are.
@@ -57,7 +57,7 @@ pub fn check_encoded(bytes: &[u8], codec: Codec, pieces: &[Piece], regions: usiz
     finite(norms)
 }
 
-/// The usual codec, whose bytes are the numbers if they lie where numbers may; otherwise the same sums over a copy.
+/// For the usual codec, whose bytes are the numbers if they are aligned; otherwise the same sums over a copy.
 fn check_numbers(bytes: &[u8], pieces: &[Piece], regions: usize) -> Result<Vec<f64>, Code> {
     if let (true, Ok(numbers)) = (cfg!(target_endian = "little"), <[f32]>::ref_from_bytes(bytes)) {
         return check_update(numbers, pieces, regions);
@@ -178,7 +178,7 @@ mod tests {
                 for (whole, part) in whole.iter().zip(&parts) {
                     prop_assert!((whole - part).abs() <= 1e-12 * whole);
                 }
-                // Wherever the bytes lie.
+                // However the bytes are aligned.
                 for shift in 1..4 {
                     let mut shifted = vec![0; shift];
                     shifted.extend_from_slice(&bytes);

@@ -1,4 +1,4 @@
-//! The devices of one round, in DeviceId order, with all the numbers a strategy may look at.
+//! The devices of one round, in DeviceId order, with all the numbers a strategy may use.
 //!
 //! About 130 bytes per device and 8 per device and region; updates themselves are never held here.
 
@@ -17,7 +17,7 @@ mod participant;
 
 pub use participant::{Absent, Participant, Refused};
 
-/// What a device can count at most and at least.
+/// How much a device can count at most and at least.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bounds {
     /// At most this many average devices.
@@ -47,18 +47,18 @@ pub struct Cohort {
     participants: Vec<Participant>,
     /// `participants x regions`: squared norm of each update.
     norms: Table,
-    /// By participant; empty where no device has a weight of its own.
+    /// By participant; empty if no device has a weight of its own.
     device_weights: Vec<Option<f64>>,
-    /// By tier; empty where no tier has a weight of its own.
+    /// By tier; empty if no tier has a weight of its own.
     tier_weights: Vec<Option<f64>>,
     refused: Vec<Refused>,
     /// By round, then by DeviceId.
     absent: Vec<Absent>,
-    /// Where the losses of a line search were taken; empty = at the strategy's own steps.
+    /// Steps at which the losses of a line search were taken; empty: the strategy's own steps.
     pub steps: Vec<f64>,
-    /// What a device can count at most and at least, for strategies that average; absent: no bounds.
+    /// How much a device can count at most and at least, for strategies that average; absent: no bounds.
     pub bounds: Option<Bounds>,
-    /// In model order; empty = the model is one layer.
+    /// In model order; empty: the model is one layer.
     layers: Arc<[Range<usize>]>,
 }
 
@@ -93,8 +93,7 @@ impl Cohort {
         &self.layers
     }
 
-    /// Notes a device whose last update can be read. One that takes part, or whose tier is unknown, is not
-    /// absent.
+    /// Notes a device whose last update can be read. A device that takes part, or whose tier is unknown, is not absent.
     pub fn add_absent(&mut self, absent: Absent) {
         let known = self.find(&absent.device).is_ok() || absent.tier.index() >= self.regions.tiers();
         if !known {
@@ -119,7 +118,7 @@ impl Cohort {
         row.checked_sub(self.participants.len()).map(|number| &self.absent[number])
     }
 
-    /// Forgets all line searches.
+    /// Drops the losses of all line searches.
     pub fn clear_trials(&mut self) {
         let extra = self.participants.iter_mut().filter_map(|participant| participant.extra.as_mut());
         extra.for_each(|extra| extra.trials.clear());
@@ -135,7 +134,7 @@ impl Cohort {
         }
     }
 
-    /// Makes room at once, so that a large fleet is not moved as it grows.
+    /// Reserves memory for this many devices, so that a large fleet is not moved as it grows.
     pub fn reserve(&mut self, devices: usize) {
         self.participants.reserve_exact(devices);
         self.norms.reserve(devices);
@@ -162,7 +161,7 @@ impl Cohort {
         self.enrolled.get(tier.index()).copied()
     }
 
-    /// Adds a device, or notes why not. `norms` come from [`crate::check::check_update`].
+    /// Adds a device, or notes why it is refused. `norms` come from [`crate::check::check_update`].
     ///
     /// Any order gives the same cohort; ascending DeviceIds are the cheapest.
     pub fn admit(
@@ -275,7 +274,7 @@ impl Cohort {
     }
 
     fn find(&self, device: &DeviceId) -> Result<usize, usize> {
-        // The usual arrival is in order, where the answer is the end.
+        // Devices usually arrive in order, so the position is the end.
         match self.participants.last() {
             Some(last) if last.device < *device => Err(self.participants.len()),
             _ => self.participants.binary_search_by(|other| other.device.cmp(device)),

@@ -1,4 +1,4 @@
-//! From the updates of a round to the next global model.
+//! Combines the updates of a round into the next global model.
 //!
 //! ```text
 //! averaging, in memory of the order of the model:
@@ -11,8 +11,8 @@
 //!   updates, stretch by stretch -> Gram matrices per block -> Strategy::direct -> coefficients per row and block
 //!   updates, one at a time      -> the same fold, with those coefficients
 //! ```
-//! The sums run in DeviceId order, so the result is the same bits whatever the order of arrival. A
-//! non-finite number anywhere in the result keeps the old model and the old state of the strategy.
+//! The sums run in DeviceId order, so the result has the same bits whatever the order of arrival. If any number of the result
+//! is not finite, the old model and the old state of the strategy are kept.
 
 use common::{Code, RegionId, TierSet};
 use serde_json::{Map, Value};
@@ -49,10 +49,10 @@ const SHORT: f64 = 0.5;
 /// Rounds in a row with short steps that are worth a note.
 const MANY_ROUNDS: u32 = 10;
 
-/// What a round did.
+/// The result of combining a round.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// Set if the model stayed as it was: [`Code::EmptyRound`] or [`Code::NonFiniteResult`].
+    /// Set if the model is unchanged: [`Code::EmptyRound`] or [`Code::NonFiniteResult`].
     pub kept: Option<Code>,
     /// Weight of every participant over all participants, in DeviceId order; they sum to 1.
     pub weights: Vec<f64>,
@@ -62,28 +62,29 @@ pub struct Outcome {
     /// By region.
     pub regions: Vec<RegionNote>,
     pub refused: Vec<Refused>,
-    /// What the strategy found worth reporting.
+    /// Notes of the strategy for the report.
     pub notes: Map<String, Value>,
     /// The knobs of a fairness target, one line each; empty without a target.
     pub fairness: Vec<FairnessLine>,
 }
 
-/// What happened to one region.
+/// The result for one region.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RegionNote {
     pub tiers: TierSet,
     /// Devices whose updates reach the region.
     pub participants: usize,
-    /// Their share of all weight; it may be too small for a number where one tier outweighs all others.
+    /// Their share of all weight. It may underflow to 0 if one tier outweighs all others.
     pub weight: f64,
-    /// False: the region kept its value.
+    /// False: the region is unchanged.
     pub moved: bool,
-    /// By how much the strategy shortened the step, in (0, 1]; absent where it has no such notion.
+    /// By how much the strategy shortened the step, in (0, 1]; absent if it does not state that.
     pub rho: Option<f64>,
 }
 
-/// Replaces `theta` by the next global model, and the method's state by the next one. Where the result is not finite, both
-/// are untouched; after an error of reading, neither may be used any more. `earlier` are the exchanges of the round before the one that gave the updates.
+/// Replaces `theta` by the next global model, and the method's state by the next one. If the result is not finite, both are
+/// unchanged. After a read error, neither may be used any more. `earlier` are the exchanges of the round before the one that
+/// gave the updates.
 pub fn combine<P: Scalar, U: Updates>(
     method: &mut Method,
     cohort: &Cohort,
@@ -143,7 +144,7 @@ pub fn combine<P: Scalar, U: Updates>(
     Ok(Outcome { kept: None, weights: shares, capped, raised, regions, refused, notes, fairness })
 }
 
-/// The weighted mean of what was sent, region by region, over the whole model; 0 where no tier holds a number.
+/// The weighted mean of the sent vectors, region by region, over the whole model; 0 for parameters that no tier holds.
 pub fn weighted_mean<U: Updates>(
     strategy: &dyn Strategy,
     weights: &Weights,
@@ -173,7 +174,7 @@ pub fn direction<U: Updates>(
     Ok(vector)
 }
 
-/// The step of a round, and what is reported of it.
+/// The step of a round and the figures reported about it.
 struct RoundStep<'a> {
     step: ModelStep<'a>,
     /// By region.
@@ -273,7 +274,7 @@ fn direct<'a, U: Updates>(
     Ok(RoundStep { step, moved, shares, capped: vec![], raised: 0, rho, notes: direction.notes })
 }
 
-/// Adds up what participants have sent, one after the other.
+/// Adds up the vectors of the participants, one after the other.
 fn fold<'a, U: Updates>(
     cohort: &'a Cohort,
     weights: &Weights,
@@ -327,7 +328,7 @@ fn mix_checked(strategy: &dyn Strategy, cohort: &Cohort, sums: &TierSums) -> Res
     Err(StrategyError::Shape { strategy: strategy.name(), method: "mix", expected })
 }
 
-/// The weights of a weighted mean within the bounds; `None` where they lie within them already.
+/// The weights of a weighted mean within the bounds; `None` if they are within them already.
 fn bounded_mean(
     strategy: &dyn Strategy,
     cohort: &Cohort,
@@ -341,7 +342,7 @@ fn bounded_mean(
     Ok(bounded.map(|bounded| bounded.weights))
 }
 
-/// What participants count without their losses, one weight for each.
+/// How much participants count regardless of their losses, one weight for each.
 fn base_weights(strategy: &dyn Strategy, cohort: &Cohort) -> Result<Vec<f64>, StrategyError> {
     let (weights, participants) = (strategy.base_weights(cohort), cohort.participants().len());
     if weights.len() == participants {

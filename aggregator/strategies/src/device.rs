@@ -1,9 +1,9 @@
-//! What is known of a device whether or not it is connected.
+//! The stored record of a device, connected or not.
 
 use common::{Budget, DeviceId, Tier, message::DataSummary};
 use serde::{Deserialize, Serialize};
 
-/// What is remembered of a device over restarts.
+/// What is stored about a device over restarts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DeviceRecord {
     pub device: DeviceId,

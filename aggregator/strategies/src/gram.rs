@@ -1,4 +1,4 @@
-//! Inner products of all updates, block by block, from one pass over stretches of their numbers.
+//! Inner products of all updates, block by block, in one pass over parts of their numbers.
 //!
 //! Rows are the participants in DeviceId order, then the absent devices of the cohort. Memory is
 //! `rows x stretch` numbers and one square matrix per block, not `rows x model`. The products are those of
@@ -21,7 +21,7 @@ use crate::{
 const STRETCH: usize = 4096;
 /// Rows that are multiplied at a time.
 const PANEL: usize = 56;
-/// Why a panel and its products always have their shape.
+/// Message for a panic that cannot happen: panels and their products have fixed shapes.
 const SHAPE: &str = "a panel holds whole rows";
 
 /// Inner products of the rows that hold each block.
@@ -79,7 +79,7 @@ impl Grams {
     }
 }
 
-/// Reads every update, stretch by stretch, and multiplies it with every other.
+/// Reads every update in parts and multiplies it with every other one.
 pub(crate) fn grams<U: Updates>(
     cohort: &Cohort,
     blocks: &Blocks,
@@ -107,8 +107,8 @@ pub(crate) fn grams<U: Updates>(
 }
 
 impl Gram {
-    /// Adds the products of `rows x width` numbers, panel by panel: rows of the panel with all rows up to
-    /// its end, so that little of the upper triangle is computed twice.
+    /// Adds the products of `rows x width` numbers, panel by panel. Rows of the panel are multiplied with all rows up to its
+    /// end, so that little of the upper triangle is computed twice.
     fn multiply(&mut self, values: &[f64], width: usize) {
         let rows = self.rows.len();
         let products = self.products.values_mut().chunks_mut(PANEL * rows.max(1));
@@ -124,7 +124,7 @@ impl Gram {
         }
     }
 
-    /// The upper triangle is the lower one.
+    /// Copies the lower triangle to the upper one.
     fn mirror(&mut self) {
         for i in 0..self.rows.len() {
             for j in 0..i {
@@ -134,7 +134,7 @@ impl Gram {
     }
 }
 
-/// A stretch of the model: which of its numbers belong to which block.
+/// A part of the model, and which of its numbers belong to which block.
 struct Stretch {
     /// By tier: the pieces inside the stretch, and the column of the block where each starts.
     pieces: Vec<Vec<(BlockPiece, usize)>>,
@@ -194,7 +194,7 @@ impl Stretch {
             let target = |piece: &BlockPiece, column: usize| {
                 let buffer = self.buffers[piece.block];
                 let holders = &grams.blocks[piece.block].rows;
-                // Every row with a piece of the block is one of its holders, so those before it give its place.
+                // Every row with a piece of the block holds the block, so the number of holders before it is its place.
                 let place = holders.partition_point(|&holder| holder < row);
                 let start = buffer.start + place * buffer.width + column;
                 start..start + piece.len
@@ -227,7 +227,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(30))]
 
-        /// Runs of all lengths around the stretch, three tiers that overlap in every way.
+        /// Runs of all lengths around the length of a stretch, with three tiers that overlap in every way.
         #[test]
         fn products_are_those_of_the_vectors(seed: u64, devices in 1usize..60) {
             let mut rng = Rng::new(seed);

@@ -7,13 +7,13 @@
 //! | 2 share | `share`, after the strategy, region by region | projection onto a box of shares |
 //! | 3 length | `length`, before the strategy sees norms | norm clipping at a multiple of the median |
 //!
-//! A fair strategy gives weight to a device that says it is badly off, which invites lying. A rare device and a liar can send the same
-//! numbers, so no rule over numbers tells them apart. The guard does not try: it treats all devices alike, refuses none, and keeps no
-//! list of suspects. It takes away the part of a bonus that would let one device decide.
+//! A fair strategy gives weight to a device with a high loss, so a device gains weight by a false report. A device with rare
+//! data and a liar can send the same numbers, so no rule over numbers tells them apart. The guard treats all devices alike,
+//! refuses none, and keeps no list of suspects. It removes the part of a bonus with which one device could dominate.
 //!
-//! Two rules are opt-in, because they cost minorities: [`agreement`] (`bonus = "agreeing"`) and [`probe`]. Strategies that look for a
-//! direction instead of averaging have rules 1 and 3 only; one that weighs on the device ([`Strategy::bound`]) keeps its factor between
-//! `floor` and `share`.
+//! Two rules are opt-in, because they cost minorities: [`agreement`] (`bonus = "agreeing"`) and [`probe`]. Strategies that look
+//! for a direction instead of averaging have rules 1 and 3 only. A strategy that weighs on the device ([`Strategy::bound`])
+//! keeps its factor between `floor` and `share`.
 //!
 //! [`Strategy::bound`]: crate::strategy::Strategy::bound
 
@@ -49,22 +49,22 @@ pub use reported::{Delivered, report_counted_groups};
 pub use scaled_updates::ScaledUpdates;
 pub use share::{CappedShare, fit_shares};
 
-/// The rules, and what they remember.
+/// The rules and their state.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Guard {
     config: GuardConfig,
     state: GuardState,
 }
 
-/// What is committed with the model.
+/// The state that is committed with the model.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct GuardState {
     longest: LongestMedian,
-    /// With a probe: how far each device has pointed along with it.
+    /// With a probe: the smoothed cosine of each device with it.
     probe: BTreeMap<DeviceId, f64>,
 }
 
-/// What came out of an inspection.
+/// The result of an inspection.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Inspection {
     pub findings: Vec<GuardFinding>,
@@ -75,7 +75,7 @@ pub struct Inspection {
     longest: LongestMedian,
 }
 
-/// Before the bytes of a state. The guard of store format 4 takes them for a map that does not decode, and starts anew.
+/// Prefix of a saved state. The guard of store format 4 fails to decode it as a map and starts without state.
 const TAG: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0x0f, b'G', b'2'];
 
 impl Guard {
@@ -91,8 +91,8 @@ impl Guard {
         self.config.mode == Mode::Bound
     }
 
-    /// Applies rules 1 and 3 and sets the bounds of rule 2, which [`combine`](crate::combine::combine()) keeps. The same cohort gives the same
-    /// inspection until [`Guard::learn`].
+    /// Applies rules 1 and 3 and sets the bounds of rule 2, which [`combine`](crate::combine::combine()) applies. The same
+    /// cohort gives the same inspection until [`Guard::learn`].
     pub fn inspect(&self, cohort: &mut Cohort, kind: Kind) -> Inspection {
         if !self.is_on() {
             return Inspection::default();
@@ -106,14 +106,14 @@ impl Guard {
         Inspection { findings: findings.found, scales, left_out, longest }
     }
 
-    /// The round is committed: the usual lengths of its exchanges are remembered.
+    /// The round is committed: remembers the median lengths of its exchanges.
     pub fn learn<'v>(&mut self, inspections: impl IntoIterator<Item = &'v Inspection>) {
         for inspection in inspections {
             self.state.longest = self.state.longest.or(inspection.longest);
         }
     }
 
-    /// What must survive a restart; empty = nothing.
+    /// The state for a restart; empty if there is none.
     pub fn save(&self) -> Vec<u8> {
         if self.state.longest.is_unset() && self.state.probe.is_empty() {
             return Vec::new();
@@ -121,13 +121,13 @@ impl Guard {
         [TAG, &postcard::to_allocvec(&self.state).expect("numbers and names always encode")].concat()
     }
 
-    /// Takes up what [`Guard::save`] gave. What an older guard saved is forgotten: the next round sets `R`.
+    /// Restores the result of [`Guard::save`]. The state of an older guard is dropped: the next round sets `R`.
     pub fn restore(&mut self, bytes: &[u8]) {
         let state = bytes.strip_prefix(TAG).and_then(|bytes| postcard::from_bytes(bytes).ok());
         self.state = state.unwrap_or_default();
     }
 
-    /// The fleet with sample counts as far as they count, for strategies that start from the counts of all devices.
+    /// The fleet with bounded sample counts, for strategies that start from the counts of all devices.
     pub fn enrolled(&self, fleet: &BTreeMap<DeviceId, DeviceRecord>) -> Vec<DeviceRecord> {
         let mut records: Vec<_> = fleet.values().cloned().collect();
         if !self.is_on() {
@@ -152,7 +152,7 @@ impl Guard {
     }
 }
 
-/// A number of an update that is shortened.
+/// A number of a shortened update.
 pub(super) fn scaled<T: Scalar>(value: T, scale: f64) -> T {
     T::narrow(value.wide() * scale)
 }

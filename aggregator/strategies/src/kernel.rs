@@ -1,10 +1,9 @@
-//! The loops that every number of every update passes: sum of squares, and `acc += w * x`; with `int8` on the wire also its
-//! codec.
+//! The loops over every number of every update: sum of squares, `acc += w * x`, and the `int8` codec.
 //!
-//! Sums are computed in `f64`. Plain code in fixed-size chunks, which the compiler turns into vector instructions, once for
-//! every processor and once for those with AVX2 (`pulp` decides as the program runs); the lanes are part of the code, so the
-//! result does not depend on how wide the processor's registers are. Each loop is a type with an inlined `call`, because
-//! what is not inlined is compiled for every processor after all.
+//! Sums are computed in `f64`. The loops are plain code in fixed-size chunks, which the compiler turns into vector
+//! instructions. They are compiled once for every processor and once for AVX2; `pulp` chooses at run time. The number of lanes
+//! is fixed, so the result does not depend on the width of the processor's registers. Each loop is a type with an inlined
+//! `call`, because a function that is not inlined would not be compiled for AVX2.
 
 use std::fmt;
 
@@ -44,10 +43,10 @@ impl Scalar for f64 {
     }
 }
 
-/// Independent sums, so that an addition need not wait for the one before it.
+/// Independent sums, so that additions do not wait for each other.
 const LANES: usize = 8;
 
-/// Sum of squares in `f64`. Finite exactly if all `f32` inputs are: their squares can not overflow.
+/// Sum of squares in `f64`. Finite exactly if all `f32` inputs are: their squares cannot overflow.
 pub(crate) fn sum_squares<T: Scalar>(values: &[T]) -> f64 {
     Arch::new().dispatch(SumSquares(values))
 }
@@ -97,7 +96,7 @@ impl<T: Scalar> NullaryFnOnce for Axpy<'_, T> {
     }
 }
 
-/// Sum with compensation (Neumaier), so that a large fleet costs no digits.
+/// Sum with compensation (Neumaier), so that a large fleet loses no precision.
 pub fn sum(terms: impl IntoIterator<Item = f64>) -> f64 {
     let (mut total, mut lost) = (0.0f64, 0.0f64);
     for term in terms {
@@ -105,7 +104,7 @@ pub fn sum(terms: impl IntoIterator<Item = f64>) -> f64 {
         lost += if total.abs() >= term.abs() { (total - next) + term } else { (term - next) + total };
         total = next;
     }
-    // An infinite total makes `lost` NaN; the total alone is then the answer.
+    // An infinite total makes `lost` NaN; then the total alone is returned.
     if lost.is_finite() { total + lost } else { total }
 }
 
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_number_shows_wherever_it_is() {
+    fn a_bad_number_is_detected_at_any_place() {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for at in 0..40 {
                 let mut values = [f32::MAX; 40];

@@ -1,10 +1,10 @@
-//! How the updates of a round become the next global model. Nothing here opens a socket, waits or looks at a clock; only
-//! [`roundfile`] reads and writes files.
+//! Strategies that combine the updates of a round into the next global model. This crate opens no sockets, never waits and
+//! reads no clock; only [`roundfile`] reads and writes files.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | [`cohort`], [`updates`] | who takes part in a round, with which numbers, and where updates are read from |
-//! | [`strategy`] | the trait [`Strategy`] and the words it is written in |
+//! | [`cohort`], [`updates`] | the participants of a round with their numbers, and where updates are read from |
+//! | [`strategy`] | the trait [`Strategy`] and the types of its methods |
 //! | [`methods`] | the strategies that come with FairTier, one file each |
 //! | [`registry`], [`method`] | strategies by name, and the options that any of them takes |
 //! | [`mod@combine`] | weigh, fold, mix, apply: from updates to the next model |

@@ -40,7 +40,7 @@ pub struct Method {
     pub short_steps: u32,
 }
 
-/// The memory of the steps of earlier rounds.
+/// The sum of the steps of earlier rounds.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Momentum {
     pub beta: f64,
@@ -113,7 +113,7 @@ impl Registry {
         let mut params = match params {
             Value::Null => Map::new(),
             Value::Object(params) => params,
-            // A list would be taken as values without keys.
+            // A list would be read as values without keys.
             other => return Err(fault(format!("expected keys and values, not {other}"))),
         };
         let options: Map<_, _> = ["server_momentum", "varp", "lsr"]
@@ -238,7 +238,7 @@ impl Method {
         }
     }
 
-    /// Whether the vectors of a saved state have the length that the model asks for.
+    /// Checks that the vectors of a saved state have the length that the model needs.
     pub(crate) fn check_state(&self, regions: &RegionMap) -> Result<(), StrategyError> {
         let check = |name: &str, got: usize, expected: usize| match got == expected {
             true => Ok(()),
@@ -258,7 +258,7 @@ impl Method {
         last.try_for_each(|(device, last)| check(&format!("`varp` of {device}"), last.len(), slice))
     }
 
-    /// Self-regularisation of models of images shifts them, and mirrors those in colour; others get noise.
+    /// Self-regularisation shifts images, and mirrors colour images; other samples get noise.
     pub fn see_images(&mut self, shape: &[usize]) {
         if let (Some(lsr), &[channels, height, width]) = (&mut self.lsr, shape) {
             let [channels, height, width] = [channels, height, width].map(|size| size as u16);
@@ -266,7 +266,7 @@ impl Method {
         }
     }
 
-    /// Whether updates of single devices are kept or compared, so that memory or disk grows with the fleet.
+    /// Whether single updates are stored or compared, so that memory or disk grows with the fleet.
     pub fn is_buffered(&self) -> bool {
         self.varp.is_some() || self.strategy.scope().is_some()
     }
@@ -276,7 +276,7 @@ impl Method {
         self.strategy.brief(device, made, brief);
     }
 
-    /// The state as a round file has it.
+    /// The state in the form of a round file.
     pub fn state(&self) -> Value {
         let mut state = match self.strategy.save() {
             Value::Object(state) => state,
@@ -294,7 +294,7 @@ impl Method {
         if state.is_empty() { Value::Null } else { state.into() }
     }
 
-    /// Takes up what [`Method::state`] gave. Null is the state of a first round.
+    /// Restores the result of [`Method::state`]. Null is the state of a first round.
     pub fn set_state(&mut self, state: Value) -> Result<(), StrategyError> {
         let strategy = self.strategy.name();
         let fault = |why: String| StrategyError::State { strategy, why };
@@ -334,7 +334,7 @@ impl Method {
         bytes
     }
 
-    /// Takes up what [`Method::save`] gave.
+    /// Restores the result of [`Method::save`].
     pub fn restore(&mut self, bytes: &[u8]) -> Result<(), StrategyError> {
         if bytes.is_empty() {
             self.strategy.restore(Value::Null)?;

@@ -8,9 +8,9 @@ use serde_json::Value;
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Parameter {
     pub key: String,
-    /// Null: none.
+    /// Null: no default.
     pub default: Value,
-    /// Values it may have, where these are names.
+    /// Allowed values, if these are names.
     pub values: Vec<String>,
     pub about: String,
 }
@@ -20,7 +20,7 @@ pub(crate) fn describe<P: Default + Serialize + JsonSchema>() -> Result<Vec<Para
     let schema = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
     let schema = schema.into_generator().into_root_schema_for::<P>().to_value();
     let defaults = serde_json::to_value(P::default())?;
-    // Parameters without a field have no properties.
+    // Types without fields have no properties.
     let properties = schema["properties"].as_object().into_iter().flatten();
     let parameter = |(key, property): (&String, &Value)| Parameter {
         key: key.clone(),
@@ -32,7 +32,7 @@ pub(crate) fn describe<P: Default + Serialize + JsonSchema>() -> Result<Vec<Para
     Ok(properties.map(parameter).collect())
 }
 
-/// The names that a property can have as its value.
+/// The names that a property allows as its value.
 fn names(property: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     if let Some(values) = property["enum"].as_array() {

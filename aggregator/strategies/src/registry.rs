@@ -23,7 +23,7 @@ pub trait Build: Strategy + Sized + 'static {
     /// Its parameters. Comments on the fields become their documentation.
     type Params: Default + Serialize + DeserializeOwned + JsonSchema;
 
-    /// The error says which value is not possible and what would be.
+    /// Makes the strategy. An error states the invalid value and the requirement.
     fn build(params: Self::Params) -> Result<Self, String>;
 }
 
@@ -46,7 +46,7 @@ impl Registry {
         Self::default()
     }
 
-    /// Adds a strategy. One that has the same name is replaced.
+    /// Adds a strategy, or replaces the one with the same name.
     #[must_use]
     pub fn with<S: Build>(mut self) -> Self {
         let entry = Entry {
@@ -67,7 +67,7 @@ impl Registry {
         self.entries.iter().map(|entry| entry.name)
     }
 
-    /// All of them with their parameters, for documentation. An error names a strategy whose default parameters are not possible.
+    /// All strategies with their parameters, for documentation. An error names a strategy whose default parameters are invalid.
     pub fn describe(&self) -> Result<Vec<Description>, StrategyError> {
         let describe = |&Entry { name, about, parameters, build }: &Entry| {
             let fault =
@@ -78,7 +78,7 @@ impl Registry {
         self.entries.iter().map(describe).collect()
     }
 
-    /// The name as the registry has it.
+    /// The name as stored in the registry.
     pub(crate) fn find(&self, name: &str) -> Result<&'static str, StrategyError> {
         self.entry(name).map(|entry| entry.name)
     }

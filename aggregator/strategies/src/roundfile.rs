@@ -1,5 +1,5 @@
-//! One round as a file that anybody can write or read: `fairtier round combine` replays it with any strategy,
-//! and a run with `record = true` leaves one per round.
+//! One round as an open file format. `fairtier round combine` replays it with any strategy, and a run with `record = true`
+//! writes one per round.
 //!
 //! ```text
 //! round-000007.json       { "format": "fairtier-round", "version": 1, "parameters": .., "devices": [..], .. }
@@ -30,7 +30,7 @@ pub use record::{RecordError, RoundDump, record};
 pub use replay::{Overrides, replay, replay_with};
 pub use result::ReplayResult;
 
-/// What the first two keys of a file must say.
+/// The required values of the first two keys.
 pub const FORMAT: &str = "fairtier-round";
 pub const VERSION: u64 = 1;
 
@@ -55,13 +55,13 @@ pub struct RoundFile {
     pub history: Vec<PastGradient>,
     /// What the strategy had saved; null = first round.
     pub state: Value,
-    /// What a device can count at most and at least; absent: the round had no guard.
+    /// How much a device can count at most and at least; absent: the round had no guard.
     pub bounds: Option<Bounds>,
     /// N_m, by tier; absent: as many as there are devices.
     pub enrolled: Vec<Option<usize>>,
     /// The fairness target of the run; its state is `fairness` in `state`.
     pub fairness: Option<FairnessSettings>,
-    /// The strategy of the run that left the file, and its parameters.
+    /// The strategy of the run that wrote the file, and its parameters.
     pub strategy: Option<(String, Value)>,
 }
 
@@ -72,7 +72,7 @@ pub struct RecordedDevice {
     pub tier: Tier,
     /// n_i
     pub samples: u32,
-    /// p of the strategies that know such a weight.
+    /// p of the strategies that use such a weight.
     pub weight: Option<f64>,
     /// F_i
     pub loss_before: Option<f64>,
@@ -99,13 +99,13 @@ pub struct RecordedDevice {
     pub sample_mass: Option<f64>,
 }
 
-/// What an absent device sent when it took part last.
+/// The last gradient of an absent device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PastGradient {
     pub id: DeviceId,
     pub tier: Tier,
     pub round: u32,
-    /// Where it differs from that of this round.
+    /// If it differs from that of this round.
     pub lr: Option<f64>,
     /// theta - theta_i: minus the update.
     pub gradient: Vec<f64>,
@@ -116,7 +116,7 @@ pub struct PastGradient {
 pub enum RoundFileError {
     #[error("{path}: {source}")]
     Read { path: PathBuf, source: io::Error },
-    #[error("the file is no JSON: {0}")]
+    #[error("the file is not JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// `key` is the place in the file, such as `devices[2].update`.
     #[error("{key}: {why}")]

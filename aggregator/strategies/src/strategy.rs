@@ -1,10 +1,10 @@
-//! How updates become the next global model: one small trait, one file per strategy.
+//! The trait [`Strategy`]: how updates become the next global model.
 //!
 //! A strategy sees numbers, never updates:
-//! - an averaging strategy says how much every device counts ([`Strategy::weigh`]); the region-wise weighted
-//!   mean is provided. One that controls its step also says how the sums of the tiers mix
+//! - An averaging strategy states how much every device counts ([`Strategy::weigh`]); the region-wise weighted
+//!   mean is provided. A strategy that controls its step also states how the sums of the tiers mix
 //!   ([`Strategy::mix`]).
-//! - a strategy that looks for a direction asks for inner products ([`Strategy::scope`]) and answers with
+//! - A strategy that looks for a direction asks for inner products ([`Strategy::scope`]) and returns
 //!   coefficients ([`Strategy::direct`]).
 //!
 //! It tells devices what to do ([`Strategy::brief`]), may ask for more than one exchange per round
@@ -42,16 +42,16 @@ pub use per_tier::PerTier;
 pub use sums::TierSums;
 pub use weights::{Weight, Weights};
 
-/// See the module for its parts. All methods but `begin`, `bound`, `learn`, `turn` and `restore` only look.
+/// See the module for its parts. Only `begin`, `bound`, `turn`, `learn` and `restore` change the strategy.
 pub trait Strategy: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
-    /// What devices must have room and data for.
+    /// What devices must have memory and data for.
     fn needs(&self) -> Needs {
         Needs::default()
     }
 
-    /// Whether parameters given per tier fit the tiers of the run.
+    /// Checks that parameters given per tier fit the tiers of the run.
     fn fits(&self, _regions: &RegionMap) -> Result<(), StrategyError> {
         Ok(())
     }
@@ -67,13 +67,13 @@ pub trait Strategy: fmt::Debug + Send {
     /// Changes what a device is told in the next exchange of training.
     fn brief(&self, _device: &DeviceId, _made: &[Exchange], _brief: &mut Brief) {}
 
-    /// How much each participant counts. Default: as many times as it has samples.
+    /// How much each participant counts. Default: its number of samples.
     fn weigh(&self, cohort: &Cohort) -> Weights {
         Weights::per_device(cohort.data_shares())
     }
 
-    /// How much each participant would count if all losses were equal; only ratios matter. Default: as many times as it
-    /// has samples. The guard measures by it what fairness adds.
+    /// How much each participant would count if all losses were equal; only ratios matter. Default: its number of samples. The
+    /// guard compares the weights with these.
     fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         cohort.data_shares()
     }
@@ -84,14 +84,14 @@ pub trait Strategy: fmt::Debug + Send {
         Mix::mean(cohort.regions(), sums)
     }
 
-    /// How much each participant's first step counts, and the share of their mean in the step; only with
+    /// How much each participant's first step counts, and the share of their mean in the step. Only used with
     /// [`Product::Both`].
     fn first_step(&self, _cohort: &Cohort) -> Option<(Weights, f64)> {
         None
     }
 
     /// Over which parts of the model inner products are needed. With a scope, [`Strategy::direct`] is called
-    /// instead of `weigh`, `mix` and `first`.
+    /// instead of `weigh`, `mix` and `first_step`.
     fn scope(&self) -> Option<Scope> {
         None
     }
@@ -101,18 +101,18 @@ pub trait Strategy: fmt::Debug + Send {
         Direction::none(grams)
     }
 
-    /// Whether the loss before training enters, before (`trained` false) or after updates have come in. A round file may leave
-    /// out losses that do not.
+    /// Whether the loss before training is used, before (`trained` false) or after updates have arrived. A round file may leave
+    /// out losses that are not used.
     fn uses_loss(&self, _trained: bool) -> bool {
         true
     }
 
-    /// Whether the learning rate of the devices enters the step.
+    /// Whether the learning rate of the devices affects the step.
     fn uses_lr(&self) -> bool {
         false
     }
 
-    /// The server's learning rate, where the strategy's parameters state one.
+    /// The server's learning rate, if the strategy's parameters state one.
     fn eta(&self) -> Option<f64> {
         None
     }
@@ -130,21 +130,20 @@ pub trait Strategy: fmt::Debug + Send {
     /// knob's ends.
     fn turn(&mut self, _parameter: &str, _tier: Option<Tier>, _value: f64) {}
 
-    /// The round has given a new model: what follows for the next one. `earlier` are the exchanges before
-    /// the one that gave the updates.
+    /// Updates the state after a round has given a new model. `earlier` are the exchanges before the one that gave the updates.
     fn learn(&mut self, _cohort: &Cohort, _earlier: &[Exchange]) {}
 
-    /// What devices will be told in the next round, for reports and round files.
+    /// The weights that devices will be told in the next round, for reports and round files.
     fn training_weights(&self) -> TrainingWeights {
         TrainingWeights::default()
     }
 
-    /// What must survive a restart, as in a round file; null = nothing.
+    /// The state for a restart, as in a round file; null: none.
     fn save(&self) -> Value {
         Value::Null
     }
 
-    /// Takes up what [`Strategy::save`] gave, or what a round file says. Null is the state of a first round.
+    /// Restores the result of [`Strategy::save`], or the state of a round file. Null is the state of a first round.
     fn restore(&mut self, state: Value) -> Result<(), StrategyError> {
         let empty = state.is_null() || state.as_object().is_some_and(serde_json::Map::is_empty);
         if empty {
@@ -155,7 +154,7 @@ pub trait Strategy: fmt::Debug + Send {
     }
 }
 
-/// What a strategy wants of devices.
+/// What a strategy requires of devices.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Needs {
     /// What an exchange of training delivers.
@@ -178,15 +177,15 @@ pub struct Needs {
     pub groups: bool,
     /// Labels 0 and 1 only.
     pub binary: bool,
-    /// Local SGD; the strategy means nothing with another optimiser.
+    /// Local SGD; the strategy does not work with another optimiser.
     pub sgd: bool,
     /// The last updates of this many absent devices.
     pub history: usize,
-    /// Of those seen in so many rounds before; 0 = whenever that was.
+    /// Only absent devices seen within this many rounds; 0: no limit.
     pub recent: u32,
 }
 
-/// What follows from a round for the next one.
+/// Training weights for the next round.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TrainingWeights {
     /// Weight of each device.

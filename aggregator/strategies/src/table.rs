@@ -1,6 +1,6 @@
 //! A dense table of numbers.
 
-/// `rows x columns` numbers. A row or column that does not exist is a mistake of the caller, and panics.
+/// `rows x columns` numbers. Panics on a row or column that does not exist.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Table {
     rows: usize,
@@ -48,7 +48,7 @@ impl Table {
         self.values.reserve_exact(rows * self.columns);
     }
 
-    /// Puts a row before row `at`. The row must have as many numbers as there are columns.
+    /// Inserts a row before row `at`. The row must have as many numbers as there are columns.
     pub fn insert(&mut self, at: usize, row: &[f64]) {
         assert_eq!(row.len(), self.columns, "a row of a table with {} columns", self.columns);
         let start = at * self.columns;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_and_go() {
+    fn rows_are_inserted_and_removed() {
         let mut table = Table::zeros(0, 2);
         table.insert(0, &[3.0, 4.0]);
         table.insert(0, &[1.0, 2.0]);
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     #[should_panic = "index out of bounds"]
-    fn a_column_outside_is_never_the_next_row() {
+    fn a_column_out_of_bounds_panics() {
         Table::zeros(2, 2).at(0, 2);
     }
 }

@@ -1,4 +1,4 @@
-//! The global model of a run: its graph, its tiers and what each of them sends to devices.
+//! The global model of a run: its graph, its tiers and what each tier sends to devices.
 
 use std::{ops::Range, sync::Arc};
 
@@ -34,7 +34,7 @@ impl TierPlan {
         hello.data.inputs == self.info.inputs && labels
     }
 
-    /// Bytes needed and bytes there, of whichever is short.
+    /// Bytes needed and bytes available, of RAM or, if that is enough, of flash.
     pub fn shortage(&self, hello: &Hello) -> (u64, u64) {
         let ram = (self.info.arena_bytes(), hello.budget.ram);
         if ram.0 > ram.1 { ram } else { (self.info.flash_bytes(), hello.budget.flash) }
@@ -59,17 +59,18 @@ pub enum ModelError {
     TooLarge { tier: usize, parameters: usize },
 }
 
-/// Structure of the global model; parameters travel apart, because they change every round.
+/// Structure of the global model; parameters are kept apart, because they change every round.
 #[derive(Clone, Debug)]
 pub struct TieredModel {
     pub graph: Graph,
     pub masks: Vec<WidthMask>,
     pub plans: Vec<TierPlan>,
-    /// Who trains what; the slices are what devices send back.
+    /// Which tiers train which parameters; the slices are what devices send back.
     pub regions: Arc<RegionMap>,
-    /// Who holds what; the slices are what devices are sent. The same, unless a tier trains its last layers only.
+    /// Which tiers hold which parameters; the slices are what devices are sent. Differs only if a tier trains its last layers
+    /// only.
     held: Arc<RegionMap>,
-    /// Where each layer lies in the flat vector, in model order: weight and bias of a layer together.
+    /// Range of each layer in the flat vector, in model order: weight and bias of a layer together.
     pub layers: Vec<Range<usize>>,
 }
 
@@ -78,7 +79,7 @@ impl TieredModel {
         Self::training(graph, masks, &[], options)
     }
 
-    /// Tier `m` trains only so many of its last layers, where `last[m]` says so.
+    /// Tier `m` trains only its last `last[m]` layers, if that is set.
     pub fn training(
         graph: Graph,
         masks: Vec<WidthMask>,
@@ -116,7 +117,7 @@ impl TieredModel {
         Ok(Self { graph, masks, plans, regions, held, layers })
     }
 
-    /// What a tier holds of the whole model.
+    /// The part of the whole model that a tier holds.
     pub fn slice(&self, tier: Tier, parameters: &[f32]) -> Vec<f32> {
         let mut slice = Vec::new();
         self.gather(tier, parameters, &mut slice);
@@ -128,7 +129,7 @@ impl TieredModel {
         self.held.gather(tier, parameters, slice);
     }
 
-    /// Puts a slice where it belongs in a vector over the whole model; the rest stays as it is.
+    /// Writes a slice to its place in a vector over the whole model; the rest is unchanged.
     pub fn spread(&self, tier: Tier, slice: &[f32], whole: &mut [f64]) {
         for piece in self.held.pieces(tier) {
             let to = whole.iter_mut().skip(piece.full).take(piece.len);
@@ -137,7 +138,7 @@ impl TieredModel {
     }
 }
 
-/// Where in the whole model the parameters begin that a tier trains.
+/// Where the parameters that a tier trains begin in the whole model.
 fn first_trained(graph: &Graph, mask: &WidthMask, plan: &TierPlan) -> Result<usize, PlanError> {
     let frozen = Plan::check(&plan.info, &plan.nodes, &plan.schedule)?.frozen() as usize;
     let tensors = graph.offsets(mask).into_iter().zip(graph.offsets(graph.full()));

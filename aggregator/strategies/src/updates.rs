@@ -25,7 +25,7 @@ pub enum UpdateRef<'a> {
 }
 
 impl<'a> UpdateRef<'a> {
-    /// What inner products are taken of: the updates of participants in DeviceId order, then those of absent devices.
+    /// The rows of inner products: updates of participants in DeviceId order, then those of absent devices.
     pub(crate) fn rows(cohort: &'a Cohort) -> impl Iterator<Item = Self> {
         let participants = cohort.participants().iter().enumerate();
         let absent = cohort.absent().iter().enumerate();
@@ -66,7 +66,7 @@ pub trait Updates: Send {
     /// `f32` on the wire, `f64` in round files.
     type Value: Scalar;
     type Error: Send;
-    /// Reading takes long enough to read the next update while one is in use.
+    /// Whether reading is slow enough to read the next update while one is in use.
     const READ_AHEAD: bool = false;
 
     /// A packed vector: either borrowed from the source, or read into `buffer`.
@@ -76,7 +76,7 @@ pub trait Updates: Send {
         buffer: &'a mut Vec<Self::Value>,
     ) -> Result<&'a [Self::Value], Self::Error>;
 
-    /// The same as [`Updates::read`], always into `packed`, and as it is kept.
+    /// The same as [`Updates::read`], always into `packed`, and encoded as the source keeps it.
     fn load(
         &mut self,
         which: UpdateRef<'_>,
@@ -90,8 +90,8 @@ pub trait Updates: Send {
         Ok(())
     }
 
-    /// Part of a packed vector, from `start` on. Returns how many numbers the whole vector has; where it has
-    /// fewer than asked for, the rest of `out` stays as it is.
+    /// Part of a packed vector, from `start` on. Returns the length of the whole vector. If it ends early, the rest of `out` is
+    /// unchanged.
     fn read_part(
         &mut self,
         which: UpdateRef<'_>,

@@ -25,7 +25,7 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 struct Counted;
 
-#[expect(unsafe_code, reason = "an allocator can not be written without; it only counts")]
+#[expect(unsafe_code, reason = "an allocator needs unsafe code; this one only counts")]
 // SAFETY: every call goes to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, block: Block) -> *mut u8 {
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// Makes each update when it is read: device number `n` sends `n % 3` everywhere.
+/// Generates each update when it is read: device number `n` sends `n % 3` everywhere.
 struct Made<'a>(&'a RegionMap);
 
 impl Made<'_> {

@@ -6,11 +6,12 @@ use serde::Serialize;
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct PairedChange {
     pub mean: f64,
-    /// Absent with one seed.
+    /// `None` with one seed.
     pub half_width: Option<f64>,
 }
 
-/// 97.5 % quantiles of Student's t with 1, 2, .. degrees of freedom; beyond the list that of the normal distribution.
+/// 97.5 % quantiles of Student's t with 1, 2, .. degrees of freedom. Beyond the list, the normal distribution is
+/// used.
 const T: [f64; 12] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
 const NORMAL: f64 = 1.96;
 
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_of_five_seeds_is_students() {
+    fn an_interval_of_five_seeds_uses_students_t() {
         let change = PairedChange::of([1.0, 2.0, 3.0, 4.0, 5.0].into_iter());
         assert_eq!(change.mean, 3.0);
         assert!((change.half_width.unwrap() - 2.776 * 0.5f64.sqrt()).abs() < 1e-12);

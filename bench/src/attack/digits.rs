@@ -11,17 +11,17 @@ use sim::{engine::SharedShard, partition::dirichlet::proportions};
 /// Training and test samples of a device.
 const TRAIN: usize = 60;
 const TEST: usize = 40;
-/// Test samples of the devices that a row is about, at least and together.
+/// Minimum number of test samples of all devices that a row is about.
 const SUBJECT_TEST: usize = 200;
-/// Concentration of the classes of a device.
+/// Dirichlet concentration of the classes of a device.
 const ALPHA: f64 = 0.5;
-/// The classes that one device alone has.
+/// Classes that only one device has.
 const RARE: [u32; 2] = [8, 9];
 const CLASSES: usize = digits::CLASSES as usize;
 /// Samples of every class in the probe.
 const PROBE: usize = 10;
 
-/// The samples that are left, class by class.
+/// Samples that are not yet assigned, by class.
 struct Pools {
     all: Samples,
     left: Vec<Vec<u32>>,
@@ -49,7 +49,8 @@ impl Pools {
         Ok(Self { all, left, rng })
     }
 
-    /// One sample by these shares of classes, of the fullest class where that one is used up.
+    /// Draws one sample by these shares of classes. If the drawn class is used up, takes one of the class with most
+    /// samples left.
     fn draw(&mut self, shares: &[f64]) -> Option<u32> {
         let mut at = self.rng.unit_f64() * shares.iter().sum::<f64>();
         let class = shares.iter().position(|share| {
@@ -71,7 +72,7 @@ impl Pools {
     }
 }
 
-/// The shards of a fleet, the devices that the row is about first.
+/// The shards of a fleet. The devices that the row is about come first.
 pub(super) fn shards(
     options: &AttackOptions,
     row: Honest,
@@ -108,7 +109,7 @@ pub(super) fn shards(
     Ok(shards)
 }
 
-/// How many devices a row is about.
+/// Number of devices that a row is about.
 pub(super) fn subjects(row: Honest, devices: usize) -> usize {
     match row {
         Honest::Plain => 0,
@@ -117,7 +118,7 @@ pub(super) fn subjects(row: Honest, devices: usize) -> usize {
     }
 }
 
-/// Images turned by a quarter.
+/// Turns images by a quarter.
 fn turned(samples: &Samples) -> Result<Samples, DataError> {
     let side = digits::SIDE;
     let mut features = Vec::with_capacity(samples.features().len());
@@ -127,7 +128,7 @@ fn turned(samples: &Samples) -> Result<Samples, DataError> {
     Samples::new(features, samples.labels().to_vec(), digits::PIXELS)
 }
 
-/// Two of five labels are drawn anew.
+/// Replaces two of five labels by random ones.
 fn mislabelled(samples: &Samples, rng: &mut Rng) -> Result<Samples, DataError> {
     let label = |&label: &u32| match rng.unit_f64() < 0.4 {
         true => (label + 1 + rng.below(u64::from(digits::CLASSES) - 1) as u32) % digits::CLASSES,
@@ -137,7 +138,7 @@ fn mislabelled(samples: &Samples, rng: &mut Rng) -> Result<Samples, DataError> {
     Samples::new(samples.features().to_vec(), labels, digits::PIXELS)
 }
 
-/// Ten samples of every class, as a CSV file.
+/// Writes ten samples of every class to a CSV file.
 pub(super) fn probe(seed: u64) -> Result<tempfile::NamedTempFile, AttackError> {
     let mut pools = Pools::new(derive(seed, 1))?;
     let mut file = tempfile::NamedTempFile::new().map_err(AttackError::Probe)?;

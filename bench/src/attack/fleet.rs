@@ -1,4 +1,4 @@
-//! The fleet of a row: who is in it, who lies, and whom the row is about.
+//! The fleet of a row: its devices, the hostile ones, and the ones that the row is about.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use sim::engine::{DeviceSpec, Hardware};
 pub(super) struct AttackFleet {
     pub members: Vec<DeviceSpec>,
     pub liars: BTreeSet<DeviceId>,
-    /// Where it differs from the default.
+    /// Model of the data set, if it is not the default one.
     pub model: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl AttackFleet {
         };
         let mut members = vec![];
         for (index, shard) in shards.into_iter().enumerate() {
-            // Names of this form and these tiers are always legal.
+            // Names of this form and these tiers are always valid.
             let tier = Tier::new(tier_of(options, row.honest(), index));
             let (Ok(device), Some(tier)) = (format!("d{index:03}").parse(), tier) else { continue };
             members.push(DeviceSpec { device, tier, hardware: Hardware::default(), shard });
@@ -46,7 +46,7 @@ impl AttackFleet {
     }
 }
 
-/// In turn; where one device is to be alone in its tier, that is the narrowest one.
+/// Devices get tiers in turn. In the row `alone-in-tier`, the first device gets the narrowest tier.
 fn tier_of(options: &AttackOptions, row: Honest, index: usize) -> usize {
     let tiers = options.tiers.len();
     match row {
@@ -56,7 +56,7 @@ fn tier_of(options: &AttackOptions, row: Honest, index: usize) -> usize {
     }
 }
 
-/// The same devices for every attack with this share, but for those in one tier.
+/// Chooses the hostile devices: the same for every attack with this share, except for attacks from one tier.
 pub(super) fn liars(
     options: &AttackOptions,
     row: GuardRow,

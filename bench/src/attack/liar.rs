@@ -1,4 +1,4 @@
-//! What hostile devices change on the way to the aggregator.
+//! How hostile devices change their updates on the way to the aggregator.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use coordinator::StoredUpdate;
 use super::Attack;
 use sim::engine::{SharedShard, Tamper};
 
-/// Rounds in which a turncoat is honest.
+/// Rounds in which a device of the `turncoat` row is honest.
 const HONEST_ROUNDS: u32 = 10;
-/// By how much a ramp grows from round to round.
+/// Factor by which a ramp grows from round to round.
 const STEP: f64 = 1.2;
-/// No loss is said that a device cannot have computed.
+/// Largest loss that a hostile device reports: a larger one could not have been computed.
 const LARGEST: f64 = 1e30;
 
-/// By how much a sample count is too large.
+/// Factor by which the sample count is too large.
 pub(super) fn count_factor(attack: Attack) -> u32 {
     match attack {
         Attack::CountX25 => 25,
@@ -29,7 +29,7 @@ pub(super) fn count_factor(attack: Attack) -> u32 {
     }
 }
 
-/// By how much losses are too high in a round, counted from 1.
+/// Factor by which losses are too high in a round, counted from 1.
 fn loss_factor(attack: Attack, round: u32) -> f64 {
     match attack {
         Attack::LossX10 | Attack::Flipped => 10.0,
@@ -70,7 +70,7 @@ fn multiply(payload: &mut [u8], factor: f32) {
     }
 }
 
-/// Normal numbers, together as long as what was there.
+/// Replaces the update by normal noise of the same length (L2 norm).
 fn noise(payload: &mut [u8], seed: u64) {
     let (numbers, mut rng) = (payload.as_chunks_mut::<4>().0, Rng::new(seed));
     let length = |numbers: &[[u8; 4]]| {
@@ -84,7 +84,7 @@ fn noise(payload: &mut [u8], seed: u64) {
     multiply(payload, scale as f32);
 }
 
-/// A shard that says it is larger than it is.
+/// A shard that reports `factor` times its samples.
 pub(super) struct Boaster {
     pub shard: SharedShard,
     pub factor: u32,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_climbs_slowly_and_without_end() {
+    fn a_ramp_starts_small_and_keeps_growing() {
         assert!(loss_factor(Attack::Ramp, 1) < 1.3 && loss_factor(Attack::Ramp, 100) > 1e6);
     }
 }

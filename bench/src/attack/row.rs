@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::AttackError;
 
-/// One row: all devices are honest, or a share of them lies.
+/// One row: all devices are honest, or a share of them is hostile.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GuardRow {
@@ -14,7 +14,7 @@ pub enum GuardRow {
     Attack { attack: Attack, percent: u8 },
 }
 
-/// A fleet in which something is unusual and every device is honest.
+/// An honest fleet in which something is unusual.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Honest {
@@ -32,31 +32,31 @@ pub enum Honest {
     MuchData,
 }
 
-/// What hostile devices do, from the first round on unless the row says otherwise.
+/// What hostile devices do. It starts in the first round unless the variant says otherwise.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
-    /// They say ten times their losses.
+    /// Report ten times their losses.
     LossX10,
-    /// They say a million times their losses.
+    /// Report a million times their losses.
     LossX1e6,
-    /// They turn their updates around and say ten times their losses.
+    /// Negate their updates and report ten times their losses.
     Flipped,
-    /// They send ten times their updates.
+    /// Send ten times their updates.
     UpdateX10,
-    /// They send ten times their updates, turned around.
+    /// Send ten times their updates, negated.
     FlippedX10,
-    /// They say that they have 25 times as many samples.
+    /// Report 25 times their number of samples.
     CountX25,
-    /// They say that they have 100 times as many samples.
+    /// Report 100 times their number of samples.
     CountX100,
-    /// Their losses grow by a fifth from round to round.
+    /// Report losses that grow by a fifth from round to round.
     Ramp,
-    /// They are honest for ten rounds, then turn their updates around.
+    /// Are honest for ten rounds, then negate their updates.
     Turncoat,
-    /// All of them are in the widest tier and say a million times their losses.
+    /// Are all in the widest tier and report a million times their losses.
     OneTier,
-    /// They send noise as long as their updates.
+    /// Send noise of the same length as their updates.
     Noise,
 }
 
@@ -118,7 +118,7 @@ impl GuardRow {
         honest.chain(Self::SHARES.into_iter().flat_map(of)).collect()
     }
 
-    /// What a row is measured against, with the guard off.
+    /// The reference that a row is compared with, with the guard off.
     pub(super) fn reference(self) -> Self {
         match self {
             Self::Honest(_) => self,
@@ -140,7 +140,7 @@ impl GuardRow {
         }
     }
 
-    /// How many of so many devices lie.
+    /// Number of hostile devices in a fleet of this size.
     pub(super) fn liars(self, devices: usize) -> usize {
         match self {
             Self::Honest(_) => 0,
@@ -158,7 +158,7 @@ impl fmt::Display for GuardRow {
     }
 }
 
-/// `rare-classes`, or `flipped:20` for a fifth of liars.
+/// Reads `rare-classes`, or `flipped:20` for 20 % hostile devices.
 impl FromStr for GuardRow {
     type Err = AttackError;
 

@@ -1,4 +1,4 @@
-//! One run, and how its final model serves the devices that do not lie.
+//! One run, and the scores of its final model on honest devices.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use super::{
 use sim::engine::{Chances, Engine};
 use strategies::Registry;
 
-/// One device under the final model, on its own test samples, as it said.
+/// Scores that a device reported for the final model on its own test samples.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct FinalScore {
     index: usize,
@@ -42,7 +42,7 @@ pub(super) fn once(
     }
     let reports = engine.run(|_, _| {})?;
     let last = reports.last().ok_or(AttackError::NoScores)?;
-    // The report must not flatter a guarded run: what it does not show counts as it was said.
+    // A guarded report may show a smaller loss than the device reported. Such devices count with the reported one.
     let said = |name: &str| {
         let mut cut = last.guard.iter().filter(|line| line.what == "shown_test_loss");
         cut.find(|line| line.device == name).map(|line| line.said)
@@ -55,7 +55,7 @@ pub(super) fn once(
     Ok(last.devices.iter().filter_map(score).collect())
 }
 
-/// What `init` writes, but for what the options say.
+/// The configuration that `init` writes, with the changes that the options ask for.
 fn config(options: &AttackOptions, fleet: &AttackFleet, seed: u64, guard: &str) -> String {
     let tiers: Vec<String> = options.tiers.iter().map(f64::to_string).collect();
     let mut text = format!("[model]\ntiers = [{}]\nseed = {seed}\n", tiers.join(", "));
@@ -75,21 +75,21 @@ fn config(options: &AttackOptions, fleet: &AttackFleet, seed: u64, guard: &str) 
     text
 }
 
-/// How the final model serves the devices that are honest in a row.
+/// Figures of the final model over the devices that are honest in a row.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct FleetFigures {
     pub loss: f64,
     pub variance: f64,
     pub worst10: f64,
     pub accuracy: f64,
-    /// Accuracy of the device that is served worst.
+    /// Accuracy of the device with the lowest accuracy.
     pub worst: f64,
-    /// Mean accuracy of the devices that an honest row is about; of the worst tenth where it is about none.
+    /// Mean accuracy of the devices that an honest row is about, or of the worst tenth if it is about none.
     pub subject: f64,
 }
 
 impl FleetFigures {
-    /// Of a model that gives no finite scores.
+    /// Figures of a model that gives no finite scores.
     const LOST: Self = Self {
         loss: f64::NAN,
         variance: f64::NAN,
@@ -99,13 +99,13 @@ impl FleetFigures {
         subject: 0.0,
     };
 
-    /// Over the devices that are honest in `row`, which may be another one than was run: a reference.
+    /// Figures over the devices that are honest in `row`. For a reference, `row` differs from the row that was run.
     pub(super) fn of(scores: &[FinalScore], options: &AttackOptions, row: GuardRow, seed: u64) -> Self {
         let Ok(fleet) = AttackFleet::new(options, row, seed) else { return Self::LOST };
         let honest = |score: &&FinalScore| {
             fleet.members.get(score.index).is_some_and(|member| !fleet.liars.contains(&member.device))
         };
-        // A device whose scores are not numbers is refused, so a model that is lost leaves fewer of them.
+        // Devices with scores that are not finite are refused, so fewer scores mean that the model is lost.
         if scores.iter().filter(honest).count() < fleet.members.len() - fleet.liars.len() {
             return Self::LOST;
         }

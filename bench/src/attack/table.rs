@@ -1,4 +1,4 @@
-//! The result for people.
+//! The result as text.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use common::output::{self, wrap};
 
 use super::{AttackResult, GuardCell, GuardRow, PairedChange};
 
-/// Mean losses this many times the reference's, in percent, leave no model worth the name.
+/// Change of the mean loss, in percent, above which a cell says `no model`.
 const NO_MODEL: f64 = 1900.0;
 
 const HONEST: &str = "\
@@ -15,9 +15,9 @@ mean loss. Reference: the same fleet with the guard off. plain: the worst tenth.
 const ATTACKS: &str = "\
 Attack rows: change of mean loss and of the variance of losses, over honest
 devices. Reference: the same fleet, all honest, with the guard off. `:20` = a
-fifth lies.";
+fifth is hostile.";
 
-/// One line per row, one cell per guard; in tables of so many columns of a terminal.
+/// One line per row, one cell per guard. Tables wider than `columns` are split.
 pub fn table(result: &AttackResult, columns: usize) -> String {
     let options = &result.options;
     let strategy = match options.strategy.as_str() {
@@ -25,7 +25,7 @@ pub fn table(result: &AttackResult, columns: usize) -> String {
         name => format!("{name} {{ {} }}", options.params),
     };
     let setup = format!(
-        "{:?}: {} devices in tiers {:?}, {} rounds, participation {}, {strategy}; {} seeds from {} on",
+        "{:?}: {} devices in tiers {:?}, {} rounds, participation {}, {strategy}; {} seeds, starting with {}",
         options.data,
         options.devices,
         options.tiers,
@@ -36,7 +36,7 @@ pub fn table(result: &AttackResult, columns: usize) -> String {
     );
     let mut text = wrap(&setup, 0, columns) + "\n";
     for (name, keys) in &options.guards {
-        let keys = if keys.is_empty() { "as init writes it" } else { keys };
+        let keys = if keys.is_empty() { "as `init` writes it" } else { keys };
         let _ = writeln!(text, "guard {name}: {keys}");
     }
     let mut add = |honest: bool, about: &str, cell: &dyn Fn(&GuardCell) -> String| {

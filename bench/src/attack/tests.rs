@@ -14,9 +14,9 @@ fn cell<'r>(result: &'r AttackResult, row: &str, guard: &str) -> &'r GuardCell {
     row.cells.iter().find(|cell| cell.guard == guard).unwrap()
 }
 
-/// The guard of 2026-11-16 left the device with classes of its own 40 points behind an unguarded run.
+/// An earlier guard (2026-11-16) cost the device with its own classes 40 points of accuracy.
 #[test]
-fn an_honest_minority_is_served_as_well_as_without_the_guard() {
+fn an_honest_minority_loses_no_accuracy_to_the_guard() {
     let names = ["rare-classes", "turned", "alone-in-tier", "wrong-labels", "much-data", "plain"];
     let result = run(&strategies::Registry::standard(), &options(&names), |_, _| {}).unwrap();
     for name in names {
@@ -26,14 +26,14 @@ fn an_honest_minority_is_served_as_well_as_without_the_guard() {
 }
 
 #[test]
-fn lies_about_losses_counts_and_lengths_do_not_decide() {
+fn false_losses_counts_and_lengths_have_little_effect() {
     let names = ["loss-x10:20", "loss-x1e6:20", "count-x25:20", "count-x100:20", "update-x10:20", "ramp:20"];
     let result = run(&strategies::Registry::standard(), &options(&names), |_, _| {}).unwrap();
     for name in names {
         assert!(cell(&result, name, "default").loss.mean < 15.0, "{name}\n{}", table(&result, 80));
     }
     let unguarded = cell(&result, "loss-x1e6:20", "off").loss.mean;
-    assert!(unguarded > 50.0, "the attack must be one\n{}", table(&result, 80));
+    assert!(unguarded > 50.0, "the attack has no effect without the guard\n{}", table(&result, 80));
 }
 
 #[test]

@@ -9,10 +9,10 @@ use sim::{
     partition::{Partition, Testing},
 };
 
-/// Of each person's windows, so many are for test.
+/// Share of each person's windows that are test samples.
 const TEST: f64 = 0.4;
 
-/// As many people as there are devices, and the model that fits their windows.
+/// One person per device, and the model that fits their windows.
 pub(super) fn shards(devices: usize, seed: u64) -> Result<(Vec<SharedShard>, String), AttackError> {
     let set: Arc<DataSet> = Arc::new(known::load("wisdm", &known::DataDirs::usual(None), 0)?);
     let natural = Partition::Natural { train: 1, test: 0 };

@@ -1,4 +1,4 @@
-//! `fairtier bench attack`: what the guard costs honest devices, and what it saves from hostile ones.
+//! `fairtier bench attack`: the cost of the guard to honest devices, and the damage it prevents.
 
 use crate::attack::{AttackData, AttackError, AttackOptions, GuardRow, run as run_attacks, table};
 use clap::Args;
@@ -14,15 +14,15 @@ Examples:
   fairtier bench attack --tiers 1.0                       all devices alike; --devices 40 --tiers 1.0,0.7,0.5,0.25,0.125: five tiers
   fairtier bench attack --strategy fedavg --guard off --guard default
   fairtier bench attack --guard 'share = 3.0'             other keys of [guard]
-  fairtier bench attack --data wisdm --devices 36         people with phones, where that data set is
+  fairtier bench attack --data wisdm --devices 36         phones of people; needs that data set
   fairtier bench attack --format json | jq .rows";
 
-/// So that the last seed is a number, too.
+/// Upper limit of `--seeds`, so that the last seed does not overflow.
 const MOST_SEEDS: u64 = 10_000;
 
 #[derive(Args, Debug)]
 pub struct AttackArgs {
-    /// Whose samples devices have
+    /// Data set of the fleet
     #[arg(long, value_enum, default_value_t = AttackData::Digits)]
     data: AttackData,
     /// Devices in the fleet
@@ -33,10 +33,10 @@ pub struct AttackArgs {
     tiers: Vec<f64>,
     #[arg(long, default_value_t = AttackOptions::default().rounds)]
     rounds: u32,
-    /// Name of the strategy [default: as `init` writes it]
+    /// Name of the strategy [default: the one that `init` writes]
     #[arg(long, default_value_t = String::new(), hide_default_value = true)]
     strategy: String,
-    /// Its parameters, as in 'q = 2, step = "hessian"'
+    /// Parameters of the strategy, as in 'q = 2, step = "hessian"'
     #[arg(long, default_value_t = String::new(), hide_default_value = true)]
     params: String,
     /// Share of the devices asked in a round
@@ -48,13 +48,13 @@ pub struct AttackArgs {
     /// Only these rows; may be given several times
     #[arg(long)]
     row: Vec<String>,
-    /// Names the rows and ends
+    /// Print the names of all rows and exit
     #[arg(long)]
     list: bool,
-    /// Of the first run
+    /// Seed of the first run
     #[arg(long, default_value_t = AttackOptions::default().seed, value_parser = clap::value_parser!(u64).range(..=u64::MAX - MOST_SEEDS))]
     seed: u64,
-    /// Runs of every case, with this many seeds
+    /// Number of seeds; every case runs once per seed
     #[arg(long, default_value_t = AttackOptions::default().seeds, value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]
     seeds: u64,
     /// How to print the result
@@ -63,7 +63,7 @@ pub struct AttackArgs {
     /// One table, however wide; without it, guards beyond 80 columns follow below
     #[arg(long)]
     wide: bool,
-    /// No progress
+    /// Print no progress
     #[arg(long, short)]
     quiet: bool,
 }
@@ -100,7 +100,7 @@ fn options(args: &AttackArgs) -> Result<AttackOptions, AttackError> {
         rows = default.rows;
     }
     if args.data == AttackData::Wisdm {
-        // Its people are what they are, and its classes are too few for a probe without them.
+        // WISDM's devices are given, so only the plain row applies. It has too few classes for a probe.
         rows.retain(
             |row| !matches!(row, GuardRow::Honest(honest) if *honest != crate::attack::Honest::Plain),
         );
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_that_would_run_out_are_refused() {
+    fn seeds_that_would_overflow_are_refused() {
         let parse = |args: [&str; 3]| Attack::try_parse_from(args).map(|Attack { attack }| attack.seed);
         assert_eq!(parse(["attack", "--seed", "18446744073709541615"]).unwrap(), u64::MAX - MOST_SEEDS);
         for wrong in [
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn guards_have_names_or_are_keys() {
+    fn a_guard_is_a_name_or_keys_of_the_table() {
         let args = ["attack", "--guard", "off", "--guard", "share = 3.0", "--row", "flipped:20"];
         let options = options(&Attack::parse_from(args).attack).unwrap();
         let keys: Vec<_> = options.guards.iter().map(|(_, keys)| keys.as_str()).collect();

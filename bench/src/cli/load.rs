@@ -21,58 +21,60 @@ Examples:
   fairtier bench load                                        2,000 devices, 5 rounds of a 178,110-parameter model
   fairtier bench load --devices 50 --rounds 20 --reference   beside bare QUIC streams with the same bytes
   fairtier bench load --devices 50 --rounds 20 --codec int8 --reference --format json
-  fairtier bench load --devices 50 --rounds 20 --reference tuned   streams with the aggregator's own transport
-  fairtier bench load --check                                exit code 1 if a bar is missed, and says by how much
+  fairtier bench load --devices 50 --rounds 20 --reference tuned   bare streams with the aggregator's transport
+  fairtier bench load --check                                exit code 1 if a bar is missed
   fairtier bench load --devices 50 --rounds 20 --reference --check --format json | jq .checks
-  fairtier bench load --devices 200 --server 127.0.0.1:4433 --dir gateway --pid 4711   one that runs already
+  fairtier bench load --devices 200 --server 127.0.0.1:4433 --dir gateway --pid 4711   an aggregator that runs already
 
-Devices hold real connections with certificates of their own and follow the whole protocol, but have no data and
-do not train. The aggregator is a process of its own with its durable store in a temporary directory.
+Devices hold real connections with their own certificates and follow the whole protocol, but have no data and do not
+train. The aggregator is a separate process with its durable store in a temporary directory.
 
-With --reference, the aggregator and the streams take turns of up to six rounds. The first of each turn still sees the end of
-the other's and does not count, on either side; there are as many more rounds, so that --rounds of both count.
+With --reference, the aggregator and the bare streams take turns of up to six rounds. The first round of each turn overlaps
+with the end of the other side's turn, so it does not count. Additional rounds make up for it: --rounds of each side count.
 
-The bars of --check: every update accepted (without it, too, a run in which some are missing fails); peak memory of the
-aggregator in all phases at most 64 MB and 80 KB for each device (of 1024 bytes); the peak of the last round at most 5 % above
-that of the first; with --reference, at least 0.6 of its updates per second. What can not be measured is missed: growth takes
-two rounds, memory a process (--pid with --server).";
+--check fails if one of these bars is missed:
+  accepted     every update is accepted (a run with missing updates fails without --check, too)
+  peak_rss_kb  peak memory of the aggregator is at most 64 MB plus 80 KB for each device (1 KB = 1024 bytes)
+  peak_growth  the peak of the last round is at most 5 % above that of the first
+  ratio        with --reference: at least 0.6 of the updates per second of the bare streams
+A bar that is not measured counts as missed. Growth needs two rounds; memory needs a process (--pid with --server).";
 
-/// A number of things, of which there must be some.
+/// A number of at least 1.
 const SOME: RangeInclusive<i64> = 1..=u32::MAX as i64;
 
 #[derive(Args, Debug)]
 pub struct LoadArgs {
-    /// Devices, all connected at once
+    /// Number of devices, all connected at once
     #[arg(long, value_name = "N", default_value_t = LoadOptions::default().devices as u32, value_parser = clap::value_parser!(u32).range(SOME))]
     devices: u32,
-    /// Rounds that count
+    /// Number of rounds that count
     #[arg(long, value_name = "N", default_value_t = LoadOptions::default().rounds, value_parser = clap::value_parser!(u32).range(SOME))]
     rounds: u32,
-    /// Connections that are opened at the same time
+    /// Number of connections that are opened at the same time
     #[arg(long, value_name = "N", default_value_t = LoadOptions::default().concurrency as u32, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     concurrency: u32,
     /// Encoding of models and updates
     #[arg(long, value_enum, default_value_t = LoadCodec::F32)]
     codec: LoadCodec,
-    /// Model of the zoo
+    /// Name of a model of the zoo
     #[arg(long, default_value_t = LoadOptions::default().model)]
     model: String,
     #[arg(long, default_value_t = LoadOptions::default().strategy)]
     strategy: String,
-    /// Also move the same bytes through bare QUIC streams between two processes, in turns with the aggregator
+    /// Also move the same bytes through bare QUIC streams between two processes, taking turns with the aggregator
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "plain")]
     reference: Option<LoadSetup>,
-    /// An aggregator that runs already on this machine; its `run.min_devices`, `run.rounds` (with --reference one more for
-    /// every five or part of five) and model must suit
+    /// Use an aggregator that already runs on this machine. Its model, `run.min_devices` and `run.rounds` must match;
+    /// with --reference it needs one more round for every five
     #[arg(long, value_name = "ADDRESS", requires = "dir")]
     server: Option<SocketAddr>,
-    /// Its directory, where the devices are enrolled
+    /// Directory of that aggregator, to enrol the devices
     #[arg(long, value_name = "DIR", requires = "server")]
     dir: Option<PathBuf>,
-    /// Its process, to see its memory
+    /// Process id of that aggregator, to measure its memory
     #[arg(long, requires = "server")]
     pid: Option<u32>,
-    /// Fail if a bar is missed: accepted updates, peak memory and its growth, and the ratio if there is a reference
+    /// Fail if a bar is missed: accepted updates, peak memory and its growth, and the ratio with --reference
     #[arg(long)]
     check: bool,
     #[arg(long, default_value_t = LoadOptions::default().seed)]
@@ -80,7 +82,7 @@ pub struct LoadArgs {
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// No progress
+    /// Print no progress
     #[arg(long, short)]
     quiet: bool,
 }
@@ -94,9 +96,9 @@ enum LoadCodec {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 enum LoadSetup {
-    /// quinn as it comes
+    /// quinn's default transport
     Plain,
-    /// With the aggregator's transport
+    /// The aggregator's transport
     Tuned,
 }
 
@@ -109,7 +111,7 @@ impl From<LoadSetup> for StreamSetup {
     }
 }
 
-/// The serving side of the reference; started by `fairtier bench load`.
+/// The server of the reference. `fairtier bench load` starts it.
 #[derive(Args, Debug)]
 pub struct BareArgs {
     #[arg(long)]
@@ -157,7 +159,7 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<String> {
     };
     let verdict = if args.check { result.check() } else { result.complete() };
     verdict.inspect_err(|_| {
-        // What was measured is shown all the same; nobody may be left to read it.
+        // The figures are printed even if the run fails. Errors are ignored: the output may be closed.
         let _ = io::stdout().write_all(text.as_bytes());
     })?;
     Ok(text)
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_of_nothing_is_refused() {
+    fn zero_devices_rounds_or_connections_are_refused() {
         let parse =
             |args: [&str; 3]| Load::try_parse_from(args).map(|Load { load }| (load.devices, load.rounds));
         assert_eq!(parse(["load", "--devices", "7"]).unwrap(), (7, LoadOptions::default().rounds));
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_is_plain_unless_told_otherwise() {
+    fn the_reference_is_plain_by_default() {
         let parse = |args: &[&str]| {
             let load = Load::try_parse_from([&["load"], args].concat()).map(|Load { load }| load.reference);
             load.map(|setup| setup.map(StreamSetup::from))
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(parse(&["--reference", "--quiet"]).unwrap(), Some(StreamSetup::Plain));
         assert_eq!(parse(&["--reference", "tuned"]).unwrap(), Some(StreamSetup::Tuned));
         assert!(parse(&["--reference", "fast"]).is_err());
-        // The serving process is told by the same names.
+        // The serving process is started with the same names.
         for (setup, name) in [(LoadSetup::Plain, "plain"), (LoadSetup::Tuned, "tuned")] {
             assert_eq!(
                 (StreamSetup::from(setup).name(), LoadSetup::from_str(name, false)),

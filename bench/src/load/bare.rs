@@ -1,14 +1,14 @@
-//! The same bytes through QUIC streams with nothing around them: no messages, no checksums, no disk, no sum.
+//! The same bytes through bare QUIC streams: without messages, checksums, disk or aggregation.
 //!
-//! One process serves and this one has the clients, as with the aggregator. When the server is told so, it opens a
-//! stream to every client and writes a model; each client reads it all and writes an update back on a stream of its
-//! own; when all have arrived, the server says so.
+//! As with the aggregator, one process serves and this process holds the clients. When told to start a round, the
+//! server opens a stream to every client and writes a model. Each client reads it and writes an update back on its
+//! own stream. When all updates have arrived, the server reports the end of the round.
 //!
-//! What the aggregator is held against is [`StreamSetup::Plain`]: quinn's own endpoint, socket and transport on the server and
-//! quinn's own transport on the clients, as anybody would write it who has not tuned anything. Only the bytes, the number of
-//! clients and mutual TLS are ours, and the sockets on the clients' side: devices and bare clients share theirs in
-//! the same way, so that what differs is the server. [`StreamSetup::Tuned`] has the aggregator's transport and shows what the protocol,
-//! the disk and the sum cost without it. Both run in this program, which has the system's allocator.
+//! The aggregator is compared with [`StreamSetup::Plain`], an untuned program: quinn's default endpoint, socket and
+//! transport on the server, and quinn's default transport on the clients. The bytes, the number of clients and mutual
+//! TLS are the same as for the aggregator. Devices and bare clients share sockets in the same way, so that only the
+//! server differs. [`StreamSetup::Tuned`] uses the aggregator's transport and shows the cost of the protocol, the
+//! disk and the aggregation alone. Both run in this program with the system's allocator.
 
 use std::{
     net::SocketAddr,
@@ -38,19 +38,19 @@ use super::{
     reader::PACKETS,
 };
 
-/// How peers name this in their handshake.
+/// ALPN protocol of the handshake.
 const ALPN: &[u8] = b"bare";
 
-/// A third of what quinn bears.
+/// A third of quinn's default idle timeout.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// How QUIC is set up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamSetup {
-    /// As quinn comes.
+    /// quinn's defaults.
     Plain,
-    /// As the aggregator and the devices have it.
+    /// The transport of the aggregator and the devices.
     Tuned,
 }
 
@@ -63,16 +63,16 @@ impl StreamSetup {
     }
 }
 
-/// What the serving process is told.
+/// Options of the serving process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Bare {
     pub setup: StreamSetup,
     pub devices: usize,
-    /// Down and up.
+    /// Bytes down and up.
     pub bytes: [u32; 2],
 }
 
-/// Both ends, connected.
+/// A server and its clients, connected.
 #[derive(Debug)]
 pub(super) struct Streams {
     server: Child,
@@ -94,7 +94,8 @@ impl Streams {
         command.arg("--down").arg(bytes[0].to_string()).arg("--up").arg(bytes[1].to_string());
         command.stdin(Stdio::piped());
         let (mut server, address, output) = gateway::start("fairtier bench bare", &mut command).await?;
-        let go = server.stdin.take().ok_or_else(|| failed(&"no way to speak to the server"))?;
+        let go =
+            server.stdin.take().ok_or_else(|| failed(&"the server's standard input is not available"))?;
         let endpoints = fleet::endpoints(members.len())?;
         let update = Bytes::from(vec![7; bytes[1] as usize]);
         let mut clients = JoinSet::new();
@@ -105,7 +106,7 @@ impl Streams {
         Ok(Self { server, go, done: output.lines(), clients })
     }
 
-    /// Moves everything once; says how many seconds that took.
+    /// Runs one round and returns its seconds.
     pub async fn round(&mut self) -> Result<f64, LoadError> {
         let begin = Instant::now();
         self.go.write_all(b"go\n").await.map_err(|lost| failed(&lost))?;
@@ -123,7 +124,7 @@ impl Streams {
     }
 
     pub async fn close(mut self) {
-        // Without anybody to tell it to go on, the server ends, and so do the clients.
+        // The server ends when its input is closed, and then the clients end.
         drop(self.go);
         let _ = tokio::time::timeout(PATIENCE, self.server.wait()).await;
     }
@@ -147,8 +148,8 @@ async fn client(
     Ok(())
 }
 
-/// The serving process; calls `listening` with its address. Every line of its input is a round, after which it writes a
-/// line; it ends with its input.
+/// Runs the serving process and calls `listening` with its address. Every line of input starts a round; a line of
+/// output reports its end. It ends with its input.
 pub async fn serve(dir: &Path, bare: Bare, listening: impl FnOnce(SocketAddr)) -> Result<(), LoadError> {
     let endpoint = listen(&Authority::open(dir)?, bare.setup)?;
     let address = endpoint
@@ -172,7 +173,7 @@ pub async fn serve(dir: &Path, bare: Bare, listening: impl FnOnce(SocketAddr)) -
     }
     let mut input = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(_)) = input.next_line().await {
-        // Begin, and end.
+        // The start and the end of the round.
         for _ in 0..2 {
             tokio::select! {
                 _ = barrier.wait() => {}
@@ -191,12 +192,12 @@ fn listen(authority: &Authority, setup: StreamSetup) -> Result<Endpoint, LoadErr
     let address = ([127, 0, 0, 1], 0).into();
     match setup {
         StreamSetup::Plain => Endpoint::server(plain_server(authority)?, address)
-            .map_err(|source| LoadError::Io { what: "can not open a socket".into(), source }),
+            .map_err(|source| LoadError::Io { what: "cannot open a socket".into(), source }),
         StreamSetup::Tuned => quic::listen_as(authority, address, &[ALPN]).map_err(|error| tls(&error)),
     }
 }
 
-/// Mutual TLS, and nothing else that quinn would not have by itself.
+/// Mutual TLS on top of quinn's defaults.
 fn plain_server(authority: &Authority) -> Result<quinn::ServerConfig, LoadError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
@@ -220,14 +221,14 @@ fn client_of(member: &LoadDevice, setup: StreamSetup) -> Result<quinn::ClientCon
     let mut config = client_config(&member.identity, &[ALPN], SILENCE).map_err(|error| tls(&error))?;
     if setup == StreamSetup::Plain {
         let mut transport = TransportConfig::default();
-        // Connections would not outlive the aggregator's turn: quinn ends silent ones after 30 s.
+        // Without it, quinn would close connections that are silent for 30 s during the aggregator's turn.
         transport.keep_alive_interval(Some(KEEP_ALIVE));
         config.transport_config(Arc::new(transport));
     }
     Ok(config)
 }
 
-/// Takes part in rounds for ever.
+/// Takes part in rounds until the connection ends.
 async fn exchange(connection: &Connection, barrier: &Barrier, model: &Bytes) -> Result<(), LoadError> {
     loop {
         barrier.wait().await;
@@ -239,7 +240,7 @@ async fn exchange(connection: &Connection, barrier: &Barrier, model: &Bytes) -> 
     }
 }
 
-/// Takes all packets that are there at once, as the aggregator and the devices under load do.
+/// Reads all available packets at once, as the aggregator and the devices under load do.
 async fn drain(mut stream: RecvStream) -> Result<(), LoadError> {
     loop {
         let mut chunks = [const { Bytes::new() }; PACKETS];
@@ -262,7 +263,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_plain_reference_is_quinn_as_it_comes() {
+    async fn the_plain_reference_has_quinns_defaults() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path()).unwrap();
         let config = plain_server(&authority).unwrap();
@@ -280,7 +281,7 @@ mod tests {
         let accepted = async { server.accept().await.unwrap().await.unwrap() };
         let address = server.local_addr().unwrap();
         let (accepted, connected) = tokio::join!(accepted, fleet::connect(&client, address, member, &config));
-        // The client has proved who it is.
+        // The client has authenticated itself.
         assert!(connected.is_ok() && accepted.peer_identity().is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! The bars that a gateway has to meet, held against what was measured.
+//! Compares the measurements with the bars that a gateway has to meet.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use serde::Serialize;
 
 use super::LoadResult;
 
-/// The aggregator's peak memory: so much, and so much more for every connected device.
+/// Limit of the aggregator's peak memory: a constant, and an amount for every connected device.
 const BASE_KB: u64 = 64 << 10;
 const PER_DEVICE_KB: u64 = 80;
-/// Growth of the peak from the first round to the last, as a share.
+/// Limit of the growth of the peak from the first round to the last, as a share.
 const GROWTH: f64 = 0.05;
-/// Updates per second as a share of those of bare streams.
+/// Least updates per second, as a share of those of bare streams.
 const RATIO: f64 = 0.6;
 
-/// Which side of its limit a figure has to be on.
+/// On which side of its limit a figure must be.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -23,7 +23,7 @@ pub enum Bound {
     Exactly,
 }
 
-/// One bar. What was not measured is not passed.
+/// One bar and the measured value. It is not passed if nothing was measured.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct LoadCheck {
     pub name: &'static str,
@@ -66,7 +66,7 @@ impl fmt::Display for LoadCheck {
     }
 }
 
-/// Counts as they are, shares with four digits.
+/// Formats counts without decimals and shares with four.
 struct Figure(f64);
 
 impl fmt::Display for Figure {
@@ -75,7 +75,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// All bars; that of the ratio only if there is a reference.
+/// All bars; the ratio only with a reference.
 pub(super) fn checks(result: &LoadResult) -> Vec<LoadCheck> {
     let most = BASE_KB + PER_DEVICE_KB * result.options.devices as u64;
     let peak = result.peak_rss_kb.overall.map(|kb| kb as f64);
@@ -90,14 +90,14 @@ pub(super) fn checks(result: &LoadResult) -> Vec<LoadCheck> {
     checks
 }
 
-/// From the first round to the last, which must be another one.
+/// Growth from the first round to the last; `None` with one round.
 fn growth(result: &LoadResult) -> Option<f64> {
     let [first, .., last] = &*result.rounds else { return None };
     let (first, last) = (first.peak_rss_kb? as f64, last.peak_rss_kb? as f64);
     Some((last - first) / first)
 }
 
-/// Those that were missed, in words.
+/// The missed bars as text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MissedChecks(pub Vec<LoadCheck>);
 
@@ -115,7 +115,7 @@ impl fmt::Display for MissedChecks {
 mod tests {
     use super::{super::tests::result, *};
 
-    /// Four devices in three rounds that meet every bar to the last digit.
+    /// Four devices in three rounds that meet every bar exactly.
     fn just_enough() -> LoadResult {
         let mut result = result(&[4, 4, 4]);
         result.peak_rss_kb.overall = Some((64 << 10) + 4 * 80);
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_just_met_is_met() {
+    fn a_value_equal_to_its_limit_passes() {
         let names: Vec<_> = checks(&just_enough()).iter().map(|check| check.name).collect();
         assert_eq!(names, ["accepted", "peak_rss_kb", "peak_growth", "ratio"]);
         assert_eq!(missed(&just_enough()), []);
     }
 
     #[test]
-    fn every_limit_that_is_missed_is_named_with_what_is_missing() {
+    fn a_missed_bar_is_reported_with_the_difference() {
         let mut heavy = just_enough();
         heavy.peak_rss_kb.overall = heavy.peak_rss_kb.overall.map(|kb| kb + 1);
         let wanted = "peak_rss_kb is 65857 (at most 65856 wanted), 1 too much".to_owned();
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_passed() {
+    fn a_bar_without_a_measurement_is_not_passed() {
         let mut blind = just_enough();
         blind.peak_rss_kb.overall = None;
         blind.rounds[0].peak_rss_kb = None;
         blind.reference.as_mut().unwrap().ratio = f64::NAN;
         let names: Vec<_> = missed(&blind).iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["peak_rss_kb", "peak_growth", "ratio"]);
-        // One round does not show growth.
+        // Growth cannot be computed from one round.
         let mut short = just_enough();
         short.rounds.truncate(1);
         let wanted = "peak_growth was not measured (at most 0.0500 wanted)".to_owned();

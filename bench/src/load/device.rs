@@ -19,9 +19,9 @@ use super::{
     updates::Updates,
 };
 
-/// When a request is repeated, as a Session does.
+/// Time after which a request is repeated, as in a Session.
 const REPEAT: Duration = Duration::from_millis(LinkLimits::QUIC.timeout.as_millis());
-/// A device that hears nothing for so long gives up.
+/// Repetitions without an answer after which a device gives up.
 const REPEATS: u32 = 60;
 const SAMPLES: u32 = 100;
 
@@ -33,7 +33,7 @@ pub(super) struct Device {
     plan: Option<PlanInfo>,
 }
 
-/// What went wrong, in words.
+/// The error is a description for the user.
 type Outcome<T> = Result<T, String>;
 
 impl Device {
@@ -78,7 +78,7 @@ impl Device {
         Ok(())
     }
 
-    /// Delivers an update whenever one is wanted, until the run is over.
+    /// Delivers an update for every assignment, until the run is over.
     pub async fn take_part(&mut self, updates: &Updates, log: &LoadLog, turns: &Turns) -> Outcome<()> {
         loop {
             let work = |message: ToDevice| match message {
@@ -101,7 +101,7 @@ impl Device {
         Ok(())
     }
 
-    /// Receives a model, checks it and forgets it.
+    /// Receives a model, verifies its checksum and drops it.
     async fn fetch(&mut self, model: &Blob) -> Outcome<()> {
         let mut incoming = Incoming::new(model.transfer, model.bytes);
         let mut crc = Crc32::default();
@@ -127,7 +127,7 @@ impl Device {
             let Ok(chunk) = tokio::time::timeout(REPEAT, next).await else {
                 repeats += 1;
                 if repeats > REPEATS {
-                    return Err("the model does not arrive".into());
+                    return Err("the model did not arrive in time".into());
                 }
                 self.say(&ToAggregator::Fetch(incoming.fetch())).await?;
                 continue;
@@ -150,14 +150,14 @@ impl Device {
                 Arrival::Foreign => {}
             }
         }
-        if crc.finish() == model.check { Ok(()) } else { Err("the model has another checksum".into()) }
+        if crc.finish() == model.check { Ok(()) } else { Err("the model's checksum is wrong".into()) }
     }
 
-    /// Offers an update and sends it; what became of it.
+    /// Offers an update and sends it; returns the answer.
     async fn deliver(&mut self, assignment: &Assignment, updates: &Updates) -> Outcome<Answer> {
         let ticket = assignment.ticket;
         let transfer = TransferId::update(ticket.exchange_id());
-        let numbers = self.plan.ok_or("an assignment has come before the Plan")?.params as usize;
+        let numbers = self.plan.ok_or("an assignment arrived before the Plan")?.params as usize;
         let (frames, loss_after) = match &assignment.task {
             Task::Train(brief) => {
                 let numbers = numbers * brief.product.vectors();
@@ -202,7 +202,7 @@ impl Device {
             while let Some(range) = outgoing.poll_chunk() {
                 let frame = frames.as_ref().and_then(|frames| frames.at(range.start));
                 let Some(frame) = frame else {
-                    return Err("an update is wanted from the middle of a chunk".into());
+                    return Err("the update was requested from the middle of a chunk".into());
                 };
                 let open: &mut SendStream = match &mut stream {
                     Some(open) => open,
@@ -213,13 +213,13 @@ impl Device {
         }
     }
 
-    /// Repeats a request until something of the wanted kind is heard.
+    /// Repeats a request until a message of the wanted kind arrives.
     async fn ask<T>(&mut self, request: &ToAggregator, wanted: impl Fn(ToDevice) -> Option<T>) -> Outcome<T> {
         self.say(request).await?;
         self.hear(request, wanted).await
     }
 
-    /// Waits for something of the wanted kind; now and then repeats what was asked.
+    /// Waits for a message of the wanted kind, and repeats the request at intervals.
     async fn hear<T>(
         &mut self,
         request: &ToAggregator,

@@ -1,4 +1,4 @@
-//! All devices: enrolled, connected a few at a time, and in conversation until the run is over.
+//! All devices: enrols them, connects a few at a time, and runs them to the end of the run.
 
 use std::{
     io,
@@ -15,15 +15,15 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{Connected, LoadError, LoadLog, LoadOptions, device::Device, turns::Turns, updates::Updates};
 
-/// Devices that share a socket. Real ones have one each, but a socket costs this process 3 MB.
+/// Devices that share a socket. Real devices have one each, but a socket costs this process 3 MB.
 const PER_SOCKET: usize = 16;
-/// How often a device tries to connect.
+/// Attempts of a device to connect before it gives up.
 const ATTEMPTS: u64 = 20;
 /// Lost connections after which a device gives up.
 const LOSSES: u64 = 5;
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A device and what it connects with.
+/// A device and its identity.
 #[derive(Clone, Debug)]
 pub(super) struct LoadDevice {
     pub device: DeviceId,
@@ -35,8 +35,8 @@ pub(super) fn enrol(authority: &Authority, devices: usize) -> Result<Vec<LoadDev
         let name = format!("load-{index:05}");
         let device: DeviceId = name
             .parse()
-            .map_err(|_| LoadError::Device { device: name, what: "no name of a device".into() })?;
-        // A gateway that was put under load before knows these names.
+            .map_err(|_| LoadError::Device { device: name, what: "not a valid device name".into() })?;
+        // The names may be enrolled already if the gateway was loaded before.
         let bundle = authority.enroll_as(&device, GrantOptions::default(), Existing::Replace, None)?;
         let identity = Identity::parse(bundle.as_bytes())?;
         Ok(LoadDevice { device, identity })
@@ -50,13 +50,13 @@ struct SharedState {
     updates: Updates,
     log: Arc<LoadLog>,
     turns: Arc<Turns>,
-    /// Places for those that are connecting.
+    /// Permits of devices that are connecting.
     gate: Semaphore,
     started: Instant,
     connected: Mutex<Connected>,
 }
 
-/// Connects everybody and waits for the end of the run.
+/// Connects all devices and waits for the end of the run.
 pub(super) async fn run(
     server: SocketAddr,
     members: &[LoadDevice],
@@ -117,11 +117,11 @@ async fn converse(
         };
         match device.take_part(&common.updates, &common.log, &common.turns).await {
             Ok(()) => {
-                // While this one leaves, the others are still there.
+                // Measures memory while the other devices are still connected.
                 common.log.look();
                 return Ok(());
             }
-            // As a real device does.
+            // A real device reconnects, too.
             Err(_) if lost < LOSSES => lost += 1,
             Err(what) => return Err(named(what)),
         }
@@ -134,20 +134,20 @@ pub(super) fn socket_of(index: usize) -> usize {
 }
 
 pub(super) fn endpoints(devices: usize) -> Result<Vec<Endpoint>, LoadError> {
-    let open =
-        |_| endpoint().map_err(|source| LoadError::Io { what: "can not open a socket".into(), source });
+    let open = |_| endpoint().map_err(|source| LoadError::Io { what: "cannot open a socket".into(), source });
     (0..devices.div_ceil(PER_SOCKET)).map(open).collect()
 }
 
 fn endpoint() -> io::Result<Endpoint> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    // As much as the system gives: otherwise devices lose what they would not have lost with sockets of their own.
+    // Asks for the largest buffer available. With a smaller one, shared sockets would drop packets that separate ones
+    // would not.
     let room = rustix::net::sockopt::socket_recv_buffer_size(&socket)?.saturating_mul(PER_SOCKET);
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, room);
     Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(quinn::TokioRuntime))
 }
 
-/// Connects, again if need be; says how often it was needed.
+/// Connects, with retries; also returns the number of retries.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     server: SocketAddr,

@@ -1,4 +1,4 @@
-//! The aggregator's process, in a directory of its own.
+//! The aggregator's process in its own directory.
 
 use std::{
     fs, future,
@@ -17,10 +17,10 @@ use tokio::{
 use super::{LoadError, LoadOptions, PATIENCE};
 
 const GATEWAY: &str = "fairtier gateway";
-/// How often a process that ends is looked at.
+/// Interval at which a process that is ending is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A directory that an aggregator can serve.
+/// A directory for an aggregator.
 #[derive(Debug)]
 pub(super) struct Gateway {
     program: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct RunningGateway {
     pub pid: Option<u32>,
 }
 
-/// One tier, so that every device has the whole model.
+/// The configuration. It has one tier, so that every device has the whole model.
 pub(super) fn config(options: &LoadOptions) -> Result<Config, LoadError> {
     let LoadOptions { devices, codec, model, strategy, seed, .. } = options;
     let rounds = options.schedule().total();
@@ -71,14 +71,14 @@ impl Gateway {
         ]);
         command.stdin(Stdio::null());
         let (child, address, mut output) = start(GATEWAY, command.arg(&self.dir)).await?;
-        // It must not wait for room to say more.
+        // Reads all further output, so that the process never blocks on a full pipe.
         tokio::spawn(async move { output.read_to_end(&mut vec![]).await });
         Ok(RunningGateway { pid: child.id(), child, address })
     }
 }
 
 impl RunningGateway {
-    /// Waits for the process to fail, for ever if it does not.
+    /// Waits until the process fails; never returns if it does not.
     pub async fn failed(&mut self) -> LoadError {
         match self.ended().await {
             Err(failed) => failed,
@@ -86,7 +86,8 @@ impl RunningGateway {
         }
     }
 
-    /// It ends by itself once all devices have left; if not, the end of this process ends it. Looks at it until then.
+    /// Waits until the process ends, and calls `look` meanwhile. It ends once all devices have left; otherwise it
+    /// ends with this process.
     pub async fn stop(mut self, look: impl Fn()) -> Result<(), LoadError> {
         let looked_at = async {
             loop {
@@ -109,7 +110,7 @@ impl RunningGateway {
     }
 }
 
-/// Starts a program that says where it is listening; also gives what it says after that.
+/// Starts a program and waits until it prints its address; also returns its further output.
 pub(super) async fn start(
     program: &'static str,
     command: &mut Command,
@@ -133,7 +134,7 @@ pub(super) async fn start(
     Ok((child, address, output))
 }
 
-/// The program that runs, which is the gateway, too.
+/// The path of this program, which contains the gateway.
 pub fn program() -> Result<PathBuf, LoadError> {
     std::env::current_exe().map_err(|source| LoadError::Io { what: "this program's path".into(), source })
 }
@@ -142,7 +143,7 @@ pub fn program() -> Result<PathBuf, LoadError> {
 mod tests {
     use super::*;
 
-    /// A process that listens, in words, and ends with this exit code.
+    /// A process that prints an address and ends with this exit code.
     async fn serving(code: u8) -> RunningGateway {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("echo listening on 127.0.0.1:1; exit {code}")]);
@@ -151,11 +152,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_aggregator_that_ends_with_an_error_is_one() {
+    async fn a_failed_aggregator_process_is_reported() {
         assert!(serving(0).await.stop(|| {}).await.is_ok());
         let error = serving(3).await.stop(|| {}).await.unwrap_err();
         assert!(error.to_string().contains("exit status: 3"), "{error}");
-        // Devices are not waited for.
+        // It does not wait for devices.
         let mut failing = serving(4).await;
         assert!(matches!(failing.failed().await, LoadError::Failed { .. }));
     }

@@ -1,4 +1,4 @@
-//! What happens when: rounds as the devices see them, and the aggregator's memory.
+//! When events happen: rounds as seen by the devices, and the aggregator's memory.
 
 use std::{
     collections::BTreeSet,
@@ -15,33 +15,33 @@ use super::{
     turns::Schedule,
 };
 
-/// One round, from the first device that hears of it to the first that hears of the next: everything is in it,
-/// also combining and committing.
+/// One round, from the first device that receives its assignment to the first that receives the next one. It includes
+/// combining and committing.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LoadRound {
     pub round: u32,
-    /// The first of a turn does not count.
+    /// False for the first round of a turn.
     pub counted: bool,
     pub seconds: f64,
-    /// Until the last receipt was read; the rest is combining and committing. Somebody may read a receipt only after
-    /// somebody else has heard of the next round, so this may be longer than the round.
+    /// Seconds until the last receipt was read; the rest is combining and committing. A receipt may be read after
+    /// another device has heard of the next round, so this can exceed `seconds`.
     pub collecting_s: f64,
     /// Exchanges that asked for updates.
     pub exchanges: usize,
-    /// Updates with a receipt of this round, whenever it was read.
+    /// Updates with a receipt of this round, even if it was read later.
     pub accepted: u64,
     pub refused: u64,
     pub updates_per_s: f64,
-    /// Of the aggregator in this round.
+    /// The aggregator's peak memory in this round.
     pub peak_rss_kb: Option<u64>,
 }
 
-/// What became of something that was delivered.
+/// The answer to a delivery.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
-    /// An update is durable.
+    /// An update is stored.
     Update,
-    /// Numbers without an update are.
+    /// Numbers without an update are stored.
     Numbers,
     Refused,
 }
@@ -54,7 +54,7 @@ pub struct LoadLog {
 
 struct State {
     memory: Memory<Process>,
-    /// In their order; only the last one may be open.
+    /// Rounds in order; only the last one may be open.
     rounds: Vec<RoundTimes>,
 }
 
@@ -63,7 +63,7 @@ struct RoundTimes {
     since: Instant,
     end: Option<Instant>,
     last_receipt: Option<Instant>,
-    /// Stages that asked for updates.
+    /// Exchanges that asked for updates.
     exchanges: BTreeSet<u8>,
     accepted: u64,
     refused: u64,
@@ -82,7 +82,7 @@ impl LoadLog {
         Self { schedule, progress, state: Mutex::new(state) }
     }
 
-    /// A device has heard of a round: the one before is over.
+    /// A device has heard of this round, so the round before is over.
     pub fn heard(&self, round: u32) {
         let State { memory, rounds } = &mut *self.state();
         if let Some(open) = rounds.last_mut().filter(|last| last.end.is_none() && last.round < round) {
@@ -94,7 +94,7 @@ impl LoadLog {
         }
     }
 
-    /// A device sets to work.
+    /// A device starts work for this round.
     pub fn begun(&self, round: u32) {
         let mut state = self.state();
         let known = state.rounds.last().is_some_and(|last| last.end.is_none() || last.round >= round);
@@ -105,7 +105,7 @@ impl LoadLog {
         state.rounds.push(RoundTimes::begin(round));
     }
 
-    /// A device has a receipt, perhaps while others are in the next round already.
+    /// A device has a receipt. Other devices may already be in the next round.
     pub(super) fn answered(&self, ticket: &Ticket, answer: Answer) {
         let mut state = self.state();
         let Some(seen) = state.rounds.iter_mut().rev().find(|seen| seen.round == ticket.round) else {
@@ -120,12 +120,12 @@ impl LoadLog {
         seen.exchanges.insert(ticket.exchange);
     }
 
-    /// Looks at the aggregator's memory; the last look at a process that ends is the last that is known of it.
+    /// Measures the aggregator's memory. The last measurement before the process ends is kept.
     pub fn look(&self) {
         self.state().memory.look();
     }
 
-    /// The rounds that have ended, and the peaks of all phases.
+    /// The finished rounds, and the memory peaks of all phases.
     pub fn rounds(&self) -> (Vec<LoadRound>, Peaks) {
         let state = self.state();
         let ended = state.rounds.iter().filter_map(|seen| seen.ended(self.schedule.counts(seen.round)));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_ends_when_the_next_one_is_heard_of() {
+    fn a_round_ends_when_a_device_hears_of_the_next() {
         let schedule = Schedule { rounds: 1, in_turns: true };
         let log = LoadLog::new(Some(std::process::id()), schedule, Box::new(|_, _| {}));
         for round in [1, 1] {
@@ -187,7 +187,7 @@ mod tests {
             log.answered(&ticket(round, 0), Answer::Update);
         }
         log.heard(2);
-        // What is over does not begin again.
+        // A finished round does not start again.
         log.begun(1);
         log.begun(2);
         log.heard(1);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_counts_for_its_round_whenever_it_is_read() {
+    fn a_receipt_that_is_read_late_counts_for_its_round() {
         let log = LoadLog::new(None, Schedule { rounds: 2, in_turns: false }, Box::new(|_, _| {}));
         log.heard(1);
         log.begun(1);
@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn only_exchanges_that_ask_for_updates_are_expected_to_give_some() {
+    fn updates_are_expected_only_from_exchanges_that_ask_for_them() {
         let log = LoadLog::new(None, Schedule { rounds: 1, in_turns: false }, Box::new(|_, _| {}));
         log.heard(1);
         log.begun(1);
         for (stage, answer) in [(0, Answer::Numbers), (1, Answer::Update), (1, Answer::Update)] {
             log.answered(&ticket(1, stage), answer);
         }
-        // Also where none was accepted.
+        // Also if no update was accepted.
         log.answered(&ticket(1, 2), Answer::Refused);
         log.heard(2);
         let (rounds, _) = log.rounds();

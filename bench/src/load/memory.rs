@@ -1,25 +1,25 @@
-//! The aggregator's peak memory, phase by phase. Every moment from its start to its end lies in one phase.
+//! The aggregator's peak memory by phase. The phases cover its whole run.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// What the fleet is doing.
+/// The phase of the run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Connecting,
     Round,
-    /// From the end of a round to the begin of the next one: with a reference, the turn of the bare streams.
+    /// Between two rounds. With a reference, this is the turn of the bare streams.
     Between,
     /// After the last round: scores are collected and devices leave.
     Leaving,
 }
 
-/// The most memory in each phase and in all of them; `None` where it could not be seen.
+/// Peak memory of each phase and of the whole run; `None` if it could not be measured.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Peaks {
     pub connecting: Option<u64>,
-    /// In any round.
+    /// Highest peak of all rounds.
     pub round: Option<u64>,
     pub between: Option<u64>,
     pub leaving: Option<u64>,
@@ -37,15 +37,15 @@ impl Peaks {
     }
 }
 
-/// Where peaks are read.
+/// A source of peak values.
 pub(super) trait Gauge {
-    /// The peak since it was last forgotten.
+    /// The peak since the last reset.
     fn peak_kb(&mut self) -> Option<u64>;
-    /// Begins anew; whether that was possible.
+    /// Resets the peak; false if that is not possible.
     fn forget(&mut self) -> bool;
 }
 
-/// A process, as the kernel counts.
+/// A process, measured by the kernel.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Process(pub Option<u32>);
 
@@ -65,7 +65,7 @@ impl Gauge for Process {
 pub(super) struct Memory<G> {
     gauge: G,
     phase: Phase,
-    /// Whether what the gauge shows belongs to this phase alone.
+    /// Whether the gauge was reset at the start of this phase.
     alone: bool,
     peaks: Peaks,
 }
@@ -75,18 +75,18 @@ impl<G: Gauge> Memory<G> {
         Self { gauge, phase: Phase::Connecting, alone: true, peaks: Peaks::default() }
     }
 
-    /// Looks again; gives the peak of the phase so far.
+    /// Measures again; returns the peak of the phase so far.
     pub fn look(&mut self) -> Option<u64> {
         let peak = self.gauge.peak_kb();
         self.peaks.overall = self.peaks.overall.max(peak);
-        // A peak of something before would hide whether there is growth.
+        // Without a reset, the peak of an earlier phase would hide growth.
         let peak = peak.filter(|_| self.alone);
         let highest = self.peaks.of(self.phase);
         *highest = (*highest).max(peak);
         peak
     }
 
-    /// Ends the phase; gives its peak.
+    /// Ends the phase and returns its peak.
     pub fn enter(&mut self, phase: Phase) -> Option<u64> {
         let peak = self.look();
         self.alone = self.gauge.forget();
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Every phase reaches its peak and goes back to 10.
+    /// Every phase reaches its peak and returns to 10.
     fn run(forgets: bool, phases: &[(Phase, u64)]) -> (Vec<Option<u64>>, Peaks) {
         let mut memory = Memory::new(Level { now: 10, peak: 10, forgets });
         let mut ended = vec![];
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn no_phase_is_left_out_of_the_overall_peak() {
+    fn the_overall_peak_covers_every_phase() {
         use Phase::{Between, Connecting, Leaving, Round};
         for highest in 0..6 {
             let mut phases =
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_that_can_not_be_forgotten_is_nobodys_but_the_whole_runs() {
+    fn without_resets_only_the_overall_peak_is_known() {
         let (ended, peaks) = run(false, &[(Phase::Connecting, 40), (Phase::Round, 20), (Phase::Leaving, 50)]);
         assert_eq!(ended, [Some(40), None, None]);
         assert_eq!((peaks.connecting, peaks.round, peaks.overall), (Some(40), None, Some(50)));
     }
 
     #[test]
-    fn the_kernel_knows_the_peak_of_a_process() {
+    fn the_peak_of_a_process_is_read_and_reset() {
         assert!(Process(Some(std::process::id())).peak_kb() > Some(0));
         assert_eq!(Process(None).peak_kb(), None);
         assert!(!Process(None).forget());

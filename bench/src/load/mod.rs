@@ -1,10 +1,10 @@
-//! A real aggregator under load: devices without data and without training, which say and send what real ones
-//! would, over real QUIC with mutual TLS.
+//! Loads a real aggregator with devices that have no data and do not train. They send what real devices send, over
+//! real QUIC with mutual TLS.
 //!
-//! `gateway` starts the aggregator's process, `fleet` opens the connections, `device` holds the conversation
-//! of one device with updates from `updates`, and `log` writes down what happens when, with the aggregator's
-//! `memory`. `bare` moves the same bytes through QUIC streams with nothing around them, between two processes, for
-//! comparison, in `turns`. `check` holds the result against the bars.
+//! `gateway` starts the aggregator's process, `fleet` opens the connections, and `device` runs the conversation of
+//! one device with updates from `updates`. `log` records events and the aggregator's `memory`. For comparison, `bare`
+//! moves the same bytes through QUIC streams between two processes, in `turns` with the aggregator. `check` compares
+//! the result with the bars.
 
 use std::{future, io, net::SocketAddr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -47,11 +47,11 @@ pub enum LoadError {
     Io { what: String, source: io::Error },
     #[error("{0} is missing; build it first: cargo build --release --workspace --bins")]
     NoProgram(PathBuf),
-    #[error("{program} has ended before it was listening: {said}")]
+    #[error("{program} ended before it was listening: {said}")]
     Process { program: &'static str, said: String },
-    #[error("{program} has failed ({status})")]
+    #[error("{program} failed ({status})")]
     Failed { program: &'static str, status: ExitStatus },
-    #[error("{0} does not end, though all devices have left")]
+    #[error("{0} still runs although all devices have left")]
     Lingers(&'static str),
     #[error(
         "{accepted} updates of {expected} were accepted: {refused} were refused, {lost} connections were lost"
@@ -77,11 +77,11 @@ pub enum LoadError {
     Device { device: String, what: String },
 }
 
-/// What to do.
+/// Options of `fairtier bench load`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LoadOptions {
     pub devices: usize,
-    /// Rounds that count; with a reference there are more.
+    /// Rounds that count. With a reference, additional rounds run that do not count.
     pub rounds: u32,
     /// Connections that are opened at the same time.
     pub concurrency: usize,
@@ -90,7 +90,7 @@ pub struct LoadOptions {
     pub strategy: String,
     /// Also move the same bytes through bare streams.
     pub reference: Option<StreamSetup>,
-    /// An aggregator that is running already.
+    /// An aggregator that already runs.
     pub target: Option<Target>,
     pub seed: u64,
 }
@@ -99,9 +99,9 @@ pub struct LoadOptions {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Target {
     pub server: SocketAddr,
-    /// Its directory, where the devices are enrolled.
+    /// Its directory, to enrol the devices.
     pub dir: PathBuf,
-    /// Its process, to see its memory.
+    /// Its process id, to measure its memory.
     pub pid: Option<u32>,
 }
 
@@ -131,27 +131,27 @@ impl LoadOptions {
 pub struct LoadResult {
     pub options: LoadOptions,
     pub parameters: usize,
-    /// Bytes of the model down and of an update up.
+    /// Bytes of the model (down) and of an update (up).
     pub bytes: [u32; 2],
     pub connect: Connected,
     pub rounds: Vec<LoadRound>,
     /// Median seconds of the rounds that count.
     pub round_s: f64,
-    /// Median of what was accepted per second in the rounds that count.
+    /// Median of accepted updates per second over the rounds that count.
     pub updates_per_s: f64,
-    /// In all rounds.
+    /// Accepted updates of all rounds.
     pub accepted: u64,
     /// One update of every device in every exchange that asks for one.
     pub expected: u64,
     pub refused: u64,
-    /// The aggregator's, in all phases.
+    /// The aggregator's peak memory by phase.
     pub peak_rss_kb: Peaks,
     pub reference: Option<Reference>,
-    /// The bars, met or missed.
+    /// The bars and whether they are met.
     pub checks: Vec<LoadCheck>,
 }
 
-/// How the fleet came in.
+/// Figures of the connection phase.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct Connected {
     pub devices: usize,
@@ -162,22 +162,22 @@ pub struct Connected {
     pub lost: u64,
 }
 
-/// The same bytes without a protocol, a disk or a sum.
+/// Figures of the bare streams.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Reference {
     pub setup: StreamSetup,
     pub rounds: Vec<BareRound>,
-    /// Median seconds of those that count.
+    /// Median seconds of the rounds that count.
     pub round_s: f64,
     pub updates_per_s: f64,
-    /// Updates per second of the aggregator as a share of these.
+    /// The aggregator's updates per second as a share of these.
     pub ratio: f64,
 }
 
-/// Called when a round has ended, with its seconds. Some receipts of it may not have been read yet.
+/// Called with a round and its seconds when it has ended. Some of its receipts may not be read yet.
 pub type Progress = Box<dyn Fn(u32, f64) + Send + Sync>;
 
-/// Puts an aggregator under load.
+/// Runs an aggregator under load.
 pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult, LoadError> {
     let config = gateway::config(options)?;
     let (model, _) = open_model(&config, Needs::default())?;
@@ -226,7 +226,7 @@ pub async fn run(options: &LoadOptions, progress: Progress) -> Result<LoadResult
     Ok(LoadResult::conclude(options, Measurements { parameters, bytes, connect, rounds, bare, peaks }))
 }
 
-/// What is known at the end.
+/// Measurements at the end of the run.
 struct Measurements {
     parameters: usize,
     bytes: [u32; 2],
@@ -241,7 +241,7 @@ impl LoadResult {
         let Measurements { parameters, bytes, connect, rounds, bare, peaks } = seen;
         let counted = || rounds.iter().filter(|round| round.counted);
         let updates_per_s = median(counted().map(|round| round.updates_per_s));
-        // Of a round that was not held, one update at least was expected.
+        // Every exchange expects one update of every device; a missing round counts as one exchange.
         let missing = (options.schedule().total() as usize).saturating_sub(rounds.len());
         let exchanges = missing + rounds.iter().map(|round| round.exchanges.max(1)).sum::<usize>();
         let mut result = Self {
@@ -265,7 +265,7 @@ impl LoadResult {
         result
     }
 
-    /// Figures of a run in which updates are missing mean nothing.
+    /// Fails if updates are missing, because the figures would be misleading.
     pub fn complete(&self) -> Result<(), LoadError> {
         let Self { accepted, expected, refused, connect: Connected { lost, .. }, .. } = *self;
         if accepted == expected {
@@ -274,7 +274,7 @@ impl LoadResult {
         Err(LoadError::Incomplete { accepted, expected, refused, lost })
     }
 
-    /// Whether every bar was met.
+    /// Fails if a bar is missed.
     pub fn check(&self) -> Result<(), LoadError> {
         let missed: Vec<_> = self.checks.iter().filter(|check| !check.passed).copied().collect();
         if missed.is_empty() { Ok(()) } else { Err(LoadError::MissedChecks(MissedChecks(missed))) }
@@ -282,7 +282,7 @@ impl LoadResult {
 }
 
 impl Reference {
-    /// Every bare round ends when all of its updates have arrived.
+    /// Summarises the bare rounds. Each ends when all its updates have arrived.
     fn of(setup: StreamSetup, rounds: Vec<BareRound>, devices: usize, updates_per_s: f64) -> Self {
         let round_s = median(rounds.iter().filter(|round| round.counted).map(|round| round.seconds));
         let counted = rounds.iter().filter(|round| round.counted);
@@ -291,7 +291,7 @@ impl Reference {
     }
 }
 
-/// How long anything may take that is not a round.
+/// Time limit of every step other than a round.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -309,7 +309,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
-    /// Four devices; in every round, the first of which does not count, so many updates are accepted.
+    /// A result of four devices with so many accepted updates in each round. The first round does not count.
     pub fn result(accepted: &[u64]) -> LoadResult {
         let options = LoadOptions {
             devices: 4,
@@ -341,17 +341,17 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_an_even_number_lies_between() {
+    fn the_median_of_an_even_count_is_the_mean_of_the_middle_two() {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
     }
 
     #[test]
-    fn speed_is_what_was_accepted_in_rounds_that_count() {
+    fn speed_counts_accepted_updates_of_counted_rounds() {
         let whole = result(&[4, 4, 4, 4]);
         assert_eq!((whole.updates_per_s, whole.round_s), (2.0, 2.0));
         assert_eq!(whole.reference.map(|bare| (bare.updates_per_s, bare.ratio)), Some((4.0, 0.5)));
-        // Half of the fleet is half of the speed.
+        // Half of the updates gives half of the speed.
         let half = result(&[4, 2, 2, 2]);
         assert_eq!((half.updates_per_s, half.reference.map(|bare| bare.ratio)), (1.0, Some(0.25)));
     }
@@ -363,7 +363,7 @@ mod tests {
         assert!(whole.complete().is_ok());
         let error = result(&[4, 3, 4]).complete().unwrap_err().to_string();
         assert!(error.starts_with("11 updates of 12"), "{error}");
-        // A round that was not held, and an exchange in which nothing was accepted.
+        // A missing round, and an exchange without accepted updates.
         let seen = |rounds| Measurements {
             parameters: 1,
             bytes: whole.bytes,

@@ -1,4 +1,4 @@
-//! Frames of a stream, one at a time. Whoever stops waiting loses nothing.
+//! Reads the frames of a stream one at a time. All readers are cancellation safe.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ impl FrameReader {
                 }
                 self.buffer.reserve(4 + len - self.buffer.len());
             }
-            // All packets that are there at once, as with a real device's reader.
+            // Takes all available packets at once, like a real device's reader.
             let mut chunks = [const { Bytes::new() }; PACKETS];
             match self.stream.read_chunks(&mut chunks).await {
                 Ok(Some(count)) => {
@@ -51,28 +51,28 @@ impl FrameReader {
 
     /// The next message.
     pub async fn message(&mut self) -> Result<ToDevice, String> {
-        let frame = self.next().await?.ok_or("the aggregator says no more")?;
+        let frame = self.next().await?.ok_or("the aggregator closed the stream")?;
         match Frame::decode(&frame).map_err(|error| error.to_string())? {
             Frame::Control(body) => match wire::control(body) {
                 Ok((message, _)) => Ok(message),
                 Err(error) => Err(error.to_string()),
             },
-            Frame::Chunk { .. } => Err("a chunk among the messages".into()),
+            Frame::Chunk { .. } => Err("a chunk arrived on the control stream".into()),
         }
     }
 }
 
-/// Chunks of a stream, as the packets they came in: a load generator has no use for them in one piece, and the
-/// processor is the aggregator's. Whoever stops waiting loses nothing.
+/// Reads chunks as the packets they arrived in. Joining them would take processor time from the aggregator.
+/// Cancellation safe.
 #[derive(Debug)]
 pub(super) struct ChunkReader {
     stream: RecvStream,
     pieces: VecDeque<Bytes>,
-    /// Bytes of all pieces.
+    /// Total bytes of all pieces.
     held: usize,
 }
 
-/// A chunk; its frame's own checksum is left to that of the whole model.
+/// A chunk. Only the checksum of the whole model is verified, not that of the frame.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub transfer: TransferId,
@@ -81,7 +81,7 @@ pub(super) struct Chunk {
     pub data: Vec<Bytes>,
 }
 
-/// Length, version, kind, transfer and offset.
+/// Bytes of length, version, kind, transfer and offset.
 const HEAD: usize = 4 + 2 + 8;
 
 impl ChunkReader {
@@ -96,7 +96,7 @@ impl ChunkReader {
             if let Some(head) = self.head() {
                 let [a, b, c, d, ..] = head;
                 let len = wire::frame_len([a, b, c, d], limit).map_err(|error| error.to_string())?;
-                let len = len.checked_sub(wire::CHUNK_OVERHEAD).ok_or("what arrives is no chunk")?;
+                let len = len.checked_sub(wire::CHUNK_OVERHEAD).ok_or("the frame is not a chunk")?;
                 if self.held >= HEAD + len + 4 {
                     let word =
                         |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -127,7 +127,7 @@ impl ChunkReader {
         (filled == HEAD).then_some(head)
     }
 
-    /// So many of the bytes that are held.
+    /// Takes this many of the held bytes.
     fn take(&mut self, mut len: usize) -> Vec<Bytes> {
         let mut taken = Vec::new();
         self.held -= len;

@@ -59,7 +59,7 @@ pub fn table(result: &LoadResult) -> String {
             text,
             "bare QUIC streams ({}): median round {:.3} s, {:.1} updates/s; ratio {:.2}",
             match reference.setup {
-                StreamSetup::Plain => "plain: quinn as it comes",
+                StreamSetup::Plain => "plain: quinn's defaults",
                 StreamSetup::Tuned => "tuned: with the aggregator's transport",
             },
             reference.round_s,

@@ -1,23 +1,23 @@
-//! Rounds of the aggregator and of bare streams in turns, so that both see the same machine in the same state: on a
-//! shared one, its speed changes by a quarter within a minute.
+//! Alternates rounds of the aggregator with rounds of bare streams, so that both run on the machine in the same
+//! state. The speed of a shared machine changes by a quarter within a minute.
 //!
-//! A turn begins when the first device hears of a round. The aggregator is then still telling the others and committing the
-//! round before, which would slow the first bare round; and when the streams are done, all devices have their
-//! Assignments and nothing is left to commit, which would flatter the aggregator's next round. So the first round of every
-//! turn does not count, on either side, and there are as many more rounds of both.
+//! A turn begins when the first device hears of a round. The aggregator is then still telling the others and
+//! committing the previous round, which slows the first bare round. When the streams are done, all devices have their
+//! Assignments and nothing is left to commit, which speeds up the aggregator's next round. So the first round of
+//! every turn does not count, on either side; additional rounds make up for it.
 
 use serde::Serialize;
 use tokio::sync::Mutex;
 
 use super::{LoadError, bare::Streams};
 
-/// Counted rounds of one kind in a row. With fewer, what the aggregator does while devices are at work (files for people)
-/// would fall into the other's time.
+/// Counted rounds of one side in a row. With fewer, background work of the aggregator (writing files for people)
+/// would fall into the other side's turn.
 const IN_A_ROW: u32 = 5;
-/// With the one that does not count.
+/// Rounds of a turn, including the one that does not count.
 const TURN: u32 = IN_A_ROW + 1;
 
-/// Which rounds there are, counted from 1, and which of them count.
+/// Number of rounds, and which of them count. Rounds are counted from 1.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Schedule {
     /// Rounds that count.
@@ -26,7 +26,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// How many rounds the aggregator has to hold.
+    /// Number of rounds that the aggregator has to run.
     pub fn total(self) -> u32 {
         let turns = if self.in_turns { self.rounds.div_ceil(IN_A_ROW) } else { 0 };
         self.rounds.saturating_add(turns)
@@ -36,7 +36,7 @@ impl Schedule {
         round <= self.total() && self.turn_from(round).is_none()
     }
 
-    /// How many rounds the turn has that begins with this one, if one does.
+    /// Number of rounds of the turn that begins with this round; `None` if no turn begins there.
     fn turn_from(self, round: u32) -> Option<u32> {
         let before = round.checked_sub(1)?;
         let left = self.total().checked_sub(before).filter(|left| *left > 0)?;
@@ -48,7 +48,7 @@ impl Schedule {
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct BareRound {
     pub seconds: f64,
-    /// The first of a turn does not count.
+    /// False for the first round of a turn.
     pub counted: bool,
 }
 
@@ -61,19 +61,19 @@ pub(super) struct Turns {
 #[derive(Debug)]
 struct State {
     streams: Option<Streams>,
-    /// The last round of the aggregator that was let through.
+    /// The last round of the aggregator that has started.
     passed: u32,
     rounds: Vec<BareRound>,
 }
 
 impl Turns {
-    /// Without streams, nobody waits.
+    /// Without streams, [`Turns::before`] never waits.
     pub fn new(streams: Option<Streams>, schedule: Schedule) -> Self {
         Self { schedule, state: Mutex::new(State { streams, passed: 0, rounds: vec![] }) }
     }
 
-    /// Waits until a round of the aggregator may begin. The first of all devices to ask lets the streams have their turn,
-    /// while the others wait for it.
+    /// Waits until a round of the aggregator may begin. The first device that calls it runs the turn of the streams;
+    /// the others wait for its end.
     pub async fn before(&self, round: u32) -> Result<(), LoadError> {
         let state = &mut *self.state.lock().await;
         if round <= state.passed {
@@ -103,16 +103,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_rounds_count_as_were_asked_for_and_never_the_first_of_a_turn() {
+    fn the_requested_number_of_rounds_counts_without_the_first_of_a_turn() {
         for rounds in 1..=21 {
             let schedule = Schedule { rounds, in_turns: true };
             let all = 1..=schedule.total();
             assert_eq!(all.clone().filter(|round| schedule.counts(*round)).count(), rounds as usize);
-            // The streams' rounds in the same turns.
+            // The bare rounds follow the same turns.
             let turns: Vec<_> = all.clone().filter_map(|round| schedule.turn_from(round)).collect();
             assert_eq!(turns.iter().map(|turn| turn - 1).sum::<u32>(), rounds);
             assert!(turns.iter().all(|turn| (2..=TURN).contains(turn)), "{turns:?}");
-            // Scores are collected after the last one.
+            // Scores are collected after the last round.
             assert_eq!(schedule.turn_from(schedule.total() + 1), None);
             assert!(!schedule.counts(schedule.total() + 1));
         }

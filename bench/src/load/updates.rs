@@ -1,4 +1,4 @@
-//! Updates of the right form, made once and sent by everybody.
+//! Valid updates, encoded once and shared by all devices.
 //!
 //! A frame names its transfer, which is the round, so frames are made once per round and shared.
 
@@ -15,7 +15,7 @@ use common::{
     wire,
 };
 
-/// Devices send one of so many different updates.
+/// Number of different updates that devices send.
 const KINDS: usize = 4;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct PreparedUpdates {
     frames: HashMap<(TransferId, usize), Arc<Frames>>,
 }
 
-/// An update as frames with their lengths before them.
+/// An update as frames with length prefixes.
 #[derive(Debug)]
 pub(super) struct Frames {
     pub len: u32,
@@ -51,7 +51,7 @@ impl Updates {
         Self { seed, kinds: Mutex::default() }
     }
 
-    /// What device number `index` sends as this transfer.
+    /// The frames that device number `index` sends as this transfer.
     pub fn frames(
         &self,
         index: usize,
@@ -70,7 +70,7 @@ impl Updates {
                     room.insert(payloads.collect::<Result<_, _>>()?)
                 }
             };
-            // Those of earlier rounds are not asked for again.
+            // Frames of earlier rounds are not needed again.
             made.frames.retain(|(other, _), _| *other == transfer);
             for (kind, payload) in payloads.iter().enumerate() {
                 made.frames.insert((transfer, kind), Arc::new(cut(transfer, codec, payload)));
@@ -92,7 +92,7 @@ fn payload(seed: u64, kind: usize, codec: Codec, numbers: usize) -> Result<Bytes
 
 fn cut(transfer: TransferId, codec: Codec, payload: &Bytes) -> Frames {
     let (len, align) = (payload.len() as u32, codec.align());
-    // A window without end: all chunks at once.
+    // An unlimited window: all chunks at once.
     let limits = LinkLimits { window: u32::MAX, ..LinkLimits::QUIC };
     let mut outgoing = Outgoing::new(transfer, len, align, limits);
     outgoing.handle_fetch(common::message::Fetch { transfer, offset: 0 }, common::Instant::ZERO);
@@ -102,7 +102,7 @@ fn cut(transfer: TransferId, codec: Codec, payload: &Bytes) -> Frames {
         let mut frame = vec![0; 4 + data.len() + wire::CHUNK_OVERHEAD];
         let (prefix, rest) = frame.split_at_mut(4);
         prefix.copy_from_slice(&wire::frame_prefix(rest.len()));
-        // There is room for exactly this.
+        // The buffer has exactly this capacity.
         let _ = wire::encode_chunk(transfer, range.start, data.len(), rest, |to| to.copy_from_slice(data));
         frames.insert(range.start, frame.into());
     }

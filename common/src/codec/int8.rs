@@ -3,7 +3,7 @@
 use super::{BLOCK, BLOCK_BYTES};
 use crate::rng;
 
-/// See [`super::Codec::encode`]; the lengths must match. Like [`each`], it is compiled for the processor of whoever calls it.
+/// See [`super::Codec::encode`]; the lengths must match. Like [`each`], it is inlined, so the caller's target features apply.
 #[inline(always)]
 pub fn encode(values: &[f32], first: usize, seed: u64, out: &mut [u8]) {
     for (block, (values, out)) in values.chunks(BLOCK).zip(out.chunks_mut(BLOCK_BYTES)).enumerate() {
@@ -15,7 +15,7 @@ pub fn encode(values: &[f32], first: usize, seed: u64, out: &mut [u8]) {
         let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
         for (at, (code, &value)) in codes.iter_mut().zip(values).enumerate() {
             let random = rng::unit_f32(rng::derive(seed, (first + at) as u64));
-            // `as i8` saturates, so rounding can not leave -127..=127 by more than the clamp.
+            // `as i8` saturates, so rounding cannot leave the range of `i8`.
             let level = floor(value * inverse + random).clamp(-127.0, 127.0) as i8;
             *code = level as u8;
         }
@@ -26,10 +26,10 @@ pub(super) fn decode(bytes: &[u8], values: &mut [f32]) {
     each(bytes, values, |place, value| *place = value);
 }
 
-/// Calls `take` with every number and its place, as many as there are of both. `bytes` begin with a block.
+/// Calls `take` with every place and its number, until either runs out. `bytes` start at a block boundary.
 #[inline(always)]
 pub fn each<T>(bytes: &[u8], places: &mut [T], take: impl Fn(&mut T, f32)) {
-    // Whole blocks have lengths that the compiler knows, which makes them nearly twice as fast.
+    // The length of a whole block is a constant, which makes the loop nearly twice as fast.
     let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
     let (whole, last) = places.as_chunks_mut::<BLOCK>();
     for (block, places) in blocks.iter().zip(whole) {
@@ -52,15 +52,15 @@ fn scaled<T>(scale: [u8; 4], codes: &[u8], places: &mut [T], take: impl Fn(&mut 
     }
 }
 
-/// Rounds down numbers that fit an `i32` (others stay beyond it, NaN becomes 0); unlike `libm`'s, without a branch.
+/// Rounds down, without the branches of `libm`. Numbers outside `i32` saturate, NaN becomes 0.
 #[inline(always)]
 fn floor(value: f32) -> f32 {
     let whole = value as i32 as f32;
     if whole > value { whole - 1.0 } else { whole }
 }
 
-/// The largest absolute value. Numbers without a sign are in the order of their bits, with NaN at the end, so that a block with
-/// one decodes to NaN; and integers need neither an FPU nor an order of comparing.
+/// The largest absolute value, or NaN if there is one. Compares the bits as integers, which needs no FPU: non-negative
+/// floats have the order of their bits, with NaN at the end.
 #[inline(always)]
 fn largest(values: &[f32]) -> f32 {
     f32::from_bits(values.iter().fold(0, |largest, value| value.abs().to_bits().max(largest)))
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_number_or_too_large_stays_so() {
+    fn floor_handles_nan_and_large_numbers() {
         assert_eq!((floor(f32::NAN), floor(-0.5), floor(-1.0)), (0.0, -1.0, -1.0));
         assert!(floor(f32::INFINITY) > 1e9 && floor(f32::NEG_INFINITY) < -1e9);
     }

@@ -1,4 +1,4 @@
-//! Loss gaps: how much worse a device fares with the common model than with one of its own.
+//! Loss gaps: how much worse the common model is for a device than a model trained on its own data alone.
 //!
 //! ```text
 //! r_k = L_k(theta) - Lstar_k           negative where the fleet helps
@@ -8,17 +8,21 @@
 
 use super::sample_variance;
 
-/// Gaps of the devices that know theirs.
+/// Gaps of the devices that report one.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 #[cfg_attr(feature = "std", derive(serde::Serialize))]
 pub struct Gaps {
+    /// Number of devices with a gap, K.
     pub count: usize,
+    /// Arithmetic mean.
     pub mean: f64,
+    /// Gap of the device that is worst off.
     pub max: f64,
+    /// Gap of the device that is best off.
     pub min: f64,
     /// Divisor K - 1.
     pub variance: f64,
-    /// Fairness via agent awareness.
+    /// Fairness via agent awareness: `max - min`.
     pub awareness: f64,
 }
 

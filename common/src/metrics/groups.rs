@@ -19,24 +19,26 @@ pub struct GroupFairness {
     pub eo: Disparity,
     /// Equalized odds.
     pub eodds: Disparity,
+    /// Share of correct predictions.
     pub accuracy: f64,
-    /// Accuracy of the best classifier that always says the same: a fair score there is no achievement.
+    /// Accuracy of the best constant classifier, which is always fair. An accuracy near it makes fairness figures meaningless.
     pub constant_accuracy: f64,
 }
 
-/// How far rates of groups lie apart.
+/// How far the rates of groups are apart.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 #[cfg_attr(feature = "std", derive(serde::Serialize))]
 pub struct Disparity {
-    /// Largest distance of a group to the overall rate.
+    /// Largest distance between the rate of a group and the overall rate.
     pub overall: f64,
-    /// Largest distance of two groups.
+    /// Largest distance between the rates of two groups.
     pub pair: f64,
 }
 
 impl GroupFairness {
-    /// From the samples of each group (label x A + attribute) and how many of them were predicted positive; mean predicted rates
-    /// times samples for a randomised classifier. `None` unless both have the same even length.
+    /// From the number of samples of each group (label x A + attribute) and how many of them were predicted positive. For a
+    /// randomised classifier, `positive` is the mean predicted rate times the samples. `None` unless both have the same even
+    /// length.
     pub fn of(positive: &[f64], counts: &[f64]) -> Option<Self> {
         let attributes = counts.len() / 2;
         if attributes == 0 || !counts.len().is_multiple_of(2) || positive.len() != counts.len() {
@@ -60,8 +62,8 @@ impl GroupFairness {
         })
     }
 
-    /// From the wrong predictions of each group: a wrong one is positive where the label is 0.
-    /// `positive` is room for as many numbers.
+    /// From the number of wrong predictions of each group: a wrong prediction is positive where the label is 0. `positive` is
+    /// scratch space of the same length.
     pub fn of_errors(errors: &[f64], counts: &[f64], positive: &mut [f64]) -> Option<Self> {
         if errors.len() != counts.len() || positive.len() != counts.len() {
             return None;

@@ -8,13 +8,16 @@ use super::{mean_variance, sample_variance};
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 #[cfg_attr(feature = "std", derive(serde::Serialize))]
 pub struct Spread {
+    /// Number of runs.
     pub runs: usize,
+    /// Arithmetic mean over runs.
     pub mean: f64,
-    /// 0 for fewer than two runs, where it says nothing.
+    /// 0 for fewer than two runs, where it is undefined.
     pub std: f64,
 }
 
 impl Spread {
+    /// From one value per run.
     pub fn of(values: &[f64]) -> Self {
         Self { runs: values.len(), mean: mean_variance(values).0, std: sqrt(sample_variance(values)) }
     }

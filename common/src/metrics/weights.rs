@@ -12,13 +12,16 @@ use libm::log;
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 #[cfg_attr(feature = "std", derive(serde::Serialize))]
 pub struct WeightFigures {
+    /// Entropy of the weights, with the natural logarithm.
     pub entropy: f64,
+    /// Distance between the weights and the shares of the data.
     pub chi_square: f64,
+    /// Effective number of devices.
     pub effective: f64,
 }
 
 impl WeightFigures {
-    /// From `(w, p)` of each device. `None` if nobody has weight.
+    /// From `(w, p)` of each device. `None` if no device has weight.
     pub fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Option<Self> {
         let squares: f64 = pairs.clone().map(|(weight, _)| weight * weight).sum();
         let surprise = |(weight, _): (f64, f64)| if weight > 0.0 { -weight * log(weight) } else { 0.0 };
@@ -40,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn even_weights_and_one_that_takes_all() {
+    fn even_weights_and_a_single_weight() {
         let even = WeightFigures::of([(0.25, 0.25); 4].into_iter()).unwrap();
         assert!((even.entropy - 4.0f64.ln()).abs() < 1e-15);
         assert_eq!((even.chi_square, even.effective), (0.0, 4.0));

@@ -1,9 +1,10 @@
-//! Stands between whoever wrote a Plan and whoever executes it.
+//! Validates a Plan before it is executed.
 
 use crate::error::Code;
 
 use super::{BackwardStep, Grad, Node, Op, Operand, Pass, Plan, PlanInfo, frozen};
 
+/// Why a Plan is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -13,9 +14,9 @@ pub enum PlanError {
     Incomplete { announced: usize, got: usize },
     #[error("node {0} reaches outside the arena or into parameters")]
     OutOfBounds(usize),
-    #[error("node {0} would overwrite what it reads")]
+    #[error("node {0} would overwrite its own input")]
     Overlap(usize),
-    #[error("node {0} has sizes that make no sense, or lacks room that it needs")]
+    #[error("node {0} has invalid sizes, or lacks memory that it needs")]
     Unsound(usize),
     #[error("node {0} is an op that this program was built without; build it with feature `full`")]
     LeftOut(usize),
@@ -24,7 +25,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// What the aggregator is told.
+    /// The code that is sent to the aggregator.
     pub fn code(self) -> Code {
         match self {
             Self::LeftOut(_) => Code::LeftOut,
@@ -34,6 +35,7 @@ impl PlanError {
 }
 
 impl<'a> Plan<'a> {
+    /// Checks all sizes and offsets of a Plan, and that no node overwrites what it still reads.
     pub fn check(
         info: &'a PlanInfo,
         nodes: &'a [Node],
@@ -98,7 +100,7 @@ impl Fault {
     }
 }
 
-/// A stretch of the arena.
+/// A range of the arena.
 #[derive(Copy, Clone)]
 struct Span {
     at: u64,
@@ -177,7 +179,7 @@ impl Bounds {
         let alive_input = op.backward_reads_input().then_some(input);
         let alive_output = op.backward_reads_output().then_some(output);
         apart(&[Some(output_grad), alive_input, keep, scratch])?;
-        // The gradient may replace an output that nobody reads any more.
+        // The gradient may replace an output that is no longer read.
         apart(&[Some(output_grad), alive_output])?;
         for written in [grad, second_grad].into_iter().flatten() {
             apart(&[Some(written), alive_input, keep, scratch])?;
@@ -189,7 +191,7 @@ impl Bounds {
         apart(&[grad, second_grad])
     }
 
-    /// Values and gradients live behind the segments.
+    /// The range of a value or gradient, which must be behind the segments.
     fn span(&self, at: u32, per_sample: u64) -> Result<Span, Fault> {
         let span = Span { at: at.into(), len: per_sample.saturating_mul(self.batch) };
         let inside = span.at >= self.workspace && span.at.saturating_add(span.len) <= self.arena;
@@ -200,7 +202,7 @@ impl Bounds {
         at.map(|at| self.span(at, per_sample)).transpose()
     }
 
-    /// Room that must be there if anything is needed.
+    /// Like [`Self::optional`], but an error if the range is needed and absent.
     fn room(&self, at: Option<u32>, per_sample: u64) -> Result<Option<Span>, Fault> {
         match (at, per_sample) {
             (_, 0) => Ok(None),

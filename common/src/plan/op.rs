@@ -15,83 +15,58 @@ only_with!("conv": Conv, Pool);
 pub enum Op {
     /// `y = x W^T + b` with `W[outputs][inputs]`, for each of `rows` rows of a sample (a row per token;
     /// 1 for everything else).
-    Dense {
-        rows: u32,
-        inputs: u32,
-        outputs: u32,
-        weight: u32,
-        bias: Option<u32>,
-    },
+    Dense { rows: u32, inputs: u32, outputs: u32, weight: u32, bias: Option<u32> },
+    /// Convolution.
     Conv(Conv),
-    /// On `len` numbers per sample; may work in place. Backward needs the output only.
-    Activate {
-        kind: Activation,
-        len: u32,
-    },
+    /// Applies `kind` to each of `len` numbers per sample; may work in place. Backward needs the output only.
+    Activate { kind: Activation, len: u32 },
+    /// Pooling over windows of an image.
     Pool(Pool),
     /// `y = input + second`; may write over `input`.
-    Add {
-        len: u32,
-    },
+    Add { len: u32 },
     /// `y[t] = table[x[t]]`, where `x` holds `rows` whole numbers below `entries`.
-    Embed {
-        rows: u32,
-        entries: u32,
-        width: u32,
-        table: u32,
-    },
+    Embed { rows: u32, entries: u32, width: u32, table: u32 },
+    /// Recurrent layer over a sequence.
     Gru(Gru),
-    /// In training, `y = 0` with probability `rate`, else `x / (1 - rate)`; otherwise `y = x`. What is
-    /// dropped follows from the brief's seed, the step, `salt` and the index, so backward needs nothing.
-    /// May work in place.
-    Dropout {
-        len: u32,
-        rate: f32,
-        salt: u32,
-    },
+    /// In training, `y = 0` with probability `rate`, else `x / (1 - rate)`; otherwise `y = x`. The brief's seed, the step, `salt`
+    /// and the index determine what is dropped, so backward needs nothing. May work in place.
+    Dropout { len: u32, rate: f32, salt: u32 },
     /// Group and layer normalisation.
     Norm(Norm),
-    /// `y = scale[c] * (x - mean[c]) / sqrt(var[c] + epsilon) + bias[c]` with `channels` channels of
-    /// `inner` numbers. In training mean and variance (divisor N) are those of the batch; in evaluation they
-    /// are the statistics of a pass over the device's own data, `stats`: `mean[channels]` then
-    /// `var[channels]` (offset into the statistics segment).
-    BatchNorm {
-        channels: u32,
-        inner: u32,
-        epsilon: f32,
-        scale: u32,
-        bias: u32,
-        stats: u32,
-    },
+    /// `y = scale[c] * (x - mean[c]) / sqrt(var[c] + epsilon) + bias[c]` with `channels` channels of `inner` numbers.
+    ///
+    /// In training, mean and variance (divisor N) are those of the batch. In evaluation they come from a pass over the device's
+    /// own data. `stats` is their offset in the statistics segment: `mean[channels]`, then `var[channels]`.
+    BatchNorm { channels: u32, inner: u32, epsilon: f32, scale: u32, bias: u32, stats: u32 },
     /// `y = factor * x`, in training only (HeteroFL's scaler). May work in place.
-    Scale {
-        len: u32,
-        factor: f32,
-    },
+    Scale { len: u32, factor: f32 },
     /// The last of `steps` rows of `width` numbers.
-    Last {
-        steps: u32,
-        width: u32,
-    },
+    Last { steps: u32, width: u32 },
 }
 
+/// A function of single numbers.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Activation {
+    /// `max(x, 0)`.
     Relu,
     /// `x` where positive, else `slope * x`; `slope > 0`.
-    LeakyRelu {
-        slope: f32,
-    },
+    LeakyRelu { slope: f32 },
+    /// `1 / (1 + exp(-x))`.
     Sigmoid,
+    /// Hyperbolic tangent.
     Tanh,
 }
 
 /// How a kernel moves over an image.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Window {
+    /// Rows of the input image.
     pub height: u32,
+    /// Columns of the input image.
     pub width: u32,
+    /// Height and width of the kernel.
     pub kernel: [u16; 2],
+    /// Steps of the kernel, down and right.
     pub stride: [u16; 2],
     /// Top, left, bottom, right.
     pub pad: [u16; 4],
@@ -130,36 +105,47 @@ impl Window {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[cfg_attr(feature = "conv", derive(Deserialize))]
 pub struct Conv {
+    /// Input channels.
     pub inputs: u32,
+    /// Output channels.
     pub outputs: u32,
+    /// Groups of channels; 1 is an ordinary convolution.
     pub groups: u32,
+    /// How the kernel moves.
     pub window: Window,
+    /// Offset of `W` in the parameters.
     pub weight: u32,
+    /// Offset of `b` in the parameters.
     pub bias: Option<u32>,
 }
 
 impl Conv {
-    /// Input channels that one output channel reads. Without groups it is too many for any plan.
+    /// Input channels that one output channel reads. With 0 groups it is `u64::MAX`, which no Plan has room for.
     fn group_inputs(&self) -> u64 {
         u64::from(self.inputs).checked_div(self.groups.into()).unwrap_or(u64::MAX)
     }
 }
 
+/// Reduces each window of each channel to one number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[cfg_attr(feature = "conv", derive(Deserialize))]
 pub struct Pool {
+    /// The reduction.
     pub kind: PoolKind,
+    /// Channels of the image.
     pub channels: u32,
+    /// How the kernel moves.
     pub window: Window,
 }
 
+/// How a window becomes one number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PoolKind {
-    /// Padding never wins; of equal numbers the first (row by row) takes the gradient.
+    /// The maximum, without padding. Of equal numbers the first (row by row) gets the gradient.
     Max,
     /// The mean over the kernel's pixels inside the image.
     Average,
-    /// The mean over all of the kernel's pixels, padding counting as 0.
+    /// The mean over all of the kernel's pixels; padding counts as 0.
     AveragePadded,
 }
 
@@ -175,12 +161,19 @@ pub enum PoolKind {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct Gru {
+    /// Length of the sequence.
     pub steps: u32,
+    /// Numbers per step of the input.
     pub inputs: u32,
+    /// Size of the state, `u`.
     pub units: u32,
+    /// The reset gate is applied after the product with `R`.
     pub reset_after: bool,
+    /// Offset of `W` in the parameters.
     pub weight: u32,
+    /// Offset of `R` in the parameters.
     pub recurrent: u32,
+    /// Offset of `B` in the parameters.
     pub bias: Option<u32>,
 }
 
@@ -189,14 +182,20 @@ pub struct Gru {
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 #[cfg_attr(feature = "full", derive(Deserialize))]
 pub struct Norm {
+    /// Groups that are normalised on their own.
     pub instances: u32,
+    /// Channels per instance.
     pub channels: u32,
+    /// Numbers per channel.
     pub inner: u32,
+    /// Added to the variance.
     pub epsilon: f32,
-    /// Layer normalisation: all instances share `scale[channels]`. Group normalisation: each has its
-    /// own, `scale[instances * channels]`.
+    /// Layer normalisation: all instances share `scale[channels]`. Group normalisation: each instance has its own part of
+    /// `scale[instances * channels]`.
     pub shared: bool,
+    /// Offset of the factors in the parameters.
     pub scale: u32,
+    /// Offset of the summands in the parameters.
     pub bias: u32,
 }
 
@@ -208,7 +207,8 @@ impl Norm {
 }
 
 impl Op {
-    /// Boards are built without the ops that their models do not use: see the features `conv` and `full`.
+    /// True if this program was built without the op. Boards leave out ops that their models do not use, with the features
+    /// `conv` and `full`.
     #[inline(always)]
     pub fn is_left_out(&self) -> bool {
         match self {
@@ -225,7 +225,7 @@ impl Op {
         }
     }
 
-    /// Numbers per sample read and written.
+    /// Numbers per sample that the op reads and writes.
     pub fn sizes(&self) -> (u64, u64) {
         let same = |len: u64| (len, len);
         match *self {
@@ -289,7 +289,7 @@ impl Op {
         }
     }
 
-    /// Parameter stretches as `(offset, length)`.
+    /// Ranges of parameters as `(offset, length)`.
     pub fn parameters(&self) -> [Option<(u32, u64)>; 3] {
         match *self {
             _ if self.is_left_out() => [None; 3],
@@ -344,10 +344,10 @@ impl Op {
         matches!(self, Self::Activate { .. } | Self::Gru(_))
     }
 
-    /// Sizes that no execution could make sense of.
+    /// False for sizes that cannot be executed.
     pub(super) fn is_sound(&self) -> bool {
         let window = |window: &Window| {
-            // A kernel must see at least one pixel of the image wherever it stands.
+            // A kernel must cover at least one pixel of the image at every position.
             let inside = (0..2).all(|axis| {
                 let kernel = window.kernel[axis];
                 kernel > 0

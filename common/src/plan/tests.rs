@@ -62,7 +62,7 @@ fn a_schedule_is_followed() {
 }
 
 #[test]
-fn every_way_out_of_the_arena_is_refused() {
+fn offsets_outside_the_arena_are_refused() {
     let (info, nodes) = plan();
     let broken = |change: &dyn Fn(&mut PlanInfo, &mut [Node; 2])| {
         let (mut info, mut nodes) = (info, nodes);
@@ -104,7 +104,7 @@ fn windows_give_the_sizes_of_the_published_models() {
 }
 
 #[test]
-fn a_recurrent_node_needs_its_room() {
+fn a_recurrent_node_needs_its_scratch_memory() {
     let gru =
         Gru { steps: 5, inputs: 3, units: 2, reset_after: true, weight: 0, recurrent: 18, bias: Some(30) };
     assert_eq!(Op::Gru(gru).parameters(), [Some((0, 18)), Some((18, 12)), Some((30, 12))]);

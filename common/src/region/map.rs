@@ -9,14 +9,16 @@ use crate::{
     tier::{Tier, TierSet},
 };
 
-/// A stretch of a tier's slice that lies in one region.
+/// A part of a tier's slice that is in one region.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Where it starts in the flat vector of the whole model.
     pub full: usize,
     /// Where it starts in the packed slice.
     pub packed: usize,
+    /// Number of parameters.
     pub len: usize,
+    /// The region that it belongs to.
     pub region: RegionId,
 }
 
@@ -29,13 +31,14 @@ pub struct RegionMap {
 }
 
 impl RegionMap {
+    /// The regions of a model, with one mask per tier.
     pub fn new(layout: Layout<'_>, masks: &[WidthMask]) -> Self {
         let spans = RegionSpans::new(layout, masks).map(|span| (span.start, span.len, span.tiers));
         Self::from_spans(layout.len(), masks.len(), spans)
     }
 
-    /// Regions of those who train: tier `m` trains nothing before parameter `starts[m]` of the whole model, which
-    /// therefore is not its to average. Its slice here is what it sends back.
+    /// Regions of trained parameters: tier `m` trains nothing before parameter `starts[m]` of the whole model, so it takes no
+    /// part in averaging there. Its slice in this map is what it sends back.
     pub fn trained(layout: Layout<'_>, masks: &[WidthMask], starts: &[usize]) -> Self {
         let mut spans = Vec::new();
         for span in RegionSpans::new(layout, masks) {

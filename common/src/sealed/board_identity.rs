@@ -1,4 +1,4 @@
-//! The identity of a board, which has a region of its flash to itself.
+//! The identity of a board, in a flash region of its own.
 //!
 //! ```text
 //! 0       4          5           37      40    72      88       92
@@ -6,11 +6,11 @@
 //! | FTP2  | length   | name ..   | flags | key | seed  | secret | epsilon | answers | CRC-32 |
 //! 0       4          5           37      40    72      88       120       124       128      132
 //! ```
-//! The gateway writes FTP1 when the board is enrolled. What the gateway must not know is added by the owner's
-//! `fairtier board flash`, which makes FTP2 of it: the secret that noise is drawn from, and what the owner allows. Flags
-//! say what is there: 1 the secret, 2 the largest epsilon, 4 the largest number of answers.
+//! The gateway writes FTP1 when the board is enrolled. The owner's `fairtier board flash` turns it into FTP2. It adds what the
+//! gateway must not know: the secret that noise is derived from, and what the owner allows. Flags state which fields are
+//! set: 1 the secret, 2 the largest epsilon, 4 the largest number of answers.
 //!
-//! A reader of these bytes can pose as the device, so a real part keeps them behind read-out protection.
+//! These bytes are enough to pose as the device, so a real board should keep them behind read-out protection.
 
 use heapless::Vec;
 
@@ -37,6 +37,7 @@ const HAS_SECRET: u8 = 1;
 const HAS_POLICY: u8 = 2;
 const HAS_CAP: u8 = 4;
 
+/// Why bytes are not a board identity.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BoardIdentityError {
     #[error("there is no board identity here; write the one of `fairtier gateway enroll --serial`")]
@@ -45,13 +46,16 @@ pub enum BoardIdentityError {
     Damaged,
 }
 
-/// What a board has in its flash to prove itself.
+/// Name, key and privacy settings of a board.
 #[derive(Clone, PartialEq)]
 pub struct BoardIdentity {
+    /// The name that the board is enrolled with.
     pub device: DeviceId,
+    /// The key that it shares with the aggregator.
     pub key: Key,
-    /// Of the device's nonces, where the board has no better source.
+    /// Seed of the device's nonces, where the board has no better source.
     pub seed: Nonce,
+    /// The owner's privacy settings.
     pub privacy: Privacy,
 }
 
@@ -65,7 +69,7 @@ impl BoardIdentity {
     /// Bytes of the longest encoding.
     pub const LEN: usize = PRIVATE_END + 4;
 
-    /// FTP1 where there is nothing for privacy.
+    /// Encodes as FTP1 without privacy settings, else as FTP2.
     pub fn encode(&self) -> Vec<u8, { Self::LEN }> {
         let (mut bytes, name) = ([0; Self::LEN], self.device.as_str().as_bytes());
         let private = self.privacy != Privacy::default();
@@ -92,6 +96,7 @@ impl BoardIdentity {
         bytes.into_iter().take(end + 4).collect()
     }
 
+    /// Reads an identity at the start of `bytes`; whatever follows it is ignored.
     pub fn decode(bytes: &[u8]) -> Result<Self, BoardIdentityError> {
         let end = match bytes.first_chunk() {
             Some(PLAIN) => END,

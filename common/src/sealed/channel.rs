@@ -1,17 +1,17 @@
-//! One session: two directions, a key and a counter each.
+//! One session: two directions, each with a key and a counter.
 //!
 //! ```text
 //! 0      1         5                     n-24   n-16  n
 //! | kind | counter | frame, encrypted    | salt | tag |     from the device
 //! | kind | counter | frame, encrypted           | tag |     to the device
 //! ```
-//! AEAD nonce: salt (8 bytes; zeros to the device), counter (4 bytes, little-endian). Counter 0 to the device is the tag
-//! of the CHALLENGE. A session ends before its counter does.
+//! AEAD nonce: salt (8 bytes; zeros to the device), counter (4 bytes, little-endian). Counter 0 to the device is used for the
+//! tag of the CHALLENGE. A session ends before its counter overflows.
 //!
-//! The other end draws its nonce at random for every session, so its key is new each time. A device without memory may
-//! be made to repeat a key, see [`super::Nonces`]. Its salt is a pseudo-random function of counter and frame, so that two
-//! frames under one key and counter still have two AEAD nonces: neither the key stream nor the key of a tag is used
-//! twice. The same frame gives the same packet, which tells no more than that.
+//! The other end draws a random nonce for every session, so its key is always new. A device without memory may repeat a key,
+//! see [`super::Nonces`]. Its salt is a pseudo-random function of counter and frame. So two frames under one key and counter
+//! still have two AEAD nonces, and neither a key stream nor a tag key is reused. The same frame gives the same packet, which
+//! reveals only that it is the same.
 
 use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Tag};
 
@@ -26,6 +26,7 @@ pub const SEAL_HEAD: usize = 5;
 /// Most bytes around the frame.
 pub const SEAL_OVERHEAD: usize = SEAL_HEAD + SALT + TAG;
 
+/// Why a packet is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SealError {
     #[error("packet is too short")]
@@ -41,7 +42,7 @@ pub enum SealError {
 pub struct Channel {
     key: Key,
     mine: Use,
-    /// Of the last packet sent, and of the last one received.
+    /// Counters of the last packet sent and of the last one received.
     sent: u32,
     received: u32,
 }
@@ -66,7 +67,7 @@ impl Channel {
         ChaCha20Poly1305::new(&step_to(&self.key, direction).into())
     }
 
-    /// The tag that proves the other end's key to the device that sent `hail`.
+    /// The tag by which the other end proves to the device that sent `hail` that it has the key.
     #[cfg(any(feature = "std", test))]
     pub(super) fn vouch(&self, hail: &[u8]) -> [u8; TAG] {
         let nonce = nonce(&[0; SALT], 0).into();
@@ -74,7 +75,7 @@ impl Channel {
         tag.map_or([0; TAG], Into::into)
     }
 
-    /// Checks such a tag.
+    /// Checks the tag of `vouch`.
     #[inline(never)]
     pub(super) fn confirm(&self, hail: &[u8], tag: &[u8]) -> Result<(), SealError> {
         let tag: [u8; TAG] = tag.try_into().map_err(|_| SealError::Short)?;
@@ -84,8 +85,8 @@ impl Channel {
         opened.map_err(|_| SealError::Forged)
     }
 
-    /// Seals the frame at `packet[SEAL_HEAD..][..len]` and gives the packet's length; `None` if there is
-    /// no room or the session has lasted too long.
+    /// Seals the frame at `packet[SEAL_HEAD..][..len]` and returns the packet's length; `None` if there is no room or the counter
+    /// is exhausted.
     #[inline(never)]
     pub fn seal(&mut self, packet: &mut [u8], len: usize) -> Option<usize> {
         let total = len.checked_add(SEAL_HEAD + salt_len(self.mine) + TAG)?;
@@ -106,8 +107,8 @@ impl Channel {
         Some(total)
     }
 
-    /// A cascade of HChaCha20 over the counter, the length and the frame. The length comes first, so that no frame is
-    /// the beginning of another and the cascade is a pseudo-random function.
+    /// A cascade of HChaCha20 over the counter, the length and the frame. The length comes first, so that no input is a prefix of
+    /// another and the cascade is a pseudo-random function.
     #[inline(never)]
     fn salt(&self, counter: u32, frame: &[u8]) -> [u8; SALT] {
         let mut block: Nonce = [0; NONCE];
@@ -128,7 +129,7 @@ impl Channel {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// The frame of a packet, decrypted in place.
+    /// Checks a packet and returns its frame, decrypted in place.
     #[inline(never)]
     pub fn open<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], SealError> {
         let counter = counter_of(packet)?;

@@ -1,20 +1,20 @@
-//! Every key follows from the device's key, step by step: `key, block -> HChaCha20(key, block)`.
+//! Every key is derived from the device's key in steps of `HChaCha20(key, block)`.
 //!
 //! ```text
 //! device's key -> purpose -> nonce d -> nonce a -> use     frames or samples; up, down or salt
 //! device's key -> nonces  -> seed and count                the device's nonces
 //! ```
-//! Purposes and uses are blocks of their own ([`label`]). A key on the way is used for such steps only, and a key at the
-//! end for one cipher only.
+//! Each purpose and use has its own block ([`label`]). An intermediate key is used for such steps only, and a final key for
+//! one cipher only.
 
 use chacha20::{R20, hchacha};
 
 use super::{Key, NONCE, Nonce, Purpose};
 
-/// Version 1 has the device's nonce in this place, so its nonces must not begin like this.
+/// Prefix of a label block. Version 1 has the device's nonce in this place, so its nonces must not begin like this.
 pub(super) const LABEL: &[u8; NONCE - 1] = b"FairTier seal 2";
 
-/// What a step is for.
+/// What a derived key is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Use {
@@ -54,17 +54,16 @@ pub(super) fn step_to(key: &Key, what: Use) -> Key {
     step(key, &label(what))
 }
 
-/// The key of one session, from which those of its packets follow.
+/// The key of one session, from which the keys of its directions are derived.
 pub(super) fn session_key(key: &Key, purpose: Purpose, device: &Nonce, other: &Nonce) -> Key {
     step(&step(&step_to(key, purpose.into()), device), other)
 }
 
 /// The device's nonces: a pseudo-random function of a seed and a number.
 ///
-/// They do not repeat as long as no two starts of a board have both the same seed and the same count. A
-/// board with a random number generator draws the seed at every start; one without keeps the count where a
-/// reset does not reach it and takes the seed from its board identity, which is written anew at every start
-/// of an emulated board.
+/// They do not repeat as long as no two starts of a board have the same seed and the same count. A board with a random number
+/// generator draws the seed at every start. One without takes the seed from its board identity and keeps the count in memory
+/// that survives a reset. The identity of an emulated board is written anew at every start.
 #[derive(Clone, Debug)]
 pub struct Nonces {
     seed: Nonce,
@@ -72,6 +71,7 @@ pub struct Nonces {
 }
 
 impl Nonces {
+    /// Nonces from number `count` on.
     pub fn new(seed: Nonce, count: u64) -> Self {
         Self { seed, count }
     }

@@ -6,7 +6,7 @@
 //! 0      1         5                     n-16  n
 //! | kind | counter | frame, encrypted    | tag |
 //! ```
-//! A device that repeats its nonce after a power cut can be made to use a key twice; with version 2 it cannot.
+//! A device that repeats its nonce after a power cut may reuse a key and an AEAD nonce; version 2 prevents that.
 
 use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Tag};
 

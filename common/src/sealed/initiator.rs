@@ -1,4 +1,4 @@
-//! The device's end of a line.
+//! The device's end of a serial line.
 
 use super::{
     CHALLENGE, Channel, HAIL, Key, MAX_PLAIN, NONCE, Nonce, Nonces, PROVISION, Purpose, REFUSED,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{error::Code, id::DeviceId};
 
-/// The device's end.
+/// The device's end of a serial line.
 #[derive(Debug)]
 pub struct Initiator {
     device: DeviceId,
@@ -22,26 +22,29 @@ enum InitiatorState {
     Open(Purpose, Channel),
 }
 
-/// What a packet meant to the device.
+/// What a packet means to the device.
 #[derive(PartialEq, Eq, Debug)]
 pub enum InitiatorEvent<'a> {
+    /// The packet is ignored.
     Nothing,
-    /// The aggregator has proved itself; frames can be sealed.
+    /// The aggregator has proved that it has the key; frames can be sealed.
     Connected,
-    /// The holder of the board identity has proved itself and has samples.
+    /// The holder of the board identity has proved that it has the key, and has samples.
     Provisioning,
-    /// The other end knows nothing of the session.
+    /// The other end does not know the session.
     Lost,
-    /// Of the aggregator.
+    /// A frame of the aggregator.
     Frame(&'a [u8]),
-    /// From the holder of the board identity.
+    /// A piece of samples from the holder of the board identity.
     Piece(&'a [u8]),
+    /// The aggregator opens no session now.
     Refused(Code),
-    /// Right in form, but not from the other end or not now.
+    /// Well-formed, but not from the other end, or not valid now.
     Rejected(SealError),
 }
 
 impl Initiator {
+    /// An end without a session.
     pub fn new(device: DeviceId, key: Key, nonces: Nonces) -> Self {
         Self { device, key: Secret(key), nonces, state: InitiatorState::Down }
     }
@@ -56,7 +59,7 @@ impl Initiator {
         matches!(self.state, InitiatorState::Open(Purpose::Samples, _))
     }
 
-    /// Whether a HAIL waits for its answer.
+    /// Whether a HAIL is unanswered.
     pub fn is_hailing(&self) -> bool {
         matches!(self.state, InitiatorState::Hailing(_))
     }
@@ -66,7 +69,7 @@ impl Initiator {
         self.state = InitiatorState::Down;
     }
 
-    /// Writes a HAIL, the same one until it is answered, and gives its length; 0 if there is no room.
+    /// Writes a HAIL and returns its length; 0 if there is no room. The HAIL stays the same until it is answered.
     pub fn hail(&mut self, out: &mut [u8]) -> usize {
         let nonce = match self.state {
             InitiatorState::Hailing(nonce) => nonce,
@@ -76,7 +79,7 @@ impl Initiator {
         write_hail(&nonce, &self.device, out)
     }
 
-    /// Seals the frame that lies at `packet[SEAL_HEAD..][..len]`; `None` without a session or room.
+    /// Seals the frame at `packet[SEAL_HEAD..][..len]` and returns the packet's length; `None` without a session or room.
     pub fn seal(&mut self, packet: &mut [u8], len: usize) -> Option<usize> {
         match &mut self.state {
             InitiatorState::Open(_, channel) => channel.seal(packet, len),
@@ -84,6 +87,7 @@ impl Initiator {
         }
     }
 
+    /// Handles a packet from the line.
     #[inline(never)]
     pub fn handle<'a>(&mut self, packet: &'a mut [u8]) -> InitiatorEvent<'a> {
         match (&mut self.state, packet.first()) {

@@ -1,5 +1,5 @@
-//! The other end of a line: the aggregator's, or that of the holder of a board identity. Needs a heap, to try a packet
-//! with several keys.
+//! The other end of a serial line: the aggregator's, or that of the holder of a board identity. Needs a heap, to try a
+//! packet with several keys.
 
 use std::{collections::VecDeque, vec::Vec};
 
@@ -9,20 +9,20 @@ use super::{
 };
 use crate::id::DeviceId;
 
-/// Challenges that may still be answered: a HAIL that is repeated has another challenge, and the device takes the one
-/// that reaches it first.
+/// Most challenges that are open at once. Each repetition of a HAIL gets another challenge, and the device uses the one that
+/// arrives first.
 const PENDING: usize = 4;
 
-/// One line.
+/// The other end of one serial line.
 #[derive(Debug, Default)]
 pub struct Responder {
     purpose: Purpose,
-    /// Hailed, and not yet proved; the oldest first.
+    /// Sessions that were challenged and have sent no valid packet yet; the oldest first.
     pending: VecDeque<SealedSession>,
     open: Option<SealedSession>,
 }
 
-/// A device and the session that it may have or has.
+/// A device and its session, open or challenged.
 #[derive(Debug)]
 struct SealedSession {
     device: DeviceId,
@@ -30,32 +30,31 @@ struct SealedSession {
     channel: AnyChannel,
 }
 
-/// What a packet meant.
+/// What a packet means to the other end.
 #[derive(PartialEq, Eq, Debug)]
 pub enum ResponderEvent<'a> {
+    /// The packet is ignored.
     Nothing,
-    /// So many bytes of `reply` are to be sent back.
+    /// Send back this many bytes of `reply`.
     Reply(usize),
-    /// A frame of this device; `fresh` if its session begins with it (and an earlier one ends).
-    Frame {
-        device: DeviceId,
-        fresh: bool,
-        frame: &'a [u8],
-    },
+    /// A frame of this device. `fresh` if it is the first one of its session, which replaces any earlier session.
+    Frame { device: DeviceId, fresh: bool, frame: &'a [u8] },
+    /// The packet is forged, repeated or too short.
     Rejected(SealError),
 }
 
-/// A HAIL.
+/// A decoded HAIL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hail {
-    /// Of the seal.
+    /// Version of the seal.
     pub version: u8,
+    /// The name that the device claims.
     pub device: DeviceId,
     nonce: Nonce,
 }
 
 impl Hail {
-    /// Reads a packet.
+    /// Reads a packet; `None` if it is not a valid HAIL.
     pub fn decode(packet: &[u8]) -> Option<Self> {
         let [HAIL, version @ (first::VERSION | SEAL_VERSION), rest @ ..] = packet else { return None };
         let (nonce, name) = rest.split_first_chunk::<NONCE>()?;
@@ -68,14 +67,14 @@ impl Hail {
 }
 
 impl Responder {
-    /// For the holder of a board identity, who gives the device samples.
+    /// For the holder of a board identity, which sends samples to the device.
     pub fn for_samples() -> Self {
         Self { purpose: Purpose::Samples, ..Self::default() }
     }
 
-    /// `key_of` gives the key of a device; nothing happens if there is none. An aggregator gives a key of its own making
-    /// for a device that it does not know, so that nothing can be learnt from the answer. `nonce` gives 16 unpredictable
-    /// bytes.
+    /// Handles a packet from the line. `key_of` returns the key of a device; without one the packet is ignored. An aggregator
+    /// returns a made-up key for an unknown device, so that the answer does not reveal who is enrolled. `nonce` returns 16
+    /// unpredictable bytes.
     pub fn handle<'a>(
         &mut self,
         packet: &'a mut [u8],
@@ -138,7 +137,7 @@ impl Responder {
         self.open.as_ref().is_some_and(|session| session.key.0 == *key)
     }
 
-    /// Of the seal of the session.
+    /// Version of the seal of the open session.
     pub fn version(&self) -> Option<u8> {
         self.open.as_ref().map(|session| match session.channel {
             AnyChannel::First(_) => first::VERSION,
@@ -146,7 +145,7 @@ impl Responder {
         })
     }
 
-    /// Seals the frame that lies at `packet[SEAL_HEAD..][..len]`; `None` without a session or room.
+    /// Seals the frame at `packet[SEAL_HEAD..][..len]` and returns the packet's length; `None` without a session or room.
     pub fn seal(&mut self, packet: &mut [u8], len: usize) -> Option<usize> {
         match &mut self.open.as_mut()?.channel {
             AnyChannel::First(channel) => channel.seal(packet, len),

@@ -1,4 +1,4 @@
-//! Device, responder, and a bridge in between that may do what it likes.
+//! A device, a responder, and a hostile bridge between them.
 
 use proptest::prelude::*;
 
@@ -79,13 +79,13 @@ fn an_earlier_session_cannot_be_played_again() {
     let (mut initiator, mut responder) = connect(9);
     let old = sealed(b"update", |p, n| initiator.seal(p, n));
     receive(&mut responder, &old).unwrap();
-    // The device starts again, and the responder with a nonce that could not be foreseen.
+    // The device restarts, and the responder uses an unpredictable nonce.
     let mut challenge = answer(&mut responder, &hail(&mut initiator), 10);
     assert_eq!(initiator.handle(&mut challenge), InitiatorEvent::Connected);
     let new = sealed(b"hello", |p, n| initiator.seal(p, n));
     assert_eq!(receive(&mut responder, &new), Ok((true, b"hello".to_vec())));
     assert!(receive(&mut responder, &old).is_err());
-    // Nor can an old conversation be played to a responder that knows nothing: the challenge differs.
+    // An old conversation cannot be replayed to a new responder either: the challenge differs.
     let mut responder = Responder::default();
     assert_eq!(answer(&mut responder, &old, 1), [STRANGER]);
 }
@@ -114,7 +114,7 @@ fn an_open_session_outlives_the_hails_of_strangers() {
     let mut stranger = Initiator::new("board-1".parse().unwrap(), [1; 32], Nonces::new([0; 16], 0));
     for nonce in 0..20 {
         let mut challenge = answer(&mut responder, &hail(&mut stranger), nonce);
-        // Without the key the challenge is worth nothing, and the true device is not disturbed.
+        // Without the key the challenge is useless, and the session of the real device goes on.
         assert_eq!(stranger.handle(&mut challenge), InitiatorEvent::Rejected(SealError::Forged));
     }
     assert_eq!(
@@ -125,7 +125,7 @@ fn an_open_session_outlives_the_hails_of_strangers() {
 
 /// A frame that one end has sealed does not open at the same end.
 #[test]
-fn nothing_can_be_sent_back_to_its_sender() {
+fn packets_cannot_be_reflected_to_their_sender() {
     let (mut initiator, mut responder) = connect(9);
     let mut up = sealed(b"up", |p, n| initiator.seal(p, n));
     receive(&mut responder, &up).unwrap();
@@ -139,11 +139,11 @@ fn nothing_can_be_sent_back_to_its_sender() {
 }
 
 #[test]
-fn a_device_takes_samples_only_from_a_holder_of_its_page() {
+fn a_device_takes_samples_only_from_a_holder_of_its_board_identity() {
     let mut initiator = initiator();
     let (mut aggregator, mut holder) = (Responder::default(), Responder::for_samples());
     let first_hail = hail(&mut initiator);
-    // A challenge of the aggregator is no provision, although it is made with the same key, and the reverse.
+    // A CHALLENGE of the aggregator is not valid as a PROVISION, although it is made with the same key, and the reverse.
     let mut challenge = answer(&mut aggregator, &first_hail, 9);
     challenge[0] = PROVISION;
     assert_eq!(initiator.handle(&mut challenge), InitiatorEvent::Rejected(SealError::Forged));
@@ -160,7 +160,7 @@ fn a_device_takes_samples_only_from_a_holder_of_its_page() {
 }
 
 #[test]
-fn a_bridge_carries_only_what_device_and_aggregator_say_to_each_other() {
+fn a_bridge_carries_only_packets_between_device_and_aggregator() {
     let kinds = |goes: fn(&[u8]) -> bool| (0..=255).filter(|&kind| goes(&[kind, 0])).collect::<Vec<u8>>();
     assert_eq!(kinds(goes_up), [HAIL, SEALED]);
     assert_eq!(kinds(goes_down), [CHALLENGE, SEALED, STRANGER, REFUSED]);
@@ -168,7 +168,7 @@ fn a_bridge_carries_only_what_device_and_aggregator_say_to_each_other() {
 }
 
 #[test]
-fn a_gate_hears_only_hails_and_sealed_packets() {
+fn a_responder_ignores_all_but_hails_and_sealed_packets() {
     let (mut responder, mut reply) = (Responder::default(), [0; MAX_PLAIN]);
     for kind in (0..=255).filter(|kind| ![HAIL, SEALED].contains(kind)) {
         let mut packet = [kind, 1, 2, 3];
@@ -190,7 +190,7 @@ fn a_lost_session_is_noticed_and_the_next_hail_is_another() {
 }
 
 #[test]
-fn pages_come_back_and_damage_is_noticed() {
+fn board_identities_round_trip_and_damage_is_detected() {
     let device: DeviceId = "board-1".parse().unwrap();
     let secret = Some(Secret::simulated(1));
     let policy = Some(Policy { max_epsilon: 2.0, max_answers: None });
@@ -222,9 +222,9 @@ fn pages_come_back_and_damage_is_noticed() {
     }
 }
 
-/// What gateways of before have written.
+/// The format that earlier gateways wrote.
 #[test]
-fn a_page_of_the_first_format_is_read_byte_for_byte() {
+fn a_board_identity_of_the_first_format_is_read() {
     let mut bytes = b"FTP1\x02m4".to_vec();
     bytes.resize(40, 0);
     bytes.extend([7; 32]);
@@ -238,7 +238,7 @@ fn a_page_of_the_first_format_is_read_byte_for_byte() {
 
 proptest! {
     #[test]
-    fn a_changed_bit_is_never_taken(frame: Vec<u8>, at: prop::sample::Index, bit in 0u8..8) {
+    fn a_changed_bit_is_never_accepted(frame: Vec<u8>, at: prop::sample::Index, bit in 0u8..8) {
         let (mut initiator, mut responder) = connect(9);
         let good = sealed(&frame, |p, n| initiator.seal(p, n));
         let mut packet = good.clone();

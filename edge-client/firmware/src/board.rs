@@ -1,5 +1,5 @@
-//! The boards that QEMU emulates. What differs between them is in `boards/*.toml`, and the registers of
-//! their UARTs in a file each; here is what they share: start, identity, samples, arena, and sleeping.
+//! The boards that QEMU emulates. `boards/*.toml` describes their differences, and each UART has a file for its registers.
+//! This module holds what they share: start-up, identity, samples, arena, and sleeping.
 #![allow(unsafe_code, reason = "registers, linker symbols and the one mutable static of the arena")]
 
 use core::{
@@ -29,13 +29,13 @@ include!(concat!(env!("OUT_DIR"), "/board.rs"));
 const IDENTITY_ROOM: usize = 0x1000;
 const SHARD_ROOM: usize = 0x1f000;
 
-/// The board identity, as it lies in flash.
+/// The flash region of the board identity.
 pub fn identity() -> &'static [u8] {
     // SAFETY: the board's description reserves this flash for the identity; nothing writes it while the program runs.
     unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(IDENTITY), IDENTITY_ROOM) }
 }
 
-/// The samples that were put beside the program.
+/// The flash region of the samples.
 pub fn shard() -> &'static [u8] {
     // SAFETY: as above.
     unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(SHARD), SHARD_ROOM) }
@@ -44,9 +44,9 @@ pub fn shard() -> &'static [u8] {
 static mut FLOATS: [f32; ARENA / 4] = [0.0; ARENA / 4];
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The arena, once; then nothing.
+/// The arena on the first call; empty afterwards.
 pub fn arena() -> &'static mut [f32] {
-    // Interrupts do not call this, so a load and a store are enough (and all that a Cortex-M0 has).
+    // Interrupts do not call this, so a load and a store are enough. A Cortex-M0 has no atomic swap.
     if TAKEN.load(Ordering::Relaxed) {
         return &mut [];
     }
@@ -57,7 +57,7 @@ pub fn arena() -> &'static mut [f32] {
 
 static mut SAMPLES_ROOM: [u8; SAMPLES] = [0; SAMPLES];
 
-/// Room for samples that come over the line, once; then nothing.
+/// The buffer for samples that arrive over the serial line, on the first call; empty afterwards.
 pub fn samples_room() -> &'static mut [u8] {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.load(Ordering::Relaxed) {
@@ -68,15 +68,15 @@ pub fn samples_room() -> &'static mut [u8] {
     unsafe { &mut *ptr::addr_of_mut!(SAMPLES_ROOM) }
 }
 
-/// How often the board was started since it has power: RAM that the start-up code leaves alone.
+/// Number of starts since power-on, in RAM that the start-up code does not clear.
 #[unsafe(link_section = ".uninit.STARTS")]
 static mut STARTS: [u32; 2] = [0; 2];
 
-/// A number that differs from start to start while there is power.
+/// A number that differs from start to start until the power is cut.
 pub fn starts() -> u32 {
     const MARK: u32 = 0x5741_524d;
     let place = ptr::addr_of_mut!(STARTS);
-    // SAFETY: called from the one task, with volatile access because the content outlives the program.
+    // SAFETY: called from the only task. Access is volatile, because the content survives a reset.
     unsafe {
         let [mark, count] = place.read_volatile();
         let count = if mark == MARK { count.wrapping_add(1) } else { 0 };
@@ -85,7 +85,7 @@ pub fn starts() -> u32 {
     }
 }
 
-/// What the board's nonces begin with at this start: the seed of its identity, with noise where the part has a generator.
+/// The seed of the board's nonces at this start: that of its identity, mixed with random bytes where the chip has a generator.
 pub fn seed(stored: [u8; 16]) -> [u8; 16] {
     #[cfg_attr(not(uart = "nrf51"), allow(unused_mut, reason = "other parts have no generator"))]
     let mut seed = stored;
@@ -95,19 +95,19 @@ pub fn seed(stored: [u8; 16]) -> [u8; 16] {
 }
 
 unsafe extern "C" {
-    /// Where static data ends; the stack grows down to here.
+    /// End of static data; the stack grows down to here.
     static mut __sheap: u32;
     static mut _stack_start: u32;
 }
 
 const PAINT: u32 = 0xc0de_cafe;
 
-/// Marks the unused stack, so that [`stack_used`] can tell how deep it got.
+/// Fills the unused stack with a pattern, from which [`stack_used`] finds how deep it got.
 pub fn paint_stack() {
     let mut place = ptr::addr_of_mut!(__sheap);
     let end = cortex_m::register::msp::read() as usize - 128;
     while (place as usize) < end {
-        // SAFETY: between static data and what the stack holds now, nobody has anything.
+        // SAFETY: the range between static data and the current stack pointer is unused.
         unsafe {
             place.write_volatile(PAINT);
             place = place.add(1);
@@ -134,7 +134,7 @@ fn pender(_context: *mut ()) {
     PENDING.store(true, Ordering::Relaxed);
 }
 
-/// Runs tasks for ever and sleeps when there is nothing to do. WFI, because QEMU takes WFE for a busy loop.
+/// Runs tasks for ever and sleeps when there is nothing to do. Uses WFI, because QEMU runs WFE as a busy loop.
 pub fn run(start: impl FnOnce(embassy_executor::Spawner)) -> ! {
     let executor = raw::Executor::new(ptr::null_mut());
     // SAFETY: this function never returns, so the executor lives as long as the program.
@@ -145,7 +145,7 @@ pub fn run(start: impl FnOnce(embassy_executor::Spawner)) -> ! {
         // SAFETY: the only place that polls.
         unsafe { executor.poll() };
         interrupt::free(|_| {
-            // An interrupt that comes now wakes the core all the same, and is served after.
+            // An interrupt that arrives now still wakes the core, and is handled afterwards.
             if !PENDING.load(Ordering::Relaxed) {
                 asm::wfi();
             }
@@ -155,7 +155,7 @@ pub fn run(start: impl FnOnce(embassy_executor::Spawner)) -> ! {
 
 const INTERRUPTS: usize = (if UART_RX_IRQ > UART_TX_IRQ { UART_RX_IRQ } else { UART_TX_IRQ }) as usize + 1;
 
-/// The vector table after the core's own exceptions. All of it is the UART's; no other interrupt is on.
+/// The vector table after the core's own exceptions. All entries are the UART's; no other interrupt is enabled.
 #[unsafe(link_section = ".vector_table.interrupts")]
 #[unsafe(no_mangle)]
 static __INTERRUPTS: [unsafe extern "C" fn(); INTERRUPTS] = [uart_interrupt; INTERRUPTS];
@@ -174,7 +174,7 @@ unsafe fn HardFault(_frame: &ExceptionFrame) -> ! {
     SCB::sys_reset();
 }
 
-/// There is nobody to tell: start again, and take up the round where the aggregator has it.
+/// Resets the board. It then joins again and resumes the round from the aggregator's state.
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
     SCB::sys_reset();

@@ -1,18 +1,16 @@
-//! Matrix products of cores with a single-precision FPU: tiles of 4x4 sums in registers, one `vfma` per
-//! multiply-accumulate; and the loops that touch every number.
+//! Matrix products for cores with a single-precision FPU: tiles of 4x4 sums in registers, one `vfma` per
+//! multiply-accumulate. Also the loops that touch every number.
 //!
-//! Every sum starts at zero, runs over k in ascending order in one register and is rounded once per step:
-//! the bits are those of `Portable::fused()`. What is then done with it (store, or `c + factor * sum` with
-//! two roundings) is also the same.
+//! Every sum starts at zero, runs over k in ascending order in one register and is rounded once per step. It is then stored,
+//! or added as `c + factor * sum` with two roundings. The bits are those of `Portable::fused()`.
 //!
 //! # Audit
 //! - `Product::new` checks, before any assembler is called, that every element of the product lies inside the
 //!   slices it was given. The assembler reads exactly `k` numbers along each of the rows and columns of its
 //!   tiles and writes (with `add`, also reads) 4 rows of 4 numbers per tile.
-//! - It uses r0-r12, lr and s0-s31. Of these the procedure call standard wants r4-r11 and s16-s31 kept: they
-//!   are pushed first and popped last. The stack pointer stays a multiple of 8.
-//! - It calls nothing, is not interrupted in any way it would notice (the FPU's registers are stacked by the
-//!   core), and has no other effect.
+//! - It uses r0-r12, lr and s0-s31. The procedure call standard requires that r4-r11 and s16-s31 are preserved: they are
+//!   pushed first and popped last. The stack pointer stays a multiple of 8.
+//! - It calls nothing and has no other effect. Interrupts do not affect it, because the core stacks the FPU's registers.
 #![allow(unsafe_code, reason = "the one file that calls assembler (kernel.s); see the audit")]
 
 use core::arch::global_asm;
@@ -67,7 +65,7 @@ impl Backend<f32> for Fpu {
     fn relu(&mut self, values: &mut [f32]) {
         let (fours, rest) = values.as_chunks_mut::<SIDE>();
         if !fours.is_empty() {
-            // SAFETY: so many times four numbers.
+            // SAFETY: the slice holds `fours` times four numbers.
             unsafe { fairtier_relu(fours.as_mut_ptr().cast(), fours.len()) };
         }
         rest.iter_mut().filter(|value| **value < 0.0).for_each(|value| *value = 0.0);
@@ -78,7 +76,7 @@ impl Backend<f32> for Fpu {
         let ((y, y_rest), (fours, rest)) =
             (y[..len].as_chunks::<SIDE>(), gradient[..len].as_chunks_mut::<SIDE>());
         if !fours.is_empty() {
-            // SAFETY: both hold so many times four numbers.
+            // SAFETY: both slices hold `fours` times four numbers.
             unsafe { fairtier_relu_grad(y.as_ptr().cast(), fours.as_mut_ptr().cast(), fours.len()) };
         }
         for (gradient, &y) in rest.iter_mut().zip(y_rest) {
@@ -108,7 +106,7 @@ impl Backend<f32> for Fpu {
     }
 }
 
-/// Along which index neighbours in memory lie, in `a` and in `b`.
+/// Which index is contiguous in memory, in `a` and in `b`.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Kind {
     /// Both along k: `x W^T`.
@@ -119,7 +117,7 @@ enum Kind {
     Outer,
 }
 
-/// What the assembler is told; it moves `b` and `tiles` on. Strides are in bytes.
+/// Arguments of the assembler, which advances `b` and `tiles`. Strides are in bytes.
 #[repr(C)]
 struct Job {
     a: *const f32,
@@ -147,7 +145,7 @@ unsafe extern "C" {
     fn fairtier_dot(a: *const f32, a_stride: usize, b: *const f32, b_stride: usize, k: usize) -> f32;
 }
 
-/// A product of at least 4x4 sums whose operands were found to lie inside their slices.
+/// A product of at least 4x4 sums whose operands are checked to be inside their slices.
 struct Product<'a> {
     kind: Kind,
     a: &'a MatrixView<'a, f32>,
@@ -179,7 +177,7 @@ impl<'a> Product<'a> {
     fn run(&self, store: GemmWrite<f32>, c: &mut MatrixViewMut<'_, f32>) {
         let mut row = 0;
         while row < c.rows {
-            // The last tiles reach back over sums that are there already, and leave them alone.
+            // The last tiles overlap sums that are already computed, and do not store those again.
             let top = row.min(c.rows - SIDE);
             let mut column = 0;
             if top == row {
@@ -198,7 +196,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// A tile of which the first rows and columns are left alone.
+    /// A tile whose first rows and columns are not stored.
     fn part(
         &self,
         store: GemmWrite<f32>,
@@ -282,7 +280,7 @@ fn put(place: &mut f32, sum: f32, store: GemmWrite<f32>) {
     }
 }
 
-/// Any strides and sizes. Numbers that a view lacks count as absent.
+/// A product of any strides and sizes. Numbers outside a view are skipped.
 fn one_by_one(
     a: MatrixView<'_, f32>,
     b: MatrixView<'_, f32>,
@@ -316,7 +314,7 @@ fn dot(a: &[f32], a_stride: usize, b: &[f32], b_stride: usize, k: usize) -> f32 
     if k == 0 {
         return 0.0;
     }
-    // SAFETY: `k` was cut to what both slices hold.
+    // SAFETY: `k` was limited to what both slices hold.
     unsafe { fairtier_dot(a.as_ptr(), a_stride * 4, b.as_ptr(), b_stride * 4, k) }
 }
 

@@ -7,7 +7,7 @@
 //! | `soft` | matrix products of cores without one | no |
 //! | `board` | clock, UART and start of the boards that QEMU emulates (feature `emulated`) | yes |
 //!
-//! Real parts take `node` and a backend and bring their own HAL; see `stm32f4/` and `nrf52840/`.
+//! Real boards use `node`, a backend and their own HAL; see `stm32f407/` and `nrf52840/`.
 #![no_std]
 #![deny(unsafe_code)]
 

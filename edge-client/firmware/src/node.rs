@@ -1,12 +1,8 @@
-//! The one task of a board: bytes in, bytes out, a batch in between.
+//! The only task of a board: receives bytes, sends bytes, and computes a batch in between.
 //!
-//! A batch is the longest the line has to wait, and the UART's interrupt takes what arrives meanwhile. The
-//! aggregator never has more on its way than two chunks and a message: four chunks of room are enough.
+//! The line waits for one batch at most, while the UART's interrupt stores what arrives. The aggregator never has more than
+//! two chunks and a message in flight, so room for four chunks is enough.
 
-use common::{
-    Budget, Instant,
-    sealed::{Nonces, BoardIdentity},
-};
 use client::{
     Profile,
     data::{BytesShard, Shard},
@@ -24,29 +20,30 @@ use embassy_futures::{
 use embassy_time::Timer;
 use embedded_io_async::{Read, Write};
 
-/// What the board is, beyond its identity.
+/// Properties of the board.
 #[derive(Copy, Clone, Debug)]
 pub struct Limits {
+    /// The kind of board, as in `boards/`.
     pub board: &'static str,
     /// Longest chunk on the line.
     pub chunk: u32,
     /// Bytes of flash that may hold parameters.
     pub flash: u64,
-    /// Bytes of stack that were in use at some time, or 0.
+    /// Most bytes of stack that were in use so far, or 0.
     pub stack: fn() -> u32,
 }
 
-/// Room for what a board with such chunks sends; see [`SerialDevice`].
+/// Size of the send buffer for chunks of this length; see [`SerialDevice`].
 pub const fn send_room(chunk: u32) -> usize {
     let chunk = chunk as usize + 43;
     if chunk > 264 { chunk } else { 264 }
 }
 
-/// What a board is made of but for its UART, arena and samples.
+/// A board without its UART, arena and samples.
 pub type Device<const NODES: usize, const SEND: usize> = SerialDevice<&'static mut [f32], NODES, SEND>;
 
-/// To be called in a task itself, so that it is made in the task's static memory: a future that holds it lies on the
-/// stack, perhaps twice, before it is where it belongs.
+/// Creates the device. To be called inside a task, so that it is created in the task's static memory. A future that holds it
+/// would be on the stack first, perhaps twice.
 #[inline(never)]
 pub fn device<const NODES: usize, const SEND: usize>(
     identity: BoardIdentity,
@@ -57,7 +54,8 @@ pub fn device<const NODES: usize, const SEND: usize>(
 ) -> Device<NODES, SEND> {
     let ram = size_of_val(arena) as u64;
     let budget = Budget { ram, flash: limits.flash, macs_per_s: 0, link_bytes_per_s: 0 };
-    let profile = Profile { device: identity.device.clone(), budget, data: baked.summary(), privacy: identity.privacy };
+    let profile =
+        Profile { device: identity.device.clone(), budget, data: baked.summary(), privacy: identity.privacy };
     let link = serial::limits(limits.chunk);
     SerialDevice::new(identity, profile, limits.board, arena, link, nonces)
 }
@@ -91,12 +89,12 @@ pub async fn run<const NODES: usize, const SEND: usize>(
             Either::First(Ok(len)) => {
                 device.handle_bytes(&bytes[..len], room, now());
             }
-            // Noise on the line, or a full buffer: what was lost is asked for again.
+            // Noise on the line, or a full buffer: lost bytes are requested again.
             Either::First(Err(_)) => {}
             Either::Second(()) => {
                 device.handle_timeout(now());
                 if working {
-                    // The aggregator is told of an error, and this device waits for the next round.
+                    // The session reports the error to the aggregator, and this device waits for the next round.
                     let shard = device.samples(room).unwrap_or(baked);
                     let _ = device.work(&shard, backend, now());
                     yield_now().await;

@@ -1,9 +1,9 @@
-//! Products without an FPU: every multiplication is a call of some fifty instructions, so the best loop is
-//! the plain one that leaves out what changes nothing.
+//! Products without an FPU. A multiplication is a call of some fifty instructions, so the fastest loop skips those that do
+//! not change the sum.
 //!
-//! A product with zero adds a zero. A sum that begins with +0 is never -0 (only -0 + -0 is), so adding a
-//! zero of either sign leaves its bits alone, unless the other factor is infinite or NaN. Pixels of paper
-//! and units at rest are zeros: about half of all factors. The bits are those of `Portable::plain()`.
+//! A sum that begins with +0 is never -0 (only -0 + -0 is), so adding a zero of either sign does not change its bits. A
+//! product with zero is such a zero, unless the other factor is infinite or NaN. About half of all factors are zero:
+//! background pixels and inactive units. The bits are those of `Portable::plain()`.
 
 use client::train::{Backend, GemmWrite, MatrixView, MatrixViewMut, Portable};
 use common::plan::Conv;
@@ -63,7 +63,7 @@ impl Backend<f32> for Soft {
     }
 }
 
-/// False if `a * b` is a zero, told from the bits.
+/// False if `a * b` is a zero, found from the bits.
 #[inline(always)]
 fn counts(a: f32, b: f32) -> bool {
     const INFINITE: u32 = 0x7f80_0000;

@@ -1,4 +1,4 @@
-//! Tells the linker where the part's memory is.
+//! Gives the linker the memory map of the chip.
 
 use std::{env, fs, path::PathBuf};
 

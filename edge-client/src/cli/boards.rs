@@ -35,16 +35,16 @@ pub(super) struct BridgeArgs {
     /// Address of the aggregator
     #[arg(long, default_value = "127.0.0.1:4433")]
     server: String,
-    /// What `fairtier gateway enroll` wrote for the bridge
+    /// Identity file that `fairtier gateway enroll` wrote for the bridge
     #[arg(long)]
     identity: PathBuf,
     /// Where boards are: /dev/ttyACM0, '/dev/ttyUSB*@921600', unix:PATH, tcp:ADDRESS, connect:ADDRESS
     #[arg(long = "port", required = true)]
     ports: Vec<PortSpec>,
-    /// Ask boards for their status every so many seconds, and log it
+    /// Log the status of boards every N seconds
     #[arg(long)]
     ask: Option<u64>,
-    /// Seconds over which the gateway must say "not enrolled" (E30), five times at least, before the bridge ends
+    /// Seconds over which the gateway must answer "not enrolled" (E30), at least five times, before the bridge exits
     #[arg(long, default_value_t = LEAVE_AFTER.as_secs())]
     leave_after: u64,
 }
@@ -71,15 +71,15 @@ fn renamed_page(file: &str) -> Result<Infallible, String> {
 pub(super) struct FlashArgs {
     /// Kind of board, as in mps2-an386
     board: String,
-    /// What `fairtier gateway enroll --serial` wrote for the board
+    /// Board identity that `fairtier gateway enroll --serial` wrote
     #[arg(long)]
     identity: PathBuf,
     #[arg(long = "page", hide = true, value_parser = renamed_page)]
     _page: Option<Infallible>,
-    /// What `fairtier board shard` wrote for the board
+    /// Samples that `fairtier board shard` wrote
     #[arg(long)]
     shard: PathBuf,
-    /// Where `scripts/firmware` has put the images
+    /// Directory in which `scripts/firmware` has put the images
     #[arg(long, default_value = "target/firmware")]
     images: PathBuf,
     /// Emulated boards: QEMU's end of the serial line, as in unix:PATH or tcp:ADDRESS of a bridge
@@ -119,12 +119,12 @@ pub(super) fn flash(args: &FlashArgs) -> Result<()> {
 
 #[derive(clap::Args, Debug)]
 pub(super) struct MonitorArgs {
-    /// Where the board is, as for `bridge` (which must not have it open; it has --ask)
+    /// Port of the board, as for `bridge`; no bridge may have it open (a bridge has --ask)
     port: PortSpec,
-    /// Ask so many times; without it, until Ctrl-C
+    /// Ask this many times; without this option, until Ctrl-C
     #[arg(long)]
     count: Option<u32>,
-    /// Seconds between questions
+    /// Seconds between two requests
     #[arg(long, default_value_t = 1)]
     every: u64,
 }
@@ -134,7 +134,7 @@ pub(super) fn monitor(args: &MonitorArgs) -> Result<()> {
     runtime.block_on(async {
         let (arrived, mut ports) = tokio::sync::mpsc::channel(1);
         let watcher = tokio::spawn(port::watch(args.port.clone(), arrived));
-        let mut port = ports.recv().await.ok_or_else(|| anyhow!("the port can not be opened"))?;
+        let mut port = ports.recv().await.ok_or_else(|| anyhow!("the port cannot be opened"))?;
         let stop = stop_signal()?;
         tokio::pin!(stop);
         let mut clock = tokio::time::interval(Duration::from_secs(args.every.max(1)));
@@ -149,7 +149,7 @@ pub(super) fn monitor(args: &MonitorArgs) -> Result<()> {
                 }
                 len = port.stream.read(&mut bytes) => {
                     let len = len?;
-                    ensure!(len > 0, "the board is gone");
+                    ensure!(len > 0, "the board has closed the line");
                     for &byte in bytes.iter().take(len) {
                         if let Some(Ok(packet)) = decoder.push(byte)
                             && let Some(status) = Status::decode(packet)
@@ -171,14 +171,14 @@ pub(super) fn monitor(args: &MonitorArgs) -> Result<()> {
 
 #[derive(clap::Args, Debug)]
 pub(super) struct ProvisionArgs {
-    /// Where the board is, as for `bridge`
+    /// Port of the board, as for `bridge`
     port: PortSpec,
-    /// What `fairtier gateway enroll --serial` wrote for the board: samples are sealed with its key
+    /// Board identity that `fairtier gateway enroll --serial` wrote; samples are sealed with its key
     #[arg(long)]
     identity: PathBuf,
     #[arg(long = "page", hide = true, value_parser = renamed_page)]
     _page: Option<Infallible>,
-    /// What `fairtier board shard` wrote; without it, samples are chosen as there
+    /// Samples that `fairtier board shard` wrote; without this option, they are selected with the options of that command
     #[arg(long)]
     shard: Option<PathBuf>,
     #[command(flatten)]
@@ -193,8 +193,9 @@ pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
         Some(path) => files::read(path, LIMIT).with_context(|| path.display().to_string())?,
         None => pack_shard(&args.data.shard()?, args.levels)?,
     };
-    // Before a board is waited for.
-    BytesShard::parse(&file).context("no samples for a board; `fairtier board shard` writes such files")?;
+    // Checked before waiting for a board.
+    BytesShard::parse(&file)
+        .context("not a file of samples for a board; write one with `fairtier board shard`")?;
     let at = || args.identity.display().to_string();
     let identity = BoardIdentity::decode(&fs::read(&args.identity).with_context(at)?).with_context(at)?;
     eprintln!("waiting for the board");
@@ -202,7 +203,7 @@ pub(super) fn provision(args: &ProvisionArgs) -> Result<()> {
     runtime.block_on(async {
         let (arrived, mut ports) = tokio::sync::mpsc::channel(1);
         let watcher = tokio::spawn(port::watch(args.port.clone(), arrived));
-        let mut port = ports.recv().await.ok_or_else(|| anyhow!("the port can not be opened"))?;
+        let mut port = ports.recv().await.ok_or_else(|| anyhow!("the port cannot be opened"))?;
         let progress = |there: usize| eprint!("\r{there} of {} bytes", file.len());
         let sent = provision::provision(&mut port.stream, &identity, &file, progress).await;
         eprintln!();
@@ -226,7 +227,7 @@ pub(super) struct ShardArgs {
 pub(super) fn shard(args: &ShardArgs) -> Result<()> {
     let shard = args.data.shard()?;
     let file = pack_shard(&shard, args.levels)?;
-    // The device's samples are for its owner alone.
+    // Only the owner may read the device's samples.
     files::write_file(&args.out, &file, Secrecy::Secret).with_context(|| args.out.display().to_string())?;
     let (train, test, bytes) = (shard.train_len(), shard.test_len(), file.len());
     let out = args.out.display();
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_name_of_identity_is_refused_with_the_present_one() {
+    fn the_earlier_name_of_identity_is_refused_with_a_hint() {
         for command in [&["flash", "microbit"][..], &["provision", "unix:board.sock"]] {
             let arguments = [&["board"], command, &["--page", "m4.page", "--shard", "m4.shard"]].concat();
             let error = Cli::try_parse_from(arguments).unwrap_err().to_string();

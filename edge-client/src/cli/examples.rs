@@ -1,4 +1,4 @@
-//! What `--help` shows after the options.
+//! Text that `--help` shows after the options.
 
 pub(super) const DEVICE: &str = "\
 Examples:
@@ -9,7 +9,7 @@ Examples:
   fairtier device run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k
       take part with own data, within 256 KiB of memory
   fairtier device run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex
-      also tell groups apart, for strategies that treat them alike
+            also report groups, for strategies that equalise them
   fairtier device run --server gw:4433 --identity cam-1.pem --save-model model.onnx
       and keep the device's sub-model
   fairtier device bridge --server gw:4433 --identity bridge.pem --port '/dev/ttyACM*'
@@ -26,16 +26,16 @@ Examples:
   fairtier board provision /dev/ttyACM0 --identity m4.board --share 0/14
       give a board samples over the serial line
   fairtier board monitor /dev/ttyACM0
-      ask a board how it is doing";
+            print the status of a board";
 
 pub(super) const RUN: &str = "\
 Examples:
   fairtier device run --server 192.168.1.10:4433 --identity cam-1.pem    with the built-in digits, until the run is over
   fairtier device run --server gw:4433 --identity cam-1.pem --csv samples.csv --ram 256k --save-model model.onnx
   fairtier device run --server gw:4433 --identity bank-1.pem --csv loans.csv --attribute sex --max-epsilon 2 --max-private-rounds 50
-      nothing of the training samples leaves but 50 answers with noise, each of epsilon 2 at most
+            send at most 50 answers, all with noise, each with an epsilon of at most 2
 
-The secret that noise is drawn from is made in cam-1.secret, beside the identity. It stays on this machine.";
+The secret of the noise is created in cam-1.secret, next to the identity. It never leaves this machine.";
 
 pub(super) const BRIDGE: &str = "\
 Examples:
@@ -47,7 +47,7 @@ Examples:
   fairtier board flash mps2-an386 --identity m4.board --shard m4.shard --serial unix:boards.sock   starts an emulated board
   fairtier board flash stm32f407 --identity f4.board --shard f4.shard                              writes a real one
 
-The secret that the board's noise is drawn from is made in m4.secret, beside the board identity, and is the same next time.";
+The secret of the board's noise is created in m4.secret, next to the board identity, and reused when the board is flashed again.";
 
 pub(super) const MONITOR: &str = "\
 Examples:
@@ -61,8 +61,8 @@ Examples:
   fairtier board provision /dev/ttyACM0 --identity m4.board --share 0/14
   fairtier board provision unix:board.sock --identity m4.board --shard m4.shard
 
-`fairtier gateway enroll --serial` writes the board identity: a board takes samples only from a holder of its key. It keeps them in
-RAM, so they are gone after a reset. No bridge may have the port open.";
+`fairtier gateway enroll --serial` writes the board identity: a board accepts samples only from a holder of its key. It keeps them
+in RAM, so they are lost at a reset. No bridge may have the port open.";
 
 pub(super) const SHARD: &str = "\
 Examples:
@@ -76,7 +76,7 @@ Examples:
 
 pub(super) const RENEW: &str = "\
 Examples:
-  fairtier device renew --server gw:4433 --identity cam-1.pem    `run` and `bridge` do so by themselves";
+    fairtier device renew --server gw:4433 --identity cam-1.pem    `run` and `bridge` renew automatically";
 
 #[cfg(feature = "infer")]
 pub(super) const PREDICT: &str = "\

@@ -10,9 +10,9 @@ use crate::host::{board::Board, footprint::Footprint};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct FiguresArgs {
-    /// Kinds of emulated boards, as in microbit [default: all]
+    /// Kinds of emulated boards, such as microbit [default: all]
     boards: Vec<String>,
-    /// Where `scripts/firmware` has put the images
+    /// Directory in which `scripts/firmware` has put the images
     #[arg(long, value_name = "DIR", default_value = "target/firmware")]
     images: PathBuf,
     #[arg(long, default_value = "table")]

@@ -57,7 +57,7 @@ pub(crate) fn predict(args: &PredictArgs) -> Result<()> {
     Ok(print(&text)?)
 }
 
-/// The likeliest; one number alone says how likely the second of two classes is.
+/// The most likely class. A single number is the logit of the second of two classes.
 fn class(logits: &[f32]) -> usize {
     if let [logit] = logits {
         return usize::from(*logit > 0.0);

@@ -1,8 +1,8 @@
-//! What an owner or operator can do about a refusal.
+//! Advice to the owner or operator after a refusal.
 
 use common::{Code, message::Refusal};
 
-/// Refusals that say nothing about the device: the next attempt may fare better.
+/// Refusals that are not about the device: the next attempt may succeed.
 pub(super) fn is_passing(code: Code) -> bool {
     matches!(code, Code::Busy | Code::NotReady | Code::Unexpected | Code::BadChecksum | Code::BadFrame)
 }
@@ -26,12 +26,12 @@ pub(super) fn advice(refusal: &Refusal) -> String {
         }
         Code::UnknownDevice => "; enrol it with `fairtier gateway enroll` and use the new identity".into(),
         Code::BadCertificate => {
-            "; the certificate has expired or is of another fleet: compare the gateway's clock, or enrol again".into()
+            "; the certificate has expired or belongs to another fleet: check the gateway's clock, or enrol again".into()
         }
-        Code::WrongVersion => "; update the older one of gateway and device".into(),
+        Code::WrongVersion => "; update the older of gateway and device".into(),
         Code::TierNotAllowed => "; enrol it with other --tiers, or give it more memory".into(),
         Code::WrongIdentity => "; --device must be the name it was enrolled under".into(),
-        Code::Displaced => "; this process ends, the other one goes on: enrol a name for each process".into(),
+        Code::Displaced => "; this process exits, the other one continues: enrol a separate name for each process".into(),
         _ => String::new(),
     }
 }

@@ -18,6 +18,7 @@ use crate::data::{
     partition,
 };
 
+/// Why samples cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataArgsError {
@@ -45,22 +46,22 @@ pub struct DataArgs {
     /// Column of the label in the CSV file: first, last, a number from 1, or a name of the header
     #[arg(long, default_value = "last")]
     pub label_column: CsvColumn,
-    /// Column of a sensitive attribute in the CSV file, which is then no feature; written as the label's
+    /// Column of a sensitive attribute in the CSV file, written as for --label-column; it is not used as a feature
     #[arg(long, requires = "csv")]
     pub attribute: Option<CsvColumn>,
-    /// How many values the attribute has in the whole fleet, numbered from 0
+    /// Number of values that the attribute has in the whole fleet, numbered from 0
     #[arg(long, default_value_t = 2, requires = "attribute")]
     pub attributes: u32,
-    /// Factor for numbers of the CSV file
+    /// Factor for the features of the CSV file
     #[arg(long, default_value_t = 1.0)]
     pub scale: f32,
-    /// Take one device's part of the data, as in 3/20 (counted from 0)
+    /// Use one device's part of the data, such as 3/20 (counted from 0)
     #[arg(long, default_value = "0/1")]
     pub share: Share,
     /// How shares are formed
     #[arg(long, default_value = "dominant-class")]
     pub partition: Partition,
-    /// DataSplit of the samples that is only evaluated on
+    /// Share of the samples that is used for tests only
     #[arg(long, default_value_t = 0.2)]
     pub test_fraction: f64,
     /// Seed of partition and split
@@ -79,15 +80,18 @@ pub enum Partition {
     TwoClasses,
 }
 
-/// DataSplit `index` of `count`.
+/// Part `index` of `count`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Share {
+    /// From 0.
     pub index: usize,
+    /// Number of parts.
     pub count: usize,
 }
 
+/// A text is not a share.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a share is written as in 3/20: number from 0, then how many there are")]
+#[error("a share is written as INDEX/COUNT with an index from 0, such as 3/20")]
 pub struct BadShare;
 
 impl FromStr for Share {
@@ -135,10 +139,10 @@ impl DataArgs {
     }
 }
 
-/// What the device may spend.
+/// Limits of the device.
 #[derive(Args, Copy, Clone, Debug)]
 pub struct BudgetArgs {
-    /// Memory for training, as in 64k, 2M or 1G; without it, no limit
+    /// Memory for training, such as 64k, 2M or 1G; without this option, no limit
     #[arg(long)]
     pub ram: Option<Bytes>,
     /// Storage for parameters
@@ -147,32 +151,33 @@ pub struct BudgetArgs {
 }
 
 impl BudgetArgs {
+    /// The budget that the aggregator gets; no limit where no option is given.
     pub fn budget(&self) -> Budget {
         let or_unlimited = |bytes: Option<Bytes>| bytes.map_or(u64::MAX, |bytes| bytes.0);
         Budget { ram: or_unlimited(self.ram), flash: or_unlimited(self.flash), ..Budget::UNLIMITED }
     }
 }
 
-/// What the owner lets leave the device.
+/// The owner's privacy policy.
 #[derive(Args, Copy, Clone, Debug)]
 pub struct PrivacyArgs {
-    /// Largest epsilon of one answer; answers with less noise, or none, are refused (E44). See docs/PRIVACY.md
+    /// Largest epsilon of one answer; requests for answers with less or no noise are refused (E44). See docs/PRIVACY.md
     #[arg(long, value_parser = epsilon)]
     pub max_epsilon: Option<f32>,
-    /// Most answers with noise in the life of this identity; further ones are refused (E45). A board counts from its start
+    /// Most answers with noise over the life of this identity; further ones are refused (E45). A board counts from its start
     #[arg(long, requires = "max_epsilon")]
     pub max_private_rounds: Option<u32>,
 }
 
 impl PrivacyArgs {
-    /// With the secret that lies beside an identity file; it is made on first use.
+    /// The privacy settings, with the secret next to an identity file. The secret is created on first use.
     pub fn beside(&self, identity: &Path) -> Result<Privacy, PrivacyError> {
         let policy =
             self.max_epsilon.map(|max_epsilon| Policy { max_epsilon, max_answers: self.max_private_rounds });
         let secret = match privacy::secret(&privacy::secret_file(identity)) {
-            // Without an owner's wish most devices are never asked for noise.
+            // Without a policy this is not fatal: most devices are never asked for noise.
             Err(PrivacyError::Write(error)) if policy.is_none() => {
-                tracing::warn!("no secret for noise, so briefs that ask for noise are refused: {error}");
+                tracing::warn!("there is no secret, so briefs that ask for noise are refused: {error}");
                 None
             }
             secret => Some(secret?),
@@ -183,15 +188,16 @@ impl PrivacyArgs {
 
 fn epsilon(text: &str) -> Result<f32, String> {
     let epsilon = text.parse().ok().filter(|epsilon: &f32| epsilon.is_finite() && *epsilon > 0.0);
-    epsilon.ok_or_else(|| "a number above 0, as in 2.0".into())
+    epsilon.ok_or_else(|| "expected a number above 0, such as 2.0".into())
 }
 
 /// A number of bytes with an optional k, M or G (powers of 1024).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Bytes(pub u64);
 
+/// A text is not a size in bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a size is a number of bytes, with k, M or G for powers of 1024, as in 64k")]
+#[error("a size is a number of bytes, with k, M or G for powers of 1024, such as 64k")]
 pub struct BadBytes;
 
 impl FromStr for Bytes {
@@ -243,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_shares_as_people_write_them() {
+    fn sizes_and_shares_are_parsed() {
         assert_eq!("64k".parse(), Ok(Bytes(65_536)));
         assert_eq!("12".parse(), Ok(Bytes(12)));
         assert_eq!("2M".parse(), Ok(Bytes(2 << 20)));

@@ -1,18 +1,18 @@
-//! When a device tries again after it has lost its link: soon, but not together with all others.
+//! Pauses of a device before it reconnects, spread so that a fleet does not reconnect at the same moment.
 //!
-//! A gateway that is started again loses all its devices at the same moment. Each knows its place among them from the last
-//! [`ToDevice::Wait`](common::message::ToDevice::Wait).
+//! A gateway that restarts loses all its devices at once. The last [`ToDevice::Wait`](common::message::ToDevice::Wait) gives
+//! each device its slot, a delay that differs between devices.
 //!
-//! | attempt | waits, besides a short pause that grows |
+//! | attempt | delay, in addition to a short pause that doubles |
 //! |---|---|
-//! | the first, with nothing under way | its place |
-//! | the first, with a transfer or work of a round under way | a quarter of its place: the round has a deadline |
-//! | later ones, after nobody was there | another place by chance, among all that it was ever told |
+//! | the first, while idle | its slot |
+//! | the first, during a transfer or work of a round | a quarter of its slot, because the round has a deadline |
+//! | later ones | random, up to about the latest slot that it got |
 //!
-//! A device can not know whether it has lost its link alone or with everybody else. If all of 10,000 are in mid-round when the
-//! gateway goes, they come back within 50 s instead of 200, up to four times `round.arrivals_per_s` in a second. That is
-//! once: whoever then finds nobody there waits as long as those with nothing to do, so that those who wait do not gather.
-//! Attempts are first ones again as soon as a link has carried a chunk or brought a round to its end.
+//! A device does not know whether all others have lost their links, too. If 10,000 devices are in mid-round when the gateway
+//! stops, they reconnect within 50 s instead of 200 s: up to four times `round.arrivals_per_s`. This happens only once. If
+//! that attempt fails, the device uses the random delay. The count of attempts restarts once a link has carried a chunk or
+//! completed a round.
 
 use std::time::Duration;
 
@@ -20,37 +20,39 @@ use common::{DeviceId, message::IDLE, rng::Rng, wire::crc32};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// By how much a device with something under way is ahead of its place.
+/// Divisor of the slot for a device in mid-round.
 const HASTE: u32 = 4;
 
+/// See the module.
 #[derive(Clone, Debug)]
 pub struct ReconnectBackoff {
     rng: Rng,
     place: Duration,
-    /// About the last place of all.
+    /// About the latest slot so far; it decays.
     spread: Duration,
     pause: Duration,
 }
 
 impl ReconnectBackoff {
+    /// The random numbers follow from the device's name.
     pub fn new(device: &DeviceId) -> Self {
         let rng = Rng::new(u64::from(crc32(device.as_str().as_bytes())));
         Self { rng, place: Duration::ZERO, spread: Duration::ZERO, pause: FIRST_PAUSE }
     }
 
-    /// The aggregator has said how long to wait.
+    /// Takes the slot from the aggregator's [`ToDevice::Wait`](common::message::ToDevice::Wait).
     pub fn told(&mut self, wait: common::Duration) {
         self.place = Duration::from_millis(wait.as_millis().saturating_sub(IDLE.as_millis()));
-        // A fleet may also get smaller.
+        // Decays, because a fleet may shrink.
         self.spread = self.place.max(self.spread.mul_f32(0.95));
     }
 
-    /// All is well: the next pause is a first one.
+    /// The link works: the next attempt counts as the first.
     pub fn reset(&mut self) {
         self.pause = FIRST_PAUSE;
     }
 
-    /// How long to wait before the next attempt; `under_way`: a round waits for this device.
+    /// How long to wait before the next attempt. `under_way`: a round waits for this device.
     pub fn pause(&mut self, under_way: bool) -> Duration {
         let place = match (self.pause == FIRST_PAUSE, under_way) {
             (true, true) => self.place / HASTE,
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_and_begin_anew() {
+    fn pauses_double_and_reset() {
         let mut backoff = ReconnectBackoff::new(&"cam-1".parse().unwrap());
         let near = |pause: Duration, seconds: f32| {
             let share = pause.as_secs_f32() / seconds;
@@ -79,7 +81,7 @@ mod tests {
         }
         backoff.reset();
         near(backoff.pause(false), 0.5);
-        // With a place among many.
+        // With a slot.
         backoff.reset();
         backoff.told(common::Duration::from_secs(110));
         near(backoff.pause(false) - Duration::from_secs(100), 0.5);

@@ -1,4 +1,4 @@
-//! The kinds of boards: what `firmware/boards/*.toml` says of them, and how their firmware is started.
+//! The kinds of boards: their descriptions in `firmware/boards/*.toml`, and how their firmware is started.
 
 use std::{
     ffi::OsString,
@@ -32,17 +32,23 @@ const BOARDS: [&str; 10] = [
 /// A kind of board.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Board {
+    /// Name in commands, as the file in `firmware/boards`.
     pub name: String,
-    /// What the compiler calls it.
+    /// Target triple of the compiler.
     pub target: String,
+    /// Processor core, as printed in tables.
     pub core: String,
+    /// How the board's backend rounds.
     pub arithmetic: Arithmetic,
-    /// QEMU's name for it; absent on real parts.
+    /// QEMU's name; absent for real boards.
     pub machine: Option<String>,
-    /// What `probe-rs` calls it; absent on emulated ones.
+    /// Name in `probe-rs`; absent for emulated boards.
     pub chip: Option<String>,
+    /// The memory map.
     pub memory: Memory,
+    /// Clock frequencies.
     pub clock: Clock,
+    /// Sizes of the firmware's buffers.
     pub limits: Limits,
 }
 
@@ -50,51 +56,68 @@ pub struct Board {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arithmetic {
+    /// Once per multiply-accumulate (FPU).
     Fused,
+    /// After the product and after the sum (soft float).
     Plain,
 }
 
+/// The memory map of a board.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Memory {
+    /// Flash of the program.
     pub flash: Region,
+    /// RAM of the program.
     pub ram: Region,
-    /// Where the board identity and the samples lie.
+    /// Address of the board identity in flash.
     pub identity: u32,
+    /// Address of the samples in flash.
     pub shard: u32,
 }
 
+/// A range of addresses.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Region {
+    /// First address.
     pub origin: u32,
+    /// Bytes.
     pub length: u32,
 }
 
+/// Clock frequencies of a board.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Clock {
+    /// Frequency of SysTick.
     pub systick_hz: u32,
 }
 
+/// Sizes of the firmware's buffers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Limits {
+    /// Bytes of the arena.
     pub arena: u32,
+    /// Most nodes of a Plan.
     pub nodes: usize,
+    /// Longest chunk in bytes.
     pub chunk: u32,
-    /// Bytes for samples that come over the line.
+    /// Bytes for samples that arrive over the serial line.
     #[serde(default)]
     pub samples: u32,
 }
 
+/// A name is not the name of a board.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no board `{name}`; there are {known}")]
+#[error("there is no board `{name}`; known boards: {known}")]
 pub struct UnknownBoard {
     name: String,
     known: String,
 }
 
+/// Why a board cannot be flashed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlashError {
-    #[error("{0} has neither a machine of QEMU nor a chip of probe-rs")]
+    #[error("the description of {0} names neither a QEMU machine nor a probe-rs chip")]
     NoWay(String),
     #[error(
         "real boards are flashed with probe-rs; get it with `cargo install probe-rs-tools --locked` \
@@ -107,23 +130,24 @@ pub enum FlashError {
     Io(#[from] io::Error),
     #[error(transparent)]
     BoardIdentity(#[from] BoardIdentityError),
-    #[error("the system has no randomness")]
+    #[error("the operating system gives no random numbers")]
     Randomness,
 }
 
+/// Why samples cannot be packed for a board.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {
     #[error(transparent)]
     Data(#[from] DataError),
-    #[error("{value} is not a multiple of 1/{levels} that a byte can say; try another number of levels")]
+    #[error("{value} is not a multiple of 1/{levels} that fits a byte; try another number of levels")]
     Level { value: f32, levels: u8 },
-    #[error("a label above 255")]
+    #[error("a label is above 255, the largest that a board can store")]
     Label,
 }
 
-/// A board identity with a new seed, so that no two starts of a board use the same nonces, and with what is the owner's. Whatever
-/// the gateway has put in that place is not taken.
+/// A board identity with a new seed and the owner's privacy settings. The new seed prevents that two starts of a board use
+/// the same nonces. Privacy settings in `bytes`, which the gateway wrote, are ignored.
 pub fn refreshed_identity(bytes: &[u8], privacy: Privacy) -> Result<Vec<u8>, FlashError> {
     let mut identity = BoardIdentity { privacy, ..BoardIdentity::decode(bytes)? };
     let random = rustls::crypto::ring::default_provider().secure_random;
@@ -131,7 +155,7 @@ pub fn refreshed_identity(bytes: &[u8], privacy: Privacy) -> Result<Vec<u8>, Fla
     Ok(identity.encode().to_vec())
 }
 
-/// Samples as a file for a board's flash: `levels * feature` as a byte each, where that is exact.
+/// Samples as a file for a board's flash: each feature is stored as the byte `levels * feature`, which must be exact.
 pub fn pack_shard(shard: &impl Shard, levels: u8) -> Result<Vec<u8>, PackError> {
     let (inputs, scale) = (shard.inputs() as usize, f32::from(levels.max(1)));
     let part = |part: DataSplit| -> Result<(Vec<u8>, Vec<u8>), PackError> {
@@ -155,17 +179,19 @@ pub fn pack_shard(shard: &impl Shard, levels: u8) -> Result<Vec<u8>, PackError> 
 }
 
 impl Board {
+    /// Every kind of board.
     pub fn all() -> Vec<Self> {
         BOARDS.iter().filter_map(|text| toml::from_str(text).ok()).collect()
     }
 
+    /// The kind of board with this name.
     pub fn by_name(name: &str) -> Result<Self, UnknownBoard> {
         let all = Self::all();
         let known = all.iter().map(|board| board.name.as_str()).collect::<Vec<_>>().join(", ");
         all.into_iter().find(|board| board.name == name).ok_or(UnknownBoard { name: name.into(), known })
     }
 
-    /// Where `scripts/firmware` puts the image.
+    /// Path of the image that `scripts/firmware` writes.
     pub fn image(&self, dir: &Path) -> PathBuf {
         dir.join(format!("{}.elf", self.name))
     }
@@ -179,7 +205,7 @@ impl Board {
                 .to_vec();
         args.extend(["-kernel".into(), image.into(), "-serial".into(), serial.into()]);
         for (file, address) in [(identity, self.memory.identity), (shard, self.memory.shard)] {
-            // QEMU doubles commas in names.
+            // QEMU expects doubled commas in file names.
             let file = file.display().to_string().replace(',', ",,");
             args.push("-device".into());
             args.push(format!("loader,file={file},addr={address:#x},force-raw=on").into());

@@ -1,5 +1,5 @@
-//! Drives a Session over QUIC, for weeks if need be: lost links are opened again, with growing
-//! pauses, and what was done so far is kept.
+//! Drives a Session over QUIC. It reconnects after lost links, with growing pauses, and keeps the progress of transfers and
+//! training.
 
 use std::{
     net::SocketAddr,
@@ -29,19 +29,20 @@ mod driver;
 
 use driver::ClientDriver;
 
-/// What [`Client::silence`] usually is.
+/// Default of [`Client::silence`].
 pub const SILENCE: Duration = Duration::from_secs(60);
 
+/// Why a device ends.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    #[error("can not open a socket: {0}")]
+    #[error("cannot open a socket: {0}")]
     Socket(std::io::Error),
     #[error("refused by the aggregator: {}{}", refusal.code, advice(refusal))]
     Refused { refusal: Refusal },
-    #[error("no link to the aggregator for {0:?}; is it running, and is the address right?")]
+    #[error("no link to the aggregator for {0:?}; check that it is running and that the address is right")]
     Unreachable(Duration),
-    #[error("answers with noise cannot be counted, so none is sent: {0}")]
+    #[error("cannot count answers with noise, so none is sent: {0}")]
     Count(#[from] PrivacyError),
     #[error("{path}: {source}")]
     Save { path: PathBuf, source: std::io::Error },
@@ -50,47 +51,53 @@ pub enum ClientError {
 /// How a run ended for this device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Conclusion {
+    /// The tier of the device, if it has joined.
     pub tier: Option<Tier>,
+    /// The run that it has joined.
     pub run: Option<RunId>,
     /// Rounds in which the device's update was accepted.
     pub rounds: u32,
-    /// False if the device was told to stop before the run was over.
+    /// False if the device was stopped before the end of the run.
     pub finished: bool,
 }
 
 /// One device.
 #[derive(Clone, Debug)]
 pub struct Client {
+    /// Address of the gateway.
     pub server: SocketAddr,
+    /// Key and certificate.
     pub identity: Identity,
+    /// Name, limits and data of the device.
     pub profile: Profile,
-    /// Where answers with noise are counted, so that a restart does not forget them.
+    /// File in which answers with noise are counted across restarts.
     pub spent: Option<PathBuf>,
     /// Where to put the device's sub-model.
     pub save_model: Option<SaveModel>,
-    /// Give up if there was no link for so long.
+    /// Give up after this time without a link.
     pub give_up_after: Option<Duration>,
-    /// A link on which nothing arrives for so long is lost; it is kept alive by four packets in this time, or in the 60 s
-    /// that the gateway bears.
+    /// A link on which nothing arrives for this long counts as lost. Keep-alive packets are sent at a quarter of this time, or of
+    /// the gateway's 60 s if that is shorter.
     pub silence: Duration,
-    /// How long the gateway must have said "not enrolled" before the device ends; see [`super::refusals`].
+    /// How long the gateway must answer "not enrolled" before the device exits; see [`super::refusals`].
     pub leave_after: Duration,
 }
 
 /// Where and when a device saves its sub-model as ONNX.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaveModel {
+    /// The file that is replaced.
     pub path: PathBuf,
     /// Rounds between two saves; 0: only at the end of the run.
     pub every: u32,
 }
 
-/// Why a link was left.
+/// Why a link ended.
 enum LinkEnd {
     Finished,
     Stopped,
     Lost(String),
-    /// One of both ends refuses; the gateway has proved who it is.
+    /// One of both ends refuses; the gateway is authenticated.
     Refused(Refusal),
 }
 

@@ -1,9 +1,9 @@
-//! Getting an identity: the device makes its own key, which never leaves it, and trades a token (or its present
-//! certificate) for a certificate.
+//! Enrolment: the device generates its own key, which never leaves it, and trades a token (or its present certificate) for a
+//! certificate.
 //!
-//! The token names the fleet's authority by its SHA-256, so the first connection is as safe as all later ones. An answer counts
-//! only if that authority (later: the one of the present identity) has signed it for this device's name and its new key: a
-//! thief of the server's key has no such answer, and cannot put another authority in its place.
+//! The token contains the SHA-256 of the fleet's authority, so the first connection is as safe as all later ones. An answer is
+//! accepted only if that authority has signed it for this device's name and its new key; a renewal expects the authority of
+//! the present identity. So a stolen server key is not enough to issue an identity or to replace the authority.
 
 use std::{io, net::SocketAddr, str::FromStr, sync::Arc, time::Duration};
 
@@ -35,26 +35,27 @@ use super::{
 };
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// Two certificates are far below this.
+/// Longest answer in bytes; two certificates are far shorter.
 const MAX_ANSWER: usize = 16 << 10;
 
+/// Why a device gets no identity.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnrolError {
     #[error("a token is written as NAME:SECRET:FINGERPRINT, as `fairtier gateway token` prints it")]
     Token,
-    #[error("can not open a socket: {0}")]
+    #[error("cannot open a socket: {0}")]
     Socket(io::Error),
-    #[error("the aggregator gives no certificate: {code}; {advice}", code = .0, advice = advice(*.0))]
+    #[error("the aggregator issues no certificate: {code}; {advice}", code = .0, advice = advice(*.0))]
     Refused(Code),
     #[error(
-        "the answer {0}, so it is refused and the identity stays as it is; if this goes on, the server's key may be stolen: \
-         tell the operator of the gateway"
+        "the answer {0}, so it is refused and the identity stays unchanged; if this persists, the server's key may be \
+         stolen: tell the operator of the gateway"
     )]
     Answer(&'static str),
     #[error("no answer from the aggregator: {0}")]
     Link(String),
-    #[error("no key can be made: {0}")]
+    #[error("cannot generate a key: {0}")]
     Key(#[from] rcgen::Error),
     #[error("the public key is too long for the protocol")]
     KeyLength,
@@ -66,9 +67,10 @@ pub enum EnrolError {
     Write { path: String, source: io::Error },
 }
 
-/// What `fairtier gateway token` prints. Its secret is shown by nothing.
+/// A token of `fairtier gateway token`. Its secret is never printed.
 #[derive(Clone)]
 pub struct Token {
+    /// The name that the identity will have.
     pub device: DeviceId,
     secret: [u8; 32],
     authority: [u8; 32],
@@ -106,18 +108,18 @@ pub async fn enrol(server: SocketAddr, token: &Token) -> Result<String, EnrolErr
     ask(server, tls, Some(token.secret), &expected, None).await
 }
 
-/// Trades the present identity for one with a new key. The present one is good until the new one is used.
+/// Trades the present identity for one with a new key. The present one stays valid until the new one is used.
 pub async fn renew(server: SocketAddr, identity: &Identity) -> Result<String, EnrolError> {
     let expected = ExpectedAnswer::of(identity)?;
     ask(server, identity.tls().as_ref().clone(), None, &expected, Some(identity)).await
 }
 
-/// What an answer must say.
+/// What an answer must contain.
 struct ExpectedAnswer<'a> {
-    /// SHA-256 of its certificate.
+    /// SHA-256 of the authority's certificate.
     authority: [u8; 32],
     name: &'a str,
-    /// When the freshness certificate of the server was issued that is known.
+    /// Time of issue of the newest known server certificate.
     server: u64,
 }
 
@@ -127,7 +129,7 @@ impl<'a> ExpectedAnswer<'a> {
         Ok(Self { authority: identity.authority(), name, server: identity.freshness().seen() })
     }
 
-    /// The certificates of an answer that is what was asked for, and nothing else of it.
+    /// Checks an answer and returns its certificates, without anything else that it contains.
     fn check(&self, answer: &str, key: &rcgen::KeyPair) -> Result<String, EnrolError> {
         let text = certificates_alone(answer);
         let found: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes()).filter_map(Result::ok).collect();
@@ -144,7 +146,7 @@ impl<'a> ExpectedAnswer<'a> {
         roots.add(authority)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
         let verifier = verifier.map_err(|error| link(&error))?;
-        // By the issuer's clock: the device's may be wrong.
+        // Checked at the time of issue, because the device's clock may be wrong.
         let then = UnixTime::since_unix_epoch(Duration::from_secs(certificate::issued(&device)));
         if verifier.verify_client_cert(&device, &[], then).is_err() {
             return Err(EnrolError::Answer("is not signed by this device's authority"));
@@ -157,7 +159,7 @@ impl<'a> ExpectedAnswer<'a> {
     }
 }
 
-/// The lines of PEM certificates: a bundle must not take up anything else that an answer says.
+/// The lines of PEM certificates, so that nothing else of an answer gets into a bundle.
 fn certificates_alone(answer: &str) -> String {
     let (mut text, mut inside) = (String::new(), false);
     for line in answer.lines() {
@@ -200,14 +202,13 @@ async fn ask(
     Ok(bundle)
 }
 
-/// Trades the identity of an open connection for one with a new key. The present one is good until the new one is
-/// used.
+/// Like [`renew`], on an open connection.
 pub(super) async fn renew_on(connection: &Connection, identity: &Identity) -> Result<String, EnrolError> {
     let expected = ExpectedAnswer::of(identity)?;
     tokio::time::timeout(ANSWER_TIMEOUT, trade(connection, None, &expected)).await.map_err(|_| late())?
 }
 
-/// Makes a key, asks for its certificate on a stream of its own, and gives both as a bundle.
+/// Generates a key, asks for its certificate on a new stream, and returns both as a bundle.
 async fn trade(
     connection: &Connection,
     secret: Option<[u8; 32]>,
@@ -231,20 +232,20 @@ async fn trade(
     let server = server_certificate(connection).map_or(0, |server| certificate::issued(&server));
     let server = server.max(expected.server);
     let bundle = format!("{SERVER_ISSUED}{server}\n{certificates}{}", key.serialize_pem());
-    // Whatever is written can be used.
+    // Checked here, so that no unusable bundle is written.
     Identity::parse(bundle.as_bytes())?;
     Ok(bundle)
 }
 
-/// The peer may have chosen what an error says.
+/// The text is escaped, because the peer may have chosen it.
 fn link(error: &dyn std::error::Error) -> EnrolError {
     EnrolError::Link(printable(error))
 }
 
 fn advice(code: Code) -> &'static str {
     match code {
-        Code::AlreadyEnrolled => "`fairtier gateway token --replace` makes one that may replace it",
-        _ => "a token is good once and for a limited time",
+        Code::AlreadyEnrolled => "`fairtier gateway token --replace` prints a token that may replace it",
+        _ => "a token is valid once and for a limited time",
     }
 }
 
@@ -263,7 +264,7 @@ fn refused(error: quinn::ConnectionError) -> EnrolError {
     }
 }
 
-/// Trusts the one authority whose certificate has this SHA-256 and is part of what the server shows.
+/// Trusts only the authority whose certificate has this SHA-256 and is in the server's chain.
 #[derive(Debug)]
 struct Pinned {
     authority: [u8; 32],
@@ -303,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_as_they_are_printed() {
+    fn tokens_are_parsed_as_they_are_printed() {
         let (secret, authority) = ("0a".repeat(32), "ff".repeat(32));
         let token: Token = format!("cam-1:{secret}:{authority}\n").parse().unwrap();
         assert_eq!((token.device.as_str(), token.secret, token.authority), ("cam-1", [10; 32], [255; 32]));
@@ -334,20 +335,20 @@ mod tests {
         leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         leaf.not_before = rcgen::date_time_ymd(1970, 1, 1);
         let certificate = leaf.signed_by(key, &Issuer::new(root.clone(), authority)).unwrap();
-        // The serial number follows from the key, so that it is the same certificate every time.
+        // The serial number follows from the key, so the certificate is the same every time.
         root.serial_number = Some(7u64.into());
         [certificate.pem(), root.self_signed(authority).unwrap().pem()]
     }
 
     #[test]
-    fn an_answer_is_taken_from_the_present_authority_for_this_name_and_key_alone() {
+    fn an_answer_must_be_signed_by_the_present_authority_for_this_name_and_key() {
         let [ours, theirs, key, other] = [(); 4].map(|()| KeyPair::generate().unwrap());
         let [certificate, root] = issue(&ours, "cam-1", &key);
         let authority = digest(&CertificateDer::from_pem_slice(root.as_bytes()).unwrap());
         let expected = ExpectedAnswer { authority, name: "cam-1", server: 0 };
         let good = format!("{certificate}{root}");
         assert_eq!(expected.check(&good, &key).unwrap(), good.replace('\r', ""));
-        // What else it says is left out: a key, or that the server is of a far future.
+        // Everything else in an answer is dropped: a key, or a server certificate of the far future.
         let more = format!("{SERVER_ISSUED}{}\n{}{good}{SERVER_ISSUED}1\n", u64::MAX, other.serialize_pem());
         assert_eq!(expected.check(&more, &key).unwrap(), good.replace('\r', ""));
 

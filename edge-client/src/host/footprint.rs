@@ -1,4 +1,5 @@
-//! What a kind of board needs: flash and RAM of its image, and the instructions of one training step, counted by QEMU.
+//! Resources that a kind of board needs: flash and RAM of its image, and the instructions of one training step, counted by
+//! QEMU.
 
 use std::{
     fs, io,
@@ -12,14 +13,15 @@ use serde_json::{Value, json};
 
 use super::board::{Arithmetic, Board};
 
-/// A measurement takes a few seconds at most.
+/// Timeout of a measurement, which takes a few seconds at most.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Measurements of one kind of board.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Footprint {
+    /// The kind of board.
     pub board: Board,
-    /// Of one SGD step of 64-H-10, batch 16, under `-icount shift=0`. Not cycles.
+    /// Instructions of one SGD step of 64-H-10, batch 16, under `-icount shift=0`. Not cycles.
     pub instructions: u64,
     /// Hidden units of the model that was trained.
     pub hidden: u32,
@@ -27,21 +29,24 @@ pub struct Footprint {
     pub loss: String,
     /// Checksum of the weights after four steps.
     pub weights: String,
+    /// Size of the firmware's image.
     pub image: ImageSize,
 }
 
 /// Bytes that an image takes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ImageSize {
+    /// Code, constants and initial values of data.
     pub flash: u32,
-    /// Statically placed RAM, the arena among it. The stack comes on top.
+    /// Statically allocated RAM, including the arena but not the stack.
     pub ram: u32,
 }
 
+/// Why a board cannot be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FootprintError {
-    #[error("{} is missing; `scripts/firmware` builds the images, --images says where they are", .0.display())]
+    #[error("{} is missing; `scripts/firmware` builds the images, --images names their directory", .0.display())]
     NoImage(PathBuf),
     #[error("{}: not a 32-bit ELF image; `scripts/firmware` builds the images", .0.display())]
     NotAnImage(PathBuf),
@@ -127,7 +132,7 @@ impl Footprint {
         }
         text + "instructions: one SGD step, batch 16, from gathered batch to updated weights,\n\
                 QEMU -icount shift=0. An instruction count is not a cycle count.\n\
-                RAM is what is placed statically, in bytes; the stack comes on top.\n"
+                                RAM is allocated statically, in bytes, and does not include the stack.\n"
     }
 }
 
@@ -170,7 +175,7 @@ impl ImageSize {
     }
 }
 
-/// What the benchmark of a board prints in QEMU.
+/// Runs the benchmark of a board in QEMU and returns its output.
 fn run_benchmark(board: &Board, image: &Path) -> Result<String, FootprintError> {
     let machine = board.machine.as_deref().ok_or_else(|| FootprintError::NotEmulated(board.name.clone()))?;
     if !image.exists() {

@@ -1,11 +1,11 @@
-//! The freshness certificate of the server that this device has seen: those before it are refused.
+//! The newest server certificate that this device has seen; older ones are refused.
 //!
-//! A server whose key was stolen gets a new one (`fairtier gateway rotate-server-key`). A device cannot be told that the earlier
-//! certificate is revoked, and many have no clock; but the moment of issue in it only ever grows.
+//! A server whose key was stolen gets a new one (`fairtier gateway rotate-server-key`). A device has no revocation list, and
+//! many have no clock. But each new certificate has a later time of issue.
 //!
 //! ```text
-//! cam-1.pem          server-issued: 1794838511                 what was known when the identity was made
-//! cam-1.pem.server   SHA-256 of the authority, 1794838511      what was seen since; of another authority it says nothing
+//! cam-1.pem          server-issued: 1794838511                 known when the identity was issued
+//! cam-1.pem.server   SHA-256 of the authority, 1794838511      seen since; ignored under another authority
 //! ```
 
 use std::{
@@ -33,15 +33,15 @@ use tracing::warn;
 
 use super::verify::CertificateCheck;
 
-/// Verifies servers as WebPKI does, and that their certificate is not older than one that was seen.
+/// Verifies servers as WebPKI does, and that their certificate is not older than the newest one seen.
 #[derive(Debug)]
 pub(super) struct FreshnessVerifier {
     inner: Arc<WebPkiServerVerifier>,
-    /// SHA-256, in hex.
+    /// SHA-256 of the authority's certificate, in hex.
     authority: String,
     /// Seconds since 1970.
     seen: AtomicU64,
-    /// A server was turned away since this was last asked for.
+    /// A server was refused since the last [`Self::take_refused`].
     refused: AtomicBool,
 }
 
@@ -57,14 +57,14 @@ impl FreshnessVerifier {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Takes up what was seen with the identity in this file.
+    /// Reads the stored time of issue next to this identity file.
     pub fn recall(&self, identity: &Path) {
         let path = beside(identity);
         let text = match files::read_text(&path, MAX_CREDENTIAL) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
             Err(error) => {
-                return warn!("{}: {error}; which server was seen last is not known", path.display());
+                return warn!("{}: {error}; the newest server certificate is not known", path.display());
             }
         };
         match text.trim_end().split_once(' ').map(|(authority, seen)| (authority, seen.parse())) {
@@ -72,11 +72,11 @@ impl FreshnessVerifier {
                 self.seen.fetch_max(seen, Ordering::Relaxed);
             }
             Some((_, Ok(_))) => {}
-            _ => warn!("{} is damaged; which server was seen last is not known", path.display()),
+            _ => warn!("{} is damaged; the newest server certificate is not known", path.display()),
         }
     }
 
-    /// A server has proved itself with this certificate; it is remembered beside the identity's file.
+    /// Remembers the certificate of an authenticated server, next to the identity file.
     pub fn note(&self, server: &CertificateDer<'_>, identity: Option<&Path>) {
         let issued = issued(server);
         if self.seen.fetch_max(issued, Ordering::Relaxed) >= issued {
@@ -85,17 +85,20 @@ impl FreshnessVerifier {
         let Some(path) = identity.map(beside) else { return };
         let text = format!("{} {issued}\n", self.authority);
         if let Err(error) = files::write_file(&path, text, Secrecy::Secret) {
-            warn!("{}: {error}; after a restart an older server could be taken for this one", path.display());
+            warn!(
+                "{}: {error}; after a restart an older server certificate would be accepted",
+                path.display()
+            );
         }
     }
 
-    /// Whether a server was turned away since this was last asked.
+    /// Whether a server was refused since the last call.
     pub fn take_refused(&self) -> bool {
         self.refused.swap(false, Ordering::Relaxed)
     }
 }
 
-/// The file beside an identity's.
+/// The file next to an identity file.
 fn beside(identity: &Path) -> PathBuf {
     let mut path = identity.as_os_str().to_owned();
     path.push(".server");
@@ -112,7 +115,7 @@ fn fingerprint(certificate: &[u8]) -> String {
     digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a bundle says; 0 if nothing.
+/// The time of issue that a bundle states; 0 if none.
 fn stated(bundle: &[u8]) -> u64 {
     let line =
         bundle.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(SERVER_ISSUED.as_bytes()));
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_remembered_and_only_grows() {
+    fn the_newest_time_of_issue_is_remembered() {
         let dir = tempfile::tempdir().unwrap();
         let identity = dir.path().join("cam-1.pem");
         let (ours, theirs) = (certificate(1), certificate(1));

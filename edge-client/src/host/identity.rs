@@ -1,5 +1,5 @@
-//! A device's credentials: one PEM file with its certificate, its key and the fleet's authority; and beside it, which
-//! certificate of the server it has seen last.
+//! A device's credentials: one PEM file with its certificate, its key and the fleet's authority. A file next to it holds the
+//! newest server certificate's time of issue.
 
 use std::{
     io,
@@ -26,6 +26,7 @@ use super::{
     verify::Verifier,
 };
 
+/// Why an identity cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -33,26 +34,27 @@ pub enum IdentityError {
     Read { path: PathBuf, source: io::Error },
     #[error("the identity is not a bundle of `fairtier gateway enroll` (certificate, key, authority): {0}")]
     Bundle(String),
-    #[error("the identity's certificate and key can not be used: {0}")]
+    #[error("the identity's certificate and key cannot be used: {0}")]
     Tls(#[from] rustls::Error),
 }
 
-/// What a device proves itself with, ready for connecting.
+/// Key and certificate of a device, ready for connecting.
 #[derive(Clone, Debug)]
 pub struct Identity {
     tls: Arc<rustls::ClientConfig>,
     grant: Option<Grant>,
-    /// Of the device.
+    /// Name of the device.
     name: Option<String>,
     /// SHA-256 of the device's certificate, and of the fleet's authority.
     certificate: [u8; 32],
     authority: [u8; 32],
     freshness: Arc<FreshnessVerifier>,
-    /// Where it was read from, and where a new one goes.
+    /// The file that it was read from, and that a renewed one replaces.
     file: Option<PathBuf>,
 }
 
 impl Identity {
+    /// Reads an identity file and the state next to it.
     pub fn load(path: &Path) -> Result<Self, IdentityError> {
         let pem = files::read(path, MAX_CREDENTIAL)
             .map_err(|source| IdentityError::Read { path: path.to_owned(), source })?;
@@ -61,6 +63,7 @@ impl Identity {
         Ok(this)
     }
 
+    /// Reads a PEM bundle of certificate, authority and key.
     pub fn parse(pem: &[u8]) -> Result<Self, IdentityError> {
         let bundle = |error: rustls::pki_types::pem::Error| IdentityError::Bundle(printable(&error));
         let certificates =
@@ -87,13 +90,13 @@ impl Identity {
         Ok(Self { tls: Arc::new(tls), grant, name, certificate, authority, freshness, file: None })
     }
 
-    /// Where it was read from.
+    /// The file that it was read from.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// When it is time for a new one; never if it does not say when it was made. A clock that is behind that moment
-    /// is wrong, so now is as good as any time.
+    /// When to renew the identity; `None` if it has no time of issue. A clock before the time of issue is wrong, so the result is
+    /// then now.
     pub(super) fn renewal(&self, now: SystemTime) -> Option<SystemTime> {
         let grant = self.grant?;
         let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(grant.issued);
@@ -101,27 +104,27 @@ impl Identity {
         Some(if now < issued { now } else { due })
     }
 
-    /// Whom its certificate is for.
+    /// The device name in its certificate.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Whether both have the same certificate.
+    /// Whether both identities have the same certificate.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.certificate == other.certificate
     }
 
-    /// SHA-256 of the only authority that is trusted.
+    /// SHA-256 of the only trusted authority.
     pub(super) fn authority(&self) -> [u8; 32] {
         self.authority
     }
 
-    /// What is known of the server's certificates.
+    /// The verifier of the server's certificates.
     pub(super) fn freshness(&self) -> &FreshnessVerifier {
         &self.freshness
     }
 
-    /// Remembers whom this connection leads to.
+    /// Remembers the server certificate of this connection.
     pub(super) fn note_server(&self, connection: &Connection) {
         if let Some(server) = server_certificate(connection) {
             self.freshness.note(&server, self.file());
@@ -133,7 +136,7 @@ impl Identity {
     }
 }
 
-/// What a server has proved itself with.
+/// The certificate of the server.
 pub(super) fn server_certificate(connection: &Connection) -> Option<CertificateDer<'static>> {
     let chain = connection.peer_identity()?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
     chain.into_iter().next()
@@ -144,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_bundle_is_refused_with_a_reason() {
+    fn files_that_are_no_bundle_are_refused_with_a_reason() {
         let error = Identity::parse(b"no pem at all").unwrap_err().to_string();
         assert!(error.contains("0 certificates instead of 2"), "{error}");
         let missing = Identity::load(Path::new("does-not-exist.pem")).unwrap_err().to_string();

@@ -1,11 +1,11 @@
-//! The owner's files beside an identity of a device or board, which no gateway has made or seen:
+//! The owner's files next to the identity of a device or board. The gateway never sees them.
 //!
 //! ```text
-//! cam-1.secret    what noise is drawn from: 64 hexadecimal digits
-//! cam-1.spent     `answers N`, then question and answer of the last ones, where the owner caps them
+//! cam-1.secret    the secret of the noise: 64 hexadecimal digits
+//! cam-1.spent     `answers N`, then question and answer of the last ones, if the owner limits them
 //! ```
-//! Both are for their owner alone, and are there whole or not at all. Without its secret a device would give another answer
-//! to a question that it has answered before. Without its count it would begin anew.
+//! Both are readable by their owner only, and are replaced as a whole. Without its secret a device would answer a repeated
+//! question differently. Without its count it would start from zero.
 
 use std::{
     fmt::Write,
@@ -19,14 +19,15 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::{enrol::EnrolError, private_file::PrivateFile};
 use crate::{session::Spent, train::Charge};
 
+/// Why the owner's files cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrivacyError {
     #[error("{path}: {source}")]
     Read { path: PathBuf, source: io::Error },
-    #[error("{0} holds no secret; put back the one that it had, or remove it to have another one made")]
+    #[error("{0} holds no secret; restore it from a backup, or remove it to create a new secret")]
     NoSecret(PathBuf),
-    #[error("{0} does not say how many answers were given; put it back, or remove it to begin with none")]
+    #[error("{0} holds no count of answers; restore it from a backup, or remove it to start from zero")]
     NoCount(PathBuf),
     #[error(transparent)]
     Write(#[from] EnrolError),
@@ -34,17 +35,17 @@ pub enum PrivacyError {
     Random,
 }
 
-/// Where the secret of a device's or board's identity lies.
+/// Path of the secret of a device's or board's identity.
 pub fn secret_file(identity: &Path) -> PathBuf {
     identity.with_extension("secret")
 }
 
-/// Where answers with noise are counted.
+/// Path of the count of answers with noise.
 pub fn spent_file(identity: &Path) -> PathBuf {
     identity.with_extension("spent")
 }
 
-/// The secret in a file; made there if there is none.
+/// Reads the secret in a file, or creates one.
 pub fn secret(path: &Path) -> Result<Secret, PrivacyError> {
     if let Some(text) = read(path)? {
         let bytes = hex(text.trim_end()).and_then(|bytes| bytes.try_into().ok());
@@ -60,13 +61,13 @@ pub fn secret(path: &Path) -> Result<Secret, PrivacyError> {
     Ok(Secret::new(bytes))
 }
 
-/// What a file says of earlier answers; none if there is no file.
+/// Reads the count of earlier answers; zero if there is no file.
 pub fn load_spent(path: &Path) -> Result<Spent, PrivacyError> {
     let Some(text) = read(path)? else { return Ok(Spent::default()) };
     parse_spent(&text).ok_or_else(|| PrivacyError::NoCount(path.to_owned()))
 }
 
-/// Durable once this returns.
+/// Writes the count, durably.
 pub fn save_spent(path: &Path, spent: &Spent) -> Result<(), PrivacyError> {
     let mut text = format!("answers {}\n", spent.answers());
     for Charge { question, answer } in spent.last() {
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_made_once_and_is_its_owners() {
+    fn a_secret_is_created_once_and_private() {
         let dir = tempfile::tempdir().unwrap();
         let path = secret_file(&dir.path().join("cam-1.pem"));
         assert!(path.ends_with("cam-1.secret"));
@@ -125,12 +126,12 @@ mod tests {
             fs::write(&path, damaged).unwrap();
             let error = secret(&path).unwrap_err().to_string();
             assert!(error.contains("cam-1.secret holds no secret"), "{error}");
-            assert_eq!(fs::read_to_string(&path).unwrap(), damaged, "it is not replaced unasked");
+            assert_eq!(fs::read_to_string(&path).unwrap(), damaged, "it is not replaced silently");
         }
     }
 
     #[test]
-    fn the_count_survives_and_a_damaged_one_is_no_zero() {
+    fn the_count_survives_and_damage_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let path = spent_file(&dir.path().join("cam-1.pem"));
         assert_eq!(load_spent(&path).unwrap(), Spent::default());

@@ -1,4 +1,4 @@
-//! An identity file on its way to its place: see [`common::files::AtomicFile`].
+//! Atomic replacement of an identity file: see [`common::files::AtomicFile`].
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use common::files::{AtomicFile, Secrecy};
 
 use super::enrol::EnrolError;
 
-/// Only its owner can read it. Dropped before it is in its place, nothing is left.
+/// A file that only its owner can read. If it is dropped before [`Self::commit`], nothing is left.
 #[derive(Debug)]
 pub struct PrivateFile {
     file: AtomicFile,
@@ -17,13 +17,13 @@ pub struct PrivateFile {
 }
 
 impl PrivateFile {
-    /// Fails where an identity could not be written, before a token is spent on it.
+    /// Fails early if an identity cannot be written, before a token is used up.
     pub fn create(path: &Path) -> Result<Self, EnrolError> {
         let file = AtomicFile::create(path, Secrecy::Secret).map_err(|source| failed(path, source))?;
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// Puts the identity into its place, for good: once it is used, the one before is worth nothing.
+    /// Puts the identity into its place, durably: once it is used, the previous one is invalid.
     pub fn commit(self, bundle: &str) -> Result<(), EnrolError> {
         self.file.commit(bundle).map_err(|source| failed(&self.path, source))
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_is_replaced_as_a_whole_and_for_its_owner_alone() {
+    fn an_identity_is_replaced_atomically_and_private() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cam-1.pem");
         fs::write(&path, "old").unwrap();
@@ -50,12 +50,12 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         drop(PrivateFile::create(&path).unwrap());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left of what was not kept");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
     }
 
     #[test]
-    fn a_place_that_can_not_be_written_is_named() {
+    fn an_error_names_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let error = PrivateFile::create(&dir.path().join("missing/cam-1.pem")).unwrap_err().to_string();
         assert!(error.contains("missing/cam-1.pem"), "{error}");

@@ -1,4 +1,4 @@
-//! Gives a board its samples over the serial line, sealed with the key of its identity; see [`crate::serial::Taken`].
+//! Sends samples to a board over the serial line, sealed with the key of its identity; see [`crate::serial::Taken`].
 
 use std::time::Duration;
 
@@ -16,16 +16,17 @@ use crate::serial::{
     line::{Decoder, Encoder},
 };
 
-/// How long a board may take over a batch before a piece is repeated, and how often that is done.
+/// Time before a piece is repeated, which allows for a batch on the board; and the number of repetitions.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(2);
 const TRIES: u32 = 15;
-/// A board that hails again after so many answers does not accept them.
+/// Answered HAILs after which the board is assumed to reject the key.
 const ANSWERS: u32 = 4;
 
+/// Why a board does not get samples.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProvisionError {
-    #[error("the samples take {need} bytes, the board has room for {have}; give it fewer")]
+    #[error("the samples take {need} bytes, the board has room for {have}; use fewer samples")]
     Room { need: usize, have: u32 },
     #[error("the board refuses the samples: {0}; write them with `fairtier board shard`")]
     Refused(Code),
@@ -33,18 +34,18 @@ pub enum ProvisionError {
     OtherBoard { board: DeviceId, identity: DeviceId },
     #[error("{0} does not accept the key of this identity; use the one that was flashed last")]
     OtherKey(DeviceId),
-    #[error("the board's firmware is older than this program; flash the image that belongs to it")]
+    #[error("the board's firmware is older than this program; flash the matching image")]
     Older,
-    #[error("the board does not answer; is its firmware running, and is no bridge using the port?")]
+    #[error("the board does not answer; check that its firmware is running and that no bridge uses the port")]
     Silent,
-    #[error("the system has no randomness")]
+    #[error("the operating system gives no random numbers")]
     Randomness,
-    #[error("the line: {0}")]
+    #[error("serial line: {0}")]
     Line(#[from] std::io::Error),
 }
 
-/// Sends a file of samples and returns when they are the board's. `identity` is that of the board. `progress` hears how many
-/// bytes are there.
+/// Sends a file of samples and returns when the board has accepted all of it. `identity` is that of the board. `progress` gets
+/// the number of bytes that the board has.
 pub async fn provision<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     identity: &BoardIdentity,
@@ -55,7 +56,7 @@ pub async fn provision<S: AsyncRead + AsyncWrite + Unpin>(
     let (mut next, mut tries) = (None, 0);
     while next.is_none_or(|next| next < file.len()) {
         match next {
-            // A board with a session of an earlier day begins a new one at once.
+            // Makes a board with an earlier session begin a new one at once.
             None => board.put(&[STRANGER]).await?,
             Some(next) => board.send_piece(file, next).await?,
         }
@@ -84,7 +85,7 @@ pub async fn provision<S: AsyncRead + AsyncWrite + Unpin>(
         next = Some(there);
         progress(there);
     }
-    // The board hails at once; without this it would wait for more.
+    // Ends the session, so that the board hails at once instead of waiting for more samples.
     board.put(&[STRANGER]).await
 }
 
@@ -94,9 +95,9 @@ struct Cable<'a, S> {
     identity: &'a BoardIdentity,
     responder: Responder,
     decoder: Decoder<{ MAX_PACKET + 4 }>,
-    /// Bytes that have arrived and are not looked at yet.
+    /// Bytes that have arrived and are not decoded yet.
     bytes: Vec<u8>,
-    /// Hails that were answered since the board was last heard.
+    /// HAILs that were answered since the last valid packet of the board.
     answers: u32,
 }
 
@@ -128,7 +129,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Cable<'a, S> {
         }
     }
 
-    /// What the board says to a piece, or to a session that begins. Hails in between are answered.
+    /// Waits for the board's answer to a piece or to a new session. Answers HAILs meanwhile.
     async fn answer(&mut self) -> Result<Taken, ProvisionError> {
         loop {
             let mut packet = self.next_packet().await?;
@@ -214,7 +215,7 @@ mod tests {
         BytesShard::new(train, Images::new(&[], &[], 2).unwrap(), 0.5).unwrap().encode()
     }
 
-    /// A board at the other end of a cable, and how many samples it has in the end.
+    /// Provisions a simulated board; returns the result and its number of samples.
     async fn give(identity: &BoardIdentity, file: &[u8]) -> (Result<(), ProvisionError>, u32) {
         let (mut host, mut cable) = tokio::io::duplex(256);
         let own = self::identity("m4");
@@ -230,7 +231,7 @@ mod tests {
         let mut board: SerialDevice<_, 16> =
             SerialDevice::new(own, profile, "host", arena, limits(256), Nonces::new([1; 16], 0));
         let (mut room, start) = (vec![0; 4096], tokio::time::Instant::now());
-        // A board in a hurry: it hails again and again.
+        // The board hails again and again.
         let now = || Instant::from_millis(20 * start.elapsed().as_millis() as u64);
         let run = async {
             let mut bytes = [0; 64];
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn samples_are_given_with_the_identity_of_the_board_and_no_other() {
+    async fn samples_need_the_identity_of_the_board() {
         let (given, samples_there) = give(&identity("m4"), &samples()).await;
         given.unwrap();
         assert_eq!(samples_there, 400);

@@ -7,24 +7,27 @@ use common::{
     wire::{self, Frame, crc32},
 };
 
-/// One file on its way.
+/// The download of one file.
 #[derive(Debug, Default)]
 pub(super) struct Pull {
     file: Option<(Blob, Incoming, Vec<u8>)>,
 }
 
-/// What a frame meant for the pull.
+/// What to do after a frame.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "looked at once and dropped")]
 pub(super) enum PullStep {
-    /// Nothing: the frame is for somebody else.
+    /// The frame does not belong to the download.
     Other,
+    /// Send this message.
     Say(ToAggregator),
+    /// Nothing to send.
     Quiet,
+    /// The file is complete.
     Done(Vec<u8>),
 }
 
-/// An export of the largest model a transfer can carry is not larger than this.
+/// Largest file in bytes, above the export of the largest model that a transfer can carry.
 const MAX_FILE: u32 = 1 << 30;
 
 impl Pull {

@@ -1,4 +1,4 @@
-//! The QUIC link of a device: one control stream, one stream per transfer, frames with their length.
+//! The QUIC link of a device: one control stream and one stream per transfer, with length-prefixed frames.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -16,19 +16,18 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::identity::Identity;
 
-/// Not final: the right server may answer the next time.
+/// Not a final error: the right server may answer the next time.
 pub(super) const OLD_SERVER: &str = "the server's certificate is older than one that this device has seen: its key may be \
                                      stolen, or the gateway's identity/ was restored from a backup; \
                                      `fairtier gateway rotate-server-key` on the gateway gives it a new one";
 
-/// The gateway gives up a connection on which it has heard nothing for so long, and QUIC takes the shorter of both ends'
-/// times.
+/// Idle timeout of the gateway. QUIC uses the shorter timeout of both ends.
 const GATEWAY_SILENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum LinkError {
-    /// The aggregator has proved who it is, closed the connection and said why.
+    /// The authenticated aggregator has closed the connection with a reason.
     #[error("{0}")]
     Refused(Code),
     #[error("{0}")]
@@ -37,16 +36,16 @@ pub(super) enum LinkError {
 
 /// TLS alerts as QUIC's error codes.
 const ALERTS: std::ops::Range<u64> = 0x100..0x200;
-/// The peer speaks none of our protocols.
+/// The alert for a peer that speaks none of our protocols.
 const NO_PROTOCOL: u64 = 0x178;
 
 impl LinkError {
-    /// Of an error in which the peer may have chosen what is said.
+    /// From an error whose text the peer may have chosen.
     pub(super) fn lost(error: &dyn std::fmt::Display) -> Self {
         Self::Lost(printable(error))
     }
 
-    /// A handshake that was not completed proves nothing: a stranger on the way can forge any reason.
+    /// From an error before the handshake is complete, when an attacker on the path can forge any reason.
     pub(super) fn before_proof(error: &ConnectionError) -> Self {
         let code = match error {
             ConnectionError::TransportError(error) => u64::from(error.code),
@@ -62,7 +61,7 @@ impl LinkError {
     }
 }
 
-/// Of a connection whose handshake is complete.
+/// From an error of a connection whose handshake is complete.
 impl From<ConnectionError> for LinkError {
     fn from(error: ConnectionError) -> Self {
         match &error {
@@ -70,7 +69,7 @@ impl From<ConnectionError> for LinkError {
                 let code = u16::try_from(close.error_code.into_inner()).ok().and_then(Code::of);
                 code.map_or_else(|| Self::lost(&error), Self::Refused)
             }
-            // The gateway looks at the device's certificate after the device has completed its handshake.
+            // The gateway checks the device's certificate after the device has completed its handshake.
             ConnectionError::ConnectionClosed(close) if ALERTS.contains(&u64::from(close.error_code)) => {
                 Self::Refused(Code::BadCertificate)
             }
@@ -79,10 +78,10 @@ impl From<ConnectionError> for LinkError {
     }
 }
 
-/// What a device speaks, freshness first.
+/// Protocols of a device, newest first.
 const PROTOCOLS: [&[u8]; 2] = [wire::ALPN, wire::ALPN_4];
 
-/// What the peers have agreed to speak.
+/// The protocol that the peers have negotiated.
 fn protocol(connection: &Connection) -> Option<Vec<u8>> {
     let data = connection.handshake_data()?.downcast::<quinn::crypto::rustls::HandshakeData>().ok()?;
     data.protocol
@@ -107,7 +106,7 @@ pub(super) fn endpoint(server: SocketAddr) -> std::io::Result<Endpoint> {
     Endpoint::client(if server.ip().is_loopback() { loopback } else { any })
 }
 
-/// How a device connects: who it is, what it speaks, and how long it bears silence.
+/// How a device connects: identity, protocols and idle timeout.
 pub fn client_config(
     identity: &Identity,
     protocols: &[&[u8]],
@@ -186,7 +185,7 @@ impl QuicLink {
         }
     }
 
-    /// No more of the update is wanted. The aggregator admits one such stream at a time, so the next one need not wait.
+    /// Closes the stream of a finished update. The aggregator admits one such stream at a time, so the next one need not wait.
     pub(super) fn end_transfer(&mut self) {
         if let Some((_, mut done)) = self.transfer.take() {
             let _ = done.finish();
@@ -197,12 +196,12 @@ impl QuicLink {
         self.frames.recv().await.unwrap_or_else(|| Err(LinkError::Lost("link is closed".into())))
     }
 
-    /// A frame that is already here.
+    /// A frame that has already arrived.
     pub(super) fn try_receive(&mut self) -> Option<Result<Vec<u8>, LinkError>> {
         self.frames.try_recv().ok()
     }
 
-    /// What Hello may name here: a gateway of protocol 4 reads no versions.
+    /// The versions that Hello may name: a gateway of protocol 4 reads none.
     pub(super) fn versions(&self) -> Versions {
         if protocol(&self.connection).as_deref() == Some(wire::ALPN) {
             Versions::OURS
@@ -215,7 +214,7 @@ impl QuicLink {
         &self.connection
     }
 
-    /// Delivers what was sent, then closes.
+    /// Waits until everything sent is delivered, then closes.
     pub(super) async fn close(mut self) {
         let _ = self.control.finish();
         let _ = tokio::time::timeout(Duration::from_secs(1), self.control.stopped()).await;
@@ -223,7 +222,7 @@ impl QuicLink {
     }
 }
 
-/// Keeps a sleepy device's connection, and lets a transfer's whole window be on its way.
+/// Keeps an idle connection alive, and allows a transfer's whole window in flight.
 fn transport(silence: Duration) -> quinn::TransportConfig {
     let window = 2 * LinkLimits::QUIC.window;
     let mut transport = quinn::TransportConfig::default();
@@ -233,7 +232,7 @@ fn transport(silence: Duration) -> quinn::TransportConfig {
         .stream_receive_window(VarInt::from_u32(window))
         .receive_window(VarInt::from_u32(2 * window))
         .keep_alive_interval(Some(silence.min(GATEWAY_SILENCE) / 4))
-        // The number of milliseconds always fits.
+        // The number of milliseconds always fits a VarInt.
         .max_idle_timeout(silence.try_into().ok());
     transport
 }
@@ -242,7 +241,7 @@ type Frames = mpsc::Sender<Result<Vec<u8>, LinkError>>;
 
 async fn read_control(connection: Connection, stream: RecvStream, frames: Frames) {
     let error = read_frames(stream, &frames).await;
-    // The connection knows better than a stream why it ended.
+    // The connection's reason is more precise than the stream's.
     let reason = match tokio::time::timeout(Duration::from_millis(500), connection.closed()).await {
         Ok(reason) => reason.into(),
         Err(_) => LinkError::Lost(error),
@@ -256,7 +255,7 @@ async fn read_transfers(connection: Connection, frames: Frames) {
     }
 }
 
-/// Reads until the stream ends and says why it did.
+/// Reads until the stream ends and returns why.
 async fn read_frames(mut stream: RecvStream, frames: &Frames) -> String {
     let limit = LinkLimits::QUIC.chunk as usize + wire::CHUNK_OVERHEAD;
     loop {
@@ -273,7 +272,7 @@ async fn read_frames(mut stream: RecvStream, frames: &Frames) -> String {
             return printable(&error);
         }
         if frames.send(Ok(frame)).await.is_err() {
-            return "nobody reads".into();
+            return "the link was dropped".into();
         }
     }
 }
@@ -283,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_kept_alive_for_the_less_patient_end() {
+    fn keep_alive_follows_the_shorter_idle_timeout() {
         for (silence, every) in [(4, "1s"), (60, "15s"), (3600, "15s")] {
             let shown = format!("{:?}", transport(Duration::from_secs(silence)));
             assert!(shown.contains(&format!("keep_alive_interval: Some({every})")), "{shown}");

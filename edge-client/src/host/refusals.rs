@@ -1,22 +1,22 @@
-//! What may end a running device or bridge, and how long it waits after a refusal.
+//! Which refusals end a running device or bridge, and how long it waits after the others.
 //!
 //! | what happens | the process |
 //! |---|---|
-//! | there is no proof who refuses: a packet before the handshake ends, another server, a protocol mismatch | tries again at the ordinary backoff ([`super::ReconnectBackoff`]) |
-//! | the gateway refuses, authenticated by its certificate | tries again after 0.5 s, then twice as long each time, at most 10 minutes |
-//! | the gateway says "not enrolled" (E30) at least [`TRIES`] times in a row, over at least [`LEAVE_AFTER`] | ends |
-//! | another process has joined with the same identity (E43) | ends |
-//! | the device has never joined, and its own arguments do not fit (E11, E31, E33, E34, E38, E39, E42) | ends |
+//! | an unauthenticated refusal: before the handshake ends, another server, a protocol mismatch | retries with the ordinary back-off ([`super::ReconnectBackoff`]) |
+//! | the gateway refuses, authenticated by its certificate | retries after 0.5 s, then twice as long each time, at most 10 minutes |
+//! | the gateway answers "not enrolled" (E30) at least [`TRIES`] times in a row, over at least [`LEAVE_AFTER`] | exits |
+//! | another process has joined with the same identity (E43) | exits |
+//! | the device has never joined, and its own arguments do not fit (E11, E31, E33, E34, E38, E39, E42) | exits |
 //!
-//! A gateway's clock, disk or configuration can be wrong for hours. A device that ends because of it does not come back.
+//! A gateway's clock, disk or configuration can be wrong for hours. A device that exited because of that would not come back.
 
 use std::time::{Duration, Instant};
 
 use common::Code;
 
-/// Refusals in a row, each on a connection of its own, before a device takes "not enrolled" for true.
+/// Refusals in a row, each on its own connection, after which "not enrolled" counts as final.
 pub const TRIES: u32 = 5;
-/// Time over which these refusals are spread, at least.
+/// Shortest time over which these refusals must be spread.
 pub const LEAVE_AFTER: Duration = Duration::from_secs(600);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -25,32 +25,35 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// What to do after a refusal.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Next {
+    /// Reconnect after this pause.
     TryAgain(Duration),
+    /// End the process.
     End,
 }
 
-/// The refusals that a process has met since it last joined.
+/// The refusals since the process last joined.
 #[derive(Clone, Debug)]
 pub struct Refusals {
     leave_after: Duration,
     joined: bool,
     pause: Duration,
-    /// "Not enrolled" in a row, and when the first of these came.
+    /// Number of "not enrolled" in a row, and time of the first.
     unknown: u32,
     since: Option<Instant>,
 }
 
 impl Refusals {
+    /// `leave_after` is usually [`LEAVE_AFTER`].
     pub fn new(leave_after: Duration) -> Self {
         Self { leave_after, joined: false, pause: FIRST_PAUSE, unknown: 0, since: None }
     }
 
-    /// The gateway has taken the device in.
+    /// The gateway has admitted the device.
     pub fn joined(&mut self) {
         *self = Self { joined: true, ..Self::new(self.leave_after) };
     }
 
-    /// The gateway has proved who it is and refuses.
+    /// The authenticated gateway refuses.
     pub fn refused(&mut self, code: Code, now: Instant) -> Next {
         if code == Code::UnknownDevice {
             self.unknown += 1;
@@ -83,7 +86,7 @@ fn is_about_arguments(code: Code) -> bool {
 mod tests {
     use super::*;
 
-    /// Refuses again and again; gives how often and for how long until the process ends.
+    /// Refuses repeatedly; returns how often and for how long until the process ends.
     fn endured(refusals: &mut Refusals, code: Code, most: u32) -> Option<(u32, Duration)> {
         let start = Instant::now();
         let mut now = start;
@@ -97,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn only_not_enrolled_ends_a_device_that_has_joined_and_only_after_tries_over_time() {
+    fn only_repeated_not_enrolled_ends_a_device_that_has_joined() {
         for &code in Code::ALL {
             let mut refusals = Refusals::new(LEAVE_AFTER);
             refusals.joined();
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_or_another_refusal_begins_the_count_anew() {
+    fn joining_or_another_refusal_resets_the_count() {
         let mut refusals = Refusals::new(Duration::ZERO);
         let now = Instant::now();
         for turn in 0..20 {

@@ -1,9 +1,9 @@
-//! A device's certificate, renewed before it expires: over the connection that is open, with a new key, into the file
-//! the old one came from. The next connection uses it. The authority stays the present one, whatever the answer says.
+//! Renews a device's certificate before it expires: over the open connection, with a new key, into the file of the old one.
+//! The next connection uses it. The authority never changes.
 //!
-//! When it is time is a date, and the device's clock may be wrong: behind the moment of issue, or so far ahead that a
-//! certificate of just now seems to be old. Such a clock is not clock_trusted until it has agreed with the certificate once;
-//! the device measures two thirds of the certificate's life instead.
+//! The renewal is due at a date, but the device's clock may be wrong: before the time of issue, or so far ahead that a new
+//! certificate seems old. The clock is trusted only once it has agreed with the certificate. Until then, the device renews
+//! after a measured two thirds of the certificate's lifetime.
 
 use std::{
     net::SocketAddr,
@@ -25,10 +25,10 @@ use super::{
     quic::QuicLink,
 };
 
-/// After an attempt that failed.
+/// Pause after a failed attempt.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// How long to sleep at most: the clock may have been set.
+/// Longest sleep, because the clock may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
@@ -40,16 +40,16 @@ pub(super) struct Renewal {
 /// When to ask for a new certificate.
 #[derive(Debug)]
 struct Timing {
-    /// The clock has agreed with the certificate, so it may say that it is time.
+    /// The clock has agreed with the certificate once.
     clock_trusted: bool,
-    /// Whatever the clock says.
+    /// Renew at this time at the latest, independently of the clock.
     latest: Instant,
-    /// An attempt has failed.
+    /// Do not try before this time, because an attempt has failed.
     not_before: Instant,
 }
 
 impl Timing {
-    /// `due` is the certificate's date.
+    /// Time until the next attempt. `due` is the date from the certificate.
     fn wait(&self, due: SystemTime, clock: SystemTime, now: Instant) -> Duration {
         let measured = self.latest.saturating_duration_since(now);
         let wait = match due.duration_since(clock).unwrap_or(Duration::ZERO) {
@@ -61,25 +61,26 @@ impl Timing {
 }
 
 impl Renewal {
+    /// Renews this identity.
     pub fn new(identity: Identity) -> Self {
-        // A clock that is behind may be so for long: rather one certificate too many.
+        // A clock may stay behind for long, so renewing once too often is better than never.
         let timing = Self::timing(&identity, true);
         Self { identity, timing }
     }
 
     fn timing(identity: &Identity, clock_trusted: bool) -> Option<Timing> {
-        // Without a file a new identity would be lost with the process.
+        // Without a file, a renewed identity would be lost with the process.
         let renewal_age = renewal_age(identity.file()?)?;
         let now = Instant::now();
         Some(Timing { clock_trusted, latest: now + renewal_age, not_before: now })
     }
 
-    /// What to connect with.
+    /// The identity for the next connection.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Takes up the identity that lies in the file now: a device that was refused may have been enrolled again.
+    /// Reads the identity file again, because a refused device may have been enrolled again.
     pub fn reload(&mut self) {
         let Some(file) = self.identity.file() else { return };
         match Identity::load(file) {
@@ -92,13 +93,13 @@ impl Renewal {
         }
     }
 
-    /// How long to wait until it is time, or until the clock has to be looked at again.
+    /// Time until the renewal is due or the clock is checked again; `None` if it is never due.
     pub fn wait(&self) -> Option<Duration> {
         let (timing, clock) = (self.timing.as_ref()?, SystemTime::now());
         Some(timing.wait(self.identity.renewal(clock)?, clock, Instant::now()))
     }
 
-    /// Resolves when it is time, or when it may be; never, if it never is.
+    /// Resolves after [`Self::wait`].
     pub async fn due(&self) {
         match self.wait() {
             Some(wait) => tokio::time::sleep(wait).await,
@@ -106,13 +107,13 @@ impl Renewal {
         }
     }
 
-    /// Asks for a new identity if it is time. A failure is no reason to stop: the present one is still good.
+    /// Asks for a new identity if it is due. A failure is only logged: the present identity is still valid.
     pub async fn renew_if_due(&mut self, link: &QuicLink) {
         let identity = self.identity.clone();
         self.replace_if_due(enrol::renew_on(link.connection(), &identity)).await;
     }
 
-    /// The same over a connection of its own.
+    /// Like [`Self::renew_if_due`], over a separate connection.
     pub async fn renew_apart_if_due(&mut self, server: SocketAddr) {
         let identity = self.identity.clone();
         self.replace_if_due(enrol::renew(server, &identity)).await;
@@ -141,7 +142,7 @@ impl Renewal {
         }
     }
 
-    /// Nothing is asked for that could not be kept.
+    /// Creates the file before asking, so that no certificate is issued that cannot be stored.
     async fn replace(
         &mut self,
         answer: impl Future<Output = Result<String, EnrolError>>,
@@ -157,7 +158,7 @@ impl Renewal {
     }
 }
 
-/// Two thirds of a certificate's life, if it says how long that is.
+/// Two thirds of a certificate's lifetime, if it states one.
 fn renewal_age(file: &Path) -> Option<Duration> {
     let certificate = CertificateDer::from_pem_slice(&files::read(file, MAX_CREDENTIAL).ok()?).ok()?;
     let grant = Grant::of(&certificate)?;
@@ -179,7 +180,7 @@ mod tests {
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
     }
 
-    /// An identity of an authority whose clock says `issued`.
+    /// An identity that was issued at `issued`.
     fn bundle(issued: u64, life: u64) -> String {
         let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let authority = CertificateParams::new(vec![]).unwrap();
@@ -192,7 +193,7 @@ mod tests {
         format!("{}{}{}", certificate.pem(), root.pem(), key.serialize_pem())
     }
 
-    /// A device that has an expired certificate, and then one that was issued `issued` by the aggregator's clock.
+    /// A device with an expired certificate that is renewed at `issued` by the aggregator's clock.
     fn renewed(issued: u64, life: u64) -> Renewal {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("cam-1.pem");
@@ -206,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_clock_does_not_keep_a_device_from_renewing_again() {
+    fn a_wrong_clock_does_not_prevent_the_next_renewal() {
         let now = seconds_now();
         for issued in [now + 1000 * DAY, now - 1000 * DAY] {
             let renewal = renewed(issued, 30 * DAY);
             let timing = renewal.timing.as_ref().unwrap();
             assert!(!timing.clock_trusted);
-            assert_eq!(renewal.wait(), Some(LOOK), "it looks again, and asks neither at once nor never");
+            assert_eq!(renewal.wait(), Some(LOOK), "it checks the clock again later");
             let left = timing.latest.duration_since(Instant::now()).as_secs();
             assert!(left > 19 * DAY && left <= 20 * DAY, "{left} s");
         }
@@ -222,15 +223,15 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_noticed() {
+    fn a_corrected_clock_is_used() {
         let (now, clock) = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1000 * DAY));
         let (second, day) = (Duration::from_secs(1), Duration::from_secs(DAY));
         let doubted = Timing { clock_trusted: false, latest: now + 20 * day, not_before: now };
-        // It seems to be time, by a clock that was never right.
+        // The renewal seems due by a clock that was never right.
         assert_eq!(doubted.wait(clock, clock, now), LOOK);
         assert_eq!(doubted.wait(clock - 500 * day, clock, now), LOOK);
-        assert_eq!(doubted.wait(clock, clock, now + 20 * day), Duration::ZERO, "that much was measured");
-        // A clock that is right comes before what was measured, also if it was set just now.
+        assert_eq!(doubted.wait(clock, clock, now + 20 * day), Duration::ZERO, "due by measured time");
+        // A correct clock takes precedence over measured time, even if it was just set.
         assert_eq!(doubted.wait(clock + second, clock, now), second);
         let clock_trusted = Timing { clock_trusted: true, ..doubted };
         assert_eq!(clock_trusted.wait(clock, clock, now), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What rustls asks of a verifier of servers, with the certificate left to a [`CertificateCheck`].
+//! A server verifier for rustls that leaves the certificate to a [`CertificateCheck`].
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -9,7 +9,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Whether a server's certificate is good.
+/// Decides whether to accept a server's certificate.
 pub(super) trait CertificateCheck: Debug + Send + Sync {
     fn check(
         &self,
@@ -20,7 +20,7 @@ pub(super) trait CertificateCheck: Debug + Send + Sync {
     ) -> Result<ServerCertVerified, Error>;
 }
 
-/// Verifies signatures as rustls does, and certificates as `check` says.
+/// Verifies signatures as rustls does, and certificates with `check`.
 #[derive(Debug)]
 pub(super) struct Verifier<C> {
     pub check: C,

@@ -1,9 +1,8 @@
-//! A board: Session, seal and line in one, sans-io.
+//! A board: Session, seal and line combined, sans-io.
 //!
-//! Give it what arrives ([`SerialDevice::handle_bytes`]) and the time, send what
-//! [`SerialDevice::poll_transmit`] gives until it gives nothing, and compute while
-//! [`SerialDevice::has_work`], a batch at a time. These are never inlined into their caller: one frame with
-//! room for all of them would be most of a small board's stack.
+//! Pass in received bytes ([`SerialDevice::handle_bytes`]) and the time, send what [`SerialDevice::poll_transmit`] returns
+//! until it returns nothing, and compute while [`SerialDevice::has_work`], a batch at a time. These functions are never
+//! inlined: one stack frame with room for all of them would fill most of a small board's stack.
 
 use common::{
     Code, Duration, Instant, Versions,
@@ -27,14 +26,14 @@ use crate::{
     train::{Backend, TrainError},
 };
 
-/// Packet and checksum.
+/// Longest packet with its checksum.
 const ROOM: usize = MAX_PACKET + 4;
-/// How long a device that was refused waits before it asks again, and for the next piece of its samples.
+/// Pause of a refused device before it hails again, and timeout for the next piece of samples.
 const RETRY_AFTER: Duration = Duration::from_secs(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// See the module for how to drive it. `SEND` is room for the longest packet it sends: a chunk and 43 bytes
-/// around it, and at least 264.
+/// A board on a serial line; see the module for how to drive it. `SEND` is the size of the longest packet it sends: a chunk
+/// and 43 bytes around it, and at least 264.
 #[derive(Debug)]
 pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     session: Session<A, NODES>,
@@ -42,20 +41,20 @@ pub struct SerialDevice<A, const NODES: usize, const SEND: usize = MAX_PACKET> {
     limits: LinkLimits,
     decoder: Decoder<ROOM>,
     packet: [u8; SEND],
-    /// When to hail (again), while there is no session.
+    /// When to send the next HAIL, while there is no session.
     hail_at: Option<Instant>,
     pause: Duration,
-    /// The next hail has been put off by a refusal.
+    /// A refusal has delayed the next HAIL.
     put_off: bool,
     asked: bool,
     status: Status,
     intake: Intake,
-    /// Of the samples that need no intake.
+    /// Summary of the samples in flash.
     baked: DataSummary,
 }
 
 impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEND> {
-    /// `nonces` must give others at every start; see [`Nonces`].
+    /// A board without a session. `nonces` must differ at every start; see [`Nonces`].
     #[inline(never)]
     pub fn new(
         identity: BoardIdentity,
@@ -103,30 +102,32 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         }
     }
 
+    /// The answer to the next status request.
     pub fn status(&self) -> &Status {
         &self.status
     }
 
-    /// Somebody wants to know how the board is doing.
+    /// A status request waits for its answer.
     pub fn is_asked(&self) -> bool {
         self.asked
     }
 
-    /// What the driver knows of its stack, for the next answer.
+    /// Sets the stack use that the next status reports.
     pub fn note_stack(&mut self, bytes: u32) {
         self.status.stack = bytes;
     }
 
+    /// The device's side of the protocol.
     pub fn session(&mut self) -> &mut Session<A, NODES> {
         &mut self.session
     }
 
-    /// Samples that came over the line; `room` is what [`Self::handle_bytes`] is given.
+    /// Samples that arrived over the line; `room` is the buffer passed to [`Self::handle_bytes`].
     pub fn samples<'a>(&self, room: &'a [u8]) -> Option<BytesShard<'a>> {
         self.intake.samples(room)
     }
 
-    /// Bytes have arrived. None of them can do worse than be ignored. Samples among them go into `room`.
+    /// Handles received bytes. Invalid ones are ignored. Samples among them are stored in `room`.
     #[inline(never)]
     pub fn handle_bytes(&mut self, bytes: &[u8], room: &mut [u8], now: Instant) {
         for &byte in bytes {
@@ -165,7 +166,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                             }
                         }
                     }
-                    // Not authenticated: however many come, a hail is put off once, and a challenge is taken meanwhile.
+                    // Not authenticated: any number of refusals delays a HAIL only once, and a challenge is still accepted.
                     InitiatorEvent::Refused(code) => {
                         self.status.refused = Some(code);
                         if !self.put_off {
@@ -174,7 +175,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
                     }
                     InitiatorEvent::Rejected(error) => {
                         self.status.rejected = self.status.rejected.saturating_add(1);
-                        // A gateway answers a device that it does not know with a key of its own making.
+                        // A gateway answers an unknown device with a made-up key.
                         if error == SealError::Forged && self.initiator.is_hailing() {
                             self.status.refused = Some(Code::UnknownDevice);
                         }
@@ -185,13 +186,14 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         self.note_events();
     }
 
-    /// Other samples are another device for the aggregator: it is greeted anew when they are there.
+    /// The aggregator knows the summary of the old samples, so the device says Hello again with that of the new ones.
     #[inline(never)]
     fn replace_data(&mut self, data: DataSummary) {
         self.status.train_samples = data.train_samples;
         self.session.replace_data(data);
     }
 
+    /// Repeats what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.session.handle_timeout(now);
         self.note_events();
@@ -233,7 +235,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         let (_, len) = self.session.poll_transmit(self.packet.get_mut(SEAL_HEAD..)?)?;
         let sealed = self.initiator.seal(&mut self.packet, len);
         if sealed.is_none() {
-            // The counter is used up, or a frame leaves no room for its seal: begin anew.
+            // The counter is exhausted, or a frame leaves no room for its seal: open a new session.
             self.initiator.hang_up();
             self.session.handle_disconnected();
             self.hail_at = Some(now);
@@ -241,6 +243,7 @@ impl<A: Arena, const NODES: usize, const SEND: usize> SerialDevice<A, NODES, SEN
         sealed
     }
 
+    /// True while there is something to compute.
     pub fn has_work(&self) -> bool {
         self.session.has_work()
     }

@@ -1,4 +1,4 @@
-//! Samples that arrive over the line, for boards with room for them in RAM.
+//! Samples that arrive over the serial line, for boards with room for them in RAM.
 //!
 //! ```text
 //! holder of the board identity                            board
@@ -7,9 +7,9 @@
 //! SAMPLES  offset u32, length of the file u32, bytes   ->
 //!                                                      <- TAKEN
 //! ```
-//! The file is that of [`BytesShard`]. Pieces are repeated until they are answered, and an answer says which one
-//! comes next. Both are sealed with the board's key, for this purpose alone: a bridge, which holds the line but no key,
-//! can neither read nor replace samples. The aggregator has the board's key, too; together with a bridge it could.
+//! The file has the format of [`BytesShard`]. Pieces are repeated until they are answered, and an answer states which piece
+//! is next. Both are sealed with keys for this purpose, derived from the board's key: a bridge, which has no key, can neither
+//! read nor replace samples. The aggregator has the board's key, so it could do so together with a bridge.
 
 use common::Code;
 
@@ -19,16 +19,17 @@ use crate::data::{BytesShard, Shard};
 pub const SAMPLES: u8 = 0x12;
 /// First byte of the answer.
 pub const TAKEN: u8 = 0x13;
-/// Bytes in a piece: what surely fits a packet.
+/// Bytes in a piece; they fit every packet.
 pub const PIECE: usize = 256;
 
-/// What a board says to a piece.
+/// The board's answer to a piece.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Taken {
+    /// Why the file is refused.
     pub refused: Option<Code>,
-    /// Bytes of the file that are there; the whole file once it is the board's.
+    /// Bytes of the file that have arrived; its length once the board has accepted it.
     pub next: u32,
-    /// Bytes that a file may have.
+    /// Longest file that the board can store, in bytes.
     pub room: u32,
 }
 
@@ -59,17 +60,17 @@ impl Taken {
     }
 }
 
-/// What a piece has led to.
+/// The effect of a piece.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum IntakeEvent {
     Nothing,
-    /// A new file begins; what was there is gone.
+    /// A new file begins; earlier samples are gone.
     Begun,
-    /// The file is whole and good.
+    /// The file is complete and valid.
     Whole,
 }
 
-/// How much of a file is there.
+/// Progress of a file.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Intake {
     len: u32,
@@ -79,8 +80,7 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// A session for samples begins: the other end hears how much room there is. What an earlier session has left
-    /// unfinished is forgotten.
+    /// A session for samples begins: queues an answer with the available room. Forgets an unfinished file of an earlier session.
     pub fn open(&mut self, room: &[u8]) {
         if !self.whole {
             (self.len, self.next) = (0, 0);
@@ -89,7 +89,7 @@ impl Intake {
         self.answer = Some(Taken { refused: None, next: 0, room });
     }
 
-    /// A frame.
+    /// Handles a frame.
     #[inline(never)]
     pub fn handle(&mut self, frame: &[u8], room: &mut [u8]) -> IntakeEvent {
         let [SAMPLES, rest @ ..] = frame else { return IntakeEvent::Nothing };
@@ -138,7 +138,7 @@ impl Intake {
         self.answer.take()
     }
 
-    /// The samples, once they are whole.
+    /// The samples, once they are complete.
     pub fn samples<'a>(&self, room: &'a [u8]) -> Option<BytesShard<'a>> {
         let file = room.get(..self.len as usize).filter(|_| self.whole)?;
         BytesShard::parse(file).ok()
@@ -182,13 +182,13 @@ mod tests {
         assert_eq!(intake.handle(&piece(&file, 128, 64), &mut room), IntakeEvent::Whole);
         assert_eq!(taken(&mut intake).next as usize, file.len());
         assert_eq!(intake.samples(&room).unwrap().train_len(), 50);
-        // Another file takes its place.
+        // Another file replaces it.
         assert_eq!(intake.handle(&piece(&file, 0, 32), &mut room), IntakeEvent::Begun);
         assert!(intake.samples(&room).is_none());
     }
 
     #[test]
-    fn what_does_not_fit_or_is_no_file_is_refused() {
+    fn files_that_are_too_long_or_invalid_are_refused() {
         let (file, mut room, mut intake) = (file(), [0; 100], Intake::default());
         assert_eq!(intake.handle(&piece(&file, 0, 64), &mut room), IntakeEvent::Nothing);
         assert_eq!(taken(&mut intake), Taken { refused: Some(Code::DoesNotFit), next: 0, room: 100 });
@@ -198,7 +198,7 @@ mod tests {
         for short in 0..9 {
             assert_eq!(intake.handle(&piece(&wrong, 0, 64)[..short], &mut room), IntakeEvent::Nothing);
         }
-        // Offsets from anywhere.
+        // Arbitrary offsets.
         let far = [u32::MAX.to_le_bytes(), 40u32.to_le_bytes()].concat();
         assert_eq!(intake.handle(&[&[SAMPLES], &far[..], &[1; 9]].concat(), &mut room), IntakeEvent::Nothing);
     }

@@ -3,27 +3,26 @@
 //! ```text
 //! 0 | COBS of (packet, CRC-32) | 0
 //! ```
-//! COBS replaces every zero by the distance to the next one, so a zero is always the end of a packet and
-//! a receiver is in step again after the next one, whatever it has missed. The zero in front ends the noise
-//! before. The checksum tells noise from forgery: what arrives whole and does not open was not sent by a
-//! friend.
+//! COBS replaces every zero by the distance to the next one, so a zero is always the end of a packet. A receiver that has
+//! missed bytes is synchronised again after the next zero. The zero in front ends preceding noise. The checksum distinguishes
+//! noise from forgery: a packet with a valid checksum that does not open is forged.
 
 use common::wire::crc32;
 
 const CHECK: usize = 4;
-/// Longest stretch without a zero that one code byte covers.
+/// Longest run without a zero that one code byte covers.
 const STRETCH: usize = 254;
 
-/// The bytes of one packet on the line, one after the other.
+/// Iterates over the bytes of one packet on the line.
 #[derive(Clone, Debug)]
 pub struct Encoder<'a> {
     packet: &'a [u8],
     check: [u8; CHECK],
-    /// Of the packet and its checksum: what is on the line already.
+    /// Bytes of packet and checksum that are already sent.
     done: usize,
     /// Bytes that follow before the next code.
     left: usize,
-    /// The stretch ends with a zero of the packet, which its code stands for.
+    /// The run ends with a zero of the packet, which the code byte represents.
     zero: bool,
     phase: Phase,
 }
@@ -37,6 +36,7 @@ enum Phase {
 }
 
 impl<'a> Encoder<'a> {
+    /// Encodes a packet.
     pub fn new(packet: &'a [u8]) -> Self {
         let check = crc32(packet).to_le_bytes();
         Self { packet, check, done: 0, left: 0, zero: false, phase: Phase::Open }
@@ -57,7 +57,7 @@ impl<'a> Encoder<'a> {
         run as u8 + 1
     }
 
-    /// What follows once `left` bytes are out.
+    /// What follows once the bytes of a run are sent.
     fn after(&mut self) {
         if self.left > 0 {
             self.phase = Phase::Data;
@@ -65,7 +65,7 @@ impl<'a> Encoder<'a> {
         }
         let ends_here = self.at(self.done).is_none();
         self.done += usize::from(self.zero);
-        // A zero at the very end needs one more code; a full stretch at the end needs none.
+        // A zero at the end of the packet needs one more code; a full run at the end needs none.
         self.phase = if ends_here && !self.zero { Phase::Over } else { Phase::Code };
         self.zero = false;
     }
@@ -97,6 +97,7 @@ impl Iterator for Encoder<'_> {
     }
 }
 
+/// Why a packet is dropped.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LineError {
     #[error("packet is longer than its buffer")]
@@ -105,14 +106,14 @@ pub enum LineError {
     Damaged,
 }
 
-/// Packets from the bytes of a line.
+/// Decodes packets from the bytes of a line.
 #[derive(Clone, Debug)]
 pub struct Decoder<const ROOM: usize> {
     buffer: [u8; ROOM],
     len: usize,
     /// Bytes until the next code.
     left: u8,
-    /// A zero is due when they are out.
+    /// A zero follows these bytes.
     zero: bool,
     state: Reading,
 }
@@ -121,7 +122,7 @@ pub struct Decoder<const ROOM: usize> {
 enum Reading {
     Good,
     TooLong,
-    /// Already handed out; the next byte begins a packet.
+    /// Already returned; the next byte begins a packet.
     Over,
 }
 
@@ -132,7 +133,7 @@ impl<const ROOM: usize> Default for Decoder<ROOM> {
 }
 
 impl<const ROOM: usize> Decoder<ROOM> {
-    /// Takes a byte; gives a packet when it is whole.
+    /// Takes a byte; returns a packet when it is complete.
     pub fn push(&mut self, byte: u8) -> Option<Result<&mut [u8], LineError>> {
         if self.state == Reading::Over {
             (self.len, self.left, self.zero, self.state) = (0, 0, false, Reading::Good);

@@ -3,10 +3,10 @@
 //! | layer | does | where |
 //! |---|---|---|
 //! | Session | protocol and training | [`crate::session`] |
-//! | seal | only device and aggregator read or write frames | [`common::sealed`] |
-//! | line | where packets begin and end among the bytes, and noise is noticed | [`mod@line`] |
+//! | seal | encrypts and authenticates frames between device and aggregator | [`common::sealed`] |
+//! | line | finds packets among the bytes, and detects noise | [`mod@line`] |
 //!
-//! [`SerialDevice`] is all three of a board; a driver moves bytes. A bridge only knows the line.
+//! [`SerialDevice`] combines all three for a board, and a driver moves its bytes. A bridge uses only the line.
 
 mod device;
 mod intake;
@@ -26,14 +26,14 @@ pub use device::SerialDevice;
 pub use intake::{PIECE, SAMPLES, TAKEN, Taken};
 pub use status::{PING, STATUS, Status};
 
-/// Room for the longest packet: a sealed control frame, or a chunk that is no longer.
+/// Longest packet in bytes: a sealed control frame, or a chunk that is no longer.
 pub const MAX_PACKET: usize = MAX_CONTROL + SEAL_OVERHEAD;
-/// Longest chunk that fits such a packet, in whole `int8` blocks and whole numbers.
+/// Longest chunk in bytes that fits such a packet, in whole `int8` blocks and whole numbers.
 pub const MAX_CHUNK: u32 = 476;
 const _: () = assert!(MAX_CHUNK as usize + CHUNK_OVERHEAD + SEAL_OVERHEAD <= MAX_PACKET);
 
-/// Two chunks on their way: the second travels while the first is stored, and a board needs room for no
-/// more than these between its interrupt and its program.
+/// The limits of a serial line. Two chunks may be in flight: the second is sent while the first is stored. A board's receive
+/// buffer needs room for no more than these.
 pub const fn limits(chunk: u32) -> LinkLimits {
     LinkLimits { chunk, window: 2 * chunk, timeout: Duration::from_millis(1500) }
 }

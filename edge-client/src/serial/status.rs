@@ -1,4 +1,4 @@
-//! What a board says of itself to whoever holds its cable: a ping and its answer, not sealed.
+//! The status of a board, for the host at its cable: a ping and its answer, not sealed.
 
 use common::{Code, DeviceId, Tier, wire};
 use heapless::String;
@@ -9,33 +9,40 @@ pub const PING: u8 = 0x10;
 /// First byte of the answer; a control frame with the [`Status`] follows.
 pub const STATUS: u8 = 0x11;
 
-/// How a board is doing.
+/// The status of a board.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
+    /// The name in its board identity.
     pub device: DeviceId,
     /// The kind of board its firmware was built for.
     pub board: String<24>,
+    /// Version of its firmware.
     pub version: String<16>,
+    /// Milliseconds since its start.
     pub uptime_ms: u64,
-    /// The aggregator has proved itself and been proved to.
+    /// There is a session with the aggregator.
     pub open: bool,
+    /// The tier that the board is assigned to.
     pub tier: Option<Tier>,
-    /// Of the present or last assignment.
+    /// Round of the present or last assignment.
     pub round: u32,
     /// Batches computed for it.
     pub batches: u32,
+    /// It is computing.
     pub working: bool,
     /// Updates and evaluations that were accepted.
     pub accepted: u32,
-    /// What the aggregator last refused.
+    /// Code of the last refusal.
     pub refused: Option<Code>,
     /// Bytes of the arena.
     pub arena: u32,
+    /// Samples for training.
     pub train_samples: u32,
-    /// Bytes of stack that were in use at some time; 0 = not measured.
+    /// Most bytes of stack that were in use so far; 0 = not measured.
     pub stack: u32,
-    /// Packets that were noise, and packets that were whole but not from the aggregator.
+    /// Packets with a wrong checksum.
     pub damaged: u32,
+    /// Packets with a valid checksum that were forged, repeated or of another session.
     pub rejected: u32,
 }
 

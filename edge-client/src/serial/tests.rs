@@ -1,4 +1,4 @@
-//! Packets among noise; a board whose bridge does what it likes.
+//! Packets among noise; a board behind a hostile bridge.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn packets<const ROOM: usize>(decoder: &mut Decoder<ROOM>, bytes: &[u8]) -> Vec<
 }
 
 #[test]
-fn stretches_of_all_lengths_come_back() {
+fn runs_of_all_lengths_round_trip() {
     for len in 1..600 {
         for zero_every in [0, 1, 2, 7, 253, 254, 255, 256] {
             let byte = |i: usize| {
@@ -37,7 +37,7 @@ fn stretches_of_all_lengths_come_back() {
 }
 
 #[test]
-fn what_is_too_long_is_dropped_and_the_next_packet_is_not() {
+fn a_packet_that_is_too_long_does_not_affect_the_next_one() {
     let bytes = [line(&[1; 100]), line(&[2; 20])].concat();
     let mut decoder = Decoder::<32>::default();
     assert_eq!(packets(&mut decoder, &bytes), [Err(LineError::TooLong), Ok(vec![2; 20])]);

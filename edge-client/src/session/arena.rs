@@ -1,10 +1,11 @@
-//! Where a Session keeps its numbers: a static array on a board, the heap on a host.
+//! The memory of a Session: a static array on a board, the heap on a host.
 
 /// One block of memory for everything a Plan computes with.
 pub trait Arena {
-    /// Makes room for `len` numbers, all zero; or says how many there can be.
+    /// Makes room for `len` numbers, all zero. The error is the number that it has room for.
     fn reserve(&mut self, len: usize) -> Result<(), usize>;
 
+    /// The reserved numbers.
     fn floats(&mut self) -> &mut [f32];
 }
 
@@ -24,7 +25,7 @@ impl Arena for &mut [f32] {
     }
 }
 
-/// Grows to what the Plan needs, up to the device's budget.
+/// An arena on the heap that grows to the size of the Plan, up to the device's budget.
 #[cfg(feature = "host")]
 #[derive(Clone, Debug)]
 pub struct HeapArena {

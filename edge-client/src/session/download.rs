@@ -1,4 +1,4 @@
-//! Fetching what an Assignment names: the model into the weights, then the guide into its segment.
+//! Fetches the vectors of an Assignment: the model into the weights, then the guide into its segment.
 
 use core::ops::Range;
 
@@ -28,14 +28,14 @@ enum Vector {
     Guide,
 }
 
-/// What the arena still holds of what was received, bit for bit.
+/// The received vectors that are still unchanged in the arena.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct ReceivedVectors {
     model: Option<Content>,
     guide: Option<Content>,
 }
 
-/// The same bytes in the same codec are the same numbers.
+/// Identifies the numbers of a vector by the checksum of its bytes and its codec.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Content {
     codec: Codec,
@@ -50,7 +50,7 @@ impl Content {
 }
 
 impl ReceivedVectors {
-    /// A task begins; it may move the weights, and keep its first step where the guide was.
+    /// A task begins; it may change the weights, and store its first step in the guide segment.
     pub fn begin(&mut self, task: &Task) {
         self.model = None;
         if matches!(task, Task::Train(brief) if brief.product == Product::Both) {
@@ -58,7 +58,7 @@ impl ReceivedVectors {
         }
     }
 
-    /// A task has ended; most leave the model as it was.
+    /// A task has ended; most restore the model.
     pub fn end(&mut self, assignment: &Assignment) {
         let moved = matches!(&assignment.task, Task::Train(brief) if brief.product != Product::Gradient);
         self.model = (!moved).then_some(Content::of(&assignment.model, assignment.codec));
@@ -78,7 +78,7 @@ impl Download {
         Self { assignment, vector, incoming, crc: Crc32::default() }
     }
 
-    /// Starts, or resumes where it was.
+    /// The request that starts or resumes the download.
     pub fn fetch(&mut self) -> Fetch {
         self.incoming.fetch()
     }
@@ -90,7 +90,7 @@ impl Download {
         }
     }
 
-    /// Where the vector goes; `None` if the Plan has no such segment.
+    /// The place of the vector in the arena; `None` if the Plan has no such segment.
     fn place(&self, info: &PlanInfo) -> Option<Range<usize>> {
         let at = match self.vector {
             Vector::Model => Some(0),
@@ -105,7 +105,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     pub(super) fn handle_assignment(&mut self, assignment: Assignment, now: Instant) {
         let present = match &self.job {
             Job::Free => None,
-            // The aggregator was started again and means something else by it.
+            // The aggregator has restarted, and the same ticket now names another model.
             Job::Downloading(download) if download.assignment.model != assignment.model => None,
             Job::Downloading(Download { assignment, .. }) | Job::Working { assignment, .. } => {
                 Some(assignment.ticket)
@@ -113,14 +113,14 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             Job::Offering { offer, .. } => Some(offer.ticket),
         };
         if present == Some(assignment.ticket) {
-            // The aggregator was started again and did not know yet what the device was asking for.
+            // The aggregator has restarted and could not answer the device's request before.
             if self.deferred {
                 self.request(now);
             }
             return;
         }
-        // The receipt of the earlier round was lost. Asking for it once more costs one answer; not
-        // knowing it would cost what a lossy codec has not sent yet.
+        // The receipt of the earlier round was lost. Asking for it again costs one answer. Without it, the residual of a lossy
+        // codec would be lost.
         if matches!(self.job, Job::Offering { .. }) {
             return self.request(now);
         }
@@ -146,7 +146,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.fetch_next(assignment, now);
     }
 
-    /// Fetches what is not there yet; then there is work.
+    /// Fetches the next vector that is missing; if there is none, the work can begin.
     fn fetch_next(&mut self, assignment: Assignment, now: Instant) {
         let wanted = [(Vector::Model, Some(assignment.model)), (Vector::Guide, assignment.guide)];
         for (vector, blob) in wanted {
@@ -169,7 +169,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         let (Some(first), Some(count)) = (codec.index_at(offset), codec.count_in(data.len())) else { return };
         let Some(range) = download.place(plan.info()) else { return };
         let vector = self.arena.floats().get_mut(range);
-        // Looked up before the transfer moves on, so that what counts as received is also stored.
+        // Looked up before the transfer advances, so that everything that counts as received is also stored.
         let Some(place) = vector.and_then(|vector| vector.get_mut(first..first + count)) else { return };
         let incoming = &mut download.incoming;
         let answer = match incoming.handle_chunk(transfer, offset, data.len()) {
@@ -195,11 +195,11 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             *self.held.of(download.vector) = Some(Content::of(&blob, codec));
             answer.into_iter().for_each(|answer| self.say(answer));
         }
-        // What was damaged is not held, so it is fetched again.
+        // A damaged vector is not marked as received, so it is fetched again.
         self.fetch_next(assignment, now);
     }
 
-    /// Tells the aggregator that this device can not do what it was asked to.
+    /// Refuses the assignment.
     fn decline(&mut self, round: u32, code: Code, now: Instant) {
         self.job = Job::Free;
         self.say(QueuedMessage::Refusal(code.into()));

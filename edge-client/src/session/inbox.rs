@@ -1,4 +1,4 @@
-//! What the aggregator says, and what follows from it.
+//! Handles messages of the aggregator.
 
 use common::{
     Code, Instant,
@@ -11,8 +11,7 @@ use super::{Arena, BaselineOf, Event, Job, Link, QueuedMessage, ReceivedVectors,
 use crate::train::FULL;
 
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
-    /// A frame has arrived. Damaged frames are named and otherwise ignored: a serial line goes on, a
-    /// driver that has a reliable link may close it.
+    /// Handles a frame. Damaged frames give an error and are otherwise ignored: the driver of a reliable link may close it.
     #[inline(never)]
     pub fn handle_frame(&mut self, bytes: &[u8], now: Instant) -> Result<(), Code> {
         match Frame::decode(bytes).map_err(|error| error.code())? {
@@ -21,7 +20,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
                     Ok(message) => message,
                     Err(error) => return Err(self.not_understood(error.code(), now)),
                 };
-                // A Welcome without a tail is of protocol 4, which is the oldest that a Hello names.
+                // A Welcome without a tail means protocol 4, the oldest that a Hello names.
                 if let (Link::Greeting, ToDevice::Welcome(_), Some(version)) =
                     (self.link, &message, wire::tail::<u8>(tail))
                 {
@@ -38,8 +37,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         Ok(())
     }
 
-    /// A whole message that does not decode asks for more than this program has room for. Nobody shall wait
-    /// for the answer.
+    /// A message with a valid checksum that does not decode needs more than this program has room for. The device refuses it, so
+    /// that the aggregator does not wait for an answer.
     #[inline(never)]
     fn not_understood(&mut self, code: Code, now: Instant) -> Code {
         if matches!(self.job, Job::Downloading(_)) {
@@ -83,7 +82,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
                     self.retry = Some(now + self.limits.timeout);
                 }
             }
-            // Answers to what was asked on an earlier connection, or twice.
+            // Answers to requests of an earlier connection, or to repeated ones.
             _ => {}
         }
     }
@@ -127,7 +126,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.finish_plan(now);
     }
 
-    /// Goes on once the Plan is complete and there is room for it; asks for more nodes until then.
+    /// Continues once the Plan is complete and there is room for it; asks for more nodes until then.
     fn finish_plan(&mut self, now: Instant) {
         let Some(store) = &self.plan else { return };
         if !store.is_complete() {
@@ -138,7 +137,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
             self.plan = None;
             return self.refuse(error.code().into(), now);
         }
-        // A device that comes back with its Plan keeps what is in its arena.
+        // A device that reconnects with the same Plan keeps the content of its arena.
         if !self.placed {
             let (need, room) = (info.arena as usize, self.arena.reserve(info.arena as usize));
             if let Err(have) = room {
@@ -171,7 +170,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         self.request(now);
     }
 
-    /// Tells both ends that this can not go on.
+    /// Refuses towards the aggregator, and reports the refusal as an event.
     pub(super) fn refuse(&mut self, refusal: Refusal, now: Instant) {
         self.say(QueuedMessage::Refusal(refusal));
         self.event(Event::Refused(refusal));

@@ -1,4 +1,4 @@
-//! What the device says to the aggregator, and when it repeats itself.
+//! Messages to the aggregator, and when they are repeated.
 
 use common::{
     Instant, Versions,
@@ -9,11 +9,10 @@ use common::{
 
 use super::{Arena, Job, Link, Session};
 
-/// A message that waits to be sent. Requests are formed when their turn comes, because a board has no room for
-/// several of the long ones.
+/// A message that waits to be sent. Requests are built when they are sent, because a board has no room for several long ones.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(super) enum QueuedMessage {
-    /// Whatever the device wants now.
+    /// The current request of the device.
     Request,
     Fetch(Fetch),
     Ack(Ack),
@@ -22,7 +21,7 @@ pub(super) enum QueuedMessage {
 }
 
 impl<A: Arena, const NODES: usize> Session<A, NODES> {
-    /// Says (again) what the device wants now.
+    /// Queues the current request, and sets the time of its repetition.
     pub(super) fn request(&mut self, now: Instant) {
         self.deferred = false;
         match (self.link, &self.job) {
@@ -35,7 +34,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         }
     }
 
-    /// What a queued word means now.
+    /// Builds a queued message.
     pub(super) fn message(&mut self, said: QueuedMessage) -> Option<ToAggregator> {
         Some(match said {
             QueuedMessage::Request => return self.wish(),
@@ -46,7 +45,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         })
     }
 
-    /// Hello names the versions where the other end reads them.
+    /// Encodes a message. Hello gets a tail with the versions if the other end reads it.
     pub(super) fn encode(&self, message: &ToAggregator, out: &mut [u8]) -> Option<usize> {
         let encoded = match message {
             ToAggregator::Hello(_) if self.versions != Versions::FOUR => {
@@ -77,8 +76,8 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         })
     }
 
-    /// Queues a message. The queue only overflows if the link takes nothing; then the oldest goes,
-    /// because requests are repeated.
+    /// Queues a message. The queue overflows only if the link is blocked. Then the oldest message is dropped, because requests
+    /// are repeated.
     pub(super) fn say(&mut self, message: QueuedMessage) {
         if self.messages.is_full() {
             self.messages.pop_front();

@@ -1,41 +1,43 @@
-//! How many answers with noise have left the device, counted before they leave.
+//! Counts answers with noise, before they are sent.
 
 use heapless::Vec;
 
 use crate::train::{Charge, FULL};
 
-/// Answers that are remembered, so that the same one does not count twice. An older one would count again.
+/// Number of remembered answers: a repetition of one of these does not count again.
 const REMEMBERED: usize = if FULL { 16 } else { 0 };
 
-/// Kept by the driver where it must survive a restart.
+/// The count of answers with noise. The driver stores it where it must survive a restart.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Spent {
     answers: u32,
-    /// The last ones, oldest first.
+    /// The last answers, oldest first.
     last: Vec<Charge, REMEMBERED>,
 }
 
 impl Spent {
-    /// As it was kept; of too many remembered answers the last ones count.
+    /// A count that was stored; of too many remembered answers, the last ones are kept.
     pub fn new(answers: u32, last: &[Charge]) -> Self {
         let from = last.len().saturating_sub(REMEMBERED);
         Self { answers, last: last[from..].iter().copied().collect() }
     }
 
+    /// Answers so far.
     pub fn answers(&self) -> u32 {
         self.answers
     }
 
+    /// The remembered answers, oldest first.
     pub fn last(&self) -> &[Charge] {
         &self.last
     }
 
-    /// Whether a question may be answered, as far as that is known before the work is done.
+    /// Whether a question may be answered, as far as this is known before the work is done.
     pub(super) fn may_answer(&self, question: u64, most: Option<u32>) -> bool {
         self.has_room(most) || self.last.iter().any(|known| known.question == question)
     }
 
-    /// Counts an answer unless it was counted before; false if there may be no more.
+    /// Counts an answer unless it was counted before; false if the limit is reached.
     pub(super) fn count(&mut self, charge: Charge, most: Option<u32>) -> bool {
         if self.last.contains(&charge) {
             return true;

@@ -67,7 +67,7 @@ fn shard() -> BytesShard<'static> {
     BytesShard::new(samples, Images::new(&[0, 255], &[0], 2).unwrap(), 1.0 / 255.0).unwrap()
 }
 
-/// A session, the time, and the messages it has sent.
+/// A session, the time, and the messages that it has sent.
 struct Device<'a> {
     session: Session<&'a mut [f32], 4>,
     now: Instant,
@@ -230,9 +230,9 @@ fn requests_are_repeated_until_they_are_answered() {
     assert_eq!(device.session.poll_timeout(), Some(device.now + Duration::from_secs(7)));
 }
 
-/// An aggregator that was started again announces the round that the device is in the middle of.
+/// A restarted aggregator announces the round that the device is working on.
 #[test]
-fn what_could_not_be_answered_is_asked_again_when_the_round_is_announced() {
+fn a_deferred_request_is_repeated_when_the_round_is_announced() {
     let mut arena = [0.0; 26];
     let mut device = Device::new(&mut arena);
     device.join();

@@ -1,7 +1,7 @@
-//! Sending what the work has led to, straight from the arena.
+//! Sends the result of the work, directly from the arena.
 //!
-//! An update lies in the anchor segment and a first step in the guide segment directly behind it, so both
-//! together are one vector of twice the length: indices, blocks and chunks of a codec run through.
+//! An update is in the anchor segment and a first step in the guide segment directly behind it. Both together are one vector
+//! of twice the length: indices, blocks and chunks of a codec span both.
 
 use common::{
     Codec, TransferId,
@@ -15,7 +15,7 @@ use common::{
 use super::{Arena, Job, Session};
 use crate::train::FULL;
 
-/// What is offered; 0 bytes where the task gives scalars only, `None` if it is too long.
+/// The offered transfer: 0 bytes where the task gives scalars only, `None` if it is too long.
 pub(super) fn blob(ticket: Ticket, task: &Task, plan: Plan<'_>) -> Option<Blob> {
     let bytes = match task {
         Task::Train(brief) => {
@@ -48,7 +48,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         Some((Lane::Transfer(transfer), len))
     }
 
-    /// Remembers what a lossy codec has not sent of the update.
+    /// Stores what a lossy codec has not sent of the update.
     pub(super) fn keep_residual(&mut self, task: &Task) {
         let (Some(plan), Task::Train(brief)) = (&self.plan, task) else { return };
         let info = plan.info();
@@ -63,10 +63,9 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     }
 }
 
-/// What `codec` has not sent of the first numbers, as many as `residual` has. The last of them may share a
-/// block with others.
+/// Computes what `codec` has not sent of the first `residual.len()` numbers. The last of them may share a block with others.
 fn unsent(codec: Codec, sent: &[f32], seed: u64, residual: &mut [f32]) {
-    debug_assert!(sent.len() >= residual.len(), "the numbers that are owed are among those that were sent");
+    debug_assert!(sent.len() >= residual.len(), "the residual covers a prefix of the numbers that were sent");
     let alone = if sent.len() > residual.len() { residual.len() / BLOCK * BLOCK } else { residual.len() };
     let (whole, shared) = residual.split_at_mut(alone);
     codec.residual(sent.get(..alone).unwrap_or_default(), seed, whole);
@@ -94,7 +93,7 @@ mod tests {
     use super::unsent;
 
     #[test]
-    fn what_is_owed_and_what_was_sent_are_the_vector() {
+    fn residual_and_sent_numbers_add_up() {
         let vector: Vec<f32> = (0..180).map(|x| (x as f32 * 0.37).sin() * (1 + x / 50) as f32).collect();
         for codec in Codec::ALL {
             for (sent, len) in [(180, 90), (128, 64), (90, 90), (20, 10)] {

@@ -1,8 +1,8 @@
-//! Time of one training step and of one evaluation, beside the time that their own matrix products take
-//! `matrixmultiply` alone: the same products on the same memory in the same order, in the same run.
+//! Time of one training step and of one evaluation, compared with the time of their matrix products in `matrixmultiply`: the
+//! same products on the same memory in the same order, in the same run.
 //!
-//! `cargo bench -p edge-client`. A ratio of 1 means that everything but the products is free. Further: how much
-//! faster the 0.25 tier is per sample, and what a second thread that trains another device brings.
+//! `cargo bench -p fairtier-trainer`. A ratio of 1 means that everything but the products takes no time. It also measures the
+//! speed-up of the 0.25 tier per sample, and of a second thread that trains another device.
 #![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 extern crate fairtier_trainer as trainer;
@@ -150,14 +150,14 @@ fn compare(plan: &TestPlan, training: bool) -> (Duration, Duration) {
     let products = fast.take_record();
     let mut best = [Duration::MAX; 2];
     let start = Instant::now();
-    // Turn by turn, so that a change of clock speed hits both alike.
+    // Alternates, so that a change of clock speed affects both.
     while start.elapsed() < TIME || best[1] == Duration::MAX {
         for (case, best) in best.iter_mut().enumerate() {
             let mut once = || match case {
                 0 => repeat(&products, &mut arena, &mut fast),
                 _ => run(plan, training, &mut arena, &mut fast),
             };
-            // Brings back what the other case pushed out of the caches.
+            // Refills the caches that the other case has displaced.
             once();
             let start = Instant::now();
             once();
@@ -167,8 +167,7 @@ fn compare(plan: &TestPlan, training: bool) -> (Duration, Duration) {
     (best[0], best[1])
 }
 
-/// The recorded products on the memory they were recorded on. What is added is tiny, so that numbers stay as
-/// they are.
+/// Repeats the recorded products on the same memory. The factor of what is added is tiny, so that the numbers stay the same.
 fn repeat(products: &[MatrixProduct], arena: &mut [f32], fast: &mut Fast) {
     black_box((arena, fast));
     for MatrixProduct { sizes: [m, k, n], at, strides: [a, b, c], add } in products {
@@ -193,7 +192,7 @@ fn fastest(once: &mut dyn FnMut()) -> Duration {
     best
 }
 
-/// Steps per second of that many threads, each with a device of its own; best of five tries.
+/// Steps per second of `count` threads, each with its own device; best of five tries.
 fn threads(plan: &TestPlan, count: usize) -> f64 {
     let tries = (0..5).map(|_| {
         let steps: usize = std::thread::scope(|scope| {

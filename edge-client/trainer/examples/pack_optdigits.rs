@@ -1,6 +1,6 @@
 //! Packs the text files of UCI's optdigits into `data/optdigits.bin` (format: `src/data/digits.rs`).
 //!
-//! `cargo run -p edge-client --example pack_optdigits -- optdigits.tra optdigits.tes optdigits.bin`
+//! `cargo run -p fairtier-trainer --example pack_optdigits --features host -- optdigits.tra optdigits.tes optdigits.bin`
 
 use std::{env, error::Error, fs, path::Path};
 

@@ -1,5 +1,5 @@
-//! No allocation in a step on the portable backend, nor on the fast one with kernels of its own; else only
-//! `matrixmultiply`'s packing buffer, one per product.
+//! A step does not allocate on the portable backend, nor on the fast one with AVX-512. Otherwise only `matrixmultiply`'s
+//! packing buffer is allocated, one per product.
 #![cfg(feature = "host")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 #![expect(unsafe_code, reason = "an allocator that counts")]
@@ -34,7 +34,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: everything is left to the system's allocator.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
@@ -57,8 +57,8 @@ fn count(f: impl FnOnce()) -> usize {
     COUNT.with(Cell::get) - before
 }
 
-/// Two images and a sequence in one plan would be odd, so two plans hold all operations. The third one is for noise,
-/// which takes neither batch normalisation nor tokens.
+/// Two plans contain all operations, one for images and one for sequences. The third one is for noise, which supports neither
+/// batch normalisation nor tokens.
 fn plans() -> [TestPlan; 3] {
     let options = Options { moments: 2, in_place: true, guide: true, personal: true, ..PLAIN };
     let (mut b, x) = Builder::new(2 * 8 * 8, 4);
@@ -146,7 +146,7 @@ fn the_portable_backend_never_allocates() {
 fn own_kernels_never_allocate_and_others_once_per_product() {
     for plan in plans() {
         let mut fast = Fast::new();
-        // The first time, room for columns and panels is made.
+        // The first call allocates the buffers for columns and panels.
         work(&plan, &mut fast, |fast, step| step(fast));
         if fast.is_wide() {
             work(&plan, &mut fast, |fast, step| assert_eq!(count(|| step(fast)), 0));

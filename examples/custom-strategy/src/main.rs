@@ -1,7 +1,7 @@
 //! The program `fairtier` with one more strategy: `median_loss`.
 //!
-//! Devices whose loss lies above the median of the round count `boost` times as much as their samples say. The strategy then
-//! works wherever one is named: in `fairtier.toml`, in the simulator, and in `round combine`.
+//! Devices whose loss lies above the median of the round get `boost` times the weight of their samples. The strategy
+//! then works wherever a strategy is named: in `fairtier.toml`, in the simulator, and in `round combine`.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Params {
-    /// How many times more a device with a high loss counts.
+    /// Factor by which a device with a high loss counts more.
     boost: f64,
 }
 

@@ -16,10 +16,10 @@ use crate::demo::{self, BadOption, DemoError, DemoOptions, report};
 
 mod progress;
 
-/// As shells report a program that Ctrl-C has ended.
+/// Exit code that shells report for a program ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// What `fairtier demo --help` shows after the options.
+/// Text after the options in `fairtier demo --help`.
 pub const EXAMPLES: &str = "\
 Examples:
   fairtier demo                                  20 devices, both strategies, report.html
@@ -36,16 +36,16 @@ pub struct DemoArgs {
     /// Rounds of training per strategy
     #[arg(long, value_name = "N", default_value_t = DemoOptions::default().rounds)]
     pub rounds: u32,
-    /// Seed of data split, initial model and order of samples
+    /// Seed of the data split, the initial model and the order of samples
     #[arg(long, value_name = "S", default_value_t = DemoOptions::default().seed)]
     pub seed: u64,
     /// Devices in each of the five tiers
     #[arg(long, value_name = "N", default_value_t = DemoOptions::default().devices_per_tier)]
     pub devices_per_tier: usize,
-    /// Parameters of FairHeteroFL as a JSON object; those not named keep the demo's value
+    /// Parameters of FairHeteroFL as a JSON object; parameters that are not given keep the demo's value
     #[arg(long, value_name = "JSON")]
     pub strategy_params: Option<String>,
-    /// Where to write the report; - for none
+    /// File for the report; - writes none
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub out: PathBuf,
     /// Also write the main comparison as an SVG picture
@@ -54,12 +54,13 @@ pub struct DemoArgs {
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// No progress
+    /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
 }
 
 impl DemoArgs {
+    /// The options of the demo, checked.
     pub fn options(&self) -> Result<DemoOptions, BadOption> {
         let options = DemoOptions {
             rounds: self.rounds,
@@ -74,14 +75,14 @@ impl DemoArgs {
         }
     }
 
-    /// Where the report goes, if one is wanted.
+    /// Path of the report; `None` if none is wanted.
     pub fn report(&self) -> Option<&PathBuf> {
         (self.out.as_os_str() != "-").then_some(&self.out)
     }
 }
 
 impl DemoArgs {
-    /// Ctrl-C ends it with exit code 130, as shells report it.
+    /// Runs the demo. Ctrl-C ends it with exit code 130.
     pub fn run(&self) -> Result<ExitCode> {
         start_log();
         match demo(self) {
@@ -96,10 +97,10 @@ impl DemoArgs {
 
 fn demo(args: &DemoArgs) -> Result<()> {
     let options = args.options()?;
-    // Better now than after the work is done.
+    // Fails before the run, not after it.
     for path in args.report().into_iter().chain(&args.picture) {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        ensure!(dir.is_dir(), "can not write {}: there is no directory {}", path.display(), dir.display());
+        ensure!(dir.is_dir(), "cannot write {}: there is no directory {}", path.display(), dir.display());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let stop = async {
@@ -122,7 +123,7 @@ fn demo(args: &DemoArgs) -> Result<()> {
 }
 
 fn write(path: &Path, text: &str, quiet: bool) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("can not write {}", path.display()))?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     if !quiet {
         eprintln!("wrote {}", path.display());
     }
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_not_named_are_kept() {
+    fn parameters_that_are_not_given_keep_their_value() {
         let fair = options(&["--strategy-params", r#"{"q": 7}"#]).unwrap().fair;
         assert_eq!(fair["q"], 7);
         assert_eq!(fair.get("step"), DemoOptions::default().fair.get("step"));

@@ -1,6 +1,6 @@
-//! Commands of earlier programs: each is refused with its present name.
+//! Commands of earlier programs. Each is refused with its new name.
 
-/// Earlier commands at the top of `fairtier`'s forerunners, and where they are now.
+/// Commands of the programs before `fairtier`, and their new names.
 const MOVED: &[(&str, &str)] = &[
     ("attack", "bench attack"),
     ("bridge", "device bridge"),
@@ -42,7 +42,7 @@ const MOVED: &[(&str, &str)] = &[
     ("zoo", "model zoo"),
 ];
 
-/// What to say to these arguments, if they name an earlier command.
+/// The error message if the arguments name an earlier command.
 pub(super) fn advice(mut arguments: impl Iterator<Item = String>) -> Option<String> {
     let first = arguments.next()?;
     let (old, new) = MOVED.iter().find(|(old, _)| *old == first)?;
@@ -60,14 +60,14 @@ mod tests {
                 let mut command = crate::command();
                 for word in new.split(' ') {
                     let found = command.find_subcommand(word).cloned();
-                    // Without tract there is no `predict`.
+                    // A build without tract has no `predict`.
                     if word == "predict" && found.is_none() {
                         continue;
                     }
-                    command = found.unwrap_or_else(|| panic!("{old}: no `{new}`"));
+                    command = found.unwrap_or_else(|| panic!("{old}: there is no `{new}`"));
                 }
             }
-            assert!(crate::command().find_subcommand(old).is_none(), "{old} is a command of its own");
+            assert!(crate::command().find_subcommand(old).is_none(), "{old} is still a command");
         }
         assert_eq!(
             advice(["run".to_owned()].into_iter()).as_deref(),

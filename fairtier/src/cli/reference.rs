@@ -1,4 +1,4 @@
-//! Tables for the documentation, from the code.
+//! Tables of the documentation, generated from the code.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ fn row(parameter: &Parameter) -> String {
     format!("| `{key}` | {default} | {}{names} |\n", cell(about))
 }
 
-/// A bar would end the cell.
+/// Escapes the bars that would end a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

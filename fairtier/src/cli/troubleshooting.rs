@@ -5,7 +5,7 @@ use std::fmt::Write;
 use aggregator::cli::remedy;
 use common::Code;
 
-/// Codes from the first number on, up to the next group.
+/// Groups of codes by their first number, with title and description.
 const GROUPS: &[(u16, &str, &str)] = &[
     (1, "The link", "Bytes and messages between a device and the gateway."),
     (10, "Updates", "What a device sends in a round. The round goes on without a refused update."),
@@ -31,7 +31,7 @@ codes, `fairtier codes E33` prints one with what to do.
 | `serve` ends with exit code 1. | The last line of its log names the reason, with a code. |
 ";
 
-/// Every code under a heading of its own, so that a link can point to it.
+/// One heading per code, so that links can point to it.
 pub(super) fn markdown() -> String {
     let mut text = HEAD.to_owned();
     let mut groups = GROUPS.iter().peekable();

@@ -1,5 +1,5 @@
-//! One run of one strategy: an aggregator in a directory of its own, and every device connected to
-//! it with its own certificate.
+//! One run of one strategy: an aggregator in its own directory, and all devices connected to it, each with its own
+//! certificate.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -24,12 +24,12 @@ use tokio::task::JoinSet;
 
 use super::{DemoError, Fleet, FleetDevice};
 
-/// On loopback a lost link is back at once, or something is wrong.
+/// On loopback, a lost link is back at once unless something is broken.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
 type Ended = Result<Conclusion, DemoError>;
 
-/// Reports of all rounds, the scores of the final model last, and the seconds it took.
+/// Returns the reports of all rounds, with the scores of the final model last, and the seconds of the run.
 pub(super) async fn run(
     config: &Config,
     fleet: &Fleet,
@@ -64,8 +64,8 @@ pub(super) async fn run(
     Ok((reports, started.elapsed().as_secs_f64()))
 }
 
-/// Waits for the end of the run and of all devices; one that can not go on ends it for all, because
-/// rounds wait for everybody.
+/// Waits for the end of the run and of all devices. The failure of one device ends the run, because rounds wait for
+/// all devices.
 async fn finish(server: &Server, clients: &mut JoinSet<Ended>) -> Result<(), DemoError> {
     let finished = server.finished();
     tokio::pin!(finished);
@@ -73,7 +73,7 @@ async fn finish(server: &Server, clients: &mut JoinSet<Ended>) -> Result<(), Dem
         tokio::select! {
             end = &mut finished => match end {
                 RunEnd::Over => break,
-                // Stopping the server says why.
+                // `Server::stop` returns the reason.
                 RunEnd::Failed => return Ok(()),
             },
             Some(ended) = clients.join_next() => { ended??; }
@@ -111,7 +111,7 @@ fn client(
     })
 }
 
-/// `Portable` gives the same bits on every processor.
+/// Runs one device. `Portable` gives the same bits on every processor.
 async fn serve(client: Client, device: FleetDevice) -> Ended {
     let never = std::future::pending();
     let ended = client.run(&device.shard, &mut Portable::plain(), never, |_| {}).await;

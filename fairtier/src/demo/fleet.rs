@@ -1,10 +1,10 @@
-//! Who takes part: every tier gets the same mixture of classes, every device of a tier another part
+//! The fleet of the demo: all tiers have the same mixture of classes, and the devices of a tier have different parts
 //! of it.
 //!
-//! The digits are dealt to the tiers class by class, so tiers differ in hardware only. Inside a tier
-//! they are sorted by class and cut into stretches, of which every device gets a few; the same
-//! stretches in every tier. So device `k` of one tier has the counterpart `k` in all others, and a
-//! difference between tiers is not one between classes.
+//! The digits are dealt to the tiers class by class, so tiers differ in hardware only. Inside a tier they are sorted
+//! by class and cut into stretches; every device gets a few of them. The cut is the same in every tier, so device `k`
+//! of one tier has the same classes as device `k` of all others. Differences between tiers are therefore not caused
+//! by classes.
 
 use aggregator::{run::open_model, server::ServerError};
 use client::data::{DataError, DataSplit, Samples, Shard, VecShard, digits, partition};
@@ -18,37 +18,44 @@ use super::{DemoError, DemoOptions};
 
 /// Stretches of the sorted samples that each device gets.
 const STRETCHES: usize = 3;
-/// DataSplit of a device's samples that it never trains on.
+/// Share of a device's samples that it never trains on.
 const TEST_FRACTION: f64 = 0.3;
 
+/// The devices of the demo and the hardware of their tiers.
 #[derive(Clone, Debug)]
 pub struct Fleet {
-    /// By tier, widest first.
+    /// Hardware by tier, widest first.
     pub hardware: Vec<TierHardware>,
-    /// In order of their names.
+    /// Devices ordered by name.
     pub devices: Vec<FleetDevice>,
 }
 
-/// What the devices of one tier have, and what the tier asks for.
+/// Memory of the devices of one tier, and the memory that the tier needs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TierHardware {
+    /// Memory of every device.
     pub budget: Budget,
     /// Units of each hidden axis.
     pub widths: Vec<u32>,
+    /// Number of parameters of the tier's model.
     pub parameters: u32,
-    /// Bytes that training takes.
+    /// Bytes that training needs.
     pub needs: u64,
 }
 
+/// One device and its samples.
 #[derive(Clone, Debug)]
 pub struct FleetDevice {
+    /// Name of the device.
     pub device: DeviceId,
-    /// The tier its budget is made for; the aggregator decides for itself.
+    /// The tier that fits its memory. The aggregator makes its own choice.
     pub tier: usize,
+    /// Training and test samples.
     pub shard: VecShard,
 }
 
 impl Fleet {
+    /// Divides the built-in digits among the devices.
     pub fn new(options: &DemoOptions) -> Result<Self, DemoError> {
         let [baseline, _] = options.strategies();
         let (model, _) =
@@ -63,19 +70,20 @@ impl Fleet {
             for (number, part) in parts.iter().enumerate() {
                 let seed = derive(options.seed, (tier * 1000 + number) as u64);
                 let shard = pool.select(part)?.split(TEST_FRACTION, seed)?;
-                let device = format!("t{tier}-{number:02}").parse().expect("a name of this form is legal");
+                let device = format!("t{tier}-{number:02}").parse().expect("a name of this form is valid");
                 devices.push(FleetDevice { device, tier, shard });
             }
         }
         Ok(Self { hardware, devices })
     }
 
+    /// Number of samples of all devices in a part.
     pub fn samples(&self, part: DataSplit) -> u64 {
         self.devices.iter().map(|device| u64::from(device.shard.len(part))).sum()
     }
 }
 
-/// Budgets that the aggregator answers with one tier each: enough for it, too little for a wider one.
+/// Memory budgets, each large enough for one tier and too small for the next wider one.
 fn hardware(model: &TieredModel) -> Vec<TierHardware> {
     let needs: Vec<u64> = model.plans.iter().map(|plan| plan.info.arena_bytes()).collect();
     let wider = [u64::MAX].into_iter().chain(needs.iter().copied());
@@ -94,7 +102,7 @@ fn hardware(model: &TieredModel) -> Vec<TierHardware> {
         .collect()
 }
 
-/// Training and test part of the built-in digits together; devices hold out samples of their own.
+/// All built-in digits. Devices hold out their own test samples.
 fn everything() -> Result<Samples, DataError> {
     let digits = digits::all();
     let (train, test) = (Samples::of(&digits, DataSplit::Train)?, Samples::of(&digits, DataSplit::Test)?);
@@ -102,7 +110,7 @@ fn everything() -> Result<Samples, DataError> {
     Samples::new(features, [train.labels(), test.labels()].concat(), train.inputs())
 }
 
-/// Deals shuffled samples, sorted by class, to `hands` in turn: class counts differ by at most one.
+/// Deals shuffled samples, sorted by class, to `hands` in turn. Class counts differ by at most one.
 fn deal(labels: &[u32], hands: usize, seed: u64) -> Vec<Vec<u32>> {
     let mut order: Vec<u32> = (0..labels.len() as u32).collect();
     Rng::new(derive(seed, 1 << 32)).shuffle(&mut order);
@@ -119,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn tiers_hold_the_same_classes_and_devices_do_not() {
+    fn tiers_have_equal_classes_and_devices_differ() {
         let fleet = Fleet::new(&DemoOptions::default()).unwrap();
         assert_eq!(fleet.devices.len(), 20);
         assert_eq!(fleet.samples(DataSplit::Train) + fleet.samples(DataSplit::Test), 5620);
@@ -142,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn counterparts_have_the_same_classes() {
+    fn devices_with_the_same_number_have_the_same_classes() {
         let fleet = Fleet::new(&DemoOptions::default()).unwrap();
         for (first, last) in fleet.devices.iter().zip(fleet.devices.iter().skip(16)) {
             let all = |device: &FleetDevice| {

@@ -1,13 +1,13 @@
-//! The demo's result for people: a table, a page, a picture.
+//! The result of the demo as a table, a page and a picture.
 //!
 //! | function | gives | file |
 //! |---|---|---|
 //! | [`table`] | the comparison as plain text | `table` |
 //! | [`html`] | one self-contained page: no network, no script, light and dark | `html` |
 //! | [`picture`] | the main comparison as one SVG file | `picture` |
-//! | [`boards_html`], [`boards_markdown`] | the comparison on boards, with what they used | `boards` |
+//! | [`boards_html`], [`boards_markdown`] | the comparison on boards, with their memory and traffic | `boards` |
 //!
-//! `rows` says which figures are compared, for table and page alike; `plot` has one file for each plot.
+//! `rows` defines the compared figures, for table and page; `plot` has one file for each plot.
 
 mod boards;
 mod html;

@@ -1,4 +1,4 @@
-//! What came out, in numbers; everything that tables, pages and JSON show is read from here.
+//! The results of the demo as numbers. Tables, pages and JSON all read them from here.
 
 use client::data::{DataSplit, digits};
 use common::metrics::{Summary, TierSplit};
@@ -8,83 +8,122 @@ use serde_json::{Map, Value};
 
 use super::{DemoError, DemoOptions, Fleet, Training, options::ComparedStrategy};
 
+/// The result of the demo.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct DemoResult {
+    /// What was run.
     pub setup: Setup,
-    /// The baseline first.
+    /// Runs by strategy, the baseline first.
     pub runs: Vec<StrategyRun>,
-    /// Of every later run against the baseline.
+    /// Changes of every other run against the baseline.
     pub changes: Vec<BaselineChange>,
 }
 
-/// What was run.
+/// The configuration of the demo.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Setup {
+    /// Seed of the demo.
     pub seed: u64,
+    /// Rounds per strategy.
     pub rounds: u32,
+    /// Name of the model.
     pub model: String,
+    /// How devices trained in a round.
     pub training: Training,
+    /// The tiers, widest first.
     pub tiers: Vec<TierSetup>,
+    /// Number of devices.
     pub devices: usize,
+    /// Number of classes.
     pub classes: u32,
+    /// Training samples of all devices.
     pub train_samples: u64,
+    /// Test samples of all devices.
     pub test_samples: u64,
 }
 
+/// One tier and its devices.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TierSetup {
+    /// Number of devices.
     pub devices: usize,
     /// Units of each hidden axis.
     pub widths: Vec<u32>,
+    /// Number of parameters.
     pub parameters: u32,
-    /// Bytes that training takes.
+    /// Bytes that training needs.
     pub needs: u64,
-    /// Bytes that the tier's devices have.
+    /// Bytes of RAM of the tier's devices.
     pub ram: u64,
 }
 
-/// One strategy from the first round to the scores of its final model, which devices take on samples
-/// they have not trained on.
+/// One run of a strategy. Scores are those of the final model on samples that devices have not trained on.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct StrategyRun {
+    /// Name of the strategy in the configuration.
     pub strategy: &'static str,
+    /// Name of the strategy as it is printed.
     pub title: &'static str,
+    /// Parameters of the strategy.
     pub params: Map<String, Value>,
+    /// Wall time in seconds.
     pub seconds: f64,
+    /// Test losses over all devices.
     pub loss: Summary,
+    /// Test losses by tier.
     pub loss_by_tier: Vec<Summary>,
+    /// Variance of losses within and between tiers.
     pub loss_split: TierSplit,
+    /// Test accuracies over all devices.
     pub accuracy: Summary,
+    /// Test accuracies by tier.
     pub accuracy_by_tier: Vec<Summary>,
+    /// Scores of every device.
     pub devices: Vec<DeviceLine>,
+    /// Scores by round.
     pub curve: Vec<CurvePoint>,
 }
 
-/// The model after so many rounds.
+/// Scores of the model after this many rounds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CurvePoint {
+    /// Number of finished rounds.
     pub rounds: u32,
+    /// Mean test loss.
     pub loss: f64,
+    /// Variance of test losses over devices.
     pub variance: f64,
+    /// Mean test loss of the worst 10 % of devices.
     pub worst10: f64,
+    /// Mean test accuracy.
     pub accuracy: f64,
+    /// Mean test loss by tier.
     pub loss_by_tier: Vec<f64>,
-    /// Least of the shortenings of the step over regions; absent where the strategy has none.
+    /// Smallest factor by which the strategy shortens the step, over regions. `None` for strategies that do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rho: Option<f64>,
 }
 
-/// Relative change of a figure against the baseline: -0.3 is 30 % less.
+/// Relative changes against the baseline: -0.3 is 30 % less.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BaselineChange {
+    /// Name of the strategy.
     pub strategy: &'static str,
+    /// Mean loss.
     pub mean: f64,
+    /// Loss of the worst 10 % of devices.
     pub worst10: f64,
+    /// Loss of the best 10 % of devices.
     pub best10: f64,
+    /// Variance of losses over devices.
     pub variance: f64,
+    /// Variance within tiers.
     pub within: f64,
+    /// Variance of the tier means.
     pub inter: f64,
+    /// Mean accuracy.
     pub accuracy: f64,
+    /// Mean loss by tier.
     pub mean_by_tier: Vec<f64>,
 }
 
@@ -94,7 +133,7 @@ pub fn change(old: f64, new: f64) -> f64 {
 }
 
 impl DemoResult {
-    /// From runs that somebody else has made, in the order of the strategies: reports of all rounds, and seconds.
+    /// Builds the result from the reports and seconds of finished runs, in the order of the strategies.
     pub fn of(
         options: &DemoOptions,
         fleet: &Fleet,
@@ -164,7 +203,7 @@ impl StrategyRun {
 }
 
 impl CurvePoint {
-    /// A round reports on the model it began with.
+    /// A round reports scores of the model at its start.
     fn new(report: &RoundReport) -> Self {
         Self {
             rounds: report.round.saturating_sub(1),

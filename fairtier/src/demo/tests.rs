@@ -25,7 +25,7 @@ fn tiny_options() -> DemoOptions {
     DemoOptions { rounds: 2, ..DemoOptions::default() }
 }
 
-/// Two rounds of the whole fleet, run once for all tests that look at the outcome.
+/// A demo of two rounds, run once for all tests that inspect the result.
 pub(crate) static TINY: LazyLock<DemoResult> = LazyLock::new(|| demo(&tiny_options()).unwrap());
 
 #[test]
@@ -34,7 +34,7 @@ fn all_tiers_take_part_with_four_devices_and_finite_numbers() {
     assert_eq!(TINY.runs.iter().map(|run| run.strategy).collect::<Vec<_>>(), ["heterofl", "fairheterofl"]);
     for run in &TINY.runs {
         for tier in 0..5 {
-            // The aggregator has assigned these tiers, from budgets alone.
+            // The aggregator chose these tiers from the memory budgets.
             assert_eq!(run.devices.iter().filter(|device| device.tier == tier).count(), 4, "tier {tier}");
             let name =
                 |device: &&coordinator::report::DeviceLine| device.device.starts_with(&format!("t{tier}-"));
@@ -43,7 +43,7 @@ fn all_tiers_take_part_with_four_devices_and_finite_numbers() {
         let losses = run.devices.iter().filter_map(|device| device.test_loss);
         assert_eq!(losses.clone().filter(|loss| loss.is_finite() && *loss > 0.0).count(), 20);
         assert_eq!(run.curve.iter().map(|point| point.rounds).collect::<Vec<_>>(), [0, 1, 2]);
-        assert!(run.curve[2].loss < run.curve[0].loss, "two rounds lower the loss");
+        assert!(run.curve[2].loss < run.curve[0].loss, "the loss does not fall");
         let parts = run.loss_split.within + run.loss_split.inter_weighted;
         assert!((run.loss.variance - parts).abs() < 1e-12);
     }
@@ -51,7 +51,7 @@ fn all_tiers_take_part_with_four_devices_and_finite_numbers() {
     assert_eq!(
         hetero.curve[0],
         CurvePoint { rho: hetero.curve[0].rho, ..fair.curve[0].clone() },
-        "the same start"
+        "the runs start from different models"
     );
     assert_ne!(hetero.curve[2].loss, fair.curve[2].loss);
     assert_eq!(TINY.changes[0].variance, change(hetero.loss.variance, fair.loss.variance));
@@ -84,7 +84,7 @@ fn without_fairness_both_strategies_are_the_same() {
 }
 
 #[test]
-fn it_stops_when_told_to() {
+fn it_stops_when_the_stop_future_resolves() {
     let seen = Arc::new(AtomicU32::new(0));
     let (tell, told) = tokio::sync::oneshot::channel();
     let tell = std::sync::Mutex::new(Some(tell));

@@ -1,4 +1,4 @@
-//! The page in headless Chromium: it must be laid out and complain about nothing.
+//! The page in headless Chromium: it must be rendered without errors on the console.
 
 use std::{fs, path::Path, process::Command};
 
@@ -35,7 +35,7 @@ fn console(log: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_browser_shows_tables_and_plots_and_has_nothing_to_complain_about() {
+fn a_browser_shows_tables_and_plots_without_errors() {
     let Some(browser) = tools::find(&NAMES, "chromium") else { return };
     let dir = tempfile::tempdir().unwrap();
     made_up::write_all(&dir.path().join("results"));
@@ -55,7 +55,7 @@ fn a_browser_shows_tables_and_plots_and_has_nothing_to_complain_about() {
 }
 
 #[test]
-fn complaints_are_heard() {
+fn script_errors_are_detected() {
     let Some(browser) = tools::find(&NAMES, "chromium") else { return };
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("bad.html");

@@ -1,4 +1,4 @@
-//! Results of no run: numbers from a formula, so that tests know them.
+//! Synthetic results from a formula, so that tests know the expected numbers.
 
 use std::path::Path;
 
@@ -13,10 +13,11 @@ pub const PER_TIER: usize = 6;
 pub const ROUNDS: u32 = 12;
 pub const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// Of the main experiment: `fair` lacks a seed, `late` all of them. The label would break out if it could.
+/// Settings of the main experiment: `fair` lacks a seed, `late` has none. One label contains markup that must be
+/// escaped.
 pub const SETTINGS: [(&str, &str); 4] =
     [("q0", "HeteroFL"), ("q1", "FairHeteroFL q=1"), ("q10", "q=10 <b>&\"fair\""), ("late", "Not yet run")];
-/// One that claims are about.
+/// An experiment that claims refer to.
 pub const MAIN: &str = "fairheterofl-mnist-noniid";
 
 /// Three experiments: one with tiers, one with groups, one without any run.

@@ -1,10 +1,10 @@
-//! `fairtier sim report` and `fairtier sim reproduce` on saved results, through the program itself.
+//! `fairtier sim report` and `fairtier sim reproduce` on saved results, run as a program.
 //!
-//! | module | asks |
+//! | module | does |
 //! |---|---|
-//! | `made_up` | writes results of no run, some of them missing |
-//! | `page` | has every plot its data, and every table the numbers that were saved? |
-//! | `browser` | does a real browser show it without complaint? |
+//! | `made_up` | writes synthetic results, some of them missing |
+//! | `page` | checks that plots and tables show the saved numbers |
+//! | `browser` | checks that a real browser shows the page without errors |
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -16,7 +16,7 @@ mod tools;
 
 use std::{path::Path, process::Command};
 
-/// What the program prints.
+/// Output of the program.
 fn sim(args: &[&str], dir: &Path) -> String {
     let output =
         Command::new(env!("CARGO_BIN_EXE_fairtier")).arg("sim").args(args).current_dir(dir).output().unwrap();

@@ -8,14 +8,14 @@ use crate::{
     sim,
 };
 
-/// The page of made-up results.
+/// The page of the synthetic results.
 fn page(dir: &Path) -> String {
     made_up::write_all(&dir.join("results"));
     sim(&["report"], dir);
     fs::read_to_string(dir.join("report.html")).unwrap()
 }
 
-/// Every element is closed and every attribute quoted, so the page is XML as well.
+/// Parses the page as XML: every element is closed and every attribute quoted.
 fn parse(page: &str) -> Document<'_> {
     let page = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
     Document::parse(page).unwrap()
@@ -140,12 +140,12 @@ fn tables_and_json_have_the_same_numbers() {
 }
 
 #[test]
-fn claims_stand_beside_what_came_out() {
+fn claims_are_shown_with_their_results() {
     let dir = tempfile::tempdir().unwrap();
     let page = page(dir.path());
     let document = parse(&page);
     let main = text(section(&document, MAIN));
-    // The made-up tiers move together as the formula says; the claim's published value stands beside it.
+    // The synthetic tiers follow the formula; the published value of the claim is shown beside the result.
     for part in
         ["0.173 → 0.037", "MNIST non-IID, q over 0, 1, 10", "variance of the fairest, made up", "✓ yes"]
     {
@@ -166,7 +166,7 @@ fn claims_stand_beside_what_came_out() {
         };
         made_up::variance(&(0..TIERS).map(mean).collect::<Vec<_>>()).1
     };
-    // Tiers of the third setting lie a third as far apart: 1 - 1/9 less variance, with every seed.
+    // The tiers of the third setting are a third as far apart, so the variance is 1 - 1/9 lower with every seed.
     let change = inter(2, 1) / inter(0, 1) - 1.0;
     assert!((change + 8.0 / 9.0).abs() < 1e-9);
     for part in ["−88.9 %", "**yes** (2 of 2)", "1.13", "quick, 2 seeds, 12 rounds"] {
@@ -175,17 +175,17 @@ fn claims_stand_beside_what_came_out() {
     assert!(record.contains("| 5.6.1 |") && record.contains("not run"));
 }
 
-/// The record at the root of the repository says what the results kept beside it say.
+/// REPRODUCTION.md at the root of the repository matches the kept results.
 #[test]
-fn the_record_follows_from_kept_results() {
+fn the_record_matches_the_kept_results() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let record = sim(&["reproduce", "--out", "-"], root);
     let written = fs::read_to_string(root.join("REPRODUCTION.md")).unwrap();
-    assert!(record == written, "REPRODUCTION.md is not up to date: cargo run --release -- reproduce");
+    assert!(record == written, "REPRODUCTION.md is not up to date: cargo run --release -- sim reproduce");
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn missing_runs_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let page = page(dir.path());
     let document = parse(&page);
@@ -200,7 +200,7 @@ fn what_is_missing_is_said() {
 }
 
 #[test]
-fn nothing_at_all_is_a_page_too() {
+fn no_results_give_an_empty_page() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("results")).unwrap();
     for format in ["html", "md", "json"] {

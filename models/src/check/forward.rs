@@ -19,8 +19,8 @@ impl TierSubject<'_> {
         Ok(None)
     }
 
-    /// A tier that is the whole model is compared with its file, which our importer and exporter had no
-    /// hand in, unless tract can not run it; every other with its export.
+    /// A tier that is the whole model is compared with its file, which is independent of our importer and exporter, unless tract
+    /// cannot run it. Every other tier is compared with its export.
     #[cfg(feature = "tract")]
     pub(super) fn forward(
         &self,

@@ -25,7 +25,7 @@ fn a_wrong_gradient_is_found() {
     let right = runner.flat_gradients(&samples).unwrap().1;
     let options = CheckOptions::default();
     assert!(differences(&mut runner, &samples, &right, &options).unwrap().is_right());
-    // One number of 2,410 is off by a fiftieth of its tensor's norm: the direction through all of it sees that.
+    // One number of 2,410 is off by a fiftieth of its tensor's norm, which the random direction detects.
     let mut wrong = right.clone();
     wrong[100] += 0.02 * norm(&right[..2_048]);
     let found = differences(&mut runner, &samples, &wrong, &CheckOptions { probes: 0, ..options }).unwrap();
@@ -36,7 +36,7 @@ fn a_wrong_gradient_is_found() {
 }
 
 #[test]
-fn problems_are_told() {
+fn problems_are_reported() {
     let (graph, mut parameters) = zoo::by_name("digits-mlp").unwrap().build(2);
     let problem = |spec: &TierSpec, parameters: &[f32]| {
         let found = check(&graph, parameters, None, spec, &CheckOptions::default());
@@ -44,14 +44,14 @@ fn problems_are_told() {
         found.problem.unwrap()
     };
     let wide = TierSpec::widths(&[99]);
-    assert!(problem(&wide, &parameters).contains("can not be sliced: hidden axis 0 has 32 units"));
+    assert!(problem(&wide, &parameters).contains("cannot be sliced: hidden axis 0 has 32 units"));
     assert!(problem(&WHOLE, &parameters[1..]).contains("2410"));
     parameters[0] = f32::INFINITY;
     assert!(problem(&WHOLE, &parameters).contains("finite"));
 }
 
 #[test]
-fn an_agreement_keeps_its_worst() {
+fn an_agreement_keeps_its_largest_error() {
     let mut agreement = Agreement::new(0.5);
     agreement.note(0.25, || "a".into());
     agreement.note(0.125, || "b".into());

@@ -1,4 +1,4 @@
-//! What `fairtier model check` found, as a table or JSON.
+//! The results of `fairtier model check`, as a table or JSON.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ const NO_TRACT: &str = "this build has no tract, so outputs were not compared wi
 #[derive(Debug, Serialize)]
 pub struct CheckReport {
     model: String,
-    /// Why the model can not be used at all.
+    /// Why the model cannot be used at all.
     refused: Option<String>,
     tract: bool,
     right: bool,

@@ -1,4 +1,4 @@
-//! What `--help` shows after the options.
+//! Text that `--help` shows after the options.
 
 pub(super) const ALL: &str = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
 pub(super) const SLICE: &str = "\
 Examples:
   fairtier model slice net.onnx --tier 0.5 --out half.onnx        half of every hidden axis
-  fairtier model slice net.onnx --widths 16,8 --out small.onnx    so many units of each";
+  fairtier model slice net.onnx --widths 16,8 --out small.onnx    exact units of each axis";
 
 pub(super) const EXPORT: &str = "\
 Examples:

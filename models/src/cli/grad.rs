@@ -1,4 +1,4 @@
-//! What `fairtier model grad` computed, as a table or JSON; the numbers themselves go to a file.
+//! The results of `fairtier model grad`, as a table or JSON; the gradients themselves go to a file.
 
 use std::{fmt, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! What `fairtier model inspect` says about a model, as a value that prints as text or JSON.
+//! The description of a model by `fairtier model inspect`, as text or JSON.
 
 use std::fmt;
 
@@ -18,11 +18,11 @@ use super::{
 #[derive(Debug, Serialize)]
 pub struct Inspection {
     name: String,
-    /// Of structure and full widths.
+    /// Digest of structure and full widths.
     digest: String,
     input: ValueRow,
     output: ValueRow,
-    /// What the file does with the logits.
+    /// The operation after the logits in the file.
     tail: Option<&'static str>,
     nodes: Vec<NodeRow>,
     params: Vec<ParamRow>,
@@ -31,7 +31,7 @@ pub struct Inspection {
     whole: Vec<UncutAxisRow>,
     batch: u16,
     tiers: Vec<TierNeeds>,
-    /// Tiers that can not be cut out of the model.
+    /// Tiers that cannot be cut out of the model.
     refused: Vec<RefusedTier>,
     notes: Vec<String>,
 }
@@ -60,7 +60,7 @@ struct ParamRow {
     /// In the flat vector.
     offset: usize,
     len: usize,
-    /// The file holds it the other way round.
+    /// The file holds it transposed.
     transposed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What `fairtier model plan` says: what one tier needs, to the byte, and whether it fits.
+//! The results of `fairtier model plan`: the exact needs of one tier, and whether it fits.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::table::{Table, grouped};
 
-/// What was asked.
+/// The arguments.
 #[derive(Copy, Clone, Debug)]
 pub struct PlanRequest {
     pub options: PlanOptions,
@@ -46,7 +46,7 @@ pub struct PlanReport {
 struct RamFit {
     have: u64,
     fits: bool,
-    /// Of the setting that was found, or else of the smallest there is.
+    /// Bytes of the setting that was found, or else of the smallest one.
     need: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     setting: Option<FitSetting>,
@@ -56,9 +56,9 @@ struct RamFit {
 struct FitSetting {
     /// Samples per pass; gradients are summed over as many passes as the batch needs.
     samples_per_pass: u16,
-    /// No room for gradients: each is applied as soon as it is known.
+    /// No gradient segment: each gradient is applied as soon as it is known.
     fused: bool,
-    /// Multiply-accumulates per sample of activations that are computed a second time.
+    /// Multiply-accumulates per sample of recomputed activations.
     macs_again: u64,
 }
 
@@ -74,7 +74,7 @@ struct BufferRow {
     name: String,
     offset: u64,
     bytes: u64,
-    /// First and last instruction that uses it; always there otherwise.
+    /// First and last instruction that uses it; absent for buffers that always exist.
     live: Option<(usize, usize)>,
 }
 
@@ -120,7 +120,7 @@ impl PlanReport {
         })
     }
 
-    /// Nothing that was asked for is missing.
+    /// True if the tier fits the given RAM and flash.
     pub fn fits(&self) -> bool {
         self.ram.as_ref().is_none_or(|ram| ram.fits) && self.flash.as_ref().is_none_or(|flash| flash.fits)
     }

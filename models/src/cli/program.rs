@@ -34,7 +34,7 @@ impl ModelTools {
     }
 }
 
-/// What to print, and whether it is good news.
+/// The text to print, and whether the exit code is 0.
 fn run(cli: &ModelTools) -> Result<(String, bool)> {
     let mut ok = true;
     let (text, json) = match &cli.command {
@@ -89,7 +89,7 @@ fn export(source: &ModelArgs, tiers: &TiersArgs, out: &Path, logits: bool) -> Re
     let model = LoadedModel::load(source)?;
     let specs = model.rates(tiers.tiers.as_deref());
     let needs = TierNeeds::list(&model.graph, &specs, tiers.batch)?;
-    fs::create_dir_all(out).with_context(|| format!("can not make directory {}", out.display()))?;
+    fs::create_dir_all(out).with_context(|| format!("cannot create directory {}", out.display()))?;
     let full = out.join(format!("{}.onnx", model.stem));
     model.write(&TierSpec::WHOLE, None, &full, logits)?;
     let mut files = Vec::new();
@@ -99,7 +99,7 @@ fn export(source: &ModelArgs, tiers: &TiersArgs, out: &Path, logits: bool) -> Re
         files.push(file);
     }
     let list: String = files.iter().map(|file| format!("  {}\n", file.display())).collect();
-    let text = format!("WrittenSlice:\n  {}\n{list}\n{}", full.display(), tiers_table(&needs));
+    let text = format!("Written:\n  {}\n{list}\n{}", full.display(), tiers_table(&needs));
     let rows = needs.iter().zip(&files).map(|(tier, file)| {
         let mut row = serde_json::to_value(tier)?;
         row["file"] = json!(file);
@@ -132,7 +132,7 @@ fn plan(source: &ModelArgs, need: &PlanArgs) -> Result<PlanReport> {
 
 fn check_model(source: &ModelArgs, args: &CheckArgs) -> Result<check::CheckReport> {
     let model = match LoadedModel::load(source) {
-        // A model that can not be imported is a finding; a file that can not be read is not.
+        // A model that cannot be imported is a finding; a file that cannot be read is not.
         Err(error) if error.is::<onnx::ImportError>() => {
             return Ok(check::CheckReport::refused(&source.model, error.root_cause().to_string()));
         }
@@ -157,7 +157,7 @@ fn write_gradients(source: &ModelArgs, args: &GradArgs) -> Result<grad::GradRepo
     model.spare(&args.out)?;
     for (read, what) in [(&args.inputs, "inputs"), (&args.labels, "labels")] {
         let same = *read == args.out || is_same_file(read, &args.out);
-        ensure!(!same, "{} holds the {what}; choose another place to write to", args.out.display());
+        ensure!(!same, "{} holds the {what}; choose another output file", args.out.display());
     }
     let mask = model.tier(args.tier, args.widths.as_deref()).mask(&model.graph)?;
     let array = |path: &Path| {
@@ -170,11 +170,11 @@ fn write_gradients(source: &ModelArgs, args: &GradArgs) -> Result<grad::GradRepo
     let samples = ModelSamples::from_arrays(&model.graph, loss, &inputs, &labels)?;
     let found = gradients(&model.graph, &model.parameters, Some(&mask), &samples)?;
     fs::write(&args.out, grad::archive(&found)?)
-        .with_context(|| format!("can not write {}", args.out.display()))?;
+        .with_context(|| format!("cannot write {}", args.out.display()))?;
     Ok(grad::GradReport::new(args.out.clone(), samples.rows(), mask.widths().to_vec(), &found))
 }
 
-/// Also by other paths: links and `..`. Files that do not exist are none.
+/// Compares resolved paths (links, `..`). False for files that do not exist.
 fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
@@ -204,15 +204,15 @@ fn list_zoo() -> Result<(String, Value)> {
     Ok((text, Value::Array(rows)))
 }
 
-/// A model with where it came from.
+/// A model and its source.
 struct LoadedModel {
     graph: Graph,
     parameters: Vec<f32>,
     notes: Vec<String>,
     rates: &'static [f64],
-    /// Axes that can not be cut may stay whole.
+    /// Axes that cannot be cut may stay whole.
     keep_whole: bool,
-    /// Of file names.
+    /// Stem of file names.
     stem: String,
     file: Option<std::path::PathBuf>,
 }
@@ -223,7 +223,7 @@ fn usual_rates(graph: &Graph) -> &'static [f64] {
     if nothing_to_cut { &[1.0] } else { &[1.0, 0.7, 0.5, 0.25, 0.125] }
 }
 
-/// What was written.
+/// A file that was written.
 struct WrittenSlice {
     widths: Vec<u32>,
     parameters: usize,
@@ -277,7 +277,7 @@ impl LoadedModel {
     /// Refuses to write over the model.
     fn spare(&self, out: &Path) -> Result<()> {
         let overwrites = self.file.is_some() && fs::canonicalize(out).ok() == self.file;
-        ensure!(!overwrites, "{} is the model itself; choose another place to write to", out.display());
+        ensure!(!overwrites, "{} is the model itself; choose another output file", out.display());
         Ok(())
     }
 
@@ -293,7 +293,7 @@ impl LoadedModel {
         }
         let options = ExportOptions { tail: !logits, metadata: &metadata, stats: None };
         let bytes = onnx::export(&slice, &parameters, &options)?;
-        fs::write(out, bytes).with_context(|| format!("can not write {}", out.display()))?;
+        fs::write(out, bytes).with_context(|| format!("cannot write {}", out.display()))?;
         Ok(WrittenSlice { widths: mask.widths().to_vec(), parameters: parameters.len() })
     }
 }

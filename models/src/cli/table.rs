@@ -1,4 +1,4 @@
-//! Columns for a terminal: the first is aligned left, the others right. Those beyond 80 follow below.
+//! Tables for a terminal: the first columns are aligned left, the others right. Columns beyond 80 characters follow below.
 
 use std::fmt;
 

@@ -9,7 +9,7 @@ use super::table::Table;
 pub struct UncutAxisRow {
     #[serde(flatten)]
     axis: UncutAxis,
-    /// Otherwise a rate below 1 is refused without `--keep-whole`.
+    /// False if a rate below 1 is refused without `--keep-whole`.
     by_design: bool,
     /// In words.
     why: String,

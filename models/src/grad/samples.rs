@@ -26,7 +26,7 @@ pub struct ModelSamples {
     targets: Targets,
 }
 
-/// What the outputs should have been.
+/// The expected outputs.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Targets {
     /// For a softmax.
@@ -131,7 +131,7 @@ impl ModelSamples {
         self.loss
     }
 
-    /// Of all samples.
+    /// Number of targets of all samples.
     pub fn targets(&self) -> usize {
         self.rows * self.per_row
     }

@@ -14,7 +14,7 @@ fn largest(values: &[f32]) -> f32 {
 }
 
 #[test]
-fn many_passes_give_what_one_gives() {
+fn several_passes_give_the_result_of_one() {
     let (graph, parameters) = zoo::by_name("digits-mlp").unwrap().build(3);
     let samples = ModelSamples::random(&graph, default_loss(&graph), 23, 1).unwrap();
     let runner =
@@ -43,7 +43,7 @@ fn a_tier_has_the_gradients_of_its_slice() {
 }
 
 #[test]
-fn dropout_is_left_out_and_transposed_weights_stay_so() {
+fn dropout_is_left_out_and_weights_stay_transposed() {
     let model = |rate: Option<f32>| {
         let mut builder = Builder::new("net", "x", &[3]).unwrap();
         let hidden = builder.dense("a", ValueId::INPUT, 3, 4, Param::transposed("a.w"), None).unwrap();
@@ -68,7 +68,7 @@ fn dropout_is_left_out_and_transposed_weights_stay_so() {
     assert!((got.tensors[0].values[1] - ours[3]).abs() < 1e-6, "[in][out] is not [out][in]");
 }
 
-/// Ours is `factor` times the file's, and a bias may be one number in the file.
+/// Our parameter is `factor` times that of the file, and a bias may be one number in the file.
 #[test]
 fn gradients_are_those_of_the_file() {
     let model = |factor: f32, spread: Option<Vec<usize>>| {
@@ -91,7 +91,7 @@ fn gradients_are_those_of_the_file() {
 }
 
 #[test]
-fn what_does_not_fit_the_model_is_refused() {
+fn samples_that_do_not_fit_the_model_are_refused() {
     let (graph, _) = zoo::by_name("digits-mlp").unwrap().build(0);
     let softmax = default_loss(&graph);
     let inputs =

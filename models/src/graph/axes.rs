@@ -1,8 +1,8 @@
-//! Which hidden axes are one and the same, and which must not be cut.
+//! Finds which hidden axes are identical, and which must not be cut.
 //!
-//! Every layer starts with a hidden axis of its own. Where two values are added their axes become one
-//! (union-find); where an axis meets a size that no tier cuts, or a cut would not be a prefix on both
-//! sides, it is pinned and no tier cuts it. The node and the reason are kept for the user ([`UncutAxis`]).
+//! Every layer starts with its own hidden axis. Where two values are added, their axes become one (union-find). An axis is
+//! pinned, so that no tier cuts it, where it must agree with a size that no tier cuts, or where a cut would not be a prefix
+//! on both sides. The node and the reason are kept for the user ([`UncutAxis`]).
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use super::uncut::{Reason, UncutAxis};
 #[derive(Clone, Debug, Default)]
 pub struct Axes {
     axes: Vec<HiddenAxis>,
-    /// Two axes of which neither can be cut, since their units lie at different places; and where they meet.
+    /// Pairs of axes that cannot be cut, because their units are at different places; and the node where they are added.
     apart: Vec<(u8, u8, String)>,
 }
 
@@ -25,7 +25,7 @@ pub struct Axes {
 struct HiddenAxis {
     layer: String,
     width: u32,
-    /// Itself, or an earlier axis that is the same.
+    /// Itself, or an earlier axis that is identical.
     parent: u8,
     pin: Option<Pin>,
 }
@@ -38,7 +38,7 @@ struct Pin {
 }
 
 impl HiddenAxis {
-    /// Of several reasons the first counts, but what is whole by design contradicts nothing.
+    /// The first of several reasons is kept, but a reason by design takes precedence.
     fn pin(&mut self, pin: &Pin) -> bool {
         let weaker = self.pin.as_ref().is_none_or(|old| !old.reason.is_by_design());
         let changes = self.pin.is_none() || weaker && pin.reason.is_by_design();
@@ -134,8 +134,8 @@ impl Axes {
         Ok((Resolved(numbers), WidthMask::full(&widths)?, uncut))
     }
 
-    /// Pins the axes that lie apart. Where one is whole by design the other only has to agree with it, and may
-    /// be the one that a third has to agree with.
+    /// Pins the axes of incompatible pairs. Where one is whole by design, the other only has to agree with it. A third axis may
+    /// then have to agree with that one.
     fn part(&mut self) {
         let apart = std::mem::take(&mut self.apart);
         let mut changed = true;
@@ -197,7 +197,7 @@ impl Resolved {
         match self.0[usize::from(axis.0)] {
             Number::Axis(axis) => Dim { axis: Some(axis), ..dim },
             Number::Pinned(width) if dim.inner == 1 => Dim::fixed(dim.blocks * width),
-            // The inner part stays apart, because a file may hold it before the units.
+            // The inner part stays separate, because a file may hold it before the units.
             Number::Pinned(width) => Dim { blocks: dim.blocks * width, axis: None, ..dim },
         }
     }
@@ -242,10 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_by_design_is_no_contradiction() {
+    fn axes_that_are_whole_by_design_are_no_error() {
         let (mut axes, dims) = axes(4, 4);
         let apart = |dim: Dim| (Dim { inner: 9, ..dim }, Dim { blocks: 9, ..dim });
-        // 0 and 1 lie apart, 1 and 2 do; that 2 is an output is known last. 3 is an output in spite of its groups.
+        // 0 and 1 are incompatible, and so are 1 and 2; that 2 is an output is known last. 3 is an output in spite of its groups.
         axes.unify(&apart(dims[0]).0, &apart(dims[1]).1, "first");
         axes.unify(&apart(dims[1]).0, &apart(dims[2]).1, "second");
         axes.pin(&dims[3], "groups", Reason::Groups);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_not_told() {
+    fn axes_of_removed_layers_are_not_reported() {
         let (mut axes, dims) = axes(2, 4);
         axes.pin(&dims[0], "gone", Reason::Groups);
         let (_, full, uncut) = axes.resolve(dims[1..].iter()).unwrap();

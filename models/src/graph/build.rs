@@ -1,5 +1,4 @@
-//! Puts a [`Graph`] together node by node, numbering parameters and hidden axes. The layers themselves
-//! are in [`super::layers`].
+//! Builds a [`Graph`] node by node, and numbers parameters and hidden axes. The layers are in [`super::layers`].
 
 use common::{Dim, TensorShape};
 
@@ -10,8 +9,8 @@ use super::{
 /// Plans address parameters and activations with 32 bits.
 pub(super) const MAX_LEN: u64 = 1 << 31;
 
-/// Builds a Graph. Every layer gets a hidden axis of its own; axes that must agree become one, and those
-/// that reach the model's output are not cut.
+/// Builds a Graph. Every layer gets its own hidden axis. Axes that must agree become one, and those of the model's output are
+/// not cut.
 #[derive(Clone, Debug)]
 pub struct Builder {
     name: String,
@@ -97,8 +96,7 @@ impl Builder {
         ValueId(self.nodes.len() as u32)
     }
 
-    /// A parameter of these dimensions. One that exists already is used again, and its axes are those of
-    /// both uses.
+    /// A parameter of these dimensions. A parameter that already exists is shared, and the axes of both uses become one.
     pub(super) fn param(&mut self, param: Param, dims: &[Dim]) -> Result<ParamId, GraphError> {
         if let Some(place) = self.params.iter().position(|other| other.name == param.name) {
             let shape = self.shapes[place].clone();
@@ -115,7 +113,7 @@ impl Builder {
         Ok(ParamId(self.params.len() as u32 - 1))
     }
 
-    /// Leaves out what `value` does not need, and gives its new number.
+    /// Removes the nodes that `value` does not need, and returns its new number.
     fn prune(&mut self, value: ValueId) -> ValueId {
         let mut needed = vec![false; self.nodes.len() + 1];
         let mut open = vec![value];

@@ -1,12 +1,11 @@
-//! The number by which two ends know that they execute the same model.
+//! The digest by which two ends check that they execute the same model.
 
 use common::{Dim, TensorShape, WidthMask, wire::Crc32};
 
 use super::Graph;
 
 impl Graph {
-    /// CRC-32 of structure and widths; names do not count. A slice of the graph has the digest that
-    /// the whole graph gives for its mask.
+    /// CRC-32 of structure and widths, without names. A slice of the graph has the same digest as the whole graph with its mask.
     pub fn digest(&self, mask: &WidthMask) -> u32 {
         let mut digest = Digest(Crc32::default());
         digest.shape(&self.input.shape);
@@ -30,7 +29,7 @@ impl Digest {
         self.0.update(&word.to_le_bytes());
     }
 
-    /// With the length, so that two lists in a row can not be mistaken for others.
+    /// Includes the length, so that two consecutive lists are unambiguous.
     fn words(&mut self, words: impl Iterator<Item = u32>) {
         let words: Vec<u32> = words.collect();
         self.word(words.len() as u32);

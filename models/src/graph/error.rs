@@ -21,7 +21,7 @@ pub enum GraphError {
     TooLarge(u64),
     #[error("the model has no parameters on the way from input to output, so there is nothing to train")]
     NothingToTrain,
-    #[error("two layers use parameter '{0}' in different ways; they can not share it")]
+    #[error("two layers use parameter '{0}' in different ways; they cannot share it")]
     Shared(String),
     #[error("'{node}' {problem}")]
     Layer { node: String, problem: String },
@@ -29,7 +29,7 @@ pub enum GraphError {
     Mask(#[from] MaskError),
 }
 
-/// Why a tier can not be cut out of a Graph.
+/// Why a tier cannot be cut out of a Graph.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SliceError {

@@ -1,5 +1,5 @@
-//! The layers that a [`Builder`] adds: which shapes they take and give, and the shapes of their
-//! parameters. This is where slicing is decided, since a slice is the same shapes with narrower axes.
+//! The layers that a [`Builder`] adds: the shapes of their inputs, outputs and parameters. These determine slices, which have
+//! the same shapes with narrower axes.
 
 use common::{
     Dim,
@@ -60,7 +60,7 @@ impl Builder {
         }
         let depthwise = groups > 1 && groups == inputs;
         let (groups, to, from) = if depthwise {
-            // Channel o reads channel o / m, so both are cut together.
+            // Output channel o reads input channel o / m, so both are cut together.
             let to = Dim { inner: channels.inner * (outputs / inputs), ..channels };
             (Groups::Each, to, Dim::fixed(1))
         } else {
@@ -137,7 +137,7 @@ impl Builder {
         Ok(self.push(name, Op::Add, &[a, b], &left))
     }
 
-    /// Gives the value itself where a sample has one axis already.
+    /// Returns the value itself if a sample has only one axis.
     pub fn flatten(&mut self, name: &str, input: ValueId) -> ValueId {
         match self.shape(input).dims.as_slice() {
             [_] => input,
@@ -148,8 +148,8 @@ impl Builder {
         }
     }
 
-    /// Other axes for the same numbers. Axes of equal size at either end stay what they are; a hidden
-    /// axis that does not survive as one is not cut.
+    /// Changes the axes of the same numbers. Axes of equal size at either end are kept. A hidden axis that is merged or split is
+    /// not cut.
     pub fn reshape(&mut self, name: &str, input: ValueId, sizes: &[u32]) -> Result<ValueId, GraphError> {
         let dims = self.shape(input).dims.clone();
         let (old, new): (Vec<usize>, Vec<usize>) =
@@ -159,7 +159,7 @@ impl Builder {
         }
         let len = |sizes: &[usize]| sizes.iter().fold(1u64, |len, &size| len.saturating_mul(size as u64));
         if len(&old) != len(&new) || !(1..=4).contains(&new.len()) {
-            return Err(self.wrong(name, format!("can not reshape {old:?} to {new:?}")));
+            return Err(self.wrong(name, format!("cannot reshape {old:?} to {new:?}")));
         }
         if new.len() == 1 {
             return Ok(self.flatten(name, input));
@@ -192,7 +192,7 @@ impl Builder {
         table: Param,
     ) -> Result<ValueId, GraphError> {
         if input != ValueId::INPUT || self.shape(input).dims.len() > 3 {
-            return Err(self.wrong(name, "looks up something else than the model's input"));
+            return Err(self.wrong(name, "looks up something other than the model's input"));
         }
         let to = self.units(name, width)?;
         if !sliced {
@@ -257,7 +257,7 @@ impl Builder {
         Ok(Dim::units(self.axes.add(name, units)?))
     }
 
-    /// Channels of an image or signal, and its size after a window has moved over it.
+    /// Channels of an image or signal, and its size after the kernel.
     fn image(&mut self, name: &str, input: ValueId, kernel: &Kernel) -> Result<(Dim, Vec<Dim>), GraphError> {
         let dims = self.shape(input).dims.clone();
         let sizes = self.sizes(input);
@@ -271,7 +271,7 @@ impl Builder {
                 return Err(self.wrong(name, text));
             }
         };
-        // An axis of pixels can not be cut.
+        // An axis of pixels cannot be cut.
         dims.iter().skip(1).for_each(|dim| self.axes.pin(dim, name, Reason::Positions));
         let window = Window {
             height: height as u32,
@@ -301,8 +301,8 @@ impl Builder {
     }
 }
 
-/// One dimension in place of several. At most one of them is hidden; what precedes it becomes its
-/// blocks, what follows its inner part.
+/// Merges several dimensions into one. At most one of them is hidden; those before it become its blocks, those after it its
+/// inner part.
 fn flattened(dims: &[Dim]) -> Dim {
     let mut flat = Dim::fixed(1);
     for dim in dims {

@@ -1,5 +1,5 @@
-//! The operations of a Graph. Shapes are those of the values they read and write, so an operation
-//! says only what shapes do not.
+//! The operations of a Graph. Sizes follow from the shapes of the values that they read and write, so an operation contains
+//! only its other properties.
 
 use common::plan::{Activation, PoolKind};
 
@@ -153,7 +153,7 @@ impl Op {
         }
     }
 
-    /// The numbers of the result are those of the input, in the same order.
+    /// True if the output has the numbers of the input, in the same order.
     pub fn renames(&self) -> bool {
         matches!(self, Self::Flatten | Self::Reshape)
     }
@@ -182,7 +182,7 @@ impl Op {
         }
     }
 
-    /// What the digest takes in, parameters and shapes apart. Numbers are never used again.
+    /// The words for the digest, without parameters and shapes. Numbers are never reused.
     pub(super) fn words(&self) -> Vec<u32> {
         let groups = |groups: Groups| match groups {
             Groups::Count(count) => count,

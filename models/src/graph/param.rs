@@ -1,4 +1,4 @@
-//! How a parameter tensor lies in the file it came from.
+//! The layout of a parameter tensor in the file that it came from.
 //!
 //! The flat vector holds every tensor in our own order (dense weights `[out][in]`, and so on); an
 //! initializer may hold the same numbers transposed, with extra axes of size 1, or with the pixels of a
@@ -9,12 +9,12 @@ use common::{TensorShape, WidthMask};
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
-    /// Of the ONNX initializer.
+    /// Name of the ONNX initializer.
     pub name: String,
     pub layout: FileLayout,
-    /// Ours is the file's times this (alpha or beta of a Gemm).
+    /// Our parameter is that of the file times this (alpha or beta of a Gemm).
     pub factor: f32,
-    /// The dimensions of the initializer where it holds one number for all of ours.
+    /// The dimensions of an initializer that holds one number for all of ours.
     pub spread: Option<Vec<usize>>,
 }
 
@@ -39,7 +39,7 @@ impl Param {
         Self::in_layout(name, FileLayout(vec![vec![DimPart::whole(1)], vec![DimPart::whole(0)]]))
     }
 
-    /// True if the file says of both in the same way where their numbers come from.
+    /// True if both parameters read the initializer in the same way.
     pub(super) fn agrees(&self, other: &Self) -> bool {
         (&self.layout, self.factor, &self.spread) == (&other.layout, other.factor, &other.spread)
     }
@@ -50,7 +50,7 @@ impl Param {
     }
 }
 
-/// The dimensions of an initializer, each a product of parts of ours; no dimensions: as ours.
+/// The dimensions of an initializer, each a product of parts of ours. Empty if they are the same.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FileLayout(pub Vec<Vec<DimPart>>);
 
@@ -90,7 +90,7 @@ impl FileLayout {
         self.0.iter().map(size).collect()
     }
 
-    /// Our order to the file's.
+    /// Converts our order to that of the file.
     pub fn to_file<T: Copy>(&self, shape: &TensorShape, mask: &WidthMask, ours: &[T]) -> Vec<T> {
         if self.is_plain() {
             return ours.to_vec();
@@ -98,7 +98,7 @@ impl FileLayout {
         self.places(shape, mask).into_iter().map(|place| ours[place]).collect()
     }
 
-    /// The file's order to ours.
+    /// Converts the file's order to ours.
     pub fn from_file(&self, shape: &TensorShape, mask: &WidthMask, file: &[f32]) -> Vec<f32> {
         if self.is_plain() {
             return file.to_vec();
@@ -110,7 +110,7 @@ impl FileLayout {
         ours
     }
 
-    /// For every number of the file, in order, its place in ours.
+    /// The index in our order of every number of the file, in order.
     fn places(&self, shape: &TensorShape, mask: &WidthMask) -> Vec<usize> {
         let mut places = vec![0];
         for &part in self.0.iter().flatten() {
@@ -121,7 +121,7 @@ impl FileLayout {
     }
 }
 
-/// Size of a part, and how far apart its neighbours lie in our order.
+/// Size of a part, and its stride in our order.
 fn size_and_stride(shape: &TensorShape, mask: &WidthMask, part: DimPart) -> (usize, usize) {
     let at = usize::from(part.dim);
     let after: usize = shape.dims.iter().skip(at + 1).map(|dim| dim.size(mask)).product();

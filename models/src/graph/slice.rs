@@ -5,8 +5,8 @@ use common::{WidthMask, slice};
 use super::{Graph, Groups, Op, Reason, SliceError, UncutAxis};
 
 impl Graph {
-    /// The widths of a tier that keeps this share of every hidden axis. Refused where an axis contradicts that,
-    /// unless it may stay whole, and where nothing would be cut.
+    /// The widths of a tier that keeps this share of every hidden axis. An error if an axis cannot be cut and may not stay whole,
+    /// or if no axis would be cut.
     pub fn mask_at(&self, rate: f64, keep_whole: bool) -> Result<WidthMask, SliceError> {
         let mask = self.full.at_rate(rate)?;
         if rate < 1.0 {
@@ -22,7 +22,7 @@ impl Graph {
         Ok(mask)
     }
 
-    /// Says what is wrong with the widths that a tier keeps, if anything.
+    /// Checks the widths that a tier keeps.
     pub fn check_mask(&self, mask: &WidthMask) -> Result<(), SliceError> {
         self.full.at_widths(mask.widths())?;
         for node in &self.nodes {

@@ -1,8 +1,7 @@
 //! Hidden axes that every tier keeps whole, and why.
 //!
-//! Some are whole by design: outputs, embeddings, and what is added to them or to the input. The others are
-//! axes that a user expects to be cut and that can not be, so a rate below 1 is refused unless
-//! the tier says that they may stay whole.
+//! Some are whole by design: outputs, embeddings, and values that are added to them or to the input. A user expects the others
+//! to be cut, so a rate below 1 is refused unless the tier allows them to stay whole.
 
 use std::fmt;
 
@@ -14,7 +13,7 @@ pub struct UncutAxis {
     /// The layers whose units it counts, in model order.
     pub layers: Vec<String>,
     pub width: u32,
-    /// The node (or shared parameter) where it can not be cut.
+    /// The node (or shared parameter) where it cannot be cut.
     pub node: String,
     pub reason: Reason,
 }
@@ -33,7 +32,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Cutting the axis would change what the model takes or gives, or is not wanted.
+    /// True if cutting the axis would change the model's inputs or outputs, or is not wanted.
     pub fn is_by_design(self) -> bool {
         match self {
             Self::Output | Self::Embedding | Self::Agrees => true,
@@ -48,9 +47,9 @@ impl fmt::Display for Reason {
             Self::Output => "they are the outputs of the model",
             Self::Embedding => "they are the width of an embedding, which is not cut",
             Self::Agrees => "they must agree with a size that no tier cuts, such as the model's input",
-            Self::Groups => "channels fall into groups, and a prefix of them is no prefix of every group",
-            Self::Places => "they are added to units that lie at other places",
-            Self::Merged => "a reshape merges them with another axis or parts them",
+            Self::Groups => "channels fall into groups, and a prefix of them is not a prefix of every group",
+            Self::Places => "they are added to units at other places",
+            Self::Merged => "a reshape merges them with another axis or splits them",
             Self::Positions => "they are used as positions (pixels, steps) and not as features",
         })
     }
@@ -60,6 +59,6 @@ impl fmt::Display for UncutAxis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layers: Vec<String> = self.layers.iter().map(|layer| format!("'{layer}'")).collect();
         let (width, layers) = (self.width, layers.join(", "));
-        write!(f, "the {width} units of {layers} can not be cut: at '{}' {}", self.node, self.reason)
+        write!(f, "the {width} units of {layers} cannot be cut: at '{}' {}", self.node, self.reason)
     }
 }

@@ -1,6 +1,6 @@
-//! As much of the zip format as `.npz` files use: members that are stored, not compressed.
+//! The part of the zip format that `.npz` files use: uncompressed members.
 //!
-//! Sizes and places are read from the central directory: NumPy leaves them open in the local headers.
+//! Sizes and offsets are read from the central directory, because NumPy does not set them in the local headers.
 
 use common::wire::Crc32;
 
@@ -12,7 +12,7 @@ const END: [u8; 4] = *b"PK\x05\x06";
 const END_LEN: usize = 22;
 /// Names are UTF-8.
 const UTF8: u16 = 1 << 11;
-/// 1 January 1980, the first day of the format: equal arrays give equal bytes.
+/// 1 January 1980, the first date of the format. A fixed date, so that equal arrays give equal bytes.
 const DATE: u16 = 0x21;
 
 /// Names and bytes, in the order of the directory.

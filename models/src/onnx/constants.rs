@@ -33,7 +33,7 @@ impl<'a> Constants<'a> {
                 constants.0.insert(output, constant);
             }
         }
-        // An operand without a name is one that is left out.
+        // An empty name stands for an absent operand.
         constants.0.remove("");
         constants
     }

@@ -1,5 +1,5 @@
-//! From a Graph and its parameters to an ONNX file that any runtime loads: opset 17, batch axis "N", the
-//! nodes of [`nodes`], and the tail. Equal models give equal bytes.
+//! Writes a Graph and its parameters as an ONNX file for any runtime: opset 17, batch axis "N", the nodes of [`nodes`], and the
+//! tail. Equal models give equal bytes.
 
 use std::collections::HashSet;
 
@@ -131,7 +131,7 @@ fn value_info(graph: &Graph, value: ValueId, name: &str, elem_type: i32) -> Valu
     ValueInfoProto { name: name.to_owned(), r#type: Some(TypeProto { tensor_type }) }
 }
 
-/// Names of values, all different and different from those of parameters.
+/// Unique names of values, which also differ from those of parameters.
 struct Names {
     values: Vec<String>,
     /// A softmax or sigmoid comes after the logits.

@@ -1,5 +1,5 @@
-//! From an ONNX file to a Graph and its parameters: which output counts, which nodes it needs, and what
-//! is left out. [`super::lower`] then turns each needed node into one of ours.
+//! Reads an ONNX file as a Graph and its parameters: chooses the output and finds the nodes that it needs. [`super::lower`] then
+//! translates each of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,16 +24,16 @@ pub struct Import {
     pub notes: Vec<String>,
     /// The name of the logits in the file: the output itself, or what its softmax or sigmoid reads.
     pub logits: String,
-    /// Where the file fixes it; a Graph takes any.
+    /// Batch size, if the file fixes it; a Graph takes any.
     pub batch: Option<usize>,
 }
 
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    #[error("this is no ONNX file, or it is damaged: {0}")]
+    #[error("this is not an ONNX file, or it is damaged: {0}")]
     Decode(#[from] prost::DecodeError),
-    #[error("the file holds no graph; it is no ONNX model or is damaged")]
+    #[error("the file holds no graph; it is not an ONNX model, or it is damaged")]
     NoGraph,
     #[error(
         "the model uses ONNX operator set {0}; versions {first} to {last} are supported (17 is a safe choice for the exporter's opset_version)",
@@ -92,7 +92,7 @@ pub fn import(bytes: &[u8]) -> Result<Import, ImportError> {
     Err(refused.unwrap_or(ImportError::NoOutput))
 }
 
-/// The graph of a file with what lowering looks up.
+/// The graph of a file, with lookups for lowering.
 #[derive(Debug)]
 pub struct SourceModel<'a> {
     pub graph: &'a GraphProto,
@@ -106,7 +106,7 @@ pub struct SourceModel<'a> {
 #[derive(Debug)]
 pub struct InputInfo<'a> {
     pub name: &'a str,
-    /// Where the file fixes it.
+    /// Batch size, if the file fixes it.
     pub batch: Option<i64>,
     /// Per sample.
     pub shape: Vec<u32>,
@@ -151,8 +151,8 @@ impl<'a> SourceModel<'a> {
         nodes.filter(|(index, _)| needed.contains(index)).map(|(_, node)| node).collect()
     }
 
-    /// Outputs of floats that depend on the input, in the order of the file. scikit-learn's
-    /// probabilities may be wrapped into a list of maps (ZipMap), which is no tensor.
+    /// Outputs of floats that depend on the input, in the order of the file. scikit-learn's probabilities may be wrapped into a
+    /// list of maps (ZipMap), which is not a tensor.
     fn outputs(&self) -> impl Iterator<Item = &'a ValueInfoProto> {
         self.graph.output.iter().filter(|output| {
             let tensor = output.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
@@ -196,7 +196,7 @@ impl<'a> InputInfo<'a> {
     }
 }
 
-/// What messages call a node: its name, or what it computes.
+/// The name of a node in messages: its own, or that of its output.
 pub fn title(node: &NodeProto) -> String {
     match (node.name.as_str(), node.output.first()) {
         ("", Some(output)) => output.clone(),

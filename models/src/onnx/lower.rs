@@ -1,10 +1,10 @@
-//! Turns the nodes that an output needs into nodes of a [`Graph`](crate::Graph).
+//! Translates the nodes that an output needs into nodes of a [`Graph`](crate::Graph).
 //!
 //! | ONNX | ours | module |
 //! |---|---|---|
 //! | Gemm; MatMul; Add of a constant to a MatMul | Dense (alpha and beta go into the weights) | [`dense`] |
 //! | Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels | Conv, Pool, GlobalPool | [`image`] |
-//! | BatchNormalization, LayerNormalization, GroupNormalization, and the ways to spell them | norms | [`norm`] |
+//! | BatchNormalization, LayerNormalization, GroupNormalization, and equivalent sequences of nodes | norms | [`norm`] |
 //! | GRU, Gather of words, Gather or Slice of the last step | Gru, Embed, Last | [`recurrent`] |
 //! | Flatten, Reshape, Squeeze, Unsqueeze, Transpose | Flatten, Reshape, or nothing | [`shape`] |
 //! | Shape, ConstantOfShape, Expand, and arithmetic on sizes | nothing | [`fold`] |
@@ -46,18 +46,18 @@ pub fn lower(source: &SourceModel<'_>, output: &str) -> Result<Import, ImportErr
 pub(super) struct Importer<'a> {
     source: &'a SourceModel<'a>,
     builder: Builder,
-    /// By name in the file.
+    /// Values by their name in the file.
     values: HashMap<&'a str, OnnxValue>,
     /// Names in the file of the values of our Graph.
     names: HashMap<ValueId, String>,
     /// The nodes that read a value.
     readers: HashMap<&'a str, Vec<&'a NodeProto>>,
-    /// First outputs of nodes that another node has taken in.
+    /// First outputs of nodes that were merged into another node.
     taken: HashSet<&'a str>,
     /// Parameters as the file holds them.
     weights: HashMap<String, Vec<f32>>,
     tail: Option<Tail>,
-    /// Names of what the tail gives.
+    /// Names of the outputs of the tail.
     after_tail: HashSet<&'a str>,
     notes: Vec<String>,
 }
@@ -97,7 +97,7 @@ impl<'a> Importer<'a> {
         }
         let reads_tail = node.input.iter().any(|name| self.after_tail.contains(name.as_str()));
         if reads_tail && !passes(node) {
-            return Err(problem(node, "follows a softmax; only the output of the model may"));
+            return Err(problem(node, "follows a softmax; only the output of the model may follow one"));
         }
         let sigmoid = node.op_type == "Sigmoid" && self.ends_with(output);
         if reads_tail || sigmoid || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax") {
@@ -111,7 +111,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// The nodes that compute with samples.
+    /// Translates a node that computes with samples.
     fn tensor(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         match node.op_type.as_str() {
             "Gemm" => self.gemm(node),
@@ -183,10 +183,10 @@ impl<'a> Importer<'a> {
         Ok(self.named(node, TensorView { value, ..view }))
     }
 
-    /// Of two computed values; the bias of a MatMul has been taken in by it.
+    /// An Add of two computed values; the bias of a MatMul was already merged into it.
     fn add(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         if node.input.iter().take(2).any(|name| self.source.constants.contains(name)) {
-            return Err(problem(node, "adds a constant to something else than a MatMul without bias"));
+            return Err(problem(node, "adds a constant to something other than a MatMul without bias"));
         }
         let (mut a, mut b) = (self.input(node, 0)?, self.input(node, 1)?);
         if a.axes != b.axes {
@@ -230,7 +230,7 @@ impl<'a> Importer<'a> {
         let axis = integer(node, "axis").unwrap_or(default);
         let last = axis == -1 || axis == rank - 1;
         if !last || matches!(view.axes.last(), None | Some(ViewAxis::Batch)) {
-            return Err(problem(node, "works on another axis than the last of [N, classes]"));
+            return Err(problem(node, "must work on the last axis of [N, classes]"));
         }
         if self.tail.replace(tail).is_some() {
             return Err(problem(node, "is the second softmax"));
@@ -247,7 +247,7 @@ impl<'a> Importer<'a> {
                 Err(problem(node, format!("computes with '{name}', which does not depend on samples")))
             }
             None if self.source.constants.contains(name) => {
-                Err(problem(node, "computes with constants alone"))
+                Err(problem(node, "computes with constants only"))
             }
             None => Err(ImportError::Undefined { node: title(node), value: name.to_owned() }),
         }
@@ -268,7 +268,7 @@ impl<'a> Importer<'a> {
         Ok(Param::plain(name))
     }
 
-    /// Remembers what the file calls a value, and makes a plain view of it where asked.
+    /// Remembers the name of a value in the file.
     fn named(&mut self, node: &NodeProto, view: TensorView) -> TensorView {
         if let Some(name) = node.output.first() {
             self.names.entry(view.value).or_insert_with(|| name.clone());
@@ -283,9 +283,9 @@ impl<'a> Importer<'a> {
         self.values.insert(name, value);
     }
 
-    /// Nothing is computed from a value; it is the output, under whatever name.
+    /// True if nothing is computed from a value: it is the output, perhaps under another name.
     fn ends_with(&self, value: &str) -> bool {
-        // Only a damaged file goes round in circles; it has fewer nodes than this many steps.
+        // Bounded by the number of nodes, because a damaged file may have cycles.
         let (mut open, mut steps) = (vec![value], self.source.graph.node.len());
         while let Some(value) = open.pop() {
             for reader in self.readers.get(value).into_iter().flatten() {
@@ -308,7 +308,7 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// Gives what it reads, under another name.
+/// True if the node passes its input on under another name.
 fn passes(node: &NodeProto) -> bool {
     matches!(node.op_type.as_str(), "Identity" | "ZipMap" | "Cast")
 }

@@ -65,7 +65,7 @@ pub struct NodeProto {
     pub domain: String,
 }
 
-/// Values are optional so that a zero is written, as the readers of the original require.
+/// Values are optional so that a zero is written, which other readers require.
 #[derive(Clone, PartialEq, Message)]
 pub struct AttributeProto {
     #[prost(string, tag = "1")]
@@ -161,7 +161,7 @@ pub struct ValueInfoProto {
     pub r#type: Option<TypeProto>,
 }
 
-/// Sequences and maps are other fields, so they decode as no tensor.
+/// Sequences and maps are other fields, so they decode without a tensor.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypeProto {
     #[prost(message, optional, tag = "1")]

@@ -1,4 +1,4 @@
-//! Tensors of an ONNX file as numbers, wherever the file keeps them.
+//! Tensors of an ONNX file as numbers, from any of the fields that may hold them.
 
 use super::proto::{TensorProto, data_type};
 
@@ -13,7 +13,7 @@ pub enum TensorError {
     Type { name: String, got: i32, expected: &'static str },
     #[error("tensor '{name}' has shape {dims:?}, but {got} elements")]
     Length { name: String, dims: Vec<i64>, got: usize },
-    #[error("tensor '{0}' holds NaN or infinity, so the model can not be trained")]
+    #[error("tensor '{0}' holds NaN or infinity, so the model cannot be trained")]
     NonFinite(String),
 }
 

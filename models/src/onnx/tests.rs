@@ -117,7 +117,7 @@ fn matmul_with_the_bias_on_either_side_is_the_same_layer() {
         assert!(!import.graph.params()[0].layout.is_plain() && plain.graph.params()[0].layout.is_plain());
     }
     let bare = changed(|graph| graph.node[3] = node("fc2", "MatMul", &["a", "w2t"], "y", &[]));
-    assert!(bare.unwrap_err().to_string().contains("'w2t', which is no constant"));
+    assert!(bare.unwrap_err().to_string().contains("'w2t', which is not a constant"));
     let bare = changed(|graph| {
         graph.node[3] = node("fc2", "MatMul", &["a", "w2"], "y", &[]);
         graph.initializer[2] = float_tensor("w2", &[4, 2], &[0.5; 8]);
@@ -231,7 +231,7 @@ fn a_sigmoid_is_a_tail_only_at_the_end() {
 }
 
 #[test]
-fn what_is_not_supported_is_named() {
+fn unsupported_models_are_refused_with_a_reason() {
     let text = refused(|graph| graph.node[2].op_type = "Erf".into());
     assert!(
         text.starts_with("node 'act' uses op 'Erf', which is not supported; supported are Gemm"),
@@ -240,7 +240,7 @@ fn what_is_not_supported_is_named() {
     let text = refused(|graph| graph.node[2].domain = "com.example".into());
     assert!(text.starts_with("node 'act' uses op 'com.example.Relu'"), "{text}");
     let text = refused(|graph| graph.node[1].input[1] = "w9".into());
-    assert_eq!(text, "node 'fc1' (Gemm): multiplies by 'w9', which is no constant");
+    assert_eq!(text, "node 'fc1' (Gemm): multiplies by 'w9', which is not a constant");
     let text = refused(|graph| graph.node[2].input[0] = "q".into());
     assert_eq!(text, "the model has no output of floats that depends on its input");
     let text = refused(|graph| graph.node.swap(1, 2));
@@ -262,7 +262,7 @@ fn what_is_not_supported_is_named() {
     let text = refused(|graph| graph.initializer[2] = float_tensor("w2", &[2, 5], &[0.0; 10]));
     assert!(text.contains("'fc2' takes 5 numbers per sample, but its input has shape [4]"), "{text}");
     let text = refused(|graph| graph.initializer[2] = float_tensor("w2", &[2, 4], &[f32::NAN; 8]));
-    assert_eq!(text, "tensor 'w2' holds NaN or infinity, so the model can not be trained");
+    assert_eq!(text, "tensor 'w2' holds NaN or infinity, so the model cannot be trained");
     let text = refused(|graph| graph.input[0] = value("x", &[None, None, Some(3)]));
     assert!(text.contains("has shape [?, ?, 3]"), "{text}");
     let text = refused(|graph| graph.input.push(value("x2", &[None, Some(3)])));
@@ -295,7 +295,7 @@ fn a_shared_weight_is_one_parameter() {
         graph.node.push(node("fc3", "Gemm", &["z", "w3"], "y", &[("transB", 1)]));
     })
     .unwrap();
-    // The weight is square and its inputs are the model's, so its units can not be cut.
+    // The weight is square and its inputs are the model's, so its units cannot be cut.
     assert_eq!((import.parameters.len(), import.graph.full().widths()), (48, &[][..]));
     let fused = PlanOptions { fused: true, ..PlanOptions::train(1) };
     assert!(compile(&import.graph, import.graph.full(), &fused).is_err());
@@ -325,7 +325,7 @@ fn export_comes_back_the_same() {
     }
 }
 
-/// Equal but for the axes of size 1 that operator set 17 wants around the scales of a group normalisation.
+/// Equal except for the axes of size 1 that operator set 17 needs for the scales of a group normalisation.
 fn same((a, a_parameters): &(Graph, Vec<f32>), (b, b_parameters): &(Graph, Vec<f32>)) {
     assert_eq!((a.name(), a.input(), a.nodes(), a.output()), (b.name(), b.input(), b.nodes(), b.output()));
     assert_eq!((a.param_shapes(), a.full(), a.stats()), (b.param_shapes(), b.full(), b.stats()));

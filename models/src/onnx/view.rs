@@ -1,8 +1,8 @@
-//! What the values of an ONNX graph are while it is read.
+//! The values of an ONNX graph during import.
 //!
-//! A computed tensor is a value of our Graph seen through its axes: exporters put the batch second, add
-//! axes of size 1 and turn images around, while the numbers of a sample stay where they are. Integers
-//! are folded, with the batch size as a symbol, so shape computations disappear.
+//! A computed tensor is a value of our Graph with a list of axes. Exporters put the batch second, add axes of size 1 and permute
+//! images, while the numbers of a sample stay in place. Integers are folded, with the batch size as a symbol, so shape
+//! computations disappear.
 
 use crate::graph::ValueId;
 
@@ -13,7 +13,7 @@ pub enum OnnxValue {
     Sizes(Vec<SymbolicSize>),
     /// A tensor of one number, such as the initial state of a recurrent layer.
     Filled(f32),
-    /// A weight matrix turned around, by the name of its initializer.
+    /// A transposed weight matrix, by the name of its initializer.
     Turned(String),
 }
 

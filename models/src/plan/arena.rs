@@ -1,8 +1,8 @@
 //! Places buffers with known live ranges in one arena.
 //!
-//! Interval packing is NP-hard, so: in several plausible orders, put every buffer into the smallest gap
-//! that fits between the buffers which are live at the same time, and keep the shortest arena. No
-//! result is longer than all buffers side by side.
+//! Interval packing is NP-hard, so this is a heuristic: in several orders, it puts every buffer into the smallest sufficient gap
+//! between the buffers that are live at the same time, and keeps the shortest arena. No result is longer than all buffers
+//! side by side.
 
 use std::cmp::Reverse;
 
@@ -23,7 +23,7 @@ impl LiveRange {
     }
 }
 
-/// Buffers with the instructions in which they hold something.
+/// Buffers with their live ranges.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers(Vec<LiveRange>);
 
@@ -34,7 +34,7 @@ impl Buffers {
         BufferId(self.0.len() - 1)
     }
 
-    /// The buffer is needed in this instruction, too.
+    /// Extends the live range of a buffer to this instruction.
     pub fn extend(&mut self, buffer: BufferId, instruction: usize) {
         let live = &mut self.0[buffer.0];
         live.first = live.first.min(instruction);
@@ -77,7 +77,7 @@ impl Buffers {
     }
 }
 
-/// The start of the smallest gap between sorted stretches that holds `len`, or else their end.
+/// The start of the smallest gap of at least `len` between sorted ranges, or else their end.
 fn best_gap(taken: &[(u64, u64)], len: u64) -> u64 {
     let mut end = 0;
     let mut best: Option<(u64, u64)> = None;
@@ -91,7 +91,7 @@ fn best_gap(taken: &[(u64, u64)], len: u64) -> u64 {
     best.map_or(end, |(_, at)| at)
 }
 
-/// Where every buffer lies.
+/// The offset of every buffer.
 #[derive(Clone, Debug, Default)]
 pub struct ArenaLayout {
     offsets: Vec<u64>,
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_used_again() {
+    fn a_gap_is_reused() {
         let mut buffers = Buffers::default();
         let early = buffers.add(10, 0, 1);
         let long = buffers.add(5, 0, 9);

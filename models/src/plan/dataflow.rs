@@ -14,24 +14,24 @@ use common::plan::Grad;
 
 use super::program::Program;
 
-/// What is decided before memory is laid out.
+/// Decisions before memory is laid out.
 #[derive(Clone, Debug)]
 pub struct Dataflow<'a> {
     pub program: &'a Program,
     pub train: bool,
-    /// By value: where it lies.
+    /// By value: its storage.
     pub storage_of: Vec<usize>,
     /// By value; `None` where nothing upstream is trained.
     pub grads: Vec<Option<usize>>,
     /// By node: the gradients that it writes, of its input and of its second input.
     pub operand_grads: Vec<[Option<Grad>; 2]>,
-    /// By node: an Add whose operands change places, so that it can overwrite the second.
+    /// By node: an Add whose operands are swapped, so that it can overwrite the second.
     pub swapped: Vec<bool>,
-    /// The loss puts the gradient of the logits over the logits.
+    /// The loss overwrites the logits with their gradient.
     pub loss_in_place: bool,
 }
 
-/// What a Plan does in one step, with the node that it concerns.
+/// One step of a Plan, with its node.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Instr {
     Forward(usize),
@@ -83,7 +83,7 @@ impl<'a> Dataflow<'a> {
         input.into_iter().chain(output)
     }
 
-    /// Everything a Plan does, in order, with the storage in `recomputed` computed again.
+    /// All steps of a Plan in order, with the storage in `recomputed` recomputed.
     pub fn instructions(&self, recomputed: &[usize]) -> Vec<Instr> {
         let count = self.program.nodes.len();
         let mut list: Vec<Instr> = (0..count).map(Instr::Forward).chain([Instr::Loss]).collect();
@@ -116,7 +116,7 @@ impl<'a> Dataflow<'a> {
                 self.backward_reads(index).map(|value| self.storage_of[value]).collect::<Vec<_>>()
             })
             .collect();
-        // Nothing is saved by releasing what the first backward pass reads.
+        // Releasing what the first backward pass reads would save nothing.
         let read_first: Vec<usize> = self.backward_reads(last).map(|value| self.storage_of[value]).collect();
         let excluded = [self.storage_of[0], self.storage_of[last + 1]];
         let can = |&storage: &usize| {
@@ -133,7 +133,7 @@ impl<'a> Dataflow<'a> {
         (0..self.program.nodes.len()).filter(move |&index| self.storage_of[index + 1] == storage)
     }
 
-    /// Its inputs are still there, and it leaves nothing but its output.
+    /// True if a node can run again: its inputs still exist, and its output is its only effect.
     fn can_recompute(&self, index: usize, storage: usize) -> bool {
         let node = &self.program.nodes[index];
         let there = |value: usize| {

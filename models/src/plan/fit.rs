@@ -1,21 +1,21 @@
 //! Finds a setting that fits a device's RAM.
 //!
-//! Tried in this order, and the first that fits is taken:
+//! Settings are tried in this order, and the first that fits is used:
 //!
-//! 1. as asked;
+//! 1. as requested;
 //! 2. without a gradient segment, where the optimiser is plain SGD (each weight gradient is applied as
 //!    soon as it is known);
 //! 3. fewer samples per pass, with gradients summed over several passes;
-//! 4. the same three with activations that are computed again.
+//! 4. the same three with recomputed activations.
 //!
-//! The Plan itself says which it was: its `segments.grads`, `batch` and `schedule`.
+//! The Plan shows which one it is: see its `segments.grads`, `batch` and `schedule`.
 
 use common::WidthMask;
 
 use super::{CompileError, CompiledPlan, PlanMode, PlanOptions, can_fuse, compile, compile_within};
 use crate::graph::Graph;
 
-/// What is missing even in the most frugal setting.
+/// Why even the smallest setting does not fit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the smallest setting needs {need} bytes of RAM, {} more than the {have} there are", need - have)]
 pub struct Shortage {
@@ -56,7 +56,7 @@ pub fn fit(
             }
             need = need.min(plan.info.arena_bytes());
         }
-        // What the arena needs is a constant plus a multiple of the batch.
+        // The size of the arena is a constant plus a multiple of the batch.
         let one = compile(graph, mask, &PlanOptions { batch: 1, ..summed })?;
         need = need.min(one.info.arena_bytes());
         let segments = one.workspace().map_err(CompileError::from)? * 4;

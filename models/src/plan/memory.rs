@@ -1,4 +1,4 @@
-//! Lays the storage of a [`Dataflow`] out in memory and writes the nodes and the schedule of the Plan.
+//! Lays out the storage of a [`Dataflow`] in memory, and writes the nodes and the schedule of the Plan.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +49,7 @@ impl<'a> MemoryPlan<'a> {
         memory
     }
 
-    /// Recomputes storage, always the one that saves most, until the memory is at most `target` or nothing more
-    /// can be saved.
+    /// Recomputes storage, the one that saves most first, until the memory is at most `target` or nothing more can be saved.
     pub fn saving(flow: &'a Dataflow<'a>, target: u64) -> Self {
         let mut best = Self::new(flow, &[]);
         let candidates = flow.candidates();
@@ -101,7 +100,7 @@ impl<'a> MemoryPlan<'a> {
         (nodes, schedule.collect())
     }
 
-    /// Where the backward pass finds a value.
+    /// The buffer from which the backward pass reads a value.
     fn value(&self, value: usize) -> Contents {
         let storage = self.flow.storage_of[value];
         if self.recomputed.contains(&storage) {
@@ -111,7 +110,7 @@ impl<'a> MemoryPlan<'a> {
         }
     }
 
-    /// The gradient of the logits may lie on the logits.
+    /// The buffer of a gradient; that of the logits may be the logits' own.
     fn grad(&self, storage: usize) -> Contents {
         let logits = self.flow.program.output();
         match self.flow.loss_in_place && storage == logits {
@@ -150,7 +149,7 @@ impl<'a> MemoryPlan<'a> {
             self.flow.grads[index + 1].filter(|_| backward).and_then(|storage| place(self.grad(storage)));
         let is_recomputed = matches!(self.value(index + 1), Contents::Recomputed(_));
         let output = match output_grad {
-            // A copy that only runs backward writes no output, and this place is apart from what it reads.
+            // A copy that only runs backward writes no output, and this place does not overlap what it reads.
             Some(grad) if copy && !is_recomputed && !node.op.backward_reads_output() => grad,
             _ => at(index + 1),
         };
@@ -165,7 +164,7 @@ impl<'a> MemoryPlan<'a> {
         }
     }
 
-    /// What is in use in one instruction.
+    /// Marks the buffers that one instruction uses.
     fn live(&mut self, time: usize, instr: Instr) {
         let flow = self.flow;
         match instr {

@@ -1,5 +1,5 @@
-//! The nodes of a Graph at the widths of one tier, as operations of a Plan between values that own
-//! memory. Value 0 is the input, and value `k + 1` is what node `k` gives.
+//! The nodes of a Graph at the widths of one tier, as operations of a Plan between values that own memory. Value 0 is the input,
+//! and value `k + 1` is the output of node `k`.
 
 use common::{
     TensorShape, WidthMask,
@@ -20,9 +20,9 @@ pub struct ProgramNode {
     pub name: String,
     pub op: Op,
     pub input: usize,
-    /// Of an Add.
+    /// The second operand of an Add.
     pub second: Option<usize>,
-    /// Its parameters stay as they are.
+    /// Its parameters are not trained.
     pub frozen: bool,
 }
 
@@ -41,8 +41,8 @@ impl ProgramNode {
 }
 
 impl Program {
-    /// With `scaler`, what layers give is divided by the share of units that the tier keeps. Of the layers, all or
-    /// the `last` ones are trained.
+    /// With `scaler`, outputs of layers are divided by the share of units that the tier keeps. All layers, or only the `last`
+    /// ones, are trained.
     pub fn new(graph: &Graph, mask: &WidthMask, scaler: bool, last: Option<u16>) -> Self {
         let mut lowering = Lowering {
             graph,
@@ -77,7 +77,7 @@ impl Program {
         Self { nodes, stats: lowering.stats.into() }
     }
 
-    /// Parameters before those that are trained; `None` if nothing is, or if frozen ones come later.
+    /// Number of parameters before the trained ones; `None` if nothing is trained, or if frozen ones follow.
     pub fn frozen(&self) -> Option<u64> {
         let stretches = |frozen: bool| {
             let nodes = self.nodes.iter().filter(move |node| node.frozen == frozen);
@@ -111,7 +111,7 @@ struct Lowering<'a> {
 }
 
 impl Lowering<'_> {
-    /// `None` for a node that only renames its input. Sizes fit 32 bits, as [`Graph`] promises.
+    /// `None` for a node that only renames its input. Sizes fit 32 bits, as [`Graph`] guarantees.
     fn op(&mut self, node: &graph::Node) -> Option<Op> {
         let (read, written) = (self.sizes(self.graph.shape(node.inputs[0])), self.sizes(&node.shape));
         let len: u32 = written.iter().product();

@@ -9,8 +9,8 @@ use crate::{
     zoo,
 };
 
-/// What a cell of the arena holds. Values are numbered by what they are (equal operations on equal
-/// values give the same number), gradients by the value and who has contributed.
+/// The content of a cell of the arena. Equal operations on equal values give a value of the same number. Gradients are
+/// identified by the value and its contributors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Cell {
     Nothing,
@@ -23,8 +23,7 @@ enum Cell {
 /// Stands for the loss among the readers of the logits.
 const LOSS: usize = usize::MAX;
 
-/// Executes a Plan on names instead of numbers, and fails where a node would read anything else than
-/// what the graph says it needs.
+/// Executes a Plan on symbols instead of numbers, and fails where a node reads something other than the graph requires.
 struct Tracer<'a> {
     cells: Vec<Cell>,
     plan: &'a Plan<'a>,
@@ -114,7 +113,7 @@ impl<'a> Tracer<'a> {
                 Pass::Forward => {
                     self.forward(node);
                 }
-                // Nobody needs it.
+                // Not needed.
                 Pass::Backward if node.output_grad.is_none() => {}
                 Pass::Backward => {
                     let step = open.pop().expect("no more backward steps than trained nodes");
@@ -134,7 +133,7 @@ impl<'a> Tracer<'a> {
         trained
     }
 
-    /// Gives the number of what was computed.
+    /// Returns the number of the computed value.
     fn forward(&mut self, node: &Node) -> usize {
         let (reads, writes) = node.op.sizes();
         let mut inputs = vec![self.value(&node.input, reads)];
@@ -219,7 +218,7 @@ fn the_plan_of_a_known_model() {
     assert!(infer.nodes.iter().all(|node| node.input.grad.is_none() && node.output_grad.is_none()));
 
     let train = compile(&graph, graph.full(), &PlanOptions::train(16)).unwrap();
-    // Input, hidden, logits; the gradient of hidden meets all three, that of logits lies on them.
+    // Input, hidden, logits. The gradient of hidden is live with all three; that of logits overwrites them.
     assert_eq!(train.info.arena, 3 * 2_410 + 16 * (64 + 32 + 10 + 32));
     assert_eq!((train.info.segments.anchor, train.info.segments.grads), (Some(2_410), Some(4_820)));
     assert_eq!(train.nodes.last().unwrap().output_grad, Some(train.info.logits));
@@ -243,7 +242,7 @@ fn segments_follow_the_options() {
     let segments = compile(&graph, graph.full(), &all).unwrap().info.segments;
     assert_eq!(segments.of_params(), [1, 2, 3, 4, 5, 6, 7].map(|number| Some(number * 2_410)));
     assert_eq!((segments.guide, segments.personal), (Some(2 * 2_410), Some(7 * 2_410)));
-    // A personal model asks no more of the optimiser than the other one does.
+    // A personal model needs no further optimiser state.
     let lean = PlanOptions { fused: true, personal: true, ..train };
     let lean = compile(&graph, graph.full(), &lean).unwrap();
     assert_eq!(lean.info.segments.of_params()[6], Some(2 * 2_410));
@@ -253,7 +252,7 @@ fn segments_follow_the_options() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_options_are_refused() {
     let (graph, _) = zoo::by_name("digits-mlp").unwrap().build(0);
     assert_eq!(compile(&graph, graph.full(), &PlanOptions::train(0)), Err(CompileError::EmptyBatch));
     let (other, _) = zoo::by_name("mnist-mlp").unwrap().build(0);
@@ -278,7 +277,7 @@ fn a_relu_at_either_end() {
     let plan = trace(&graph, graph.full(), &PlanOptions::train(16));
     assert_eq!(plan.nodes.len(), 3);
     assert_eq!((plan.nodes[0].output_grad, plan.nodes[1].input.grad), (None, None));
-    // The relu's backward step reads its output, so the gradient needs a place of its own.
+    // The relu's backward step reads its output, so the gradient needs separate memory.
     assert_ne!(plan.nodes[2].output_grad, Some(plan.info.logits));
     assert_eq!(plan.info.arena, 3 * 24 + 16 * (6 + 4 + 4));
 }
@@ -315,7 +314,7 @@ fn every_tier_of_the_zoo_finds_what_it_reads() {
 }
 
 #[test]
-fn giving_up_activations_saves_memory() {
+fn recomputing_activations_saves_memory() {
     let (graph, _) = zoo::by_name("cifar-resnet").unwrap().build(0);
     let train = PlanOptions::train(2);
     let plain = compile(&graph, graph.full(), &train).unwrap();
@@ -364,7 +363,7 @@ proptest! {
     }
 
     #[test]
-    fn what_fits_is_found(seed: u64, share in 0.2f64..1.2) {
+    fn a_fitting_setting_is_found(seed: u64, share in 0.2f64..1.2) {
         let (graph, _) = zoo::random(seed);
         let options = PlanOptions::train(8);
         let asked = compile(&graph, graph.full(), &options).unwrap().info.arena_bytes();

@@ -177,7 +177,7 @@ fn digits_gru(name: &str) -> Result<Graph, GraphError> {
     net.finish()
 }
 
-/// A model that grows at one end.
+/// Builds a chain of layers.
 struct Net {
     builder: Builder,
     at: ValueId,
@@ -209,7 +209,7 @@ impl Net {
         Ok(())
     }
 
-    /// The form with two biases that PyTorch and Keras have.
+    /// The variant with two biases, as in PyTorch and Keras.
     fn gru(&mut self, name: &str, units: u32) -> Result<(), GraphError> {
         let weights = ["W", "R"].map(|kind| Param::plain(format!("{name}.{kind}")));
         let bias = Some(Param::plain(format!("{name}.B")));

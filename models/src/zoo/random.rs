@@ -1,5 +1,4 @@
-//! Random small models for property tests: every operation, branches that are added again, and values
-//! with several readers.
+//! Random small models for property tests: every operation, residual branches, and values with several readers.
 
 use common::{
     plan::{Activation, PoolKind},
@@ -9,9 +8,9 @@ use common::{
 use super::initial;
 use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, ValueId};
 
-/// A model that follows from the seed, with parameters that do not leave gradients at 0.
+/// A model derived from the seed, with parameters whose gradients are not 0.
 pub fn random(seed: u64) -> (Graph, Vec<f32>) {
-    // A seed can ask for a layer that does not fit what came before; then another draw is made.
+    // A draw may give a layer that does not fit the one before; then another draw is made.
     let graph = (0..100).find_map(|attempt| Sketch::draw(derive(seed, attempt)).ok());
     let graph = graph.expect("one of a hundred draws fits");
     let mut parameters = initial(&graph, seed);
@@ -175,7 +174,7 @@ impl Sketch {
         }
     }
 
-    /// Adds what `branch` makes of a value to the value itself.
+    /// Adds the output of `branch` to its input.
     fn residual(&mut self, branch: impl Fn(&mut Self) -> Result<(), GraphError>) -> Result<(), GraphError> {
         let before = self.at;
         branch(self)?;

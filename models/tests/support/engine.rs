@@ -14,7 +14,7 @@ use trainer::{
     train::{Backend, Float, PassMode, Work, WorkProgress, finish_update, forward},
 };
 
-/// Numbers before and after the arena that nobody may touch.
+/// Numbers before and after the arena that must not be touched.
 pub const GUARD: usize = 64;
 /// A NaN that no computation gives by itself.
 const CANARY: u32 = 0x7fc0_ca4a;
@@ -81,14 +81,14 @@ impl Case {
     }
 }
 
-/// What an Assignment leaves behind.
+/// The results of an Assignment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Run {
     pub scalars: Scalars,
     pub weights: Vec<f32>,
-    /// What would be sent.
+    /// The update that would be sent.
     pub update: Vec<f32>,
-    /// Numbers of the arena that are not as they were before.
+    /// Numbers of the arena that were changed.
     pub touched: Vec<bool>,
 }
 

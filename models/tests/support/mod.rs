@@ -1,5 +1,4 @@
-//! What several test files need: fixtures, `.npy` files and a forward pass so plain that it is obviously
-//! right.
+//! Helpers of several test files: fixtures, `.npy` files and a simple reference forward pass.
 #![allow(dead_code, unused_imports, reason = "every test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 

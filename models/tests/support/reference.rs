@@ -1,4 +1,4 @@
-//! The forward pass of a Graph in f64, so plain that it is obviously right. Evaluation mode.
+//! A simple reference forward pass of a Graph in f64, in evaluation mode.
 
 use common::plan::{Activation, PoolKind, Window};
 use models::{

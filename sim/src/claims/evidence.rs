@@ -1,10 +1,10 @@
-//! Results of experiments, ready to be asked.
+//! Results of experiments, ready for lookup.
 
 use std::path::Path;
 
 use crate::results::{self, ExperimentResults, ResultsError};
 
-/// Everything under one directory of results.
+/// All results of one directory.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Evidence {
     pub experiments: Vec<ExperimentResults>,

@@ -1,4 +1,4 @@
-//! How a check is computed: each way is one small function over the results of one experiment.
+//! How checks are computed. Each kind of measure is one small function over the results of one experiment.
 //!
 //! Settings are compared seed by seed, over the seeds that both have.
 
@@ -12,7 +12,7 @@ use crate::results::{ExperimentResults, Measure, Want, figure};
 #[serde(rename_all = "snake_case")]
 pub enum ClaimVerdict {
     Reached,
-    /// Some checks of a claim, but not all.
+    /// Some checks of a claim are reached, but not all.
     InPart,
     Missed,
     NotRun,
@@ -29,21 +29,21 @@ impl ClaimVerdict {
     }
 }
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Finding {
     pub verdict: ClaimVerdict,
-    /// All that was compared.
+    /// The compared figures.
     pub parts: Vec<ComparedFigure>,
-    /// Where that is about groups: the accuracy of always predicting the majority, whose disparity is 0.
+    /// For figures about groups: accuracy of the constant predictor of the majority, whose disparity is 0.
     pub constant: Option<Spread>,
-    /// What the measure yields, over seeds.
+    /// The measured effect over seeds.
     pub effect: Option<Spread>,
-    /// Of our effect to the published one.
+    /// Ratio of our effect to the published one.
     pub ratio: Option<f64>,
-    /// Seeds in which the direction is reached.
+    /// Number of seeds in which the direction is reached.
     pub agree: usize,
-    /// Rounds of the runs compared; the least where they differ.
+    /// Rounds of the compared runs; the smallest number if they differ.
     pub rounds: usize,
     pub profile: String,
 }
@@ -89,7 +89,7 @@ const CONSTANT: &str = "groups.constant";
 type Read<'a> = (&'a str, &'a str);
 
 impl Measure {
-    /// `None` if runs that are needed are not there.
+    /// Computes the check; `None` if a run that it needs is missing.
     pub fn find_in(&self, results: &ExperimentResults, published: Option<f64>) -> Option<Finding> {
         let mut finding = match self {
             Self::Change { figure, from, to, want } => {
@@ -108,7 +108,7 @@ impl Measure {
         Some(finding)
     }
 
-    /// In words.
+    /// A description of the measure.
     pub fn describe(&self) -> String {
         let title = figure::title;
         match self {
@@ -125,7 +125,7 @@ impl Measure {
         }
     }
 
-    /// A number of the kind that it yields.
+    /// Formats a value of this measure.
     pub fn show(&self, value: f64) -> String {
         match self {
             Self::Change { .. } | Self::Between { .. } | Self::Falls { .. } => crate::number::change(value),
@@ -136,7 +136,7 @@ impl Measure {
         }
     }
 
-    /// Settings that it needs.
+    /// Ids of the settings that it needs.
     pub fn settings(&self) -> Vec<&str> {
         match self {
             Self::Change { from, to, .. } | Self::Difference { from, to, .. } => vec![from, to],
@@ -146,7 +146,7 @@ impl Measure {
     }
 }
 
-/// `(to - from) / |from|`; 0 where both are 0.
+/// `(to - from) / |from|`; 0 if both are equal.
 fn relative(from: f64, to: f64) -> f64 {
     if from == to { 0.0 } else { (to - from) / from.abs() }
 }
@@ -178,7 +178,7 @@ fn falls(results: &ExperimentResults, figure: &str, settings: &[String]) -> Opti
     Some(finding)
 }
 
-/// Against the best of all other settings, by mean.
+/// Compares with the best other setting, by mean.
 fn best(results: &ExperimentResults, name: &str, of: &str) -> Option<Finding> {
     let high = figure::high_is_good(name);
     let others = results.record.settings.iter().filter(|setting| setting.id != of).filter_map(|setting| {

@@ -1,8 +1,8 @@
-//! What the five sources claim, and whether our runs show it.
+//! What the five sources claim, and whether our runs confirm it.
 //!
 //! Claims are files, `sim/experiments/claims/SOURCE.toml`. A [`Claim`] is a sentence of the specification with the
-//! [`Check`]s that decide it. A check names an experiment, how it is [measured](Measure) on the results and what was
-//! published. An experiment may bring checks of its own, in the same form; they stand with its results.
+//! [`Check`]s that decide it. A check names an experiment, how it is [measured](Measure) on the results, and the
+//! published value. An experiment file may contain its own checks in the same form; they are stored with its results.
 //!
 //! ```toml
 //! [[claim]]
@@ -25,7 +25,7 @@
 //! | part | file |
 //! |---|---|
 //! | how checks are computed | `measure` |
-//! | results, ready to be asked | `evidence` |
+//! | results, ready for lookup | `evidence` |
 //! | REPRODUCTION.md | `record` |
 
 mod evidence;
@@ -50,7 +50,7 @@ use crate::results::{Check, ExperimentResults, Measure};
 pub struct Source {
     pub name: String,
     pub section: String,
-    /// Doubtful points that concern the whole.
+    /// Doubtful points that concern the whole source.
     pub doubts: Vec<String>,
     #[serde(rename = "claim")]
     pub claims: Vec<Claim>,
@@ -60,10 +60,10 @@ pub struct Source {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Section of the specification and number there.
+    /// Section and number in the specification.
     pub id: String,
     pub text: String,
-    /// What is doubtful about it in the source, or about how we show it.
+    /// Doubts about the claim in the source, or about how we check it.
     #[serde(default)]
     pub doubt: String,
     #[serde(rename = "check")]
@@ -84,7 +84,7 @@ const FILES: [&str; 5] = [
     include_str!("../../experiments/claims/fedfb.toml"),
 ];
 
-/// What became of one claim.
+/// The result of one claim.
 #[derive(Clone, Debug, Serialize)]
 pub struct Assessment {
     pub id: &'static str,
@@ -94,19 +94,19 @@ pub struct Assessment {
     pub doubt: &'static str,
 }
 
-/// One check and what it came to.
+/// One check and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckOutcome {
     pub what: String,
     pub experiment: String,
     pub how: String,
     pub published: String,
-    /// What the measure yields, written out: mean and deviation over seeds.
+    /// The measured effect as text: mean and deviation over seeds.
     pub ours: String,
     pub finding: Finding,
 }
 
-/// Every claim of a source against the results.
+/// Checks every claim of a source against the results.
 pub fn assess(source: &'static Source, evidence: &Evidence) -> Vec<Assessment> {
     source.claims.iter().map(|claim| claim.assess(evidence)).collect()
 }
@@ -119,7 +119,7 @@ impl Claim {
 }
 
 impl Check {
-    /// In the profile that has what is needed, the full one if both have.
+    /// Uses the full profile if it has the needed runs, and another profile otherwise.
     fn row(&self, evidence: &Evidence) -> CheckOutcome {
         let wanted = |results: &&ExperimentResults| {
             self.profile.as_ref().is_none_or(|profile| *profile == results.record.profile)
@@ -155,20 +155,20 @@ impl Check {
     }
 }
 
-/// Everything that claims, and the experiment itself, say about its results in one profile.
+/// Outcomes of all checks of an experiment in one profile: those of claims, and those of the experiment itself.
 pub fn outcomes_of(results: &ExperimentResults) -> Vec<CheckOutcome> {
-    // What is said of one profile alone is said of the other one elsewhere.
+    // Checks for a single profile are shown with the claims only.
     let about = |check: &&Check| check.experiment == results.record.experiment && check.profile.is_none();
     let checks = ALL.iter().flat_map(|source| &source.claims).flat_map(|claim| &claim.checks).filter(about);
     checks.chain(&results.record.checks).map(|check| check.outcome_in(results)).collect()
 }
 
-/// A deviation has no sign.
+/// Removes the sign, because a deviation has none.
 fn plain(text: &str) -> &str {
     text.trim_start_matches(['+', '±'])
 }
 
-/// Reached or missed only if all checks that were run agree.
+/// A claim is reached or missed only if all checks that ran agree.
 fn verdict(rows: &[CheckOutcome]) -> ClaimVerdict {
     let count = |verdict| rows.iter().filter(|row| row.finding.verdict == verdict).count();
     match (count(ClaimVerdict::Reached), count(ClaimVerdict::Missed)) {

@@ -1,4 +1,4 @@
-//! REPRODUCTION.md: every claim, what was published, what came out, and what is doubtful.
+//! REPRODUCTION.md: every claim, the published value, our result, and doubts.
 
 use std::fmt::{self, Write};
 
@@ -64,7 +64,7 @@ fn summary(out: &mut String, all: &[(&Source, Vec<Assessment>)]) -> fmt::Result 
     Ok(())
 }
 
-/// What was run, and what is missing of it.
+/// The runs that were made, and the missing ones.
 fn runs(out: &mut String, evidence: &Evidence) -> fmt::Result {
     writeln!(out, "\n## What was run\n")?;
     if evidence.experiments.is_empty() {
@@ -144,7 +144,7 @@ fn bold(verdict: ClaimVerdict) -> String {
     }
 }
 
-/// Text that can not end its cell.
+/// Escapes text so that it cannot end its table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// A made-up run with the figures named; those of losses, accuracies, tiers and groups.
+/// A synthetic run with these figures of losses, accuracies, tiers and groups.
 pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
     let mut last = FinalScores::default();
     for &(name, value) in figures {
@@ -26,7 +26,7 @@ pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
                 last.tiers.resize(2, TierScores::default());
                 last.tiers[usize::from(name.contains('1'))].loss = value;
             }
-            other => panic!("no made-up {other}"),
+            other => panic!("no synthetic figure {other}"),
         }
     }
     UnitResult {
@@ -72,7 +72,7 @@ pub fn results(experiment: &str, profile: &str, units: Vec<UnitResult>) -> Exper
     ExperimentResults { record, units }
 }
 
-/// `old` and `new` with three seeds; the third is missing of `new`.
+/// `old` and `new` with three seeds; `new` lacks the third.
 fn two() -> ExperimentResults {
     let old = [0.4, 0.5, 0.6];
     let mut units: Vec<UnitResult> =
@@ -82,7 +82,7 @@ fn two() -> ExperimentResults {
     results("e", "quick", units)
 }
 
-/// As in a file.
+/// Parses a measure as in a file.
 fn measure(text: &str) -> Measure {
     let check: Check = toml::from_str(&format!("what = \"\"\nmeasure = {text}")).unwrap();
     check.measure.unwrap()
@@ -119,7 +119,7 @@ fn changes_are_taken_seed_by_seed() {
 }
 
 #[test]
-fn nothing_is_computed_from_what_is_not_there() {
+fn missing_runs_and_figures_give_no_finding() {
     let absent = change("old", "none", Want::Lower);
     assert_eq!(absent.find_in(&two(), None), None);
     let figure = measure(r#"{ how = "level", figure = "gaps.max", of = "old", want = "lower" }"#);
@@ -129,7 +129,7 @@ fn nothing_is_computed_from_what_is_not_there() {
 }
 
 #[test]
-fn the_full_profile_is_preferred_where_it_has_the_runs() {
+fn the_full_profile_is_preferred_if_it_has_the_runs() {
     let full = results("e", "full", vec![unit("old", 1, &[("loss.variance", 1.0)])]);
     let mut evidence = Evidence { experiments: vec![two(), full] };
     let mut check = check(change("old", "new", Want::Lower));
@@ -161,7 +161,7 @@ fn falls_needs_every_step() {
 }
 
 #[test]
-fn the_best_is_best_of_all_in_the_figures_own_direction() {
+fn best_compares_with_all_settings_in_the_direction_of_the_figure() {
     let run = |name: &str, worst, loss| unit(name, 1, &[("accuracy.worst5", worst), ("loss.mean", loss)]);
     let results = results("e", "quick", vec![run("a", 0.5, 1.0), run("b", 0.6, 2.0), run("c", 0.4, 0.5)]);
     let best = |figure: &str, of: &str| Measure::Best { figure: figure.into(), of: of.into() };
@@ -192,7 +192,7 @@ fn levels_and_tiers() {
 }
 
 #[test]
-fn checks_of_an_experiment_stand_with_its_results() {
+fn checks_of_an_experiment_are_stored_with_its_results() {
     let mut results = two();
     let wants = [Want::Lower, Want::Higher, Want::AtMost(-0.5), Want::AtLeast(-0.5), Want::Within(0.5)];
     results.record.checks = wants.map(|want| check(change("old", "new", want))).into();
@@ -231,7 +231,7 @@ fn ids_are_unique_and_of_their_section() {
             }
         }
     }
-    // As many as the specification lists.
+    // The specification lists this many.
     assert_eq!(ALL.iter().map(|source| source.claims.len()).collect::<Vec<_>>(), [5, 6, 4, 5, 5]);
 }
 
@@ -248,13 +248,13 @@ fn checks_name_experiments_and_settings_that_exist() {
 }
 
 #[test]
-fn the_record_has_every_claim_and_says_what_was_not_run() {
+fn the_record_has_every_claim_and_marks_missing_runs() {
     let empty = record(&Evidence::default());
     for claim in ALL.iter().flat_map(|source| &source.claims) {
         assert!(empty.contains(&format!("\n### {} {}\n", claim.id, claim.text)), "{}", claim.id);
     }
     assert!(empty.contains("Nothing yet.") && !empty.contains("**yes**") && !empty.contains("**no**"));
-    // Every line of a table has the columns of its head.
+    // Every row of a table has the columns of its header.
     let mut columns = None;
     for line in empty.lines() {
         let bars = line.replace("\\|", "").matches('|').count();
@@ -266,9 +266,9 @@ fn the_record_has_every_claim_and_says_what_was_not_run() {
 }
 
 #[test]
-fn the_record_shows_what_was_computed() {
+fn the_record_shows_computed_checks() {
     let check = &ALL[0].claims[0].checks[0];
-    let Some(Measure::Change { from, to, .. }) = &check.measure else { panic!("another measure") };
+    let Some(Measure::Change { from, to, .. }) = &check.measure else { panic!("unexpected measure") };
     let units = vec![unit(from, 1, &[("inter", 0.02)]), unit(to, 1, &[("inter", 0.01)])];
     let text = record(&Evidence { experiments: vec![results(&check.experiment, "full", units)] });
     let line = text.lines().find(|line| line.starts_with(&format!("| {} |", check.what))).unwrap();
@@ -282,5 +282,5 @@ fn the_record_shows_what_was_computed() {
     ] {
         assert!(line.contains(part), "{part}: {line}");
     }
-    assert!(text.contains("4 runs"), "missing seeds are said");
+    assert!(text.contains("4 runs"), "missing seeds are not reported");
 }

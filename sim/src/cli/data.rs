@@ -16,8 +16,8 @@ use super::{CommandError, Format};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  fairtier sim data list                          all of them, and how to get those that are missing
-  fairtier sim data check mnist fashion-mnist    load them and say what is in them";
+  fairtier sim data list                          all data sets, and how to get missing ones
+  fairtier sim data check mnist fashion-mnist    load data sets and show their content";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -37,10 +37,10 @@ pub struct DataArgs {
 
 #[derive(Subcommand, Debug)]
 enum DataCommand {
-    /// Every known data set: where it is, or what is missing and how to get it
+    /// Lists every known data set: its location, or the missing files and how to get them
     #[command(after_help = LIST_EXAMPLES)]
     List(ListArgs),
-    /// Loads data sets and says what is in them
+    /// Loads data sets and shows their content
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
 }
@@ -61,17 +61,17 @@ struct CheckArgs {
     names: Vec<String>,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Seed of sets that are drawn, or divided into training and test
+    /// Seed of sets that are generated, or divided into training and test
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// How to print what was found
+    /// How to print the content
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
 
 #[derive(Args, Debug)]
 struct PlaceArgs {
-    /// Where data sets are looked for first; then in $FAIRTIER_DATA and ../shared/data
+    /// First place to look for data sets, before $FAIRTIER_DATA and ../shared/data
     #[arg(long = "data", alias = "data-dir", value_name = "DIR")]
     dir: Option<PathBuf>,
 }

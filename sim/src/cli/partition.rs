@@ -22,38 +22,46 @@ Examples:
   fairtier sim partition strata:80/20,20/80 --data adult --format json
   fairtier sim partition natural:50:10 --data shakespeare-leaf --test proportional
 
-Partitions: iid, shards:K, dominant:SHARE, extreme, pat:K, dirichlet:ALPHA (everybody gets some),
-dirichlet-free:ALPHA (whatever comes out), natural:TRAIN:TEST (fewest samples of a client),
-groups:PERCENT/PERCENT,... (one list per group; also low, medium, high), strata:... (the same by what
-the source divides by). `fairtier sim data list` names the data sets.";
+Partitions:
+  iid                         equal shares at random
+  shards:K                    K shards of samples sorted by label for each client
+  dominant:SHARE              this share of a client's samples has one class
+  extreme                     at most two classes per client, as shards:2
+  pat:K                       exactly K classes per client
+  dirichlet:ALPHA             Dirichlet shares of each class; every client gets samples
+  dirichlet-free:ALPHA        the same, but clients may get none
+  natural:TRAIN:TEST          natural clients with at least so many samples
+  groups:PERCENT/PERCENT,...  percentages per client, one list per group; also low, medium, high
+  strata:PERCENT/PERCENT,...  the same for the natural division of the source
+`fairtier sim data list` names the data sets.";
 
 #[derive(Args, Debug)]
 pub struct PartitionArgs {
-    /// How to divide
+    /// How to divide the data set; see below
     #[arg(value_name = "PARTITION")]
     partition: Partition,
-    /// What to divide
+    /// Name of the data set
     #[arg(long, value_name = "SET")]
     data: String,
-    /// Among how many; all natural clients, or as many as there are percentages, or 100
+    /// Number of clients [default: all natural clients, one per percentage, or 100]
     #[arg(long, value_name = "N")]
     clients: Option<usize>,
     /// Seed of the data set and of the partition
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Samples to test on: a share of each client's own (as in 0.1), or the set's test part, `proportional`
+    /// Test samples: a share of each client's own (as in 0.1), or `proportional` for the set's test part
     #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = testing)]
     test: Testing,
-    /// Share of each client's training samples to choose parameters by
+    /// Share of each client's training samples that is held out for validation
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     valid: f64,
-    /// Share of training labels that are made wrong
+    /// Share of training labels that are replaced by wrong ones
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     noise: f64,
-    /// Draw it, to a file that ends in .html or .svg
+    /// Draw the partition to a file that ends in .html or .svg
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Where data sets are looked for first; then in $FAIRTIER_DATA and ../shared/data
+    /// First place to look for data sets, before $FAIRTIER_DATA and ../shared/data
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// How to print the partition
@@ -95,7 +103,7 @@ fn testing(text: &str) -> Result<Testing, String> {
     match text.parse() {
         _ if text == "proportional" => Ok(Testing::Proportional),
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(Testing::HoldOut(share)),
-        _ => Err("a share from 0 to 1, or `proportional`".into()),
+        _ => Err("expected a share from 0 to 1, or `proportional`".into()),
     }
 }
 
@@ -137,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_arguments_are_reported() {
         let fail = |args: &[&str]| run_line(args).unwrap_err();
         assert!(fail(&["iid", "--data", "digits", "--out", "x.png"]).contains("x.png: a partition is drawn"));
         assert!(fail(&["iid", "--data", "imagenet"]).contains("fairtier sim data list"));

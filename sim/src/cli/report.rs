@@ -23,29 +23,29 @@ Examples:
 
 pub const KEEP_EXAMPLES: &str = "\
 Examples:
-  fairtier sim run fedfb-tables --profile full    what is to be kept
-  fairtier sim keep                               results/ into sim/results, small enough to be committed
-  fairtier sim reproduce                          REPRODUCTION.md from what is kept
+  fairtier sim run fedfb-tables --profile full    produces results to keep
+  fairtier sim keep                               copies results/ to sim/results in a small form
+  fairtier sim reproduce                          writes REPRODUCTION.md from sim/results
   fairtier sim report sim/results                 the same as a page";
 
 pub const REPRODUCE_EXAMPLES: &str = "\
 Examples:
   fairtier sim reproduce                          REPRODUCTION.md from sim/results
-  fairtier sim reproduce results --out -          from what was run here, printed";
+  fairtier sim reproduce results --out -          prints the record of results/";
 
-/// Where results are kept with the source.
+/// Directory of kept results.
 const KEPT: &str = "sim/results";
 
-/// What can go wrong.
+/// Errors of reports and records.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    #[error("there is no directory {}: fairtier sim run EXPERIMENT makes results/, or name another one", .0.display())]
+    #[error("there is no directory {}; create results with fairtier sim run EXPERIMENT, or name another directory", .0.display())]
     NoResults(PathBuf),
     #[error(transparent)]
     Results(#[from] ResultsError),
-    #[error("can not write JSON: {0}")]
+    #[error("cannot write JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("can not write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
 }
 
@@ -54,10 +54,10 @@ pub struct ReportArgs {
     /// Directory of results
     #[arg(value_name = "DIR", default_value = "results")]
     pub dir: PathBuf,
-    /// Where to write; - prints [default: report.html for html, - for md and json]
+    /// Output file; - prints to the terminal [default: report.html for html, - for md and json]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// A self-contained page, the tables in Markdown, or every number
+    /// A self-contained page, the tables in Markdown, or all numbers as JSON
     #[arg(long, value_enum, default_value_t = ReportFormat::Html)]
     pub format: ReportFormat,
 }
@@ -74,7 +74,7 @@ pub struct KeepArgs {
     /// Directory of results
     #[arg(value_name = "DIR", default_value = "results")]
     pub dir: PathBuf,
-    /// Where to keep them
+    /// Directory for the kept results
     #[arg(long, value_name = "DIR", default_value = KEPT)]
     pub out: PathBuf,
     /// How to print which files were written
@@ -87,10 +87,10 @@ pub struct ReproduceArgs {
     /// Directory of results
     #[arg(value_name = "DIR", default_value = KEPT)]
     pub dir: PathBuf,
-    /// Where to write; - prints [default: REPRODUCTION.md for md, - for json]
+    /// Output file; - prints to the terminal [default: REPRODUCTION.md for md, - for json]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// The record in Markdown, or every claim with its numbers
+    /// The record in Markdown, or every claim with its numbers as JSON
     #[arg(long, value_enum, default_value_t = RecordFormat::Md)]
     pub format: RecordFormat,
 }
@@ -101,7 +101,7 @@ pub enum RecordFormat {
     Json,
 }
 
-/// What is to be printed.
+/// Runs `sim report`; returns the text to print.
 pub fn report(args: &ReportArgs) -> Result<String, ReportError> {
     let digest = Digest::new(&evidence(&args.dir)?);
     let text = match args.format {
@@ -113,7 +113,7 @@ pub fn report(args: &ReportArgs) -> Result<String, ReportError> {
     deliver(text, args.out.clone().or(page).as_deref())
 }
 
-/// What is to be printed.
+/// Runs `sim keep`; returns the text to print.
 pub fn kept(args: &KeepArgs) -> Result<String, ReportError> {
     if !args.dir.is_dir() {
         return Err(ReportError::NoResults(args.dir.clone()));
@@ -125,7 +125,7 @@ pub fn kept(args: &KeepArgs) -> Result<String, ReportError> {
     })
 }
 
-/// What is to be printed.
+/// Runs `sim reproduce`; returns the text to print.
 pub fn reproduce(args: &ReproduceArgs) -> Result<String, ReportError> {
     let evidence = evidence(&args.dir)?;
     let (text, usual) = match args.format {

@@ -23,8 +23,8 @@ Examples:
   fairtier sim run --list
   fairtier sim run --list --format json | jq -r .[].name
 
-Results are one JSON and one CSV file per strategy and seed under results/EXPERIMENT/PROFILE. What is there
-already is not run again, so an interrupted run goes on where it was.";
+Results are one JSON and one CSV file per strategy and seed under results/EXPERIMENT/PROFILE. Finished results are
+not computed again, so an interrupted run continues where it stopped.";
 
 pub const SWEEP_EXAMPLES: &str = "\
 Examples:
@@ -36,14 +36,14 @@ Examples:
   fairtier sim compare heterofl reweight --in results/fairheterofl-mnist-noniid/quick
   fairtier sim compare results/fedeba-fmnist/quick:fedavg results/fedeba-fmnist/quick:prac
   fairtier sim compare results/tour/quick elsewhere/tour/quick --format json
-  fairtier sim compare results/tour/quick sim/results/tour.quick.jsonl    with what was kept";
+  fairtier sim compare results/tour/quick sim/results/tour.quick.jsonl    compare with kept results";
 
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Name of an experiment, or a file that ends in .toml
     #[arg(value_name = "EXPERIMENT", required_unless_present = "list")]
     experiment: Option<String>,
-    /// Names all experiments
+    /// List all experiments
     #[arg(long)]
     list: bool,
     /// Sets a key of the experiment, as in training.lr=0.05 or strategies.fair.params.q=1
@@ -58,7 +58,7 @@ pub struct SweepArgs {
     /// Name of an experiment, or a file that ends in .toml
     #[arg(value_name = "EXPERIMENT")]
     experiment: String,
-    /// A key and its values; with several keys, every combination is run
+    /// A key and its values; several keys give every combination
     #[arg(long, value_name = "KEY=VALUE,VALUE,..", required = true)]
     set: Vec<String>,
     #[command(flatten)]
@@ -70,16 +70,16 @@ struct HowArgs {
     /// quick or full
     #[arg(long, value_name = "PROFILE", default_value = "quick")]
     profile: String,
-    /// How many seeds (1, 2, ..), or a list of them (3,5,8)
+    /// Number of seeds (1, 2, ..), or a list of them (3,5,8)
     #[arg(long, value_name = "N")]
     seeds: Option<String>,
-    /// Threads that train; as many as there are cores
+    /// Number of training threads [default: number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Where data sets are looked for first; then in $FAIRTIER_DATA and ../shared/data
+    /// First place to look for data sets, before $FAIRTIER_DATA and ../shared/data
     #[arg(long = "data", alias = "data-dir", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where results go
+    /// Directory for the results
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
     /// How to print the figures
@@ -88,14 +88,14 @@ struct HowArgs {
     /// One table, however wide; without it, columns beyond 80 follow below
     #[arg(long)]
     wide: bool,
-    /// No progress
+    /// Print no progress
     #[arg(long, short)]
     quiet: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct CompareArgs {
-    /// A directory of results or a kept file, or DIR:SETTING, or with --in the id of a setting
+    /// A directory of results or a kept file, DIR:SETTING, or with --in the id of a setting
     #[arg(value_name = "A")]
     a: String,
     #[arg(value_name = "B")]
@@ -198,7 +198,7 @@ impl HowArgs {
     }
 }
 
-/// `3` as `[1, 2, 3]`, `3,5` as it is.
+/// Expands `3` to `[1, 2, 3]`; keeps `3,5` as a list.
 fn seed_list(text: &str) -> Result<String, ExperimentError> {
     let wrong = || experiment::KeyError::Form(format!("--seeds {text}"));
     if text.contains(',') {
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn experiments_are_listed_as_json_if_that_is_wanted() {
+    fn experiments_are_listed_as_json() {
         let listed: Vec<serde_json::Value> = serde_json::from_str(&list(Format::Json).unwrap()).unwrap();
         let table = list(Format::Table).unwrap();
         assert_eq!(listed.len(), ALL.len());

@@ -1,8 +1,8 @@
-//! Images: IDX files of MNIST and its relatives, and the binary records of CIFAR-10.
+//! Images: IDX files of MNIST and related sets, and the binary records of CIFAR-10.
 //!
 //! ```text
 //! CIFAR-10   records of 3,073 bytes: label, 1,024 red, 1,024 green, 1,024 blue, row by row
-//! EMNIST     IDX whose images lie on their side; they are put upright here
+//! EMNIST     IDX with transposed images; the loader transposes them back
 //! ```
 //! Pixels stay bytes and are read as `byte / 255`.
 
@@ -23,7 +23,7 @@ pub struct IdxFiles<'a> {
     pub test: [&'a Path; 2],
 }
 
-/// What is special about a relative of MNIST.
+/// Differences of a set from MNIST.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct IdxStyle {
     pub classes: u32,
@@ -39,7 +39,7 @@ pub fn idx(name: &str, files: IdxFiles<'_>, style: IdxStyle) -> Result<DataSet, 
     if shape != other {
         return Err(SetError::format(
             files.test[0],
-            format!("holds images of {other:?}, but those to train on are {shape:?}"),
+            format!("holds images of {other:?}, but the training images are {shape:?}"),
         ));
     }
     DataSet::new(name, shape, style.classes, train, test)
@@ -65,7 +65,7 @@ fn idx_part([images, labels]: [&Path; 2], style: IdxStyle) -> Result<(Vec<usize>
     Ok((read.shape, records))
 }
 
-/// Exchanges rows and columns of square images; others stay.
+/// Exchanges rows and columns of square images; leaves others unchanged.
 fn turn(pixels: &mut [u8], shape: &[usize]) {
     let &[rows, columns] = shape else { return };
     if rows != columns || rows == 0 {
@@ -78,7 +78,7 @@ fn turn(pixels: &mut [u8], shape: &[usize]) {
     }
 }
 
-/// As many batches as there are.
+/// Loads as many batches as there are.
 pub fn cifar10(name: &str, train: &[PathBuf], test: &[PathBuf]) -> Result<DataSet, SetError> {
     let names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
     let (train, test) = (cifar_part(train)?, cifar_part(test)?);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn images_on_their_side_are_put_upright_and_labels_counted_from_zero() {
+    fn transposed_images_are_restored_and_labels_start_at_zero() {
         let set = load_idx(IdxStyle { classes: 2, on_side: true, first_label: 1 }, 2).unwrap();
         assert_eq!(set.train.labels(), [0, 1]);
         let mut row = [0.0; 4];
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn idx_that_does_not_fit_is_named() {
+    fn inconsistent_idx_files_are_reported() {
         let error = load_idx(IdxStyle { classes: 2, ..IdxStyle::default() }, 2).unwrap_err();
         assert!(error.contains("labels: label 2 of image 1 is not one of 2 classes"), "{error}");
         let error = load_idx(IdxStyle { classes: 3, ..IdxStyle::default() }, 3).unwrap_err();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_cifar_is_named_with_the_place() {
+    fn damaged_cifar_is_reported_with_its_offset() {
         assert!(load_cifar(&[0; 3072]).unwrap_err().contains("batch: 3072 bytes are not whole records"));
         assert!(load_cifar(&[]).unwrap_err().contains("batch: 0 bytes"));
         let mut two = vec![0; 2 * 3073];

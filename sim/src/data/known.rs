@@ -1,7 +1,7 @@
-//! Every data set by name: where it is looked for, what of it is there, and how it is loaded.
+//! Every data set by name: where its files are searched, which are present, and how it is loaded.
 //!
-//! Sets of files are looked for in `--data DIR`, in `$FAIRTIER_DATA` and in `../shared/data`, each as a folder of its
-//! own with the names under which it is distributed, plain or with `.gz` or `.xz`. Nothing is downloaded.
+//! Files are searched in `--data DIR`, in `$FAIRTIER_DATA` and in `../shared/data`. Each set has its own folder with
+//! the file names of its distribution, plain or with `.gz` or `.xz`. Nothing is downloaded.
 
 mod table;
 
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::{DataSet, SetError, source};
 pub use table::ALL;
 
-/// Sums of the files that this was written with.
+/// SHA-256 sums of the files that the loaders were tested with.
 const SUMS: &str = include_str!("known/SHA256SUMS");
 
 /// A data set that can be asked for by name.
@@ -24,11 +24,11 @@ const SUMS: &str = include_str!("known/SHA256SUMS");
 pub struct KnownSet {
     pub name: &'static str,
     pub about: &'static str,
-    /// What must be there; empty for sets that are built in or drawn.
+    /// Files of the set; empty for sets that are built in or generated.
     pub files: &'static [SetFile],
     /// How to get the files.
     pub how: &'static str,
-    /// Samples of sets without files: training and test.
+    /// Training and test samples of sets without files.
     pub drawn: (u32, u32),
     load: fn(&FoundFiles, u64) -> Result<DataSet, SetError>,
 }
@@ -36,26 +36,25 @@ pub struct KnownSet {
 /// A file, or a directory of files, of a set.
 #[derive(Copy, Clone, Debug)]
 pub struct SetFile {
-    /// From the place where data sets are, without `.gz` or `.xz`.
+    /// Path below the directory of data sets, without `.gz` or `.xz`.
     pub path: &'static str,
     pub need: FileNeed,
-    /// Samples of training and of test that come with it, where that is known. Tables are divided anew, so
-    /// these are not its rows.
+    /// Training and test samples in it, if known. Tables are divided anew, so these are not its rows.
     pub samples: (u32, u32),
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum FileNeed {
     Always,
-    /// At least one with the same number.
+    /// At least one file with the same number is needed.
     OneOf(u8),
 }
 
-/// Where data sets are looked for, in this order.
+/// Directories in which data sets are searched, in this order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DataDirs(pub Vec<PathBuf>);
 
-/// Which files of a set are where.
+/// The files of a set that were found.
 #[derive(Clone, Debug, Default)]
 pub struct FoundFiles {
     pub place: PathBuf,
@@ -63,13 +62,13 @@ pub struct FoundFiles {
     pub files: Vec<Option<PathBuf>>,
 }
 
-/// What `fairtier sim data list` says about a set.
+/// An entry of `fairtier sim data list`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SetListing {
     pub name: &'static str,
     pub about: &'static str,
     pub state: Availability,
-    /// Training and test samples that the files present hold, where that is known.
+    /// Training samples in the present files, if known.
     pub train: Option<u32>,
     pub test: Option<u32>,
 }
@@ -82,12 +81,12 @@ pub enum Availability {
     Missing { files: Vec<&'static str>, how: &'static str },
 }
 
-/// A file's sum, and whether it is the known one.
+/// The checksum of a file, and whether it is the known one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FileDigest {
     pub path: PathBuf,
     pub sha256: String,
-    /// Whether it is the known sum; `None` where none is known.
+    /// `None` if no checksum is known.
     pub matches: Option<bool>,
 }
 
@@ -95,13 +94,13 @@ pub fn by_name(name: &str) -> Result<&'static KnownSet, SetError> {
     ALL.iter().find(|known| known.name == name).ok_or_else(|| SetError::Unknown { name: name.into() })
 }
 
-/// Loads or draws a set. The seed decides what is drawn, and how sets without a test part are divided.
+/// Loads or generates a set. The seed determines generated samples, and the division of sets without a test part.
 pub fn load(name: &str, places: &DataDirs, seed: u64) -> Result<DataSet, SetError> {
     by_name(name)?.load(places, seed)
 }
 
 impl DataDirs {
-    /// `dir` (if given), the environment, and the project's own place.
+    /// `dir` (if given), the environment variable, and the project's own directory.
     pub fn usual(dir: Option<&Path>) -> Self {
         let given = dir.map(Path::to_path_buf);
         let set = env::var_os("FAIRTIER_DATA").filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -141,14 +140,14 @@ impl KnownSet {
         SetListing { name: self.name, about: self.about, state, train: count(train), test: count(test) }
     }
 
-    /// Sums of the files that are there.
+    /// Checksums of the files that are present.
     pub fn sums(&self, places: &DataDirs) -> Result<Vec<FileDigest>, SetError> {
         let found = self.find(places);
         let files = found.files.iter().flatten().filter(|path| path.is_file());
         files.map(|path| sum(path, &found.place)).collect()
     }
 
-    /// Where all is, or else where most is.
+    /// The directory with all files, or else the one with most of them.
     fn find(&self, places: &DataDirs) -> FoundFiles {
         let mut best = FoundFiles { files: vec![None; self.files.len()], ..FoundFiles::default() };
         for place in &places.0 {
@@ -181,12 +180,12 @@ impl FoundFiles {
         self.files.iter().flatten().count()
     }
 
-    /// A file by its place in [`KnownSet::files`]; called after nothing is missing.
+    /// The path of a file by its index in [`KnownSet::files`]; called only if no file is missing.
     fn path(&self, index: usize) -> &Path {
         self.files[index].as_deref().expect("sets are loaded when no file is missing")
     }
 
-    /// Those of a range that are there.
+    /// Paths of the present files of a range.
     fn some(&self, range: std::ops::Range<usize>) -> Vec<PathBuf> {
         self.files[range].iter().flatten().cloned().collect()
     }
@@ -197,7 +196,7 @@ fn locate(place: &Path, path: &str) -> Option<PathBuf> {
 }
 
 fn sum(path: &Path, place: &Path) -> Result<FileDigest, SetError> {
-    // Of the file as it lies there, compressed or not.
+    // The checksum is that of the stored file, compressed or not.
     let bytes = source::raw(path)?;
     let sha256: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let short = path.strip_prefix(place).unwrap_or(path).to_string_lossy().replace('\\', "/");
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_has_as_many_samples_as_the_list_says() {
+    fn generated_sets_have_the_listed_number_of_samples() {
         for known in ALL.iter().filter(|known| known.files.is_empty()) {
             let set = known.load(&DataDirs::default(), 1).unwrap();
             assert_eq!((set.train.len() as u32, set.test.len() as u32), known.drawn, "{}", known.name);
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_place_with_all_files_wins() {
+    fn the_first_directory_with_all_files_is_used() {
         let dir = tempfile::tempdir().unwrap();
         let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
         for place in [&first, &second] {
@@ -257,7 +256,7 @@ mod tests {
         );
         let sums = adult.sums(&places).unwrap();
         assert_eq!((sums.len(), sums[0].matches, sums[1].matches), (2, Some(false), None));
-        assert!(sums[0].sha256.starts_with("e3b0c44298fc1c14"), "that of nothing");
+        assert!(sums[0].sha256.starts_with("e3b0c44298fc1c14"), "the checksum of an empty file");
     }
 
     #[test]
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_given_place_comes_first() {
+    fn the_given_directory_comes_first() {
         let places = DataDirs::usual(Some(Path::new("mine")));
         assert_eq!(places.0.first(), Some(&PathBuf::from("mine")));
         assert_eq!(places.0.last(), Some(&PathBuf::from("../shared/data")));

@@ -1,11 +1,11 @@
-//! LEAF's JSON: samples keyed by the people they come from.
+//! LEAF's JSON: samples grouped by the person they come from.
 //!
 //! ```text
 //! {"users": [u, ...], "num_samples": [n, ...], "user_data": {u: {"x": [...], "y": [...]}, ...}}
 //! x   numbers of an image (FEMNIST), or a string (Shakespeare)
 //! y   a label, or the character that follows
 //! ```
-//! Roles that are not yet cut into samples have `"raw": text` in place of x and y.
+//! Roles that are not yet cut into samples have `"raw": text` instead of x and y.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +40,7 @@ pub struct User {
     pub raw: String,
 }
 
-/// What stands for one sample or its label.
+/// A sample or its label.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Cell {
     Text(String),
@@ -62,13 +62,16 @@ pub fn read(path: &Path) -> Result<Leaf, SetError> {
         }
         let announced = leaf.num_samples.get(at).filter(|_| user.raw.is_empty());
         if announced.is_some_and(|&count| count != user.x.len() as u64) {
-            return wrong(format!("user `{name}` has {} samples, not as many as announced", user.x.len()));
+            return wrong(format!(
+                "user `{name}` has {} samples, which is not the announced number",
+                user.x.len()
+            ));
         }
     }
     Ok(leaf)
 }
 
-/// Images by writer, from all `*.json` and `*.json.gz` of two directories. `classes` = 10 keeps digits only.
+/// Images by writer, from all `*.json` and `*.json.gz` files of two directories. `classes` = 10 keeps only digits.
 pub fn femnist(name: &str, train: &Path, test: &Path, classes: u32) -> Result<DataSet, SetError> {
     let parts = [read_all(train)?, read_all(test)?];
     let names = people(parts.iter().flatten().map(|(_, leaf)| leaf));
@@ -78,7 +81,7 @@ pub fn femnist(name: &str, train: &Path, test: &Path, classes: u32) -> Result<Da
     set.with_client_names(names).map_err(wrong)
 }
 
-/// Every user of some files, in alphabetical order; natural clients are numbered like this.
+/// All users of some files in alphabetical order. This order numbers the natural clients.
 pub fn people<'a>(files: impl IntoIterator<Item = &'a Leaf>) -> Vec<String> {
     let names: BTreeSet<&String> = files.into_iter().flat_map(|leaf| &leaf.users).collect();
     names.into_iter().cloned().collect()
@@ -117,7 +120,7 @@ fn images(files: &[(PathBuf, Leaf)], names: &[String], classes: u32) -> Result<R
                         format!("sample {index} of user `{name}` has {} pixels, not {PIXELS}", image.len());
                     return Err(SetError::format(path, problem));
                 }
-                // Digits come first among the 62 characters.
+                // Digits are the first of the 62 characters.
                 if label < classes {
                     pixels.extend_from_slice(image);
                     labels.push(label);
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_with_its_place() {
+    fn damage_is_reported_with_its_position() {
         let dir = tempfile::tempdir().unwrap();
         let good = format!(r#"{{"users":["w"],"user_data":{{"w":{{"x":[{}],"y":[0]}}}}}}"#, image(0.0));
         let text = |train: &str| writers(dir.path(), train, &good).unwrap_err();
@@ -231,7 +234,7 @@ mod tests {
         let uneven = r#"{"users":["a"],"user_data":{"a":{"x":[],"y":[1]}}}"#;
         assert!(text(uneven).contains("has 0 samples but 1 labels"));
         let lies = r#"{"users":["a"],"num_samples":[9],"user_data":{"a":{"x":[],"y":[]}}}"#;
-        assert!(text(lies).contains("not as many as announced"));
+        assert!(text(lies).contains("which is not the announced number"));
         fs::remove_file(dir.path().join("train/all.json")).unwrap();
         let error = femnist("x", &dir.path().join("train"), dir.path(), 10).unwrap_err().to_string();
         assert!(error.contains("holds no JSON files"), "{error}");

@@ -3,17 +3,17 @@
 //! | part | is | file |
 //! |---|---|---|
 //! | [`DataSet`], [`Records`] | samples of training and test, with their groups and natural clients | `set`, `records` |
-//! | [`DeviceShard`] | what one device sees of a shared data set | `shard` |
-//! | [`known`] | every set by name: where it is looked for, what is missing, how it is loaded | `known` |
-//! | [`Overview`] | what is in a set, in numbers | `overview` |
+//! | [`DeviceShard`] | one device's samples of a shared data set | `shard` |
+//! | [`known`] | every set by name: where its files are searched, what is missing, how it is loaded | `known` |
+//! | [`Overview`] | the content of a set in numbers | `overview` |
 //! | images | IDX (MNIST and relatives), CIFAR-10 binary | `images` |
 //! | text | LEAF JSON (FEMNIST, Shakespeare), roles of plays | `leaf`, `text` |
 //! | tables | CSV with a declared schema (Adult, COMPAS, Bank), ARFF (WISDM) | `table` |
 //! | motion | accelerometer windows from a tar archive | `motion` |
 //! | [`synthetic`] | generators of EAGLE, FedFB and the stand-in for images | `synthetic` |
 //!
-//! Files may be compressed with gzip or xz; what they hold decides, not their names. Every error names the
-//! file, and the line or offset where there is one. Nothing is allocated because a header says so.
+//! Files may be compressed with gzip or xz; this is detected by content, not by name. Every error names the file, and
+//! the line or offset if there is one. Sizes in headers are never trusted for allocations.
 
 mod images;
 pub mod known;
@@ -29,7 +29,7 @@ pub mod synthetic;
 mod table;
 mod text;
 
-/// The readers of files by themselves, for whoever has files of these formats (and for fuzzing).
+/// The readers of the file formats alone, for other files of these formats and for fuzzing.
 pub mod files {
     pub use super::{
         images::cifar10,

@@ -4,9 +4,9 @@
 //! DATA.tar(.xz)   .../sNN_EE_{sp,sw}.csv: person NN, execution EE, phone or watch
 //! file            header, then x_acc, y_acc, z_acc, ..., label, about 100 times a second
 //! ```
-//! A sample is 128 moments of 3 axes (axis after axis, in g), one every 64 moments; its label is that of most of
-//! its moments. A client is one device of one person; the last fifth of its recordings is for test, so that no
-//! window of a test recording was trained on. The group is phone or watch.
+//! A sample is a window of 128 readings of 3 axes (axis after axis, in g), one window every 64 readings. Its label is
+//! the most frequent one of its readings. A client is one device of one person. The last fifth of its recordings is
+//! for test, so that no window of a test recording is trained on. The group is phone or watch.
 
 use std::{collections::BTreeMap, io::Read, path::Path};
 
@@ -142,7 +142,7 @@ impl RecordsBuilder {
     }
 }
 
-/// Of equally frequent labels the first.
+/// The most frequent label; the first one if several are equally frequent.
 fn most_frequent(labels: &[u8]) -> u32 {
     let mut counts = [0; LABELS.len()];
     labels.iter().for_each(|&label| counts[usize::from(label)] += 1);
@@ -198,7 +198,7 @@ mod tests {
             ("DATA/s01/s01_01_sw.csv", &sit),
         ]);
         let set = read(&xz(&files)).unwrap();
-        // 200 moments hold the windows from 0 and from 64.
+        // 200 readings hold the windows from 0 and from 64.
         assert_eq!((set.train.labels(), set.test.labels()), (&[2, 2, 0][..], &[0][..]));
         assert_eq!((set.train.clients(), set.train.groups()), (&[0, 0, 1][..], &[0, 0, 1][..]));
         assert_eq!(&*set.client_names, ["s01 phone", "s01 watch"]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_with_file_and_line() {
+    fn damage_is_reported_with_file_and_line() {
         let one = |text: &str| read(&archive(&[("DATA/s01_01_sp.csv", text)])).unwrap_err();
         let good = recording(2, "WALKING");
         assert!(one(&good.replace("y_acc", "y")).contains("s01_01_sp.csv:1: has no column `y_acc`"));

@@ -1,12 +1,12 @@
-//! Wrong labels on purpose: symmetric flips.
+//! Artificial label noise: symmetric flips.
 
 use common::rng::Rng;
 
 use super::{DataSet, SetError};
 
 impl DataSet {
-    /// With probability `share` a training label becomes another class, each of them as likely. Test labels stay
-    /// right, because they measure.
+    /// Replaces each training label with probability `share` by one of the other classes, all equally likely. Test
+    /// labels stay correct, because they measure the result.
     pub fn with_label_noise(mut self, share: f64, seed: u64) -> Result<Self, SetError> {
         if !(0.0..=1.0).contains(&share) {
             return Err(SetError::Noise(share));

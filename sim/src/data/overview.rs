@@ -1,4 +1,4 @@
-//! What is in a data set, in numbers: what `fairtier sim data check` prints.
+//! The content of a data set in numbers, as `fairtier sim data check` prints it.
 
 use serde::Serialize;
 
@@ -12,21 +12,21 @@ pub struct Overview {
     pub class_names: Vec<String>,
     /// Labels per sample.
     pub targets: usize,
-    /// Entries of the table of tokens.
+    /// Size of the vocabulary of tokens.
     pub tokens: Option<u32>,
     pub train: PartOverview,
     pub test: PartOverview,
-    /// With names.
+    /// Groups with their names.
     pub groups: Vec<GroupCount>,
     pub clients: Option<ClientSizes>,
-    /// Memory of features and labels.
+    /// Bytes of features and labels.
     pub bytes: usize,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PartOverview {
     pub samples: usize,
-    /// Labels by class; all labels where a sample has several.
+    /// Number of labels by class. A sample with several labels counts several times.
     pub per_class: Vec<u64>,
     /// Smallest and largest feature.
     pub range: Option<(f32, f32)>,
@@ -40,7 +40,7 @@ pub struct GroupCount {
     pub test: usize,
 }
 
-/// Of natural clients: how many, and how many training samples they have.
+/// Number of natural clients, and sizes of their training data.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ClientSizes {
     pub clients: usize,

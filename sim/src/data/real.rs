@@ -1,4 +1,4 @@
-//! The loaders on the real files, where they are at hand; each test says so where they are not.
+//! The loaders on the real files, if they are present. Otherwise each test prints a message.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::{DataDirs, DataSet, Overview, known};
 
 fn load(name: &str) -> Option<DataSet> {
     let mut places = DataDirs::usual(None);
-    // Tests run in the crate's directory, people in the workspace's or elsewhere below it.
+    // Tests run in the crate's directory; users run in the workspace or elsewhere.
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     places.0.extend(above.map(|dir| dir.join("shared/data")));
     match known::load(name, &places, 0) {
@@ -18,7 +18,7 @@ fn load(name: &str) -> Option<DataSet> {
             Some(set)
         }
         Err(super::SetError::Missing { .. }) => {
-            eprintln!("{name} is not here, so its loader was tested on made-up files only");
+            eprintln!("{name} is not installed, so its loader was tested on synthetic files only");
             None
         }
         Err(error) => panic!("{name}: {error}"),

@@ -1,6 +1,6 @@
-//! One part of a data set: features, targets and, where known, group and natural client of every sample.
+//! One part of a data set: features, targets and, if known, group and natural client of every sample.
 //!
-//! Images stay the bytes they came as (`feature = scale * byte`); 60,000 of 28x28 take 47 MB, not 188.
+//! Images stay bytes (`feature = scale * byte`): 60,000 of 28x28 take 47 MB instead of 188.
 
 use trainer::data::DataError;
 
@@ -9,9 +9,9 @@ pub struct Records {
     features: Features,
     /// `targets` per sample.
     labels: Vec<u32>,
-    /// One per sample, or none.
+    /// One group per sample, or empty.
     groups: Vec<u8>,
-    /// One per sample, or none.
+    /// One client per sample, or empty.
     clients: Vec<u32>,
     inputs: usize,
     targets: usize,
@@ -31,7 +31,7 @@ impl Default for Features {
 }
 
 impl Records {
-    /// `features` holds `inputs` finite numbers, and `labels` `targets` labels, for every sample.
+    /// `features` holds `inputs` finite numbers for every sample, and `labels` holds `targets` labels.
     pub fn new(
         features: Features,
         labels: Vec<u32>,
@@ -57,14 +57,14 @@ impl Records {
         Ok(Self { features, labels, inputs, targets, ..Self::default() })
     }
 
-    /// Says which group (value of the sensitive attribute) each sample belongs to.
+    /// Assigns a group (value of the sensitive attribute) to each sample.
     pub fn with_groups(mut self, groups: Vec<u8>) -> Result<Self, DataError> {
         self.one_each(groups.len())?;
         self.groups = groups;
         Ok(self)
     }
 
-    /// Says whose each sample is by nature: writer, speaker, person.
+    /// Assigns a natural client (writer, speaker, person) to each sample.
     pub fn with_clients(mut self, clients: Vec<u32>) -> Result<Self, DataError> {
         self.one_each(clients.len())?;
         self.clients = clients;
@@ -78,7 +78,7 @@ impl Records {
     }
 
     pub fn len(&self) -> usize {
-        // A part without samples has no targets either.
+        // A part without samples has no targets.
         self.labels.len() / self.targets.max(1)
     }
 
@@ -109,17 +109,17 @@ impl Records {
         &mut self.labels
     }
 
-    /// The first label of every sample: what partitions by class go by.
+    /// The first label of every sample, by which partitions by class divide.
     pub fn first_labels(&self) -> impl Iterator<Item = u32> {
         self.labels.iter().step_by(self.targets.max(1)).copied()
     }
 
-    /// Group of every sample; empty where there are none.
+    /// Group of every sample; empty if there are no groups.
     pub fn groups(&self) -> &[u8] {
         &self.groups
     }
 
-    /// Natural client of every sample; empty where there are none.
+    /// Natural client of every sample; empty if there are none.
     pub fn clients(&self) -> &[u32] {
         &self.clients
     }
@@ -176,7 +176,7 @@ impl Records {
     }
 }
 
-/// Rows of `width` numbers; those that are not there are left out.
+/// Rows of `width` numbers. Indices out of range are skipped.
 fn rows<T: Copy>(data: &[T], width: usize, indices: &[u32]) -> Vec<T> {
     let row = |&index: &u32| data.get(index as usize * width..(index as usize + 1) * width);
     indices.iter().filter_map(row).flatten().copied().collect()
@@ -194,7 +194,7 @@ impl Features {
         self.len() == 0
     }
 
-    /// Memory they take.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Bytes { data, .. } => data.len(),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_takes_everything_along() {
+    fn a_selection_keeps_labels_groups_and_clients() {
         let records = bytes().with_groups(vec![0, 1, 0]).unwrap().with_clients(vec![7, 8, 9]).unwrap();
         let chosen = records.select(&[2, 0]).unwrap();
         assert_eq!(
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn inconsistent_parts_are_refused() {
         let floats = |data: &[f32]| Features::Floats(data.to_vec());
         assert!(Records::new(floats(&[0.0; 3]), vec![0, 1], 2, 1).is_err());
         assert!(Records::new(floats(&[]), vec![], 0, 1).is_err());

@@ -1,4 +1,4 @@
-//! A data set: what partitions divide and devices train on.
+//! A data set that partitions divide and devices train on.
 
 use std::path::PathBuf;
 
@@ -6,28 +6,27 @@ use trainer::data::{DataError, load::LoadError};
 
 use super::Records;
 
-/// Samples of training and test with what is known about them. LoadedExperiment once, shared by all devices.
+/// Training and test samples with their metadata. Loaded once and shared by all devices.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DataSet {
     pub name: String,
-    /// Of one sample, as the models expect it: channels first.
+    /// Shape of one sample, channels first.
     pub shape: Vec<usize>,
     pub classes: u32,
-    /// Entries of the table of tokens, where samples are sequences of tokens.
+    /// Size of the vocabulary, if samples are sequences of tokens.
     pub tokens: Option<u32>,
     pub train: Records,
     pub test: Records,
-    /// Names of classes; empty where numbers say it all.
+    /// Names of classes; empty if they have none.
     pub class_names: Vec<String>,
-    /// Names of the values of the sensitive attribute; empty where there is none.
+    /// Names of the values of the sensitive attribute; empty if there is none.
     pub group_names: Vec<String>,
-    /// Names of natural clients, or of the values by which a source divides its samples; empty where there
-    /// are none.
+    /// Names of natural clients, or of the values by which a source divides its samples. Empty if there are none.
     pub client_names: Vec<String>,
 }
 
 impl DataSet {
-    /// Checks that the parts fit each other.
+    /// Checks that the parts are consistent.
     pub fn new(
         name: &str,
         shape: Vec<usize>,
@@ -61,7 +60,7 @@ impl DataSet {
         self
     }
 
-    /// Names the groups that the records already have.
+    /// Names the groups of the records.
     pub fn with_group_names(mut self, names: Vec<String>) -> Result<Self, DataError> {
         for part in [&self.train, &self.test] {
             part.one_each(part.groups().len())?;
@@ -75,7 +74,7 @@ impl DataSet {
         Ok(self)
     }
 
-    /// Names the natural clients that the records already have.
+    /// Names the natural clients of the records.
     pub fn with_client_names(mut self, names: Vec<String>) -> Result<Self, DataError> {
         for part in [&self.train, &self.test] {
             part.one_each(part.clients().len())?;
@@ -97,12 +96,12 @@ impl DataSet {
         self.train.targets().max(self.test.targets())
     }
 
-    /// Values of the sensitive attribute (A); 1 where there is none.
+    /// Number of values of the sensitive attribute (A); 1 if there is none.
     pub fn groups(&self) -> u32 {
         self.group_names.len().max(1) as u32
     }
 
-    /// A class as people call it.
+    /// Name of a class, or its number.
     pub fn class_name(&self, class: u32) -> String {
         self.class_names.get(class as usize).cloned().unwrap_or_else(|| class.to_string())
     }
@@ -113,7 +112,7 @@ impl DataSet {
 pub enum SetError {
     #[error("there is no data set `{name}`; `fairtier sim data list` shows all")]
     Unknown { name: String },
-    #[error("{name} is not here: no {missing} in {looked}. {how}")]
+    #[error("{name} is not installed: no {missing} in {looked}. {how}")]
     Missing { name: &'static str, missing: String, looked: String, how: &'static str },
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -121,7 +120,7 @@ pub enum SetError {
     Data { name: String, source: DataError },
     #[error("{}: {problem}", path.display())]
     Json { path: PathBuf, problem: serde_json::Error },
-    #[error("a share of wrong labels is a number from 0 to 1, not {0}")]
+    #[error("the share of wrong labels must be from 0 to 1, not {0}")]
     Noise(f64),
 }
 
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_must_fit() {
+    fn inconsistent_parts_are_refused() {
         let set = |shape: &[usize], classes, test| {
             DataSet::new("x", shape.to_vec(), classes, records(&[0, 2]), test)
         };
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn names_must_cover_what_is_named() {
+    fn names_must_cover_all_groups_and_clients() {
         let train = records(&[0, 1]).with_groups(vec![0, 2]).unwrap().with_clients(vec![3, 0]).unwrap();
         let set = DataSet::new("x", vec![4], 2, train, Records::default()).unwrap();
         let names = |count: usize| vec!["name".to_owned(); count];

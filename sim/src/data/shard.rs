@@ -1,6 +1,6 @@
-//! What one device sees of a data set: indices into records that all devices share.
+//! One device's samples: indices into records that all devices share.
 //!
-//! A thousand devices take the memory of the data once, and of one number per sample.
+//! A thousand devices need the memory of the data once, plus one index per sample.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use trainer::data::{DataError, DataSplit, Shard};
 
 use super::{DataSet, Records};
 
-/// Where samples that a device does not train on come from.
+/// Source of the samples that a device does not train on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum TestSource {
-    /// They were taken out of the training records.
+    /// Taken from the training records.
     #[default]
     Train,
-    /// They are records of the set's own test part.
+    /// Taken from the set's test records.
     Test,
 }
 
-/// A device's samples. Groups are cells (label, attribute): `label * groups + attribute`, the order in which
-/// strategies give weights.
+/// A device's samples. Groups are cells (label, attribute): `label * groups + attribute`, in the order of the
+/// strategies' weights.
 #[derive(Clone, Debug)]
 pub struct DeviceShard {
     data: Arc<DataSet>,
@@ -29,7 +29,7 @@ pub struct DeviceShard {
 }
 
 impl DeviceShard {
-    /// `train` are indices into the training records, `test` into those that `held` says.
+    /// `train` are indices into the training records; `held` says which records `test` refers to.
     pub fn new(
         data: Arc<DataSet>,
         train: Arc<[u32]>,
@@ -47,17 +47,17 @@ impl DeviceShard {
         Ok(shard)
     }
 
-    /// The set that all devices share.
+    /// The shared data set.
     pub fn data(&self) -> &Arc<DataSet> {
         &self.data
     }
 
-    /// Which training records the device has.
+    /// Indices of the device's training records.
     pub fn train_indices(&self) -> &[u32] {
         &self.train
     }
 
-    /// Value of the sensitive attribute of a sample; 0 where there is none.
+    /// Value of the sensitive attribute of a sample; 0 if there is none.
     pub fn attribute(&self, part: DataSplit, index: u32) -> u32 {
         match self.place(part) {
             (records, _) if records.groups().is_empty() => 0,
@@ -124,7 +124,7 @@ impl Shard for DeviceShard {
         label.saturating_mul(self.data.groups()).saturating_add(self.attribute(part, index))
     }
 
-    /// Also where this device has seen one class only.
+    /// Counts all groups of the set, even if this device has only one class.
     fn groups(&self) -> u32 {
         let attributes = self.data.group_names.len() as u32;
         if attributes == 0 { 0 } else { self.data.classes.max(2).saturating_mul(attributes) }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_lead_to_the_shared_records() {
+    fn indices_refer_to_the_shared_records() {
         let shard = DeviceShard::new(set(), [3, 1].into(), [0].into(), TestSource::Test).unwrap();
         let mut row = [0.0];
         assert_eq!(shard.sample(DataSplit::Train, 1, &mut row), Ok(1));

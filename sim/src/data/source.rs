@@ -1,4 +1,4 @@
-//! Files, plain or compressed with gzip or xz, whatever their names.
+//! Files, plain or compressed with gzip or xz, independent of their names.
 
 use std::{
     io::{BufReader, Read, Seek},
@@ -10,7 +10,7 @@ use lzma_rust2::XzReader;
 use trainer::data::load::{BoundedFile, LIMIT, LoadError};
 
 const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
-/// Memory for the dictionary of a file; `xz -9` needs 65 MiB.
+/// Memory limit of the decompressor's dictionary; `xz -9` needs 65 MiB.
 const XZ_KIB: u32 = 128 << 10;
 
 pub fn open(path: &Path) -> Result<BoundedFile, LoadError> {
@@ -26,7 +26,7 @@ pub fn open(path: &Path) -> Result<BoundedFile, LoadError> {
     Ok(BoundedFile::new(path, Box::new(BufReader::new(reader)), LIMIT))
 }
 
-/// The bytes of a file as they lie there.
+/// The stored bytes of a file.
 pub fn raw(path: &Path) -> Result<Vec<u8>, LoadError> {
     let failed = |source| LoadError::Read { path: path.into(), source };
     let file = open_regular(path).map_err(failed)?;
@@ -48,7 +48,7 @@ pub mod tests {
     }
 
     #[test]
-    fn xz_is_recognised_by_content_and_damage_is_named() {
+    fn xz_is_detected_by_content_and_damage_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plain-name");
         let packed = xz(&[7; 1000]);

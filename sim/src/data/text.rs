@@ -1,11 +1,11 @@
-//! The next character of Shakespeare, by speaking role.
+//! Predicts the next character of Shakespeare, by speaking role.
 //!
 //! | set | sample | target | alphabet |
 //! |---|---|---|---|
 //! | sequences of roles | 50 characters, one sequence after the other | the next character after each of them | 86 |
 //! | LEAF windows | 80 characters | the one that follows | 80 |
 //!
-//! Characters outside an alphabet are read as a blank. Of a role's text the first 80 % are for training.
+//! Characters outside an alphabet are read as a blank. The first 80 % of a role's text are for training.
 
 use std::path::Path;
 
@@ -16,16 +16,16 @@ use super::{
 
 /// The 80 characters of LEAF.
 const LEAF: &str = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}";
-/// The 86 characters of the federated Shakespeare of TensorFlow, in its order.
+/// The 86 characters of TensorFlow's federated Shakespeare, in its order.
 const TENSORFLOW: &str =
     "dhlptx@DHLPTX $(,048cgkoswCGKOSW[_#'/37;?bfjnrvzBFJNRVZ\"&*.26:\naeimquyAEIMQUY]!%)-159\r";
-/// Characters of a sequence.
+/// Length of a sequence in characters.
 const STEPS: usize = 50;
 
-/// Which number a character has.
+/// Maps characters to tokens.
 struct Alphabet {
     letters: &'static str,
-    /// The token of every ASCII character, since a search per character would be felt.
+    /// The token of every ASCII character, to avoid a search per character.
     table: [u8; 128],
     blank: u8,
 }
@@ -52,7 +52,7 @@ impl Alphabet {
     }
 }
 
-/// From a file with the whole text of every role.
+/// Loads a file with the whole text of every role.
 pub fn sequences(name: &str, roles: &Path) -> Result<DataSet, SetError> {
     let leaf = leaf::read(roles)?;
     let alphabet = Alphabet::new(TENSORFLOW);
@@ -64,7 +64,7 @@ pub fn sequences(name: &str, roles: &Path) -> Result<DataSet, SetError> {
         }
         let tokens = alphabet.encode(&user.raw);
         let (train, test) = tokens.split_at(tokens.len() * 4 / 5);
-        // Too little to train on: not a client.
+        // A role with too little text for training is not a client.
         if train.len() <= STEPS {
             continue;
         }
@@ -77,7 +77,7 @@ pub fn sequences(name: &str, roles: &Path) -> Result<DataSet, SetError> {
     finish(name, &alphabet, STEPS, [train?, test?], names)
 }
 
-/// From LEAF's files of windows.
+/// Loads LEAF's files of windows.
 pub fn windows(name: &str, train: &Path, test: &Path) -> Result<DataSet, SetError> {
     let files = [(train, leaf::read(train)?), (test, leaf::read(test)?)];
     let alphabet = Alphabet::new(LEAF);
@@ -121,7 +121,7 @@ struct RecordsBuilder {
 }
 
 impl RecordsBuilder {
-    /// Whole sequences only.
+    /// Adds all complete sequences.
     fn add_sequences(&mut self, text: &[u8], client: u32) {
         let ([inputs @ .., _], [_, next @ ..]) = (text, text) else { return };
         for (input, next) in inputs.chunks_exact(STEPS).zip(next.chunks_exact(STEPS)) {

@@ -23,7 +23,7 @@ pub struct TierAccount {
     pub busy_s: f64,
     /// Energy of computing and of the link, in joules.
     pub joules: f64,
-    /// Exchanges that devices were asked to.
+    /// Exchanges for which devices were asked.
     pub asked: u64,
     /// Exchanges that they answered in time.
     pub answered: u64,

@@ -56,9 +56,9 @@ pub struct Chances {
     pub dropout: f64,
     /// Probability that a device is slow in an exchange.
     pub straggler: f64,
-    /// Factor by which it is slower then.
+    /// Factor by which a slow device is slower.
     pub slowdown: f64,
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who has which samples and which hardware, for one seed.
+//! Assigns samples and hardware to devices, for one seed.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ use crate::{
     engine::{Chances, DeviceSpec, Hardware},
 };
 
-/// Parts of the seed.
+/// Streams derived from the seed.
 const TIERS: u64 = 10;
 const SAMPLES: u64 = 11;
 const CHANCES: u64 = 12;
 
-/// See the module.
+/// The devices of one experiment and seed, with their data.
 #[derive(Clone, Debug)]
 pub struct Arrangement {
     pub data: Arc<DataSet>,
     pub devices: Vec<PlacedDevice>,
-    /// The set's own test part as a whole.
+    /// The set's whole test part.
     pub common: Option<DeviceShard>,
     pub seed: u64,
 }
@@ -43,15 +43,15 @@ pub struct PlacedDevice {
     pub device: DeviceId,
     pub tier: Tier,
     pub hardware: Hardware,
-    /// Its test part are the samples to report on.
+    /// Samples of the device; its test part is used for reports.
     pub shard: Arc<DeviceShard>,
-    /// Where validation samples are those that the device keeps itself: what it sees if it is to do so.
+    /// All samples including the validation part, for strategies whose devices hold it out themselves.
     pub whole: Option<Arc<DeviceShard>>,
-    /// The same training samples, with those to choose parameters by in place of test samples.
+    /// The same training samples, with validation samples in place of test samples.
     pub valid: DeviceShard,
 }
 
-/// Loads a set as the seed draws it, with noise and size as asked for.
+/// Loads or generates a set with this seed, with label noise and size as configured.
 pub fn load(spec: &DataSpec, places: &DataDirs, seed: u64) -> Result<Arc<DataSet>, ExperimentError> {
     let mut set = known::load(&spec.set, places, seed)?.with_label_noise(spec.noise, seed)?;
     for (part, wanted) in [(&mut set.train, spec.samples), (&mut set.test, spec.test_samples)] {
@@ -88,7 +88,7 @@ impl Arrangement {
         let hardware = hardware(&base.fleet.hardware, tiers)?;
         let mut devices = Vec::with_capacity(count);
         for (client, ((shard, valid), tier)) in shards.into_iter().zip(valid).zip(tier_of).enumerate() {
-            let device = format!("c{client:04}").parse().expect("a name of this form is legal");
+            let device = format!("c{client:04}").parse().expect("a name of this form is valid");
             let hardware = hardware[tier];
             let tier = Tier::new(tier).ok_or(ExperimentError::Tiers(tiers))?;
             let whole = whole.get(client).cloned();
@@ -101,7 +101,7 @@ impl Arrangement {
         Ok(Self { data, devices, common, seed })
     }
 
-    /// `keep`: devices keep validation samples from training themselves.
+    /// The devices for the engine. `keep`: devices hold out validation samples themselves.
     pub fn members(&self, keep: bool) -> Vec<DeviceSpec> {
         let member = |placed: &PlacedDevice| DeviceSpec {
             device: placed.device.clone(),
@@ -112,7 +112,7 @@ impl Arrangement {
         self.devices.iter().map(member).collect()
     }
 
-    /// The run of a strategy, as an aggregator would be configured for it.
+    /// The configuration of an aggregator for this strategy.
     pub fn config(
         &self,
         base: &Base,
@@ -145,7 +145,7 @@ impl Arrangement {
             training: base.training.clone(),
             wire: base.wire.clone(),
             report: ReportConfig { conflicts: base.conflicts },
-            // The papers' algorithms believe every device.
+            // The papers' algorithms have no guard.
             guard: GuardConfig { mode: GuardMode::Off, ..GuardConfig::default() },
             devices: self.devices.iter().map(|placed| (placed.device.clone(), placed.tier)).collect(),
             ..Config::default()
@@ -156,7 +156,7 @@ impl Arrangement {
         Chances { seed: derive(self.seed, CHANCES), ..base.fleet.chances }
     }
 
-    /// Everybody's training samples in one place.
+    /// The training samples of all devices in one shard.
     pub fn pooled(&self) -> Result<DeviceShard, ExperimentError> {
         let mut train = Vec::new();
         for placed in &self.devices {
@@ -166,7 +166,7 @@ impl Arrangement {
         Ok(DeviceShard::new(self.data.clone(), train.into(), [].into(), TestSource::Train)?)
     }
 
-    /// Whether anything is held out to choose parameters by.
+    /// Whether any samples are held out for validation.
     pub fn has_validation(&self) -> bool {
         self.devices.iter().any(|placed| placed.valid.test_len() > 0)
     }

@@ -1,14 +1,14 @@
-//! What the papers compare with and no aggregator runs.
+//! Baselines of the papers that run without an aggregator.
 //!
 //! ```text
-//! local        every device alone, from the initial model, for `alone.epochs`, or until its loss is flat
-//! ufl          every client its own FairBatch (own counts, own lambda); judged as the mixture that picks one
+//! local        every device trains alone from the initial model, for `alone.epochs` or until its loss is flat
+//! ufl          every client runs its own FairBatch (own counts and lambda); scored as a mixture that picks one
 //!              client's model at random
 //! ffl_fedavg   the same, but after each round the models are averaged by samples; lambda stays local
-//! cfl          FairBatch on everybody's samples in one place
+//! cfl          FairBatch on the pooled samples of all clients
 //! ```
-//! A round has the epochs of `training`; the losses behind a step of lambda are those of the model that the
-//! round began with, as in `fedfb`.
+//! A round has the epochs of `training`. Lambda is updated with the losses of the model at the start of the round, as
+//! in `fedfb`.
 
 use aggregator::{config::Config, run::open_model};
 use common::{
@@ -180,7 +180,7 @@ impl Baseline {
     }
 }
 
-/// Every device's own model, trained from its slice of the initial one.
+/// Trains every device's own model from its slice of the initial one.
 pub fn alone(
     base: &Base,
     arranged: &Arrangement,
@@ -216,7 +216,7 @@ fn brief(base: &Base, lr: f64, seed: u64) -> Brief {
     }
 }
 
-/// Which model each device uses.
+/// The model of each device.
 fn place(baseline: Baseline, arranged: &Arrangement, models: &[Vec<f32>]) -> Vec<TierWeights> {
     let tier = Tier::new(0).expect("a model has a tier");
     let whole = |values: &Vec<f32>| TierWeights { tier, values: values.as_slice().into() };

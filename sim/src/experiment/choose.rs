@@ -1,7 +1,8 @@
-//! Parameters chosen on validation data.
+//! Chooses parameters on validation data.
 //!
-//! All combinations of a grid are trained once each. The winner has the best figure on samples that nobody
-//! trains on and nothing is reported on, among those whose mean validation loss is low enough.
+//! Every combination of a grid is trained once. The winner has the best figure on validation samples, among the
+//! candidates whose mean validation loss is low enough. Validation samples are used neither for training nor for
+//! reports.
 
 use serde_json::{Map, Value};
 
@@ -45,7 +46,7 @@ pub fn choose(
     Ok((candidate.params, trained, choice))
 }
 
-/// The largest mean loss that may win.
+/// The largest mean loss with which a candidate can win.
 fn limit(
     setting: &Setting,
     choose: &Choose,
@@ -63,7 +64,7 @@ fn limit(
     Ok(Some(mean * (1.0 + slack)))
 }
 
-/// Index of the best candidate that is good enough; if none is, of the one with the lowest mean loss.
+/// Index of the best candidate within the limit; if there is none, of the one with the lowest mean loss.
 fn winner(tried: &[(Candidate, TrainedFleet)], choose: &Choose, limit: Option<f64>) -> Option<usize> {
     let lowest = |of: &dyn Fn(&Candidate) -> f64, allowed: &dyn Fn(&Candidate) -> bool| {
         let allowed = tried.iter().enumerate().filter(|(_, (candidate, _))| allowed(candidate));
@@ -76,9 +77,9 @@ fn winner(tried: &[(Candidate, TrainedFleet)], choose: &Choose, limit: Option<f6
     Some(lowest(&|candidate| sign * candidate.score, &allowed).unwrap_or(best))
 }
 
-/// Forgets the models of candidates that can not win any more: one model's weights per candidate may be much.
+/// Frees the models of candidates that cannot win any more, to save memory.
 fn drop_losers(tried: &mut [(Candidate, TrainedFleet)], choose: &Choose, limit: Option<f64>) {
-    // With a limit that is still unknown, the first may come back.
+    // If the limit is not known yet, any candidate may still win.
     if limit.is_none() && choose.slack.is_some() {
         return;
     }
@@ -92,7 +93,7 @@ fn drop_losers(tried: &mut [(Candidate, TrainedFleet)], choose: &Choose, limit: 
     }
 }
 
-/// The strategy's own parameters with every combination of the grid; the last key changes fastest.
+/// The strategy's parameters with every combination of the grid; the last key changes fastest.
 pub fn combinations(
     params: &Map<String, Value>,
     grid: &Map<String, Value>,
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_combinations_keep_what_is_fixed() {
+    fn combinations_keep_the_fixed_parameters() {
         let object = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap();
         let all =
             combinations(&object(r#"{"step": "x"}"#), &object(r#"{"q": [1, 2], "q_m": [0, 1, 2]}"#)).unwrap();

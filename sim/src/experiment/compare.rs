@@ -1,7 +1,7 @@
-//! Two settings, or all settings of two directories, figure by figure.
+//! Compares two settings, or all settings of two directories, figure by figure.
 //!
-//! Differences are taken seed by seed where both sides have the seed, so that what the seeds have in common
-//! (data, start) does not hide them.
+//! Differences are taken seed by seed if both sides have the seed. This removes the variation that both share (data,
+//! initial model).
 
 use std::path::{Path, PathBuf};
 
@@ -71,7 +71,7 @@ impl ResultsPath {
     }
 }
 
-/// Compares; two whole directories setting by setting, by their ids.
+/// Compares two settings. Two whole directories are compared setting by setting, by id.
 pub fn compare(a: &ResultsPath, b: &ResultsPath) -> Result<Vec<Comparison>, ExperimentError> {
     let (results_a, results_b) = (a.read()?, b.read()?);
     let pairs: Vec<(String, String)> = match (&a.setting, &b.setting) {
@@ -102,7 +102,7 @@ fn name(results: &ExperimentResults, id: &str) -> String {
     format!("{}/{}:{id}", results.record.experiment, results.record.profile)
 }
 
-/// Of two settings, each with the results that it is part of.
+/// Differences of two settings, each with the results it belongs to.
 fn differences(a: (&ExperimentResults, &str), b: (&ExperimentResults, &str)) -> Vec<Difference> {
     let values = |(results, id): (&ExperimentResults, &str), figure: &str| -> Vec<(u64, f64)> {
         results.units(id).filter_map(|unit| Some((unit.unit.seed, unit.last.figure(figure)?))).collect()
@@ -132,7 +132,7 @@ fn differences(a: (&ExperimentResults, &str), b: (&ExperimentResults, &str)) -> 
 }
 
 impl Comparison {
-    /// A table that fits so many columns of a terminal.
+    /// A table that fits this many columns of a terminal.
     pub fn table(&self, columns: usize) -> String {
         let mut rows = vec![["", "A", "B", "B - A", "change"].map(String::from).to_vec()];
         for Difference { figure, a, b, difference, change } in &self.differences {

@@ -1,4 +1,4 @@
-//! What can go wrong with an experiment.
+//! Errors of experiments.
 
 use std::{io, path::PathBuf};
 
@@ -25,9 +25,9 @@ pub enum ExperimentError {
     NoStrategy(String),
     #[error("there is no setting `{setting}` in {}; there are {known}", dir.display())]
     NoSetting { setting: String, dir: PathBuf, known: String },
-    #[error("`{0}`: ids are made of letters, digits, `-`, `_` and `.`, because files are named after them")]
+    #[error("`{0}`: ids may contain letters, digits, `-`, `_` and `.`, because they are used in file names")]
     Id(String),
-    #[error("two settings are called `{0}`; give them ids of their own")]
+    #[error("two settings are called `{0}`; give each its own id")]
     Twice(String),
     #[error("choose.grid.{0}: expected a list of values")]
     Grid(String),
@@ -37,7 +37,7 @@ pub enum ExperimentError {
     NoCandidate(String, String),
     #[error("{setting}, seed {seed}: {source}")]
     Unit { setting: String, seed: u64, source: Box<ExperimentError> },
-    #[error("a list of hardware has one entry or one per tier; here are {got} for {tiers} tiers")]
+    #[error("`hardware` needs one entry or one per tier; it has {got} for {tiers} tiers")]
     Hardware { got: usize, tiers: usize },
     #[error("a fleet has at most {MAX_TIERS} tiers, not {0}")]
     Tiers(usize),
@@ -47,7 +47,7 @@ pub enum ExperimentError {
     NoGroups { name: &'static str, set: String },
     #[error("parameters of {name}: {source}")]
     Parameters { name: &'static str, source: serde_json::Error },
-    #[error("models with batch normalisation can not be scored apart from their devices")]
+    #[error("models with batch normalisation cannot be scored outside their devices")]
     Statistics,
     #[error("there is nothing to compare: {0}")]
     Nothing(String),
@@ -69,6 +69,6 @@ pub enum ExperimentError {
     Train(#[from] TrainError),
     #[error(transparent)]
     Results(#[from] ResultsError),
-    #[error("can not write JSON: {0}")]
+    #[error("cannot write JSON: {0}")]
     Json(#[from] serde_json::Error),
 }

@@ -1,4 +1,4 @@
-//! From reports and scores to the figures of results.
+//! Computes the figures of results from reports and scores.
 
 use common::metrics::{Better, GroupFairness, Summary, TierSplit, mean_variance};
 use coordinator::report::RoundReport;
@@ -23,7 +23,7 @@ pub fn figures(values: impl Iterator<Item = f64>, better: Better) -> Distributio
     (&Summary::of(&mut values.collect::<Vec<_>>(), better)).into()
 }
 
-/// One round, over those who took part.
+/// Scores of one round, over the devices that took part.
 pub fn round_scores(report: &RoundReport) -> RoundScores {
     let tiers = report.loss_by_tier.iter().zip(&report.accuracy_by_tier).zip(&report.participation);
     let tiers = tiers.map(|((loss, accuracy), part)| TierScores {
@@ -64,7 +64,7 @@ pub fn rescore(line: &mut RoundScores, tiers: &[usize], scored: &[ShardScore]) {
     }
 }
 
-/// Figures over devices with test samples; `tiers` says the tier of each.
+/// Figures over devices with test samples; `tiers` holds the tier of each.
 pub fn distribution(tiers: &[usize], scored: &[ShardScore], count: usize) -> FinalScores {
     let tested = || tiers.iter().zip(scored).filter(|(_, scored)| scored.targets > 0);
     let of = |wanted: usize| {
@@ -93,7 +93,7 @@ pub fn distribution(tiers: &[usize], scored: &[ShardScore], count: usize) -> Fin
     }
 }
 
-/// Pooled predictions; `None` without groups.
+/// Figures of pooled predictions; `None` without groups.
 pub fn groups(scored: &[ShardScore]) -> Option<GroupFigures> {
     let cells = scored.iter().map(|scored| scored.counts.len()).max()?;
     let mut sums = [vec![0.0; cells], vec![0.0; cells]];
@@ -129,7 +129,7 @@ pub fn cost(engine: &Engine) -> RunCost {
     RunCost { seconds, tiers: engine.account().tiers.iter().map(tier).collect() }
 }
 
-/// Means over the rounds that have them.
+/// Means over the rounds that have weights.
 pub fn weights(reports: &[RoundReport]) -> Option<MeanWeights> {
     let all: Vec<_> = reports.iter().filter_map(|report| report.weights).collect();
     let mean = |of: fn(&common::metrics::WeightFigures) -> f64| {

@@ -1,6 +1,6 @@
 //! The experiments that come with the simulator: the files of `sim/experiments/`.
 
-/// Names and texts.
+/// Names and contents of the files.
 pub const ALL: &[(&str, &str)] = &[
     ("eagle-dirichlet", include_str!("../../experiments/eagle-dirichlet.toml")),
     ("eagle-synthetic", include_str!("../../experiments/eagle-synthetic.toml")),

@@ -1,4 +1,4 @@
-//! A device that trains without an aggregator.
+//! Training of a device without an aggregator.
 
 use common::{
     brief::Brief,
@@ -11,7 +11,7 @@ use trainer::train::{Fast, Plateau, TrainError, Work, WorkProgress};
 
 use crate::data::DeviceShard;
 
-/// Trains `weights` as the brief says; what was reported on the way.
+/// Trains `weights` as `brief` says; returns the reported scalars.
 pub fn train(
     tier: &TierPlan,
     weights: &mut [f32],
@@ -37,7 +37,7 @@ pub fn train(
     }
 }
 
-/// Trains until the loss is flat, as a device does that is asked to train alone and keeps the model to itself.
+/// Trains until the loss is flat, like a device that trains alone and keeps its model.
 pub fn train_until_flat(
     tier: &TierPlan,
     weights: &mut [f32],

@@ -1,17 +1,17 @@
-//! Experiments: TOML files, run unit by unit on the simulated fleet.
+//! Experiments: TOML files, run unit by unit on a simulated fleet.
 //!
 //! | part | does | file |
 //! |---|---|---|
-//! | [`spec`] | what a file says | `spec` |
-//! | [`LoadedExperiment`], [`Setting`] | profile, keys set by hand, variants x strategies | `settings`, `text` |
+//! | [`spec`] | format of the files | `spec` |
+//! | [`LoadedExperiment`], [`Setting`] | profile, overridden keys, variants x strategies | `settings`, `text` |
 //! | [`Arrangement`] | data set, partition and tiers for one seed | `arrange` |
 //! | units | one setting with one seed: train, choose on validation data, score | `unit`, `choose`, `lines` |
 //! | scores | models on test data, by device and by group | `score` |
 //! | baselines | `local`, `ufl`, `ffl_fedavg`, `cfl`: without an aggregator | `baseline`, `local_training` |
-//! | [`run`] | all units that are not there yet, each left as a file | `runner` |
+//! | [`run`] | all unfinished units, each written to a file | `runner` |
 //! | [`compare()`] | two settings, or two directories, figure by figure | `compare` |
 //!
-//! A unit depends on its setting and its seed alone: not on threads, not on what ran before.
+//! The result of a unit depends only on its setting and its seed, not on threads or earlier units.
 
 mod arrange;
 mod baseline;

@@ -1,4 +1,4 @@
-//! All units of an experiment, one after the other. What is there already is not run again.
+//! Runs all units of an experiment, one after the other. Finished units are not run again.
 
 use strategies::Registry;
 
@@ -16,19 +16,19 @@ use crate::{
 
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Where results go.
+    /// Directory for the results.
     pub out: PathBuf,
     pub data: Option<PathBuf>,
-    /// Threads that train.
+    /// Number of training threads.
     pub threads: usize,
-    /// Strategies that experiments may name.
+    /// Strategies that experiments may use.
     pub registry: Registry,
 }
 
-/// What happens, for whoever watches.
+/// Progress of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub enum RunEvent {
-    /// Units that are there already, units to run, and rounds in them.
+    /// Number of finished units, of units to run, and of their rounds.
     Begin {
         there: usize,
         units: usize,
@@ -42,13 +42,13 @@ pub enum RunEvent {
     Written(PathBuf),
 }
 
-/// An experiment that was run.
+/// A finished experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunOutcome {
     pub record: ExperimentRecord,
-    /// Setting by setting, seed by seed.
+    /// Results by setting, then by seed.
     pub units: Vec<UnitResult>,
-    /// Units that were there before.
+    /// Units that were already finished.
     pub there: usize,
 }
 
@@ -99,7 +99,7 @@ fn one(
 ) -> Result<UnitResult, ExperimentError> {
     let arranged = cache.arranged(setting, places, seed)?;
     let alone = cache.alone(setting, &arranged, options.threads)?;
-    // The reference is usually a setting of its own, and was run before.
+    // The reference is usually another setting that was run before.
     let reference = setting.reference.as_ref().and_then(|reference| {
         let same = |other: &&Setting| other.strategy == *reference && other.base == setting.base;
         let other = loaded.settings.iter().find(same)?;
@@ -125,7 +125,7 @@ fn id(loaded: &LoadedExperiment, setting: &Setting, seed: u64) -> UnitId {
     }
 }
 
-/// The unit's result, if it was made of the same setting.
+/// The result of a finished unit, if its fingerprint matches the setting.
 fn finished(
     loaded: &LoadedExperiment,
     options: &RunOptions,
@@ -137,7 +137,7 @@ fn finished(
     (unit.fingerprint == setting.fingerprint(seed)).then_some(unit)
 }
 
-/// How often a unit ticks.
+/// Number of progress ticks of a unit.
 fn ticks(setting: &Setting) -> Result<u64, ExperimentError> {
     let runs = match &setting.strategy.choose {
         Some(choose) => combinations(&setting.strategy.params, &choose.grid)?.len() as u64,
@@ -147,7 +147,7 @@ fn ticks(setting: &Setting) -> Result<u64, ExperimentError> {
     Ok(runs * (u64::from(setting.base.rounds) + 1))
 }
 
-/// What successive units share: the last of each kind.
+/// Data that successive units share; the last one of each kind.
 #[derive(Default)]
 struct Cache {
     data: Option<(String, Arc<DataSet>)>,
@@ -188,7 +188,7 @@ impl Cache {
     ) -> Result<Option<Arc<AloneLosses>>, ExperimentError> {
         let base = &setting.base;
         let Some(spec) = &base.alone else { return Ok(None) };
-        // A strategy may train in its own way; who trains alone does it as `alone` says.
+        // Training alone follows `alone`, not the training settings of the strategy.
         let mut training = base.training.clone();
         if spec.lr.is_some() {
             training.lr = 0.0;
@@ -206,7 +206,7 @@ impl Cache {
     }
 }
 
-/// Rounds, one line each.
+/// Writes rounds as CSV, one line each.
 fn csv(rounds: &[RoundScores]) -> String {
     let tiers = rounds.iter().map(|line| line.tiers.len()).max().unwrap_or(0);
     let layers = rounds.iter().filter_map(|line| Some(line.conflicts.as_ref()?.layers.len())).max();

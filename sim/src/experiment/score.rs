@@ -1,7 +1,7 @@
-//! Models on test samples: losses, hits, and positive predictions by group.
+//! Scores of models on test samples: losses, hits, and positive predictions by group.
 //!
-//! Every job is scored by one thread from first to last sample, and results lie in the order of jobs, so
-//! they do not depend on the number of threads.
+//! One thread scores a whole job, and results are in the order of jobs. So they do not depend on the number of
+//! threads.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -28,16 +28,16 @@ pub struct TierWeights {
     pub values: Arc<[f32]>,
 }
 
-/// How a model does on some samples.
+/// The scores of a model on some samples.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ShardScore {
     pub samples: u32,
     pub targets: u64,
     pub correct: u64,
-    /// Sum over targets.
+    /// Sum of losses over targets.
     pub loss: f64,
-    /// Samples of each group (label x A + attribute), and how many of them were predicted positive; empty
-    /// where there are no groups.
+    /// Samples of each group (label x A + attribute), and how many of them were predicted positive. Empty if there
+    /// are no groups.
     pub counts: Vec<f64>,
     pub positive: Vec<f64>,
 }

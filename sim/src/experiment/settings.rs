@@ -1,4 +1,4 @@
-//! From an experiment file to its settings: profile, keys set by hand, variants times strategies.
+//! Expands an experiment file to its settings: profile, overridden keys, variants times strategies.
 
 use std::path::Path;
 
@@ -20,25 +20,25 @@ pub const PROFILES: [&str; 2] = ["quick", "full"];
 pub struct LoadedExperiment {
     pub name: String,
     pub profile: String,
-    /// Profile and keys applied.
+    /// The experiment with profile and keys applied.
     pub table: Table,
     pub experiment: Experiment,
     pub settings: Vec<Setting>,
 }
 
-/// A strategy under certain circumstances.
+/// A strategy with its base configuration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Setting {
     pub id: String,
     pub label: String,
     pub base: Base,
     pub strategy: StrategySpec,
-    /// Where validation compares with another strategy.
+    /// The strategy that validation compares with, if any.
     pub reference: Option<StrategySpec>,
 }
 
 impl LoadedExperiment {
-    /// By the name of an embedded experiment, or by the path of a file that ends in `.toml`.
+    /// Opens an embedded experiment by name, or a file whose path ends in `.toml`.
     pub fn open(name: &str, profile: &str, keys: &[String]) -> Result<Self, ExperimentError> {
         let (name, text) = if name.ends_with(".toml") {
             let path = Path::new(name);
@@ -105,7 +105,7 @@ impl LoadedExperiment {
 }
 
 impl Setting {
-    /// Changes with everything that the result depends on.
+    /// A hash of everything that the result depends on.
     pub fn fingerprint(&self, seed: u64) -> String {
         let all = serde_json::json!([FORMAT, self.base, self.strategy, self.reference, seed]).to_string();
         Sha256::digest(all.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
@@ -129,7 +129,7 @@ fn settings(name: &str, table: &Table, experiment: &Experiment) -> Result<Vec<Se
             let mut own = table.clone();
             text::merge(&mut own, &variant.with);
             text::merge(&mut own, &strategy.with);
-            // Once more with all keys, so that unknown ones in `with` are refused.
+            // Parses again with all keys, so that unknown ones in `with` are refused.
             let base = Experiment::deserialize_all(own).map_err(fault)?.base;
             let label = strategy.label.clone().unwrap_or_else(|| strategy.id.clone());
             let (id, label) = match variant {

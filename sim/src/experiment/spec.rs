@@ -1,9 +1,9 @@
-//! What an experiment file says. Unknown keys are refused everywhere.
+//! The format of experiment files. Unknown keys are refused everywhere.
 //!
 //! ```toml
 //! title = "..."
 //! model = "mnist-mlp"                 # zoo name, or mlp:in-100-10 with `in` for the data's inputs
-//! start = "zero"                      # for models of one layer; absent: as the seed draws it
+//! start = "zero"                      # for models of one layer; default: drawn from the seed
 //! rounds = 300
 //! seeds = [1, 2, 3]
 //! data = { set = "mnist", partition = "dominant:0.8", clients = 100, testing = 0.1, validation = 0.1 }
@@ -15,10 +15,10 @@
 //! role = "ours"
 //! choose = { grid = { q = [1, 10], q_m = [0, 0.1] }, by = "loss.variance" }
 //! [[check]]                           # see crate::results::Check
-//! [quick]                             # laid over everything above
+//! [quick]                             # overrides the keys above
 //! rounds = 40
 //! ```
-//! A variant or a strategy may lay keys of its own over data, fleet, model and training with `with`.
+//! A variant or a strategy may override keys of data, fleet, model and training with `with`.
 
 use aggregator::config::{Start, TrainingConfig, WireConfig};
 use models::tiers::TierSpec;
@@ -36,11 +36,11 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     pub title: String,
-    /// Stand-ins, decisions, what to look at.
+    /// Substitutes for data, decisions, and hints for readers.
     #[serde(default)]
     pub notes: String,
     pub seeds: Vec<u64>,
-    /// Ids of the strategies to run; empty: all.
+    /// Ids of the strategies to run; empty means all.
     #[serde(default)]
     pub only: Vec<String>,
     #[serde(flatten)]
@@ -52,28 +52,28 @@ pub struct Experiment {
     pub checks: Vec<Check>,
 }
 
-/// What a unit is made of, besides its strategy and seed.
+/// The configuration of a unit, except its strategy and seed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Base {
     pub data: DataSpec,
     #[serde(default)]
     pub fleet: FleetSpec,
     pub model: String,
-    /// Left out of fingerprints where it says nothing new.
+    /// Not part of fingerprints if it has the default value.
     #[serde(default, skip_serializing_if = "is_drawn")]
     pub start: Start,
     pub training: TrainingConfig,
-    /// How models and updates are encoded. Left out of fingerprints where it says nothing new.
+    /// How models and updates are encoded. Not part of fingerprints if it has the default value.
     #[serde(default, skip_serializing_if = "is_plain")]
     pub wire: WireConfig,
     pub rounds: u32,
-    /// All devices are scored before every so manieth round, whoever takes part in it; 0: those who do.
+    /// All devices are scored before every n-th round. With 0, only the devices that take part are scored.
     #[serde(default)]
     pub evaluate_every: u32,
     /// Count update conflicts.
     #[serde(default)]
     pub conflicts: bool,
-    /// Train every device alone, too, for loss gaps on test data.
+    /// Also train every device alone, to compute loss gaps on test data.
     #[serde(default)]
     pub alone: Option<AloneSpec>,
 }
@@ -83,23 +83,23 @@ pub struct Base {
 pub struct DataSpec {
     pub set: String,
     pub partition: Partition,
-    /// Absent where the partition knows.
+    /// `None` if the partition determines the number.
     #[serde(default)]
     pub clients: Option<usize>,
     #[serde(default)]
     pub testing: TestingSpec,
-    /// Training samples held out to choose parameters by.
+    /// Training samples that are held out for validation.
     #[serde(default)]
     pub validation: ValidationSpec,
     /// Share of wrong labels.
     #[serde(default)]
     pub noise: f64,
-    /// Training records that are used, drawn by the seed; absent: all.
+    /// Number of training records that are used, drawn by the seed; `None` means all.
     #[serde(default)]
     pub samples: Option<usize>,
     #[serde(default)]
     pub test_samples: Option<usize>,
-    /// Score the set's own test part as a whole, too.
+    /// Also score the whole test part of the set.
     #[serde(default = "yes")]
     pub global: bool,
 }
@@ -112,7 +112,7 @@ fn is_drawn(start: &Start) -> bool {
     *start == Start::Model
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_no(value: &bool) -> bool {
     !*value
 }
@@ -121,8 +121,8 @@ fn yes() -> bool {
     true
 }
 
-/// A share of each client's training samples, or `"fifth"`: those that devices keep from training themselves
-/// where a strategy goes by loss gaps. All strategies then train on the same samples.
+/// A share of each client's training samples, or `"fifth"`: the samples that devices hold out themselves under
+/// strategies that use loss gaps. All strategies then train on the same samples.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged, expecting = "`validation` must be a share from 0 to 1, or \"fifth\"")]
 pub enum ValidationSpec {
@@ -174,13 +174,13 @@ impl From<TestingSpec> for Testing {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FleetSpec {
-    /// Widest first; clients are divided equally among them after a seeded shuffle.
+    /// Widest first. Clients are divided equally among them after a seeded shuffle.
     pub tiers: Vec<TierSpec>,
     pub participation: f64,
     pub deadline_s: f64,
     pub quorum: f64,
     pub chances: Chances,
-    /// One for all tiers, or one for each; empty: all the same.
+    /// One entry for all tiers, or one for each; empty means equal hardware.
     pub hardware: Vec<Hardware>,
 }
 
@@ -202,15 +202,15 @@ impl Default for FleetSpec {
 #[serde(deny_unknown_fields)]
 pub struct AloneSpec {
     pub epochs: u16,
-    /// Absent: that of training.
+    /// Learning rate; `None` means that of `training`.
     #[serde(default)]
     pub lr: Option<f64>,
-    /// End before that, when the loss is flat, as devices do for EAGLE.
+    /// Stop earlier when the loss is flat, as devices do for EAGLE.
     #[serde(default, skip_serializing_if = "is_no")]
     pub flat: bool,
 }
 
-/// A whole set of strategies under other circumstances.
+/// The same strategies with another base configuration.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
@@ -225,10 +225,10 @@ pub struct Variant {
 #[serde(deny_unknown_fields)]
 pub struct StrategySpec {
     pub id: String,
-    /// Absent: the id.
+    /// Label in reports; `None` means the id.
     #[serde(default)]
     pub label: Option<String>,
-    /// A strategy of the aggregator, or `local`, `ufl`, `ffl_fedavg`, `cfl`.
+    /// A strategy of the registry, or `local`, `ufl`, `ffl_fedavg`, `cfl`.
     pub name: String,
     #[serde(default)]
     pub params: Map<String, serde_json::Value>,
@@ -240,18 +240,18 @@ pub struct StrategySpec {
     pub with: Table,
 }
 
-/// Parameters chosen on validation data, for every seed apart; test data are not looked at.
+/// Parameters chosen on validation data, separately for every seed. Test data is not used.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choose {
-    /// All combinations of these values are tried.
+    /// Values to try; every combination is tried.
     pub grid: Map<String, serde_json::Value>,
-    /// A figure by its name; the lowest wins, of accuracies the highest.
+    /// Name of a figure. The lowest value wins; for accuracies the highest.
     pub by: String,
-    /// Only candidates whose mean loss is at most that of the reference, times 1 + slack, can win.
+    /// Only candidates whose mean loss is at most that of the reference times 1 + slack can win.
     #[serde(default)]
     pub slack: Option<f64>,
-    /// Id of the strategy that is the reference; absent: the candidate with the lowest mean loss.
+    /// Id of the reference strategy; `None` means the candidate with the lowest mean loss.
     #[serde(default)]
     pub reference: Option<String>,
 }

@@ -7,7 +7,7 @@ use crate::{
     results::{ExperimentRecord, UnitResult},
 };
 
-/// Figures by name (see [`crate::results::FinalScores::figure`]) and what people call them.
+/// Names of figures (see [`crate::results::FinalScores::figure`]) and their column titles.
 pub const FIGURES: [(&str, &str); 23] = [
     ("loss.mean", "loss"),
     ("loss.variance", "loss var"),
@@ -41,7 +41,7 @@ pub fn spread(units: &[UnitResult], setting: &str, figure: &str) -> Option<Sprea
     (!values.is_empty()).then(|| Spread::of(&values))
 }
 
-/// One line per setting, one column per figure that any of them has; in tables of so many columns of a terminal.
+/// One line per setting and one column per figure that any of them has. Tables wider than `columns` are split.
 pub fn summary(record: &ExperimentRecord, units: &[UnitResult], columns: usize) -> String {
     let tiers = units.iter().map(|unit| unit.last.tiers.len()).max().unwrap_or(0);
     let useful = |name: &str| match name {

@@ -1,10 +1,10 @@
-//! One experiment under many values of some keys: every combination is an experiment of its own.
+//! One experiment with several values of some keys: every combination becomes an experiment.
 
 use toml::Value;
 
 use super::{ExperimentError, LoadedExperiment, text};
 
-/// `keys` are `KEY=VALUE,VALUE,...`. If all of them are about certain strategies, only these are run.
+/// `keys` are `KEY=VALUE,VALUE,...`. If all of them belong to certain strategies, only these are run.
 pub fn sweep(loaded: &LoadedExperiment, keys: &[String]) -> Result<Vec<LoadedExperiment>, ExperimentError> {
     let keys: Vec<(String, Vec<Value>)> =
         keys.iter().map(|key| text::alternatives(key)).collect::<Result<_, _>>()?;
@@ -32,7 +32,7 @@ pub fn sweep(loaded: &LoadedExperiment, keys: &[String]) -> Result<Vec<LoadedExp
     Ok(all)
 }
 
-/// Id of the strategy that a key is about.
+/// Id of the strategy that a key belongs to.
 fn strategy(loaded: &LoadedExperiment, key: &str) -> Option<Value> {
     let part = key.strip_prefix("strategies.")?.split('.').next()?;
     let strategies = &loaded.experiment.strategies;
@@ -41,7 +41,7 @@ fn strategy(loaded: &LoadedExperiment, key: &str) -> Option<Value> {
     Some(Value::String(found.id.clone()))
 }
 
-/// As part of a file's name.
+/// The value as part of a file name.
 fn plain(value: &Value) -> String {
     let text = match value {
         Value::String(text) => text.clone(),

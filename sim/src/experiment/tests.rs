@@ -46,7 +46,7 @@ fn run_small(dir: &Path, threads: usize, keys: &[&str]) -> RunOutcome {
     run(&loaded, &options, &mut |_| {}).unwrap()
 }
 
-/// All but the time it took.
+/// The results without their wall times.
 fn timeless(units: &[UnitResult]) -> Vec<UnitResult> {
     units.iter().map(|unit| UnitResult { seconds: 0.0, ..unit.clone() }).collect()
 }
@@ -58,7 +58,7 @@ fn threads_repetition_and_resumption_give_the_same_bits() {
     assert_eq!((first.there, first.units.len()), (0, 6));
     assert_eq!(timeless(&run_small(two.path(), 2, &[]).units), timeless(&first.units));
     assert_eq!(timeless(&run_small(again.path(), 1, &[]).units), timeless(&first.units));
-    // Two units are lost; the others are not run again.
+    // Two units are deleted; the others are not run again.
     for unit in [&first.units[0], &first.units[3]] {
         std::fs::remove_file(one.path().join(unit.unit.file())).unwrap();
     }
@@ -66,14 +66,14 @@ fn threads_repetition_and_resumption_give_the_same_bits() {
     assert_eq!(resumed.there, 4);
     assert_eq!(timeless(&resumed.units), timeless(&first.units));
     for kept in [1, 2, 4, 5] {
-        assert_eq!(resumed.units[kept], first.units[kept], "the same down to the seconds");
+        assert_eq!(resumed.units[kept], first.units[kept], "finished units must not be run again");
     }
-    // Another setting is another result.
+    // Another setting gives another result.
     assert_eq!(run_small(one.path(), 1, &["rounds=2"]).there, 0);
 }
 
 #[test]
-fn a_unit_tells_how_everybody_fares() {
+fn a_unit_has_figures_of_every_device() {
     let dir = tempfile::tempdir().unwrap();
     let ran = run_small(dir.path(), 2, &["seeds=[1]"]);
     let [heterofl, fair, local] = &ran.units[..] else { panic!("three units") };
@@ -86,7 +86,7 @@ fn a_unit_tells_how_everybody_fares() {
         assert!((last.loss.mean - losses).abs() < 1e-12);
         assert_eq!(last.gaps.unwrap().faa, last.gaps.unwrap().max - last.gaps.unwrap().min);
     }
-    assert_eq!(local.last.gaps.unwrap().variance, 0.0, "everybody is as good as alone");
+    assert_eq!(local.last.gaps.unwrap().variance, 0.0, "models trained alone have no gap");
     assert_eq!(heterofl.last.global.len(), 2);
     assert_eq!(heterofl.rounds.len(), 4);
     assert_eq!(heterofl.rounds[3].loss, heterofl.last.loss, "device and simulator score alike");
@@ -145,13 +145,13 @@ name = "cfl"
     assert!(ufl < fedavg && ffl < fedavg, "{dp:?}");
     let groups = units[0].last.groups.unwrap();
     assert!((0.5..0.7).contains(&groups.constant) && groups.accuracy > 0.8, "{groups:?}");
-    // With one model for all, pooled accuracy is that on the whole test set.
+    // With one common model, pooled accuracy equals the accuracy on the whole test set.
     assert!((groups.accuracy - units[0].last.global[0].accuracy).abs() < 1e-12);
 }
 
-/// Without a pull towards equal gaps EAGLE is FedAvg, if both train on the same samples.
+/// With lambda 0, EAGLE equals FedAvg if both train on the same samples.
 #[test]
-fn samples_that_devices_keep_are_kept_by_all_strategies() {
+fn all_strategies_hold_out_the_same_validation_samples() {
     let text = r#"
 title = "gaps"
 model = "mlp:in-1"
@@ -188,11 +188,11 @@ name = "local"
         assert!((one - other).abs() < 1e-5, "{one} {other}");
     }
     assert!(losses(fedavg).iter().zip(losses(eagle)).any(|(one, other)| (one - other).abs() > 1e-4));
-    assert_eq!(local.last.gaps_valid.unwrap().variance, 0.0, "everybody is as good as alone");
+    assert_eq!(local.last.gaps_valid.unwrap().variance, 0.0, "models trained alone have no gap");
     let valid = |unit: &UnitResult| unit.last.figure("gaps_valid.variance").unwrap();
-    // Which of the two is smaller after so few rounds says nothing; that they are looked at does.
+    // After so few rounds either may be smaller; only the difference is checked.
     assert!(valid(fedavg) > 0.0 && valid(eagle) != valid(fedavg));
-    // From zero nobody is predicted anything.
+    // From zero weights, all classes are equally likely.
     assert!((fedavg.rounds[0].loss.mean - std::f64::consts::LN_2).abs() < 1e-6);
 }
 
@@ -227,9 +227,9 @@ fn keys_profiles_and_sweeps() {
     assert_eq!(swept[1].settings[0].strategy.params["q"], 10);
 }
 
-/// Every file is sound, its data can be divided as it says, and its checks name settings.
+/// Every file is valid, its data can be divided, and its checks name existing settings.
 #[test]
-fn experiments_that_come_with_the_simulator() {
+fn embedded_experiments_are_valid() {
     let places = DataDirs::usual(None);
     for (name, _) in ALL {
         for profile in PROFILES {

@@ -1,4 +1,4 @@
-//! Experiments as TOML tables: profiles laid over them, and single keys set by hand.
+//! Experiments as TOML tables: merging of profiles, and overrides of single keys.
 
 use toml::{Table, Value};
 
@@ -13,8 +13,8 @@ pub enum KeyError {
     Leaf { key: String, part: String },
 }
 
-/// Lays one table over another: tables are merged, everything else is replaced. A table over a list is laid
-/// over its entries, by their ids.
+/// Merges `over` into `base`: tables are merged, everything else is replaced. A table over a list is merged into its
+/// entries by their ids.
 pub fn merge(base: &mut Table, over: &Table) {
     for (key, value) in over {
         match (base.get_mut(key), value) {
@@ -24,7 +24,7 @@ pub fn merge(base: &mut Table, over: &Table) {
                     let entry = position(list, id).and_then(|at| list.get_mut(at));
                     match (entry, over) {
                         (Some(Value::Table(entry)), Value::Table(over)) => merge(entry, over),
-                        // Whoever reads the list finds that something is missing there.
+                        // An unknown id is appended; parsing the list then reports the missing keys.
                         _ => list.push(over.clone()),
                     }
                 }
@@ -36,7 +36,7 @@ pub fn merge(base: &mut Table, over: &Table) {
     }
 }
 
-/// `KEY=VALUE` taken apart; the value is TOML, or else a string.
+/// Splits `KEY=VALUE`. The value is TOML, or else a string.
 pub fn assignment(text: &str) -> Result<(String, Value), KeyError> {
     let (key, value) = text.split_once('=').ok_or_else(|| KeyError::Form(text.into()))?;
     if key.trim().is_empty() {
@@ -45,7 +45,7 @@ pub fn assignment(text: &str) -> Result<(String, Value), KeyError> {
     Ok((key.trim().into(), parse(value.trim())))
 }
 
-/// `KEY=VALUE,VALUE,...`; commas inside brackets do not divide.
+/// Splits `KEY=VALUE,VALUE,...`; commas inside brackets do not separate values.
 pub fn alternatives(text: &str) -> Result<(String, Vec<Value>), KeyError> {
     let (key, values) = text.split_once('=').ok_or_else(|| KeyError::Form(text.into()))?;
     let (mut parts, mut depth, mut part) = (Vec::new(), 0, String::new());
@@ -71,7 +71,7 @@ fn parse(text: &str) -> Value {
     read(&format!("value = {text}")).unwrap_or_else(|| Value::String(text.into()))
 }
 
-/// Sets a dotted key. Tables that are missing are made; entries of lists must be there.
+/// Sets a dotted key. Missing tables are created; entries of lists must exist.
 pub fn set(table: &mut Table, key: &str, value: Value) -> Result<(), KeyError> {
     let parts: Vec<&str> = key.split('.').collect();
     let Some((last, path)) = parts.split_last() else { return Err(KeyError::Form(key.into())) };
@@ -115,7 +115,7 @@ fn put(place: &mut Value, key: &str, part: &str, value: Value) -> Result<(), Key
     }
 }
 
-/// By number, or by the entry's id.
+/// Index of an entry by its number or its id.
 fn position(list: &[Value], part: &str) -> Option<usize> {
     let named = |value: &Value| value.get("id").and_then(Value::as_str) == Some(part);
     part.parse().ok().or_else(|| list.iter().position(named))
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_lie_over_the_rest() {
+    fn profiles_override_the_base() {
         let mut base = table("rounds = 1\n[data]\nset = 'a'\nclients = 3\n[list]\nx = [1, 2]");
         merge(&mut base, &table("rounds = 2\n[data]\nclients = 5\n[list]\nx = [3]\n[new]\ny = 1"));
         let expected = table("rounds = 2\n[data]\nset = 'a'\nclients = 5\n[list]\nx = [3]\n[new]\ny = 1");

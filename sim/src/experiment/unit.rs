@@ -1,4 +1,4 @@
-//! One setting with one seed: trained, scored, written down.
+//! One setting with one seed: training, scores, and the result.
 
 use std::time::Instant;
 
@@ -27,20 +27,20 @@ use crate::{
 
 type Params = serde_json::Map<String, serde_json::Value>;
 
-/// What training has led to.
+/// The result of training.
 #[derive(Debug)]
 pub struct TrainedFleet {
     pub model: TieredModel,
-    /// What each device uses.
+    /// The model of each device.
     pub weights: Vec<TierWeights>,
-    /// Slices of the common model, by tier; `None` where there is none.
+    /// Slices of the common model by tier; `None` if there is no common model.
     pub whole: Option<Vec<TierWeights>>,
-    /// Predictions are those of a device's model picked at random.
+    /// Predictions are those of a randomly picked device's model.
     pub mixture: bool,
     pub rounds: Vec<RoundScores>,
-    /// Test loss and accuracy of personal models, last known.
+    /// Last known test loss and accuracy of personal models.
     pub personal: Vec<Option<(f64, f64)>>,
-    /// Rounds in which each device was heard.
+    /// Rounds in which each device delivered.
     pub heard: Vec<u32>,
     pub cost: RunCost,
     pub weight_line: Option<MeanWeights>,
@@ -63,20 +63,20 @@ impl TrainedFleet {
     }
 }
 
-/// Losses of devices' models that were trained alone.
+/// Losses of devices that trained alone.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AloneLosses {
     pub test: Vec<f64>,
-    /// On samples that are held out, where there are any.
+    /// Losses on held-out samples, if there are any.
     pub valid: Option<Vec<f64>>,
 }
 
-/// What a unit needs to know besides its setting.
+/// The environment of a unit besides its setting.
 pub struct UnitContext<'a> {
     pub registry: &'a Registry,
     pub arranged: &'a Arrangement,
     pub alone: Option<&'a AloneLosses>,
-    /// Mean validation loss of the setting's reference, where it is known already.
+    /// Mean validation loss of the setting's reference, if already known.
     pub reference: Option<f64>,
     pub threads: usize,
     /// Called after every round.
@@ -119,7 +119,7 @@ pub fn run(
     })
 }
 
-/// Trains by any strategy or baseline.
+/// Trains with any strategy or baseline.
 pub fn train(
     base: &Base,
     name: &str,
@@ -147,7 +147,7 @@ fn fleet(
     let model = engine.worker().conductor.run.model.clone();
     let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
     let every = base.evaluate_every;
-    // Scores of the model that the next round begins with.
+    // Scores of the model at the start of the next round.
     let score_now = |parameters: &[f32]| {
         let slices = slices(&model, parameters);
         score_devices(&model, &place(&slices, &tiers), arranged, |placed| &placed.shard, *threads)
@@ -192,7 +192,7 @@ fn place(slices: &[TierWeights], tiers: &[usize]) -> Vec<TierWeights> {
     tiers.iter().filter_map(|&tier| slices.get(tier)).cloned().collect()
 }
 
-/// Predictions by group, from the scores of every device's model on its own samples where that is enough.
+/// Predictions by group. A mixture scores every model on the samples of all devices.
 fn groups(
     trained: &TrainedFleet,
     arranged: &Arrangement,
@@ -203,7 +203,7 @@ fn groups(
     if !trained.mixture {
         return Ok(lines::groups(scored));
     }
-    // Everybody's model on everybody's samples: rates are means over models.
+    // All models on all samples: rates are means over models.
     let shards: Vec<&DeviceShard> = arranged.devices.iter().map(shard).collect();
     let jobs: Vec<_> = trained
         .weights
@@ -213,7 +213,7 @@ fn groups(
     Ok(lines::groups(&score_all(&trained.model.plans, &jobs, threads)?))
 }
 
-/// Every device's model on samples of that device.
+/// Scores every device's model on its own samples.
 pub fn score_devices(
     model: &TieredModel,
     weights: &[TierWeights],
@@ -242,7 +242,7 @@ pub fn alone_losses(
     Ok(AloneLosses { test, valid })
 }
 
-/// How much worse the common model is than devices' own.
+/// How much worse the common model is than the devices' own models.
 fn gaps(scored: &[ShardScore], alone: &[f64]) -> GapFigures {
     let gaps: Vec<f64> = scored.iter().zip(alone).map(|(scored, alone)| scored.mean_loss() - alone).collect();
     let common::metrics::Gaps { max, min, mean, variance, awareness: faa, .. } =

@@ -1,4 +1,4 @@
-//! Each class divided by a Dirichlet draw over clients.
+//! Divides each class by a Dirichlet draw over clients.
 //!
 //! Gamma draws are kept as logarithms, so that a small alpha does not make all of them zero: for alpha < 1,
 //! `ln Gamma(alpha) = ln Gamma(alpha + 1) + ln(U) / alpha`.
@@ -7,11 +7,11 @@ use common::rng::Rng;
 
 use super::{PartitionError, deal, pools};
 
-/// Draws of a whole partition before giving up.
+/// Attempts to draw a partition before giving up.
 const TRIES: u32 = 5000;
 
-/// Clients that hold their equal share already get nothing more of later classes; drawn anew until every client has as
-/// many samples as there are classes.
+/// Clients that already hold their equal share get nothing of later classes. Repeats the draw until every client has
+/// at least as many samples as there are classes.
 pub fn with_floor(
     labels: &[u32],
     clients: usize,
@@ -23,7 +23,7 @@ pub fn with_floor(
     let mut rng = Rng::new(common::rng::derive(seed, 1));
     for _ in 0..TRIES {
         let mut sizes = vec![0usize; clients];
-        // Only counts are drawn until they fit.
+        // Draws only counts until they fit.
         let counts: Vec<Vec<usize>> = pools
             .iter()
             .map(|(_, pool)| {
@@ -42,7 +42,7 @@ pub fn with_floor(
     Err(PartitionError::Floor { alpha, clients, least, tries: TRIES })
 }
 
-/// No client is helped; some may get nothing.
+/// Without a minimum; some clients may get nothing.
 pub fn free(labels: &[u32], clients: usize, alpha: f64, seed: u64) -> Vec<Vec<u32>> {
     let mut rng = Rng::new(common::rng::derive(seed, 1));
     let mut parts = vec![Vec::new(); clients];
@@ -53,7 +53,7 @@ pub fn free(labels: &[u32], clients: usize, alpha: f64, seed: u64) -> Vec<Vec<u3
     parts
 }
 
-/// Whole numbers with sum `total` in the proportion of the shares, by largest remainder; all 0 if all shares are.
+/// Whole numbers with sum `total` in proportion to the shares, by largest remainder; all 0 if all shares are 0.
 pub fn apportion(shares: &[f64], total: usize) -> Vec<usize> {
     let sum: f64 = shares.iter().sum();
     if !(sum > 0.0 && sum.is_finite()) {
@@ -73,7 +73,7 @@ pub fn apportion(shares: &[f64], total: usize) -> Vec<usize> {
     counts
 }
 
-/// A Dirichlet draw over those who are open, the largest share scaled to 1.
+/// A Dirichlet draw over the open clients, with the largest share scaled to 1.
 pub fn proportions(rng: &mut Rng, alpha: f64, open: impl Iterator<Item = bool>) -> Vec<f64> {
     let draws: Vec<f64> = open
         .map(|open| (log_gamma_draw(rng, alpha), open))

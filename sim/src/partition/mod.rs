@@ -1,17 +1,17 @@
-//! One data set divided among many clients. Deterministic in the seed; every sample goes to exactly one client or is
-//! named as left out.
+//! Divides one data set among many clients. The result depends only on the seed. Every sample goes to exactly one
+//! client or is listed as left out.
 //!
 //! | partition | text | who gets what |
 //! |---|---|---|
 //! | [`Partition::Iid`] | `iid` | shuffle, equal slices |
-//! | [`Partition::Shards`] | `shards:2` | sort by label, cut into K per client, K at random each |
+//! | [`Partition::Shards`] | `shards:2` | sort by label, cut into K shards per client, K random ones each |
 //! | [`Partition::Dominant`] | `dominant:0.8` | this share from class `i mod classes`, the rest from the others in turn |
 //! | [`Partition::Extreme`] | `extreme` | at most two classes: `shards:2` |
 //! | [`Partition::Pat`] | `pat:2` | exactly K classes each, every class in equal parts |
 //! | [`Partition::Dirichlet`] | `dirichlet:0.1` | each class by a Dirichlet draw; full clients get none, all get some |
-//! | [`Partition::DirichletFree`] | `dirichlet-free:0.1` | each class by a Dirichlet draw, whatever comes out |
-//! | [`Partition::Natural`] | `natural:50:10` | everybody's own, from this many training and test samples on |
-//! | [`Partition::Fractions`] | `groups:50/30/20,20/40/40` | of each group these percentages to the clients |
+//! | [`Partition::DirichletFree`] | `dirichlet-free:0.1` | each class by a Dirichlet draw; clients may get none |
+//! | [`Partition::Natural`] | `natural:50:10` | natural clients with at least this many training and test samples |
+//! | [`Partition::Fractions`] | `groups:50/30/20,20/40/40` | these percentages of each group to the clients |
 //! | | `strata:80/20,20/80` | the same by natural division, such as kind of work |
 //!
 //! | part | file |
@@ -53,25 +53,25 @@ pub enum Partition {
     Fractions { by: Stratum, shares: Vec<Vec<f64>> },
 }
 
-/// What fractions are fractions of.
+/// The strata that fractions refer to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Stratum {
     /// Values of the sensitive attribute.
     Group,
-    /// Natural clients, or what the source divides by.
+    /// Natural clients, or the division of the source.
     Client,
 }
 
-/// Where samples to evaluate on come from.
+/// Source of the test samples.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Testing {
     /// This share of each client's own training samples.
     HoldOut(f64),
-    /// The set's test part, divided in the proportions of training: by class, or by what the partition goes by.
+    /// The set's test part, divided in the proportions of training: by class, or by the key of the partition.
     Proportional,
 }
 
-/// A tenth of what a client has.
+/// A tenth of each client's samples.
 impl Default for Testing {
     fn default() -> Self {
         Self::HoldOut(0.1)
@@ -83,7 +83,7 @@ impl Default for Testing {
 pub enum PartitionError {
     #[error("`{0}` needs a number of clients")]
     NoClients(Partition),
-    #[error("{clients} clients can not share {samples} samples; every one needs some")]
+    #[error("{clients} clients cannot share {samples} samples; every client needs at least one")]
     TooManyClients { clients: usize, samples: usize },
     #[error("{set} has no natural clients; `fairtier sim data check {set}` shows what it has")]
     NoNatural { set: String },
@@ -105,13 +105,13 @@ pub enum PartitionError {
         "Dirichlet({alpha}) gave no {clients} clients with at least {least} samples each in {tries} draws; take fewer clients, a larger alpha, or dirichlet-free"
     )]
     Floor { alpha: f64, clients: usize, least: usize, tries: u32 },
-    #[error("a share to hold out is a number from 0 to 1, not {0}")]
+    #[error("the share to hold out must be from 0 to 1, not {0}")]
     HoldOut(f64),
 }
 
 impl Partition {
-    /// Divides a set. `clients` may be left out where the partition knows: all natural clients, or as many as there
-    /// are percentages.
+    /// Divides a set. `clients` may be omitted if the partition determines it: all natural clients, or one per
+    /// percentage.
     pub fn split(
         &self,
         set: &DataSet,
@@ -207,7 +207,7 @@ impl Partition {
         if rows == strata { Ok(()) } else { Err(PartitionError::Strata { rows, strata, what }) }
     }
 
-    /// What decides where a sample may go: its natural client, its group, or else its class.
+    /// The key by which samples are divided: natural client, group, or class.
     fn keys(&self, records: &Records) -> Vec<u32> {
         match self {
             Self::Natural { .. } | Self::Fractions { by: Stratum::Client, .. } => records.clients().to_vec(),
@@ -219,12 +219,12 @@ impl Partition {
     }
 }
 
-/// Parts of the seed.
+/// Streams derived from the seed.
 const PARTS: u64 = 0;
 const TEST: u64 = 1;
 const VALID: u64 = 2;
 
-/// Samples by key, in random order; keys ascend.
+/// Samples by key, in random order; keys are ascending.
 fn pools(keys: &[u32], seed: u64) -> Vec<(u32, Vec<u32>)> {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     Rng::new(seed).shuffle(&mut order);
@@ -233,7 +233,7 @@ fn pools(keys: &[u32], seed: u64) -> Vec<(u32, Vec<u32>)> {
     order.chunk_by(|a, b| key(a) == key(b)).map(|pool| (key(&pool[0]), pool.to_vec())).collect()
 }
 
-/// Gives the first of a pool to the first part, and so on.
+/// Deals a pool to the parts in order: the first `counts[0]` samples to the first part, and so on.
 fn deal(parts: &mut [Vec<u32>], pool: &[u32], counts: &[usize]) {
     let mut rest = pool;
     for (part, &count) in parts.iter_mut().zip(counts) {

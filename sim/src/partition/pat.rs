@@ -1,8 +1,8 @@
 //! Pat-k: every client has exactly k classes, and every class is divided among its clients in equal parts.
 //!
-//! Classes are handed out in order, each to the first clients that still need one, so that with `clients * k` a
-//! multiple of the classes the first `clients * k / classes` clients share classes 0 to k-1, and so on. A client that
-//! needs all classes that are left goes first; otherwise uneven numbers could leave it short.
+//! Classes are assigned in order, each to the first clients that still need one. If `clients * k` is a multiple of
+//! the classes, the first `clients * k / classes` clients share classes 0 to k-1, and so on. A client that needs all
+//! remaining classes goes first; otherwise it could end up with too few.
 
 use super::{PartitionError, deal, dirichlet::apportion, pools};
 
@@ -19,7 +19,7 @@ pub fn pat(
     }
     let mut parts = vec![Vec::new(); clients];
     let mut needs = vec![classes; clients];
-    // The first quotas are the larger ones, so that no later class needs more clients than are left.
+    // Larger quotas come first, so that no later class needs more clients than are left.
     let quotas = apportion(&vec![1.0; present], clients * classes);
     for (done, ((_, pool), quota)) in pools.iter().zip(quotas).enumerate() {
         let chosen = choose(&needs, quota, present - done);
@@ -30,7 +30,7 @@ pub fn pat(
     Ok(parts)
 }
 
-/// Who gets a part of the next of `left` classes.
+/// The clients that get a part of the next of `left` classes.
 fn choose(needs: &[usize], quota: usize, left: usize) -> Vec<bool> {
     let urgent = needs.iter().filter(|&&need| need == left).count();
     let mut spare = quota.saturating_sub(urgent);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_is_refused() {
+    fn impossible_numbers_of_classes_are_refused() {
         let labels: Vec<u32> = (0..100).map(|index| index % 10).collect();
         for (clients, classes) in [(10, 0), (10, 11), (4, 2)] {
             assert!(matches!(pat(&labels, clients, classes, 0), Err(PartitionError::Pat { .. })));

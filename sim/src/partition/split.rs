@@ -1,4 +1,4 @@
-//! What a partition leads to: for each client, which samples.
+//! The result of a partition: the samples of each client.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::data::{DataSet, DeviceShard, TestSource};
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Split {
     pub clients: Vec<ClientSamples>,
-    /// Which records the indices in [`ClientSamples::test`] mean.
+    /// The records that the indices in [`ClientSamples::test`] refer to.
     pub held: TestSource,
-    /// Training records that nobody has.
+    /// Training records without a client.
     pub left_out: Vec<u32>,
-    /// Test records that nobody has; with [`TestSource::Train`] nobody has any, and they serve as the common test set.
+    /// Test records without a client. With [`TestSource::Train`] these are all of them; they are the common test set.
     pub left_out_test: Vec<u32>,
 }
 
@@ -29,9 +29,9 @@ pub struct ClientSamples {
     pub name: String,
     /// Indices into the training records.
     pub train: Vec<u32>,
-    /// Indices into the training records: held out to choose parameters by, never to report on.
+    /// Indices into the training records that are held out for validation, never for reports.
     pub valid: Vec<u32>,
-    /// Indices into the records that [`Split::held`] says.
+    /// Indices into the records of [`Split::held`].
     pub test: Vec<u32>,
 }
 
@@ -49,7 +49,7 @@ impl Split {
         split
     }
 
-    /// Holds out a share of what each client trains on, to choose parameters by.
+    /// Holds out a share of each client's training samples for validation.
     pub fn with_validation(mut self, share: f64, seed: u64) -> Result<Self, PartitionError> {
         check(share)?;
         for (number, client) in (0..).zip(&mut self.clients) {
@@ -59,7 +59,7 @@ impl Split {
         Ok(self)
     }
 
-    /// Holds out what devices keep for validation themselves where a strategy goes by loss gaps.
+    /// Holds out the samples that devices keep for validation under strategies that use loss gaps.
     pub fn with_kept_fifth(mut self) -> Self {
         for client in &mut self.clients {
             let all = std::mem::take(&mut client.train);
@@ -74,7 +74,7 @@ impl Split {
         self
     }
 
-    /// What each device sees; its test part are the samples to report on.
+    /// The shard of each device; its test part is used for reports.
     pub fn shards(&self, data: &Arc<DataSet>) -> Result<Vec<DeviceShard>, DataError> {
         let shard = |share: &ClientSamples| {
             DeviceShard::new(
@@ -110,7 +110,7 @@ impl Split {
         Ok(())
     }
 
-    /// Test records with a key go to clients as training records with that key did.
+    /// Divides test records with a key in the proportions of training records with that key.
     pub(super) fn divide_test(&mut self, train: &[u32], test: &[u32], seed: u64) {
         let mut owners = vec![None; train.len()];
         for (number, share) in self.clients.iter().enumerate() {
@@ -131,7 +131,7 @@ impl Split {
             }
             deal(&mut parts, &pool, &apportion(&held, pool.len()));
         }
-        // In random order, not class after class.
+        // In random order, not sorted by class.
         for (number, (share, mut part)) in (0..).zip(self.clients.iter_mut().zip(parts)) {
             Rng::new(derive(seed, number)).shuffle(&mut part);
             share.test = part;
@@ -139,7 +139,7 @@ impl Split {
         self.left_out_test = missing(test.len(), self.clients.iter().map(|share| &*share.test));
     }
 
-    /// Keeps the first clients that are good enough, and leaves out the samples of others.
+    /// Keeps the first clients that are large enough, and leaves out the samples of others.
     pub(super) fn keep(
         &mut self,
         wanted: Option<usize>,
@@ -172,7 +172,7 @@ fn check(share: f64) -> Result<(), PartitionError> {
     if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(PartitionError::HoldOut(share)) }
 }
 
-/// Of `0..len`, what is in none of the lists.
+/// The numbers of `0..len` that are in none of the lists.
 fn missing<'a>(len: usize, lists: impl Iterator<Item = &'a [u32]>) -> Vec<u32> {
     let mut seen = vec![false; len];
     for &index in lists.flatten() {

@@ -6,7 +6,7 @@ use trainer::data::{DataSplit, Shard};
 use super::*;
 use crate::data::{DataDirs, Features, known};
 
-/// Classes, groups and natural clients follow from a hash of the index.
+/// Classes, groups and natural clients derive from a hash of the index.
 fn set(train: u32, test: u32, classes: u32) -> DataSet {
     let part = |count: u32, salt: u64| {
         let word = |index: u32, what: u64| common::rng::mix(u64::from(index) << 8 ^ salt << 4 ^ what);
@@ -154,7 +154,7 @@ fn natural_clients_keep_their_own_and_small_ones_are_left_out() {
 }
 
 #[test]
-fn a_floor_is_a_floor_and_its_absence_is_not() {
+fn dirichlet_has_a_minimum_and_dirichlet_free_has_none() {
     let set = set(6000, 0, 10);
     let sizes = |text: &str| {
         let partition: Partition = text.parse().unwrap();
@@ -165,7 +165,7 @@ fn a_floor_is_a_floor_and_its_absence_is_not() {
     let (least, most, skew) = sizes("dirichlet:0.1");
     assert!(least >= 10 && most < 1000 && skew > 0.5, "{least} {most} {skew}");
     let (_, free_most, _) = sizes("dirichlet-free:0.1");
-    assert!(free_most > most, "full clients got no more: {free_most} {most}");
+    assert!(free_most > most, "full clients must get no more: {free_most} {most}");
     let (least, most, skew) = sizes("dirichlet-free:2000");
     assert!(least > 180 && most < 220 && skew < 0.05, "{least} {most} {skew}");
     let error = "dirichlet:0.001".parse::<Partition>().unwrap().split(&set, Some(100), Testing::default(), 0);
@@ -173,7 +173,7 @@ fn a_floor_is_a_floor_and_its_absence_is_not() {
 }
 
 #[test]
-fn what_can_not_be_divided_is_refused() {
+fn impossible_partitions_are_refused() {
     let plain = known::load("mixture-32", &DataDirs::default(), 0).unwrap();
     let fail = |text: &str, clients| {
         let partition: Partition = text.parse().unwrap();
@@ -181,7 +181,7 @@ fn what_can_not_be_divided_is_refused() {
     };
     assert!(fail("iid", None).contains("`iid` needs a number of clients"));
     assert!(fail("iid", Some(0)).contains("needs a number"));
-    assert!(fail("iid", Some(5001)).contains("5001 clients can not share 5000 samples"));
+    assert!(fail("iid", Some(5001)).contains("5001 clients cannot share 5000 samples"));
     assert!(fail("natural", None).contains("no natural clients"));
     assert!(fail("groups:medium", None).contains("no groups"));
     assert!(fail("pat:11", Some(10)).contains("do not fit"));

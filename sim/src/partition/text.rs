@@ -33,7 +33,7 @@ fn parse(text: &str) -> Result<Partition, &'static str> {
         Some((name, rest)) => (name, Some(rest)),
         None => (text, None),
     };
-    // As the source writes it.
+    // The notation of the source.
     if let Some(classes) = name.strip_prefix("pat-").filter(|_| rest.is_none()) {
         return Ok(Partition::Pat { classes: count(classes)? });
     }
@@ -43,14 +43,15 @@ fn parse(text: &str) -> Result<Partition, &'static str> {
         ("shards", rest) => Ok(Partition::Shards { per_client: count(rest.unwrap_or("2"))? }),
         ("dominant", rest) => match rest.unwrap_or("0.8").parse() {
             Ok(share) if (0.0..=1.0).contains(&share) => Ok(Partition::Dominant { share }),
-            _ => Err("the share of the dominant class is a number from 0 to 1"),
+            _ => Err("the share of the dominant class must be from 0 to 1"),
         },
         ("pat", Some(classes)) => Ok(Partition::Pat { classes: count(classes)? }),
         ("dirichlet", Some(alpha)) => Ok(Partition::Dirichlet { alpha: positive(alpha)? }),
         ("dirichlet-free", Some(alpha)) => Ok(Partition::DirichletFree { alpha: positive(alpha)? }),
         ("natural", rest) => {
             let (train, test) = rest.map_or(("0", "0"), |rest| rest.split_once(':').unwrap_or((rest, "0")));
-            let least = |text: &str| text.parse().map_err(|_| "the fewest samples are whole numbers");
+            let least =
+                |text: &str| text.parse().map_err(|_| "the minimum numbers of samples must be whole numbers");
             Ok(Partition::Natural { train: least(train)?, test: least(test)? })
         }
         ("groups", Some(shares)) => {
@@ -69,19 +70,22 @@ fn parse(text: &str) -> Result<Partition, &'static str> {
 }
 
 fn count(text: &str) -> Result<usize, &'static str> {
-    text.parse().ok().filter(|count| (1..=10_000).contains(count)).ok_or("its number is whole and at least 1")
+    text.parse()
+        .ok()
+        .filter(|count| (1..=10_000).contains(count))
+        .ok_or("its number must be whole and at least 1")
 }
 
 fn positive(text: &str) -> Result<f64, &'static str> {
     let alpha = text.parse().ok().filter(|alpha: &f64| *alpha > 0.0 && alpha.is_finite());
-    alpha.ok_or("alpha is a number above 0")
+    alpha.ok_or("alpha must be a number above 0")
 }
 
 fn fractions(text: &str) -> Result<Vec<Vec<f64>>, &'static str> {
     let row = |row: &str| -> Result<Vec<f64>, &'static str> {
         let percent = |text: &str| text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
         let row: Option<Vec<f64>> = row.split('/').map(percent).collect();
-        let row = row.ok_or("percentages are numbers from 0 to 100")?;
+        let row = row.ok_or("percentages must be from 0 to 100")?;
         let whole = (row.iter().sum::<f64>() - 100.0).abs() < 1e-6;
         if whole { Ok(row) } else { Err("percentages of each list must add up to 100") }
     };
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_partitions_are_reported_with_the_reason() {
         for (text, problem) in [
             ("", "unknown"),
             ("iid:3", "takes no number"),

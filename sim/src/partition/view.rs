@@ -1,4 +1,4 @@
-//! A partition in numbers: who has how many samples of which class and group.
+//! A partition in numbers: samples of each client by class and group.
 
 use serde::Serialize;
 
@@ -11,17 +11,16 @@ pub struct PartitionView {
     pub partition: Partition,
     pub seed: u64,
     pub classes: Vec<String>,
-    /// Empty where there are none.
+    /// Names of groups; empty if there are none.
     pub groups: Vec<String>,
     pub clients: Vec<ClientView>,
-    /// Training samples of the smallest, the middle and the largest client.
+    /// Training samples of the smallest client.
     pub least: usize,
     pub median: usize,
     pub most: usize,
-    /// Classes that a client has, on average.
+    /// Mean number of classes of a client.
     pub classes_per_client: f64,
-    /// How far clients' shares of classes are from those of all: total variation distance, 0 (the same) to 1, averaged
-    /// over clients.
+    /// Mean distance of clients' class shares from the overall shares: total variation distance from 0 (equal) to 1.
     pub skew: f64,
     pub left_out: usize,
     pub left_out_test: usize,
@@ -35,7 +34,7 @@ pub struct ClientView {
     pub test: usize,
     /// Training samples by (first) label.
     pub per_class: Vec<usize>,
-    /// Training samples by group; empty where there are none.
+    /// Training samples by group; empty if there are no groups.
     pub per_group: Vec<usize>,
 }
 
@@ -74,7 +73,7 @@ impl PartitionView {
     }
 }
 
-/// Sum over clients; one without samples does not differ from anybody.
+/// Sum over clients; a client without samples counts as 0.
 fn skew(clients: &[ClientView]) -> f64 {
     let classes = clients.first().map_or(0, |client| client.per_class.len());
     let mut all = vec![0.0; classes];
@@ -91,7 +90,7 @@ fn skew(clients: &[ClientView]) -> f64 {
     clients.iter().map(of).sum()
 }
 
-/// How many samples have each of `len` keys; none where samples have no keys.
+/// Number of samples with each of `len` keys; zeros if samples have no keys.
 fn count(samples: &[u32], keys: &[u32], len: usize) -> Vec<usize> {
     let mut counts = vec![0; len];
     if !keys.is_empty() {

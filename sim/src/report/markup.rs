@@ -1,10 +1,11 @@
-//! Elements of HTML and SVG as a tree: what is written is well-formed and escaped by construction.
+//! HTML and SVG elements as a tree: the output is well-formed and escaped by construction.
 //!
-//! It is not maud, which leaves `meta` and `br` open: pictures are files of XML, and tests read pages as such.
+//! The crate maud does not fit: it leaves `meta` and `br` open, but pictures are XML files and tests parse pages as
+//! XML.
 
 use std::fmt::{self, Display};
 
-/// An element with its attributes and what is inside it.
+/// An element with its attributes and children.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Element {
     name: &'static str,
@@ -30,11 +31,11 @@ impl Element {
         self
     }
 
-    /// A length or coordinate, to a hundredth.
+    /// Sets a length or coordinate, rounded to a hundredth.
     #[must_use]
     pub fn at(self, name: &'static str, value: f64) -> Self {
         let value = (value * 100.0).round() / 100.0;
-        // No "-0".
+        // Avoids "-0".
         self.set(name, value + 0.0)
     }
 
@@ -61,7 +62,7 @@ impl Element {
         self
     }
 
-    /// What a pointer that rests on the element is told (SVG).
+    /// Text that a pointer shows over the element (SVG).
     #[must_use]
     pub fn hint(self, text: impl Display) -> Self {
         self.with(el("title").text(text))
@@ -88,7 +89,7 @@ impl Display for Element {
     }
 }
 
-/// HTML knows these without an end; all others get one, which SVG accepts as well.
+/// Whether HTML has no end tag for this element. All others get one, which SVG accepts as well.
 fn is_void(name: &str) -> bool {
     matches!(name, "meta" | "br" | "circle" | "line" | "path" | "rect" | "polyline" | "polygon")
 }
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_can_not_break_out() {
+    fn text_and_attributes_are_escaped() {
         let element = el("p").set("title", "a\"<b>&").with(el("b").text("</p>&\""));
         assert_eq!(element.to_string(), "<p title=\"a&quot;&lt;b&gt;&amp;\"><b>&lt;/p&gt;&amp;\"</b></p>");
     }

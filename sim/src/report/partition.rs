@@ -1,4 +1,4 @@
-//! A partition for people: as a table, a page, a picture.
+//! A partition as a table, a page and a picture.
 
 use common::output::{table, wrap};
 
@@ -12,12 +12,12 @@ use crate::{
     partition::{ClientView, PartitionView},
 };
 
-/// Classes shown one by one in tables.
+/// Number of classes with their own column in tables.
 const CLASSES: usize = 12;
-/// Letters of a class's name in the head of a table.
+/// Letters of a class name in the header of a table.
 const LETTERS: usize = 7;
 
-/// One line per client, in tables of so many columns of a terminal.
+/// One line per client. Tables wider than `columns` are split.
 pub fn partition_table(view: &PartitionView, columns: usize) -> String {
     let mut rows = vec![["client", "train", "valid", "test"].map(String::from).to_vec()];
     rows[0].extend(kinds(view).map(|kind| kind.chars().take(LETTERS).collect()));
@@ -44,7 +44,7 @@ fn summary(view: &PartitionView) -> String {
     )
 }
 
-/// Names of classes and groups, as far as a table has room.
+/// Names of classes and groups that fit into a table.
 fn kinds(view: &PartitionView) -> impl Iterator<Item = &String> {
     let classes = if view.classes.len() <= CLASSES { &view.classes[..] } else { &[] };
     classes.iter().chain(&view.groups)
@@ -109,11 +109,7 @@ fn cards(view: &PartitionView) -> Element {
         card("Clients", view.clients.len().to_string(), "with samples of their own"),
         card("Samples", format!("{}–{}", view.least, view.most), "to train on, smallest and largest client"),
         card("Classes", number::figure(view.classes_per_client), "per client, on average"),
-        card(
-            "Skew",
-            number::figure(view.skew),
-            "0: everybody has the same shares; towards 1: nothing in common",
-        ),
+        card("Skew", number::figure(view.skew), "0: all clients have equal shares; 1: nothing in common"),
     ])
 }
 
@@ -186,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_is_in_every_form() {
+    fn table_page_and_picture_show_every_client() {
         let view = view("digits", "extreme", Some(25));
         let [table, page, picture] =
             [partition_table(&view, COLUMNS), partition_html(&view), partition_picture(&view)];
@@ -201,11 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_tall_as_clients_are_large() {
+    fn the_height_of_columns_is_the_number_of_samples() {
         let view = view("digits", "dominant:0.8", Some(10));
         let stack = &stacks(&view)[0];
         let svg = shares(stack).to_string();
-        // Every class of every client that has some is a rectangle that says how many.
+        // Every class of every client with samples is a rectangle with the number of samples.
         let some =
             view.clients.iter().flat_map(|client| &client.per_class).filter(|&&count| count > 0).count();
         assert_eq!(svg.matches("<title>").count(), some);
@@ -214,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_a_panel_of_their_own() {
+    fn groups_have_their_own_panel() {
         let view = view("fedfb", "groups:medium", None);
         let page = partition_html(&view);
         assert!(page.contains("By class") && page.contains("By group") && page.contains("a=1"));

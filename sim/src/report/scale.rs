@@ -1,6 +1,6 @@
-//! From numbers to places on paper, and where to put the ticks.
+//! Maps numbers to coordinates, and chooses ticks.
 
-/// Maps a range of numbers to a range of places.
+/// Maps a range of numbers to a range of coordinates.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Scale {
     domain: (f64, f64),
@@ -13,12 +13,12 @@ impl Scale {
         Self { domain, range, log: false }
     }
 
-    /// For numbers above 0.
+    /// A logarithmic scale for positive numbers.
     pub fn log(domain: (f64, f64), range: (f64, f64)) -> Self {
         Self { domain, range, log: true }
     }
 
-    /// Numbers outside the domain lie on its edge; one without a place lies at the start.
+    /// The coordinate of a number. Numbers outside the domain map to its edge, NaN to the start.
     pub fn at(&self, value: f64) -> f64 {
         let bend = |x: f64| if self.log { x.max(f64::MIN_POSITIVE).ln() } else { x };
         let (low, high) = (bend(self.domain.0), bend(self.domain.1));
@@ -72,7 +72,7 @@ pub fn step(least: f64) -> f64 {
         .unwrap_or(power)
 }
 
-/// A tick's number, without digits that say nothing.
+/// The label of a tick, without trailing zeros.
 pub fn label(value: f64) -> String {
     let text = format!("{value:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_are_in_range_whatever_the_number(low in -1e6f64..1e6, width in 1e-6f64..1e6, value: f64) {
+        fn coordinates_are_in_range_for_any_number(low in -1e6f64..1e6, width in 1e-6f64..1e6, value: f64) {
             let scale = Scale::linear((low, low + width), (10.0, 20.0));
             prop_assert!((10.0..=20.0).contains(&scale.at(value)));
             prop_assert!(scale.ticks(5).len() <= 12);

@@ -1,4 +1,4 @@
-//! Data sets as plain text: which there are, and what is in one.
+//! Data sets as plain text: a list of all, and the content of one.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::data::{
     known::{Availability, FileDigest, SetListing},
 };
 
-/// Every known set: where it is, or how to get it.
+/// Every known set with its location, or how to get it.
 pub fn sets_table(listings: &[SetListing]) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.
@@ -48,7 +48,7 @@ fn list(out: &mut String, listings: &[SetListing]) -> fmt::Result {
     Ok(())
 }
 
-/// The first of many names.
+/// The first name, and the number of the others.
 fn some(names: &[&str]) -> String {
     match names {
         [first, _, _, ..] => format!("{first} and {} more", names.len() - 1),
@@ -56,7 +56,7 @@ fn some(names: &[&str]) -> String {
     }
 }
 
-/// What is in a set, and the sums of its files.
+/// The content of a set, and the checksums of its files.
 pub fn set_table(overview: &Overview, sums: &[FileDigest]) -> String {
     let mut out = String::new();
     let _ = describe(&mut out, overview, sums);
@@ -90,7 +90,7 @@ fn describe(out: &mut String, overview: &Overview, sums: &[FileDigest]) -> fmt::
     }
     for sum in sums {
         let verdict = match sum.matches {
-            Some(true) => "as known",
+            Some(true) => "matches the known sum",
             Some(false) => "NOT the known sum",
             None => "no sum is known",
         };
@@ -116,10 +116,10 @@ mod tests {
     use crate::data::{DataDirs, known};
 
     #[test]
-    fn the_list_says_where_or_how() {
+    fn the_list_shows_locations_and_instructions() {
         let places = DataDirs(vec![]);
         let listings: Vec<SetListing> = known::ALL.iter().map(|known| known.listing(&places)).collect();
-        // Without the line breaks of the table.
+        // The text without line breaks.
         let text = sets_table(&listings).split_whitespace().collect::<Vec<_>>().join(" ");
         for known in known::ALL {
             assert!(text.contains(known.name) && text.contains(known.how), "{}", known.name);

@@ -1,4 +1,4 @@
-//! Checks: comparisons of results with what was published, as claims and experiments state them.
+//! Checks: comparisons of results with published values, as stated by claims and experiments.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Which data, model or setting, for people.
+    /// Data, model or setting of the check, as text.
     pub what: String,
-    /// Name of the experiment that serves it; empty where none does, and in the file of the experiment itself.
+    /// Name of the experiment that provides the results. Empty if there is none, and in the experiment's own file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub experiment: String,
-    /// The profile whose results it is about; absent: the full one where it has the runs.
+    /// Profile of the results; `None` means the full one if it has the runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Absent where our experiments compute nothing of the kind.
+    /// `None` if our experiments do not compute such a figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<Measure>,
     #[serde(default = "direction_only")]
     pub published: String,
-    /// The published number of the kind that the measure yields.
+    /// The published value of the measure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<f64>,
 }
@@ -28,13 +28,13 @@ fn direction_only() -> String {
     "direction only".into()
 }
 
-/// What is computed. Distribution and settings go by their names.
+/// What is computed. Figures and settings are given by name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Measure {
     /// Relative change of a figure from one setting to another.
     Change { figure: String, from: String, to: String, want: Want },
-    /// Its difference.
+    /// Difference of a figure from one setting to another.
     Difference { figure: String, from: String, to: String, want: Want },
     /// Relative change from one figure to another of the same setting.
     Between { of: String, from: String, to: String, want: Want },
@@ -56,12 +56,12 @@ pub enum Want {
     Higher,
     AtMost(f64),
     AtLeast(f64),
-    /// No further from 0 than this.
+    /// At most this far from 0.
     Within(f64),
 }
 
 impl Want {
-    /// Whether a value lies on the wanted side.
+    /// Whether a value is on the wanted side.
     pub fn holds(self, value: f64) -> bool {
         match self {
             Self::Lower => value < 0.0,

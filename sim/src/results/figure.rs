@@ -1,8 +1,8 @@
-//! How figures are titled and written, and which way is good. `lookup` says which names there are.
+//! Titles and number formats of figures, and their better direction. `lookup` defines the names.
 
 use crate::number;
 
-/// For people.
+/// The title of a figure in tables.
 pub fn title(name: &str) -> String {
     let known = match name {
         "loss.mean" => "mean loss",
@@ -54,7 +54,7 @@ pub fn title(name: &str) -> String {
     }
 }
 
-/// A value of the figure as tables show it.
+/// Formats a value of the figure.
 pub fn show(name: &str, value: f64) -> String {
     match kind(name) {
         Kind::Share => number::percent(value),
@@ -65,17 +65,17 @@ pub fn show(name: &str, value: f64) -> String {
     }
 }
 
-/// Mean and deviation, with its sign only where there are several runs.
+/// Mean and deviation; without the deviation for a single run.
 pub fn show_spread(name: &str, spread: &common::metrics::Spread) -> String {
     let mean = show(name, spread.mean);
     if spread.runs < 2 {
         return mean;
     }
     match mean.split_once(' ') {
-        // The unit stands once, after both.
+        // The unit is printed once, after both numbers.
         Some((number, "%")) => format!("{number} ± {:.1} %", 100.0 * spread.std),
         Some(_) => format!("{mean} ± {}", show(name, spread.std)),
-        // As many decimals as the mean has.
+        // The deviation has as many decimals as the mean.
         None => {
             let decimals = mean.split_once('.').map_or(0, |(_, decimals)| decimals.len());
             let factor = if kind(name) == Kind::SquaredShare { 1e4 } else { 1.0 };
@@ -84,7 +84,7 @@ pub fn show_spread(name: &str, spread: &common::metrics::Spread) -> String {
     }
 }
 
-/// A difference of two values of the figure.
+/// Formats a difference of two values of the figure.
 pub fn show_difference(name: &str, value: f64) -> String {
     match kind(name) {
         Kind::Share => number::points(value),
@@ -93,7 +93,7 @@ pub fn show_difference(name: &str, value: f64) -> String {
     }
 }
 
-/// Whether more is better.
+/// Whether higher values are better.
 pub fn high_is_good(name: &str) -> bool {
     kind(name) == Kind::Share || name == "accuracy.jain"
 }

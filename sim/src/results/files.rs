@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 use super::{ExperimentRecord, ExperimentResults, UnitResult};
 
-/// Name of an experiment's record beside its units.
+/// File name of an experiment's record, beside its units.
 pub const RECORD: &str = "experiment.json";
 
-/// How names of kept files end.
+/// Extension of kept files.
 pub(super) const KEPT: &str = "jsonl";
 
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +24,8 @@ pub enum ResultsError {
     Json { path: PathBuf, source: serde_json::Error },
 }
 
-/// All experiments under a directory of results, in the order of names. An experiment that is there in both
-/// forms is taken from its directory, which has the longer curves.
+/// All experiments under a directory of results, ordered by name. If an experiment exists in both forms, the
+/// directory is used, because its curves are longer.
 pub fn read_all(dir: &Path) -> Result<Vec<ExperimentResults>, ResultsError> {
     let (dirs, files): (Vec<_>, Vec<_>) = entries(dir)?.into_iter().partition(|path| path.is_dir());
     let mut paths = dirs.iter().map(|dir| entries(dir)).collect::<Result<Vec<_>, _>>()?.concat();
@@ -39,12 +39,12 @@ pub fn read_all(dir: &Path) -> Result<Vec<ExperimentResults>, ResultsError> {
     Ok(all)
 }
 
-/// Whether results of an experiment are there: a directory with a record, or a kept file.
+/// Whether a path holds results of an experiment: a directory with a record, or a kept file.
 pub fn is_experiment(path: &Path) -> bool {
     path.join(RECORD).is_file() || (path.is_file() && path.extension().is_some_and(|end| end == KEPT))
 }
 
-/// One experiment in either form. Units whose setting or seed is no longer part of it are left out.
+/// Reads one experiment in either form. Units whose setting or seed no longer belongs to it are left out.
 pub fn read_experiment(path: &Path) -> Result<ExperimentResults, ResultsError> {
     if !path.is_file() {
         let record = read(&path.join(RECORD))?;
@@ -59,7 +59,7 @@ pub fn read_experiment(path: &Path) -> Result<ExperimentResults, ResultsError> {
     Ok(ExperimentResults { record, units })
 }
 
-/// The finished units of one experiment, whose files lie in `dir`; setting by setting, seed by seed.
+/// Reads the finished units of one experiment from `dir`, ordered by setting and seed.
 pub fn read_units(dir: &Path, record: &ExperimentRecord) -> Result<Vec<UnitResult>, ResultsError> {
     let files = record.settings.iter().flat_map(|setting| {
         setting.seeds.iter().map(|seed| dir.join(format!("{}-s{seed}.json", setting.id)))
@@ -76,7 +76,7 @@ fn text(path: &Path) -> Result<String, ResultsError> {
     fs::read_to_string(path).map_err(|source| ResultsError::Io { path: path.into(), source })
 }
 
-/// Writes a file so that it is there whole or not at all.
+/// Writes a file atomically.
 pub fn write(path: &Path, text: &str) -> Result<(), ResultsError> {
     let io = |source| ResultsError::Io { path: path.into(), source };
     if let Some(dir) = path.parent() {
@@ -98,7 +98,7 @@ mod tests {
     use crate::results::UnitId;
 
     #[test]
-    fn a_file_is_written_whole_and_read_again() {
+    fn a_file_is_written_and_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let unit = UnitId { experiment: "e".into(), profile: "quick".into(), setting: "s".into(), seed: 1 };
         let path = dir.path().join(unit.file());

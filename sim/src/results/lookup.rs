@@ -1,14 +1,14 @@
 //! Figures by name.
 //!
-//! Beside those of [`FinalScores::figure`] a unit has `cost.bytes`, `cost.bytes_up`, `cost.bytes_down`, `cost.seconds` (virtual),
-//! `cost.busy_s` and `cost.joules`.
+//! In addition to the figures of [`FinalScores::figure`], a unit has `cost.bytes`, `cost.bytes_up`,
+//! `cost.bytes_down`, `cost.seconds` (virtual), `cost.busy_s` and `cost.joules`.
 
 use serde::Serialize;
 
 use super::{Distribution, FinalScores, TierCost, UnitResult};
 
 impl UnitResult {
-    /// A figure by its name; `None` if the unit has no such figure or the figure is no number.
+    /// A figure by its name; `None` if the unit has no such figure or its value is not finite.
     pub fn figure(&self, name: &str) -> Option<f64> {
         let sum = |of: fn(&TierCost) -> f64| {
             let tiers = &self.account.tiers;
@@ -28,12 +28,13 @@ impl UnitResult {
 }
 
 impl FinalScores {
-    /// A figure by its name; `None` if there is none of this name or the unit has not got it.
+    /// A figure by its name; `None` if the name is unknown or the unit lacks the figure.
     ///
-    /// `loss.*` and `accuracy.*` (fields of [`Distribution`]), `within`, `inter`, `tier.N.loss|accuracy|
-    /// loss_variance|accuracy_variance`, `tiers.ratio` (loss of the narrowest by that of the widest), `device.N.loss|accuracy|gap`, `global.loss|accuracy`, `gaps.*`, `gaps_valid.*`,
-    /// `groups.*`, `personal.loss.*`, `personal.accuracy.*`, `conflicts.model`, `conflicts.layers` (their
-    /// mean), `weights.*`.
+    /// `loss.*` and `accuracy.*` (fields of [`Distribution`]), `within`, `inter`,
+    /// `tier.N.loss|accuracy|loss_variance|accuracy_variance`, `tiers.ratio` (loss of the narrowest tier divided
+    /// by that of the widest), `device.N.loss|accuracy|gap`, `global.loss|accuracy`, `gaps.*`, `gaps_valid.*`,
+    /// `groups.*`, `personal.loss.*`, `personal.accuracy.*`, `conflicts.model`, `conflicts.layers` (their mean),
+    /// `weights.*`.
     pub fn figure(&self, name: &str) -> Option<f64> {
         let mut parts = name.splitn(2, '.');
         let (head, rest) = (parts.next()?, parts.next());

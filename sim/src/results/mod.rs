@@ -1,4 +1,4 @@
-//! What experiments leave behind, one [`UnitResult`] for every (experiment, profile, setting, seed).
+//! Results of experiments, one [`UnitResult`] for every (experiment, profile, setting, seed).
 //!
 //! Files under `--out` (default `results/`):
 //! ```text
@@ -6,10 +6,10 @@
 //! <experiment>/<profile>/<setting>-s<seed>.json   UnitResult
 //! <experiment>/<profile>/<setting>-s<seed>.csv    its rounds, one line each
 //! ```
-//! Results that are [kept](crate::keep) with the source are one file, `<experiment>.<profile>.jsonl`: the
-//! record on the first line, every unit on one of its own. Readers take both forms.
+//! Results that are [kept](crate::keep) with the source are one file, `<experiment>.<profile>.jsonl`: the record on
+//! the first line, and one line per unit. Readers accept both forms.
 //!
-//! Losses are natural logarithms' cross-entropy, accuracies are shares in [0, 1], variances have divisor N.
+//! Losses are cross-entropies in nats, accuracies are shares in [0, 1], variances have divisor N.
 
 mod check;
 pub mod figure;
@@ -25,22 +25,22 @@ pub use check::{Check, Measure, Want};
 use files::KEPT;
 pub use files::{RECORD, ResultsError, is_experiment, read, read_all, read_experiment, read_units, write};
 
-/// Version of these files; units of another one are run again.
+/// Version of these files; units of another version are run again.
 pub const FORMAT: u32 = 1;
 
-/// What an experiment is: written beside its units.
+/// Description of an experiment, written beside its units.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ExperimentRecord {
     pub format: u32,
     pub experiment: String,
     pub profile: String,
     pub title: String,
-    /// Remarks on data, stand-ins and decisions.
+    /// Remarks on data, substitutes and decisions.
     pub notes: String,
     /// The experiment with profile and `--set` applied, as TOML.
     pub toml: String,
     pub settings: Vec<SettingRecord>,
-    /// What the experiment itself says of its results; what papers say is in [`claims`](crate::claims).
+    /// Checks of the experiment itself; those of the papers are in [`claims`](crate::claims).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
 }
@@ -70,21 +70,21 @@ pub enum Role {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct UnitResult {
     pub format: u32,
-    /// Of everything that the result depends on; a unit with another one is run again.
+    /// Hash of everything that the result depends on. A unit with another fingerprint is run again.
     pub fingerprint: String,
     pub unit: UnitId,
     pub label: String,
     pub strategy: String,
-    /// As they were used; where validation has chosen, the choice.
+    /// Parameters in use; those that validation has chosen, if any.
     pub params: serde_json::Map<String, serde_json::Value>,
-    /// Candidates and their scores on validation data, where parameters were chosen.
+    /// Candidates and their validation scores, if parameters were chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choice: Vec<Candidate>,
     pub rounds: Vec<RoundScores>,
     #[serde(rename = "final")]
     pub last: FinalScores,
     pub account: RunCost,
-    /// Wall time of the unit, choice included.
+    /// Wall time of the unit in seconds, including the choice of parameters.
     pub seconds: f64,
 }
 
@@ -100,15 +100,14 @@ pub struct UnitId {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Candidate {
     pub params: serde_json::Map<String, serde_json::Value>,
-    /// The figure by which was chosen, on validation data.
+    /// The figure that decides, on validation data.
     pub score: f64,
     /// Mean validation loss over devices.
     pub mean_loss: f64,
     pub chosen: bool,
 }
 
-/// One round. Scores are those of the model that devices received, on their own test data, over devices that
-/// took part.
+/// One round. Scores are those of the received model on the devices' own test data, over devices that took part.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RoundScores {
     pub round: u32,
@@ -125,7 +124,7 @@ pub struct RoundScores {
     pub bytes_down: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflicts: Option<ConflictCounts>,
-    /// Of weights, 1 / sum w^2.
+    /// Effective number of weights, 1 / sum w^2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<f64>,
 }
@@ -152,20 +151,20 @@ pub struct TierScores {
     pub loss_variance: f64,
     pub accuracy: f64,
     pub accuracy_variance: f64,
-    /// Devices asked and heard.
+    /// Number of devices that were asked and that delivered.
     pub asked: usize,
     pub delivered: usize,
 }
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ConflictCounts {
-    /// Devices whose loss the step raises.
+    /// Number of devices whose loss the step raises.
     pub model: f64,
-    /// The same, tensor group by tensor group.
+    /// The same by tensor group.
     pub layers: Vec<f64>,
 }
 
-/// After the last round.
+/// Scores after the last round.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FinalScores {
     pub devices: Vec<DeviceScore>,
@@ -174,15 +173,15 @@ pub struct FinalScores {
     pub tiers: Vec<TierScores>,
     pub within: f64,
     pub inter: f64,
-    /// The same of the models that stay on devices (Ditto).
+    /// The same for personal models (Ditto).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub personal: Option<PersonalFigures>,
-    /// On the set's own test part: the whole model, then every tier's slice.
+    /// Scores on the set's own test part: of the whole model, then of every tier's slice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub global: Vec<GlobalScore>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<GapFigures>,
-    /// The same on samples that are held out to choose parameters by.
+    /// The same on validation samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps_valid: Option<GapFigures>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,7 +191,7 @@ pub struct FinalScores {
     /// Mean over rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflicts: Option<ConflictCounts>,
-    /// Mean over devices, on samples that are held out to choose parameters by.
+    /// Mean over devices on validation samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation_loss: Option<f64>,
 }
@@ -205,15 +204,15 @@ pub struct DeviceScore {
     pub test_samples: u32,
     pub loss: f64,
     pub accuracy: f64,
-    /// Test loss of the device's own model, trained alone, where asked for.
+    /// Test loss of the device's own model, trained alone, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone: Option<f64>,
-    /// Of its personal model.
+    /// Test loss of its personal model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub personal_loss: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub personal_accuracy: Option<f64>,
-    /// Rounds in which it was heard.
+    /// Rounds in which it delivered.
     pub rounds: u32,
 }
 
@@ -230,34 +229,34 @@ pub struct GlobalScore {
     pub accuracy: f64,
 }
 
-/// r_k = test loss of the global model minus that of the device's own.
+/// Gaps r_k: test loss of the global model minus that of the device's own model.
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct GapFigures {
     pub max: f64,
     pub min: f64,
     pub mean: f64,
-    /// Divisor K - 1.
+    /// Variance with divisor K - 1.
     pub variance: f64,
-    /// max - min (agent awareness).
+    /// Largest minus smallest gap (agent awareness).
     pub faa: f64,
 }
 
-/// Pooled test predictions.
+/// Figures of pooled test predictions.
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct GroupFigures {
     pub accuracy: f64,
-    /// Of always predicting the majority.
+    /// Accuracy of the constant predictor of the majority.
     pub constant: f64,
     pub dp: f64,
     pub eo: f64,
     pub eodds: f64,
-    /// Pairwise.
+    /// Largest pairwise difference of rates.
     pub spd: f64,
     /// Share of positive predictions.
     pub positive: f64,
 }
 
-/// Means over rounds.
+/// Mean weights over rounds.
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct MeanWeights {
     pub entropy: f64,
@@ -265,7 +264,7 @@ pub struct MeanWeights {
     pub effective: f64,
 }
 
-/// What the run cost, by tier.
+/// Cost of the run by tier.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RunCost {
     /// Virtual seconds from the first round to the last.
@@ -277,35 +276,35 @@ pub struct RunCost {
 pub struct TierCost {
     pub bytes_down: u64,
     pub bytes_up: u64,
-    /// Sum over devices of the time they worked and sent.
+    /// Sum over devices of the time in which they worked and sent, in seconds.
     pub busy_s: f64,
     pub joules: f64,
-    /// Exchanges that devices of the tier were asked to and that they answered.
+    /// Exchanges for which devices of the tier were asked, and those they answered.
     pub asked: u64,
     pub answered: u64,
 }
 
 impl UnitResult {
-    /// Rounds of the run, also where not every one has a line.
+    /// Number of rounds of the run, even if not every round has a line.
     pub fn round_count(&self) -> usize {
         self.rounds.last().map_or(0, |line| line.round as usize)
     }
 }
 
 impl ExperimentRecord {
-    /// Name of the file that keeps it with its units.
+    /// Name of the file in which it is kept with its units.
     pub fn kept_file(&self) -> String {
         format!("{}.{}.{KEPT}", self.experiment, self.profile)
     }
 }
 
 impl UnitId {
-    /// Where the unit's JSON lies under the directory of results.
+    /// Path of the unit's JSON file below the directory of results.
     pub fn file(&self) -> PathBuf {
         self.dir().join(format!("{}-s{}.json", self.setting, self.seed))
     }
 
-    /// Where all units of the experiment lie.
+    /// Path of all units of the experiment.
     fn dir(&self) -> PathBuf {
         Path::new(&self.experiment).join(&self.profile)
     }
@@ -334,13 +333,13 @@ impl ExperimentResults {
         self.setting(id).map_or(id, |setting| &setting.label)
     }
 
-    /// Over the seeds that have the figure.
+    /// Spread over the seeds that have the figure.
     pub fn spread(&self, setting: &str, name: &str) -> Option<Spread> {
         let values: Vec<f64> = self.units(setting).filter_map(|unit| unit.figure(name)).collect();
         (!values.is_empty()).then(|| Spread::of(&values))
     }
 
-    /// Seeds of a setting that are wanted and not there.
+    /// Requested seeds of a setting that are missing.
     pub fn missing(&self, setting: &SettingRecord) -> Vec<u64> {
         let done = |seed: &u64| self.units(&setting.id).any(|unit| unit.unit.seed == *seed);
         setting.seeds.iter().copied().filter(|seed| !done(seed)).collect()

@@ -7,7 +7,7 @@
 //! hil faults --cases 1000               emulated boards on bad lines
 //! hil faults --in-process 100000        the same code in one process, in virtual time
 //! ```
-//! `FAIRTIER_LOG=info` shows what aggregator, bridge and clients say.
+//! `FAIRTIER_LOG=info` shows the logs of aggregator, bridge and clients.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ use fleet::{
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    /// A real board: its serial port and its kind, as in /dev/ttyACM0=stm32f407; takes an emulated one's place
+    /// A real board in place of an emulated one: its serial port and kind, as in /dev/ttyACM0=stm32f407
     #[arg(long = "board", value_name = "PORT=KIND")]
     boards: Vec<String>,
     /// Rounds of training
@@ -37,7 +37,7 @@ struct Cli {
     rounds: u32,
     #[arg(long, default_value_t = run::SEED)]
     seed: u64,
-    /// Let hosts with the same arithmetic stand in for the boards
+    /// Use hosts with the same arithmetic in place of the boards
     #[arg(long)]
     hosts: bool,
     /// Directory for report.html, report.md and report.json
@@ -56,16 +56,16 @@ enum Command {
         /// Directory with MNIST's files; without it, the built-in digits drawn at 28x28
         #[arg(long)]
         data: Option<PathBuf>,
-        /// Let hosts with the same arithmetic stand in for the boards
+        /// Use hosts with the same arithmetic in place of the boards
         #[arg(long)]
         hosts: bool,
     },
-    /// Emulated boards on lines that lose, flip and repeat bytes, and that are reset
+    /// Emulated boards on lines that lose, flip and repeat bytes, with resets
     Faults {
-        /// Rounds of single boards
+        /// Number of board rounds
         #[arg(long, default_value_t = 50)]
         cases: u32,
-        /// Instead, so many seeded cases in one process, in virtual time
+        /// Instead, run this many seeded cases in one process, in virtual time
         #[arg(long)]
         in_process: Option<u64>,
     },
@@ -87,7 +87,7 @@ fn contest(cli: &Cli) {
     let mut boards = BenchBoard::all();
     for (place, text) in boards.iter_mut().zip(&cli.boards) {
         let Some((port, kind)) = text.split_once('=') else {
-            eprintln!("error: --board {text}: write PORT=KIND");
+            eprintln!("error: --board {text}: expected PORT=KIND");
             std::process::exit(2);
         };
         (place.port, place.kind) = (port.into(), kind.into());
@@ -154,7 +154,7 @@ fn faults_in_process(cases: u64) {
             eprintln!("{done} of {cases}, {:.0} s", started.elapsed().as_secs_f64());
         }
     });
-    println!("{cases} cases in {:.0} s: no hang, no other model", started.elapsed().as_secs_f64());
+    println!("{cases} cases in {:.0} s: no hang, the model is unchanged", started.elapsed().as_secs_f64());
 }
 
 fn print(boards: &[BenchBoard], [plain, fair]: &[Outcome; 2]) {

@@ -1,4 +1,4 @@
-//! Version 1 of the seal, the board's end, as firmware of protocol 4 has it.
+//! The board's side of version 1 of the seal, as in firmware of protocol 4.
 
 use chacha20::{R20, hchacha};
 use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit};
@@ -9,13 +9,13 @@ use common::{
 
 const TAG: usize = 16;
 
-/// The board's end.
+/// The board's side.
 #[derive(Debug)]
 pub struct Initiator {
     device: DeviceId,
     key: Key,
     nonce: Nonce,
-    /// Of the session, with the counter of the last packet of either side.
+    /// Key of the session, with the counters of the last packets of both sides.
     open: Option<(Key, u32, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! Boards as data, and how they are started.
+//! The boards of the tests as data, and how they are started.
 
 use std::{
     fs,
@@ -13,11 +13,11 @@ use serde::Deserialize;
 
 use crate::tools;
 
-/// One board of the bench.
+/// One board of the test fleet.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BenchBoard {
-    /// Which device of the fleet it is.
+    /// Name of the device.
     pub device: String,
     pub kind: String,
     /// `emulated`, or the serial port of a real board.
@@ -42,7 +42,7 @@ impl BenchBoard {
     }
 }
 
-/// Where `scripts/firmware` puts images.
+/// The directory where `scripts/firmware` puts images.
 pub fn images() -> PathBuf {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/firmware");
     assert!(
@@ -53,7 +53,7 @@ pub fn images() -> PathBuf {
     target
 }
 
-/// Whether boards can be emulated here. If not, the running test is left out, or fails under `./test`.
+/// Whether boards can be emulated here. If not, the running test is skipped, or fails under `./test`.
 pub fn can_run() -> bool {
     let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/firmware/mps2-an386.elf");
     if !image.exists() {
@@ -63,7 +63,7 @@ pub fn can_run() -> bool {
     tools::find(&["qemu-system-arm"], "qemu-system-arm").is_some()
 }
 
-/// An emulated board that is running; it does not outlive this.
+/// A running emulated board, killed on drop.
 #[derive(Debug)]
 pub struct Emulated {
     qemu: Child,
@@ -77,8 +77,8 @@ impl Drop for Emulated {
 }
 
 impl Emulated {
-    /// Starts `board` with this identity and these samples, its UART connected to the socket at `serial`.
-    /// Its monitor is the socket `monitor` in `dir`.
+    /// Starts `board` with this identity and these samples. Its UART is the socket at `serial`, its monitor the
+    /// socket `monitor` in `dir`.
     pub fn start(board: &Board, dir: &Path, identity: &[u8], shard: &[u8], serial: &str) -> Self {
         let (identity_file, shard_file) = (dir.join("identity"), dir.join("shard"));
         fs::create_dir_all(dir).unwrap();
@@ -93,7 +93,7 @@ impl Emulated {
     }
 }
 
-/// A device's samples as its board has them.
+/// A device's samples in the format of its board.
 pub fn shard_file(device: &FleetDevice) -> Vec<u8> {
     use client::data::Shard;
     // Levels of the built-in digits, and of images.

@@ -1,9 +1,9 @@
-//! Boards on bad lines: bytes that are lost, flipped or repeated, packets that are lost or repeated, boards
-//! that are reset, bridges that start anew.
+//! Boards on bad lines: bytes that are lost, flipped or repeated, packets that are lost or repeated, boards that are
+//! reset, and bridges that restart.
 //!
-//! [`in_process`] is one seeded case with the whole stack (Session, seal, line, Responder, Coordinator, RoundWorker) in
-//! virtual time, [`Noise`] is for emulated boards. The claim is the same: the run comes to its end, and its
-//! model is, bit for bit, that of a run without faults. So no hang, and no wrong update was accepted.
+//! [`in_process`] is one seeded case with the whole stack (Session, seal, line, Responder, Coordinator, RoundWorker)
+//! in virtual time; [`Noise`] is for emulated boards. Both check the same: the run ends, and its model equals that of
+//! a run without faults, bit for bit. So nothing hangs, and no wrong update is accepted.
 
 use std::{
     collections::VecDeque,
@@ -43,12 +43,12 @@ use super::{
 };
 use crate::memory::shard;
 
-/// A case that takes more events goes round in circles.
+/// A case with more events than this does not make progress.
 const MAX_EVENTS: u32 = 200_000;
 const CONFIG: &str = "run = { rounds = 1 }\nround = { quorum = 1.0, deadline_s = 86400 }\n\
                       model = { tiers = [0.125] }\nstrategy = { name = \"heterofl\" }";
 
-/// How bad a line is: probabilities per byte, per packet, and per packet again.
+/// Faults of a line: probabilities per byte, and two per packet.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Badness {
     pub bytes: f64,
@@ -59,13 +59,13 @@ pub struct Badness {
 impl Badness {
     pub const NONE: Self = Self { bytes: 0.0, packets: 0.0, resets: 0.0 };
 
-    /// As drawn by a seed: from nearly harmless to hardly usable.
+    /// Drawn from a seed: from nearly harmless to hardly usable.
     pub fn drawn(rng: &mut Rng) -> Self {
         let mut up_to = |limit: f64| limit * rng.unit_f64();
         Self { bytes: up_to(0.002), packets: up_to(0.15), resets: up_to(0.01) }
     }
 
-    /// What arrives of the bytes of a packet.
+    /// The bytes of a packet that arrive.
     pub fn spoil(&self, bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
         let copies = match rng.unit_f64() {
             chance if chance < self.packets / 2.0 => 0,
@@ -75,7 +75,7 @@ impl Badness {
         (0..copies).flat_map(|_| self.spoil_bytes(bytes, rng)).collect()
     }
 
-    /// Bytes alone.
+    /// The same for bytes alone.
     pub fn spoil_bytes(&self, bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len());
         for &byte in bytes {
@@ -94,7 +94,7 @@ impl Badness {
     }
 }
 
-/// One case; gives the bits of the model.
+/// Runs one case and returns the bits of the model.
 pub fn in_process(badness: Badness, seed: u64) -> Vec<u32> {
     let mut case = Case::new(badness, seed);
     for _ in 0..MAX_EVENTS {
@@ -106,7 +106,7 @@ pub fn in_process(badness: Badness, seed: u64) -> Vec<u32> {
     panic!("no end after {MAX_EVENTS} events, at {} ms: {:?}", case.now, case.device.status());
 }
 
-/// The line of a seed changes nothing of the model.
+/// Asserts that the line of a seed does not change the model.
 pub fn check(seed: u64, good: &[u32]) {
     let badness = Badness::drawn(&mut Rng::new(seed));
     assert_eq!(in_process(badness, seed), good, "{badness:?}");
@@ -126,7 +126,7 @@ struct Case {
     conns: u64,
     coordinator: Coordinator,
     worker: RoundWorker,
-    /// Bytes on their way, with the time of their arrival.
+    /// Bytes in flight, with their time of arrival.
     to_device: VecDeque<(u64, Vec<u8>)>,
     to_gate: VecDeque<(u64, Vec<u8>)>,
 }
@@ -179,7 +179,7 @@ impl Case {
         let timers = [self.device.poll_timeout(), self.coordinator.poll_timeout()];
         let work = self.device.has_work().then_some(self.now + 1);
         let timers = timers.into_iter().flatten().map(Instant::as_millis);
-        let next = arrivals.chain(timers).chain(work).min().expect("nothing will ever happen again");
+        let next = arrivals.chain(timers).chain(work).min().expect("no event is left");
         self.now = self.now.max(next);
         if let Some(bytes) = arrived(&mut self.to_device, self.now) {
             self.device.handle_bytes(&bytes, &mut [], self.time());
@@ -210,7 +210,7 @@ impl Case {
         }
     }
 
-    /// Nothing of what the board was doing survives, nor what was on its way to it.
+    /// Resets the board: its state and the bytes on their way to it are lost.
     fn reset_device(&mut self) {
         self.starts += 1;
         self.device = board(&self.identity, &self.shard, self.starts);
@@ -234,7 +234,7 @@ impl Case {
         self.to_device.push_back((self.now + 1, bytes));
     }
 
-    /// Bridge and responder.
+    /// The bridge and the responder receive bytes.
     fn hear(&mut self, bytes: &[u8]) {
         let packets: Vec<Vec<u8>> =
             bytes.iter().filter_map(|&byte| Some(self.decoder.push(byte)?.ok()?.to_vec())).collect();
@@ -259,7 +259,7 @@ impl Case {
                         self.coordinator.handle_connected(ConnId(self.conns), device);
                     }
                     let told = self.coordinator.handle_frame(ConnId(self.conns), &frame, now);
-                    told.expect("what passes the seal was said by the device");
+                    told.expect("sealed messages are valid");
                 }
             }
         }
@@ -309,14 +309,14 @@ fn board(identity: &BoardIdentity, shard: &VecShard, starts: u64) -> SerialDevic
     SerialDevice::new(identity.clone(), profile, "host", HeapArena::new(budget.ram), limits, nonces)
 }
 
-/// What happens to emulated boards during a run.
+/// Faults of emulated boards during a run.
 #[derive(Clone, Debug)]
 pub struct Noise {
     pub badness: Badness,
     pub seed: u64,
-    /// Resets of boards, one after the other, this far apart.
+    /// Boards are reset in turn at this interval.
     pub reset_every: std::time::Duration,
-    /// What was done to the bytes, for the report.
+    /// Counts of the faults, for the report.
     pub done: Arc<Mutex<Done>>,
 }
 
@@ -327,8 +327,8 @@ pub struct Done {
     pub resets: u64,
 }
 
-/// Boards of five kinds on bad lines, reset in turn, until they have been through so many rounds together;
-/// then the model must be that of hosts without any fault.
+/// Runs boards of five kinds on bad lines and resets them in turn, until they have completed this many rounds
+/// together. The model must equal that of hosts without faults.
 pub fn in_qemu(cases: u32) -> Done {
     let boards: Vec<BenchBoard> = ["mps2-an386", "mps2-an385", "lm3s6965evb", "mps2-an505", "microbit"]
         .iter()
@@ -363,7 +363,7 @@ pub fn in_qemu(cases: u32) -> Done {
     done
 }
 
-/// Carries bytes between an emulated board and the bridge, badly.
+/// Forwards bytes between an emulated board and the bridge, with faults.
 pub async fn carry_badly(
     noise: Noise,
     number: u64,
@@ -403,7 +403,7 @@ async fn copy(
     }
 }
 
-/// Resets boards in turn, through their QEMU's monitors.
+/// Resets boards in turn through QEMU's monitors.
 pub async fn reset_in_turn(noise: Noise, monitors: Vec<std::path::PathBuf>) {
     use tokio::io::AsyncWriteExt;
     for monitor in monitors.iter().cycle() {
@@ -412,7 +412,7 @@ pub async fn reset_in_turn(noise: Noise, monitors: Vec<std::path::PathBuf>) {
             && monitor.write_all(b"system_reset\n").await.is_ok()
         {
             noise.done.lock().unwrap().resets += 1;
-            // QEMU reads the command before it notices that nobody listens to the answer.
+            // QEMU executes the command before it notices that the answer is not read.
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     }

@@ -1,7 +1,7 @@
-//! Images of 28x28 pixels on boards with 128 KB of RAM: data, fleet and settings of a small CNN.
+//! Images of 28x28 pixels on boards with 128 KB of RAM: data, fleet and configuration of a small CNN.
 //!
-//! A fresh clone has the built-in digits of 8x8 pixels only; drawn larger they stand for MNIST. With MNIST's files
-//! at hand (`hil images --data DIR`) it is MNIST.
+//! A fresh clone has only the built-in digits of 8x8 pixels, which are enlarged. With MNIST's files (`hil images
+//! --data DIR`), MNIST is used.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::{boards::BenchBoard, run};
 
 pub const SIDE: usize = 28;
 const SMALL: usize = 8;
-/// Samples of a device: what the flash of the board holds.
+/// Samples of a device: as many as the flash of the board holds.
 const PER_DEVICE: usize = 160;
 const DEVICES: usize = 4;
 /// Two convolutions 3x3 of stride 2 with 4 and 8 channels, dense 10: 4,266 parameters.
@@ -64,17 +64,17 @@ pub fn config(rounds: u32, seed: u64) -> Config {
     run::config("{ name = \"fedavg\" }", rounds, DEVICES, seed, &more)
 }
 
-/// Whole numbers up to 255 as the board has them.
+/// Whole numbers up to 255, as on the board.
 fn scaled(samples: &Samples) -> Samples {
     let features = samples.features().iter().map(|&byte| byte * (1.0 / 255.0)).collect();
     Samples::new(features, samples.labels().to_vec(), samples.inputs()).unwrap()
 }
 
-/// The built-in digits, drawn at 28x28 by linear interpolation between the centres of their pixels.
+/// The built-in digits at 28x28, by linear interpolation between the centres of their pixels.
 fn enlarged() -> Samples {
     let small = Samples::of(&digits::all(), DataSplit::Train).unwrap();
     let mut features = Vec::with_capacity(small.len() * SIDE * SIDE);
-    // Where a pixel lies among the old ones, and its share of the one behind.
+    // Position of a pixel among the original ones, and the weight of the next one.
     let place = |at: usize| {
         let at = ((at as f32 + 0.5) * SMALL as f32 / SIDE as f32 - 0.5).clamp(0.0, (SMALL - 1) as f32);
         (at as usize, (at as usize + 1).min(SMALL - 1), at.fract())

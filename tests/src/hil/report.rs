@@ -1,4 +1,4 @@
-//! What a comparison with boards leaves behind: the simulator's kind of page, as text, and as JSON.
+//! Reports of a comparison with boards: a page like the demo's, Markdown and JSON.
 
 use std::{fs, io, path::Path};
 
@@ -13,13 +13,13 @@ use super::{
     run::Outcome,
 };
 
-/// The comparison, as the simulator's demo has it.
+/// The comparison in the demo's format.
 pub fn result(options: &DemoOptions, fleet: &Fleet, outcomes: &[Outcome]) -> DemoResult {
     let runs: Vec<_> = outcomes.iter().map(|outcome| (outcome.reports.clone(), outcome.seconds)).collect();
     DemoResult::of(options, fleet, &runs).expect("runs end with scores")
 }
 
-/// Every board with what it has and what it used.
+/// Every board with its resources and their use.
 pub fn lines(boards: &[BenchBoard], fleet: &Fleet, outcomes: &[Outcome]) -> Vec<BoardUsage> {
     let line = |bench: &BenchBoard| {
         let board = bench.board();

@@ -33,23 +33,23 @@ use super::{
 };
 use crate::gateway::parameters;
 
-/// Who computes for the boards.
+/// What computes in place of the boards.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Boards {
-    /// They do.
+    /// The boards themselves.
     Real,
     /// Hosts with the same arithmetic, over QUIC.
     StoodInFor,
 }
 
-/// What a run leaves behind.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Of all rounds; the scores of the final model are the last.
+    /// Reports of all rounds, with the scores of the final model last.
     pub reports: Vec<RoundReport>,
     pub parameters: Vec<f32>,
     pub seconds: f64,
-    /// What went over the lines of boards.
+    /// Traffic on the lines of the boards.
     pub carried: BTreeMap<String, BoardTraffic>,
 }
 
@@ -59,7 +59,7 @@ impl Outcome {
     }
 }
 
-/// Settings under which everybody takes part in every round.
+/// A configuration in which all devices take part in every round.
 pub fn config(strategy: &str, rounds: u32, devices: usize, seed: u64, more: &str) -> Config {
     Config::parse(&format!(
         "strategy = {strategy}\n\
@@ -70,13 +70,13 @@ pub fn config(strategy: &str, rounds: u32, devices: usize, seed: u64, more: &str
     .unwrap()
 }
 
-/// How emulated boards hang on the bridge.
+/// How emulated boards are connected to the bridge.
 #[derive(Clone, Debug, Default)]
 pub enum Lines {
     #[default]
     Good,
     Bad(Noise),
-    /// Boards have no samples and are given them before they meet the bridge.
+    /// Boards have no samples and receive them before they connect to the bridge.
     Provisioned,
 }
 
@@ -85,7 +85,7 @@ pub fn run(config: &Config, fleet: &Fleet, boards: &[BenchBoard], who: Boards) -
     run_with(config, fleet, boards, who, &Lines::Good)
 }
 
-/// The same with other lines of emulated boards.
+/// The same with other lines for emulated boards.
 pub fn run_with(
     config: &Config,
     fleet: &Fleet,
@@ -96,7 +96,7 @@ pub fn run_with(
     if let Ok(level) = std::env::var("FAIRTIER_LOG") {
         let filter = tracing_subscriber::EnvFilter::new(level);
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        // The second run of a process has it already.
+        // In the second run of a process, it is already set.
         let _ = log.try_init();
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -187,7 +187,7 @@ async fn run_async(
     tasks.shutdown().await;
     server.stop().await.unwrap();
     drop(running);
-    finished.expect("the run takes half an hour already");
+    finished.expect("the run takes longer than half an hour");
     let reports = std::mem::take(&mut *reports.lock().unwrap());
     let parameters = parameters(&dir.path().join("model.onnx"));
     let carried = std::mem::take(&mut *traffic.lock().unwrap());
@@ -198,11 +198,11 @@ async fn run_async(
 async fn provision_first(board: UnixListener, identity: Vec<u8>, shard: Vec<u8>, bridge: PathBuf) {
     let (mut board, _) = board.accept().await.unwrap();
     let identity = BoardIdentity::decode(&identity).unwrap();
-    // Without the board's key nothing is taken.
+    // Without the board's key, samples are refused.
     let other = BoardIdentity { key: [0; 32], ..identity.clone() };
     let refused = provision(&mut board, &other, &shard, |_| {}).await.unwrap_err();
     assert!(matches!(refused, ProvisionError::OtherKey(_)), "{refused}");
-    // More than the board has room for is refused with the figures, and does no harm.
+    // More samples than the board can hold are refused with both figures, without harm.
     let refused = provision(&mut board, &identity, &vec![0; 1 << 20], |_| {}).await.unwrap_err();
     assert!(matches!(refused, ProvisionError::Room { need: 0x10_0000, have: 1.. }), "{refused}");
     provision(&mut board, &identity, &shard, |_| {}).await.unwrap();
@@ -252,9 +252,9 @@ async fn stand_in(client: Client, device: FleetDevice, arithmetic: Arithmetic) {
     .unwrap();
 }
 
-/// Of the comparison; chosen for nothing.
+/// Seed of the comparison. It was not tuned.
 pub const SEED: u64 = 1;
-/// Enough to see the difference.
+/// Enough rounds to see the difference.
 pub const ROUNDS: u32 = 16;
 pub const TRAINING: &str = "training = { epochs = 1, batch = 16, lr = 0.5, lr_decay = 0.99 }\n";
 const STRATEGIES: [&str; 2] = [

@@ -11,7 +11,7 @@ use coordinator::{Action, Coordinator, exchange::ClosedExchange};
 
 use super::CrashCounts;
 
-/// How long a step takes at most.
+/// Longest duration of a step in milliseconds.
 const STEP_MS: u64 = 20;
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Disk {
     pub jobs: VecDeque<Action>,
     /// Updates that are written but not durable.
     group: Vec<UpdateOutcome>,
-    /// No other update is worth waiting for.
+    /// No further update is expected, so the group can be synced.
     full: bool,
     busy: bool,
     /// When the aggregator is killed next.

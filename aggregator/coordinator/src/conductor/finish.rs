@@ -120,7 +120,7 @@ impl Conductor {
             published,
             unopened: record.exchanges.is_empty().then_some(record),
             // After a crash, more devices could deliver, and another model would follow. A device that was told that the run is
-            // over does not come back for another final model.
+            // over does not fetch another final model.
             durable_first: !complete || self.run.committed >= self.run.settings.rounds,
         }))
     }

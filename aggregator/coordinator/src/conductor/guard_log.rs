@@ -66,7 +66,7 @@ impl GuardLog {
                     device,
                     limited,
                     rounds = participated,
-                    "guard limited the device in most rounds: it is badly off, different, or lying"
+                    "guard limited the device in most rounds: it has a high loss, different data, or lies"
                 );
             }
         }

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_parts_come_back_and_older_states_are_the_methods() {
+    fn both_parts_are_restored_and_older_states_belong_to_the_method() {
         for (method, guard) in [(&b"abc"[..], &b"de"[..]), (b"", b"x"), (b"abc", b""), (b"", b"")] {
             assert_eq!(split(&join(method.to_vec(), guard)), (method, guard));
         }

@@ -10,7 +10,7 @@ use crate::{exchange::ClosedExchange, fleet::ConnId, record::DeviceInTier};
 
 /// What the driver must do, in this order.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "taken apart at once, never kept in numbers")]
+#[expect(clippy::large_enum_variant, reason = "matched at once, never stored in large numbers")]
 pub enum Action {
     /// Store the record of a device.
     Register(DeviceRecord),

@@ -31,7 +31,7 @@ pub struct WaitedFor {
     pub tier: Tier,
     /// Since when it is silent, if that is longer than usual.
     pub silent: Option<Instant>,
-    /// When the wait for it ends; that of a silent device goes on if it is heard again. `None`: never.
+    /// When the wait for it ends; `None`: never. The wait for a silent device continues if it is heard from again.
     pub until: Option<Instant>,
 }
 

@@ -26,7 +26,7 @@ impl InterruptedUploads {
         }
     }
 
-    /// What has arrived of this very update. Of another one, nothing is kept.
+    /// The part of this update that has arrived before. Parts of another update are dropped.
     pub fn take(&mut self, device: &DeviceId, offer: &Offer, now: Instant) -> Option<Upload> {
         self.0.remove(device).filter(|upload| upload.offer == *offer).map(|upload| upload.resumed(now))
     }

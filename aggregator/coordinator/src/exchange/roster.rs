@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn running_counts_are_those_of_counting_anew() {
+    fn running_counts_equal_a_full_count() {
         let named = |index: u64| -> DeviceId { format!("d{index}").parse().unwrap() };
         let asked = |index: u64| AskedDevice {
             device: named(index),

@@ -12,7 +12,7 @@ use super::{RETURN_TIME, seconds};
 /// Longest spread for a fleet of any size.
 const MAX_SPREAD_S: f64 = 900.0;
 
-/// How long one of `fleet` devices waits before it asks again or reconnects; news reach it earlier.
+/// How long one of `fleet` devices waits before it asks again or reconnects; it is told of work earlier.
 ///
 /// Waits are spread so that at most `arrivals_per_s` devices come in any second, but over no more than 15 minutes. Another
 /// `turn` gives another order.
@@ -28,7 +28,7 @@ pub fn return_time(fleet: usize, arrivals_per_s: f64) -> Duration {
 }
 
 fn spread_s(fleet: usize, arrivals_per_s: f64) -> f64 {
-    // Chance puts devices unevenly: half the rate on average keeps the peaks below it.
+    // Random waits are uneven: half the rate on average keeps the peaks below the limit.
     (2.0 * fleet as f64 / arrivals_per_s.max(1e-3)).min(MAX_SPREAD_S)
 }
 

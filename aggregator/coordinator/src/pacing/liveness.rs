@@ -31,7 +31,7 @@ impl Liveness {
         self.silent_since = self.silent_since.max(now);
     }
 
-    /// The link is lost: until now, the device was there.
+    /// The link is lost; the silence begins now.
     pub fn note_lost_link(&mut self, now: Instant) {
         self.silent_since = self.silent_since.max(now);
     }

@@ -1,4 +1,4 @@
-//! Floods and fleets in virtual time, without sockets. Every scenario tells whether all devices came in that should.
+//! Floods and fleets in virtual time, without sockets. Every scenario returns whether all devices that should come in did.
 
 use super::*;
 
@@ -74,8 +74,8 @@ impl World {
         self.inside.clear();
     }
 
-    /// For five seconds an attack comes before every device. 33 times a second a device comes back, from one of 50 addresses. If
-    /// `new`, another one comes from a new address. Tells whether all came in.
+    /// For five seconds an attack comes before every device. 33 times a second a device comes back, from one of 50 addresses.
+    /// If `new`, another one comes from a new address. Returns whether all came in.
     fn withstands(mut self, new: bool, mut attack: impl FnMut(&mut Self, u32)) -> bool {
         (0..5 * TICKS_PER_S).all(|tick| {
             self.tick();
@@ -152,7 +152,7 @@ fn devices_that_came_in_before_still_come_in() {
 }
 
 #[test]
-fn a_constant_that_matters_is_known() {
+fn each_changed_constant_fails_known_scenarios() {
     let fields: [(&str, Field); 6] = [
         ("unvalidated", |policy| &mut policy.unvalidated),
         ("one_address", |policy| &mut policy.one_address),
@@ -170,7 +170,7 @@ fn a_constant_that_matters_is_known() {
             failed.extend(fails.map(|(name, _)| format!("{field} {change}: {name}")));
         }
     }
-    // What one address gets must leave as much for another one, in the shared part and in the reserved one.
+    // One address must leave as much for another one, in the shared part and in the reserved one.
     let expected = [
         "unvalidated doubled: one address floods",
         "unvalidated doubled: a stranger trickles",

@@ -17,7 +17,7 @@ use crate::store::{
     spool::{self, SpareFile, Spool},
 };
 
-/// Reports leave the ledger this many rounds at a time, because their file has to be durable before.
+/// Reports leave the ledger this many rounds at a time, because their file must be durable first.
 const FORGET_EVERY: u32 = 16;
 
 impl Store for DiskStore {
@@ -171,12 +171,12 @@ impl Store for DiskStore {
             if !needed.contains(&commit.round) {
                 self.spare = SpareFile::set_aside(&self.spools, commit.round);
             }
-            // The round is closed whatever happens here; a file that stays is removed on the next start.
+            // The round is closed even if this fails; a file that stays is removed on the next start.
             let _ = spool::sweep(&self.spools, |round| needed.contains(&round));
         }
         let oldest = first_kept(commit.round, options.keep_models);
         let _ = self.models.sweep(|round| round >= oldest);
-        // Closing the last handle gives the blocks back, which takes longer than the commit: nobody waits for it.
+        // Closing the last handle frees the blocks, which takes longer than the commit, so another thread does it.
         let _ = std::thread::Builder::new().spawn(move || drop(files));
         self.history.append(commit.report)?;
         self.archive_history(commit.round);
@@ -243,7 +243,7 @@ fn forgets(round: u32) -> bool {
     round.is_multiple_of(FORGET_EVERY)
 }
 
-/// The first of so many rounds, of which this one is the last; it is always kept itself.
+/// The first of the last `count` rounds up to this one, which is always kept.
 fn first_kept(round: u32, count: usize) -> u32 {
     let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
     round.saturating_add(1).saturating_sub(count)

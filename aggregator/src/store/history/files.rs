@@ -1,7 +1,7 @@
 //! The files of the history: the live one, and those that are full.
 //!
 //! ```text
-//! DIR/history-000001-010000.jsonl   full: is not written any more, except by a rollback into it
+//! DIR/history-000001-010000.jsonl   full: no longer written, except by a rollback into it
 //! DIR/history.jsonl                 live: rounds after those
 //! ```
 
@@ -26,7 +26,7 @@ pub(super) fn live(dir: &Path) -> PathBuf {
     dir.join(LIVE)
 }
 
-/// What a full file is called.
+/// The name of a full file.
 pub(super) fn archive(dir: &Path, first: u32, last: u32) -> PathBuf {
     dir.join(format!("history-{first:06}-{last:06}.jsonl"))
 }
@@ -54,12 +54,12 @@ fn rounds_of(name: &str) -> Option<(u32, u32)> {
     Some((number(first)?, number(last)?))
 }
 
-/// Every file of reports that is written is opened here, for its owner alone.
+/// Opens a report file for writing, private to its owner.
 pub(in crate::store) fn open_for_writing(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     how.mode(0o600).open(path)
 }
 
-/// Opens a file for reading, if it is there.
+/// Opens a file for reading, if it exists.
 pub(super) fn open_for_reading(path: &Path) -> io::Result<Option<File>> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_files_are_found_by_round_and_others_are_left_alone() {
+    fn full_files_are_found_by_round_and_others_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [(1_000_001, 2_000_000), (1, 10_000), (10_001, 1_000_000)].map(|(first, last)| {
             let path = archive(dir.path(), first, last);

@@ -1,4 +1,4 @@
-//! One line of the history: a report, and as its last key a checksum over all bytes of the line before that key.
+//! One line of the history: a report whose last key is a checksum over all bytes of the line before that key.
 //!
 //! ```text
 //! {"round":7,"purpose":"train",..,"crc32":"0a1b2c3d"}
@@ -16,7 +16,7 @@ const END: &[u8] = b"\"}";
 /// Bytes that a checksum adds to a report in place of its last brace.
 const CHECKSUM_LEN: usize = KEY.len() + DIGITS + END.len();
 
-/// FaultReason a line is not taken for a report.
+/// Why a line is not taken for a report.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum FaultReason {
     WrongChecksum,
@@ -32,7 +32,7 @@ impl fmt::Display for FaultReason {
         match self {
             Self::WrongChecksum => f.write_str("its checksum is wrong"),
             Self::NoChecksum => f.write_str("it has no checksum"),
-            Self::NoReport => f.write_str("it is no report"),
+            Self::NoReport => f.write_str("it is not a report"),
             Self::TooLong => f.write_str("it is too long for a report"),
             Self::CutOff => f.write_str("the file ends inside it"),
             Self::OutOfOrder { round } => write!(f, "it is of round {round}, which is out of order"),
@@ -40,11 +40,11 @@ impl fmt::Display for FaultReason {
     }
 }
 
-/// A line whose bytes are now those of its report.
+/// A parsed line; its bytes are now those of its report.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(in crate::store) struct ParsedLine {
     pub round: u32,
-    /// It had a checksum, and that was right.
+    /// It had a checksum, which was correct.
     pub has_checksum: bool,
 }
 
@@ -57,7 +57,7 @@ struct Numbered {
 /// A report as a line with its checksum.
 pub(in crate::store) fn with_checksum(report: &str) -> String {
     let text = report.trim_end().replace('\n', " ");
-    // What is no object with a key can hold no checksum; readers name such a line.
+    // Only an object with a key can hold a checksum; readers report other lines.
     let Some(body) = text.strip_suffix('}').filter(|body| body.trim_end().len() > 1) else {
         return text + "\n";
     };
@@ -65,7 +65,8 @@ pub(in crate::store) fn with_checksum(report: &str) -> String {
     format!("{body},\"crc32\":\"{sum:08x}\"}}\n")
 }
 
-/// Takes the checksum off a line without its end, if it has one that is right. What is left is a report, or an error says why not.
+/// Removes the checksum from a line without its line end, if it has a correct one. The rest is a report, or an error says why
+/// not.
 pub(in crate::store) fn parse(line: &mut Vec<u8>) -> Result<ParsedLine, FaultReason> {
     let has_checksum = match sum_of(line) {
         Some((body, sum)) if crc32(body) == sum => true,
@@ -76,17 +77,17 @@ pub(in crate::store) fn parse(line: &mut Vec<u8>) -> Result<ParsedLine, FaultRea
         line.truncate(line.len() - CHECKSUM_LEN);
         line.push(b'}');
     }
-    // A report has no checksum of its own, or it could not be told from a line.
+    // A report must not end with a checksum itself, or it would look like a line.
     let text = str::from_utf8(line).ok().filter(|text| sum_of(text.as_bytes()).is_none());
     let report = text.and_then(|text| serde_json::from_str::<Numbered>(text).ok());
     report.map(|report| ParsedLine { round: report.round, has_checksum }).ok_or(FaultReason::NoReport)
 }
 
-/// What a checksum covers, and the checksum.
+/// The bytes that a checksum covers, and the checksum.
 fn sum_of(line: &[u8]) -> Option<(&[u8], u32)> {
     let (body, tail) = line.split_at_checked(line.len().checked_sub(CHECKSUM_LEN)?)?;
     let digits = tail.strip_prefix(KEY)?.strip_suffix(END)?;
-    // Other spellings of the same number are none of ours.
+    // Other spellings of the same number are not accepted.
     let ours = digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     let digits = str::from_utf8(digits).ok().filter(|_| ours)?;
     Some((body, u32::from_str_radix(digits, 16).ok()?))
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_line_is_json_and_gives_its_report_back() {
+    fn a_line_with_checksum_is_json_and_holds_its_report() {
         let report = "{\"round\":7,\"loss\":{\"mean\":1.5}}";
         let line = with_checksum(report);
         assert_eq!(line, "{\"round\":7,\"loss\":{\"mean\":1.5},\"crc32\":\"99dd56de\"}\n");
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_leaves_no_sealed_line() {
+    fn every_flipped_bit_is_detected() {
         let line = with_checksum("{\"round\":7,\"text\":\"x\"}").trim_end().as_bytes().to_vec();
         for at in 0..line.len() * 8 {
             let mut flipped = line.clone();
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_gets_no_checksum() {
+    fn only_objects_get_a_checksum() {
         for text in ["", "{}", "7", "{ }"] {
             assert_eq!(with_checksum(text), format!("{text}\n"));
         }

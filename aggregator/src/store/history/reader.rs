@@ -1,4 +1,4 @@
-//! Reports of all rounds, one after another: the memory that this takes is that of the longest line.
+//! Reads the reports of all rounds one after another; this takes the memory of the longest line.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,9 +16,9 @@ use super::{
 };
 use crate::store::StoreError;
 
-/// Bytes of a line beyond which it is not kept in memory; a report of a hundred thousand devices is shorter.
+/// Bytes beyond which a line is not kept in memory; a report of a hundred thousand devices is shorter.
 pub(super) const LONGEST: usize = 1 << 28;
-/// LineFaults that are named; the others are counted.
+/// Faults that are listed; the others are counted.
 const NAMED: usize = 100;
 
 /// Which lines may lack a checksum.
@@ -26,12 +26,12 @@ const NAMED: usize = 100;
 pub(in crate::store) enum ChecksumRule {
     /// All: the store has format 4.
     Any,
-    /// Those before the first line with one: the format is not known.
+    /// Those before the first line with one: the format is unknown.
     First,
     None,
 }
 
-/// A line that is no report, and where it is.
+/// A line that is not a report, and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LineFault {
     pub file: String,
@@ -55,11 +55,11 @@ impl fmt::Display for LineFault {
     }
 }
 
-/// What was passed over.
+/// The lines that were skipped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LineFaults {
     pub named: Vec<LineFault>,
-    /// How many more there are.
+    /// Number of faults that are not listed.
     pub more: usize,
 }
 
@@ -96,11 +96,11 @@ pub(in crate::store) enum HistoryLine<'a> {
 /// Reads the files of a store's history in order, also while a server writes to them.
 pub struct ReportReader {
     waiting: VecDeque<QueuedFile>,
-    /// What tells the live file from others: one that becomes full in the meantime is the same under another name.
+    /// Identifies the live file: if it becomes full meanwhile, it is the same file under another name.
     live: Option<(u64, u64)>,
     current: Option<OpenFile>,
     rule: ChecksumRule,
-    /// A line with a checksum was seen.
+    /// A line with a checksum was read.
     seen_checksum: bool,
     last: Option<u32>,
     line: Vec<u8>,
@@ -113,12 +113,12 @@ impl fmt::Debug for ReportReader {
     }
 }
 
-/// A file whose turn comes.
+/// A file that is read later.
 struct QueuedFile {
     path: PathBuf,
     /// Only the live one is open from the beginning.
     file: Option<File>,
-    /// Where its first line that is wanted starts.
+    /// Start of its first wanted line.
     start: u64,
 }
 
@@ -129,7 +129,7 @@ struct OpenFile {
     source: Box<dyn BufRead + Send>,
     /// Lines so far; absent if reading began in the middle.
     lines: Option<usize>,
-    /// The file is not written any more: what follows the last end of a line is damage.
+    /// The file is no longer written: bytes after the last line end are damage.
     full: bool,
 }
 
@@ -139,7 +139,7 @@ impl ReportReader {
         Self::with_rule(dir, ChecksumRule::First)
     }
 
-    /// Those of the last so many lines, which are found from the end.
+    /// The reports of the last `count` lines, which are found from the end.
     pub fn last(dir: &Path, count: usize) -> Result<Option<Self>, StoreError> {
         let Some(mut reader) = Self::open(dir)? else { return Ok(None) };
         let mut wanted = VecDeque::new();
@@ -148,7 +148,7 @@ impl ReportReader {
             let Some(file) = reader.open_next(&mut waiting)? else { continue };
             let (start, found) = tail::last_lines(&file, missing).map_err(|e| failed(&waiting.path, e))?;
             missing -= found;
-            // A full file is opened again when it is its turn: there may be many.
+            // A full file is opened when it is read: there may be many.
             let file = (waiting.path == files::live(dir)).then_some(file);
             wanted.push_front(QueuedFile { path: waiting.path, file, start });
         }
@@ -158,7 +158,7 @@ impl ReportReader {
 
     pub(in crate::store) fn with_rule(dir: &Path, rule: ChecksumRule) -> Result<Option<Self>, StoreError> {
         let path = files::live(dir);
-        // ParsedLine before the others are listed, so that no line is missed if it becomes full in between.
+        // Opened before the others are listed, so that no line is missed if it becomes full in between.
         let file = files::open_for_reading(&path).map_err(|source| failed(&path, source))?;
         Self::with_live(dir, file, rule)
     }
@@ -204,7 +204,7 @@ impl ReportReader {
         }
     }
 
-    /// The next report. What is none is passed over: see [`ReportReader::faults`].
+    /// The next report. Other lines are skipped: see [`ReportReader::faults`].
     pub fn read_next(&mut self) -> Result<Option<Report<'_>>, StoreError> {
         loop {
             match self.step()? {
@@ -215,7 +215,7 @@ impl ReportReader {
         }
     }
 
-    /// The next line, whatever it is, except empty ones.
+    /// The next line of any kind, except empty ones.
     pub(in crate::store) fn next_line(&mut self) -> Result<Option<HistoryLine<'_>>, StoreError> {
         Ok(match self.step()? {
             None => None,
@@ -231,7 +231,7 @@ impl ReportReader {
             .map_err(|error| failed(path, io::Error::new(io::ErrorKind::InvalidData, error)))
     }
 
-    /// What was passed over so far.
+    /// The lines that were skipped so far.
     pub fn faults(&self) -> &LineFaults {
         &self.faults
     }
@@ -240,13 +240,13 @@ impl ReportReader {
         self.faults
     }
 
-    /// Bytes that are held for lines, and for what was passed over.
+    /// Bytes that are held for lines and faults.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.line.capacity() + size_of::<LineFault>() * self.faults.named.capacity()
     }
 
-    /// Reads a line into `self.line`: its round, or none if it is no report.
+    /// Reads a line into `self.line`. Returns its round; the inner `None` means that it is not a report.
     fn step(&mut self) -> Result<Option<Option<u32>>, StoreError> {
         loop {
             if self.current.is_none() && !self.open_following()? {
@@ -263,7 +263,7 @@ impl ReportReader {
             };
             part.lines = part.lines.map(|lines| lines + 1);
             let whole = match ended {
-                // It is being written. Its end may be there by now, which alone is no line.
+                // It is being written. Its end may exist by now, but the end alone is not a line.
                 LineEnd::InTheMiddle if !part.full => {
                     self.current = None;
                     continue;
@@ -296,7 +296,7 @@ impl ReportReader {
             return Err(FaultReason::NoChecksum);
         }
         let round = line.round;
-        // Also where it is out of order, so that one wrong number does not shut out all that follow.
+        // Also if it is out of order, so that one wrong number does not exclude all later lines.
         let before = self.last.replace(round);
         if before.is_some_and(|before| before >= round) {
             return Err(FaultReason::OutOfOrder { round });
@@ -320,7 +320,7 @@ impl ReportReader {
         Ok(false)
     }
 
-    /// `None` if it is the live file under the name that it has been given in the meantime, or is gone.
+    /// `None` if the file is gone, or is the live file under its new name.
     fn open_next(&self, waiting: &mut QueuedFile) -> Result<Option<File>, StoreError> {
         if let Some(file) = waiting.file.take() {
             return Ok(Some(file));
@@ -332,12 +332,12 @@ impl ReportReader {
     }
 }
 
-/// What a short history says, all at once.
+/// The contents of a short history.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Reports {
     /// By round.
     pub reports: BTreeMap<u32, String>,
-    /// Numbers of lines that are no report, from 1.
+    /// Numbers of lines that are not reports, from 1.
     pub damaged: Vec<usize>,
 }
 
@@ -367,7 +367,7 @@ fn failed(path: &Path, source: io::Error) -> StoreError {
 /// How a line ended.
 enum LineEnd {
     AtItsEnd,
-    /// With the file: it is being written, or the rest of a crash.
+    /// At the end of the file: it is being written, or was cut off by a crash.
     InTheMiddle,
     /// Only its beginning is kept.
     TooLong,

@@ -1,13 +1,13 @@
-//! A file of lines, looked at from its end: it may hold the reports of years.
+//! Reads a file of lines from its end, because it may hold the reports of years.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
 use super::{line, reader::LONGEST};
 
-/// Bytes that are looked at together for the end of a line.
+/// Bytes that are searched for a line end at a time.
 const BLOCK: u64 = 1 << 16;
 
-/// Where the last `count` lines start, and how many of them there are. What follows the last end of a line is none.
+/// Where the last `count` lines start, and how many of them there are. Bytes after the last line end are not a line.
 pub(super) fn last_lines(file: &File, count: usize) -> io::Result<(u64, usize)> {
     let len = file.metadata()?.len();
     let mut start = end_of_lines(file, len)?;
@@ -19,7 +19,7 @@ pub(super) fn last_lines(file: &File, count: usize) -> io::Result<(u64, usize)> 
     Ok((start, found))
 }
 
-/// The last round that a line tells; `None` if none does.
+/// The last round that a line states; `None` if no line does.
 pub(super) fn last_round(file: &File) -> io::Result<Option<u32>> {
     let mut end = file.metadata()?.len();
     while end > 0 {
@@ -34,8 +34,8 @@ pub(super) fn last_round(file: &File) -> io::Result<Option<u32>> {
 
 /// Where the lines of rounds before `first` end, if the file begins after round `before`.
 ///
-/// A damaged line tells no round. Each round has one line, so as many of them belong to rounds before `first` as are missing
-/// there; these stay. They are all that is left of their reports.
+/// A damaged line does not state its round. Each round has one line, so the missing rounds before `first` tell how many damaged
+/// lines belong there. These lines stay: they are all that is left of their reports.
 pub(super) fn end_before(file: &File, first: u32, before: u32) -> io::Result<u64> {
     let mut end = file.metadata()?.len();
     // Ends of the damaged lines between the last line of a round before `first` and the first of a later one.
@@ -71,7 +71,7 @@ fn ends_line(file: &File, end: u64) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// What the line between two places tells; `None` if it is damaged or has no end.
+/// The round of the line between two offsets; `None` if the line is damaged or has no end.
 fn round(file: &File, start: u64, end: u64) -> io::Result<Option<u32>> {
     if end - start > LONGEST as u64 {
         return Ok(None);
@@ -87,7 +87,7 @@ fn round(file: &File, start: u64, end: u64) -> io::Result<Option<u32>> {
 
 /// Where the line that ends at `end` starts.
 fn start_of_line(file: &File, end: u64) -> io::Result<u64> {
-    // The last byte is the end of this line, or its line has no end.
+    // The last byte is the end of this line, or the line has no end.
     let mut until = end.saturating_sub(1);
     while until > 0 {
         let from = until.saturating_sub(BLOCK);

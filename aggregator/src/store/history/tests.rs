@@ -22,13 +22,13 @@ fn rounds(dir: &TempDir) -> Vec<u32> {
 }
 
 #[test]
-fn what_a_crash_leaves_is_made_good_and_what_agrees_is_not_written_again() {
+fn lines_lost_in_a_crash_are_restored_and_equal_lines_are_not_rewritten() {
     let dir = TempDir::new().unwrap();
     let history = History::of(dir.path());
     assert!(ReportReader::open(dir.path()).unwrap().is_none());
     history.rewrite(1, 0, std::iter::empty()).unwrap();
     history.sync().unwrap();
-    assert!(!history.live().exists(), "nothing to say, no file");
+    assert!(!history.live().exists(), "no report, no file");
     for round in 1..=5 {
         history.append(&report(round)).unwrap();
     }
@@ -47,10 +47,10 @@ fn what_a_crash_leaves_is_made_good_and_what_agrees_is_not_written_again() {
         }
     }
     assert_eq!(rounds(&dir), [1, 2, 3, 4, 5]);
-    // Rounds that are undone.
+    // Rounds after 2 are undone.
     history.cut(2).unwrap();
     assert_eq!(rounds(&dir), [1, 2]);
-    // A file that an operator has moved away.
+    // An operator has moved the file away.
     fs::remove_file(history.live()).unwrap();
     history.rewrite(4, 0, from(4)).unwrap();
     assert_eq!(rounds(&dir), [4, 5]);
@@ -92,7 +92,7 @@ fn a_damaged_line_that_has_left_the_ledger_stays_when_the_file_is_brought_up_to_
 }
 
 #[test]
-fn a_reader_passes_over_what_is_no_report_and_says_where() {
+fn a_reader_skips_lines_that_are_not_reports_and_names_them() {
     let dir = TempDir::new().unwrap();
     let mut wrong = with_checksum(&report(3)).into_bytes();
     wrong[20] ^= 1;
@@ -110,8 +110,8 @@ fn a_reader_passes_over_what_is_no_report_and_says_where() {
     let (rounds, faults) = read(&dir);
     assert_eq!(rounds, [1, 2, 5, 6]);
     let expected = [
-        "history.jsonl, line 2, after round 1: it is no report",
-        "history.jsonl, line 3, after round 1: it is no report",
+        "history.jsonl, line 2, after round 1: it is not a report",
+        "history.jsonl, line 3, after round 1: it is not a report",
         "history.jsonl, line 6, after round 2: its checksum is wrong",
         "history.jsonl, line 7, after round 2: it has no checksum",
         "history.jsonl, line 9, after round 5: it is of round 5, which is out of order",
@@ -172,7 +172,7 @@ fn a_file_that_becomes_full_while_it_is_read_is_read_once() {
     assert_eq!((found, between.faults().is_empty()), (vec![1, 2, 3, 4], true));
 }
 
-/// A reader that comes to the end of the file in the middle of a line stops there: the rest alone is no line.
+/// A reader that reaches the end of the file inside a line stops there: the rest alone is not a line.
 #[test]
 fn a_line_that_is_being_written_is_left_for_later() {
     let dir = TempDir::new().unwrap();
@@ -208,7 +208,7 @@ fn a_full_file_that_is_cut_off_is_damaged() {
     assert_eq!(faults, ["history-000001-000002.jsonl, line 2, after round 1: the file ends inside it"]);
 }
 
-/// Tens of thousands of rounds: what is held in memory is one line.
+/// Tens of thousands of rounds take the memory of one line.
 #[test]
 fn memory_does_not_grow_with_the_number_of_rounds() {
     let dir = TempDir::new().unwrap();

@@ -54,13 +54,13 @@ fn a_full_file_gets_a_name_of_its_own_and_all_of_them_are_read_in_order() {
     drop(open(&dir));
     assert_eq!((files(&dir).len(), problems(&dir)), (4, vec![]));
 
-    // Another bound counts from now on.
+    // The new limit applies from now on.
     let mut store = DiskStore::open(dir.path(), Options { history_rounds: 7, ..OPTIONS }).unwrap();
     go_on(&mut store, 41..=45);
     drop(store);
     assert_eq!(files(&dir)[4..], ["history-000041-000042.jsonl", "history.jsonl"]);
 
-    // A file that is gone is missed.
+    // A missing file is reported.
     fs::remove_file(dir.path().join("history-000011-000020.jsonl")).unwrap();
     assert_eq!(problems(&dir), ["10 reports of rounds 11 to 20 are missing in the history"]);
     drop(open(&dir));
@@ -109,9 +109,9 @@ fn a_file_that_did_not_get_its_name_gets_it_on_opening() {
     }
 }
 
-/// A name that is taken keeps the run going with one long file.
+/// If the name is taken, the run continues with one long file.
 #[test]
-fn a_name_that_is_taken_stops_nothing() {
+fn a_taken_name_does_not_stop_the_run() {
     let dir = after(15);
     fs::create_dir(dir.path().join("history-000011-000020.jsonl")).unwrap();
     let mut store = open(&dir);
@@ -157,7 +157,7 @@ fn lines_that_the_ledger_does_not_know_are_set_aside() {
     let ledger = |dir: &Path| fs::read(dir.join(ledger::FILE)).unwrap();
     DiskStore::rollback(dir.path(), 15).unwrap();
     let rolled_back = ledger(dir.path());
-    // Each instant of taking the lines out: the first files are cut already.
+    // Killed while the lines are removed: the first files are cut already.
     for cut in 0..=2 {
         for (bytes, path) in &before {
             fs::write(path, bytes).unwrap();
@@ -189,5 +189,5 @@ fn full_files_without_a_ledger_are_not_taken_for_an_empty_directory() {
     fs::remove_file(dir.path().join(ledger::FILE)).unwrap();
     assert_eq!(files(&dir), ["history-000001-000010.jsonl"]);
     let error = DiskStore::open(dir.path(), OPTIONS).unwrap_err().to_string();
-    assert!(error.contains("history-000001-000010.jsonl of a run is there"), "{error}");
+    assert!(error.contains("history-000001-000010.jsonl of a run exists"), "{error}");
 }

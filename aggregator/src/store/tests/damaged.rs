@@ -1,4 +1,4 @@
-//! Files that are gone, and going back when that is the only way.
+//! Missing files, and rollback when that is the only way.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn under_way(dir: &TempDir) {
     append(&mut store, "b", 4, 2.0);
 }
 
-/// A new run would sweep away the models and updates of the one whose ledger is gone.
+/// A new run would remove the models and updates of the one whose ledger is gone.
 #[test]
 fn without_its_ledger_nothing_of_a_run_is_touched() {
     for left in ["models", "spool", "history.jsonl"] {
@@ -67,9 +67,9 @@ fn an_open_round_whose_updates_are_gone_can_be_given_up() {
     assert_eq!((saved.next_round, saved.open, saved.parameters), (4, None, vec![3.0; 3]));
 }
 
-/// What a device still trains for a round that was undone must not count in the one that takes its place.
+/// An update that a device still trains for an undone round must not count in the round that replaces it.
 #[test]
-fn a_round_that_is_done_again_has_another_name() {
+fn a_repeated_round_has_another_attempt() {
     let dir = TempDir::new().unwrap();
     under_way(&dir);
     let attempt = || disk(&dir).load(&mark()).unwrap().unwrap().attempt;
@@ -82,7 +82,7 @@ fn a_round_that_is_done_again_has_another_name() {
 }
 
 #[test]
-fn what_a_round_is_content_with_survives_a_restart() {
+fn wanted_updates_survive_a_restart() {
     let dir = TempDir::new().unwrap();
     under_way(&dir);
     let open = disk(&dir).load(&mark()).unwrap().unwrap().open.unwrap();

@@ -128,7 +128,7 @@ fn a_migration_that_is_killed_leaves_a_whole_store() {
     }
 }
 
-/// A step that fails, here because a directory is in its way, changes nothing and can be taken later.
+/// A failed step, here because a directory is in its way, changes nothing and can be repeated.
 #[test]
 fn a_migration_that_fails_leaves_format_4() {
     let dir = of_format_4();
@@ -151,7 +151,7 @@ fn damage_that_is_seen_before_a_migration_is_seen_after_it() {
     fs::write(&path, &bytes).unwrap();
     let problems = || DiskStore::verify(dir.path()).unwrap().problems;
     let before = problems();
-    assert!(before[0].contains("history.jsonl, line 1: it is no report"), "{before:?}");
+    assert!(before[0].contains("history.jsonl, line 1: it is not a report"), "{before:?}");
     drop(disk(&dir));
     assert_eq!((problems(), format(&dir)), (before, 5));
 }

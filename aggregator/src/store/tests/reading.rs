@@ -1,4 +1,4 @@
-//! Reading a store without a trace, also where no disk can be written to.
+//! Reading a store without leaving a trace, also if no disk can be written to.
 
 use std::time::SystemTime;
 
@@ -75,7 +75,7 @@ fn a_store_that_is_read_is_in_use_for_a_server_and_not_for_another_reader() {
     assert!(matches!(error, StoreError::Locked { .. }), "{error}");
 }
 
-/// Damage is said with what it affects: only what is known.
+/// An error about damage states only effects that are known.
 #[test]
 fn damage_says_what_is_affected_and_which_remedy_keeps_what() {
     let text = |name: &str| {

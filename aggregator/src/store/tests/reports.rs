@@ -61,7 +61,7 @@ fn old_reports_leave_the_ledger_and_stay_in_the_file() {
     assert_eq!((verified.reports, verified.problems), (120, vec![]));
     assert_eq!(rounds(&open(&dir)).len(), 120);
 
-    // What is nowhere else is missed; a run goes on all the same.
+    // Reports without another copy are reported as missing; a run continues nevertheless.
     fs::remove_file(dir.path().join("history.jsonl")).unwrap();
     let mut store = open(&dir);
     go_on(&mut store, 121..=122);

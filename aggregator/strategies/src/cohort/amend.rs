@@ -1,4 +1,4 @@
-//! What the guard changes in a cohort before a strategy sees it.
+//! Changes that the guard makes in a cohort before a strategy sees it.
 
 use common::{
     Code, DeviceId, Tier,
@@ -8,7 +8,7 @@ use common::{
 use super::{Cohort, Participant};
 
 impl Cohort {
-    /// Takes a participant out and notes why.
+    /// Removes a participant and notes why.
     pub(crate) fn remove(&mut self, index: usize, code: Code) -> (DeviceId, Tier) {
         let Participant { device, tier, .. } = self.participants.remove(index);
         self.norms.remove(index);
@@ -34,14 +34,14 @@ impl Cohort {
         self.participants[index].validation = Some(validation);
     }
 
-    /// Changes the scalars that only some strategies ask for. A participant without any has nothing to change.
+    /// Changes the scalars that only some strategies ask for. Does nothing for a participant without any.
     pub(crate) fn amend(&mut self, index: usize, change: impl FnOnce(&mut Scalars)) {
         if let Some(extra) = &mut self.participants[index].extra {
             change(extra);
         }
     }
 
-    /// The update is shortened by this factor.
+    /// Shortens the update by this factor.
     pub(crate) fn scale_norms(&mut self, index: usize, scale: f64) {
         self.norms.row_mut(index).iter_mut().for_each(|norm| *norm *= scale * scale);
     }

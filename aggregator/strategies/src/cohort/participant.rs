@@ -1,4 +1,4 @@
-//! The devices of a cohort: those whose update counts, those that are absent, and those that were refused.
+//! The devices of a cohort: participants, absent devices and refused devices.
 
 use common::{
     Code, DeviceId, Tier,
@@ -24,7 +24,7 @@ impl Participant {
         self.loss
     }
 
-    /// FK_i; where a device has not reported it, F_i.
+    /// FK_i; F_i if the device has not reported it.
     pub fn loss_after(&self) -> f64 {
         self.loss_after.unwrap_or(self.loss)
     }
@@ -49,7 +49,7 @@ impl Participant {
         self.extra.as_ref().and_then(|extra| extra.mass)
     }
 
-    /// Loss sums by label x attributes + attribute; empty where the device was not asked.
+    /// Loss sums by label x attributes + attribute; empty if the device was not asked.
     pub fn group_losses(&self) -> &[f64] {
         self.extra.as_ref().map_or(&[], |extra| &extra.group_losses)
     }
@@ -90,12 +90,12 @@ impl Participant {
     }
 }
 
-/// A device that does not take part now but did before: its last update may still be looked at.
+/// A device that took part before but not now. Its last update may still be used.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Absent {
     pub device: DeviceId,
     pub tier: Tier,
-    /// When it took part last.
+    /// The round in which it took part last.
     pub round: u32,
     /// Learning rate of that round.
     pub lr: f64,

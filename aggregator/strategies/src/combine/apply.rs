@@ -12,7 +12,7 @@ use crate::{
     strategy::Mix,
 };
 
-/// Numbers stepped at a time, so that the sums of all tiers meet in the first cache.
+/// Numbers stepped at a time, so that the sums of all tiers fit in the first cache.
 const BLOCK: usize = 1024;
 
 /// Everything that moves the model in a round.
@@ -31,8 +31,8 @@ impl ModelStep<'_> {
         vector
     }
 
-    /// Replaces `theta` in the regions that are `moved`, by way of `momentum` if there is one:
-    /// `b = beta * b + step; theta += b`. False, and both are untouched, if a number of the result is not finite.
+    /// Replaces `theta` in the regions that are `moved`, with `momentum` if there is one: `b = beta * b + step; theta += b`.
+    /// Returns false and changes nothing if a number of the result is not finite.
     pub fn apply<P: Scalar>(
         &self,
         regions: &RegionMap,

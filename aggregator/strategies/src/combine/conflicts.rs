@@ -4,8 +4,8 @@
 //! g_i = -D_i, d = theta_new - theta
 //! model conflict  g_i . d > 0              layer conflict  g_{i,l} . d_l > 0
 //! ```
-//! Zero is no conflict; products within `1e-12 |g| |d|` count as zero. A device is asked only about the
-//! parameters it holds. One more pass over the updates.
+//! Zero is not a conflict; products within `1e-12 |g| |d|` count as zero. Only the parameters that a device holds are compared.
+//! This costs one more pass over the updates.
 
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ pub struct Conflicts {
     pub layers: Vec<usize>,
 }
 
-/// Counts them for the step that led from one model to the next.
+/// Counts the conflicts of the step from one model to the next.
 pub fn conflicts<P: Scalar, U: Updates>(
     cohort: &Cohort,
     before: &[P],
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_asked_about_what_they_hold() {
+    fn conflicts_count_only_parameters_that_a_device_holds() {
         let (wide, both) = (TierSet::first(1), TierSet::first(2));
         let regions = RegionMap::from_spans(3, 2, [(0, 1, both), (1, 1, wide), (2, 1, both)]);
         let updates = vec![vec![1.0, 1.0]];

@@ -20,13 +20,13 @@ use crate::{
 pub struct Fold<'a> {
     regions: &'a RegionMap,
     blocks: Option<&'a Blocks>,
-    /// By tier; `None` where no device takes part.
+    /// By tier; `None` if no device of it takes part.
     acc: Vec<Option<Vec<f64>>>,
     sums: TierSums,
 }
 
 impl<'a> Fold<'a> {
-    /// Room for the tiers of a cohort's rows. Weights per block need to know the blocks.
+    /// Allocates sums for the tiers of a cohort's rows. Weights per block need `blocks`.
     pub fn new(cohort: &'a Cohort, blocks: Option<&'a Blocks>) -> Self {
         let regions = cohort.regions();
         let room = |index| {
@@ -113,7 +113,7 @@ impl<'a> Fold<'a> {
         sums
     }
 
-    /// A stretch of a tier's sum; `None` where no device of the tier takes part.
+    /// Part of a tier's sum; `None` if no device of the tier takes part.
     pub(super) fn part(&self, tier: Tier, piece: &Piece) -> Option<&[f64]> {
         let acc = self.acc[tier.index()].as_ref()?;
         Some(&acc[piece.packed..piece.packed + piece.len])

@@ -1,7 +1,7 @@
-//! Updates in groups, one group after the other, the next one being read while the present one is in use.
+//! Reads updates in groups; the next group is read while the present one is in use.
 //!
-//! Reading an update back (copy and checksum) takes as long as adding it up, and between two rounds the other cores have
-//! nothing to do. The order stays that of the rows.
+//! Reading an update (copy and checksum) takes as long as adding it up, and the other cores are idle between two rounds. The
+//! order of the rows is kept.
 
 use std::{
     sync::mpsc::{channel, sync_channel},
@@ -10,15 +10,15 @@ use std::{
 
 use crate::updates::{UpdateRef, Updates, Vector, VectorBuffer};
 
-/// Numbers of all updates together from which on a second thread pays off.
+/// Total numbers of all updates from which a second thread pays off.
 const MIN_NUMBERS: usize = 1 << 20;
 /// Bytes of a group, so that memory does not grow with the fleet. A longer update is a group of its own.
 const GROUP_BYTES: usize = 1 << 20;
 /// Most updates of a group.
 const GROUP_LEN: usize = 16;
 
-/// Calls `take` with the updates of all `devices`, group by group, until it fails. `which` says what is read of a device, and
-/// `numbers` how many numbers that is for all of them.
+/// Calls `take` with the updates of all `devices`, group by group, until it fails. `which` states what is read of a device, and
+/// `numbers` the total count of numbers.
 pub(super) fn for_each_group<'r, U: Updates, E>(
     updates: &mut U,
     devices: &[usize],
@@ -37,7 +37,7 @@ pub(super) fn for_each_group<'r, U: Updates, E>(
     thread::scope(|scope| {
         let (filled, ready) = sync_channel(1);
         let (free, groups) = channel::<Vec<VectorBuffer<U::Value>>>();
-        // One group is filled while the other is in use. If one side ends early, its closed channel ends the other, too.
+        // One group is filled while the other is in use. If one side ends early, its closed channel ends the other side.
         let _ = free.send(Vec::new());
         let _ = free.send(Vec::new());
         let which = &which;
@@ -68,7 +68,7 @@ pub(super) fn for_each_group<'r, U: Updates, E>(
     })
 }
 
-/// Reads the updates of the first devices, as many as make a group, and returns how many.
+/// Reads the updates of the first devices that fit in a group, and returns how many these are.
 fn fill<'r, U: Updates>(
     updates: &mut U,
     devices: &[usize],

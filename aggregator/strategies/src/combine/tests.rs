@@ -29,7 +29,7 @@ fn scalars(samples: u32) -> Scalars {
     Scalars { samples, loss_before: 1.0, loss_after: None, test: None, steps: 1, ..Scalars::default() }
 }
 
-/// Parameters 0 and 3 belong to tier 0, 1 to both, 2 to nobody, 4 to tier 1.
+/// Parameters 0 and 3 belong to tier 0, 1 to both, 2 to no tier, 4 to tier 1.
 fn map() -> RegionMap {
     let only = |index| TierSet::EMPTY.with(tier(index));
     let both = only(ZERO).with(tier(ONE));
@@ -75,7 +75,7 @@ fn overflow_of_the_model_keeps_it() {
 }
 
 #[test]
-fn wrong_lengths_leave_the_model_alone() {
+fn wrong_lengths_leave_the_model_unchanged() {
     let map = map();
     let good = vec![1.0f32; 3];
     let cohort = cohort(&map, &[("a", 0, 1, &good), ("b", 0, 1, &good)]);
@@ -90,7 +90,7 @@ fn wrong_lengths_leave_the_model_alone() {
 }
 
 #[test]
-fn an_update_that_can_not_be_read_leaves_the_model_alone() {
+fn an_unreadable_update_leaves_the_model_unchanged() {
     struct Broken;
     impl Updates for Broken {
         type Value = f32;
@@ -129,7 +129,7 @@ fn weights_may_differ_by_region() {
     assert_eq!((sums.weight(tier(0), RegionId(1)), sums.weight_in(RegionId(1), both)), (3.0, 8.0));
 }
 
-/// A strategy of a third party that leaves out a device, or answers for another model.
+/// A third-party strategy that leaves out a device, or answers for another model.
 #[test]
 fn a_strategy_that_forgets_a_device_or_region_is_an_error() {
     #[derive(Debug)]
@@ -228,10 +228,10 @@ fn a_thousand_participants_stay_small() {
 #[test]
 fn devices_of_weight_zero_are_not_read() {
     #[derive(Debug)]
-    struct Nobody;
-    impl Strategy for Nobody {
+    struct AllZero;
+    impl Strategy for AllZero {
         fn name(&self) -> &'static str {
-            "nobody"
+            "all_zero"
         }
         fn weigh(&self, cohort: &Cohort) -> Weights {
             Weights::per_device(vec![0.0; cohort.participants().len()])
@@ -241,7 +241,7 @@ fn devices_of_weight_zero_are_not_read() {
     let cohort = cohort(&map, &[("a", 0, 1, &[1.0; 3])]);
     let mut theta = [1.0f32; 5];
     // The source holds nothing, so reading would fail by length.
-    let mut method = Method::new(Box::new(Nobody));
+    let mut method = Method::new(Box::new(AllZero));
     let outcome =
         combine(&mut method, &cohort, &[], &mut [].as_slice() as &mut &[Vec<f32>], &mut theta).unwrap();
     assert_eq!((outcome.kept, theta), (None, [1.0; 5]));

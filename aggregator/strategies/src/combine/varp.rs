@@ -1,10 +1,10 @@
-//! FedVARP: updates are taken relative to the device's last one, and the mean of all last ones is added.
+//! FedVARP: takes updates relative to the device's last one, and adds the mean of all last ones.
 //!
 //! ```text
 //! step = (1/m) sum_S (D_i - y_i) + (1/N) sum_all y_i          then y_i = D_i for i in S
 //! ```
-//! With a strategy whose weights are those of the data, all participants count the same, as published;
-//! other strategies keep their own weights in the first sum.
+//! With a strategy that weighs by samples, all participants count the same, as published. Other strategies keep their own
+//! weights in the first sum.
 
 use common::Tier;
 
@@ -18,7 +18,7 @@ use crate::{
     updates::{UpdateRef, Updates},
 };
 
-/// How much each participant counts: the same for all where the strategy would go by samples.
+/// How much each participant counts: the same for all if the strategy weighs by samples.
 pub(super) fn weigh(strategy: &dyn Strategy, cohort: &Cohort) -> Result<Weights, StrategyError> {
     let mut weights = weigh_checked(strategy, cohort)?;
     let data = cohort.data_shares();
@@ -28,7 +28,7 @@ pub(super) fn weigh(strategy: &dyn Strategy, cohort: &Cohort) -> Result<Weights,
     Ok(weights)
 }
 
-/// Updates minus what the device sent last.
+/// Updates minus the last update of the same device.
 pub(super) struct Corrected<'a, U> {
     updates: &'a mut U,
     varp: &'a Varp,

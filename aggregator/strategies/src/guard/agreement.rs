@@ -1,11 +1,11 @@
-//! Opt-in, `bonus = "agreeing"`: a device whose update points away from the others has no bonus, but its whole plain share.
+//! Opt-in, `bonus = "agreeing"`: a device whose update points away from the others gets no bonus, but its whole plain share.
 //!
 //! ```text
 //! u_i = D_i / |D_i|       S = sum of u_i over a sample of the model's numbers
 //! cosine_i = <u_i, S - u_i> over the numbers of the sample that i holds, normalised; below 0: cap_i = min(cap_i, p_i)
 //! ```
 //! A device with rare data points away from the others too, and then loses the bonus that a fair strategy would give it. All
-//! directions count the same, whatever their length and loss. The sample is another one in every round; it is read twice.
+//! directions count the same, whatever their length and loss. Every round draws another sample, which is read twice.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,9 +24,9 @@ use crate::{
     updates::{UpdateRef, Updates},
 };
 
-/// Others without whom a direction says nothing.
+/// Fewest other devices from which a direction is compared.
 const OTHERS: usize = 3;
-/// Stretches of the model that are looked at, and the length of each; a small model is looked at as a whole.
+/// Number of parts of the model that are sampled, and the length of each; a small model is read as a whole.
 const STRETCHES: usize = 24;
 const STRETCH: usize = 1024;
 
@@ -39,7 +39,7 @@ pub fn disagreeing<U: Updates>(
     Ok(cosines.into_iter().filter(|&(_, cosine)| cosine < 0.0).map(|(device, _)| device).collect())
 }
 
-/// Cosine of every participant with the others; absent where it has no direction or too few others.
+/// Cosine of every participant with the others; absent if it has no direction or too few others.
 fn cosines<U: Updates>(
     cohort: &Cohort,
     updates: &mut U,
@@ -50,7 +50,7 @@ fn cosines<U: Updates>(
         return Ok(found);
     }
     let sample = Sample::new(cohort.regions(), cohort.round);
-    // What makes an update a vector of length 1.
+    // The factor that gives an update length 1.
     let unit = |index: usize| match cohort.norm(index).sqrt() {
         length if length > 0.0 => 1.0 / length,
         _ => 0.0,
@@ -76,7 +76,7 @@ fn cosines<U: Updates>(
                 length += own * own;
             }
         })?;
-        // What remains of an only holder's numbers is rounding.
+        // If no other device holds the numbers, only rounding remains.
         if unit > 0.0 && length > 0.0 && square.sqrt() > 1e-9 {
             found.insert(participant.device.clone(), product / (length * square).sqrt());
         }
@@ -84,7 +84,7 @@ fn cosines<U: Updates>(
     Ok(found)
 }
 
-/// Which numbers are looked at, as tiers hold them.
+/// The sampled numbers, as tiers hold them.
 struct Sample {
     /// Numbers of the sample.
     len: usize,
@@ -126,7 +126,7 @@ impl Sample {
         Self { len: stretches.iter().map(ExactSizeIterator::len).sum(), tiers: tiers.map(ranges).collect() }
     }
 
-    /// Calls `each` with places in the sample and the numbers of an update from there on.
+    /// Calls `each` with offsets in the sample and the numbers of an update from there on.
     fn read<U: Updates>(
         &self,
         cohort: &Cohort,
@@ -148,7 +148,7 @@ impl Sample {
     }
 }
 
-/// One stretch somewhere in each of so many equal parts of the model.
+/// One part at a random place in each of [`STRETCHES`] equal parts of the model.
 fn stretches(parameters: usize, round: u32) -> Vec<Range<usize>> {
     if parameters <= STRETCHES * STRETCH {
         return std::iter::once(0..parameters).collect();
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_model_is_looked_at_in_every_part_and_elsewhere_in_every_round() {
+    fn a_large_model_is_sampled_in_every_part_and_differently_in_every_round() {
         let whole = stretches(2410, 1);
         assert_eq!((whole.len(), &whole[0]), (1, &(0..2410)));
         let (first, second) = (stretches(178_110, 1), stretches(178_110, 2));

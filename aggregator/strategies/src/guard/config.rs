@@ -14,7 +14,7 @@ pub enum Mode {
     Bound,
 }
 
-/// Who may count more than its plain share.
+/// Which devices may count more than their plain share.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bonus {
@@ -24,7 +24,7 @@ pub enum Bonus {
     Agreeing,
 }
 
-/// `default.toml` says what each key does.
+/// The guard's configuration; `default.toml` documents each key.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(from = "Keys")]
 pub struct GuardConfig {
@@ -39,7 +39,7 @@ pub struct GuardConfig {
     pub probe: PathBuf,
     /// Factor for the numbers of its samples.
     pub probe_scale: f32,
-    /// Keys of an older version in the file, which have no effect any more.
+    /// Keys of an older version in the file, which have no effect.
     #[serde(skip)]
     pub obsolete: Vec<&'static str>,
 }
@@ -62,7 +62,7 @@ impl Default for GuardConfig {
 }
 
 impl GuardConfig {
-    /// The first value that is not possible: key, value, and what would be.
+    /// The first invalid value: its key, the value, and the requirement.
     pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
         let from_1 = |x: f64| x >= 1.0 && x.is_finite();
         let rules = [
@@ -78,8 +78,8 @@ impl GuardConfig {
     }
 }
 
-/// The keys as a file may have them, those of the guard before this one included: a gateway that is brought up to date must
-/// start with the file that its `init` wrote.
+/// The keys that a file may have, including those of the previous guard. An updated gateway must start with the file that its
+/// `init` wrote.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Keys {
@@ -106,7 +106,7 @@ struct Keys {
 enum ModeKey {
     Off,
     Bound,
-    /// Of the guard before this one.
+    /// A mode of the previous guard.
     Clip,
     Refuse,
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_the_guard_before_starts_and_its_keys_are_named() {
+    fn a_file_of_the_previous_guard_is_read_and_its_keys_are_reported() {
         let old = "mode = \"clip\"\nspread = 8.0\nfactor = 4.0\nsamples = 2.0\npeer_samples = 30.0\n\
                    large_shards = [\"gw\"]\nrobust = \"off\"\nscreen = 0.15";
         let config: GuardConfig = toml::from_str(old).unwrap();

@@ -1,17 +1,17 @@
-//! What the guard has limited, one finding per device and figure.
+//! The findings of the guard: what it has limited, one finding per device and figure.
 
 use serde::Serialize;
 
 use super::{GuardConfig, share::CappedShare};
 use crate::cohort::Cohort;
 
-/// One line of a report: what a device said, what counted instead, and why.
+/// One line of a report: the value that a device reported, the value that counted, and why.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GuardFinding {
     pub device: String,
     pub tier: usize,
-    /// `loss`, `loss_after`, `validation`, `validation_error`, `share`, `length` or `probe`; `gap`, `mass`, `trials`, `group_losses` or `group_counts`, which some
-    /// strategies ask for; and, for the report alone, `shown_loss` and others of that kind.
+    /// `loss`, `loss_after`, `validation`, `validation_error`, `share`, `length` or `probe`. Some strategies also ask for `gap`,
+    /// `mass`, `trials`, `group_losses` or `group_counts`. `shown_loss` and others of that kind concern only the report.
     pub what: &'static str,
     pub said: f64,
     pub counted: f64,
@@ -25,7 +25,7 @@ pub(super) struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    /// A figure of the size of a loss.
+    /// A figure that is treated as a loss.
     pub fn loss(&mut self, cohort: &Cohort, index: usize, what: &'static str, said: f64, counted: f64) {
         self.add(cohort, index, what, (said, counted), &format!("more than {} medians", self.config.loss));
     }

@@ -1,12 +1,13 @@
-//! Rule 3: an update is as long as `length` median updates at most, or as two median updates of the round in which these were longest.
+//! Rule 3: an update is at most `length` medians of the round long, or two medians of the round in which they were longest.
 //!
 //! ```text
 //! u = median |D|        R = max(R, u / lr)        limit = max(length * u, 2 R * lr)
 //! D_i <- D_i * min(1, limit / |D_i|)
 //! ```
-//! Lengths are over the device's whole slice; the median is the lower one over all devices of the round. `R` is the largest usual
-//! length so far: a device that the model does not know is late what all devices were early, and more, because by then the model is sure of
-//! other answers. It is the only state of the guard, and is committed with the model. Gradients, which some strategies ask for, have an `R` of their own.
+//! Lengths are over the device's whole slice; the median is the lower one over all devices of the round. `R` is the largest
+//! median length so far. It allows a device with data that is new to the model late in a run to send updates as long as early
+//! ones, and longer. `R` is the only state of these rules and is committed with the model. Gradients, which some strategies ask
+//! for, have an `R` of their own.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::{Findings, GuardConfig, loss::lower_median};
 use crate::{cohort::Cohort, strategy::Kind};
 
-/// How many of the longest usual updates an update may be long. With 1, a device that alone has some classes loses 10 points in a fleet
-/// of 20 alike; with 2 it loses 4, and flipped updates gain nothing by it (`fairtier bench attack --tiers 1.0`).
+/// Limit in units of the longest median so far. With 1, a device that alone has some classes loses 10 points in a fleet of 20
+/// alike. With 2 it loses 4, and flipped updates gain nothing (`fairtier bench attack --tiers 1.0`).
 const EARLY: f64 = 2.0;
 
 /// `R`, of updates and of gradients; 0 before the first round.
@@ -32,12 +33,12 @@ impl LongestMedian {
         *self == Self::default()
     }
 
-    /// Whatever was the usual length in one of them.
+    /// The larger value of both.
     pub fn or(self, other: Self) -> Self {
         Self { updates: self.updates.max(other.updates), gradients: self.gradients.max(other.gradients) }
     }
 
-    /// Shortens what is too long; gives the factors, and `R` after this exchange.
+    /// Shortens updates that are too long; returns the factors, and `R` after this exchange.
     pub fn shorten(
         self,
         config: &GuardConfig,
@@ -65,7 +66,7 @@ impl LongestMedian {
             cohort.scale_norms(index, limit / length);
             scales.insert(device, limit / length);
         }
-        // What absent devices sent last is read by some strategies; it is no longer than that of the others.
+        // Some strategies read the last updates of absent devices; the same limit applies to them.
         for absent in cohort.absent() {
             let length = absent.norm.sqrt();
             if length > limit {

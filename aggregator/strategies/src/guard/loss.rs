@@ -9,8 +9,8 @@
 //! | mean loss of a group, either way (noise can make it negative) | `loss` medians of the group, or of all losses |
 //! | samples in groups | the device's sample count, cut as rule 2 cuts it |
 //!
-//! Medians are lower medians over all devices of the round, never per tier: a tier of liars cannot set its own measure. A
-//! median of 0 bounds nothing; rule 2 still does.
+//! Medians are lower medians over all devices of the round, never per tier: a tier of liars cannot set its own limit. A median
+//! of 0 gives no bound; rule 2 still applies.
 
 use common::message::{MAX_TRIALS, Validation};
 
@@ -32,27 +32,27 @@ pub(super) fn limit(config: &GuardConfig, bounds: &Bounds, cohort: &mut Cohort, 
     group_losses(config, usual, cohort, findings);
 }
 
-/// Element `(n - 1) / 2` of the sorted values; `None` where it is not above 0.
+/// Element `(n - 1) / 2` of the sorted values; `None` if it is not above 0.
 pub(super) fn lower_median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied().filter(|&median| median > 0.0)
 }
 
-/// One figure of every participant, where it has said one, with the participant's place.
+/// One figure of every participant that reports it, with the participant's index.
 fn said(cohort: &Cohort, of: impl Fn(&Participant) -> Option<f64>) -> Vec<(usize, f64)> {
     let figure = |(index, participant)| Some((index, of(participant)?));
     cohort.participants().iter().enumerate().filter_map(figure).collect()
 }
 
-/// Those above the limit of `times` medians, with that limit.
+/// The figures above the limit of `times` medians, with that limit.
 fn above(said: Vec<(usize, f64)>, times: f64) -> Vec<(usize, f64, f64)> {
     let Some(median) = lower_median(said.iter().map(|&(_, value)| value)) else { return vec![] };
     let limit = times * median;
     said.into_iter().filter(|&(_, said)| said > limit).map(|(index, said)| (index, said, limit)).collect()
 }
 
-/// Gives the median loss before training.
+/// Bounds the losses. Returns the median loss before training.
 fn losses(config: &GuardConfig, cohort: &mut Cohort, findings: &mut Findings<'_>) -> Option<f64> {
     let before = said(cohort, |participant| Some(participant.loss()));
     let usual = lower_median(before.iter().map(|&(_, loss)| loss));

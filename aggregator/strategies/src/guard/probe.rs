@@ -4,8 +4,9 @@
 //! D_0  one epoch on the probe's samples, from the model that devices received
 //! e_i <- 0.9 e_i + 0.1 cos(D_i, D_0)        over i's slice; e_i = 0 at first; e_i < -0.3: left out from the next round on
 //! ```
-//! It knows what numbers alone cannot tell, so it stops flipped updates. It helps a minority whose classes are in the probe, and
-//! hurts one whose data are not: therefore it is opt-in. `e_i` goes on while a device is left out, so it can come back.
+//! The probe uses labels, which the updates alone do not show, so it stops flipped updates. It helps a minority whose classes
+//! are in the probe, and hurts one whose data are not: therefore it is opt-in. `e_i` is updated while a device is left out, so
+//! the device can return.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ const SMOOTHING: f64 = 0.9;
 const LEAVE_OUT_BELOW: f64 = -0.3;
 
 impl Guard {
-    /// Takes out the devices that the probe has found to point away.
+    /// Removes the devices that point away from the probe.
     pub(super) fn leave_out(
         &self,
         cohort: &mut Cohort,
@@ -51,7 +52,7 @@ impl Guard {
         left_out
     }
 
-    /// One round more in which updates were compared with the probe's.
+    /// Adds a round in which updates were compared with the probe's.
     pub fn note_probe(&mut self, cosines: &BTreeMap<DeviceId, f64>) {
         for (device, cosine) in cosines {
             let alignment = self.state.probe.entry(device.clone()).or_default();
@@ -60,7 +61,7 @@ impl Guard {
     }
 }
 
-/// Cosine of every update with `own`, a vector over the whole model; absent where one of them is 0.
+/// Cosine of every update with `own`, a vector over the whole model; absent if one of them is 0.
 pub fn cosines<U: Updates>(
     cohort: &Cohort,
     own: &[f64],

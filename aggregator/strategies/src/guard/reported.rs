@@ -1,7 +1,7 @@
-//! What a report shows of a loss. No weight follows from it, but one absurd number would hide how all other devices fare.
+//! Limits the losses that a report shows. They affect no weight, but one absurd number would hide all other devices.
 //!
-//! A loss is shown up to 100 medians: the limit is that wide because a report on fairness must show a device that is really
-//! badly off. What counts for the model is another matter; the guard's lines say it.
+//! A loss is shown up to 100 medians. The limit is that wide because a report on fairness must show a device with a truly high
+//! loss. The guard's findings state what counts for the model.
 
 use common::{DeviceId, Tier, message::Scalars};
 
@@ -25,7 +25,7 @@ const LOSSES: [(&str, LossOf); 4] = [
 ];
 
 impl Guard {
-    /// Cuts losses that would hide all others.
+    /// Limits losses that would hide all others.
     pub fn limit_reported_losses(&self, delivered: &mut [Delivered], findings: &mut Vec<GuardFinding>) {
         if !self.is_on() {
             return;
@@ -50,7 +50,7 @@ impl Guard {
     }
 }
 
-/// Puts the figures of groups that counted in the place of those that were said. Devices are in order.
+/// Replaces the reported figures of groups by those that counted. Devices are in order.
 pub fn report_counted_groups(delivered: &mut [Delivered], cohort: &Cohort) {
     for participant in cohort.participants().iter().filter(|one| !one.group_counts().is_empty()) {
         let found = delivered.binary_search_by(|(device, ..)| device.cmp(&participant.device));

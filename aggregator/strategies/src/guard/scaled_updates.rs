@@ -1,4 +1,4 @@
-//! Updates of which some are shortened, as they are read: memory stays that of one update.
+//! Shortens updates as they are read: memory stays that of one update.
 
 use std::collections::BTreeMap;
 

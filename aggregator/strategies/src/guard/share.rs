@@ -9,7 +9,7 @@
 //! v      = fit_shares(max(w, 1e-12 p), floor * p, cap)            losses are bounded here
 //! step   = sum_i v_i D_i, times the step length that the strategy chose
 //! ```
-//! `m` liars among `n` holders have at most `share * m / n` of a region, whatever they say, in every round.
+//! `m` liars among `n` holders get at most `share * m / n` of a region, whatever they report, in every round.
 
 use common::{DeviceId, Tier, region::RegionMap};
 
@@ -20,7 +20,7 @@ use crate::{
     table::Table,
 };
 
-/// A share that a strategy leaves at zero still grows with the plain share.
+/// Smallest fraction of the plain share, so that a share of zero can still be scaled up.
 const LEAST: f64 = 1e-12;
 
 /// A device that counts less than the strategy wanted.
@@ -31,7 +31,7 @@ pub struct CappedShare {
     /// Shares over all participants.
     pub wanted: f64,
     pub counted: f64,
-    /// Without a bonus because of the direction of its update.
+    /// The direction of its update takes away its bonus.
     pub no_bonus: bool,
 }
 
@@ -66,7 +66,7 @@ impl Bounds {
         devices.iter().zip(plain).map(cap).collect()
     }
 
-    /// Sample counts as far as they count: the largest ones are cut to the cap, all others stay as they are.
+    /// Bounded sample counts: the largest ones are cut to the cap, all others are unchanged.
     pub fn counts(&self, devices: &[&DeviceId], counts: &[f64]) -> Vec<f64> {
         let all = sum(counts.iter().copied());
         if all <= 0.0 {
@@ -96,9 +96,9 @@ pub(crate) fn tier_sums(cohort: &Cohort, weights: &Weights) -> TierSums {
 }
 
 impl BoundedWeights {
-    /// `None` where all shares lie within the bounds already: then nothing changes by a bit.
+    /// `None` if all shares are within the bounds: then the result is identical bit by bit.
     ///
-    /// `own` are the [`tier_sums`] of the weights, and `mix` what the strategy makes of them; between the tiers of a region it
+    /// `own` are the [`tier_sums`] of the weights, and `mix` is the strategy's mix of them. Between the tiers of a region it
     /// must not depend on the norms of the sums.
     pub fn new(
         bounds: &Bounds,
@@ -137,7 +137,7 @@ impl BoundedWeights {
         Some(Self { weights: Weights::per_region(table, &shares), own })
     }
 
-    /// The folded sums with the tiers' own weights, so that a strategy finds the step length it is used to.
+    /// The folded sums with the tiers' own weights, so that a strategy chooses its usual step length.
     pub fn restated(&self, regions: &RegionMap, sums: &TierSums) -> TierSums {
         let mut restated = self.own.clone();
         for tier in (0..regions.tiers()).map_while(Tier::new) {
@@ -152,7 +152,7 @@ impl BoundedWeights {
         restated
     }
 
-    /// How the bounded sums form the step: with the length that the strategy's own mix has.
+    /// The mix of the bounded sums, with the step length of the strategy's own mix.
     pub fn mix(&self, cohort: &Cohort, own: &Mix) -> Mix {
         let mut mix = Mix::none(cohort.regions());
         for (region, tiers) in cohort.regions().regions() {
@@ -180,7 +180,7 @@ pub(crate) fn capped(
     let wanted = weights.shares();
     let mut capped = vec![];
     for (index, participant) in cohort.participants().iter().enumerate() {
-        // Rounding alone is no finding.
+        // Rounding errors are not reported.
         if wanted[index] > cap[index] * (1.0 + 1e-9) {
             capped.push(CappedShare {
                 device: participant.device.clone(),
@@ -203,14 +203,14 @@ fn bounded_shares(bounds: &Bounds, cohort: &Cohort, base: &[f64], weights: &Weig
     Some(bounds.shares(&devices, &normalised(weights.shares())?, &base))
 }
 
-/// `None` where the weights have no sum that can be divided by.
+/// `None` if the sum of the weights cannot be divided by.
 fn normalised(weights: &[f64]) -> Option<Vec<f64>> {
     let all = sum(weights.iter().copied());
     (all.is_normal() && all.is_finite()).then(|| weights.iter().map(|weight| weight / all).collect())
 }
 
-/// `v_i = min(max(s w_i, lo_i), hi_i)` with the one `s` for which they sum to 1; also gives `s`. Weights that lie between the
-/// bounds already, and sum to 1, come back as they are.
+/// `v_i = min(max(s w_i, lo_i), hi_i)` with the one `s` for which they sum to 1; also returns `s`. Weights that are within the
+/// bounds and sum to 1 are returned unchanged.
 ///
 /// Needs `sum lo <= 1 <= sum hi`.
 pub fn fit_shares(weights: &[f64], lo: &[f64], hi: &[f64]) -> (Vec<f64>, f64) {
@@ -218,14 +218,14 @@ pub fn fit_shares(weights: &[f64], lo: &[f64], hi: &[f64]) -> (Vec<f64>, f64) {
     if weights.iter().zip(lo).zip(hi).all(inside) {
         return (weights.to_vec(), 1.0);
     }
-    // Where a weight leaves its lower bound, and where it meets the upper one.
+    // The values of `s` at which a weight leaves its lower bound or reaches the upper one.
     let rows = || weights.iter().zip(lo).zip(hi).filter(|((w, _), _)| **w > 0.0);
     let mut turns: Vec<f64> = rows().flat_map(|((w, lo), hi)| [lo / w, hi / w]).collect();
     turns.sort_unstable_by(f64::total_cmp);
     let at = |s: f64| -> f64 {
         sum(weights.iter().zip(lo).zip(hi).map(|((&w, &lo), &hi)| (s * w).max(lo).min(hi)))
     };
-    // The sum grows with s, so the turn at which it reaches 1 is found by halving.
+    // The sum grows with s, so bisection finds the value at which it reaches 1.
     let reached = turns.partition_point(|&turn| at(turn) < 1.0);
     let below = if reached == 0 { 0.0 } else { turns[reached - 1] };
     let above = turns.get(reached).copied().unwrap_or(below);

@@ -58,7 +58,7 @@ fn a_loss_counts_up_to_four_medians_of_the_fleet() {
     assert_eq!(finding.why, "more than 4 medians");
 }
 
-/// Two tiers of four, FairHeteroFL with q 2 and q_m 1: one liar says a million times its loss.
+/// Two tiers of four, FairHeteroFL with q 2 and q_m 1: one device reports a million times its loss.
 #[test]
 fn a_liar_lifts_neither_itself_nor_its_tier_beyond_the_bounds() {
     let regions = regions(2);
@@ -99,13 +99,13 @@ fn an_update_is_at_most_three_medians_long_or_as_long_as_all_were_early() {
         let mut later = cohort(&regions, &with(&[0.1, 0.1, 0.1, 0.1, length]));
         inspect(&restored, &mut later).scales
     };
-    // All were 1.1 long once, so twice that is allowed where three medians would be 0.3.
+    // All were 1.1 long once, so twice that is allowed, although three medians are 0.3.
     assert!(later(2.0).is_empty());
     assert_close(&[later(4.0)[&"d4".parse().unwrap()]], &[0.55], 1e-12);
 }
 
-/// Every strategy that averages, and every tier: a device that is ten times worse off than the others counts at least half of
-/// what it would count without fairness, and at most two average devices.
+/// For every strategy that averages, and every tier: a device with ten times the loss of the others counts at least half its
+/// plain share, and at most two average devices.
 #[test]
 fn no_strategy_takes_a_different_device_below_half_its_plain_share() {
     let regions = regions(3);
@@ -204,11 +204,11 @@ fn a_fleet_that_has_learnt_everything_is_not_measured_by_a_median_of_zero() {
 }
 
 #[test]
-fn what_the_guard_of_format_4_saved_is_forgotten_and_it_forgets_this_one() {
+fn guards_of_format_4_and_this_one_drop_the_state_of_each_other() {
     let mut guard = Guard::default();
     guard.restore(&[1, 1, b'a', 10, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(guard, Guard::default());
-    // The older guard reads a map: its length must be more than there can be.
+    // The older guard reads a map: its stated length must be impossible.
     assert!(postcard::from_bytes::<BTreeMap<DeviceId, u8>>(TAG).is_err());
 }
 
@@ -280,9 +280,9 @@ fn groups_with_more_samples_than_the_device_counts_with_are_cut() {
     assert_eq!((honest, boaster), (vec![30, 30], vec![70, 70]));
 }
 
-/// Four rounds of pointing the other way are enough; pointing along again brings the device back.
+/// Four rounds of pointing the other way are enough to leave a device out; pointing along again brings it back.
 #[test]
-fn the_probe_leaves_out_what_keeps_pointing_away_and_takes_it_back() {
+fn the_probe_leaves_out_opposed_devices_and_readmits_them() {
     let regions = regions(1);
     let config = GuardConfig { probe: "probe.csv".into(), ..GuardConfig::default() };
     let mut guard = Guard::new(config);

@@ -1,4 +1,4 @@
-//! Numbers in `int8`, as the processor that is there does them best; see [`super`].
+//! Codec and sums for `int8`, compiled for each kind of processor; see [`super`].
 
 use common::{
     Codec,
@@ -6,7 +6,7 @@ use common::{
 };
 use pulp::{Arch, NullaryFnOnce};
 
-/// `acc += weight * values`, the bits of decoding them first. `bytes` begin with a block.
+/// `acc += weight * values`, with the same bits as decoding first. `bytes` begin with a block.
 pub(crate) fn axpy(acc: &mut [f64], weight: f64, bytes: &[u8]) {
     Arch::new().dispatch(Axpy { acc, weight, bytes });
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever the processor, and wherever a vector ends.
+        /// On any processor, and for any length.
         #[test]
         fn loops_over_int8_give_the_bits_of_the_codec(len in 0usize..300, seed: u64, weight in -2.0f64..2.0) {
             let mut rng = Rng::new(seed);

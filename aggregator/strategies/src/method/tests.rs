@@ -17,7 +17,7 @@ fn samples(member: &crate::methods::fleet::TestDevice) -> f64 {
     f64::from(member.samples)
 }
 
-/// Devices of the fleet that a round of this number draws.
+/// The devices of the fleet that this round draws.
 fn drawn(full: &Fleet, theta: &[f64], seed: u64, round: usize) -> Fleet {
     let mut fleet = Fleet { theta: theta.to_vec(), ..full.clone() };
     let mut number = 0;
@@ -49,7 +49,7 @@ fn momentum_by_hand() {
     assert_eq!(fleet.theta, [2.0, 1.0]);
     let all = fleet.devices.clone();
     fleet.devices.remove(0);
-    // Nobody holds the second parameter: it rests, and so does its memory.
+    // No device holds the second parameter: it stays, and so does its momentum.
     fleet.theta = fleet.combine(&mut method).0;
     assert_eq!(fleet.theta, [2.0 + 4.0, 1.0]);
     assert_eq!(method.state()["momentum"], json!([4.0, 1.0]));
@@ -84,7 +84,7 @@ fn self_regularisation_reaches_devices() {
         assert_eq!((objective.robust, gradients), (Some(default), true), "{name}");
         assert_eq!(told(name, Value::Null), (Default::default(), false), "{name}");
     }
-    // Beside what the strategy itself says.
+    // In addition to the strategy's own brief.
     let (objective, _) = told("fedprox", json!({"mu": 2, "lsr": {"Ts": 1, "gamma_reg": 0}}));
     assert_eq!(objective.prox, 2.0);
     assert_eq!(objective.robust, Some(SelfRegular { sharpen: 1.0, gamma: 0.0, ..default }));
@@ -112,7 +112,7 @@ fn varp_needs_one_tier_and_plain_updates() {
     }
 }
 
-/// Samples differ, and yet everybody counts the same, as published.
+/// Samples differ, but every device counts the same, as published.
 #[test]
 fn varp_by_hand() {
     let mut fleet = Fleet::new(&[0.0], 0.1, &[&[0]]);
@@ -205,7 +205,7 @@ proptest! {
         let plain = fleet.combine(&mut by_name("term", json!({"t": 2})).unwrap());
         assert_close(&first, &plain.0, 1e-12);
         let again = Fleet { theta: first, ..fleet };
-        // Everybody sends the same again: nothing is left but the mean of what is remembered.
+        // Every device sends the same again: only the mean of the stored updates is left.
         let (second, _) = again.combine(&mut method);
         assert_close(&second, &again.weighted_mean(|_| 1.0), 1e-12);
         assert_close(&outcome.weights, &plain.1.weights, 1e-12);

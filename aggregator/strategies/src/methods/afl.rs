@@ -4,9 +4,8 @@
 //! theta^(j) += sum_{C(j)} lambda_i D_i^(j) / sum_{C(j)} lambda_i         all 0 in C(j): equal weights
 //! lambda_i  += gamma_lambda * F_i  for participants, then lambda is projected on {x >= 0, sum x = 1}
 //! ```
-//! Lambda starts at 1/N. Only clients that have taken part are named in the state; all others have the same
-//! lambda, the rest of 1 in equal parts, and the projection counts that value as often as there are such
-//! clients.
+//! Lambda starts at 1/N. The state names only clients that have taken part. All others share the remaining mass equally, and
+//! the projection counts that value once for each of them.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +24,13 @@ use crate::{
     strategy::{Exchange, Strategy, Weights, decode_state},
 };
 
-/// By how much the lambdas of a state may exceed 1 in sum: they may have been printed and read.
+/// Tolerance by which the lambdas of a state may exceed 1 in sum: they may have been printed and parsed.
 const TOLERANCE: f64 = 1e-6;
 
-/// A rest of 1 that is only rounding: clients whose lambda is 0 must not seem to have more than others.
+/// Tolerance below which the remaining mass counts as zero: clients whose lambda is 0 must not get more than others.
 const NEGLIGIBLE: f64 = 1e-14;
 
-/// Largest addition to a lambda; more would only take digits from the sums.
+/// Largest addition to a lambda; a larger one would only cost precision in the sums.
 const MOST: f64 = 1e300;
 
 /// Parameters of `afl`.
@@ -51,7 +50,7 @@ impl Default for AflParams {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Afl {
     params: AflParams,
-    /// Of the clients that have taken part.
+    /// Lambda of the clients that have taken part.
     lambda: BTreeMap<DeviceId, f64>,
 }
 
@@ -82,12 +81,12 @@ impl Strategy for Afl {
         let lambda = self.of_participants(cohort);
         Weights::by_region(cohort, |members| {
             let own = of_members(&lambda, members);
-            // A number too small to be divided by is none.
+            // A sum that is too small to divide by counts as 0.
             if sum(own.iter().copied()).is_normal() { own } else { vec![1.0; own.len()] }
         })
     }
 
-    /// Lambda starts the same for all.
+    /// Lambda starts with the same value for all.
     fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         vec![1.0; cohort.participants().len()]
     }
@@ -132,7 +131,7 @@ impl Afl {
         cohort.participants().iter().map(|participant| of(&participant.device)).collect()
     }
 
-    /// What each client has that is not named.
+    /// The lambda of each client that the state does not name.
     fn of_unnamed(&self, cohort: &Cohort) -> f64 {
         let unknown = |device: &&DeviceId| !self.lambda.contains_key(*device);
         let here =

@@ -1,4 +1,4 @@
-//! What the strategies that average have in common on tiers.
+//! Tests of what all averaging strategies have in common on tiers.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,8 +8,8 @@ use crate::{
     methods::fleet::{Fleet, assert_close},
 };
 
-/// Each with parameters that make losses matter. The clamp of the FedEBA family looks at all participants, so
-/// it is off.
+/// Calls `check` for each strategy, with parameters that make losses matter. The clamp of the FedEBA family depends on all
+/// participants, so it is off.
 fn each(mut check: impl FnMut(&str, Value)) {
     for name in ["fedavg", "heterofl", "fedsgd", "fedprox", "propfair", "ditto", "afl"] {
         check(name, Value::Null);

@@ -1,4 +1,4 @@
-//! What every strategy must do, whatever it computes. Runs over [`crate::registry::Registry::standard().names()`].
+//! Requirements on every strategy, whatever it computes. Runs over [`crate::registry::Registry::standard().names()`].
 
 use common::Code;
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ fn names_and_keys_are_checked() {
 }
 
 #[test]
-fn nobody_moves_nothing() {
+fn an_empty_round_moves_nothing() {
     each(|name, mut strategy| {
         let mut fleet = Fleet::random(5, 3, true);
         fleet.devices.clear();
@@ -148,7 +148,7 @@ proptest! {
         each(|name, mut strategy| {
             let (_, outcome) = Fleet::random(seed, tiers, nested).combine(&mut strategy);
             assert!(outcome.weights.iter().all(|&weight| weight >= 0.0));
-            // The direction may be 0 everywhere where gradients oppose each other.
+            // The direction may be 0 everywhere if gradients oppose each other.
             let all = outcome.weights.iter().sum::<f64>();
             let still = strategy.strategy.scope().is_some() && outcome.regions.iter().all(|region| !region.moved);
             assert!((all - if still { 0.0 } else { 1.0 }).abs() < 1e-12, "{name}");
@@ -167,7 +167,7 @@ proptest! {
                 assert_eq!(theta[at], fleet.theta[at], "{name}");
             }
             for region in &outcome.regions {
-                // The direction of a region may be 0 where gradients oppose each other.
+                // The direction of a region may be 0 if gradients oppose each other.
                 let still = strategy.strategy.scope().is_some() && !region.moved;
                 assert!(still || (region.participants > 0) == region.moved, "{name}");
             }

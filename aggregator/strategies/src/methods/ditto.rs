@@ -40,7 +40,7 @@ impl Build for Ditto {
     type Params = DittoParams;
 
     fn build(params: DittoParams) -> Result<Self, String> {
-        // As devices will see it.
+        // As devices receive it.
         not_negative("lambda", f64::from(params.lambda as f32))?;
         Ok(Self { params })
     }

@@ -1,4 +1,4 @@
-//! EAGLE: every device should be equally far from what it could reach alone (loss-gap parity).
+//! EAGLE: every device should be equally far from the loss that it reaches alone (loss-gap parity).
 //!
 //! ```text
 //! r_k = L_k(theta) - Lstar_k            on the device's validation samples; Lstar_k: its own model, trained alone
@@ -8,14 +8,13 @@
 //! device:  x <- x - lr * w_k * grad L_k(x)
 //! theta^(j) += mean of D_k over C(j)
 //! ```
-//! K counts the devices with a known r; all of them are weighed anew after each round, from the last r of
-//! each, so w is one round old. A device whose r is not known has w = 1 (`unit`: 1/sqrt(K), in the first
-//! round with K = the devices that take part), and so has a device that is the only known one.
+//! K counts the devices with a known r. All of them are weighed again after each round, from the last r of each, so w is one
+//! round old. A device without a known r has w = 1 (`unit`: 1/sqrt(K), in the first round with K = the devices that take part).
+//! The same holds for the only device with a known r.
 //!
-//! Weights may be negative: a device far below the mean is pushed up, and that is meant. With the guard on, w stays between
-//! `floor` and `share` times the weight of equal gaps. The scale of w
-//! would be lost in Adam, hence only SGD. Before a device's first round it trains alone, for which
-//! [`Ask::Alone`] is made; Lstar stays with it.
+//! Weights may be negative: a device far below the mean is deliberately pushed up. With the guard on, w stays between `floor`
+//! and `share` times the weight of equal gaps. Adam would cancel the scale of w, so only SGD is supported. Before its first
+//! round a device trains alone ([`Ask::Alone`]) and keeps Lstar.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,13 +32,13 @@ use crate::{
     strategy::{Ask, Exchange, Kind, Knob, Needs, Scale, Strategy, TrainingWeights, Weights, decode_state},
 };
 
-/// Training alone ends here at the latest.
+/// Most epochs of training alone.
 const ALONE_EPOCHS: u16 = 500;
-/// It ends when this many epochs in a row
+/// Training alone ends after this many epochs in a row without an improvement of [`ALONE_TOLERANCE`].
 const ALONE_WINDOW: u16 = 10;
-/// have not made the loss better by more than this, relatively.
+/// Relative improvement of the loss that [`ALONE_WINDOW`] epochs must exceed.
 const ALONE_TOLERANCE: f32 = 1e-4;
-/// Gaps beyond this say nothing more, and their squares would overflow.
+/// Larger gaps are cut to this value, because their squares would overflow.
 const LARGEST_GAP: f64 = 1e100;
 
 /// Parameters of `eagle`.
@@ -49,7 +48,7 @@ pub struct EagleParams {
     /// How much the variance of the gaps counts.
     pub lambda: f64,
     pub norm: EagleNorm,
-    /// 2: the gradient of the objective; 4 stands in the appendix of the source.
+    /// 2: the gradient of the objective; 4: as in the appendix of the source.
     pub coefficient: f64,
     /// The smallest weight; absent: no bound.
     pub min_weight: Option<f64>,
@@ -58,14 +57,14 @@ pub struct EagleParams {
     pub factors: Option<(f64, f64)>,
 }
 
-/// To which length the weights are brought.
+/// The length to which the weights are scaled.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EagleNorm {
     /// sqrt(K): with lambda = 0 every weight is 1.
     #[default]
     SqrtK,
-    /// 1, as published: learning rates are in effect sqrt(K) times smaller.
+    /// 1, as published: effective learning rates are sqrt(K) times smaller.
     Unit,
     None,
 }
@@ -77,7 +76,7 @@ impl Default for EagleParams {
 }
 
 impl EagleParams {
-    /// w of devices with these gaps.
+    /// Weights w of devices with these gaps.
     pub fn weights(&self, gaps: &[f64]) -> Vec<f64> {
         let gaps: Vec<f64> = gaps.iter().map(|gap| gap.clamp(-LARGEST_GAP, LARGEST_GAP)).collect();
         let k = gaps.len() as f64;
@@ -102,7 +101,7 @@ impl EagleParams {
         raw.map(|weight| self.bounded((weight * scale).clamp(least * plain, most * plain))).collect()
     }
 
-    /// w of a device without a known gap, among `k`.
+    /// Weight w of a device without a known gap, among `k`.
     fn weight_without_gap(&self, k: usize) -> f64 {
         self.bounded(match self.norm {
             EagleNorm::Unit => 1.0 / (k.max(1) as f64).sqrt(),
@@ -250,7 +249,7 @@ impl Strategy for Eagle {
 }
 
 impl Eagle {
-    /// When training alone ends; all else is as in the round.
+    /// When training alone ends; everything else is as in the round.
     pub fn alone() -> Alone {
         let brief = Brief::sgd(ALONE_EPOCHS, 1, 0.0, 0);
         Alone { brief, window: ALONE_WINDOW, tolerance: ALONE_TOLERANCE }
@@ -261,7 +260,7 @@ impl Eagle {
         self.weights = self.state.gap.keys().cloned().zip(self.params.weights(&gaps)).collect();
     }
 
-    /// K. Before any gap is known: the devices that take part, all of which have just trained alone.
+    /// K. Before any gap is known: the devices that take part, which have all just trained alone.
     fn count(&self, made: &[Exchange]) -> usize {
         if !self.state.gap.is_empty() {
             return self.state.gap.len();

@@ -1,11 +1,11 @@
-//! Weights of maximum entropy, as all of the FedEBA family use them.
+//! Weights of maximum entropy, which all of the FedEBA family use.
 //!
 //! ```text
 //! p_i     = pi_i exp(F_i / tau_eff) / sum        pi = 1/m, or n_i/n with `prior = data`
 //! tau_t   = tau / (1 + kappa (t-1))^k            k = 0 constant, 1 linear, 1/2 concave, 3 convex; t from 1
 //! tau_eff = max(tau_t, (F_max - F_min) / ln(min pi / eps_p))          keeps every weight >= eps_p
 //! ```
-//! Where the logarithm is not above 0, no temperature keeps that promise and p = pi. The clamp looks at all
+//! If the logarithm is not above 0, no temperature keeps every weight at `eps_p`, and p = pi. The clamp depends on all
 //! participants; on tiers the weights of a region are those over C(j) alone.
 
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ use crate::{
     strategy::{Knob, Scale},
 };
 
-/// Parameters of `fedeba`; those of its relatives hold the same and more.
+/// Parameters of `fedeba`; its variants have the same and more.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EbaParams {
@@ -144,7 +144,7 @@ impl EbaParams {
     }
 }
 
-/// Weights of the participants of a round, still to be restricted to some of them.
+/// Weights of the participants of a round, before they are restricted to some of them.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Entropy {
     losses: Vec<f64>,
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(params().clamped(0.2, &losses, &third), 0.2);
         let prior = [0.5, 0.3, 0.2];
         assert_close(&[params().clamped(0.05, &losses, &prior)], &[1.5 / (0.2f64 / 1e-6).ln()], 1e-12);
-        // m eps_p = 1: only equal weights keep the promise.
+        // m eps_p = 1: only equal weights keep the limit.
         let tight = EbaParams { eps_p: 1.0 / 3.0, ..params() };
         assert_eq!(tight.clamped(1.0, &losses, &third), f64::INFINITY);
         let off = EbaParams { eps_p: 0.0, ..params() };

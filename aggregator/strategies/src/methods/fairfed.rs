@@ -1,4 +1,4 @@
-//! FairFed: a device counts the more, the closer its own gap between two groups is to that of all.
+//! FairFed: a device counts more, the closer its own gap between two groups is to the gap of all devices.
 //!
 //! ```text
 //! F_k  = rate(0) - rate(1) on device k,  Fg = the same over all samples
@@ -8,10 +8,9 @@
 //! version 2:  wbar_k <- max(wbar_k - beta (D_k - mean D), 0),  start n_k/n
 //! theta^(j) += sum_{C(j)} wbar_k D_k^(j) / sum_{C(j)} wbar_k
 //! ```
-//! The rates follow from wrong predictions of the received model, which devices sum up by label and
-//! attribute. As published, Fg comes from secure sums and goes back to the devices, which then say D_k: two
-//! exchanges. Here the sums of single devices arrive as they are, so one exchange is enough. A device that
-//! says nothing of its groups is taken to be at the mean distance.
+//! The rates follow from wrong predictions of the received model, which devices sum up by label and attribute. As published, Fg
+//! comes from secure sums and is sent to the devices, which then report D_k: two exchanges. Here the sums of single devices
+//! arrive unchanged, so one exchange is enough. A device that reports no groups is assumed to be at the mean distance.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +115,7 @@ impl Strategy for FairFed {
         if self.params.version == 2 {
             return Weights::per_device(self.wbar(cohort));
         }
-        // A steep beta may leave nothing of a device; only differences inside a region are exponentiated.
+        // A large beta may reduce a device's weight to 0; only differences inside a region are exponentiated.
         let logs = self.log_weights(cohort);
         Weights::by_region(cohort, |members| exp_shares(&of_members(&logs, members)))
     }
@@ -193,7 +192,7 @@ struct Errors {
 }
 
 impl Errors {
-    /// `None` unless the device tells of two attributes and has samples.
+    /// `None` unless the device reports two attributes and has samples.
     fn of(participant: &Participant) -> Option<Self> {
         let counts = Cells::counts(participant.group_counts())?;
         let wrong = Cells::new(participant.group_losses().to_vec())?;

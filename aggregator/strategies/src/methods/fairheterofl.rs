@@ -10,9 +10,9 @@
 //! theta^(j) -= sum_{m in M(j)} Delta_m^(j) / sum_{m in M(j)} H_m          step = hessian
 //! theta^(j) += sum_i w_i D_i^(j) / sum_i w_i,  w = g S^e p f^q_m           step = reweight
 //! ```
-//! Everything is evaluated in logs, `Delta_m = exp(B_m) v_m` and `H_m = exp(B_m) h_m`, and only
-//! differences of `B` inside a region are exponentiated, so q = 50 neither overflows nor gives 0/0 in a
-//! region that only a tier with low losses holds. See [`terms`].
+//! Everything is evaluated in logs: `Delta_m = exp(B_m) v_m` and `H_m = exp(B_m) h_m`. Only differences of `B` inside a region
+//! are exponentiated. So q = 50 neither overflows nor gives 0/0 in a region that only a tier with low losses holds. See
+//! [`terms`].
 
 use std::collections::BTreeMap;
 
@@ -194,7 +194,7 @@ impl Strategy for FairHeteroFl {
         }
         let l = match self.params.step {
             StepRule::Hessian => self.params.l.unwrap_or(1.0 / cohort.lr),
-            // It would cancel.
+            // A common factor would cancel.
             StepRule::Reweight => 1.0,
         };
         let all = terms::of_tiers(&self.params, cohort);
@@ -247,7 +247,7 @@ impl FairHeteroFl {
     fn bound(&self, terms: &Terms, l: f64, norms: &Norms<'_>) -> f64 {
         let (q, q_m) = (self.params.q, terms.q_m);
         let plain = l * terms.weight;
-        // Q in the scale of the tier; f^(q_m-1) is not formed where it would only be multiplied by 0.
+        // Q in the scale of the tier; f^(q_m-1) is left out if it would be multiplied by 0.
         let spread = || {
             let of = |&(index, weight): &(usize, f64)| {
                 weight / terms::loss(norms.cohort, index) * norms.update(&self.params, index)
@@ -259,7 +259,7 @@ impl FairHeteroFl {
         match self.params.hessian {
             _ if q > q_m => plain + inside + (q - q_m) * step(),
             Hessian::Literal if q < q_m => {
-                // By Cauchy and Schwarz never below this; rounding must not go there either.
+                // The Cauchy-Schwarz inequality gives this lower limit, which rounding must not undercut.
                 let least = plain + if q > 0.0 { q * spread() } else { 0.0 };
                 (plain + inside - (q_m - q) * step()).max(least)
             }
@@ -268,7 +268,7 @@ impl FairHeteroFl {
     }
 }
 
-/// The squared norms that the bound of a region is made of.
+/// The squared norms in the bound of a region.
 struct Norms<'a> {
     region: RegionId,
     cohort: &'a Cohort,

@@ -1,4 +1,4 @@
-//! FedEBA: devices whose trained model is still bad count more (the weights of FedEBA+ without alignment).
+//! FedEBA: devices whose loss is still high after training count more (the weights of FedEBA+ without alignment).
 //!
 //! ```text
 //! theta^(j) += sum_{C(j)} p_i^(j) D_i^(j),   p^(j) = softmax over C(j) of FK / tau_eff

@@ -31,7 +31,7 @@ use crate::{
     strategy::{Ask, Exchange, Kind, Mix, Needs, Strategy, TierSums, Weights},
 };
 
-/// No angle between losses is as large: with it, devices are never guided.
+/// Larger than any angle between losses: devices are never guided.
 const NEVER: f64 = 90.0;
 
 /// Parameters of `fedeba_plus`: those of `fedeba`, and more.
@@ -56,7 +56,7 @@ pub struct FedEbaPlusParams {
     pub align: Align,
 }
 
-/// What is pulled towards fairness.
+/// What is aligned with the fair gradient.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Align {
@@ -168,7 +168,7 @@ impl FedEbaPlus {
         self.align == Align::Gradient && self.theta < NEVER
     }
 
-    /// Weights of the fair gradient; nobody's gradients are no guide.
+    /// Weights of the fair gradient; `None` if the cohort is empty.
     fn guide(&self, cohort: &Cohort) -> Option<Weights> {
         let before = self.weights.before(cohort);
         (!cohort.participants().is_empty())
@@ -176,11 +176,11 @@ impl FedEbaPlus {
     }
 }
 
-/// Between the losses and a vector of equal ones, in degrees.
+/// The angle between the losses and a vector of equal losses, in degrees.
 fn angle(cohort: &Cohort) -> f64 {
     let losses = || cohort.participants().iter().map(Participant::loss);
     let top = greatest(losses());
-    // Nobody, or nothing but zeros.
+    // No participants, or all losses are 0.
     if top <= 0.0 {
         return 0.0;
     }

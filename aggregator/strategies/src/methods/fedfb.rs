@@ -1,5 +1,5 @@
-//! FedFB: FairBatch in the federation. Samples are weighed by label and attribute so that a gap between groups
-//! closes; lambda behind the weights moves once per round.
+//! FedFB: FairBatch in the federation. Samples are weighed by label and attribute so that a gap between groups closes. The
+//! weights follow from lambda, which moves once per round.
 //!
 //! ```text
 //! device i:   minimises (1/V_i) sum_k v(y_k, a_k) l_k,  V_i = sum of v over its samples
@@ -7,16 +7,16 @@
 //! theta^(j) += sum_{C(j)} V_i D_i^(j) / sum_{C(j)} V_i
 //! lambda    <- nearest point to lambda + alpha_t * mu(S, n),  v from lambda        (see [`FairBatch`])
 //! ```
-//! notion dp, eo, eodds: among groups, [`FairBatch`]; cp: among devices, [`ClientParity`], where v scales V_i only
-//! and the aggregator forms it.
+//! notion dp, eo, eodds: among groups, [`FairBatch`]; cp: among devices, [`ClientParity`], where v only scales V_i and is
+//! computed by the aggregator.
 //!
-//! Sums arrive as they are and are treated here, so that a live round and its replay agree: each is brought
-//! into [0, B n] (noise may have moved it out), then quantised where `bits` are given, either the mean loss of
-//! each cell (`quant = each`) or a device's contributions to the gaps (`round`).
+//! Sums arrive unchanged and are processed here, so that a live round and its replay agree. Each is clamped to [0, B n],
+//! because noise may have moved it out. With `bits`, it is then quantised: either the mean loss of each cell (`quant = each`)
+//! or a device's contributions to the gaps (`round`).
 //!
-//! losses = received: S is of the model that round t starts from; the step of round t is made after it.
-//! losses = new: from the second round on, S is asked for before training, so that the step uses the model that
-//! the round before has given, with that round's alpha_t; the weights of the training are those after it.
+//! losses = received: S belongs to the model that round t starts from; the step of round t is made after it. losses = new: from
+//! the second round on, S is asked for before training. So the step uses the result of the round before, with that round's
+//! alpha_t, and training uses the weights after the step.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ mod quantise;
 mod state;
 mod step_size;
 
-/// More than any fleet weighs; sums of such numbers are finite.
+/// Upper limit of a mass, above that of any fleet; sums of such numbers are finite.
 const LARGEST_MASS: f64 = 1e100;
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -119,7 +119,7 @@ impl Strategy for FedFb {
         brief.privacy = self.params.noise();
     }
 
-    /// V_i: as reported, else from counts and v, else n_i.
+    /// V_i: as reported, or from counts and v, or n_i.
     fn weigh(&self, cohort: &Cohort) -> Weights {
         // With `losses = new` the step was made before training.
         let before = self.asks_first();
@@ -146,7 +146,7 @@ impl Strategy for FedFb {
     fn learn(&mut self, cohort: &Cohort, earlier: &[Exchange]) {
         let source = match self.params.losses {
             LossTime::Received => Some(cohort),
-            // A replay has one exchange; its losses are of the same model.
+            // A replay has one exchange; its losses belong to the same model.
             LossTime::New => losses_in(earlier).or(self.asks_first().then_some(cohort)),
         };
         if self.params.parity().is_none() {
@@ -197,13 +197,13 @@ impl Strategy for FedFb {
 }
 
 impl FedFb {
-    /// Losses come before training, and there is a model that a round has given.
+    /// Whether losses are asked for before training; not in the first round.
     fn asks_first(&self) -> bool {
         let started = self.groups.lambda.is_some() || self.clients.lambda.is_some();
         self.params.losses == LossTime::New && started
     }
 
-    /// t of the step that the losses of this exchange lead to.
+    /// The number t of the step that follows from the losses of this exchange.
     fn step_number(&self, cohort: &Cohort) -> u32 {
         match self.params.losses {
             LossTime::Received => cohort.round,
@@ -211,7 +211,7 @@ impl FedFb {
         }
     }
 
-    /// Where lambda stands. Counts that are not known from the start are those of the cohort.
+    /// The present lambda. Counts that are not known from the start are those of the cohort.
     fn groups(&self, cohort: Option<&Cohort>) -> Option<FairBatch> {
         let parity = self.params.parity()?;
         let there = |cohort: &Cohort| self.total(cohort.participants().iter().map(Participant::group_counts));
@@ -250,7 +250,7 @@ impl FedFb {
         Some(batch)
     }
 
-    /// Loss sums and counts of a device, each sum in its range.
+    /// Loss sums and counts of a device, each sum clamped to its range.
     fn sums(&self, participant: &Participant) -> Option<(Cells, Cells)> {
         let counts = Cells::counts(participant.group_counts())?;
         let losses = Cells::new(participant.group_losses().to_vec())?;
@@ -258,14 +258,14 @@ impl FedFb {
         fits.then(|| (losses.zip(&counts, |sum, n| sum.clamp(0.0, self.params.cap() * n)), counts))
     }
 
-    /// The same where the bits are spent on each cell.
+    /// The same after the quantiser of `quant = each`.
     fn report(&self, participant: &Participant) -> Option<(Cells, Cells)> {
         let (losses, counts) = self.sums(participant)?;
         let coarse = |sum: f64, n: f64| if n > 0.0 { n * self.quantised(sum / n) } else { 0.0 };
         Some((losses.zip(&counts, coarse), counts))
     }
 
-    /// A mean loss as it is after the quantiser of `each`.
+    /// A mean loss after the quantiser of `quant = each`.
     fn quantised(&self, loss: f64) -> f64 {
         match (self.params.bits, self.params.quant) {
             (Some(bits), Quant::Each) => Quantiser::new(self.params.range(), bits).value(loss),
@@ -304,7 +304,7 @@ impl FedFb {
         clients
     }
 
-    /// Counts of all devices that know two labels and as many attributes as the first one does.
+    /// Counts of all devices that report two labels and as many attributes as the first one.
     fn total<'a>(&self, devices: impl Iterator<Item = &'a [u32]>) -> Option<Cells> {
         let mut total: Option<Cells> = None;
         for counts in devices.filter(|counts| counts.len() <= MAX_GROUPS).filter_map(Cells::counts) {

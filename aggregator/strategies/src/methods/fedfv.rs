@@ -8,7 +8,7 @@
 //!             if c.g < 0:  g -= (g.c / ||c||^2) c
 //! length      theta -= g ||mean g_i|| / ||g||
 //! ```
-//! Each region is a problem of its own, over the clients that hold it.
+//! Each region is a separate problem over the clients that hold it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ use crate::{
 pub struct FedFvParams {
     /// Share of the clients, those with the largest losses, whose gradients are not changed.
     pub alpha: f64,
-    /// Rounds of history that are looked at.
+    /// Rounds of history that are used.
     pub tau: u32,
 }
 

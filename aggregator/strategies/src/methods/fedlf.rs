@@ -43,9 +43,9 @@ mod region;
 pub struct FedLfParams {
     /// Rescale rows to one length; false: the problem as published.
     pub normalize_rows: bool,
-    /// Look at absent clients.
+    /// Use gradients of absent clients.
     pub history: bool,
-    /// How many absent clients are remembered, the latest; none: all.
+    /// How many absent clients are remembered, the latest first; absent: all.
     pub history_cap: Option<usize>,
     /// A direction shorter than this, relative to the longest row, is 0.
     pub ztol: f64,
@@ -63,7 +63,7 @@ pub struct FedLf {
     seen: SeenClients,
 }
 
-/// Clients that ever took part. Their number may be known better than their names, from a round file.
+/// Clients that ever took part. A round file may state their number without their names.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SeenClients {
@@ -147,7 +147,7 @@ impl Strategy for FedLf {
 }
 
 impl FedLf {
-    /// Problem of the absent clients that are looked at.
+    /// Rows of the absent clients that are used.
     fn past(&self, cohort: &Cohort) -> BTreeSet<usize> {
         let (seen, now) = (self.seen.with(cohort).count, cohort.participants().len());
         if !self.params.history || seen <= now {
@@ -161,7 +161,7 @@ impl FedLf {
         recent.into_iter().rev().take(cap).collect()
     }
 
-    /// The rows of a region, before any block is looked at.
+    /// The rows of a region, before any block is solved.
     fn problem(&self, cohort: &Cohort, gram: &Gram, past: &BTreeSet<usize>) -> Problem {
         let guidance = Guidance::of(&losses(cohort, gram));
         let ratio = |row: usize| {

@@ -1,4 +1,4 @@
-//! FedMDFG: a direction that descends for everybody and makes losses more equal, with a line line_search.
+//! FedMDFG: a direction that descends for every client and makes losses more equal, with a line search.
 //!
 //! ```text
 //! rows       g_i mu / ||g_i||, mu = mean ||g_i||; clients with ||g_i|| <= 1e-6 are left out
@@ -7,8 +7,8 @@
 //! direction  d = min-norm point of the rows, as long as the mean of the rows of clients
 //! step       1, 1/2, .., 2^-s;  from 2^s on if the same clients took part in the round before
 //! ```
-//! After training, devices are asked for their losses at `theta - step d` ([`line_search`] says which step is
-//! taken). Each region has a direction of its own; the step is common.
+//! After training, devices are asked for their losses at `theta - step d` ([`line_search`] chooses the step). Each region has
+//! its own direction; the step is common.
 
 use std::collections::BTreeSet;
 
@@ -35,18 +35,18 @@ use crate::{
 
 mod line_search;
 
-/// Shorter gradients say nothing.
+/// Shorter gradients are ignored.
 const SHORT: f64 = 1e-6;
 
 /// Parameters of `fedmdfg`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedMdfgParams {
-    /// Losses further than this from being equal are pulled together.
+    /// Losses are pulled together if they differ by more than this angle.
     pub theta_deg: f64,
     /// The smallest step is `2^-s`.
     pub s: u32,
-    /// Look at gradients of the round before, too.
+    /// Also use gradients of the round before.
     pub history: bool,
 }
 
@@ -70,8 +70,7 @@ struct FedMdfgState {
 
 impl Build for FedMdfg {
     const NAME: &'static str = "fedmdfg";
-    const ABOUT: &'static str =
-        "common descent with a fair guide and a line line_search; two exchanges a round";
+    const ABOUT: &'static str = "common descent with a fair guide and a line search; two exchanges a round";
 
     type Params = FedMdfgParams;
 
@@ -112,7 +111,7 @@ impl Strategy for FedMdfg {
         Some(Scope::Region)
     }
 
-    /// Step 1 as long as no losses at other steps are known.
+    /// Step 1 while no losses at other steps are known.
     fn direct(&self, cohort: &Cohort, grams: &Grams) -> Direction {
         let mut direction = Direction::none(grams);
         let mut line_search = LineSearch::new(cohort);
@@ -151,13 +150,13 @@ impl Strategy for FedMdfg {
 struct RegionDirection {
     /// Of the rows of the region.
     coefficients: Vec<f64>,
-    /// By participant of the region: `g_i.d` with the rescaled g_i; `None` where it is too short.
+    /// By participant of the region: `g_i.d` with the rescaled g_i; `None` if it is too short.
     along: Vec<Option<f64>>,
     guided: bool,
 }
 
 impl FedMdfg {
-    /// From 2^s down if the same devices take part as in the round before.
+    /// From 2^s down if the same devices took part in the round before.
     fn steps(&self, cohort: &Cohort) -> Vec<f64> {
         let now = cohort.participants();
         let same =
@@ -189,7 +188,7 @@ impl FedMdfg {
         let losses = losses(cohort, gram);
         let guidance = Guidance::of(&clients.iter().map(|&i| losses[i]).collect::<Vec<_>>());
         let guided = guidance.angle > self.params.theta_deg.to_radians();
-        // A sum of many rows is known less well than one.
+        // A sum of many rows is less precise than one row.
         let mut longest = rows.longest();
         let mut weights = if guided {
             let length = dot(&guidance.v, &guidance.v).sqrt();

@@ -6,8 +6,8 @@
 //! theta -= eta_g d,   d = sum lambda_i u_i
 //! theta -= d ||mean g_i|| / ||d||            with `rescale`, and with several tiers; eta_g is then 1
 //! ```
-//! eps = 0 is a mean of normalised gradients, eps = 1 a direction that descends for everybody. Each region is
-//! a problem of its own, over the clients that hold it.
+//! eps = 0 is a mean of normalised gradients, eps = 1 a direction that descends for every client. Each region is a separate
+//! problem over the clients that hold it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,16 +27,16 @@ use crate::{
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedMgdaPlusParams {
-    /// How far weights may go from `lambda0`.
+    /// How far weights may differ from `lambda0`.
     pub eps: f64,
-    /// Length of the step along d; not used where d is rescaled.
+    /// Length of the step along d; not used if d is rescaled.
     pub eta_g: f64,
     /// The step is as long as the mean of the updates.
     pub rescale: bool,
     pub lambda0: Lambda0,
 }
 
-/// The weights that others stay near to.
+/// The weights that the solution stays close to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lambda0 {

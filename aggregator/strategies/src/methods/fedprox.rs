@@ -36,7 +36,7 @@ impl Build for FedProx {
     type Params = FedProxParams;
 
     fn build(params: FedProxParams) -> Result<Self, String> {
-        // As devices will see it.
+        // As devices receive it.
         not_negative("mu", f64::from(params.mu as f32))?;
         Ok(Self { params })
     }

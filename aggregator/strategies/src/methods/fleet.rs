@@ -1,4 +1,4 @@
-//! Made-up fleets for tests: a few parameters, one to four tiers, nested or not.
+//! Generated fleets for tests: a few parameters, one to four tiers, nested or not.
 
 use std::ops::Range;
 
@@ -39,11 +39,11 @@ pub struct TestDevice {
     pub update: Vec<f64>,
     /// Packed update of the first step.
     pub first: Vec<f64>,
-    /// What else the device says.
+    /// Further scalars of the device.
     pub more: Scalars,
 }
 
-/// What a device says of its groups: samples, and a sum of each.
+/// The scalars of a device about its groups: samples, and a sum for each.
 pub fn groups(counts: &[u32], sums: &[f64]) -> Scalars {
     Scalars {
         group_counts: counts.iter().copied().collect(),
@@ -164,7 +164,7 @@ impl Fleet {
         ByDevice(self)
     }
 
-    /// The next model and what is said about it.
+    /// The next model and the outcome.
     pub fn combine(&self, method: &mut Method) -> (Vec<f64>, Outcome) {
         let mut theta = self.theta.clone();
         let outcome = combine(method, &self.cohort(), &[], &mut self.updates(), &mut theta).unwrap();
@@ -177,7 +177,7 @@ impl Fleet {
         Some(member.update[place])
     }
 
-    /// `theta + sum w_i D_i / sum w_i` over the devices that hold each parameter, in the plainest way.
+    /// `theta + sum w_i D_i / sum w_i` over the devices that hold each parameter, computed directly.
     pub fn weighted_mean(&self, weight: impl Fn(&TestDevice) -> f64) -> Vec<f64> {
         let step = |at: usize| {
             let held: Vec<_> = self

@@ -1,7 +1,6 @@
 //! HeteroFL: per region j, `theta^(j) += eta * sum_{C(j)} n_i D_i^(j) / sum_{C(j)} n_i`.
 //!
-//! On tiers this is also what FedAvg does; the two names are kept because both are published and
-//! because HeteroFL brings the `scaler`.
+//! On tiers FedAvg does the same. Both names are kept because both are published, and because HeteroFL adds the `scaler`.
 
 use crate::{
     cohort::{Cohort, Participant},

@@ -1,9 +1,8 @@
 //! The point nearest to the origin in the hull of some vectors: `min ||sum x_i v_i||^2, x >= 0, sum x = 1`.
 //!
-//! Wolfe's algorithm on inner products alone. It keeps a corral S of independent vectors whose nearest point
-//! p lies inside their hull, adds the vector that looks furthest back from p, moves to the nearest point of
-//! the plane through S, and drops whoever would get a negative weight on the way. At the end
-//! `v_i.p >= p.p` for all i. p is unique, x need not be.
+//! Wolfe's algorithm on inner products alone. It keeps a corral S of independent vectors whose nearest point p is inside their
+//! hull. It adds the vector with the smallest product with p and moves to the nearest point of the plane through S. On the way
+//! it drops vectors that would get a negative weight. At the end `v_i.p >= p.p` for all i. p is unique, x need not be.
 //!
 //! [`min_norm_in_box`] is the same with limits on each weight.
 
@@ -36,7 +35,7 @@ pub fn min_norm(products: &Products) -> Vec<f64> {
     for _ in 0..MAX_ITERATIONS {
         let now = corral.weights();
         let at = Optimality::of(&unit, &now);
-        // Rounding has the last word: a turn that gained nothing is undone by keeping the weights before it.
+        // Stop when rounding prevents progress: an iteration that gains nothing is discarded.
         if at.square >= best {
             break;
         }
@@ -87,8 +86,8 @@ impl Optimality {
     }
 }
 
-/// Where vectors are so close to each other that no factorisation tells them apart: weight goes from the
-/// vector furthest ahead to the one furthest behind, pair by pair, as far as that helps.
+/// For vectors too close to each other to be told apart by a factorisation. Moves weight pairwise from the vector furthest
+/// ahead to the one furthest behind, as long as that helps.
 fn polish(unit: &Products, weights: &mut [f64]) {
     for _ in 0..20 * unit.len() {
         let at = Optimality::of(unit, weights);

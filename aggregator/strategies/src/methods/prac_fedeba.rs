@@ -4,10 +4,9 @@
 //! p^(j) = softmax over C(j) of FK / tau_eff        ptilde^(j) = softmax over C(j) of F / tau_eff
 //! theta^(j) += sum_{C(j)} [ (1-alpha) p_i^(j) + alpha ptilde_i^(j) ] D_i^(j)
 //! ```
-//! As published, every update is first pulled towards the fair mean of all of them,
-//! `Dhat_i = (1-alpha) D_i + alpha sum_k ptilde_k D_k`, and then `theta += sum_i p_i Dhat_i`; since p sums to
-//! 1, that is the same. The two softmaxes are mixed after they have been restricted to a region: a mixture
-//! renormalised would be something else.
+//! As published, every update is first moved towards the fair mean of all of them, `Dhat_i = (1-alpha) D_i + alpha sum_k
+//! ptilde_k D_k`, and then `theta += sum_i p_i Dhat_i`. This is the same, because p sums to 1. The two softmaxes are mixed
+//! after they are restricted to a region, because renormalising a mixture gives another result.
 
 use common::Tier;
 use schemars::JsonSchema;

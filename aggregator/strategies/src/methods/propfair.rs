@@ -23,10 +23,10 @@ use crate::{
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PropFairParams {
-    /// The loss at which a device has gained nothing; above the loss of the first model.
+    /// The loss at which a device gains nothing; above the loss of the first model.
     #[serde(rename = "M")]
     pub m: f64,
-    /// Distance to M from where the logarithm goes on as a line.
+    /// Distance to M below which the logarithm continues as a line.
     pub eps: f64,
 }
 
@@ -48,7 +48,7 @@ impl Build for PropFair {
     type Params = PropFairParams;
 
     fn build(params: PropFairParams) -> Result<Self, String> {
-        // As devices will see them.
+        // As devices receive them.
         positive("M", f64::from(params.m as f32))?;
         positive("eps", f64::from(params.eps as f32))?;
         Ok(Self { params })

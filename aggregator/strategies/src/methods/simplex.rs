@@ -8,7 +8,7 @@
 
 use crate::kernel::sum;
 
-/// Nearest point with `x >= 0` and `sum x = c`; nothing is below 0, so c < 0 counts as 0.
+/// Nearest point with `x >= 0` and `sum x = c`; c < 0 counts as 0.
 pub(super) fn project_simplex(v: &[f64], c: f64) -> Vec<f64> {
     project_repeated(&v.iter().map(|&value| (value, 1.0)).collect::<Vec<_>>(), c)
 }
@@ -23,8 +23,8 @@ pub(super) fn project_below(v: &[f64], c: f64) -> Vec<f64> {
 pub(super) fn project_repeated(v: &[(f64, f64)], c: f64) -> Vec<f64> {
     let top = v.iter().map(|&(value, _)| value).fold(f64::NEG_INFINITY, f64::max);
     let c = c.max(0.0);
-    // The set is as wide as c: relative to the largest value only what lies less than c below it counts, so
-    // that values of any size cost no digits.
+    // Only values less than c below the largest one count. Taking them relative to it keeps the precision for values of any
+    // size.
     let mut near: Vec<(f64, f64)> =
         v.iter().map(|&(value, times)| (value - top, times)).filter(|&(value, _)| value > -c).collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -3,16 +3,15 @@
 //! ```text
 //! p_i = pi_i exp(F_i / tau) / sum_j pi_j exp(F_j / tau)
 //! ```
-//! The largest value is taken off before anything is divided or exponentiated. On tiers this happens anew in
-//! every region over C(j), the participants that hold it, so that a region of low-loss devices has weights
-//! even where those devices have none beside the rest.
+//! The largest value is subtracted before anything is divided or exponentiated. On tiers this is repeated in every region over
+//! C(j), the participants that hold it. So a region of low-loss devices has weights even if those devices have none among all.
 
 use crate::{cohort::Cohort, kernel::sum};
 
-/// Losses below are taken as this, so that their logarithm exists.
+/// Smaller losses count as this, so that their logarithm exists.
 const LEAST_LOSS: f64 = 1e-10;
 
-/// `ln sum exp`; of nothing: minus infinity.
+/// `ln sum exp`; minus infinity without terms.
 pub(super) fn log_sum_exp(terms: impl Iterator<Item = f64> + Clone) -> f64 {
     let top = greatest(terms.clone());
     if top == f64::NEG_INFINITY { top } else { top + sum(terms.map(|term| (term - top).exp())).ln() }
@@ -21,13 +20,13 @@ pub(super) fn log_sum_exp(terms: impl Iterator<Item = f64> + Clone) -> f64 {
 /// See the module. `prior` need not sum to 1; an infinite tau gives the prior.
 pub(super) fn softmax(values: &[f64], tau: f64, prior: &[f64]) -> Vec<f64> {
     let top = greatest(values.iter().copied());
-    // 0 / 0 where an annealed temperature is too small for a number.
+    // Avoids 0 / 0 if an annealed temperature underflows.
     let tau = tau.max(f64::MIN_POSITIVE);
     let log = |(value, prior): (&f64, &f64)| (value - top) / tau + prior.ln();
     exp_shares(&values.iter().zip(prior).map(log).collect::<Vec<_>>())
 }
 
-/// `exp(log_i) / sum_j exp(log_j)`; all 0 where every logarithm is minus infinity.
+/// `exp(log_i) / sum_j exp(log_j)`; all 0 if every logarithm is minus infinity.
 pub(super) fn exp_shares(logs: &[f64]) -> Vec<f64> {
     let top = greatest(logs.iter().copied());
     if top == f64::NEG_INFINITY {

@@ -3,7 +3,7 @@
 //! ```text
 //! w_i = p_i exp(t F_i) / sum      theta^(j) += sum_{C(j)} w_i D_i^(j) / sum_{C(j)} w_i
 //! ```
-//! The entropy weights of FedEBA with `t = 1/tau` and the data as prior, but from the losses before training.
+//! These are the entropy weights of FedEBA with `t = 1/tau` and the data as prior, but from the losses before training.
 
 use common::Tier;
 use schemars::JsonSchema;

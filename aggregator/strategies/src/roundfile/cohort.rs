@@ -23,7 +23,7 @@ impl RoundFile {
         cohort.set_clients(self.clients.unwrap_or(self.devices.len()));
         cohort.set_layers(self.layers.as_slice());
         cohort.bounds.clone_from(&self.bounds);
-        // One device may know nothing of groups; with nobody who does, the strategy would do nothing, silently.
+        // Some devices may report no groups. If none does, the strategy would silently do nothing.
         let said = |device: &RecordedDevice| device.sample_mass.is_some() || !device.group_counts.is_empty();
         if ready && method.needs().groups && !self.devices.is_empty() && !self.devices.iter().any(said) {
             return Err(missing(0, "group_loss_sums", method));
@@ -55,7 +55,7 @@ impl RoundFile {
                     if cohort.admit(device.id.clone(), device.tier, scalars(device), &norms).is_ok()
                         && let Some(weight) = device.weight
                     {
-                        // It is in the cohort, and the weight was checked when the file was read.
+                        // The device is in the cohort, and the weight was checked when the file was read.
                         let _ = cohort.set_device_weight(&device.id, weight);
                     }
                 }
@@ -85,7 +85,7 @@ impl RoundFile {
         Ok(cohort)
     }
 
-    /// Gives every device that tried them its losses at these steps. One that it has not tried is never chosen.
+    /// Gives each device the losses at those steps that it tried. A step that it has not tried is never chosen.
     pub(super) fn set_trials(&self, cohort: &mut Cohort, steps: &[f64]) -> Result<()> {
         for (at, device) in self.devices.iter().enumerate() {
             let counts = cohort.refused().iter().all(|refused| refused.device != device.id);
@@ -109,7 +109,7 @@ impl RoundFile {
 fn scalars(device: &RecordedDevice) -> Scalars {
     Scalars {
         samples: device.samples,
-        // A strategy that looks at losses does not get here without one.
+        // A strategy that uses losses has failed before if there is none.
         loss_before: device.loss_before.unwrap_or(0.0),
         loss_after: device.loss_after,
         validation: device
@@ -123,7 +123,7 @@ fn scalars(device: &RecordedDevice) -> Scalars {
     }
 }
 
-/// A key that the strategy can not do without.
+/// The error for a key that the strategy needs.
 pub(super) fn missing(at: usize, key: &str, method: &Method) -> RoundFileError {
     RoundFileError::key(format!("devices[{at}].{key}"), format!("is missing; {} needs it", method.name()))
 }

@@ -1,4 +1,4 @@
-//! The vectors of a round file, as combining asks for them.
+//! Reads the vectors of a round file for combining.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use common::DeviceId;
 use super::{PastGradient, RecordedDevice, RoundFile, RoundFileError};
 use crate::updates::{UpdateRef, Updates};
 
-/// Which vector of a device stands for what it has sent.
+/// Which vector of a device counts as sent.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum SentVector {
     Update,

@@ -1,7 +1,7 @@
-//! A place in a JSON document that knows its own name, so that every complaint can say where.
+//! A place in a JSON document that knows its own name, so that every error states where it is.
 //!
-//! JSON has no NaN or infinity, yet programs write them: as bare words (Python), as strings, or as null.
-//! All three are read as the number they stand for, null as NaN.
+//! JSON has no NaN or infinity, but programs write them: as bare words (Python), as strings, or as null. All three are read as
+//! these numbers, null as NaN.
 
 use std::path::{Component, Path};
 
@@ -42,7 +42,7 @@ fn quoted(text: &str) -> String {
 pub(super) struct Node<'a> {
     value: &'a Value,
     key: String,
-    /// Where files that the document names are found.
+    /// Directory of the files that the document names.
     dir: &'a Path,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Node<'a> {
         self.value
     }
 
-    /// The value of a key; `None` if it is absent. Null is there.
+    /// The value of a key, which may be null; `None` if the key is absent.
     pub fn field(&self, name: &str) -> Result<Option<Self>> {
         let Value::Object(fields) = self.value else {
             return Err(self.fault("expected an object { .. }"));
@@ -110,7 +110,7 @@ impl<'a> Node<'a> {
         if number >= 0.0 { Ok(number) } else { Err(self.fault(format!("must be 0 or more, not {number}"))) }
     }
 
-    /// A whole number of at most 32 bits; `3.0` is one.
+    /// A whole number of at most 32 bits; `3.0` is accepted.
     pub fn whole(&self) -> Result<u32> {
         whole(self.number()?).ok_or_else(|| {
             self.fault(format!("expected a whole number from 0 to 2^32 - 1, not {}", self.value))

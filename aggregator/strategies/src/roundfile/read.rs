@@ -1,4 +1,4 @@
-//! From JSON to a [`RoundFile`]: every key is checked, and a complaint names it.
+//! Reads a [`RoundFile`] from JSON. Every key is checked, and an error names it.
 
 use std::{collections::BTreeSet, ops::Range, path::Path};
 
@@ -117,7 +117,7 @@ fn tiers(root: &Node<'_>, parameters: usize) -> Result<Tiers> {
     Ok((RegionMap::from_spans(parameters, tiers.len(), runs), weights, enrolled))
 }
 
-/// Losses and updates stand in a file as they count; only the bounds of shares are left to keep.
+/// Only the bounds of shares are read: losses and updates are stored after the guard has limited them.
 fn bounds(node: &Node<'_>) -> Result<Bounds> {
     let (share, floor) = (node.required("share")?, node.required("floor")?);
     let bounds = Bounds {
@@ -171,14 +171,14 @@ fn devices(root: &Node<'_>, regions: &RegionMap) -> Result<Vec<RecordedDevice>> 
     for node in &nodes {
         let device = device(node, regions, any)?;
         if !seen.insert(device.id.clone()) {
-            return Err(node.required("id")?.fault(format!("{} is there twice", device.id)));
+            return Err(node.required("id")?.fault(format!("{} is listed twice", device.id)));
         }
         devices.push(device);
     }
     Ok(devices)
 }
 
-/// `counted`: some device says how many samples it has, so all must.
+/// `counted`: some device states its number of samples, so all must.
 fn device(node: &Node<'_>, regions: &RegionMap, counted: bool) -> Result<RecordedDevice> {
     let tier = tier(node, regions)?;
     let scalar = |name: &str| node.field(name)?.map(|value| value.number()).transpose();
@@ -213,7 +213,7 @@ fn id(node: &Node<'_>) -> Result<DeviceId> {
     id.text()?.parse().map_err(|error: common::id::BadDeviceId| id.fault(error.to_string()))
 }
 
-/// May be left out where there is only one.
+/// The tier may be left out if there is only one.
 fn tier(node: &Node<'_>, regions: &RegionMap) -> Result<Tier> {
     let only =
         (regions.tiers() == 1).then(|| node.optional("tier")).transpose()?.is_some_and(|tier| tier.is_none());

@@ -1,13 +1,13 @@
-//! A live round as a round file: `record = true`.
+//! Writes a live round as a round file: `record = true`.
 //!
 //! ```text
-//! DIR/rounds/round-000007.json                 written last, so that a file that is there is complete
+//! DIR/rounds/round-000007.json                 written last, so that an existing file is complete
 //! DIR/rounds/round-000007/parameters.npy       the model before the round
 //!                        /tier-1.npy           indices of a tier that does not hold everything
 //!                        /update-cam-1.npy     as it was decoded; also first-, gradient- and history-
 //! ```
-//! Beyond what replaying needs, the file says how the flat vector divides into named tensors, and how much of
-//! each of them a tier keeps. All of it is for its owner alone: an update gives back what it was trained on.
+//! The file also states how the flat vector divides into named tensors, and how much of each of them a tier keeps. All files
+//! are private to their owner: an update reveals the samples it was trained on.
 
 use std::{
     collections::BTreeMap,
@@ -43,7 +43,7 @@ pub struct RoundDump<'a, U> {
     pub params: &'a Map<String, Value>,
     pub cohort: &'a Cohort,
     pub updates: &'a mut U,
-    /// What the trial losses of the participants belong to.
+    /// The steps that the trial losses of the participants belong to.
     pub steps: &'a [f64],
     /// Gradients that were asked for before training.
     pub gradients: &'a BTreeMap<DeviceId, Vec<f32>>,
@@ -58,7 +58,7 @@ pub enum RecordError<E> {
     Read(E),
 }
 
-/// Writes the round below `dir` and says where.
+/// Writes the round below `dir` and returns the path.
 pub fn record<U: Updates>(dir: &Path, dump: RoundDump<'_, U>) -> Result<PathBuf, RecordError<U::Error>> {
     let RoundDump { model, parameters, method, params, cohort, updates, steps, gradients } = dump;
     let name = format!("round-{:06}", cohort.round);
@@ -125,7 +125,7 @@ struct Files {
 }
 
 impl Files {
-    /// Writes an array and gives what stands for it in the JSON.
+    /// Writes an array and returns the JSON value that refers to it.
     fn array<E>(&self, name: &str, data: Data) -> Result<Value, RecordError<E>> {
         let path = self.dir.join(format!("{name}.npy"));
         let array = Array { shape: vec![data.len()], data };
@@ -239,7 +239,7 @@ fn tensors(model: &TieredModel) -> Value {
     graph.params().iter().zip(graph.param_shapes()).zip(offsets).map(tensor).collect::<Vec<_>>().into()
 }
 
-/// One list per round since the first that an absent device was seen in.
+/// One list per round, from the first round in which an absent device was seen.
 fn history<U: Updates>(
     files: &Files,
     cohort: &Cohort,

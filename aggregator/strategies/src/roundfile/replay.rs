@@ -1,8 +1,7 @@
-//! One round, computed again from its file.
+//! Computes one round again from its file.
 //!
-//! The exchanges that a strategy asks for are answered from the file. Where it does not hold the answer to
-//! the next one, what devices would be told is the result: the fair gradient, or a direction with the steps
-//! to try.
+//! The file answers the exchanges that a strategy asks for. If it does not hold the answer to the next one, the result is what
+//! devices would be told: the fair gradient, or a direction with the steps to try.
 
 use common::{DeviceId, brief::Product, metrics::WeightFigures};
 use serde_json::{Map, Value, json};
@@ -27,7 +26,7 @@ type Result<T> = std::result::Result<T, RoundFileError>;
 /// More exchanges than any strategy asks for in a round.
 const MAX_EXCHANGES: usize = 16;
 
-/// Numbers that win over those of the file.
+/// Numbers that replace those of the file.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Overrides {
     /// In place of `server_lr`.
@@ -36,7 +35,7 @@ pub struct Overrides {
     pub l: Option<f64>,
 }
 
-/// Replays with the strategy that has this name in the registry. `params` may also hold `eta` and `L`, whatever the strategy.
+/// Replays with the strategy that has this name in the registry. `params` may also hold `eta` and `L` for any strategy.
 pub fn replay(registry: &Registry, file: &RoundFile, name: &str, params: Value) -> Result<ReplayResult> {
     let mut params = match params {
         Value::Null => Map::new(),
@@ -69,7 +68,7 @@ pub fn replay(registry: &Registry, file: &RoundFile, name: &str, params: Value) 
     replay_with(file, &mut method, overrides)
 }
 
-/// Replays with a method, whose state becomes the next one.
+/// Replays with a method and updates its state.
 pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) -> Result<ReplayResult> {
     method.fits(&file.regions)?;
     let lr = match overrides.l {
@@ -144,7 +143,7 @@ pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) 
     })
 }
 
-/// State of the file, or that of a first round. Gives the name of another strategy whose state it was.
+/// Sets the state of the file, or that of a first round. Returns the name of the strategy if the state belongs to another one.
 fn start<'f>(file: &'f RoundFile, method: &mut Method, cohort: &Cohort) -> Result<Option<&'f str>> {
     let other = file.strategy.as_ref().filter(|(name, _)| name != method.name());
     let foreign = other.filter(|_| !file.state.is_null()).map(|(name, _)| name.as_str());
@@ -178,7 +177,7 @@ fn fair_gradient(
 }
 
 fn weights(method: &Method, cohort: &Cohort, outcome: &Outcome) -> std::collections::BTreeMap<DeviceId, f64> {
-    // The coefficients of a direction differ from block to block; no one number says how much a device counts.
+    // The coefficients of a direction differ between blocks; no single number states how much a device counts.
     let averaged = method.strategy.scope().is_none() && outcome.kept.is_none();
     let devices = cohort.participants().iter().map(|participant| participant.device.clone());
     if averaged { devices.zip(outcome.weights.iter().copied()).collect() } else { Default::default() }
@@ -203,7 +202,7 @@ fn diagnostics(
             notes.insert("weights".into(), json!(figures));
         }
     }
-    // A gradient is not an update, so its conflicts would have the wrong sign.
+    // A gradient is not an update: its conflicts would have the wrong sign.
     if method.needs().product != Product::Gradient && !notes.contains_key("conflicts") {
         let found = conflicts(cohort, &file.parameters, theta, vectors)?;
         notes.insert("conflicts".into(), json!(found));

@@ -1,4 +1,4 @@
-//! What `fairtier round combine` prints: only the keys that apply.
+//! The output of `fairtier round combine`: only the keys that apply.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ pub struct ReplayResult {
     /// The next model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<f64>,
-    /// Over all participants; directions have none.
+    /// Over all participants; absent for directions.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<DeviceId, f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<RegionResult>,
     #[serde(skip_serializing_if = "BriefResult::is_empty")]
     pub brief: BriefResult,
-    /// What the strategy saves.
+    /// The state that the strategy saves.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub state: Value,
     /// The knobs of a fairness target, with their next values.

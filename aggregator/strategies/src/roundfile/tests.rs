@@ -65,7 +65,7 @@ fn the_worked_example_of_fairheterofl() {
     assert!((result.weights.values().sum::<f64>() - 1.0).abs() < 1e-12);
     assert_eq!(result.weights.len(), 4);
 
-    // L wins over the learning rate, eta over server_lr.
+    // L replaces the learning rate, eta replaces server_lr.
     let mut file = worked();
     file["lr"] = json!(0.77);
     file["server_lr"] = json!(3.0);
@@ -120,15 +120,14 @@ fn bad_numbers_are_refused_with_a_code() {
     let text = dirty.to_string().replace("\"NaN\"", "NaN").replace("\"inf\"", "Infinity");
     let file = RoundFile::parse(&text, Path::new(".")).unwrap();
     assert_eq!(replay(&Registry::standard(), &file, "fedavg", Value::Null).unwrap().refused.len(), 6);
-    // Nobody is left.
-    let mut nobody = clean.clone();
-    nobody["devices"] =
-        json!([{ "id": "a", "tier": 0, "samples": 0, "loss_before": 1, "update": [1, 1, 1] }]);
-    let result = answer(&nobody, "fairheterofl", Value::Null);
+    // No device is left.
+    let mut empty = clean.clone();
+    empty["devices"] = json!([{ "id": "a", "tier": 0, "samples": 0, "loss_before": 1, "update": [1, 1, 1] }]);
+    let result = answer(&empty, "fairheterofl", Value::Null);
     assert_eq!(result.parameters, [1.0, -0.5, 0.25]);
     assert_eq!(result.diagnostics["kept"]["code"], json!(Code::EmptyRound.number()));
-    nobody["devices"] = json!([]);
-    assert_eq!(answer(&nobody, "fedavg", Value::Null).parameters, [1.0, -0.5, 0.25]);
+    empty["devices"] = json!([]);
+    assert_eq!(answer(&empty, "fedavg", Value::Null).parameters, [1.0, -0.5, 0.25]);
 }
 
 #[test]
@@ -137,7 +136,7 @@ fn a_malformed_file_names_the_key() {
         let mut file = worked();
         *file.pointer_mut(path).unwrap() = value;
         match read(&file).and_then(|file| replay(&Registry::standard(), &file, "fairheterofl", Value::Null)) {
-            Ok(_) => panic!("{path} was taken"),
+            Ok(_) => panic!("{path} was accepted"),
             Err(error) => error.to_string(),
         }
     };
@@ -180,10 +179,10 @@ fn a_malformed_file_names_the_key() {
     assert!(without("loss_before").starts_with("devices[3].loss_before: is missing"));
     assert!(without("samples").starts_with("devices[3].samples: is missing"));
     assert!(without("id").starts_with("devices[3].id: is missing"));
-    let nobody_knows = replay(&Registry::standard(), &read(&worked()).unwrap(), "fedfb", Value::Null)
+    let no_groups = replay(&Registry::standard(), &read(&worked()).unwrap(), "fedfb", Value::Null)
         .unwrap_err()
         .to_string();
-    assert!(nobody_knows.starts_with("devices[0].group_loss_sums: is missing"), "{nobody_knows}");
+    assert!(no_groups.starts_with("devices[0].group_loss_sums: is missing"), "{no_groups}");
     for (key, value, name) in [
         ("layers", json!([[0, 2], [1, 3]]), "layers[1]: "),
         ("layers", json!([[0, 4]]), "layers[0]: "),
@@ -279,7 +278,7 @@ fn gradients_without_updates_give_the_fair_gradient() {
     };
     assert!(without(1, "update").starts_with("devices[1].update: is missing"));
     assert!(without(0, "loss_after").starts_with("devices[0].loss_after: is missing"));
-    // Neither: it is the strategy that says what it misses.
+    // With neither, the strategy names the missing key.
     let device = json!({ "id": "a", "tier": 0, "loss_before": 1.0 });
     let nothing = json!({ "format": "fairtier-round", "version": 1, "parameters": [0], "devices": [device] });
     assert!(run(&nothing).unwrap_err().to_string().starts_with("devices[0].gradient: is missing"));
@@ -342,7 +341,7 @@ fn a_line_search_is_two_runs() {
     assert!(first.parameters.is_empty() && first.weights.is_empty());
     // In any order, some of the steps only, and one that was not asked for.
     file["devices"][0]["trial_losses"] = json!([[0.5, 0.5], [1.0, 0.9], [8.0, 0.1]]);
-    assert_eq!(run(&file).unwrap().diagnostics["step"], 0.5, "a device that fell silent has no say");
+    assert_eq!(run(&file).unwrap().diagnostics["step"], 0.5, "a device without trials is ignored");
     file["devices"][1]["trial_losses"] = json!([[1.0, 0.9], [0.5, 0.8], [0.25, 0.2]]);
     let second = run(&file).unwrap();
     assert_eq!(second.parameters, [-0.5, -1.0]);
@@ -437,7 +436,7 @@ fn state_and_outlook_come_out_and_go_in_again() {
     close(&[first["weights"]["a"].as_f64().unwrap()], &[2.5 / 7.0], 1e-15);
     file["state"] = first["state"].clone();
     assert_eq!(run(&file)["state"], json!({ "fleet": 12.0, "seen": 24.0 }));
-    // The state of another strategy is none.
+    // The state of another strategy is ignored.
     file["strategy"] = json!({ "name": "afl", "params": {} });
     let other = run(&file);
     assert_eq!(other["state"]["seen"], 12.0);

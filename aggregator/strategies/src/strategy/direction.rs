@@ -12,7 +12,7 @@ mod conflicts;
 #[cfg(test)]
 pub(crate) mod gradients;
 
-/// How many of the rows of a block are participants: they come first.
+/// How many rows of a block are participants; these come first.
 pub(crate) fn participants(cohort: &Cohort, gram: &Gram) -> usize {
     gram.rows.partition_point(|&row| row < cohort.participants().len())
 }
@@ -31,12 +31,12 @@ pub(crate) fn losses(cohort: &Cohort, gram: &Gram) -> Vec<f64> {
 pub struct Direction {
     /// `rows x blocks`
     coefficients: Table,
-    /// What is worth reporting.
+    /// Notes for the report.
     pub notes: Map<String, Value>,
 }
 
 impl Direction {
-    /// Nothing moves.
+    /// A step of 0.
     pub fn none(grams: &Grams) -> Self {
         Self { coefficients: Table::zeros(grams.rows(), grams.blocks().len()), notes: Map::new() }
     }

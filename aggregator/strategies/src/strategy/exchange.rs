@@ -1,7 +1,7 @@
-//! The exchanges of a round: what a strategy asks, and what came back.
+//! The exchanges of a round: what a strategy asks, and the answers.
 //!
-//! Most strategies need one, `Train`. Others ask for losses or gradients before it, for trials of a step after
-//! it, or let devices find out first what they can reach alone.
+//! Most strategies need one, `Train`. Others ask for losses or gradients before it, or for trials of a step after it. Some
+//! first let devices train alone.
 
 use common::{DeviceId, Tier, message::Alone};
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,8 @@ use crate::{cohort::Cohort, strategy::Weights};
 /// What the devices of a round are asked for next.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Ask {
-    /// These devices train alone and remember what they reach. The brief in it is the strategy's wish;
-    /// batch, seed and optimiser are the run's.
+    /// These devices train alone and keep the result. The brief in it comes from the strategy; batch, seed and optimiser are
+    /// those of the run.
     Alone { task: Alone, devices: Vec<DeviceId> },
     /// Losses of the present model.
     Losses,
@@ -65,7 +65,7 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub struct Exchange {
     pub kind: Kind,
-    /// Who answered, and with which numbers.
+    /// The devices that answered, with their numbers.
     pub cohort: Cohort,
 }
 

@@ -7,7 +7,7 @@ use crate::{strategy::TierSums, table::Table};
 /// Coefficients `c[j][m]` of the sum of tier m in region j, and by how much the step of each region is shortened.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Mix {
-    /// `regions x tiers`; 0 = the tier's sum does not count.
+    /// `regions x tiers`; 0: the tier's sum does not count.
     coefficients: Table,
     /// By region.
     rho: Vec<Option<f64>>,

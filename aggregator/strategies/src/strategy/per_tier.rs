@@ -57,7 +57,7 @@ impl<T: Copy> PerTier<T> {
     }
 }
 
-/// By hand and not as an untagged enum, so that a bad value is named by its own type.
+/// Implemented by hand instead of as an untagged enum, so that an error names the expected type.
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for PerTier<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Values(PhantomData))

@@ -1,4 +1,4 @@
-//! What a strategy is told of the folded sums: per tier and region the weight and the squared norm.
+//! The weight and the squared norm of the folded sums, per tier and region.
 
 use common::{RegionId, Tier, TierSet};
 

@@ -37,7 +37,7 @@ impl Weights {
     }
 
     /// One weight per participant, on a scale of its tier that [`Strategy::mix`](crate::Strategy::mix) undoes. `shares` are the
-    /// same weights on one scale.
+    /// same weights on a common scale.
     pub fn scaled_by_tier(weights: Vec<f64>, shares: &[f64]) -> Self {
         Self { values: Values::PerDevice(weights), shares: normalised(shares) }
     }
@@ -117,7 +117,7 @@ impl Weight<'_> {
         }
     }
 
-    /// Nothing of the update would be counted.
+    /// True if nothing of the update counts.
     pub fn is_zero(self) -> bool {
         match self {
             Self::Whole(weight) => weight == 0.0,

@@ -1,14 +1,14 @@
-//! A packed vector as its source keeps it: as numbers, or in `int8`, which becomes numbers only while it is added up.
+//! A packed vector as its source keeps it: as numbers, or in `int8`, which is decoded only while it is added up.
 
 use common::{Codec, codec::BLOCK};
 
 use crate::kernel::{self, Scalar};
 
-/// Numbers that are added up at a time, of every vector of a group in turn: their sums stay in the processor's first cache.
-/// Whole blocks of every codec.
+/// Numbers that are added up at a time, of every vector of a group in turn: their sums stay in the processor's first cache. A
+/// multiple of the block length of every codec.
 pub(crate) const STRETCH: usize = 32 * BLOCK;
 
-/// Room for one vector, used again for the next.
+/// A buffer for one vector, reused for the next.
 #[derive(Clone, Debug, Default)]
 pub struct VectorBuffer<T> {
     numbers: Vec<T>,
@@ -18,13 +18,13 @@ pub struct VectorBuffer<T> {
 }
 
 impl<T: Scalar> VectorBuffer<T> {
-    /// Room for numbers, which are the vector from now on.
+    /// A buffer for numbers, which are the vector from now on.
     pub fn numbers(&mut self) -> &mut Vec<T> {
         self.encoded = false;
         &mut self.numbers
     }
 
-    /// Room for bytes in `int8`, which are the vector from now on.
+    /// A buffer for bytes in `int8`, which are the vector from now on.
     pub fn int8(&mut self) -> &mut Vec<u8> {
         self.encoded = true;
         &mut self.bytes
@@ -43,11 +43,11 @@ impl<T: Scalar> VectorBuffer<T> {
     }
 }
 
-/// A look at a packed vector.
+/// A view of a packed vector.
 #[derive(Copy, Clone, Debug)]
 pub enum Vector<'a, T> {
     Numbers(&'a [T]),
-    /// Whole blocks of [`Codec::Int8`], but for the last.
+    /// Whole blocks of [`Codec::Int8`], except for the last.
     Int8(&'a [u8]),
 }
 
@@ -64,7 +64,7 @@ impl<T: Scalar> Vector<'_, T> {
         self.len() == 0
     }
 
-    /// `acc += weight * self[start..]`, as far as `acc` goes; `start` is a multiple of [`STRETCH`] and not beyond the end.
+    /// `acc += weight * self[start..]`, up to the length of `acc`; `start` is a multiple of [`STRETCH`] and not beyond the end.
     pub(crate) fn add_to(self, acc: &mut [f64], weight: f64, start: usize) {
         match self {
             Self::Numbers(numbers) => kernel::axpy(acc, weight, &numbers[start..]),
@@ -75,7 +75,7 @@ impl<T: Scalar> Vector<'_, T> {
         }
     }
 
-    /// All of it as numbers, in `room` if it has to be decoded.
+    /// The whole vector as numbers, in `room` if it must be decoded.
     pub(crate) fn decoded<'b>(self, room: &'b mut Vec<T>) -> &'b [T]
     where
         Self: 'b,

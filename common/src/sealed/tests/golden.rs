@@ -30,7 +30,7 @@ fn packets_are_those_of_an_independent_program() {
     assert_eq!(initiator.handle(&mut golden("down-1")), InitiatorEvent::Frame(FRAME));
 }
 
-/// Version 1, as firmware of before speaks it.
+/// Version 1, as earlier firmware speaks it.
 #[test]
 fn an_older_device_is_answered_in_its_version() {
     let mut responder = Responder::default();
@@ -43,16 +43,16 @@ fn an_older_device_is_answered_in_its_version() {
 
 #[test]
 fn a_bridge_cannot_choose_the_version() {
-    // The answer to an older hail means nothing to a newer device.
+    // A newer device ignores the answer to an older hail.
     let mut initiator = initiator();
     let mut older = hail(&mut initiator);
     older[1] = 1;
     let mut challenge = answer(&mut Responder::default(), &older, 9);
     assert_eq!(initiator.handle(&mut challenge), InitiatorEvent::Rejected(SealError::Forged));
-    // An older hail with a label for its nonce would give a key of this version.
+    // An older hail whose nonce is a label would give a key of this version.
     older[2..18].copy_from_slice(b"FairTier seal 2f");
     assert_eq!(Hail::decode(&older), None);
-    // A holder of a board identity has no samples for an older device.
+    // The holder of a board identity sends no samples to an older device.
     let (mut packet, mut reply) = (golden("first-hail"), [0; MAX_PLAIN]);
     let event = Responder::for_samples().handle(&mut packet, &mut reply, key_of, || [9; 16]);
     assert_eq!(event, ResponderEvent::Nothing);

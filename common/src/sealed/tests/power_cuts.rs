@@ -1,4 +1,4 @@
-//! A device without a random number generator and without memory: every start is like the first.
+//! A device without a random number generator and without memory: every start repeats the first.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
     a.iter().zip(b).map(|(a, b)| a ^ b).collect()
 }
 
-/// The aggregator's nonce is in both keys, and is another one for the same hail.
+/// The aggregator's nonce is part of both keys, and differs for the same hail.
 #[test]
 fn a_hail_that_is_repeated_after_a_power_cut_gives_other_keys() {
     let mut responder = Responder::default();
@@ -30,9 +30,9 @@ fn a_hail_that_is_repeated_after_a_power_cut_gives_other_keys() {
     assert_eq!(after.handle(&mut down.clone()), InitiatorEvent::Frame(b"answer"));
 }
 
-/// A bridge plays an old challenge to it. The key repeats, and other frames have other AEAD nonces all the same.
+/// A bridge replays an old challenge to the device. The key repeats, but different frames still have different AEAD nonces.
 #[test]
-fn a_key_that_is_used_again_gives_nothing_away() {
+fn a_repeated_key_does_not_repeat_the_key_stream() {
     let mut responder = Responder::default();
     let (mut before, mut after) = (initiator(), initiator());
     let mut challenge = answer(&mut responder, &hail(&mut before), 1);
@@ -43,18 +43,18 @@ fn a_key_that_is_used_again_gives_nothing_away() {
     let first = sealed(one, |p, n| before.seal(p, n));
     let second = sealed(other, |p, n| after.seal(p, n));
     assert_eq!(first[..SEAL_HEAD], second[..SEAL_HEAD], "the same counter");
-    // With one key stream for both, the difference of frames would be that of packets.
+    // With a shared key stream, the difference of the packets would be that of the frames.
     let differs = xor(ciphertext(&first, one.len()), ciphertext(&second, other.len()));
     assert_ne!(differs, xor(one, other));
     assert!(differs.iter().filter(|&&byte| byte == 0).count() < 4, "{differs:?}");
-    // The aggregator takes one of them, once.
+    // The aggregator accepts one of them, once.
     assert_eq!(receive(&mut responder, &first), Ok((true, one.to_vec())));
     assert_eq!(receive(&mut responder, &second), Err(SealError::Replayed));
 }
 
-/// Nothing that it can be made to say is news to the aggregator.
+/// The aggregator accepts nothing that a replayed session makes the device send.
 #[test]
-fn an_old_session_that_is_played_to_it_leads_nowhere() {
+fn a_session_replayed_to_the_device_gives_no_valid_packets() {
     let mut responder = Responder::default();
     let mut before = initiator();
     let challenge = answer(&mut responder, &hail(&mut before), 1);
@@ -66,7 +66,7 @@ fn an_old_session_that_is_played_to_it_leads_nowhere() {
     answer(&mut responder, &hail(&mut after), 2);
     assert_eq!(after.handle(&mut challenge.clone()), InitiatorEvent::Connected);
     assert_eq!(after.handle(&mut work.clone()), InitiatorEvent::Frame(b"work"), "it cannot tell");
-    // To a new line of the aggregator it is a stranger, to the old one a repetition.
+    // A new line of the aggregator does not know the session; the old one detects the repetition.
     let again = sealed(b"hello", |p, n| after.seal(p, n));
     assert_eq!(receive(&mut responder, &again), Err(SealError::Replayed));
     assert_eq!(answer(&mut Responder::default(), &again, 3), [STRANGER]);

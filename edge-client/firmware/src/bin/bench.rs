@@ -1,7 +1,7 @@
-//! How many instructions one optimiser step takes, and its bits: 64-32-10, batch 16, plain SGD.
+//! Measures the instructions of one optimiser step, and its exact result: 64-32-10, batch 16, plain SGD.
 //!
-//! Run under `-icount shift=0`, where every instruction takes 1 ns, SysTick counts instructions. A count of
-//! instructions is not one of cycles. Prints one line per number and then `done`.
+//! Under QEMU's `-icount shift=0` every instruction takes 1 ns, so SysTick counts instructions. That is not a count of
+//! cycles. Prints one line per number and then `done`.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -33,7 +33,7 @@ const OUTPUTS: u32 = 10;
 const PARAMS: u32 = HIDDEN * (INPUTS + 1) + OUTPUTS * (HIDDEN + 1);
 const STEPS: u32 = 4;
 
-/// As the compiler in `models` lays such a model out: gradients are applied as they are computed.
+/// The layout of the compiler in `models` for such a model: gradients are applied as they are computed.
 fn plan() -> PlanStore<3> {
     let (weight2, input) = (HIDDEN * (INPUTS + 1), PARAMS);
     let hidden = input + BATCH * INPUTS;
@@ -110,7 +110,7 @@ fn measure(text: &mut Text) -> Result<(), &'static str> {
     let (arena, store) = (board::arena(), plan());
     let plan = store.plan().map_err(|_| "plan")?;
     let arena = arena.get_mut(..plan.info().arena as usize).ok_or("arena")?;
-    // The same numbers on every machine: weights of He's size, pixels of which half are paper.
+    // The same numbers on every machine: weights with He's scale, and pixels of which half are zero.
     let mut rng = Rng::new(7);
     let (weights, rest) = arena.split_at_mut(PARAMS as usize);
     weights.iter_mut().for_each(|weight| *weight = (rng.unit_f32() - 0.5) * 0.4);

@@ -3,8 +3,6 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use common::sealed::{Nonces, BoardIdentity};
-use cortex_m_rt::entry;
 use client::data::BytesShard;
 use common::sealed::{BoardIdentity, Nonces};
 use cortex_m_rt::entry;
@@ -28,8 +26,7 @@ fn main() -> ! {
 #[embassy_executor::task]
 async fn take_part() {
     let uart = Uart::start();
-    // Without an identity there is nothing to take part with; whoever looks sees a silent line. Samples may
-    // still come.
+    // Without an identity the board stays silent. Without samples it starts anyway, because they may arrive later.
     let Ok(identity) = BoardIdentity::decode(board::identity()) else { return };
     let shard = BytesShard::parse(board::shard()).unwrap_or(BytesShard::EMPTY);
     let nonces = Nonces::new(board::seed(identity.seed), u64::from(board::starts()) << 32);

@@ -1,4 +1,4 @@
-//! Time from SysTick: a tick of 10 ms, and the counter in between to count instructions with.
+//! Time from SysTick: a tick of 10 ms, and the counter between ticks, which counts instructions.
 
 use core::cell::{Cell, RefCell};
 
@@ -29,7 +29,7 @@ impl Driver for Clock {
     }
 
     fn schedule_wake(&self, at: u64, waker: &core::task::Waker) {
-        // The tick looks at the queue, so there is no alarm to set.
+        // Every tick checks the queue, so there is no alarm to set.
         critical_section::with(|cs| {
             self.queue.borrow(cs).borrow_mut().schedule_wake(at, waker);
         });
@@ -44,7 +44,7 @@ impl Clock {
     }
 }
 
-/// Starts the clock. Once, before the executor.
+/// Starts the clock. To be called once, before the executor runs.
 pub fn start() {
     let Some(peripherals) = Peripherals::take() else { return };
     let mut syst = peripherals.SYST;
@@ -64,7 +64,7 @@ fn SysTick() {
 pub fn counts() -> u64 {
     critical_section::with(|cs| {
         let before = SYST::get_current();
-        // A tick that is due and not served yet.
+        // A tick that is pending and not handled yet.
         let due = u64::from(cortex_m::peripheral::SCB::is_pendst_pending());
         let now = if due == 1 { SYST::get_current() } else { before };
         (CLOCK.ticks.borrow(cs).get() + due) * u64::from(RELOAD) + u64::from(RELOAD - 1 - now.min(RELOAD - 1))

@@ -45,7 +45,7 @@ pub(super) fn acknowledge_sent() {
     write(INT, 1);
 }
 
-/// Whether an interrupt is to say that a byte has left.
+/// Enables or disables the interrupt that signals room for another byte.
 pub(super) fn announce_room(wanted: bool) {
     write(CTRL, if wanted { ENABLE | TX_INT } else { ENABLE });
 }

@@ -16,7 +16,7 @@ const RXD: usize = 0x518;
 const TXD: usize = 0x51c;
 const BAUD: usize = 0x524;
 
-/// The first byte may go at once; after that, each waits for the one before.
+/// The first byte is sent at once; each later one waits for the byte before it.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
 fn read(register: usize) -> u32 {
@@ -44,7 +44,7 @@ pub(super) fn receive() -> Option<u8> {
     if read(RECEIVED) == 0 {
         return None;
     }
-    // Before the byte is taken, so that the next one's event is not cleared.
+    // Cleared before the byte is read, so that the event of the next byte is not lost.
     write(RECEIVED, 0);
     Some(read(RXD) as u8)
 }
@@ -65,5 +65,5 @@ pub(super) fn acknowledge_sent() {
     }
 }
 
-/// The interrupt stays on: it comes once per byte and costs nothing in between.
+/// Does nothing: the interrupt stays enabled. It occurs once per byte.
 pub(super) fn announce_room(_wanted: bool) {}

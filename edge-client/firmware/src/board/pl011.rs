@@ -40,7 +40,7 @@ pub(super) fn start() {
     let divisor = super::SYSTICK_HZ * 4 / 115_200;
     write_at(UART + BAUD_WHOLE, divisor / 64);
     write_at(UART + BAUD_PART, divisor % 64);
-    // Eight bits and the FIFOs; then everything on.
+    // Eight bits and the FIFOs; then enable everything.
     write_at(UART + LINE, 0b111 << 4);
     write_at(UART + CTRL, 1 | 1 << 8 | 1 << 9);
     write_at(UART + MASK, RX_INT);
@@ -63,7 +63,7 @@ pub(super) fn acknowledge_sent() {
     write_at(UART + CLEAR, TX_INT);
 }
 
-/// Whether an interrupt is to say that a byte has left.
+/// Enables or disables the interrupt that signals room for another byte.
 pub(super) fn announce_room(wanted: bool) {
     write_at(UART + MASK, if wanted { RX_INT | TX_INT } else { RX_INT });
 }

@@ -1,6 +1,6 @@
 //! Bytes between an interrupt and a task.
 
-/// A queue of bytes; when it is full, what comes is lost and the line's checksum notices.
+/// A queue of bytes. When it is full, further bytes are lost, and the checksum of the packet detects the loss.
 pub(super) struct Ring<const ROOM: usize> {
     bytes: [u8; ROOM],
     first: usize,

@@ -6,7 +6,7 @@ const STOP: usize = 0x004;
 const READY: usize = 0x100;
 const CONFIG: usize = 0x504;
 const VALUE: usize = 0x508;
-/// A byte takes less than a millisecond; a part that takes longer is broken.
+/// Polls before giving up: a byte takes less than a millisecond, so a chip that takes longer is broken.
 const LOOKS: u32 = 1_000_000;
 
 fn read(register: usize) -> u32 {
@@ -19,9 +19,9 @@ fn write(register: usize, value: u32) {
     unsafe { core::ptr::with_exposed_provenance_mut::<u32>(RNG + register).write_volatile(value) }
 }
 
-/// Mixes noise into the bytes; leaves them as they are if there is none.
+/// Mixes random bytes into `bytes`; leaves them unchanged if the generator does not answer.
 pub(super) fn stir(bytes: &mut [u8]) {
-    // Ones as often as zeros.
+    // Correct the bias, so that ones are as frequent as zeros.
     write(CONFIG, 1);
     write(START, 1);
     for byte in bytes {

@@ -1,4 +1,4 @@
-//! A UART with an interrupt: what arrives goes to a ring at once, what is sent leaves as the UART takes it.
+//! A UART with interrupts: received bytes go to a ring at once, and sent bytes leave as the UART accepts them.
 
 use core::{cell::RefCell, convert::Infallible, future::poll_fn, task::Poll};
 
@@ -9,7 +9,7 @@ use embedded_io_async::{ErrorType, Read, Write};
 
 use super::{CHUNK, UART_RX_IRQ, UART_TX_IRQ, registers, ring::Ring};
 
-/// Two chunks with what is around them, and a message.
+/// Room for two chunks with their framing, and a message.
 const RX_BUFFER: usize = 4 * CHUNK as usize;
 const TX_BUFFER: usize = 128;
 
@@ -43,8 +43,8 @@ pub(super) fn interrupt() {
 }
 
 impl State {
-    /// Gives the UART what it takes. Its interrupt is on only while something waits, and from before the UART
-    /// is found to be full: a byte that leaves in between must not go unnoticed.
+    /// Sends bytes until the UART is full. Its interrupt is enabled only while bytes wait. It is enabled before the check for
+    /// room, so that a byte that leaves in between is not missed.
     fn pump(&mut self) {
         registers::announce_room(!self.to_send.is_empty());
         registers::acknowledge_sent();
@@ -63,7 +63,7 @@ impl State {
 pub struct Uart(());
 
 impl Uart {
-    /// Starts the UART. Once.
+    /// Starts the UART. To be called once.
     pub fn start() -> Self {
         registers::start();
         for irq in [UART_RX_IRQ, UART_TX_IRQ] {

@@ -1,14 +1,14 @@
 //! Firmware of the STM32F407G-DISC1: USART2 on PA2 (out) and PA3 (in), 115,200 baud.
 //!
-//! Builds and links; it has not been run on hardware by its authors. The seed of the nonces comes from the
-//! part's random number generator at every start.
+//! It builds and links, but its authors have not run it on hardware. The seed of the nonces comes from the chip's random
+//! number generator at every start.
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
 
-use common::sealed::{Nonces, BoardIdentity};
-use cortex_m::peripheral::SCB;
 use client::data::BytesShard;
+use common::sealed::{BoardIdentity, Nonces};
+use cortex_m::peripheral::SCB;
 use embassy_executor::Spawner;
 use embassy_stm32::{
     bind_interrupts, peripherals,
@@ -75,10 +75,10 @@ async fn main(_spawner: Spawner) {
     node::run(uart, &mut device, limits, shard, ROOM.take(), backend).await
 }
 
-/// What was written beside the program.
+/// Data in flash outside the program.
 #[allow(unsafe_code, reason = "flash that the memory map keeps free of the program")]
 fn flash(address: usize, len: usize) -> &'static [u8] {
-    // SAFETY: flash outside the program's part of it, which nobody writes while we run.
+    // SAFETY: the range is in flash outside the program, and nothing writes it while the program runs.
     unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(address), len) }
 }
 

@@ -3,10 +3,9 @@
 //! ```text
 //! board == COBS packets ==> port -> line -> stream == packets with their length ==> aggregator
 //! ```
-//! A bridge reads packets' ends and kinds, not their contents: frames are sealed between board and aggregator. What
-//! a bridge can do is drop them and hold boards up, which a bad cable does as well. It carries only the kinds that
-//! board and aggregator say to each other ([`goes_up`], [`goes_down`]). Boards come and go, and so does the aggregator;
-//! neither waits for the other.
+//! A bridge reads the boundaries and kinds of packets, not their contents: frames are sealed between board and aggregator.
+//! The worst it can do is to drop or delay packets. It carries only the kinds that board and aggregator exchange
+//! ([`goes_up`], [`goes_down`]). Boards and the aggregator may connect and disconnect at any time, independently.
 
 use std::{
     collections::BTreeMap,
@@ -48,41 +47,47 @@ use port::{Port, PortSpec};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// A gateway that does not know a bridge says so at once; a connection that lasts longer is one of a member.
+/// A gateway refuses an unknown bridge at once, so a connection that lasts longer is accepted.
 const ADMITTED: Duration = Duration::from_secs(10);
 const ROOM: usize = MAX_PACKET + 4;
 
-/// Where boards are, and whom they talk to.
+/// Carries boards on ports to one gateway.
 #[derive(Clone, Debug)]
 pub struct Bridge {
+    /// Address of the gateway.
     pub server: SocketAddr,
+    /// Identity of the bridge.
     pub identity: Identity,
+    /// Where boards are plugged in.
     pub ports: Vec<PortSpec>,
     /// Ask every board for its status this often, and log it.
     pub ask: Option<Duration>,
-    /// How long the gateway must have said "not enrolled" before the bridge ends; see [`super::refusals`].
+    /// How long the gateway must answer "not enrolled" before the bridge exits; see [`super::refusals`].
     pub leave_after: Duration,
-    /// What is carried is noted here.
+    /// Counts what is carried.
     pub traffic: Traffic,
 }
 
 /// What a bridge has carried, by device.
 pub type Traffic = Arc<Mutex<BTreeMap<String, BoardTraffic>>>;
 
-/// Bytes on the line of one device, with what frames and checks them.
+/// Bytes on the line of one device, including framing and checksums.
 #[derive(Clone, Debug)]
 pub struct BoardTraffic {
     /// From the device.
     pub up: u64,
     /// To the device.
     pub down: u64,
+    /// Time of the first packet.
     pub first: Instant,
+    /// Time of the last packet.
     pub last: Instant,
-    /// What it last said of its stack; see [`Status`].
+    /// Stack use in its last [`Status`], in bytes.
     pub stack: Option<u32>,
 }
 
 impl BoardTraffic {
+    /// Time between the first and the last packet.
     pub fn seconds(&self) -> f64 {
         (self.last - self.first).as_secs_f64()
     }
@@ -91,7 +96,7 @@ impl BoardTraffic {
 type Uplink = watch::Receiver<Option<quinn::Connection>>;
 
 impl Bridge {
-    /// Carries packets until `stop` resolves or the aggregator does not want this bridge.
+    /// Carries packets until `stop` resolves or the aggregator refuses this bridge for good.
     pub async fn run(&self, stop: impl Future<Output = ()>) -> Result<(), ClientError> {
         let (connected, uplink) = watch::channel(None);
         let mut lines = JoinSet::new();
@@ -113,7 +118,7 @@ impl Bridge {
         }
     }
 
-    /// Opens the connection again whenever it is lost; returns only what may end a bridge ([`super::refusals`]).
+    /// Reconnects whenever the connection is lost. Returns only errors that end a bridge ([`super::refusals`]).
     async fn keep_connected(&self, connected: &watch::Sender<Option<quinn::Connection>>) -> ClientError {
         let endpoint = match quic::endpoint(self.server) {
             Ok(endpoint) => endpoint,
@@ -134,7 +139,7 @@ impl Bridge {
                     let reason = loop {
                         tokio::select! {
                             reason = connection.closed() => break reason.into(),
-                            // All streams of the connection are boards'.
+                            // All streams of the connection belong to boards.
                             () = renewal.due() => renewal.renew_apart_if_due(self.server).await,
                         }
                     };
@@ -213,7 +218,7 @@ struct BoardLine {
     packets: mpsc::Receiver<Vec<u8>>,
     write: WriteHalf<port::Stream>,
     ask: Option<Duration>,
-    /// As it calls itself.
+    /// The name that the board states.
     device: Option<String>,
     traffic: Traffic,
 }
@@ -230,7 +235,7 @@ impl BoardLine {
     }
 
     async fn carry(&mut self, mut send: SendStream, receive: RecvStream) -> CarryEnd {
-        // A board with a session of an earlier stream begins a new one at once.
+        // Makes a board with a session of an earlier stream begin a new one at once.
         if let Err(error) = self.put(&[STRANGER]).await {
             return CarryEnd::Line(error);
         }
@@ -253,7 +258,9 @@ impl BoardLine {
                             self.device = Some(status.device.to_string());
                             self.note(|traffic| traffic.stack = Some(status.stack).filter(|&stack| stack > 0));
                         }
-                        None if !goes_up(&packet) => debug!(line = self.name, "dropped: {:?} of a board", packet.first()),
+                        None if !goes_up(&packet) => {
+                            debug!(line = self.name, "dropped packet of kind {:?} from a board", packet.first());
+                        }
                         None => {
                             if let Some(Hail { device, .. }) = Hail::decode(&packet) {
                                 self.device = Some(device.to_string());
@@ -270,7 +277,7 @@ impl BoardLine {
                 answer = answers.recv() => match answer {
                     None => break CarryEnd::Uplink,
                     Some(answer) if !goes_down(&answer) => {
-                        warn!(line = self.name, "dropped: {:?} of the aggregator is not for boards", answer.first());
+                        warn!(line = self.name, "dropped packet of kind {:?} from the aggregator", answer.first());
                     }
                     Some(answer) => if let Err(error) = self.put(&answer).await {
                         break CarryEnd::Line(error);
@@ -293,7 +300,7 @@ impl BoardLine {
     }
 }
 
-/// One line of a log.
+/// Logs the status of a board.
 pub fn report(line: &str, status: &Status) {
     let Status { device, board, uptime_ms, open, round, batches, accepted, stack, damaged, rejected, .. } =
         status;
@@ -324,7 +331,7 @@ async fn read_line(mut port: ReadHalf<port::Stream>, packets: mpsc::Sender<Vec<u
                 Some(Err(error)) => debug!("noise: {error}"),
                 Some(Ok(packet)) => {
                     let packet = packet.to_vec();
-                    // While there is no aggregator, what boards say is forgotten; they say it again.
+                    // Without an aggregator, packets of boards are dropped; boards repeat them.
                     if packets.try_send(packet).is_err() && packets.is_closed() {
                         return;
                     }

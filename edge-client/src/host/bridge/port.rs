@@ -1,11 +1,11 @@
-//! Where boards are plugged in: serial ports, and sockets that stand for them.
+//! Where boards are plugged in: serial ports, and sockets in their place.
 //!
 //! | written as | is |
 //! |---|---|
-//! | `/dev/ttyACM0`, `/dev/ttyUSB0@921600` | a serial port, 115,200 baud unless it says otherwise |
+//! | `/dev/ttyACM0`, `/dev/ttyUSB0@921600` | a serial port, 115,200 baud by default |
 //! | `/dev/ttyACM*` | every port of that name, as they come and go |
 //! | `unix:PATH`, `tcp:ADDRESS` | a socket that boards (QEMU) connect to |
-//! | `connect:ADDRESS` | a socket that is connected to, such as a serial server |
+//! | `connect:ADDRESS` | a socket that the bridge connects to, such as a serial server |
 
 use std::{
     collections::HashSet,
@@ -33,12 +33,14 @@ use tokio::{
 use tracing::warn;
 
 const BAUD: u32 = 115_200;
-/// How often ports are looked for.
+/// Interval between two searches for ports.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A board that is there.
+/// An open port.
 pub struct Port {
+    /// Path or address, as printed in logs.
     pub name: String,
+    /// The bytes of the line.
     pub stream: Stream,
 }
 
@@ -48,24 +50,27 @@ impl std::fmt::Debug for Port {
     }
 }
 
+/// A line of bytes in both directions.
 pub type Stream = Box<dyn Duplex>;
 
+/// Reads and writes bytes.
 pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
 /// Where to look for boards.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PortSpec {
-    /// Serial ports; the file name may begin with what comes before one `*`.
-    Serial {
-        path: PathBuf,
-        baud: u32,
-    },
+    /// Serial ports; the file name may contain one `*`.
+    Serial { path: PathBuf, baud: u32 },
+    /// Listens on a Unix socket.
     Unix(PathBuf),
+    /// Listens on a TCP address.
     Tcp(SocketAddr),
+    /// Connects to a TCP address.
     Connect(SocketAddr),
 }
 
+/// A text is not a port.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a port is written as /dev/ttyACM0, /dev/ttyUSB*@921600, unix:PATH, tcp:ADDRESS or connect:ADDRESS")]
 pub struct BadPort;
@@ -92,7 +97,7 @@ impl FromStr for PortSpec {
     }
 }
 
-/// Hands on every board that appears, for ever.
+/// Sends every port that appears to `arrived`, for ever.
 pub async fn watch(spec: PortSpec, arrived: mpsc::Sender<Port>) {
     let outcome = match &spec {
         PortSpec::Serial { path, baud } => watch_serial(path, *baud, &arrived).await,
@@ -106,7 +111,7 @@ pub async fn watch(spec: PortSpec, arrived: mpsc::Sender<Port>) {
 }
 
 async fn accept_unix(path: &Path, arrived: &mpsc::Sender<Port>) -> io::Result<()> {
-    // Left by an earlier bridge; a socket in use would be taken away from it, which shows at once.
+    // Removes the socket of an earlier bridge. A bridge that still uses it would notice at once.
     let _ = std::fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
     for number in 0u64.. {
@@ -164,7 +169,7 @@ async fn watch_serial(pattern: &Path, baud: u32, arrived: &mpsc::Sender<Port>) -
                 }
                 Err(error) => {
                     if complained.insert(name.clone()) {
-                        warn!("{name}: {error}; may this user open it (group dialout)?");
+                        warn!("{name}: {error}; check that this user may open it (group dialout)");
                     }
                 }
             }
@@ -173,7 +178,7 @@ async fn watch_serial(pattern: &Path, baud: u32, arrived: &mpsc::Sender<Port>) -
     }
 }
 
-/// The files that a path with at most one `*` in its name stands for.
+/// The files that match a path with at most one `*` in its name.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
     let name = pattern.file_name().and_then(|name| name.to_str());
     let Some((before, after)) = name.and_then(|name| name.split_once('*')) else {
@@ -187,11 +192,11 @@ fn matching(pattern: &Path) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_name().to_str().is_some_and(fits)).map(|entry| entry.path()).collect()
 }
 
-/// Which ports are in use, so that one that is found again is not opened twice.
+/// The ports in use, so that none is opened twice.
 #[derive(Clone, Default)]
 struct OpenPorts(Arc<Mutex<HashSet<String>>>);
 
-/// Given back when the port is closed.
+/// Marks a port as in use until it is dropped.
 struct PortClaim {
     open: OpenPorts,
     name: String,
@@ -239,7 +244,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ClaimedPort<S> {
     }
 }
 
-/// A terminal device as a plain line of bytes.
+/// A terminal device in raw mode.
 struct SerialPort(AsyncFd<File>);
 
 impl SerialPort {
@@ -251,7 +256,7 @@ impl SerialPort {
         settings.control_modes |= termios::ControlModes::CLOCAL | termios::ControlModes::CREAD;
         settings.set_speed(baud)?;
         termios::tcsetattr(&port, termios::OptionalActions::Now, &settings)?;
-        // What came before anybody listened.
+        // Discards bytes that arrived before the port was opened.
         termios::tcflush(&port, termios::QueueSelector::IOFlush)?;
         // Deprecated for types whose descriptor may change under it; a File's does not.
         #[allow(deprecated, reason = "the replacement is unsafe, which this crate forbids")]
@@ -301,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_as_people_write_them() {
+    fn ports_are_parsed() {
         let serial = |path: &str, baud| Ok(PortSpec::Serial { path: path.into(), baud });
         assert_eq!("/dev/ttyACM0".parse(), serial("/dev/ttyACM0", 115_200));
         assert_eq!("/dev/ttyUSB*@921600".parse(), serial("/dev/ttyUSB*", 921_600));
@@ -323,7 +328,7 @@ mod tests {
         let (arrived, mut ports) = mpsc::channel(1);
         let watcher = tokio::spawn(watch(path.parse().unwrap(), arrived));
         let mut port = ports.recv().await.unwrap();
-        // Every value, among them those that a terminal would take for commands.
+        // Every byte value, including those that a terminal would interpret as commands.
         let all: Vec<u8> = (0..=255).collect();
         port.stream.write_all(&all).await.unwrap();
         let (mut heard, mut board) = (vec![0; 256], File::from(board));
@@ -332,7 +337,7 @@ mod tests {
         io::Write::write_all(&mut board, &all).unwrap();
         port.stream.read_exact(&mut heard).await.unwrap();
         assert_eq!(heard, all);
-        // In use, so it is not handed out twice; closed, it is found again.
+        // A port in use is not sent twice; once closed, it is found again.
         assert!(tokio::time::timeout(LOOK * 2, ports.recv()).await.is_err());
         drop(port);
         assert!(ports.recv().await.is_some());

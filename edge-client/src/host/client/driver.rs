@@ -28,7 +28,7 @@ use crate::{
     train::Backend,
 };
 
-/// How long the end of a run may be held up by an ONNX file.
+/// How long the end of a run waits for an ONNX file.
 const PULL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct ClientDriver<'a> {
@@ -38,12 +38,12 @@ pub(super) struct ClientDriver<'a> {
     pub started: time::Instant,
     pub end: Conclusion,
     pub last_round: Option<u32>,
-    /// As it is written down.
+    /// The count as it is stored.
     pub spent: Spent,
     pub renewal: Renewal,
     pub backoff: ReconnectBackoff,
     pub refusals: Refusals,
-    /// The present link has moved a part of a model or of an update.
+    /// The present link has carried a part of a model or of an update.
     pub carried: bool,
 }
 
@@ -84,7 +84,7 @@ impl ClientDriver<'_> {
         Ok(end)
     }
 
-    /// Sends what there is to send, then computes a batch or waits for news.
+    /// Sends everything that is due, then computes a batch or waits for a frame.
     async fn turn(
         &mut self,
         link: &mut QuicLink,
@@ -133,7 +133,7 @@ impl ClientDriver<'_> {
         Ok(None)
     }
 
-    /// An answer that was computed just now is counted before it can be sent.
+    /// Counts an answer that was just computed, before it can be sent.
     fn keep_count(&mut self) -> Result<(), ClientError> {
         if *self.session.spent() == self.spent {
             return Ok(());
@@ -240,14 +240,14 @@ impl ClientDriver<'_> {
     fn save(&self, file: &[u8]) -> Result<(), ClientError> {
         let Some(SaveModel { path, .. }) = &self.client.save_model else { return Ok(()) };
         let failed = |source| ClientError::Save { path: path.clone(), source };
-        // For its owner alone: it was trained on this device's samples, among others. A reader sees the old file or the new one.
+        // Readable by its owner only, because it was trained on this device's samples. A reader sees the old file or the new one.
         write_file(path, file, Secrecy::Secret).map_err(failed)?;
         info!("sub-model saved to {}", path.display());
         Ok(())
     }
 }
 
-/// What can go wrong in a turn: with the link, with what one end asks of the other, or for good.
+/// What ends a turn: the link is lost, one end refuses, or a final error.
 enum TurnError {
     Link(LinkError),
     Refused(Refusal),
@@ -281,7 +281,7 @@ async fn say(link: &mut QuicLink, message: &ToAggregator) -> Result<(), LinkErro
     link.send(Lane::Control, &frame[..len]).await
 }
 
-/// Whether a download begins anew or goes on is seen here alone.
+/// Logs where a download starts, which shows whether it resumes.
 fn note_fetch(lane: Lane, frame: &[u8]) {
     if lane == Lane::Control
         && let Ok(Frame::Control(body)) = Frame::decode(frame)

@@ -21,7 +21,7 @@ type Board = SerialDevice<HeapArena, 16>;
 
 const KEY: [u8; 32] = [7; 32];
 
-/// A board, the room for its samples, and the bridge's view of its line.
+/// A board, the buffer for its samples, and the bridge's view of its line.
 struct Bench {
     board: Board,
     room: [u8; 512],
@@ -53,7 +53,7 @@ impl Bench {
         self.board.handle_bytes(&line(packet), &mut self.room, self.now);
     }
 
-    /// What the board says within so many milliseconds.
+    /// The packets that the board sends within `millis` milliseconds.
     fn after(&mut self, millis: u64) -> Vec<Vec<u8>> {
         self.now = self.now + Duration::from_millis(millis);
         self.board.handle_timeout(self.now);
@@ -70,7 +70,7 @@ impl Bench {
         said.into_iter().next().expect("the board hails")
     }
 
-    /// Answers a hail and gives the answer.
+    /// Answers a HAIL and passes the answer to the board.
     fn challenge(&mut self, responder: &mut Responder, mut hail: Vec<u8>) {
         let mut reply = [0; MAX_PLAIN];
         let ResponderEvent::Reply(len) = responder.handle(&mut hail, &mut reply, |_| Some(KEY), || [5; 16])
@@ -98,10 +98,10 @@ fn seal(responder: &mut Responder, frame: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_board_takes_no_samples_that_its_key_has_not_sealed() {
+fn a_board_takes_only_samples_sealed_with_its_key() {
     let mut bench = Bench::new();
     let file = samples();
-    // Before there is a session, while it hails, and in a session.
+    // Before there is a session, while the board hails, and in a session.
     bench.hear(&piece(&file));
     assert!(bench.board.samples(&bench.room).is_none(), "before its first session");
     let hail = bench.hail(0);
@@ -143,7 +143,7 @@ fn a_holder_of_the_board_identity_gives_samples_and_the_board_hails_with_them() 
     assert_eq!(bench.board.samples(&bench.room).unwrap().train_len(), 20);
     bench.hear(&[STRANGER]);
     bench.hail(0);
-    // Without a word it waits for more samples, and not for ever.
+    // If nothing arrives, it waits for more samples, but not for ever.
     let mut bench = Bench::new();
     let hail = bench.hail(0);
     bench.challenge(&mut Responder::for_samples(), hail);
@@ -151,7 +151,7 @@ fn a_holder_of_the_board_identity_gives_samples_and_the_board_hails_with_them() 
     bench.hail(20_000);
 }
 
-/// They are not authenticated.
+/// Refusals are not authenticated.
 #[test]
 fn refusals_only_delay_a_board() {
     let mut bench = Bench::new();
@@ -162,12 +162,12 @@ fn refusals_only_delay_a_board() {
     }
     assert!(hails >= 4, "{hails} hails in 100 seconds of refusals");
     bench.hear(&[STRANGER]);
-    // A challenge is taken at once.
+    // A challenge is accepted at once.
     let hail = bench.hail(20_000);
     bench.hear(&refusal(Code::UnknownDevice));
     bench.challenge(&mut Responder::default(), hail);
     assert_eq!(bench.after(0)[0][0], SEALED);
-    // A session that is said to be lost is opened again at once.
+    // A session that is reported as lost is opened again at once.
     for _ in 0..100 {
         bench.hear(&[STRANGER]);
         bench.hear(&[STRANGER]);
@@ -179,7 +179,7 @@ fn refusals_only_delay_a_board() {
 }
 
 #[test]
-fn a_board_that_is_not_enrolled_says_so_when_it_is_asked() {
+fn the_status_of_a_board_reports_that_it_is_not_enrolled() {
     let mut bench = Bench::new();
     bench.hail(0);
     bench.hear(&[&[CHALLENGE][..], &[3; 32]].concat());

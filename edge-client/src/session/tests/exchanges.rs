@@ -1,4 +1,4 @@
-//! Rounds of several exchanges: guides, what is not fetched again, and what a device keeps for itself.
+//! Rounds of several exchanges: guides, vectors that are not fetched again, and private state.
 
 use common::{
     brief::{Objective, Product},
@@ -70,7 +70,7 @@ impl<'a> Device<'a> {
         device
     }
 
-    /// Answers every Fetch until there is work; says which transfers were fetched.
+    /// Answers every Fetch until there is work; returns the fetched transfers.
     fn assign(&mut self, assignment: &Assignment) -> Vec<u32> {
         let mut fetched = vec![];
         self.hear(&ToDevice::Assignment(assignment.clone()));
@@ -91,7 +91,7 @@ impl<'a> Device<'a> {
         fetched
     }
 
-    /// From Offer to Receipt; gives what was sent.
+    /// From Offer to Receipt; returns what was sent.
     fn deliver(&mut self) -> (Offer, Vec<f32>) {
         let offer = self.train();
         let mut sent = vec![];
@@ -109,7 +109,7 @@ impl<'a> Device<'a> {
         self.deliver().0.scalars
     }
 
-    /// The code that the aggregator is told, with nothing fetched.
+    /// The code that is sent to the aggregator; nothing may be fetched.
     fn refusal(&mut self) -> Code {
         let code = match self.say().0.as_slice() {
             [ToAggregator::Refusal(refusal)] => refusal.code,
@@ -166,7 +166,7 @@ fn a_guide_follows_the_model_and_each_resumes_where_it_was() {
     device.hear_transfer(TransferId(2), 16, &guide_bytes()[16..]);
     device.say();
     assert_eq!(device.session.weights(), MODEL);
-    // A step along nothing but the guide.
+    // A step along the guide only.
     let (_, sent) = device.deliver();
     for (sent, (old, guide)) in sent.iter().zip(MODEL.iter().zip(GUIDE)) {
         assert_eq!(*sent, (old - 0.5 * guide) - old);
@@ -211,7 +211,7 @@ fn a_second_exchange_fetches_only_what_is_new() {
     let mut fresh = Device::wide(&mut arena);
     assert_eq!(fresh.assign(&staged(1, 1, guided(), guide())), [1, 2]);
     assert_eq!(fresh.deliver().1, sent);
-    // Training has moved the weights; the guide is as it was.
+    // Training has changed the weights, but not the guide.
     assert_eq!(fresh.assign(&staged(1, 2, guided(), guide())), [1]);
     // A new model of the same length is a new model.
     fresh.deliver();
@@ -243,7 +243,7 @@ fn trials_leave_everything_in_place() {
 }
 
 #[test]
-fn an_exchange_that_was_given_up_in_the_middle_is_not_trusted() {
+fn vectors_of_an_interrupted_exchange_are_fetched_again() {
     let mut arena = [0.0; 38];
     let mut device = Device::wide(&mut arena);
     device.assign(&staged(1, 0, trials(&[0.5, 0.25]), guide()));
@@ -276,7 +276,7 @@ fn the_loss_reached_alone_is_remembered_for_the_run() {
     let later = device.exchange(2, 0, train()).gap;
     assert_eq!(later, Some(gap), "the same model, the same gap");
 
-    // Another run knows nothing of it.
+    // Another run has no baseline.
     device.session.handle_disconnected();
     device.connect(OTHER_RUN);
     device.hear(&ToDevice::PlanPart(PlanPart {
@@ -307,14 +307,14 @@ fn update_and_first_step_are_one_transfer() {
     assert_eq!((offer.update.bytes, offer.scalars.steps), (48, 6));
     assert_eq!(both, [update, first].concat());
     assert_ne!(both[..6], both[6..]);
-    // The first step lies where a guide was, so that one is fetched again.
+    // The first step is stored in the guide segment, so the guide is fetched again.
     device.assign(&staged(4, 0, guided(), guide()));
     device.deliver();
     sent(&mut device, 5, Product::Both);
     assert_eq!(device.assign(&staged(6, 0, guided(), guide())), [1, 2]);
     device.deliver();
 
-    // In blocks that run through both, and resumed behind the update.
+    // In blocks that span both, and resumed behind the update.
     device.assign(&staged(7, 0, with(Product::Both, 2), None));
     let offer = device.train();
     device.hear(&ToDevice::Fetch(Fetch { transfer: TransferId(7), offset: 40 }));
@@ -342,7 +342,7 @@ fn a_personal_model_stays_and_grows() {
     assert_eq!(first.test, second.test, "the same model was received");
     assert!(second.personal.unwrap().loss < first.personal.unwrap().loss);
     assert!(first.personal.unwrap().loss < first.test.unwrap().loss);
-    // Without it, it is neither trained nor reported, and not forgotten.
+    // A brief without a personal model neither trains nor reports it, and does not discard it.
     assert_eq!(device.exchange(3, 0, Task::Train(brief())).personal, None);
     let third = device.exchange(4, 0, personal());
     assert!(third.personal.unwrap().loss < second.personal.unwrap().loss);
@@ -353,7 +353,7 @@ fn a_personal_model_stays_and_grows() {
 }
 
 #[test]
-fn what_the_plan_has_no_segment_for_is_refused_before_anything_is_fetched() {
+fn a_task_without_its_segment_is_refused_before_fetching() {
     let mut arena = [0.0; 26];
     let mut device = Device::new(&mut arena);
     device.join();
@@ -373,7 +373,7 @@ fn what_the_plan_has_no_segment_for_is_refused_before_anything_is_fetched() {
     }
     assert_eq!(device.assign(&staged(1, 9, Task::Train(brief()), None)), [1]);
 
-    // A direction is wanted, and none is named.
+    // The task needs a guide, but the assignment has none.
     let mut arena = [0.0; 38];
     let mut device = Device::wide(&mut arena);
     for task in [trials(&[1.0]), guided()] {
@@ -387,7 +387,7 @@ fn what_the_plan_has_no_segment_for_is_refused_before_anything_is_fetched() {
 }
 
 #[test]
-fn too_few_samples_for_validation_are_told() {
+fn too_few_samples_for_validation_are_reported() {
     let mut arena = [0.0; 38];
     let mut device = Device::with(&mut arena, WIDE, WIDE_NODE, shard());
     device.join();

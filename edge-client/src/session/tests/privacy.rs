@@ -28,7 +28,7 @@ fn brief(privacy: Option<Laplace>) -> Brief {
     Brief { privacy, ..Brief::sgd(2, 2, 0.5, 3) }
 }
 
-/// Asks for an update with noise in this round and attempt; gives offer and bytes.
+/// Asks for an update with noise in this round and attempt; returns offer and bytes.
 fn answer(device: &mut Device<'_>, round: u32, attempt: u16) -> (Offer, Vec<u8>) {
     assign(device, round, attempt);
     let offer = device.train();
@@ -49,7 +49,7 @@ fn assign(device: &mut Device<'_>, round: u32, attempt: u16) {
 }
 
 #[test]
-fn what_has_too_little_noise_is_refused_and_the_device_goes_on() {
+fn a_task_with_too_little_noise_is_refused_and_the_device_continues() {
     let private = brief(Some(LAPLACE));
     for task in [
         Task::Train(brief(None)),
@@ -103,7 +103,7 @@ fn answers_are_counted_before_they_leave_and_end_at_the_cap() {
     join(&mut device);
     let first = answer(&mut device, 1, 0);
     assert_eq!(device.session.spent().answers(), 1);
-    // The receipt was lost, or the aggregator has gone back: the same bytes, and nothing more is spent.
+    // The receipt was lost, or the aggregator has rolled back: the same bytes, and the count does not change.
     let again = answer(&mut device, 1, 1);
     assert_eq!((&again.1, &again.0.scalars), (&first.1, &first.0.scalars));
     assert_eq!(device.session.spent().answers(), 1);
@@ -119,7 +119,7 @@ fn answers_are_counted_before_they_leave_and_end_at_the_cap() {
     assert!(events.contains(&Event::Failed { round: 3, code: Code::PrivacySpent }), "{events:?}");
     assert_eq!(answer(&mut device, 2, 1).1, second.1, "what was answered is answered again");
 
-    // A driver that has written the count down gives it to the next process.
+    // A driver that has stored the count passes it to the next process.
     let spent = device.session.spent().clone();
     let mut arena = [0.0; 26];
     let mut device = owned(&mut arena, 1.0, Some(2));

@@ -1,8 +1,8 @@
-//! Which protocol version a device offers and takes.
+//! Which protocol versions a device offers and accepts.
 
 use super::*;
 
-/// Connects on a link that allows these versions; gives the tail of Hello.
+/// Connects on a link that allows these versions; returns the tail of Hello.
 fn greet(device: &mut Device<'_>, versions: Versions) -> Option<Versions> {
     device.session.handle_connected(LIMITS, versions, device.now);
     let mut out = [0; wire::MAX_CONTROL];

@@ -1,4 +1,4 @@
-//! Samples as bytes, where the firmware's linker or a loader put them: `feature = scale * byte`.
+//! Samples as bytes, in flash or memory: `feature = scale * byte`.
 //!
 //! ```text
 //! file   "FTS1", u32 numbers per sample, u32 training samples, u32 test samples, f32 scale,
@@ -18,6 +18,7 @@ pub struct Images<'a> {
 }
 
 impl<'a> Images<'a> {
+    /// `features` holds `inputs` bytes for every label.
     pub fn new(features: &'a [u8], labels: &'a [u8], inputs: usize) -> Result<Self, DataError> {
         if inputs == 0 || labels.len().checked_mul(inputs) != Some(features.len()) {
             return Err(DataError::Lengths { features: features.len(), labels: labels.len(), inputs });
@@ -54,20 +55,20 @@ pub struct BytesShard<'a> {
 }
 
 impl<'a> BytesShard<'a> {
-    /// Of a board that waits for its samples.
+    /// The shard of a board that waits for its samples.
     pub const EMPTY: Self = {
         let none = Images { features: &[], labels: &[], inputs: 0 };
         Self { train: none, test: none, scale: 1.0, classes: 0 }
     };
 
-    /// Reads a file; what follows it is ignored, as in a page of flash.
+    /// Reads a file at the start of `file`; bytes after it are ignored, as in a flash region.
     pub fn parse(file: &'a [u8]) -> Result<Self, DataError> {
         let wrong = DataError::NoFile;
         let rest = file.strip_prefix(MAGIC).ok_or(wrong)?;
         let (header, mut rest) = rest.split_first_chunk::<16>().ok_or(wrong)?;
         let [inputs, train, test, scale] = *header.as_chunks::<4>().0 else { return Err(wrong) };
         let [inputs, train, test] = [inputs, train, test].map(|bytes| u32::from_le_bytes(bytes) as usize);
-        // Without a sample, nothing in the file bounds `inputs`, for which readers make room.
+        // Without a sample, nothing in the file limits `inputs`, for which readers allocate memory.
         if train == 0 && test == 0 {
             return Err(wrong);
         }
@@ -95,6 +96,7 @@ impl<'a> BytesShard<'a> {
         file
     }
 
+    /// Both parts must have the same number of inputs.
     pub fn new(train: Images<'a>, test: Images<'a>, scale: f32) -> Result<Self, DataError> {
         if train.inputs != test.inputs {
             return Err(DataError::Room { inputs: test.inputs, room: train.inputs });

@@ -1,4 +1,4 @@
-//! 5,620 handwritten digits of 8x8 pixels, built in: the shard of demos, tests and first boards.
+//! 5,620 handwritten digits of 8x8 pixels, built in for demos, tests and first experiments with boards.
 //!
 //! UCI Optical Recognition of Handwritten Digits (E. Alpaydin, C. Kaynak; CC BY 4.0), see
 //! `data/README.md`. Pixels are 0..=16 and become `pixel / 16`.
@@ -10,8 +10,11 @@
 
 use super::{DataError, DataSplit, Shard};
 
+/// Height and width of an image.
 pub const SIDE: usize = 8;
+/// Numbers per sample.
 pub const PIXELS: usize = SIDE * SIDE;
+/// The digits 0 to 9.
 pub const CLASSES: u32 = 10;
 /// Largest pixel.
 pub const INK: u8 = 16;
@@ -34,7 +37,9 @@ pub fn all() -> Digits {
 /// The built-in data set; also a Shard by itself.
 #[derive(Copy, Clone, Debug)]
 pub struct Digits {
+    /// The authors' training set.
     pub train: PackedDigits,
+    /// The authors' test set, from other writers.
     pub test: PackedDigits,
 }
 
@@ -43,19 +48,22 @@ pub struct Digits {
 pub struct PackedDigits(&'static [[u8; SAMPLE]]);
 
 impl PackedDigits {
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// True if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// The digit that an image shows.
     pub fn label(&self, index: usize) -> Option<u8> {
         self.0.get(index).map(|sample| sample[LABEL])
     }
 
-    /// Row by row, 0 (paper) to [`INK`].
+    /// The pixels of an image, row by row, from 0 (white) to [`INK`].
     pub fn pixels(&self, index: usize) -> Option<[u8; PIXELS]> {
         let sample = self.0.get(index)?;
         let mut pixels = [0; PIXELS];
@@ -156,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pixel_is_legal_and_the_end_is_the_end() {
+    fn every_pixel_is_in_range_and_no_sample_follows_the_last() {
         for packed in [all().train, all().test] {
             assert!((0..packed.len()).all(|i| packed.pixels(i).unwrap().iter().all(|&p| p <= INK)));
             assert_eq!(packed.pixels(packed.len()), None);

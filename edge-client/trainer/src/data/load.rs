@@ -1,7 +1,7 @@
 //! Samples from files: IDX (the format of MNIST) and CSV, plain or compressed with gzip.
 //!
-//! Nothing is allocated because a header says so: memory grows with the bytes that are really there, up
-//! to [`LIMIT`]. Every error names the file, and the line where there are lines.
+//! Sizes in headers are not trusted: memory grows with the bytes that are really read, up to [`LIMIT`]. Every error names the
+//! file, and the line where there are lines.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Take},
@@ -21,11 +21,12 @@ pub use csv::{BadColumn, CsvColumn, CsvOptions, csv};
 pub use idx::{IdxImages, idx, idx_images};
 pub use rows::{CsvRow, CsvRows};
 
-/// Bytes read from one file at most, after decompression.
+/// Most bytes that are read from one file, after decompression.
 pub const LIMIT: u64 = 1 << 30;
-/// More classes than any classifier on the edge has; a larger label is a wrong column.
+/// Most classes; a larger label is assumed to come from a wrong column.
 pub const MAX_CLASSES: u32 = 1 << 16;
 
+/// Why a file of samples cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -41,7 +42,7 @@ pub enum LoadError {
     Data { path: PathBuf, source: DataError },
 }
 
-/// A file that is decompressed if it starts like gzip, whatever its name, and ends at a limit.
+/// A file with a size limit. It is decompressed if its content starts like gzip, whatever its name.
 ///
 /// Other crates read their own formats through it, so that all files have the same bounds and errors.
 pub struct BoundedFile {
@@ -51,6 +52,7 @@ pub struct BoundedFile {
 }
 
 impl BoundedFile {
+    /// Opens a regular file.
     pub fn open(path: &Path, limit: u64) -> Result<Self, LoadError> {
         let failed = |source| LoadError::Read { path: path.into(), source };
         let mut file = BufReader::new(open_regular(path).map_err(failed)?);
@@ -60,12 +62,13 @@ impl BoundedFile {
         Ok(Self::new(path, reader, limit))
     }
 
-    /// What `reader` gives, under the name of the file it comes from.
+    /// Reads from `reader`; `path` is the name in errors.
     pub fn new(path: &Path, reader: Box<dyn BufRead>, limit: u64) -> Self {
-        // One more than allowed, so that the limit itself can be told from an excess.
+        // One byte more than allowed, so that a file of exactly the limit is not an error.
         Self { path: path.into(), reader: reader.take(limit.saturating_add(1)), limit }
     }
 
+    /// The name in errors.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -79,14 +82,14 @@ impl BoundedFile {
         Ok((read > 0).then(|| line.trim_end_matches(['\n', '\r'])))
     }
 
-    /// Adds the next line with its end; false after the last.
+    /// Appends the next line with its line break; false after the last.
     fn line_bytes(&mut self, bytes: &mut Vec<u8>) -> Result<bool, LoadError> {
         let read = self.reader.read_until(b'\n', bytes);
         let read = read.map_err(|source| LoadError::Read { path: self.path.clone(), source })?;
         self.check_limit().map(|()| read > 0)
     }
 
-    /// All that is left.
+    /// The rest of the file.
     pub fn bytes(&mut self) -> Result<Vec<u8>, LoadError> {
         let mut bytes = Vec::new();
         let read = self.reader.read_to_end(&mut bytes);
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_never_ends_is_no_file_of_samples() {
+    fn endless_devices_are_refused() {
         for path in ["/dev/zero", "/dev/null"].map(Path::new) {
             let csv = csv(path, &CsvOptions::default()).unwrap_err().to_string();
             let idx = idx(path, path, 1.0).unwrap_err().to_string();

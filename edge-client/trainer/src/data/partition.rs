@@ -1,25 +1,25 @@
 //! One data set divided among many devices, unequally on purpose. Deterministic in the seed.
 //!
-//! | partition | who gets what |
+//! | partition | samples of a device |
 //! |---|---|
 //! | [`iid`] | shuffle, equal slices |
-//! | [`dominant_class`] | device `i` gets a share of its samples from class `i mod classes`, the rest from all other classes in turn |
-//! | [`label_shards`] | sort by label, cut into `devices x per_device` stretches, each device gets `per_device` at random |
+//! | [`dominant_class`] | device `i` gets a share from class `i mod classes`, the rest from all other classes in turn |
+//! | [`label_shards`] | sort by label, cut into `devices x per_device` parts, each device gets `per_device` at random |
 //!
-//! Every sample goes to exactly one device; device sizes differ by at most one (for `label_shards`, by at
-//! most one per stretch). Results are, for each device,
-//! indices into the data set.
+//! Every sample goes to exactly one device. Sizes of devices differ by at most one (for `label_shards`, by at most one per
+//! part). Results are, for each device, indices into the data set.
 
 use common::rng::{Rng, derive};
 
+/// Equal random parts.
 pub fn iid(samples: usize, devices: usize, seed: u64) -> Vec<Vec<u32>> {
     let mut order = indices(samples);
     Rng::new(seed).shuffle(&mut order);
     cut(&order, devices)
 }
 
-/// First every device draws `round(share * s)` samples of its dominant class, then the rest one by one
-/// from the other classes in turn. In place of an exhausted class it draws from the one with most left.
+/// Every device first draws `round(share * s)` samples of its dominant class, then the rest one by one from the other classes
+/// in turn. Instead of an exhausted class it draws from the one with the most samples left.
 pub fn dominant_class(labels: &[u32], devices: usize, share: f64, seed: u64) -> Vec<Vec<u32>> {
     let mut pools = Pools::new(labels, seed);
     let mut parts: Vec<Vec<u32>> = vec![Vec::new(); devices];
@@ -56,12 +56,12 @@ pub fn hold_out(samples: &[u32], test_fraction: f64, seed: u64) -> (Vec<u32>, Ve
     (train, order)
 }
 
-/// `round(fraction * n)`, but one sample stays for training.
+/// `round(fraction * n)`, but at least one sample stays for training.
 pub(super) fn held_out(samples: usize, fraction: f64) -> usize {
     ((fraction.clamp(0.0, 1.0) * samples as f64).round() as usize).min(samples.saturating_sub(1))
 }
 
-/// What is left of each class, in random order.
+/// The remaining samples of each class, in random order.
 struct Pools(Vec<Vec<u32>>);
 
 impl Pools {
@@ -73,7 +73,7 @@ impl Pools {
         Rng::new(seed).shuffle(&mut order);
         let mut pools = vec![Vec::new(); classes.len().max(1)];
         for (index, label) in order.iter().filter_map(|&index| Some((index, labels.get(index as usize)?))) {
-            // Labels without samples do not become anybody's dominant class.
+            // Labels without samples do not become a dominant class.
             let class = classes.partition_point(|class| class < label);
             if let Some(pool) = pools.get_mut(class) {
                 pool.push(index);
@@ -82,14 +82,14 @@ impl Pools {
         Self(pools)
     }
 
-    /// Classes; never 0.
+    /// Number of classes; never 0.
     fn len(&self) -> usize {
         self.0.len()
     }
 
     fn draw(&mut self, class: usize) -> Option<u32> {
         let drawn = self.0.get_mut(class).and_then(Vec::pop);
-        // Of equally full classes the lowest.
+        // Of classes with equally many samples, the lowest.
         drawn.or_else(|| self.0.iter_mut().rev().max_by_key(|pool| pool.len()).and_then(Vec::pop))
     }
 }

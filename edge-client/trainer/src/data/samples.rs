@@ -12,9 +12,9 @@ pub struct Samples {
     labels: Vec<u32>,
     /// `targets` per sample; empty where targets are labels.
     values: Vec<f32>,
-    /// One per sample, or none.
+    /// One per sample, or empty.
     groups: Vec<u32>,
-    /// How many groups there are, also those that have no sample here.
+    /// Number of groups in the fleet, including those without a sample here.
     group_count: u32,
     inputs: usize,
     targets: usize,
@@ -55,7 +55,7 @@ impl Samples {
         Ok(Self { features, values, inputs, targets, ..Self::default() })
     }
 
-    /// Says which group each sample belongs to.
+    /// Sets the group of each sample.
     pub fn with_groups(mut self, groups: Vec<u32>) -> Result<Self, DataError> {
         if groups.len() != self.len() {
             let (features, inputs) = (self.features.len(), self.inputs);
@@ -66,8 +66,8 @@ impl Samples {
         Ok(self)
     }
 
-    /// Says which of `count` attributes each sample has; groups are label x attribute. There are two classes
-    /// at least, whatever labels this device has seen.
+    /// Sets which of `count` attributes each sample has; groups are label x attribute. There are at least two classes, even if
+    /// this device has samples of only one.
     pub fn with_attributes(self, attributes: &[u32], count: u32) -> Result<Self, DataError> {
         let rows = self.labels.chunks_exact(self.targets.max(1)).map(|row| row[0]);
         if attributes.len() != self.len() || rows.len() != self.len() {
@@ -132,15 +132,17 @@ impl Samples {
         Ok(Self { group_count, ..samples })
     }
 
-    /// Without inputs there are no samples.
+    /// Number of samples; 0 without inputs.
     pub fn len(&self) -> usize {
         self.features.len() / self.inputs.max(1)
     }
 
+    /// True if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    /// Numbers per sample.
     pub fn inputs(&self) -> usize {
         self.inputs
     }
@@ -170,6 +172,7 @@ impl Samples {
         self.labels.iter().max().map_or(0, |&label| label + 1)
     }
 
+    /// The features of one sample.
     pub fn row(&self, index: usize) -> Option<&[f32]> {
         let at = index.checked_mul(self.inputs)?;
         self.features.get(at..at.checked_add(self.inputs)?)
@@ -184,7 +187,7 @@ impl Samples {
             let missing = DataError::NoSample { index, len: self.len() as u32 };
             let row = self.row(index as usize).ok_or(missing)?;
             chosen.features.extend_from_slice(row);
-            // Targets are labels or numbers, and the other list is empty; so is that of groups where there are none.
+            // Targets are labels or numbers, and the other list is empty. The list of groups may be empty, too.
             let targets = index as usize * self.targets..(index as usize + 1) * self.targets;
             if self.values.is_empty() {
                 chosen.labels.extend_from_slice(&self.labels[targets]);
@@ -214,6 +217,7 @@ pub struct VecShard {
 }
 
 impl VecShard {
+    /// Both parts must have the same shape.
     pub fn new(train: Samples, test: Samples) -> Result<Self, DataError> {
         if train.inputs != test.inputs && !test.is_empty() {
             return Err(DataError::Room { inputs: test.inputs, room: train.inputs });
@@ -225,6 +229,7 @@ impl VecShard {
         Ok(Self { train, test })
     }
 
+    /// The samples of one part.
     pub fn part(&self, part: DataSplit) -> &Samples {
         match part {
             DataSplit::Train => &self.train,
@@ -297,7 +302,7 @@ impl Shard for VecShard {
 }
 
 impl VecShard {
-    /// Where a target lies.
+    /// Index of a target.
     fn place(&self, part: DataSplit, index: u32, position: u32) -> Result<usize, DataError> {
         let samples = self.part(part);
         if index as usize >= samples.len() {
@@ -356,7 +361,7 @@ mod tests {
         let shard = VecShard::new(grouped.clone(), grouped.select(&[1]).unwrap()).unwrap();
         assert_eq!((0..4).map(|at| shard.group(DataSplit::Train, at)).collect::<Vec<_>>(), [2, 3, 5, 2]);
         assert_eq!(shard.summary().groups, [0, 0, 2, 1, 0, 1]);
-        // One class only, and all groups are there nevertheless.
+        // All groups exist although there is only one class.
         let part = VecShard::new(grouped.select(&[0, 3]).unwrap(), Samples::default()).unwrap();
         assert_eq!(part.summary().groups, [0, 0, 2, 0, 0, 0]);
         assert_eq!(Samples::of(&part, DataSplit::Train).unwrap(), *part.part(DataSplit::Train));

@@ -1,27 +1,32 @@
-//! What the trainer needs to know of a device's samples.
+//! The interface through which the trainer reads a device's samples.
 
 use common::message::DataSummary;
 
-/// Which samples: those a device trains on, or those it only evaluates on.
+/// Which samples of a shard.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DataSplit {
+    /// Those that the device trains on.
     Train,
+    /// Those that it only evaluates on.
     Test,
 }
 
 /// Samples by index, from flash, memory or a sensor's log.
 ///
-/// The same index must give the same sample for as long as one Assignment is worked on. The trainer
-/// reads features and labels at different times because it has no room to keep labels.
+/// The same index must give the same sample during one Assignment. The trainer reads features and labels at different times,
+/// because it has no room to keep labels.
 pub trait Shard {
+    /// Number of training samples.
     fn train_len(&self) -> u32;
+    /// Number of test samples.
     fn test_len(&self) -> u32;
     /// Numbers per sample.
     fn inputs(&self) -> u32;
     /// One more than the largest label.
     fn classes(&self) -> u32;
+    /// The (first) label of a sample.
     fn label(&self, part: DataSplit, index: u32) -> Result<u32, DataError>;
-    /// Writes the features to `out`, which is [`inputs`](Self::inputs) long, and gives the (first) label.
+    /// Writes the features to `out`, which is [`inputs`](Self::inputs) long, and returns the (first) label.
     fn sample(&self, part: DataSplit, index: u32, out: &mut [f32]) -> Result<u32, DataError>;
 
     /// Labels or target numbers per sample: one, or one per token or predicted number.
@@ -37,22 +42,22 @@ pub trait Shard {
         }
     }
 
-    /// The number to predict at a position of a sample; labels are numbers, too.
+    /// The number to predict at a position of a sample; by default its label.
     fn value_at(&self, part: DataSplit, index: u32, position: u32) -> Result<f32, DataError> {
         self.label_at(part, index, position).map(|label| label as f32)
     }
 
-    /// Which group a sample belongs to: label x number of attributes + attribute. Groups have weights in a
-    /// Brief.
+    /// The group of a sample: label x number of attributes + attribute. A Brief has weights for groups.
     fn group(&self, _part: DataSplit, _index: u32) -> u32 {
         0
     }
 
-    /// How many groups there are in the fleet; 0 where samples have no attribute.
+    /// Number of groups in the fleet; 0 where samples have no attribute.
     fn groups(&self) -> u32 {
         0
     }
 
+    /// Number of samples of a part.
     fn len(&self, part: DataSplit) -> u32 {
         match part {
             DataSplit::Train => self.train_len(),
@@ -60,7 +65,7 @@ pub trait Shard {
         }
     }
 
-    /// What the aggregator may know.
+    /// What the aggregator gets to know about the samples.
     fn summary(&self) -> DataSummary {
         let mut summary = DataSummary {
             train_samples: self.train_len(),
@@ -69,7 +74,7 @@ pub trait Shard {
             classes: self.classes(),
             ..DataSummary::default()
         };
-        // Of more groups than a message holds, nothing is said.
+        // More groups than fit a message are not reported.
         if summary.groups.resize(self.groups() as usize, 0).is_ok() {
             for index in 0..self.train_len() {
                 let group = self.group(DataSplit::Train, index) as usize;
@@ -80,6 +85,7 @@ pub trait Shard {
     }
 }
 
+/// Why samples cannot be used.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -89,7 +95,7 @@ pub enum DataError {
     Room { inputs: usize, room: usize },
     #[error("sample {index} has label {label}, beyond the {classes} classes")]
     Label { index: u32, label: u32, classes: u32 },
-    #[error("{features} features, {labels} labels and {inputs} numbers per sample contradict each other")]
+    #[error("{features} features, {labels} labels and {inputs} numbers per sample do not match")]
     Lengths { features: usize, labels: usize, inputs: usize },
     #[error("feature {feature} of sample {index} is not a finite number")]
     NonFinite { index: usize, feature: usize },
@@ -101,9 +107,9 @@ pub enum DataError {
     Token { index: u32, position: u32, entries: u32 },
     #[error("sample {index} is in group {group}, but there are only {groups} groups")]
     Group { index: u32, group: u32, groups: u32 },
-    #[error("sample {index} has attribute {attribute}, but there are only {attributes}, from 0 on")]
+    #[error("sample {index} has attribute {attribute}, but there are only {attributes}, numbered from 0")]
     Attribute { index: u32, attribute: u32, attributes: u32 },
-    #[error("there are no samples here, or fewer than their header says")]
+    #[error("there are no samples, or fewer than the header states")]
     NoFile,
     #[error("more samples than this device can count")]
     TooMany,

@@ -1,7 +1,7 @@
-//! What is worth a second version: matrix products, convolutions, and what boards do with every number.
+//! Operations with several implementations: matrix products, convolutions, and loops over every number.
 //!
-//! Dense layers, recurrent layers and (on hosts) convolutions are written once, on [`Backend::gemm`];
-//! everything else of training is the same code everywhere.
+//! Dense layers, recurrent layers and (on hosts) convolutions use [`Backend::gemm`]. Everything else in training is the same
+//! code everywhere.
 
 use common::plan::{Activation, Conv};
 
@@ -10,12 +10,16 @@ use super::{
     op::{activate, column_sums},
 };
 
-/// A matrix to read: element `(i, j)` lies at `i * strides.0 + j * strides.1`.
+/// A matrix to read: element `(i, j)` is at `i * strides.0 + j * strides.1`.
 #[derive(Copy, Clone, Debug)]
 pub struct MatrixView<'a, T> {
+    /// The numbers.
     pub data: &'a [T],
+    /// Number of rows.
     pub rows: usize,
+    /// Number of columns.
     pub columns: usize,
+    /// Distance between neighbours in a column, and in a row.
     pub strides: (usize, usize),
 }
 
@@ -30,6 +34,7 @@ impl<'a, T> MatrixView<'a, T> {
         Self { data, rows, columns, strides: (stride, 1) }
     }
 
+    /// The same numbers with rows and columns exchanged.
     #[must_use]
     pub fn transposed(self) -> Self {
         let Self { data, rows, columns, strides } = self;
@@ -45,17 +50,23 @@ impl<'a, T> MatrixView<'a, T> {
 /// A matrix to write, rows `stride` apart.
 #[derive(Debug)]
 pub struct MatrixViewMut<'a, T> {
+    /// The numbers.
     pub data: &'a mut [T],
+    /// Number of rows.
     pub rows: usize,
+    /// Number of columns.
     pub columns: usize,
+    /// Distance between the beginnings of two rows.
     pub stride: usize,
 }
 
 impl<'a, T> MatrixViewMut<'a, T> {
+    /// Row after row, without gaps.
     pub fn new(data: &'a mut [T], rows: usize, columns: usize) -> Self {
         Self::strided(data, rows, columns, columns)
     }
 
+    /// Rows that begin `stride` apart.
     pub fn strided(data: &'a mut [T], rows: usize, columns: usize, stride: usize) -> Self {
         Self { data, rows, columns, stride }
     }
@@ -66,7 +77,7 @@ impl<'a, T> MatrixViewMut<'a, T> {
     }
 }
 
-/// True if every element lies inside the slice.
+/// True if every element is inside the slice.
 #[cfg(feature = "host")]
 fn holds(len: usize, rows: usize, columns: usize, strides: (usize, usize)) -> bool {
     let (Some(row), Some(column)) = (rows.checked_sub(1), columns.checked_sub(1)) else { return true };
@@ -75,7 +86,7 @@ fn holds(len: usize, rows: usize, columns: usize, strides: (usize, usize)) -> bo
     last.is_some_and(|last| last < len && isize::try_from(last).is_ok())
 }
 
-/// What becomes of a product.
+/// How a product is stored.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum GemmWrite<T> {
     /// `c = a b`.
@@ -84,11 +95,12 @@ pub enum GemmWrite<T> {
     Add(T),
 }
 
-/// How products are computed. Sizes fit each other; a reach outside a slice is a bug in this crate.
+/// Computes products. The sizes of arguments match; an access outside a slice is a bug in this crate.
 ///
-/// The three parts of a convolution all add to what is there: the caller has put the bias, zeros or an
-/// earlier gradient in place. `x`, `y` and their gradients are `[samples][channels][height][width]`.
+/// The three parts of a convolution add to the output: the caller has filled it with the bias, zeros or an earlier gradient.
+/// `x`, `y` and their gradients are `[samples][channels][height][width]`.
 pub trait Backend<T> {
+    /// `c = a b`, stored as `store` states.
     fn gemm(
         &mut self,
         a: MatrixView<'_, T>,
@@ -106,7 +118,7 @@ pub trait Backend<T> {
     /// `dW += factor * (dy * x)`.
     fn conv_weight_grad(&mut self, conv: &Conv, samples: usize, factor: T, dy: &[T], x: &[T], dw: &mut [T]);
 
-    /// Zero where a value is below it.
+    /// Replaces negative values by zero.
     fn relu(&mut self, values: &mut [T])
     where
         T: Float,
@@ -114,7 +126,7 @@ pub trait Backend<T> {
         activate::forward(Activation::Relu, values);
     }
 
-    /// Zero where `y` is not above it.
+    /// Replaces the gradient by zero where `y` is not positive.
     fn relu_grad(&mut self, y: &[T], gradient: &mut [T])
     where
         T: Float,

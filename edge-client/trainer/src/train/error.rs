@@ -1,17 +1,18 @@
-//! Why a Plan could not be trained.
+//! Why a Plan cannot be trained.
 
 use common::{Code, plan::PlanError};
 
 use crate::data::DataError;
 
+/// Why a task cannot be done.
 #[derive(Copy, Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
     #[error("the plan needs an arena of {need} numbers, this one has {have}; use a narrower tier")]
     Arena { need: usize, have: usize },
-    #[error("a node of the plan reads and writes the same place; compile the model again")]
+    #[error("a node of the plan reads and writes the same memory; compile the model again")]
     Overlap,
-    #[error("the plan can not train, it was compiled for inference; compile it for training")]
+    #[error("the plan was compiled for inference and cannot train; compile it for training")]
     InferenceOnly,
     #[error("two nodes share parameters, so the plan needs a gradient segment; compile it with one")]
     SharedParameters,
@@ -27,7 +28,7 @@ pub enum TrainError {
     EmptyShard,
     #[error("the model takes {plan} numbers per sample, the samples have {shard}")]
     Inputs { plan: u32, shard: u32 },
-    #[error("the model tells {plan} classes apart, the labels go up to {}", classes.saturating_sub(1))]
+    #[error("the model has {plan} classes, but the labels go up to {}", classes.saturating_sub(1))]
     Classes { plan: u32, classes: u32 },
     #[error("the model has {plan} targets per sample, the samples have {shard}")]
     Targets { plan: u32, shard: u32 },
@@ -35,19 +36,19 @@ pub enum TrainError {
         "{samples} training samples are too few to keep every fifth for validation; give this device more"
     )]
     NoValidation { samples: u32 },
-    #[error(
-        "this device does not know what it can reach alone; it must train alone once before gaps are asked"
-    )]
+    #[error("this device has no baseline; it must train alone once before it can report gaps")]
     NoBaseline,
-    #[error("the samples have no attribute, or more groups than can be told; name the attribute's column")]
-    NoGroups,
     #[error(
-        "this device has no secret to draw noise from; put one onto the board with `fairtier board flash`"
+        "the samples have no attribute, or more groups than can be reported; name the attribute's column"
     )]
+    NoGroups,
+    #[error("this device has no secret for noise; write one to the board with `fairtier board flash`")]
     NoSecret,
     #[error("the owner of this device allows no more answers with noise; raise --max-private-rounds")]
     PrivacySpent,
-    #[error("this program was built without what the plan or the brief needs; build it with feature `full`")]
+    #[error(
+        "this program was built without a feature that the plan or the brief needs; build it with feature `full`"
+    )]
     LeftOut,
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -60,7 +61,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// What the aggregator is told.
+    /// The code that is sent to the aggregator.
     pub fn code(&self) -> Code {
         match self {
             Self::Arena { .. } | Self::Batch { .. } => Code::DoesNotFit,

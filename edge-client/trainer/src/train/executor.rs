@@ -1,9 +1,8 @@
-//! Walks the nodes of a Plan over its arena.
+//! Executes the nodes of a Plan in its arena.
 //!
-//! One batch is: samples into the input buffer, [`forward`], then either [`score`] or
-//! [`loss_and_gradient`] and [`backward`]. A batch may be shorter than the Plan's; buffers are then used
-//! up to the last row. Parts of the arena are borrowed by `get_disjoint_mut`, so a Plan that would
-//! read what it overwrites ends in an error whatever its bytes came from.
+//! The steps of one batch are: samples into the input buffer, [`forward`], then either [`score`], or [`loss_and_gradient`] and
+//! [`backward`]. A batch may have fewer rows than the Plan's; buffers are then used up to the last row. Parts of the arena are
+//! borrowed with `get_disjoint_mut`, so a node that would overwrite its own input gives an error.
 
 use core::ops::Range;
 
@@ -21,16 +20,16 @@ use super::{
 mod back;
 mod forth;
 
-/// Firmware of small boards is built without what its models do not use: see feature `full`.
+/// True with feature `full`. Firmware of small boards is built without it, to save flash.
 pub const FULL: bool = cfg!(feature = "full");
 
-/// An error where only whole builds go on; what follows is then left out of the program.
+/// An error in builds without feature `full`; the compiler then removes the code that follows.
 #[inline(always)]
 pub(super) fn full() -> Result<(), TrainError> {
     if FULL { Ok(()) } else { Err(TrainError::LeftOut) }
 }
 
-/// The same for convolutions and pools, which feature `conv` adds without the rest.
+/// The same for convolutions and pools, which need only feature `conv`.
 #[inline(always)]
 fn convolves() -> Result<(), TrainError> {
     if cfg!(feature = "conv") { Ok(()) } else { Err(TrainError::LeftOut) }
@@ -39,28 +38,28 @@ fn convolves() -> Result<(), TrainError> {
 /// What a pass over the nodes is for.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum PassMode {
-    /// Drops what `seed` and `step` say; batch normalisation looks at the batch.
+    /// Dropout is active, determined by `seed` and `step`. Batch normalisation uses the statistics of the batch.
     Train { seed: u64, step: u32 },
-    /// Batch normalisation looks at the batch and adds what it sees to its statistics with this weight.
+    /// Batch normalisation uses the statistics of the batch and adds them to the stored ones with this weight.
     Statistics { share: f32 },
-    /// Nothing is dropped; batch normalisation uses its statistics.
+    /// No dropout. Batch normalisation uses the stored statistics.
     Evaluate,
 }
 
 /// Where parameter gradients go.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum GradTarget<T> {
-    /// Into the Plan's gradient segment, replacing what is there.
+    /// Into the Plan's gradient segment, replacing its content.
     Grads,
     /// Added to the Plan's gradient segment.
     MoreGrads,
-    /// Straight into the weights: a quarter less RAM and one pass less. The bits are those of
-    /// [`apply`](super::apply), except for `Norm`, whose gradients are then rounded sample by sample.
-    /// No two nodes may share parameters.
+    /// Directly into the weights, which saves a quarter of the RAM and one pass. The bits are those of
+    /// [`apply`](super::apply), except for `Norm`, whose gradients are then rounded sample by sample. No two nodes may share
+    /// parameters.
     Weights(Descent<T>),
 }
 
-/// Input buffer to logits.
+/// Computes the logits from the input buffer.
 pub fn forward<T: Float>(
     plan: Plan<'_>,
     arena: &mut [T],
@@ -75,7 +74,7 @@ pub fn forward<T: Float>(
     Ok(())
 }
 
-/// Losses of the logits that [`forward`] left; every sample counts the same.
+/// Losses of the logits that [`forward`] has computed; every sample has weight 1.
 pub fn score<T: Float>(
     plan: Plan<'_>,
     arena: &[T],
@@ -102,7 +101,7 @@ pub(super) fn score_row<T: Float>(
     Ok(tally)
 }
 
-/// Loss of the batch, weighted by sample, and its gradient where [`backward`] reads it.
+/// Computes the loss of the batch, weighted by sample, and writes its gradient to where [`backward`] reads it.
 ///
 /// The loss of a batch is `sum / targets`; `targets` may exceed those of these rows where gradients are
 /// summed over several passes.
@@ -151,7 +150,7 @@ pub fn robust_gradient<T: Float>(
     Ok(robust::gradient(plan.info(), classes, terms, mix, scale, clean, noisy, truth)?)
 }
 
-/// Multiplies the gradient that [`loss_and_gradient`] left.
+/// Multiplies the gradient that [`loss_and_gradient`] has written.
 pub(super) fn scale_gradient<T: Float>(
     plan: Plan<'_>,
     arena: &mut [T],
@@ -163,7 +162,7 @@ pub(super) fn scale_gradient<T: Float>(
     Ok(())
 }
 
-/// Gradient of the logits to gradients of all parameters.
+/// Computes the gradients of all parameters from the gradient of the logits.
 pub fn backward<T: Float>(
     plan: Plan<'_>,
     arena: &mut [T],
@@ -206,7 +205,7 @@ pub(super) fn shares_parameters(plan: Plan<'_>) -> bool {
     })
 }
 
-/// It has parameters, and they are not in the frozen prefix.
+/// True if the node has parameters outside the frozen prefix.
 pub(super) fn is_trained(plan: Plan<'_>, node: &Node) -> bool {
     node.op.parameters().iter().flatten().any(|(at, _)| *at >= plan.frozen())
 }

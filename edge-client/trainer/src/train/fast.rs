@@ -1,5 +1,5 @@
-//! Matrix products for hosts: by [`wide`] where the processor has AVX-512, else by `matrixmultiply`. The only
-//! module with `unsafe` in this crate.
+//! Matrix products for hosts: [`wide`] where the processor has AVX-512, else `matrixmultiply`. The only module with `unsafe`
+//! in this crate.
 //!
 //! Fast kernels sum in another order and may fuse, so bits differ from `Portable` and between
 //! processors; results agree to about 1e-6 relative.
@@ -13,7 +13,7 @@ mod columns;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
-/// The backend of Linux-class devices and of the simulator. Keeps the room that products and convolutions need.
+/// The backend of Linux-class devices and of the simulator. Keeps the buffers of products and convolutions between calls.
 #[derive(Clone, Debug)]
 pub struct Fast<T = f32> {
     columns: Vec<T>,
@@ -29,6 +29,7 @@ impl<T> Default for Fast<T> {
 }
 
 impl<T> Fast<T> {
+    /// Uses AVX-512 where the processor has it.
     pub fn new() -> Self {
         #[cfg(target_arch = "x86_64")]
         let wide = wide::is_available();
@@ -37,22 +38,22 @@ impl<T> Fast<T> {
         Self { wide, ..Self::general() }
     }
 
-    /// By `matrixmultiply` on every processor: what benchmarks compare with.
+    /// Uses `matrixmultiply` on every processor, as the reference of benchmarks.
     pub fn general() -> Self {
         Self { columns: Vec::new(), panel: Vec::new(), wide: false, record: None }
     }
 
-    /// Products are made by AVX-512 kernels, whose bits are those of `Portable::fused` for up to 2,048 terms.
+    /// True if products use AVX-512 kernels, whose bits are those of `Portable::fused` for up to 2,048 terms.
     pub fn is_wide(&self) -> bool {
         self.wide
     }
 
-    /// Notes every product from now on, for benchmarks that repeat them without anything around.
+    /// Records every product from now on, for benchmarks that repeat the products alone.
     pub fn start_record(&mut self) {
         self.record = Some(Vec::new());
     }
 
-    /// The products since [`start_record`](Self::start_record), and no more notes.
+    /// Stops recording and returns the products since [`start_record`](Self::start_record).
     pub fn take_record(&mut self) -> Vec<MatrixProduct> {
         self.record.take().unwrap_or_default()
     }
@@ -67,6 +68,7 @@ pub struct MatrixProduct {
     pub at: [usize; 3],
     /// Row and column strides of a, b, c.
     pub strides: [(usize, usize); 3],
+    /// The product is added to c.
     pub add: bool,
 }
 
@@ -96,7 +98,7 @@ macro_rules! fast {
                         add: store != GemmWrite::Replace,
                     });
                 }
-                // SAFETY: the views were checked, and `wide` says what the processor has.
+                // SAFETY: the views were checked, and `wide` states whether the processor has AVX-512.
                 if self.wide && unsafe { $wide(a, b, store, &mut c, &mut self.panel) } {
                     return;
                 }
@@ -171,7 +173,7 @@ unsafe fn wide_product(
     c: &mut MatrixViewMut<'_, f32>,
     panel: &mut Vec<f32>,
 ) -> bool {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { wide::gemm(a, b, store, c, panel) };
     true
 }
@@ -179,7 +181,7 @@ unsafe fn wide_product(
 #[cfg(not(target_arch = "x86_64"))]
 use no_product as wide_product;
 
-/// Nothing was computed.
+/// Returns false: nothing was computed.
 unsafe fn no_product<T>(
     _: MatrixView<'_, T>,
     _: MatrixView<'_, T>,

@@ -1,8 +1,8 @@
 //! The number types a Plan can be executed in.
 //!
-//! `exp`, `ln` and `tanh` come from `libm` on every target: the standard library would use the
-//! platform's own, whose last bits differ between a host and a board. A square root and a fused
-//! multiply-add are correctly rounded wherever they come from, so a host may use its hardware for them.
+//! `exp`, `ln` and `tanh` come from `libm` on every target, because those of the standard library differ in their last bits
+//! between a host and a board. Square root and fused multiply-add are always correctly rounded, so a host may use its
+//! hardware for them.
 
 use core::{
     fmt::Debug,
@@ -80,7 +80,7 @@ macro_rules! float {
                 libm::$tanh(self)
             }
 
-            // Roots are rounded correctly, so both give the same bits; of these, processors take many at once.
+            // Both are correctly rounded and give the same bits; that of the standard library can be vectorised.
             #[inline]
             fn sqrt(self) -> Self {
                 #[cfg(feature = "host")]

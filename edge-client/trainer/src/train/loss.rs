@@ -1,7 +1,7 @@
 //! How outputs and targets become a loss and a gradient.
 //!
-//! The loss of a batch is `(sum_k v_k l_k) / targets` with `v` the weight of the target's sample (1 in
-//! evaluation). Sums over targets are `f64`. NaN is not capped: whoever trains must see it.
+//! The loss of a batch is `(sum_k v_k l_k) / targets` with `v` the weight of the target's sample (1 in evaluation). Sums over
+//! targets are `f64`. NaN is not capped, so that divergence is detected.
 
 use common::plan::{Loss, PlanInfo};
 
@@ -12,13 +12,14 @@ mod regress;
 pub(super) mod robust;
 mod softmax;
 
-/// A single hopeless sample must not drown all others, nor an infinite one a whole mean.
+/// Largest loss of one target, so that a single outlier does not dominate the mean.
 pub const LOSS_CAP: f64 = 1e4;
 
-/// What the outputs of a batch should have been. Rows are those of the batch, positions the targets of a
-/// sample.
+/// The targets of a batch. Rows are those of the batch, positions the targets of a sample.
 pub trait Truth {
+    /// The label at a position.
     fn class(&self, row: usize, position: usize) -> Result<u32, DataError>;
+    /// The number to predict at a position.
     fn value(&self, row: usize, position: usize) -> Result<f32, DataError>;
     /// Weight of a sample in training.
     fn weight(&self, _row: usize) -> Result<f32, DataError> {
@@ -29,14 +30,18 @@ pub trait Truth {
 /// Classes in memory, `per_row` for every row.
 #[derive(Copy, Clone, Debug)]
 pub struct TargetLabels<'a> {
+    /// All labels, row after row.
     pub labels: &'a [u32],
+    /// Labels per row.
     pub per_row: usize,
 }
 
 /// Numbers in memory, `per_row` for every row.
 #[derive(Copy, Clone, Debug)]
 pub struct TargetValues<'a> {
+    /// All numbers, row after row.
     pub values: &'a [f32],
+    /// Numbers per row.
     pub per_row: usize,
 }
 
@@ -70,19 +75,21 @@ fn look_up<T: Copy>(values: &[T], per_row: usize, row: usize, position: usize) -
     at.filter(|_| inside).and_then(|at| values.get(at)).copied().ok_or(missing)
 }
 
-/// Losses and hits over some samples.
+/// Sum of losses and number of correct predictions over some samples.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct LossTally {
+    /// Samples so far.
     pub samples: u32,
-    /// TargetLabels or target numbers; one per sample in plain classification.
+    /// Labels or target numbers; one per sample in plain classification.
     pub targets: u32,
-    /// Targets that were hit.
+    /// Targets that were predicted correctly.
     pub correct: u32,
     /// Sum, not mean.
     pub loss: f64,
 }
 
 impl LossTally {
+    /// Mean loss per target.
     pub fn mean_loss(&self) -> f64 {
         if self.targets == 0 { 0.0 } else { self.loss / f64::from(self.targets) }
     }
@@ -133,7 +140,7 @@ pub(super) fn score_row<T: Float>(
     Ok(())
 }
 
-/// Replaces outputs by `scale * v * dl/doutput`; the tally holds `v * l`.
+/// Replaces outputs by `scale * v * dl/doutput`; the returned tally holds `v * l`.
 pub(super) fn gradient<T: Float>(
     info: &PlanInfo,
     outputs: &mut [T],

@@ -3,10 +3,10 @@
 //! | part | does | file |
 //! |---|---|---|
 //! | Work | one Assignment, batch by batch, so that the caller can serve its link in between | `trainer` |
-//! | executor | walks the nodes of a Plan over the arena | `executor` |
+//! | executor | executes the nodes of a Plan in the arena | `executor` |
 //! | ops | formula of one node, forward and backward | `op/` |
 //! | loss | outputs and targets to a loss and its gradient | `loss/` |
-//! | optimiser | what a gradient does to the weights | `optimizer` |
+//! | optimiser | applies a gradient to the weights | `optimizer` |
 //! | Backend | matrix products and convolutions; `Portable` or, on a host, `Fast` | `backend` |
 //!
 //! Everything is generic over [`Float`] so that gradients can be checked in `f64`; devices use `f32`.

@@ -1,4 +1,4 @@
-//! What a gradient does to the weights; order and meaning of the parts at [`common::brief`].
+//! Applies a gradient to the weights. [`common::brief`] documents the order and meaning of the parts.
 //!
 //! | optimiser | step |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | momentum | `b = momentum*b + g'`; `w -= lr*b`, or `w -= lr*(g' + momentum*b)` (Nesterov) |
 //! | Adam | `m = b1*m + (1-b1)*g`, `v = b2*v + (1-b2)*g^2`, `w -= lr*m' / (sqrt(v') + eps)` |
 //!
-//! Plain SGD is written so that it can be done with and without a gradient segment with the same bits.
-//! `g'` includes decay; Adam's decay is apart: `w -= lr*decay*w` first.
+//! Plain SGD gives the same bits with and without a gradient segment. `g'` includes decay; Adam's decay is separate:
+//! `w -= lr*decay*w` first.
 
 use core::ops::Range;
 
@@ -18,20 +18,24 @@ use common::{
 
 use super::{Float, TrainError, executor::full, part::disjoint};
 
-/// Plain SGD with what may be part of it when gradients are applied as soon as they are known.
+/// Plain SGD, which can be applied as soon as a gradient is known.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Descent<T> {
+    /// Learning rate.
     pub lr: T,
+    /// Pull towards the anchor.
     pub prox: T,
+    /// Weight decay.
     pub decay: T,
 }
 
 impl<T: Float> Descent<T> {
+    /// Without pull and decay.
     pub fn new(lr: T) -> Self {
         Self { lr, prox: T::ZERO, decay: T::ZERO }
     }
 
-    /// Of a brief that needs no more than this.
+    /// From a brief; `None` if it needs more than plain SGD.
     pub(super) fn of(brief: &Brief) -> Option<Self> {
         let Optimizer::Sgd { momentum, decay, .. } = brief.optimizer else { return None };
         let plain = momentum == 0.0 && brief.clip.is_none() && brief.objective.align == 0.0;
@@ -64,8 +68,8 @@ impl<T: Float> Descent<T> {
     }
 }
 
-/// One optimiser step from the gradient segment; `number` counts steps from 1, `factor` is what the
-/// gradient still has to be multiplied by. The gradient segment is spoilt.
+/// Makes one optimiser step from the gradient segment, which it may overwrite. `number` counts steps from 1. The gradient is
+/// multiplied by `factor` first.
 pub fn apply<T: Float>(
     plan: Plan<'_>,
     arena: &mut [T],

@@ -1,7 +1,7 @@
-//! Parts of slices at places that a checked Plan, or the sizes of an op, promise.
+//! Access to parts of slices that a checked Plan, or the sizes of an op, guarantee to exist.
 //!
-//! A place outside is a bug of this crate. Debug builds stop there. Release builds go on with nothing or 0,
-//! because a panic would reset a board.
+//! A place outside is a bug of this crate. Debug builds panic there. Release builds continue with an empty slice or 0, because
+//! a panic would reset a board.
 
 use core::ops::Range;
 
@@ -39,7 +39,7 @@ pub(super) fn value<T: Float>(values: &[T], at: usize) -> T {
     values.get(at).copied().unwrap_or_default()
 }
 
-/// Parts of the arena that do not overlap, whatever a Plan says.
+/// Parts of the arena; an error if they overlap.
 pub(super) fn disjoint<T, const N: usize>(
     arena: &mut [T],
     ranges: [Range<usize>; N],

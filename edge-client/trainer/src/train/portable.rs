@@ -1,12 +1,11 @@
 //! Products in plain Rust: no heap, the same bits on every target.
 //!
-//! Every output of a product or convolution is summed in one accumulator that starts at zero, in
-//! ascending order (see `direct` for the order of a convolution). Blocking only decides which outputs are
-//! computed side by side, so it changes speed and not bits. The sum is then stored, or multiplied by its
-//! factor and added, each rounded.
+//! Every output of a product or convolution is summed in one accumulator that starts at zero, in ascending order (see `direct`
+//! for the order of a convolution). Blocking only decides which outputs are computed side by side, so it does not change bits.
+//! The sum is then stored, or multiplied by its factor and added, each rounded.
 //!
-//! [`Plain`] rounds each product and each sum. [`Fused`] rounds once per multiply-accumulate: exactly the
-//! products inside these accumulations are fused, nothing else in training is.
+//! [`Plain`] rounds each product and each sum. [`Fused`] rounds once per multiply-accumulate. Nothing else in training is
+//! fused.
 
 use core::marker::PhantomData;
 
@@ -19,13 +18,14 @@ use super::{
 
 mod direct;
 
-/// Outputs computed side by side where neighbours in memory are neighbours in the product.
+/// Outputs computed side by side where `b` has contiguous rows.
 const LANES: usize = 8;
 /// Dot products computed side by side.
 const DOTS: usize = 4;
 
 /// How a multiply-accumulate is rounded.
 pub trait Arithmetic {
+    /// `sum + a * b`.
     fn accumulate<T: Float>(sum: T, a: T, b: T) -> T;
 }
 
@@ -56,12 +56,14 @@ impl Arithmetic for Fused {
 pub struct Portable<A = Plain>(PhantomData<A>);
 
 impl Portable<Plain> {
+    /// The arithmetic of cores without an FPU.
     pub const fn plain() -> Self {
         Self(PhantomData)
     }
 }
 
 impl Portable<Fused> {
+    /// The arithmetic of cores with an FPU.
     pub const fn fused() -> Self {
         Self(PhantomData)
     }
@@ -166,7 +168,7 @@ fn lanes<A: Arithmetic, T: Float, const R: usize>(
     }
 }
 
-/// One row times a matrix whose columns are strided: four chains hide the latency of one.
+/// One row times a matrix with strided columns. Four independent sums hide the latency of one.
 #[inline(always)]
 fn columns_of<A: Arithmetic, T: Float>(
     a: &[T],

@@ -1,4 +1,4 @@
-//! Gradients of whole Plans against finite differences, backends against each other and against bits.
+//! Gradients of whole Plans against finite differences, and backends against each other, bit by bit.
 
 mod agree;
 mod bits;

@@ -1,28 +1,27 @@
-//! One Assignment's work, in slices of one pass over the Plan; `phase` says in which order.
+//! The work of one Assignment, in steps of one pass over the Plan; `phase` defines their order.
 //!
-//! Call order: put the model into the weights (and a guide into its segment), [`Work::begin`],
-//! [`Work::step`] until it says [`WorkProgress::Done`], then, after training, [`Work::finish`]; the update lies
-//! in the anchor segment. Between steps the caller does what it likes, except touch the arena. The same task,
-//! model and shard give the same weights, however steps are spread over time.
+//! Call order: put the model into the weights (and a guide into its segment), [`Work::begin`], [`Work::step`] until it returns
+//! [`WorkProgress::Done`], then, after training, [`Work::finish`], which puts the update into the anchor segment. Between
+//! steps the caller must not change the arena. The same task, model and shard give the same weights, however steps are
+//! spread over time.
 //!
 //! | task | weights afterwards |
 //! |---|---|
 //! | `Train` | the trained model; with `Product::Gradient` the received one |
 //! | `Evaluate`, `Alone`, `Try` | the received one |
 //!
-//! An optimiser step takes `brief.batch` samples; if the Plan has room for fewer, gradients are summed over
-//! several passes. Self-regularisation runs each sample with a noisy copy in the same pass, so a pass then
-//! takes half as many samples as the Plan has room for, and losses before and after training are robust
-//! losses, too.
+//! An optimiser step takes `brief.batch` samples; if the Plan has room for fewer, gradients are summed over several passes.
+//! Self-regularisation runs each sample together with a noisy copy, so a pass takes half as many samples as the Plan has room
+//! for. Losses before and after training are then robust losses, too.
 //!
-//! A personal model is trained before the other one: in the weights, pulled towards the anchor, which is the
-//! received model; then it goes back to its segment and the anchor to the weights. So no further segment is
-//! needed, and the update is the same as without it.
+//! A personal model is trained first: in the weights, pulled towards the received model in the anchor segment. Then it is
+//! copied to its own segment, and the anchor to the weights. So no further segment is needed, and the update is the same as
+//! without it.
 //!
-//! Where the brief asks for privacy, noise follows from the device's secret and from what it was asked (`question`).
-//! What says more about training samples than numbers with noise do is kept back: the loss before training is the mean
-//! of the sums with noise, other losses on training samples and scores of models trained on them are not reported.
-//! Training that leads to no numbers gives an update of zeros with noise, because an error would tell of the samples.
+//! Where the brief asks for privacy, noise is derived from the device's secret and from the question (`question`). Numbers
+//! that would reveal more about training samples are withheld. The loss before training is the mean of the sums with noise.
+//! Other losses on training samples, and scores of models trained on them, are not reported. Training that diverges gives an
+//! update of zeros with noise, because an error would reveal something about the samples.
 
 use common::{
     RunId,
@@ -60,16 +59,16 @@ use question::{HiddenDigest, QuestionKey};
 pub use subset::EVERY as VALIDATION_EVERY;
 use subset::Subset;
 
-/// What a device brings to its work and never sends.
+/// State that a device keeps between rounds and never sends.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct PrivateState {
     /// Loss on validation data that an earlier [`Task::Alone`] has reached.
     pub baseline: Option<f64>,
-    /// The personal segment holds the model of an earlier round; else the received one is where it starts.
+    /// The personal segment holds the model of an earlier round; else the personal model starts from the received one.
     pub personal: bool,
-    /// The residual segment holds what an update without noise still owes, which no update with noise may bring along.
+    /// The residual segment holds the rest of an update without noise, which must not be added to an update with noise.
     pub owes_plain: bool,
-    /// What noise is drawn from.
+    /// The secret that noise is derived from.
     pub secret: Option<Secret>,
 }
 
@@ -78,33 +77,33 @@ pub struct PrivateState {
 pub struct Work {
     task: Task,
     private: PrivateState,
-    /// Where noise is asked for.
+    /// Present where the brief asks for noise.
     question: Option<QuestionKey>,
-    /// The sums of groups before their noise.
+    /// Digest of the sums of groups without noise.
     sums: Option<HiddenDigest>,
     counts: SampleCounts,
-    /// Training samples that are trained on.
+    /// The training samples that are used.
     subset: Subset,
-    /// What weights of samples are multiplied by, n/V; 0: nothing has a weight, so nothing is trained.
+    /// Factor of the weights of samples, n/V; 0 if all weights are 0, so that nothing is trained.
     share: f32,
     phase: WorkPhase,
     /// Samples of the current pass over the shard that are done.
     done: u32,
     tally: LossTally,
-    /// Of the optimiser step that is being made.
+    /// Losses of the current optimiser step.
     summed: LossTally,
-    /// What is known so far.
+    /// Results so far.
     scalars: Scalars,
-    /// Optimiser steps made on the present model.
+    /// Optimiser steps of the model in the weights.
     trained: u32,
     plateau: Plateau,
     step: u32,
     steps: u32,
-    /// Steps that concerned the personal model.
+    /// Passes for the personal model.
     aside: u32,
 }
 
-/// What a step led to.
+/// Progress after a step.
 #[derive(Clone, PartialEq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is no heap to put the large one on")]
 pub enum WorkProgress {
@@ -117,12 +116,12 @@ pub enum WorkProgress {
 }
 
 impl Work {
-    /// Whether a task is sound and the Plan has the segments for it, before anything is received.
+    /// Checks that a task is valid and that the Plan has the segments for it, before anything is fetched.
     pub fn check(task: &Task, plan: Plan<'_>) -> Result<(), TrainError> {
         check::task(&plainly(task.clone()), plan)
     }
 
-    /// [`Work::begin_as`] for a device that was never asked before.
+    /// [`Work::begin_as`] for a device without private state.
     pub fn begin(
         task: &Task,
         plan: Plan<'_>,
@@ -187,7 +186,7 @@ impl Work {
         Ok(work)
     }
 
-    /// What depends on brief and samples.
+    /// Sets what depends on both brief and samples.
     fn prepare(&mut self, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
         if !FULL {
             self.counts.train = shard.train_len();
@@ -211,18 +210,18 @@ impl Work {
         Ok(())
     }
 
-    /// What the device has learnt for later rounds, once this one is done.
+    /// The state for later rounds, once the work is done.
     pub fn private_state(&self) -> PrivateState {
         self.private
     }
 
-    /// By which a question that asks for noise is known.
+    /// Identifies a question that asks for noise.
     pub fn question(&self) -> Option<u64> {
-        // Said to the compiler, or the hash would be in the stack frame of boards that never draw noise.
+        // Without this condition, the hash would be in the stack frame of boards without noise.
         self.question.filter(|_| FULL).map(|question| question.id())
     }
 
-    /// Works on one batch. Once done, gives the same scalars again.
+    /// Computes one batch. Once done, it returns the same scalars again.
     #[inline(never)]
     pub fn step(
         &mut self,
@@ -247,7 +246,7 @@ impl Work {
                 }
                 tally
             }
-            // No samples, so never entered; the compiler leaves out what follows.
+            // These phases have no samples in small builds. The compiler removes what follows.
             _ if !FULL => return Err(TrainError::LeftOut),
             WorkPhase::Statistics(_) => {
                 let batch = self.batch(plan, DataSplit::Train, shard);
@@ -276,10 +275,10 @@ impl Work {
         })
     }
 
-    /// The next samples of the present phase.
+    /// The next samples of the current phase.
     fn batch<'a, S: Shard + ?Sized>(&self, plan: Plan<'a>, part: DataSplit, shard: &'a S) -> Batch<'a, S> {
         let left = self.samples(self.phase).saturating_sub(self.done);
-        // The personal model must not change what is drawn for the other one.
+        // The personal model must not change the random numbers of the other one.
         let aside = if self.phase.is_personal() { 0 } else { self.aside };
         Batch {
             plan,
@@ -303,7 +302,8 @@ fn noise_for(task: &Task) -> Option<Laplace> {
     }
 }
 
-/// Who trains alone sends nothing back and needs no more than losses before, after and on validation data.
+/// Removes from [`Task::Alone`] what it does not need: it sends nothing back and needs only losses before and after training and
+/// on validation data.
 fn plainly(task: Task) -> Task {
     if !FULL {
         return task;

@@ -1,4 +1,4 @@
-//! Just enough of NumPy's file formats: little-endian arrays, and archives that are not compressed.
+//! The needed parts of NumPy's file formats: little-endian arrays, and uncompressed archives.
 
 use std::collections::HashMap;
 

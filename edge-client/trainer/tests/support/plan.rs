@@ -1,5 +1,4 @@
-//! Plans for tests and benchmarks, laid out without any re-use of buffers.
-//! (The compiler of real Plans lives in another crate.)
+//! Plans for tests and benchmarks, laid out without re-use of buffers. (The compiler of real Plans is in another crate.)
 #![allow(dead_code, reason = "every test and benchmark uses its own part of this")]
 
 use common::{
@@ -15,7 +14,7 @@ pub struct Options {
     /// With a gradient segment.
     pub grads: bool,
     pub residual: bool,
-    /// What may overwrites its input and its gradient; the loss gradient overwrites the logits.
+    /// Ops that may work in place do so; the loss gradient overwrites the logits.
     pub in_place: bool,
     pub bias: bool,
     pub moments: usize,
@@ -184,7 +183,7 @@ impl Builder {
             let logits = (last && options.in_place && !op.backward_reads_output()).then_some(at[number + 1]);
             grad.push(own.or(logits).or_else(|| Some(take(len))));
         }
-        // Backward runs in reverse: who reads a value last writes its gradient first.
+        // Backward runs in reverse: the last reader of a value writes its gradient first.
         let mut written = vec![false; at.len()];
         let mut nodes: Vec<Node> = vec![];
         for (number, (op, x, second)) in self.nodes.iter().enumerate().rev() {
@@ -246,7 +245,7 @@ impl TestPlan {
         Plan::check(&self.info, &self.nodes, &self.schedule).unwrap()
     }
 
-    /// An arena with random weights, small biases and rubbish everywhere else; tokens where they are read.
+    /// An arena with random weights, small biases and random numbers everywhere else; tokens where they are read.
     pub fn arena<T>(&self, seed: u64, number: impl Fn(f64) -> T) -> Vec<T> {
         let mut rng = Rng::new(seed);
         let mut arena: Vec<T> = (0..self.info.arena).map(|_| number(rng.normal())).collect();

@@ -1,4 +1,4 @@
-//! How far the demo is: a bar on a terminal, plain lines elsewhere.
+//! Progress of the demo: a bar on a terminal, plain lines elsewhere.
 
 use std::{
     io::{IsTerminal, stderr},
@@ -11,10 +11,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::demo::{Observe, Progress};
 
 const BAR: &str = "{prefix:<14} {bar:32.cyan/238} round {pos:>4}/{len}  left {eta:>3}  {msg}";
-/// Without a terminal, a line this often and for the end of each run.
+/// Without a terminal, the interval between two lines. The end of each run also prints one.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// What to hand to the demo.
+/// The observer that the demo calls after every round.
 pub fn observer(quiet: bool) -> Observe {
     match (quiet, stderr().is_terminal()) {
         (true, _) => Arc::new(|_| {}),

@@ -1,4 +1,4 @@
-//! The comparison of a fleet with boards in it: the demo's page with what each board has and used.
+//! The report for a fleet with boards: the demo's page plus the resources of each board.
 
 use serde::Serialize;
 use sim::{
@@ -9,27 +9,34 @@ use sim::{
 use super::{html::page, table::table};
 use crate::demo::DemoResult;
 
-/// One board of the fleet. What nobody measured is absent.
+/// One board of the fleet. Fields are `None` if they were not measured.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BoardUsage {
+    /// Name of the device.
     pub device: String,
+    /// Kind of board.
     pub board: String,
+    /// Processor core.
     pub core: String,
     /// `emulated`, or its serial port.
     pub port: String,
+    /// Tier of the device.
     pub tier: usize,
-    /// Bytes of flash, and of RAM that is placed statically.
+    /// Bytes of flash.
     pub flash: Option<u32>,
+    /// Bytes of statically allocated RAM.
     pub ram: Option<u32>,
-    /// Most bytes of stack that were in use.
+    /// Peak stack use in bytes.
     pub stack: Option<u32>,
-    /// Of one SGD step of batch 16 on `model`. Not cycles.
+    /// Instructions (not cycles) of one SGD step of batch 16 on `model`.
     pub instructions: Option<u64>,
+    /// Model of the instruction count.
     pub model: Option<String>,
-    /// Bytes on the line in all runs, to and from the board.
+    /// Bytes to the board in all runs.
     pub down: u64,
+    /// Bytes from the board in all runs.
     pub up: u64,
-    /// Seconds from its first byte to its last, in all runs.
+    /// Seconds from the first byte to the last, in all runs.
     pub seconds: f64,
 }
 
@@ -48,7 +55,7 @@ const COLUMNS: [&str; 12] = [
     "Time, s",
 ];
 const NOTE: &str = "Instructions: one SGD step of batch 16 from gathered batch to updated weights, QEMU -icount shift=0, on the \
-     model beside it; an instruction count is not a cycle count. Bytes and time are those of the serial line, over both runs.";
+     model in parentheses; an instruction count is not a cycle count. Bytes and time are those of the serial line, over both runs.";
 
 impl BoardUsage {
     fn cells(&self) -> [String; 12] {
@@ -103,7 +110,7 @@ fn board_section(result: &DemoResult, boards: &[BoardUsage]) -> Element {
         .with(el("p").class("soft").text(NOTE))
 }
 
-/// The same as Markdown.
+/// The same report in Markdown.
 pub fn boards_markdown(result: &DemoResult, boards: &[BoardUsage]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let mut text = format!("# Boards and Linux clients in one fleet\n\n```\n{}```\n\n", table(result));

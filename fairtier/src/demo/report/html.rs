@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing but a browser: no network, no script.
+//! The report as one self-contained page: no network, no script.
 
 use sim::{
     number,
@@ -24,7 +24,7 @@ pub fn html(result: &DemoResult) -> String {
     )
 }
 
-/// What two runs on one fleet have to show, and a last section of whoever made them.
+/// The page that compares two runs. The caller provides the last section and the footer.
 pub(super) fn page(result: &DemoResult, title: &str, last: Element, footer: &str) -> String {
     let head = el("head")
         .with(el("meta").set("charset", "utf-8"))
@@ -56,7 +56,7 @@ fn header(result: &DemoResult) -> Element {
     header.all(result.changes.iter().map(|change| el("p").text(verdict(change))))
 }
 
-/// The result in words, whichever way it went.
+/// A summary of the result in sentences.
 fn verdict(change: &BaselineChange) -> String {
     let moved = |what: &str, by: f64| match number::change(by) {
         same if same.starts_with('±') => format!("{what} is the same"),
@@ -114,7 +114,7 @@ fn card(title: &str, big: &str, high: bool, from: &str, to: &str, note: &str) ->
         .with(el("p").class("soft").text(note))
 }
 
-/// Good, bad or neither, where `high` says which way is good.
+/// `good`, `bad` or neither. `high`: higher values are better.
 fn tone(change: &str, high: bool) -> &'static str {
     match change.chars().next() {
         Some('−') if !high => "good",
@@ -130,7 +130,7 @@ fn devices(result: &DemoResult) -> Element {
         .set("aria-labelledby", "devices")
         .with(el("h2").set("id", "devices").text("How the final model serves each device"))
         .with(el("p").text(
-            "Each device scores its own sub-model on samples it has not trained on. \
+            "Each device scores its sub-model on samples it has not trained on. \
              Device k of every tier holds the same classes, so rows differ by hardware, not by data.",
         ))
         .with(
@@ -240,7 +240,7 @@ fn split(result: &DemoResult, single: &rows::FleetFigure) -> Element {
     el("tbody").all(rows)
 }
 
-/// Carries the number as it is beside the one that is shown.
+/// A cell that also carries the unrounded number.
 fn cell(value: f64) -> Element {
     el("td").set("data-value", value)
 }
@@ -265,11 +265,11 @@ fn setup(result: &DemoResult) -> Element {
         .all(line("Fleet", format!("{devices} clients and one aggregator in one process, over QUIC with mutual TLS on loopback")))
         .all(line("Data", format!(
             "Optical Recognition of Handwritten Digits (8x8 pixels, {classes} classes): {train_samples} samples to train on, {test_samples} held out by the devices; \
-             every tier has all classes alike, every device only some"
+             every tier has all classes in equal parts, every device only some of them"
         )))
         .all(line("Model", format!("{model}, {} parameters in full", tiers[0].parameters)))
         .all(line("Training", format!(
-            "{rounds} rounds of {} epoch(s), batches of {}, learning rate {} times {} per round; everybody in every round",
+            "{rounds} rounds of {} epoch(s), batches of {}, learning rate {} times {} per round; all devices in every round",
             training.epochs, training.batch, training.lr, training.lr_decay
         )))
         .all(strategies)

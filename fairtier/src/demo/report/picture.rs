@@ -1,4 +1,4 @@
-//! The main comparison as one SVG file, for a README: the devices' losses under a headline.
+//! The main comparison as one SVG file, for a README: a headline and the losses of the devices.
 
 use sim::{
     number,

@@ -1,5 +1,5 @@
-//! The plots of the demo's page. Each is one SVG element that takes its colours from the page's style sheet:
-//! class `s0` is the baseline, `s1` and so on are what is compared with it.
+//! The plots of the demo's page. Each is one SVG element with the colours of the page's style sheet. Class `s0` is
+//! the baseline; `s1` and so on are the strategies compared with it.
 //!
 //! | plot | shows |
 //! |---|---|
@@ -22,12 +22,12 @@ use sim::report::scale::step;
 
 use crate::demo::{DemoResult, StrategyRun};
 
-/// The losses that reports are about: on samples a device has not trained on, where it has such.
+/// Losses of the devices on test samples, or on training samples for devices without test samples.
 pub fn losses(run: &StrategyRun) -> impl Iterator<Item = f64> {
     run.devices.iter().map(|device| device.test_loss.unwrap_or(device.loss_before))
 }
 
-/// The end of an axis for losses that starts at 0 and holds every device of every run.
+/// End of an axis that starts at 0 and contains the losses of all devices and runs.
 fn top_loss(result: &DemoResult) -> f64 {
     let top = result.runs.iter().flat_map(losses).filter(|loss| loss.is_finite()).fold(0.0, f64::max);
     let step = step((top / 6.0).max(1e-6));

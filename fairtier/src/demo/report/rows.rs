@@ -1,10 +1,10 @@
-//! The figures that are compared: per tier and over the fleet.
+//! The compared figures: by tier and over the fleet.
 
 use common::metrics::Summary;
 
 use crate::demo::{DemoResult, StrategyRun, change};
 
-/// Columns of the comparison: name, whether it is a share that is shown in percent.
+/// Columns of the comparison: the name, and whether the values are shares shown in percent.
 pub const COLUMNS: [(&str, bool); 5] = [
     ("mean loss", false),
     ("worst 10 %", false),
@@ -16,16 +16,20 @@ pub const COLUMNS: [(&str, bool); 5] = [
 /// A tier, or the whole fleet, under every strategy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ComparedGroup {
+    /// Name of the tier, or `All`.
     pub name: String,
+    /// Description of the tier.
     pub detail: String,
-    /// One per strategy, the baseline first.
+    /// Figures by strategy, the baseline first.
     pub lines: Vec<[f64; 5]>,
 }
 
 /// One figure of the whole fleet under every strategy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FleetFigure {
+    /// Name of the figure.
     pub name: &'static str,
+    /// Values by strategy, the baseline first.
     pub values: Vec<f64>,
 }
 
@@ -44,7 +48,7 @@ pub fn groups(result: &DemoResult) -> Vec<ComparedGroup> {
     result.setup.tiers.iter().enumerate().map(tier).chain([all]).collect()
 }
 
-/// How the variance over devices divides.
+/// The parts of the variance over devices.
 pub fn split(result: &DemoResult) -> [FleetFigure; 2] {
     let of = |read: fn(&StrategyRun) -> f64| result.runs.iter().map(read).collect();
     [
@@ -53,7 +57,7 @@ pub fn split(result: &DemoResult) -> [FleetFigure; 2] {
     ]
 }
 
-/// Relative changes of a line against the baseline's; of a share the difference.
+/// Relative changes against the baseline. Shares give differences instead.
 pub fn changes(base: &[f64; 5], line: &[f64; 5]) -> [f64; 5] {
     let mut out = [0.0; 5];
     for (((out, old), new), (_, share)) in out.iter_mut().zip(base).zip(line).zip(COLUMNS) {

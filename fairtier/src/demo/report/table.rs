@@ -7,12 +7,12 @@ use sim::number;
 use super::rows::{self, COLUMNS};
 use crate::demo::{DemoResult, change};
 
-/// Widths of the columns; with a blank before each but the first they are 80.
+/// Widths of the columns. With the spaces between them they add up to 80.
 const GROUP: usize = 17;
 const STRATEGY: usize = 12;
 const WIDTHS: [usize; 5] = [9, 9, 8, 8, 11];
 
-/// Every tier and the fleet, under each strategy, and what has changed.
+/// All tiers and the fleet under each strategy, and the changes.
 pub fn table(result: &DemoResult) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.
@@ -65,7 +65,7 @@ fn write(out: &mut String, result: &DemoResult) -> fmt::Result {
     writeln!(out, "\nboth runs took {seconds:.1} s")
 }
 
-/// The figures of a line; `show` is told which of them are shares.
+/// The figures of a line. `show` gets each value and whether it is a share.
 fn cells(out: &mut String, line: &[f64; 5], show: impl Fn(f64, bool) -> String) -> fmt::Result {
     for ((&value, (_, share)), width) in line.iter().zip(COLUMNS).zip(WIDTHS) {
         write!(out, " {:>width$}", show(value, share))?;

@@ -4,11 +4,11 @@ use sim::number;
 use super::*;
 use crate::demo::tests::TINY;
 
-/// Tags that are open at the end, or the first that closes what is not open.
+/// Tags that are not closed at the end, or the first closing tag without a match.
 fn unbalanced(text: &str) -> Result<Vec<String>, String> {
     let mut open = vec![];
     for tag in text.split('<').skip(1) {
-        let (tag, _) = tag.split_once('>').ok_or("a tag without an end")?;
+        let (tag, _) = tag.split_once('>').ok_or("a tag is not terminated")?;
         if tag.starts_with('!') || tag.ends_with('/') {
             continue;
         }
@@ -31,7 +31,7 @@ fn between<'a>(text: &'a str, start: &str, end: &'a str) -> impl Iterator<Item =
 }
 
 #[test]
-fn the_checker_finds_what_is_wrong() {
+fn the_checker_finds_unbalanced_tags() {
     assert_eq!(unbalanced("<a><b/><c>x</c></a>"), Ok(vec![]));
     assert_eq!(unbalanced("<a><c></c>"), Ok(vec!["a".into()]));
     assert!(unbalanced("<a><c></a></c>").is_err());
@@ -44,7 +44,7 @@ fn the_page_is_well_formed_and_whole() {
     for section in ["devices", "rounds", "table", "setup"] {
         assert!(page.contains(&format!("id=\"{section}\"")), "{section}");
     }
-    // Six panels, three plots, two samples of lines; all but the samples speak for themselves.
+    // Six panels, three plots and two legend lines. All except the legend lines have a description.
     assert_eq!(page.matches("<svg").count(), 11);
     assert_eq!(page.matches("role=\"img\" aria-label=").count(), 9);
     assert_eq!(page.matches("class=\"dot s0\"").count(), 20 + 2, "devices and legends");
@@ -98,7 +98,7 @@ fn numbers_of_the_page_are_those_of_the_json() {
     let page = html(&TINY);
     let shown: Vec<f64> = between(&page, "data-value=\"", "\"").map(|value| value.parse().unwrap()).collect();
     assert_eq!(shown.len(), expected.len());
-    // The JSON reader may miss the last bit.
+    // The JSON reader may lose the last bit.
     let same = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-14 * (1.0 + b.abs());
     assert!(shown.iter().zip(&expected).all(same), "{shown:?}\n{expected:?}");
     let variance = json["changes"][0]["variance"].as_f64().unwrap();
@@ -131,7 +131,7 @@ fn cells_show_the_number_they_carry() {
 }
 
 #[test]
-fn the_picture_is_a_small_document_of_its_own() {
+fn the_picture_is_a_small_standalone_document() {
     let picture = picture(&TINY);
     assert_eq!(unbalanced(&picture), Ok(vec![]));
     assert!(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));

@@ -25,9 +25,9 @@ pub struct Writer<'a> {
     pub graph: &'a Graph,
     pub names: &'a Names,
     pub nodes: Vec<NodeProto>,
-    /// Constants that are no parameters.
+    /// Constants that are not parameters.
     pub constants: Vec<TensorProto>,
-    /// Statistics that are left.
+    /// Statistics that are not written yet.
     pub stats: &'a [f32],
 }
 

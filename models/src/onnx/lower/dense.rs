@@ -19,7 +19,7 @@ struct Matrix {
     /// `[outputs][inputs]` in the file.
     outputs_first: bool,
     data: Vec<f32>,
-    /// What `data` has been multiplied by.
+    /// The factor that `data` was multiplied by.
     factor: f32,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Importer<'a> {
         let bias = match node.input.get(2).filter(|name| !name.is_empty() && beta != 0.0) {
             Some(name) => {
                 let bias = self.source.constants.floats(name);
-                let bias = bias.ok_or_else(|| problem(node, "the bias is no constant"))??;
+                let bias = bias.ok_or_else(|| problem(node, "the bias is not a constant"))??;
                 let (param, mut numbers) = broadcast(node, name, bias, matrix.outputs)?;
                 scale(node, &mut numbers, beta)?;
                 self.weights.insert(name.clone(), numbers);
@@ -54,7 +54,7 @@ impl<'a> Importer<'a> {
         let view = self.input(node, 0)?;
         let matrix = self.matrix(node, false)?;
         let output = node.output.first().map_or("", String::as_str);
-        // An Add of a constant that nobody else can see is the bias.
+        // An Add of a constant is the bias if nothing else reads the product.
         let bias = match self.only_reader(output, "Add").filter(|_| !self.is_output(output)) {
             Some(add) => {
                 let other = add.input.iter().find(|name| name.as_str() != output);
@@ -89,7 +89,7 @@ impl<'a> Importer<'a> {
     ) -> Result<TensorView, ImportError> {
         let Matrix { name, inputs, outputs, outputs_first, data, factor } = matrix;
         let (view, stored) = if view.axes == [ViewAxis::Batch, ViewAxis::ChannelLast] {
-            // The columns of the weights are turned instead of the image.
+            // The columns of the weights are reordered instead of the image.
             let columns = [Extent::Inner, Extent::Outer].map(|extent| DimPart { dim: 1, extent }).to_vec();
             let rows = vec![DimPart::whole(0)];
             let stored = if outputs_first { vec![rows, columns] } else { vec![columns, rows] };
@@ -106,7 +106,7 @@ impl<'a> Importer<'a> {
         Ok(self.named(node, TensorView { value, ..view }))
     }
 
-    /// The second operand as weights; `outputs_first` says that the file holds `[outputs][inputs]`.
+    /// The second operand as weights; `outputs_first` if the file holds `[outputs][inputs]`.
     fn matrix(&self, node: &NodeProto, outputs_first: bool) -> Result<Matrix, ImportError> {
         let name = node.input.get(1).ok_or_else(|| problem(node, "has no second operand"))?;
         let (name, outputs_first) = match self.values.get(name.as_str()) {
@@ -114,7 +114,7 @@ impl<'a> Importer<'a> {
             _ => (name, outputs_first),
         };
         let Some(weights) = self.source.constants.floats(name) else {
-            return Err(problem(node, format!("multiplies by '{name}', which is no constant")));
+            return Err(problem(node, format!("multiplies by '{name}', which is not a constant")));
         };
         let Floats { dims, data } = weights?;
         let [rows, columns] = dims[..] else {

@@ -9,7 +9,7 @@ use crate::onnx::{
 };
 
 impl<'a> Importer<'a> {
-    /// What a node gives, if it computes with shapes and constants only.
+    /// The result of a node that computes with shapes and constants only.
     pub(super) fn fold(&mut self, node: &'a NodeProto) -> Result<Option<OnnxValue>, ImportError> {
         let first = node.input.first().map_or("", String::as_str);
         let op = node.op_type.as_str();
@@ -20,7 +20,7 @@ impl<'a> Importer<'a> {
                 let square = integers(node, "perm").is_none_or(|perm| perm == [1, 0]);
                 return match square {
                     true => Ok(Some(OnnxValue::Turned(first.to_owned()))),
-                    false => Err(problem(node, "turns a constant of more than two axes")),
+                    false => Err(problem(node, "transposes a constant of more than two axes")),
                 };
             }
             "Expand" => {
@@ -79,7 +79,7 @@ impl<'a> Importer<'a> {
         Ok(Some(OnnxValue::Sizes(sizes)))
     }
 
-    /// Integers that are known, the batch size aside.
+    /// Known integers; the batch size is a symbol.
     pub(super) fn sizes_of(&self, name: &str) -> Result<Option<Vec<SymbolicSize>>, ImportError> {
         match self.values.get(name) {
             Some(OnnxValue::Sizes(sizes)) => Ok(Some(sizes.clone())),
@@ -105,7 +105,7 @@ impl<'a> Importer<'a> {
         fixed.ok_or_else(|| problem(node, "depends on the batch size"))
     }
 
-    /// The number that a tensor holds everywhere.
+    /// The number that all elements of a tensor have.
     pub(super) fn uniform(&self, name: &str) -> Result<Option<f32>, ImportError> {
         if let Some(OnnxValue::Filled(number)) = self.values.get(name) {
             return Ok(Some(*number));

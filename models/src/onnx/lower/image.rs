@@ -76,7 +76,7 @@ impl<'a> Importer<'a> {
         Ok(self.named(node, TensorView { value, ..view }))
     }
 
-    /// The mean over all pixels, whichever axes of the file they are.
+    /// The mean over all pixels, for any order of axes in the file.
     pub(super) fn reduce_mean(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         if let Some(view) = self.spelled_layer_norm(node)? {
             return Ok(view);
@@ -108,7 +108,7 @@ impl<'a> Importer<'a> {
         Ok(self.named(node, TensorView { value, axes }))
     }
 
-    /// `[N, channels, ...]` as it lies in memory.
+    /// `[N, channels, ...]` in the order of memory.
     fn image(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
         let view = self.input(node, 0)?;
         self.plain(node, view).map_err(|error| match error {
@@ -120,7 +120,7 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// Stride, padding and the like, as our kernels move.
+/// Size, stride and padding of a kernel.
 fn window(node: &NodeProto, kernel: &[usize], image: &[usize]) -> Result<Kernel, ImportError> {
     let wrong = || problem(node, "has attributes that do not fit its kernel");
     let count = kernel.len();
@@ -131,7 +131,7 @@ fn window(node: &NodeProto, kernel: &[usize], image: &[usize]) -> Result<Kernel,
         numbers.filter(|numbers| numbers.len() == len).ok_or_else(wrong)
     };
     if !matches!(count, 1 | 2) || image.len() != count {
-        return Err(problem(node, "works on something else than images and signals"));
+        return Err(problem(node, "supports only images and signals"));
     }
     if list("dilations", count, 1)?.iter().any(|&step| step != 1) {
         return Err(problem(node, "has a dilated kernel, which is not supported"));
@@ -168,7 +168,7 @@ fn window(node: &NodeProto, kernel: &[usize], image: &[usize]) -> Result<Kernel,
     })
 }
 
-/// The kernel ends where the padded image ends.
+/// True if the last position of the kernel ends at the end of the padded image.
 fn exact(window: &Kernel, image: &[usize]) -> bool {
     let skip = 2 - image.len();
     image.iter().enumerate().all(|(axis, &size)| {

@@ -1,4 +1,4 @@
-//! Normalisations: as one node, and as older exporters spell them out.
+//! Normalisations: as one node, and as the sequences of nodes that older exporters write.
 
 use super::{Importer, float, integer, problem, shape::place};
 use crate::{
@@ -149,7 +149,7 @@ impl<'a> Importer<'a> {
         Some(chain)
     }
 
-    /// Takes nodes in; the last of them gives `view`.
+    /// Merges nodes; `view` is the output of the last of them.
     fn take(&mut self, nodes: &[&'a NodeProto], view: TensorView) -> TensorView {
         for name in nodes.iter().filter_map(|node| node.output.first()) {
             self.taken.insert(name);

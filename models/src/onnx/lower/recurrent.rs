@@ -24,7 +24,7 @@ impl<'a> Importer<'a> {
         if view.axes != expected {
             return Err(problem(
                 node,
-                "does not read [steps, N, numbers]; is the batch the first axis of the model's input?",
+                "does not read [steps, N, numbers]; check that the batch is the first axis of the model's input",
             ));
         }
         let units = integer(node, "hidden_size").and_then(|units| u32::try_from(units).ok()).unwrap_or(0);
@@ -177,7 +177,7 @@ impl<'a> Importer<'a> {
         };
         let rank = self.builder.shape(view.value).dims.len();
         if view.value != ValueId::INPUT || !view.is_plain(rank) {
-            return Err(problem(node, "looks up something else than the model's input"));
+            return Err(problem(node, "looks up something other than the model's input"));
         }
         let size = |size: &usize| u32::try_from(*size).unwrap_or(u32::MAX);
         self.weights.insert(name.clone(), table.data);

@@ -1,5 +1,5 @@
-//! Nodes that only turn axes around, add them or merge them. The numbers of a sample stay where they
-//! are; where a layer needs another order in memory, import refuses.
+//! Nodes that only permute, add or merge axes. The numbers of a sample stay in place; a layer that needs another order in memory
+//! is refused.
 
 use super::{Importer, integer, integers, problem};
 use crate::onnx::{
@@ -9,7 +9,7 @@ use crate::onnx::{
 };
 
 impl<'a> Importer<'a> {
-    /// The same value with the batch first and the sample as it lies in memory.
+    /// The same value with the batch first and the sample in the order of memory.
     pub(super) fn plain(&mut self, node: &NodeProto, view: TensorView) -> Result<TensorView, ImportError> {
         let sizes = self.builder.sizes(view.value);
         if view.is_plain(sizes.len()) {
@@ -110,7 +110,7 @@ impl<'a> Importer<'a> {
         Ok(self.named(node, TensorView::plain(value, rank)))
     }
 
-    /// The part of a target shape that concerns a sample, if the rest is the batch.
+    /// The sizes of a sample in a target shape, if the rest is the batch.
     fn sample(&self, target: &[SymbolicSize], len: i64) -> Option<Vec<u32>> {
         let (first, rest) = target.split_first()?;
         let open = rest.iter().filter(|size| **size == SymbolicSize::Fixed(-1)).count();
@@ -122,7 +122,7 @@ impl<'a> Importer<'a> {
         let batch = match *first {
             SymbolicSize::Batch => true,
             SymbolicSize::Fixed(-1) => open == 0,
-            // A batch size that the exporter wrote down stands for any.
+            // A fixed batch size of the exporter stands for any batch size.
             SymbolicSize::Fixed(rows) => rows > 0 && (open == 0 || Some(rows) == self.source.input.batch),
         };
         let fits = match open {
@@ -138,7 +138,7 @@ impl<'a> Importer<'a> {
         (batch && fits && !rest.is_empty()).then(|| rest.iter().map(size).collect())?
     }
 
-    /// Axes of size 1 come and go, everything else stays in order.
+    /// True if only axes of size 1 are added or removed.
     fn same_but_ones(&self, view: &TensorView, target: &[SymbolicSize]) -> Option<Vec<ViewAxis>> {
         let mut left = view.axes.iter().filter(|axis| **axis != ViewAxis::One).peekable();
         let mut axes = Vec::new();
@@ -248,7 +248,7 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// From the front, where negative numbers count from the end.
+/// Index from the front; negative numbers count from the end.
 pub(super) fn place(axis: i64, rank: usize) -> Option<usize> {
     let axis = if axis < 0 { axis + rank as i64 } else { axis };
     usize::try_from(axis).ok().filter(|&axis| axis < rank)

@@ -1,4 +1,4 @@
-//! The list of sets. One entry each; a new set is a new entry.
+//! The list of sets. A new set is a new entry.
 
 use trainer::data::{DataError, Samples, digits, load};
 
@@ -256,7 +256,7 @@ fn idx(found: &FoundFiles, style: IdxStyle) -> Result<DataSet, SetError> {
     images::idx("images", IdxFiles { train: [path(0), path(1)], test: [path(2), path(3)] }, style)
 }
 
-/// The whole test batch where it is there, else the part of it.
+/// The whole test batch if it is present, otherwise a part of it.
 fn cifar10(found: &FoundFiles) -> Result<DataSet, SetError> {
     let test: Vec<_> = found.some(5..7).into_iter().take(1).collect();
     images::cifar10("cifar10", &found.some(0..5), &test)

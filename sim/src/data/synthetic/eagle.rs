@@ -1,6 +1,7 @@
 //! EAGLE's three clients: `x | y ~ N(y * m_k, I)` in the plane, y = -1 or +1, with m = (2,2), (1,1), (1/2,1/2).
 //!
-//! The text turns client 2 by 45 degrees, so that clients 0 and 1 share a separator; the figures have 1 and 2 turned.
+//! The text rotates client 2 by 45 degrees, so that clients 0 and 1 share a separator; the figures rotate clients 1
+//! and 2.
 //! Classes are 0 (y = -1) and 1.
 
 use std::f64::consts::FRAC_1_SQRT_2;
@@ -12,21 +13,21 @@ use crate::data::{DataSet, Features, Records};
 
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Eagle {
-    /// Per client, half of each class.
+    /// Training points per client, half of each class.
     pub points: u32,
-    /// Also per client. Many, so that a reported gap is that of the model and not of the draw.
+    /// Test points per client. Many, so that the reported gap has little sampling error.
     pub test_points: u32,
     pub rotate: Rotate,
     pub seed: u64,
 }
 
-/// Whose points are turned.
+/// Which clients are rotated.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Rotate {
-    /// As the text says.
+    /// Client 2, as in the text.
     #[default]
     Last,
-    /// As the figures say.
+    /// Clients 1 and 2, as in the figures.
     LastTwo,
 }
 
@@ -66,7 +67,7 @@ impl Eagle {
     }
 }
 
-/// By 45 degrees about the origin.
+/// Rotates by 45 degrees about the origin.
 fn rotate([x, y]: [f64; 2]) -> [f64; 2] {
     [FRAC_1_SQRT_2 * (x - y), FRAC_1_SQRT_2 * (x + y)]
 }

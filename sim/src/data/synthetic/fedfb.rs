@@ -1,15 +1,15 @@
-//! FedFB's synthetic data: where a sample lies says much about its group, and about its label.
+//! FedFB's synthetic data: the position of a sample depends strongly on its group and its label.
 //!
 //! ```text
 //! y ~ Bernoulli(0.6)
 //! x | y=0 ~ N((-2,-2), [[10,1],[1,3]])      x | y=1 ~ N((2,2), [[5,1],[1,5]])
-//! x' = x turned by 45 degrees               a ~ Bernoulli(p1(x') / (p0(x') + p1(x')))
+//! x' = x rotated by 45 degrees              a ~ Bernoulli(p1(x') / (p0(x') + p1(x')))
 //! ```
-//! p0, p1 are the two densities. A sample is (x1, x2, a), not turned.
+//! p0, p1 are the two densities. A sample is (x1, x2, a), not rotated.
 //!
-//! Turned counter-clockwise, `x1' = (x1 - x2) / sqrt 2`, `x2' = (x1 + x2) / sqrt 2`: logistic regression then has a
-//! disparity (largest distance of a group's rate to the overall one) of 0.39, which is 0.42 in print. Turned the
-//! other way it has 0.20, and 0.40 between the two groups.
+//! The rotation is counter-clockwise: `x1' = (x1 - x2) / sqrt 2`, `x2' = (x1 + x2) / sqrt 2`. Logistic regression
+//! then has a disparity (largest distance of a group's rate to the overall rate) of 0.39; the paper prints 0.42. With
+//! a clockwise rotation it is 0.20, and 0.40 between the two groups.
 
 use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 
@@ -20,7 +20,7 @@ use crate::data::{DataSet, Features, Records};
 
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct FedFb {
-    /// In all; 70 % are for training.
+    /// All samples, 70 % of them for training.
     pub samples: u32,
     pub seed: u64,
 }
@@ -55,7 +55,7 @@ fn part(rng: &mut Rng, samples: u32) -> Result<Records, DataError> {
     Records::new(Features::Floats(features), labels, 3, 1)?.with_groups(groups)
 }
 
-/// In the plane; the covariance is `[[a, b], [b, c]]`.
+/// A Gaussian in the plane with covariance `[[a, b], [b, c]]`.
 struct Gaussian {
     mean: [f64; 2],
     a: f64,
@@ -67,7 +67,7 @@ const ZERO: Gaussian = Gaussian { mean: [-2.0, -2.0], a: 10.0, b: 1.0, c: 3.0 };
 const ONE: Gaussian = Gaussian { mean: [2.0, 2.0], a: 5.0, b: 1.0, c: 5.0 };
 
 impl Gaussian {
-    /// By Cholesky's factor.
+    /// Draws a point with the Cholesky factor.
     fn draw(&self, rng: &mut Rng) -> [f64; 2] {
         let (u, v) = (rng.normal(), rng.normal());
         let root = self.a.sqrt();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn logistic_regression_reaches_what_the_specification_says() {
+    fn logistic_regression_reaches_the_figures_of_the_specification() {
         let (mut accuracy, mut disparity) = (0.0, 0.0);
         for seed in 0..5 {
             let set = FedFb { seed, ..FedFb::default() }.draw().unwrap();

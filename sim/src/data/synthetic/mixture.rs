@@ -1,9 +1,9 @@
-//! A stand-in for images where none are at hand: each class is a mixture of clusters.
+//! A substitute for images if none are installed: each class is a mixture of clusters.
 //!
 //! ```text
 //! prototype of (class, cluster) ~ N(0, spread^2 I)        sample = prototype + N(0, I)
 //! ```
-//! Narrow networks can not hold all clusters, so tiers differ as they do on images. With the default spread a
+//! Narrow networks cannot represent all clusters, so tiers differ as they do on images. With the default spread a
 //! linear model reaches about 85 %.
 
 use common::rng::{Rng, derive};
@@ -15,7 +15,7 @@ use crate::data::{DataSet, Features, Records};
 pub struct Mixture {
     pub dimension: u32,
     pub classes: u32,
-    /// Per class.
+    /// Clusters per class.
     pub clusters: u32,
     pub spread: f64,
     pub train: u32,
@@ -37,11 +37,11 @@ impl Default for Mixture {
     }
 }
 
-/// Tuned: see the test.
+/// Tuned for the accuracy that the test checks.
 const SPREAD_64: f64 = 0.65;
 
 impl Mixture {
-    /// The specification's orientation numbers: dimension 32, spread 0.55, 25 clients with 200 + 100 samples.
+    /// The reference numbers of the specification: dimension 32, spread 0.55, 25 clients with 200 + 100 samples.
     pub fn orientation(seed: u64) -> Self {
         Self { dimension: 32, spread: 0.55, train: 5000, test: 2500, seed, ..Self::default() }
     }
@@ -55,7 +55,7 @@ impl Mixture {
         DataSet::new("mixture", vec![self.dimension as usize], self.classes, train, test)
     }
 
-    /// Classes in turn, so that they are balanced.
+    /// Classes alternate, so that they are balanced.
     fn part(&self, prototypes: &[f32], count: u32, rng: &mut Rng) -> Result<Records, DataError> {
         let width = self.dimension as usize;
         let labels: Vec<u32> = (0..count).map(|index| index % self.classes.max(1)).collect();

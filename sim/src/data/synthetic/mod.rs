@@ -1,11 +1,11 @@
-//! Data sets that are drawn, not loaded. Deterministic in their seed.
+//! Generated data sets. The result depends only on the parameters and the seed.
 //!
 //! | generator | of | file |
 //! |---|---|---|
 //! | [`Eagle`] | three clients with separators of different difficulty | `eagle` |
-//! | [`FedFb`] | two classes whose positions say much about the group | `fedfb` |
+//! | [`FedFb`] | two classes whose positions depend strongly on the group | `fedfb` |
 //! | [`Population`] | FedFB's studies with one feature | `population` |
-//! | [`Mixture`] | a stand-in for images: classes of several clusters | `mixture` |
+//! | [`Mixture`] | a substitute for images: classes of several clusters | `mixture` |
 
 mod eagle;
 mod fedfb;

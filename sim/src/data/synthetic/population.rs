@@ -9,7 +9,7 @@ use crate::data::{DataSet, Features, Records};
 #[derive(Clone, PartialEq, Debug)]
 pub struct Population {
     pub clients: Vec<PopulationClient>,
-    /// Per client, for training; half as many again for test.
+    /// Training samples per client; there are half as many test samples.
     pub samples: u32,
     pub seed: u64,
 }
@@ -23,19 +23,19 @@ pub struct PopulationClient {
 }
 
 impl Population {
-    /// One client where the attribute says nothing, and one where it says much.
+    /// On one client the attribute has no effect, on the other a large one.
     pub fn study_a(seed: u64) -> Self {
         let client = |x| PopulationClient { q: 0.5, x };
         Self::of(vec![client([(0.0, 70.0), (0.0, 70.0)]), client([(3.0, 1.0), (-1.0, 1.0)])], seed)
     }
 
-    /// Both clients far apart, and groups close together in each.
+    /// The clients are far apart, and the groups of each are close together.
     pub fn study_b(seed: u64) -> Self {
         let client = |x| PopulationClient { q: 0.2, x };
         Self::of(vec![client([(10.0, 0.2), (9.8, 0.2)]), client([(0.2, 0.2), (0.0, 0.2)])], seed)
     }
 
-    /// The trade-off between accuracy and parity: two clients, or three, with these shares of a = 1.
+    /// The trade-off between accuracy and parity: two or three clients with these shares of a = 1.
     pub fn study_c(q: &[f64], seed: u64) -> Self {
         let x = [[(3.0, 1.0), (5.0, 1.0)], [(1.0, 1.0), (-1.0, 1.0)], [(1.0, 1.0), (2.0, 1.0)]];
         Self::of(q.iter().zip(x).map(|(&q, x)| PopulationClient { q, x }).collect(), seed)

@@ -1,4 +1,4 @@
-//! ARFF, the format of Weka, as far as data sets use it.
+//! ARFF, the format of Weka, with the features that the data sets use.
 //!
 //! ```text
 //! % comment
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::data::{DataSet, Records, SetError, source};
 
-/// Columns with their names; a nominal value is its place in the list.
+/// Columns with their names. A nominal value is stored as its index in the list of values.
 #[derive(Debug, Default)]
 struct Arff {
     attributes: Vec<Attribute>,
@@ -27,13 +27,13 @@ struct Arff {
 #[derive(Debug)]
 struct Attribute {
     name: String,
-    /// Empty for numbers.
+    /// Values of a nominal attribute; empty for numbers.
     values: Vec<String>,
-    /// Not a number (NaN) where it is missing.
+    /// NaN if a value is missing.
     rows: Vec<f32>,
 }
 
-/// Windows of 10 s of a phone in the pocket, transformed to 43 features; clients are people.
+/// Windows of 10 s from a phone in a pocket, as 43 features; clients are people.
 pub fn wisdm(name: &str, path: &Path, seed: u64) -> Result<DataSet, SetError> {
     let arff = read(path)?;
     let missing = |what: &str| SetError::format(path, format!("has no nominal attribute `{what}`"));
@@ -132,7 +132,7 @@ impl Arff {
             } else {
                 attribute.values.iter().position(|value| value == field).map(|place| place as f32)
             };
-            attribute.rows.push(value.ok_or_else(|| format!("has no legal value for `{}`", attribute.name))?);
+            attribute.rows.push(value.ok_or_else(|| format!("has no valid value for `{}`", attribute.name))?);
         }
         Ok(())
     }
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_with_the_line() {
+    fn damage_is_reported_with_its_line() {
         let text = |rows: &str| load(&(HEAD.to_owned() + rows)).unwrap_err();
         assert!(text("1,33,0.5\n").contains("a.arff:9: has 3 values for 4 attributes"));
         assert!(
-            text("1,33,0.5,Walking\n1,4,0.5,Walking\n").contains("a.arff:10: has no legal value for `user`")
+            text("1,33,0.5,Walking\n1,4,0.5,Walking\n").contains("a.arff:10: has no valid value for `user`")
         );
-        assert!(text("1,33,inf,Walking\n").contains("a.arff:9: has no legal value for `X0`"));
+        assert!(text("1,33,inf,Walking\n").contains("a.arff:9: has no valid value for `X0`"));
         assert!(text("1,33,1,?\n").contains("`class` of row 1 is missing"));
         assert!(text("").contains("holds no rows"));
         assert!(load("hello\n").unwrap_err().contains("a.arff:1: is neither"));

@@ -1,24 +1,24 @@
-//! Columns of a table into features.
+//! Encodes the columns of a table as features.
 //!
 //! | column | features |
 //! |---|---|
-//! | numbers | one: `(x - min) / (max - min)`; missing ones are the mean |
+//! | numbers | one: `(x - min) / (max - min)`; a missing value becomes the mean |
 //! | categories | one per value: 1 or 0 |
 //!
 //! Minimum, maximum, mean and the list of values come from training rows only. So a number of a test row can lie
-//! outside [0, 1], and a value that no training row has is 0 everywhere.
+//! outside [0, 1], and a value without a training row is encoded as zeros.
 
 use std::collections::BTreeMap;
 
 use crate::data::Features;
 
-/// More values than any category has; a column with more is a name or a number.
+/// Most values that a category may have. A column with more is a name or a number.
 const MAX_VALUES: usize = 1000;
 
 pub enum Column {
-    /// Not a number (NaN) where it is missing.
+    /// NaN if a value is missing.
     Numbers(Vec<f32>),
-    /// For each row the number that its text has in the map.
+    /// For each row, the number of its text in the map.
     Categories { texts: BTreeMap<String, u32>, rows: Vec<u32> },
 }
 
@@ -72,14 +72,14 @@ pub fn encode(columns: &[Column], train: &[u32], test: &[u32]) -> Encoded {
     Encoded { inputs, train: features(train), test: features(test) }
 }
 
-/// Numbers at which the training rows are cut into equal parts, without repetition.
+/// Numbers that divide the training rows into equal parts, without repetition.
 pub fn quantiles(numbers: &[f32], train: &[u32], parts: usize) -> Vec<f32> {
     let mut sorted: Vec<f32> = train.iter().filter_map(|&row| numbers.get(row as usize).copied()).collect();
     sorted.sort_by(f32::total_cmp);
     let mut cuts: Vec<f32> =
         (1..parts).filter_map(|part| sorted.get(sorted.len() * part / parts).copied()).collect();
     cuts.dedup();
-    // Nobody is below the smallest.
+    // A cut at the smallest value would leave an empty part.
     cuts.retain(|cut| sorted.first().is_some_and(|first| cut > first));
     cuts
 }
@@ -91,7 +91,7 @@ enum Fitted<'a> {
         factor: f32,
         mean: f32,
     },
-    /// Which feature a value is, for values that training rows have.
+    /// Feature index of each value in the training rows.
     Categories {
         rows: &'a [u32],
         feature: Vec<Option<usize>>,
@@ -110,7 +110,7 @@ impl<'a> Fitted<'a> {
                     sum += f64::from(x);
                     count += 1.0;
                 }
-                // A column that says nothing becomes 0, not a division by zero.
+                // A constant column becomes 0 instead of a division by zero.
                 let spread = high - low;
                 let factor = if spread > 0.0 && spread.is_finite() { 1.0 / spread } else { 0.0 };
                 let (low, mean) = if count > 0.0 { (low, (sum / count) as f32) } else { (0.0, 0.0) };
@@ -125,7 +125,7 @@ impl<'a> Fitted<'a> {
                 }
                 let mut feature = vec![None; texts.len()];
                 let mut width = 0;
-                // In alphabetical order, whatever the order of rows.
+                // Alphabetical order, independent of the order of rows.
                 for &value in texts.values().filter(|&&value| seen.get(value as usize) == Some(&true)) {
                     if let Some(feature) = feature.get_mut(value as usize) {
                         *feature = Some(width);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_no_categories() {
+    fn a_column_with_too_many_values_is_refused() {
         let mut column = Column::categories();
         (0..MAX_VALUES).for_each(|value| column.push_category(&value.to_string()).unwrap());
         assert!(column.push_category("7").is_ok());

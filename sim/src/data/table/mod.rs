@@ -2,13 +2,13 @@
 //!
 //! | part | does | file |
 //! |---|---|---|
-//! | [`Schema`] | says which columns are read, and as what | here |
+//! | [`Schema`] | which columns are read, and their meaning | here |
 //! | schemas | Adult, COMPAS, Bank | `schemas` |
 //! | encode | one column per category, numbers to [0, 1], fitted on training rows only | `encode` |
 //! | arff | WISDM | `arff` |
 //!
-//! Only columns that a schema names are read. Names, dates of birth and case numbers are named by none, so they
-//! never reach memory beyond their line, nor an error text: errors quote no field.
+//! Only columns that a schema names are read. No schema names personal names, dates of birth or case numbers, so they
+//! stay out of memory beyond their line. Error messages quote no field.
 
 mod arff;
 mod encode;
@@ -25,16 +25,16 @@ pub use schemas::{ADULT, BANK, COMPAS};
 use super::{DataSet, Records, SetError, source};
 use encode::Column;
 
-/// Of all rows, those to train on; the source's 7:3.
+/// Share of rows for training; 7:3 as in the source.
 const TRAIN: f64 = 0.7;
 
-/// What the columns of a table mean.
+/// The meaning of the columns of a table.
 #[derive(Copy, Clone, Debug)]
 pub struct Schema {
     pub separator: u8,
-    /// Names of the columns; empty if the first line has them.
+    /// Names of the columns; empty if the first line contains them.
     pub names: &'static [&'static str],
-    /// Lines that start like this are skipped.
+    /// Lines that start with this byte are skipped.
     pub comment: Option<u8>,
     pub numbers: &'static [&'static str],
     pub categories: &'static [&'static str],
@@ -43,32 +43,32 @@ pub struct Schema {
     pub clients: ClientRule,
 }
 
-/// A column with two values, and what they are called.
+/// A column with two values, and their names.
 #[derive(Copy, Clone, Debug)]
 pub struct Label {
     pub column: &'static str,
-    /// Texts that mean class 0, and class 1.
+    /// Texts that mean class 0, and texts that mean class 1.
     pub texts: [&'static [&'static str]; 2],
     pub names: [&'static str; 2],
 }
 
-/// How the sensitive attribute follows from a row.
+/// How the sensitive attribute is derived from a row.
 #[derive(Copy, Clone, Debug)]
 pub enum GroupRule {
     /// One group per value.
     Values(&'static str, &'static [&'static str]),
-    /// Two columns that have a value or not: `2 * first + second`.
+    /// Two columns that have a given value or not: `2 * first + second`.
     Cross([(&'static str, &'static str); 2]),
-    /// Equally many training rows in each of this many groups.
+    /// This many groups with equally many training rows.
     Quantiles(&'static str, usize),
 }
 
-/// How rows are told apart that a source gives to its clients in different shares.
+/// How rows are divided that a source gives to its clients in different shares.
 #[derive(Copy, Clone, Debug)]
 pub enum ClientRule {
-    /// Rows with the value, and the others.
+    /// Rows with this value, and all others.
     Value(&'static str, &'static str),
-    /// Rows with at most this number, and the others.
+    /// Rows with at most this number, and all others.
     AtMost(&'static str, u32),
 }
 
@@ -118,13 +118,13 @@ struct Table<'a> {
     clients: Vec<u32>,
 }
 
-/// Known at once, or numbers whose quantiles are yet to be found.
+/// Known at once, or numbers whose quantiles are computed later.
 enum Groups {
     Known(Vec<u8>),
     Numbers(Vec<f32>),
 }
 
-/// Where the columns of a schema are in a file.
+/// The columns of a file, by name.
 struct Header<'a>(Vec<&'a str>);
 
 impl<'a> Table<'a> {
@@ -184,7 +184,7 @@ impl<'a> Table<'a> {
             (Groups::Numbers(numbers), GroupRule::Quantiles(name, _)) => {
                 numbers.push(names.known_number(name, fields)?);
             }
-            // `new` made the one that the rule needs.
+            // `new` created the variant that the rule needs.
             (Groups::Known(_), GroupRule::Quantiles(..)) | (Groups::Numbers(_), _) => {}
         }
         self.clients.push(match schema.clients {
@@ -197,14 +197,14 @@ impl<'a> Table<'a> {
 }
 
 impl Header<'_> {
-    /// Of two columns with the same name the first.
+    /// The field of a column; the first one if two columns have the same name.
     fn text<'b>(&self, name: &str, fields: &'b CsvRow) -> Result<&'b str, String> {
         let at = self.0.iter().position(|other| *other == name);
         let field = at.and_then(|at| fields.get(at)).ok_or_else(|| format!("there is no column `{name}`"))?;
         Ok(field)
     }
 
-    /// Not a number (NaN) if it is missing.
+    /// NaN if the value is missing.
     fn number(&self, name: &str, fields: &CsvRow) -> Result<f32, String> {
         let text = self.text(name, fields)?;
         if text.is_empty() || text == "?" {

@@ -1,4 +1,4 @@
-//! The tables of FedFB's experiments: what is read of them, who is protected, and by what they are divided.
+//! The tables of FedFB's experiments: columns, protected groups, and natural division.
 //!
 //! | set | label 1 | group | natural division |
 //! |---|---|---|---|
@@ -6,8 +6,8 @@
 //! | COMPAS | no new offence in two years | sex x African-American | age to 31 (the median) or above |
 //! | Bank | subscribed | fifths by age | has a loan or not |
 //!
-//! Of COMPAS the usual features are read: those that were known when the person was screened, without the score
-//! itself and without the text of the charge.
+//! COMPAS uses the common features that were known at the time of screening, without the score itself and the text of
+//! the charge.
 
 use super::{ClientRule, GroupRule, Label, Schema};
 

@@ -85,7 +85,7 @@ fn both_spellings_of_a_label_and_comments() {
 }
 
 #[test]
-fn damage_is_named_with_the_line_and_nobody_is_quoted() {
+fn damage_is_reported_with_its_line_and_without_field_values() {
     let text = |rows: &str| load_compas(&(HEAD.to_owned() + rows)).unwrap_err();
     assert!(text(&(row(0) + "1,2\n")).contains("people.csv:3: has 2 columns where 17 are expected"));
     let secret = row(0).replace(",20,", ",Jane,");

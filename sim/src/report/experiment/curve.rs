@@ -1,12 +1,12 @@
-//! How a setting fared round by round, over seeds.
+//! Scores of a setting by round, over seeds.
 
 use common::metrics::Spread;
 use serde::Serialize;
 
 use crate::results::{Distribution, TierScores, UnitResult};
 
-/// The model after so many rounds, scored on devices' own test data: while training, by those that took part;
-/// at the end by all.
+/// Scores of the model after this many rounds on devices' own test data. During training only devices that took part
+/// are scored, at the end all.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CurvePoint {
     pub rounds: u32,
@@ -22,7 +22,7 @@ pub struct TierPoint {
     pub accuracy: Spread,
 }
 
-/// What one seed says about one sample.
+/// One seed's value of a point.
 struct CurveSample<'a> {
     rounds: u32,
     loss: &'a Distribution,
@@ -30,7 +30,7 @@ struct CurveSample<'a> {
     tiers: &'a [TierScores],
 }
 
-/// As long as the longest run; each point over the seeds that came so far.
+/// As long as the longest run. Each point covers the seeds that reached this round.
 pub fn curve(units: &[&UnitResult]) -> Vec<CurvePoint> {
     let longest = units.iter().map(|unit| unit.rounds.len() + 1).max().unwrap_or(0);
     let point = |at: usize| {
@@ -40,7 +40,7 @@ pub fn curve(units: &[&UnitResult]) -> Vec<CurvePoint> {
             Spread::of(&values)
         };
         let tiers = samples.iter().map(|sample| sample.tiers.len()).max().unwrap_or(0);
-        // A tier of which nobody took part has no score.
+        // A tier without participants has no score.
         let heard = |sample: &CurveSample<'_>, tier: usize| {
             sample.tiers.get(tier).copied().filter(|line| line.devices > 0)
         };
@@ -59,7 +59,7 @@ pub fn curve(units: &[&UnitResult]) -> Vec<CurvePoint> {
     (0..longest).filter_map(point).collect()
 }
 
-/// A round speaks of the model that it began with.
+/// A round reports scores of the model at its start.
 fn sample(unit: &UnitResult, at: usize) -> Option<CurveSample<'_>> {
     if at == unit.rounds.len() {
         let last = &unit.last;

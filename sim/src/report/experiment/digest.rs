@@ -1,4 +1,4 @@
-//! Saved results as the report shows them: means and deviations over seeds.
+//! Saved results in the form that reports show: means and deviations over seeds.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     results::{ExperimentResults, Role, SettingRecord, UnitResult},
 };
 
-/// Figures in the order of the report; a table has those that any of its settings has.
+/// Figures in the order of the report. A table has the figures that any of its settings has.
 pub const FIGURES: &[&str] = &[
     "groups.accuracy",
     "groups.constant",
@@ -67,9 +67,9 @@ pub struct ExperimentDigest {
     pub profile: String,
     pub title: String,
     pub notes: String,
-    /// The most that any run has.
+    /// Largest number of rounds of a run.
     pub rounds: usize,
-    /// Published against ours.
+    /// Published values compared with ours.
     pub checks: Vec<CheckOutcome>,
     /// Names of the figures that any setting has.
     pub figures: Vec<&'static str>,
@@ -81,19 +81,19 @@ pub struct SettingDigest {
     pub id: String,
     pub label: String,
     pub strategy: String,
-    /// As used, one for every finished seed: validation may have chosen differently.
+    /// Parameters in use. If validation chose differently, one entry per seed.
     pub params: Vec<String>,
     pub role: Role,
     pub seeds: Vec<u64>,
     pub missing: Vec<u64>,
     pub figures: BTreeMap<&'static str, Spread>,
-    /// Of the accuracies of devices.
+    /// Gini index of the devices' accuracies.
     pub gini: Option<Spread>,
     pub tiers: Vec<TierDigest>,
     pub curve: Vec<CurvePoint>,
     /// Tier, loss and accuracy of every device in the first finished seed.
     pub devices: Vec<(usize, f64, f64)>,
-    /// Wall time of all its runs.
+    /// Wall time of all its runs in seconds.
     pub seconds: f64,
 }
 
@@ -106,7 +106,7 @@ pub struct TierDigest {
     pub accuracy_variance: Spread,
     pub bytes_up: Spread,
     pub bytes_down: Spread,
-    /// Sum over devices of the time they worked and sent.
+    /// Sum over devices of the time in which they worked and sent, in seconds.
     pub busy_s: Spread,
     pub joules: Spread,
     pub asked: Spread,
@@ -134,7 +134,7 @@ impl ExperimentDigest {
             record.settings.iter().map(|setting| SettingDigest::new(results, setting)).collect();
         let tiers = settings.iter().map(|setting| setting.tiers.len()).max().unwrap_or(0);
         let shown = |name: &&&str| {
-            // Between and within what, if there is one tier.
+            // With one tier there is no variance between or within tiers.
             let tells = tiers > 1 || !matches!(**name, "inter" | "within");
             tells && settings.iter().any(|setting| setting.figures.contains_key(**name))
         };
@@ -150,7 +150,7 @@ impl ExperimentDigest {
         }
     }
 
-    /// Settings that have at least one run, with their index in the report.
+    /// Settings with at least one run, and their index in the report.
     pub fn run(&self) -> impl Iterator<Item = (usize, &SettingDigest)> + Clone {
         self.settings.iter().enumerate().filter(|(_, setting)| !setting.seeds.is_empty())
     }
@@ -159,12 +159,12 @@ impl ExperimentDigest {
         self.settings.iter().map(|setting| setting.tiers.len()).max().unwrap_or(0)
     }
 
-    /// What was wanted and is not there, in words.
+    /// Descriptions of the missing runs.
     pub fn missing(&self) -> Vec<String> {
         let say = |setting: &SettingDigest| {
             let seeds: Vec<String> = setting.missing.iter().map(u64::to_string).collect();
             match (setting.seeds.is_empty(), seeds.len()) {
-                (true, 0) => Some(format!("{}: no run, and none was asked for", setting.label)),
+                (true, 0) => Some(format!("{}: no run, and none was requested", setting.label)),
                 (true, _) => Some(format!("{}: no run yet (seeds {})", setting.label, seeds.join(", "))),
                 (_, 0) => None,
                 (_, 1) => Some(format!("{}: no run with seed {}", setting.label, seeds.join(", "))),
@@ -205,7 +205,7 @@ impl SettingDigest {
     }
 }
 
-/// Once where all seeds agree.
+/// One entry if all seeds agree.
 fn params(setting: &SettingRecord, units: &[&UnitResult]) -> Vec<String> {
     let show = |params: &serde_json::Map<String, serde_json::Value>| {
         serde_json::Value::from(params.clone()).to_string()

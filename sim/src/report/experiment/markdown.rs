@@ -19,7 +19,7 @@ fn write_all(out: &mut String, digest: &Digest) -> fmt::Result {
         writeln!(out, "| {} | {} | {} |", claim.id, claim.text, claim.verdict.word())?;
     }
     if digest.experiments.is_empty() {
-        writeln!(out, "\nThere are no results yet: `fairtier sim run EXPERIMENT` makes some.")?;
+        writeln!(out, "\nThere are no results yet. Create some with `fairtier sim run EXPERIMENT`.")?;
     }
     for experiment in &digest.experiments {
         write_experiment(out, experiment)?;
@@ -62,7 +62,7 @@ fn write_experiment(out: &mut String, experiment: &ExperimentDigest) -> fmt::Res
     Ok(())
 }
 
-/// Text that can not end its cell.
+/// Escapes text so that it cannot end its table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

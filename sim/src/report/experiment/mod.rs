@@ -1,4 +1,4 @@
-//! The report of experiments: one page, Markdown or JSON from the same digest of saved results.
+//! The report of experiments as a page, Markdown or JSON, all from the same digest of saved results.
 //!
 //! | part | is | file |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | [`html`](experiments_html) | one self-contained page | `page`, `tables`, `plots` |
 //! | [`markdown`](experiments_markdown) | the tables alone | `markdown` |
 //!
-//! What is missing is said where its numbers would stand.
+//! Missing runs are reported in place of their numbers.
 
 mod curve;
 mod digest;

@@ -1,4 +1,4 @@
-//! The report of experiments as one page that needs nothing but a browser: no network, no script.
+//! The report of experiments as one self-contained page: no network, no script.
 
 use super::{
     digest::{Digest, ExperimentDigest},
@@ -15,7 +15,7 @@ use crate::{
     results::figure,
 };
 
-/// What pages of experiments need beyond other pages.
+/// Additional styles for pages of experiments.
 const OWN_STYLE: &str = include_str!("experiment.css");
 
 /// A complete HTML document.
@@ -43,9 +43,9 @@ fn header(digest: &Digest) -> Element {
     let runs: usize =
         digest.experiments.iter().flat_map(|e| &e.settings).map(|setting| setting.seeds.len()).sum();
     let lead = if runs == 0 {
-        "There are no results yet: fairtier sim run EXPERIMENT makes some.".to_owned()
+        "There are no results yet. Create some with fairtier sim run EXPERIMENT.".to_owned()
     } else {
-        "What five papers on fair federated learning claim, and what came out when we ran it.".to_owned()
+        "Claims of five papers on fair federated learning, and our results.".to_owned()
     };
     el("header")
         .with(el("h1").text("Experiments"))
@@ -95,7 +95,7 @@ fn cards(digest: &Digest) -> Element {
             "Machine time",
             number::seconds(seconds),
             "",
-            "of all runs, choice of parameters included".into(),
+            "of all runs, including the choice of parameters".into(),
         ),
     ])
 }
@@ -150,7 +150,7 @@ fn experiment(experiment: &ExperimentDigest) -> Element {
         .with(losses(experiment))
         .with(el("h3").text("By round"))
         .with(el("p").class("soft").text(
-            "Scores of the model that devices received, over those that took part, and at the end over all. Bands: one \
+            "Scores of the model that devices received, over the devices that took part, and at the end over all. Bands: one \
              standard deviation over seeds.",
         ))
         .with(el("div").class("panels").all(plots::curves(experiment)))
@@ -160,7 +160,7 @@ fn experiment(experiment: &ExperimentDigest) -> Element {
         .with(details("Settings", tables::settings(experiment)))
 }
 
-/// Everything that was wanted and is not there.
+/// A note about missing runs.
 fn missing(experiment: &ExperimentDigest) -> Option<Element> {
     let missing = experiment.missing();
     (!missing.is_empty()).then(|| {
@@ -181,21 +181,21 @@ fn overview(experiment: &ExperimentDigest) -> Vec<Element> {
             plots::pareto(experiment),
             format!(
                 "Fairness against quality: {} and {}, with one standard deviation over seeds. The broken line joins \
-                 what nothing else beats in both.",
+                 settings that no other setting beats in both.",
                 figure::title(unfair),
                 figure::title(good)
             ),
         ),
         figure(
             plots::lorenz(experiment),
-            "How evenly accuracy is spread over devices (first finished seed); on the diagonal all have the same. \
+            "How evenly accuracy is spread over devices (first finished seed); on the diagonal all are equal. \
              Gini indices are in the table of settings."
                 .into(),
         ),
     ]
 }
 
-/// Every device's loss.
+/// The plot of every device's loss.
 fn losses(experiment: &ExperimentDigest) -> Element {
     let tiers = if experiment.tiers() > 1 { " Lanes of a row are tiers, the widest on top." } else { "" };
     let caption =

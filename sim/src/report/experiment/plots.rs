@@ -1,4 +1,4 @@
-//! Which plots an experiment has, and from which numbers.
+//! The plots of an experiment and their data.
 
 use common::metrics::Spread;
 
@@ -20,7 +20,7 @@ use crate::{
     results::figure,
 };
 
-/// Names of the figures that fairness and quality are judged by here: groups, gaps or devices.
+/// Names of the figures for fairness and quality of this experiment: of groups, gaps or devices.
 pub fn judged(experiment: &ExperimentDigest) -> (&'static str, &'static str) {
     let has = |name: &str| experiment.figures.contains(&name);
     match experiment.tiers() {
@@ -63,7 +63,7 @@ pub fn losses(experiment: &ExperimentDigest) -> Element {
     spread::spread("test loss of a device (nats)", &rows)
 }
 
-/// Curves of every tier with the same axes, then of all devices.
+/// Curves of every tier with equal axes, then of all devices.
 pub fn curves(experiment: &ExperimentDigest) -> Vec<Element> {
     let tiers = experiment.tiers();
     let mut panels = vec![];

@@ -1,4 +1,4 @@
-//! Tables of the page. Cells carry the number as it is beside the one that is shown.
+//! Tables of the page. Cells also carry the unrounded number.
 
 use common::metrics::Spread;
 
@@ -10,7 +10,7 @@ use crate::{
     results::figure,
 };
 
-/// A table in a box that scrolls sideways.
+/// A table in a horizontally scrolling box.
 fn scroll(name: &str, table: Element) -> Element {
     el("div").class("scroll").set("tabindex", 0).set("role", "region").set("aria-label", name).with(table)
 }
@@ -33,7 +33,7 @@ pub fn badge(verdict: ClaimVerdict) -> Element {
     el("span").class(format_args!("badge {class}")).text(format_args!("{sign}{}", verdict.word()))
 }
 
-/// Every claim in one line.
+/// One line per claim.
 pub fn claims(digest: &Digest) -> Element {
     let body = |source: &super::SourceDigest| {
         let row = |claim: &crate::claims::Assessment| {
@@ -58,7 +58,7 @@ pub fn claims(digest: &Digest) -> Element {
     scroll("Claims", table)
 }
 
-/// Published against ours; nothing where an experiment has no claims.
+/// Published values compared with ours; `None` if an experiment has no checks.
 pub fn checks(experiment: &ExperimentDigest) -> Option<Element> {
     let row = |row: &CheckOutcome| {
         let finding = &row.finding;
@@ -105,7 +105,7 @@ pub fn figures(experiment: &ExperimentDigest) -> Element {
     scroll("All figures", el("table").class("figures").with(head(&names)).with(body))
 }
 
-/// None where which way is good can not be said, or all are the same.
+/// `None` if the figure has no better direction, or all values are equal.
 fn best(experiment: &ExperimentDigest, name: &str) -> Option<f64> {
     let means = || experiment.settings.iter().filter_map(|setting| Some(setting.figure(name)?.mean));
     let (low, high) = (means().reduce(f64::min)?, means().reduce(f64::max)?);
@@ -113,7 +113,7 @@ fn best(experiment: &ExperimentDigest, name: &str) -> Option<f64> {
     (judged && low < high).then_some(if figure::high_is_good(name) { high } else { low })
 }
 
-/// What the plots by tier show.
+/// The numbers of the plots by tier.
 pub fn tiers(experiment: &ExperimentDigest) -> Element {
     let names = [
         "Setting",
@@ -158,7 +158,7 @@ fn tier_row(name: Option<Element>, at: usize, tier: &TierDigest) -> Element {
         .with(el("td").text(format_args!("{:.0} of {:.0}", tier.answered.mean, tier.asked.mean)))
 }
 
-/// What was run: strategies, parameters, Gini indices, time.
+/// The configuration: strategies, parameters, Gini indices, time.
 pub fn settings(experiment: &ExperimentDigest) -> Element {
     let row = |setting: &SettingDigest| {
         let params = setting.params.iter().map(|params| el("div").with(el("code").text(params)));

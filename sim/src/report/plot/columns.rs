@@ -17,7 +17,7 @@ const FRAME: Frame = Frame { left: 56.0, right: WIDTH - 12.0, top: 30.0, bottom:
 pub struct Columns<'a> {
     pub title: &'a str,
     pub unit: &'a str,
-    /// End of the axis where it is known, as 100 %.
+    /// Fixed end of the axis, such as 100 %.
     pub top: Option<f64>,
     pub series: Vec<ColumnSeries<'a>>,
 }
@@ -26,7 +26,7 @@ pub struct Columns<'a> {
 pub struct ColumnSeries<'a> {
     pub index: usize,
     pub name: &'a str,
-    /// By tier.
+    /// Values by tier.
     pub values: Vec<f64>,
 }
 

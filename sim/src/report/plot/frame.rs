@@ -14,7 +14,7 @@ pub struct Frame {
     pub bottom: f64,
 }
 
-/// An SVG that scales with the page; `about` is what a screen reader says.
+/// An SVG that scales with the page; `about` is its text for screen readers.
 pub fn canvas(width: f64, height: f64, about: &str) -> Element {
     el("svg")
         .set("xmlns", "http://www.w3.org/2000/svg")
@@ -23,7 +23,7 @@ pub fn canvas(width: f64, height: f64, about: &str) -> Element {
         .set("aria-label", about)
 }
 
-/// The same with a name and a description of their own.
+/// The same with separate title and description.
 pub fn described(width: f64, height: f64, title: &str, about: &str) -> Element {
     canvas(width, height, &format!("{title}. {about}"))
         .with(el("title").text(title))
@@ -62,7 +62,7 @@ impl Frame {
         el("g").all(ticks.iter().map(tick))
     }
 
-    /// What the numbers below mean.
+    /// The title of the horizontal axis.
     pub fn name_x(&self, name: &str) -> Element {
         text((self.left + self.right) / 2.0, self.bottom + 36.0, "middle", name).class("axis")
     }

@@ -15,14 +15,14 @@ use crate::{
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 240.0;
 const FRAME: Frame = Frame { left: 48.0, right: WIDTH - 12.0, top: 30.0, bottom: HEIGHT - 42.0 };
-/// Points that a line of this width can show.
+/// Most points that a line of this width can show.
 const POINTS: usize = 100;
 
 /// One panel.
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
     pub title: String,
-    /// What is shown, as in `mean loss`.
+    /// The shown quantity, as in `mean loss`.
     pub what: &'static str,
     pub log: bool,
     pub lines: Vec<LineSeries<'a>>,
@@ -43,7 +43,7 @@ pub struct Point {
 }
 
 impl Lines<'_> {
-    /// From the least to the largest number that can be shown; panels may share the hull of theirs.
+    /// The smallest and the largest number that can be shown. Panels may share the union of their domains.
     pub fn domain(&self) -> Option<(f64, f64)> {
         let shown = |value: &f64| value.is_finite() && (!self.log || *value > 0.0);
         let values =
@@ -101,7 +101,7 @@ impl LineSeries<'_> {
             .hint(format_args!("{}: {what} {} at the end", self.name, figure(end)))
     }
 
-    /// Nothing where there is one seed.
+    /// `None` if there is only one seed.
     fn band(&self, x: &Scale, y: &Scale) -> Option<Element> {
         self.points.iter().any(|point| point.std > 0.0).then(|| {
             let edge = |point: &Point, side: f64| {

@@ -1,7 +1,7 @@
 //! Lorenz curves: the share of the whole that the worst-off devices have together.
 //!
 //! ```text
-//! x = i / N,  y = (sum of the i smallest) / (sum of all)      on the diagonal all have the same
+//! x = i / N,  y = (sum of the i smallest) / (sum of all)      on the diagonal all are equal
 //! Gini = 1 - 2 * area below the curve
 //! ```
 
@@ -29,7 +29,7 @@ pub struct Lorenz<'a> {
     pub curve: Vec<(f64, f64)>,
 }
 
-/// Points from (0, 0) to (1, 1); none where there is nothing to share. Negative numbers count as 0.
+/// Points from (0, 0) to (1, 1); empty if the sum is 0. Negative numbers count as 0.
 pub fn curve(values: &[f64]) -> Vec<(f64, f64)> {
     let mut values: Vec<f64> =
         values.iter().filter(|value| value.is_finite()).map(|value| value.max(0.0)).collect();
@@ -46,7 +46,7 @@ pub fn curve(values: &[f64]) -> Vec<(f64, f64)> {
     std::iter::once((0.0, 0.0)).chain(steps).collect()
 }
 
-/// 0 where all have the same.
+/// The Gini index; 0 if all values are equal.
 pub fn gini(values: &[f64]) -> Option<f64> {
     let curve = curve(values);
     let area = |pair: &[(f64, f64)]| match pair {
@@ -56,7 +56,7 @@ pub fn gini(values: &[f64]) -> Option<f64> {
     (!curve.is_empty()).then(|| (1.0 - 2.0 * curve.windows(2).map(area).sum::<f64>()).max(0.0))
 }
 
-/// All curves in one square; `what` is shared out, as in `accuracy`.
+/// All curves in one square; `what` is the distributed quantity, as in `accuracy`.
 pub fn lorenz(what: &str, lines: &[Lorenz<'_>]) -> Element {
     let x = Scale::linear((0.0, 1.0), (FRAME.left, FRAME.right));
     let y = Scale::linear((0.0, 1.0), (FRAME.bottom, FRAME.top));

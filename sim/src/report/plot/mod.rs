@@ -1,15 +1,15 @@
-//! The plots of reports. Each is one SVG element that takes its colours from the page's style sheet.
+//! The plots of reports. Each is one SVG element with the colours of the page's style sheet.
 //!
 //! | plot | shows | file |
 //! |---|---|---|
-//! | shares | who has which samples | `shares` |
-//! | lines | anything by round, with a band over seeds | `lines` |
-//! | spread | every device of every arm over a box of quartiles | `spread` |
+//! | shares | samples of each client | `shares` |
+//! | lines | a quantity by round, with a band over seeds | `lines` |
+//! | spread | every device of every setting over a box of quartiles | `spread` |
 //! | pareto | fairness against accuracy | `pareto` |
-//! | lorenz | who has how much of the whole | `lorenz` |
-//! | columns | anything by tier | `columns` |
+//! | lorenz | how evenly a quantity is distributed | `lorenz` |
+//! | columns | a quantity by tier | `columns` |
 //!
-//! Those of experiments take any number of series, with the styles of `series`.
+//! The plots of experiments take any number of series, with the styles of `series`.
 
 pub mod columns;
 pub mod frame;

@@ -1,5 +1,5 @@
-//! Fairness against accuracy, one mark per point with its spread over seeds; the line joins the points that no other
-//! beats in both.
+//! Fairness against accuracy, one mark per setting with its spread over seeds. A line joins the settings that no
+//! other setting beats in both.
 
 use super::{
     frame::{Frame, described, line, text},
@@ -16,27 +16,28 @@ use crate::{
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 400.0;
 const FRAME: Frame = Frame { left: 58.0, right: WIDTH - 18.0, top: 34.0, bottom: HEIGHT - 50.0 };
-/// Of a letter in labels, roughly.
+/// Approximate width of a letter in labels.
 const LETTER: f64 = 7.0;
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct ParetoPoint<'a> {
     pub index: usize,
     pub name: &'a str,
-    /// Low is fair: mean and standard deviation over seeds.
+    /// Unfairness, lower is better: mean and standard deviation over seeds.
     pub unfair: (f64, f64),
-    /// High is good.
+    /// Quality, higher is better: mean and standard deviation over seeds.
     pub good: (f64, f64),
 }
 
-/// What the axes mean.
+/// Titles of the axes.
 #[derive(Copy, Clone, Debug)]
 pub struct Axes<'a> {
     pub unfair: &'a str,
     pub good: &'a str,
 }
 
-/// Arms that none is at least as good as in both and better in one, fairest first.
+/// Points that no other point dominates, fairest first. A point dominates if it is at least as good in both figures
+/// and better in one.
 pub fn front<'a, 'b>(points: &'b [ParetoPoint<'a>]) -> Vec<&'b ParetoPoint<'a>> {
     let beats = |a: &ParetoPoint<'_>, b: &ParetoPoint<'_>| {
         a.unfair.0 <= b.unfair.0 && a.good.0 >= b.good.0 && (a.unfair.0 < b.unfair.0 || a.good.0 > b.good.0)
@@ -70,7 +71,7 @@ pub fn pareto(axes: Axes<'_>, points: &[ParetoPoint<'_>]) -> Element {
         .with(FRAME.name_x(&format!("{}: fairer ←", axes.unfair)))
 }
 
-/// The mark and how far seeds differ.
+/// The mark with its spread over seeds.
 fn cross(point: &ParetoPoint<'_>, x: &Scale, y: &Scale) -> Element {
     let (cx, cy) = (x.at(point.unfair.0), y.at(point.good.0));
     let style = format!("whisker {}", class(point.index));
@@ -83,8 +84,8 @@ fn cross(point: &ParetoPoint<'_>, x: &Scale, y: &Scale) -> Element {
         .hint(format_args!("{}: {}, {}", point.name, figure(point.unfair.0), figure(point.good.0)))
 }
 
-/// Names beside the marks, each at the first place that is free; none where all are taken (hints and the table
-/// have it).
+/// Names beside the marks, each at the first free position. Names without a free position are left out; hints and the
+/// table show them.
 fn labels(points: &[ParetoPoint<'_>], x: &Scale, y: &Scale) -> Vec<Element> {
     let marks = points.iter().map(|point| (x.at(point.unfair.0), y.at(point.good.0)));
     let mut taken: Vec<[f64; 4]> = marks.clone().map(|(x, y)| [x - 6.0, y - 6.0, x + 6.0, y + 6.0]).collect();
@@ -116,7 +117,7 @@ fn labels(points: &[ParetoPoint<'_>], x: &Scale, y: &Scale) -> Vec<Element> {
     labels
 }
 
-/// Everything with its spread, and some air.
+/// The range of all values with their spread and a margin.
 fn domain(values: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     let ends = values.filter(|(mean, _)| mean.is_finite()).map(|(mean, std)| (mean - std, mean + std));
     let (low, high) = ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (x, y)| (a.min(x), b.max(y)));
@@ -136,17 +137,17 @@ mod tests {
     }
 
     #[test]
-    fn the_front_leaves_out_who_is_beaten() {
+    fn the_front_leaves_out_dominated_points() {
         let points =
             [point("a", 3.0, 0.9), point("b", 1.0, 0.8), point("c", 2.0, 0.7), point("d", 3.0, 0.85)];
         let names: Vec<&str> = front(&points).iter().map(|point| point.name).collect();
         assert_eq!(names, ["b", "a"]);
-        // Equals do not beat each other.
+        // Equal points do not dominate each other.
         assert_eq!(front(&[point("a", 1.0, 1.0), point("b", 1.0, 1.0)]).len(), 2);
     }
 
     #[test]
-    fn every_arm_has_a_mark() {
+    fn every_setting_has_a_mark() {
         let points = [point("a", 3.0, 0.9), point("b", 3.0, 0.9)];
         let text = pareto(Axes { unfair: "variance", good: "accuracy" }, &points).to_string();
         assert_eq!(text.matches("class=\"mark").count(), 2);

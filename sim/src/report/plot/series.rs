@@ -1,5 +1,5 @@
-//! How series of a plot are told apart: eight colours, then the same again with other dashes; marks differ in
-//! shape, too, so that nothing rests on colour alone.
+//! Styles of series: eight colours, then the same colours with other dashes. Marks also differ in shape, so that
+//! colour is not needed to tell them apart.
 
 use super::frame::line;
 use crate::report::markup::{Element, el};
@@ -12,7 +12,7 @@ pub fn class(index: usize) -> String {
     format!("e{} d{}", index % COLOURS, index / COLOURS % DASHES)
 }
 
-/// A mark of the series, `r` from its middle to its edge.
+/// A mark of the series; `r` is its radius.
 pub fn mark(index: usize, x: f64, y: f64, r: f64) -> Element {
     let path = |points: &[(f64, f64)]| {
         let points: Vec<String> =
@@ -29,7 +29,7 @@ pub fn mark(index: usize, x: f64, y: f64, r: f64) -> Element {
     mark.class(format_args!("mark {}", class(index)))
 }
 
-/// Which line and mark is which, as a list of the page; each with its index.
+/// The legend as a list of the page. Each name comes with the index of its series.
 pub fn legend<'a>(names: impl IntoIterator<Item = (usize, &'a str)>) -> Element {
     let entry = |(index, name): (usize, &str)| {
         let sample = el("svg")

@@ -1,4 +1,4 @@
-//! Who has what: one column per client, stacked by class or by group.
+//! Samples of each client: one column per client, stacked by class or by group.
 
 use super::frame::{Frame, canvas, text};
 use crate::report::{
@@ -9,16 +9,16 @@ use crate::report::{
 const WIDTH: f64 = 1080.0;
 const HEIGHT: f64 = 380.0;
 const LEGEND_ROW: f64 = 20.0;
-/// Colours of the style sheet; the last one stands for all that is left.
+/// Number of colours in the style sheet. The last one is for all remaining kinds.
 const COLOURS: usize = 12;
 
-/// What is stacked: counts of every client for every kind.
+/// The stacked counts: for every client, one count per kind.
 #[derive(Clone, Debug)]
 pub struct StackedColumns<'a> {
-    /// What kinds are, as in `class`.
+    /// What the kinds are, as in `class`.
     pub what: &'a str,
     pub kinds: &'a [String],
-    /// Name, and count of each kind.
+    /// Name of each client, and its counts by kind.
     pub clients: Vec<(&'a str, &'a [usize])>,
 }
 
@@ -27,7 +27,7 @@ pub fn shares(stack: &StackedColumns<'_>) -> Element {
     canvas(WIDTH, height, &about(stack)).all(parts)
 }
 
-/// Height and elements, for those who make their own canvas of 1080 units.
+/// Height and elements, for a canvas of the caller that is 1080 units wide.
 pub fn shares_parts(stack: &StackedColumns<'_>) -> (f64, Vec<Element>) {
     let bands = bands(stack);
     let (legend, rows) = legend(&bands);
@@ -76,7 +76,7 @@ struct Band {
     kinds: Vec<usize>,
 }
 
-/// One per kind, or the largest ones and the rest.
+/// One band per kind, or the largest kinds and the rest.
 fn bands(stack: &StackedColumns<'_>) -> Vec<Band> {
     let one = |kind: usize| Band { name: stack.kinds[kind].clone(), kinds: vec![kind] };
     if stack.kinds.len() <= COLOURS {
@@ -90,11 +90,11 @@ fn bands(stack: &StackedColumns<'_>) -> Vec<Band> {
     order.into_iter().map(one).chain([other]).collect()
 }
 
-/// The legend, and how many rows it takes.
+/// The legend, and its number of rows.
 fn legend(bands: &[Band]) -> (Element, usize) {
     let (mut x, mut row) = (60.0, 0);
     let entry = |(index, band): (usize, &Band)| {
-        // About the width of the letters.
+        // Approximate width of the text.
         let width = 28.0 + 8.0 * band.name.chars().count() as f64;
         if x + width > WIDTH - 16.0 {
             (x, row) = (60.0, row + 1);

@@ -1,4 +1,4 @@
-//! Every device of every arm as a dot, one lane per tier, over a box of quartiles and whiskers (5 and 95 %).
+//! Every device of every setting as a dot, one lane per tier, over a box of quartiles and whiskers (5 and 95 %).
 
 use super::{
     frame::{Frame, described, line, text},
@@ -17,18 +17,18 @@ const LEFT: f64 = 210.0;
 const TOP: f64 = 12.0;
 const LANE: f64 = 6.0;
 const GAP: f64 = 12.0;
-/// Letters that the margin holds.
+/// Letters that fit into the margin.
 const LETTERS: usize = 28;
 
 #[derive(Clone, Debug)]
 pub struct SpreadRow<'a> {
     pub index: usize,
     pub name: &'a str,
-    /// Tier and number of every device.
+    /// Tier and value of every device.
     pub devices: Vec<(usize, f64)>,
 }
 
-/// `what` names the numbers.
+/// Draws the plot; `what` is the title of the axis.
 pub fn spread(what: &str, rows: &[SpreadRow<'_>]) -> Element {
     let lanes = rows.iter().flat_map(|row| row.devices.iter().map(|device| device.0 + 1)).max().unwrap_or(1);
     let tall = (lanes as f64 * LANE).max(18.0);
@@ -65,7 +65,7 @@ pub fn spread(what: &str, rows: &[SpreadRow<'_>]) -> Element {
         .with(frame.name_x(what))
 }
 
-/// Whole, or cut where the margin ends.
+/// The name, shortened to fit the margin.
 fn name(name: &str, y: f64) -> Element {
     let short = if name.chars().count() > LETTERS {
         name.chars().take(LETTERS - 1).chain(['…']).collect()
@@ -92,7 +92,7 @@ fn shape(row: &SpreadRow<'_>, y: f64, tall: f64, x: &Scale) -> Vec<Element> {
     ]
 }
 
-/// 5, 25, 50, 75 and 95 %, between neighbours in proportion.
+/// Quantiles at 5, 25, 50, 75 and 95 %, linearly interpolated.
 fn quantiles(row: &SpreadRow<'_>) -> Option<[f64; 5]> {
     let mut values: Vec<f64> =
         row.devices.iter().map(|device| device.1).filter(|value| value.is_finite()).collect();

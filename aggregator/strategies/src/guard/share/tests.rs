@@ -43,7 +43,7 @@ fn sample_counts_are_bounded_unless_they_are_trusted() {
     let counts = [60.0, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0, 6000.0];
     let expected = [&[0.75 / 7.0; 7][..], &[0.25]].concat();
     assert_close(&shares(&bounds(), &counts, &counts), &expected, 1e-12);
-    // A lie about the loss does not come on top.
+    // A false loss adds nothing to this.
     let mut loud = counts;
     loud[7] *= 1e6;
     assert_close(&shares(&bounds(), &loud, &counts), &expected, 1e-12);

@@ -46,7 +46,7 @@ fn worked_numbers() {
     assert_close(&fleet.combine(&mut method).0, &expected, 1e-10);
 }
 
-/// a has 0.3 of 1, so that b, c and two clients never seen have 0.7 / 4 each.
+/// a has 0.3 of 1, so b, c and two clients that were never seen have 0.7 / 4 each.
 #[test]
 fn clients_that_are_not_named_share_the_rest() {
     let (fleet, mut method) = (worked(), afl(Value::Null));
@@ -56,10 +56,10 @@ fn clients_that_are_not_named_share_the_rest() {
     assert_close(&theta, &[0.3 / all, 0.175 / all, 0.175 / all], 1e-12);
     let full = project_simplex(&[0.35, 0.275, 0.375, 0.175, 0.175], 1.0);
     assert_close(&lambda(&method), &full[..3], 1e-12);
-    // What is left belongs to those two.
+    // The rest belongs to those two.
     let left = 1.0 - lambda(&method).iter().sum::<f64>();
     assert_close(&[left], &[full[3] + full[4]], 1e-12);
-    // A fleet that is smaller than the state: nobody has anything left to share.
+    // In a fleet that is smaller than the state, no client shares the rest.
     let mut method = afl(Value::Null);
     method.set_state(json!({"lambda": {"x": 0.6, "y": 0.1, "z": 0.1, "zz": 0.0}})).unwrap();
     assert_close(&run(&fleet, 3, &mut method), &[1.0 / 3.0; 3], 1e-12);

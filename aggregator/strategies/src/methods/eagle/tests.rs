@@ -80,7 +80,7 @@ fn a_round_averages_equally_and_weighs_the_next() {
     assert_eq!(state["gap"], json!({"a": 0.3, "b": 0.1, "c": -0.1}));
     assert_eq!(state["baseline"], json!(["a", "b", "c"]));
 
-    // What a round file says: gaps alone. One device reports anew; the others count with their last gap.
+    // A round file may state gaps alone. One device reports again; the others count with their last gap.
     let mut later = eagle(json!({}));
     later.set_state(json!({"gap": {"a": 0.3, "b": 0.0, "c": -0.1}})).unwrap();
     let mut fleet = worked();
@@ -106,7 +106,7 @@ fn devices_train_alone_before_their_first_round() {
     let train = Exchange { kind: Kind::Train, cohort: fleet.cohort() };
     assert_eq!(method.strategy.next(&[made[0].clone(), train], &selected), None);
 
-    // b has answered alone but not now; c has forgotten; d is new.
+    // b has answered alone but not now; c has lost its result; d is new.
     let only_a = Fleet { devices: fleet.devices[..1].to_vec(), ..fleet.clone() };
     let mut last = only_a.cohort();
     last.refuse(id("c"), Code::NoBaseline);
@@ -117,7 +117,7 @@ fn devices_train_alone_before_their_first_round() {
     let Some(Ask::Alone { devices, .. }) = method.strategy.next(&[], &selected) else { panic!() };
     assert_eq!(devices, [id("c"), id("d")]);
     assert_eq!(method.strategy.next(&[], &selected[..2]), Some(Ask::train()));
-    // The only known gap says nothing.
+    // A single known gap gives no weight.
     assert_eq!(told(&*method.strategy, "a", &[]), 1.0);
 }
 

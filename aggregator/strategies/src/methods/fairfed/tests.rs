@@ -64,7 +64,7 @@ fn later_version_moves_on() {
 }
 
 #[test]
-fn a_device_that_says_nothing_is_at_the_mean() {
+fn a_device_without_groups_is_at_the_mean() {
     let mut fleet = worked();
     fleet.devices[2].more = Scalars::default();
     let (_, outcome) = fleet.combine(&mut fairfed(json!({})));
@@ -73,7 +73,7 @@ fn a_device_that_says_nothing_is_at_the_mean() {
     let (a, b) = ((gap + 0.25f64).abs(), (gap + 0.65f64).abs());
     let raw = [0.5 * (-a).exp(), 0.3 * (-b).exp(), 0.2 * (-(a + b) / 2.0).exp()];
     assert_close(&outcome.weights, &normalised(raw), 1e-12);
-    // Nobody says anything, or of three attributes: FedAvg.
+    // No device reports groups, or they report three attributes: FedAvg.
     for more in [Scalars::default(), groups(&[1; 6], &[0.0; 6])] {
         fleet.devices.iter_mut().for_each(|member| member.more = more.clone());
         let (_, outcome) = fleet.combine(&mut fairfed(json!({})));
@@ -82,10 +82,10 @@ fn a_device_that_says_nothing_is_at_the_mean() {
 }
 
 #[test]
-fn a_steep_beta_leaves_every_region_somebody() {
+fn a_steep_beta_leaves_weight_in_every_region() {
     for beta in [1e3, 1e6, 1e308] {
         let (theta, outcome) = worked().combine(&mut fairfed(json!({"beta": beta})));
-        // a and c are at the same distance but for rounding; region 1 has a alone.
+        // a and c are at the same distance up to rounding; region 1 has a alone.
         assert!(theta.iter().chain(&outcome.weights).all(|value| value.is_finite()));
         assert_close(&theta[1..], &[1.9], 1e-12);
         assert!(outcome.weights[1] < 1e-12);

@@ -38,7 +38,7 @@ pub(super) fn of_tiers(params: &FairHeteroFlParams, cohort: &Cohort) -> Vec<Term
     groups.filter_map(|(tier, group)| of_tier(params, cohort, tier, group)).collect()
 }
 
-/// g of every tier.
+/// Weight g of every tier.
 fn groups(params: &FairHeteroFlParams, cohort: &Cohort) -> Vec<(Tier, f64)> {
     let tiers = || (0..cohort.regions().tiers()).map_while(Tier::new);
     let samples = |tier| sum(cohort.of_tier(tier).map(|(_, participant)| participant.samples()));
@@ -53,7 +53,7 @@ fn groups(params: &FairHeteroFlParams, cohort: &Cohort) -> Vec<(Tier, f64)> {
     tiers().map(|tier| (tier, group(tier))).collect()
 }
 
-/// `g_m p_i` of every participant: how much it counts where all losses are equal.
+/// `g_m p_i` of every participant: how much it counts if all losses are equal.
 pub(super) fn priors(params: &FairHeteroFlParams, cohort: &Cohort) -> Vec<f64> {
     let mut priors = vec![0.0; cohort.participants().len()];
     for (tier, group) in groups(params, cohort) {

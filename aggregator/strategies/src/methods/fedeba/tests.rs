@@ -27,7 +27,7 @@ fn three(losses: [f64; 3]) -> Fleet {
     fleet
 }
 
-/// Weights may be looked at in the order of the devices of the fleet.
+/// The weights in the order of the fleet's devices.
 fn in_order(fleet: &Fleet, weights: &[f64]) -> Vec<f64> {
     let mut ids: Vec<_> = fleet.devices.iter().map(|member| &member.device).collect();
     ids.sort();
@@ -154,7 +154,7 @@ proptest! {
         for eps_p in [1e-6f64, 1e-3, 0.01] {
             for prior in ["none", "data"] {
                 let clamped = weights(&fleet, json!({"tau": 1e-9, "eps_p": eps_p, "prior": prior}));
-                // The prior itself may hold a device below; then nothing can be promised but the prior.
+                // The prior itself may be below the limit for a device; then only the prior is guaranteed.
                 let bound = match prior {
                     "none" => eps_p.min(1.0 / count as f64),
                     _ => plain.weights.iter().copied().fold(eps_p, f64::min),

@@ -93,10 +93,10 @@ fn devices_are_guided_only_with_a_guide() {
     assert_eq!(align(&plus(json!({"alpha": 0.5, "Theta": 15})), &fleet, &[Losses, Gradients]), 0.5);
     assert_eq!(align(&plus(json!({"Theta": 30})), &fleet, &[Losses]), 0.0);
     assert_eq!(align(&plus(json!({"align": "model"})), &fleet, &[]), 0.0);
-    let mut nobody = fleet.clone();
-    nobody.devices.clear();
-    assert_eq!(align(&method, &nobody, &[Gradients]), 0.0);
-    let ask = method.strategy.next(&made(&nobody, &[Gradients]), &[]);
+    let mut empty = fleet.clone();
+    empty.devices.clear();
+    assert_eq!(align(&method, &empty, &[Gradients]), 0.0);
+    let ask = method.strategy.next(&made(&empty, &[Gradients]), &[]);
     assert_eq!(ask, Some(Ask::train()));
 }
 
@@ -124,7 +124,7 @@ fn parameters_are_checked() {
 }
 
 proptest! {
-    /// With gradients, the server's part is FedEBA; the rest happens on devices.
+    /// With `align = gradient`, the server's part is FedEBA; the rest happens on devices.
     #[test]
     fn aggregation_is_that_of_fedeba(seed: u64, tiers in 1usize..5, nested: bool, theta in 0.0..90.0f64) {
         let fleet = Fleet::random(seed, tiers, nested);

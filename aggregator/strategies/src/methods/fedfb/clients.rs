@@ -6,9 +6,8 @@
 //! mu_i = L_i - L_0        lambda <- nearest point of {lambda >= 0, sum <= 1} to lambda + alpha_t * mu
 //! v_i  = n lambda_i/n_i,  v_0 = n (1 - sum lambda)/n_0        start lambda_i = n_i/n, where all v are 1
 //! ```
-//! A device that does not answer counts with its last known loss; where there is none, mu_i = 0, and
-//! without one of client 0 there is no step. v is the same for all samples of a device, so it changes how
-//! much the device counts, not how it trains.
+//! A device that does not answer counts with its last known loss; without one, mu_i = 0. Without a loss of client 0 there is no
+//! step. v is the same for all samples of a device, so it changes how much the device counts, not how it trains.
 
 use std::collections::BTreeMap;
 
@@ -28,12 +27,12 @@ pub struct ClientParity {
     samples: BTreeMap<DeviceId, f64>,
     /// All devices but client 0.
     lambda: BTreeMap<DeviceId, f64>,
-    /// Last known.
+    /// Last known losses.
     losses: BTreeMap<DeviceId, f64>,
 }
 
 impl ClientParity {
-    /// At the start. Devices not named in `samples` are no part of it.
+    /// The start. Devices that `samples` does not name are left out.
     pub fn new(samples: BTreeMap<DeviceId, f64>) -> Self {
         let n = sum(samples.values().copied());
         let share = |(device, samples): (&DeviceId, &f64)| (device.clone(), samples / n);
@@ -41,7 +40,7 @@ impl ClientParity {
         Self { samples, lambda, losses: BTreeMap::new() }
     }
 
-    /// Goes on from earlier values; devices that are not named keep those of the start.
+    /// Continues from earlier values; devices that are not named keep those of the start.
     pub fn resume(&mut self, lambda: &BTreeMap<DeviceId, f64>, losses: &BTreeMap<DeviceId, f64>) {
         for (device, slot) in &mut self.lambda {
             *slot = lambda.get(device).copied().unwrap_or(*slot);

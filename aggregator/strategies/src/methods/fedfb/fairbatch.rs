@@ -1,4 +1,4 @@
-//! FairBatch: weights of samples that close the gap between groups, from counts and loss sums alone.
+//! FairBatch: sample weights that close the gap between groups, from counts and loss sums alone.
 //!
 //! With `L'_{y,a} = S_{y,a}/n_{*,a}`, `L_{y,a} = S_{y,a}/n_{y,a}`, and r the reference attribute (0, or the
 //! smallest one with samples):
@@ -16,9 +16,9 @@
 //! eo      v(0,.) = 1,  v(1,a) = n lambda_a/n_{1,a},  v(1,r) = n (n_{1,*}/n - sum lambda)/n_{1,r}
 //! eodds   as eo for each y
 //! ```
-//! Sets, starts and v use the counts of all samples there are; mu uses the counts behind the loss sums. What
-//! has no samples at all has lambda 0 and v 1; what has none behind the sums has mu 0, and a reference
-//! without any gives no step (eodds: for that y).
+//! Sets, starts and v use the counts of all samples; mu uses the counts behind the loss sums. A cell without any samples has
+//! lambda 0 and v 1. A cell without samples behind the sums has mu 0. A reference without samples gives no step (eodds: for
+//! that y).
 
 use crate::{
     kernel::sum,
@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// What is to be equal among groups.
+/// The quantity that is to be equal among groups.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Parity {
     /// The rate of positive predictions.
@@ -62,7 +62,7 @@ pub struct FairBatch {
 }
 
 impl FairBatch {
-    /// At the start, where all samples weigh 1.
+    /// The start, where all samples weigh 1.
     pub fn new(parity: Parity, counts: Cells) -> Self {
         let mut batch = Self { parity, counts, lambda: vec![] };
         let n = batch.counts.total().max(1.0);
@@ -79,11 +79,11 @@ impl FairBatch {
         batch
     }
 
-    /// Goes on from an earlier lambda; `None` if it does not fit.
+    /// Continues from an earlier lambda; `None` if it does not fit.
     pub fn with_lambda(mut self, lambda: &[f64]) -> Option<Self> {
         let fits = lambda.len() == self.lambda.len() && lambda.iter().all(|value| value.is_finite());
         for (slot, &value) in self.lambda.iter_mut().zip(lambda) {
-            // What starts at 0 has no samples, or is the rest of the others.
+            // A cell that starts at 0 has no samples, or is the reference.
             *slot = if *slot == 0.0 { 0.0 } else { value };
         }
         fits.then_some(self)
@@ -104,7 +104,7 @@ impl FairBatch {
         self.advance(&mu, step_size, t);
     }
 
-    /// The direction of a step; all 0 where there is nothing to go by.
+    /// The direction of a step; all 0 if no step can be computed.
     pub fn mu(&self, losses: &Cells, counts: &Cells) -> Vec<f64> {
         match self.parity {
             Parity::Demographic => {
@@ -132,13 +132,13 @@ impl FairBatch {
         mu
     }
 
-    /// What losses say of `f_a`: `L'_{0,a} - L'_{1,a} - L'_{0,r} + L'_{1,r}`. Those of several devices add up.
+    /// The part of `f_a` that depends on losses: `L'_{0,a} - L'_{1,a} - L'_{0,r} + L'_{1,r}`. Parts of several devices add up.
     pub(super) fn pull(&self, a: usize, losses: &Cells, counts: &Cells) -> f64 {
         let tilt = |a: usize| (losses.at(0, a) - losses.at(1, a)) / counts.group(a);
         self.reference_group().map_or(0.0, |r| tilt(a) - tilt(r))
     }
 
-    /// What counts alone say of `f_a`.
+    /// The part of `f_a` that depends on counts alone.
     pub(super) fn offset(&self, a: usize, counts: &Cells) -> f64 {
         let negative = |a: usize| counts.at(0, a) / counts.group(a);
         self.reference_group().map_or(0.0, |r| negative(r) - negative(a))
@@ -160,7 +160,7 @@ impl FairBatch {
         };
     }
 
-    /// v of each label and attribute: by how much a sample's loss counts in training.
+    /// v of each label and attribute: the factor of a sample's loss in training.
     pub fn sample_weights(&self) -> Cells {
         let attributes = self.counts.attributes();
         let mut weights = Cells::filled(attributes, 1.0);
@@ -193,7 +193,7 @@ impl FairBatch {
         (1..self.counts.attributes()).map(of).collect()
     }
 
-    /// A cell with samples whose weight is not the rest of the others.
+    /// Whether a cell has samples and is not the reference.
     fn is_free(&self, y: usize, a: usize) -> bool {
         self.counts.at(y, a) > 0.0 && self.reference(y) != Some(a)
     }
@@ -278,7 +278,7 @@ mod tests {
                     for (y, a) in (0..2).flat_map(|y| (0..counts.attributes()).map(move |a| (y, a))) {
                         prop_assert!(!gone(&batch, y, a) || weights.at(y, a) == 1.0);
                     }
-                    // Reweighing never changes how much all samples of a label (DP: a group) weigh.
+                    // Reweighing never changes the total weight of all samples of a label (DP: of a group).
                     if parity == Parity::Odds && n > 0.0 {
                         prop_assert!((weights.dot(&counts) - n).abs() < 1e-9 * n);
                     }

@@ -12,9 +12,9 @@ use crate::{
     parameter::{not_negative, positive},
 };
 
-/// B of a cross-entropy where noise hides it.
+/// B of a cross-entropy that noise hides.
 const CAP: f64 = 5.0;
-/// The largest cross-entropy of one sample that counts anywhere.
+/// Largest cross-entropy of one sample that counts.
 const LARGEST_LOSS: f64 = 1e4;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -31,15 +31,15 @@ pub struct FedFbParams {
     /// Which loss feeds the outer step; absent: `zero_one` for dp, else `cross_entropy`.
     #[schemars(with = "Option<SignalName>")]
     pub signal: Option<Signal>,
-    /// Losses in this many bits; absent: as they are.
+    /// Losses in this many bits; absent: not quantised.
     pub bits: Option<u32>,
-    /// What the bits are for.
+    /// What is quantised.
     pub quant: Quant,
-    /// Of the quantiser; absent: by signal, or [-2, 2] with `quant = round`.
+    /// Range of the quantiser; absent: by signal, or [-2, 2] with `quant = round`.
     pub range: Option<[f64; 2]>,
     /// Privacy budget of a round; absent: no noise.
     pub eps: Option<f64>,
-    /// L1 norm to which updates are cut where there is noise.
+    /// L1 norm to which updates are clipped if there is noise.
     pub clip_l1: f64,
     pub losses: LossTime,
 }
@@ -53,7 +53,7 @@ enum SignalName {
     CrossEntropy,
 }
 
-/// What is to be equal.
+/// The notion of fairness.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Notion {
@@ -79,14 +79,14 @@ pub enum Quant {
     Round,
 }
 
-/// Which model the losses of a step are those of.
+/// The model whose losses are used for a step.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LossTime {
-    /// The one that a round starts from; they come with the updates.
+    /// The model that a round starts from; its losses come with the updates.
     #[default]
     Received,
-    /// The one that a round has given; asked for by one more exchange before the next training.
+    /// The result of a round; its losses are asked for in one more exchange before the next training.
     New,
 }
 
@@ -178,16 +178,16 @@ impl FedFbParams {
         StepSize { alpha: self.alpha, decay: self.decay, normalize: self.normalize_mu }
     }
 
-    /// What devices report of their groups. Client parity goes without, unless it needs wrong predictions or
-    /// sums that noise can be added to.
+    /// What devices report about their groups. Client parity needs no report, except of wrong predictions or of sums to which
+    /// noise is added.
     pub(super) fn report(&self) -> Option<GroupReport> {
         let without =
             self.notion == Notion::Cp && self.signal() == Signal::CrossEntropy && self.eps.is_none();
         (!without).then(|| GroupReport { signal: self.signal(), cap: self.cap() as f32 })
     }
 
-    /// Half of the budget for the sums, one sample moving one of them by B, and half for the update, whose
-    /// L1 norm two data sets move by twice the bound.
+    /// Half of the budget is for the sums, of which one sample changes one by at most B. The other half is for the update,
+    /// whose L1 norm changes by at most twice the bound between two data sets.
     pub(super) fn noise(&self) -> Option<Laplace> {
         let scales = |eps: f64| Laplace {
             sums: (2.0 * self.cap() / eps) as f32,

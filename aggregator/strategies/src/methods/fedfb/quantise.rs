@@ -15,10 +15,10 @@ impl Quantiser {
         Self { lo, hi, levels: f64::from(bits).exp2() }
     }
 
-    /// The bits are shared by several values: `floor(2^(bits/values))` levels each.
+    /// Several values share the bits: `floor(2^(bits/values))` levels each.
     pub fn shared([lo, hi]: [f64; 2], bits: u32, values: usize) -> Self {
         let levels = (f64::from(bits) / values.max(1) as f64).exp2();
-        // A root that is whole must not be rounded down.
+        // An exact root must not be rounded down.
         Self { lo, hi, levels: (levels * (1.0 + 1e-12)).floor() }
     }
 
@@ -27,7 +27,7 @@ impl Quantiser {
         (place * (self.levels - 1.0) + 0.5).floor()
     }
 
-    /// What the receiver takes the value for. One level says nothing: the middle.
+    /// The value that the receiver decodes. A single level decodes to the middle.
     pub fn value(&self, value: f64) -> f64 {
         if self.levels < 2.0 {
             return (self.lo + self.hi) / 2.0;

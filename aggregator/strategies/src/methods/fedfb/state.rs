@@ -1,4 +1,4 @@
-//! What is kept from round to round, in the form of a round file.
+//! The state from round to round, in the form of a round file.
 //!
 //! ```text
 //! dp      {"lambda": [a], "counts": [[n_{0,a}], [n_{1,a}]]}
@@ -6,7 +6,7 @@
 //! eodds   {"lambda": [[a >= 1] of y = 0, [..] of y = 1], "counts": ..}
 //! cp      {"lambda": {id: ..}, "counts": {id: n}, "losses": {id: last known loss}}
 //! ```
-//! No lambda: no round has been made.
+//! Without lambda, no round has been made.
 
 use std::collections::BTreeMap;
 

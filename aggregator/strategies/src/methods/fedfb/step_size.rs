@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::sum;
 
-/// A mu shorter than this is rounding.
+/// A shorter mu is only rounding.
 const SHORTEST: f64 = 1e-12;
 
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -16,7 +16,7 @@ pub struct StepSize {
     pub normalize: bool,
 }
 
-/// How steps shorten.
+/// How steps shorten over the rounds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decay {
@@ -38,7 +38,7 @@ impl StepSize {
     }
 }
 
-/// `lambda + alpha_t * mu`; `None` where there is no step to make.
+/// `lambda + alpha_t * mu`; `None` if there is no step.
 pub(super) fn move_by(lambda: &[f64], mu: &[f64], step_size: StepSize, t: u32) -> Option<Vec<f64>> {
     let norm = sum(mu.iter().map(|mu| mu * mu)).sqrt();
     if !(norm.is_finite() && norm > SHORTEST) {

@@ -1,4 +1,4 @@
-//! Worked numbers, whole rounds, and what happens when something is missing.
+//! Worked numbers, whole rounds, and missing values.
 
 use common::{
     DeviceId,
@@ -126,7 +126,7 @@ fn client_parity_with_absent_devices() {
     let _ = only(&["c"]).combine(&mut method);
     let step = 0.1 / (0.4f64.powi(2) + 0.1f64.powi(2)).sqrt();
     assert_close(&numbers(&method.state()["lambda"]), &[0.4 + 0.4 * step, 0.2 - 0.1 * step], 1e-12);
-    // A newcomer is no part of it and counts with its samples.
+    // A new device is not part of it and counts with its samples.
     let mut fleet = only(&["a"]);
     fleet.add("new", 0, 50, 3.0, &[0.0, 0.0]);
     let (_, outcome) = fleet.combine(&mut method);
@@ -140,7 +140,7 @@ fn devices_count_by_mass() {
     let mut method = fedfb(json!({}));
     method.set_state(state).unwrap();
     let mut fleet = worked();
-    // v = [[0.8, 1.2], [1.2, 0.8]]: from the counts, as reported, and n_i where nothing is known.
+    // v = [[0.8, 1.2], [1.2, 0.8]]: from the counts, as reported, and n_i if nothing is known.
     fleet.devices[1].more.mass = Some(7.0);
     fleet.devices[2].more = Scalars::default();
     let (_, outcome) = fleet.combine(&mut method);
@@ -172,7 +172,7 @@ fn missing_samples() {
         (numbers(&method.state()["lambda"]), weights)
     };
     let three = json!([[10, 20, 30], [10, 20, 10]]);
-    // Nobody of attribute 1 this round: it stays, 0 and 2 move. Rates 0.2 and 0.5.
+    // No sample of attribute 1 this round: it stays, 0 and 2 move. Rates 0.2 and 0.5.
     let here = groups(&[10, 0, 30, 10, 0, 10], &[2.0, 0.0, 15.0, 8.0, 0.0, 5.0]);
     let (lambda, _) = step(json!({"alpha": 1}), json!({"counts": three}), here);
     assert_close(&lambda, &[0.2 - 0.3, 0.4, 0.4 + 0.3].map(|value: f64| value.max(0.0)), 1e-12);
@@ -182,12 +182,12 @@ fn missing_samples() {
         let (_, weights) = step(json!({"notion": notion}), json!({"counts": three}), here.clone());
         assert_close(&weights, &[1.0; 6], 1e-12);
     }
-    // EOdds: a reference without samples holds up its own label only.
+    // EOdds: a reference without samples stops only its own label.
     let here = groups(&[10, 10, 0, 0, 10, 10], &[1.0, 2.0, 0.0, 0.0, 9.0, 9.0]);
     let (lambda, weights) = step(json!({"notion": "eodds", "alpha": 0.5}), json!({"counts": three}), here);
     assert_close(&lambda, &[0.2 + 0.05, 0.3, 0.2, 0.1], 1e-12);
     assert_close(&weights[3..], &[1.0; 3], 1e-12);
-    // No samples of attribute 0 at all: 1 takes its place (EO), and groups are compared with it (DP).
+    // No samples of attribute 0 at all: 1 replaces it (EO), and groups are compared with it (DP).
     let gone = json!([[0, 20, 30], [0, 20, 10]]);
     let here = groups(&[0, 20, 30, 0, 20, 10], &[0.0, 5.0, 6.0, 0.0, 4.0, 5.0]);
     let (lambda, weights) =
@@ -231,7 +231,7 @@ fn losses_of_the_new_model() {
     assert_close(&numbers(&live["lambda"]), &[0.4292893219, 0.5707106781], 1e-10);
     let train = Exchange { kind: Kind::Train, cohort: cohort.clone() };
     assert_eq!(method.strategy.next(&[asked[0].clone(), train], &selected), None);
-    // A replay knows one exchange only, and its masses follow from the step too.
+    // A replay has only one exchange, and its masses follow from the step too.
     let mut replay = fedfb(params);
     replay.set_state(first).unwrap();
     let (_, outcome) = Fleet { round: 2, ..fleet }.combine(&mut replay);
@@ -313,7 +313,7 @@ fn briefs() {
     assert!(needs.groups && needs.binary && brief.objective.groups.is_empty());
     let (brief, _) = told(json!({"notion": "eo", "eps": 0.5}));
     assert_eq!((brief.groups.unwrap().cap, brief.privacy.unwrap().sums), (5.0, 20.0));
-    // What devices count is what was configured.
+    // The noise that devices add matches the configured budget.
     for notion in ["dp", "eo", "eodds", "cp"] {
         for eps in [0.1, 0.7, 1.0, 3.0, 10.0] {
             let (brief, _) = told(json!({"notion": notion, "eps": eps, "clip_l1": 0.3}));
@@ -330,7 +330,7 @@ fn briefs() {
     assert!(brief.groups.is_none() && brief.privacy.is_none() && !needs.groups && !needs.binary);
     assert!(told(json!({"notion": "cp", "signal": "zero_one"})).1.groups);
 
-    // Counts of the whole fleet, and weights of the start; what is not two labels does not count.
+    // Counts of the whole fleet, and weights of the start; devices without two labels do not count.
     let mut method = fedfb(json!({}));
     let device = id("a");
     let tier = common::Tier::new(0).unwrap();

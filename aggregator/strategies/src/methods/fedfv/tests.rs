@@ -49,8 +49,7 @@ fn impossible_parameters_are_refused() {
     assert!(by_name("fedfv", Value::Null).unwrap().needs().history > 0);
 }
 
-/// The algorithm on vectors, as it is written down.
-/// With the tolerance; `None` if the mean is 0.
+/// The algorithm on vectors as published, with its tolerance; `None` if the mean is 0.
 fn plain(all: &Gradients, alpha: f64, tau: u32, round: u32) -> Option<(Vec<f64>, f64)> {
     let g = &all.clients;
     let mut order: Vec<usize> = (0..g.len()).collect();
@@ -113,7 +112,7 @@ proptest! {
         let step = gradients::step(&fleet, "fedfv", json!({"alpha": alpha}));
         for (region, all) in gradients::by_region(&fleet) {
             let own = gradients::restrict(&step, &region);
-            // A region is a problem of its own.
+            // A region is a separate problem.
             match plain(&all, alpha, 0, 1) {
                 Some((plain, tolerance)) => {
                     let (length, mean) = (gradients::norm(&own), gradients::norm(&all.mean()));

@@ -1,15 +1,14 @@
 //! The min-norm problem of one block.
 //!
-//! Problem that are exactly zero are left out, and so is g_P where it is nothing but rounding. With `normalize`
-//! all rows have the mean length of the clients' rows; without, absent clients count at the learning rate
-//! of now.
+//! Rows that are exactly zero are left out, and so is g_P if it is only rounding. With `normalize` all rows have the mean
+//! length of the clients' rows. Without it, absent clients count at the present learning rate.
 
 use crate::{
     algebra::{NEGLIGIBLE, Products, add_scaled},
     methods::minnorm::min_norm,
 };
 
-/// Relative to its terms, a g_P this short has too few digits left to say where it points.
+/// A g_P this short, relative to its terms, has too few digits left to give a direction.
 const CANCELLED: f64 = 1e-5;
 
 /// The rows of a region, and how they are scaled.
@@ -46,7 +45,7 @@ pub fn solve(products: &Products, problem: &Problem) -> Solution {
     let lengths: Vec<f64> =
         members.iter().zip(&ratios).map(|(&i, ratio)| products.length(i) * ratio).collect();
     let mean = lengths[..clients.len()].iter().sum::<f64>() / clients.len() as f64;
-    // Everything below is in this unit.
+    // The unit of all values below.
     let unit = if problem.normalize { mean } else { lengths.iter().copied().fold(0.0, f64::max) };
     let factor =
         |(length, ratio): (&f64, &f64)| if problem.normalize { ratio / length } else { ratio / unit };
@@ -65,13 +64,13 @@ pub fn solve(products: &Products, problem: &Problem) -> Solution {
     for ((&member, weight), factor) in members.iter().zip(&weights).zip(&factors) {
         coefficients[member] = weight * factor * unit;
     }
-    // Where the terms of g_P cancel, its products are known less well, and so is the length of the point.
+    // If the terms of g_P cancel, its products are less precise, and so is the length of the point.
     let noise = guide.as_ref().map_or(0.0, |guide| NEGLIGIBLE * terms(&base, guide));
     let is_zero = norm <= noise.max(problem.ztol * whole.longest());
     Solution { coefficients, norm: norm * unit, is_zero }
 }
 
-/// g_P as a combination of the base rows, in their unit; `None` where it is 0.
+/// g_P as a combination of the base rows, in their unit; `None` if it is 0.
 fn guide(
     base: &Products,
     problem: &Problem,

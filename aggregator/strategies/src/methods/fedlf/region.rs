@@ -1,4 +1,4 @@
-//! The direction of one region: blocks whose point is 0 grow until it is not, or until there is one block.
+//! The direction of one region: blocks whose point is 0 are merged until it is not 0, or until one block is left.
 
 use std::ops::Range;
 
@@ -11,9 +11,9 @@ use crate::{
 pub struct RegionDirection {
     /// By layer, of all rows; as long as the mean of the clients' rows.
     pub coefficients: Vec<Vec<f64>>,
-    /// How many blocks were left.
+    /// Number of blocks that are left.
     pub blocks: usize,
-    /// What had to be left out of the rows.
+    /// Which rows had to be left out.
     pub fallback: Option<&'static str>,
 }
 
@@ -42,7 +42,7 @@ pub fn find(layers: &[Products], problem: &Problem) -> RegionDirection {
     }
 }
 
-/// Blocks of neighbouring layers with their points, none of which is 0. `None` if all layers together have 0.
+/// Blocks of neighbouring layers with their points, none of which is 0. `None` if the point of all layers together is 0.
 fn merge(layers: &[Products], problem: &Problem) -> Option<Vec<(Range<usize>, Solution)>> {
     let mut blocks: Vec<(Range<usize>, Products)> =
         layers.iter().enumerate().map(|(number, layer)| (number..number + 1, layer.clone())).collect();

@@ -72,7 +72,7 @@ fn equal_gradients_need_the_fallback() {
 }
 
 #[test]
-fn opposite_gradients_give_nothing() {
+fn opposite_gradients_give_no_step() {
     let g = vec![0.3, -0.2, 0.1, 0.4];
     let back: Vec<f64> = g.iter().map(|value| -0.5 * value).collect();
     let mut fleet = gradients::fleet(&[g, back], &[1.0, 2.0]);
@@ -132,14 +132,14 @@ fn absent_clients_count_while_they_are_recent() {
         let past: Vec<_> = past.iter().map(|&g| g.clone()).collect();
         negative(&plain(&all, &fleet.layers, &past, true).0)
     };
-    // Five were seen, two take part: the last two rounds.
+    // Five were seen, two take part: the last two rounds count.
     assert_close(&d(&fleet, Value::Null), &expected(&[&past[1].1, &past[2].1]), 1e-9);
     assert_close(&d(&fleet, json!({"history_cap": 1})), &expected(&[&past[2].1]), 1e-9);
     assert_eq!(d(&fleet, json!({"history": false})), alone);
     assert_eq!(d(&fleet, json!({"history_cap": 0})), alone);
     assert_eq!(by_name("fedlf", json!({"history_cap": 7})).unwrap().needs().history, 7);
     assert_eq!(by_name("fedlf", json!({"history": false})).unwrap().needs().history, 0);
-    // More are known to have been seen than are remembered.
+    // More clients are known to have been seen than are stored.
     let mut method = by_name("fedlf", Value::Null).unwrap();
     method.set_state(json!({"seen": 12})).unwrap();
     let (theta, outcome) = fleet.combine(&mut method);
@@ -184,8 +184,8 @@ fn impossible_parameters_are_refused() {
     }
 }
 
-/// Layers with their rows dropped, merged and solved as written down, on vectors. Second: the final blocks, and the
-/// shortest point relative to its longest row and to the digits that g_P has.
+/// Layers with their rows dropped, merged and solved on vectors as published. Second: the final blocks, and the shortest point
+/// relative to its longest row and to the precision of g_P.
 fn plain(
     all: &Gradients,
     layers: &[Range<usize>],
@@ -206,7 +206,7 @@ fn plain(
         let mean = rows.iter().map(|row| norm(row)).sum::<f64>() / rows.len().max(1) as f64;
         let mut pull = vec![0.0; block.len()];
         all.clients.iter().zip(&q).for_each(|(g, &q)| add(&mut pull, q, &cut(g)));
-        // How much of g_P cancels: so many digits of its products are lost.
+        // How much of g_P cancels: its products lose as many digits.
         let mut lost = 1.0f64;
         if with_pull && norm(&pull) > 1e-12 * mean {
             let terms: f64 = all.clients.iter().zip(&q).map(|(g, q)| q.abs() * norm(&cut(g))).sum();
@@ -305,7 +305,7 @@ proptest! {
             if norm(&own) == 0.0 || shortest <= 1e-5 {
                 continue;
             }
-            // Products know a length to half the digits, relative to the longest row.
+            // Products give a length to half the digits, relative to the longest row.
             let (off, tolerance) = (norm(&own) - norm(&all.mean()), 1e-14 / shortest / shortest + 1e-12);
             prop_assert!(off.abs() <= tolerance, "{off:e} {shortest:e}");
             for g in &all.clients {

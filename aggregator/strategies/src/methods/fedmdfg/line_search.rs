@@ -6,17 +6,17 @@
 //! 2. otherwise the first with a lower sum of losses
 //! 3. otherwise the one with the lowest sum
 //! ```
-//! Devices that were not heard of in the trials have no say.
+//! Devices without trials are ignored.
 
 use crate::{algebra::Guidance, cohort::Cohort, gram::Gram, kernel::sum};
 
-/// Share of the promised descent that must come true.
+/// Share of the predicted descent that must be reached.
 const ARMIJO: f64 = 1e-4;
 
 #[derive(Debug)]
 pub struct LineSearch<'a> {
     cohort: &'a Cohort,
-    /// By participant: `g_i.d` over all regions; `None` where its gradient is too short in each.
+    /// By participant: `g_i.d` over all regions; `None` if its gradient is too short in each.
     along: Vec<Option<f64>>,
     pub guided: bool,
 }
@@ -26,7 +26,7 @@ impl<'a> LineSearch<'a> {
         Self { cohort, along: vec![None; cohort.participants().len()], guided: false }
     }
 
-    /// What a region says.
+    /// Adds the values of a region.
     pub fn add(&mut self, gram: &Gram, along: &[Option<f64>], guided: bool) {
         for (&row, along) in gram.rows.iter().zip(along) {
             if let (Some(all), Some(along)) = (self.along.get_mut(row), along) {

@@ -21,8 +21,7 @@ fn ids(fleet: &Fleet) -> Vec<&str> {
     fleet.devices.iter().map(|member| member.device.as_str()).collect()
 }
 
-/// The algorithm on vectors, as it is written down; without a line search. The tolerance follows from how
-/// short the point is.
+/// The algorithm on vectors as published, without a line search. The tolerance follows from the length of the point.
 fn plain(all: &Gradients, theta_deg: f64, past: &[Vec<f64>]) -> Option<(Vec<f64>, f64)> {
     let kept: Vec<usize> =
         (0..all.clients.len()).filter(|&i| gradients::norm(&all.clients[i]) > 1e-6).collect();
@@ -69,7 +68,7 @@ fn exchanges_are_training_and_trials() {
     assert_eq!(method.state(), json!({"last_participants": names}));
     let all: Vec<f64> = [32.0, 16.0, 8.0, 4.0, 2.0].into_iter().chain(down.iter().copied()).collect();
     assert_eq!(next(&*method.strategy, &[Kind::Train]), Some(Ask::Try { steps: all }));
-    // Others than in the round before.
+    // Other devices than in the round before.
     let mut fewer = fleet.clone();
     fewer.add("zz", 0, 1, 1.0, &vec![0.1; fleet.theta.len()]);
     let made = [Exchange { kind: Kind::Train, cohort: fewer.cohort() }];
@@ -102,7 +101,7 @@ fn the_first_step_that_is_good_for_all_is_taken() {
     assert_eq!(step(&[1.5, 0.5, 0.4], &[1.1, 1.1, 1.1]).1, json!(0.5));
     // Never a lower sum: the lowest.
     assert_eq!(step(&[2.0, 1.2, 1.1, 1.3], &[1.0, 1.0, 1.0, 1.0]).1, json!(0.25));
-    // One device was not heard of again.
+    // One device has not answered the trials.
     assert_eq!(step(&[2.0, 0.5], &[]).1, json!(0.5));
 }
 

@@ -1,16 +1,16 @@
 //! The nearest point with limits: `min ||sum x_i v_i||^2, sum x = 1, lo <= x <= hi`.
 //!
-//! Accelerated projected gradient (restarted where it overshoots) finds out which weights are at a limit;
-//! the others then follow exactly from linear equations, as for a corral.
+//! Accelerated projected gradient, restarted when it overshoots, finds the weights that are at a limit. The others then follow
+//! exactly from linear equations, as for a corral.
 
 use crate::methods::minnorm::{Products, dot};
 
-/// Enough where the vectors are many and the point is all but zero.
+/// Enough even for many vectors whose nearest point is almost zero.
 const STEPS: usize = 20_000;
-/// Steps between two looks at how far it is.
+/// Steps between two checks of the gap.
 const LOOK: usize = 20;
 const GAP: f64 = 1e-14;
-/// What the factor's diagonal has more, so that it can always be formed; each further step takes back what this costs.
+/// Added to the factor's diagonal, so that it always exists; the refinement steps correct the error.
 const RIDGE: f64 = 1e-11;
 const REFINEMENTS: usize = 3;
 
@@ -68,7 +68,7 @@ pub fn project(v: &[f64], lo: &[f64], hi: &[f64]) -> Vec<f64> {
         }
         if clip(shift).sum::<f64>() > 1.0 { low = shift } else { high = shift }
     }
-    // Inside the limits the shift is known exactly once it is known who is inside.
+    // The shift is exact once the weights inside the limits are known.
     let shift = 0.5 * (low + high);
     let (mut inside, mut free) = (0.0, 0.0);
     for ((x, v), (lo, hi)) in clip(shift).zip(v).zip(lo.iter().zip(hi)) {
@@ -81,7 +81,7 @@ pub fn project(v: &[f64], lo: &[f64], hi: &[f64]) -> Vec<f64> {
     clip(if near { exact } else { shift }).collect()
 }
 
-/// How much further down the best corner along the slope lies.
+/// How much lower the best corner along the slope is.
 pub(super) fn gap(products: &Products, x: &[f64], lo: &[f64], hi: &[f64]) -> f64 {
     let slope = products.with(x);
     let mut order: Vec<usize> = (0..x.len()).collect();
@@ -96,8 +96,8 @@ pub(super) fn gap(products: &Products, x: &[f64], lo: &[f64], hi: &[f64]) -> f64
     dot(x, &slope) - corner
 }
 
-/// Keeps weights at their limits and solves for the others: `(G_FF + 1 1^T) d = t 1 - slope_F` for the step `d` that
-/// is left, with `t` so that all sum to 1. `None` if a weight would leave its limits.
+/// Keeps weights at their limits and solves for the others: `(G_FF + 1 1^T) d = t 1 - slope_F` for the remaining step `d`, with
+/// `t` so that all sum to 1. `None` if a weight would leave its limits.
 fn refine(unit: &Products, x: &[f64], lo: &[f64], hi: &[f64]) -> Option<Vec<f64>> {
     let is_free = |i: &usize| x[*i] > lo[*i] + 1e-9 && x[*i] < hi[*i] - 1e-9;
     let free: Vec<usize> = (0..x.len()).filter(is_free).collect();
@@ -120,8 +120,8 @@ fn refine(unit: &Products, x: &[f64], lo: &[f64], hi: &[f64]) -> Option<Vec<f64>
     free.iter().all(|&i| (lo[i]..=hi[i]).contains(&exact[i])).then_some(exact)
 }
 
-/// Lower triangle of `G_FF + 1 1^T`, and a little more on the diagonal: where more vectors than dimensions leave many
-/// best weights, the step goes to those nearest by.
+/// Lower triangle of `G_FF + 1 1^T` with [`RIDGE`] added to the diagonal. If more vectors than dimensions allow many best
+/// weights, the step goes to the nearest ones.
 fn factor(free: &[usize], unit: &Products) -> Vec<Vec<f64>> {
     let mut factor: Vec<Vec<f64>> = Vec::with_capacity(free.len());
     for (place, &i) in free.iter().enumerate() {

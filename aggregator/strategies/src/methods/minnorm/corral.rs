@@ -1,12 +1,12 @@
 //! The independent vectors of Wolfe's algorithm, with a Cholesky factor that grows and shrinks with them.
 //!
-//! The nearest point of the plane through S has the weights `y = u / sum u` with `(G_S + 1 1^T) u = 1`. The
-//! factor L of that matrix gains a row when a vector comes, and loses one by rotations when a vector goes:
-//! O(|S|^2) each instead of O(|S|^3). `z = L^-1 1` is kept along.
+//! The nearest point of the plane through S has the weights `y = u / sum u` with `(G_S + 1 1^T) u = 1`. The factor L of that
+//! matrix gains a row when a vector is added, and loses one by rotations when a vector is removed. Each costs O(|S|^2) instead
+//! of O(|S|^3). `z = L^-1 1` is updated along with L.
 
 use crate::methods::minnorm::{Products, add_scaled, dot};
 
-/// Weights up to this are 0.
+/// Weights up to this count as 0.
 const TINY: f64 = 1e-13;
 /// Smallest square of a diagonal element: below, the vector lies in the plane of the others.
 const PIVOT: f64 = 1e-15;
@@ -41,7 +41,7 @@ impl<'a> Corral<'a> {
         all
     }
 
-    /// Takes a vector in, with weight 0.
+    /// Adds a vector with weight 0.
     pub fn add(&mut self, index: usize) {
         let mut row: Vec<f64> =
             self.members.iter().map(|&member| self.unit.at(index, member) + 1.0).collect();
@@ -58,7 +58,7 @@ impl<'a> Corral<'a> {
         self.weights.push(0.0);
     }
 
-    /// Moves to the nearest point of the plane, dropping whoever would get no weight on the way.
+    /// Moves to the nearest point of the plane, dropping vectors that would get no weight on the way.
     pub fn settle(&mut self) {
         while let Some(target) = self.target() {
             if target.iter().all(|&weight| weight > TINY) || self.members.len() == 1 {
@@ -90,7 +90,7 @@ impl<'a> Corral<'a> {
         }
     }
 
-    /// Weights of the nearest point of the plane; `None` if nobody is left.
+    /// Weights of the nearest point of the plane; `None` if no vector is left.
     fn target(&self) -> Option<Vec<f64>> {
         let mut y = self.z.clone();
         for i in (0..y.len()).rev() {
@@ -104,7 +104,7 @@ impl<'a> Corral<'a> {
         (!y.is_empty()).then_some(y)
     }
 
-    /// The rows below the removed one have a number too many; rotations of neighbouring columns clear it.
+    /// The rows below the removed one have one number too many; rotations of neighbouring columns clear it.
     fn remove(&mut self, place: usize) {
         self.members.remove(place);
         self.weights.remove(place);

@@ -20,7 +20,7 @@ fn random(rng: &mut Rng, count: usize, size: usize) -> Vec<Vec<f64>> {
     (0..count).map(|_| (0..size).map(|_| rng.normal()).collect()).collect()
 }
 
-/// In the simplex, and nobody looks back from the point.
+/// Checks that the weights are in the simplex and that no vector lies behind the point.
 #[track_caller]
 fn check(rows: &[Vec<f64>]) -> Vec<f64> {
     let products = products(rows);
@@ -110,7 +110,7 @@ fn duplicates_do_no_harm() {
         add_scaled(&mut gap, -1.0, &once);
         assert!(norm(&gap) < 1e-7, "{gap:?}");
         check(&vec![rows[0].clone(); 50]);
-        // Duplicates up to rounding, and up to what products can tell apart.
+        // Duplicates up to rounding, and up to the precision of products.
         for beside in [1e-16, 1e-12, 1e-9, 1e-8, 3e-8, 1e-7, 1e-6] {
             let shaken = rows.iter().flat_map(|row| {
                 let shake = |value: &f64| value * (1.0 + beside * 1.7) + beside;
@@ -122,7 +122,7 @@ fn duplicates_do_no_harm() {
 }
 
 #[test]
-fn the_origin_in_the_hull_gives_nothing() {
+fn the_origin_in_the_hull_gives_zero() {
     let mut rng = Rng::new(7);
     for size in [1, 2, 3, 10, 40] {
         let mut rows = random(&mut rng, 60, size);
@@ -208,8 +208,8 @@ proptest! {
         let bounded = min_norm_in_box(&products, &limits.0, &limits.1);
         let residual = residual(&products, &bounded);
         prop_assert!(residual <= 1e-8);
-        // The square of the distance to the nearest point is not above the residual, which many more vectors than
-        // dimensions keep from falling further.
+        // The squared distance to the nearest point is at most the residual. With many more vectors than dimensions, the
+        // residual stops falling earlier.
         add_scaled(&mut found, -1.0, &point(&rows, &bounded));
         prop_assert!(norm(&found) <= (2e-6 + residual.max(0.0).sqrt()) * products.longest());
     }
@@ -222,7 +222,7 @@ proptest! {
         let (lo, hi) = (vec![middle - width; count], vec![middle + width; count]);
         let x = project(&v, &lo, &hi);
         prop_assert!((x.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        // The rest v - x must not point to any corner: for every pair, moving weight does not come closer.
+        // The remainder v - x must not point to any corner: for every pair, moving weight does not come closer.
         for i in 0..count {
             for j in 0..count {
                 let room = (hi[j] - x[j]).min(x[i] - lo[i]);

@@ -40,7 +40,7 @@ proptest! {
         assert_close(&fleet.combine(&mut term(0.0)).0, &plain, 1e-12);
     }
 
-    /// Weights over all participants would be 0/0 where only low losses are.
+    /// Weights over all participants would be 0/0 in a region of low losses.
     #[test]
     fn a_region_of_low_losses_still_moves(seed: u64, nested: bool) {
         let mut fleet = Fleet::random(seed, 2, nested);

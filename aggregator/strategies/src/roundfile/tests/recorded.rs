@@ -1,4 +1,4 @@
-//! What a live round leaves, read and computed again.
+//! Reads and replays what a live round has recorded.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Whom a step hurts: participants whose gradient it climbs, in the whole model and in single layers.
+//! Counts participants whose loss a step raises to first order, in the whole model and in single layers.
 //!
 //! ```text
 //! conflict of i:   g_i.d > 1e-12 ||g_i|| ||d||      d = the step, g_i = -D_i
@@ -33,9 +33,9 @@ impl Direction {
 }
 
 struct Conflicts {
-    /// Participants that the whole step hurts.
+    /// Participants whose loss the whole step raises.
     model: usize,
-    /// By layer: participants that the step of the layer hurts.
+    /// By layer: participants whose loss the step of the layer raises.
     layers: Vec<usize>,
 }
 

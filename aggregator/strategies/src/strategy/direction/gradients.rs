@@ -9,7 +9,7 @@ use crate::{
     methods::fleet::{Fleet, TestDevice},
 };
 
-/// What a problem is made of.
+/// The gradients and losses of a problem.
 #[derive(Clone, Debug)]
 pub struct Gradients {
     /// In DeviceId order.
@@ -58,8 +58,8 @@ impl Gradients {
         self.clients.iter().map(|g| norm(g)).fold(0.0, f64::max)
     }
 
-    /// `d` with the length of the mean, and how many digits are lost where lengths come from products:
-    /// `None` if it is too short to have a direction at all.
+    /// `d` with the length of the mean, and the lost precision of lengths that come from products. `None` if it is too short to
+    /// have a direction.
     pub fn as_long_as_mean(&self, d: &[f64], longest: f64) -> Option<(Vec<f64>, f64)> {
         let ratio = longest / norm(d);
         let factor = norm(&self.mean()) / norm(d);
@@ -106,7 +106,7 @@ pub fn step(fleet: &Fleet, name: &str, params: Value) -> Vec<f64> {
     fleet.theta.iter().zip(&theta).map(|(old, new)| old - new).collect()
 }
 
-/// Parameters of each region that somebody holds, with the gradients there.
+/// Parameters of each region with a holder, and the gradients there.
 pub fn by_region(fleet: &Fleet) -> Vec<(Vec<usize>, Gradients)> {
     let holders =
         |index: usize| -> Vec<bool> { fleet.tiers.iter().map(|tier| tier.contains(&index)).collect() };

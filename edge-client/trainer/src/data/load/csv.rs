@@ -1,20 +1,22 @@
 //! Numbers in text: one sample per line, columns separated by comma, semicolon or tab, whichever the first line has.
 //!
-//! A first line with anything but numbers is a header. One column is the label, a whole number from 0 on;
-//! one may be an attribute (such as a sex, a site), a whole number below a given count; all others are
-//! features. Names of classes are refused because devices could not agree on their numbers.
+//! A first line with anything but numbers is a header. One column is the label, a whole number from 0 on. One may be an
+//! attribute (such as sex or site), a whole number below a given count. All others are features. Names of classes are
+//! refused, because devices could not agree on their numbers.
 
 use std::{path::Path, str::FromStr};
 
 use super::{BoundedFile, CsvRow, CsvRows, LIMIT, LoadError, MAX_CLASSES};
 use crate::data::Samples;
 
+/// How columns become samples.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CsvOptions {
+    /// Column of the label.
     pub label: CsvColumn,
     /// `feature = scale * number`.
     pub scale: f32,
-    /// Column of the attribute, which is no feature, and how many attributes there are in the fleet.
+    /// Column of the attribute, which is not used as a feature, and the number of its values in the fleet.
     pub attribute: Option<(CsvColumn, u32)>,
 }
 
@@ -24,18 +26,22 @@ impl Default for CsvOptions {
     }
 }
 
-/// Where the label is: `first`, `last`, a number (from 1 on) or a name of the header.
+/// A column: `first`, `last`, a number (from 1 on) or a name of the header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CsvColumn {
+    /// The first column.
     First,
+    /// The last column.
     Last,
-    /// Counted from 1, as people and spreadsheets do.
+    /// Counted from 1, as in spreadsheets.
     Number(usize),
+    /// A name of the header.
     Named(String),
 }
 
+/// A text is not a column.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a label column is `first`, `last`, a number from 1 on, or a name of the header")]
+#[error("a column is `first`, `last`, a number from 1 on, or a name of the header")]
 pub struct BadColumn;
 
 impl FromStr for CsvColumn {
@@ -52,6 +58,7 @@ impl FromStr for CsvColumn {
     }
 }
 
+/// Reads all samples of a CSV file.
 pub fn csv(path: &Path, options: &CsvOptions) -> Result<Samples, LoadError> {
     let mut rows = CsvRows::detect(BoundedFile::open(path, LIMIT)?)?;
     let mut table =
@@ -165,13 +172,13 @@ fn whole(what: &str, value: f64) -> Result<u32, String> {
         Ok(whole)
     } else {
         Err(format!(
-            "{what} {value} is not a whole number from 0 to {}; is it the right column?",
+            "{what} {value} is not a whole number from 0 to {}; check that it is the right column",
             MAX_CLASSES - 1
         ))
     }
 }
 
-/// A damaged file may be one endless line.
+/// Shortens a field, because a damaged file may be one very long line.
 fn excerpt(field: &str) -> String {
     field.chars().take(20).collect()
 }
@@ -225,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_is_no_feature() {
+    fn an_attribute_is_not_a_feature() {
         let load = |text: &str, attribute: &str, count: u32| {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("data.csv");

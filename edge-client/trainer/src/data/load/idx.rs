@@ -3,7 +3,7 @@
 //! ```text
 //! 0, 0, type (8 = unsigned byte), rank, rank sizes (u32, big-endian), data
 //! ```
-//! The first size counts samples, the product of the others is the length of one.
+//! The first size is the number of samples, the product of the others is the length of one.
 
 use std::path::Path;
 
@@ -19,12 +19,14 @@ pub fn idx(images: &Path, labels: &Path, scale: f32) -> Result<Samples, LoadErro
     Samples::new(features, labels, inputs).map_err(|source| LoadError::Data { path: images.into(), source })
 }
 
-/// Images as they come: a quarter of the memory of numbers.
+/// Images as bytes, which take a quarter of the memory of `f32`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdxImages {
-    /// Of one image; its product times the number of labels is the number of pixels.
+    /// Sizes of one image; their product times the number of labels is the number of pixels.
     pub shape: Vec<usize>,
+    /// All pixels, image after image.
     pub pixels: Vec<u8>,
+    /// One label per image.
     pub labels: Vec<u8>,
 }
 
@@ -35,10 +37,10 @@ pub fn idx_images(images: &Path, labels: &Path) -> Result<IdxImages, LoadError> 
     let wrong = |path: &Path, problem: String| LoadError::Format { path: path.into(), problem };
     let (count, shape) = match pixels.sizes.split_first() {
         Some((&count, shape)) if !shape.is_empty() => (count, shape.to_vec()),
-        _ => return Err(wrong(images, "holds labels, not images; are the two files swapped?".into())),
+        _ => return Err(wrong(images, "holds labels, not images; the two files may be swapped".into())),
     };
     let [got] = classes.sizes[..] else {
-        return Err(wrong(labels, "holds images, not labels; are the two files swapped?".into()));
+        return Err(wrong(labels, "holds images, not labels; the two files may be swapped".into()));
     };
     if got != count {
         return Err(wrong(
@@ -127,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(mut bytes: Vec<u8>, rank in 0u8..6) {
+        fn arbitrary_bytes_do_not_panic(mut bytes: Vec<u8>, rank in 0u8..6) {
             bytes.splice(0..0, [0, 0, 8, rank]);
             let _ = IdxArray::parse(bytes).map(|array| array.data.len());
         }

@@ -1,7 +1,7 @@
 //! Lines of separated fields, with or without double quotes.
 //!
-//! Inside quotes separators count for nothing and two quotes mean one. Blanks around a field do not belong to it. A row
-//! is one line, so that a quote that is not closed is found where it is and not at the end of the file.
+//! Inside quotes, separators are part of the field and two quotes mean one. Blanks around a field are removed. A row is one
+//! line, so an unclosed quote is reported where it is and not at the end of the file.
 
 use std::io::{self, Chain, Cursor, Read};
 
@@ -11,10 +11,10 @@ use super::{BoundedFile, LoadError};
 
 pub use ::csv::StringRecord as CsvRow;
 
-/// The lines read already, the others, and an end for the last line.
+/// The lines already read, the others, and a line break for the last line.
 type Input = Chain<Chain<Cursor<Vec<u8>>, Rest>, &'static [u8]>;
 
-/// Ends at the limit without an error.
+/// Ends at the limit without an error; the limit is checked afterwards.
 #[derive(Debug)]
 struct Rest(BoundedFile);
 
@@ -24,22 +24,22 @@ impl Read for Rest {
     }
 }
 
-/// The rows of a file; empty lines are none.
+/// The rows of a file; empty lines are skipped.
 #[derive(Debug)]
 pub struct CsvRows {
     reader: Reader<Input>,
     row: CsvRow,
-    /// Lines of the file before the first that is read here.
+    /// Lines of the file before the first one that is read here.
     before: usize,
 }
 
 impl CsvRows {
-    /// Lines that start with `comment` are no rows.
+    /// Lines that start with `comment` are skipped.
     pub fn new(source: BoundedFile, separator: u8, comment: Option<u8>) -> Self {
         Self::behind(Vec::new(), source, separator, comment)
     }
 
-    /// Fields are separated by what the first line has outside quotes: comma, semicolon or tab.
+    /// The separator is the first comma, semicolon or tab outside quotes in the first line.
     pub fn detect(mut source: BoundedFile) -> Result<Self, LoadError> {
         let (mut head, mut from) = (Vec::new(), 0);
         while source.line_bytes(&mut head)? && head[from..].trim_ascii().is_empty() {
@@ -58,13 +58,13 @@ impl CsvRows {
     fn behind(head: Vec<u8>, source: BoundedFile, separator: u8, comment: Option<u8>) -> Self {
         let mut builder = ReaderBuilder::new();
         builder.has_headers(false).flexible(true).delimiter(separator).comment(comment);
-        // A carriage return before it goes with the blanks.
+        // A carriage return before the line break is removed with the blanks.
         builder.terminator(Terminator::Any(b'\n'));
         let input = Cursor::new(head).chain(Rest(source)).chain(b"\n".as_slice());
         Self { reader: builder.from_reader(input), row: CsvRow::new(), before: 0 }
     }
 
-    /// Counts lines as they are in a file of which `before` lines were read already.
+    /// Adds `before` to line numbers, for a file of which as many lines were already read.
     pub fn after(self, before: usize) -> Self {
         Self { before, ..self }
     }

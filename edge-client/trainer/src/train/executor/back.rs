@@ -1,5 +1,4 @@
-//! One node, backward: first the gradient of the input, from weights that are still the old ones, then the
-//! gradients of the parameters.
+//! One node, backward: first the gradient of the input, with the old weights, then the gradients of the parameters.
 
 use core::ops::Range;
 
@@ -25,7 +24,7 @@ pub(super) fn node<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),
 ) -> Result<(), TrainError> {
     let Some(dy) = node.output_grad.map(|at| output(node, at, rows)) else {
-        // Gradients stop where nothing upstream is trained.
+        // No gradient is needed where nothing before this node is trained.
         return if is_trained(plan, node) { Err(TrainError::InferenceOnly) } else { Ok(()) };
     };
     gru_gates(node, arena, rows, dy.clone(), backend)?;
@@ -38,7 +37,7 @@ pub(super) fn node<T: Float>(
     if !has_parameters(node) {
         return Ok(());
     }
-    // Segments begin with the first parameter that is trained.
+    // Segments begin with the first trained parameter.
     let base = |segment: u32| segment.saturating_sub(plan.frozen());
     let (base, factor) = match target {
         GradTarget::Grads | GradTarget::MoreGrads => {
@@ -103,13 +102,13 @@ fn input_grad<T: Float>(
         }
         Op::Pool(op) => {
             convolves()?;
-            // The input of an average may be gone; something else may lie there.
+            // The input of an average is not kept, so its memory may hold something else.
             let x = if node.op.backward_reads_input() { x } else { 0..0 };
             let [x, dy, dx] = disjoint(arena, [x, dy, dx])?;
             pool::backward(&op, x, dy, grad.add, dx);
         }
         Op::Add { .. } => added(arena, dy, dx, grad)?,
-        // Nothing can be said of whole numbers; whoever wrote such a Plan finds zeros.
+        // Tokens have no gradient, so it is zero.
         Op::Embed { .. } => {
             let [dx] = disjoint(arena, [dx])?;
             if !grad.add {
@@ -172,7 +171,7 @@ fn input_grad<T: Float>(
     Ok(())
 }
 
-/// The gradient of one operand of a sum is that of the sum, which may stay where it is.
+/// The gradient of an operand of a sum is that of the sum, which may stay in place.
 fn added<T: Float>(
     arena: &mut [T],
     dy: Range<usize>,
@@ -263,7 +262,7 @@ fn gru_gates<T: Float>(
     Ok(())
 }
 
-/// Room for backward, which `Plan::check` has found where the op needs it.
+/// Scratch memory of backward. `Plan::check` ensures that it exists where the op needs it.
 fn scratch(node: &Node, rows: usize) -> Range<usize> {
     let len = rows.saturating_mul(node.op.scratch() as usize);
     debug_assert!(node.scratch.is_some() || len == 0);

@@ -110,14 +110,14 @@ pub(super) fn node<T: Float>(
     Ok(())
 }
 
-/// Room for what backward reads, which `Plan::check` has found where the op needs it.
+/// Memory for what backward reads. `Plan::check` ensures that it exists where the op needs it.
 pub(super) fn kept(node: &Node, rows: usize) -> Range<usize> {
     let len = rows.saturating_mul(node.op.keep() as usize);
     debug_assert!(node.keep.is_some() || len == 0);
     node.keep.map_or(0..0, |at| span(at, len))
 }
 
-/// The output of an op that works in place, holding the input.
+/// The output range of an op that may work in place, filled with the input.
 fn moved<T: Copy>(arena: &mut [T], x: Range<usize>, y: Range<usize>) -> Result<&mut [T], TrainError> {
     if x.end > arena.len() || y.end > arena.len() {
         return Err(TrainError::Overlap);

@@ -1,12 +1,12 @@
-//! Convolution as matrix products over columns: `columns[tap][pixel]` holds what weight `tap` meets at an
-//! output pixel, 0 in the padding.
+//! Convolution as matrix products over columns: `columns[tap][pixel]` holds the input number that weight `tap` is multiplied
+//! with for an output pixel, 0 in the padding.
 //!
 //! ```text
 //! y += W columns          dW += s * dy columns^T          dcolumns = W^T dy, then added to dx
 //! ```
-//! A few output rows at a time, so that the columns stay in the second-level cache; the room is kept from
-//! call to call. A kernel of one pixel needs no columns; depthwise convolutions have no product worth the
-//! name and are computed directly.
+//! A few output rows are computed at a time, so that the columns stay in the second-level cache. Their buffer is kept between
+//! calls. A kernel of one pixel needs no columns. Depthwise convolutions would be tiny products, so they are computed
+//! directly.
 
 use core::ops::Range;
 
@@ -111,7 +111,7 @@ struct Tile {
     len: usize,
 }
 
-/// Calls for every tile of every group of every sample, with room for columns.
+/// Calls `f` for every tile of every group of every sample, with a buffer for columns.
 fn over<T: Float>(
     fast: &mut Fast<T>,
     shape: &ConvShape,
@@ -120,7 +120,7 @@ fn over<T: Float>(
 ) {
     let [height, width] = shape.out;
     let rows = (TILE / (shape.taps() * width).max(1)).clamp(1, height.max(1));
-    // Tiles of equal height, because a thin last one would be slow.
+    // Tiles have equal heights, because a thin last one would be slow.
     let rows = height.div_ceil(height.div_ceil(rows).max(1)).max(1);
     let mut columns = core::mem::take(&mut fast.columns);
     let need = if is_pointwise(shape) { 0 } else { shape.taps() * rows * width };
@@ -212,14 +212,14 @@ fn all_taps(shape: &ConvShape) -> impl Iterator<Item = [usize; 3]> {
         .flat_map(move |channel| (0..height).flat_map(move |ky| (0..width).map(move |kx| [channel, ky, kx])))
 }
 
-/// What one weight meets in a tile.
+/// The input numbers of one weight in a tile.
 struct Reach {
-    /// Lines of the tile that meet the image.
+    /// Lines of the tile that are inside the image.
     lines: Range<usize>,
-    /// Pixels on the left of each line that meet padding, and pixels after them that meet the image.
+    /// Pixels at the left of each line in the padding, and pixels after them inside the image.
     before: usize,
     count: usize,
-    /// The first number that is met if there are lines, and how far apart lines begin.
+    /// Index of the first number, if there are lines, and distance between the beginnings of two lines.
     first: usize,
     stride: usize,
 }
@@ -228,7 +228,7 @@ impl Reach {
     #[inline(always)]
     fn new(shape: &ConvShape, tile: Tile, [channel, ky, kx]: [usize; 3]) -> Self {
         let [height, width] = shape.size;
-        // Positions along an axis at which a place of the kernel is inside the image.
+        // Output positions along an axis at which an element of the kernel is inside the image.
         let inside = |axis: usize, k: usize, offset: usize, limit: usize| {
             let steps = |len: usize| match shape.stride[axis] {
                 1 => len,
@@ -257,8 +257,8 @@ impl Reach {
     }
 }
 
-/// Copies `to.len()` numbers. Lines are short, so a call of `memcpy` for each would cost more than the copy:
-/// blocks of eight, the last one overlapping the one before.
+/// Copies `to.len()` numbers in blocks of eight, of which the last overlaps the one before. Lines are short, so a call of
+/// `memcpy` would cost more than the copy.
 #[inline(always)]
 fn copy<T: Copy>(from: &[T], to: &mut [T]) {
     let Some(from) = from.get(..to.len()) else { return };
@@ -281,7 +281,7 @@ fn copy<T: Copy>(from: &[T], to: &mut [T]) {
     }
 }
 
-/// Adds `from` to as many places, in blocks like [`copy`].
+/// Adds `from` to `to`, in blocks like [`copy`].
 #[inline(always)]
 fn add<T: Float>(from: &[T], to: &mut [T]) {
     let Some(to) = to.get_mut(..from.len()) else { return };

@@ -1,14 +1,14 @@
-//! Matrix products for processors with AVX-512, made for the shapes of small models on batches.
+//! Matrix products for processors with AVX-512, for the shapes of small models and batches.
 //!
 //! ```text
 //! c[i][j] (+)= sum_p a[i][p] b[p][j]      up to 12 rows i and 32 columns j at a time, p innermost
 //! ```
-//! A general product packs both operands before it begins, and for fifty rows that costs as much as the product
-//! itself. Here a number of `a` is broadcast from where it is, and rows of `b` are read where they are if
-//! their numbers lie side by side; else 32 columns at a time are turned into a panel, 16 x 16 numbers at once.
-//! Ends of rows are masked, so no shape is slow. Measured beside `matrixmultiply` by `cargo bench -p trainer`.
+//! A general product first packs both operands, and for fifty rows that costs as much as the product itself. Here numbers of
+//! `a` are broadcast without packing. Rows of `b` are read in place if they are contiguous; else 32 columns at a time are
+//! transposed into a panel, 16 x 16 numbers at once. Ends of rows are masked, so no shape is slow.
+//! `cargo bench -p fairtier-trainer` compares it with `matrixmultiply`.
 //!
-//! Every sum has one accumulator and fused steps with p ascending: up to [`DEPTH`] terms, the bits of
+//! Every sum has one accumulator and fused steps with p ascending. Up to [`DEPTH`] terms, the bits are those of
 //! `Portable::fused`.
 #![expect(unsafe_code, reason = "vector loads and stores take pointers; `gemm` states what they may reach")]
 
@@ -26,14 +26,14 @@ const LANES: usize = 16;
 const PANEL: usize = 2 * LANES;
 /// Rows of `c` whose sums fit the registers.
 const ROWS: usize = 12;
-/// Products are summed in stretches of this many, so that a panel stays in the second-level cache.
+/// Products are summed in parts of this many terms, so that a panel stays in the second-level cache.
 const DEPTH: usize = 2048;
 
 pub(super) fn is_available() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
 }
 
-/// `c = a b`, or added to `c`. `panel` is room that is kept from call to call.
+/// `c = a b`, or added to `c`. `panel` is a buffer that is kept between calls.
 ///
 /// # Safety
 /// The processor has AVX-512F ([`is_available`]); the views fit each other and reach nothing outside their
@@ -64,8 +64,8 @@ pub(super) unsafe fn gemm(
         let store = if first == 0 { store } else { later(store) };
         for column in (0..n).step_by(PANEL) {
             let columns = PANEL.min(n - column);
-            // SAFETY: `first < k` and `column < n`, so what is addressed are elements of `a`, `b` and `c`, which
-            // lie inside their slices by the caller's word. `c` is borrowed for writing and overlaps neither.
+            // SAFETY: `first < k` and `column < n`, so only elements of `a`, `b` and `c` are addressed, which the caller
+            // guarantees to be inside their slices. `c` is borrowed mutably and overlaps neither.
             unsafe {
                 let from = b.data.as_ptr().add(first * b.strides.0 + column * b.strides.1);
                 let rows = if turned {
@@ -86,7 +86,7 @@ pub(super) unsafe fn gemm(
     }
 }
 
-/// How the second stretch of a sum is stored.
+/// How the second part of a sum is stored.
 fn later(store: GemmWrite<f32>) -> GemmWrite<f32> {
     match store {
         GemmWrite::Replace => GemmWrite::Add(1.0),
@@ -106,7 +106,7 @@ struct Left {
     strides: (usize, usize),
 }
 
-/// `depth` rows of numbers side by side.
+/// `depth` contiguous rows.
 #[derive(Copy, Clone)]
 struct Rows {
     at: *const f32,
@@ -121,8 +121,8 @@ struct Right {
     stride: usize,
 }
 
-/// All rows of `c` over `V` vectors of columns, the last of them masked. Tiles are of equal height, because a
-/// thin last one would be slow.
+/// All rows of `c` over `V` vectors of columns, the last of them masked. Tiles have equal heights, because a thin last one
+/// would be slow.
 #[target_feature(enable = "avx512f")]
 unsafe fn strip<const V: usize>(
     m: usize,
@@ -201,7 +201,7 @@ unsafe fn tile<const R: usize, const V: usize>(
     }
 }
 
-/// Turns `columns` columns (at most a panel's) of `depth` numbers into rows of a panel.
+/// Transposes `columns` columns (at most those of a panel) of `depth` numbers into rows of a panel.
 #[target_feature(enable = "avx512f")]
 unsafe fn turn(from: *const f32, strides: (usize, usize), [depth, columns]: [usize; 2], panel: *mut f32) {
     if strides.0 != 1 {
@@ -216,10 +216,10 @@ unsafe fn turn(from: *const f32, strides: (usize, usize), [depth, columns]: [usi
     for column in (0..columns).step_by(LANES) {
         for first in (0..depth).step_by(LANES) {
             let left = [LANES.min(depth - first), LANES.min(columns - column)];
-            // SAFETY: what is left of the source, and the panel has PANEL numbers for each of `depth` rows.
+            // SAFETY: the rest of the source is read, and the panel has PANEL numbers for each of `depth` rows.
             unsafe {
                 let (from, to) = (from.add(column * strides.1 + first), panel.add(first * PANEL + column));
-                // Sizes that are known beforehand keep the block in registers.
+                // Constant sizes keep the block in registers.
                 if left == [LANES; 2] {
                     block(from, strides.1, [LANES; 2], to);
                 } else {
@@ -230,7 +230,7 @@ unsafe fn turn(from: *const f32, strides: (usize, usize), [depth, columns]: [usi
     }
 }
 
-/// Turns `columns` columns of `depth` numbers, at most 16 of either.
+/// Transposes `columns` columns of `depth` numbers, at most 16 of either.
 #[inline(always)]
 unsafe fn block(from: *const f32, stride: usize, [depth, columns]: [usize; 2], to: *mut f32) {
     // SAFETY: called where there is AVX-512; masked lanes are not read, and `depth` rows are written.
@@ -249,7 +249,7 @@ unsafe fn block(from: *const f32, stride: usize, [depth, columns]: [usize; 2], t
     }
 }
 
-/// A 16 x 16 block, turned: pairs, then fours, then the four quarters of vectors.
+/// Transposes a 16 x 16 block: pairs, then fours, then the four quarters of vectors.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transpose(rows: [__m512; LANES]) -> [__m512; LANES] {

@@ -4,7 +4,7 @@
 //! sigmoid   l = max(z, 0) - z t + ln(1 + exp(-|z|))     dz = sigmoid(z) - t     hit: z > 0 as t >= 1/2
 //! squared   l = (z - t)^2                               dz = 2 (z - t)          hit: never
 //! ```
-//! The first is binary cross-entropy from the logit, in the form that overflows nowhere.
+//! The first is binary cross-entropy from the logit, in a form that never overflows.
 
 use super::{Float, capped};
 
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn large_logits_overflow_nowhere() {
+    fn large_logits_do_not_overflow() {
         assert_eq!(sigmoid(200.0f32, 1.0).0, 0.0);
         assert_eq!(sigmoid(-200.0f32, 0.0).0, 0.0);
         assert_eq!(sigmoid(200.0f32, 0.0).0, 200.0);

@@ -12,8 +12,8 @@
 //! G_c = a (s_c - [c = y]) / m_c           D_c = ln(q_c / U_c) / 2
 //! dz_c = r p_c (G_c - <p, G>) + gamma/soften * q_c (D_c - <q, D>)        and the same for z' with 1-r
 //! ```
-//! Probabilities are held at 1e-12 or more inside logarithms and divisions. Exponentials are computed again
-//! wherever they are needed, because there is no room to keep them.
+//! Probabilities are clamped to at least 1e-12 inside logarithms and divisions. Exponentials are recomputed wherever they are
+//! needed, because there is no room to keep them.
 
 use common::{brief::SelfRegular, plan::PlanInfo};
 
@@ -71,13 +71,13 @@ pub(in crate::train) fn gradient<T: Float>(
     Ok(tally)
 }
 
-/// The sums that make probabilities of two rows of logits.
+/// The sums that turn two rows of logits into probabilities.
 struct Pair<T> {
     mix: T,
     power: T,
     soften: T,
     gamma: T,
-    /// Largest logit, sum of exponentials, sum of softened exponentials; of each row.
+    /// Largest logit, sum of exponentials and sum of softened exponentials of each row.
     rows: [(T, T, T); 2],
     /// `sum_k m_k^a`.
     sharp: T,

@@ -8,9 +8,9 @@
 use super::{Float, capped as limited};
 use crate::train::part::value;
 
-/// Loss of one sample and whether its largest logit (the first of equals) is the label's.
+/// Loss of one sample, and whether its largest logit (the first of equals) is that of the label.
 ///
-/// A label without a logit has loss NaN; callers check labels before.
+/// A label without a logit has loss NaN; callers check labels first.
 pub(super) fn score<T: Float>(logits: &[T], label: usize) -> (f64, bool) {
     let (best, max) = peak(logits);
     let sum = logits.iter().fold(T::ZERO, |sum, &logit| sum + (logit - max).exp());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn hopeless_samples_are_capped_and_nan_is_not() {
+    fn large_losses_are_capped_and_nan_is_not() {
         assert_eq!(score(&[0.0f32, 2e4], 0).0, LOSS_CAP);
         assert_eq!(score(&[-3e38f32, 3e38], 0).0, LOSS_CAP);
         let mut logits = [-3e38f32, 3e38];

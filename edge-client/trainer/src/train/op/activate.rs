@@ -1,5 +1,4 @@
-//! Element-wise functions. Backward looks at the output, never the input, so forward may overwrite its
-//! input.
+//! Element-wise functions. Backward reads the output, never the input, so forward may overwrite its input.
 //!
 //! | kind | y | dy/dx from y |
 //! |---|---|---|
@@ -13,7 +12,7 @@ use common::plan::Activation;
 use super::each;
 use crate::train::Float;
 
-/// NaN stays NaN, so that a diverged model can not pass for a dead one.
+/// NaN stays NaN, so that divergence is detected.
 pub(in crate::train) fn forward<T: Float>(kind: Activation, values: &mut [T]) {
     let each = |f: &dyn Fn(T) -> T, values: &mut [T]| values.iter_mut().for_each(|value| *value = f(*value));
     match kind {
@@ -45,7 +44,7 @@ pub(in crate::train) fn backward<T: Float>(kind: Activation, y: &[T], dy: &[T], 
 pub(in crate::train) fn backward_in_place<T: Float>(kind: Activation, y: &[T], gradient: &mut [T]) {
     let places = gradient.iter_mut().zip(y);
     match kind {
-        // Multiplied by 0 a NaN would stay; chosen between, it goes, as in PyTorch.
+        // A selection and not a product with 0, so that a NaN gradient becomes 0 as in PyTorch.
         Activation::Relu => places.for_each(|(g, &y)| *g = if y > T::ZERO { *g } else { T::ZERO }),
         Activation::LeakyRelu { slope } => {
             let gate = gate(T::from_f32(slope));

@@ -5,9 +5,9 @@
 //! dscale_c += s * sum dy * h                dbias_c += s * sum dy
 //! dx = scale_c * (dy - mean(dy) - h * mean(dy * h)) / sqrt(var_c + eps)
 //! ```
-//! In training mean and variance (divisor N) are the batch's and are found again in backward. Evaluation
-//! reads them from the statistics segment, which a pass over the device's own training data has filled
-//! with the mean of the batches' figures, weighted by rows.
+//! In training, mean and variance (divisor N) are those of the batch, and backward recomputes them. Evaluation reads them from
+//! the statistics segment. A pass over the device's own training data fills it with the batches' means and variances,
+//! averaged by rows.
 
 use crate::train::{Float, part::value};
 
@@ -22,7 +22,7 @@ pub(in crate::train) struct BatchNormSizes {
 #[derive(Debug)]
 pub(in crate::train) enum Statistics<'a, T> {
     Batch,
-    /// The batch's, which are also added to the segment with this weight.
+    /// From the batch, and also added to the segment with this weight.
     Collect {
         share: T,
         segment: &'a mut [T],
@@ -105,7 +105,7 @@ pub(in crate::train) fn param_grad<T: Float>(
 struct Sums<T> {
     mean: T,
     inverse: T,
-    /// Of the gradient, and of the gradient times the normalised input.
+    /// Sums of the gradient, and of the gradient times the normalised input.
     sum: T,
     product: T,
     count: T,

@@ -1,6 +1,6 @@
-//! Convolution; the products are the Backend's, the bias is here: `db_o += s * sum_{n,y,x} dy[n][o][y][x]`.
+//! Convolution. The Backend computes the products; the bias is computed here: `db_o += s * sum_{n,y,x} dy[n][o][y][x]`.
 //!
-//! Sample by sample, so that what is filled first is still in the caches when products are added to it.
+//! Runs sample by sample, so that the filled output is still in the caches when products are added to it.
 
 use common::plan::{Conv, Op};
 
@@ -66,13 +66,13 @@ pub(in crate::train) fn param_grad<T: Float>(
     }
 }
 
-/// Numbers per sample read and written.
+/// Numbers per sample that are read and written.
 fn sizes(conv: &Conv) -> (usize, usize) {
     let (read, written) = Op::Conv(*conv).sizes();
     ((read as usize).max(1), (written as usize).max(1))
 }
 
-/// Eight partial sums per image, added in order: a fixed order that a host can still vectorise.
+/// Eight partial sums per image, added in a fixed order that a host can still vectorise.
 fn sum_plane<T: Float>(total: T, plane: &[T]) -> T {
     let mut sums = [T::ZERO; 8];
     let (blocks, rest) = plane.as_chunks::<8>();

@@ -1,7 +1,7 @@
 //! `y = 0` with probability `rate`, else `x / (1 - rate)`.
 //!
-//! Whether a number is dropped is a hash of (seed, step, salt, index in the batch), so backward makes the
-//! same choice without any memory.
+//! A hash of (seed, step, salt, index in the batch) decides whether a number is dropped, so backward repeats the choice
+//! without stored state.
 
 use common::rng::{derive, mix, unit_f32};
 

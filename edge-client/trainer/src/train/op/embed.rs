@@ -1,7 +1,7 @@
 //! Embedding: `y[t] = table[x[t]]`; `dtable[e] += s * sum_{t: x[t] = e} dy[t]`.
 //!
-//! The occurrences of an entry are summed before they are applied, so that gradients that are applied at
-//! once have the same bits as gradients that are kept.
+//! The gradients of all occurrences of an entry are summed before they are applied. So applying them at once gives the same
+//! bits as keeping them in a gradient segment.
 
 use super::LANES;
 use crate::train::{
@@ -9,7 +9,7 @@ use crate::train::{
     part::{part, part_mut, tail},
 };
 
-/// The row that is no entry of the table, if any.
+/// Looks up all rows. The error is the first row whose number is not an entry of the table.
 pub(in crate::train) fn forward<T: Float>(
     entries: usize,
     width: usize,
@@ -55,7 +55,7 @@ pub(in crate::train) fn param_grad<T: Float>(
     }
 }
 
-/// Whole numbers from 0 on; anything else (NaN too) is no entry.
+/// The entry of a whole number in range; `None` for anything else, including NaN.
 fn entry<T: Float>(id: T, entries: usize) -> Option<usize> {
     let id = id.to_f64();
     let inside = id >= 0.0 && id < entries as f64;

@@ -1,21 +1,21 @@
 //! Gated recurrent unit; formulas at [`common::plan::Gru`].
 //!
-//! The products with the inputs of all steps are one product; those with the state go step by step.
+//! The inputs of all steps are multiplied in one product; the states step by step.
 //!
 //! ```text
 //! keep     reset after: [samples][steps][z r q n], q = Rh h + Rbh       before: [samples][steps][z r n]
 //! scratch  dh[samples][u]  G[samples][steps][3u]  S[samples][steps][u]
 //!          after:  G = (az, ar, dq), S = an        before: G = (az, ar, an), S = r*h
 //! ```
-//! where `az, ar, an` are gradients by what the gates' functions are applied to. Backward, from the last
-//! step on, with `d = dh + dy[t]`, `h = y[t-1]` (0 in the first step):
+//! where `az, ar, an` are gradients by the arguments of the gates' functions. Backward runs from the last step to the first,
+//! with `d = dh + dy[t]`, `h = y[t-1]` (0 in the first step):
 //!
 //! ```text
 //! az = d (h - n) z(1-z)     an = d (1-z) (1-n^2)     dh = d z + az Rz + ar Rr + ...
 //! after:  dq = an r   ar = an q r(1-r)               ... + dq Rh
 //! before: e = an Rh   ar = e h r(1-r)                ... + e r
 //! ```
-//! and then whole sequences: `dX = a W`, `dW += a^T X`, `dR += G^T H` with `H` the states one step back.
+//! and then, for whole sequences: `dX = a W`, `dW += a^T X`, `dR += G^T H` with `H` the states of the step before.
 
 use common::plan::Gru;
 
@@ -66,7 +66,7 @@ pub(in crate::train) fn forward<T: Float>(
 ) {
     let GruSizes { samples, steps, inputs, units: u, after } = sizes;
     let (kept, rows) = (sizes.kept(), sizes.rows());
-    // The place of n; q, where there is one, comes before it so that z r q are one product's columns.
+    // The place of n. Where there is a q, it comes before n, so that z r q are the columns of one product.
     let n_at = kept - u;
     start_with_bias(sizes, weights.bias, keep);
     let (x, w) = (MatrixView::new(x, rows, inputs), weights.input);
@@ -91,7 +91,7 @@ pub(in crate::train) fn forward<T: Float>(
             gates.iter_mut().for_each(|gate| *gate = gate.sigmoid());
         }
         if !after && step > 0 {
-            // The reset state stands where the new state will be.
+            // The reset state is stored where the new state will be.
             for sample in 0..samples {
                 let gates = tail(now, sample * steps * kept + u);
                 let (old, new) = states(y, sizes, sample, step);
@@ -227,7 +227,7 @@ pub(in crate::train) fn input_grad<T: Float>(
     }
 }
 
-/// Spoils the scratch: the first step's state is 0, so its gates drop out of the recurrent product.
+/// Overwrites the scratch memory: the first step has no state before it, so its gates are set to 0 for the recurrent product.
 #[expect(clippy::too_many_arguments, reason = "what a gradient is made of")]
 pub(in crate::train) fn param_grad<T: Float>(
     backend: &mut (impl Backend<T> + ?Sized),

@@ -1,7 +1,7 @@
 //! The operations of a Plan, one file each: formula, forward, backward.
 //!
-//! Functions work on slices that are cut to the rows of the batch. `factor` of a parameter gradient is 1
-//! where gradients are kept and `-lr` where they are applied to the weights at once.
+//! Slices contain exactly the rows of the batch. `factor` of a parameter gradient is 1 where gradients are kept, and `-lr`
+//! where they are applied to the weights at once.
 
 pub(super) mod activate;
 pub(super) mod add;
@@ -21,11 +21,11 @@ use super::{Float, part::tail};
 /// Columns summed side by side.
 const LANES: usize = 8;
 
-/// Every row becomes the bias, or zeros.
+/// Fills every row with the bias, or with zeros.
 fn fill_rows<T: Float>(width: usize, bias: Option<&[T]>, y: &mut [T]) {
     match bias {
         Some(bias) if bias.len() == width => {
-            // Four at a time: two instructions of a microcontroller.
+            // Four at a time, which are two instructions on a microcontroller.
             let (from, from_rest) = bias.as_chunks::<4>();
             for row in y.chunks_exact_mut(width.max(1)) {
                 let (to, to_rest) = row.as_chunks_mut::<4>();

@@ -5,8 +5,8 @@
 //! dh = dy * scale_c      dx = (dh - mean(dh) - h * mean(dh * h)) / sqrt(var + eps)
 //! dscale_c += s * sum dy * h            dbias_c += s * sum dy
 //! ```
-//! Mean and variance are found again in backward, in two passes over the instance. Parameter gradients
-//! are added sample by sample, so applying them at once rounds differently from keeping them.
+//! Backward recomputes mean and variance, in two passes over the instance. Parameter gradients are added sample by sample, so
+//! applying them at once rounds differently from keeping them.
 
 use common::plan::Norm;
 
@@ -107,7 +107,7 @@ impl NormSizes {
         self.channels * self.inner
     }
 
-    /// The first channel's place in scale and bias.
+    /// Index of the first channel in scale and bias.
     fn first(&self, number: usize) -> usize {
         if self.shared { 0 } else { number % self.instances * self.channels }
     }

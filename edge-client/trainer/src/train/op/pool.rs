@@ -1,7 +1,7 @@
 //! Pooling over images: the largest number or the mean under a kernel.
 //!
-//! Backward of the maximum looks for it again in the input; of equal numbers the first (row by row)
-//! takes the gradient. NaN wins in forward, so that it is not hidden.
+//! Backward of the maximum searches the input again; of equal numbers the first (row by row) gets the gradient. In forward, NaN
+//! counts as the maximum, so that divergence is detected.
 
 use common::plan::{Pool, PoolKind};
 
@@ -55,7 +55,7 @@ pub(in crate::train) fn backward<T: Float>(pool: &Pool, x: &[T], dy: &[T], add: 
         if !add {
             dx.fill(T::ZERO);
         }
-        // Only the maximum is looked for again; the input of an average may be gone.
+        // Only the maximum reads the input again; that of an average is not kept.
         let x = if pool.kind == PoolKind::Max { tail(x, plane * area) } else { &[] };
         for (oy, dy) in dy.chunks_exact(width).enumerate() {
             match pool.kind {
@@ -63,7 +63,7 @@ pub(in crate::train) fn backward<T: Float>(pool: &Pool, x: &[T], dy: &[T], add: 
                     let (top, bottom) = rows_of(&shape, x, oy);
                     let windows = top.as_chunks().0.iter().zip(bottom.as_chunks().0);
                     for (ox, ((&[a, b], &[c, d]), &dy)) in windows.zip(dy).enumerate() {
-                        // The first of the largest by counting, not by branching: where it is can not be guessed.
+                        // Finds the first maximum without branches, because they could not be predicted.
                         let line = usize::from(larger(c, d) > larger(a, b));
                         let right = [usize::from(b > a), usize::from(d > c)][line];
                         if let Some(dx) = dx.get_mut((2 * oy + line) * shape.size[1] + 2 * ox + right) {
@@ -112,7 +112,7 @@ fn rows_of<'a, T>(shape: &ConvShape, x: &'a [T], oy: usize) -> (&'a [T], &'a [T]
     (row(2 * oy), row(2 * oy + 1))
 }
 
-/// NaN wins.
+/// The larger number, or NaN.
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
 fn larger<T: Float>(a: T, b: T) -> T {
@@ -136,11 +136,11 @@ fn largest<T: Float>(shape: &ConvShape, x: &[T], oy: usize, ox: usize) -> (usize
             }
         }
     });
-    debug_assert!(best.is_some(), "a sound kernel sees a pixel wherever it stands");
+    debug_assert!(best.is_some(), "a checked kernel covers a pixel at every position");
     best.unwrap_or((usize::MAX, T::ZERO))
 }
 
-/// Calls with start and length of every stretch under the kernel, and says how many pixels those are.
+/// Calls `f` with start and length of every run of pixels under the kernel, and returns their number.
 fn visit(shape: &ConvShape, oy: usize, ox: usize, mut f: impl FnMut(usize, usize)) -> usize {
     let ((kys, iy), (kxs, ix)) = (shape.reach(0, oy), shape.reach(1, ox));
     for row in 0..kys.len() {

@@ -6,7 +6,7 @@
 //! | input gradient | input pixel | (output channel of the group, ky, kx) |
 //! | weight gradient | weight | (sample, output row, output column) |
 //!
-//! A few channels are computed side by side: their sums are independent and share what they read.
+//! A few channels are computed side by side: their sums are independent and share their inputs.
 
 use common::plan::{Conv, Window};
 
@@ -65,7 +65,7 @@ impl ConvShape {
         self.inputs * self.kernel[0] * self.kernel[1]
     }
 
-    /// The kernel's places inside the image where it stands at `out`, and the first pixel it sees there.
+    /// The elements of the kernel inside the image at output position `out`, and the first pixel under them.
     #[inline(always)]
     pub fn reach(&self, axis: usize, out: usize) -> (core::ops::Range<usize>, usize) {
         let start = out * self.stride[axis];
@@ -74,7 +74,7 @@ impl ConvShape {
         (first..last.max(first), (start + first).saturating_sub(self.pad[axis]))
     }
 
-    /// Where the kernel stands (if anywhere) when its place `k` lies on `pixel`.
+    /// The output position (if any) at which element `k` of the kernel is on `pixel`.
     #[inline(always)]
     fn standing(&self, axis: usize, pixel: usize, k: usize) -> Option<usize> {
         let start = (pixel + self.pad[axis]).checked_sub(k)?;
@@ -226,8 +226,8 @@ pub(crate) fn weight_grad<A: Arithmetic, T: Float>(
     }
 }
 
-/// Of one of the channels that are computed side by side. The last block may have fewer: what is read for the others
-/// does not matter, because their sums are dropped.
+/// The numbers of one of the channels that are computed side by side. The last block may have fewer channels: the values of
+/// the others do not matter, because their sums are dropped.
 #[inline(always)]
 fn side_tail<T>(values: &[T], at: usize) -> &[T] {
     values.get(at..).unwrap_or_default()

@@ -13,7 +13,7 @@ const LR: f32 = 0.1;
 fn one_step(plan: &TestPlan, backend: &mut dyn Backend<f32>) -> Vec<f32> {
     let params = plan.info.params as usize;
     let mut arena = plan.arena(3, |x| x as f32);
-    // The same weights and inputs whatever the layout.
+    // The same weights and inputs for every layout.
     let len = plan.info.inputs as usize * usize::from(BATCH);
     let mut rng = common::rng::Rng::new(8);
     arena[..params].fill_with(|| 0.3 * rng.normal() as f32);
@@ -38,7 +38,7 @@ fn one_step(plan: &TestPlan, backend: &mut dyn Backend<f32>) -> Vec<f32> {
 }
 
 #[test]
-fn layout_and_steps_at_once_do_not_change_bits() {
+fn layout_and_immediate_steps_do_not_change_bits() {
     for (name, build) in ALL {
         let plain = one_step(&build(PLAIN), &mut Portable::plain());
         let in_place = one_step(&build(Options { in_place: true, ..PLAIN }), &mut Portable::plain());

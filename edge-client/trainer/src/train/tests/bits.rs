@@ -1,4 +1,4 @@
-//! `Portable` against plain loops, to the bit: blocking must not show.
+//! `Portable` against plain loops, bit by bit: blocking must not change the result.
 
 use common::{plan::Conv, rng::Rng};
 use proptest::prelude::*;
@@ -57,7 +57,7 @@ fn check_gemm(
     }
 }
 
-/// Terms of one output pixel in order, by their definition.
+/// Compares a convolution with its definition, term by term in order.
 fn check_conv<A: Arithmetic + Default>(fused: bool, conv: &Conv, seed: u64)
 where
     Portable<A>: Backend<f32> + Default,
@@ -151,7 +151,7 @@ fn convolutions_have_the_bits_of_plain_loops() {
 }
 
 #[test]
-fn hardware_and_software_fuse_alike() {
+fn hardware_and_software_fma_agree() {
     let rng = &mut Rng::new(3);
     for _ in 0..10_000 {
         let [a, b, c] = core::array::from_fn(|_| rng.normal() as f32);
@@ -209,7 +209,7 @@ proptest! {
         check_gemm(&mut Portable::fused(), true, [m, k, n], (a, b), seed);
     }
 
-    /// Where a processor has no AVX-512, `matrixmultiply` is left to its own tests.
+    /// Skipped on processors without AVX-512, because `matrixmultiply` has its own tests.
     #[test]
     fn wide_products_have_the_bits_of_plain_loops(
         m in 1usize..40, k in 1usize..70, n in 1usize..70, a: bool, b: bool, seed: u64

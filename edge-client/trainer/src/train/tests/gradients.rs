@@ -124,7 +124,7 @@ fn the_fast_backend_has_the_same_gradients_in_f64() {
     }
 }
 
-/// The first layer's output is given up after the forward pass and computed again for the second's gradient.
+/// The first layer's output is discarded after the forward pass and recomputed for the second layer's gradient.
 #[test]
 fn a_schedule_with_recomputation_gives_the_same_gradients() {
     let mut plan = TestPlan::new(&[5, 4, 3], BATCH, PLAIN);

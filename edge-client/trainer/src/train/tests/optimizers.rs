@@ -1,4 +1,4 @@
-//! Optimisers against PyTorch's (`tests/fixtures/optimizers.py` prints the numbers) and by hand.
+//! Optimisers against PyTorch's (`tests/fixtures/optimizers.py` prints the numbers) and against manual computations.
 
 use common::brief::{Brief, Objective, Optimizer};
 
@@ -71,6 +71,6 @@ fn parts_of_the_objective_by_hand() {
     assert_eq!(step(Objective { align: 0.25, ..Objective::default() }, None, 1.0), 1.5);
     let all = Objective { align: 0.25, prox: 0.5, ..Objective::default() };
     assert_eq!(step(all.clone(), None, 2.0), -0.25);
-    // The gradient of 4.5 is cut to 1.
+    // The gradient of 4.5 is clipped to 1.
     assert_eq!(step(all, Some(1.0), 2.0), 1.5);
 }

@@ -1,4 +1,4 @@
-//! Small Plans that hold every operation between them.
+//! Small Plans that together contain every operation.
 
 use common::plan::{Activation, Loss, PoolKind, Window};
 
@@ -8,7 +8,7 @@ use crate::train::{
     test_plan::{Builder, Options, TestPlan, window},
 };
 
-/// A label for every place.
+/// Made-up targets for every row and position.
 pub struct Anything {
     pub classes: u32,
 }

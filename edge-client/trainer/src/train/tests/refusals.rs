@@ -1,4 +1,4 @@
-//! Bad calls end in errors that say what is wrong.
+//! Invalid calls give errors that state what is wrong.
 
 use common::plan::{Loss, PlanError};
 

@@ -1,4 +1,4 @@
-//! From one phase of the work to the next: what a finished one has found, and which model the next one needs.
+//! Moves from one phase of the work to the next: stores the result, and loads the model of the next phase.
 
 use common::{
     brief::{Brief, Product},
@@ -20,10 +20,10 @@ impl Work {
         self.aside += u32::from(self.phase.is_personal());
         self.tally.merge(tally);
         let tells = match self.phase {
-            // A step that is only tried may lead nowhere.
+            // A tried step may diverge.
             WorkPhase::Trial(_) => false,
             WorkPhase::Test(WeightsModel::Received) => true,
-            // That training leads nowhere would tell of the samples.
+            // Reporting divergence would reveal something about the samples.
             _ => self.question.is_none(),
         };
         if tells && !self.tally.loss.is_finite() {
@@ -35,7 +35,7 @@ impl Work {
         Ok(enough || self.done >= self.samples(self.phase))
     }
 
-    /// Keeps what a phase has found.
+    /// Stores the result of a phase.
     pub(super) fn conclude(&mut self) {
         let tally = core::mem::take(&mut self.tally);
         self.done = 0;
@@ -69,7 +69,7 @@ impl Work {
         }
     }
 
-    /// Leaves phases in which there is nothing to do, so that the last batch is also the last step.
+    /// Skips phases without samples, so that the last batch is also the last step.
     pub(super) fn settle(&mut self, plan: Plan<'_>, arena: &mut [f32]) {
         while self.phase != WorkPhase::Done && self.samples(self.phase) == 0 {
             self.phase = self.phase.skipped();
@@ -77,7 +77,7 @@ impl Work {
         }
     }
 
-    /// Puts the model into the weights that a phase begins with.
+    /// Loads the model of a phase into the weights.
     pub(super) fn enter(&mut self, plan: Plan<'_>, arena: &mut [f32]) {
         if !FULL {
             return;
@@ -105,7 +105,7 @@ impl Work {
                 self.private.personal = true;
                 self.trained = 0;
             }
-            // A gradient leaves the model as it was.
+            // A gradient does not change the model.
             WorkPhase::Gradient => {
                 let gradient = |brief: &&Brief| brief.product == Product::Gradient;
                 if let Some(brief) = self.brief().filter(gradient) {

@@ -2,8 +2,8 @@
 
 use common::{brief::Augment, rng::Rng};
 
-/// Writes the copy of a sample; both have the same length. Takes one draw per number for noise, three per
-/// sample for images.
+/// Writes the copy of a sample, which has the same length. Draws one random number per number for noise, three per sample for
+/// images.
 pub(in crate::train) fn augment(kind: Augment, sample: &[f32], copy: &mut [f32], rng: &mut Rng) {
     match kind {
         Augment::Noise(deviation) => {
@@ -15,14 +15,14 @@ pub(in crate::train) fn augment(kind: Augment, sample: &[f32], copy: &mut [f32],
             let step = |word: u64| word as i32 - i32::from(pixels);
             let range = 2 * u64::from(pixels) + 1;
             let (down, right) = (step(rng.below(range)), step(rng.below(range)));
-            // Drawn in any case, so that both settings see the same shifts.
+            // Always drawn, so that shifts do not depend on this setting.
             let mirrored = rng.below(2) == 1 && flip;
             shift(sample, copy, (height, width), (down, right), mirrored);
         }
     }
 }
 
-/// Every plane of `height x width` numbers is mirrored, then moved; what comes in from outside is 0.
+/// Mirrors and then shifts every plane of `height x width` numbers; pixels from outside are 0.
 fn shift(
     sample: &[f32],
     copy: &mut [f32],
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_fit_do_no_harm() {
+    fn wrong_image_sizes_do_not_panic() {
         for (height, width) in [(0, 0), (0, 3), (5, 0), (7, 7), (u16::MAX, u16::MAX)] {
             let mut copy = [f32::NAN; 12];
             shift(&IMAGE, &mut copy, (height, width), (1, -1), true);

@@ -1,4 +1,4 @@
-//! The samples of one pass: into the arena, through the model, to a loss.
+//! The samples of one pass: copies them into the arena, runs the model, computes the loss.
 
 use common::{
     brief::{Brief, SelfRegular},
@@ -15,23 +15,23 @@ use crate::{
     },
 };
 
-/// Parts of the seed, so that they do not share streams with the order of samples (which takes the epochs).
+/// Parts of the seed. They differ from those of the sample order, which are the epochs.
 const AUGMENT: u64 = 1 << 40;
 const MIX: u64 = 2 << 40;
 
-/// Consecutive places of one pass over a part of the shard.
+/// Consecutive samples of one pass over a part of the shard.
 pub(super) struct Batch<'a, S: ?Sized> {
     pub plan: Plan<'a>,
     pub shard: &'a S,
     pub part: DataSplit,
-    /// Of the part.
+    /// The samples of the part that are used.
     pub subset: Subset,
     pub first: u32,
     pub rows: u32,
     pub order: Order,
-    /// What the weights of groups are multiplied by: n/V.
+    /// Factor of the weights of groups: n/V.
     pub share: f32,
-    /// Of the batch in the whole work; copies of samples follow from it.
+    /// Number of the batch in the whole work; it determines the copies of samples.
     pub number: u32,
 }
 
@@ -42,12 +42,12 @@ pub(super) enum Order {
 }
 
 impl<S: Shard + ?Sized> Batch<'_, S> {
-    /// Rows that go through the model.
+    /// Rows that the model processes.
     pub fn passed(&self, brief: Option<&Brief>) -> usize {
         self.rows as usize * if robust(brief).is_some() { 2 } else { 1 }
     }
 
-    /// Loss of every sample with weight 1, robust if the brief says so.
+    /// Losses of all samples with weight 1; robust losses if the brief asks for them.
     pub fn evaluate(
         &self,
         arena: &mut [f32],
@@ -65,7 +65,7 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
         }
     }
 
-    /// Adds what batch normalisation sees to its statistics.
+    /// Adds the statistics of the batch to those of batch normalisation.
     pub fn statistics(
         &self,
         arena: &mut [f32],
@@ -111,7 +111,7 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
         for (place, row) in clean.chunks_exact_mut(width.max(1)).enumerate() {
             let index = self.index(place);
             self.shard.sample(self.part, index, row)?;
-            // Looked at without a way out of the loop, so that processors take many numbers at once.
+            // No early exit, so that the loop can be vectorised.
             if row.iter().fold(false, |odd, value| odd | !value.is_finite())
                 && let Some(feature) = row.iter().position(|value| !value.is_finite())
             {

@@ -1,4 +1,4 @@
-//! What must hold before any work: each refusal says what to change.
+//! Checks before any work; each error states what to change.
 
 use common::{
     brief::{Augment, Brief, GroupReport, MAX_GROUPS, Objective, Optimizer, Product},
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Whether the task is sound and the Plan has what it needs.
+/// Checks that the task is valid and that the Plan has what it needs.
 pub(super) fn task(task: &Task, plan: Plan<'_>) -> Result<(), TrainError> {
     let small = match task {
         Task::Train(asked) => is_small(asked),
@@ -47,7 +47,7 @@ pub(super) fn task(task: &Task, plan: Plan<'_>) -> Result<(), TrainError> {
     }
 }
 
-/// What a program without feature `full` can do: plain SGD, an update, losses of all samples together.
+/// True for what a program without feature `full` can do: plain SGD, an update, losses over all samples.
 fn is_small(brief: &Brief) -> bool {
     let Objective { robust, groups, .. } = &brief.objective;
     Descent::<f32>::of(brief).is_some()
@@ -60,7 +60,7 @@ fn is_small(brief: &Brief) -> bool {
         && !brief.gap
 }
 
-/// Whether the device's samples, and what it knows, are enough for the task.
+/// Checks that the device's samples and private state are enough for the task.
 pub(super) fn samples(
     task: &Task,
     private: &PrivateState,
@@ -95,7 +95,7 @@ fn validation(shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
 fn groups(reported: bool, objective: &Objective, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
     let groups = shard.groups() as usize;
     let told = (1..=MAX_GROUPS).contains(&groups);
-    // One weight is one for all samples, which need no attribute for that.
+    // A single weight applies to all samples, which need no attribute for that.
     let missing = objective.groups.len() > 1 && groups == 0;
     if missing || reported && !told { Err(TrainError::NoGroups) } else { Ok(()) }
 }
@@ -154,7 +154,7 @@ fn brief(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
         return Err(TrainError::Brief { batch: brief.batch, lr: brief.lr });
     }
     anchor(plan)?;
-    // Where activations are computed again, a copy of the node may run backward in its place.
+    // Where activations are recomputed, a copy of the node may run backward in its place.
     let runs_back = |node: &Node| {
         let mut back = plan.backward().filter(|(_, pass)| *pass == Pass::Backward);
         back.any(|(other, _)| other.output_grad.is_some() && other.op == node.op)
@@ -210,30 +210,33 @@ fn numbers(brief: &Brief) -> Result<(), TrainError> {
         sound(fine, "weight and noise of self-regularisation must be finite")?;
     }
     if brief.product == Product::Both {
-        sound(*align == 0.0, "first step takes the place of the guide, so it can not be aligned")?;
-        sound(brief.privacy.is_none(), "noise is made for one vector, not for two")?;
+        sound(*align == 0.0, "first step is stored in the guide segment, so alignment is not possible")?;
+        sound(
+            brief.privacy.is_none(),
+            "noise is only defined for one vector, not for update and first step",
+        )?;
     }
     if let Some(pull) = brief.personal {
         sound(pull.is_finite() && pull >= 0.0, "pull of the personal model must be zero or more")?;
         let whole = matches!(brief.product, Product::Update | Product::Both);
-        sound(whole, "personal model is trained as long as the other one, not for a single step")?;
+        sound(whole, "personal model needs whole training, not a single step or a gradient")?;
     }
     if let Some(laplace) = brief.privacy {
         let scale = |x: f32| x.is_finite() && x >= 0.0;
         sound(scale(laplace.sums) && scale(laplace.update), "scales of noise must be zero or more")?;
-        sound(laplace.clip_l1 > 0.0, "norm to which updates are cut must be above zero")?;
+        sound(laplace.clip_l1 > 0.0, "norm to which updates are clipped must be above zero")?;
     }
     Ok(())
 }
 
-/// Noise hides one sample only where it has no way around the noise.
+/// Refuses models in which a sample has effects that noise does not cover.
 fn private(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
     if !FULL || brief.privacy.is_none() {
         return Ok(());
     }
-    // Its statistics carry every sample into the losses of all others, and into scores on test samples.
+    // Through its statistics, every sample changes the losses of all others, and scores on test samples.
     sound(plan.info().stats == 0, "noise cannot hide samples from batch normalisation; use a model without")?;
-    // A token beyond the table is an error, which tells of the sample.
+    // A token beyond the table is an error, which reveals something about the sample.
     let tokens = plan.forward().iter().any(|node| matches!(node.op, Op::Embed { .. }));
     sound(!tokens, "noise cannot hide tokens; use a model without an embedding")
 }
@@ -244,7 +247,9 @@ fn robust(plan: Plan<'_>, objective: &Objective) -> Result<(), TrainError> {
         return Err(TrainError::Objective(ROBUST_LOSS));
     }
     if plan.forward().first().is_some_and(|node| matches!(node.op, Op::Embed { .. })) {
-        return Err(TrainError::Objective("self-regularisation changes samples, which tokens can not take"));
+        return Err(TrainError::Objective(
+            "self-regularisation changes samples, which is not possible for tokens",
+        ));
     }
     if let Augment::Shift { channels, height, width, .. } = terms.augment {
         let image = u64::from(channels) * u64::from(height) * u64::from(width);
@@ -260,7 +265,7 @@ fn robust(plan: Plan<'_>, objective: &Objective) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// Segments that the brief needs, in the order in which a plan would be widened.
+/// Checks the segments that the brief needs, in the order in which the compiler adds them.
 fn segments(plan: Plan<'_>, brief: &Brief) -> Result<(), TrainError> {
     let held = plan.info().segments;
     if held.grads.is_none() {

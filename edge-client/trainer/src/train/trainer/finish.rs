@@ -1,10 +1,10 @@
-//! The last touch: what is to be sent, in the anchor segment (and the guide segment behind it).
+//! Puts the result into the anchor segment (and the guide segment behind it), from which it is sent.
 //!
 //! ```text
 //! u = weights - anchor, or the gradient
-//! u = 0 if a number of u is not finite                     where privacy asks for it, as the next line
+//! u = 0 if a number of u is not finite                     this and the next line only with privacy
 //! u = u * min(1, clip_l1 / ||u||_1) + Laplace(update)
-//! u = u + what a lossy codec still owes                    made of sent numbers only, so nothing leaks
+//! u = u + residual of a lossy codec                        derived from sent numbers only, so nothing leaks
 //! ```
 
 use core::ops::Range;
@@ -19,9 +19,8 @@ use super::{Charge, HiddenDigest, QuestionKey, TrainError, Work, noise_for};
 use crate::train::{FULL, part::part};
 
 impl Work {
-    /// After training: puts what is to be sent into the anchor segment; `Product::Both` leaves the first step
-    /// in the guide segment, directly behind it. Does nothing for other tasks. Gives by what an answer with noise is
-    /// counted.
+    /// After training: puts the result into the anchor segment. `Product::Both` has the first step in the guide segment directly
+    /// behind it. Does nothing for other tasks. Returns the charge of an answer with noise.
     pub fn finish(&self, plan: Plan<'_>, arena: &mut [f32]) -> Result<Option<Charge>, TrainError> {
         let Task::Train(brief) = &self.task else { return Ok(None) };
         let mut charge = None;
@@ -40,7 +39,7 @@ pub fn finish_update(plan: Plan<'_>, arena: &mut [f32], product: Product) -> Res
     finish(plan, arena, product, |_| {})
 }
 
-/// Cuts the update and adds its noise.
+/// Clips the update and adds its noise.
 fn hide(update: &mut [f32], laplace: Laplace, question: QuestionKey, sums: HiddenDigest) -> Charge {
     let norm: f64 = update.iter().map(|&value| f64::from(value.abs())).sum();
     if !norm.is_finite() {
@@ -90,12 +89,12 @@ fn finish(
         }
         _ => anchor,
     };
-    // Looked at without a way out of the loop, so that processors take many numbers at once.
+    // No early exit, so that the loop can be vectorised.
     let odd = part(arena, sent).iter().fold(false, |odd, value| odd | !value.is_finite());
     if odd { Err(TrainError::NonFiniteUpdate) } else { Ok(()) }
 }
 
-/// A segment, or what is trained of the weights.
+/// The range of a segment, or of the trained weights.
 pub(super) fn segment(plan: Plan<'_>, at: u32) -> Range<usize> {
     at as usize..(at as usize).saturating_add(plan.trained())
 }

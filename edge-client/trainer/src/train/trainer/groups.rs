@@ -1,4 +1,4 @@
-//! Groups of samples (label x attribute): what they weigh and what they lose.
+//! Groups of samples (label x attribute): their weights and their losses.
 //!
 //! ```text
 //! V = sum_k v(group of k)        a batch's loss is  n/V * (sum_k v_k l_k) / B
@@ -48,7 +48,7 @@ pub(super) fn weight(
 }
 
 impl<S: Shard + ?Sized> Batch<'_, S> {
-    /// Adds the losses of the samples that [`Batch::evaluate`] has just seen to those of their groups.
+    /// Adds the losses of the samples that [`Batch::evaluate`] has just computed to those of their groups.
     pub fn add_groups(
         &self,
         arena: &[f32],
@@ -69,7 +69,7 @@ impl<S: Shard + ?Sized> Batch<'_, S> {
             let at = group as usize;
             match (scalars.group_losses.get_mut(at), scalars.group_counts.get_mut(at)) {
                 (Some(sum), Some(count)) => {
-                    // Whatever the model says of a sample, it moves the sum by a number in [0, cap].
+                    // Whatever the model predicts, a sample changes the sum by a number in [0, cap].
                     *sum += if loss < report.cap.into() { loss.max(0.0) } else { report.cap.into() };
                     *count += 1;
                 }

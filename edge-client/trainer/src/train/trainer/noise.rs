@@ -1,32 +1,32 @@
 //! Laplace noise of scale b from ChaCha20: `+-b E`, where E is exponential.
 //!
 //! ```text
-//! u = (1 + f) / 2^(g+1)      f: 52 bits; g: zeros before the first one in a row of random bits
+//! u = (1 + f) / 2^(g+1)      f: 52 bits; g: number of zeros before the first one in random bits
 //! E = -ln u = (g + 1) ln 2 - ln(1 + f)
 //! hidden = nearest multiple of G to (value + noise)      G: a power of two in (b/2^13, b/2^12]
 //! ```
-//! The low bits of a sum of floating-point numbers would tell the summands apart (Mironov, 2012), so what leaves is a
-//! multiple of G. Draws lie closer together than b/2^51 wherever they are, also in the tails. So 2^38 of them and more
-//! lead to each multiple, from whatever value. That the probabilities of two neighbours are not quite those of ideal noise costs
-//! less than 1e-9 of epsilon for each number that is hidden.
+//! The low bits of a floating-point sum would reveal its summands (Mironov, 2012), so the result is a multiple of G. Possible
+//! draws are less than b/2^51 apart everywhere, including the tails. So at least 2^38 of them lead to each multiple, from any
+//! value. The deviation from ideal noise costs less than 1e-9 of epsilon for each hidden number.
 
 use chacha20::{
     ChaCha20,
     cipher::{KeyIvInit, StreamCipher},
 };
 
-/// Multiples that leave are so many powers of two below the scale.
+/// The grid is this many powers of two below the scale.
 const FINER: f64 = 1.0 / 4096.0;
 
-/// A stream of noise. It is used once, for the values that its key was made for.
+/// A stream of noise. It is used once, for the values that its key was derived for.
 pub(super) struct Noise(ChaCha20);
 
 impl Noise {
+    /// The stream of this key.
     pub fn new(key: [u8; 32]) -> Self {
         Self(ChaCha20::new(&key.into(), &[0; 12].into()))
     }
 
-    /// The value with noise, on its grid. With scale 0 the value as it is.
+    /// The value with noise, on the grid. With scale 0, the unchanged value.
     pub fn hide(&mut self, value: f64, scale: f32) -> f64 {
         if scale == 0.0 {
             return value;
@@ -44,7 +44,7 @@ impl Noise {
         let fraction = ((first & ((1 << 52) - 1)) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64);
         let mut zeros = 0;
         let mut word = self.word();
-        // More than a thousand zeros do not occur; the bound ends the loop whatever the stream is.
+        // More than a thousand zeros do not occur; the bound guarantees that the loop ends.
         while word == 0 && zeros < 1024 {
             zeros += u64::BITS;
             word = self.word();
@@ -70,7 +70,7 @@ mod tests {
         let mut noise = Noise::new([3; 32]);
         let draws: Vec<f64> = (0..40_000).map(|_| noise.hide(0.0, 2.0)).collect();
         let mean = draws.iter().sum::<f64>() / 4e4;
-        // Mean 0, mean size b, variance 2 b^2; beyond t lies exp(-t/b).
+        // Mean 0, mean absolute value b, variance 2 b^2; a share of exp(-t/b) is beyond t.
         let size = draws.iter().map(|x| x.abs()).sum::<f64>() / 4e4;
         let variance = draws.iter().map(|x| x * x).sum::<f64>() / 4e4;
         assert!(mean.abs() < 0.05 && (size - 2.0).abs() < 0.05, "{mean} {size}");
@@ -81,9 +81,9 @@ mod tests {
         }
     }
 
-    /// A number of the stream leaves as a multiple of the same power of two, whatever it hides.
+    /// The result is a multiple of the same power of two for every value.
     #[test]
-    fn what_leaves_lies_on_a_grid_that_does_not_depend_on_the_value() {
+    fn the_grid_of_results_does_not_depend_on_the_value() {
         for (scale, grid) in
             [(1.0f32, 1.0 / 4096.0), (1.99, 1.0 / 4096.0), (2.0, 1.0 / 2048.0), (1e-4, 2f64.powi(-26))]
         {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_decides() {
+    fn the_key_determines_the_noise() {
         let draws = |key| {
             let mut noise = Noise::new(key);
             [(); 3].map(|()| noise.hide(0.0, 1.0))

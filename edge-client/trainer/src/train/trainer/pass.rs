@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Work {
-    /// One pass of an optimiser step of `size` samples, and the step itself after the last of them.
+    /// One pass of an optimiser step of `size` samples, and the step itself after the last pass.
     pub(super) fn train<S: Shard + ?Sized>(
         &mut self,
         plan: Plan<'_>,
@@ -49,7 +49,7 @@ impl Work {
         self.summed.merge(tally);
         let factor = factor(brief, self.summed.loss / f64::from(targets.max(1)));
         let rows = batch.passed(Some(brief));
-        // A step of one pass can have its factor at once, as it must where gradients are not kept.
+        // A step of one pass applies its factor at once, which is required where gradients are not kept.
         let late = if fresh && last {
             if factor != 1.0 {
                 scale_gradient(plan, arena, rows, factor)?;
@@ -83,14 +83,14 @@ impl Work {
     }
 }
 
-/// The brief by which the personal model is trained: its own loss, and the pull towards the received model.
+/// The brief of the personal model: its own loss, and the pull towards the received model.
 fn personal(brief: &Brief, pull: f32) -> Brief {
     let objective =
         Objective { weight: 1.0, prox: pull, align: 0.0, transform: None, ..brief.objective.clone() };
     Brief { objective, product: Product::Update, ..brief.clone() }
 }
 
-/// What the gradient of the batch loss is multiplied by: the objective's weight and PropFair's slope.
+/// Factor of the gradient of the batch loss: the objective's weight times PropFair's slope.
 pub(super) fn factor(brief: &Brief, loss: f64) -> f32 {
     let slope = brief.objective.transform.map_or(1.0, |transform| {
         let room = f64::from(transform.m) - loss;

@@ -1,4 +1,4 @@
-//! The order of one Assignment's work. Every task takes the same course and leaves out what it does not need.
+//! The order of one Assignment's work. Every task has the same phases and skips those that it does not need.
 //!
 //! ```text
 //! Statistics -> Before -> Validate -> Test                     the received model
@@ -7,8 +7,7 @@
 //!   Epochs or Gradient -> Statistics -> After -> Validate      the trained model
 //! Done
 //! ```
-//! Statistics are collected where the model has batch normalisation. A phase that passes over no samples is
-//! left out.
+//! Statistics are collected where the model has batch normalisation. A phase without samples is skipped.
 
 use common::{
     brief::{Brief, Product},
@@ -31,7 +30,7 @@ pub(super) enum WorkPhase {
     Done,
 }
 
-/// What is in the weights.
+/// Which model is in the weights.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum WeightsModel {
     Received,
@@ -43,7 +42,7 @@ pub(super) enum WeightsModel {
 impl WorkPhase {
     pub const FIRST: Self = Self::Statistics(WeightsModel::Received);
 
-    /// What follows a phase that was worked through.
+    /// The phase after a completed one.
     pub fn completed(self) -> Self {
         match self {
             Self::Epoch { model, epoch } => Self::Epoch { model, epoch: epoch.saturating_add(1) },
@@ -52,7 +51,7 @@ impl WorkPhase {
         }
     }
 
-    /// What follows a phase in which there is nothing (more) to do.
+    /// The phase after one that has nothing (more) to do.
     pub fn skipped(self) -> Self {
         match self {
             Self::Statistics(WeightsModel::Received) => Self::Before,
@@ -72,7 +71,7 @@ impl WorkPhase {
         }
     }
 
-    /// Concerns the personal model, which must not change what is drawn for the other one.
+    /// True for phases of the personal model, which must not change the random numbers of the other one.
     pub fn is_personal(self) -> bool {
         if !FULL {
             return false;
@@ -84,7 +83,7 @@ impl WorkPhase {
     }
 }
 
-/// By which a task trains.
+/// The brief of a task that trains.
 pub(super) fn brief(task: &Task) -> Option<&Brief> {
     match task {
         Task::Train(brief) => Some(brief),
@@ -93,10 +92,10 @@ pub(super) fn brief(task: &Task) -> Option<&Brief> {
     }
 }
 
-/// How many samples there are of each kind.
+/// Numbers of samples of each kind.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct SampleCounts {
-    /// To train on.
+    /// Samples for training.
     pub train: u32,
     pub held: u32,
     pub test: u32,
@@ -118,7 +117,7 @@ impl Work {
         }
     }
 
-    /// The loss before training is that of the first epoch.
+    /// True if the loss before training is that of the first epoch.
     pub(super) fn runs(&self) -> bool {
         let Task::Train(brief) = &self.task else { return false };
         let whole = matches!(brief.product, Product::Update | Product::Both) && brief.epochs > 0;
@@ -126,7 +125,7 @@ impl Work {
         FULL && brief.running && whole && alike
     }
 
-    /// Samples that a phase passes over; 0: it is left out.
+    /// Samples of a phase; 0 if it is skipped.
     pub(super) fn samples(&self, phase: WorkPhase) -> u32 {
         let SampleCounts { train, held, test, stats, .. } = self.counts;
         let brief = self.brief();
@@ -166,7 +165,7 @@ impl Work {
         if wanted { samples } else { 0 }
     }
 
-    /// Samples that a pass has room for: half as many where each comes with a copy.
+    /// Samples that a pass has room for: half as many where each has a copy.
     pub(super) fn room(&self, phase: WorkPhase) -> u32 {
         let robust = FULL && self.brief().is_some_and(|brief| brief.objective.robust.is_some());
         let copied = matches!(

@@ -1,10 +1,9 @@
-//! When training alone has come to its end.
+//! When training alone ends.
 
 use common::message::Alone;
 
-/// The best loss so far, and for how many epochs none was better by more than the tolerance. A best loss of
-/// the last `window` epochs that is no better than the one before them is the same as `window` epochs of
-/// which none improved, and needs no memory of them.
+/// The best loss so far, and the number of epochs since it improved by more than the tolerance. This is equivalent to
+/// comparing the best loss of the last `window` epochs with the best one before, and needs no list of losses.
 #[derive(Copy, Clone, Debug)]
 pub struct Plateau {
     best: Option<f64>,
@@ -14,14 +13,15 @@ pub struct Plateau {
 }
 
 impl Plateau {
-    /// Is never reached.
+    /// A plateau that is never reached.
     pub const NEVER: Self = Self { best: None, epochs: 0, window: u32::MAX, tolerance: 0.0 };
 
+    /// With the window and tolerance of the task.
     pub fn new(alone: &Alone) -> Self {
         Self { window: alone.window.into(), tolerance: alone.tolerance.into(), ..Self::NEVER }
     }
 
-    /// An epoch has had this mean loss.
+    /// Adds the mean loss of an epoch.
     pub fn note(&mut self, loss: f64) {
         if self.best.is_none_or(|best| best - loss > self.tolerance * best.abs()) {
             *self = Self { best: Some(loss), epochs: 0, ..*self };
@@ -30,6 +30,7 @@ impl Plateau {
         }
     }
 
+    /// True after `window` epochs without improvement.
     pub fn is_reached(&self) -> bool {
         self.epochs >= self.window
     }
@@ -54,7 +55,7 @@ mod tests {
     fn ends_after_a_window_without_improvement() {
         assert_eq!(end([1.0, 0.9, 0.9, 0.9, 0.9, 0.9]), Some(4));
         assert_eq!(end([1.0, 0.995, 0.993, 0.991, 0.5]), Some(3), "improvements below the tolerance");
-        assert_eq!(end([1.0, 1.2, 1.2, 0.9, 1.0, 1.0]), None, "a late one counts");
+        assert_eq!(end([1.0, 1.2, 1.2, 0.9, 1.0, 1.0]), None, "a late improvement counts");
         assert_eq!(end((0..50).map(|epoch| 0.994f64.powi(epoch))), None, "slow but steady");
         assert_eq!(end([0.0; 5]), Some(3));
     }

@@ -1,4 +1,4 @@
-//! What a device is asked, as a key: the same question gets the same noise, any other one gets other noise.
+//! Derives the key of the noise from the question: the same question gets the same noise, any other question other noise.
 //!
 //! ```text
 //! Q      = HMAC(secret, "fairtier noise 1" run round exchange H(task) H(plan) H(model) H(guide) H(samples))
@@ -8,20 +8,20 @@
 //! ```
 //! HMAC and H are those of SHA-256; numbers are little-endian; sums and update are those before the noise.
 //!
-//! Two answers with the same noise would show the difference of what they hide. So everything that an answer depends
-//! on is part of its key:
-//! - what the aggregator chooses: task (seed, scales, clip, objective, product, codec), plan, model, and the guide where
-//!   it is used. A checksum would not do, because two models with the same one are easily made.
+//! Two answers with the same noise would reveal the difference of the hidden numbers. So everything that an answer depends on
+//! is part of its key:
+//! - what the aggregator chooses: task (seed, scales, clip, objective, product, codec), plan, model, and the guide where it is
+//!   used. A checksum would not be enough, because two models with the same one are easy to construct.
 //! - the training samples. They may change between two questions.
-//! - the hidden numbers themselves. They cover what else may move them: another arithmetic after an update of the
-//!   program, other hardware, a mistake in this list.
+//! - the hidden numbers themselves. They cover everything else that may change them: other arithmetic after an update of the
+//!   program, other hardware, an omission in this list.
 //!
 //! Not part of it:
-//! - the attempt of the ticket. The same question asked again, also after a rollback, must get the same bytes.
-//! - what a lossy codec owes from earlier rounds. It is added after the noise and made of numbers with noise; what an update
-//!   without noise owes is forgotten ([`PrivateState::owes_plain`](super::PrivateState)).
-//! - the personal model and the baseline. Neither changes the update, and what is reported of them is kept back.
-//! - test samples. Scores on them are sent as they are.
+//! - the attempt of the ticket. A repeated question, even after a rollback, must get the same bytes.
+//! - the residual of a lossy codec from earlier rounds. It is added after the noise and derived from numbers with noise; the
+//!   residual of an update without noise is discarded ([`PrivateState::owes_plain`](super::PrivateState)).
+//! - the personal model and the baseline. Neither changes the update, and their scores are withheld.
+//! - test samples. Scores on them are sent without noise.
 
 use chacha20::cipher::array::Array;
 use common::{
@@ -41,7 +41,7 @@ use crate::{
 
 const DOMAIN: &[u8] = b"fairtier noise 1";
 
-/// See the module; Q.
+/// Q in the module's documentation.
 #[derive(Copy, Clone)]
 pub(super) struct QuestionKey([u8; SECRET]);
 
@@ -51,14 +51,16 @@ impl core::fmt::Debug for QuestionKey {
     }
 }
 
-/// By which an answer with noise is counted. Neither number can be computed without the secret.
+/// Identifies an answer with noise, for counting. Neither number can be computed without the secret.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Charge {
+    /// Identifies the question.
     pub question: u64,
+    /// Identifies the answer.
     pub answer: u64,
 }
 
-/// H of numbers that noise hides.
+/// H of the hidden numbers.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(super) struct HiddenDigest([u8; SECRET]);
 
@@ -81,7 +83,7 @@ impl HiddenDigest {
 }
 
 impl QuestionKey {
-    /// Before the work begins: the model is in the weights. `arena` lends its room for one sample.
+    /// To be called before the work begins, with the model in the weights. Uses the input buffer of `arena` for one sample.
     #[inline(never)]
     pub fn new(
         secret: &Secret,
@@ -121,7 +123,7 @@ impl QuestionKey {
         Noise::new(self.derive(b"update", &[sums, update]))
     }
 
-    /// Known before the work is done.
+    /// Identifies the question; known before the work is done.
     pub fn id(&self) -> u64 {
         first(self.derive(b"question", &[]))
     }
@@ -138,7 +140,7 @@ impl QuestionKey {
     }
 }
 
-/// HMAC fills short keys with zeros, up to a block.
+/// HMAC pads short keys with zeros up to a block.
 fn keyed(key: &[u8]) -> Hmac<Sha256> {
     let mut block = [0; 64];
     block.iter_mut().zip(key).for_each(|(place, byte)| *place = *byte);
@@ -186,14 +188,14 @@ fn samples(shard: &(impl Shard + ?Sized), row: &mut [f32]) -> Result<[u8; 32], T
     Ok(hash.finalize().into())
 }
 
-/// H of something as messages say it.
+/// H of a value in the encoding of messages.
 fn words(said: &impl Serialize) -> Result<[u8; 32], TrainError> {
     let hash = postcard::serialize_with_flavor(said, HashFlavor(Sha256::new()));
-    let hash = hash.map_err(|_| TrainError::Objective("words cannot be written down as messages are"))?;
+    let hash = hash.map_err(|_| TrainError::Objective("task cannot be encoded"))?;
     Ok(hash.finalize().into())
 }
 
-/// Where postcard writes to.
+/// A postcard output that hashes.
 struct HashFlavor(Sha256);
 
 impl postcard::ser_flavors::Flavor for HashFlavor {

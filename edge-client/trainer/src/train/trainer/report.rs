@@ -1,4 +1,4 @@
-//! What is reported of the work, and what privacy keeps back.
+//! What is reported after the work, and what privacy withholds.
 
 use common::{
     brief::GroupReport,
@@ -25,7 +25,8 @@ impl Work {
         }
     }
 
-    /// Adds noise to the sums of groups. The mean loss would say what they hide, so it is made of them.
+    /// Adds noise to the sums of groups. The mean loss is computed from the sums with noise, because it would otherwise reveal
+    /// them.
     pub(super) fn hide_losses(&mut self) {
         let (Some(laplace), Some(question)) = (noise_for(&self.task), self.question) else { return };
         let hidden = HiddenDigest::sums(&self.scalars.group_losses);

@@ -1,4 +1,4 @@
-//! Copies between segments of the arena: which model is where, and when.
+//! Copies models between segments of the arena.
 
 use common::{
     brief::{Brief, Product},
@@ -12,7 +12,7 @@ use crate::train::{
     part::{disjoint, part_mut},
 };
 
-/// Keeps the received model as anchor, and clears what a round starts afresh.
+/// Keeps the received model as anchor, and clears the state of the optimiser.
 pub(super) fn prepare(task: &Task, plan: Plan<'_>, arena: &mut [f32]) {
     if matches!(task, Task::Evaluate(_)) {
         return;
@@ -22,13 +22,13 @@ pub(super) fn prepare(task: &Task, plan: Plan<'_>, arena: &mut [f32]) {
         return;
     }
     clear_moments(plan, arena);
-    // Of training that makes no step at all, the first one is zero.
+    // If training makes no step, the first step is zero.
     if matches!(task, Task::Train(Brief { product: Product::Both, .. })) {
         fill(plan, arena, plan.info().segments.guide);
     }
 }
 
-/// The received model into the weights.
+/// Copies the received model into the weights.
 pub(super) fn restore(plan: Plan<'_>, arena: &mut [f32]) {
     copy(plan, arena, plan.info().segments.anchor, Some(plan.frozen()));
 }
@@ -82,7 +82,7 @@ pub(super) fn clear_statistics(plan: Plan<'_>, arena: &mut [f32]) {
     }
 }
 
-/// Weights, anchor and guide. The arena was found long enough, and the Plan keeps segments apart.
+/// Weights, anchor and guide. The arena is long enough, and the segments of a checked Plan do not overlap.
 fn three<'a>(plan: Plan<'_>, arena: &'a mut [f32]) -> [&'a mut [f32]; 3] {
     let segments = plan.info().segments;
     let of = |at: Option<u32>| {

@@ -1,4 +1,4 @@
-//! Which training samples: all of them, or, where every fifth is for validation, those or the others.
+//! A subset of the training samples: all of them, or, where every fifth is for validation, these or the others.
 //!
 //! ```text
 //! index        0 1 2 3 4 5 6 7 8 9 ..
@@ -6,7 +6,7 @@
 //! Validation           0         1       place p is at 5p + 4
 //! ```
 
-/// One of so many training samples is kept for validation, the last of each stretch.
+/// One of this many training samples is kept for validation: the last of each run.
 pub const EVERY: u32 = 5;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -154,7 +154,7 @@ fn scalars_of_training() {
 }
 
 #[test]
-fn the_update_includes_what_the_codec_owes() {
+fn the_update_includes_the_residual_of_the_codec() {
     let plan = small_plan(Options { residual: true, ..PLAIN });
     let mut arena = plan.arena(1, |x| x as f32);
     let segment = |at: Option<u32>| at.unwrap_or(0) as usize..(at.unwrap_or(0) + plan.info.params) as usize;
@@ -217,7 +217,7 @@ fn divergence_is_reported() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_any_work() {
+fn mismatches_are_refused_before_any_work() {
     let (plan, shard) = (small_plan(PLAIN), small());
     let arena = plan.arena(1, |x| x as f32);
     let refused = |task: &Task, plan: &TestPlan, len: usize, shard: &dyn Shard| {
@@ -239,7 +239,7 @@ fn what_does_not_fit_is_refused_before_any_work() {
     let classes = TrainError::Classes { plan: 10, classes: 11 };
     let eleven = VecShard::new(eleventh, none).unwrap();
     assert_eq!(refused(train, &plan, len, &eleven), (classes, Code::WrongData));
-    assert_eq!(classes.to_string(), "the model tells 10 classes apart, the labels go up to 10");
+    assert_eq!(classes.to_string(), "the model has 10 classes, but the labels go up to 10");
 
     let short = TrainError::Arena { need: len, have: len - 1 };
     assert_eq!(refused(train, &plan, len - 1, &shard), (short, Code::DoesNotFit));
@@ -348,7 +348,7 @@ fn products_of_other_kinds() {
     let rate = 0.1f32;
     let (gradient, scalars) = trained(Brief { product: Product::Gradient, ..brief() }, PLAIN, 8);
     assert_eq!((scalars.steps, scalars.loss_after), (0, Some(scalars.loss_before)));
-    // One step over all samples is the gradient, times the rate.
+    // One step over all samples is the gradient times the rate.
     let whole = Brief { batch: 50, product: Product::FirstStep, lr: rate, epochs: 3, ..brief() };
     let (first, scalars) = trained(whole, PLAIN, 8);
     assert_eq!(scalars.steps, 1);

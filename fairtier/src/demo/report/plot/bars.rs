@@ -17,6 +17,7 @@ const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;
 const FRAME: Frame = Frame { left: 44.0, right: WIDTH - 16.0, top: 40.0, bottom: HEIGHT - 48.0 };
 
+/// Bars of the mean accuracy, by tier and strategy.
 pub fn bars(result: &DemoResult) -> Element {
     let y = Scale::linear((0.0, 100.0), (FRAME.bottom, FRAME.top));
     let tiers = result.setup.tiers.len();

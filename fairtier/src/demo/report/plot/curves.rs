@@ -13,14 +13,14 @@ use crate::demo::{CurvePoint, DemoResult, StrategyRun};
 
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 220.0;
-/// Points that a line of this width can show.
+/// Most points that a line of this width can show.
 const POINTS: usize = 100;
 const FRAME: Frame = Frame { left: 44.0, right: WIDTH - 12.0, top: 30.0, bottom: HEIGHT - 42.0 };
 
-/// What a panel reads from a point.
+/// Reads the shown value of a point.
 type Read<'a> = &'a dyn Fn(&CurvePoint) -> f64;
 
-/// Panels of all tiers, widest first, then that of the variance over devices.
+/// A panel for each tier, widest first, and one for the variance over devices.
 pub fn curves(result: &DemoResult) -> Vec<Element> {
     let tiers = result.setup.tiers.len();
     let of_tier = |tier: usize| move |point: &CurvePoint| point.loss_by_tier[tier];
@@ -78,7 +78,7 @@ fn curve(index: usize, run: &StrategyRun, what: &str, read: Read<'_>, x: &Scale,
     ))
 }
 
-/// From the least to the largest number above 0 that the panel shows.
+/// The smallest and the largest positive number of the panel.
 fn domain(result: &DemoResult, read: Read<'_>) -> (f64, f64) {
     let values = result.runs.iter().flat_map(|run| run.curve.iter().map(read));
     let values: Vec<f64> = values.filter(|value| value.is_finite() && *value > 0.0).collect();

@@ -1,4 +1,4 @@
-//! How many devices have which loss: the baseline above the axis, what is compared with it below.
+//! Number of devices by loss: the baseline above the axis, the other strategy below.
 
 use sim::{
     number::figure,
@@ -15,9 +15,10 @@ use crate::demo::{DemoResult, StrategyRun};
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;
 const FRAME: Frame = Frame { left: 44.0, right: WIDTH - 16.0, top: 14.0, bottom: HEIGHT - 48.0 };
-/// About this many bins.
+/// Approximate number of bins.
 const BINS: f64 = 12.0;
 
+/// The histogram of the baseline and of the last run.
 pub fn histogram(result: &DemoResult) -> Element {
     let top = top_loss(result);
     let width = step(top / BINS);

@@ -21,12 +21,13 @@ fn height(result: &DemoResult, Spacing { row, gap }: Spacing) -> f64 {
     TOP + result.setup.tiers.len() as f64 * (result.runs.len() as f64 * row + gap) + 48.0
 }
 
+/// The plot on its own canvas.
 pub fn strip(result: &DemoResult) -> Element {
     let StripPlot { width, height, about, parts } = strip_parts(result, Spacing::AIRY);
     canvas(width, height, &about).all(parts)
 }
 
-/// Height of a row of marks, and what is left free between tiers.
+/// Height of a row of marks, and the gap between tiers.
 #[derive(Copy, Clone, Debug)]
 pub struct Spacing {
     row: f64,
@@ -34,19 +35,26 @@ pub struct Spacing {
 }
 
 impl Spacing {
+    /// For pages.
     pub const AIRY: Self = Self { row: 38.0, gap: 30.0 };
+    /// For pictures.
     pub const TIGHT: Self = Self { row: 25.0, gap: 14.0 };
 }
 
 /// The plot without its canvas, for pictures that have their own.
 #[derive(Clone, Debug)]
 pub struct StripPlot {
+    /// Width of the canvas that it needs.
     pub width: f64,
+    /// Height of the canvas that it needs.
     pub height: f64,
+    /// Description for screen readers.
     pub about: String,
+    /// The elements of the plot.
     pub parts: Vec<Element>,
 }
 
+/// The plot without a canvas.
 pub fn strip_parts(result: &DemoResult, spacing: Spacing) -> StripPlot {
     let mut parts = body(result, spacing);
     parts.push(legend(result, LEFT, 14.0));
@@ -88,7 +96,7 @@ fn about(result: &DemoResult) -> String {
     )
 }
 
-/// Which mark is which strategy.
+/// A legend of the strategies' marks.
 pub fn legend(result: &DemoResult, x: f64, y: f64) -> Element {
     let entry = |(index, run): (usize, &StrategyRun)| {
         let x = x + index as f64 * 120.0;
@@ -97,7 +105,7 @@ pub fn legend(result: &DemoResult, x: f64, y: f64) -> Element {
     el("g").all(result.runs.iter().enumerate().map(entry))
 }
 
-/// Strategies differ in shape and filling, too, not by colour alone.
+/// The mark of a strategy. Marks differ in shape and filling, not only in colour.
 fn mark(index: usize, x: f64, y: f64) -> Element {
     let class = format!("dot s{index}");
     if index == 0 {

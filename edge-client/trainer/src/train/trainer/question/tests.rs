@@ -1,4 +1,4 @@
-//! Known answers, computed by `tests/fixtures/noise.py`, which shares no code with this crate.
+//! Known answers from `tests/fixtures/noise.py`, an independent implementation.
 
 use common::RunId;
 
@@ -63,7 +63,7 @@ fn a_task_is_hashed_as_it_is_sent() {
 }
 
 #[test]
-fn nothing_shows_a_key() {
+fn keys_are_not_printed() {
     let shown = format!("{:?} {:?}", question(), HiddenDigest::sums(&[1.0]));
     assert_eq!(shown, "QuestionKey HiddenDigest");
 }

@@ -1,4 +1,4 @@
-//! Training alone, and the gap of the received model beyond it.
+//! Training alone, and the gap between the received model and the result.
 
 use common::message::Alone;
 
@@ -12,9 +12,9 @@ fn select(indices: &[u32]) -> VecShard {
     shard(ten().select(indices).unwrap())
 }
 
-/// The same as training on a shard without the validation samples, and evaluating on one of only these.
+/// Compared with training on a shard without the validation samples, and evaluating on a shard of only these.
 #[test]
-fn the_baseline_is_the_loss_on_what_was_held_back() {
+fn the_baseline_is_the_loss_on_validation_samples() {
     let (kept, held) = (select(&[0, 1, 2, 3, 5, 6, 7, 8]), select(&[4, 9]));
     for options in [PLAIN, Options { grads: false, ..PLAIN }] {
         let plan = logistic(4, options);
@@ -40,7 +40,7 @@ fn the_baseline_is_the_loss_on_what_was_held_back() {
         assert_eq!(work.private_state(), PrivateState { baseline: Some(baseline), ..private });
         assert_eq!(arena[..2], start[..2], "the received model is back");
 
-        // From then on, gaps can be told; training leaves out the same samples.
+        // From then on, gaps are reported; training leaves out the same samples.
         let task = Task::Train(Brief { gap: true, ..settings });
         let (scalars, work) =
             run_as(work.private_state(), &task, &plan, &mut arena, &shard, &mut Portable::plain()).unwrap();
@@ -77,7 +77,7 @@ fn training_alone_ends_when_the_loss_is_flat() {
         let task = Task::Alone(Alone { brief, window, tolerance });
         run(&task, &plan, &mut arena, &shard(ten()), &mut Portable::plain()).unwrap().steps
     };
-    // Four steps an epoch; after the first, so many epochs bring nothing.
+    // Four steps per epoch; after the first epoch, a whole window brings no improvement.
     assert_eq!(steps(1e-9, 10, 1e-4), 4 * 11);
     assert_eq!(steps(1e-9, 3, 1e-4), 4 * 4);
     let some = steps(0.05, 10, 1e-4);

@@ -1,4 +1,4 @@
-//! An aggregator that wants the noise away: what it learns from sums that it knows to be pure noise.
+//! An aggregator that tries to remove the noise: what it learns from sums that are known to be pure noise.
 
 use common::{
     brief::{GroupReport, Laplace, Signal},
@@ -41,7 +41,7 @@ fn state(draws: [f64; 2], scale: f32) -> Option<u64> {
     words.map(unmix).find(|state| (mix(state.wrapping_add(GOLDEN)) >> 12).abs_diff(second) <= 64)
 }
 
-/// What the noise of the update would be if it were drawn as that of the sums: SplitMix64 of the same secret.
+/// The noise of the update, if it were drawn like that of the sums: from the same SplitMix64.
 fn noise_of_update(state: u64, numbers: usize) -> Vec<f64> {
     let inner = unmix(state) ^ mix(1);
     let mut rng = Rng::new(mix(inner ^ mix(2)));
@@ -64,7 +64,7 @@ fn answer(privacy: Option<Laplace>) -> (Vec<f64>, Vec<f32>) {
 }
 
 #[test]
-fn sums_of_empty_groups_do_not_tell_the_noise_of_the_update() {
+fn sums_of_empty_groups_do_not_reveal_the_noise_of_the_update() {
     // The attack works on noise of SplitMix64.
     let inner = 0x0123_4567_89ab_cdef;
     let mut rng = Rng::new(mix(inner ^ mix(1)));

@@ -1,4 +1,4 @@
-//! Groups: their losses under the received model, and what their weights do to training.
+//! Groups: their losses under the received model, and the effect of their weights on training.
 
 use common::brief::{GroupReport, Signal};
 
@@ -23,7 +23,7 @@ fn losses(plan: &TestPlan, model: &[f32], report: GroupReport) -> Scalars {
     let evaluate = Task::Evaluate(Some(report));
     let scalars = run(&evaluate, plan, &mut arena, &shard(four()), &mut Portable::plain()).unwrap();
     assert_eq!(arena[..model.len()], *model);
-    // The same beside training, and beside self-regularisation where there is a softmax.
+    // The same during training, and with self-regularisation where there is a softmax.
     let train = Brief { groups: Some(report), ..Brief::sgd(1, 2, 0.1, 1) };
     let mut trained =
         run(&Task::Train(train.clone()), plan, &mut arena, &shard(four()), &mut Portable::plain()).unwrap();
@@ -62,7 +62,7 @@ fn losses_of_groups_with_one_logit_and_with_two() {
             }
         }
     }
-    // On the border nobody is positive.
+    // A logit of 0 is not positive.
     let scalars = losses(&logistic(3, PLAIN), &[0.0, 0.0], ZERO_ONE);
     assert_eq!(scalars.group_losses, [0.0, 0.0, 1.0, 1.0]);
 }
@@ -84,7 +84,7 @@ fn weights_are_divided_by_their_mean() {
         assert_close(&arena[segment(&plan, plan.info.segments.anchor)], &grad.map(|grad| rate * grad));
         assert_eq!(scalars.mass, Some(8.0));
     }
-    // Only ratios count, whatever the batches are.
+    // Only ratios of weights matter, for every batch size.
     let trained = |weights: &[f32], batch| {
         let mut arena = plan.arena(1, |x| x as f32);
         let task = Task::Train(Brief { epochs: 3, batch, ..weighted(weights) });
@@ -97,7 +97,7 @@ fn weights_are_divided_by_their_mean() {
 }
 
 #[test]
-fn what_weighs_nothing_makes_no_step() {
+fn samples_of_weight_zero_make_no_step() {
     let momentum = Optimizer::Sgd { momentum: 0.9, nesterov: false, decay: 0.1 };
     let plan = logistic(4, Options { moments: 1, ..PLAIN });
     let trained = |weights: &[f32], brief: Brief| {
@@ -122,7 +122,7 @@ fn what_weighs_nothing_makes_no_step() {
 }
 
 #[test]
-fn groups_must_be_there() {
+fn tasks_with_groups_need_samples_with_groups() {
     let plan = logistic(4, PLAIN);
     let refused = |task: Task, samples: Samples| {
         let mut arena = plan.arena(1, |x| x as f32);

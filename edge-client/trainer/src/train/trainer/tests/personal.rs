@@ -1,4 +1,4 @@
-//! A personal model beside the other one.
+//! A personal model in addition to the common one.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn with_test() -> VecShard {
     VecShard::new(ten(), ten().select(&[0, 1, 2, 3, 4]).unwrap()).unwrap()
 }
 
-/// `v -= lr * (grad F(v) + lambda * (v - theta))`, as many steps as the other model, from where it was.
+/// `v -= lr * (grad F(v) + lambda * (v - theta))`, as many steps as the common model, continued from round to round.
 #[test]
 fn the_personal_model_follows_its_formula_over_rounds() {
     let (lr, lambda) = (0.3f32, 0.7f32);
@@ -47,9 +47,9 @@ fn the_personal_model_follows_its_formula_over_rounds() {
     }
 }
 
-/// Also where batches are drawn, units dropped, statistics collected and moments kept.
+/// Also with shuffled batches, dropout, batch statistics and moments.
 #[test]
-fn the_other_model_does_not_notice() {
+fn a_personal_model_does_not_change_the_update() {
     let build = |personal: bool| {
         let (mut b, x) = Builder::new(64, 8);
         let x = b.dense(x, 1, 12);
@@ -80,7 +80,7 @@ fn the_other_model_does_not_notice() {
     assert_eq!(plain, beside);
     assert_eq!(Scalars { personal: None, ..scalars.clone() }, alone);
     assert_eq!(scalars.personal.unwrap().samples, 9);
-    // Its own loss, without the weight that the strategy gives this device.
+    // Its loss does not have the weight that the strategy gives this device.
     assert_ne!(personal, Some(beside));
 }
 

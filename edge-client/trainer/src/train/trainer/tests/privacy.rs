@@ -14,7 +14,7 @@ struct Case {
     brief: Brief,
     model: [f32; 2],
     samples: Samples,
-    /// What the residual segment holds, and whether it is owed by an update without noise.
+    /// Content of the residual segment, and whether it comes from an update without noise.
     owed: Option<([f32; 2], bool)>,
     options: Options,
 }
@@ -65,7 +65,7 @@ impl Case {
         (scalars, arena[segment(&plan, plan.info.segments.anchor)].to_vec(), charge)
     }
 
-    /// What noise has added to sums and update.
+    /// The noise in sums and update.
     fn noise(&self) -> Vec<f64> {
         let (noisy, sent, _) = self.answer();
         let plain = Self { brief: Brief { privacy: None, ..self.brief.clone() }, ..self.clone() };
@@ -86,9 +86,9 @@ fn sums_and_updates_carry_the_devices_own_noise() {
     for (value, grid) in
         noisy.group_losses.iter().map(|&sum| (sum, 2048.0)).chain(sent.iter().map(|&x| (x.into(), 8192.0)))
     {
-        assert_eq!((value * grid).fract(), 0.0, "low bits would tell what is hidden");
+        assert_eq!((value * grid).fract(), 0.0, "low bits would reveal the hidden value");
     }
-    // What else would tell the same losses is made of the noised ones, or kept back.
+    // Other numbers that would reveal the same losses are derived from those with noise, or withheld.
     let mean = noisy.group_losses.iter().sum::<f64>() / 10.0;
     assert_eq!((noisy.loss_before, noisy.loss_after), (mean.max(0.0), None));
     assert!(plain.loss_after.is_some());
@@ -104,7 +104,7 @@ fn the_same_question_gets_the_same_bytes_also_in_another_attempt() {
     assert_eq!(asked.answer(), again.answer());
 }
 
-/// After a rollback the aggregator may ask the same round with another model, seed for seed.
+/// After a rollback the aggregator may ask for the same round with another model and the same seed.
 #[test]
 fn another_question_gets_other_noise() {
     let asked = case(Some(LAPLACE));
@@ -137,7 +137,7 @@ fn another_question_gets_other_noise() {
 }
 
 #[test]
-fn updates_are_cut_before_what_the_codec_owes_is_added() {
+fn updates_are_clipped_before_the_residual_is_added() {
     let cut = Laplace { sums: 0.0, clip_l1: 1e-3, update: 0.0 };
     let (plain, update, _) = case(None).answer();
     let norm: f32 = update.iter().map(|value| value.abs()).sum();
@@ -147,12 +147,16 @@ fn updates_are_cut_before_what_the_codec_owes_is_added() {
     assert_close(&sent, &[0, 1].map(|at| f64::from(update[at]) * 1e-3 / f64::from(norm)));
     let owed = |plain| Case { owed: Some(([10.0, 20.0], plain)), ..case(Some(cut)) }.answer().1;
     assert_eq!(owed(false), [sent[0] + 10.0, sent[1] + 20.0]);
-    assert_eq!(owed(true), sent, "what an update without noise owes must not follow in one with noise");
+    assert_eq!(
+        owed(true),
+        sent,
+        "the residual of an update without noise must not be added to one with noise"
+    );
     let loose = Laplace { clip_l1: 1e3, ..cut };
     assert_eq!(case(Some(loose)).answer().1, update);
 }
 
-/// The figures behind `Brief::epsilon`: one sum by at most the cap, the update by at most twice its bound.
+/// The bounds behind `Brief::epsilon`: one sample changes one sum by at most the cap, and the update by at most twice its norm.
 #[test]
 fn one_sample_moves_sums_and_update_by_no_more_than_epsilon_counts() {
     let bare = Laplace { sums: 0.0, clip_l1: 0.25, update: 0.0 };
@@ -173,13 +177,13 @@ fn one_sample_moves_sums_and_update_by_no_more_than_epsilon_counts() {
             assert_eq!(counts(&moved), counts(&scalars), "told without noise");
         }
     }
-    // The bounds are reached, or nearly so.
+    // The bounds are nearly reached.
     assert!((4.0..=5.0 + 1e-9).contains(&sums) && (0.3..=0.5 + 1e-6).contains(&length), "{sums} {length}");
 }
 
-/// An aggregator can choose a model or a rate with which only some samples lead to infinity.
+/// An aggregator can choose a model or a rate with which only some samples diverge.
 #[test]
-fn training_that_leads_nowhere_does_not_tell() {
+fn divergence_is_not_revealed() {
     let optimizer = Optimizer::Sgd { momentum: 0.0, nesterov: false, decay: 1e38 };
     let wild = Case { brief: Brief { lr: 1e38, optimizer, ..case(None).brief }, ..case(None) };
     let plan = logistic(4, PLAIN);
@@ -190,13 +194,13 @@ fn training_that_leads_nowhere_does_not_tell() {
     let hidden = Case { brief: Brief { privacy: Some(LAPLACE), ..wild.brief.clone() }, ..wild };
     let (scalars, sent, _) = hidden.answer();
     assert!(scalars.loss_before.is_finite() && sent.iter().all(|value| value.is_finite() && *value != 0.0));
-    // A received model that is no number gives the largest losses.
+    // A received model of NaN gives the largest losses.
     let odd = Case { model: [f32::NAN; 2], ..case(Some(Laplace { sums: 0.0, ..LAPLACE })) };
     assert_eq!(odd.answer().0.group_losses, [10.0, 10.0, 15.0, 15.0]);
 }
 
 #[test]
-fn scores_of_a_model_trained_here_are_kept_back() {
+fn scores_of_trained_models_are_withheld() {
     let plan = logistic(4, Options { personal: true, ..PLAIN });
     let shard = VecShard::new(with_groups(ten()), with_groups(ten())).unwrap();
     let scalars = |privacy| {
@@ -207,11 +211,11 @@ fn scores_of_a_model_trained_here_are_kept_back() {
     };
     let (open, hidden) = (scalars(None), scalars(Some(LAPLACE)));
     assert!(open.personal.is_some() && hidden.personal.is_none());
-    assert_eq!(hidden.test, open.test, "of the received model, which test samples alone decide");
+    assert_eq!(hidden.test, open.test, "the score of the received model depends on test samples only");
 }
 
 #[test]
-fn senseless_noise_is_refused() {
+fn invalid_noise_is_refused() {
     let plan = logistic(4, Options { guide: true, ..PLAIN });
     let fine = Laplace { sums: 1.0, clip_l1: 1.0, update: 1.0 };
     let check = |privacy, product| {
@@ -230,7 +234,7 @@ fn senseless_noise_is_refused() {
 }
 
 #[test]
-fn models_that_carry_samples_around_the_noise_are_refused() {
+fn batch_normalisation_and_tokens_are_refused_with_noise() {
     let normalised = {
         let (mut b, x) = Builder::new(2, 4);
         let x = b.batchnorm(x, 2);

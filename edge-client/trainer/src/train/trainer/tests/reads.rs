@@ -5,7 +5,7 @@ use core::cell::RefCell;
 use super::*;
 use crate::data::DataError;
 
-/// The small shard without its test samples, and someone who looks at every sample that is read.
+/// The small shard without its test samples, with a callback for every sample that is read.
 struct Watched<F>(VecShard, F);
 
 impl<F: Fn(u32, &mut [f32])> Shard for Watched<F> {
@@ -31,7 +31,7 @@ impl<F: Fn(u32, &mut [f32])> Shard for Watched<F> {
     }
 }
 
-/// What comes of the brief, the weights after it, and the samples that were read, pass by pass.
+/// The scalars and weights of the brief, and the samples that were read, pass by pass.
 fn watch(brief: Brief) -> (Scalars, Vec<f32>, Vec<Vec<u32>>) {
     let read = RefCell::new(vec![]);
     let shard = Watched(small(), |index, _: &mut [f32]| read.borrow_mut().push(index));
@@ -54,7 +54,7 @@ fn every_sample_is_seen_once_per_epoch() {
 }
 
 #[test]
-fn a_running_loss_saves_a_pass_and_changes_nothing_else() {
+fn a_running_loss_saves_a_pass_and_leaves_the_weights_unchanged() {
     let plain = Brief { loss_after: false, ..brief() };
     let running = Brief { running: true, ..plain.clone() };
     let (evaluated, model, passes) = watch(plain);

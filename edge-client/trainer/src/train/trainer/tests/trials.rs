@@ -1,4 +1,4 @@
-//! Losses along a direction, and the first step beside the update.
+//! Losses along a direction, and the first step in addition to the update.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn a_trial_is_an_evaluation_of_the_tried_model() {
 }
 
 #[test]
-fn a_step_that_leads_nowhere_costs_the_most_there_is() {
+fn a_diverging_step_has_the_largest_loss() {
     let plan = logistic(4, GUIDED);
     let mut arena = plan.arena(1, |x| x as f32);
     arena[segment(&plan, plan.info.segments.guide)].fill(3e38);
@@ -94,7 +94,7 @@ fn both_are_an_update_and_the_first_step() {
 }
 
 #[test]
-fn what_needs_the_guide_segment_is_refused_without_it() {
+fn tasks_with_a_guide_need_its_segment() {
     let guided = logistic(4, GUIDED);
     let refused = |task: &Task, plan: &TestPlan| {
         let error = Work::check(task, plan.plan()).unwrap_err();
