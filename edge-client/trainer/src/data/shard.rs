@@ -7,6 +7,8 @@ use common::message::DataSummary;
 pub enum DataSplit {
     Train,
     Test,
+    /// Samples that its owner has set apart for validation. Most devices have none and keep some training samples for it.
+    Validation,
 }
 
 /// Samples by index, from flash, memory or a sensor's log.
@@ -16,6 +18,10 @@ pub enum DataSplit {
 pub trait Shard {
     fn train_len(&self) -> u32;
     fn test_len(&self) -> u32;
+    /// Samples set apart for validation.
+    fn validation_len(&self) -> u32 {
+        0
+    }
     /// Numbers per sample.
     fn inputs(&self) -> u32;
     /// One more than the largest label.
@@ -57,6 +63,7 @@ pub trait Shard {
         match part {
             DataSplit::Train => self.train_len(),
             DataSplit::Test => self.test_len(),
+            DataSplit::Validation => self.validation_len(),
         }
     }
 

@@ -21,6 +21,7 @@
 //! - what a lossy codec owes from earlier rounds. It is added after the noise and made of numbers with noise; what an update
 //!   without noise owes is forgotten ([`PrivateState::owes_plain`](super::PrivateState)).
 //! - the personal model and the baseline. Neither changes the update, and what is reported of them is kept back.
+//! - whether to validate. Nothing is validated where noise is asked for.
 //! - test samples. Scores on them are sent as they are.
 
 use chacha20::cipher::array::Array;
