@@ -46,13 +46,13 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         })
     }
 
-    /// Hello names the versions where the other end reads them.
+    /// Hello names the versions where the other end reads them; other messages bring their own tail.
     pub(super) fn encode(&self, message: &ToAggregator, out: &mut [u8]) -> Option<usize> {
         let encoded = match message {
             ToAggregator::Hello(_) if self.versions != Versions::FOUR => {
                 wire::encode_control(&(message, self.versions), out)
             }
-            message => wire::encode_control(message, out),
+            message => message.encode(out),
         };
         encoded.ok()
     }
