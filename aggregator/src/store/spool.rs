@@ -3,7 +3,7 @@
 //! ```text
 //! record  | "FTU2" | header bytes u32 | payload bytes u32 | header, postcard | payload | CRC-32 |
 //! ```
-//! Integers are little-endian; the checksum covers everything before it. What counts is in the ledger's
+//! The header may have a tail ([`super::entry`]). Integers are little-endian; the checksum covers everything before it. What counts is in the ledger's
 //! index; bytes after its last entry are the rest of a crash or of an earlier round. The headers are there so
 //! that a spool can be read without the ledger.
 //!
@@ -20,7 +20,10 @@ use std::{
 
 use common::{files, wire::Crc32};
 
-use super::{Entry, StoreError, UpdateHeader, UpdateRecord};
+use super::{
+    Entry, StoreError, UpdateHeader, UpdateRecord,
+    entry::{encode_header, header_len},
+};
 
 const MAGIC: [u8; 4] = *b"FTU2";
 const PREFIX: u64 = 12;
@@ -249,13 +252,13 @@ pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
 
 /// Where the record of an entry ends.
 fn end_of(entry: &Entry) -> Result<u64, StoreError> {
-    let header = postcard::experimental::serialized_size(&entry.header).map_err(|_| StoreError::TooLong)?;
+    let header = header_len(&entry.header).ok_or(StoreError::TooLong)?;
     Ok(entry.offset + PREFIX + header as u64 + u64::from(entry.len) + CHECKSUM)
 }
 
 /// Everything of a record before its payload; `None` if a length does not fit.
 fn head(header: &UpdateHeader, payload: usize) -> Option<Vec<u8>> {
-    let header = postcard::to_allocvec(header).ok()?;
+    let header = encode_header(header)?;
     let lengths = [u32::try_from(header.len()).ok()?, u32::try_from(payload).ok()?];
     let mut head = MAGIC.to_vec();
     lengths.iter().for_each(|len| head.extend_from_slice(&len.to_le_bytes()));
