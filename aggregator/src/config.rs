@@ -351,6 +351,7 @@ impl Config {
             max_uploads: self.server.max_uploads,
             limits: LinkLimits::QUIC,
             needs,
+            validate: false,
         }
     }
 }

@@ -137,6 +137,9 @@ pub struct DeviceLine {
     /// Test accuracy of the personal model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub personal_accuracy: Option<f64>,
+    /// Loss of the received model on samples that the device does not train on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validation_loss: Option<f64>,
     /// Validation loss of the received model beyond that of the device's own model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,

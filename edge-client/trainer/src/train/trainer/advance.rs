@@ -2,7 +2,7 @@
 
 use common::{
     brief::{Brief, Product},
-    message::{Score, Task},
+    message::{Score, Task, Validation},
     plan::Plan,
 };
 
@@ -51,7 +51,10 @@ impl Work {
             _ if !FULL => {}
             WorkPhase::Validate(WeightsModel::Trained) => self.private.baseline = Some(score.loss),
             WorkPhase::Validate(_) => {
-                self.scalars.gap = self.private.baseline.map(|baseline| score.loss - baseline);
+                let baseline = self.private.baseline.filter(|_| self.brief().is_some_and(|brief| brief.gap));
+                self.scalars.gap = baseline.map(|baseline| score.loss - baseline);
+                let validation = Validation { loss: score.loss, error: self.spread.squared_error() };
+                self.scalars.validation = self.validates().then_some(validation);
             }
             WorkPhase::Test(WeightsModel::Personal) => self.scalars.personal = Some(score),
             WorkPhase::Test(_) => self.scalars.test = Some(score),

@@ -117,6 +117,11 @@ impl Work {
         }
     }
 
+    /// The validation loss is reported: asked for, not held back by noise, and there are samples for it.
+    pub(super) fn validates(&self) -> bool {
+        FULL && self.task.validates() && self.question.is_none() && self.counts.held > 0
+    }
+
     /// True if the loss before training is that of the first epoch.
     pub(super) fn runs(&self) -> bool {
         let Task::Train(brief) = &self.task else { return false };
@@ -155,7 +160,9 @@ impl Work {
             WorkPhase::Statistics(WeightsModel::Personal) => (stats && personal && test > 0, train),
             WorkPhase::Statistics(WeightsModel::Trained) => (stats && (after || alone), train),
             WorkPhase::Validate(WeightsModel::Trained) => (alone, held),
-            WorkPhase::Validate(_) => (!alone && brief.is_some_and(|brief| brief.gap), held),
+            WorkPhase::Validate(_) => {
+                (!alone && brief.is_some_and(|brief| brief.gap) || self.validates(), held)
+            }
             WorkPhase::Test(_) => (personal, test),
             WorkPhase::Trial(number) => (tried(number), train),
             WorkPhase::Epoch { epoch, .. } => (personal && more(epoch), train),
