@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use coordinator::{Settings, pacing::Deadlines};
 use strategies::{
+    fairness::FairnessSettings,
     guard::{Bonus, GuardConfig, Mode},
     method::Method,
     strategy::{Needs, PerTier},
@@ -49,6 +50,7 @@ pub enum ConfigError {
 pub struct Config {
     pub model: ModelConfig,
     pub strategy: StrategyConfig,
+    pub fairness: FairnessSettings,
     pub run: RunConfig,
     pub round: RoundConfig,
     pub guard: GuardConfig,
@@ -351,7 +353,7 @@ impl Config {
             max_uploads: self.server.max_uploads,
             limits: LinkLimits::QUIC,
             needs,
-            validate: false,
+            validate: needs.signal,
         }
     }
 }

@@ -118,6 +118,7 @@ impl Run {
         method.see_images(&dims.iter().map(|dim| dim.size(model.graph.full())).collect::<Vec<_>>());
         check_fixed_tiers(config, model.plans.len())?;
         method.fits(&model.regions)?;
+        method.aim(config.fairness.clone(), &config.strategy.params, &model.regions)?;
         let probe = ProbeSamples::open(&config.guard, &model)?;
         Ok(PreparedRun { method, model, initial, probe })
     }

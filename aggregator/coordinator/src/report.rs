@@ -13,6 +13,7 @@ use crate::{
 };
 use strategies::{
     combine::{Conflicts, Outcome},
+    fairness::FairnessLine,
     guard::GuardFinding,
 };
 
@@ -102,6 +103,9 @@ pub struct RoundReport {
     /// Devices whose weight the guard has raised to its floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raised: Option<usize>,
+    /// The knobs of the fairness target, if there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fairness: Vec<FairnessLine>,
     /// Devices that did not answer in time.
     pub silent: Vec<SilentLine>,
     /// How each region was combined.
@@ -284,6 +288,7 @@ impl RoundReport {
             raised: outcome.map(|outcome| outcome.raised).filter(|&raised| raised > 0),
             silent: closed.silent.iter().map(silent_line).collect(),
             regions: outcome.map_or(vec![], |outcome| outcome.regions.iter().map(region_line).collect()),
+            fairness: outcome.map_or_else(Vec::new, |outcome| outcome.fairness.clone()),
             kept: outcome.and_then(|outcome| outcome.kept).map(Code::number),
         }
     }
