@@ -25,8 +25,10 @@ use strategies::{
 };
 
 mod check;
+mod edit;
 mod keys;
 
+pub use edit::{replace_config, with_target};
 pub use keys::{Key, keys};
 
 /// The documented configuration, as `fairtier gateway init` writes it.
@@ -39,6 +41,8 @@ pub enum ConfigError {
     Read { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Parse(#[from] toml::de::Error),
+    #[error("{0}")]
+    Edit(#[from] toml_edit::TomlError),
     #[error("the configuration cannot be written as TOML: {0}")]
     Write(#[from] toml::ser::Error),
     #[error("{key} = {value}: {why}")]

@@ -13,7 +13,7 @@ use crate::{
 };
 use strategies::{
     combine::{Conflicts, Outcome},
-    fairness::FairnessLine,
+    fairness::{FairnessLine, SignalSums},
     guard::GuardFinding,
 };
 
@@ -106,6 +106,9 @@ pub struct RoundReport {
     /// The knobs of the fairness target, if there is one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fairness: Vec<FairnessLine>,
+    /// What the target was measured from, by tier, so that the knobs can be computed again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fairness_sums: Vec<SignalSums>,
     /// Devices that did not answer in time.
     pub silent: Vec<SilentLine>,
     /// How each region was combined.
@@ -289,6 +292,7 @@ impl RoundReport {
             silent: closed.silent.iter().map(silent_line).collect(),
             regions: outcome.map_or(vec![], |outcome| outcome.regions.iter().map(region_line).collect()),
             fairness: outcome.map_or_else(Vec::new, |outcome| outcome.fairness.clone()),
+            fairness_sums: outcome.map_or_else(Vec::new, |outcome| outcome.signals.clone()),
             kept: outcome.and_then(|outcome| outcome.kept).map(Code::number),
         }
     }

@@ -21,7 +21,7 @@ use crate::{
     blocks::{Blocks, Scope},
     cohort::{Cohort, Participant, Refused},
     error::{CombineError, StrategyError},
-    fairness::{Fairness, FairnessLine},
+    fairness::{FairnessLine, RoundFairness, SignalSums},
     gram,
     guard::{
         self,
@@ -66,6 +66,8 @@ pub struct Outcome {
     pub notes: Map<String, Value>,
     /// The knobs of a fairness target, one line each; empty without a target.
     pub fairness: Vec<FairnessLine>,
+    /// What the target was measured from, by tier; empty if nothing was measured.
+    pub signals: Vec<SignalSums>,
 }
 
 /// The result for one region.
@@ -124,7 +126,7 @@ pub fn combine<P: Scalar, U: Updates>(
         varp.learn(cohort, updates)?;
     }
     method.strategy.learn(cohort, earlier);
-    let fairness = method.measure(cohort);
+    let RoundFairness { lines: fairness, sums: signals } = method.measure(cohort);
     let note = |(region, tiers): (RegionId, TierSet)| {
         let holders = cohort.holders(tiers);
         RegionNote {
@@ -141,7 +143,7 @@ pub fn combine<P: Scalar, U: Updates>(
     }
     let refused = cohort.refused().to_vec();
     let regions = notes_of_regions;
-    Ok(Outcome { kept: None, weights: shares, capped, raised, regions, refused, notes, fairness })
+    Ok(Outcome { kept: None, weights: shares, capped, raised, regions, refused, notes, fairness, signals })
 }
 
 /// The weighted mean of the sent vectors, region by region, over the whole model; 0 for parameters that no tier holds.
@@ -368,7 +370,8 @@ fn kept(code: Code, cohort: &Cohort, method: &Method) -> Outcome {
         regions: cohort.regions().sets().iter().map(note).collect(),
         refused: cohort.refused().to_vec(),
         notes: Map::new(),
-        fairness: method.fairness.as_ref().map_or_else(Vec::new, Fairness::lines),
+        fairness: method.fairness_lines(),
+        signals: vec![],
     }
 }
 

@@ -11,7 +11,7 @@
 //! | [`gains`] | how fast the controller may move |
 //! | [`controller`] | the rule that moves the knob |
 //! | [`ledger`] | the exact mean error, and the certificate |
-//! | [`status`], [`line`] | words and lines of a report |
+//! | [`status`], [`line`] | how a target fares, and the lines of a report, also in words |
 //! | [`state`] | what is saved with the model |
 //! | [`mod@replay`] | the same over recorded sums |
 //!
@@ -40,6 +40,7 @@ pub mod status;
 pub mod sums;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use drive::Drive;
 pub use line::FairnessLine;
@@ -56,6 +57,15 @@ pub struct Fairness {
     strategy: &'static str,
     /// That of `target` first, then those of `inside` by tier.
     drives: Vec<Drive>,
+}
+
+/// What a round says of a target.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct RoundFairness {
+    /// One per knob; empty without a target.
+    pub lines: Vec<FairnessLine>,
+    /// What was measured, by tier; empty if nothing was.
+    pub sums: Vec<SignalSums>,
 }
 
 impl Fairness {
@@ -112,9 +122,12 @@ impl Fairness {
     }
 
     /// Takes in a round that has given a new model.
-    pub fn learn(&mut self, cohort: &Cohort) -> Vec<FairnessLine> {
-        let Some(kind) = self.drives.first().map(|drive| drive.signal) else { return vec![] };
-        self.observe(&RoundSignal::of(cohort, kind))
+    pub fn learn(&mut self, cohort: &Cohort) -> RoundFairness {
+        let Some(kind) = self.drives.first().map(|drive| drive.signal) else {
+            return RoundFairness::default();
+        };
+        let signal = RoundSignal::of(cohort, kind);
+        RoundFairness { lines: self.observe(&signal), sums: signal.tiers }
     }
 
     /// The same from the sums of the round.

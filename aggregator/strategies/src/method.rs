@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     cohort::Cohort,
     error::{FairnessError, StrategyError},
-    fairness::{Fairness, FairnessLine, FairnessSettings, FairnessState},
+    fairness::{Fairness, FairnessLine, FairnessSettings, FairnessState, RoundFairness},
     parameter::{not_negative, positive},
     registry::Registry,
     strategy::{Exchange, Needs, Strategy},
@@ -196,6 +196,11 @@ impl Method {
         Ok(())
     }
 
+    /// The knobs of a target at present, with nothing measured since; empty without one.
+    pub fn fairness_lines(&self) -> Vec<FairnessLine> {
+        self.fairness.as_ref().map_or_else(Vec::new, Fairness::lines)
+    }
+
     /// Another target from the next round on.
     pub fn retarget(&mut self, target: f64) -> Result<(), StrategyError> {
         let none = FairnessError::NoKnob { strategy: self.strategy.name(), key: "target" };
@@ -208,11 +213,11 @@ impl Method {
     }
 
     /// Measures a round that has given a new model, and sets the parameters of the next one.
-    pub(crate) fn measure(&mut self, cohort: &Cohort) -> Vec<FairnessLine> {
-        let Some(fairness) = &mut self.fairness else { return vec![] };
-        let lines = fairness.learn(cohort);
+    pub(crate) fn measure(&mut self, cohort: &Cohort) -> RoundFairness {
+        let Some(fairness) = &mut self.fairness else { return RoundFairness::default() };
+        let measured = fairness.learn(cohort);
         self.turn();
-        lines
+        measured
     }
 
     /// Gives the strategy the values of the present state.

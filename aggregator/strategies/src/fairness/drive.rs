@@ -128,6 +128,7 @@ impl Drive {
             integrator: controller.integrator,
             value,
             next_value: self.value(),
+            neutral: self.knob.neutral,
             most: self.knob.most,
             status: controller.status(),
             certified: controller.ledger.is_certified(),

@@ -34,7 +34,8 @@ pub struct FairnessLine {
     pub value: f64,
     /// Of the parameter in the next round.
     pub next_value: f64,
-    /// The strongest value.
+    /// The value without fairness, and the strongest one.
+    pub neutral: f64,
     pub most: f64,
     pub status: FairnessStatus,
     /// Whether `bound` is certain.
@@ -55,40 +56,4 @@ pub struct FairnessLine {
     pub unmeasured: u64,
     /// With `not_reachable`: false if the end of the knob is worse than what was before it.
     pub raising_helps: Option<bool>,
-}
-
-impl FairnessLine {
-    /// The status in words, with the next step where there is one.
-    pub fn advice(&self) -> String {
-        let Self { parameter, target, value, most, .. } = self;
-        match self.status {
-            FairnessStatus::Measuring => "too few rounds to judge".into(),
-            FairnessStatus::Early => "losses are equal because nobody has learnt yet".into(),
-            FairnessStatus::Met if self.integrator == 0.0 && self.position == 0.0 => {
-                "met without help".into()
-            }
-            FairnessStatus::Met => format!("met with {parameter} = {value}"),
-            FairnessStatus::LimitedByPrice => {
-                let best = self.best_mean.map_or_else(String::new, |best| format!(" of {best:.4}"));
-                format!(
-                    "the mean loss lies above its best{best} by more than `fairness.budget`; raise one of the two"
-                )
-            }
-            FairnessStatus::NotReachable => {
-                let (best, ask) = match self.reached {
-                    Some(reached) => {
-                        (format!(": best {reached:.4}"), format!("ask for at least {reached:.4}"))
-                    }
-                    None => (String::new(), "ask for less".into()),
-                };
-                let helps = if self.raising_helps == Some(false) {
-                    format!("; raising {parameter} did not help")
-                } else {
-                    ", or change `fairness.most`".into()
-                };
-                format!("not reachable with {parameter} up to {most}{best}; {ask}{helps}")
-            }
-            FairnessStatus::Approaching => format!("on the way to {target}"),
-        }
-    }
 }

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::controller::{AT_END, Controller};
 
-/// Rounds in which equal losses may only mean that nobody has learnt yet.
+/// Rounds in which equal losses may only mean that the model has not learnt yet.
 const EARLY_ROUNDS: u32 = 50;
-/// Share of the first mean loss above which nobody has learnt yet.
+/// Share of the first mean loss above which the model has not learnt yet.
 const EARLY_MEAN: f64 = 0.75;
 /// A window counts as met up to this multiple of the target.
 const MET: f64 = 1.05;
@@ -17,7 +17,7 @@ const MET: f64 = 1.05;
 pub enum FairnessStatus {
     /// Fewer rounds than a window.
     Measuring,
-    /// Losses are equal because nobody has learnt yet.
+    /// Losses are equal because the model has not learnt yet.
     Early,
     /// The window lies within 5 % of the target.
     Met,
