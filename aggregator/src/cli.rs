@@ -23,6 +23,7 @@ use crate::{
 
 mod combine;
 mod examples;
+mod fairness;
 mod grant;
 mod history;
 mod members;
@@ -170,6 +171,20 @@ enum Command {
         #[arg(long, value_name = "ROUNDS")]
         last: Option<usize>,
     },
+    /// Show where the fairness target stands, one line per knob, or change it
+    ///
+    /// A line has the measured disparity, the target, the parameter that is driven, and the status. A changed target is written
+    /// to fairtier.toml; everything else in the file stays. A running server takes it up before its next round.
+    #[command(after_help = examples::FAIRNESS)]
+    Fairness {
+        #[arg(long, default_value = "gateway")]
+        dir: PathBuf,
+        /// The new target; above 0
+        #[arg(long, value_name = "DISPARITY", value_parser = fairness::parse_target)]
+        target: Option<f64>,
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
     /// Check the whole store and list everything that is damaged; changes nothing
     ///
     /// Writes to no disk, so it also works if the disk is full or read-only. Stop the server first.
@@ -263,6 +278,7 @@ impl Gateway {
             }
             Command::Status { dir, format } => status::status(&dir, format),
             Command::History { dir, format, last } => history::history(&dir, format, last),
+            Command::Fairness { dir, target, format } => fairness::fairness(registry, &dir, target, format),
             Command::Verify { dir, format } => store::verify(&dir, format),
             Command::Rollback { dir, to, format } => store::rollback(&dir, to, format),
             Command::Export { dir, out, format } => export(&dir, &out, format),

@@ -18,14 +18,17 @@ use serde::{Deserialize, Serialize};
 
 use coordinator::{Settings, pacing::Deadlines};
 use strategies::{
+    fairness::FairnessSettings,
     guard::{Bonus, GuardConfig, Mode},
     method::Method,
     strategy::{Needs, PerTier},
 };
 
 mod check;
+mod edit;
 mod keys;
 
+pub use edit::{replace_config, with_target};
 pub use keys::{Key, keys};
 
 /// The documented configuration, as `fairtier gateway init` writes it.
@@ -38,6 +41,8 @@ pub enum ConfigError {
     Read { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Parse(#[from] toml::de::Error),
+    #[error("{0}")]
+    Edit(#[from] toml_edit::TomlError),
     #[error("the configuration cannot be written as TOML: {0}")]
     Write(#[from] toml::ser::Error),
     #[error("{key} = {value}: {why}")]
@@ -49,6 +54,7 @@ pub enum ConfigError {
 pub struct Config {
     pub model: ModelConfig,
     pub strategy: StrategyConfig,
+    pub fairness: FairnessSettings,
     pub run: RunConfig,
     pub round: RoundConfig,
     pub guard: GuardConfig,
@@ -351,6 +357,7 @@ impl Config {
             max_uploads: self.server.max_uploads,
             limits: LinkLimits::QUIC,
             needs,
+            validate: needs.signal,
         }
     }
 }

@@ -118,6 +118,7 @@ impl Run {
         method.see_images(&dims.iter().map(|dim| dim.size(model.graph.full())).collect::<Vec<_>>());
         check_fixed_tiers(config, model.plans.len())?;
         method.fits(&model.regions)?;
+        method.aim(config.fairness.clone(), &config.strategy.params, &model.regions)?;
         let probe = ProbeSamples::open(&config.guard, &model)?;
         Ok(PreparedRun { method, model, initial, probe })
     }
@@ -128,14 +129,56 @@ mod tests {
     use common::{Budget, DeviceId, Tier, message::DataSummary};
 
     use super::*;
-    use crate::store::MemoryStore;
-    use coordinator::{Action, record::DeviceInTier};
-    use strategies::device::DeviceRecord;
+    use crate::{
+        store::{MemoryStore, OpenRound},
+        worker::Reply,
+    };
+    use coordinator::{Action, announcement::Announcement, record::DeviceInTier};
+    use strategies::{device::DeviceRecord, strategy::Kind};
 
     fn open(config: &Config, store: Box<dyn Store>) -> RoundWorker {
         let limits = LinkLimits::QUIC;
         let around = RunEnvironment { store, limits, dir: None, observer: None, now: Instant::ZERO };
         Run::open(&Registry::standard(), config, around).unwrap().worker
+    }
+
+    /// A worker with one device, and the first announcement of round 1.
+    fn first_exchange(config: &str, validate: bool) -> (RoundWorker, Announcement) {
+        let mut worker = open(&Config::parse(config).unwrap(), Box::new(MemoryStore::new()));
+        worker.conductor.run.settings.validate = validate;
+        let (tier, device) = (Tier::new(0).unwrap(), "a".parse::<DeviceId>().unwrap());
+        let data = DataSummary { train_samples: 10, ..DataSummary::default() };
+        let record = DeviceRecord { device: device.clone(), tier, budget: Budget::UNLIMITED, data };
+        worker.act(Action::Register(record)).unwrap();
+        let selected = vec![DeviceInTier { device, tier }];
+        let reply = worker.act(Action::OpenRound { round: 1, selected, wanted: vec![] }).unwrap();
+        match reply {
+            Some(Reply::Opened(announcement)) => (worker, announcement),
+            _ => panic!("no exchange"),
+        }
+    }
+
+    #[test]
+    fn validation_is_asked_for_with_the_training_alone() {
+        let validates = |announcement: &Announcement| announcement.asked[0].task.validates();
+        for validate in [false, true] {
+            let (_, training) = first_exchange("strategy = { name = \"heterofl\" }", validate);
+            assert_eq!((training.kind, validates(&training)), (Kind::Train, validate));
+        }
+        let (_, other) = first_exchange("strategy = { name = \"fedeba_plus\" }", true);
+        assert!(other.kind != Kind::Train && !validates(&other), "{:?}", other.kind);
+    }
+
+    #[test]
+    fn a_restart_that_asks_for_validation_asks_again_and_one_that_changes_nothing_does_not() {
+        let (mut worker, _) = first_exchange("strategy = { name = \"heterofl\" }", false);
+        for (validate, attempt) in [(false, 0), (true, 1), (true, 1), (false, 2)] {
+            worker.conductor.run.settings.validate = validate;
+            let record = worker.conductor.open_record().unwrap().clone();
+            let announcement = worker.reopen(&OpenRound { record, updates: vec![] }).unwrap();
+            assert_eq!(announcement.asked[0].task.validates(), validate);
+            assert_eq!(worker.conductor.run.attempt, attempt);
+        }
     }
 
     /// A device that is not in the first round counts as well.

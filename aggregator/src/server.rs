@@ -36,7 +36,7 @@ use crate::{
     run::{Run, RunEnvironment, RunError},
     status,
     store::{DiskStore, Options, StoreError},
-    worker::{Observer, RoundWorker, WorkerError},
+    worker::{Observer, RoundWorker, TargetFile, WorkerError},
 };
 use coordinator::Coordinator;
 use serde_json::Value;
@@ -96,6 +96,8 @@ impl Server {
         dir: &Path,
         observer: Option<Observer>,
     ) -> Result<Self, ServerError> {
+        // Before the store is opened, which may take long: a change in between counts.
+        let target_file = TargetFile::watch(dir.join("fairtier.toml"));
         let StoreConfig { keep_models, keep_spool, keep_reports, history_rounds, .. } = config.store;
         let options = Options { keep_models, keep_spool, keep_reports, history_rounds };
         Run::prepare(registry, config)?;
@@ -115,7 +117,8 @@ impl Server {
             );
         }
         let environment = RunEnvironment { store, limits, dir: Some(dir.to_owned()), observer, now };
-        let Run { mut coordinator, worker } = Run::open(registry, config, environment)?;
+        let Run { mut coordinator, mut worker } = Run::open(registry, config, environment)?;
+        worker.target_file = Some(target_file);
         coordinator.detect_silence(now);
         // After a rollback the file holds the model of another round.
         worker.write_model()?;

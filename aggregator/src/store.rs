@@ -22,6 +22,7 @@ use strategies::{device::DeviceRecord, strategy::Kind};
 
 mod cow_file;
 mod disk;
+mod entry;
 mod error;
 mod history;
 mod ledger;
@@ -34,6 +35,7 @@ mod spooled_updates;
 mod verify;
 
 pub use disk::{DiskStore, Options};
+pub use entry::Entry;
 pub use error::StoreError;
 pub(crate) use error::is_full;
 pub use history::{FaultReason, LineFault, LineFaults, Report, ReportReader, Reports};
@@ -125,25 +127,6 @@ pub struct UpdateRecord<'a> {
     pub header: UpdateHeader,
     /// As received, encoded.
     pub payload: &'a [u8],
-}
-
-/// An update in the store.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Entry {
-    pub header: UpdateHeader,
-    /// Where its record starts in the spool.
-    offset: u64,
-    /// Bytes of the payload.
-    len: u32,
-    /// Checksum of the record.
-    crc: u32,
-}
-
-impl Entry {
-    /// Bytes of the payload.
-    pub fn payload_len(&self) -> usize {
-        self.len as usize
-    }
 }
 
 /// The result of [`Store::put`].

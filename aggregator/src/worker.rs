@@ -34,12 +34,14 @@ mod deliveries;
 mod error;
 mod files;
 mod probe;
+mod target_file;
 mod updates;
 
 pub use deliveries::StoredDeliveries;
 pub use error::WorkerError;
 use files::RoundFiles;
 pub use probe::{ProbeError, ProbeSamples};
+pub use target_file::TargetFile;
 pub use updates::UpdateOutcome;
 
 /// Updates that are made durable together: at most this many, for at most this long.
@@ -85,6 +87,8 @@ pub struct RoundWorker {
     /// When the files were written last.
     written: Option<Instant>,
     observer: Option<Observer>,
+    /// The configuration that a running server follows.
+    pub target_file: Option<TargetFile>,
 }
 
 /// A combined round that the store does not have yet.
@@ -121,6 +125,7 @@ impl RoundWorker {
             status: None,
             written: None,
             observer,
+            target_file: None,
         }
     }
 
@@ -278,6 +283,7 @@ impl RoundWorker {
                 None
             }
             Action::OpenRound { round, selected, wanted } => {
+                self.follow_target(round);
                 let Self { conductor, store, round_files, .. } = self;
                 let next = conductor.open(
                     round,

@@ -53,6 +53,11 @@ pub struct Brief {
     /// Keep every fifth training sample for validation and report how much worse the received model does
     /// there than the device's own; needs an earlier [`crate::message::Task::Alone`].
     pub gap: bool,
+    /// Keep every fifth training sample for validation, unless the device has validation samples of its own, and report the
+    /// loss of the received model there. A device with fewer than five training samples trains on all of them and reports
+    /// nothing. It travels in the tail of an [`Assignment`](crate::message::Assignment).
+    #[serde(skip)]
+    pub validate: bool,
     /// Also train a personal model, which stays on the device. The value is the strength of its pull towards the received model.
     pub personal: Option<f32>,
     /// Noise that hides single samples.
@@ -77,6 +82,7 @@ impl Brief {
             running: false,
             groups: None,
             gap: false,
+            validate: false,
             personal: None,
             privacy: None,
             codec: Codec::F32,

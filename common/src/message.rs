@@ -34,6 +34,8 @@ use crate::{
     small::only_with,
     tier::{Budget, Tier},
     time::Duration,
+    version::VALIDATION_SINCE,
+    wire::{self, WireError},
 };
 
 /// Most nodes in one [`PlanPart`]: they fit a control frame in any case.
@@ -43,7 +45,9 @@ pub const PLAN_STEPS: usize = 16;
 /// The shortest [`ToDevice::Wait`].
 pub const IDLE: Duration = Duration::from_secs(10);
 /// Most steps of one [`Task::Try`]; none on a board without feature `full`.
-pub const MAX_TRIALS: usize = if cfg!(feature = "full") { 12 } else { 0 };
+pub const MAX_TRIALS: usize = if FULL { 12 } else { 0 };
+
+const FULL: bool = cfg!(feature = "full");
 
 /// A message from a device.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -124,10 +128,30 @@ impl ToAggregator {
 
     /// The message for a peer of this version; `None` if that version does not have it.
     pub fn for_version(mut self, version: u8) -> Option<Self> {
-        if let Self::Refusal(refusal) = &mut self {
-            refusal.code = refusal.code.for_version(version);
+        match &mut self {
+            Self::Refusal(refusal) => refusal.code = refusal.code.for_version(version),
+            Self::Offer(offer) if version < VALIDATION_SINCE => offer.scalars.validation = None,
+            _ => {}
         }
         (self.since() <= version).then_some(self)
+    }
+
+    /// Writes a control frame with the fields that belong into the tail, and returns its length.
+    pub fn encode(&self, out: &mut [u8]) -> Result<usize, WireError> {
+        match self {
+            Self::Offer(Offer { scalars: Scalars { validation: validation @ Some(_), .. }, .. }) => {
+                wire::encode_control(&(self, validation), out)
+            }
+            _ => wire::encode_control(self, out),
+        }
+    }
+
+    /// Takes fields from the tail of a message of this version.
+    pub fn read_tail(&mut self, tail: &[u8], version: u8) {
+        if let Self::Offer(offer) = self {
+            let sent = if version < VALIDATION_SINCE { None } else { wire::tail::<Option<Validation>>(tail) };
+            offer.scalars.validation = sent.flatten();
+        }
     }
 }
 
@@ -153,9 +177,28 @@ impl ToDevice {
         match &mut self {
             Self::Refusal(refusal) => refusal.code = refusal.code.for_version(version),
             Self::Receipt(Receipt { refused: Some(code), .. }) => *code = code.for_version(version),
+            Self::Assignment(assignment) if version < VALIDATION_SINCE => assignment.task.set_validate(false),
             _ => {}
         }
         (self.since() <= version).then_some(self)
+    }
+
+    /// Writes a control frame with the fields that belong into the tail, and returns its length.
+    pub fn encode(&self, out: &mut [u8]) -> Result<usize, WireError> {
+        match self {
+            Self::Assignment(assignment) if assignment.task.validates() => {
+                wire::encode_control(&(self, true), out)
+            }
+            _ => wire::encode_control(self, out),
+        }
+    }
+
+    /// Takes fields from the tail of a message of this version.
+    pub fn read_tail(&mut self, tail: &[u8], version: u8) {
+        if let Self::Assignment(assignment) = self {
+            let asked = version >= VALIDATION_SINCE && wire::tail(tail) == Some(true);
+            assignment.task.set_validate(asked);
+        }
     }
 }
 
@@ -248,7 +291,7 @@ pub struct Blob {
     pub check: u32,
 }
 
-/// The work of a device in an exchange.
+/// The work of a device in an exchange. Its tail from version 6 on, if true: [`Brief::validate`], a `bool`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Assignment {
     /// The answer must have the same.
@@ -276,6 +319,20 @@ pub enum Task {
     Alone(Alone),
     /// Report the losses at `received - step * guide` for each step.
     Try(Vec<f32, MAX_TRIALS>),
+}
+
+impl Task {
+    /// Whether it asks for the validation loss of the received model.
+    pub fn validates(&self) -> bool {
+        matches!(self, Self::Train(brief) if brief.validate)
+    }
+
+    /// Asks for it, or does not. Only training can ask for it.
+    pub fn set_validate(&mut self, validate: bool) {
+        if let Self::Train(brief) = self {
+            brief.validate = validate;
+        }
+    }
 }
 
 only_with!("full": Alone);
@@ -321,7 +378,8 @@ pub struct Progress {
     pub steps: u32,
 }
 
-/// The answer of a device: scalars now, the update as a transfer.
+/// The answer of a device: scalars now, the update as a transfer. Its tail from version 6 on, if there is one:
+/// [`Scalars::validation`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Offer {
     /// Of the assignment.
@@ -359,6 +417,18 @@ pub struct Scalars {
     pub group_counts: Vec<u32, MAX_GROUPS>,
     /// Losses at the steps of [`Task::Try`].
     pub trials: Vec<f64, MAX_TRIALS>,
+    /// The received model on samples that the device does not train on. It travels in the tail of an [`Offer`].
+    #[serde(skip)]
+    pub validation: Option<Validation>,
+}
+
+/// Loss of a model on validation samples.
+#[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Validation {
+    /// Mean over the samples.
+    pub loss: f64,
+    /// Squared standard error of the mean: the sample variance of the losses (divisor samples - 1) over the number of samples.
+    pub error: f64,
 }
 
 /// Result of an evaluation.

@@ -13,7 +13,10 @@
 use serde::{Deserialize, Serialize};
 
 /// The newest protocol of this program. Raised whenever a message changes.
-pub const PROTOCOL_VERSION: u8 = 5;
+pub const PROTOCOL_VERSION: u8 = 6;
+
+/// The first protocol in which devices report a validation loss.
+pub const VALIDATION_SINCE: u8 = 6;
 
 /// A range of protocol versions, both ends included.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -56,6 +59,8 @@ mod tests {
             (range(4, 5), range(4, 5), Some(5)),
             (range(4, 5), range(4, 4), Some(4)),
             (range(4, 5), range(5, 9), Some(5)),
+            (Versions::OURS, range(4, 5), Some(5)),
+            (Versions::OURS, range(4, 9), Some(6)),
             (range(5, 6), range(4, 4), None),
             (range(7, 8), range(4, 5), None),
             // An inverted range contains nothing.

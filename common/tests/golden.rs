@@ -9,7 +9,7 @@ use fairtier_common::{
     brief::{Brief, GroupReport, Laplace, Objective, Optimizer, Product, PropFair, Signal},
     message::{
         Ack, Alone, Assignment, Blob, DataSummary, Fetch, Hello, Offer, PlanPart, Progress, Receipt, Refusal,
-        Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Welcome,
+        Scalars, Score, Task, Ticket, ToAggregator, ToDevice, Validation, Welcome,
     },
     plan::{
         Activation, BackwardStep, Conv, Grad, Gru, Loss, Node, Op, Operand, Pass, PlanInfo, Segments, Window,
@@ -235,7 +235,69 @@ fn tails() -> String {
     let Ok(Frame::Control(body)) = Frame::decode(&frame[..len]) else { panic!() };
     let (message, tail) = wire::control::<ToDevice>(body).unwrap();
     assert_eq!((&message, wire::tail(tail)), (welcome, Some(5u8)));
+    let len = validating("Assignment.full").encode(&mut frame).unwrap();
+    writeln!(text, "ToDevice.Assignment.validate {}", hex(&frame[..len])).unwrap();
+    let len = validated("Offer.full").encode(&mut frame).unwrap();
+    writeln!(text, "ToAggregator.Offer.validation {}", hex(&frame[..len])).unwrap();
     text
+}
+
+/// An Assignment that asks for the validation loss.
+fn validating(name: &str) -> ToDevice {
+    let (_, mut message) = to_device().into_iter().find(|(known, _)| *known == name).unwrap();
+    let ToDevice::Assignment(assignment) = &mut message else { panic!("{name}") };
+    assignment.task.set_validate(true);
+    assert!(assignment.task.validates());
+    message
+}
+
+/// An Offer that reports it.
+fn validated(name: &str) -> ToAggregator {
+    let (_, mut message) = to_aggregator().into_iter().find(|(known, _)| *known == name).unwrap();
+    let ToAggregator::Offer(offer) = &mut message else { panic!("{name}") };
+    offer.scalars.validation = Some(Validation { loss: 0.75, error: 0.015625 });
+    message
+}
+
+fn body(encode: impl FnOnce(&mut [u8]) -> Result<usize, wire::WireError>) -> Vec<u8> {
+    let mut frame = [0; MAX_CONTROL];
+    let len = encode(&mut frame).unwrap();
+    let Ok(Frame::Control(body)) = Frame::decode(&frame[..len]) else { panic!("no message") };
+    body.to_vec()
+}
+
+#[test]
+fn validation_travels_in_tails_from_version_6_on() {
+    let (asks, reports) = (validating("Assignment.Train"), validated("Offer"));
+    let (asked, reported) = (body(|out| asks.encode(out)), body(|out| reports.encode(out)));
+    for version in 4..=PROTOCOL_VERSION {
+        let (asks_then, reports_then) =
+            (asks.clone().for_version(version).unwrap(), reports.clone().for_version(version).unwrap());
+        let (asked_then, reported_then) =
+            (body(|out| asks_then.encode(out)), body(|out| reports_then.encode(out)));
+        // Left-over bytes are an error here, so peers of older versions get none.
+        let strict = wire::message::<ToDevice>(&asked_then).is_ok();
+        assert_eq!(strict, wire::message::<ToAggregator>(&reported_then).is_ok());
+        assert_eq!(strict, version < 6);
+
+        // A tail means nothing on a link of an older version.
+        let (mut message, tail) = wire::control::<ToDevice>(&asked).unwrap();
+        message.read_tail(tail, version);
+        assert_eq!(message, asks_then);
+        let (mut message, tail) = wire::control::<ToAggregator>(&reported).unwrap();
+        message.read_tail(tail, version);
+        assert_eq!(message, reports_then);
+    }
+    // A tail that ends early is none, and one that goes on is of a later version.
+    for cut in 1..17 {
+        let (mut message, tail) = wire::control::<ToAggregator>(&reported).unwrap();
+        message.read_tail(&tail[..tail.len() - cut], PROTOCOL_VERSION);
+        assert_eq!(Some(message), reports.clone().for_version(5), "{cut}");
+    }
+    let longer = [&reported[..], b"more"].concat();
+    let (mut message, tail) = wire::control::<ToAggregator>(&longer).unwrap();
+    message.read_tail(tail, PROTOCOL_VERSION);
+    assert_eq!(message, reports);
 }
 
 #[test]

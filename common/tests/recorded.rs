@@ -1,8 +1,9 @@
-//! Frames that were recorded from a program of protocol version 4. They are never regenerated: a later version must still
+//! Frames that were recorded from programs of protocol versions 4 and 5. They are never regenerated: a later version must still
 //! understand them, or refuse them with a reason.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use fairtier_common::{
+    Versions,
     message::{ToAggregator, ToDevice},
     wire::{self, Frame, MAX_CONTROL},
 };
@@ -10,6 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 const DIALOGUE: &str = include_str!("fixtures/dialogue-4.txt");
 const FRAMES: &str = include_str!("fixtures/frames-4.txt");
+const FRAMES_5: &str = include_str!("fixtures/frames-5.txt");
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits = hex.as_bytes().chunks(2);
@@ -59,4 +61,28 @@ fn every_message_of_version_4_is_understood() {
         }
     }
     assert_eq!(frames.len(), 29);
+}
+
+#[test]
+fn every_message_of_version_5_is_understood() {
+    let frames: Vec<_> = FRAMES_5.lines().filter_map(|line| line.split_once(' ')).collect();
+    assert_eq!(frames[0], ("version", "5"));
+    for (name, hex) in &frames[1..] {
+        let frame = bytes(hex);
+        match *name {
+            "ToAggregator.Hello.versions" => {
+                let Ok(Frame::Control(body)) = Frame::decode(&frame) else { panic!("{name}") };
+                let (_, tail) = wire::control::<ToAggregator>(body).unwrap();
+                assert_eq!(wire::tail(tail), Some(Versions { oldest: 4, newest: 5 }));
+            }
+            "ToDevice.Welcome.version" => {
+                let Ok(Frame::Control(body)) = Frame::decode(&frame) else { panic!("{name}") };
+                let (_, tail) = wire::control::<ToDevice>(body).unwrap();
+                assert_eq!(wire::tail(tail), Some(5u8));
+            }
+            name if name.starts_with("ToAggregator") => check::<ToAggregator>(&frame),
+            _ => check::<ToDevice>(&frame),
+        }
+    }
+    assert_eq!(frames.len(), 31);
 }

@@ -126,6 +126,10 @@ struct RunArgs {
     device: Option<DeviceId>,
     #[command(flatten)]
     data: DataArgs,
+    /// CSV file with validation samples, in the columns of --csv; without it, every fifth training sample is kept for validation
+    /// in rounds that ask for it
+    #[arg(long)]
+    validation_csv: Option<PathBuf>,
     #[command(flatten)]
     budget: BudgetArgs,
     /// fast (matrixmultiply) or portable (the arithmetic of boards)
@@ -226,7 +230,11 @@ fn block_on(enrolment: impl Future<Output = Result<String, EnrolError>>) -> Resu
 }
 
 fn run(args: &RunArgs) -> Result<()> {
-    let shard = args.data.shard()?;
+    let mut shard = args.data.shard()?;
+    if let Some(file) = &args.validation_csv {
+        let wrong = || format!("--validation-csv {}", file.display());
+        shard = shard.with_validation(args.data.csv_samples(file)?).with_context(wrong)?;
+    }
     let device = match &args.device {
         Some(device) => device.clone(),
         None => {
@@ -272,7 +280,9 @@ fn report(event: &Event) {
         };
         let (test, personal) = (score("test", scalars.test), score("personal", scalars.personal));
         let gap = scalars.gap.map_or(String::new(), |gap| format!(", gap {gap:+.4}"));
-        tracing::info!("round {round}: loss {:.4}{test}{personal}{gap}", scalars.loss_before);
+        let validation =
+            scalars.validation.map_or(String::new(), |found| format!(", validation loss {:.4}", found.loss));
+        tracing::info!("round {round}: loss {:.4}{test}{validation}{personal}{gap}", scalars.loss_before);
     }
 }
 

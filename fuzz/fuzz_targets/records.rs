@@ -12,6 +12,10 @@ fuzz_target!(|data: &[u8]| {
     same_again::<Option<RoundRecord>>(data);
     same_again::<Entry>(data);
     same_again::<DeviceRecord>(data);
+    if let Some(record) = Entry::decode(data) {
+        let first = record.encode().expect("a record encodes");
+        assert_eq!(Entry::decode(&first).and_then(|entry| entry.encode()), Some(first));
+    }
 });
 
 fn same_again<T: Serialize + DeserializeOwned>(data: &[u8]) {

@@ -40,7 +40,9 @@ fn same_bits(config: &Config, fleet: &Fleet, boards: &[BenchBoard], lines: &Line
     for (real, hosts) in real.reports.iter().zip(&hosts.reports) {
         for (real, host) in real.devices.iter().zip(&hosts.devices) {
             let bits = |line: &coordinator::report::DeviceLine| {
-                (line.device.clone(), line.loss_before.to_bits(), line.test_loss.map(f64::to_bits))
+                let [test, validation] =
+                    [line.test_loss, line.validation_loss].map(|loss| loss.map(f64::to_bits));
+                (line.device.clone(), line.loss_before.to_bits(), test, validation)
             };
             assert_eq!(bits(real), bits(host), "round {}", hosts.round);
         }
@@ -78,6 +80,21 @@ fn boards_compute_the_bits_of_a_host() {
         let config = run::config("{ name = \"heterofl\" }", 2, fleet.devices.len(), 3, &more);
         same_bits(&config, &fleet, &boards, &Lines::Good);
     }
+}
+
+/// With a fairness target, small boards keep every fifth sample for validation, too, and the knob follows from their losses.
+#[test]
+fn boards_measure_for_a_fairness_target() {
+    if !hil::boards::can_run() {
+        return;
+    }
+    let (fleet, boards) = (hil::fleet(3), BenchBoard::all());
+    let more = format!("{TRAINING}fairness = {{ target = 0.001 }}\n");
+    let config = run::config("{ name = \"fairheterofl\" }", 2, fleet.devices.len(), 3, &more);
+    same_bits(&config, &fleet, &boards, &Lines::Good);
+    let report = run::run(&config, &fleet, &boards, Boards::Real).reports.swap_remove(0);
+    assert!(report.devices.iter().all(|line| line.validation_loss.is_some()), "{:?}", report.devices);
+    assert_eq!(report.fairness[0].unmeasured, 0);
 }
 
 /// The micro:bit has too little memory to train the half-width model, but can train its last layer.

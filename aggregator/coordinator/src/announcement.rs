@@ -37,7 +37,14 @@ impl Announcement {
     pub fn digest(&self) -> u32 {
         let guides: Vec<u32> = self.guide.iter().map(Published::check).collect();
         let told = (self.id.round, self.id.exchange, self.lr, &self.asked, guides);
-        crc32(&postcard::to_allocvec(&told).expect("tasks are parts of messages, which can be encoded"))
+        let encoded = "tasks are parts of messages, which can be encoded";
+        let mut told = postcard::to_allocvec(&told).expect(encoded);
+        // What travels in tails is no part of a task's encoding. Without it, the checksum is that of older programs.
+        let validates: Vec<bool> = self.asked.iter().map(|asked| asked.task.validates()).collect();
+        if validates.contains(&true) {
+            told.extend(postcard::to_allocvec(&validates).expect(encoded));
+        }
+        crc32(&told)
     }
 }
 

@@ -53,6 +53,7 @@
 //!     max_uploads: 8,
 //!     limits: LinkLimits::QUIC,
 //!     needs: Needs::default(),
+//!     validate: false,
 //! };
 //! let start = Start {
 //!     run: RunId(1),

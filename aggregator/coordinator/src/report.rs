@@ -13,6 +13,7 @@ use crate::{
 };
 use strategies::{
     combine::{Conflicts, Outcome},
+    fairness::{FairnessLine, SignalSums},
     guard::GuardFinding,
 };
 
@@ -102,6 +103,12 @@ pub struct RoundReport {
     /// Devices whose weight the guard has raised to its floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raised: Option<usize>,
+    /// The knobs of the fairness target, if there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fairness: Vec<FairnessLine>,
+    /// What the target was measured from, by tier, so that the knobs can be computed again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fairness_sums: Vec<SignalSums>,
     /// Devices that did not answer in time.
     pub silent: Vec<SilentLine>,
     /// How each region was combined.
@@ -137,6 +144,9 @@ pub struct DeviceLine {
     /// Test accuracy of the personal model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub personal_accuracy: Option<f64>,
+    /// Loss of the received model on samples that the device does not train on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validation_loss: Option<f64>,
     /// Validation loss of the received model beyond that of the device's own model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,
@@ -281,6 +291,8 @@ impl RoundReport {
             raised: outcome.map(|outcome| outcome.raised).filter(|&raised| raised > 0),
             silent: closed.silent.iter().map(silent_line).collect(),
             regions: outcome.map_or(vec![], |outcome| outcome.regions.iter().map(region_line).collect()),
+            fairness: outcome.map_or_else(Vec::new, |outcome| outcome.fairness.clone()),
+            fairness_sums: outcome.map_or_else(Vec::new, |outcome| outcome.signals.clone()),
             kept: outcome.and_then(|outcome| outcome.kept).map(Code::number),
         }
     }

@@ -39,6 +39,9 @@ pub struct Settings {
     pub limits: LinkLimits,
     /// What the strategy requires of devices.
     pub needs: Needs,
+    /// Devices report the loss of the received model on samples that they do not train on. It is asked for once in a round,
+    /// together with the training.
+    pub validate: bool,
 }
 
 impl Settings {

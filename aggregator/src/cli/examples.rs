@@ -15,6 +15,7 @@ Examples:
   fairtier gateway resume --dir gateway              the same, but never begins a new run
   fairtier gateway status --dir gateway              the last round, and the devices this one waits for
   fairtier gateway history --dir gateway --format csv  one line per round
+  fairtier gateway fairness --dir gateway            the fairness target: measured, reached or not, and why
   fairtier gateway verify --dir gateway              check the whole store and list what is damaged
   fairtier gateway rollback --dir gateway --to 41    make the model after round 41 the present one
   fairtier round combine --strategy fedlf round.json  compute a recorded round again, with any strategy
@@ -55,6 +56,7 @@ Examples:
 pub(super) const SERVE: &str = "\
 Examples:
   fairtier gateway serve --dir gateway --listen 0.0.0.0:4433   until Ctrl-C
+  fairtier gateway serve --dir gateway --fairness 0.3          losses of tiers within 30 % of their mean
   fairtier gateway serve --dir gateway --exit-when-done        ends when the run is over and devices have their models";
 
 pub(super) const RESUME: &str = "\
@@ -74,6 +76,12 @@ Examples:
   fairtier gateway history --dir gateway --last 20
   fairtier gateway history --dir gateway --format csv > rounds.csv
   fairtier gateway history --dir gateway --format json | jq '.[-1].participation'";
+
+pub(super) const FAIRNESS: &str = "\
+Examples:
+  fairtier gateway fairness --dir gateway
+  fairtier gateway fairness --dir gateway --target 0.25   from the next round on, also while `serve` runs
+  fairtier gateway fairness --dir gateway --format json | jq '.fairness[].status'";
 
 pub(super) const VERIFY: &str = "\
 Examples:

@@ -7,7 +7,7 @@ use std::{io::Write, path::Path};
 use crate::store::{LineFaults, Report, ReportReader};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use coordinator::report::history::{HistoryRow, csv_head, table_head, tiers};
+use coordinator::report::history::{HistoryRow, csv_head, has_target, table_head, tiers};
 use tracing::warn;
 
 use super::output::stream;
@@ -26,7 +26,10 @@ pub(super) fn history(dir: &Path, format: Format, last: Option<usize>) -> Result
     let store = dir.join("store");
     let mut reader = open(&store, last)?;
     stream(|out| match format {
-        Format::Table => print_rows(&mut reader, out, &table_head(), HistoryRow::table),
+        Format::Table => {
+            let target = any_target(open(&store, last)?)?;
+            print_rows(&mut reader, out, &table_head(target), |row| row.table(target))
+        }
         Format::Csv => {
             // The header names every tier, so the tiers are counted first.
             let tiers = most_tiers(open(&store, last)?)?;
@@ -73,6 +76,16 @@ fn most_tiers(mut reader: ReportReader) -> Result<usize> {
         most = most.max(tiers(report.text));
     }
     Ok(most)
+}
+
+/// Whether any round has a fairness target, so that the table has columns for it.
+fn any_target(mut reader: ReportReader) -> Result<bool> {
+    while let Some(report) = reader.read_next()? {
+        if has_target(report.text) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn print_json(reader: &mut ReportReader, out: &mut dyn Write) -> Result<()> {

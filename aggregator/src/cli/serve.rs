@@ -31,6 +31,9 @@ pub(super) struct ServeArgs {
     /// Overrides server.listen
     #[arg(long)]
     listen: Option<SocketAddr>,
+    /// Overrides fairness.target: how equal the fleet shall be; 0 switches it off
+    #[arg(long, value_name = "DISPARITY")]
+    fairness: Option<f64>,
     /// Stop when the run is over instead of serving its models; at once if it is over already. Exits with code 1 if no device
     /// could train in any round
     #[arg(long)]
@@ -38,10 +41,13 @@ pub(super) struct ServeArgs {
 }
 
 pub(super) fn serve(registry: &Registry, args: &ServeArgs) -> Result<()> {
-    let ServeArgs { dir, listen, exit_when_done } = args;
+    let ServeArgs { dir, listen, fairness, exit_when_done } = args;
     let mut config = super::load(dir)?;
     if let Some(listen) = *listen {
         config.server.listen = listen;
+    }
+    if let Some(target) = *fairness {
+        config.fairness.target = target;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -9,11 +9,12 @@ use crate::{
     store::{ReportReader, RolledBack},
 };
 use anyhow::{Context, Result, anyhow, bail};
-use common::Code;
+use common::{Code, output::wrap};
 use coordinator::report::history::held_devices;
 use serde_json::{Value, json};
+use strategies::fairness::FairnessStatus;
 
-use super::{Format, print};
+use super::{Format, fairness, print};
 
 const COLUMNS: [&str; 12] = [
     "tier",
@@ -192,6 +193,7 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
             code.map_or("-".to_owned(), |code| code.to_string())
         );
     }
+    show_fairness(text, round);
     for line in list("refused") {
         let _ = writeln!(
             text,
@@ -210,6 +212,27 @@ fn show_round(text: &mut String, round: &Value) -> Result<()> {
         let _ = writeln!(text, "guard: {}: {what} held, said {said}, counted {counted}: {why}", device(line));
     }
     Ok(())
+}
+
+/// One line per knob of a fairness target, with the next step where the target is not met.
+fn show_fairness(text: &mut String, round: &Value) {
+    let lines = match fairness::lines(round) {
+        Ok(lines) => lines,
+        Err(error) => {
+            let _ = writeln!(text, "{error}");
+            return;
+        }
+    };
+    for line in &lines {
+        let _ = writeln!(text, "{}", line.summary());
+        if line.status != FairnessStatus::Met {
+            let _ = writeln!(text, "  {}", wrap(&line.advice(), 2, common::output::COLUMNS));
+        }
+    }
+    let missed = lines.iter().any(|line| line.status != FairnessStatus::Met);
+    if let Some(note) = fairness::guard_note(fairness::capped(round)).filter(|_| missed) {
+        let _ = writeln!(text, "  {}", wrap(&note, 2, common::output::COLUMNS));
+    }
 }
 
 fn of_tier(line: &Value, tier: Option<usize>) -> bool {

@@ -257,7 +257,9 @@ type Key<'a> = AccessGuard<'a, (u32, u8, &'static str)>;
 /// A row of the index.
 fn entry((key, value): (Key<'_>, AccessGuard<'_, &[u8]>)) -> Result<(u32, Entry), LedgerError> {
     let (round, exchange, device) = key.value();
-    Ok((round, ledger::decode(&update_tag(round, exchange, device), value.value())?))
+    let tag = update_tag(round, exchange, device);
+    let entry = Entry::decode(ledger::strip_checksum(&tag, value.value())?);
+    Ok((round, entry.ok_or_else(|| LedgerError::Damaged(format!("{tag} does not decode")))?))
 }
 
 /// Without its ledger, the files of a run look like leftovers, and a new run would remove them.

@@ -32,7 +32,8 @@ pub(super) const UPDATES: TableDefinition<'_, (u32, u8, &str), &[u8]> = TableDef
 pub(super) const MODELS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("models");
 pub(super) const REPORTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("reports");
 
-/// Raised whenever a table, a record, the spool or the history changes: by a step in `migrate.rs`.
+/// Raised whenever a table, a record, the spool or the history changes: by a step in `migrate.rs`. What may follow a record as
+/// its tail ([`super::entry`]) changes no record that is there.
 pub(super) const FORMAT: u32 = migrate::FORMAT;
 pub(super) const FILE: &str = "fairtier.redb";
 /// The ledger is small and rarely read. The database's default cache of a gigabyte would fill up over the rounds.

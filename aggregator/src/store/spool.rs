@@ -3,9 +3,9 @@
 //! ```text
 //! record  | "FTU2" | header bytes u32 | payload bytes u32 | header, postcard | payload | CRC-32 |
 //! ```
-//! Integers are little-endian; the checksum covers everything before it. The ledger's index states which records count; bytes
-//! after its last entry are left over from a crash or an earlier round. With the headers, a spool can be read without the
-//! ledger.
+//! The header may have a tail ([`super::entry`]). Integers are little-endian; the checksum covers everything before it. The
+//! ledger's index states which records count; bytes after its last entry are left over from a crash or an earlier round. With
+//! the headers, a spool can be read without the ledger.
 //!
 //! A file that is no longer needed is kept for the next round, which then writes to blocks that are already allocated.
 //! Allocating blocks is half the cost of making an update durable.
@@ -20,7 +20,10 @@ use std::{
 
 use common::{files, wire::Crc32};
 
-use super::{Entry, StoreError, UpdateHeader, UpdateRecord};
+use super::{
+    Entry, StoreError, UpdateHeader, UpdateRecord,
+    entry::{encode_header, header_len},
+};
 
 const MAGIC: [u8; 4] = *b"FTU2";
 const PREFIX: u64 = 12;
@@ -248,13 +251,13 @@ pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
 
 /// Where the record of an entry ends.
 fn end_of(entry: &Entry) -> Result<u64, StoreError> {
-    let header = postcard::experimental::serialized_size(&entry.header).map_err(|_| StoreError::TooLong)?;
+    let header = header_len(&entry.header).ok_or(StoreError::TooLong)?;
     Ok(entry.offset + PREFIX + header as u64 + u64::from(entry.len) + CHECKSUM)
 }
 
 /// Everything of a record before its payload; `None` if a length does not fit.
 fn head(header: &UpdateHeader, payload: usize) -> Option<Vec<u8>> {
-    let header = postcard::to_allocvec(header).ok()?;
+    let header = encode_header(header)?;
     let lengths = [u32::try_from(header.len()).ok()?, u32::try_from(payload).ok()?];
     let mut head = MAGIC.to_vec();
     lengths.iter().for_each(|len| head.extend_from_slice(&len.to_le_bytes()));

@@ -73,7 +73,10 @@ pub fn check_scalars(scalars: &Scalars) -> Result<(), Code> {
     if scalars.samples == 0 {
         return Err(Code::EmptyShard);
     }
-    let losses = [scalars.loss_before].into_iter().chain(scalars.loss_after).chain(scalars.mass);
+    let validation =
+        scalars.validation.into_iter().flat_map(|validation| [validation.loss, validation.error]);
+    let losses =
+        [scalars.loss_before].into_iter().chain(scalars.loss_after).chain(scalars.mass).chain(validation);
     let sound = losses.chain(scalars.trials.iter().copied()).all(possible)
         // Gaps may be negative, and so may sums with noise.
         && scalars.gap.into_iter().chain(scalars.group_losses.iter().copied()).all(f64::is_finite)
@@ -91,7 +94,7 @@ fn finite(norms: Vec<f64>) -> Result<Vec<f64>, Code> {
 
 #[cfg(test)]
 mod tests {
-    use common::{Tier, TierSet, region::RegionMap};
+    use common::{Tier, TierSet, message::Validation, region::RegionMap};
     use proptest::prelude::*;
 
     use super::*;
@@ -148,6 +151,8 @@ mod tests {
             let bads = [
                 Scalars { loss_after: Some(bad), ..good.clone() },
                 Scalars { mass: Some(bad), ..good.clone() },
+                Scalars { validation: Some(Validation { loss: bad, error: 0.0 }), ..good.clone() },
+                Scalars { validation: Some(Validation { loss: 1.0, error: bad }), ..good.clone() },
                 Scalars { trials: [1.0, bad].into_iter().collect(), ..good.clone() },
                 Scalars { gap: Some(if bad < 0.0 { f64::NAN } else { bad }), ..good.clone() },
             ];

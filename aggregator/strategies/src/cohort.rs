@@ -1,6 +1,6 @@
 //! The devices of one round, in DeviceId order, with all the numbers a strategy may use.
 //!
-//! About 105 bytes per device and 8 per device and region; updates themselves are never held here.
+//! About 130 bytes per device and 8 per device and region; updates themselves are never held here.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -41,6 +41,8 @@ pub struct Cohort {
     pub server_lr: f64,
     /// Devices in the fleet, N; at least the number of participants.
     clients: usize,
+    /// Devices in the fleet by tier, N_m; empty = not known.
+    enrolled: Vec<usize>,
     regions: Arc<RegionMap>,
     participants: Vec<Participant>,
     /// `participants x regions`: squared norm of each update.
@@ -68,6 +70,7 @@ impl Cohort {
             lr,
             server_lr: 1.0,
             clients: 0,
+            enrolled: Vec::new(),
             participants: Vec::new(),
             norms: Table::zeros(0, regions.sets().len()),
             regions,
@@ -140,6 +143,22 @@ impl Cohort {
     /// States how many devices the fleet has.
     pub fn set_clients(&mut self, clients: usize) {
         self.clients = clients;
+    }
+
+    /// States how many devices the fleet has in each tier.
+    pub fn set_enrolled(&mut self, enrolled: Vec<usize>) {
+        self.enrolled = enrolled;
+    }
+
+    /// N_m: devices of the fleet in a tier; at least the participants.
+    pub fn enrolled(&self, tier: Tier) -> usize {
+        let present = self.of_tier(tier).count();
+        self.enrolled.get(tier.index()).map_or(present, |&enrolled| enrolled.max(present))
+    }
+
+    /// Devices of the fleet in each tier, where they were stated.
+    pub(crate) fn stated_enrolled(&self, tier: Tier) -> Option<usize> {
+        self.enrolled.get(tier.index()).copied()
     }
 
     /// Adds a device, or notes why it is refused. `norms` come from [`crate::check::check_update`].

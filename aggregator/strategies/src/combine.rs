@@ -21,6 +21,7 @@ use crate::{
     blocks::{Blocks, Scope},
     cohort::{Cohort, Participant, Refused},
     error::{CombineError, StrategyError},
+    fairness::{FairnessLine, RoundFairness, SignalSums},
     gram,
     guard::{
         self,
@@ -43,6 +44,11 @@ pub use conflicts::{Conflicts, conflicts};
 pub use fold::Fold;
 use varp::Corrected;
 
+/// Mean factor of the steps below which they count as short.
+const SHORT: f64 = 0.5;
+/// Rounds in a row with short steps that are worth a note.
+const MANY_ROUNDS: u32 = 10;
+
 /// The result of combining a round.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
@@ -58,6 +64,10 @@ pub struct Outcome {
     pub refused: Vec<Refused>,
     /// Notes of the strategy for the report.
     pub notes: Map<String, Value>,
+    /// The knobs of a fairness target, one line each; empty without a target.
+    pub fairness: Vec<FairnessLine>,
+    /// What the target was measured from, by tier; empty if nothing was measured.
+    pub signals: Vec<SignalSums>,
 }
 
 /// The result for one region.
@@ -91,11 +101,12 @@ pub fn combine<P: Scalar, U: Updates>(
     method.fits(regions)?;
     method.check_state(regions)?;
     if cohort.participants().is_empty() {
-        return Ok(kept(Code::EmptyRound, cohort));
+        return Ok(kept(Code::EmptyRound, cohort, method));
     }
     let blocks = method.strategy.scope().map(|scope| Blocks::new(regions, cohort.layers(), scope));
     let strategy = &*method.strategy;
-    let RoundStep { mut step, moved, shares, capped, raised, rho, notes } = match (&blocks, &method.varp) {
+    let RoundStep { mut step, moved, shares, capped, raised, rho, mut notes } = match (&blocks, &method.varp)
+    {
         (Some(blocks), _) => direct(strategy, cohort, blocks, updates)?,
         (None, None) => average(strategy, cohort, weigh_checked(strategy, cohort)?, updates)?,
         (None, Some(varp)) => {
@@ -109,12 +120,13 @@ pub fn combine<P: Scalar, U: Updates>(
     step.folds.iter_mut().for_each(|(_, mix)| mix.scale(eta));
     step.shift.iter_mut().flatten().for_each(|shift| *shift *= eta);
     if !step.apply(regions, &moved, method.momentum.as_mut(), theta) {
-        return Ok(kept(Code::NonFiniteResult, cohort));
+        return Ok(kept(Code::NonFiniteResult, cohort, method));
     }
     if let Some(varp) = &mut method.varp {
         varp.learn(cohort, updates)?;
     }
     method.strategy.learn(cohort, earlier);
+    let RoundFairness { lines: fairness, sums: signals } = method.measure(cohort);
     let note = |(region, tiers): (RegionId, TierSet)| {
         let holders = cohort.holders(tiers);
         RegionNote {
@@ -125,9 +137,13 @@ pub fn combine<P: Scalar, U: Updates>(
             rho: rho[region.index()],
         }
     };
-    let notes_of_regions = regions.regions().map(note).collect();
+    let notes_of_regions: Vec<RegionNote> = regions.regions().map(note).collect();
+    if let Some(warning) = short_steps(method, &notes_of_regions) {
+        notes.insert("short_steps".into(), warning.into());
+    }
     let refused = cohort.refused().to_vec();
-    Ok(Outcome { kept: None, weights: shares, capped, raised, regions: notes_of_regions, refused, notes })
+    let regions = notes_of_regions;
+    Ok(Outcome { kept: None, weights: shares, capped, raised, regions, refused, notes, fairness, signals })
 }
 
 /// The weighted mean of the sent vectors, region by region, over the whole model; 0 for parameters that no tier holds.
@@ -338,7 +354,7 @@ fn base_weights(strategy: &dyn Strategy, cohort: &Cohort) -> Result<Vec<f64>, St
     Err(StrategyError::Shape { strategy: strategy.name(), method: "base_weights", expected })
 }
 
-fn kept(code: Code, cohort: &Cohort) -> Outcome {
+fn kept(code: Code, cohort: &Cohort, method: &Method) -> Outcome {
     let note = |&tiers: &TierSet| RegionNote {
         tiers,
         participants: cohort.holders(tiers).len(),
@@ -354,7 +370,25 @@ fn kept(code: Code, cohort: &Cohort) -> Outcome {
         regions: cohort.regions().sets().iter().map(note).collect(),
         refused: cohort.refused().to_vec(),
         notes: Map::new(),
+        fairness: method.fairness_lines(),
+        signals: vec![],
     }
+}
+
+/// Counts rounds in a row whose steps were shortened to less than half, and says so when there are many: a model that hardly
+/// moves looks fair.
+fn short_steps(method: &mut Method, regions: &[RegionNote]) -> Option<String> {
+    let stated: Vec<f64> =
+        regions.iter().filter(|region| region.moved).filter_map(|region| region.rho).collect();
+    let mean = sum(stated.iter().copied()) / stated.len() as f64;
+    method.short_steps = if mean < SHORT { method.short_steps.saturating_add(1) } else { 0 };
+    let rounds = method.short_steps;
+    (rounds >= MANY_ROUNDS).then(|| {
+        format!(
+            "steps were shortened to {mean:.2} of their length, below {SHORT} for {rounds} rounds: short steps look fair; set \
+             `strategy.params.step = \"reweight\"`"
+        )
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! | [`methods`] | the strategies that come with FairTier, one file each |
 //! | [`registry`], [`method`] | strategies by name, and the options that any of them takes |
 //! | [`mod@combine`] | weigh, fold, mix, apply: from updates to the next model |
+//! | [`fairness`] | how equal the fleet shall be: a target that drives a strategy's parameter |
 //! | [`guard`] | bounds on the influence of one device |
 //! | [`roundfile`] | one round as an open file, to check or to compute again |
 //! | [`tiered`] | the global model under its tiers |
@@ -20,6 +21,7 @@ pub mod cohort;
 pub mod combine;
 pub mod device;
 pub mod error;
+pub mod fairness;
 pub mod gram;
 pub mod guard;
 pub mod kernel;
@@ -34,7 +36,8 @@ pub mod tiered;
 pub mod updates;
 
 pub use cohort::{Cohort, Participant};
-pub use error::{CombineError, StrategyError};
+pub use error::{CombineError, FairnessError, StrategyError};
+pub use fairness::{Fairness, FairnessLine, FairnessSettings};
 pub use method::Method;
 pub use registry::{Build, Registry};
-pub use strategy::{Needs, Strategy, Weights};
+pub use strategy::{Knob, Needs, Strategy, Weights};

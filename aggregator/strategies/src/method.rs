@@ -5,6 +5,7 @@
 //! server_momentum   b = beta * b + step;  theta += b                  a vector of the model's length is kept
 //! varp              step = mean_S(D_i - y_i) + mean_N(y_i), then y_i = D_i for i in S      one tier; buffered
 //! lsr               devices train against noisy labels: Ts, Td, gamma_reg
+//! fairness          a target drives a parameter of the strategy, see [`crate::fairness`]
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,7 +19,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    error::StrategyError,
+    cohort::Cohort,
+    error::{FairnessError, StrategyError},
+    fairness::{Fairness, FairnessLine, FairnessSettings, FairnessState, RoundFairness},
     parameter::{not_negative, positive},
     registry::Registry,
     strategy::{Exchange, Needs, Strategy},
@@ -31,6 +34,10 @@ pub struct Method {
     pub momentum: Option<Momentum>,
     pub varp: Option<Varp>,
     pub lsr: Option<SelfRegular>,
+    /// Set by [`Method::aim`].
+    pub fairness: Option<Fairness>,
+    /// Rounds in a row whose steps were shortened to less than half; counted anew after a restart.
+    pub short_steps: u32,
 }
 
 /// The sum of the steps of earlier rounds.
@@ -135,7 +142,7 @@ impl Registry {
             return Err(fault("`varp` needs plain updates that are averaged".into()));
         }
         let momentum = momentum.map(|beta| Momentum { beta, buffer: vec![] });
-        Ok(Method { strategy, momentum, varp, lsr })
+        Ok(Method { momentum, varp, lsr, ..Method::new(strategy) })
     }
 }
 
@@ -160,13 +167,73 @@ impl Lsr {
 }
 
 impl Method {
+    /// A strategy without options.
+    pub fn new(strategy: Box<dyn Strategy>) -> Self {
+        Self { strategy, momentum: None, varp: None, lsr: None, fairness: None, short_steps: 0 }
+    }
+
     pub fn name(&self) -> &'static str {
         self.strategy.name()
     }
 
     pub fn needs(&self) -> Needs {
         let needs = self.strategy.needs();
-        Needs { gradients: needs.gradients || self.lsr.is_some(), ..needs }
+        let signal = needs.signal || self.fairness.as_ref().is_some_and(Fairness::wants_validation);
+        Needs { gradients: needs.gradients || self.lsr.is_some(), signal, ..needs }
+    }
+
+    /// Sets a fairness target, in place of one set before. `given` are the strategy's parameters as the user states them: one
+    /// that the target drives must not be among them. The parameters start from their neutral values: call this before
+    /// [`Method::restore`].
+    pub fn aim(
+        &mut self,
+        settings: FairnessSettings,
+        given: &Map<String, Value>,
+        regions: &RegionMap,
+    ) -> Result<(), StrategyError> {
+        self.fairness = Fairness::new(settings, &*self.strategy, given, regions.tiers())?;
+        self.turn();
+        Ok(())
+    }
+
+    /// The knobs of a target at present, with nothing measured since; empty without one.
+    pub fn fairness_lines(&self) -> Vec<FairnessLine> {
+        self.fairness.as_ref().map_or_else(Vec::new, Fairness::lines)
+    }
+
+    /// Another target from the next round on.
+    pub fn retarget(&mut self, target: f64) -> Result<(), StrategyError> {
+        let none = FairnessError::NoKnob { strategy: self.strategy.name(), key: "target" };
+        self.fairness.as_mut().ok_or(none)?.retarget(target)
+    }
+
+    /// Whether the loss before training enters; see [`Strategy::uses_loss`].
+    pub fn uses_loss(&self, trained: bool) -> bool {
+        self.strategy.uses_loss(trained) || self.fairness.as_ref().is_some_and(Fairness::wants_loss)
+    }
+
+    /// Measures a round that has given a new model, and sets the parameters of the next one.
+    pub(crate) fn measure(&mut self, cohort: &Cohort) -> RoundFairness {
+        let Some(fairness) = &mut self.fairness else { return RoundFairness::default() };
+        let measured = fairness.learn(cohort);
+        self.turn();
+        measured
+    }
+
+    /// Gives the strategy the values of the present state.
+    fn turn(&mut self) {
+        if let Some(fairness) = &self.fairness {
+            fairness.turn(&mut *self.strategy);
+        }
+    }
+
+    /// Takes up a state of the target; without a target it is dropped.
+    fn set_fairness(&mut self, state: Option<&FairnessState>) -> Result<(), StrategyError> {
+        if let Some(fairness) = &mut self.fairness {
+            fairness.set_state(state)?;
+        }
+        self.turn();
+        Ok(())
     }
 
     pub fn fits(&self, regions: &RegionMap) -> Result<(), StrategyError> {
@@ -226,6 +293,9 @@ impl Method {
         if let Some(varp) = self.varp.as_ref().filter(|varp| !varp.last.is_empty()) {
             state.insert("varp".into(), json!(varp.last));
         }
+        if let Some(fairness) = &self.fairness {
+            state.insert("fairness".into(), json!(fairness.state()));
+        }
         if state.is_empty() { Value::Null } else { state.into() }
     }
 
@@ -245,34 +315,48 @@ impl Method {
         if let (Some(last), Some(varp)) = (state.remove("varp"), &mut self.varp) {
             varp.last = serde_json::from_value(last).map_err(|error| fault(format!("varp: {error}")))?;
         }
+        let fairness: Option<FairnessState> = state
+            .remove("fairness")
+            .map(serde_json::from_value)
+            .transpose()
+            .map_err(|error| fault(format!("fairness: {error}")))?;
         let rest = if state.is_empty() { Value::Null } else { state.into() };
-        self.strategy.restore(rest)
+        self.strategy.restore(rest)?;
+        self.set_fairness(fairness.as_ref())
     }
 
-    /// The same in bytes, for a store.
+    /// The same in bytes, for a store. The state of a fairness target follows the rest.
     pub fn save(&self) -> Vec<u8> {
         let strategy = self.strategy.save().to_string();
         let empty = strategy == "null" && self.momentum.is_none() && self.varp.is_none();
         let saved = SavedMethod { strategy, momentum: self.momentum.clone(), varp: self.varp.clone() };
-        if empty {
-            Vec::new()
-        } else {
-            postcard::to_allocvec(&saved).expect("numbers and names always encode")
+        let fairness = self.fairness.as_ref().map(|fairness| fairness.state().to_bytes());
+        if empty && fairness.is_none() {
+            return Vec::new();
         }
+        let mut bytes = postcard::to_allocvec(&saved).expect("numbers and names always encode");
+        bytes.extend(fairness.into_iter().flatten());
+        bytes
     }
 
     /// Restores the result of [`Method::save`].
     pub fn restore(&mut self, bytes: &[u8]) -> Result<(), StrategyError> {
         if bytes.is_empty() {
-            return self.strategy.restore(Value::Null);
+            self.strategy.restore(Value::Null)?;
+            return self.set_fairness(None);
         }
         let strategy = self.strategy.name();
         let why = "it was saved by another strategy or version";
         let fault = |_| StrategyError::State { strategy, why: why.into() };
         let (saved, rest): (SavedMethod, _) = postcard::take_from_bytes(bytes).map_err(fault)?;
-        if !rest.is_empty() {
-            return Err(StrategyError::State { strategy, why: why.into() });
-        }
+        // A state of before there were targets ends here.
+        let fairness = match rest {
+            [] => None,
+            rest => Some(
+                FairnessState::from_bytes(rest)
+                    .ok_or_else(|| StrategyError::State { strategy, why: why.into() })?,
+            ),
+        };
         let state = serde_json::from_str(&saved.strategy)
             .map_err(|error| StrategyError::State { strategy, why: error.to_string() })?;
         self.strategy.restore(state)?;
@@ -282,7 +366,7 @@ impl Method {
         if let (Some(saved), Some(varp)) = (saved.varp, &mut self.varp) {
             *varp = saved;
         }
-        Ok(())
+        self.set_fairness(fairness.as_ref())
     }
 }
 

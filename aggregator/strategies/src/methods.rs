@@ -47,7 +47,7 @@ pub use heterofl::HeteroFl;
 pub use minnorm::{min_norm, min_norm_in_box, project, residual};
 pub use prac_fedeba::{PracFedEba, PracFedEbaParams};
 pub use propfair::{PropFair, PropFairParams};
-pub use qffl::{Qffl, QfflParams, Weighting};
+pub use qffl::{Qffl, QfflParams, QfflStep, Weighting};
 pub use term::{Term, TermParams};
 
 impl Registry {

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::{
     cohort::Bounds,
     error::{CombineError, StrategyError},
+    fairness::FairnessSettings,
 };
 
 mod cohort;
@@ -56,6 +57,10 @@ pub struct RoundFile {
     pub state: Value,
     /// How much a device can count at most and at least; absent: the round had no guard.
     pub bounds: Option<Bounds>,
+    /// N_m, by tier; absent: as many as there are devices.
+    pub enrolled: Vec<Option<usize>>,
+    /// The fairness target of the run; its state is `fairness` in `state`.
+    pub fairness: Option<FairnessSettings>,
     /// The strategy of the run that wrote the file, and its parameters.
     pub strategy: Option<(String, Value)>,
 }
@@ -73,6 +78,10 @@ pub struct RecordedDevice {
     pub loss_before: Option<f64>,
     /// FK_i
     pub loss_after: Option<f64>,
+    /// x_i: the received model on samples that the device does not train on.
+    pub validation_loss: Option<f64>,
+    /// v_i: squared standard error of x_i; absent: 0.
+    pub validation_error: Option<f64>,
     /// theta_i - theta
     pub update: Option<Vec<f64>>,
     /// The same after the first step.

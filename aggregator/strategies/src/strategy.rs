@@ -17,7 +17,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use common::{
-    DeviceId,
+    DeviceId, Tier,
     brief::{Brief, Product},
     region::RegionMap,
 };
@@ -28,6 +28,7 @@ use crate::{blocks::Scope, cohort::Cohort, error::StrategyError, gram::Grams};
 
 pub(crate) mod direction;
 mod exchange;
+mod knob;
 mod mix;
 mod per_tier;
 mod sums;
@@ -35,12 +36,13 @@ mod weights;
 
 pub use direction::Direction;
 pub use exchange::{Ask, Exchange, FleetDevice, Kind};
+pub use knob::{FairnessScope, Knob, Scale};
 pub use mix::Mix;
 pub use per_tier::PerTier;
 pub use sums::TierSums;
 pub use weights::{Weight, Weights};
 
-/// See the module for its parts. Only `begin`, `bound`, `learn` and `restore` change the strategy.
+/// See the module for its parts. Only `begin`, `bound`, `turn`, `learn` and `restore` change the strategy.
 pub trait Strategy: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
@@ -119,6 +121,15 @@ pub trait Strategy: fmt::Debug + Send {
     /// strategies that weigh on the device.
     fn bound(&mut self, _floor: f64, _share: f64) {}
 
+    /// Parameters that a fairness target may drive. Default: none, and a target is refused.
+    fn knobs(&self) -> Vec<Knob> {
+        vec![]
+    }
+
+    /// Sets a parameter of [`Strategy::knobs`] for the rounds to come; `tier` for one per tier. The value lies between the
+    /// knob's ends.
+    fn turn(&mut self, _parameter: &str, _tier: Option<Tier>, _value: f64) {}
+
     /// Updates the state after a round has given a new model. `earlier` are the exchanges before the one that gave the updates.
     fn learn(&mut self, _cohort: &Cohort, _earlier: &[Exchange]) {}
 
@@ -160,6 +171,8 @@ pub struct Needs {
     pub gradients: bool,
     /// Samples that can be kept for validation.
     pub validation: bool,
+    /// The loss on such samples, from devices that have enough of them; the others train all the same.
+    pub signal: bool,
     /// Samples with an attribute.
     pub groups: bool,
     /// Labels 0 and 1 only.

@@ -112,15 +112,15 @@ impl DataArgs {
                 let labels = self.labels.as_ref().ok_or(DataArgsError::NoLabels)?;
                 load::idx(images, labels, 1.0 / 255.0)?
             }
-            (None, Some(csv)) => {
-                let attribute = self.attribute.clone().map(|column| (column, self.attributes));
-                load::csv(
-                    csv,
-                    &CsvOptions { label: self.label_column.clone(), scale: self.scale, attribute },
-                )?
-            }
+            (None, Some(csv)) => self.csv_samples(csv)?,
             (None, None) => Samples::of(&digits::all(), DataSplit::Train)?,
         })
+    }
+
+    /// What a CSV file holds, with the columns and the scale that the arguments name.
+    pub fn csv_samples(&self, file: &Path) -> Result<Samples, DataArgsError> {
+        let attribute = self.attribute.clone().map(|column| (column, self.attributes));
+        Ok(load::csv(file, &CsvOptions { label: self.label_column.clone(), scale: self.scale, attribute })?)
     }
 
     /// This device's part, divided into training and test samples.

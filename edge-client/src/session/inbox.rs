@@ -16,7 +16,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
     pub fn handle_frame(&mut self, bytes: &[u8], now: Instant) -> Result<(), Code> {
         match Frame::decode(bytes).map_err(|error| error.code())? {
             Frame::Control(body) => {
-                let (message, tail) = match wire::control(body) {
+                let (mut message, tail) = match wire::control::<ToDevice>(body) {
                     Ok(message) => message,
                     Err(error) => return Err(self.not_understood(error.code(), now)),
                 };
@@ -30,6 +30,7 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
                     }
                     self.version = version;
                 }
+                message.read_tail(tail, self.version);
                 self.handle_message(message, now);
             }
             Frame::Chunk { transfer, offset, data } => self.handle_chunk(transfer, offset, data, now),

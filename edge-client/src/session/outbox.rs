@@ -45,13 +45,13 @@ impl<A: Arena, const NODES: usize> Session<A, NODES> {
         })
     }
 
-    /// Encodes a message. Hello gets a tail with the versions if the other end reads it.
+    /// Encodes a message. Hello gets a tail with the versions if the other end reads it; other messages bring their own tail.
     pub(super) fn encode(&self, message: &ToAggregator, out: &mut [u8]) -> Option<usize> {
         let encoded = match message {
             ToAggregator::Hello(_) if self.versions != Versions::FOUR => {
                 wire::encode_control(&(message, self.versions), out)
             }
-            message => wire::encode_control(message, out),
+            message => message.encode(out),
         };
         encoded.ok()
     }

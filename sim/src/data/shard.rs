@@ -70,6 +70,7 @@ impl DeviceShard {
             (DataSplit::Train, _) => (&self.data.train, &self.train),
             (DataSplit::Test, TestSource::Train) => (&self.data.train, &self.test),
             (DataSplit::Test, TestSource::Test) => (&self.data.test, &self.test),
+            (DataSplit::Validation, _) => (&self.data.train, &[]),
         }
     }
 

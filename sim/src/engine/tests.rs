@@ -59,6 +59,21 @@ fn a_fleet_learns_and_the_number_of_threads_does_not_matter() {
     assert!(account.windows(2).all(|pair| pair[0].bytes_up > pair[1].bytes_up));
 }
 
+/// The engine passes on what the gateway asks and what devices report.
+#[test]
+fn devices_report_validation_losses_where_they_are_asked_for() {
+    let mut engine = engine(HETEROFL, Chances::default(), 2);
+    engine.run.worker.conductor.run.settings.validate = true;
+    let reports = engine.run(|_, _| {}).unwrap();
+    let (last, rounds) = reports.split_last().unwrap();
+    assert!(last.devices.iter().all(|line| line.validation_loss.is_none()), "scores of the final model");
+    for line in rounds.iter().flat_map(|report| &report.devices) {
+        // 9 of the 45 training samples are kept back.
+        assert_eq!(line.samples, 36);
+        assert!(line.validation_loss.is_some_and(|loss| loss > 0.0 && loss != line.loss_before));
+    }
+}
+
 #[test]
 fn slow_devices_miss_the_deadline_and_dropouts_do_not_answer() {
     let config =

@@ -83,7 +83,7 @@ impl Conductor {
     ) -> Option<Task> {
         let seed = device_seed(self.run.settings.seed, round, device);
         let codec = self.run.settings.up_codec(tier);
-        let mut brief = Brief { lr, seed, codec, ..self.run.settings.brief.clone() };
+        let mut brief = Brief { lr, seed, codec, validate: false, ..self.run.settings.brief.clone() };
         self.run.method.brief(device, made, &mut brief);
         Some(match ask {
             Ask::Alone { task, devices } => {
@@ -99,9 +99,10 @@ impl Conductor {
                 objective: Objective { align: 0.0, ..brief.objective },
                 personal: None,
                 loss_after: false,
+                validate: false,
                 ..brief
             }),
-            Ask::Train { .. } => Task::Train(brief),
+            Ask::Train { .. } => Task::Train(Brief { validate: self.run.settings.validate, ..brief }),
             Ask::Try { steps } => Task::Try(steps.iter().map(|&step| step as f32).collect()),
         })
     }

@@ -60,7 +60,7 @@ impl Conductor {
             .iter()
             .map(|header| (header.device.clone(), header.tier, header.scalars.clone()))
             .collect();
-        let Combined { outcome, conflicts, mut lines, refused } = match (failed, train) {
+        let Combined { mut outcome, conflicts, mut lines, refused } = match (failed, train) {
             (Some(code), _) => Combined::kept(code),
             (None, None) => Combined::kept(Code::EmptyRound),
             (None, Some(train)) => {
@@ -76,6 +76,7 @@ impl Conductor {
         };
         if let Some(code) = outcome.kept {
             warn!(round, %code, "the model is left unchanged");
+            outcome.fairness = self.run.method.fairness_lines();
         }
         self.run.guard.limit_reported_losses(&mut counted, &mut lines);
         self.guard_log.note(round, counted.iter().map(|(device, ..)| device), &lines);
@@ -130,7 +131,10 @@ impl Conductor {
         let mut lines = vec![];
         self.run.guard.limit_reported_losses(&mut closed.delivered, &mut lines);
         self.guard_log.summarize();
-        RoundReport::new(&closed, Purpose::Evaluate, None, self.run.model.plans.len()).with_guard(lines, &[])
+        let tiers = self.run.model.plans.len();
+        let mut report = RoundReport::new(&closed, Purpose::Evaluate, None, tiers).with_guard(lines, &[]);
+        report.fairness = self.run.method.fairness_lines();
+        report
     }
 
     /// What devices are asked to report about groups.
@@ -313,6 +317,8 @@ impl Combined {
             regions: vec![],
             refused: vec![],
             notes: Default::default(),
+            fairness: vec![],
+            signals: vec![],
         };
         Self { outcome, conflicts: None, lines: vec![], refused: vec![] }
     }

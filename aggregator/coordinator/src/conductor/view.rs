@@ -39,7 +39,11 @@ impl Conductor {
         open.made.push(Exchange { kind, cohort });
         open.findings.push(ExchangeFindings { devices, inspection, bytes });
         // Devices may have registered since the first exchange.
-        open.made.iter_mut().for_each(|made| made.cohort.set_clients(self.run.fleet.len()));
+        let enrolled = self.enrolled();
+        for made in &mut open.made {
+            made.cohort.set_clients(self.run.fleet.len());
+            made.cohort.set_enrolled(enrolled.clone());
+        }
         Ok(())
     }
 
@@ -53,6 +57,7 @@ impl Conductor {
         let mut cohort = Cohort::new(self.run.model.regions.clone(), lr.into());
         cohort.round = open.record.round;
         cohort.set_clients(self.run.fleet.len());
+        cohort.set_enrolled(self.enrolled());
         cohort.set_layers(self.run.model.layers.as_slice());
         cohort.reserve(delivered.len());
         for UpdateHeader { device, tier, scalars, norms, .. } in delivered {
@@ -67,6 +72,17 @@ impl Conductor {
             cohort.add_absent(Absent { device, tier: *tier, round, lr, norm: norms.iter().sum() });
         }
         cohort
+    }
+
+    /// Devices of the fleet in each tier.
+    fn enrolled(&self) -> Vec<usize> {
+        let mut enrolled = vec![0; self.run.model.plans.len()];
+        for record in self.run.fleet.values() {
+            if let Some(count) = enrolled.get_mut(record.tier.index()) {
+                *count += 1;
+            }
+        }
+        enrolled
     }
 
     pub(super) fn past<D: Deliveries>(

@@ -52,7 +52,7 @@ impl Coordinator {
     fn handle_message(
         &mut self,
         conn: ConnId,
-        message: ToAggregator,
+        mut message: ToAggregator,
         tail: &[u8],
         now: Instant,
     ) -> Result<(), Refusal> {
@@ -64,6 +64,7 @@ impl Coordinator {
         if !outbox.joined {
             return Err(Code::Unexpected.into());
         }
+        message.read_tail(tail, outbox.version());
         self.note_heard(&device, now);
         match message {
             ToAggregator::PlanRequest { node, step } => self.answer_plan(&device, node, step),

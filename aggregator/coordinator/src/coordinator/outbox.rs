@@ -57,6 +57,11 @@ impl Outbox {
         (self.version, self.negotiates) = (version, negotiates);
     }
 
+    /// The negotiated version.
+    pub(super) fn version(&self) -> u8 {
+        self.version
+    }
+
     pub(super) fn say(&mut self, message: ToDevice) {
         if self.messages.len() >= MAX_QUEUED {
             self.messages.pop_front();
@@ -116,11 +121,11 @@ impl Outbox {
         self.transfers.iter().any(|published| published.outgoing.is_running())
     }
 
-    /// Welcome says which version both use, if the device asked.
+    /// Welcome says which version both use, if the device asked; other messages bring their own tail.
     fn encode(&self, message: &ToDevice, out: &mut [u8]) -> Result<usize, wire::WireError> {
         match message {
             ToDevice::Welcome(_) if self.negotiates => wire::encode_control(&(message, self.version), out),
-            message => wire::encode_control(message, out),
+            message => message.encode(out),
         }
     }
 

@@ -45,6 +45,7 @@ fn settings(devices: usize) -> Settings {
         max_uploads: 8,
         limits: LinkLimits::QUIC,
         needs: Needs::default(),
+        validate: false,
     }
 }
 

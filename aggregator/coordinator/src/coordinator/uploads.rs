@@ -57,7 +57,7 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn handle_offer(&mut self, device: &DeviceId, offer: Offer, now: Instant) {
+    pub(super) fn handle_offer(&mut self, device: &DeviceId, mut offer: Offer, now: Instant) {
         if offer.ticket == self.last_closed.ticket && self.last_closed.delivered.contains(device) {
             return self.receipt(device, offer.ticket, None);
         }
@@ -65,6 +65,10 @@ impl Coordinator {
             return self.receipt(device, offer.ticket, Some(Code::RoundClosed));
         };
         let (ticket, purpose) = (self.ticket(exchange), exchange.purpose);
+        // A validation loss that was not asked for is ignored.
+        if !exchange.roster.get(device).is_some_and(|asked| asked.task.validates()) {
+            offer.scalars.validation = None;
+        }
         match exchange.roster.state(device) {
             Some(AnswerState::Delivered(_)) if offer.ticket == ticket => {
                 return self.receipt(device, ticket, None);

@@ -2,7 +2,7 @@
 
 use common::{
     Code, DeviceId,
-    message::{Offer, Scalars, Score, Ticket},
+    message::{Offer, Scalars, Score, Ticket, Validation},
 };
 use strategies::check::check_scalars;
 
@@ -49,6 +49,14 @@ fn review_scalars(scalars: &Scalars, test_targets: u64) -> Result<(), Code> {
     if !losses.chain(scores().map(|score| score.loss)).all(|loss| (0.0..=LARGEST_LOSS).contains(&loss)) {
         return Err(Code::NonFiniteLoss);
     }
+    // Losses up to the largest one have no larger squared error, and its sum over a fleet is finite.
+    let possible = |validation: &Validation| {
+        (0.0..=LARGEST_LOSS).contains(&validation.loss)
+            && (0.0..=LARGEST_LOSS * LARGEST_LOSS).contains(&validation.error)
+    };
+    if !scalars.validation.iter().all(possible) {
+        return Err(Code::NonFiniteLoss);
+    }
     let counted = |score: Score| score.correct <= score.samples && u64::from(score.samples) <= test_targets;
     if scores().all(counted) { Ok(()) } else { Err(Code::ImplausibleSamples) }
 }
@@ -56,6 +64,22 @@ fn review_scalars(scalars: &Scalars, test_targets: u64) -> Result<(), Code> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn impossible_validation_losses_are_refused() {
+        let review = |loss, error| {
+            let validation = Some(Validation { loss, error });
+            let scalars = Scalars { samples: 10, loss_before: 1.0, validation, ..Scalars::default() };
+            review_scalars(&scalars, 0)
+        };
+        for (loss, error) in [(0.0, 0.0), (2.3, 0.01), (f32::MAX.into(), 1e76)] {
+            assert_eq!(review(loss, error), Ok(()), "{loss} {error}");
+        }
+        for wrong in [-1e-9, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300] {
+            assert_eq!(review(wrong, 0.0), Err(Code::NonFiniteLoss), "{wrong}");
+            assert_eq!(review(1.0, wrong), Err(Code::NonFiniteLoss), "{wrong}");
+        }
+    }
 
     #[test]
     fn impossible_scores_are_refused() {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::Value;
+use strategies::fairness::FairnessStatus;
 
 use source::{GuardFields, ListLen, ReportFields, SummaryFields};
 
@@ -38,11 +39,20 @@ pub const COLUMNS: [(&str, usize, usize); 22] = [
     ("bytes_down", 10, 0),
 ];
 
+/// The same of a fairness target: its first knob. The status follows as a word.
+pub const FAIRNESS_COLUMNS: [(&str, usize, usize); 3] =
+    [("fairness_measured", 17, 4), ("fairness_target", 15, 4), ("knob", 8, 4)];
+const STATUS_COLUMN: (&str, usize) = ("fairness_status", 16);
+
 /// One round; `None` where the report has no value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HistoryRow {
     /// One for each of [`COLUMNS`].
     pub cells: [Option<f64>; COLUMNS.len()],
+    /// One for each of [`FAIRNESS_COLUMNS`].
+    pub fairness: [Option<f64>; FAIRNESS_COLUMNS.len()],
+    /// How the fairness target fares.
+    pub fairness_status: Option<FairnessStatus>,
     /// Mean loss of each tier.
     pub loss_by_tier: Vec<Option<f64>>,
     /// Mean accuracy of each tier.
@@ -67,6 +77,7 @@ impl HistoryRow {
             accuracy_by_tier,
             weights,
             traffic,
+            fairness,
         } = serde_json::from_str(report)?;
         let count = |list: Option<ListLen>| list.map(|ListLen(len)| len as f64);
         let tiers = participation.as_deref();
@@ -83,6 +94,7 @@ impl HistoryRow {
             tiers.unwrap_or_default().iter().map(mean).collect()
         };
         let traffic = traffic.unwrap_or_default();
+        let knob = fairness.and_then(|knobs| knobs.into_iter().next()).unwrap_or_default();
         Ok(Self {
             cells: [
                 round,
@@ -108,18 +120,26 @@ impl HistoryRow {
                 traffic.up,
                 traffic.down,
             ],
+            fairness: [knob.measured, knob.target, knob.value],
+            fairness_status: knob.status,
             loss_by_tier: means(loss_by_tier),
             accuracy_by_tier: means(accuracy_by_tier),
         })
     }
 
-    /// The row as a line of a table.
-    pub fn table(&self) -> String {
+    /// The row as a line of a table; `fairness`: with the columns of a target.
+    pub fn table(&self, fairness: bool) -> String {
         let cell = |(&(_, width, digits), value): (&(&str, usize, usize), &Option<f64>)| {
             let value = value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
             format!("{value:>width$}")
         };
-        COLUMNS.iter().zip(&self.cells).map(cell).collect::<Vec<_>>().join(" ")
+        let mut cells: Vec<String> = COLUMNS.iter().zip(&self.cells).map(cell).collect();
+        if fairness {
+            cells.extend(FAIRNESS_COLUMNS.iter().zip(&self.fairness).map(cell));
+            let status = self.fairness_status.map_or("-", FairnessStatus::name);
+            cells.push(format!("{status:>0$}", STATUS_COLUMN.1));
+        }
+        cells.join(" ")
     }
 
     /// The row as a line of comma-separated values. The last columns are the mean loss and accuracy of `tiers` tiers.
@@ -128,20 +148,29 @@ impl HistoryRow {
             |means: &[Option<f64>]| (0..tiers).map(|tier| means.get(tier).copied().flatten()).collect();
         let (losses, accuracies): (Vec<_>, Vec<_>) =
             (by_tier(&self.loss_by_tier), by_tier(&self.accuracy_by_tier));
-        let cells = self.cells.iter().chain(&losses).chain(&accuracies);
         let text = |cell: &Option<f64>| cell.map_or(String::new(), |cell| cell.to_string());
-        cells.map(text).collect::<Vec<_>>().join(",")
+        let mut cells: Vec<String> = self.cells.iter().chain(&self.fairness).map(text).collect();
+        cells.push(self.fairness_status.map_or("", FairnessStatus::name).to_owned());
+        cells.extend(losses.iter().chain(&accuracies).map(text));
+        cells.join(",")
     }
 }
 
-/// The header of a table.
-pub fn table_head() -> String {
-    COLUMNS.iter().map(|&(name, width, _)| format!("{name:>width$}")).collect::<Vec<_>>().join(" ")
+/// The header of a table; `fairness`: with the columns of a target.
+pub fn table_head(fairness: bool) -> String {
+    let mut columns: Vec<_> = COLUMNS.iter().map(|&(name, width, _)| (name, width)).collect();
+    if fairness {
+        columns.extend(FAIRNESS_COLUMNS.iter().map(|&(name, width, _)| (name, width)));
+        columns.push(STATUS_COLUMN);
+    }
+    columns.iter().map(|(name, width)| format!("{name:>width$}")).collect::<Vec<_>>().join(" ")
 }
 
 /// The header of comma-separated values with columns for `tiers` tiers.
 pub fn csv_head(tiers: usize) -> String {
-    let mut names: Vec<String> = COLUMNS.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    let mut names: Vec<String> =
+        COLUMNS.iter().chain(&FAIRNESS_COLUMNS).map(|(name, ..)| (*name).to_owned()).collect();
+    names.push(STATUS_COLUMN.0.to_owned());
     names.extend((0..tiers).map(|tier| format!("loss_tier{tier}")));
     names.extend((0..tiers).map(|tier| format!("accuracy_tier{tier}")));
     names.join(",")
@@ -154,6 +183,15 @@ pub fn tiers(report: &str) -> usize {
         loss_by_tier: ListLen,
     }
     serde_json::from_str::<Tiers>(report).map_or(0, |report| report.loss_by_tier.0)
+}
+
+/// Whether a report has a fairness target; false if it is damaged.
+pub fn has_target(report: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Target {
+        fairness: ListLen,
+    }
+    serde_json::from_str::<Target>(report).is_ok_and(|report| report.fairness.0 > 0)
 }
 
 /// Number of devices, of one tier or all, that the guard has limited.
@@ -199,7 +237,7 @@ mod tests {
         assert!(lines[2].starts_with("4,,,,,,0,,,,,,,,"), "an empty round has no loss: {}", lines[2]);
         assert!(lines[0].starts_with("round,devices,refused,silent,stragglers,late,held,lr,loss,"));
         assert!(lines[0].ends_with(",loss_tier0,loss_tier1,accuracy_tier0,accuracy_tier1"));
-        assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,1.5,,,");
+        assert_eq!(lines[1], "3,2,0,1,1,3,1,0.5,1.5,0.25,2,1,0.125,,,,,,,,,,,,,,1.5,,,");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
         assert_eq!(
             (held_devices(&report, None), held_devices(&report, Some(0)), held_devices(&report, Some(1))),
@@ -208,9 +246,32 @@ mod tests {
     }
 
     #[test]
+    fn a_target_has_columns_of_its_own() {
+        let report = "{\"round\":3,\"fairness\":[{\"measured\":0.3125,\"target\":0.25,\"value\":2.5,\
+                      \"status\":\"not_reachable\"},{\"measured\":9}]}";
+        let row = HistoryRow::parse(report).unwrap();
+        let named: Vec<_> = csv_head(0)
+            .split(',')
+            .zip(row.csv(0).split(','))
+            .skip(22)
+            .map(|(a, b)| format!("{a}={b}"))
+            .collect();
+        let expected =
+            ["fairness_measured=0.3125", "fairness_target=0.25", "knob=2.5", "fairness_status=not_reachable"];
+        assert_eq!(named, expected);
+        assert_eq!(
+            (table_head(true).len(), row.table(false).len()),
+            (row.table(true).len(), table_head(false).len())
+        );
+        assert!(row.table(true).ends_with("   not_reachable"), "{}", row.table(true));
+        assert!(has_target(report) && !has_target("{\"fairness\":[]}") && !has_target("{}"));
+        assert!(HistoryRow::parse("{\"fairness\":[]}").is_ok_and(|row| row.fairness_status.is_none()));
+    }
+
+    #[test]
     fn cells_are_aligned_with_their_headers() {
         let row = HistoryRow::parse("{\"round\":3,\"loss\":{\"count\":2,\"mean\":1.5},\"lr\":null}").unwrap();
-        let (head, line) = (table_head(), row.table());
+        let (head, line) = (table_head(false), row.table(false));
         assert_eq!(head.len(), line.len());
         assert!(line.starts_with("    3       -"), "{line}");
         assert!(line.contains(" 1.5000 "), "{line}");

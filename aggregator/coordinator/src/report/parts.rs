@@ -31,6 +31,7 @@ pub(super) fn device_lines(closed: &ClosedExchange, outcome: Option<&Outcome>) -
             test_accuracy: scalars.test.map(|score| score.accuracy()),
             personal_loss: scalars.personal.map(|score| score.loss),
             personal_accuracy: scalars.personal.map(|score| score.accuracy()),
+            validation_loss: scalars.validation.map(|validation| validation.loss),
             gap: scalars.gap,
             weight: if refused(device) { None } else { weights.next() },
         });

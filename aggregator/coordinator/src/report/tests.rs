@@ -61,6 +61,8 @@ fn outcome(weights: &[f64], refused: &[&str]) -> Outcome {
         regions: vec![],
         refused: refused.collect(),
         notes: Default::default(),
+        fairness: vec![],
+        signals: vec![],
     }
 }
 

@@ -112,7 +112,9 @@ impl Store for DiskStore {
                 for entry in &entries {
                     let Ticket { round, exchange, .. } = entry.header.ticket;
                     let device = entry.header.device.as_str();
-                    let value = ledger::encode(&update_tag(round, exchange, device), entry)?;
+                    let record =
+                        entry.encode().ok_or_else(|| LedgerError::Store(Box::new(StoreError::TooLong)))?;
+                    let value = ledger::add_checksum(&update_tag(round, exchange, device), &record);
                     index.insert((round, exchange, device), value.as_slice())?;
                 }
                 Ok(())

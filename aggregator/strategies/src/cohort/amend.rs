@@ -1,6 +1,9 @@
 //! Changes that the guard makes in a cohort before a strategy sees it.
 
-use common::{Code, DeviceId, Tier, message::Scalars};
+use common::{
+    Code, DeviceId, Tier,
+    message::{Scalars, Validation},
+};
 
 use super::{Cohort, Participant};
 
@@ -24,6 +27,11 @@ impl Cohort {
     /// Replaces FK_i.
     pub(crate) fn set_loss_after(&mut self, index: usize, loss: f64) {
         self.participants[index].loss_after = Some(loss);
+    }
+
+    /// Replaces x_i and v_i.
+    pub(crate) fn set_validation(&mut self, index: usize, validation: Validation) {
+        self.participants[index].validation = Some(validation);
     }
 
     /// Changes the scalars that only some strategies ask for. Does nothing for a participant without any.

@@ -1,6 +1,9 @@
 //! The devices of a cohort: participants, absent devices and refused devices.
 
-use common::{Code, DeviceId, Tier, message::Scalars};
+use common::{
+    Code, DeviceId, Tier,
+    message::{Scalars, Validation},
+};
 
 /// A device whose update counts.
 #[derive(Clone, PartialEq, Debug)]
@@ -10,6 +13,7 @@ pub struct Participant {
     samples: u32,
     pub(super) loss: f64,
     pub(super) loss_after: Option<f64>,
+    pub(super) validation: Option<Validation>,
     /// All scalars of a device that reports more than these. A box keeps participants small: most fleets report no more.
     pub(super) extra: Option<Box<Scalars>>,
 }
@@ -28,6 +32,11 @@ impl Participant {
     /// FK_i, if the device has reported it.
     pub fn reported_loss_after(&self) -> Option<f64> {
         self.loss_after
+    }
+
+    /// The received model on samples that the device does not train on, if it has any.
+    pub fn validation(&self) -> Option<Validation> {
+        self.validation
     }
 
     /// r_k
@@ -56,20 +65,21 @@ impl Participant {
     }
 
     pub(super) fn new(device: DeviceId, tier: Tier, scalars: Scalars) -> Self {
-        let Scalars { samples, loss_before: loss, loss_after, .. } = scalars;
+        let Scalars { samples, loss_before: loss, loss_after, validation, .. } = scalars;
         let usual = Scalars {
             samples,
             loss_before: loss,
             loss_after,
             test: scalars.test,
             steps: scalars.steps,
+            validation,
             ..Scalars::default()
         };
         let extra = (usual != scalars).then(|| Box::new(scalars));
-        Self { device, tier, samples, loss, loss_after, extra }
+        Self { device, tier, samples, loss, loss_after, validation, extra }
     }
 
-    /// Whether it reports more than samples and losses.
+    /// Whether it reports more than samples and losses, of which the validation loss is one.
     pub(crate) fn has_extra(&self) -> bool {
         self.extra.is_some()
     }

@@ -159,7 +159,7 @@ fn a_strategy_that_forgets_a_device_or_region_is_an_error() {
     let updates = vec![good.clone(), good];
     for forgotten in ["weigh", "base_weights", "mix", ""] {
         let strategy = Box::new(Forgetful(forgotten));
-        let mut method = Method { strategy, momentum: None, varp: None, lsr: None };
+        let mut method = Method::new(strategy);
         let mut theta = [0.0f32; 5];
         let result = combine(&mut method, &cohort, &[], &mut updates.as_slice(), &mut theta);
         match forgotten {
@@ -241,7 +241,7 @@ fn devices_of_weight_zero_are_not_read() {
     let cohort = cohort(&map, &[("a", 0, 1, &[1.0; 3])]);
     let mut theta = [1.0f32; 5];
     // The source holds nothing, so reading would fail by length.
-    let mut method = Method { strategy: Box::new(AllZero), momentum: None, varp: None, lsr: None };
+    let mut method = Method::new(Box::new(AllZero));
     let outcome =
         combine(&mut method, &cohort, &[], &mut [].as_slice() as &mut &[Vec<f32>], &mut theta).unwrap();
     assert_eq!((outcome.kept, theta), (None, [1.0; 5]));

@@ -10,8 +10,8 @@ use crate::cohort::Cohort;
 pub struct GuardFinding {
     pub device: String,
     pub tier: usize,
-    /// `loss`, `loss_after`, `share`, `length` or `probe`. Some strategies also ask for `gap`, `mass`, `trials`, `group_losses`
-    /// or `group_counts`. `shown_loss` and others of that kind concern only the report.
+    /// `loss`, `loss_after`, `validation`, `validation_error`, `share`, `length` or `probe`. Some strategies also ask for `gap`,
+    /// `mass`, `trials`, `group_losses` or `group_counts`. `shown_loss` and others of that kind concern only the report.
     pub what: &'static str,
     pub said: f64,
     pub counted: f64,

@@ -3,6 +3,7 @@
 //! | figure | counts up to |
 //! |---|---|
 //! | loss before training, loss after it, loss at a step of a line search | `loss` medians of the same figure |
+//! | validation loss, and the squared error of it | `loss` medians of the same figure |
 //! | gap (a loss less another one), either way | `loss` medians of the losses |
 //! | mass per sample | `loss` medians of the same |
 //! | mean loss of a group, either way (noise can make it negative) | `loss` medians of the group, or of all losses |
@@ -11,13 +12,14 @@
 //! Medians are lower medians over all devices of the round, never per tier: a tier of liars cannot set its own limit. A median
 //! of 0 gives no bound; rule 2 still applies.
 
-use common::message::MAX_TRIALS;
+use common::message::{MAX_TRIALS, Validation};
 
 use super::{Findings, GuardConfig};
 use crate::cohort::{Bounds, Cohort, Participant};
 
 pub(super) fn limit(config: &GuardConfig, bounds: &Bounds, cohort: &mut Cohort, findings: &mut Findings<'_>) {
     let usual = losses(config, cohort, findings);
+    validations(config, cohort, findings);
     if !cohort.participants().iter().any(Participant::has_extra) {
         return;
     }
@@ -63,6 +65,28 @@ fn losses(config: &GuardConfig, cohort: &mut Cohort, findings: &mut Findings<'_>
         cohort.set_loss_after(index, limit);
     }
     usual
+}
+
+/// Both figures: a loss that is too high would look unfair, an error that is too high would look fair.
+fn validations(config: &GuardConfig, cohort: &mut Cohort, findings: &mut Findings<'_>) {
+    let of = |participant: &Participant, part: fn(Validation) -> f64| participant.validation().map(part);
+    let losses = said(cohort, |participant| of(participant, |validation| validation.loss));
+    for (index, said, limit) in above(losses, config.loss) {
+        findings.loss(cohort, index, "validation", said, limit);
+        change(cohort, index, |validation| validation.loss = limit);
+    }
+    let errors = said(cohort, |participant| of(participant, |validation| validation.error));
+    for (index, said, limit) in above(errors, config.loss) {
+        findings.loss(cohort, index, "validation_error", said, limit);
+        change(cohort, index, |validation| validation.error = limit);
+    }
+}
+
+fn change(cohort: &mut Cohort, index: usize, change: impl FnOnce(&mut Validation)) {
+    if let Some(mut validation) = cohort.participants()[index].validation() {
+        change(&mut validation);
+        cohort.set_validation(index, validation);
+    }
 }
 
 fn gaps(limit: f64, cohort: &mut Cohort, findings: &mut Findings<'_>) {

@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Code, DeviceId, brief::Brief, message::Alone};
+use common::{Code, DeviceId, Tier, brief::Brief, message::Alone};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ use crate::{
     kernel::sum,
     parameter::{not_negative, positive},
     registry::Build,
-    strategy::{Ask, Exchange, Kind, Needs, Strategy, TrainingWeights, Weights, decode_state},
+    strategy::{Ask, Exchange, Kind, Knob, Needs, Scale, Strategy, TrainingWeights, Weights, decode_state},
 };
 
 /// Most epochs of training alone.
@@ -212,6 +212,17 @@ impl Strategy for Eagle {
             self.state.baseline.remove(&refused.device);
         }
         self.weigh_anew();
+    }
+
+    fn knobs(&self) -> Vec<Knob> {
+        vec![Knob::new("lambda", 0.0, 1.0, Scale::Log1p).of_gaps()]
+    }
+
+    fn turn(&mut self, parameter: &str, _tier: Option<Tier>, value: f64) {
+        if parameter == "lambda" {
+            self.params.lambda = value;
+            self.weigh_anew();
+        }
     }
 
     fn training_weights(&self) -> TrainingWeights {

@@ -15,6 +15,7 @@ use crate::{
     cohort::{Cohort, Participant},
     methods::softmax::{greatest, of_members, softmax},
     parameter::{not_negative, positive},
+    strategy::{Knob, Scale},
 };
 
 /// Parameters of `fedeba`; its variants have the same and more.
@@ -76,6 +77,18 @@ impl EbaParams {
             return Err(format!("`eps_p` must lie in [0, 1), not {}", self.eps_p));
         }
         Ok(self)
+    }
+
+    /// The temperature, which a fairness target lowers.
+    pub(super) fn knobs(&self) -> Vec<Knob> {
+        vec![Knob::new("tau", 20.0, 0.5, Scale::Log)]
+    }
+
+    /// Sets the temperature.
+    pub(super) fn turn(&mut self, parameter: &str, value: f64) {
+        if parameter == "tau" {
+            self.tau = value;
+        }
     }
 
     /// Weights of equal losses.

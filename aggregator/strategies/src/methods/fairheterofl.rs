@@ -14,20 +14,26 @@
 //! are exponentiated. So q = 50 neither overflows nor gives 0/0 in a region that only a tier with low losses holds. See
 //! [`terms`].
 
+use std::collections::BTreeMap;
+
 use common::{RegionId, Tier, region::RegionMap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::Terms;
 
 use crate::{
-    cohort::Cohort,
+    cohort::{Cohort, Participant},
     error::StrategyError,
     parameter::{not_negative, positive},
     registry::Build,
-    strategy::{Mix, PerTier, Strategy, TierSums, Weights},
+    strategy::{Knob, Mix, PerTier, Scale, Strategy, TierSums, Weights},
 };
 
 mod terms;
+
+/// Why no target drives a strategy that divides by the bound on the Hessian.
+pub(super) const SHORT_STEPS: &str = "with `strategy.params.step = \"hessian\"` steps get short, and short steps look fair; set \
+                                      `strategy.params.step = \"reweight\"`";
 
 /// Parameters of `fairheterofl`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +50,9 @@ pub struct FairHeteroFlParams {
     pub norm: NormScope,
     pub step: StepRule,
     pub group_weight: GroupWeight,
+    /// `q_m` of tiers in which a fairness target drives it.
+    #[serde(skip)]
+    pub turned: BTreeMap<Tier, f64>,
 }
 
 /// The factor of `||V||^2` in the bound where q < q_m.
@@ -93,14 +102,33 @@ pub enum GroupWeight {
 impl Default for FairHeteroFlParams {
     fn default() -> Self {
         Self {
-            q: 1.0,
-            q_m: PerTier::All(0.1),
+            q: 2.0,
+            q_m: PerTier::All(1.0),
             l: None,
             hessian: Hessian::default(),
             norm: NormScope::default(),
             step: StepRule::default(),
             group_weight: GroupWeight::default(),
+            turned: BTreeMap::new(),
         }
+    }
+}
+
+impl FairHeteroFlParams {
+    /// q_m of a tier; `None` beyond the end of the list.
+    fn q_m(&self, tier: Tier) -> Option<f64> {
+        self.turned.get(&tier).copied().or_else(|| self.q_m.of(tier))
+    }
+
+    /// Whether losses and stated weights do not enter, so that this is HeteroFL.
+    fn is_plain(&self, cohort: &Cohort) -> bool {
+        let mut tiers = (0..cohort.regions().tiers()).map_while(Tier::new);
+        let equal = self.q == 0.0 && tiers.clone().all(|tier| self.q_m(tier) == Some(0.0));
+        let mut devices = 0..cohort.participants().len();
+        equal
+            && self.group_weight == GroupWeight::Data
+            && tiers.all(|tier| cohort.tier_weight(tier).is_none())
+            && devices.all(|index| cohort.device_weight(index).is_none())
     }
 }
 
@@ -138,6 +166,10 @@ impl Strategy for FairHeteroFl {
 
     /// `u_i`, scaled so that the largest of each tier is 1.
     fn weigh(&self, cohort: &Cohort) -> Weights {
+        if self.params.is_plain(cohort) {
+            // The same bits as HeteroFL; logarithms would round.
+            return Weights::per_device(cohort.participants().iter().map(Participant::samples).collect());
+        }
         let mut weights = vec![0.0; cohort.participants().len()];
         let mut shares = weights.clone();
         let tiers = terms::of_tiers(&self.params, cohort);
@@ -157,6 +189,9 @@ impl Strategy for FairHeteroFl {
     }
 
     fn mix(&self, cohort: &Cohort, sums: &TierSums) -> Mix {
+        if self.params.is_plain(cohort) {
+            return Mix::plain_mean(cohort.regions(), sums);
+        }
         let l = match self.params.step {
             StepRule::Hessian => self.params.l.unwrap_or(1.0 / cohort.lr),
             // A common factor would cancel.
@@ -184,6 +219,26 @@ impl Strategy for FairHeteroFl {
             mix.set_rho(region, plain / bound);
         }
         mix
+    }
+
+    fn knobs(&self) -> Vec<Knob> {
+        let knobs = [
+            Knob::new("q", 0.0, 10.0, Scale::Log1p).between_tiers(),
+            Knob::new("q_m", 0.0, 2.0, Scale::Log1p).per_tier(),
+        ];
+        let usable = |knob: Knob| match self.params.step {
+            StepRule::Reweight => knob,
+            StepRule::Hessian => knob.unusable(SHORT_STEPS),
+        };
+        knobs.map(usable).into()
+    }
+
+    fn turn(&mut self, parameter: &str, tier: Option<Tier>, value: f64) {
+        match (parameter, tier) {
+            ("q", None) => self.params.q = value,
+            ("q_m", Some(tier)) => drop(self.params.turned.insert(tier, value)),
+            _ => {}
+        }
     }
 }
 

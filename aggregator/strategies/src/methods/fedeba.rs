@@ -5,11 +5,13 @@
 //! ```
 //! Temperature, prior and limits: [`EbaParams`].
 
+use common::Tier;
+
 use crate::{
     cohort::Cohort,
     methods::EbaParams,
     registry::Build,
-    strategy::{Needs, Strategy, Weights},
+    strategy::{Knob, Needs, Strategy, Weights},
 };
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -48,6 +50,14 @@ impl Strategy for FedEba {
 
     fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         self.params.base_weights(cohort)
+    }
+
+    fn knobs(&self) -> Vec<Knob> {
+        self.params.knobs()
+    }
+
+    fn turn(&mut self, parameter: &str, _tier: Option<Tier>, value: f64) {
+        self.params.turn(parameter, value);
     }
 }
 

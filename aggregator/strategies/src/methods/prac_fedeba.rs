@@ -8,6 +8,7 @@
 //! ptilde_k D_k`, and then `theta += sum_i p_i Dhat_i`. This is the same, because p sums to 1. The two softmaxes are mixed
 //! after they are restricted to a region, because renormalising a mixture gives another result.
 
+use common::Tier;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ use crate::{
     methods::{Anneal, EbaParams, Prior},
     parameter::share,
     registry::Build,
-    strategy::{Needs, Strategy, Weights},
+    strategy::{Knob, Needs, Strategy, Weights},
 };
 
 /// Parameters of `prac_fedeba`: those of `fedeba`, and `alpha`.
@@ -82,6 +83,14 @@ impl Strategy for PracFedEba {
 
     fn base_weights(&self, cohort: &Cohort) -> Vec<f64> {
         self.weights.base_weights(cohort)
+    }
+
+    fn knobs(&self) -> Vec<Knob> {
+        self.weights.knobs()
+    }
+
+    fn turn(&mut self, parameter: &str, _tier: Option<Tier>, value: f64) {
+        self.weights.turn(parameter, value);
     }
 }
 

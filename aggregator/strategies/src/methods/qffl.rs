@@ -7,19 +7,24 @@
 //! logarithms and scaled so that the weights of a region sum to 1,
 //!
 //! ```text
-//! theta^(j) += sum_i w_i D_i^(j) / sum_i w_i (1 + q L ||D_i||^2 / F_i)
+//! theta^(j) += sum_i w_i D_i^(j) / sum_i w_i (1 + q L ||D_i||^2 / F_i)              step = hessian
+//! theta^(j) += sum_i w_i D_i^(j) / sum_i w_i                                        step = reweight
 //! ```
 
+use common::Tier;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     cohort::Cohort,
     kernel::sum,
-    methods::softmax::{exp_shares, floored_loss, of_members},
+    methods::{
+        fairheterofl::SHORT_STEPS,
+        softmax::{exp_shares, floored_loss, of_members},
+    },
     parameter::{not_negative, positive},
     registry::Build,
-    strategy::{Mix, Strategy, TierSums, Weights},
+    strategy::{Knob, Mix, Scale, Strategy, TierSums, Weights},
 };
 
 /// Parameters of `qffl`.
@@ -32,6 +37,19 @@ pub struct QfflParams {
     #[serde(rename = "L")]
     pub l: Option<f64>,
     pub weighting: Weighting,
+    /// How long a step is. A fairness target needs `reweight`.
+    pub step: QfflStep,
+}
+
+/// How long a step is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum QfflStep {
+    /// Divided by the bound on the Hessian, as published.
+    #[default]
+    Hessian,
+    /// The same relative weights without the shortening.
+    Reweight,
 }
 
 /// p_i of a device that has no weight of its own.
@@ -47,7 +65,7 @@ pub enum Weighting {
 
 impl Default for QfflParams {
     fn default() -> Self {
-        Self { q: 1.0, l: None, weighting: Weighting::default() }
+        Self { q: 1.0, l: None, weighting: Weighting::default(), step: QfflStep::default() }
     }
 }
 
@@ -79,6 +97,10 @@ impl Strategy for Qffl {
     }
 
     fn weigh(&self, cohort: &Cohort) -> Weights {
+        if self.params.q == 0.0 {
+            // The priors themselves; logarithms would round.
+            return Weights::per_device(self.priors(cohort));
+        }
         let logs = self.log_weights(cohort);
         Weights::by_region(cohort, |members| exp_shares(&of_members(&logs, members)))
     }
@@ -87,7 +109,10 @@ impl Strategy for Qffl {
         self.priors(cohort)
     }
 
-    fn mix(&self, cohort: &Cohort, _: &TierSums) -> Mix {
+    fn mix(&self, cohort: &Cohort, sums: &TierSums) -> Mix {
+        if self.params.q == 0.0 || self.params.step == QfflStep::Reweight {
+            return Mix::plain_mean(cohort.regions(), sums);
+        }
         let logs = self.log_weights(cohort);
         let mut mix = Mix::none(cohort.regions());
         for (region, tiers) in cohort.regions().regions() {
@@ -101,6 +126,20 @@ impl Strategy for Qffl {
             }
         }
         mix
+    }
+
+    fn knobs(&self) -> Vec<Knob> {
+        let knob = Knob::new("q", 0.0, 3.0, Scale::Log1p);
+        match self.params.step {
+            QfflStep::Reweight => vec![knob],
+            QfflStep::Hessian => vec![knob.unusable(SHORT_STEPS)],
+        }
+    }
+
+    fn turn(&mut self, parameter: &str, _tier: Option<Tier>, value: f64) {
+        if parameter == "q" {
+            self.params.q = value;
+        }
     }
 }
 

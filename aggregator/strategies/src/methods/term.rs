@@ -5,6 +5,7 @@
 //! ```
 //! These are the entropy weights of FedEBA with `t = 1/tau` and the data as prior, but from the losses before training.
 
+use common::Tier;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use crate::{
     methods::softmax::{of_members, softmax},
     parameter::not_negative,
     registry::Build,
-    strategy::{Strategy, Weights},
+    strategy::{Knob, Scale, Strategy, Weights},
 };
 
 /// Parameters of `term`.
@@ -53,12 +54,26 @@ impl Strategy for Term {
     }
 
     fn weigh(&self, cohort: &Cohort) -> Weights {
+        if self.params.t == 0.0 {
+            // The same bits as FedAvg; logarithms would round.
+            return Weights::per_device(cohort.data_shares());
+        }
         let losses: Vec<f64> = cohort.participants().iter().map(Participant::loss).collect();
         let data = cohort.data_shares();
         let tau = 1.0 / self.params.t;
         Weights::by_region(cohort, |members| {
             softmax(&of_members(&losses, members), tau, &of_members(&data, members))
         })
+    }
+
+    fn knobs(&self) -> Vec<Knob> {
+        vec![Knob::new("t", 0.0, 3.0, Scale::Log1p)]
+    }
+
+    fn turn(&mut self, parameter: &str, _tier: Option<Tier>, value: f64) {
+        if parameter == "t" {
+            self.params.t = value;
+        }
     }
 }
 

@@ -1,6 +1,10 @@
 //! The devices of a round file as a [`Cohort`].
 
-use common::{Code, Tier, brief::Product, message::Scalars};
+use common::{
+    Code, Tier,
+    brief::Product,
+    message::{Scalars, Validation},
+};
 
 use super::{RecordedDevice, RoundFile, RoundFileError, file_updates::SentVector};
 use crate::{
@@ -25,7 +29,7 @@ impl RoundFile {
             return Err(missing(0, "group_loss_sums", method));
         }
         for (at, device) in self.devices.iter().enumerate() {
-            if device.loss_before.is_none() && method.strategy.uses_loss(ready) {
+            if device.loss_before.is_none() && method.uses_loss(ready) {
                 return Err(missing(at, "loss_before", method));
             }
             if ready && device.loss_after.is_none() && method.needs().loss_after {
@@ -62,6 +66,10 @@ impl RoundFile {
             if let Some(weight) = *weight {
                 let _ = cohort.set_tier_weight(tier, weight);
             }
+        }
+        if self.enrolled.iter().any(Option::is_some) {
+            // A tier whose size the file does not state counts as its participants.
+            cohort.set_enrolled(self.enrolled.iter().map(|enrolled| enrolled.unwrap_or_default()).collect());
         }
         for past in &self.history {
             let lr = past.lr.unwrap_or(lr);
@@ -104,6 +112,9 @@ fn scalars(device: &RecordedDevice) -> Scalars {
         // A strategy that uses losses has failed before if there is none.
         loss_before: device.loss_before.unwrap_or(0.0),
         loss_after: device.loss_after,
+        validation: device
+            .validation_loss
+            .map(|loss| Validation { loss, error: device.validation_error.unwrap_or(0.0) }),
         gap: device.gap,
         mass: device.sample_mass,
         group_losses: device.group_loss_sums.iter().copied().collect(),

@@ -11,7 +11,7 @@ use common::{
 };
 use serde_json::Value;
 
-use crate::cohort::Bounds;
+use crate::{cohort::Bounds, fairness::FairnessSettings};
 
 use super::{
     FORMAT, PastGradient, RecordedDevice, RoundFile, RoundFileError, VERSION,
@@ -45,7 +45,7 @@ impl RoundFile {
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
             return Err(parameters.fault(format!("number {at} is not finite")));
         }
-        let (regions, tier_weights) = tiers(&root, values.len())?;
+        let (regions, tier_weights, enrolled) = tiers(&root, values.len())?;
         let past = root.optional("history")?.map_or(Ok(vec![]), |node| node.items())?;
         let round = match root.optional("round")? {
             Some(node) => node.whole()?,
@@ -62,17 +62,22 @@ impl RoundFile {
             state: root.field("state")?.map_or(Value::Null, |node| node.value().clone()),
             bounds: root.optional("guard")?.map(|node| bounds(&node)).transpose()?,
             strategy: root.optional("strategy")?.map(|node| strategy(&node)).transpose()?,
+            fairness: root.optional("fairness")?.map(|node| fairness(&node)).transpose()?,
             parameters: values,
             regions,
             tier_weights,
+            enrolled,
         })
     }
 }
 
-fn tiers(root: &Node<'_>, parameters: usize) -> Result<(RegionMap, Vec<Option<f64>>)> {
+/// Regions, weights and sizes of the tiers.
+type Tiers = (RegionMap, Vec<Option<f64>>, Vec<Option<usize>>);
+
+fn tiers(root: &Node<'_>, parameters: usize) -> Result<Tiers> {
     let Some(list) = root.optional("tiers")? else {
         let whole = (0, parameters, TierSet::first(1));
-        return Ok((RegionMap::from_spans(parameters, 1, [whole]), vec![None]));
+        return Ok((RegionMap::from_spans(parameters, 1, [whole]), vec![None], vec![None]));
     };
     let tiers = list.items()?;
     if tiers.is_empty() || tiers.len() > MAX_TIERS {
@@ -80,6 +85,7 @@ fn tiers(root: &Node<'_>, parameters: usize) -> Result<(RegionMap, Vec<Option<f6
     }
     let mut holders = vec![TierSet::EMPTY; parameters];
     let mut weights = Vec::with_capacity(tiers.len());
+    let mut enrolled = Vec::with_capacity(tiers.len());
     for (tier, node) in (0..).map_while(Tier::new).zip(&tiers) {
         match node.optional("indices")? {
             None => holders.iter_mut().for_each(|set| *set = set.with(tier)),
@@ -98,6 +104,8 @@ fn tiers(root: &Node<'_>, parameters: usize) -> Result<(RegionMap, Vec<Option<f6
             }
         }
         weights.push(node.optional("weight")?.map(|weight| weight.not_negative()).transpose()?);
+        let devices = node.optional("enrolled")?.map(|enrolled| enrolled.whole()).transpose()?;
+        enrolled.push(devices.map(|devices| devices as usize));
     }
     let mut runs: Vec<(usize, usize, TierSet)> = Vec::new();
     for (at, &set) in holders.iter().enumerate() {
@@ -106,7 +114,7 @@ fn tiers(root: &Node<'_>, parameters: usize) -> Result<(RegionMap, Vec<Option<f6
             _ => runs.push((at, 1, set)),
         }
     }
-    Ok((RegionMap::from_spans(parameters, tiers.len(), runs), weights))
+    Ok((RegionMap::from_spans(parameters, tiers.len(), runs), weights, enrolled))
 }
 
 /// Only the bounds of shares are read: losses and updates are stored after the guard has limited them.
@@ -187,6 +195,8 @@ fn device(node: &Node<'_>, regions: &RegionMap, counted: bool) -> Result<Recorde
         weight: node.optional("weight")?.map(|weight| weight.not_negative()).transpose()?,
         loss_before: scalar("loss_before")?,
         loss_after: scalar("loss_after")?,
+        validation_loss: scalar("validation_loss")?,
+        validation_error: scalar("validation_error")?,
         update: vector("update")?,
         first_update: vector("first_update")?,
         gradient: vector("gradient")?,
@@ -287,4 +297,8 @@ fn history(past: &[Node<'_>], round: u32, regions: &RegionMap) -> Result<Vec<Pas
 fn strategy(node: &Node<'_>) -> Result<(String, Value)> {
     let name = node.required("name")?.text()?.to_owned();
     Ok((name, node.field("params")?.map_or(Value::Null, |params| params.value().clone())))
+}
+
+fn fairness(node: &Node<'_>) -> Result<FairnessSettings> {
+    serde_json::from_value(node.value().clone()).map_err(|error| node.fault(error.to_string()))
 }

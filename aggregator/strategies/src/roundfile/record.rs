@@ -104,6 +104,9 @@ pub fn record<U: Updates>(dir: &Path, dump: RoundDump<'_, U>) -> Result<PathBuf,
     if let Some(Bounds { share, floor, trusted, no_bonus }) = &cohort.bounds {
         file["guard"] = json!({ "share": share, "floor": floor, "trusted": trusted, "no_bonus": no_bonus });
     }
+    if let Some(fairness) = &method.fairness {
+        file["fairness"] = json!(fairness.settings());
+    }
     let state = method.state();
     if !state.is_null() {
         file["state"] = state;
@@ -172,6 +175,8 @@ fn device_entry(
     put("weight", cohort.device_weight(index).map(Value::from));
     put("loss_before", Some(json!(participant.loss())));
     put("loss_after", participant.reported_loss_after().map(Value::from));
+    put("validation_loss", participant.validation().map(|validation| validation.loss.into()));
+    put("validation_error", participant.validation().map(|validation| validation.error.into()));
     put("gap", participant.gap().map(Value::from));
     put("sample_mass", participant.mass().map(Value::from));
     let trials: Vec<_> = steps.iter().zip(participant.trials()).map(|(step, loss)| [*step, *loss]).collect();
@@ -209,6 +214,9 @@ fn tier_entry<E>(
     }
     if let Some(weight) = cohort.tier_weight(tier) {
         entry["weight"] = weight.into();
+    }
+    if let Some(enrolled) = cohort.stated_enrolled(tier) {
+        entry["enrolled"] = enrolled.into();
     }
     Ok(entry)
 }

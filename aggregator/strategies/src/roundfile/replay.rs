@@ -56,7 +56,12 @@ pub fn replay(registry: &Registry, file: &RoundFile, name: &str, params: Value) 
         return Err(RoundFileError::key("--params L", format!("must be above 0, not {l}")));
     }
     let known = file.lr.is_some() || overrides.l.is_some() || params.contains_key("lr");
-    let mut method = registry.method(name, params.into())?;
+    let mut method = registry.method(name, params.clone().into())?;
+    let foreign = file.strategy.as_ref().is_some_and(|(own, _)| own != name);
+    if let Some(fairness) = file.fairness.clone().filter(|_| !foreign) {
+        // The target of another strategy may not be possible with this one, and its state would say nothing.
+        method.aim(fairness, &params, &file.regions)?;
+    }
     if !known && method.strategy.uses_lr() {
         return Err(RoundFileError::key("lr", format!("is missing; {name} needs it, or L in --params")));
     }
@@ -133,6 +138,7 @@ pub fn replay_with(file: &RoundFile, method: &mut Method, overrides: Overrides) 
         brief: method.strategy.training_weights().into(),
         state: method.state(),
         refused: ReplayResult::refusals(&outcome.refused),
+        fairness: outcome.fairness,
         diagnostics: notes,
     })
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     combine::{Outcome, RegionNote},
+    fairness::FairnessLine,
     strategy::TrainingWeights,
 };
 
@@ -27,6 +28,9 @@ pub struct ReplayResult {
     /// The state that the strategy saves.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub state: Value,
+    /// The knobs of a fairness target, with their next values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fairness: Vec<FairnessLine>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedDevice>,
     #[serde(skip_serializing_if = "Map::is_empty")]

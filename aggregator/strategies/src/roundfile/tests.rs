@@ -47,7 +47,7 @@ fn close(got: &[f64], expected: &[f64], tolerance: f64) {
 }
 
 fn method(strategy: impl Strategy + 'static) -> Method {
-    Method { strategy: Box::new(strategy), momentum: None, varp: None, lsr: None }
+    Method::new(Box::new(strategy))
 }
 
 #[test]

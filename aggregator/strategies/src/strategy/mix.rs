@@ -32,6 +32,14 @@ impl Mix {
         mix
     }
 
+    /// The weighted mean, of a strategy that otherwise shortens its steps and does not do so here.
+    pub(crate) fn plain_mean(regions: &RegionMap, sums: &TierSums) -> Self {
+        let mut mix = Self::mean(regions, sums);
+        let held = regions.regions().filter(|&(region, tiers)| sums.weight_in(region, tiers) > 0.0);
+        held.for_each(|(region, _)| mix.set_rho(region, 1.0));
+        mix
+    }
+
     /// The step of a region is the sum over its tiers: coefficient 1 for each.
     pub(crate) fn sum(regions: &RegionMap) -> Self {
         let mut mix = Self::none(regions);

@@ -110,6 +110,7 @@ impl<'a> BytesShard<'a> {
         match part {
             DataSplit::Train => &self.train,
             DataSplit::Test => &self.test,
+            DataSplit::Validation => &Images { features: &[], labels: &[], inputs: 0 },
         }
     }
 }

@@ -89,6 +89,7 @@ impl Digits {
         match part {
             DataSplit::Train => self.train,
             DataSplit::Test => self.test,
+            DataSplit::Validation => PackedDigits(&[]),
         }
     }
 }

@@ -103,6 +103,21 @@ impl Samples {
         Ok(())
     }
 
+    /// Samples of another part of the same shard must have as many numbers and targets, unless there are none.
+    fn expect_shape(&self, other: &Self) -> Result<(), DataError> {
+        if other.is_empty() {
+            return Ok(());
+        }
+        if self.inputs != other.inputs {
+            return Err(DataError::Room { inputs: other.inputs, room: self.inputs });
+        }
+        if self.targets != other.targets && !self.is_empty() {
+            let (position, targets) = (other.targets as u32, self.targets as u32);
+            return Err(DataError::NoTarget { index: 0, position, targets });
+        }
+        Ok(())
+    }
+
     /// Copies one part of a shard.
     pub fn of(shard: &(impl Shard + ?Sized), part: DataSplit) -> Result<Self, DataError> {
         let (inputs, len, targets) = (shard.inputs() as usize, shard.len(part), shard.targets());
@@ -214,19 +229,20 @@ impl Samples {
 pub struct VecShard {
     train: Samples,
     test: Samples,
+    validation: Samples,
 }
 
 impl VecShard {
     /// Both parts must have the same shape.
     pub fn new(train: Samples, test: Samples) -> Result<Self, DataError> {
-        if train.inputs != test.inputs && !test.is_empty() {
-            return Err(DataError::Room { inputs: test.inputs, room: train.inputs });
-        }
-        if train.targets != test.targets && !test.is_empty() && !train.is_empty() {
-            let (position, targets) = (test.targets as u32, train.targets as u32);
-            return Err(DataError::NoTarget { index: 0, position, targets });
-        }
-        Ok(Self { train, test })
+        train.expect_shape(&test)?;
+        Ok(Self { train, test, validation: Samples::default() })
+    }
+
+    /// Sets samples apart for validation. Without any, training samples are kept for it.
+    pub fn with_validation(self, validation: Samples) -> Result<Self, DataError> {
+        self.train.expect_shape(&validation)?;
+        Ok(Self { validation, ..self })
     }
 
     /// The samples of one part.
@@ -234,6 +250,7 @@ impl VecShard {
         match part {
             DataSplit::Train => &self.train,
             DataSplit::Test => &self.test,
+            DataSplit::Validation => &self.validation,
         }
     }
 }
@@ -247,12 +264,16 @@ impl Shard for VecShard {
         self.test.len() as u32
     }
 
+    fn validation_len(&self) -> u32 {
+        self.validation.len() as u32
+    }
+
     fn inputs(&self) -> u32 {
         self.train.inputs as u32
     }
 
     fn classes(&self) -> u32 {
-        self.train.classes().max(self.test.classes())
+        self.train.classes().max(self.test.classes()).max(self.validation.classes())
     }
 
     fn label(&self, part: DataSplit, index: u32) -> Result<u32, DataError> {

@@ -9,6 +9,8 @@ pub enum DataSplit {
     Train,
     /// Those that it only evaluates on.
     Test,
+    /// Samples that its owner has set apart for validation. Most devices have none and keep some training samples for it.
+    Validation,
 }
 
 /// Samples by index, from flash, memory or a sensor's log.
@@ -20,6 +22,10 @@ pub trait Shard {
     fn train_len(&self) -> u32;
     /// Number of test samples.
     fn test_len(&self) -> u32;
+    /// Samples set apart for validation.
+    fn validation_len(&self) -> u32 {
+        0
+    }
     /// Numbers per sample.
     fn inputs(&self) -> u32;
     /// One more than the largest label.
@@ -62,6 +68,7 @@ pub trait Shard {
         match part {
             DataSplit::Train => self.train_len(),
             DataSplit::Test => self.test_len(),
+            DataSplit::Validation => self.validation_len(),
         }
     }
 

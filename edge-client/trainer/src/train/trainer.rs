@@ -18,10 +18,15 @@
 //! copied to its own segment, and the anchor to the weights. So no further segment is needed, and the update is the same as
 //! without it.
 //!
+//! Where the brief asks for validation, the loss of the received model on the validation samples is reported beside its
+//! standard error. These samples are the device's own, or every fifth training sample. The latter are then not trained on,
+//! and `samples`, `loss_before` and `loss_after` are those of the others, as with `gap`.
+//!
 //! Where the brief asks for privacy, noise is derived from the device's secret and from the question (`question`). Numbers
 //! that would reveal more about training samples are withheld. The loss before training is the mean of the sums with noise.
 //! Other losses on training samples, and scores of models trained on them, are not reported. Training that diverges gives an
 //! update of zeros with noise, because an error would reveal something about the samples.
+//! Nothing is validated under noise.
 
 use common::{
     RunId,
@@ -48,6 +53,7 @@ mod plateau;
 mod question;
 mod report;
 mod segments;
+mod spread;
 mod subset;
 
 use batch::{Batch, Order};
@@ -56,8 +62,9 @@ use phase::{SampleCounts, WorkPhase};
 pub use plateau::Plateau;
 pub use question::Charge;
 use question::{HiddenDigest, QuestionKey};
+use spread::LossSpread;
 pub use subset::EVERY as VALIDATION_EVERY;
-use subset::Subset;
+use subset::{Subset, ValidationSamples};
 
 /// State that a device keeps between rounds and never sends.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
@@ -92,6 +99,8 @@ pub struct Work {
     tally: LossTally,
     /// Losses of the current optimiser step.
     summed: LossTally,
+    /// Of the validation samples, under the received model.
+    spread: LossSpread,
     /// Results so far.
     scalars: Scalars,
     /// Optimiser steps of the model in the weights.
@@ -159,7 +168,7 @@ impl Work {
             sums: None,
             counts: SampleCounts {
                 train: 0,
-                held: Subset::Validation.len(shard.train_len()),
+                held: ValidationSamples::of(shard).len,
                 test: shard.test_len(),
                 batch: plan.info().batch.into(),
                 stats: plan.info().stats > 0,
@@ -170,6 +179,7 @@ impl Work {
             done: 0,
             tally: LossTally::default(),
             summed: LossTally::default(),
+            spread: LossSpread::default(),
             scalars: Scalars::default(),
             trained: 0,
             plateau: if let Task::Alone(alone) = &task { Plateau::new(alone) } else { Plateau::NEVER },
@@ -188,14 +198,14 @@ impl Work {
 
     /// Sets what depends on both brief and samples.
     fn prepare(&mut self, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
-        if !FULL {
-            self.counts.train = shard.train_len();
-            return Ok(());
-        }
-        if self.brief().is_some_and(|brief| brief.gap) {
-            self.subset = Subset::Training;
+        let gap = FULL && self.brief().is_some_and(|brief| brief.gap);
+        if gap || self.validates() {
+            self.subset = ValidationSamples::of(shard).others();
         }
         self.counts.train = self.subset.len(shard.train_len());
+        if !FULL {
+            return Ok(());
+        }
         if let Some(brief) = self.brief() {
             let mass = groups::mass(shard, self.subset, &brief.objective.groups)?;
             let samples = f64::from(self.counts.train);
@@ -237,7 +247,20 @@ impl Work {
                 let order = Order::Shuffled(Permutation::new(self.counts.train, derive(seed, epoch.into())));
                 self.train(plan, arena, shard, size, order, backend)?
             }
-            WorkPhase::Test(_) => self.batch(plan, DataSplit::Test, shard).evaluate(arena, None, backend)?,
+            WorkPhase::Test(_) | WorkPhase::Validate(_) => {
+                let validates = matches!(self.phase, WorkPhase::Validate(_));
+                let ValidationSamples { part, subset, .. } = ValidationSamples::of(shard);
+                let (part, subset) = if validates { (part, subset) } else { (DataSplit::Test, Subset::All) };
+                let batch = Batch { subset, ..self.batch(plan, part, shard) };
+                let tally = batch.evaluate(arena, None, backend)?;
+                match validates && self.validates() {
+                    true if FULL => batch.add_losses(arena, &mut self.spread)?,
+                    // A pass has one sample.
+                    true => self.spread.add(tally.mean_loss()),
+                    false => {}
+                }
+                tally
+            }
             WorkPhase::Before | WorkPhase::After => {
                 let batch = self.batch(plan, DataSplit::Train, shard);
                 let tally = batch.evaluate(arena, self.brief(), backend)?;
@@ -254,10 +277,6 @@ impl Work {
             }
             WorkPhase::Gradient => {
                 self.train(plan, arena, shard, self.counts.train, Order::Natural, backend)?
-            }
-            WorkPhase::Validate(_) => {
-                let batch = Batch { subset: Subset::Validation, ..self.batch(plan, DataSplit::Train, shard) };
-                batch.evaluate(arena, None, backend)?
             }
             WorkPhase::Trial(_) => {
                 self.batch(plan, DataSplit::Train, shard).evaluate(arena, None, backend)?

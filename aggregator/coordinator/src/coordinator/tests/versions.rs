@@ -1,6 +1,9 @@
 //! Devices that speak other protocol versions.
 
-use common::{Versions, message::Refusal};
+use common::{
+    Versions,
+    message::{Refusal, Validation},
+};
 
 use super::*;
 
@@ -23,7 +26,7 @@ fn greet(gateway: &mut Gateway, versions: Versions) -> Result<Option<u8>, Code> 
 fn a_common_version_is_chosen_or_both_ranges_are_reported() {
     let mut gateway = Gateway::new(settings(1));
     gateway.coordinator.handle_connected(ConnId(1), id("d1"));
-    assert_eq!(greet(&mut gateway, Versions { oldest: 4, newest: 9 }), Ok(Some(5)));
+    assert_eq!(greet(&mut gateway, Versions { oldest: 4, newest: 9 }), Ok(Some(6)));
     assert_eq!(greet(&mut gateway, Versions { oldest: 2, newest: 4 }), Ok(Some(4)));
     gateway.coordinator.handle_connected(ConnId(1), id("d1"));
     assert_eq!(greet(&mut gateway, Versions { oldest: 8, newest: 9 }), Err(Code::WrongVersion));
@@ -40,4 +43,80 @@ fn a_device_that_names_no_versions_is_answered_without_a_tail() {
     let Ok(Frame::Control(body)) = Frame::decode(&out) else { panic!("no message") };
     // Strict, as protocol 4 was: left-over bytes are an error.
     assert!(matches!(wire::message(body), Ok(ToDevice::Welcome(_))));
+}
+
+/// A round that asks for validation losses, with a device of this version; gives what is stored of an offer that reports
+/// one, or the code by which it is refused.
+fn stored_validation(
+    version: u8,
+    asks: bool,
+    reported: Validation,
+) -> (bool, Result<Option<Validation>, Option<Code>>) {
+    let mut gateway = Gateway::new(settings(1));
+    gateway.coordinator.handle_connected(ConnId(1), id("d1"));
+    assert_eq!(greet(&mut gateway, Versions { oldest: 4, newest: version }), Ok(Some(version)));
+    let (round, selected) = gateway.actions().into_iter().find_map(round_to_open).unwrap();
+    let mut announcement = training(round, &selected);
+    announcement.asked[0].task.set_validate(asks);
+    gateway.coordinator.handle_opened(announcement, gateway.now);
+    let mut out = vec![];
+    gateway.coordinator.poll_transmit(ConnId(1), &mut out).unwrap();
+    let Ok(Frame::Control(body)) = Frame::decode(&out) else { panic!("no message") };
+    let (mut message, tail) = wire::control::<ToDevice>(body).unwrap();
+    message.read_tail(tail, 6);
+    let ToDevice::Assignment(assignment) = message else { panic!("{message:?}") };
+
+    let bytes = assignment.model.bytes;
+    let mut offer = offer(&assignment, bytes);
+    offer.scalars.validation = Some(reported);
+    let (mut frame, update) = ([0; wire::MAX_CONTROL], offer.update);
+    let len = ToAggregator::Offer(offer).encode(&mut frame).unwrap();
+    gateway.coordinator.handle_frame(ConnId(1), &frame[..len], gateway.now).unwrap();
+    match gateway.say(1).as_slice() {
+        [ToDevice::Fetch(_)] => {}
+        [ToDevice::Receipt(receipt)] => return (assignment.task.validates(), Err(receipt.refused)),
+        other => panic!("{other:?}"),
+    }
+    let mut chunk = vec![0; bytes as usize + wire::CHUNK_OVERHEAD];
+    let len = wire::encode_chunk(update.transfer, 0, bytes as usize, &mut chunk, |_| {}).unwrap();
+    gateway.coordinator.handle_frame(ConnId(1), &chunk[..len], gateway.now).unwrap();
+    let stored = gateway.actions().into_iter().find_map(|action| match action {
+        Action::Store(update) => Some(update.scalars.validation),
+        _ => None,
+    });
+    (assignment.task.validates(), Ok(stored.unwrap()))
+}
+
+#[test]
+fn validation_is_asked_of_devices_that_know_it_and_ignored_where_it_was_not_asked_for() {
+    let reported = Validation { loss: 2.5, error: 0.125 };
+    assert_eq!(stored_validation(6, true, reported), (true, Ok(Some(reported))));
+    assert_eq!(stored_validation(6, false, reported), (false, Ok(None)));
+    assert_eq!(stored_validation(5, true, reported), (false, Ok(None)));
+    assert_eq!(stored_validation(4, true, reported), (false, Ok(None)));
+    for wrong in [-1.0, f64::NAN, f64::INFINITY] {
+        let refused = Err(Some(Code::NonFiniteLoss));
+        assert_eq!(stored_validation(6, true, Validation { loss: wrong, ..reported }), (true, refused));
+        assert_eq!(stored_validation(6, true, Validation { error: wrong, ..reported }), (true, refused));
+        // What nobody asked for does no harm.
+        assert_eq!(stored_validation(6, false, Validation { loss: wrong, ..reported }), (false, Ok(None)));
+    }
+}
+
+#[test]
+fn asking_for_validation_is_another_question_and_not_asking_is_the_old_one() {
+    let selected = [in_tier("d0", 0), in_tier("d1", 1)];
+    let plain = training(1, &selected);
+    let digests: Vec<u32> = (0..4)
+        .map(|which| {
+            let mut announcement = plain.clone();
+            announcement.asked[0].task.set_validate(which & 1 != 0);
+            announcement.asked[1].task.set_validate(which & 2 != 0);
+            announcement.digest()
+        })
+        .collect();
+    assert_eq!(digests[0], plain.digest());
+    let told = (1u32, 0u8, 0.1f32, &plain.asked, Vec::<u32>::new());
+    assert_eq!(digests[0], wire::crc32(&postcard::to_allocvec(&told).unwrap()), "as before version 6");
+    assert_eq!(std::collections::BTreeSet::from_iter(&digests).len(), 4);
 }

@@ -6,6 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, SeqAccess, Visitor},
 };
+use strategies::fairness::FairnessStatus;
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -25,6 +26,7 @@ pub(super) struct ReportFields<'a> {
     pub accuracy_by_tier: Option<Vec<SummaryFields>>,
     pub weights: Option<WeightFields>,
     pub traffic: Option<TrafficFields>,
+    pub fairness: Option<Vec<FairnessFields>>,
 }
 
 /// Of one tier.
@@ -82,6 +84,17 @@ pub(super) struct WeightFields {
 pub(super) struct TrafficFields {
     pub up: Option<f64>,
     pub down: Option<f64>,
+}
+
+/// One knob of a fairness target.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct FairnessFields {
+    pub measured: Option<f64>,
+    pub target: Option<f64>,
+    /// Of the parameter.
+    pub value: Option<f64>,
+    pub status: Option<FairnessStatus>,
 }
 
 /// The length of a list.

@@ -76,7 +76,7 @@ fn shares(cohort: &Cohort, tier: Tier) -> Vec<(usize, f64)> {
 }
 
 fn of_tier(params: &FairHeteroFlParams, cohort: &Cohort, tier: Tier, group: f64) -> Option<Terms> {
-    let q_m = params.q_m.of(tier)?;
+    let q_m = params.q_m(tier)?;
     let shares = shares(cohort, tier);
     let total = sum(shares.iter().map(|&(_, share)| share));
     if !(group > 0.0 && total > 0.0) {

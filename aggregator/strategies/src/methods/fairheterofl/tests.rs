@@ -1,15 +1,17 @@
 //! The worked example and the stated properties of the rule.
 #![expect(clippy::needless_range_loop, reason = "matrices read best with indices")]
 
+use common::Tier;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
     method::by_name,
     methods::{
-        fairheterofl::FairHeteroFl,
+        fairheterofl::{FairHeteroFl, FairHeteroFlParams, StepRule},
         fleet::{Fleet, assert_close},
     },
+    strategy::PerTier,
 };
 
 /// With the published step unless `params` name another one.
@@ -479,4 +481,25 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn defaults_of_the_product() {
+    let FairHeteroFlParams { q, q_m, step, .. } = FairHeteroFlParams::default();
+    assert_eq!((q, q_m, step), (2.0, PerTier::All(1.0), StepRule::Reweight));
+}
+
+/// One tier is driven, the others keep what was stated.
+#[test]
+fn a_turned_tier() {
+    let fleet = Fleet::random(6, 3, true);
+    let run = |mut method: crate::method::Method, turn: bool| {
+        if turn {
+            method.strategy.turn("q_m", Tier::new(1), 0.25);
+            method.strategy.turn("q", None, 3.0);
+        }
+        fleet.combine(&mut method).0
+    };
+    let turned = run(by_name("fairheterofl", json!({"q_m": 1})).unwrap(), true);
+    assert_eq!(turned, run(by_name("fairheterofl", json!({"q": 3, "q_m": [1, 0.25, 1]})).unwrap(), false));
 }

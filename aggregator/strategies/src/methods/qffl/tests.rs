@@ -70,7 +70,33 @@ fn reference(fleet: &Fleet, q: f64, l: f64, p: impl Fn(&TestDevice) -> f64) -> V
     fleet.theta.iter().enumerate().map(|(at, theta)| theta - step(at)).collect()
 }
 
+#[test]
+fn reweighting_does_not_shorten_the_step() {
+    let fleet = worked();
+    // 1/3 and 2/3
+    assert_close(
+        &run(&fleet, json!({"q": 1, "step": "reweight"})),
+        &[0.5 - 0.1 / 3.0, 0.5 - 0.4 / 3.0],
+        1e-12,
+    );
+    let (_, outcome) = fleet.combine(&mut by_name("qffl", json!({"q": 1, "step": "reweight"})).unwrap());
+    assert_eq!(outcome.regions[0].rho, Some(1.0));
+}
+
 proptest! {
+    /// theta += sum p F^q D / sum p F^q
+    #[test]
+    fn reweight_as_stated(seed: u64, tiers in 1usize..5, nested: bool, q in 0.0..10.0f64) {
+        let fleet = Fleet::random(seed, tiers, nested);
+        for q in [0.0, q] {
+            let expected = fleet.weighted_mean(|member| member.loss.powf(q));
+            assert_close(&run(&fleet, json!({"q": q, "step": "reweight"})), &expected, 1e-12);
+            let expected = fleet.weighted_mean(|member| f64::from(member.samples) * member.loss.powf(q));
+            let params = json!({"q": q, "step": "reweight", "weighting": "data"});
+            assert_close(&run(&fleet, params), &expected, 1e-12);
+        }
+    }
+
     #[test]
     fn as_stated(seed: u64, tiers in 1usize..5, nested: bool, q in 0.0..10.0f64) {
         let fleet = Fleet::random(seed, tiers, nested);

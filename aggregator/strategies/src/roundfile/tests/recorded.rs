@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use common::{Tier, WidthMask, message::Scalars, rng::Rng};
+use common::{
+    Tier, WidthMask,
+    message::{Scalars, Validation},
+    rng::Rng,
+};
 use models::{plan::PlanOptions, zoo};
 use serde_json::{Map, Value, json};
 
@@ -11,6 +15,7 @@ use crate::{
     check::check_update,
     cohort::{Absent, Cohort},
     combine::combine,
+    fairness::FairnessSettings,
     method::{Method, by_name},
     strategy::{Needs, Strategy, Weights},
     tiered::TieredModel,
@@ -92,6 +97,7 @@ impl Live {
         cohort.round = 8;
         cohort.server_lr = 0.9;
         cohort.set_clients(12);
+        cohort.set_enrolled(vec![9, 8, 7]);
         cohort.set_layers(self.model.layers.as_slice());
         for ((name, tier, scalars), update) in self.devices.iter().zip(&self.updates.0) {
             let tier = Tier::new(*tier).unwrap();
@@ -220,4 +226,52 @@ fn a_recorded_round_holds_everything() {
         json["tiers"][1]["tensors"].as_array().unwrap().iter().map(|tensor| sizes(&tensor["shape"])).sum();
     assert_eq!(kept, live.model.regions.slice_len(Tier::new(1).unwrap()) as u64);
     assert_eq!(json["tiers"][1]["indices"]["npy"], "round-000008/tier-1.npy");
+}
+
+/// The file carries target, state, signals and sizes: replaying gives the next value of the knob.
+#[test]
+fn a_recorded_target_gives_the_next_knob() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut live = Live::new();
+    for (number, (.., scalars)) in live.devices.iter_mut().enumerate() {
+        let loss = 0.2 + 0.3 * number as f64;
+        scalars.validation = (number != 1).then_some(Validation { loss, error: 0.001 });
+    }
+    let params = json!({ "q_m": 0.0 });
+    let settings = FairnessSettings { target: 0.05, ..FairnessSettings::default() };
+    let mut method = by_name("fairheterofl", params.clone()).unwrap();
+    method.aim(settings.clone(), params.as_object().unwrap(), &live.model.regions).unwrap();
+    for _ in 0..3 {
+        let path = live.record(dir.path(), &method, &params);
+        let file = RoundFile::open(&path).unwrap();
+        assert_eq!(
+            (file.fairness.as_ref(), &file.enrolled[..]),
+            (Some(&settings), &[Some(9), Some(8), Some(7)][..])
+        );
+        assert_eq!(
+            (file.devices[0].validation_loss, file.devices[0].validation_error),
+            (Some(0.2), Some(0.001))
+        );
+        assert_eq!(file.devices[1].validation_loss, None);
+        let mut theta = live.parameters.clone();
+        let mut updates = Source(live.updates.0.clone(), live.updates.1.clone());
+        let outcome = combine(&mut method, &live.cohort(), &[], &mut updates, &mut theta).unwrap();
+        let registry = crate::registry::Registry::standard();
+        let answer = replay(&registry, &file, "fairheterofl", params.clone()).unwrap();
+        assert_eq!(answer.fairness, outcome.fairness);
+        assert_eq!((answer.fairness[0].unmeasured, answer.state["fairness"].is_object()), (1, true));
+        assert_eq!(answer.state, method.state());
+        // Another strategy is replayed without the target.
+        let other = replay(&registry, &file, "fedavg", Value::Null).unwrap();
+        assert_eq!((other.fairness.len(), other.state), (0, Value::Null));
+        let both = replay(&registry, &file, "fairheterofl", json!({ "q": 1 })).unwrap_err().to_string();
+        assert!(both.contains("strategy.params.q"), "{both}");
+    }
+    assert!(method.fairness.unwrap().lines()[0].next_value > 0.0);
+    let path = live.record(dir.path(), &by_name("fedavg", Value::Null).unwrap(), &json!({}));
+    let mut file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert!(file.get("fairness").is_none());
+    file["fairness"] = json!({ "targt": 1 });
+    let error = RoundFile::parse(&file.to_string(), &dir.path().join("rounds")).unwrap_err().to_string();
+    assert!(error.starts_with("fairness: ") && error.contains("targt"), "{error}");
 }

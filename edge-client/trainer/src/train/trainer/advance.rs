@@ -48,11 +48,16 @@ impl Work {
             }
             WorkPhase::After => self.scalars.loss_after = Some(score.loss),
             WorkPhase::Test(WeightsModel::Received) => self.scalars.test = Some(score),
-            _ if !FULL => {}
-            WorkPhase::Validate(WeightsModel::Trained) => self.private.baseline = Some(score.loss),
-            WorkPhase::Validate(_) => {
-                self.scalars.gap = self.private.baseline.map(|baseline| score.loss - baseline);
+            WorkPhase::Validate(WeightsModel::Received) => {
+                if FULL {
+                    let baseline = self.private.baseline;
+                    let baseline = baseline.filter(|_| self.brief().is_some_and(|brief| brief.gap));
+                    self.scalars.gap = baseline.map(|baseline| score.loss - baseline);
+                }
+                self.scalars.validation = self.validates().then(|| self.spread.validation());
             }
+            _ if !FULL => {}
+            WorkPhase::Validate(_) => self.private.baseline = Some(score.loss),
             WorkPhase::Test(WeightsModel::Personal) => self.scalars.personal = Some(score),
             WorkPhase::Test(_) => self.scalars.test = Some(score),
             WorkPhase::Trial(_) => {

@@ -6,7 +6,7 @@ use common::{
     plan::{Loss, Node, Op, Pass, Plan},
 };
 
-use super::{PrivateState, subset::Subset};
+use super::{PrivateState, subset::ValidationSamples};
 use crate::{
     data::Shard,
     train::{
@@ -89,7 +89,7 @@ pub(super) fn samples(
 
 fn validation(shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
     let samples = shard.train_len();
-    if Subset::Validation.len(samples) == 0 { Err(TrainError::NoValidation { samples }) } else { Ok(()) }
+    if ValidationSamples::of(shard).len == 0 { Err(TrainError::NoValidation { samples }) } else { Ok(()) }
 }
 
 fn groups(reported: bool, objective: &Objective, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {

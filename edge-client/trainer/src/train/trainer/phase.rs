@@ -117,6 +117,12 @@ impl Work {
         }
     }
 
+    /// The validation loss is reported: asked for, not held back by noise, and there are samples for it.
+    pub(super) fn validates(&self) -> bool {
+        let plain = !FULL || self.question.is_none();
+        plain && self.task.validates() && self.counts.held > 0
+    }
+
     /// True if the loss before training is that of the first epoch.
     pub(super) fn runs(&self) -> bool {
         let Task::Train(brief) = &self.task else { return false };
@@ -149,13 +155,16 @@ impl Work {
                 };
                 (more(epoch) && !over, train)
             }
+            WorkPhase::Validate(WeightsModel::Received) if !FULL => (self.validates(), held),
             _ if !FULL => (false, 0),
             WorkPhase::Statistics(WeightsModel::Received) => (stats, train),
             WorkPhase::Statistics(WeightsModel::Tried(number)) => (stats && tried(number), train),
             WorkPhase::Statistics(WeightsModel::Personal) => (stats && personal && test > 0, train),
             WorkPhase::Statistics(WeightsModel::Trained) => (stats && (after || alone), train),
             WorkPhase::Validate(WeightsModel::Trained) => (alone, held),
-            WorkPhase::Validate(_) => (!alone && brief.is_some_and(|brief| brief.gap), held),
+            WorkPhase::Validate(_) => {
+                (!alone && brief.is_some_and(|brief| brief.gap) || self.validates(), held)
+            }
             WorkPhase::Test(_) => (personal, test),
             WorkPhase::Trial(number) => (tried(number), train),
             WorkPhase::Epoch { epoch, .. } => (personal && more(epoch), train),
@@ -172,6 +181,10 @@ impl Work {
             phase,
             WorkPhase::Before | WorkPhase::After | WorkPhase::Epoch { .. } | WorkPhase::Gradient
         );
+        // Where flash is short, the loss of a sample is that of a pass.
+        if !FULL && matches!(phase, WorkPhase::Validate(_)) {
+            return 1;
+        }
         (self.counts.batch / if robust && copied { 2 } else { 1 }).max(1)
     }
 

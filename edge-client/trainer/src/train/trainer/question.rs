@@ -21,6 +21,7 @@
 //! - the residual of a lossy codec from earlier rounds. It is added after the noise and derived from numbers with noise; the
 //!   residual of an update without noise is discarded ([`PrivateState::owes_plain`](super::PrivateState)).
 //! - the personal model and the baseline. Neither changes the update, and their scores are withheld.
+//! - whether to validate. Nothing is validated where noise is asked for.
 //! - test samples. Scores on them are sent without noise.
 
 use chacha20::cipher::array::Array;

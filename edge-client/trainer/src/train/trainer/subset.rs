@@ -6,6 +6,8 @@
 //! Validation           0         1       place p is at 5p + 4
 //! ```
 
+use crate::data::{DataSplit, Shard};
+
 /// One of this many training samples is kept for validation: the last of each run.
 pub const EVERY: u32 = 5;
 
@@ -33,6 +35,33 @@ impl Subset {
             Self::Training => place.saturating_add(place / (EVERY - 1)),
             Self::Validation => place.saturating_mul(EVERY).saturating_add(EVERY - 1),
         }
+    }
+}
+
+/// Validation samples of a device: its own, or else the training samples that are kept for it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct ValidationSamples {
+    pub part: DataSplit,
+    /// Of the part.
+    pub subset: Subset,
+    /// How many there are.
+    pub len: u32,
+}
+
+impl ValidationSamples {
+    pub fn of(shard: &(impl Shard + ?Sized)) -> Self {
+        match shard.validation_len() {
+            0 => {
+                let (part, subset) = (DataSplit::Train, Subset::Validation);
+                Self { part, subset, len: subset.len(shard.train_len()) }
+            }
+            len => Self { part: DataSplit::Validation, subset: Subset::All, len },
+        }
+    }
+
+    /// What is left to train on.
+    pub fn others(self) -> Subset {
+        if self.part == DataSplit::Train { Subset::Training } else { Subset::All }
     }
 }
 

@@ -21,6 +21,7 @@ mod personal;
 mod privacy;
 mod reads;
 mod trials;
+mod validation;
 
 const TICKET: Ticket = Ticket { run: RunId(1), round: 1, exchange: 0, attempt: 0 };
 

@@ -1,0 +1,59 @@
+//! What a report says of one knob after a round.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ledger::Ledger, settings::Measure, status::FairnessStatus, sums::SignalKind};
+use crate::strategy::FairnessScope;
+
+/// One knob after a round.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FairnessLine {
+    pub strategy: String,
+    /// The parameter that is driven.
+    pub parameter: String,
+    /// Of a parameter per tier.
+    pub tier: Option<usize>,
+    pub scope: FairnessScope,
+    pub measure: Measure,
+    pub signal: SignalKind,
+    /// c*
+    pub target: f64,
+    /// c, the disparity last measured.
+    pub measured: Option<f64>,
+    /// d, the estimate of its square.
+    pub squared: Option<f64>,
+    /// Rounds over which the status is judged.
+    pub window: usize,
+    /// Root mean square of the disparity over the window so far.
+    pub window_rms: Option<f64>,
+    /// u
+    pub position: f64,
+    /// I
+    pub integrator: f64,
+    /// Of the parameter in this round.
+    pub value: f64,
+    /// Of the parameter in the next round.
+    pub next_value: f64,
+    /// The value without fairness, and the strongest one.
+    pub neutral: f64,
+    pub most: f64,
+    pub status: FairnessStatus,
+    /// Whether `bound` is certain.
+    pub certified: bool,
+    /// What the root mean square of the disparity since the ledger began is below, if certified.
+    pub bound: Option<f64>,
+    pub ledger: Ledger,
+    /// Mean of d/c*^2 - 1 since the ledger began.
+    pub mean_error: Option<f64>,
+    /// Lowest disparity of a window at the end of the knob.
+    pub reached: Option<f64>,
+    /// Mean loss, and the lowest so far.
+    pub mean: Option<f64>,
+    pub best_mean: Option<f64>,
+    /// Rounds of the window in which the budget held the knob back.
+    pub price_acted: usize,
+    /// Devices of this round without a signal.
+    pub unmeasured: u64,
+    /// With `not_reachable`: false if the end of the knob is worse than what was before it.
+    pub raising_helps: Option<bool>,
+}

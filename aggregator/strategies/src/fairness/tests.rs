@@ -1,0 +1,4 @@
+mod properties;
+mod refusals;
+mod rounds;
+mod vectors;
