@@ -2,6 +2,7 @@
 
 use crate::registry::Registry;
 
+mod aaggff;
 mod afl;
 mod ditto;
 mod eagle;
@@ -27,6 +28,7 @@ mod simplex;
 pub(crate) mod softmax;
 mod term;
 
+pub use aaggff::{Aaggff, AaggffParams, ResponseCdf};
 pub use afl::{Afl, AflParams};
 pub use ditto::{Ditto, DittoParams};
 pub use eagle::{Eagle, EagleNorm, EagleParams};
@@ -61,6 +63,7 @@ impl Registry {
             .with::<Qffl>()
             .with::<FairHeteroFl>()
             .with::<Afl>()
+            .with::<Aaggff>()
             .with::<Term>()
             .with::<PropFair>()
             .with::<Ditto>()

@@ -104,6 +104,7 @@ fn unit(experiment: &str, id: &str, label: &str, setting: usize, seed: u64, tier
             within: 0.01,
             ..Default::default()
         },
+        fairness: vec![],
         account: RunCost { seconds: 24.0, tiers: (0..tiers).map(tier_cost).collect() },
         seconds: 3.0,
     }
@@ -150,6 +151,7 @@ fn record(experiment: &str, title: &str, settings: &[(&str, &str)]) -> Experimen
         params: Default::default(),
         role: Role::Baseline,
         seeds: if experiment == MAIN { SEEDS.to_vec() } else { vec![1] },
+        twin: None,
     };
     let own = Check {
         what: "variance of the fairest, made up".into(),

@@ -6,7 +6,7 @@ use common::metrics::Spread;
 
 use serde::Serialize;
 
-use crate::results::{ExperimentResults, Measure, Want, figure};
+use crate::results::{ExperimentResults, Measure, Take, Want, figure};
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -100,6 +100,7 @@ impl Measure {
             }
             Self::Between { of, from, to, want } => compare(results, [(of, from), (of, to)], relative, *want),
             Self::Level { figure, of, want } => level(results, (of, figure), *want),
+            Self::Pooled { figure, of, take, want } => pooled(results, figure, of, *take, *want),
             Self::Falls { figure, settings } => falls(results, figure, settings),
             Self::Best { figure, of } => best(results, figure, of),
         }?;
@@ -120,6 +121,9 @@ impl Measure {
                 format!("{of}: {} against {}", title(to), title(from))
             }
             Self::Level { figure, of, .. } => format!("{}, {of}", title(figure)),
+            Self::Pooled { figure, of, take, .. } => {
+                format!("{} of {}, {}", take.word(), title(figure), of.join(", "))
+            }
             Self::Falls { figure, settings } => format!("{} falls: {}", title(figure), settings.join(" > ")),
             Self::Best { figure, of } => format!("{of} has the best {}", title(figure)),
         }
@@ -132,7 +136,19 @@ impl Measure {
             Self::Difference { figure, .. } | Self::Best { figure, .. } => {
                 figure::show_difference(figure, value)
             }
-            Self::Level { figure, .. } => figure::show(figure, value),
+            Self::Level { figure, .. } | Self::Pooled { figure, .. } => figure::show(figure, value),
+        }
+    }
+
+    /// The bar in words; `None` if the measure has none of its own.
+    pub fn bar(&self) -> Option<String> {
+        match self {
+            Self::Change { want, .. }
+            | Self::Difference { want, .. }
+            | Self::Between { want, .. }
+            | Self::Level { want, .. }
+            | Self::Pooled { want, .. } => Some(want.words()),
+            Self::Falls { .. } | Self::Best { .. } => None,
         }
     }
 
@@ -141,7 +157,9 @@ impl Measure {
         match self {
             Self::Change { from, to, .. } | Self::Difference { from, to, .. } => vec![from, to],
             Self::Between { of, .. } | Self::Level { of, .. } | Self::Best { of, .. } => vec![of],
-            Self::Falls { settings, .. } => settings.iter().map(String::as_str).collect(),
+            Self::Falls { settings, .. } | Self::Pooled { of: settings, .. } => {
+                settings.iter().map(String::as_str).collect()
+            }
         }
     }
 }
@@ -164,6 +182,26 @@ fn compare(
 fn level(results: &ExperimentResults, read: Read<'_>, want: Want) -> Option<Finding> {
     let values: Vec<f64> = results.units(read.0).filter_map(|unit| unit.figure(read.1)).collect();
     finding(results, &[read], &values, want)
+}
+
+/// One value of the runs of all settings; `None` if a setting has none.
+fn pooled(
+    results: &ExperimentResults,
+    figure: &str,
+    of: &[String],
+    take: Take,
+    want: Want,
+) -> Option<Finding> {
+    let reads: Vec<Read<'_>> = of.iter().map(|setting| (setting.as_str(), figure)).collect();
+    let of = |read: &Read<'_>| -> Option<Vec<f64>> {
+        let values: Vec<f64> = results.units(read.0).filter_map(|unit| unit.figure(read.1)).collect();
+        (!values.is_empty()).then_some(values)
+    };
+    let values = reads.iter().map(of).collect::<Option<Vec<_>>>()?.concat();
+    let value = take.of(&values)?;
+    let found = finding(results, &reads, &values, want)?;
+    let verdict = if want.holds(value) { ClaimVerdict::Reached } else { ClaimVerdict::Missed };
+    Some(Finding { verdict, effect: Some(Spread { runs: 1, mean: value, std: 0.0 }), ..found })
 }
 
 fn falls(results: &ExperimentResults, figure: &str, settings: &[String]) -> Option<Finding> {

@@ -163,6 +163,11 @@ pub fn outcomes_of(results: &ExperimentResults) -> Vec<CheckOutcome> {
     checks.chain(&results.record.checks).map(|check| check.outcome_in(results)).collect()
 }
 
+/// Outcomes of the checks in the experiment's own file.
+pub fn own_outcomes(results: &ExperimentResults) -> Vec<CheckOutcome> {
+    results.record.checks.iter().map(|check| check.outcome_in(results)).collect()
+}
+
 /// Removes the sign, because a deviation has none.
 fn plain(text: &str) -> &str {
     text.trim_start_matches(['+', '±'])

@@ -39,6 +39,7 @@ pub fn unit(setting: &str, seed: u64, figures: &[(&str, f64)]) -> UnitResult {
         choice: vec![],
         rounds: (1..=7).map(|round| RoundScores { round, ..Default::default() }).collect(),
         last,
+        fairness: vec![],
         account: Default::default(),
         seconds: 60.0,
     }
@@ -58,6 +59,7 @@ pub fn results(experiment: &str, profile: &str, units: Vec<UnitResult>) -> Exper
         params: Default::default(),
         role: Role::Baseline,
         seeds: vec![1, 2, 3],
+        twin: None,
     };
     let record = ExperimentRecord {
         format: FORMAT,

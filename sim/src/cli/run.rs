@@ -9,7 +9,7 @@ use strategies::Registry;
 
 use super::{CommandError, Format, columns};
 use crate::{
-    experiment::{self, ALL, ExperimentError, LoadedExperiment, ResultsPath, RunOptions},
+    experiment::{self, ALL, ExperimentError, LoadedExperiment, Price, ResultsPath, RunOptions, RunOutcome},
     progress,
     results::{ExperimentRecord, UnitResult},
 };
@@ -20,6 +20,7 @@ Examples:
   fairtier sim run fairheterofl-mnist-noniid --profile full --seeds 5
   fairtier sim run fedeba-fmnist --set rounds=50 --set training.lr=0.05
   fairtier sim run mine.toml --out elsewhere
+  fairtier sim run mine.toml --set fairness.target=0.3 --twin     with a fairness target, and its price
   fairtier sim run --list
   fairtier sim run --list --format json | jq -r .[].name
 
@@ -29,7 +30,8 @@ not computed again, so an interrupted run continues where it stopped.";
 pub const SWEEP_EXAMPLES: &str = "\
 Examples:
   fairtier sim sweep fairheterofl-mnist-iid --set strategies.reweight.params.q=0,1,10
-  fairtier sim sweep tour --set training.lr=0.05,0.1 --set rounds=10,20";
+  fairtier sim sweep tour --set training.lr=0.05,0.1 --set rounds=10,20
+  fairtier sim sweep mine.toml fairness.target=0.5,0.4,0.3";
 
 pub const COMPARE_EXAMPLES: &str = "\
 Examples:
@@ -49,6 +51,9 @@ pub struct RunArgs {
     /// Sets a key of the experiment, as in training.lr=0.05 or strategies.fair.params.q=1
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Also run with the driven parameter at its neutral end, and print the price of fairness
+    #[arg(long)]
+    twin: bool,
     #[command(flatten)]
     how: HowArgs,
 }
@@ -59,7 +64,10 @@ pub struct SweepArgs {
     #[arg(value_name = "EXPERIMENT")]
     experiment: String,
     /// A key and its values; several keys give every combination
-    #[arg(long, value_name = "KEY=VALUE,VALUE,..", required = true)]
+    #[arg(value_name = "KEY=VALUE,VALUE,..", required_unless_present = "set")]
+    keys: Vec<String>,
+    /// The same as an option
+    #[arg(long, value_name = "KEY=VALUE,VALUE,..")]
     set: Vec<String>,
     #[command(flatten)]
     how: HowArgs,
@@ -116,6 +124,8 @@ struct Output<'a> {
     #[serde(flatten)]
     record: &'a ExperimentRecord,
     units: &'a [UnitResult],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    prices: Vec<Price>,
 }
 
 pub fn run(registry: &Registry, args: &RunArgs) -> Result<String, CommandError> {
@@ -123,12 +133,13 @@ pub fn run(registry: &Registry, args: &RunArgs) -> Result<String, CommandError> 
         return list(args.how.format);
     };
     let loaded = args.how.open(name, &args.set)?;
-    args.how.run(registry, &[loaded])
+    args.how.run(registry, &[loaded], args.twin)
 }
 
 pub fn sweep(registry: &Registry, args: &SweepArgs) -> Result<String, CommandError> {
     let loaded = args.how.open(&args.experiment, &[])?;
-    args.how.run(registry, &experiment::sweep(&loaded, &args.set)?)
+    let keys = [&args.keys[..], &args.set].concat();
+    args.how.run(registry, &experiment::sweep(&loaded, &keys)?, false)
 }
 
 pub fn compare(args: &CompareArgs) -> Result<String, CommandError> {
@@ -167,6 +178,20 @@ fn list(format: Format) -> Result<String, CommandError> {
 }
 
 impl HowArgs {
+    fn text(&self, ran: &RunOutcome) -> String {
+        let (record, units, columns) = (&ran.record, &ran.units[..], columns(self.wide));
+        let mut out = experiment::summary(record, units, columns);
+        for part in [experiment::targets(record, units), experiment::checks(record, units)] {
+            if !part.is_empty() {
+                out += &format!("\n{part}");
+            }
+        }
+        for price in experiment::prices(record, units) {
+            out += &format!("\n{}", price.text(columns));
+        }
+        out
+    }
+
     fn open(&self, name: &str, set: &[String]) -> Result<LoadedExperiment, CommandError> {
         let mut keys = set.to_vec();
         if let Some(seeds) = &self.seeds {
@@ -175,22 +200,24 @@ impl HowArgs {
         Ok(LoadedExperiment::open(name, &self.profile, &keys)?)
     }
 
-    fn run(&self, registry: &Registry, all: &[LoadedExperiment]) -> Result<String, CommandError> {
+    fn run(&self, registry: &Registry, all: &[LoadedExperiment], twin: bool) -> Result<String, CommandError> {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
         let options = RunOptions {
             out: self.out.clone(),
             data: self.data.clone(),
             threads: threads.unwrap_or(1).max(1),
             registry: registry.clone(),
+            twin,
         };
         let mut out = Vec::new();
         for loaded in all {
             let mut observe = progress::experiment(&loaded.name, self.quiet);
             let ran = experiment::run(loaded, &options, &mut observe)?;
             out.push(match self.format {
-                Format::Table => experiment::summary(&ran.record, &ran.units, columns(self.wide)),
+                Format::Table => self.text(&ran),
                 Format::Json => {
-                    serde_json::to_string(&Output { record: &ran.record, units: &ran.units })? + "\n"
+                    let prices = experiment::prices(&ran.record, &ran.units);
+                    serde_json::to_string(&Output { record: &ran.record, units: &ran.units, prices })? + "\n"
                 }
             });
         }

@@ -71,6 +71,26 @@ impl Records {
         Ok(self)
     }
 
+    /// Replaces squares of pixels by their mean. Samples are planes of `height x width`, which `side` divides.
+    pub(super) fn pooled(mut self, height: usize, width: usize, side: usize) -> Result<Self, DataError> {
+        let (rows, columns) = (height / side, width / side);
+        let inputs = self.inputs / (side * side);
+        let mut sample = vec![0.0; self.inputs];
+        let mut floats = Vec::with_capacity(self.len() * inputs);
+        for index in 0..self.len() as u32 {
+            self.read(index, &mut sample)?;
+            for plane in sample.chunks_exact((height * width).max(1)) {
+                let mut sums = vec![0.0f32; rows * columns];
+                for (at, value) in plane.iter().enumerate() {
+                    sums[at / width / side * columns + at % width / side] += value;
+                }
+                floats.extend(sums.iter().map(|sum| sum / (side * side) as f32));
+            }
+        }
+        (self.features, self.inputs) = (Features::Floats(floats), inputs);
+        Ok(self)
+    }
+
     pub(super) fn one_each(&self, given: usize) -> Result<(), DataError> {
         let lengths =
             DataError::Lengths { features: self.features.len(), labels: given, inputs: self.inputs };

@@ -86,6 +86,28 @@ impl DataSet {
         Ok(self)
     }
 
+    /// Replaces squares of pixels by their mean. `side` must divide both sides of the images.
+    pub fn pooled(self, side: usize) -> Result<Self, SetError> {
+        if side == 1 {
+            return Ok(self);
+        }
+        let [.., height, width] = self.shape[..] else {
+            return Err(SetError::Pool { side, shape: self.shape });
+        };
+        if side == 0 || !height.is_multiple_of(side) || !width.is_multiple_of(side) {
+            return Err(SetError::Pool { side, shape: self.shape });
+        }
+        let name = self.name.clone();
+        let fault = |source| SetError::Data { name: name.clone(), source };
+        let train = self.train.pooled(height, width, side).map_err(fault)?;
+        let test = self.test.pooled(height, width, side).map_err(fault)?;
+        let mut shape = self.shape.clone();
+        let planes = shape.len() - 2;
+        shape.truncate(planes);
+        shape.extend([height / side, width / side]);
+        Ok(Self { shape, train, test, ..self })
+    }
+
     /// Numbers per sample.
     pub fn inputs(&self) -> usize {
         self.shape.iter().product()
@@ -122,6 +144,10 @@ pub enum SetError {
     Json { path: PathBuf, problem: serde_json::Error },
     #[error("the share of wrong labels must be from 0 to 1, not {0}")]
     Noise(f64),
+    #[error(
+        "`pool = {side}` must divide both sides of an image; samples of this set have the shape {shape:?}"
+    )]
+    Pool { side: usize, shape: Vec<usize> },
 }
 
 impl SetError {
@@ -142,6 +168,27 @@ mod tests {
     fn records(labels: &[u32]) -> Records {
         let features = Features::Floats(vec![0.0; 4 * labels.len()]);
         Records::new(features, labels.to_vec(), 4, 1).unwrap()
+    }
+
+    #[test]
+    fn images_are_pooled() {
+        let floats: Vec<f32> = (0..16).map(|at| at as f32).collect();
+        let part = |samples: usize| {
+            let features = Features::Floats(floats.repeat(samples));
+            Records::new(features, vec![1; samples], 16, 1).unwrap()
+        };
+        let set = DataSet::new("x", vec![4, 4], 2, part(2), part(1)).unwrap();
+        let small = set.clone().pooled(2).unwrap();
+        assert_eq!((small.shape.clone(), small.inputs(), small.train.len()), (vec![2, 2], 4, 2));
+        let mut row = [0.0; 4];
+        small.train.read(1, &mut row).unwrap();
+        assert_eq!(row, [2.5, 4.5, 10.5, 12.5]);
+        assert_eq!(set.clone().pooled(1).unwrap(), set);
+        for side in [0, 3] {
+            assert!(set.clone().pooled(side).unwrap_err().to_string().contains("[4, 4]"), "{side}");
+        }
+        let flat = DataSet::new("x", vec![16], 2, part(1), part(1)).unwrap();
+        assert!(flat.pooled(2).is_err());
     }
 
     #[test]

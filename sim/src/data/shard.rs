@@ -26,6 +26,8 @@ pub struct DeviceShard {
     train: Arc<[u32]>,
     test: Arc<[u32]>,
     held: TestSource,
+    /// Indices into the training records.
+    valid: Arc<[u32]>,
 }
 
 impl DeviceShard {
@@ -36,7 +38,7 @@ impl DeviceShard {
         test: Arc<[u32]>,
         held: TestSource,
     ) -> Result<Self, DataError> {
-        let shard = Self { data, train, test, held };
+        let shard = Self { data, train, test, held, valid: [].into() };
         for part in [DataSplit::Train, DataSplit::Test] {
             let (records, indices) = shard.place(part);
             let len = records.len() as u32;
@@ -47,6 +49,15 @@ impl DeviceShard {
         Ok(shard)
     }
 
+    /// Sets training records apart for validation. Without any, a device that must validate keeps some of its own.
+    pub fn with_validation(self, valid: Arc<[u32]>) -> Result<Self, DataError> {
+        let len = self.data.train.len() as u32;
+        match valid.iter().find(|&&index| index >= len) {
+            Some(&index) => Err(DataError::NoSample { index, len }),
+            None => Ok(Self { valid, ..self }),
+        }
+    }
+
     /// The shared data set.
     pub fn data(&self) -> &Arc<DataSet> {
         &self.data
@@ -55,6 +66,11 @@ impl DeviceShard {
     /// Indices of the device's training records.
     pub fn train_indices(&self) -> &[u32] {
         &self.train
+    }
+
+    /// Indices of the samples that the device is tested on.
+    pub fn test_indices(&self) -> &[u32] {
+        &self.test
     }
 
     /// Value of the sensitive attribute of a sample; 0 if there is none.
@@ -70,7 +86,7 @@ impl DeviceShard {
             (DataSplit::Train, _) => (&self.data.train, &self.train),
             (DataSplit::Test, TestSource::Train) => (&self.data.train, &self.test),
             (DataSplit::Test, TestSource::Test) => (&self.data.test, &self.test),
-            (DataSplit::Validation, _) => (&self.data.train, &[]),
+            (DataSplit::Validation, _) => (&self.data.train, &self.valid),
         }
     }
 
@@ -88,6 +104,10 @@ impl Shard for DeviceShard {
 
     fn test_len(&self) -> u32 {
         self.test.len() as u32
+    }
+
+    fn validation_len(&self) -> u32 {
+        self.valid.len() as u32
     }
 
     fn inputs(&self) -> u32 {
@@ -160,6 +180,13 @@ mod tests {
         let missing = DataError::NoSample { index: 2, len: 2 };
         assert_eq!(shard.sample(DataSplit::Train, 2, &mut row), Err(missing));
         let shard = DeviceShard::new(set(), [3, 1].into(), [2].into(), TestSource::Train).unwrap();
+        assert_eq!(shard.validation_len(), 0);
+        let own = shard.clone().with_validation([0].into()).unwrap();
+        assert_eq!((own.validation_len(), own.sample(DataSplit::Validation, 0, &mut row)), (1, Ok(0)));
+        assert_eq!(
+            shard.clone().with_validation([4].into()).unwrap_err(),
+            DataError::NoSample { index: 4, len: 4 }
+        );
         assert_eq!(shard.sample(DataSplit::Test, 0, &mut row), Ok(1));
         assert_eq!((row, shard.summary().train_samples, shard.summary().classes), ([2.0], 2, 2));
     }

@@ -62,8 +62,9 @@ fn a_fleet_learns_and_the_number_of_threads_does_not_matter() {
 /// The engine passes on what the gateway asks and what devices report.
 #[test]
 fn devices_report_validation_losses_where_they_are_asked_for() {
-    let mut engine = engine(HETEROFL, Chances::default(), 2);
-    engine.run.worker.conductor.run.settings.validate = true;
+    // The first round is announced while the fleet connects, so the configuration must ask.
+    let config = "run = { rounds = 10 }\ntraining = { lr = 0.3 }\nfairness = { target = 0.3 }";
+    let mut engine = engine(config, Chances::default(), 2);
     let reports = engine.run(|_, _| {}).unwrap();
     let (last, rounds) = reports.split_last().unwrap();
     assert!(last.devices.iter().all(|line| line.validation_loss.is_none()), "scores of the final model");

@@ -63,7 +63,7 @@ pub fn load(spec: &DataSpec, places: &DataDirs, seed: u64) -> Result<Arc<DataSet
             *part = part.select(&order)?;
         }
     }
-    Ok(Arc::new(set))
+    Ok(Arc::new(set.pooled(spec.pool)?))
 }
 
 impl Arrangement {
@@ -101,13 +101,20 @@ impl Arrangement {
         Ok(Self { data, devices, common, seed })
     }
 
-    /// The devices for the engine. `keep`: devices hold out validation samples themselves.
-    pub fn members(&self, keep: bool) -> Vec<DeviceSpec> {
-        let member = |placed: &PlacedDevice| DeviceSpec {
-            device: placed.device.clone(),
-            tier: placed.tier,
-            hardware: placed.hardware,
-            shard: placed.whole.as_ref().filter(|_| keep).unwrap_or(&placed.shard).clone(),
+    /// The devices for the engine. `keep`: devices hold out validation samples themselves. `own`: they have validation samples of
+    /// their own where the experiment sets a share apart.
+    pub fn members(&self, keep: bool, own: bool) -> Result<Vec<DeviceSpec>, ExperimentError> {
+        let member = |placed: &PlacedDevice| {
+            let shard = match &placed.whole {
+                Some(whole) if keep || own => whole.clone(),
+                None if own => {
+                    let valid = placed.valid.test_indices().into();
+                    Arc::new(DeviceShard::clone(&placed.shard).with_validation(valid)?)
+                }
+                _ => placed.shard.clone(),
+            };
+            let &PlacedDevice { tier, hardware, .. } = placed;
+            Ok(DeviceSpec { device: placed.device.clone(), tier, hardware, shard })
         };
         self.devices.iter().map(member).collect()
     }
@@ -142,6 +149,7 @@ impl Arrangement {
                 quorum: PerTier::All(base.fleet.quorum),
                 ..RoundConfig::default()
             },
+            fairness: base.fairness.clone(),
             training: base.training.clone(),
             wire: base.wire.clone(),
             report: ReportConfig { conflicts: base.conflicts },

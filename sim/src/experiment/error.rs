@@ -35,6 +35,14 @@ pub enum ExperimentError {
     Figure(String),
     #[error("every candidate of {0} has failed; the last one: {1}")]
     NoCandidate(String, String),
+    #[error("{setting}: {source}")]
+    Target { setting: String, source: Box<ExperimentError> },
+    #[error("no strategy of the experiment can follow `fairness.target`: {0}")]
+    NobodyFollows(String),
+    #[error("`reach` needs a disparity of {0} on validation samples: set data.validation, and run it first")]
+    NoDisparity(String),
+    #[error("reach.{key} = \"{id}\": no strategy that stands earlier has this id")]
+    Reach { key: &'static str, id: String },
     #[error("{setting}, seed {seed}: {source}")]
     Unit { setting: String, seed: u64, source: Box<ExperimentError> },
     #[error("`hardware` needs one entry or one per tier; it has {got} for {tiers} tiers")]

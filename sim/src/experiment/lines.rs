@@ -7,8 +7,8 @@ use super::score::ShardScore;
 use crate::{
     engine::Engine,
     results::{
-        ConflictCounts, Distribution, FinalScores, GroupFigures, MeanWeights, RoundScores, RunCost, TierCost,
-        TierScores,
+        ConflictCounts, Distribution, FinalScores, GroupFigures, KnobPoint, MeanWeights, RoundScores,
+        RunCost, TierCost, TierScores,
     },
 };
 
@@ -51,6 +51,7 @@ pub fn round_scores(report: &RoundReport) -> RoundScores {
             layers: conflicts.layers.iter().map(|&count| count as f64).collect(),
         }),
         effective: report.weights.map(|weights| weights.effective),
+        fairness: report.fairness.iter().map(|line| KnobPoint::new(line, report)).collect(),
     }
 }
 

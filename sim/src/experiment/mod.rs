@@ -8,7 +8,9 @@
 //! | units | one setting with one seed: train, choose on validation data, score | `unit`, `choose`, `lines` |
 //! | scores | models on test data, by device and by group | `score` |
 //! | baselines | `local`, `ufl`, `ffl_fedavg`, `cfl`: without an aggregator | `baseline`, `local_training` |
+//! | targets | who follows a fairness target, twins without fairness, targets from results | `target` |
 //! | [`run`] | all unfinished units, each written to a file | `runner` |
+//! | [`targets`], [`checks`], [`prices`] | what `sim run` prints below the table | `words`, `price` |
 //! | [`compare()`] | two settings, or two directories, figure by figure | `compare` |
 //!
 //! The result of a unit depends only on its setting and its seed, not on threads or earlier units.
@@ -21,14 +23,17 @@ mod error;
 mod lines;
 mod list;
 mod local_training;
+mod price;
 mod runner;
 mod score;
 mod settings;
 pub mod spec;
 mod summary;
 mod sweep;
+mod target;
 mod text;
 mod unit;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -37,8 +42,10 @@ pub use arrange::Arrangement;
 pub use compare::{Comparison, Difference, ResultsPath, compare};
 pub use error::ExperimentError;
 pub use list::ALL;
+pub use price::{Price, PriceLine, prices};
 pub use runner::{RunEvent, RunOptions, RunOutcome, run};
 pub use settings::{LoadedExperiment, PROFILES, Setting};
 pub use summary::{FIGURES, summary};
 pub use sweep::sweep;
 pub use text::KeyError;
+pub use words::{checks, targets};

@@ -7,11 +7,12 @@ use std::{path::PathBuf, sync::Arc};
 use super::{
     Arrangement, ExperimentError, LoadedExperiment, Setting, arrange,
     choose::combinations,
+    target,
     unit::{self, AloneLosses, UnitContext},
 };
 use crate::{
     data::{DataDirs, DataSet},
-    results::{self, ExperimentRecord, RoundScores, UnitId, UnitResult},
+    results::{self, ExperimentRecord, KnobPoint, RoundScores, UnitId, UnitResult},
 };
 
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct RunOptions {
     pub threads: usize,
     /// Strategies that experiments may use.
     pub registry: Registry,
+    /// Also run every setting with a fairness target at the neutral end of its parameter.
+    pub twin: bool,
 }
 
 /// Progress of a run.
@@ -57,6 +60,7 @@ pub fn run(
     options: &RunOptions,
     observe: &mut dyn FnMut(RunEvent),
 ) -> Result<RunOutcome, ExperimentError> {
+    let loaded = &target::prepare(loaded, &options.registry, options.twin)?;
     let places = DataDirs::usual(options.data.as_deref());
     let seeds = &loaded.experiment.seeds;
     let all: Vec<(&Setting, u64)> =
@@ -105,7 +109,9 @@ fn one(
         let other = loaded.settings.iter().find(same)?;
         finished(loaded, options, other, seed)?.last.validation_loss
     });
+    let target = setting.reached_target(|end| finished(loaded, options, end, seed))?;
     let context = UnitContext {
+        target,
         registry: &options.registry,
         arranged: &arranged,
         alone: alone.as_deref(),
@@ -165,7 +171,8 @@ impl Cache {
         let base = &setting.base;
         let spec = &base.data;
         let of_data =
-            serde_json::json!([spec.set, spec.noise, spec.samples, spec.test_samples, seed]).to_string();
+            serde_json::json!([spec.set, spec.noise, spec.samples, spec.test_samples, spec.pool, seed])
+                .to_string();
         let data = match &self.data {
             Some((key, data)) if *key == of_data => data.clone(),
             _ => arrange::load(spec, places, seed)?,
@@ -221,6 +228,8 @@ fn csv(rounds: &[RoundScores]) -> String {
         out += ",conflicts_model";
         (0..layers).for_each(|layer| out += &format!(",conflicts_layer{layer}"));
     }
+    let knobs = rounds.iter().map(|line| line.fairness.len()).max().unwrap_or(0);
+    out += &target_columns(knobs);
     out += "\n";
     for line in rounds {
         let RoundScores { round, seconds, devices, loss, accuracy, inter, bytes_up, bytes_down, .. } = line;
@@ -247,7 +256,24 @@ fn csv(rounds: &[RoundScores]) -> String {
                 None => out += &",".repeat(layers + 1),
             }
         }
+        (0..knobs).for_each(|knob| out += &target_cells(line.fairness.get(knob)));
         out += "\n";
     }
     out
+}
+
+/// Columns of the first knob, then of those inside tiers with a number.
+fn target_columns(knobs: usize) -> String {
+    let name = |knob: usize| if knob == 0 { String::new() } else { format!("_{knob}") };
+    let columns = |knob: usize| {
+        let end = name(knob);
+        format!(",fairness_measured{end},fairness_target{end},knob{end},fairness_status{end}")
+    };
+    (0..knobs).map(columns).collect()
+}
+
+fn target_cells(point: Option<&KnobPoint>) -> String {
+    let Some(KnobPoint { measured, target, value, status, .. }) = point else { return ",".repeat(4) };
+    let measured = measured.map_or_else(String::new, |measured| measured.to_string());
+    format!(",{measured},{target},{value},{}", status.name())
 }

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use super::{
     ALL, ExperimentError,
-    spec::{Base, Experiment, StrategySpec},
+    spec::{Base, Experiment, Reach, StrategySpec},
     text,
 };
 use crate::results::{ExperimentRecord, FORMAT, SettingRecord};
@@ -35,6 +35,10 @@ pub struct Setting {
     pub strategy: StrategySpec,
     /// The strategy that validation compares with, if any.
     pub reference: Option<StrategySpec>,
+    /// The settings that `reach` of the strategy names: `from`, then `to`.
+    pub ends: Vec<Setting>,
+    /// Id of the same setting with the driven parameter at its neutral end, if it is run too.
+    pub twin: Option<String>,
 }
 
 impl LoadedExperiment {
@@ -90,6 +94,7 @@ impl LoadedExperiment {
             params: setting.strategy.params.clone(),
             role: setting.strategy.role,
             seeds: self.experiment.seeds.clone(),
+            twin: setting.twin.clone(),
         };
         ExperimentRecord {
             format: FORMAT,
@@ -107,7 +112,15 @@ impl LoadedExperiment {
 impl Setting {
     /// A hash of everything that the result depends on.
     pub fn fingerprint(&self, seed: u64) -> String {
-        let all = serde_json::json!([FORMAT, self.base, self.strategy, self.reference, seed]).to_string();
+        let mut all = vec![
+            serde_json::json!(FORMAT),
+            serde_json::json!(self.base),
+            serde_json::json!(self.strategy),
+            serde_json::json!(self.reference),
+            serde_json::json!(seed),
+        ];
+        all.extend(self.ends.iter().map(|end| serde_json::json!(end.fingerprint(seed))));
+        let all = serde_json::Value::Array(all).to_string();
         Sha256::digest(all.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 }
@@ -129,6 +142,10 @@ fn settings(name: &str, table: &Table, experiment: &Experiment) -> Result<Vec<Se
             let mut own = table.clone();
             text::merge(&mut own, &variant.with);
             text::merge(&mut own, &strategy.with);
+            if !strategy.fairness.is_empty() {
+                let fairness = Table::from_iter([("fairness".into(), strategy.fairness.clone().into())]);
+                text::merge(&mut own, &fairness);
+            }
             // Parses again with all keys, so that unknown ones in `with` are refused.
             let base = Experiment::deserialize_all(own).map_err(fault)?.base;
             let label = strategy.label.clone().unwrap_or_else(|| strategy.id.clone());
@@ -152,10 +169,24 @@ fn settings(name: &str, table: &Table, experiment: &Experiment) -> Result<Vec<Se
                     found.cloned().ok_or_else(|| ExperimentError::NoStrategy(id.clone()))
                 })
                 .transpose()?;
-            settings.push(Setting { id, label, base, strategy: strategy.clone(), reference });
+            let prefix = id.strip_suffix(&strategy.id).unwrap_or_default();
+            let ends = ends(strategy.reach.as_ref(), prefix, &settings)?;
+            let strategy = strategy.clone();
+            settings.push(Setting { id, label, base, strategy, reference, ends, twin: None });
         }
     }
     Ok(settings)
+}
+
+/// The settings of the same variant that a `reach` names.
+fn ends(reach: Option<&Reach>, prefix: &str, earlier: &[Setting]) -> Result<Vec<Setting>, ExperimentError> {
+    let Some(Reach { from, to, .. }) = reach else { return Ok(vec![]) };
+    let find = |(key, id): (&'static str, &String)| {
+        let wanted = format!("{prefix}{id}");
+        let found = earlier.iter().find(|setting| setting.id == wanted);
+        found.cloned().ok_or_else(|| ExperimentError::Reach { key, id: id.clone() })
+    };
+    [("from", from), ("to", to)].into_iter().map(find).collect()
 }
 
 impl Experiment {

@@ -9,6 +9,7 @@
 //! data = { set = "mnist", partition = "dominant:0.8", clients = 100, testing = 0.1, validation = 0.1 }
 //! fleet = { tiers = [1, 0.7, 0.5, 0.25, 0.125], participation = 1.0 }
 //! training = { epochs = 1, batch = 50, lr = 0.001, optimizer = "adam" }
+//! fairness = { target = 0.3 }         # of the strategies with a parameter for it; a strategy may have its own
 //! [[strategies]]
 //! id = "fair"
 //! name = "fairheterofl"
@@ -24,6 +25,7 @@ use aggregator::config::{Start, TrainingConfig, WireConfig};
 use models::tiers::TierSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
+use strategies::fairness::FairnessSettings;
 use toml::Table;
 
 use crate::{
@@ -66,6 +68,9 @@ pub struct Base {
     /// How models and updates are encoded. Not part of fingerprints if it has the default value.
     #[serde(default, skip_serializing_if = "is_plain")]
     pub wire: WireConfig,
+    /// The fairness target. Not part of fingerprints if it has the default value.
+    #[serde(default, skip_serializing_if = "is_untargeted")]
+    pub fairness: FairnessSettings,
     pub rounds: u32,
     /// All devices are scored before every n-th round. With 0, only the devices that take part are scored.
     #[serde(default)]
@@ -99,6 +104,9 @@ pub struct DataSpec {
     pub samples: Option<usize>,
     #[serde(default)]
     pub test_samples: Option<usize>,
+    /// Side of the squares of pixels that are replaced by their mean; 1 leaves images as they are.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub pool: usize,
     /// Also score the whole test part of the set.
     #[serde(default = "yes")]
     pub global: bool,
@@ -108,6 +116,10 @@ fn is_plain(wire: &WireConfig) -> bool {
     *wire == WireConfig::default()
 }
 
+fn is_untargeted(fairness: &FairnessSettings) -> bool {
+    *fairness == FairnessSettings::default()
+}
+
 fn is_drawn(start: &Start) -> bool {
     *start == Start::Model
 }
@@ -115,6 +127,15 @@ fn is_drawn(start: &Start) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_no(value: &bool) -> bool {
     !*value
+}
+
+fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
+fn is_one(value: &usize) -> bool {
+    *value == 1
 }
 
 fn yes() -> bool {
@@ -238,6 +259,24 @@ pub struct StrategySpec {
     pub choose: Option<Choose>,
     #[serde(default)]
     pub with: Table,
+    /// Keys of `fairness` for this strategy alone. A strategy that cannot follow a target of its own is refused.
+    #[serde(default, skip_serializing_if = "Table::is_empty")]
+    pub fairness: Table,
+    /// Sets the target of each seed from the results of two other strategies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
+}
+
+/// A target between the disparities that two other strategies end with, on validation samples and with the same seed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reach {
+    /// Id of a strategy that stands earlier in the file, at the unfair end.
+    pub from: String,
+    /// The same at the fair end.
+    pub to: String,
+    /// 0 is the disparity of `from`, 1 that of `to`.
+    pub share: f64,
 }
 
 /// Parameters chosen on validation data, separately for every seed. Test data is not used.

@@ -9,6 +9,8 @@ use crate::{
 };
 use strategies::Registry;
 
+mod target;
+
 const SMALL: &str = r#"
 title = "small"
 model = "digits-mlp"
@@ -42,7 +44,8 @@ rounds = 7
 fn run_small(dir: &Path, threads: usize, keys: &[&str]) -> RunOutcome {
     let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
     let loaded = LoadedExperiment::parse("small", SMALL, "quick", &keys).unwrap();
-    let options = RunOptions { out: dir.into(), data: None, threads, registry: Registry::standard() };
+    let options =
+        RunOptions { out: dir.into(), data: None, threads, registry: Registry::standard(), twin: false };
     run(&loaded, &options, &mut |_| {}).unwrap()
 }
 
@@ -135,8 +138,13 @@ name = "cfl"
 "#;
     let dir = tempfile::tempdir().unwrap();
     let loaded = LoadedExperiment::parse("groups", text, "quick", &[]).unwrap();
-    let options =
-        RunOptions { out: dir.path().into(), data: None, threads: 2, registry: Registry::standard() };
+    let options = RunOptions {
+        out: dir.path().into(),
+        data: None,
+        threads: 2,
+        registry: Registry::standard(),
+        twin: false,
+    };
     let units = run(&loaded, &options, &mut |_| {}).unwrap().units;
     let dp: Vec<f64> = units.iter().map(|unit| unit.last.groups.unwrap().dp).collect();
     let [fedavg, fedfb, ufl, ffl, cfl] = dp[..] else { panic!("five units") };
@@ -178,8 +186,13 @@ name = "local"
 "#;
     let dir = tempfile::tempdir().unwrap();
     let loaded = LoadedExperiment::parse("gaps", text, "quick", &[]).unwrap();
-    let options =
-        RunOptions { out: dir.path().into(), data: None, threads: 2, registry: Registry::standard() };
+    let options = RunOptions {
+        out: dir.path().into(),
+        data: None,
+        threads: 2,
+        registry: Registry::standard(),
+        twin: false,
+    };
     let units = run(&loaded, &options, &mut |_| {}).unwrap().units;
     let [fedavg, same, eagle, local] = &units[..] else { panic!("four units") };
     assert!(fedavg.last.devices.iter().all(|device| device.train_samples == 80));

@@ -5,7 +5,7 @@ use std::time::Instant;
 use aggregator::run::open_method;
 use common::metrics::Better;
 use coordinator::report::RoundReport;
-use strategies::{Registry, tiered::TieredModel};
+use strategies::{Registry, fairness::FairnessLine, tiered::TieredModel};
 use trainer::data::Shard;
 
 use super::{
@@ -21,7 +21,7 @@ use crate::{
     engine::Engine,
     results::{
         DeviceScore, FORMAT, FinalScores, GapFigures, GlobalScore, GroupFigures, MeanWeights,
-        PersonalFigures, RoundScores, RunCost, UnitId, UnitResult,
+        PersonalFigures, RoundScores, RunCost, TargetResult, UnitId, UnitResult,
     },
 };
 
@@ -44,6 +44,8 @@ pub struct TrainedFleet {
     pub heard: Vec<u32>,
     pub cost: RunCost,
     pub weight_line: Option<MeanWeights>,
+    /// The knobs of a fairness target after the last round.
+    pub targets: Vec<FairnessLine>,
 }
 
 impl TrainedFleet {
@@ -59,6 +61,7 @@ impl TrainedFleet {
             heard,
             cost: RunCost::default(),
             weight_line: None,
+            targets: vec![],
         }
     }
 }
@@ -76,6 +79,8 @@ pub struct UnitContext<'a> {
     pub registry: &'a Registry,
     pub arranged: &'a Arrangement,
     pub alone: Option<&'a AloneLosses>,
+    /// The fairness target, where it depends on other results.
+    pub target: Option<f64>,
     /// Mean validation loss of the setting's reference, if already known.
     pub reference: Option<f64>,
     pub threads: usize,
@@ -96,6 +101,12 @@ pub fn run(
     mut context: UnitContext<'_>,
 ) -> Result<UnitResult, ExperimentError> {
     let started = Instant::now();
+    let fingerprint = setting.fingerprint(unit.seed);
+    let mut setting = setting.clone();
+    if let Some(target) = context.target {
+        setting.base.fairness.target = target;
+    }
+    let setting = &setting;
     let (params, trained, choice) = match &setting.strategy.choose {
         Some(choose) => choose::choose(setting, choose, &mut context)?,
         None => {
@@ -106,12 +117,13 @@ pub fn run(
     let last = score(&trained, &context)?;
     Ok(UnitResult {
         format: FORMAT,
-        fingerprint: setting.fingerprint(unit.seed),
+        fingerprint,
         unit,
         label: setting.label.clone(),
         strategy: setting.strategy.name.clone(),
         params,
         choice,
+        fairness: TargetResult::all(&trained.targets, &trained.rounds),
         rounds: trained.rounds,
         last,
         account: trained.cost,
@@ -142,8 +154,8 @@ fn fleet(
     let UnitContext { registry, arranged, threads, tick, .. } = context;
     let config = arranged.config(base, name, params);
     let keep = open_method(registry, &config)?.needs().validation;
-    let mut engine =
-        Engine::new(registry, &config, arranged.members(keep), arranged.chances(base), *threads)?;
+    let members = arranged.members(keep, !base.fairness.is_off())?;
+    let mut engine = Engine::new(registry, &config, members, arranged.chances(base), *threads)?;
     let model = engine.worker().conductor.run.model.clone();
     let tiers: Vec<usize> = arranged.devices.iter().map(|placed| placed.tier.index()).collect();
     let every = base.evaluate_every;
@@ -175,6 +187,12 @@ fn fleet(
     let mut trained = TrainedFleet::of(model.clone(), weights, Some(whole));
     (trained.rounds, trained.cost) = (rounds, lines::cost(&engine));
     trained.weight_line = lines::weights(&reports);
+    trained.targets = reports
+        .iter()
+        .rev()
+        .map(|report| report.fairness.clone())
+        .find(|lines| !lines.is_empty())
+        .unwrap_or_default();
     for (index, placed) in arranged.devices.iter().enumerate() {
         let name = placed.device.as_str();
         let own = |report: &RoundReport| report.devices.iter().find(|line| line.device == name).cloned();
@@ -279,6 +297,7 @@ fn score(trained: &TrainedFleet, context: &UnitContext<'_>) -> Result<FinalScore
     if arranged.has_validation() {
         let valid = validate(trained, context)?;
         (last.validation_loss, last.gaps_valid) = (Some(valid.loss.mean), valid.gaps);
+        last.validation_cv = valid.figure("tiers.cv");
     }
     Ok(last)
 }

@@ -40,10 +40,47 @@ pub enum Measure {
     Between { of: String, from: String, to: String, want: Want },
     /// The figure itself.
     Level { figure: String, of: String, want: Want },
+    /// The figure over all runs of several settings.
+    Pooled { figure: String, of: Vec<String>, take: Take, want: Want },
     /// The figure falls from each setting to the next; yields the relative change from first to last.
     Falls { figure: String, settings: Vec<String> },
     /// No other setting of the experiment is better; yields the difference to the best other.
     Best { figure: String, of: String },
+}
+
+/// What is taken of many runs.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Take {
+    Mean,
+    Sum,
+    Largest,
+    Least,
+}
+
+impl Take {
+    /// As in a description.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Sum => "sum",
+            Self::Largest => "largest",
+            Self::Least => "least",
+        }
+    }
+
+    /// `None` without values.
+    pub fn of(self, values: &[f64]) -> Option<f64> {
+        let sum = values.iter().sum::<f64>();
+        let all = values.iter().copied();
+        match self {
+            _ if values.is_empty() => None,
+            Self::Mean => Some(sum / values.len() as f64),
+            Self::Sum => Some(sum),
+            Self::Largest => all.reduce(f64::max),
+            Self::Least => all.reduce(f64::min),
+        }
+    }
 }
 
 /// When the direction is reached.
@@ -61,6 +98,17 @@ pub enum Want {
 }
 
 impl Want {
+    /// The bar in words.
+    pub fn words(self) -> String {
+        match self {
+            Self::Lower => "below 0".into(),
+            Self::Higher => "above 0".into(),
+            Self::AtMost(bound) => format!("at most {bound}"),
+            Self::AtLeast(bound) => format!("at least {bound}"),
+            Self::Within(bound) => format!("within {bound} of 0"),
+        }
+    }
+
     /// Whether a value is on the wanted side.
     pub fn holds(self, value: f64) -> bool {
         match self {

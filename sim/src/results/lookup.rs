@@ -1,11 +1,12 @@
 //! Figures by name.
 //!
 //! In addition to the figures of [`FinalScores::figure`], a unit has `cost.bytes`, `cost.bytes_up`,
-//! `cost.bytes_down`, `cost.seconds` (virtual), `cost.busy_s` and `cost.joules`.
+//! `cost.bytes_down`, `cost.seconds` (virtual), `cost.busy_s` and `cost.joules`. With a fairness target it has `fairness.*`, the
+//! fields of [`TargetFigures`](super::TargetFigures) of its first knob.
 
 use serde::Serialize;
 
-use super::{Distribution, FinalScores, TierCost, UnitResult};
+use super::{Distribution, FinalScores, TierCost, TierScores, UnitResult};
 
 impl UnitResult {
     /// A figure by its name; `None` if the unit has no such figure or its value is not finite.
@@ -21,7 +22,10 @@ impl UnitResult {
             "cost.busy_s" => sum(|tier| tier.busy_s),
             "cost.joules" => sum(|tier| tier.joules),
             "cost.seconds" => Some(self.account.seconds),
-            _ => self.last.figure(name),
+            _ => match name.strip_prefix("fairness.") {
+                Some(rest) => self.fairness.first().and_then(|target| field(&target.figures, rest)),
+                None => self.last.figure(name),
+            },
         };
         value.filter(|value| value.is_finite())
     }
@@ -32,7 +36,8 @@ impl FinalScores {
     ///
     /// `loss.*` and `accuracy.*` (fields of [`Distribution`]), `within`, `inter`,
     /// `tier.N.loss|accuracy|loss_variance|accuracy_variance`, `tiers.ratio` (loss of the narrowest tier divided
-    /// by that of the widest), `device.N.loss|accuracy|gap`, `global.loss|accuracy`, `gaps.*`, `gaps_valid.*`,
+    /// by that of the widest), `tiers.cv` (standard deviation over mean of the tiers' losses), `validation.cv` (the same on
+    /// validation samples), `device.N.loss|accuracy|gap`, `global.loss|accuracy`, `gaps.*`, `gaps_valid.*`,
     /// `groups.*`, `personal.loss.*`, `personal.accuracy.*`, `conflicts.model`, `conflicts.layers` (their mean),
     /// `weights.*`.
     pub fn figure(&self, name: &str) -> Option<f64> {
@@ -44,6 +49,8 @@ impl FinalScores {
             ("loss", Some(rest)) => self.loss.figure(rest),
             ("accuracy", Some(rest)) => self.accuracy.figure(rest),
             ("tiers", Some("ratio")) => Some(self.tiers.last()?.loss / self.tiers.first()?.loss),
+            ("tiers", Some("cv")) => cv(&self.tiers),
+            ("validation", Some("cv")) => self.validation_cv,
             ("tier", Some(rest)) => {
                 let (tier, rest) = rest.split_once('.')?;
                 field(self.tiers.get(tier.parse::<usize>().ok()?)?, rest)
@@ -71,6 +78,13 @@ impl FinalScores {
             _ => None,
         }
     }
+}
+
+/// Standard deviation over mean of the losses of the tiers that were scored; `None` for fewer than two.
+pub(crate) fn cv(tiers: &[TierScores]) -> Option<f64> {
+    let losses: Vec<f64> = tiers.iter().filter(|tier| tier.devices > 0).map(|tier| tier.loss).collect();
+    let (mean, variance) = common::metrics::mean_variance(&losses);
+    (losses.len() > 1 && mean > 0.0).then(|| variance.max(0.0).sqrt() / mean)
 }
 
 impl Distribution {

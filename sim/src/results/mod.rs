@@ -15,15 +15,17 @@ mod check;
 pub mod figure;
 mod files;
 mod lookup;
+mod target;
 
 use std::path::{Path, PathBuf};
 
 use common::metrics::Spread;
 use serde::{Deserialize, Serialize};
 
-pub use check::{Check, Measure, Want};
+pub use check::{Check, Measure, Take, Want};
 use files::KEPT;
 pub use files::{RECORD, ResultsError, is_experiment, read, read_all, read_experiment, read_units, write};
+pub use target::{KnobPoint, TargetFigures, TargetResult};
 
 /// Version of these files; units of another version are run again.
 pub const FORMAT: u32 = 1;
@@ -56,6 +58,9 @@ pub struct SettingRecord {
     pub role: Role,
     /// Seeds whose results belong to this setting.
     pub seeds: Vec<u64>,
+    /// Id of the same setting with the driven parameter at its neutral end, if it was run too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub twin: Option<String>,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -83,6 +88,9 @@ pub struct UnitResult {
     pub rounds: Vec<RoundScores>,
     #[serde(rename = "final")]
     pub last: FinalScores,
+    /// The knobs of a fairness target after the last round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fairness: Vec<TargetResult>,
     pub account: RunCost,
     /// Wall time of the unit in seconds, including the choice of parameters.
     pub seconds: f64,
@@ -127,6 +135,9 @@ pub struct RoundScores {
     /// Effective number of weights, 1 / sum w^2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<f64>,
+    /// The knobs of a fairness target.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fairness: Vec<KnobPoint>,
 }
 
 /// A distribution over devices.
@@ -194,6 +205,9 @@ pub struct FinalScores {
     /// Mean over devices on validation samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation_loss: Option<f64>,
+    /// Standard deviation over mean of the tiers' mean losses on validation samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation_cv: Option<f64>,
 }
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use common::metrics::Spread;
 use serde::Serialize;
 
-use crate::results::{Distribution, TierScores, UnitResult};
+use crate::results::{Distribution, FinalScores, KnobPoint, RoundScores, TierScores, UnitResult};
 
 /// Scores of the model after this many rounds on devices' own test data. During training only devices that took part
 /// are scored, at the end all.
@@ -14,6 +14,19 @@ pub struct CurvePoint {
     pub variance: Spread,
     pub accuracy: Spread,
     pub tiers: Vec<TierPoint>,
+    /// Of runs with a fairness target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetPoint>,
+}
+
+/// A fairness target and its first knob in a round.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct TargetPoint {
+    pub target: Spread,
+    /// Disparity as measured.
+    pub measured: Spread,
+    /// Value of the parameter that is driven.
+    pub value: Spread,
 }
 
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
@@ -28,6 +41,7 @@ struct CurveSample<'a> {
     loss: &'a Distribution,
     accuracy: &'a Distribution,
     tiers: &'a [TierScores],
+    knob: Option<&'a KnobPoint>,
 }
 
 /// As long as the longest run. Each point covers the seeds that reached this round.
@@ -54,6 +68,11 @@ pub fn curve(units: &[&UnitResult]) -> Vec<CurvePoint> {
             variance: over(&|sample| Some(sample.loss.variance)),
             accuracy: over(&|sample| Some(sample.accuracy.mean)),
             tiers: (0..tiers).map(tier).collect(),
+            target: samples.iter().any(|sample| sample.knob.is_some()).then(|| TargetPoint {
+                target: over(&|sample| Some(sample.knob?.target)),
+                measured: over(&|sample| sample.knob?.measured),
+                value: over(&|sample| Some(sample.knob?.value)),
+            }),
         })
     };
     (0..longest).filter_map(point).collect()
@@ -64,9 +83,11 @@ fn sample(unit: &UnitResult, at: usize) -> Option<CurveSample<'_>> {
     if at == unit.rounds.len() {
         let last = &unit.last;
         let rounds = unit.rounds.last().map_or(0, |line| line.round);
-        return Some(CurveSample { rounds, loss: &last.loss, accuracy: &last.accuracy, tiers: &last.tiers });
+        let FinalScores { loss, accuracy, tiers, .. } = last;
+        return Some(CurveSample { rounds, loss, accuracy, tiers, knob: None });
     }
     let line = unit.rounds.get(at)?;
     let rounds = line.round.saturating_sub(1);
-    Some(CurveSample { rounds, loss: &line.loss, accuracy: &line.accuracy, tiers: &line.tiers })
+    let RoundScores { loss, accuracy, tiers, .. } = line;
+    Some(CurveSample { rounds, loss, accuracy, tiers, knob: line.fairness.first() })
 }

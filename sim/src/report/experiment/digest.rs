@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::curve::{self, CurvePoint};
 use crate::{
     claims::{self, Assessment, CheckOutcome, Evidence},
+    experiment::{Price, prices},
     report::plot::lorenz::gini,
     results::{ExperimentResults, Role, SettingRecord, UnitResult},
 };
@@ -33,6 +34,9 @@ pub const FIGURES: &[&str] = &[
     "accuracy.best5",
     "accuracy.angle",
     "accuracy.jain",
+    "fairness.target",
+    "fairness.measured",
+    "fairness.value",
     "gaps.max",
     "gaps.min",
     "gaps.variance",
@@ -74,6 +78,9 @@ pub struct ExperimentDigest {
     /// Names of the figures that any setting has.
     pub figures: Vec<&'static str>,
     pub settings: Vec<SettingDigest>,
+    /// Settings with a fairness target against the same without fairness.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prices: Vec<Price>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -147,6 +154,7 @@ impl ExperimentDigest {
             checks: claims::outcomes_of(results),
             figures: FIGURES.iter().filter(shown).copied().collect(),
             settings,
+            prices: prices(record, &results.units),
         }
     }
 

@@ -59,6 +59,18 @@ fn write_experiment(out: &mut String, experiment: &ExperimentDigest) -> fmt::Res
         }
         writeln!(out)?;
     }
+    for price in &experiment.prices {
+        writeln!(
+            out,
+            "\n| price of fairness: {} | without | with target | change |\n|---|---|---|---|",
+            cell(&price.label)
+        )?;
+        for line in &price.lines {
+            let show = |spread| figure::show_spread(&line.figure, spread);
+            let change = crate::number::change(line.change.mean);
+            writeln!(out, "| {} | {} | {} | {change} |", line.title, show(&line.without), show(&line.with))?;
+        }
+    }
     Ok(())
 }
 

@@ -154,10 +154,32 @@ fn experiment(experiment: &ExperimentDigest) -> Element {
              standard deviation over seeds.",
         ))
         .with(el("div").class("panels").all(plots::curves(experiment)))
+        .all(targets(experiment))
+        .all(prices(experiment))
         .with(el("h3").text("By tier"))
         .with(el("div").class("panels").all(plots::costs(experiment)))
         .with(details("Figures by tier", tables::tiers(experiment)))
         .with(details("Settings", tables::settings(experiment)))
+}
+
+/// Disparity, target and driven parameter by round; `None` without fairness targets.
+fn targets(experiment: &ExperimentDigest) -> Option<Element> {
+    let panels = plots::targets(experiment);
+    (!panels.is_empty()).then(|| {
+        el("div")
+            .with(el("h3").text("Fairness target"))
+            .with(el("p").class("soft").text(
+                "Disparity of the losses that the controller measures, with the target as a broken line, and the parameter that it \
+                 sets. Settings without a target have no line.",
+            ))
+            .with(el("div").class("panels").all(panels))
+    })
+}
+
+/// Settings with a target against the same without fairness; `None` if none was run.
+fn prices(experiment: &ExperimentDigest) -> Option<Element> {
+    let table = tables::prices(experiment)?;
+    Some(el("div").with(el("h3").text("Price of fairness")).with(table))
 }
 
 /// A note about missing runs.

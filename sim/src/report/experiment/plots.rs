@@ -11,7 +11,7 @@ use crate::{
         markup::Element,
         plot::{
             columns::{ColumnSeries, Columns},
-            lines::{LineSeries, Lines, Point},
+            lines::{Level, LineSeries, Lines, Point},
             lorenz::{self, Lorenz},
             pareto::{self, Axes, ParetoPoint},
             spread::{self, SpreadRow},
@@ -115,7 +115,29 @@ fn panel<'a>(
             })
             .collect(),
     };
-    Lines { title, what, log, lines: experiment.run().map(line).collect() }
+    Lines { title, what, log, lines: experiment.run().map(line).collect(), levels: vec![] }
+}
+
+/// Disparity with its target, and the parameter that is driven; empty without fairness targets.
+pub fn targets(experiment: &ExperimentDigest) -> Vec<Element> {
+    let target = |(index, setting): (usize, &SettingDigest)| {
+        let value = setting.curve.iter().rev().find_map(|point| point.target)?.target.mean;
+        Some(Level { index, name: label(experiment, index), value })
+    };
+    let levels: Vec<Level<'_>> = experiment.run().filter_map(target).collect();
+    if levels.is_empty() {
+        return vec![];
+    }
+    let with_points = |mut panel: Lines<'_>, levels| {
+        panel.lines.retain(|line| !line.points.is_empty());
+        Lines { levels, ..panel }.draw(None)
+    };
+    let disparity = panel(experiment, "Disparity as measured".into(), "disparity", false, &|point| {
+        Some(point.target?.measured)
+    });
+    let knob =
+        panel(experiment, "Driven parameter".into(), "parameter", false, &|point| Some(point.target?.value));
+    vec![with_points(disparity, levels), with_points(knob, vec![])]
 }
 
 fn percent(spread: Spread) -> Spread {

@@ -5,6 +5,7 @@ use common::metrics::Spread;
 use super::digest::{Digest, ExperimentDigest, SettingDigest, TierDigest};
 use crate::{
     claims::{CheckOutcome, ClaimVerdict},
+    experiment::{Price, PriceLine},
     number,
     report::markup::{Element, el},
     results::figure,
@@ -111,6 +112,29 @@ fn best(experiment: &ExperimentDigest, name: &str) -> Option<f64> {
     let (low, high) = (means().reduce(f64::min)?, means().reduce(f64::max)?);
     let judged = !matches!(name, "groups.constant" | "gaps.min");
     (judged && low < high).then_some(if figure::high_is_good(name) { high } else { low })
+}
+
+/// Settings with a fairness target against the same without; `None` if no such runs are there.
+pub fn prices(experiment: &ExperimentDigest) -> Option<Element> {
+    let body = |price: &Price| {
+        let mut name =
+            Some(el("th").set("scope", "rowgroup").set("rowspan", price.lines.len()).text(&price.label));
+        let row = |line: &PriceLine| {
+            let spread = |spread: &Spread| {
+                el("td").set("data-value", spread.mean).text(figure::show_spread(&line.figure, spread))
+            };
+            el("tr")
+                .all(name.take())
+                .with(el("td").class("left").text(&line.title))
+                .with(spread(&line.without))
+                .with(spread(&line.with))
+                .with(el("td").set("data-value", line.change.mean).text(number::change(line.change.mean)))
+        };
+        el("tbody").all(price.lines.iter().map(row).collect::<Vec<_>>())
+    };
+    let names = ["Setting", "Figure", "Without fairness", "With target", "Change"];
+    let table = el("table").with(head(&names)).all(experiment.prices.iter().map(body));
+    (!experiment.prices.is_empty()).then(|| scroll("Price of fairness", table))
 }
 
 /// The numbers of the plots by tier.

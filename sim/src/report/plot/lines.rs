@@ -1,7 +1,7 @@
 //! Numbers by round: one line per series with a band of one standard deviation over seeds.
 
 use super::{
-    frame::{Frame, described, text},
+    frame::{Frame, described, line, text},
     series::class,
 };
 use crate::{
@@ -26,6 +26,17 @@ pub struct Lines<'a> {
     pub what: &'static str,
     pub log: bool,
     pub lines: Vec<LineSeries<'a>>,
+    /// Horizontal lines at values that series shall reach.
+    pub levels: Vec<Level<'a>>,
+}
+
+/// The value that a series shall reach.
+#[derive(Clone, Debug)]
+pub struct Level<'a> {
+    /// Index of the series.
+    pub index: usize,
+    pub name: &'a str,
+    pub value: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -46,8 +57,8 @@ impl Lines<'_> {
     /// The smallest and the largest number that can be shown. Panels may share the union of their domains.
     pub fn domain(&self) -> Option<(f64, f64)> {
         let shown = |value: &f64| value.is_finite() && (!self.log || *value > 0.0);
-        let values =
-            self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.mean)).filter(shown);
+        let means = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.mean));
+        let values = means.chain(self.levels.iter().map(|level| level.value)).filter(shown);
         let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
         (low <= high).then_some((low, high))
     }
@@ -70,6 +81,7 @@ impl Lines<'_> {
             .with(FRAME.name_x("rounds"))
             .all(self.lines.iter().filter_map(|line| line.band(&x, &y)))
             .all(self.lines.iter().map(|line| line.stroke(self.what, &x, &y)))
+            .all(self.levels.iter().filter(|level| level.value.is_finite()).map(|level| level.draw(&y)))
     }
 
     fn about(&self) -> String {
@@ -79,7 +91,21 @@ impl Lines<'_> {
             .filter_map(|line| Some(format!("{} ends at {}", line.name, figure(line.points.last()?.mean))))
             .collect();
         let scale = if self.log { ", logarithmic" } else { "" };
-        format!("{} by round{scale}: {}.", self.what, ends.join(", "))
+        let levels: Vec<String> = self
+            .levels
+            .iter()
+            .map(|level| format!("; target of {} {}", level.name, figure(level.value)))
+            .collect();
+        format!("{} by round{scale}: {}{}.", self.what, ends.join(", "), levels.concat())
+    }
+}
+
+impl Level<'_> {
+    fn draw(&self, y: &Scale) -> Element {
+        let at = y.at(self.value);
+        line(FRAME.left, at, FRAME.right, at)
+            .class(format_args!("target {}", class(self.index)))
+            .hint(format_args!("{}: target {}", self.name, figure(self.value)))
     }
 }
 
@@ -126,6 +152,7 @@ mod tests {
             title: "Tier 0".into(),
             what: "mean loss",
             log: true,
+            levels: vec![Level { index: 1, name: "b", value: 1.5 }],
             lines: vec![
                 LineSeries { index: 0, name: "a", points: vec![point(0.0, 2.0, 0.1), point(1.0, 1.0, 0.1)] },
                 LineSeries {
@@ -137,8 +164,9 @@ mod tests {
         };
         let text = panel.draw(None).to_string();
         assert_eq!((text.matches("<polyline").count(), text.matches("<polygon").count()), (2, 1));
+        assert!(text.contains("target of b 1.50") && text.contains("class=\"target e1 d0\""), "{text}");
         assert!(text.contains("a ends at 1.00") && !text.contains("NaN"), "{text}");
-        let empty = Lines { title: String::new(), what: "", log: false, lines: vec![] };
+        let empty = Lines { title: String::new(), what: "", log: false, lines: vec![], levels: vec![] };
         assert!(empty.draw(None).to_string().starts_with("<svg"));
     }
 }
