@@ -246,7 +246,7 @@ fn cell(value: f64) -> Element {
 }
 
 fn setup(result: &DemoResult) -> Element {
-    let Setup { seed, rounds, model, training, devices, classes, train_samples, test_samples, tiers } =
+    let Setup { seed, rounds, model, training, devices, classes, train_samples, test_samples, tiers, .. } =
         &result.setup;
     let seconds: f64 = result.runs.iter().map(|run| run.seconds).sum();
     let line = |name: &str, text: String| [el("dt").text(name), el("dd").text(text)];
