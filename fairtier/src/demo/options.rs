@@ -1,9 +1,12 @@
 //! The options of the demo.
 //!
-//! The defaults were chosen on seeds 101 to 103, never on the seeds that are shown. Rounds and learning rate give a low
-//! mean loss of HeteroFL in a short time.
+//! The defaults were chosen on seeds 101 to 103, never on the seeds that are shown. The learning rate gives the lowest
+//! mean loss of HeteroFL (rates 0.3, 0.5 and 0.8 were tried). 200 rounds keep the demo below a minute. With 300 and
+//! 400, HeteroFL's mean loss is 6 % and 8 % lower, and its disparity about the same.
 //!
-//! TARGETHOW
+//! Targets 0.50, 0.55, 0.60 and 0.65 were tried. 0.65 is the strictest that is met on all three seeds, where HeteroFL
+//! has 0.72, 0.71 and 0.63. Much less is not possible: a tier of 4 units cannot learn what 32 units learn, and with
+//! q = 10 the disparity is still 0.64, 0.64 and 0.52.
 //!
 //! The baseline is HeteroFL with a measurement: FairHeteroFL with `q = q_m = 0`, whose target only measures
 //! (`fairness.warmup` = all rounds). It gives the bits of strategy `heterofl`; a test compares them. Devices of both
@@ -94,7 +97,7 @@ impl Default for DemoOptions {
             rounds: 200,
             seed: 1,
             others: Self::others_than(1),
-            target: 0.3,
+            target: 0.65,
             minority: false,
             devices_per_tier: 4,
             training: Training { epochs: 1, batch: 16, lr: 0.5, lr_decay: 0.99 },
