@@ -30,18 +30,24 @@ pub(super) fn advice(line: &FairnessLine) -> String {
     FairnessLine { value, ..line.clone() }.advice()
 }
 
+/// Name of the status and the advice, without saying the same twice.
+pub(super) fn words(line: &FairnessLine) -> String {
+    let (name, advice) = (line.status.name().replace('_', " "), advice(line));
+    if advice.starts_with(&name) { advice } else { format!("{name}: {advice}") }
+}
+
 /// The certificate in words, or why there is none.
 pub(super) fn certificate(line: &FairnessLine) -> String {
     let rounds = line.ledger.rounds;
     let mean = (line.ledger.sum_d / f64::from(rounds.max(1))).max(0.0).sqrt();
     match line.bound.filter(|_| line.certified && rounds > 0) {
         Some(bound) => format!(
-            "certified: root mean square of all {rounds} rounds {}, at most {} by the rule itself, for any data",
+            "certified: disparity {} (root mean square of {rounds} rounds), at most {} for any data",
             number::figure(mean),
             number::figure(bound)
         ),
         None if rounds > 0 => format!(
-            "not certified: the knob was at its end in some rounds; root mean square of all {rounds} rounds {}",
+            "not certified: the rule was at a limit in some rounds; disparity {} over {rounds} rounds",
             number::figure(mean)
         ),
         None => "not certified: nothing was measured".into(),
@@ -50,9 +56,20 @@ pub(super) fn certificate(line: &FairnessLine) -> String {
 
 #[cfg(test)]
 mod tests {
+    use strategies::fairness::FairnessStatus;
+
     use crate::demo::tests::TINY;
 
     use super::*;
+
+    #[test]
+    fn a_status_is_named_once() {
+        let line = TINY.runs[1].target.clone().unwrap();
+        let says = |status| words(&FairnessLine { status, position: 0.5, value: 2.345_678, ..line.clone() });
+        assert_eq!(says(FairnessStatus::Met), "met with q = 2.35");
+        assert_eq!(says(FairnessStatus::Measuring), "measuring: too few rounds to judge");
+        assert!(says(FairnessStatus::NotReachable).starts_with("not reachable with q up to 10"));
+    }
 
     #[test]
     fn the_certificate_names_the_bound_only_if_there_is_one() {

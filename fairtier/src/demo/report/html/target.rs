@@ -10,14 +10,14 @@ use super::{line_legend, tone};
 use crate::demo::{
     DemoResult, MinorityScores, SeedResult,
     report::{plot, rows},
-    target::{advice, certificate},
+    target::{certificate, words},
 };
 
 /// `None` without a target.
 pub fn section(result: &DemoResult) -> Option<Element> {
     let line = result.runs.last()?.target.as_ref()?;
     let about = "Disparity: standard deviation of the tiers' mean losses over their mean, on samples that devices hold out.";
-    let mut facts = vec![el("dt").text("Status"), status(line.status, &advice(line))];
+    let mut facts = vec![el("dt").text("Status"), status(line.status, &words(line))];
     facts.extend([el("dt").text("Certificate"), el("dd").text(certificate(line))]);
     for change in &result.changes {
         let [gain, pay] = rows::gain_and_pay(change);
@@ -34,19 +34,24 @@ pub fn section(result: &DemoResult) -> Option<Element> {
                 line.parameter, line.target
             )))
             .with(el("dl").all(facts))
-            .with(line_legend(&result.runs))
+            .with(line_legend(&result.runs).with(legend(line.target)))
             .with(el("div").class("panels").all(panels.into_iter().flatten())),
     )
 }
 
-fn status(status: FairnessStatus, advice: &str) -> Element {
+fn legend(target: f64) -> Element {
+    let line = el("line").class("front").at("x1", 0.0).at("y1", 7.0).at("x2", 34.0).at("y2", 7.0);
+    let sample = el("svg").set("viewBox", "0 0 34 14").set("aria-hidden", "true").with(line);
+    el("li").with(sample).text(format_args!("target {target}"))
+}
+
+fn status(status: FairnessStatus, words: &str) -> Element {
     let class = match status {
         FairnessStatus::Met => "good",
         FairnessStatus::NotReachable | FairnessStatus::LimitedByPrice => "bad",
         _ => "soft",
     };
-    let name = el("strong").class(class).text(status.name().replace('_', " "));
-    el("dd").with(name).text(format_args!(": {advice}"))
+    el("dd").with(el("strong").class(class).text(words))
 }
 
 /// A row for each seed; `None` if there is only one.

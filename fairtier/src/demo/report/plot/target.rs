@@ -23,12 +23,11 @@ pub fn disparity(result: &DemoResult) -> Option<Element> {
     let values = result.runs.iter().flat_map(|run| run.disparity.iter().filter_map(|point| point.measured));
     let y = upwards(values.fold(target.target, f64::max));
     let at = y.at(target.target);
-    // The label stands where it hides no curve: near the end, the disparity is close to the target.
-    let name = text(FRAME.right, FRAME.bottom - 8.0, "end", &format!("target {}, dotted", target.target));
     let curves = result.runs.iter().enumerate().map(|(index, run)| {
         let end = run.disparity.last().and_then(|point| point.measured).map_or_else(|| "–".into(), figure);
-        let points = run.disparity.iter().filter_map(|point| Some((point.round, point.measured?))).collect();
-        curve(result, index, points, &y).hint(format_args!("{}: disparity {end} at the end", run.title))
+        let points: Vec<(u32, f64)> =
+            run.disparity.iter().filter_map(|point| Some((point.round, point.measured?))).collect();
+        curve(result, index, &points, &y).hint(format_args!("{}: disparity {end} at the end", run.title))
     });
     let ends = result.runs.iter().filter_map(|run| {
         let measured = run.disparity.last()?.measured?;
@@ -39,16 +38,9 @@ pub fn disparity(result: &DemoResult) -> Option<Element> {
         target.target,
         ends.collect::<Vec<_>>().join(", ")
     );
-    Some(
-        panel(result, "Disparity between tiers", &about, &y)
-            .all(curves)
-            .with(
-                line(FRAME.left, at, FRAME.right, at)
-                    .class("front")
-                    .hint(format_args!("target {}", target.target)),
-            )
-            .with(name.class("axis")),
-    )
+    Some(panel(result, "Disparity between tiers", &about, &y).all(curves).with(
+        line(FRAME.left, at, FRAME.right, at).class("front").hint(format_args!("target {}", target.target)),
+    ))
 }
 
 /// The driven parameter by round; `None` without a target.
@@ -61,7 +53,8 @@ pub fn knob(result: &DemoResult) -> Option<Element> {
     let last = points.last().map_or_else(|| "–".into(), |&(_, knob)| figure(knob));
     let title = format!("Knob: {}, at most {}", target.parameter, label(target.most));
     let about = format!("{} by round, between 0 and {}: {last} at the end.", target.parameter, target.most);
-    let curve = curve(result, index, points, &y).hint(format_args!("{} {last} at the end", target.parameter));
+    let curve =
+        curve(result, index, &points, &y).hint(format_args!("{} {last} at the end", target.parameter));
     Some(panel(result, &title, &about, &y).with(curve))
 }
 
@@ -69,7 +62,7 @@ pub fn knob(result: &DemoResult) -> Option<Element> {
 pub fn gains(result: &DemoResult) -> Element {
     let tiers = result.changes.first().map_or(&[][..], |change| &change.mean_by_tier);
     let finite = tiers.iter().filter(|by| by.is_finite());
-    let top = 1.3 * finite.fold(0.01, |top: f64, by| top.max(by.abs()));
+    let top = 1.8 * finite.fold(0.01, |top: f64, by| top.max(by.abs()));
     let x = Scale::linear((-top, top), (FRAME.left, FRAME.right));
     let row = (FRAME.bottom - FRAME.top) / tiers.len().max(1) as f64;
     let index = result.runs.len().saturating_sub(1);
@@ -121,7 +114,7 @@ fn panel(result: &DemoResult, title: &str, about: &str, y: &Scale) -> Element {
         .with(FRAME.name_x("round"))
 }
 
-fn curve(result: &DemoResult, index: usize, points: Vec<(u32, f64)>, y: &Scale) -> Element {
+fn curve(result: &DemoResult, index: usize, points: &[(u32, f64)], y: &Scale) -> Element {
     let x = rounds(result);
     let (stride, last) = (points.len().div_ceil(POINTS).max(1), points.len().saturating_sub(1));
     let shown = points.iter().enumerate().filter(|(at, _)| at % stride == 0 || *at == last);

@@ -8,7 +8,7 @@ use strategies::fairness::FairnessLine;
 use crate::demo::{
     DemoResult, DisparityPoint, MinorityScores, SeedResult, StrategyRun,
     report::rows,
-    target::{advice, certificate},
+    target::{certificate, words},
 };
 
 /// Rounds that a line has room for.
@@ -28,7 +28,7 @@ pub fn write(out: &mut String, result: &DemoResult) -> fmt::Result {
         writeln!(out, "gain: {gain}\npay:  {pay}")?;
     }
     if let Some(line) = line {
-        writeln!(out, "status: {} ({})", line.status.name(), advice(line))?;
+        writeln!(out, "status: {}", words(line))?;
         writeln!(out, "{}", certificate(line))?;
     }
     if result.seeds.len() > 1 {
@@ -54,7 +54,7 @@ fn rounds(out: &mut String, result: &DemoResult, line: &FairnessLine) -> fmt::Re
 /// Rounds from the first to the last at about equal distances.
 fn shown(points: &[DisparityPoint]) -> Vec<DisparityPoint> {
     let Some(last) = points.len().checked_sub(1) else { return vec![] };
-    let steps = last.min(ROUNDS - 1).max(1);
+    let steps = last.clamp(1, ROUNDS - 1);
     let mut at: Vec<usize> = (0..=steps).map(|step| step * last / steps).collect();
     at.dedup();
     at.into_iter().filter_map(|index| points.get(index).copied()).collect()
@@ -84,10 +84,7 @@ fn seeds(out: &mut String, result: &DemoResult) -> fmt::Result {
     let [base, fair] = titles(&result.runs);
     let target = result.seeds.iter().find_map(|seed| seed.target);
     let target = target.map_or_else(String::new, |target| format!("; target {target}"));
-    writeln!(
-        out,
-        "\nAll seeds, each with both runs over QUIC{target}. Disparity over the last rounds, then changes:"
-    )?;
+    writeln!(out, "\nAll seeds, over QUIC: disparity over the last rounds{target}; changes of test losses")?;
     writeln!(
         out,
         "{:>4} {base:>9} {fair:>9}  {:<13} {:>6} {:>9} {:>10} {:>9}",
