@@ -1,5 +1,5 @@
-//! The demo: trains one fleet of unequal devices twice from the same start, with HeteroFL and with FairHeteroFL. It
-//! compares how well both models fit each device.
+//! The demo: trains one fleet of unequal devices twice from the same start, with HeteroFL and with FairTier's default:
+//! FairHeteroFL with a fairness target. It compares how well both models fit each device.
 //!
 //! | part | does | file |
 //! |---|---|---|
@@ -7,6 +7,7 @@
 //! | [`Fleet`] | hardware and samples of every device | `fleet` |
 //! | federation | one run: aggregator, certificates, clients, all over QUIC | `federation` |
 //! | [`DemoResult`] | the results as numbers | `result` |
+//! | [`DisparityPoint`], [`SeedResult`] | the target over rounds, and over seeds | `target`, `seeds` |
 //! | [`report`] | the result as a table, a page, a picture | `report` |
 //!
 //! Nothing is simulated. The aggregator, its store, its certificates and all clients are those of `fairtier gateway`
@@ -17,6 +18,8 @@ mod fleet;
 mod options;
 pub mod report;
 mod result;
+mod seeds;
+mod target;
 
 use std::{io, sync::Arc};
 
@@ -30,6 +33,8 @@ use coordinator::report::RoundReport;
 pub use fleet::{Fleet, FleetDevice, TierHardware};
 pub use options::{BadOption, DemoOptions, Training};
 pub use result::{BaselineChange, CurvePoint, DemoResult, Setup, StrategyRun, TierSetup, change};
+pub use seeds::{MinorityScores, SeedResult};
+pub use target::DisparityPoint;
 
 /// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +71,8 @@ pub struct Progress<'a> {
     pub runs: usize,
     /// Name of the strategy as it is printed.
     pub title: &'static str,
+    /// Seed of the run.
+    pub seed: u64,
     /// Number of rounds of this run.
     pub rounds: u32,
     /// Report of the round.
@@ -82,18 +89,42 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<DemoResult, DemoError> {
     options.check()?;
-    let fleet = Fleet::new(options)?;
-    let strategies = options.strategies();
-    let mut runs = vec![];
     tokio::pin!(stop);
-    for (index, strategy) in strategies.iter().enumerate() {
+    let number = RunNumber { first: 0, of: 2 * (1 + options.others.len()) };
+    let mut result = compare(&options.of_seed(options.seed), number, &observe, &mut stop).await?;
+    for (index, &seed) in options.others.iter().enumerate() {
+        let number = RunNumber { first: 2 * (1 + index), ..number };
+        let other = compare(&options.of_seed(seed), number, &observe, &mut stop).await?;
+        result.seeds.extend(other.seeds);
+    }
+    result.seeds.sort_by_key(|seed| seed.seed);
+    Ok(result)
+}
+
+/// Where the runs of a seed stand among all.
+#[derive(Copy, Clone)]
+struct RunNumber {
+    first: usize,
+    of: usize,
+}
+
+/// Both strategies with one seed.
+async fn compare(
+    options: &DemoOptions,
+    number: RunNumber,
+    observe: &Observe,
+    stop: &mut (impl Future<Output = ()> + Unpin),
+) -> Result<DemoResult, DemoError> {
+    let fleet = Fleet::new(options)?;
+    let mut runs = vec![];
+    for (index, strategy) in options.strategies().iter().enumerate() {
         let config = options.config(strategy, fleet.devices.len());
-        let (title, rounds, count) = (strategy.title, options.rounds, strategies.len());
-        let observe = observe.clone();
+        let &DemoOptions { rounds, seed, .. } = options;
+        let (title, run, observe) = (strategy.title, number.first + index, observe.clone());
         let watch = move |report: &RoundReport| {
-            observe(Progress { run: index, runs: count, title, rounds, report });
+            observe(Progress { run, runs: number.of, title, seed, rounds, report });
         };
-        let (reports, seconds) = federation::run(&config, &fleet, Box::new(watch), &mut stop).await?;
+        let (reports, seconds) = federation::run(&config, &fleet, Box::new(watch), stop).await?;
         runs.push(StrategyRun::new(strategy, &reports, seconds)?);
     }
     Ok(DemoResult::new(options, &fleet, runs))

@@ -22,11 +22,13 @@ const INTERRUPTED: u8 = 130;
 /// Text after the options in `fairtier demo --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  fairtier demo                                  20 devices, both strategies, report.html
-  fairtier demo --seed 7                         other data split, other initial model
-  fairtier demo --strategy-params '{\"q\": 5}'     more weight on slow tiers
-  fairtier demo --format json --quiet | jq .changes
-  fairtier demo --rounds 2 --out -               a quick look without a report
+  fairtier demo                                  20 devices, seeds 0 to 4, seed 1 in full, report.html
+  fairtier demo --seed 7                         this seed alone
+  fairtier demo --target 0.5                     a weaker target; 0: none, and q is fixed
+  fairtier demo --minority                       one device has classes that no other has
+  fairtier demo --strategy-params '{\"q_m\": 0}'   no fairness inside tiers
+  fairtier demo --format json --quiet | jq .seeds
+  fairtier demo --rounds 2 --seed 1 --out -      a quick look without a report
 
 One aggregator and all devices run in this process and talk QUIC with mutual TLS over loopback.
 The same seed gives the same numbers.";
@@ -36,13 +38,19 @@ pub struct DemoArgs {
     /// Rounds of training per strategy
     #[arg(long, value_name = "N", default_value_t = DemoOptions::default().rounds)]
     pub rounds: u32,
-    /// Seed of the data split, the initial model and the order of samples
-    #[arg(long, value_name = "S", default_value_t = DemoOptions::default().seed)]
-    pub seed: u64,
+    /// Run this seed alone: data split, initial model and order of samples [default: 1 in full, and 0 to 4 in a table]
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Disparity between tiers to keep: standard deviation of their mean losses over the mean; 0: no target
+    #[arg(long, value_name = "X", default_value_t = DemoOptions::default().target)]
+    pub target: f64,
+    /// Give one device classes that no other device has, and show its accuracy
+    #[arg(long)]
+    pub minority: bool,
     /// Devices in each of the five tiers
     #[arg(long, value_name = "N", default_value_t = DemoOptions::default().devices_per_tier)]
     pub devices_per_tier: usize,
-    /// Parameters of FairHeteroFL as a JSON object; parameters that are not given keep the demo's value
+    /// Parameters of FairHeteroFL as a JSON object; others keep their default. With a target, q is not one of them
     #[arg(long, value_name = "JSON")]
     pub strategy_params: Option<String>,
     /// File for the report; - writes none
@@ -62,9 +70,17 @@ pub struct DemoArgs {
 impl DemoArgs {
     /// The options of the demo, checked.
     pub fn options(&self) -> Result<DemoOptions, BadOption> {
+        let default = DemoOptions::default();
+        let (seed, others) = match self.seed {
+            Some(seed) => (seed, vec![]),
+            None => (default.seed, default.others),
+        };
         let options = DemoOptions {
             rounds: self.rounds,
-            seed: self.seed,
+            seed,
+            others,
+            target: self.target,
+            minority: self.minority,
             devices_per_tier: self.devices_per_tier,
             ..DemoOptions::default()
         };
@@ -155,6 +171,9 @@ mod tests {
     fn bad_values_are_named() {
         assert_eq!(options(&["--rounds", "0"]), Err(BadOption::Rounds(0)));
         assert_eq!(options(&["--devices-per-tier", "41"]), Err(BadOption::DevicesPerTier(41)));
+        assert_eq!(options(&["--target=-1"]), Err(BadOption::Target(-1.0)));
+        assert_eq!(options(&["--target", "inf"]), Err(BadOption::Target(f64::INFINITY)));
+        assert!(options(&["--target", "NaN"]).is_err());
         for (params, named) in [("[1]", "object"), (r#"{"Q": 1}"#, "Q"), (r#"{"q": -1}"#, "q"), ("{", "EOF")]
         {
             let error = options(&["--strategy-params", params]).unwrap_err().to_string();
@@ -167,8 +186,24 @@ mod tests {
 
     #[test]
     fn parameters_that_are_not_given_keep_their_value() {
-        let fair = options(&["--strategy-params", r#"{"q": 7}"#]).unwrap().fair;
-        assert_eq!(fair["q"], 7);
-        assert_eq!(fair.get("step"), DemoOptions::default().fair.get("step"));
+        let fair = options(&["--strategy-params", r#"{"q_m": 0.5}"#]).unwrap().fair;
+        assert_eq!(serde_json::Value::from(fair), serde_json::json!({ "q_m": 0.5 }));
+    }
+
+    #[test]
+    fn a_driven_parameter_is_refused_with_the_reason() {
+        let fixed = ["--strategy-params", r#"{"q": 7}"#];
+        let error = options(&fixed).unwrap_err().to_string();
+        assert!(error.contains("drives `q`"), "{error}");
+        assert_eq!(options(&[&fixed[..], &["--target", "0"]].concat()).unwrap().fair["q"], 7);
+        let hessian = ["--strategy-params", r#"{"step": "hessian"}"#];
+        assert!(options(&hessian).unwrap_err().to_string().contains("step"));
+    }
+
+    #[test]
+    fn a_seed_is_run_alone() {
+        let chosen = options(&["--seed", "7"]).unwrap();
+        assert_eq!((chosen.seed, chosen.others), (7, vec![]));
+        assert_eq!(options(&[]).unwrap().others, [0, 2, 3, 4]);
     }
 }

@@ -5,6 +5,8 @@
 //! by class and cut into stretches; every device gets a few of them. The cut is the same in every tier, so device `k`
 //! of one tier has the same classes as device `k` of all others. Differences between tiers are therefore not caused
 //! by classes.
+//!
+//! With a minority, classes 8 and 9 are taken away from all devices and given to [`MINORITY`] alone.
 
 use aggregator::{run::open_model, server::ServerError};
 use client::data::{DataError, DataSplit, Samples, Shard, VecShard, digits, partition};
@@ -20,6 +22,11 @@ use super::{DemoError, DemoOptions};
 const STRETCHES: usize = 3;
 /// Share of a device's samples that it never trains on.
 const TEST_FRACTION: f64 = 0.3;
+
+/// The device that has classes of its own, if there is a minority. Its tier is the middle one.
+pub(super) const MINORITY: &str = "t2-00";
+/// Classes that only the minority has.
+pub(super) const RARE: [u32; 2] = [8, 9];
 
 /// The devices of the demo and the hardware of their tiers.
 #[derive(Clone, Debug)]
@@ -62,6 +69,7 @@ impl Fleet {
             open_model(&options.config(&baseline, 1), Needs::default()).map_err(ServerError::from)?;
         let hardware = hardware(&model);
         let all = everything()?;
+        let (all, rare) = if options.minority { apart(&all, options.seed)? } else { (all, None) };
         let mut devices = vec![];
         for (tier, pool) in deal(all.labels(), hardware.len(), options.seed).iter().enumerate() {
             let pool = all.select(pool)?;
@@ -69,12 +77,22 @@ impl Fleet {
                 partition::label_shards(pool.labels(), options.devices_per_tier, STRETCHES, options.seed);
             for (number, part) in parts.iter().enumerate() {
                 let seed = derive(options.seed, (tier * 1000 + number) as u64);
-                let shard = pool.select(part)?.split(TEST_FRACTION, seed)?;
-                let device = format!("t{tier}-{number:02}").parse().expect("a name of this form is valid");
+                let device: DeviceId =
+                    format!("t{tier}-{number:02}").parse().expect("a name of this form is valid");
+                let own = match &rare {
+                    Some(rare) if device.as_str() == MINORITY => first(rare, part.len())?,
+                    _ => pool.select(part)?,
+                };
+                let shard = own.split(TEST_FRACTION, seed)?;
                 devices.push(FleetDevice { device, tier, shard });
             }
         }
         Ok(Self { hardware, devices })
+    }
+
+    /// Training samples that devices hold out for a target: every fifth of each device.
+    pub(super) fn held_out(&self) -> u64 {
+        self.devices.iter().map(|device| u64::from(device.shard.len(DataSplit::Train) / 5)).sum()
     }
 
     /// Number of samples of all devices in a part.
@@ -108,6 +126,22 @@ fn everything() -> Result<Samples, DataError> {
     let (train, test) = (Samples::of(&digits, DataSplit::Train)?, Samples::of(&digits, DataSplit::Test)?);
     let features = [train.features(), test.features()].concat();
     Samples::new(features, [train.labels(), test.labels()].concat(), train.inputs())
+}
+
+/// The samples of common classes, and those of rare ones in random order.
+fn apart(all: &Samples, seed: u64) -> Result<(Samples, Option<Samples>), DataError> {
+    let indices = (0..all.len() as u32).zip(all.labels());
+    let (mut rare, mut common) = (vec![], vec![]);
+    for (index, label) in indices {
+        if RARE.contains(label) { rare.push(index) } else { common.push(index) }
+    }
+    Rng::new(derive(seed, 2 << 32)).shuffle(&mut rare);
+    Ok((all.select(&common)?, Some(all.select(&rare)?)))
+}
+
+/// The first `count` samples, or all if there are fewer.
+fn first(samples: &Samples, count: usize) -> Result<Samples, DataError> {
+    samples.select(&(0..count.min(samples.len()) as u32).collect::<Vec<_>>())
 }
 
 /// Deals shuffled samples, sorted by class, to `hands` in turn. Class counts differ by at most one.
@@ -164,6 +198,23 @@ mod tests {
                 assert!(a.abs_diff(b) <= 5, "{} {:?} {:?}", first.device, all(first), all(last));
             }
         }
+    }
+
+    #[test]
+    fn the_minority_alone_has_its_classes() {
+        let fleet = Fleet::new(&DemoOptions { minority: true, ..DemoOptions::default() }).unwrap();
+        assert_eq!(fleet.devices.len(), 20);
+        for device in &fleet.devices {
+            for part in [DataSplit::Train, DataSplit::Test] {
+                let alone = device.device.as_str() == MINORITY;
+                let labels = device.shard.part(part).labels();
+                assert!(labels.iter().all(|label| RARE.contains(label) == alone), "{}", device.device);
+                assert!(!labels.is_empty());
+            }
+        }
+        // With few devices, one may have more samples than there are of the rare classes.
+        let few = DemoOptions { minority: true, devices_per_tier: 1, ..DemoOptions::default() };
+        assert_eq!(Fleet::new(&few).unwrap().devices.len(), 5);
     }
 
     #[test]

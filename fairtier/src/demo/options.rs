@@ -1,31 +1,46 @@
 //! The options of the demo.
 //!
-//! The defaults were chosen on seeds 101 to 103, not on the seed that is shown. Rounds and learning rate give the
-//! lowest mean loss of HeteroFL (rates 0.3, 0.5 and 0.8 were tried). With them, `q = 1, q_m = 0.1` lowers the
-//! variance on all three seeds without raising the mean; `q = 2` raises it on one. `step = reweight`, because the
-//! published Hessian bound shortens steps here, to a quarter in early rounds. After the same number of rounds its
-//! mean loss is 12 % higher than HeteroFL's.
+//! The defaults were chosen on seeds 101 to 103, never on the seeds that are shown. The learning rate gives the lowest
+//! mean loss of HeteroFL (rates 0.3, 0.5 and 0.8 were tried). 200 rounds keep the demo below a minute. With 300 and
+//! 400, HeteroFL's mean loss is 6 % and 8 % lower, and its disparity about the same.
+//!
+//! Targets 0.50, 0.55, 0.60 and 0.65 were tried. 0.65 is the strictest that is met on all three seeds, where HeteroFL
+//! has 0.72, 0.71 and 0.63. Much less is not possible: a tier of 4 units cannot learn what 32 units learn, and with
+//! q = 10 the disparity is still 0.64, 0.64 and 0.52.
+//!
+//! The baseline is HeteroFL with a measurement: FairHeteroFL with `q = q_m = 0`, whose target only measures
+//! (`fairness.warmup` = all rounds). It gives the bits of strategy `heterofl`; a test compares them. Devices of both
+//! runs hold out the same samples and train on the same others.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use aggregator::config::{
-    Config, ModelConfig, RoundConfig, RunConfig, ServerConfig, StrategyConfig, TrainingConfig,
+use aggregator::{
+    config::{Config, ModelConfig, RoundConfig, RunConfig, ServerConfig, StrategyConfig, TrainingConfig},
+    run::Run,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use strategies::methods::FairHeteroFlParams;
+use strategies::{Registry, fairness::FairnessSettings, methods::FairHeteroFlParams};
 
 /// Largest number of devices per tier that a laptop and the built-in data support.
 const MAX_PER_TIER: usize = 40;
 const MAX_ROUNDS: u32 = 100_000;
+/// Seeds of the table of seeds.
+const SHOWN: [u64; 5] = [0, 1, 2, 3, 4];
 
 /// What the demo runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DemoOptions {
     /// Rounds of training per strategy.
     pub rounds: u32,
-    /// Seed of the data split, the initial model and the order of samples.
+    /// Seed of the data split, the initial model and the order of samples. This run is shown in full.
     pub seed: u64,
+    /// More seeds. They are run with the same settings and shown in one row each.
+    pub others: Vec<u64>,
+    /// Disparity between tiers that FairHeteroFL shall keep; 0: no target, and `q` is fixed.
+    pub target: f64,
+    /// Whether one device has classes that no other device has.
+    pub minority: bool,
     /// Devices in each tier.
     pub devices_per_tier: usize,
     /// How devices train in a round.
@@ -55,38 +70,51 @@ pub enum BadOption {
     Rounds(u32),
     #[error("devices per tier = {0}: must be between 1 and {MAX_PER_TIER}")]
     DevicesPerTier(usize),
-    #[error(
-        "strategy parameters: {0}; give a JSON object as in {{\"q\": 2, \"q_m\": 0.5, \"step\": \"reweight\"}}"
-    )]
+    #[error("target = {0}: must be above 0, or 0 for no target")]
+    Target(f64),
+    #[error("{0}")]
+    Refused(String),
+    #[error("strategy parameters: {0}; give a JSON object as in {{\"q_m\": 0.5}}")]
     StrategyParams(String),
 }
 
 /// One of the strategies that are compared.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct ComparedStrategy {
+    /// As results name it.
     pub name: &'static str,
+    /// As it is printed.
     pub title: &'static str,
+    /// Strategy of the configuration.
+    pub runs: &'static str,
     pub params: Map<String, Value>,
+    pub fairness: FairnessSettings,
 }
 
 impl Default for DemoOptions {
     fn default() -> Self {
         Self {
-            rounds: 400,
+            rounds: 200,
             seed: 1,
+            others: Self::others_than(1),
+            target: 0.65,
+            minority: false,
             devices_per_tier: 4,
             training: Training { epochs: 1, batch: 16, lr: 0.5, lr_decay: 0.99 },
-            fair: Self::default_fair(),
+            fair: Map::new(),
         }
     }
 }
 
 impl DemoOptions {
-    fn default_fair() -> Map<String, Value> {
-        match json!({ "q": 1, "q_m": 0.1, "step": "reweight" }) {
-            Value::Object(map) => map,
-            _ => Map::new(),
-        }
+    /// The seeds of the table of seeds without this one.
+    pub(super) fn others_than(seed: u64) -> Vec<u64> {
+        SHOWN.into_iter().filter(|&other| other != seed).collect()
+    }
+
+    /// The same with one other seed only.
+    pub(super) fn of_seed(&self, seed: u64) -> Self {
+        Self { seed, others: vec![], ..self.clone() }
     }
 
     /// Sets parameters of FairHeteroFL from a JSON object. Parameters that are not given keep their value.
@@ -106,21 +134,40 @@ impl DemoOptions {
         if !(1..=MAX_PER_TIER).contains(&self.devices_per_tier) {
             return Err(BadOption::DevicesPerTier(self.devices_per_tier));
         }
+        if !(self.target.is_finite() && self.target >= 0.0) {
+            return Err(BadOption::Target(self.target));
+        }
         let refused = |why: &dyn std::fmt::Display| BadOption::StrategyParams(why.to_string());
         let params = Value::from(self.fair.clone());
-        strategies::Registry::standard()
-            .method("fairheterofl", params.clone())
-            .map_err(|error| refused(&error))?;
+        let registry = Registry::standard();
+        registry.method("fairheterofl", params.clone()).map_err(|error| refused(&error))?;
         // Checked here rather than after the first run.
         let params: FairHeteroFlParams = serde_json::from_value(params).map_err(|error| refused(&error))?;
-        params.q_m.fits("q_m", ModelConfig::default().tiers.len()).map_err(|error| refused(&error))
+        params.q_m.fits("q_m", ModelConfig::default().tiers.len()).map_err(|error| refused(&error))?;
+        for strategy in self.strategies() {
+            Run::prepare(&registry, &self.config(&strategy, 1))
+                .map_err(|error| BadOption::Refused(error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// The compared strategies, the baseline first.
     pub(super) fn strategies(&self) -> [ComparedStrategy; 2] {
+        let fairness = FairnessSettings { target: self.target, ..FairnessSettings::default() };
+        let (runs, params) = match json!({ "q_m": 0 }) {
+            Value::Object(neutral) if self.target > 0.0 => ("fairheterofl", neutral),
+            _ => ("heterofl", Map::new()),
+        };
+        let measures = FairnessSettings { warmup: self.rounds, ..fairness.clone() };
         [
-            ComparedStrategy { name: "heterofl", title: "HeteroFL", params: Map::new() },
-            ComparedStrategy { name: "fairheterofl", title: "FairHeteroFL", params: self.fair.clone() },
+            ComparedStrategy { name: "heterofl", title: "HeteroFL", runs, params, fairness: measures },
+            ComparedStrategy {
+                name: "fairheterofl",
+                title: "FairTier",
+                runs: "fairheterofl",
+                params: self.fair.clone(),
+                fairness,
+            },
         ]
     }
 
@@ -129,7 +176,8 @@ impl DemoOptions {
         let Training { epochs, batch, lr, lr_decay } = self.training;
         Config {
             model: ModelConfig { seed: self.seed, ..ModelConfig::default() },
-            strategy: StrategyConfig { name: strategy.name.into(), params: strategy.params.clone() },
+            strategy: StrategyConfig { name: strategy.runs.into(), params: strategy.params.clone() },
+            fairness: strategy.fairness.clone(),
             run: RunConfig { rounds: self.rounds, min_devices: devices, seed: self.seed },
             // All devices take part in every round; otherwise results would depend on timing.
             round: RoundConfig { quorum: 1.0.into(), ..RoundConfig::default() },

@@ -6,7 +6,13 @@ use coordinator::report::{DeviceLine, RoundReport};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{DemoError, DemoOptions, Fleet, Training, options::ComparedStrategy};
+use strategies::fairness::FairnessLine;
+
+use super::{
+    DemoError, DemoOptions, DisparityPoint, Fleet, SeedResult, Training,
+    fleet::{MINORITY, RARE},
+    options::ComparedStrategy,
+};
 
 /// The result of the demo.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -17,6 +23,8 @@ pub struct DemoResult {
     pub runs: Vec<StrategyRun>,
     /// Changes of every other run against the baseline.
     pub changes: Vec<BaselineChange>,
+    /// One row for every seed that was run, this one among them.
+    pub seeds: Vec<SeedResult>,
 }
 
 /// The configuration of the demo.
@@ -38,8 +46,16 @@ pub struct Setup {
     pub classes: u32,
     /// Training samples of all devices.
     pub train_samples: u64,
+    /// Samples of all devices that only measure the disparity; they are among the training samples.
+    pub held_out: u64,
     /// Test samples of all devices.
     pub test_samples: u64,
+    /// The device with classes of its own, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minority: Option<&'static str>,
+    /// The classes that only the minority has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rare: Vec<u32>,
 }
 
 /// One tier and its devices.
@@ -82,6 +98,12 @@ pub struct StrategyRun {
     pub devices: Vec<DeviceLine>,
     /// Scores by round.
     pub curve: Vec<CurvePoint>,
+    /// Disparity and knob by round; empty without a target.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disparity: Vec<DisparityPoint>,
+    /// The target after the last round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<FairnessLine>,
 }
 
 /// Scores of the model after this many rounds.
@@ -150,7 +172,9 @@ impl DemoResult {
             Some((base, others)) => others.iter().map(|run| BaselineChange::of(base, run)).collect(),
             None => vec![],
         };
-        Self { setup: Setup::new(options, fleet), runs, changes }
+        let setup = Setup::new(options, fleet);
+        let seeds = SeedResult::of(&setup, &runs).into_iter().collect();
+        Self { setup, runs, changes, seeds }
     }
 }
 
@@ -173,7 +197,10 @@ impl Setup {
             devices: fleet.devices.len(),
             classes: digits::CLASSES,
             train_samples: fleet.samples(DataSplit::Train),
+            held_out: if options.target > 0.0 { fleet.held_out() } else { 0 },
             test_samples: fleet.samples(DataSplit::Test),
+            minority: options.minority.then_some(MINORITY),
+            rare: if options.minority { RARE.to_vec() } else { vec![] },
         }
     }
 }
@@ -198,6 +225,8 @@ impl StrategyRun {
             accuracy_by_tier: last.accuracy_by_tier,
             devices: last.devices,
             curve: reports.iter().map(CurvePoint::new).collect(),
+            disparity: reports.iter().filter_map(DisparityPoint::new).collect(),
+            target: reports.iter().rev().find_map(|report| report.fairness.first().cloned()),
         })
     }
 }
@@ -218,7 +247,7 @@ impl CurvePoint {
 }
 
 impl BaselineChange {
-    fn of(base: &StrategyRun, run: &StrategyRun) -> Self {
+    pub(super) fn of(base: &StrategyRun, run: &StrategyRun) -> Self {
         let tiers = base.loss_by_tier.iter().zip(&run.loss_by_tier);
         Self {
             strategy: run.strategy,

@@ -63,3 +63,53 @@ fn script_errors_are_detected() {
     let (_, log) = visit(&browser, &page, &dir.path().join("profile"), &["--dump-dom"]);
     assert!(console(&log).iter().any(|line| line.contains("loud")), "{log}");
 }
+
+/// The page of the demo fits into a phone and a desktop, in both colour schemes.
+#[test]
+fn the_page_of_the_demo_is_rendered_at_both_widths() {
+    let Some(browser) = tools::find(&NAMES, "chromium") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("report.html");
+    let demo = Command::new(env!("CARGO_BIN_EXE_fairtier"))
+        .args([
+            "demo",
+            "--rounds",
+            "3",
+            "--devices-per-tier",
+            "2",
+            "--seed",
+            "1",
+            "--minority",
+            "--quiet",
+            "--out",
+        ])
+        .arg(&page)
+        .output()
+        .unwrap();
+    assert!(demo.status.success(), "{}", String::from_utf8_lossy(&demo.stderr));
+    let written = fs::read_to_string(&page).unwrap();
+    for (width, scheme) in [(390, 0), (1440, 1)] {
+        // A frame has the width of a phone; a window may not be as narrow.
+        let frame = dir.path().join(format!("{width}.html"));
+        let probe = format!(
+            "<!DOCTYPE html><iframe width={width} height=2000 src=report.html></iframe><p id=out></p><script>\
+             onload = () => {{ const d = document.querySelector('iframe').contentDocument.documentElement;\
+             document.getElementById('out').textContent = 'wide ' + d.scrollWidth; }}</script>"
+        );
+        fs::write(&frame, probe).unwrap();
+        let profile = dir.path().join(format!("profile-{width}"));
+        let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
+        let extra = ["--dump-dom", "--allow-file-access-from-files", &scheme];
+        let (dom, log) = visit(&browser, &frame, &profile, &extra);
+        assert!(dom.contains(&format!("wide {width}<")), "{dom}\n{log}");
+        let (dom, log) = visit(&browser, &page, &profile, &extra);
+        for tag in ["<table", "<svg", "<tr", "<td", "<polyline", "<section"] {
+            assert_eq!(dom.matches(tag).count(), written.matches(tag).count(), "{tag}\n{log}");
+        }
+        assert_eq!(console(&log), [""; 0]);
+    }
+    for part in ["id=\"target\"", "id=\"minority\"", "class=\"front\"", "Disparity between tiers", "Knob: q"]
+    {
+        assert!(written.contains(part), "{part}");
+    }
+}

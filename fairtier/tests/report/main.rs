@@ -1,4 +1,4 @@
-//! `fairtier sim report` and `fairtier sim reproduce` on saved results, run as a program.
+//! `fairtier sim report` and `fairtier sim reproduce` on saved results, and the page of `fairtier demo`, run as a program.
 //!
 //! | module | does |
 //! |---|---|

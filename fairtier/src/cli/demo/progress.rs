@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::demo::{Observe, Progress};
 
-const BAR: &str = "{prefix:<14} {bar:32.cyan/238} round {pos:>4}/{len}  left {eta:>3}  {msg}";
+const BAR: &str = "{prefix:<17} {bar:32.cyan/238} round {pos:>4}/{len}  left {eta:>3}  {msg}";
 /// Without a terminal, the interval between two lines. The end of each run also prints one.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
@@ -30,7 +30,7 @@ fn bars() -> Observe {
         let mut bars = bars.lock().unwrap_or_else(PoisonError::into_inner);
         while bars.len() <= progress.run {
             let bar = ProgressBar::new(progress.rounds.into()).with_style(style.clone());
-            bars.push(bar.with_prefix(progress.title));
+            bars.push(bar.with_prefix(format!("seed {} {}", progress.seed, progress.title)));
         }
         let Some(bar) = bars.get(progress.run) else { return };
         bar.set_message(figures(&progress));
@@ -51,8 +51,8 @@ fn lines() -> Observe {
         };
         if due || is_last(&progress) {
             *last = Some((progress.run, Instant::now()));
-            let Progress { title, rounds, .. } = progress;
-            eprintln!("{title:<12} round {:>4}/{rounds}  {}", done(&progress), figures(&progress));
+            let Progress { title, seed, rounds, .. } = progress;
+            eprintln!("seed {seed} {title:<8} round {:>4}/{rounds}  {}", done(&progress), figures(&progress));
         }
     })
 }
@@ -67,5 +67,13 @@ fn done(progress: &Progress<'_>) -> u32 {
 
 fn figures(progress: &Progress<'_>) -> String {
     let loss = &progress.report.loss;
-    format!("mean loss {:.3}  spread ±{:.3}", loss.mean, loss.std)
+    match progress.report.fairness.first().and_then(|line| Some((line.measured?, line))) {
+        Some((measured, line)) => {
+            format!(
+                "mean loss {:.3}  disparity {measured:.3}  {} {:.2}",
+                loss.mean, line.parameter, line.value
+            )
+        }
+        None => format!("mean loss {:.3}  spread ±{:.3}", loss.mean, loss.std),
+    }
 }

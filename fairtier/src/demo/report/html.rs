@@ -1,4 +1,9 @@
 //! The report as one self-contained page: no network, no script.
+//!
+//! `target` has the section on the fairness target and the seeds, `setup` the last section.
+
+mod setup;
+mod target;
 
 use sim::{
     number,
@@ -18,8 +23,8 @@ use crate::demo::{BaselineChange, DemoResult, Setup, StrategyRun, change};
 pub fn html(result: &DemoResult) -> String {
     page(
         result,
-        "FairTier: HeteroFL and FairHeteroFL on the same fleet",
-        setup(result),
+        "FairTier: HeteroFL and a fairness target on the same fleet",
+        setup::section(result),
         "Written by fairtier demo. Numbers of this page are those of fairtier demo --format json; hover over a mark to read it.",
     )
 }
@@ -34,6 +39,9 @@ pub(super) fn page(result: &DemoResult, title: &str, last: Element, footer: &str
     let main = el("main")
         .with(header(result))
         .with(cards(result))
+        .all(target::section(result))
+        .all(target::seeds(result))
+        .all(target::minority(result))
         .with(devices(result))
         .with(rounds(result))
         .with(comparison(result))
@@ -47,7 +55,7 @@ fn header(result: &DemoResult) -> Element {
     let Setup { devices, tiers, rounds, seed, .. } = &result.setup;
     let lead = format!(
         "{devices} devices in {} tiers of hardware trained one model for {rounds} rounds, each the widest slice its memory holds: \
-         once with HeteroFL and once with FairHeteroFL, from the same start, on the same data (seed {seed}).",
+         once with HeteroFL and once with FairTier's default, FairHeteroFL, from the same start, on the same data (seed {seed}).",
         tiers.len()
     );
     let header = el("header")
@@ -76,7 +84,7 @@ fn verdict(change: &BaselineChange) -> String {
         format!("A higher mean loss than before: {}.", pays.join(", "))
     };
     format!(
-        "With FairHeteroFL the variance of test losses over devices {}, {}, and {}. {price}",
+        "With FairTier the variance of test losses over devices {}, {}, and {}. {price}",
         moved("", change.variance).trim_start(),
         moved("the mean loss", change.mean),
         moved("the loss of the worst 10 %", change.worst10),
@@ -115,7 +123,7 @@ fn card(title: &str, big: &str, high: bool, from: &str, to: &str, note: &str) ->
 }
 
 /// `good`, `bad` or neither. `high`: higher values are better.
-fn tone(change: &str, high: bool) -> &'static str {
+pub(super) fn tone(change: &str, high: bool) -> &'static str {
     match change.chars().next() {
         Some('−') if !high => "good",
         Some('+') if high => "good",
@@ -129,10 +137,16 @@ fn devices(result: &DemoResult) -> Element {
     el("section")
         .set("aria-labelledby", "devices")
         .with(el("h2").set("id", "devices").text("How the final model serves each device"))
-        .with(el("p").text(
-            "Each device scores its sub-model on samples it has not trained on. \
-             Device k of every tier holds the same classes, so rows differ by hardware, not by data.",
-        ))
+        .with(el("p").text(match result.setup.minority {
+            None => {
+                "Each device scores its sub-model on samples it has not trained on. \
+                 Device k of every tier holds the same classes, so rows differ by hardware, not by data."
+            }
+            Some(_) => {
+                "Each device scores its sub-model on samples it has not trained on. \
+                 Device k of every tier holds the same classes, except for the device with classes of its own."
+            }
+        }))
         .with(
             el("div")
                 .class("pair")
@@ -241,77 +255,6 @@ fn split(result: &DemoResult, single: &rows::FleetFigure) -> Element {
 }
 
 /// A cell that also carries the unrounded number.
-fn cell(value: f64) -> Element {
+pub(super) fn cell(value: f64) -> Element {
     el("td").set("data-value", value)
-}
-
-fn setup(result: &DemoResult) -> Element {
-    let Setup { seed, rounds, model, training, devices, classes, train_samples, test_samples, tiers } =
-        &result.setup;
-    let seconds: f64 = result.runs.iter().map(|run| run.seconds).sum();
-    let line = |name: &str, text: String| [el("dt").text(name), el("dd").text(text)];
-    let strategies = result.runs.iter().flat_map(|run| {
-        let params = if run.params.is_empty() {
-            "no parameters".into()
-        } else {
-            serde_json::Value::from(run.params.clone()).to_string()
-        };
-        [
-            el("dt").text(run.title),
-            el("dd").with(el("code").text(params)).text(format_args!(", {:.1} s", run.seconds)),
-        ]
-    });
-    let list = el("dl")
-        .all(line("Fleet", format!("{devices} clients and one aggregator in one process, over QUIC with mutual TLS on loopback")))
-        .all(line("Data", format!(
-            "Optical Recognition of Handwritten Digits (8x8 pixels, {classes} classes): {train_samples} samples to train on, {test_samples} held out by the devices; \
-             every tier has all classes in equal parts, every device only some of them"
-        )))
-        .all(line("Model", format!("{model}, {} parameters in full", tiers[0].parameters)))
-        .all(line("Training", format!(
-            "{rounds} rounds of {} epoch(s), batches of {}, learning rate {} times {} per round; all devices in every round",
-            training.epochs, training.batch, training.lr, training.lr_decay
-        )))
-        .all(strategies)
-        .all(line("Seed", seed.to_string()))
-        .all(line("Time", format!("{seconds:.1} s")));
-    let fair = result
-        .runs
-        .last()
-        .map_or_else(String::new, |run| serde_json::Value::from(run.params.clone()).to_string());
-    let command = format!(
-        "cargo run --release -- demo --rounds {rounds} --seed {seed} --devices-per-tier {} --strategy-params '{fair}'",
-        tiers[0].devices
-    );
-    el("section")
-        .set("aria-labelledby", "setup")
-        .with(el("h2").set("id", "setup").text("What was run"))
-        .with(list)
-        .with(el("div").class("scroll").with(tier_table(result)))
-        .with(el("p").class("soft").text(
-            "The defaults were chosen on seeds 101 to 103: rounds and learning rate for the lowest mean loss of HeteroFL, \
-             then q and q_m. step = reweight keeps FairHeteroFL's weights and leaves out the published shortening of steps, \
-             with which it would learn less in the same rounds; try it with --strategy-params '{\"step\": \"hessian\"}'.",
-        ))
-        .with(el("p").class("soft").text("The same numbers again, and as JSON:"))
-        .with(el("pre").with(el("code").text(&command)))
-        .with(el("pre").with(el("code").text(format_args!("{command} --format json"))))
-}
-
-fn tier_table(result: &DemoResult) -> Element {
-    let names = ["Tier", "Devices", "Hidden units", "Parameters", "RAM to train", "RAM of its devices"];
-    let head = el("tr").all(names.map(|name| el("th").set("scope", "col").text(name)));
-    let row = |(tier, setup): (usize, &crate::demo::TierSetup)| {
-        let cells = [
-            setup.devices.to_string(),
-            setup.widths.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
-            setup.parameters.to_string(),
-            number::kibibytes(setup.needs),
-            number::kibibytes(setup.ram),
-        ];
-        el("tr").with(el("th").text(tier)).all(cells.map(|cell| el("td").text(cell)))
-    };
-    el("table")
-        .with(el("thead").with(head))
-        .with(el("tbody").all(result.setup.tiers.iter().enumerate().map(row)))
 }

@@ -7,16 +7,19 @@
 //! | strip | every device's loss, by tier |
 //! | histogram | the same losses without tiers |
 //! | bars | accuracy by tier |
+//! | target | disparity by round with the target, the knob, who gains and who pays |
 
 mod bars;
 mod curves;
 mod histogram;
 mod strip;
+mod target;
 
 pub use bars::bars;
 pub use curves::curves;
 pub use histogram::histogram;
 pub use strip::{Spacing, StripPlot, strip, strip_parts};
+pub use target::{disparity, gains, knob};
 
 use sim::report::scale::step;
 

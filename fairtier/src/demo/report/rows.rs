@@ -1,8 +1,9 @@
 //! The compared figures: by tier and over the fleet.
 
 use common::metrics::Summary;
+use sim::number;
 
-use crate::demo::{DemoResult, StrategyRun, change};
+use crate::demo::{BaselineChange, DemoResult, StrategyRun, change};
 
 /// Columns of the comparison: the name, and whether the values are shares shown in percent.
 pub const COLUMNS: [(&str, bool); 5] = [
@@ -31,6 +32,38 @@ pub struct FleetFigure {
     pub name: &'static str,
     /// Values by strategy, the baseline first.
     pub values: Vec<f64>,
+}
+
+/// What was compared, in sentences.
+pub fn about(result: &DemoResult) -> Vec<String> {
+    let setup = &result.setup;
+    let mut lines = vec!["Losses are on test samples, which devices have not trained on.".to_owned()];
+    if let Some(target) = result.runs.last().and_then(|run| run.target.as_ref()) {
+        lines.push(format!(
+            "FairTier drives {} to keep the disparity at {}.",
+            target.parameter, target.target
+        ));
+        lines.push(format!(
+            "Both runs hold out the same fifth of the training samples ({}) to measure it.",
+            setup.held_out
+        ));
+    }
+    if let Some(minority) = setup.minority {
+        let rare: Vec<String> = setup.rare.iter().map(u32::to_string).collect();
+        lines.push(format!("Only device {minority} has classes {}; it has no others.", rare.join(" and ")));
+    }
+    lines
+}
+
+/// Tiers with a lower mean loss than under the baseline, and tiers with a higher one.
+pub fn gain_and_pay(change: &BaselineChange) -> [String; 2] {
+    let tiers = |wanted: fn(f64) -> bool| {
+        let found = change.mean_by_tier.iter().enumerate().filter(|&(_, &by)| wanted(by));
+        let named: Vec<String> =
+            found.map(|(tier, &by)| format!("tier {tier} {}", number::change(by))).collect();
+        if named.is_empty() { "none".into() } else { named.join(", ") }
+    };
+    [tiers(|by| by <= -0.0005), tiers(|by| by >= 0.0005)]
 }
 
 /// All tiers, widest first, then the fleet.

@@ -7,12 +7,14 @@ use sim::number;
 use super::rows::{self, COLUMNS};
 use crate::demo::{DemoResult, change};
 
+mod target;
+
 /// Widths of the columns. With the spaces between them they add up to 80.
 const GROUP: usize = 17;
 const STRATEGY: usize = 12;
 const WIDTHS: [usize; 5] = [9, 9, 8, 8, 11];
 
-/// All tiers and the fleet under each strategy, and the changes.
+/// All tiers and the fleet under each strategy, the changes, the target and the seeds.
 pub fn table(result: &DemoResult) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.
@@ -22,14 +24,12 @@ pub fn table(result: &DemoResult) -> String {
 
 fn write(out: &mut String, result: &DemoResult) -> fmt::Result {
     let setup = &result.setup;
-    writeln!(
-        out,
-        "{} devices in {} tiers, {} rounds, seed {}; losses on samples that devices have not trained on\n",
-        setup.devices,
-        setup.tiers.len(),
-        setup.rounds,
-        setup.seed
-    )?;
+    let (devices, tiers) = (setup.devices, setup.tiers.len());
+    writeln!(out, "{devices} devices in {tiers} tiers, {} rounds, seed {}", setup.rounds, setup.seed)?;
+    for line in rows::about(result) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)?;
     write!(out, "{:<GROUP$} {:<STRATEGY$}", "", "")?;
     for ((name, _), width) in COLUMNS.iter().zip(WIDTHS) {
         write!(out, " {:>width$}", name.replace(" %", "%"))?;
@@ -61,8 +61,9 @@ fn write(out: &mut String, result: &DemoResult) -> fmt::Result {
         }
         writeln!(out)?;
     }
+    target::write(out, result)?;
     let seconds: f64 = result.runs.iter().map(|run| run.seconds).sum();
-    writeln!(out, "\nboth runs took {seconds:.1} s")
+    writeln!(out, "\nboth runs of seed {} took {seconds:.1} s", setup.seed)
 }
 
 /// The figures of a line. `show` gets each value and whether it is a share.

@@ -41,16 +41,17 @@ fn the_checker_finds_unbalanced_tags() {
 fn the_page_is_well_formed_and_whole() {
     let page = html(&TINY);
     assert_eq!(unbalanced(&page), Ok(vec![]));
-    for section in ["devices", "rounds", "table", "setup"] {
+    for section in ["target", "seeds", "devices", "rounds", "table", "setup"] {
         assert!(page.contains(&format!("id=\"{section}\"")), "{section}");
     }
-    // Six panels, three plots and two legend lines. All except the legend lines have a description.
-    assert_eq!(page.matches("<svg").count(), 11);
-    assert_eq!(page.matches("role=\"img\" aria-label=").count(), 9);
+    // Nine panels, three plots and five legend lines. All except the legend lines have a description.
+    assert_eq!(page.matches("<svg").count(), 17);
+    assert_eq!(page.matches("role=\"img\" aria-label=").count(), 12);
+    assert_eq!(page.matches("class=\"front\"").count(), 2, "the target line and its legend");
     assert_eq!(page.matches("class=\"dot s0\"").count(), 20 + 2, "devices and legends");
     assert_eq!(page.matches("class=\"dot s1\"").count(), 20 + 2);
     assert_eq!(page.matches("class=\"card\"").count(), 4);
-    for part in ["−", "HeteroFL", "--seed 1", "--format json", "mutual TLS", "reweight"] {
+    for part in ["−", "HeteroFL", "--seed 1", "--target 0.65", "--format json", "mutual TLS"] {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("NaN") && !page.contains("inf"));
@@ -142,9 +143,26 @@ fn the_picture_is_a_small_standalone_document() {
 #[test]
 fn the_table_has_a_line_for_every_tier_and_strategy() {
     let table = table(&TINY);
-    assert_eq!(table.lines().filter(|line| line.contains(" HeteroFL  ")).count(), 6);
-    assert_eq!(table.lines().filter(|line| line.contains(" FairHeteroFL  ")).count(), 6);
+    assert_eq!(table.lines().filter(|line| line.contains(") HeteroFL  ")).count(), 6);
+    assert_eq!(table.lines().filter(|line| line.contains("                  FairTier  ")).count(), 6);
     assert!(table.contains("variance of tier means"));
     let mean = number::figure(TINY.runs[1].loss.mean);
-    assert!(table.lines().any(|line| line.contains("FairHeteroFL") && line.contains(&mean)));
+    assert!(table.lines().any(|line| line.contains("FairTier") && line.contains(&mean)));
+    for part in ["target 0.65", "gain: ", "pay:  ", "status: measuring", "hold out the same"] {
+        assert!(table.contains(part), "{part}\n{table}");
+    }
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+}
+
+#[test]
+fn a_result_without_a_target_has_no_target_section() {
+    let mut result = TINY.clone();
+    for run in &mut result.runs {
+        (run.target, run.disparity) = (None, vec![]);
+    }
+    result.seeds.truncate(1);
+    let (page, table) = (html(&result), table(&result));
+    assert_eq!(unbalanced(&page), Ok(vec![]));
+    assert!(!page.contains("id=\"target\"") && !page.contains("id=\"seeds\""));
+    assert!(page.contains("--target 0 ") && !table.contains("Disparity"));
 }
