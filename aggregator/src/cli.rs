@@ -29,6 +29,7 @@ mod history;
 mod members;
 mod output;
 mod remedies;
+mod replay;
 mod serve;
 mod status;
 mod store;
@@ -230,6 +231,26 @@ impl Round {
     pub fn run(self, registry: &Registry) -> Result<()> {
         match self {
             Self::Combine(args) => combine::combine(registry, args),
+        }
+    }
+}
+
+/// `fairtier fairness`.
+#[derive(Subcommand, Debug)]
+pub enum FairnessTools {
+    /// Compute what a fairness target would do over recorded sums: disparity, knob, status and certificate of every round
+    ///
+    /// FILE is a gateway's store/history.jsonl, what `gateway history --format json` prints, or sums per tier: n devices with a
+    /// signal x of `size` enrolled ones, s1 = sum x, s2 = sum x^2, sv = sum of the squared standard errors of x. The losses are
+    /// those of the recorded run: another target shows what is measured and when the knob moves, not what it achieves.
+    #[command(after_help = examples::REPLAY)]
+    Replay(replay::Args),
+}
+
+impl FairnessTools {
+    pub fn run(&self, registry: &Registry) -> Result<()> {
+        match self {
+            Self::Replay(args) => replay::replay(registry, args),
         }
     }
 }

@@ -63,6 +63,9 @@ impl Run {
         let saved = saved::load_or_begin(&mut *store, &model, config, initial)?;
         let (state, past) = state::split(&saved.strategy_state);
         method.restore(state)?;
+        if saved.strategy_state.is_empty() && saved.next_round > 1 && method.fairness.is_some() {
+            method.recall_fairness(saved::reports(&*store)?)?;
+        }
         let mut guard = Guard::new(config.guard.clone());
         guard.restore(past);
         if guard.is_on() {

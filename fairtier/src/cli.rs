@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, process::ExitCode};
 
-use aggregator::cli::{Codes, Gateway, Round};
+use aggregator::cli::{Codes, FairnessTools, Gateway, Round};
 use anyhow::{Context, Result};
 use bench::cli::Bench;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -44,6 +44,9 @@ enum Command {
     /// Recorded rounds
     #[command(subcommand, after_help = ROUND)]
     Round(Round),
+    /// Fairness targets over recorded rounds
+    #[command(subcommand, after_help = FAIRNESS)]
+    Fairness(FairnessTools),
     /// Measurements: a gateway under load, the guard under attack
     #[command(subcommand, after_help = BENCH)]
     Bench(Bench),
@@ -89,6 +92,10 @@ Examples:
 const ROUND: &str = "\
 Examples:
   fairtier round combine --strategy fedlf round.json  compute a recorded round again, with any strategy";
+
+const FAIRNESS: &str = "\
+Examples:
+  fairtier fairness replay gateway/store/history.jsonl --target 0.2   what a target of 0.2 would have asked for";
 
 const BENCH: &str = "\
 Examples:
@@ -141,6 +148,7 @@ impl Command {
             Self::Board(board) => board.run()?,
             Self::Sim(sim) => sim.run(registry)?,
             Self::Round(round) => round.run(registry)?,
+            Self::Fairness(tools) => tools.run(registry)?,
             Self::Bench(bench) => bench.run(registry)?,
             Self::Codes(codes) => codes.run()?,
             Self::Reference { page: Page::Reference } => print(&reference::markdown(registry)?)?,

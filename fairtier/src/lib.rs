@@ -24,7 +24,8 @@ pub use cli::{command, run};
 pub use common;
 pub use coordinator::report::RoundReport;
 pub use strategies::{
-    self, Build, Cohort, Needs, Participant, Registry, Strategy, StrategyError, Weights, algebra, strategy,
+    self, Build, Cohort, Knob, Needs, Participant, Registry, Strategy, StrategyError, Weights, algebra,
+    strategy,
 };
 
 /// Runs a gateway inside another program; see `examples/gateway.rs`.

@@ -44,6 +44,7 @@ pages! {
     your_own_data: "your-own-data.md",
     your_own_strategy: "your-own-strategy.md",
     choosing_a_strategy: "choosing-a-strategy.md",
+    fairness_target: "fairness-target.md",
     experiments: "experiments.md",
     benchmarks: "benchmarks.md",
 }

@@ -62,6 +62,29 @@ fn it_serves_a_fleet_and_computes_a_recorded_round_again() {
     assert_eq!(answer["weights"].as_object().unwrap().len(), 2, "{answer}");
 }
 
+/// A target drives the parameter that the third party has declared.
+#[test]
+fn a_fairness_target_drives_its_knob() {
+    let config = "run = { rounds = 3, min_devices = 2 }\nguard = { mode = \"off\" }\n\
+                  strategy = { name = \"median_loss\" }\nfairness = { target = 0.0001 }\n";
+    let gateway = Gateway::new(config, &["cam-0", "cam-1"]);
+    let dir = gateway.text("gw");
+    let args = ["gateway", "serve", "--dir", &dir, "--listen", "127.0.0.1:0", "--exit-when-done"];
+    let mut process = custom("gateway", &args);
+    let address = process.wait_line("listening on ");
+    let serving = Serving { process, address };
+    let devices =
+        ["cam-0", "cam-1"].map(|name| gateway.device(&serving, name, &format!("{}/20", &name[4..]), &[]));
+    devices.into_iter().for_each(|device| drop(device.succeed()));
+    serving.process.succeed();
+    let lines: Vec<_> = gateway.history().iter().map(|report| report["fairness"][0].clone()).collect();
+    assert!(lines.iter().all(|line| line["parameter"] == "boost" && line["scope"] == "devices"), "{lines:?}");
+    assert_eq!(lines[0]["value"], 1.0, "a run begins at the neutral value");
+    for pair in lines.windows(2) {
+        assert_eq!(pair[0]["next_value"], pair[1]["value"]);
+    }
+}
+
 #[test]
 fn the_standard_program_lists_its_known_strategies() {
     let gateway = Gateway::new("strategy = { name = \"median_loss\" }", &[]);

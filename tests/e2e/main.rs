@@ -8,6 +8,7 @@
 //! | `book` | the commands of docs/, as a reader types them |
 //! | `custom_strategy` | a strategy of a third party, in the simulator and over QUIC |
 //! | `exchanges` | rounds of several exchanges, over QUIC and interrupted in memory |
+//! | `fairness_target` | a fairness target: changed in mid-run, replayed, after crashes and rollbacks |
 //! | `file_permissions` | who may read files, and how much of a file is read |
 //! | `forged_refusals` | what may end a running device: forged packets, other servers, wrong clocks, other protocols |
 //! | `fuzz_corpus` | seeds of the fuzz targets |
@@ -46,6 +47,7 @@ mod boards;
 mod book;
 mod custom_strategy;
 mod exchanges;
+mod fairness_target;
 mod file_permissions;
 mod forged_refusals;
 mod fuzz_corpus;

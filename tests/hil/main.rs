@@ -228,7 +228,7 @@ fn figures_stay_within_their_limits() {
     println!("{}", Footprint::table(&footprints));
     let of = |name: &str| footprints.iter().find(|footprint| footprint.board.name == name).unwrap();
     let m4 = of("mps2-an386");
-    assert!(m4.instructions <= MAX_FPU && m4.image.flash <= 64 << 10 && m4.image.ram <= 40 << 10, "{m4:?}");
+    assert!(m4.instructions <= MAX_FPU && m4.image.flash <= 66 << 10 && m4.image.ram <= 40 << 10, "{m4:?}");
     assert!(of("mps2-an385").instructions <= 8_900_000);
     // The 0.5 tier fits 64 KB, the 0.125 tier 16 KB, and the rest of 128 KB is stack.
     for (name, hidden, ram) in [("lm3s6965evb", 16, 64), ("microbit", 4, 16), ("mps2-an386-cnn", 32, 128)] {

@@ -98,6 +98,13 @@ Examples:
   fairtier round combine gateway/rounds/round-000007.json --format table
   fairtier round combine --strategy qffl --params '{\"q\": 2}' round.json";
 
+pub(super) const REPLAY: &str = "\
+Examples:
+  fairtier fairness replay gateway/store/history.jsonl --config gateway/fairtier.toml
+  fairtier fairness replay gateway/store/history.jsonl --target 0.2 --format csv > knobs.csv
+  fairtier fairness replay sums.csv --target 0.2 --strategy term    columns round,tier,size,n,s1,s2,sv
+  fairtier fairness replay sums.json --target 0.2    { \"size\": [4, 4], \"rounds\": [{ \"n\": [3, 4], \"s1\": .. }] }";
+
 pub(super) const EXPORT: &str = "\
 Examples:
   fairtier gateway export --dir gateway --out onnx      onnx/tier-0.onnx and so on; also while `serve` runs";

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use common::{RunId, tier::Tier};
-use strategies::tiered::TieredModel;
+use strategies::{fairness::RecordedReport, tiered::TieredModel};
 
 use super::RunError;
 use crate::{
@@ -20,6 +20,15 @@ pub fn fingerprint(model: &TieredModel) -> ModelFingerprint {
         parameters: model.regions.parameters() as u64,
         tiers: slices.collect(),
     }
+}
+
+/// What the reports of all rounds say of a fairness target. One that cannot be parsed counts as a round without a target.
+pub(super) fn reports(store: &dyn Store) -> Result<Vec<RecordedReport>, RunError> {
+    let read = |(round, text): (u32, String)| {
+        let none = RecordedReport { round, ..RecordedReport::default() };
+        serde_json::from_str(&text).unwrap_or(none)
+    };
+    Ok(store.history()?.into_iter().map(read).collect())
 }
 
 /// The run in the store, or a new one.

@@ -89,7 +89,8 @@ impl DiskStore {
     }
 
     /// Makes the kept model after round `to` the present one. Later rounds are undone: their reports go to a
-    /// file, their updates are dropped, and the strategy starts without memory. Refused while a server runs.
+    /// file, their updates are dropped, and the strategy starts without memory; a fairness target is computed again from the
+    /// reports that are left. Refused while a server runs.
     pub fn rollback(dir: &Path, to: u32) -> Result<RolledBack, StoreError> {
         if !dir.join(ledger::FILE).exists() {
             return Err(StoreError::NotBegun);

@@ -13,7 +13,7 @@
 //! | [`ledger`] | the exact mean error, and the certificate |
 //! | [`status`], [`line`] | how a target fares, and the lines of a report, also in words |
 //! | [`state`] | what is saved with the model |
-//! | [`mod@replay`] | the same over recorded sums |
+//! | [`mod@replay`], [`history`] | the same over recorded sums, or over the reports of a run |
 //!
 //! A strategy declares its knobs ([`Strategy::knobs`]); no name is known here. The knob of a round follows from the rounds
 //! before it, so no exchange is added.
@@ -30,6 +30,7 @@ use crate::{
 pub mod controller;
 mod drive;
 pub mod gains;
+pub mod history;
 pub mod ledger;
 pub mod line;
 pub mod meter;
@@ -43,6 +44,7 @@ mod tests;
 mod words;
 
 use drive::Drive;
+pub use history::{RecordedReport, last_stretch};
 pub use line::FairnessLine;
 pub use replay::{RecordedRow, Recording, RecordingError, replay};
 pub use settings::{FairnessSettings, GainSetting, Measure, Most, ScopeSetting, Signal};
@@ -55,6 +57,7 @@ pub use sums::{RoundSignal, SignalKind, SignalSums};
 pub struct Fairness {
     settings: FairnessSettings,
     strategy: &'static str,
+    tiers: usize,
     /// That of `target` first, then those of `inside` by tier.
     drives: Vec<Drive>,
 }
@@ -103,7 +106,7 @@ impl Fairness {
                 }
             }
         }
-        Ok(Some(Self { settings, strategy: strategy.name(), drives }))
+        Ok(Some(Self { settings, strategy: strategy.name(), tiers, drives }))
     }
 
     pub fn settings(&self) -> &FairnessSettings {

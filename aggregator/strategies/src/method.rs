@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     cohort::Cohort,
     error::{FairnessError, StrategyError},
-    fairness::{Fairness, FairnessLine, FairnessSettings, FairnessState, RoundFairness},
+    fairness::{Fairness, FairnessLine, FairnessSettings, FairnessState, RecordedReport, RoundFairness},
     parameter::{not_negative, positive},
     registry::Registry,
     strategy::{Exchange, Needs, Strategy},
@@ -205,6 +205,15 @@ impl Method {
     pub fn retarget(&mut self, target: f64) -> Result<(), StrategyError> {
         let none = FairnessError::NoKnob { strategy: self.strategy.name(), key: "target" };
         self.fairness.as_mut().ok_or(none)?.retarget(target)
+    }
+
+    /// Computes the state of a target again from the reports of the rounds so far: after a rollback, which leaves no other trace.
+    pub fn recall_fairness(&mut self, reports: Vec<RecordedReport>) -> Result<(), StrategyError> {
+        if let Some(fairness) = &mut self.fairness {
+            fairness.recall(reports)?;
+        }
+        self.turn();
+        Ok(())
     }
 
     /// Whether the loss before training enters; see [`Strategy::uses_loss`].

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use fairtier::{Build, Cohort, Registry, Strategy, Weights};
+use fairtier::{Build, Cohort, Knob, Registry, Strategy, Weights, common::Tier, strategy::Scale};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +51,16 @@ impl Strategy for MedianLoss {
         let boost = |loss: f64| if loss > median { self.0.boost } else { 1.0 };
         let shares = cohort.participants().iter().zip(cohort.data_shares());
         Weights::per_device(shares.map(|(device, share)| share * boost(device.loss())).collect())
+    }
+
+    fn knobs(&self) -> Vec<Knob> {
+        vec![Knob::new("boost", 1.0, 8.0, Scale::Log)]
+    }
+
+    fn turn(&mut self, parameter: &str, _tier: Option<Tier>, value: f64) {
+        if parameter == "boost" {
+            self.0.boost = value;
+        }
     }
 }
 
