@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use crate::results::ExperimentResults;
+
 use super::{ALL, Assessment, CheckOutcome, ClaimVerdict, Evidence, Source, assess};
 
 /// The whole record in Markdown.
@@ -75,7 +77,9 @@ fn runs(out: &mut String, evidence: &Evidence) -> fmt::Result {
         "| experiment | profile | settings | seeds | rounds | machine time | missing |\n|---|---|---|---|---|---|---|"
     )?;
     let mut hours = 0.0;
-    for results in &evidence.experiments {
+    // Experiments of the fairness target are about no paper; `docs/fairness-results.md` records them.
+    let of_papers = |results: &&ExperimentResults| results.units.iter().all(|unit| unit.fairness.is_empty());
+    for results in evidence.experiments.iter().filter(of_papers) {
         let record = &results.record;
         let seeds = record.settings.iter().map(|setting| setting.seeds.len()).max().unwrap_or(0);
         let rounds = results.units.iter().map(|unit| unit.round_count()).max().unwrap_or(0);

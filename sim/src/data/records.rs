@@ -91,6 +91,24 @@ impl Records {
         Ok(self)
     }
 
+    /// Mean and standard deviation of all numbers; `None` if all are equal, or bytes.
+    pub(super) fn moments(&self) -> Option<(f32, f32)> {
+        let Features::Floats(floats) = &self.features else { return None };
+        let count = floats.len().max(1) as f64;
+        let mean = floats.iter().map(|&value| f64::from(value)).sum::<f64>() / count;
+        let squares = floats.iter().map(|&value| (f64::from(value) - mean).powi(2)).sum::<f64>();
+        let deviation = (squares / count).sqrt();
+        (deviation > 0.0).then_some((mean as f32, deviation as f32))
+    }
+
+    /// Subtracts `mean` from all numbers and divides them by `deviation`; bytes stay.
+    pub(super) fn scaled(mut self, mean: f32, deviation: f32) -> Self {
+        if let Features::Floats(floats) = &mut self.features {
+            floats.iter_mut().for_each(|value| *value = (*value - mean) / deviation);
+        }
+        self
+    }
+
     pub(super) fn one_each(&self, given: usize) -> Result<(), DataError> {
         let lengths =
             DataError::Lengths { features: self.features.len(), labels: given, inputs: self.inputs };

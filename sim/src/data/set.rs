@@ -86,7 +86,8 @@ impl DataSet {
         Ok(self)
     }
 
-    /// Replaces squares of pixels by their mean. `side` must divide both sides of the images.
+    /// Replaces squares of pixels by their mean, and scales pixels to mean 0 and deviation 1 over the training part. `side` must
+    /// divide both sides of the images.
     pub fn pooled(self, side: usize) -> Result<Self, SetError> {
         if side == 1 {
             return Ok(self);
@@ -99,8 +100,13 @@ impl DataSet {
         }
         let name = self.name.clone();
         let fault = |source| SetError::Data { name: name.clone(), source };
-        let train = self.train.pooled(height, width, side).map_err(fault)?;
-        let test = self.test.pooled(height, width, side).map_err(fault)?;
+        let (mut train, mut test) = (self.train, self.test);
+        train = train.pooled(height, width, side).map_err(fault)?;
+        test = test.pooled(height, width, side).map_err(fault)?;
+        if let Some((mean, deviation)) = train.moments() {
+            train = train.scaled(mean, deviation);
+            test = test.scaled(mean, deviation);
+        }
         let mut shape = self.shape.clone();
         let planes = shape.len() - 2;
         shape.truncate(planes);
@@ -182,7 +188,9 @@ mod tests {
         assert_eq!((small.shape.clone(), small.inputs(), small.train.len()), (vec![2, 2], 4, 2));
         let mut row = [0.0; 4];
         small.train.read(1, &mut row).unwrap();
-        assert_eq!(row, [2.5, 4.5, 10.5, 12.5]);
+        // Means are 2.5, 4.5, 10.5 and 12.5: mean 7.5, variance 17.
+        let expected = [-5.0, -3.0, 3.0, 5.0].map(|value: f32| value / 17f32.sqrt());
+        assert!(row.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-6), "{row:?}");
         assert_eq!(set.clone().pooled(1).unwrap(), set);
         for side in [0, 3] {
             assert!(set.clone().pooled(side).unwrap_err().to_string().contains("[4, 4]"), "{side}");

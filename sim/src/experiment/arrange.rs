@@ -153,8 +153,10 @@ impl Arrangement {
             training: base.training.clone(),
             wire: base.wire.clone(),
             report: ReportConfig { conflicts: base.conflicts },
-            // The papers' algorithms have no guard.
-            guard: GuardConfig { mode: GuardMode::Off, ..GuardConfig::default() },
+            guard: match base.guard {
+                true => GuardConfig::default(),
+                false => GuardConfig { mode: GuardMode::Off, ..GuardConfig::default() },
+            },
             devices: self.devices.iter().map(|placed| (placed.device.clone(), placed.tier)).collect(),
             ..Config::default()
         }

@@ -9,6 +9,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("fairheterofl-mnist-iid", include_str!("../../experiments/fairheterofl-mnist-iid.toml")),
     ("fairheterofl-mnist-noniid", include_str!("../../experiments/fairheterofl-mnist-noniid.toml")),
     ("fairheterofl-shakespeare", include_str!("../../experiments/fairheterofl-shakespeare.toml")),
+    ("fairness-minority", include_str!("../../experiments/fairness-minority.toml")),
     ("fairness-target", include_str!("../../experiments/fairness-target.toml")),
     ("fairness-target-digits", include_str!("../../experiments/fairness-target-digits.toml")),
     ("fairness-target-partial", include_str!("../../experiments/fairness-target-partial.toml")),

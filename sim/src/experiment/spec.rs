@@ -68,6 +68,9 @@ pub struct Base {
     /// How models and updates are encoded. Not part of fingerprints if it has the default value.
     #[serde(default, skip_serializing_if = "is_plain")]
     pub wire: WireConfig,
+    /// The gateway's guard as it ships; the papers' algorithms have none. Not part of fingerprints if it is off.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub guard: bool,
     /// The fairness target. Not part of fingerprints if it has the default value.
     #[serde(default, skip_serializing_if = "is_untargeted")]
     pub fairness: FairnessSettings,
@@ -104,7 +107,8 @@ pub struct DataSpec {
     pub samples: Option<usize>,
     #[serde(default)]
     pub test_samples: Option<usize>,
-    /// Side of the squares of pixels that are replaced by their mean; 1 leaves images as they are.
+    /// Side of the squares of pixels that are replaced by their mean; pixels are then scaled to mean 0 and deviation 1. With 1,
+    /// images stay as they are.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub pool: usize,
     /// Also score the whole test part of the set.

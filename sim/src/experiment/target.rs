@@ -43,6 +43,13 @@ pub fn prepare(
     if !refused.is_empty() && !loaded.settings.iter().any(Setting::has_target) {
         return Err(ExperimentError::NobodyFollows(refused.join("; ")));
     }
+    // The settings that a `reach` names are run as they are now.
+    let known = loaded.settings.clone();
+    for end in loaded.settings.iter_mut().flat_map(|setting| &mut setting.ends) {
+        if let Some(now) = known.iter().find(|setting| setting.id == end.id) {
+            *end = now.clone();
+        }
+    }
     if twin {
         add_twins(&mut loaded)?;
     }

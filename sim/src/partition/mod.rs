@@ -10,6 +10,7 @@
 //! | [`Partition::Pat`] | `pat:2` | exactly K classes each, every class in equal parts |
 //! | [`Partition::Dirichlet`] | `dirichlet:0.1` | each class by a Dirichlet draw; full clients get none, all get some |
 //! | [`Partition::DirichletFree`] | `dirichlet-free:0.1` | each class by a Dirichlet draw; clients may get none |
+//! | [`Partition::Rare`] | `rare:2` | client 0 alone has the first classes, and as many samples as any other; the others are IID |
 //! | [`Partition::Natural`] | `natural:50:10` | natural clients with at least this many training and test samples |
 //! | [`Partition::Fractions`] | `groups:50/30/20,20/40/40` | these percentages of each group to the clients |
 //! | | `strata:80/20,20/80` | the same by natural division, such as kind of work |
@@ -46,6 +47,7 @@ pub enum Partition {
     Shards { per_client: usize },
     Dominant { share: f64 },
     Extreme,
+    Rare { classes: usize },
     Pat { classes: usize },
     Dirichlet { alpha: f64 },
     DirichletFree { alpha: f64 },
@@ -93,6 +95,10 @@ pub enum PartitionError {
         "only {there} natural clients have enough samples, not {wanted}; ask for fewer clients or samples"
     )]
     TooFew { there: usize, wanted: usize },
+    #[error(
+        "rare:{classes} does not fit {clients} clients: it needs samples of these and of other classes, and two clients"
+    )]
+    Rare { classes: usize, clients: usize },
     #[error("{rows} lists of percentages for {strata} {what}")]
     Strata { rows: usize, strata: usize, what: &'static str },
     #[error("the percentages are for {there} clients, not {wanted}")]
@@ -156,6 +162,7 @@ impl Partition {
             Self::Iid => basic::iid(samples, count()?, seed),
             Self::Shards { per_client } => basic::label_shards(&labels(), count()?, per_client, seed),
             Self::Extreme => basic::label_shards(&labels(), count()?, 2, seed),
+            Self::Rare { classes } => rare(&labels(), count()?, classes, seed)?,
             Self::Dominant { share } => basic::dominant_class(&labels(), count()?, share, seed),
             Self::Pat { classes } => pat::pat(&labels(), count()?, classes, seed)?,
             Self::Dirichlet { alpha } => dirichlet::with_floor(&labels(), count()?, alpha, seed)?,
@@ -217,6 +224,25 @@ impl Partition {
             _ => records.first_labels().collect(),
         }
     }
+}
+
+/// Client 0 has samples of the first `classes` classes only, which nobody else has; left over samples have no client.
+fn rare(labels: &[u32], clients: usize, classes: usize, seed: u64) -> Result<Vec<Vec<u32>>, PartitionError> {
+    let mut order: Vec<u32> = (0..labels.len() as u32).collect();
+    Rng::new(seed).shuffle(&mut order);
+    let is_rare = |index: &u32| (labels[*index as usize] as usize) < classes;
+    let (mut rare, rest): (Vec<u32>, Vec<u32>) = order.into_iter().partition(is_rare);
+    let others = clients - 1;
+    if others == 0 || rare.is_empty() || rest.len() < others {
+        return Err(PartitionError::Rare { classes, clients });
+    }
+    rare.truncate(rest.len() / others);
+    let mut parts = vec![rare];
+    parts.resize(clients, Vec::new());
+    for (place, index) in rest.into_iter().enumerate() {
+        parts[1 + place % others].push(index);
+    }
+    Ok(parts)
 }
 
 /// Streams derived from the seed.

@@ -185,12 +185,31 @@ fn impossible_partitions_are_refused() {
     assert!(fail("natural", None).contains("no natural clients"));
     assert!(fail("groups:medium", None).contains("no groups"));
     assert!(fail("pat:11", Some(10)).contains("do not fit"));
+    assert!(
+        fail("rare:2", Some(1)).contains("two clients") && fail("rare:10", Some(5)).contains("does not fit")
+    );
     let groups = set(100, 0, 2);
     let error =
         "groups:100,100,100".parse::<Partition>().unwrap().split(&groups, None, Testing::default(), 0);
     assert_eq!(error, Err(PartitionError::Strata { rows: 3, strata: 2, what: "groups" }));
     let error = Partition::Iid.split(&groups, Some(2), Testing::HoldOut(1.5), 0);
     assert_eq!(error, Err(PartitionError::HoldOut(1.5)));
+}
+
+#[test]
+fn one_client_alone_has_the_rare_classes() {
+    let data = set(1000, 200, 10);
+    let split =
+        "rare:2".parse::<Partition>().unwrap().split(&data, Some(9), Testing::Proportional, 3).unwrap();
+    let labels: Vec<u32> = data.train.first_labels().collect();
+    let size = labels.iter().filter(|&&label| label >= 2).count() / 8;
+    for (number, client) in split.clients.iter().enumerate() {
+        assert!((size..=size + 1).contains(&client.train.len()), "{number}");
+        assert!(client.train.iter().all(|&index| (labels[index as usize] < 2) == (number == 0)), "{number}");
+        assert!(!client.test.is_empty());
+    }
+    assert!(split.left_out.iter().all(|&index| labels[index as usize] < 2) && !split.left_out.is_empty());
+    assert_eq!(Partition::Rare { classes: 2 }.to_string(), "rare:2");
 }
 
 #[test]

@@ -13,7 +13,7 @@ const LEVELS: [(&str, &str); 3] =
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{text}` is not a partition: {problem}. There are iid, shards:K, dominant:SHARE, extreme, pat:K, dirichlet:ALPHA, dirichlet-free:ALPHA, natural:TRAIN:TEST, groups:PERCENT/PERCENT,... (or low, medium, high) and strata:PERCENT/PERCENT,..."
+    "`{text}` is not a partition: {problem}. There are iid, shards:K, dominant:SHARE, extreme, rare:K, pat:K, dirichlet:ALPHA, dirichlet-free:ALPHA, natural:TRAIN:TEST, groups:PERCENT/PERCENT,... (or low, medium, high) and strata:PERCENT/PERCENT,..."
 )]
 pub struct BadPartition {
     pub text: String,
@@ -45,6 +45,7 @@ fn parse(text: &str) -> Result<Partition, &'static str> {
             Ok(share) if (0.0..=1.0).contains(&share) => Ok(Partition::Dominant { share }),
             _ => Err("the share of the dominant class must be from 0 to 1"),
         },
+        ("rare", Some(classes)) => Ok(Partition::Rare { classes: count(classes)? }),
         ("pat", Some(classes)) => Ok(Partition::Pat { classes: count(classes)? }),
         ("dirichlet", Some(alpha)) => Ok(Partition::Dirichlet { alpha: positive(alpha)? }),
         ("dirichlet-free", Some(alpha)) => Ok(Partition::DirichletFree { alpha: positive(alpha)? }),
@@ -61,7 +62,7 @@ fn parse(text: &str) -> Result<Partition, &'static str> {
         ("strata", Some(shares)) => {
             Ok(Partition::Fractions { by: Stratum::Client, shares: fractions(shares)? })
         }
-        ("pat" | "dirichlet" | "dirichlet-free" | "groups" | "strata", None) => {
+        ("pat" | "rare" | "dirichlet" | "dirichlet-free" | "groups" | "strata", None) => {
             Err("it needs a number after `:`")
         }
         ("iid" | "extreme", Some(_)) => Err("it takes no number"),
@@ -101,6 +102,7 @@ impl Display for Partition {
             Self::Shards { per_client } => write!(f, "shards:{per_client}"),
             Self::Dominant { share } => write!(f, "dominant:{share}"),
             Self::Extreme => f.write_str("extreme"),
+            Self::Rare { classes } => write!(f, "rare:{classes}"),
             Self::Pat { classes } => write!(f, "pat:{classes}"),
             Self::Dirichlet { alpha } => write!(f, "dirichlet:{alpha}"),
             Self::DirichletFree { alpha } => write!(f, "dirichlet-free:{alpha}"),
