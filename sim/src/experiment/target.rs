@@ -60,7 +60,8 @@ pub fn prepare(
 fn check(setting: &Setting, registry: &Registry) -> Result<(), ExperimentError> {
     let strategy = &setting.strategy;
     if let Some(baseline) = Baseline::by_name(&strategy.name) {
-        return Err(FairnessError::NoKnob { strategy: baseline.name(), key: "target" }).map_err(into);
+        let none = FairnessError::NoKnob { strategy: baseline.name(), key: "target" };
+        return Err(StrategyError::from(none).into());
     }
     let method = registry.method(&strategy.name, Value::Object(strategy.params.clone()))?;
     let mut settings = setting.base.fairness.clone();
@@ -72,10 +73,6 @@ fn check(setting: &Setting, registry: &Registry) -> Result<(), ExperimentError> 
     let tiers = setting.base.fleet.tiers.len().max(1);
     Fairness::new(settings, &*method.strategy, &given, tiers)?;
     Ok(())
-}
-
-fn into(error: FairnessError) -> ExperimentError {
-    StrategyError::from(error).into()
 }
 
 /// Whether another strategy could follow the same target.

@@ -15,6 +15,9 @@ use crate::{
 /// Columns by which further lines of an entry are indented.
 const INDENT: usize = 2;
 
+/// Deviation, as a share of the mean, below which numbers count as equal.
+const EQUAL: f64 = 1e-9;
+
 /// One entry for each knob of each setting that has a target; empty without targets.
 pub fn targets(record: &ExperimentRecord, units: &[UnitResult]) -> String {
     let mut out = String::new();
@@ -51,7 +54,10 @@ fn single(line: &FairnessLine) -> String {
 fn several(all: &[&TargetResult]) -> String {
     let Some(first) = all.first() else { return String::new() };
     let spread = |of: fn(&FairnessLine) -> Option<f64>| {
-        super::summary::text(Spread::of(&all.iter().filter_map(|one| of(&one.line)).collect::<Vec<_>>()))
+        let spread = Spread::of(&all.iter().filter_map(|one| of(&one.line)).collect::<Vec<_>>());
+        // Rounding of equal numbers is no deviation.
+        let same = spread.std <= EQUAL * spread.mean.abs();
+        if same { number::figure(spread.mean) } else { super::summary::text(spread) }
     };
     let mut words: Vec<(&str, usize)> = Vec::new();
     for one in all {
