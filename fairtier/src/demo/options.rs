@@ -72,7 +72,7 @@ pub enum BadOption {
     DevicesPerTier(usize),
     #[error("target = {0}: must be above 0, or 0 for no target")]
     Target(f64),
-    #[error("{0}")]
+    #[error("{0} (here these are --strategy-params and --target)")]
     Refused(String),
     #[error("strategy parameters: {0}; give a JSON object as in {{\"q_m\": 0.5}}")]
     StrategyParams(String),

@@ -155,12 +155,15 @@ pub fn change(old: f64, new: f64) -> f64 {
 }
 
 impl DemoResult {
-    /// Builds the result from the reports and seconds of finished runs, in the order of the strategies.
+    /// Builds the result from the reports and seconds of finished runs, in the order of the strategies. Runs whose reports
+    /// have no target count as runs without one, whatever the options say.
     pub fn of(
         options: &DemoOptions,
         fleet: &Fleet,
         runs: &[(Vec<RoundReport>, f64)],
     ) -> Result<Self, DemoError> {
+        let aimed = runs.iter().any(|(reports, _)| reports.iter().any(|report| !report.fairness.is_empty()));
+        let options = &DemoOptions { target: if aimed { options.target } else { 0.0 }, ..options.clone() };
         let strategies = options.strategies();
         let runs = strategies.iter().zip(runs);
         let runs = runs.map(|(strategy, (reports, seconds))| StrategyRun::new(strategy, reports, *seconds));
@@ -172,14 +175,16 @@ impl DemoResult {
             Some((base, others)) => others.iter().map(|run| BaselineChange::of(base, run)).collect(),
             None => vec![],
         };
-        let setup = Setup::new(options, fleet);
+        // A fleet that is run without a target holds out nothing.
+        let measured = runs.iter().any(|run| run.target.is_some());
+        let setup = Setup::new(options, fleet, measured);
         let seeds = SeedResult::of(&setup, &runs).into_iter().collect();
         Self { setup, runs, changes, seeds }
     }
 }
 
 impl Setup {
-    fn new(options: &DemoOptions, fleet: &Fleet) -> Self {
+    fn new(options: &DemoOptions, fleet: &Fleet, measured: bool) -> Self {
         let devices = |tier| fleet.devices.iter().filter(|device| device.tier == tier).count();
         let tiers = fleet.hardware.iter().enumerate().map(|(tier, hardware)| TierSetup {
             devices: devices(tier),
@@ -197,7 +202,7 @@ impl Setup {
             devices: fleet.devices.len(),
             classes: digits::CLASSES,
             train_samples: fleet.samples(DataSplit::Train),
-            held_out: if options.target > 0.0 { fleet.held_out() } else { 0 },
+            held_out: if measured { fleet.held_out() } else { 0 },
             test_samples: fleet.samples(DataSplit::Test),
             minority: options.minority.then_some(MINORITY),
             rare: if options.minority { RARE.to_vec() } else { vec![] },
