@@ -24,7 +24,14 @@ const DEVICES: usize = 14;
 
 /// The options of the demo for this fleet.
 pub fn options(seed: u64) -> DemoOptions {
-    DemoOptions { seed, rounds: run::ROUNDS, devices_per_tier: PER_TIER, ..DemoOptions::default() }
+    let options = DemoOptions {
+        seed,
+        rounds: run::ROUNDS,
+        devices_per_tier: PER_TIER,
+        target: 0.0,
+        ..DemoOptions::default()
+    };
+    options.with_strategy_params(run::FAIR).expect("parameters of FairHeteroFL")
 }
 
 /// The fleet of the hardware tests: the demo's data in five tiers.

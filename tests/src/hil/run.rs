@@ -257,6 +257,8 @@ pub const SEED: u64 = 1;
 /// Enough rounds to see the difference.
 pub const ROUNDS: u32 = 16;
 pub const TRAINING: &str = "training = { epochs = 1, batch = 16, lr = 0.5, lr_decay = 0.99 }\n";
+/// Parameters of FairHeteroFL, as in `STRATEGIES`.
+pub const FAIR: &str = r#"{ "q": 1, "q_m": 0.1, "step": "reweight" }"#;
 const STRATEGIES: [&str; 2] = [
     "{ name = \"heterofl\" }",
     "{ name = \"fairheterofl\", params = { q = 1, q_m = 0.1, step = \"reweight\" } }",
