@@ -11,6 +11,9 @@ use crate::results::{self, ExperimentRecord, ExperimentResults, ResultsError, Ro
 
 /// Most points of a kept curve.
 const POINTS: usize = 12;
+/// Fewest points, and the number of runs from which on curves have fewer than [`POINTS`], so that large experiments stay small.
+const LEAST_POINTS: usize = 3;
+const MANY_RUNS: usize = 100;
 
 /// Writes the finished results under `from` to `to`, and replaces kept results of the same experiment and profile.
 /// Returns the written files.
@@ -29,8 +32,9 @@ pub fn keep(from: &Path, to: &Path) -> Result<Vec<PathBuf>, ResultsError> {
 fn lines(results: ExperimentResults) -> Result<String, serde_json::Error> {
     let ExperimentResults { record, units } = results;
     let mut text = serde_json::to_string(&only_kept(record, &units))? + "\n";
+    let points = (POINTS * MANY_RUNS / units.len().max(1)).clamp(LEAST_POINTS, POINTS);
     for unit in units {
-        let unit = UnitResult { rounds: thinned(unit.rounds), ..unit };
+        let unit = UnitResult { rounds: thinned(unit.rounds, points), ..unit };
         text += &(rounded(serde_json::to_value(unit)?).to_string() + "\n");
     }
     Ok(text)
@@ -48,12 +52,12 @@ fn only_kept(mut record: ExperimentRecord, units: &[UnitResult]) -> ExperimentRe
 }
 
 /// Evenly spaced rounds, including the first and the last.
-fn thinned(rounds: Vec<RoundScores>) -> Vec<RoundScores> {
+fn thinned(rounds: Vec<RoundScores>, points: usize) -> Vec<RoundScores> {
     let len = rounds.len();
-    if len <= POINTS {
+    if len <= points {
         return rounds;
     }
-    let chosen = |at: usize| (0..POINTS).any(|point| point * (len - 1) / (POINTS - 1) == at);
+    let chosen = |at: usize| (0..points).any(|point| point * (len - 1) / (points - 1) == at);
     rounds.into_iter().enumerate().filter(|(at, _)| chosen(*at)).map(|(_, line)| line).collect()
 }
 
@@ -120,9 +124,11 @@ mod tests {
     #[test]
     fn curves_keep_their_ends() {
         let rounds = |len: u32| (1..=len).map(|round| RoundScores { round, ..Default::default() }).collect();
-        let kept: Vec<u32> = thinned(rounds(301)).iter().map(|line| line.round).collect();
+        let kept: Vec<u32> = thinned(rounds(301), POINTS).iter().map(|line| line.round).collect();
         assert_eq!((kept.len(), kept[0], kept[11]), (POINTS, 1, 301));
-        assert_eq!(thinned(rounds(5)).len(), 5);
+        assert_eq!(thinned(rounds(5), POINTS).len(), 5);
+        let few: Vec<u32> = thinned(rounds(301), LEAST_POINTS).iter().map(|line| line.round).collect();
+        assert_eq!(few, [1, 151, 301]);
     }
 
     #[test]
