@@ -139,7 +139,7 @@ impl ToAggregator {
     /// Writes a control frame with the fields that belong into the tail, and returns its length.
     pub fn encode(&self, out: &mut [u8]) -> Result<usize, WireError> {
         match self {
-            Self::Offer(Offer { scalars: Scalars { validation: validation @ Some(_), .. }, .. }) => {
+            Self::Offer(Offer { scalars: Scalars { validation: validation @ Some(_), .. }, .. }) if FULL => {
                 wire::encode_control(&(self, validation), out)
             }
             _ => wire::encode_control(self, out),
@@ -193,9 +193,12 @@ impl ToDevice {
         }
     }
 
-    /// Takes fields from the tail of a message of this version.
+    /// Takes fields from the tail of a message of this version. A program without feature `full` cannot validate and ignores
+    /// them.
     pub fn read_tail(&mut self, tail: &[u8], version: u8) {
-        if let Self::Assignment(assignment) = self {
+        if let Self::Assignment(assignment) = self
+            && FULL
+        {
             let asked = version >= VALIDATION_SINCE && wire::tail(tail) == Some(true);
             assignment.task.set_validate(asked);
         }

@@ -40,9 +40,7 @@ fn same_bits(config: &Config, fleet: &Fleet, boards: &[BenchBoard], lines: &Line
     for (real, hosts) in real.reports.iter().zip(&hosts.reports) {
         for (real, host) in real.devices.iter().zip(&hosts.devices) {
             let bits = |line: &coordinator::report::DeviceLine| {
-                let [test, validation] =
-                    [line.test_loss, line.validation_loss].map(|loss| loss.map(f64::to_bits));
-                (line.device.clone(), line.loss_before.to_bits(), test, validation)
+                (line.device.clone(), line.loss_before.to_bits(), line.test_loss.map(f64::to_bits))
             };
             assert_eq!(bits(real), bits(host), "round {}", hosts.round);
         }
@@ -80,21 +78,6 @@ fn boards_compute_the_bits_of_a_host() {
         let config = run::config("{ name = \"heterofl\" }", 2, fleet.devices.len(), 3, &more);
         same_bits(&config, &fleet, &boards, &Lines::Good);
     }
-}
-
-/// With a fairness target, small boards keep every fifth sample for validation, too, and the knob follows from their losses.
-#[test]
-fn boards_measure_for_a_fairness_target() {
-    if !hil::boards::can_run() {
-        return;
-    }
-    let (fleet, boards) = (hil::fleet(3), BenchBoard::all());
-    let more = format!("{TRAINING}fairness = {{ target = 0.001 }}\n");
-    let config = run::config("{ name = \"fairheterofl\" }", 2, fleet.devices.len(), 3, &more);
-    same_bits(&config, &fleet, &boards, &Lines::Good);
-    let report = run::run(&config, &fleet, &boards, Boards::Real).reports.swap_remove(0);
-    assert!(report.devices.iter().all(|line| line.validation_loss.is_some()), "{:?}", report.devices);
-    assert_eq!(report.fairness[0].unmeasured, 0);
 }
 
 /// The micro:bit has too little memory to train the half-width model, but can train its last layer.
@@ -228,7 +211,7 @@ fn figures_stay_within_their_limits() {
     println!("{}", Footprint::table(&footprints));
     let of = |name: &str| footprints.iter().find(|footprint| footprint.board.name == name).unwrap();
     let m4 = of("mps2-an386");
-    assert!(m4.instructions <= MAX_FPU && m4.image.flash <= 66 << 10 && m4.image.ram <= 40 << 10, "{m4:?}");
+    assert!(m4.instructions <= MAX_FPU && m4.image.flash <= 64 << 10 && m4.image.ram <= 40 << 10, "{m4:?}");
     assert!(of("mps2-an385").instructions <= 8_900_000);
     // The 0.5 tier fits 64 KB, the 0.125 tier 16 KB, and the rest of 128 KB is stack.
     for (name, hidden, ram) in [("lm3s6965evb", 16, 64), ("microbit", 4, 16), ("mps2-an386-cnn", 32, 128)] {

@@ -198,14 +198,14 @@ impl Work {
 
     /// Sets what depends on both brief and samples.
     fn prepare(&mut self, shard: &(impl Shard + ?Sized)) -> Result<(), TrainError> {
-        let gap = FULL && self.brief().is_some_and(|brief| brief.gap);
-        if gap || self.validates() {
+        if !FULL {
+            self.counts.train = shard.train_len();
+            return Ok(());
+        }
+        if self.brief().is_some_and(|brief| brief.gap) || self.validates() {
             self.subset = ValidationSamples::of(shard).others();
         }
         self.counts.train = self.subset.len(shard.train_len());
-        if !FULL {
-            return Ok(());
-        }
         if let Some(brief) = self.brief() {
             let mass = groups::mass(shard, self.subset, &brief.objective.groups)?;
             let samples = f64::from(self.counts.train);
@@ -247,20 +247,7 @@ impl Work {
                 let order = Order::Shuffled(Permutation::new(self.counts.train, derive(seed, epoch.into())));
                 self.train(plan, arena, shard, size, order, backend)?
             }
-            WorkPhase::Test(_) | WorkPhase::Validate(_) => {
-                let validates = matches!(self.phase, WorkPhase::Validate(_));
-                let ValidationSamples { part, subset, .. } = ValidationSamples::of(shard);
-                let (part, subset) = if validates { (part, subset) } else { (DataSplit::Test, Subset::All) };
-                let batch = Batch { subset, ..self.batch(plan, part, shard) };
-                let tally = batch.evaluate(arena, None, backend)?;
-                match validates && self.validates() {
-                    true if FULL => batch.add_losses(arena, &mut self.spread)?,
-                    // A pass has one sample.
-                    true => self.spread.add(tally.mean_loss()),
-                    false => {}
-                }
-                tally
-            }
+            WorkPhase::Test(_) => self.batch(plan, DataSplit::Test, shard).evaluate(arena, None, backend)?,
             WorkPhase::Before | WorkPhase::After => {
                 let batch = self.batch(plan, DataSplit::Train, shard);
                 let tally = batch.evaluate(arena, self.brief(), backend)?;
@@ -277,6 +264,15 @@ impl Work {
             }
             WorkPhase::Gradient => {
                 self.train(plan, arena, shard, self.counts.train, Order::Natural, backend)?
+            }
+            WorkPhase::Validate(_) => {
+                let ValidationSamples { part, subset, .. } = ValidationSamples::of(shard);
+                let batch = Batch { subset, ..self.batch(plan, part, shard) };
+                let tally = batch.evaluate(arena, None, backend)?;
+                if self.validates() {
+                    batch.add_losses(arena, &mut self.spread)?;
+                }
+                tally
             }
             WorkPhase::Trial(_) => {
                 self.batch(plan, DataSplit::Train, shard).evaluate(arena, None, backend)?

@@ -2,7 +2,7 @@
 
 use common::{
     brief::{Brief, Product},
-    message::{Score, Task},
+    message::{Score, Task, Validation},
     plan::Plan,
 };
 
@@ -48,16 +48,14 @@ impl Work {
             }
             WorkPhase::After => self.scalars.loss_after = Some(score.loss),
             WorkPhase::Test(WeightsModel::Received) => self.scalars.test = Some(score),
-            WorkPhase::Validate(WeightsModel::Received) => {
-                if FULL {
-                    let baseline = self.private.baseline;
-                    let baseline = baseline.filter(|_| self.brief().is_some_and(|brief| brief.gap));
-                    self.scalars.gap = baseline.map(|baseline| score.loss - baseline);
-                }
-                self.scalars.validation = self.validates().then(|| self.spread.validation());
-            }
             _ if !FULL => {}
-            WorkPhase::Validate(_) => self.private.baseline = Some(score.loss),
+            WorkPhase::Validate(WeightsModel::Trained) => self.private.baseline = Some(score.loss),
+            WorkPhase::Validate(_) => {
+                let baseline = self.private.baseline.filter(|_| self.brief().is_some_and(|brief| brief.gap));
+                self.scalars.gap = baseline.map(|baseline| score.loss - baseline);
+                let validation = Validation { loss: score.loss, error: self.spread.squared_error() };
+                self.scalars.validation = self.validates().then_some(validation);
+            }
             WorkPhase::Test(WeightsModel::Personal) => self.scalars.personal = Some(score),
             WorkPhase::Test(_) => self.scalars.test = Some(score),
             WorkPhase::Trial(_) => {

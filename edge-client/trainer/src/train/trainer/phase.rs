@@ -119,8 +119,7 @@ impl Work {
 
     /// The validation loss is reported: asked for, not held back by noise, and there are samples for it.
     pub(super) fn validates(&self) -> bool {
-        let plain = !FULL || self.question.is_none();
-        plain && self.task.validates() && self.counts.held > 0
+        FULL && self.task.validates() && self.question.is_none() && self.counts.held > 0
     }
 
     /// True if the loss before training is that of the first epoch.
@@ -155,7 +154,6 @@ impl Work {
                 };
                 (more(epoch) && !over, train)
             }
-            WorkPhase::Validate(WeightsModel::Received) if !FULL => (self.validates(), held),
             _ if !FULL => (false, 0),
             WorkPhase::Statistics(WeightsModel::Received) => (stats, train),
             WorkPhase::Statistics(WeightsModel::Tried(number)) => (stats && tried(number), train),
@@ -181,10 +179,6 @@ impl Work {
             phase,
             WorkPhase::Before | WorkPhase::After | WorkPhase::Epoch { .. } | WorkPhase::Gradient
         );
-        // Where flash is short, the loss of a sample is that of a pass.
-        if !FULL && matches!(phase, WorkPhase::Validate(_)) {
-            return 1;
-        }
         (self.counts.batch / if robust && copied { 2 } else { 1 }).max(1)
     }
 

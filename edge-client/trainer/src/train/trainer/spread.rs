@@ -1,7 +1,5 @@
 //! How far losses of single samples lie apart, in one pass and without memory of them (Welford).
 
-use common::message::Validation;
-
 use super::batch::{Batch, Weighted};
 use crate::{
     data::Shard,
@@ -23,11 +21,6 @@ impl LossSpread {
         let distance = loss - self.mean;
         self.mean += distance / f64::from(self.samples);
         self.squares += distance * (loss - self.mean);
-    }
-
-    /// The mean, with its squared standard error. Its bits do not depend on how many samples a pass has.
-    pub fn validation(&self) -> Validation {
-        Validation { loss: self.mean, error: self.squared_error() }
     }
 
     /// Squared standard error of the mean: sample variance over the number of samples. 0 with one sample, of which no
