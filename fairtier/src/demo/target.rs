@@ -17,9 +17,9 @@ pub struct DisparityPoint {
 }
 
 impl DisparityPoint {
-    /// `None` for a round without a target.
+    /// `None` for a round without a target, and for the final scores, which repeat the last round's line.
     pub(super) fn new(report: &RoundReport) -> Option<Self> {
-        let line = report.fairness.first()?;
+        let line = report.fairness.first().filter(|_| report.purpose == "train")?;
         Some(Self { round: report.round, measured: line.measured, knob: line.value })
     }
 }

@@ -106,7 +106,8 @@ fn the_measured_baseline_has_the_bits_of_heterofl() {
             let losses = report.devices.iter().flat_map(|line| [line.test_loss, Some(line.loss_before)]);
             losses.map(|loss| loss.unwrap().to_bits()).collect::<Vec<_>>()
         };
-        let measured = reports.iter().filter(|report| !report.fairness.is_empty()).count();
+        let trained = reports.iter().filter(|report| report.purpose == "train");
+        let measured = trained.filter(|report| !report.fairness.is_empty()).count();
         (config.strategy.name.clone(), measured, reports.iter().map(scores).collect::<Vec<_>>())
     };
     let plain = bits(&DemoOptions { target: 0.0, ..options.clone() });

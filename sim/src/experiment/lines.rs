@@ -36,6 +36,8 @@ pub fn round_scores(report: &RoundReport) -> RoundScores {
         delivered: part.delivered,
     });
     let traffic = report.traffic.unwrap_or_default();
+    // The final scores repeat the line of the last round.
+    let knobs = report.fairness.iter().filter(|_| report.purpose == "train");
     RoundScores {
         round: report.round,
         seconds: report.seconds,
@@ -51,7 +53,7 @@ pub fn round_scores(report: &RoundReport) -> RoundScores {
             layers: conflicts.layers.iter().map(|&count| count as f64).collect(),
         }),
         effective: report.weights.map(|weights| weights.effective),
-        fairness: report.fairness.iter().map(|line| KnobPoint::new(line, report)).collect(),
+        fairness: knobs.map(|line| KnobPoint::new(line, report)).collect(),
     }
 }
 
