@@ -24,7 +24,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   fairtier demo                                  20 devices, seeds 0 to 4, seed 1 in full, report.html
   fairtier demo --seed 7                         this seed alone
-  fairtier demo --target 0.5                     a weaker target; 0: none, and q is fixed
+  fairtier demo --target 0.6                     a weaker target; 0: none, and q is fixed
   fairtier demo --minority                       one device has classes that no other has
   fairtier demo --strategy-params '{\"q_m\": 0}'   no fairness inside tiers
   fairtier demo --format json --quiet | jq .seeds

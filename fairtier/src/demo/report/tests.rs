@@ -51,7 +51,7 @@ fn the_page_is_well_formed_and_whole() {
     assert_eq!(page.matches("class=\"dot s0\"").count(), 20 + 2, "devices and legends");
     assert_eq!(page.matches("class=\"dot s1\"").count(), 20 + 2);
     assert_eq!(page.matches("class=\"card\"").count(), 4);
-    for part in ["−", "HeteroFL", "--seed 1", "--target 0.65", "--format json", "mutual TLS"] {
+    for part in ["−", "HeteroFL", "--seed 1", "--target 0.5", "--format json", "mutual TLS"] {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("NaN") && !page.contains("inf"));
@@ -149,7 +149,7 @@ fn the_table_has_a_line_for_every_tier_and_strategy() {
     assert!(table.contains("variance of tier means"));
     let mean = number::figure(TINY.runs[1].loss.mean);
     assert!(table.lines().any(|line| line.contains("FairTier") && line.contains(&mean)));
-    for part in ["target 0.65", "gain: ", "pay:  ", "status: measuring", "hold out the same"] {
+    for part in ["target 0.5", "gain: ", "pay:  ", "status: measuring", "hold out the same"] {
         assert!(table.contains(part), "{part}\n{table}");
     }
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
