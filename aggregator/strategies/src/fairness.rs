@@ -11,7 +11,7 @@
 //! | [`gains`] | how fast the controller may move |
 //! | [`controller`] | the rule that moves the knob |
 //! | [`ledger`] | the exact mean error, and the certificate |
-//! | [`status`], [`line`] | how a target fares, and the lines of a report, also in words |
+//! | [`status`], [`mod@line`] | how a target fares, and the lines of a report, also in words |
 //! | [`state`] | what is saved with the model |
 //! | [`mod@replay`], [`history`] | the same over recorded sums, or over the reports of a run |
 //!

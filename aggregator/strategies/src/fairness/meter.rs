@@ -6,7 +6,7 @@
 //!           mu  += b (s1/n - mu);   P = (1-b)^2 P + b^2 w r;   E += b (sv/(n N) - E)
 //!           B    = var mu - (1 - 1/K) mean(P + E)       over the K known tiers; K < 2: no measurement
 //! devices,  A    = max((s2 - s1^2/n)/(n - 1), 0) - sv/n;  smoothed: A += b (..), mean += b (..)
-//! inside:   n = 1: the last values;  nobody: no measurement
+//! inside:   n = 1: the last values;  n = 0: no measurement
 //! d = B / max(mean, 1e-10)^2  (cv),  B  (spread)
 //! ```
 //! P is the variance of mu because only n of N devices were asked; E because a device has few samples. Both are taken off,

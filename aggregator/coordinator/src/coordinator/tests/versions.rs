@@ -98,7 +98,7 @@ fn validation_is_asked_of_devices_that_know_it_and_ignored_where_it_was_not_aske
         let refused = Err(Some(Code::NonFiniteLoss));
         assert_eq!(stored_validation(6, true, Validation { loss: wrong, ..reported }), (true, refused));
         assert_eq!(stored_validation(6, true, Validation { error: wrong, ..reported }), (true, refused));
-        // What nobody asked for does no harm.
+        // A value that was not asked for is ignored.
         assert_eq!(stored_validation(6, false, Validation { loss: wrong, ..reported }), (false, Ok(None)));
     }
 }
