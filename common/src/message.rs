@@ -425,13 +425,28 @@ pub struct Scalars {
     pub validation: Option<Validation>,
 }
 
-/// Loss of a model on validation samples.
+/// Loss of a model on validation samples. Empty on a board without feature `full`, which has no stack to spare for it.
 #[derive(Copy, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Validation {
     /// Mean over the samples.
+    #[cfg(feature = "full")]
     pub loss: f64,
     /// Squared standard error of the mean: the sample variance of the losses (divisor samples - 1) over the number of samples.
+    #[cfg(feature = "full")]
     pub error: f64,
+}
+
+impl Validation {
+    /// A mean with its squared standard error; nothing on a board without feature `full`.
+    #[cfg_attr(not(feature = "full"), expect(unused_variables, reason = "there is no room for them"))]
+    pub fn new(loss: f64, error: f64) -> Self {
+        Self {
+            #[cfg(feature = "full")]
+            loss,
+            #[cfg(feature = "full")]
+            error,
+        }
+    }
 }
 
 /// Result of an evaluation.

@@ -53,7 +53,7 @@ impl Work {
             WorkPhase::Validate(_) => {
                 let baseline = self.private.baseline.filter(|_| self.brief().is_some_and(|brief| brief.gap));
                 self.scalars.gap = baseline.map(|baseline| score.loss - baseline);
-                let validation = Validation { loss: score.loss, error: self.spread.squared_error() };
+                let validation = Validation::new(score.loss, self.spread.squared_error());
                 self.scalars.validation = self.validates().then_some(validation);
             }
             WorkPhase::Test(WeightsModel::Personal) => self.scalars.personal = Some(score),

@@ -3,12 +3,22 @@
 use super::batch::{Batch, Weighted};
 use crate::{
     data::Shard,
-    train::{TrainError, executor::score_row},
+    train::{
+        TrainError,
+        executor::{FULL, score_row},
+    },
 };
 
-/// Number, mean and sum of squared deviations of losses.
+/// A board without feature `full` measures no spread, and has no room for one.
+const KEPT: usize = if FULL { 1 } else { 0 };
+
+/// Moments of losses.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
-pub(super) struct LossSpread {
+pub(super) struct LossSpread([Moments; KEPT]);
+
+/// Number, mean and sum of squared deviations.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+struct Moments {
     samples: u32,
     mean: f64,
     squares: f64,
@@ -17,18 +27,22 @@ pub(super) struct LossSpread {
 impl LossSpread {
     /// Adds the loss of a sample.
     pub fn add(&mut self, loss: f64) {
-        self.samples = self.samples.saturating_add(1);
-        let distance = loss - self.mean;
-        self.mean += distance / f64::from(self.samples);
-        self.squares += distance * (loss - self.mean);
+        for Moments { samples, mean, squares } in &mut self.0 {
+            *samples = samples.saturating_add(1);
+            let distance = loss - *mean;
+            *mean += distance / f64::from(*samples);
+            *squares += distance * (loss - *mean);
+        }
     }
 
     /// Squared standard error of the mean: sample variance over the number of samples. 0 with one sample, of which no
     /// variance is known.
     pub fn squared_error(&self) -> f64 {
-        match self.samples {
-            0 | 1 => 0.0,
-            samples => self.squares / f64::from(samples - 1) / f64::from(samples),
+        match self.0.first() {
+            Some(&Moments { samples, squares, .. }) if samples > 1 => {
+                squares / f64::from(samples - 1) / f64::from(samples)
+            }
+            _ => 0.0,
         }
     }
 }
