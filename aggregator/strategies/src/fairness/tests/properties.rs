@@ -124,7 +124,7 @@ proptest! {
         }
     }
 
-    /// Nobody, sums that overflow: neither meter nor reading.
+    /// Without participants, or with sums that overflow, there is neither a meter nor a reading.
     #[test]
     fn rounds_without_a_measurement(seed: u64) {
         for (scope, tier) in SCOPES {
@@ -134,8 +134,8 @@ proptest! {
             for _ in 0..5 {
                 let _ = meter.observe(&round(&mut rng, &[6, 5, 4], 1.0), tier, Measure::Cv, true);
                 let before = meter.clone();
-                let nobody = RoundSignal { tiers: vec![SignalSums::default(); 3], unmeasured: vec![2; 3] };
-                prop_assert_eq!(meter.observe(&nobody, tier, Measure::Cv, true), None);
+                let empty = RoundSignal { tiers: vec![SignalSums::default(); 3], unmeasured: vec![2; 3] };
+                prop_assert_eq!(meter.observe(&empty, tier, Measure::Cv, true), None);
                 let mut huge = round(&mut rng, &[6, 5, 4], 1.0);
                 huge.tiers[1].add(1e200, 0.0);
                 prop_assert_eq!(meter.observe(&huge, tier, Measure::Cv, true), None);
