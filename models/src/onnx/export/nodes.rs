@@ -225,7 +225,7 @@ fn float(name: &str, value: f32) -> AttributeProto {
     AttributeProto { name, f, r#type: attribute_type::FLOAT, ..AttributeProto::default() }
 }
 
-fn list(name: &str, values: &[i64]) -> AttributeProto {
+pub fn list(name: &str, values: &[i64]) -> AttributeProto {
     let (name, ints) = (name.to_owned(), values.to_vec());
     AttributeProto { name, ints, r#type: attribute_type::INTS, ..AttributeProto::default() }
 }
@@ -238,7 +238,7 @@ fn window_attributes(window: &Kernel, line: bool) -> Vec<AttributeProto> {
     vec![list("kernel_shape", &two(window.size)), list("strides", &two(window.stride)), list("pads", &pads)]
 }
 
-fn integer_tensor(name: &str, dims: &[usize], data: &[i64]) -> TensorProto {
+pub fn integer_tensor(name: &str, dims: &[usize], data: &[i64]) -> TensorProto {
     TensorProto {
         name: name.to_owned(),
         dims: dims.iter().map(|&size| size as i64).collect(),
