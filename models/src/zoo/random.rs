@@ -19,28 +19,6 @@ pub fn random(seed: u64) -> (Graph, Vec<f32>) {
     (graph, parameters)
 }
 
-/// Every kind, some with a bound or without.
-const ACTIVATIONS: [Activation; 18] = [
-    Activation::Relu,
-    Activation::LeakyRelu { slope: 0.125 },
-    Activation::Sigmoid,
-    Activation::Tanh,
-    Activation::Gelu,
-    Activation::GeluTanh,
-    Activation::Silu,
-    Activation::Mish,
-    Activation::HardSwish,
-    Activation::HardSigmoid { alpha: 0.25, beta: 0.5 },
-    Activation::Clip { min: 0.0, max: 6.0 },
-    Activation::Clip { min: -0.25, max: f32::INFINITY },
-    Activation::Clip { min: f32::NEG_INFINITY, max: 0.5 },
-    Activation::Elu { alpha: 0.75 },
-    Activation::Selu,
-    Activation::Celu { alpha: 1.5 },
-    Activation::Softplus,
-    Activation::Softsign,
-];
-
 struct Sketch {
     builder: Builder,
     rng: Rng,
@@ -224,7 +202,9 @@ impl Sketch {
     }
 
     fn activate(&mut self) -> Result<(), GraphError> {
-        let (name, kind) = (self.name(), ACTIVATIONS[self.rng.below(ACTIVATIONS.len() as u64) as usize]);
+        let kinds =
+            [Activation::Relu, Activation::LeakyRelu { slope: 0.125 }, Activation::Sigmoid, Activation::Tanh];
+        let (name, kind) = (self.name(), kinds[self.rng.below(4) as usize]);
         self.at = self.builder.activate(&name, self.at, kind);
         Ok(())
     }
