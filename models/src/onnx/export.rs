@@ -15,6 +15,7 @@ use super::{
 };
 use crate::graph::{Graph, Groups, Op, ParamId, ValueId};
 
+mod activation;
 mod nodes;
 mod outputs;
 use nodes::Writer;
