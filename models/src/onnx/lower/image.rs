@@ -8,7 +8,8 @@ use crate::{
     onnx::{
         import::{ImportError, title},
         proto::NodeProto,
-        view::{TensorView, ViewAxis},
+        tensor::Floats,
+        view::{SymbolicSize, TensorView, ViewAxis},
     },
 };
 
@@ -17,13 +18,10 @@ impl<'a> Importer<'a> {
         let groups = integer(node, "group").unwrap_or(1);
         let mut view = self.input(node, 0)?;
         let channels_last = groups == 1 && self.has_channels_last(&view);
-        let mut sizes = self.builder.sizes(view.value);
-        if channels_last {
-            sizes.rotate_right(1);
-        } else {
+        if !channels_last {
             view = self.image(node)?;
-            sizes = self.builder.sizes(view.value);
         }
+        let sizes = self.sample_sizes(&view);
         let (name, weights) = self.weight(node, 1)?;
         let [outputs, taps, kernel @ ..] = &weights.dims[..] else {
             return Err(problem(node, format!("has a kernel of shape {:?}", weights.dims)));
@@ -36,7 +34,7 @@ impl<'a> Importer<'a> {
         let mut window = window(node, kernel, &sizes[1..])?;
         let mut layout = FileLayout::default();
         if channels_last {
-            (view, layout) = self.merge_channels(node, view, &mut window)?;
+            (view, layout) = self.merge_channels(node, &view, &mut window)?;
         }
         let outputs = u32::try_from(*outputs).unwrap_or(u32::MAX);
         self.weights.insert(name.clone(), weights.data);
@@ -52,7 +50,7 @@ impl<'a> Importer<'a> {
                 self.weights.insert(name.clone(), bias.data);
                 Some(Param::plain(name))
             }
-            None => None,
+            None => self.added_bias(node, outputs)?,
         };
         let (title, weight, groups) = (title(node), Param::in_layout(name, layout), groups as u32);
         let value = self.builder.conv(&title, view.value, outputs, groups, window, weight, bias)?;
@@ -62,10 +60,24 @@ impl<'a> Importer<'a> {
     /// True for `[N, channels, ...]` of a value that has its channels last in memory, none of them cut.
     fn has_channels_last(&self, view: &TensorView) -> bool {
         let dims = &self.builder.shape(view.value).dims;
-        let rank = dims.len();
-        let order = std::iter::once(rank.wrapping_sub(1)).chain(0..rank.saturating_sub(1)).map(ViewAxis::Dim);
-        let expected: Vec<ViewAxis> = std::iter::once(ViewAxis::Batch).chain(order).collect();
-        matches!(rank, 2 | 3) && view.axes == expected && dims.iter().all(|dim| dim.axis.is_none())
+        let last = dims.len().wrapping_sub(1);
+        let [ViewAxis::Batch, ViewAxis::Dim(channels), pixels @ ..] = &view.axes[..] else { return false };
+        let order = pixels.iter().filter(|axis| **axis != ViewAxis::One);
+        let in_order = order.cloned().eq((0..last).map(ViewAxis::Dim));
+        *channels == last
+            && last > 0
+            && pixels.last() != Some(&ViewAxis::One)
+            && in_order
+            && dims.iter().all(|dim| dim.axis.is_none())
+    }
+
+    /// Sizes of all axes but the batch, in the order of the file.
+    fn sample_sizes(&self, view: &TensorView) -> Vec<usize> {
+        let size = |axis: &ViewAxis| match self.size(view, axis) {
+            SymbolicSize::Fixed(size) => usize::try_from(size).ok(),
+            SymbolicSize::Batch => None,
+        };
+        view.axes.iter().filter_map(size).collect()
     }
 
     /// An image with its channels last is one channel whose rows have all channels of each pixel in turn. A kernel on it is
@@ -73,11 +85,11 @@ impl<'a> Importer<'a> {
     fn merge_channels(
         &mut self,
         node: &NodeProto,
-        view: TensorView,
+        view: &TensorView,
         window: &mut Kernel,
     ) -> Result<(TensorView, FileLayout), ImportError> {
-        let mut sizes = self.builder.sizes(view.value);
-        let channels = sizes.pop().and_then(|size| u16::try_from(size).ok());
+        let sizes = self.sample_sizes(view);
+        let channels = sizes.first().and_then(|&size| u16::try_from(size).ok());
         let wide = |size: u16| channels.and_then(|channels| size.checked_mul(channels));
         let widened =
             (wide(window.size[1]), wide(window.stride[1]), wide(window.pad[1]), wide(window.pad[3]));
@@ -86,7 +98,8 @@ impl<'a> Importer<'a> {
             return Err(problem(node, "has too many channels; export with the channels first"));
         };
         (window.size[1], window.stride[1], window.pad[1], window.pad[3]) = (size, stride, left, right);
-        let mut target: Vec<u32> = std::iter::once(1).chain(sizes.iter().map(|&size| size as u32)).collect();
+        let pixels = sizes.iter().skip(1).map(|&size| size as u32);
+        let mut target: Vec<u32> = std::iter::once(1).chain(pixels).collect();
         if let Some(width) = target.last_mut() {
             *width = width.saturating_mul(channels.into());
         }
@@ -98,6 +111,38 @@ impl<'a> Importer<'a> {
         let head = [vec![DimPart::whole(0)], last(Extent::Within(channels))];
         let layout = head.into_iter().chain(rows).chain([last(Extent::Runs(channels))]).collect();
         Ok((TensorView::plain(value, rank), FileLayout(layout)))
+    }
+
+    /// The bias of a convolution that has none of its own: an Add of one constant per channel, perhaps after a Squeeze.
+    fn added_bias(&mut self, node: &'a NodeProto, outputs: u32) -> Result<Option<Param>, ImportError> {
+        let name = |node: &'a NodeProto| node.output.first().map_or("", String::as_str);
+        let squeezed = self.only_reader(name(node), "Squeeze").map_or(name(node), name);
+        let Some(add) = self.only_reader(squeezed, "Add") else { return Ok(None) };
+        let other = add.input.iter().find(|input| input.as_str() != squeezed);
+        let Some((other, floats)) = other.and_then(|name| Some((name, self.source.constants.floats(name)?)))
+        else {
+            return Ok(None);
+        };
+        let Floats { dims, data } = floats?;
+        // [channels, 1, ..], with or without axes of size 1 before.
+        let pixels = if squeezed == name(node) { self.rank_of_kernel(node) } else { 1 };
+        let before = dims.len().checked_sub(pixels + 1);
+        let channels = before.and_then(|before| dims.get(before));
+        if channels != Some(&(outputs as usize)) || data.len() != outputs as usize {
+            return Ok(None);
+        }
+        let mut stored = vec![vec![]; before.unwrap_or(0)];
+        stored.push(vec![DimPart::whole(0)]);
+        stored.extend(vec![vec![]; pixels]);
+        self.weights.insert(other.clone(), data);
+        self.merged.extend(add.output.first().map(String::as_str));
+        Ok(Some(Param::in_layout(other, FileLayout(stored))))
+    }
+
+    /// Axes of the image that a convolution moves over.
+    fn rank_of_kernel(&self, node: &NodeProto) -> usize {
+        let weight = node.input.get(1).map_or("", String::as_str);
+        self.source.constants.rank(weight).unwrap_or(0).saturating_sub(2)
     }
 
     pub(super) fn pool(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
