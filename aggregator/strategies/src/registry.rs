@@ -4,7 +4,7 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -26,6 +26,11 @@ pub trait Build: Strategy + Sized + 'static {
     /// Makes the strategy. An error states the invalid value and the requirement.
     fn build(params: Self::Params) -> Result<Self, String>;
 }
+
+/// Parameters of a strategy that has none.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoParams {}
 
 /// See the module.
 #[derive(Clone, Default)]
