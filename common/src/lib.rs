@@ -53,6 +53,7 @@
 //! ```
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod brief;
 #[cfg(feature = "x509")]

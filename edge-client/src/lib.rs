@@ -38,6 +38,7 @@
 //! ```
 #![cfg_attr(not(any(feature = "host", test)), no_std)]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 #[cfg(feature = "host")]
 pub mod cli;

@@ -41,6 +41,7 @@
 //! ```
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]
+#![warn(missing_docs)]
 
 mod cli;
 pub mod demo;

@@ -34,10 +34,12 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 #[cfg(feature = "tools")]
 pub mod check;
 #[cfg(feature = "cli")]
+#[expect(missing_docs, reason = "`fairtier model --help` describes the arguments")]
 pub mod cli;
 #[cfg(feature = "tools")]
 pub mod grad;

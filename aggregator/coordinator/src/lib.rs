@@ -85,6 +85,7 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod announcement;
 pub mod conductor;

@@ -47,6 +47,7 @@ struct Entry {
 }
 
 impl Registry {
+    /// A registry without strategies.
     pub fn empty() -> Self {
         Self::default()
     }
@@ -104,11 +105,14 @@ impl Registry {
 /// A strategy as documentation shows it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Description {
+    /// As in `strategy.name`.
     pub name: &'static str,
+    /// What it does, in one line.
     pub about: &'static str,
     /// With default parameters.
     #[serde(skip)]
     pub needs: Needs,
+    /// All parameters, by key.
     pub parameters: Vec<Parameter>,
 }
 

@@ -46,6 +46,7 @@
 #![cfg_attr(not(any(feature = "host", test)), no_std)]
 #![cfg_attr(not(feature = "host"), forbid(unsafe_code))]
 #![cfg_attr(feature = "host", deny(unsafe_code))]
+#![warn(missing_docs)]
 
 pub mod data;
 pub mod train;
