@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use common::{
+    Codec,
     files::{self, MAX_MODEL},
     tier::Tier,
 };
@@ -67,6 +68,10 @@ fn check_messages(config: &Config, model: &TieredModel, needs: Needs) -> Result<
     let max = config.server.max_message;
     for (tier, plan) in model.plans.iter().enumerate().filter_map(|(n, plan)| Some((Tier::new(n)?, plan))) {
         let (held, trained) = (plan.info.params as usize, model.regions.slice_len(tier));
+        let rounds = config.wire.down.of(tier).is_some_and(|codec| codec != Codec::F32);
+        if rounds && !model.graph.constants().is_empty() {
+            return Err(RunError::RoundedConstants { tier: tier.index() });
+        }
         let ways = [(&config.wire.down, held), (&config.wire.up, trained * needs.product.vectors())];
         for (codecs, numbers) in ways {
             let bytes = codecs.of(tier).and_then(|codec| codec.encoded_len(numbers));
