@@ -1,9 +1,9 @@
 //! The operations of a Graph. Sizes follow from the shapes of the values that they read and write, so an operation contains
 //! only its other properties.
 
-use common::plan::{Activation, PoolKind};
+use common::plan::{Activation, ArithmeticKind, PoolKind};
 
-use super::ParamId;
+use super::{Axes, ParamId};
 
 /// What a node computes.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -39,6 +39,19 @@ pub enum Op {
     BatchNorm { epsilon: f32, scale: ParamId, bias: ParamId },
     /// The last step of `[steps][width]`.
     Last,
+    /// `x` where positive, else a slope times `x`: one for all, or one per place of some axes.
+    PRelu { slope: ParamId, axes: Option<Axes> },
+    /// With constants, which are not trained: [`super::Graph::constants`].
+    Arithmetic { kind: ArithmeticKind, with: Constant },
+}
+
+/// The second operand of arithmetic.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Constant {
+    /// The same for every number.
+    One(f32),
+    /// One per place of some axes.
+    Each(Axes),
 }
 
 /// Into how many groups channels fall.
@@ -89,6 +102,7 @@ impl Op {
         let params = match *self {
             Self::Dense { weight, bias } | Self::Conv { weight, bias, .. } => [Some(weight), bias, None],
             Self::Embed { table } => [Some(table), None, None],
+            Self::PRelu { slope, .. } => [Some(slope), None, None],
             Self::Gru { weight, recurrent, bias, .. } => [Some(weight), Some(recurrent), bias],
             Self::LayerNorm { scale, bias, .. }
             | Self::GroupNorm { scale, bias, .. }
@@ -100,7 +114,8 @@ impl Op {
             | Self::Flatten
             | Self::Reshape
             | Self::Dropout { .. }
-            | Self::Last => [None; 3],
+            | Self::Last
+            | Self::Arithmetic { .. } => [None; 3],
         };
         params.into_iter().flatten()
     }
@@ -113,6 +128,7 @@ impl Op {
                 bias.iter_mut().for_each(change);
             }
             Self::Embed { table } => change(table),
+            Self::PRelu { slope, .. } => change(slope),
             Self::Gru { weight, recurrent, bias, .. } => {
                 change(weight);
                 change(recurrent);
@@ -152,6 +168,11 @@ impl Op {
             Self::GroupNorm { .. } => "GroupNorm",
             Self::BatchNorm { .. } => "BatchNorm",
             Self::Last => "Last",
+            Self::PRelu { .. } => "PRelu",
+            Self::Arithmetic { kind: ArithmeticKind::Add, .. } => "Add (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Sub, .. } => "Sub (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Mul, .. } => "Mul (constant)",
+            Self::Arithmetic { kind: ArithmeticKind::Div, .. } => "Div (constant)",
         }
     }
 
@@ -192,8 +213,20 @@ impl Op {
             Self::GroupNorm { groups: count, epsilon, .. } => vec![16, groups(count), epsilon.to_bits()],
             Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
             Self::Last => vec![18],
+            Self::PRelu { axes, .. } => [vec![42], axes.map_or(vec![], axes_words)].concat(),
+            Self::Arithmetic { kind, with } => {
+                let with = match with {
+                    Constant::One(number) => vec![0, number.to_bits()],
+                    Constant::Each(axes) => [vec![1], axes_words(axes)].concat(),
+                };
+                [vec![43, kind as u32], with].concat()
+            }
         }
     }
+}
+
+fn axes_words(axes: Axes) -> Vec<u32> {
+    vec![axes.first.into(), axes.count.into()]
 }
 
 fn activation_name(kind: Activation) -> &'static str {

@@ -8,13 +8,16 @@
 //! | GRU, Gather of words, Gather or Slice of the last step | Gru, Embed, Last | [`recurrent`] |
 //! | Flatten, Reshape, Squeeze, Unsqueeze, Transpose | Flatten, Reshape, or nothing | [`shape`] |
 //! | Shape, ConstantOfShape, Expand, and arithmetic on sizes | nothing | [`fold`] |
-//! | Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout | the same | here |
+//! | Relu, Gelu, Clip and other activations of one node | the same | [`activation`] |
+//! | Gelu, Silu, Mish, HardSwish, Softplus as several nodes | one node | [`spelled`] |
+//! | PRelu; Neg; Add, Sub, Mul and Div with a constant; Scaler | PRelu, Arithmetic | [`constant`] |
+//! | Add of two values, Dropout | the same | here |
 //! | Identity, Cast, ZipMap | nothing: a second name of the same value | here |
 //! | Softmax, LogSoftmax or Sigmoid before the output | the Tail | here |
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use common::plan::Activation;
+use common::plan::{Activation, ArithmeticKind};
 
 use super::{
     constants::is_default_domain,
@@ -26,12 +29,15 @@ use super::{
 };
 use crate::graph::{Builder, Graph, Param, Tail, ValueId};
 
+mod activation;
+mod constant;
 mod dense;
 mod fold;
 mod image;
 mod norm;
 mod recurrent;
 mod shape;
+mod spelled;
 
 /// Reads everything that the output called `output` needs.
 pub fn lower(source: &SourceModel<'_>, output: &str) -> Result<Import, ImportError> {
@@ -57,6 +63,8 @@ pub(super) struct Importer<'a> {
     taken: HashSet<&'a str>,
     /// First outputs of Adds whose constant became the bias of the layer before.
     merged: HashSet<&'a str>,
+    /// Activations that were merged from several nodes, by the name of the output: what they are, and of which value.
+    spelled: HashMap<&'a str, (Activation, &'a str)>,
     /// Parameters as the file holds them.
     weights: HashMap<String, Vec<f32>>,
     tail: Option<Tail>,
@@ -75,14 +83,18 @@ impl<'a> Importer<'a> {
         for node in nodes {
             node.input.iter().for_each(|name| readers.entry(name).or_default().push(node));
         }
+        let found = spelled::find(source, nodes, &readers);
+        let taken = found.iter().flat_map(|spelled| &spelled.inside).copied().collect();
+        let spelled = found.iter().map(|found| (found.output, (found.kind, found.input))).collect();
         Ok(Self {
             source,
             builder,
             values: HashMap::from([(source.input.name, OnnxValue::Tensor(input))]),
             names: HashMap::from([(ValueId::INPUT, source.input.name.to_owned())]),
             readers,
-            taken: HashSet::new(),
+            taken,
             merged: HashSet::new(),
+            spelled,
             weights: HashMap::new(),
             tail: None,
             after_tail: HashSet::new(),
@@ -91,8 +103,9 @@ impl<'a> Importer<'a> {
     }
 
     fn node(&mut self, node: &'a NodeProto) -> Result<(), ImportError> {
-        let zip_map = node.domain == "ai.onnx.ml" && node.op_type == "ZipMap";
-        if !is_default_domain(node) && !zip_map {
+        let of_pipelines =
+            node.domain == "ai.onnx.ml" && matches!(node.op_type.as_str(), "Scaler" | "ZipMap");
+        if !is_default_domain(node) && !of_pipelines {
             return Err(unsupported(node));
         }
         let output = node.output.first().ok_or_else(|| problem(node, "has no output"))?;
@@ -107,6 +120,12 @@ impl<'a> Importer<'a> {
         let is_tail = self.is_last_sigmoid(node) || matches!(node.op_type.as_str(), "Softmax" | "LogSoftmax");
         if is_tail || (reads_tail && node.op_type != "Shape") {
             self.after_tail.insert(output);
+        }
+        if let Some(&(kind, input)) = self.spelled.get(output.as_str()) {
+            let view = self.value(node, input)?;
+            let view = self.activate(node, view, kind)?;
+            self.define(output, OnnxValue::Tensor(view));
+            return Ok(());
         }
         let value = match self.fold(node)? {
             Some(value) => value,
@@ -164,18 +183,14 @@ impl<'a> Importer<'a> {
                 let place = node.input.iter().position(computed).unwrap_or(0);
                 self.input(node, place)
             }
-            "Add" => self.add(node),
-            "Relu" => self.activate(node, Activation::Relu),
-            "LeakyRelu" => {
-                let slope = float(node, "alpha").unwrap_or(0.01);
-                match slope > 0.0 && slope.is_finite() {
-                    true => self.activate(node, Activation::LeakyRelu { slope }),
-                    false => Err(problem(node, format!("has slope {slope}; it must be positive"))),
-                }
-            }
+            "Add" => self.arithmetic_or(node, ArithmeticKind::Add),
+            "Sub" => self.arithmetic_or(node, ArithmeticKind::Sub),
+            "Mul" => self.arithmetic_or(node, ArithmeticKind::Mul),
+            "Div" => self.arithmetic_or(node, ArithmeticKind::Div),
+            "Neg" => self.negated(node),
+            "PRelu" => self.prelu(node),
             "Sigmoid" if self.is_last_sigmoid(node) => self.last_sigmoid(node),
-            "Sigmoid" => self.activate(node, Activation::Sigmoid),
-            "Tanh" => self.activate(node, Activation::Tanh),
+            "Scaler" => self.scaler(node),
             "Conv" => self.conv(node),
             "MaxPool" | "AveragePool" => self.pool(node),
             "GlobalAveragePool" => self.global_pool(node),
@@ -197,7 +212,7 @@ impl<'a> Importer<'a> {
             "Cast" => self.cast(node),
             "Softmax" => self.softmax(node, Tail::Softmax),
             "LogSoftmax" => self.softmax(node, Tail::LogSoftmax),
-            _ => Err(unsupported(node)),
+            _ => self.activation(node),
         }
     }
 
@@ -225,17 +240,23 @@ impl<'a> Importer<'a> {
         Ok(Import { graph, parameters, notes, logits, batch })
     }
 
-    fn activate(&mut self, node: &'a NodeProto, kind: Activation) -> Result<TensorView, ImportError> {
-        let view = self.input(node, 0)?;
-        let value = self.builder.activate(&title(node), view.value, kind);
-        Ok(self.named(node, TensorView { value, ..view }))
+    /// With a constant, or an Add of two computed values; the bias of a MatMul was already merged into it.
+    fn arithmetic_or(
+        &mut self,
+        node: &'a NodeProto,
+        kind: ArithmeticKind,
+    ) -> Result<TensorView, ImportError> {
+        match (self.with_constant(node, kind)?, kind) {
+            (Some(view), _) => Ok(view),
+            (None, ArithmeticKind::Add) => self.add(node),
+            (None, _) => Err(problem(
+                node,
+                "computes with two computed values; only an Add, or arithmetic with a constant, is supported",
+            )),
+        }
     }
 
-    /// An Add of two computed values; the bias of a MatMul was already merged into it.
     fn add(&mut self, node: &'a NodeProto) -> Result<TensorView, ImportError> {
-        if node.input.iter().take(2).any(|name| self.source.constants.contains(name)) {
-            return Err(problem(node, "adds a constant to something other than a MatMul without bias"));
-        }
         let (mut a, mut b) = (self.input(node, 0)?, self.input(node, 1)?);
         if a.axes != b.axes {
             a = self.plain(node, a)?;
@@ -326,7 +347,11 @@ impl<'a> Importer<'a> {
 
     /// The computed tensor that a node reads.
     fn input(&self, node: &NodeProto, place: usize) -> Result<TensorView, ImportError> {
-        let name = node.input.get(place).map_or("", String::as_str);
+        self.value(node, node.input.get(place).map_or("", String::as_str))
+    }
+
+    /// A computed tensor by its name in the file.
+    fn value(&self, node: &NodeProto, name: &str) -> Result<TensorView, ImportError> {
         match self.values.get(name) {
             Some(OnnxValue::Tensor(view)) => Ok(view.clone()),
             Some(_) => {
@@ -431,6 +456,10 @@ fn float(node: &NodeProto, name: &str) -> Option<f32> {
 fn integers<'n>(node: &'n NodeProto, name: &str) -> Option<&'n [i64]> {
     let attribute = node.attribute.iter().find(|attribute| attribute.name == name)?;
     Some(&attribute.ints)
+}
+
+fn floats<'n>(node: &'n NodeProto, name: &str) -> &'n [f32] {
+    node.attribute.iter().find(|attribute| attribute.name == name).map_or(&[], |attribute| &attribute.floats)
 }
 
 fn text(node: &NodeProto, name: &str) -> Option<String> {
