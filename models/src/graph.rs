@@ -16,6 +16,7 @@ mod layers;
 mod norms;
 mod op;
 mod param;
+mod recurrent;
 mod slice;
 mod uncut;
 
@@ -23,6 +24,7 @@ pub use build::Builder;
 pub use error::{GraphError, SliceError};
 pub use op::{Groups, Kernel, Op};
 pub use param::{DimPart, Extent, FileLayout, Param};
+pub use recurrent::RecurrentParams;
 pub use uncut::{Reason, UncutAxis};
 
 /// A value that flows between nodes.

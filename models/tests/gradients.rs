@@ -15,27 +15,24 @@ use models::{
 use trainer::train::Fast;
 
 mod support;
-use support::{bytes, gru_as_onnx, torch_models};
+use support::{bytes, recurrent_as_onnx, torch_files};
 
 const LIMIT: f64 = 1e-4;
 
 #[test]
 fn all_gradients_are_those_of_pytorch() {
-    for name in torch_models() {
-        let expected = gru_as_onnx(read_archive(&bytes(&format!("{name}.grads.npz"))).unwrap());
-        for exporter in ["torchscript", "graph"] {
-            let title = format!("{name}.{exporter}");
-            let (graph, parameters) = Graph::from_onnx(&bytes(&format!("{title}.onnx"))).unwrap();
-            let samples = samples(&name, &graph);
-            let single = gradients(&graph, &parameters, None, &samples)
-                .unwrap_or_else(|error| panic!("{title}: {error}"));
-            agree(&title, single.loss, &single.tensors, &expected);
-            let rows = samples.rows();
-            let double = Runner::new(&graph, &parameters, graph.full(), samples.loss(), rows, Fast::new());
-            let double = double.unwrap().gradients(&samples).unwrap();
-            let tensors: Vec<Gradient<f64>> = double.tensors;
-            agree(&title, double.loss, &tensors, &expected);
-        }
+    for (name, file) in torch_files() {
+        let expected = recurrent_as_onnx(read_archive(&bytes(&format!("{name}.grads.npz"))).unwrap());
+        let (graph, parameters) = Graph::from_onnx(&bytes(&file)).unwrap();
+        let samples = samples(&name, &graph);
+        let single =
+            gradients(&graph, &parameters, None, &samples).unwrap_or_else(|error| panic!("{file}: {error}"));
+        agree(&file, single.loss, &single.tensors, &expected);
+        let rows = samples.rows();
+        let double = Runner::new(&graph, &parameters, graph.full(), samples.loss(), rows, Fast::new());
+        let double = double.unwrap().gradients(&samples).unwrap();
+        let tensors: Vec<Gradient<f64>> = double.tensors;
+        agree(&file, double.loss, &tensors, &expected);
     }
 }
 
@@ -44,7 +41,7 @@ fn samples(name: &str, graph: &Graph) -> ModelSamples {
     ModelSamples::from_arrays(graph, default_loss(graph), &array("x"), &array("y")).expect("samples")
 }
 
-/// Exporters rename what they precompute (a transposed weight, gates of a GRU). A gradient without a counterpart of the same
+/// Exporters rename what they precompute (a transposed weight, gates of a recurrent layer). A gradient without a counterpart of the same
 /// name must match one of the remaining ones, and every one must be found.
 fn agree<T: Copy + Into<f64>>(
     title: &str,

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::recurrent::Recurrent;
 use crate::small::only_with;
 
 only_with!("full": Gru, Norm);
@@ -42,6 +43,8 @@ pub enum Op {
     Scale { len: u32, factor: f32 },
     /// The last of `steps` rows of `width` numbers.
     Last { steps: u32, width: u32 },
+    /// LSTM or plain recurrent layer over a sequence.
+    Recurrent(Recurrent),
 }
 
 /// A function of single numbers.
@@ -214,9 +217,11 @@ impl Op {
         match self {
             Self::Conv(_) | Self::Pool(_) => !cfg!(feature = "conv"),
             Self::Activate { kind, .. } => !cfg!(feature = "full") && *kind != Activation::Relu,
-            Self::Embed { .. } | Self::Gru(_) | Self::Norm(_) | Self::BatchNorm { .. } => {
-                !cfg!(feature = "full")
-            }
+            Self::Embed { .. }
+            | Self::Gru(_)
+            | Self::Norm(_)
+            | Self::BatchNorm { .. }
+            | Self::Recurrent(_) => !cfg!(feature = "full"),
             Self::Dense { .. }
             | Self::Add { .. }
             | Self::Dropout { .. }
@@ -248,6 +253,7 @@ impl Op {
             Self::Norm(norm) => same(mul(norm.instances, norm.channels).saturating_mul(norm.inner.into())),
             Self::BatchNorm { channels, inner, .. } => same(mul(channels, inner)),
             Self::Last { steps, width } => (mul(steps, width), width.into()),
+            Self::Recurrent(layer) => layer.sizes(),
         }
     }
 
@@ -257,6 +263,7 @@ impl Op {
             _ if self.is_left_out() => 0,
             // The gates z, r, n of every step, and where the reset comes after, the product it resets.
             Self::Gru(gru) => mul(gru.steps, gru.units).saturating_mul(if gru.reset_after { 4 } else { 3 }),
+            Self::Recurrent(layer) => layer.keep(),
             _ => 0,
         }
     }
@@ -270,6 +277,7 @@ impl Op {
             Self::Gru(gru) => {
                 u64::from(gru.units).saturating_add(mul(gru.steps, gru.units).saturating_mul(4))
             }
+            Self::Recurrent(layer) => layer.scratch(),
             _ => 0,
         }
     }
@@ -285,6 +293,7 @@ impl Op {
             Self::Gru(gru) => mul(gru.steps, gru.units)
                 .saturating_mul(3)
                 .saturating_mul(u64::from(gru.inputs) + u64::from(gru.units)),
+            Self::Recurrent(layer) => layer.macs(),
             _ => 0,
         }
     }
@@ -311,6 +320,7 @@ impl Op {
             Self::BatchNorm { channels, scale, bias, .. } => {
                 [Some((scale, channels.into())), Some((bias, channels.into())), None]
             }
+            Self::Recurrent(layer) => layer.parameters(),
             Self::Activate { .. }
             | Self::Pool(_)
             | Self::Add { .. }
@@ -336,12 +346,13 @@ impl Op {
                 | Self::Gru(_)
                 | Self::Norm(_)
                 | Self::BatchNorm { .. }
+                | Self::Recurrent(_)
         )
     }
 
     /// Backward reads the node's output.
     pub fn backward_reads_output(&self) -> bool {
-        matches!(self, Self::Activate { .. } | Self::Gru(_))
+        matches!(self, Self::Activate { .. } | Self::Gru(_) | Self::Recurrent(_))
     }
 
     /// False for sizes that cannot be executed.
@@ -373,6 +384,6 @@ impl Op {
     }
 }
 
-fn mul(a: u32, b: u32) -> u64 {
+pub(super) fn mul(a: u32, b: u32) -> u64 {
     u64::from(a) * u64::from(b)
 }

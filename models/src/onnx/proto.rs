@@ -82,6 +82,8 @@ pub struct AttributeProto {
     pub floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
+    #[prost(bytes = "vec", repeated, tag = "9")]
+    pub strings: Vec<Vec<u8>>,
     /// One of [`attribute_type`].
     #[prost(int32, tag = "20")]
     pub r#type: i32,
@@ -93,6 +95,7 @@ pub mod attribute_type {
     pub const STRING: i32 = 3;
     pub const TENSOR: i32 = 4;
     pub const INTS: i32 = 7;
+    pub const STRINGS: i32 = 8;
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -9,7 +9,10 @@ use crate::{
     data::DataError,
     train::{
         Backend, Float,
-        op::{activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, scale},
+        op::{
+            activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, recurrent, scale,
+            sequence::RecurrentWeights,
+        },
         part::disjoint,
     },
 };
@@ -66,7 +69,7 @@ pub(super) fn node<T: Float>(
             full()?;
             let keep = kept(node, rows);
             let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
-            let weights = gru::GruWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
+            let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
             gru::forward(backend, gru::GruSizes::new(&op, rows), x, &weights, keep, y);
         }
         Op::Dropout { rate, salt, .. } => {
@@ -105,6 +108,13 @@ pub(super) fn node<T: Float>(
         Op::Last { steps, width } => {
             let [x, y] = disjoint(arena, [x, y])?;
             last::forward(steps as usize, width as usize, x, y);
+        }
+        Op::Recurrent(op) => {
+            full()?;
+            let keep = kept(node, rows);
+            let [x, w, r, b, keep, y] = disjoint(arena, [x, first, second, third, keep, y])?;
+            let weights = RecurrentWeights { input: w, recurrent: r, bias: op.bias.map(|_| &*b) };
+            recurrent::forward(backend, recurrent::RecurrentLayer::new(&op, rows), x, &weights, keep, y);
         }
     }
     Ok(())

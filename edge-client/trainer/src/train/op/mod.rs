@@ -14,7 +14,9 @@ pub(super) mod gru;
 pub(super) mod last;
 pub(super) mod norm;
 pub(super) mod pool;
+pub(super) mod recurrent;
 pub(super) mod scale;
+pub(super) mod sequence;
 
 use super::{Float, part::tail};
 
