@@ -249,6 +249,17 @@ mod tests {
     }
 
     #[test]
+    fn an_lstm_by_its_sizes() {
+        let (graph, parameters) = build("lstm:8-6-16-10", 0).unwrap();
+        assert_eq!(parameters.len(), 4 * 16 * (6 + 16 + 2) + 16 * 10 + 10);
+        let half = graph.full().at_rate(0.5).unwrap();
+        assert_eq!(graph.gather(&half, &parameters).unwrap().len(), 4 * 8 * (6 + 8 + 2) + 8 * 10 + 10);
+        for wrong in ["lstm:", "lstm:8-16-10", "lstm:8-6-0-10", "lstm:0-6-16-10", "lstm:8-6-16-16-10"] {
+            assert!(build(wrong, 0).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn weights_follow_the_seed_and_the_bound() {
         let entry = by_name("digits-mlp").unwrap();
         let (graph, first) = entry.build(0);
