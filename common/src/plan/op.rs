@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::recurrent::Recurrent;
+use super::{Activation, Arithmetic, PRelu, Recurrent};
 use crate::small::only_with;
 
 only_with!("full": Gru, Norm);
@@ -19,7 +19,8 @@ pub enum Op {
     Dense { rows: u32, inputs: u32, outputs: u32, weight: u32, bias: Option<u32> },
     /// Convolution.
     Conv(Conv),
-    /// Applies `kind` to each of `len` numbers per sample; may work in place. Backward needs the output only.
+    /// Applies `kind` to each of `len` numbers per sample; may work in place. Backward needs the output only, or for some
+    /// kinds the input only ([`Activation::needs_input`]).
     Activate { kind: Activation, len: u32 },
     /// Pooling over windows of an image.
     Pool(Pool),
@@ -43,21 +44,12 @@ pub enum Op {
     Scale { len: u32, factor: f32 },
     /// The last of `steps` rows of `width` numbers.
     Last { steps: u32, width: u32 },
+    /// `y = x` where positive, else `slope[c] * x`.
+    PRelu(PRelu),
+    /// `y = x + c`, `x - c`, `x * c` or `x / c` with constants, which are not trained. May work in place.
+    Arithmetic(Arithmetic),
     /// LSTM or plain recurrent layer over a sequence.
     Recurrent(Recurrent),
-}
-
-/// A function of single numbers.
-#[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Activation {
-    /// `max(x, 0)`.
-    Relu,
-    /// `x` where positive, else `slope * x`; `slope > 0`.
-    LeakyRelu { slope: f32 },
-    /// `1 / (1 + exp(-x))`.
-    Sigmoid,
-    /// Hyperbolic tangent.
-    Tanh,
 }
 
 /// How a kernel moves over an image.
@@ -210,6 +202,25 @@ impl Norm {
 }
 
 impl Op {
+    /// The first protocol that knows the op. A device that speaks an older one is not sent it.
+    pub fn since(&self) -> u8 {
+        match self {
+            Self::Activate { kind, .. } => kind.since(),
+            Self::Dense { .. }
+            | Self::Conv(_)
+            | Self::Pool(_)
+            | Self::Add { .. }
+            | Self::Embed { .. }
+            | Self::Gru(_)
+            | Self::Dropout { .. }
+            | Self::Norm(_)
+            | Self::BatchNorm { .. }
+            | Self::Scale { .. }
+            | Self::Last { .. } => 4,
+            Self::PRelu(_) | Self::Arithmetic(_) | Self::Recurrent(_) => 7,
+        }
+    }
+
     /// True if this program was built without the op. Boards leave out ops that their models do not use, with the features
     /// `conv` and `full`.
     #[inline(always)]
@@ -221,6 +232,8 @@ impl Op {
             | Self::Gru(_)
             | Self::Norm(_)
             | Self::BatchNorm { .. }
+            | Self::PRelu(_)
+            | Self::Arithmetic(_)
             | Self::Recurrent(_) => !cfg!(feature = "full"),
             Self::Dense { .. }
             | Self::Add { .. }
@@ -253,6 +266,8 @@ impl Op {
             Self::Norm(norm) => same(mul(norm.instances, norm.channels).saturating_mul(norm.inner.into())),
             Self::BatchNorm { channels, inner, .. } => same(mul(channels, inner)),
             Self::Last { steps, width } => (mul(steps, width), width.into()),
+            Self::PRelu(prelu) => same(prelu.spread.len.into()),
+            Self::Arithmetic(arithmetic) => same(arithmetic.len.into()),
             Self::Recurrent(layer) => layer.sizes(),
         }
     }
@@ -320,39 +335,54 @@ impl Op {
             Self::BatchNorm { channels, scale, bias, .. } => {
                 [Some((scale, channels.into())), Some((bias, channels.into())), None]
             }
+            Self::PRelu(prelu) => [Some((prelu.slope, prelu.spread.channels.into())), None, None],
             Self::Recurrent(layer) => layer.parameters(),
             Self::Activate { .. }
             | Self::Pool(_)
             | Self::Add { .. }
             | Self::Dropout { .. }
             | Self::Scale { .. }
-            | Self::Last { .. } => [None; 3],
+            | Self::Last { .. }
+            | Self::Arithmetic(_) => [None; 3],
         }
     }
 
-    /// The output may take the place of the input, and gradients likewise.
+    /// The output may take the place of the input, unless backward reads that, and gradients likewise.
     pub fn may_work_in_place(&self) -> bool {
-        matches!(self, Self::Activate { .. } | Self::Add { .. } | Self::Dropout { .. } | Self::Scale { .. })
+        matches!(
+            self,
+            Self::Activate { .. }
+                | Self::Add { .. }
+                | Self::Dropout { .. }
+                | Self::Scale { .. }
+                | Self::Arithmetic(_)
+        )
     }
 
     /// Backward reads the node's input (as forward left it).
     pub fn backward_reads_input(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::Activate { kind, .. } => kind.needs_input(),
             Self::Dense { .. }
-                | Self::Conv(_)
-                | Self::Pool(Pool { kind: PoolKind::Max, .. })
-                | Self::Embed { .. }
-                | Self::Gru(_)
-                | Self::Norm(_)
-                | Self::BatchNorm { .. }
-                | Self::Recurrent(_)
-        )
+            | Self::Conv(_)
+            | Self::Pool(Pool { kind: PoolKind::Max, .. })
+            | Self::Embed { .. }
+            | Self::Gru(_)
+            | Self::Norm(_)
+            | Self::BatchNorm { .. }
+            | Self::PRelu(_)
+            | Self::Recurrent(_) => true,
+            _ => false,
+        }
     }
 
     /// Backward reads the node's output.
     pub fn backward_reads_output(&self) -> bool {
-        matches!(self, Self::Activate { .. } | Self::Gru(_) | Self::Recurrent(_))
+        match self {
+            Self::Activate { kind, .. } => !kind.needs_input(),
+            Self::Gru(_) | Self::Recurrent(_) => true,
+            _ => false,
+        }
     }
 
     /// False for sizes that cannot be executed.
@@ -376,7 +406,9 @@ impl Op {
             }
             Self::Pool(pool) => window(&pool.window),
             Self::Dropout { rate, .. } => (0.0..1.0).contains(rate),
-            Self::Activate { kind: Activation::LeakyRelu { slope }, .. } => *slope > 0.0 && slope.is_finite(),
+            Self::Activate { kind, .. } => kind.is_sound(),
+            Self::PRelu(prelu) => prelu.spread.is_sound(),
+            Self::Arithmetic(arithmetic) => arithmetic.is_sound(),
             Self::Norm(Norm { epsilon, .. }) | Self::BatchNorm { epsilon, .. } => *epsilon > 0.0,
             Self::Scale { factor, .. } => factor.is_finite(),
             _ => true,

@@ -384,7 +384,7 @@ proptest! {
 
     #[test]
     fn damaged_files_never_panic(
-        which in 0usize..9,
+        which in 0usize..10,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
         keep in any::<prop::sample::Index>(),
         truncate: bool,
