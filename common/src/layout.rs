@@ -9,7 +9,7 @@
 //! | units of a dense layer, channels of a convolution | 1 | h | 1 |
 //! | inputs of a dense layer after a channel-major flatten | 1 | c | H*W |
 //! | inputs of a dense layer after a channel-last flatten | H*W | c | 1 |
-//! | the gates of a GRU, stacked | 3 | u | 1 |
+//! | the gates of a GRU (of an LSTM), stacked | 3 (4) | u | 1 |
 //!
 //! A tier keeps the first `width` units of an axis in every block.
 

@@ -17,6 +17,7 @@ mod layers;
 mod norms;
 mod op;
 mod param;
+mod recurrent;
 mod slice;
 mod uncut;
 
@@ -25,6 +26,7 @@ pub use error::{GraphError, SliceError};
 pub use labels::{Classes, Labels};
 pub use op::{Groups, Kernel, Op};
 pub use param::{DimPart, Extent, FileLayout, Param};
+pub use recurrent::RecurrentParams;
 pub use uncut::{Reason, UncutAxis};
 
 /// A value that flows between nodes.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Activation, Arithmetic, PRelu};
+use super::{Activation, Arithmetic, PRelu, Recurrent};
 use crate::small::only_with;
 
 only_with!("full": Gru, Norm);
@@ -48,6 +48,8 @@ pub enum Op {
     PRelu(PRelu),
     /// `y = x + c`, `x - c`, `x * c` or `x / c` with constants, which are not trained. May work in place.
     Arithmetic(Arithmetic),
+    /// LSTM or plain recurrent layer over a sequence.
+    Recurrent(Recurrent),
 }
 
 /// How a kernel moves over an image.
@@ -215,7 +217,7 @@ impl Op {
             | Self::BatchNorm { .. }
             | Self::Scale { .. }
             | Self::Last { .. } => 4,
-            Self::PRelu(_) | Self::Arithmetic(_) => 7,
+            Self::PRelu(_) | Self::Arithmetic(_) | Self::Recurrent(_) => 7,
         }
     }
 
@@ -231,7 +233,8 @@ impl Op {
             | Self::Norm(_)
             | Self::BatchNorm { .. }
             | Self::PRelu(_)
-            | Self::Arithmetic(_) => !cfg!(feature = "full"),
+            | Self::Arithmetic(_)
+            | Self::Recurrent(_) => !cfg!(feature = "full"),
             Self::Dense { .. }
             | Self::Add { .. }
             | Self::Dropout { .. }
@@ -265,6 +268,7 @@ impl Op {
             Self::Last { steps, width } => (mul(steps, width), width.into()),
             Self::PRelu(prelu) => same(prelu.spread.len.into()),
             Self::Arithmetic(arithmetic) => same(arithmetic.len.into()),
+            Self::Recurrent(layer) => layer.sizes(),
         }
     }
 
@@ -274,6 +278,7 @@ impl Op {
             _ if self.is_left_out() => 0,
             // The gates z, r, n of every step, and where the reset comes after, the product it resets.
             Self::Gru(gru) => mul(gru.steps, gru.units).saturating_mul(if gru.reset_after { 4 } else { 3 }),
+            Self::Recurrent(layer) => layer.keep(),
             _ => 0,
         }
     }
@@ -287,6 +292,7 @@ impl Op {
             Self::Gru(gru) => {
                 u64::from(gru.units).saturating_add(mul(gru.steps, gru.units).saturating_mul(4))
             }
+            Self::Recurrent(layer) => layer.scratch(),
             _ => 0,
         }
     }
@@ -302,6 +308,7 @@ impl Op {
             Self::Gru(gru) => mul(gru.steps, gru.units)
                 .saturating_mul(3)
                 .saturating_mul(u64::from(gru.inputs) + u64::from(gru.units)),
+            Self::Recurrent(layer) => layer.macs(),
             _ => 0,
         }
     }
@@ -329,6 +336,7 @@ impl Op {
                 [Some((scale, channels.into())), Some((bias, channels.into())), None]
             }
             Self::PRelu(prelu) => [Some((prelu.slope, prelu.spread.channels.into())), None, None],
+            Self::Recurrent(layer) => layer.parameters(),
             Self::Activate { .. }
             | Self::Pool(_)
             | Self::Add { .. }
@@ -362,7 +370,8 @@ impl Op {
             | Self::Gru(_)
             | Self::Norm(_)
             | Self::BatchNorm { .. }
-            | Self::PRelu(_) => true,
+            | Self::PRelu(_)
+            | Self::Recurrent(_) => true,
             _ => false,
         }
     }
@@ -371,7 +380,7 @@ impl Op {
     pub fn backward_reads_output(&self) -> bool {
         match self {
             Self::Activate { kind, .. } => !kind.needs_input(),
-            Self::Gru(_) => true,
+            Self::Gru(_) | Self::Recurrent(_) => true,
             _ => false,
         }
     }
@@ -407,6 +416,6 @@ impl Op {
     }
 }
 
-fn mul(a: u32, b: u32) -> u64 {
+pub(super) fn mul(a: u32, b: u32) -> u64 {
     u64::from(a) * u64::from(b)
 }

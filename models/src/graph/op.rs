@@ -1,7 +1,7 @@
 //! The operations of a Graph. Sizes follow from the shapes of the values that they read and write, so an operation contains
 //! only its other properties.
 
-use common::plan::{Activation, PoolKind};
+use common::plan::{Activation, PoolKind, RecurrentKind};
 
 use super::ParamId;
 
@@ -41,6 +41,13 @@ pub enum Op {
         recurrent: ParamId,
         bias: Option<ParamId>,
         reset_after: bool,
+    },
+    /// LSTM or plain, on `[steps][inputs]`; see [`common::plan::Recurrent`].
+    Recurrent {
+        kind: RecurrentKind,
+        weight: ParamId,
+        recurrent: ParamId,
+        bias: Option<ParamId>,
     },
     /// In training only.
     Dropout {
@@ -114,7 +121,9 @@ impl Op {
         let params = match *self {
             Self::Dense { weight, bias } | Self::Conv { weight, bias, .. } => [Some(weight), bias, None],
             Self::Embed { table } => [Some(table), None, None],
-            Self::Gru { weight, recurrent, bias, .. } => [Some(weight), Some(recurrent), bias],
+            Self::Gru { weight, recurrent, bias, .. } | Self::Recurrent { weight, recurrent, bias, .. } => {
+                [Some(weight), Some(recurrent), bias]
+            }
             Self::LayerNorm { scale, bias, .. }
             | Self::GroupNorm { scale, bias, .. }
             | Self::BatchNorm { scale, bias, .. } => [Some(scale), Some(bias), None],
@@ -138,7 +147,7 @@ impl Op {
                 bias.iter_mut().for_each(change);
             }
             Self::Embed { table } => change(table),
-            Self::Gru { weight, recurrent, bias, .. } => {
+            Self::Gru { weight, recurrent, bias, .. } | Self::Recurrent { weight, recurrent, bias, .. } => {
                 change(weight);
                 change(recurrent);
                 bias.iter_mut().for_each(change);
@@ -158,6 +167,11 @@ impl Op {
         matches!(self, Self::Flatten | Self::Reshape)
     }
 
+    /// True if steps of a sequence depend on those before them.
+    pub fn is_recurrent(&self) -> bool {
+        matches!(self, Self::Gru { .. } | Self::Recurrent { .. })
+    }
+
     pub fn name(&self) -> &'static str {
         match self {
             Self::Dense { .. } => "Dense",
@@ -171,6 +185,8 @@ impl Op {
             Self::Reshape => "Reshape",
             Self::Embed { .. } => "Embed",
             Self::Gru { .. } => "Gru",
+            Self::Recurrent { kind: RecurrentKind::Lstm, .. } => "Lstm",
+            Self::Recurrent { .. } => "Rnn",
             Self::Dropout { .. } => "Dropout",
             Self::LayerNorm { .. } => "LayerNorm",
             Self::GroupNorm { .. } => "GroupNorm",
@@ -216,6 +232,9 @@ impl Op {
             Self::GroupNorm { groups: count, epsilon, .. } => vec![16, groups(count), epsilon.to_bits()],
             Self::BatchNorm { epsilon, .. } => vec![17, epsilon.to_bits()],
             Self::Last => vec![18],
+            Self::Recurrent { kind: RecurrentKind::Lstm, .. } => vec![40],
+            Self::Recurrent { kind: RecurrentKind::Tanh, .. } => vec![41, 0],
+            Self::Recurrent { kind: RecurrentKind::Relu, .. } => vec![41, 1],
         }
     }
 }

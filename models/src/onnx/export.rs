@@ -109,13 +109,13 @@ fn opsets(nodes: &[NodeProto]) -> Vec<OperatorSetIdProto> {
     sets
 }
 
-/// Parameters in our order; GRUs and group normalisations need extra axes of size 1.
+/// Parameters in our order; recurrent layers and group normalisations need extra axes of size 1.
 fn initializers(graph: &Graph, parameters: &[f32]) -> Vec<TensorProto> {
     let full = graph.full();
     let extra = |id: ParamId| {
         let user = graph.nodes().iter().find(|node| node.op.params().any(|other| other == id))?;
         match user.op {
-            Op::Gru { .. } => Some((1, 0)),
+            _ if user.op.is_recurrent() => Some((1, 0)),
             Op::GroupNorm { groups: Groups::Count(_), .. } => Some((0, user.shape.dims.len() - 1)),
             _ => None,
         }

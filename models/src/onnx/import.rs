@@ -67,7 +67,7 @@ pub enum ImportError {
 
 const SUPPORTED: &str = "Gemm, MatMul, Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels, \
                          BatchNormalization, LayerNormalization, GroupNormalization, InstanceNormalization, GRU, \
-                         Gather as embedding, Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout, Flatten, Reshape, \
+                         LSTM, RNN, Gather as embedding, Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout, Flatten, Reshape, \
                          Squeeze, Unsqueeze, Transpose, Identity, Cast, shape computations, and Softmax or \
                          LogSoftmax at the end";
 

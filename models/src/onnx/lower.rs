@@ -5,7 +5,8 @@
 //! | Gemm; MatMul; Add of a constant to a MatMul | Dense (alpha and beta go into the weights) | [`dense`] |
 //! | Conv, MaxPool, AveragePool, GlobalAveragePool, ReduceMean over pixels | Conv, Pool, GlobalPool | [`image`] |
 //! | BatchNormalization, LayerNormalization, GroupNormalization, and equivalent sequences of nodes | norms | [`norm`] |
-//! | GRU, Gather of words, Gather or Slice of the last step | Gru, Embed, Last | [`recurrent`] |
+//! | GRU, LSTM, RNN | Gru, Recurrent; Last for the final state | [`cells`] |
+//! | Gather of words, Gather or Slice of the last step | Embed, Last | [`recurrent`] |
 //! | Flatten, Reshape, Squeeze, Unsqueeze, Transpose | Flatten, Reshape, or nothing | [`shape`] |
 //! | Shape, ConstantOfShape, Expand, and arithmetic on sizes | nothing | [`fold`] |
 //! | Relu, LeakyRelu, Sigmoid, Tanh, Add, Dropout | the same | here |
@@ -26,6 +27,7 @@ use super::{
 };
 use crate::graph::{Builder, Graph, Param, Tail, ValueId};
 
+mod cells;
 mod dense;
 mod fold;
 mod image;
@@ -110,7 +112,10 @@ impl<'a> Importer<'a> {
             Some(value) => value,
             None => OnnxValue::Tensor(self.tensor(node)?),
         };
-        self.define(output, value);
+        // A recurrent layer of which only the final state is read leaves out its first output.
+        if !output.is_empty() {
+            self.define(output, value);
+        }
         Ok(())
     }
 
@@ -170,7 +175,7 @@ impl<'a> Importer<'a> {
             "LayerNormalization" => self.layer_norm(node),
             "GroupNormalization" => self.group_norm(node),
             "InstanceNormalization" => self.instance_norm(node),
-            "GRU" => self.gru(node),
+            "GRU" | "LSTM" | "RNN" => self.recurrent(node),
             "Gather" => self.gather(node),
             "Slice" => self.slice(node),
             "Flatten" => self.flatten(node),
@@ -401,6 +406,12 @@ fn float(node: &NodeProto, name: &str) -> Option<f32> {
 fn integers<'n>(node: &'n NodeProto, name: &str) -> Option<&'n [i64]> {
     let attribute = node.attribute.iter().find(|attribute| attribute.name == name)?;
     Some(&attribute.ints)
+}
+
+fn texts(node: &NodeProto, name: &str) -> Vec<String> {
+    let attribute = node.attribute.iter().find(|attribute| attribute.name == name);
+    let strings = attribute.map_or(&[][..], |attribute| &attribute.strings);
+    strings.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect()
 }
 
 fn text(node: &NodeProto, name: &str) -> Option<String> {

@@ -16,6 +16,8 @@ use crate::{
     zoo,
 };
 
+mod recurrent;
+
 /// A model that tests change: x[N, 2, 3] -> Flatten -> Gemm 6x4 -> Relu -> Gemm 4x2 -> y.
 fn model() -> ModelProto {
     let numbers = |len: usize| (0..len).map(|i| i as f32 / 8.0).collect::<Vec<_>>();
@@ -563,16 +565,17 @@ proptest! {
 
     #[test]
     fn damaged_files_never_panic(
-        which in 0usize..9,
+        which in 0usize..10,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
         keep in any::<prop::sample::Index>(),
         truncate: bool,
     ) {
-        let files: [&[u8]; 9] = [
+        let files: [&[u8]; 10] = [
             include_bytes!("../../tests/fixtures/mlp.graph.onnx"),
             include_bytes!("../../tests/fixtures/sklearn-mlp.onnx"),
             include_bytes!("../../tests/fixtures/gru.torchscript.onnx"),
             include_bytes!("../../tests/fixtures/gru-last.graph.onnx"),
+            include_bytes!("../../tests/fixtures/lstm-stacked.torchscript.onnx"),
             include_bytes!("../../tests/fixtures/group-norm.torchscript.onnx"),
             include_bytes!("../../tests/fixtures/layer-norm.torchscript.onnx"),
             include_bytes!("../../tests/fixtures/pools.graph.onnx"),

@@ -3,7 +3,7 @@
 
 use common::{
     TensorShape, WidthMask,
-    plan::{Conv, Gru, Norm, Op, Pool, PoolKind, Window},
+    plan::{Conv, Gru, Norm, Op, Pool, PoolKind, Recurrent, Window},
 };
 
 use crate::graph::{self, Graph, Groups, Kernel, ParamId};
@@ -156,6 +156,15 @@ impl Lowering<'_> {
                 inputs: last(&read),
                 units: last(&written),
                 reset_after,
+                weight: self.offset(weight),
+                recurrent: self.offset(recurrent),
+                bias: bias.map(|bias| self.offset(bias)),
+            }),
+            graph::Op::Recurrent { kind, weight, recurrent, bias } => Op::Recurrent(Recurrent {
+                kind,
+                steps: first(&read),
+                inputs: last(&read),
+                units: last(&written),
                 weight: self.offset(weight),
                 recurrent: self.offset(recurrent),
                 bias: bias.map(|bias| self.offset(bias)),

@@ -1,12 +1,12 @@
 //! Random small models for property tests: every operation, residual branches, and values with several readers.
 
 use common::{
-    plan::{Activation, PoolKind},
+    plan::{Activation, PoolKind, RecurrentKind},
     rng::{Rng, derive},
 };
 
 use super::initial;
-use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, ValueId};
+use crate::graph::{Builder, Graph, GraphError, Groups, Kernel, Param, RecurrentParams, ValueId};
 
 /// A model derived from the seed, with parameters whose gradients are not 0.
 pub fn random(seed: u64) -> (Graph, Vec<f32>) {
@@ -93,13 +93,17 @@ impl Sketch {
     }
 
     fn on_sequence(&mut self) -> Result<(), GraphError> {
-        match self.rng.below(7) {
+        match self.rng.below(9) {
             0 | 1 => {
                 let (name, units, after) = (self.name(), self.size(5), self.coin());
-                let weights = ["W", "R"].map(|kind| Param::plain(format!("{name}.{kind}")));
-                let bias = Some(Param::plain(format!("{name}.B"))).filter(|_| self.coin());
-                self.at = self.builder.gru(&name, self.at, units, after, weights, bias)?;
+                let params = RecurrentParams::named(&name, self.coin());
+                self.at = self.builder.gru(&name, self.at, units, after, params)?;
                 Ok(())
+            }
+            7 => self.recurrent(RecurrentKind::Lstm),
+            8 => {
+                let kind = if self.coin() { RecurrentKind::Tanh } else { RecurrentKind::Relu };
+                self.recurrent(kind)
             }
             2 => {
                 let units = self.size(6);
@@ -181,6 +185,13 @@ impl Sketch {
         let name = self.name();
         let (a, b) = if self.coin() { (before, self.at) } else { (self.at, before) };
         self.at = self.builder.add(&name, a, b)?;
+        Ok(())
+    }
+
+    fn recurrent(&mut self, kind: RecurrentKind) -> Result<(), GraphError> {
+        let (name, units) = (self.name(), self.size(5));
+        let params = RecurrentParams::named(&name, self.coin());
+        self.at = self.builder.recurrent(&name, self.at, units, kind, params)?;
         Ok(())
     }
 

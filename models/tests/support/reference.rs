@@ -1,6 +1,6 @@
 //! A simple reference forward pass of a Graph in f64, in evaluation mode.
 
-use common::plan::{Activation, PoolKind, Window};
+use common::plan::{Activation, PoolKind, RecurrentKind, Window};
 use models::{
     Graph,
     graph::{Groups, Kernel, Node, Op, ParamId},
@@ -60,6 +60,11 @@ impl Model<'_> {
                 let units = written[1];
                 let bias = bias.map_or_else(|| vec![0.0; 6 * units], |bias| self.param(bias));
                 gru(&self.param(weight), &self.param(recurrent), &bias, x, read[1], units, reset_after)
+            }
+            Op::Recurrent { kind, weight, recurrent, bias } => {
+                let rows = kind.gates() as usize * written[1];
+                let bias = bias.map_or_else(|| vec![0.0; 2 * rows], |bias| self.param(bias));
+                recur(kind, &self.param(weight), &self.param(recurrent), &bias, x, read[1], written[1])
             }
             Op::Last => x[x.len() - read[1]..].to_vec(),
             Op::LayerNorm { axes, epsilon, scale, bias } => {
@@ -247,6 +252,39 @@ fn gru(w: &[f64], r: &[f64], b: &[f64], x: &[f64], inputs: usize, units: usize, 
             })
             .collect();
         h = (0..units).map(|u| (1.0 - z[u]) * new[u] + z[u] * h[u]).collect();
+        states.extend(&h);
+    }
+    states
+}
+
+/// LSTM and plain layers, as ONNX's documentation has them.
+fn recur(
+    kind: RecurrentKind,
+    w: &[f64],
+    r: &[f64],
+    b: &[f64],
+    x: &[f64],
+    inputs: usize,
+    units: usize,
+) -> Vec<f64> {
+    let (wb, rb) = b.split_at(b.len() / 2);
+    let (mut h, mut c) = (vec![0.0; units], vec![0.0; units]);
+    let mut states = Vec::new();
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    for x in x.chunks(inputs) {
+        let (from_x, from_h) = (affine(w, Some(wb), x), affine(r, Some(rb), &h));
+        let sums: Vec<f64> = from_x.iter().zip(&from_h).map(|(x, h)| x + h).collect();
+        for u in 0..units {
+            let gate = |number: usize| sums[number * units + u];
+            h[u] = match kind {
+                RecurrentKind::Tanh => gate(0).tanh(),
+                RecurrentKind::Relu => gate(0).max(0.0),
+                RecurrentKind::Lstm => {
+                    c[u] = sigmoid(gate(2)) * c[u] + sigmoid(gate(0)) * gate(3).tanh();
+                    sigmoid(gate(1)) * f64::tanh(c[u])
+                }
+            };
+        }
         states.extend(&h);
     }
     states

@@ -4,7 +4,7 @@
 use common::{
     plan::{
         Activation, BackwardStep, Conv, Grad, Gru, Loss, Node, Norm, Op, Operand, Plan, PlanInfo, Pool,
-        PoolKind, Segments, Window,
+        PoolKind, Recurrent, RecurrentKind, Segments, Window,
     },
     rng::Rng,
 };
@@ -119,6 +119,13 @@ impl Builder {
         let (weight, recurrent) = (self.take(3 * units * inputs), self.take(3 * units * units));
         let bias = self.take_bias(6 * units);
         self.push(Op::Gru(Gru { steps, inputs, units, reset_after, weight, recurrent, bias }), x, None)
+    }
+
+    pub fn recurrent(&mut self, x: Value, steps: u32, units: u32, kind: RecurrentKind) -> Value {
+        let (inputs, rows) = (self.len(x) / steps, kind.gates() * units);
+        let (weight, recurrent) = (self.take(rows * inputs), self.take(rows * units));
+        let bias = self.take_bias(2 * rows);
+        self.push(Op::Recurrent(Recurrent { kind, steps, inputs, units, weight, recurrent, bias }), x, None)
     }
 
     pub fn dropout(&mut self, x: Value, rate: f32, salt: u32) -> Value {
@@ -256,7 +263,9 @@ impl TestPlan {
                     let fan_in = f64::from(conv.inputs / conv.groups) * conv.window.kernel_area() as f64;
                     (2.0 / fan_in).sqrt()
                 }
-                Op::Gru(gru) => (1.0 / f64::from(gru.units)).sqrt(),
+                Op::Gru(Gru { units, .. }) | Op::Recurrent(Recurrent { units, .. }) => {
+                    (1.0 / f64::from(units)).sqrt()
+                }
                 _ => 1.0,
             };
             for (part, (at, len)) in node.op.parameters().into_iter().flatten().enumerate() {
@@ -264,7 +273,7 @@ impl TestPlan {
                     let value = rng.normal();
                     *place = number(match (node.op, part) {
                         (Op::Norm(_) | Op::BatchNorm { .. }, 0) => 1.0 + 0.1 * value,
-                        (Op::Gru(_), 1) => scale * value,
+                        (Op::Gru(_) | Op::Recurrent(_), 1) => scale * value,
                         (_, 0) => scale * value,
                         _ => 0.1 * value,
                     });

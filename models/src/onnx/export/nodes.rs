@@ -4,13 +4,13 @@
 //! |---|---|
 //! | Dense on `[n]` | Gemm with `transB = 1` |
 //! | Dense on `[.., n]` | Transpose of the weights, MatMul, Add |
-//! | Gru | Transpose to `[steps, N, ..]`, GRU, Squeeze, Transpose back |
+//! | Gru, Recurrent | Transpose to `[steps, N, ..]`, GRU or LSTM or RNN, Squeeze, Transpose back |
 //! | GroupNorm | Reshape to groups, InstanceNormalization, Reshape back, Mul, Add (operator set 17 has no other) |
 //! | Last | Gather |
 //! | Gelu, Silu, Mish | the nodes of their formulas ([`super::activation`]) |
 //! | others | the node of the same meaning |
 
-use common::plan::PoolKind;
+use common::plan::{PoolKind, RecurrentKind};
 
 use super::{Names, shape_sizes};
 use crate::{
@@ -92,8 +92,17 @@ impl Writer<'_> {
             }
             Op::Gru { weight, recurrent, bias, reset_after } => {
                 let params = [Some(weight), Some(recurrent), bias];
-                let params = params.into_iter().flatten().map(|id| self.param(id)).collect();
-                self.gru(node, input, params, reset_after, output);
+                let attributes = vec![integer("linear_before_reset", reset_after.into())];
+                self.recurrent(node, "GRU", input, params, output, attributes);
+            }
+            Op::Recurrent { kind, weight, recurrent, bias } => {
+                let params = [Some(weight), Some(recurrent), bias];
+                let (op, attributes) = match kind {
+                    RecurrentKind::Lstm => ("LSTM", vec![]),
+                    RecurrentKind::Tanh => ("RNN", vec![]),
+                    RecurrentKind::Relu => ("RNN", vec![texts("activations", &["Relu"])]),
+                };
+                self.recurrent(node, op, input, params, output, attributes);
             }
             Op::Dropout { rate } => {
                 let ratio = format!("{output}.ratio");
@@ -134,7 +143,15 @@ impl Writer<'_> {
         }
     }
 
-    fn gru(&mut self, node: &Node, input: String, params: Vec<String>, after: bool, output: String) {
+    fn recurrent(
+        &mut self,
+        node: &Node,
+        op: &str,
+        input: String,
+        params: [Option<ParamId>; 3],
+        output: String,
+        mut attributes: Vec<AttributeProto>,
+    ) {
         let name = &node.name;
         // `[steps][units]`.
         let units = shape_sizes(self.graph, &node.shape)[1];
@@ -142,10 +159,10 @@ impl Writer<'_> {
             ["steps", "states", "squeezed"].map(|kind| format!("{output}.{kind}"));
         let turn = || vec![list("perm", &[1, 0, 2])];
         self.push(&format!("{name}/before"), "Transpose", vec![input], steps_first.clone(), turn());
-        let attributes =
-            vec![integer("hidden_size", units as i64), integer("linear_before_reset", after.into())];
+        attributes.insert(0, integer("hidden_size", units as i64));
+        let params = params.into_iter().flatten().map(|id| self.param(id));
         let inputs = std::iter::once(steps_first).chain(params).collect();
-        self.push(name, "GRU", inputs, states.clone(), attributes);
+        self.push(name, op, inputs, states.clone(), attributes);
         let axes = self.integers(&output, "axes", &[1]);
         self.push(&format!("{name}/squeeze"), "Squeeze", vec![states, axes], squeezed.clone(), vec![]);
         self.push(&format!("{name}/after"), "Transpose", vec![squeezed], output, turn());
@@ -221,6 +238,11 @@ pub fn float(name: &str, value: f32) -> AttributeProto {
 pub fn list(name: &str, values: &[i64]) -> AttributeProto {
     let (name, ints) = (name.to_owned(), values.to_vec());
     AttributeProto { name, ints, r#type: attribute_type::INTS, ..AttributeProto::default() }
+}
+
+fn texts(name: &str, values: &[&str]) -> AttributeProto {
+    let (name, strings) = (name.to_owned(), values.iter().map(|text| text.as_bytes().to_vec()).collect());
+    AttributeProto { name, strings, r#type: attribute_type::STRINGS, ..AttributeProto::default() }
 }
 
 fn window_attributes(window: &Kernel, line: bool) -> Vec<AttributeProto> {

@@ -1,6 +1,6 @@
 //! Small Plans that together contain every operation.
 
-use common::plan::{Activation, Loss, PoolKind, Window};
+use common::plan::{Activation, Loss, PoolKind, RecurrentKind, Window};
 
 use crate::data::DataError;
 use crate::train::{
@@ -29,7 +29,7 @@ impl Truth for Anything {
 
 /// Names and builders; `Options` are those of the layout.
 pub type Build = fn(Options) -> TestPlan;
-pub const ALL: [(&str, Build); 8] = [
+pub const ALL: [(&str, Build); 10] = [
     ("mlp", mlp),
     ("image", image),
     ("residual", residual),
@@ -37,6 +37,8 @@ pub const ALL: [(&str, Build); 8] = [
     ("tokens, reset after", |options| tokens(options, true)),
     ("tokens, reset before", |options| tokens(options, false)),
     ("sequence", sequence),
+    ("lstm", lstm),
+    ("plain recurrent", plain_recurrent),
     ("numbers", numbers),
 ];
 
@@ -118,6 +120,25 @@ fn sequence(options: Options) -> TestPlan {
     let x = b.last(x, 4);
     let _ = b.dense(x, 1, 2);
     b.finish(Loss::Sigmoid, options)
+}
+
+fn lstm(options: Options) -> TestPlan {
+    let (mut b, x) = Builder::new(4 * 3, BATCH);
+    let x = b.recurrent(x, 4, 4, RecurrentKind::Lstm);
+    let x = b.recurrent(x, 4, 5, RecurrentKind::Lstm);
+    let x = b.last(x, 4);
+    let _ = b.dense(x, 1, 2);
+    b.finish(Loss::Softmax { classes: 2 }, options)
+}
+
+/// Every step has a label, and the first layer two readers.
+fn plain_recurrent(options: Options) -> TestPlan {
+    let (mut b, x) = Builder::new(5 * 3, BATCH);
+    let x = b.recurrent(x, 5, 4, RecurrentKind::Tanh);
+    let y = b.recurrent(x, 5, 4, RecurrentKind::Relu);
+    let x = b.add(y, x);
+    let _ = b.dense(x, 5, 3);
+    b.finish(Loss::Softmax { classes: 3 }, options)
 }
 
 fn numbers(options: Options) -> TestPlan {
