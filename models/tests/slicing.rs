@@ -4,7 +4,7 @@
 
 extern crate fairtier_models as models;
 
-use common::{rng::Rng, slice::scatter};
+use common::{Dim, rng::Rng, slice::scatter};
 use models::{
     Graph, TierSpec,
     graph::{Builder, Groups, Kernel, Op, Param, Reason, SliceError, ValueId},
@@ -82,8 +82,8 @@ fn residual_branches_are_cut_together() {
     // a and d are one axis, b and c have their own.
     assert_eq!((graph.full().widths(), widths(&graph, 0.5)), (&[6, 6, 8][..], vec![3, 3, 4]));
     let (d, fc) = (&graph.param_shapes()[6], &graph.param_shapes()[8]);
-    assert_eq!(d.dims[0].axis, graph.param_shapes()[0].dims[0].axis);
-    assert_eq!((fc.dims[1].axis, fc.dims[1].inner), (d.dims[0].axis, 16));
+    assert_eq!(d.dims[0], graph.param_shapes()[0].dims[0]);
+    assert_eq!(fc.dims[1], d.dims[0].spread(16));
 }
 
 #[test]
@@ -108,8 +108,9 @@ fn depthwise_follows_its_input_and_other_groups_are_not_cut() {
     let deep = conv(&mut builder, "deep", a, 8, 4);
     let graph = ends_with(builder, deep);
     assert_eq!(graph.full().widths(), [4]);
-    assert_eq!(graph.param_shapes()[2].dims[0].inner, 2);
-    assert_eq!(graph.param_shapes()[4].dims[1].inner, 2 * 16);
+    let units = graph.param_shapes()[0].dims[0];
+    assert_eq!(graph.param_shapes()[2].dims[0], units.spread(2));
+    assert_eq!(graph.param_shapes()[4].dims[1], units.spread(2 * 16));
 
     let mut builder = Builder::new("m", "x", &[2, 4, 4]).unwrap();
     let a = conv(&mut builder, "a", ValueId::INPUT, 4, 1);
@@ -198,11 +199,14 @@ fn a_model_of_which_nothing_can_be_cut_is_refused() {
 fn gates_are_cut_one_by_one_and_tables_are_not() {
     let (graph, _) = zoo::by_name("shakespeare-gru").unwrap().build(0);
     assert_eq!(graph.full().widths(), [1024]);
-    let blocks: Vec<Vec<u32>> =
-        graph.param_shapes().iter().map(|shape| shape.dims.iter().map(|dim| dim.blocks).collect()).collect();
+    let blocks: Vec<Vec<u32>> = graph
+        .param_shapes()
+        .iter()
+        .map(|shape| shape.dims.iter().map(|dim| dim.blocks()).collect())
+        .collect();
     assert_eq!(blocks[1..4], [vec![3, 1], vec![3, 1], vec![6]]);
-    assert_eq!(graph.param_shapes()[2].dims[1].axis, graph.param_shapes()[2].dims[0].axis);
-    assert!(graph.param_shapes()[0].dims.iter().all(|dim| dim.axis.is_none()));
+    assert_eq!(graph.param_shapes()[2].dims[1].repeated(3), graph.param_shapes()[2].dims[0]);
+    assert!(graph.param_shapes()[0].dims.iter().all(Dim::is_fixed));
 }
 
 #[test]

@@ -61,8 +61,7 @@ impl Builder {
         let depthwise = groups > 1 && groups == inputs;
         let (groups, to, from) = if depthwise {
             // Output channel o reads input channel o / m, so both are cut together.
-            let to = Dim { inner: channels.inner * (outputs / inputs), ..channels };
-            (Groups::Each, to, Dim::fixed(1))
+            (Groups::Each, channels.spread(outputs / inputs), Dim::fixed(1))
         } else {
             let to = self.units(name, outputs)?;
             if groups > 1 {
@@ -139,13 +138,12 @@ impl Builder {
 
     /// Returns the value itself if a sample has only one axis.
     pub fn flatten(&mut self, name: &str, input: ValueId) -> ValueId {
-        match self.shape(input).dims.as_slice() {
-            [_] => input,
-            dims => {
-                let flat = flattened(dims);
-                self.push(name, Op::Flatten, &[input], &[flat])
-            }
+        let dims = self.shape(input).dims.clone();
+        if dims.len() == 1 {
+            return input;
         }
+        let flat = self.axes.flattened(&dims, name);
+        self.push(name, Op::Flatten, &[input], &[flat])
     }
 
     /// Changes the axes of the same numbers. Axes of equal size at either end are kept. A hidden axis that is merged or split is
@@ -221,7 +219,7 @@ impl Builder {
         };
         self.axes.pin(&steps, name, Reason::Positions);
         let to = self.units(name, units)?;
-        let gates = |blocks| Dim { blocks, ..to };
+        let gates = |blocks| to.repeated(blocks);
         let weight = self.param(weight, &[gates(3), from])?;
         let recurrent = self.param(recurrent, &[gates(3), to])?;
         let bias = bias.map(|bias| self.param(bias, &[gates(6)])).transpose()?;
@@ -301,35 +299,9 @@ impl Builder {
     }
 }
 
-/// Merges several dimensions into one. At most one of them is hidden; those before it become its blocks, those after it its
-/// inner part.
-fn flattened(dims: &[Dim]) -> Dim {
-    let mut flat = Dim::fixed(1);
-    for dim in dims {
-        if dim.axis.is_some() {
-            flat = Dim { blocks: flat.blocks * flat.inner * dim.blocks, ..*dim };
-        } else {
-            flat.inner *= dim.blocks * dim.inner;
-        }
-    }
-    flat
-}
-
 #[cfg(test)]
 mod tests {
-    use common::AxisId;
-
     use super::*;
-
-    #[test]
-    fn flatten_keeps_the_hidden_axis_apart() {
-        let channels = Dim::units(AxisId(2));
-        let flat = flattened(&[channels, Dim::fixed(4), Dim::fixed(5)]);
-        assert_eq!(flat, Dim { blocks: 1, axis: Some(AxisId(2)), inner: 20 });
-        let last = flattened(&[Dim::fixed(4), Dim::fixed(5), channels]);
-        assert_eq!(last, Dim { blocks: 20, axis: Some(AxisId(2)), inner: 1 });
-        assert_eq!(flattened(&[Dim::fixed(4), Dim::fixed(5)]), Dim::fixed(20));
-    }
 
     #[test]
     fn wrong_sizes_are_refused() {
