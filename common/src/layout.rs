@@ -72,11 +72,11 @@ impl Dim {
         Self::new(1, Some(axis), 1)
     }
 
-    /// One block of these parts. Neighbours that are never cut become one. `None` if there are none or more than
-    /// [`MAX_PARTS`], or if their size is above 32 bits.
+    /// One block of these parts. Empty parts are left out, and neighbours that are never cut become one. `None` if there are
+    /// more than [`MAX_PARTS`], or if a size is above 32 bits.
     pub fn of_parts(parts: impl IntoIterator<Item = Part>) -> Option<Self> {
         let mut dim = Self { blocks: 1, count: 0, parts: [Part::NONE; MAX_PARTS] };
-        for part in parts {
+        for part in parts.into_iter().filter(|part| part.inner > 0) {
             match (dim.count.checked_sub(1).map(|last| &mut dim.parts[usize::from(last)]), part.axis) {
                 (Some(last @ Part { axis: None, .. }), None) => {
                     last.inner = last.inner.checked_add(part.inner)?;
@@ -87,7 +87,7 @@ impl Dim {
                 }
             }
         }
-        (dim.count > 0).then_some(dim)
+        Some(dim)
     }
 
     /// The indices of `self`, then those of `next`. Blocks become parts of their own. `None` as in [`Dim::of_parts`].

@@ -30,7 +30,7 @@ mod op;
 mod tests;
 
 pub use check::PlanError;
-pub use op::{Activation, Conv, Gru, Norm, Op, Pool, PoolKind, Window};
+pub use op::{Activation, Arrange, Conv, Gate, Gru, Norm, Op, Pool, PoolKind, Window};
 
 /// Nodes that a device stores by default.
 pub const MAX_NODES: usize = 64;
@@ -153,7 +153,7 @@ pub struct Node {
     pub op: Op,
     /// The first operand.
     pub input: Operand,
-    /// The second operand of [`Op::Add`].
+    /// The second operand, where [`Op::second`] has a size.
     pub second: Option<Operand>,
     /// Offset of the result.
     pub output: u32,

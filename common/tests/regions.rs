@@ -87,6 +87,8 @@ fn blocks_become_parts_and_fixed_neighbours_one() {
     let mixed = Dim::new(2, None, 3).then(&Dim::fixed(1)).unwrap().then(&units.repeated(2)).unwrap();
     assert_eq!(mixed.parts(), [part(None, 7), part(Some(0), 1), part(Some(0), 1)]);
     assert_eq!(mixed.blocks(), 1);
+    let none = Dim::of_parts([part(None, 0)]).unwrap();
+    assert_eq!((none.parts().len(), none.then(&units)), (0, Some(units)));
     let most = units.repeated(MAX_PARTS as u32);
     assert_eq!(most.then(&Dim::fixed(1)), None);
     assert_eq!(Dim::of_parts(most.unrolled()).unwrap().parts().len(), MAX_PARTS);

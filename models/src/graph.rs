@@ -17,6 +17,7 @@ mod norms;
 mod op;
 mod param;
 mod slice;
+mod structure;
 mod uncut;
 
 pub use build::Builder;

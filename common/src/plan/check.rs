@@ -138,7 +138,7 @@ impl Bounds {
 
     fn check(&self, node: &Node) -> Result<(), Fault> {
         let op = &node.op;
-        if !op.is_sound() || node.second.is_some() != matches!(op, Op::Add { .. }) {
+        if !op.is_sound() || node.second.is_some() != op.second().is_some() {
             return Err(Fault::Unsound);
         }
         let within = |(at, len): (u32, u64), limit| u64::from(at).saturating_add(len) <= limit;
@@ -162,7 +162,10 @@ impl Bounds {
         };
         let grad = self.grad(&node.input, reads)?;
         let (second, second_grad) = match &node.second {
-            Some(port) => (Some(self.span(port.at, reads)?), self.grad(port, reads)?),
+            Some(port) => {
+                let reads = op.second().ok_or(Fault::Unsound)?;
+                (Some(self.span(port.at, reads)?), self.grad(port, reads)?)
+            }
             None => (None, None),
         };
         let in_place = op.may_work_in_place();
@@ -178,12 +181,15 @@ impl Bounds {
         let Some(output_grad) = output_grad else { return Ok(()) };
         let alive_input = op.backward_reads_input().then_some(input);
         let alive_output = op.backward_reads_output().then_some(output);
+        let alive_second = second.filter(|_| op.backward_reads_second());
         apart(&[Some(output_grad), alive_input, keep, scratch])?;
+        apart(&[Some(output_grad), alive_second])?;
         // The gradient may replace an output that is no longer read.
         apart(&[Some(output_grad), alive_output])?;
         for written in [grad, second_grad].into_iter().flatten() {
             apart(&[Some(written), alive_input, keep, scratch])?;
             apart(&[Some(written), alive_output])?;
+            apart(&[Some(written), alive_second])?;
             if written.overlaps(output_grad) && !(in_place && written.is(output_grad)) {
                 return Err(Fault::Overlap);
             }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::small::only_with;
 
-only_with!("full": Gru, Norm);
+only_with!("full": Gru, Norm, Arrange, Gate);
 only_with!("conv": Conv, Pool);
 
 /// What a node computes.
@@ -42,6 +42,10 @@ pub enum Op {
     Scale { len: u32, factor: f32 },
     /// The last of `steps` rows of `width` numbers.
     Last { steps: u32, width: u32 },
+    /// Joins, cuts, pads or transposes.
+    Arrange(Arrange),
+    /// Multiplies two values.
+    Gate(Gate),
 }
 
 /// A function of single numbers.
@@ -206,6 +210,59 @@ impl Norm {
     }
 }
 
+/// Moves numbers without changing them. Each works on every one of `rows` rows of a sample, so that an axis in the middle of
+/// a tensor is one of rows that are longer by the axes behind it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "full", derive(Deserialize))]
+pub enum Arrange {
+    /// A row of `first` numbers of the input, then one of `second` numbers of the second operand.
+    Concat { rows: u32, first: u32, second: u32 },
+    /// Of `width` numbers, `len` from `start` on.
+    Part { rows: u32, width: u32, start: u32, len: u32 },
+    /// Zeros before and after `width` numbers.
+    Pad { rows: u32, width: u32, before: u32, after: u32 },
+    /// A matrix of `height x width` becomes one of `width x height`.
+    Transpose { rows: u32, height: u32, width: u32 },
+}
+
+impl Arrange {
+    /// Numbers per sample of the input, of the second operand, and of the output.
+    pub fn sizes(&self) -> (u64, u64, u64) {
+        match *self {
+            Self::Concat { rows, first, second } => {
+                let (first, second) = (mul(rows, first), mul(rows, second));
+                (first, second, first.saturating_add(second))
+            }
+            Self::Part { rows, width, len, .. } => (mul(rows, width), 0, mul(rows, len)),
+            Self::Pad { rows, width, before, after } => {
+                let padded = u64::from(width) + u64::from(before) + u64::from(after);
+                (mul(rows, width), 0, padded.saturating_mul(rows.into()))
+            }
+            Self::Transpose { rows, height, width } => {
+                let len = mul(height, width).saturating_mul(rows.into());
+                (len, 0, len)
+            }
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        match *self {
+            Self::Part { width, start, len, .. } => u64::from(start) + u64::from(len) <= width.into(),
+            Self::Concat { .. } | Self::Pad { .. } | Self::Transpose { .. } => true,
+        }
+    }
+}
+
+/// `y[c][i] = x[c][i] * second[c]` with `channels` channels of `inner` numbers. Two values of equal shape have `inner == 1`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "full", derive(Deserialize))]
+pub struct Gate {
+    /// Numbers per sample of the second operand.
+    pub channels: u32,
+    /// Numbers of the input for each of them.
+    pub inner: u32,
+}
+
 impl Op {
     /// True if this program was built without the op. Boards leave out ops that their models do not use, with the features
     /// `conv` and `full`.
@@ -214,9 +271,12 @@ impl Op {
         match self {
             Self::Conv(_) | Self::Pool(_) => !cfg!(feature = "conv"),
             Self::Activate { kind, .. } => !cfg!(feature = "full") && *kind != Activation::Relu,
-            Self::Embed { .. } | Self::Gru(_) | Self::Norm(_) | Self::BatchNorm { .. } => {
-                !cfg!(feature = "full")
-            }
+            Self::Embed { .. }
+            | Self::Gru(_)
+            | Self::Norm(_)
+            | Self::BatchNorm { .. }
+            | Self::Arrange(_)
+            | Self::Gate(_) => !cfg!(feature = "full"),
             Self::Dense { .. }
             | Self::Add { .. }
             | Self::Dropout { .. }
@@ -248,6 +308,22 @@ impl Op {
             Self::Norm(norm) => same(mul(norm.instances, norm.channels).saturating_mul(norm.inner.into())),
             Self::BatchNorm { channels, inner, .. } => same(mul(channels, inner)),
             Self::Last { steps, width } => (mul(steps, width), width.into()),
+            Self::Arrange(arrange) => {
+                let (read, _, written) = arrange.sizes();
+                (read, written)
+            }
+            Self::Gate(gate) => same(mul(gate.channels, gate.inner)),
+        }
+    }
+
+    /// Numbers per sample of the second operand; `None` for an op with one operand.
+    pub fn second(&self) -> Option<u64> {
+        match *self {
+            _ if self.is_left_out() => None,
+            Self::Add { len } => Some(len.into()),
+            Self::Arrange(arrange @ Arrange::Concat { .. }) => Some(arrange.sizes().1),
+            Self::Gate(gate) => Some(gate.channels.into()),
+            _ => None,
         }
     }
 
@@ -316,7 +392,9 @@ impl Op {
             | Self::Add { .. }
             | Self::Dropout { .. }
             | Self::Scale { .. }
-            | Self::Last { .. } => [None; 3],
+            | Self::Last { .. }
+            | Self::Arrange(_)
+            | Self::Gate(_) => [None; 3],
         }
     }
 
@@ -336,7 +414,13 @@ impl Op {
                 | Self::Gru(_)
                 | Self::Norm(_)
                 | Self::BatchNorm { .. }
+                | Self::Gate(_)
         )
+    }
+
+    /// Backward reads the second operand.
+    pub fn backward_reads_second(&self) -> bool {
+        matches!(self, Self::Gate(_))
     }
 
     /// Backward reads the node's output.
@@ -368,6 +452,7 @@ impl Op {
             Self::Activate { kind: Activation::LeakyRelu { slope }, .. } => *slope > 0.0 && slope.is_finite(),
             Self::Norm(Norm { epsilon, .. }) | Self::BatchNorm { epsilon, .. } => *epsilon > 0.0,
             Self::Scale { factor, .. } => factor.is_finite(),
+            Self::Arrange(arrange) => arrange.is_sound(),
             _ => true,
         }
     }

@@ -131,6 +131,44 @@ impl Axes {
         flat
     }
 
+    /// One dimension behind the other. Where that has too many parts, none of them is cut.
+    pub fn concat(&mut self, a: &Dim, b: &Dim, node: &str) -> Dim {
+        a.then(b).unwrap_or_else(|| {
+            self.pin(a, node, Reason::Parts);
+            self.pin(b, node, Reason::Parts);
+            fixed(self.size(a) + self.size(b))
+        })
+    }
+
+    /// What is before `start` in a dimension, and the `len` indices from there on. A hidden axis with an end inside is not cut.
+    pub fn take(&mut self, dim: &Dim, start: usize, len: usize, node: &str) -> (Dim, Dim) {
+        let (mut before, mut taken, mut at) = (Vec::new(), Vec::new(), 0);
+        for part in dim.unrolled() {
+            let size = self.part_size(&part);
+            let cut = |index: usize| index.clamp(at, at + size) - at;
+            let (first, last) = (cut(start), cut(start + len));
+            if [first, last].iter().all(|&index| index == 0 || index == size) {
+                let side =
+                    if first == size { Some(&mut before) } else { (last == size).then_some(&mut taken) };
+                side.into_iter().for_each(|side| side.push(part));
+            } else {
+                if let Some(axis) = part.axis {
+                    self.pin_axis(axis.0, node, Reason::Split);
+                }
+                before.push(Part { axis: None, inner: first as u32 });
+                taken.push(Part { axis: None, inner: (last - first) as u32 });
+            }
+            at += size;
+        }
+        match (Dim::of_parts(before), Dim::of_parts(taken)) {
+            (Some(before), Some(taken)) => (before, taken),
+            _ => {
+                self.pin(dim, node, Reason::Parts);
+                (fixed(start), fixed(len))
+            }
+        }
+    }
+
     fn is_pinned(&self, dim: &Dim) -> bool {
         dim.axes().all(|axis| self.axes[usize::from(self.root(axis.0))].pin.is_some())
     }
@@ -214,6 +252,10 @@ impl Axes {
     }
 }
 
+fn fixed(size: usize) -> Dim {
+    Dim::fixed(u32::try_from(size).unwrap_or(u32::MAX))
+}
+
 #[derive(Copy, Clone, Debug)]
 enum Number {
     Axis(AxisId),
@@ -231,7 +273,7 @@ impl Resolved {
         resolved
     }
 
-    fn dim(&self, dim: Dim) -> Dim {
+    pub fn dim(&self, dim: Dim) -> Dim {
         if let &[Part { axis: Some(axis), inner }] = dim.parts() {
             return match self.0[usize::from(axis.0)] {
                 Number::Axis(axis) => Dim::new(dim.blocks(), Some(axis), inner),

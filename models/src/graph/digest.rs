@@ -27,7 +27,7 @@ struct Digest(Crc32);
 /// In place of the axis of a dimension of several parts; their number follows, then each of them. Axes are below 256.
 const PARTS: u32 = u32::MAX - 1;
 
-fn words(dim: &Dim) -> Vec<u32> {
+pub(super) fn words(dim: &Dim) -> Vec<u32> {
     let words = |part: &Part| [part.axis.map_or(u32::MAX, |axis| u32::from(axis.0)), part.inner];
     match dim.parts() {
         [part] => [[dim.blocks()].as_slice(), &words(part)].concat(),

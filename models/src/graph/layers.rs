@@ -107,6 +107,15 @@ impl Builder {
 
     /// `[channels][1][1]`: the mean of every channel.
     pub fn global_pool(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
+        self.pool_all(name, input, Op::GlobalPool)
+    }
+
+    /// `[channels][1][1]`: the largest number of every channel.
+    pub fn global_max_pool(&mut self, name: &str, input: ValueId) -> Result<ValueId, GraphError> {
+        self.pool_all(name, input, Op::GlobalMaxPool)
+    }
+
+    fn pool_all(&mut self, name: &str, input: ValueId, op: Op) -> Result<ValueId, GraphError> {
         let dims = self.shape(input).dims.clone();
         let sizes = self.sizes(input);
         let fits = matches!(sizes.len(), 2 | 3) && sizes.iter().skip(1).all(|&size| size <= u16::MAX.into());
@@ -115,7 +124,7 @@ impl Builder {
         }
         let ones = std::iter::repeat_n(Dim::fixed(1), dims.len() - 1);
         let shape: Vec<Dim> = dims.iter().copied().take(1).chain(ones).collect();
-        Ok(self.push(name, Op::GlobalPool, &[input], &shape))
+        Ok(self.push(name, op, &[input], &shape))
     }
 
     /// Adds two values of equal shape, whose axes become one.

@@ -129,7 +129,7 @@ impl<'a> Importer<'a> {
         Ok(Matrix { name: name.clone(), inputs, outputs, outputs_first, data, factor: 1.0 })
     }
 
-    fn is_output(&self, name: &str) -> bool {
+    pub(super) fn is_output(&self, name: &str) -> bool {
         self.source.graph.output.iter().any(|output| output.name == name)
     }
 }

@@ -6,11 +6,13 @@ use common::plan::{Activation, Grad, Node, Op, Plan};
 
 use super::{
     GradTarget, PassMode, TrainError, convolves, forth::kept, full, has_parameters, input, is_trained,
-    output, parameters, span,
+    output, parameters, second, second_operand, span,
 };
 use crate::train::{
     Backend, Float,
-    op::{activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, scale},
+    op::{
+        activate, add, arrange, batchnorm, conv, dense, dropout, embed, gate, gru, last, norm, pool, scale,
+    },
     part::disjoint,
 };
 
@@ -31,8 +33,8 @@ pub(super) fn node<T: Float>(
     if let Some(grad) = node.input.grad {
         input_grad(node, arena, rows, mode, dy.clone(), grad, backend)?;
     }
-    if let (Op::Add { .. }, Some(grad)) = (node.op, node.second.and_then(|port| port.grad)) {
-        added(arena, dy.clone(), input(node, grad.at, rows), grad)?;
+    if let Some(grad) = node.second.and_then(|port| port.grad) {
+        second_grad(node, arena, rows, dy.clone(), grad)?;
     }
     if !has_parameters(node) {
         return Ok(());
@@ -167,8 +169,44 @@ fn input_grad<T: Float>(
             let [dy, dx] = disjoint(arena, [dy, dx])?;
             last::backward(steps as usize, width as usize, dy, grad.add, dx);
         }
+        Op::Arrange(op) => {
+            full()?;
+            let [dy, dx] = disjoint(arena, [dy, dx])?;
+            arrange::backward(op, dy, grad.add, dx);
+        }
+        Op::Gate(op) => {
+            full()?;
+            let [gate, dy, dx] = disjoint(arena, [second_operand(node, rows)?, dy, dx])?;
+            gate::backward(op.inner as usize, gate, dy, grad.add, dx);
+        }
     }
     Ok(())
+}
+
+fn second_grad<T: Float>(
+    node: &Node,
+    arena: &mut [T],
+    rows: usize,
+    dy: Range<usize>,
+    grad: Grad,
+) -> Result<(), TrainError> {
+    let dx = second(node, grad.at, rows);
+    match node.op {
+        Op::Arrange(op) => {
+            full()?;
+            let [dy, dx] = disjoint(arena, [dy, dx])?;
+            arrange::second_grad(op, dy, grad.add, dx);
+            Ok(())
+        }
+        Op::Gate(op) => {
+            full()?;
+            let [x, dy, dx] = disjoint(arena, [input(node, node.input.at, rows), dy, dx])?;
+            gate::second_grad(op.inner as usize, x, dy, grad.add, dx);
+            Ok(())
+        }
+        // `Plan::check` allows a second operand for no other op.
+        _ => added(arena, dy, dx, grad),
+    }
 }
 
 /// The gradient of an operand of a sum is that of the sum, which may stay in place.
@@ -239,7 +277,9 @@ fn param_grad<T: Float>(
         | Op::Add { .. }
         | Op::Dropout { .. }
         | Op::Scale { .. }
-        | Op::Last { .. } => {}
+        | Op::Last { .. }
+        | Op::Arrange(_)
+        | Op::Gate(_) => {}
     }
     Ok(())
 }

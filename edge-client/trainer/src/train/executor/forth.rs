@@ -4,12 +4,15 @@ use core::ops::Range;
 
 use common::plan::{Activation, Node, Op, Plan, PlanError};
 
-use super::{PassMode, TrainError, convolves, full, input, output, parameters, span};
+use super::{PassMode, TrainError, convolves, full, input, output, parameters, second_operand, span};
 use crate::{
     data::DataError,
     train::{
         Backend, Float,
-        op::{activate, add, batchnorm, conv, dense, dropout, embed, gru, last, norm, pool, scale},
+        op::{
+            activate, add, arrange, batchnorm, conv, dense, dropout, embed, gate, gru, last, norm, pool,
+            scale,
+        },
         part::disjoint,
     },
 };
@@ -47,7 +50,7 @@ pub(super) fn node<T: Float>(
             pool::forward(&op, x, y);
         }
         Op::Add { .. } => {
-            let second = input(node, node.second.ok_or(PlanError::Inconsistent)?.at, rows);
+            let second = second_operand(node, rows)?;
             moved(arena, x, y.clone())?;
             let [second, y] = disjoint(arena, [second, y])?;
             add::forward(second, y);
@@ -105,6 +108,17 @@ pub(super) fn node<T: Float>(
         Op::Last { steps, width } => {
             let [x, y] = disjoint(arena, [x, y])?;
             last::forward(steps as usize, width as usize, x, y);
+        }
+        Op::Arrange(op) => {
+            full()?;
+            let second = node.second.map_or(Ok(0..0), |_| second_operand(node, rows))?;
+            let [x, second, y] = disjoint(arena, [x, second, y])?;
+            arrange::forward(op, x, second, y);
+        }
+        Op::Gate(op) => {
+            full()?;
+            let [x, gate, y] = disjoint(arena, [x, second_operand(node, rows)?, y])?;
+            gate::forward(op.inner as usize, x, gate, y);
         }
     }
     Ok(())
