@@ -2,7 +2,11 @@
 
 use common::{Dim, plan::PoolKind};
 
-use super::{GraphError, Op, ValueId, build::Builder, uncut::Reason};
+use super::{
+    GraphError, Op, ValueId,
+    build::{Builder, MAX_LEN},
+    uncut::Reason,
+};
 
 impl Builder {
     /// Two values one behind the other along an axis; the other axes become one.
@@ -27,6 +31,7 @@ impl Builder {
                 self.axes.unify(a, b, name);
             }
         }
+        self.fits(&dims)?;
         Ok(self.push(name, Op::Concat { axis }, &[a, b], &dims))
     }
 
@@ -71,9 +76,22 @@ impl Builder {
         if before == 0 && after == 0 {
             return Ok(input);
         }
+        if u64::from(before).max(after.into()) > MAX_LEN {
+            return Err(GraphError::TooLarge(before.max(after).into()));
+        }
         let padded = self.axes.concat(&Dim::fixed(before), dim, name);
         *dim = self.axes.concat(&padded, &Dim::fixed(after), name);
+        self.fits(&dims)?;
         Ok(self.push(name, Op::Pad { axis, before, after }, &[input], &dims))
+    }
+
+    /// Values are addressed with 32 bits.
+    fn fits(&self, dims: &[Dim]) -> Result<(), GraphError> {
+        let sizes = self.axes.sizes(dims).into_iter();
+        match sizes.fold(1u64, |len, size| len.saturating_mul(size as u64)) {
+            len if len > MAX_LEN => Err(GraphError::TooLarge(len)),
+            _ => Ok(()),
+        }
     }
 
     /// Of the axes after the first `kept`, the first `moved` go to the end.

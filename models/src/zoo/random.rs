@@ -262,22 +262,27 @@ impl Sketch {
     /// A random part of an axis.
     fn part(&mut self, axis: u8) -> Result<(), GraphError> {
         let size = self.builder.sizes(self.at)[usize::from(axis)] as u64;
-        let (name, start) = (self.name(), self.rng.below(size));
+        // The last step alone is another operation.
+        let (name, start) = (self.name(), self.rng.below(size).min(size.saturating_sub(2)));
         let len = 1 + self.rng.below(size - start);
         self.at = self.builder.part(&name, self.at, axis, start as u32, len as u32)?;
         Ok(())
     }
 
+    /// The activation behind it keeps a convolution from doing it.
     fn pad(&mut self, axis: u8) -> Result<(), GraphError> {
         let (name, before, after) = (self.name(), self.size(3) - 1, self.size(2));
         self.at = self.builder.pad(&name, self.at, axis, before, after)?;
-        Ok(())
+        self.activate()
     }
 
-    /// A dense layer over what was the first axis.
+    /// A dense layer over what was another axis. Without axes of size 1, which do not move.
     fn transposed(&mut self) -> Result<(), GraphError> {
-        let (name, moved) =
-            (self.name(), 1 + self.rng.below(self.builder.shape(self.at).dims.len() as u64 - 1));
+        let sizes = self.builder.sizes(self.at);
+        if sizes.contains(&1) {
+            return self.activate();
+        }
+        let (name, moved) = (self.name(), 1 + self.rng.below(sizes.len() as u64 - 1));
         self.at = self.builder.transpose(&name, self.at, 0, moved as u8)?;
         let units = self.size(6);
         self.dense(units)

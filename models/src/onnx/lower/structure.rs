@@ -183,7 +183,7 @@ impl<'a> Importer<'a> {
         pads: &[(u32, u32)],
     ) -> Result<Option<[u16; 4]>, ImportError> {
         let output = node.output.first().map_or("", String::as_str);
-        let image = pads.get(2..).filter(|_| pads[..2] == [(0, 0); 2]);
+        let image = pads.get(2..).filter(|_| pads.starts_with(&[(0, 0); 2]));
         let reader = self.only_reader(output, "Conv").or_else(|| self.only_reader(output, "AveragePool"));
         let (Some(image), Some(reader), false) = (image, reader, self.is_output(output)) else {
             return Ok(None);
@@ -246,7 +246,7 @@ impl<'a> Importer<'a> {
             |axis: &&ViewAxis| matches!(axis, ViewAxis::Dim(dim) if self.builder.sizes(b.value)[*dim] > 1);
         let ranks = a.axes.len() == b.axes.len() && sizes.len() > 1;
         let place = b.axes.iter().position(|axis| wide(&axis));
-        let aligned = place.is_some_and(|place| a.axes[place] == ViewAxis::Dim(0));
+        let aligned = place.is_some_and(|place| a.axes.get(place) == Some(&ViewAxis::Dim(0)));
         if !ranks || !aligned || channels != gates || gates == self.builder.size(a.value) {
             return Ok(None);
         }
